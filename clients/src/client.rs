@@ -41,7 +41,7 @@ pub enum Client {
 
 /// A word that is no client's.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{}", self.told())]
+#[error("{}", self.render())]
 pub struct UnknownClient {
     /// The word.
     pub word: String,
@@ -50,12 +50,12 @@ pub struct UnknownClient {
 }
 
 impl UnknownClient {
-    fn told(&self) -> String {
+    fn render(&self) -> String {
         let word = &self.word;
         if let Some(nearest) = self.nearest {
             return format!("no client is called {word:?}; did you mean {nearest}?");
         }
-        let words: Vec<_> = Client::ALL.iter().map(|client| client.word()).collect();
+        let words: Vec<_> = Client::ALL.iter().map(|client| client.cli_name()).collect();
         format!(
             "no client is called {word:?}; known are {}",
             words.join(", ")
@@ -86,7 +86,7 @@ impl Client {
 
     /// What it is called on a command line.
     #[must_use]
-    pub fn word(self) -> &'static str {
+    pub fn cli_name(self) -> &'static str {
         match self {
             Self::ClaudeDesktop => "claude-desktop",
             Self::ClaudeCode => "claude-code",
@@ -146,13 +146,18 @@ impl Client {
             "roo-code" | "roo-cline" => vec![Self::Roo],
             small => {
                 let all = Self::ALL.into_iter();
-                all.filter(|client| client.word() == small).collect()
+                all.filter(|client| client.cli_name() == small).collect()
             }
         };
         if !found.is_empty() {
             return Ok(found);
         }
-        let slips = |client: &Self| (strsim::osa_distance(&small, client.word()), client.word());
+        let slips = |client: &Self| {
+            (
+                strsim::osa_distance(&small, client.cli_name()),
+                client.cli_name(),
+            )
+        };
         let nearest = Self::ALL.iter().map(slips).min();
         let nearest = nearest.filter(|(slips, _)| *slips <= 2);
         Err(UnknownClient {
@@ -178,7 +183,7 @@ mod tests {
         assert_eq!(Client::parse("Cursor"), Ok(vec![Client::Cursor]));
         assert_eq!(Client::parse("claude").map(|both| both.len()), Ok(2));
         for client in Client::ALL {
-            assert_eq!(Client::parse(client.word()), Ok(vec![client]));
+            assert_eq!(Client::parse(client.cli_name()), Ok(vec![client]));
         }
     }
 

@@ -37,7 +37,7 @@ pub enum DocumentError {
 impl DocumentForm {
     /// What the name of a file says; JSON where it says nothing.
     #[must_use]
-    pub fn of(path: &Path) -> Self {
+    pub fn from_path(path: &Path) -> Self {
         match path.extension().and_then(|extension| extension.to_str()) {
             Some("toml") => Self::Toml,
             Some("yaml" | "yml") => Self::Yaml,
@@ -50,7 +50,7 @@ impl DocumentForm {
     ///
     /// # Errors
     /// [`DocumentError`].
-    pub fn read(self, text: &str) -> Result<Value, DocumentError> {
+    pub fn parse(self, text: &str) -> Result<Value, DocumentError> {
         if text.len() > DOCUMENT_MAX {
             return Err(DocumentError::TooLong);
         }
@@ -89,7 +89,7 @@ mod tests {
             (DocumentForm::Toml, "TOKEN = \"s3cret\"\nTOKEN = s3cret\n"),
             (DocumentForm::Yaml, "env:\n  TOKEN: s3cret\n - [s3cret: {\n"),
         ] {
-            let why = form.read(text).unwrap_err().to_string();
+            let why = form.parse(text).unwrap_err().to_string();
             assert!(!why.contains("s3cret"), "{why}");
         }
     }

@@ -16,10 +16,10 @@ use crate::document::{DocumentError, DocumentForm};
 pub enum ClientEditError {
     /// The text cannot be edited before it is mended.
     #[error(transparent)]
-    Unread(#[from] DocumentError),
+    Document(#[from] DocumentError),
     /// It is written in a way this cannot edit without changing something else.
     #[error("it is written in a way that cannot be edited safely; edit it by hand")]
-    OtherForm,
+    UnsupportedStyle,
 }
 
 /// How the entries of a table stand there.
@@ -33,7 +33,7 @@ pub enum TableForm {
 
 /// An entry of a table of a client's file.
 #[derive(Clone, Copy, Debug)]
-pub struct EntryPlace<'p> {
+pub struct EntryLocation<'p> {
     /// The keys that lead to the table; none for the document itself.
     pub table: &'p [String],
     /// What a table becomes that is not there yet.
@@ -46,57 +46,62 @@ pub struct EntryPlace<'p> {
 ///
 /// # Errors
 /// [`ClientEditError`]; nothing is half done.
-pub fn put(
+pub fn put_entry(
     form: DocumentForm,
     text: &str,
-    place: EntryPlace<'_>,
+    place: EntryLocation<'_>,
     entry: &Value,
 ) -> Result<String, ClientEditError> {
-    edited(form, text, place, Some(entry))
+    apply_edit(form, text, place, Some(entry))
 }
 
 /// Takes the entry out. A file without it stays as it is.
 ///
 /// # Errors
 /// [`ClientEditError`]; nothing is half done.
-pub fn remove(
+pub fn remove_entry(
     form: DocumentForm,
     text: &str,
-    place: EntryPlace<'_>,
+    place: EntryLocation<'_>,
 ) -> Result<String, ClientEditError> {
-    edited(form, text, place, None)
+    apply_edit(form, text, place, None)
 }
 
 /// Puts a value at the end of the list `key`, at the top of a document in JSON.
 ///
 /// # Errors
 /// [`ClientEditError`]; nothing is half done.
-pub fn append(text: &str, key: &str, value: &Value) -> Result<String, ClientEditError> {
+pub fn append_to_list(text: &str, key: &str, value: &Value) -> Result<String, ClientEditError> {
     let form = DocumentForm::Json;
-    let mut wanted = form.read(text)?;
+    let mut wanted = form.parse(text)?;
     if wanted.is_null() {
         wanted = Value::Object(serde_json::Map::new());
     }
-    let top = wanted.as_object_mut().ok_or(ClientEditError::OtherForm)?;
+    let top = wanted
+        .as_object_mut()
+        .ok_or(ClientEditError::UnsupportedStyle)?;
     let list = top.entry(key).or_insert(Value::Array(Vec::new()));
-    let list = list.as_array_mut().ok_or(ClientEditError::OtherForm)?;
+    let list = list
+        .as_array_mut()
+        .ok_or(ClientEditError::UnsupportedStyle)?;
     list.push(value.clone());
-    let edited = json::append(text, key, value).ok_or(ClientEditError::OtherForm)?;
-    match form.read(&edited) {
+    let edited = json::append(text, key, value).ok_or(ClientEditError::UnsupportedStyle)?;
+    match form.parse(&edited) {
         Ok(read) if read == wanted => Ok(edited),
-        Ok(_) | Err(_) => Err(ClientEditError::OtherForm),
+        Ok(_) | Err(_) => Err(ClientEditError::UnsupportedStyle),
     }
 }
 
 /// What an edit makes is read again: it is the document it should be, or the edit is not made.
-fn edited(
+fn apply_edit(
     form: DocumentForm,
     text: &str,
-    place: EntryPlace<'_>,
+    place: EntryLocation<'_>,
     entry: Option<&Value>,
 ) -> Result<String, ClientEditError> {
-    let document = form.read(text)?;
-    let wanted = changed(&document, place, entry).ok_or(ClientEditError::OtherForm)?;
+    let document = form.parse(text)?;
+    let wanted =
+        expected_document(&document, place, entry).ok_or(ClientEditError::UnsupportedStyle)?;
     if wanted == document {
         return Ok(text.to_owned());
     }
@@ -105,11 +110,11 @@ fn edited(
         DocumentForm::Toml => toml::edit(text, place, entry),
         DocumentForm::Yaml => yaml::edit(text, place, entry),
     };
-    let edited = edited.ok_or(ClientEditError::OtherForm)?;
+    let edited = edited.ok_or(ClientEditError::UnsupportedStyle)?;
     let edited = keep_line_ends(text, edited);
-    match form.read(&edited) {
+    match form.parse(&edited) {
         Ok(read) if read == wanted => Ok(edited),
-        Ok(_) | Err(_) => Err(ClientEditError::OtherForm),
+        Ok(_) | Err(_) => Err(ClientEditError::UnsupportedStyle),
     }
 }
 
@@ -123,7 +128,11 @@ pub fn keep_line_ends(before: &str, edited: String) -> String {
     }
 }
 
-fn changed(document: &Value, place: EntryPlace<'_>, entry: Option<&Value>) -> Option<Value> {
+fn expected_document(
+    document: &Value,
+    place: EntryLocation<'_>,
+    entry: Option<&Value>,
+) -> Option<Value> {
     let mut wanted = document.clone();
     if wanted.is_null() {
         wanted = Value::Object(serde_json::Map::new());

@@ -6,8 +6,8 @@ use std::collections::BTreeSet;
 use serde_json::{Map, Value};
 
 use crate::client::Client;
-use crate::found::{FoundReach, FoundServer, KeyLeftOut, ToolLimits};
-use crate::text::FoundText;
+use crate::client_servers::{ClientConnection, ClientServer, SkippedKey, ToolLimits};
+use crate::text::ClientText;
 
 /// Reads an entry key by key, so that what nobody read can be told.
 pub(crate) struct EntryReader<'v> {
@@ -19,7 +19,7 @@ pub(crate) struct EntryReader<'v> {
 }
 
 /// Keys without effect here, and what does the same. Of keys that begin alike the first counts.
-const ELSEWHERE: [(&str, &str); 17] = [
+const UNSUPPORTED_KEYS: [(&str, &str); 17] = [
     (
         "timeout",
         "calls wait as long as call_timeout_secs of its [[servers]] entry says",
@@ -84,7 +84,7 @@ const ELSEWHERE: [(&str, &str); 17] = [
     ("auth", "signing in is not taken over"),
 ];
 /// Keys that say nothing a server needs.
-const WITHOUT_MEANING: [&str; 9] = [
+const IGNORED_KEYS: [&str; 9] = [
     "description",
     "name",
     "display_name",
@@ -96,10 +96,10 @@ const WITHOUT_MEANING: [&str; 9] = [
     "$schema",
 ];
 
-type Read<T> = Result<T, &'static str>;
+type ReadResult<T> = Result<T, &'static str>;
 
 impl<'v> EntryReader<'v> {
-    pub(crate) fn new(entry: &'v Value, client: Option<Client>) -> Read<Self> {
+    pub(crate) fn new(entry: &'v Value, client: Option<Client>) -> ReadResult<Self> {
         let keys = entry.as_object().ok_or("it is no table")?.clone();
         Ok(Self {
             keys,
@@ -109,38 +109,43 @@ impl<'v> EntryReader<'v> {
         })
     }
 
-    pub(crate) fn server(mut self, name: &str, project: Option<&str>) -> Read<FoundServer> {
-        let disabled = self.flag("disabled")? == Some(true) || self.flag("enabled")? == Some(false);
-        let tools = self.tool_limits();
-        let kind = self.word("type")?.or(self.word("transport")?);
-        let kind = kind.or(self.word("transportType")?);
+    pub(crate) fn read_server(
+        mut self,
+        name: &str,
+        project: Option<&str>,
+    ) -> ReadResult<ClientServer> {
+        let disabled =
+            self.read_flag("disabled")? == Some(true) || self.read_flag("enabled")? == Some(false);
+        let tools = self.read_tool_limits();
+        let kind = self.read_word("type")?.or(self.read_word("transport")?);
+        let kind = kind.or(self.read_word("transportType")?);
         let url = ["url", "serverUrl", "httpUrl", "uri"].into_iter();
-        let urls: Vec<_> = url.filter_map(|key| self.take(key)).collect();
+        let urls: Vec<_> = url.filter_map(|key| self.take_key(key)).collect();
         let reach = match (kind.as_deref(), urls.first()) {
             (Some("builtin" | "platform" | "frontend" | "inline_python"), _) => {
                 return Err("it is part of the client itself");
             }
-            (Some("stdio" | "local") | None, None) => self.command()?,
+            (Some("stdio" | "local") | None, None) => self.read_command()?,
             (_, Some(url)) if self.keys.get("command").is_none() => {
-                let url = self.text(url)?;
-                self.url(url)?
+                let url = self.parse_text(url)?;
+                self.read_url(url)?
             }
             (_, Some(_)) => return Err("it has both a command and a URL"),
             (Some(_), None) => return Err("it has no URL"),
         };
-        Ok(FoundServer {
+        Ok(ClientServer {
             name: name.to_owned(),
             project: project.map(str::to_owned),
-            reach,
+            connection: reach,
             disabled,
             disabled_by: None,
             tools,
-            left_out: self.left_out(),
+            skipped_keys: self.into_skipped_keys(),
         })
     }
 
     /// Lists of tools. The names of each count; one that says more is left to be reported.
-    fn tool_limits(&mut self) -> ToolLimits {
+    fn read_tool_limits(&mut self) -> ToolLimits {
         let mut limits = ToolLimits::default();
         let mut taken = BTreeSet::new();
         let none = ToolLimits {
@@ -148,14 +153,14 @@ impl<'v> EntryReader<'v> {
             ..ToolLimits::default()
         };
         for key in ["disabledTools", "disabled_tools", "excludeTools"] {
-            match self.tool_names(key, &mut taken) {
-                Some(names) if names.contains("*") => limits.narrow(&none),
+            match self.read_tool_names(key, &mut taken) {
+                Some(names) if names.contains("*") => limits.restrict(&none),
                 Some(names) => limits.hidden.extend(names),
                 None => {}
             }
         }
         for key in ["includeTools", "enabled_tools", "available_tools", "tools"] {
-            let Some(names) = self.tool_names(key, &mut taken) else {
+            let Some(names) = self.read_tool_names(key, &mut taken) else {
                 continue;
             };
             // To Goose an empty list is no list, to Copilot `*` is every tool.
@@ -166,7 +171,7 @@ impl<'v> EntryReader<'v> {
                     only,
                     ..ToolLimits::default()
                 };
-                limits.narrow(&other);
+                limits.restrict(&other);
             }
         }
         limits.keys = taken.into_iter().collect();
@@ -174,7 +179,11 @@ impl<'v> EntryReader<'v> {
     }
 
     /// The names of such a list, alone or one; patterns, and what is no name, stay behind.
-    fn tool_names(&mut self, key: &str, taken: &mut BTreeSet<String>) -> Option<BTreeSet<String>> {
+    fn read_tool_names(
+        &mut self,
+        key: &str,
+        taken: &mut BTreeSet<String>,
+    ) -> Option<BTreeSet<String>> {
         let listed = self.keys.get(key)?;
         let listed = match listed.is_string() {
             true => vec![listed.clone()],
@@ -197,8 +206,8 @@ impl<'v> EntryReader<'v> {
         )
     }
 
-    fn command(&mut self) -> Read<FoundReach> {
-        let command = self.take("command").or_else(|| self.take("cmd"));
+    fn read_command(&mut self) -> ReadResult<ClientConnection> {
+        let command = self.take_key("command").or_else(|| self.take_key("cmd"));
         let mut words = match command.ok_or("it has neither a command nor a URL")? {
             // Zed's older entries.
             Value::Object(command) => {
@@ -208,51 +217,51 @@ impl<'v> EntryReader<'v> {
                     }
                 }
                 let path = command.get("path").or_else(|| command.get("command"));
-                vec![self.text(path.ok_or("its command has no path")?)?]
+                vec![self.parse_text(path.ok_or("its command has no path")?)?]
             }
-            Value::Array(words) => self.texts(&words)?,
+            Value::Array(words) => self.parse_texts(&words)?,
             word @ (Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_)) => {
-                vec![self.text(&word)?]
+                vec![self.parse_text(&word)?]
             }
         };
-        if let Some(args) = self.take("args") {
-            words.extend(self.texts(args.as_array().ok_or("args is no list")?)?);
+        if let Some(args) = self.take_key("args") {
+            words.extend(self.parse_texts(args.as_array().ok_or("args is no list")?)?);
         }
         let mut words = words.into_iter();
         let command = words
             .next()
             .filter(|command| command.as_literal() != Some(""));
-        Ok(FoundReach::Command {
+        Ok(ClientConnection::Command {
             command: command.ok_or("its command is empty")?,
             args: words.collect(),
-            env: self.env()?,
-            env_file: self.optional("envFile")?,
-            cwd: self.optional("cwd")?,
+            env: self.read_env()?,
+            env_file: self.read_optional("envFile")?,
+            cwd: self.read_optional("cwd")?,
         })
     }
 
-    fn env(&mut self) -> Read<Vec<(String, FoundText)>> {
+    fn read_env(&mut self) -> ReadResult<Vec<(String, ClientText)>> {
         let mut env = Vec::new();
         for key in ["env", "environment", "envs"] {
-            env.extend(self.map(key)?);
+            env.extend(self.read_map(key)?);
         }
-        let own = |key: &str, env: &[(String, FoundText)]| env.iter().any(|(name, _)| name == key);
+        let own = |key: &str, env: &[(String, ClientText)]| env.iter().any(|(name, _)| name == key);
         // Names of variables that the client hands on: Goose's, and Codex's.
         for key in ["env_keys", "env_vars"] {
-            let names = self.take(key);
+            let names = self.take_key(key);
             let names = names.as_ref().and_then(Value::as_array);
             for name in names.into_iter().flatten().filter_map(Value::as_str) {
                 if !own(name, &env) {
-                    env.push((name.to_owned(), FoundText::variable(name)));
+                    env.push((name.to_owned(), ClientText::for_variable(name)));
                 }
             }
         }
         Ok(env)
     }
 
-    fn url(&mut self, url: FoundText) -> Read<FoundReach> {
-        let mut headers = self.map("headers")?;
-        headers.extend(self.map("http_headers")?);
+    fn read_url(&mut self, url: ClientText) -> ReadResult<ClientConnection> {
+        let mut headers = self.read_map("headers")?;
+        headers.extend(self.read_map("http_headers")?);
         // Continue's.
         if let Some(Value::Object(options)) = self.keys.get("requestOptions") {
             let theirs = options.get("headers").cloned();
@@ -261,72 +270,72 @@ impl<'v> EntryReader<'v> {
             }
             if let Some(theirs) = theirs {
                 self.keys.insert("headers".to_owned(), theirs);
-                headers.extend(self.map("headers")?);
+                headers.extend(self.read_map("headers")?);
             }
         }
         // Continue's short form of a token.
-        if let Some(key) = self.take("apiKey") {
-            let mut token = FoundText::literal("Bearer ");
-            token.0.extend(self.text(&key)?.0);
+        if let Some(key) = self.take_key("apiKey") {
+            let mut token = ClientText::literal("Bearer ");
+            token.0.extend(self.parse_text(&key)?.0);
             headers.push(("Authorization".to_owned(), token));
         }
-        let named = self.take("env_http_headers");
+        let named = self.take_key("env_http_headers");
         let named = named.as_ref().and_then(Value::as_object);
         for (header, variable) in named.into_iter().flatten() {
             let variable = variable.as_str().ok_or("a header's variable is no text")?;
-            headers.push((header.clone(), FoundText::variable(variable)));
+            headers.push((header.clone(), ClientText::for_variable(variable)));
         }
-        if let Some(variable) = self.word("bearer_token_env_var")? {
-            let mut token = FoundText::literal("Bearer ");
-            token.0.extend(FoundText::variable(&variable).0);
+        if let Some(variable) = self.read_word("bearer_token_env_var")? {
+            let mut token = ClientText::literal("Bearer ");
+            token.0.extend(ClientText::for_variable(&variable).0);
             headers.push(("Authorization".to_owned(), token));
         }
-        Ok(FoundReach::Url { url, headers })
+        Ok(ClientConnection::Url { url, headers })
     }
 
-    fn left_out(self) -> Vec<KeyLeftOut> {
+    fn into_skipped_keys(self) -> Vec<SkippedKey> {
         let keys = self.entry.as_object().into_iter().flat_map(Map::keys);
         let unread = keys.filter(|key| self.keys.contains_key(*key));
-        let unread = unread.filter(|key| !WITHOUT_MEANING.contains(&key.as_str()));
-        let told = |key: &String| KeyLeftOut {
+        let unread = unread.filter(|key| !IGNORED_KEYS.contains(&key.as_str()));
+        let told = |key: &String| SkippedKey {
             key: key.clone(),
-            why: ELSEWHERE
+            reason: UNSUPPORTED_KEYS
                 .iter()
                 .find(|(beginning, _)| key.starts_with(beginning))
                 .map_or("there is nothing like it here", |(_, why)| why),
         };
-        let unset = self.unset.iter().map(|key| KeyLeftOut {
+        let unset = self.unset.iter().map(|key| SkippedKey {
             key: key.clone(),
-            why: "it is null there, and not set here",
+            reason: "it is null there, and not set here",
         });
         unread.map(told).chain(unset).collect()
     }
 
-    fn take(&mut self, key: &str) -> Option<Value> {
+    fn take_key(&mut self, key: &str) -> Option<Value> {
         self.keys.shift_remove(key).filter(|value| !value.is_null())
     }
 
-    fn text(&self, value: &Value) -> Read<FoundText> {
+    fn parse_text(&self, value: &Value) -> ReadResult<ClientText> {
         let text = match value {
             Value::String(text) => text.clone(),
             Value::Number(number) => number.to_string(),
             Value::Bool(flag) => flag.to_string(),
             Value::Null | Value::Array(_) | Value::Object(_) => return Err("a value is no text"),
         };
-        Ok(FoundText::read(&text, self.client))
+        Ok(ClientText::parse(&text, self.client))
     }
 
-    fn texts(&self, values: &[Value]) -> Read<Vec<FoundText>> {
-        values.iter().map(|value| self.text(value)).collect()
+    fn parse_texts(&self, values: &[Value]) -> ReadResult<Vec<ClientText>> {
+        values.iter().map(|value| self.parse_text(value)).collect()
     }
 
-    fn optional(&mut self, key: &str) -> Read<Option<FoundText>> {
-        let value = self.take(key);
-        value.map(|value| self.text(&value)).transpose()
+    fn read_optional(&mut self, key: &str) -> ReadResult<Option<ClientText>> {
+        let value = self.take_key(key);
+        value.map(|value| self.parse_text(&value)).transpose()
     }
 
-    fn map(&mut self, key: &str) -> Read<Vec<(String, FoundText)>> {
-        let Some(table) = self.take(key) else {
+    fn read_map(&mut self, key: &str) -> ReadResult<Vec<(String, ClientText)>> {
+        let Some(table) = self.take_key(key) else {
             return Ok(Vec::new());
         };
         let table = table
@@ -339,18 +348,18 @@ impl<'v> EntryReader<'v> {
         self.unset.extend(unset);
         values
             .into_iter()
-            .map(|(name, value)| Ok((name.clone(), self.text(value)?)))
+            .map(|(name, value)| Ok((name.clone(), self.parse_text(value)?)))
             .collect()
     }
 
-    fn flag(&mut self, key: &str) -> Read<Option<bool>> {
-        let flag = self.take(key).map(|flag| flag.as_bool());
+    fn read_flag(&mut self, key: &str) -> ReadResult<Option<bool>> {
+        let flag = self.take_key(key).map(|flag| flag.as_bool());
         flag.map(|flag| flag.ok_or("disabled or enabled is neither true nor false"))
             .transpose()
     }
 
-    fn word(&mut self, key: &str) -> Read<Option<String>> {
-        let word = self.take(key);
+    fn read_word(&mut self, key: &str) -> ReadResult<Option<String>> {
+        let word = self.take_key(key);
         let word = word.map(|word| word.as_str().map(str::to_owned));
         word.map(|word| word.ok_or("its kind is no text"))
             .transpose()

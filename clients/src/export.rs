@@ -3,9 +3,9 @@
 //! What is written is read again as the client reads it, and means what it meant, or it is not written.
 
 mod configured;
+mod entry_keys;
 #[cfg(test)]
 mod tests;
-mod ways;
 
 use std::path::Path;
 
@@ -13,9 +13,9 @@ use serde_json::{Map, Value, json};
 
 pub use configured::{ConfiguredPiece, ConfiguredServer, ConfiguredText};
 
-use self::ways::EntryKeys;
+use self::entry_keys::EntryKeys;
 use crate::client::Client;
-use crate::variables::{Notation, TextPiece, pieces};
+use crate::variables::{Notation, TextPiece, parse_pieces};
 
 /// A server as a client has it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -26,20 +26,20 @@ pub struct ExportedServer {
     pub inputs: Vec<Value>,
     /// Variables that have to be set where the client is started, with the key that needs each and what
     /// its value is here: `secret:NAME`, `file:PATH`.
-    pub to_set: Vec<(String, String)>,
+    pub required_variables: Vec<(String, String)>,
     /// What the client cannot say: a key, and why.
-    pub left_out: Vec<(String, String)>,
+    pub skipped: Vec<(String, String)>,
 }
 
 /// Why a server cannot be written down for a client.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ExportRefused {
+pub enum ExportError {
     /// The client starts programs only.
     #[error("{0} starts programs only, and has no place for a URL")]
     NoUrls(Client),
     /// A part that cannot be left out.
     #[error("`{key}`: {why}")]
-    Unsayable {
+    Unsupported {
         /// Where in the entry.
         key: String,
         /// Why.
@@ -47,7 +47,7 @@ pub enum ExportRefused {
     },
     /// There is neither a command nor a URL.
     #[error("it has neither a command nor a URL")]
-    NoReach,
+    NoConnection,
 }
 
 /// How entries are written.
@@ -65,93 +65,96 @@ impl Exporter<'_> {
     /// The entry of a server.
     ///
     /// # Errors
-    /// [`ExportRefused`].
-    pub fn export(&self, server: &ConfiguredServer) -> Result<ExportedServer, ExportRefused> {
+    /// [`ExportError`].
+    pub fn export(&self, server: &ConfiguredServer) -> Result<ExportedServer, ExportError> {
         let mut out = ExportedServer::default();
         let entry = match (&server.url, server.command.split_first()) {
-            (Some(url), _) => self.remote(server, url, &mut out)?,
-            (None, Some((program, args))) => self.started(server, program, args, &mut out)?,
-            (None, None) => return Err(ExportRefused::NoReach),
+            (Some(url), _) => self.export_url(server, url, &mut out)?,
+            (None, Some((program, args))) => {
+                self.export_command(server, program, args, &mut out)?
+            }
+            (None, None) => return Err(ExportError::NoConnection),
         };
         out.entry = entry;
-        if server.off {
-            match self.keys().off {
+        if server.is_disabled {
+            match self.entry_keys().disabled_key {
                 Some((key, value)) => out.entry[key] = value.into(),
                 None => {
                     let why = format!("{} starts every server that it has", self.client);
-                    out.left_out.push(("autostart".to_owned(), why));
+                    out.skipped.push(("autostart".to_owned(), why));
                 }
             }
         }
-        for key in &server.others {
+        for key in &server.kernel_keys {
             let why = format!("{} has nothing like it", self.client);
-            out.left_out.push((key.clone(), why));
+            out.skipped.push((key.clone(), why));
         }
         Ok(out)
     }
 
-    fn started(
+    fn export_command(
         &self,
         server: &ConfiguredServer,
         program: &ConfiguredText,
         args: &[ConfiguredText],
         out: &mut ExportedServer,
-    ) -> Result<Value, ExportRefused> {
-        let program = self.needed("command", &program.clone().at_folder(self.folder))?;
+    ) -> Result<Value, ExportError> {
+        let program =
+            self.required_text("command", &program.clone().resolve_in_folder(self.folder))?;
         let args: Vec<String> = args
             .iter()
-            .map(|arg| self.needed("args", arg))
+            .map(|arg| self.required_text("args", arg))
             .collect::<Result<_, _>>()?;
         let mut entry = self.client.command_entry(&server.id, &program, &args);
         if let Some(cwd) = &server.cwd {
-            let cwd = cwd.clone().below_folder(self.folder);
-            match self.keys().cwd {
-                true => entry["cwd"] = self.needed("cwd", &cwd)?.into(),
+            let cwd = cwd.clone().prefix_folder(self.folder);
+            match self.entry_keys().cwd {
+                true => entry["cwd"] = self.required_text("cwd", &cwd)?.into(),
                 false => {
                     let why = format!("{} starts its servers where it pleases", self.client);
-                    out.left_out.push(("cwd".to_owned(), why));
+                    out.skipped.push(("cwd".to_owned(), why));
                 }
             }
         }
         let (mut env, mut handed_on) = (Map::new(), Vec::new());
         for (name, value) in &server.env {
-            match self.value(name, value, out) {
+            match self.export_text(name, value, out) {
                 Ok(text) => drop(env.insert(name.clone(), text.into())),
-                Err(_) if self.keys().hands_on.is_some() && value.is_reference() => {
+                Err(_) if self.entry_keys().env_names.is_some() && value.is_reference() => {
                     // One that is handed on has the name that the server knows it by.
                     if !value.is_variable(name) {
-                        out.to_set.push((name.clone(), value.told()));
+                        out.required_variables.push((name.clone(), value.render()));
                     }
                     handed_on.push(name.clone());
                 }
-                Err(why) => out.left_out.push((format!("env.{name}"), why)),
+                Err(why) => out.skipped.push((format!("env.{name}"), why)),
             }
         }
         handed_on.extend(server.inherit_env.iter().cloned());
         if !env.is_empty() {
-            entry[self.keys().env] = env.into();
+            entry[self.entry_keys().env] = env.into();
         }
-        match self.keys().hands_on {
+        match self.entry_keys().env_names {
             Some(key) if !handed_on.is_empty() => entry[key] = handed_on.into(),
             None if !server.inherit_env.is_empty() => {
                 let why = format!("{} has no list of variables to hand on", self.client);
-                out.left_out.push(("inherit_env".to_owned(), why));
+                out.skipped.push(("inherit_env".to_owned(), why));
             }
             Some(_) | None => {}
         }
         Ok(entry)
     }
 
-    fn remote(
+    fn export_url(
         &self,
         server: &ConfiguredServer,
         url: &ConfiguredText,
         out: &mut ExportedServer,
-    ) -> Result<Value, ExportRefused> {
-        let url = self.needed("url", url)?;
+    ) -> Result<Value, ExportError> {
+        let url = self.required_text("url", url)?;
         let (mut headers, mut more) = (Map::new(), Map::new());
         for (name, value) in &server.headers {
-            match self.value(name, value, out) {
+            match self.export_text(name, value, out) {
                 Ok(text) => drop(headers.insert(name.clone(), text.into())),
                 Err(why) => match self.codex_header(name, value, out) {
                     Some((key, inner)) if inner.is_object() => {
@@ -159,15 +162,15 @@ impl Exporter<'_> {
                         table[name] = inner[name].clone();
                     }
                     Some((key, variable)) => drop(more.insert(key, variable)),
-                    None => out.left_out.push((format!("headers.{name}"), why)),
+                    None => out.skipped.push((format!("headers.{name}"), why)),
                 },
             }
         }
         let none = headers.is_empty();
         let entry = self.client.url_entry(&server.id, &url, &headers.into());
-        let entry = entry.map_err(|_| ExportRefused::NoUrls(self.client))?;
+        let entry = entry.map_err(|_| ExportError::NoUrls(self.client))?;
         let Value::Object(mut entry) = entry else {
-            return Err(ExportRefused::NoReach);
+            return Err(ExportError::NoConnection);
         };
         if none {
             entry.retain(|key, _| !key.ends_with("headers") && key != "requestOptions");
@@ -186,7 +189,7 @@ impl Exporter<'_> {
         if self.client != Client::Codex {
             return None;
         }
-        let (inner, bearer) = match value.after_bearer() {
+        let (inner, bearer) = match value.strip_bearer() {
             Some(inner) if name.eq_ignore_ascii_case("authorization") => (inner, true),
             _ => (value.clone(), false),
         };
@@ -198,8 +201,9 @@ impl Exporter<'_> {
                 },
             ] => name.clone(),
             [piece @ (ConfiguredPiece::Secret(_) | ConfiguredPiece::File(_))] => {
-                let variable = variable_for(name, piece);
-                out.to_set.push((variable.clone(), inner.told()));
+                let variable = variable_name(name, piece);
+                out.required_variables
+                    .push((variable.clone(), inner.render()));
                 variable
             }
             _ => return None,
@@ -210,28 +214,28 @@ impl Exporter<'_> {
         })
     }
 
-    fn keys(&self) -> EntryKeys {
-        EntryKeys::of(self.client)
+    fn entry_keys(&self) -> EntryKeys {
+        EntryKeys::for_client(self.client)
     }
 
     /// A text that the entry makes no sense without.
-    fn needed(&self, key: &str, text: &ConfiguredText) -> Result<String, ExportRefused> {
+    fn required_text(&self, key: &str, text: &ConfiguredText) -> Result<String, ExportError> {
         let mut none = ExportedServer::default();
-        let written = self.value(key, text, &mut none);
-        written.map_err(|why| ExportRefused::Unsayable {
+        let written = self.export_text(key, text, &mut none);
+        written.map_err(|why| ExportError::Unsupported {
             key: key.to_owned(),
             why,
         })
     }
 
     /// A text in the client's notation; why not, in words.
-    fn value(
+    fn export_text(
         &self,
         key: &str,
         text: &ConfiguredText,
         out: &mut ExportedServer,
     ) -> Result<String, String> {
-        let notation = Notation::of(self.client);
+        let notation = Notation::for_client(self.client);
         let (mut written, mut meant) = (String::new(), Vec::new());
         let (mut inputs, mut to_set) = (Vec::new(), Vec::new());
         for piece in &text.0 {
@@ -261,15 +265,15 @@ impl Exporter<'_> {
                     TextPiece::Input(id)
                 }
                 ConfiguredPiece::Secret(_) | ConfiguredPiece::File(_) => {
-                    let name = variable_for(key, piece);
-                    to_set.push((name.clone(), piece.told()));
+                    let name = variable_name(key, piece);
+                    to_set.push((name.clone(), piece.render()));
                     TextPiece::Variable {
                         name,
                         default: None,
                     }
                 }
             };
-            let (text, read) = self.piece(notation, piece)?;
+            let (text, read) = self.export_piece(notation, piece)?;
             written += &text;
             if let TextPiece::Literal(text) = &read {
                 match meant.last_mut() {
@@ -283,16 +287,20 @@ impl Exporter<'_> {
             }
             meant.push(read);
         }
-        if pieces(&written, notation) != meant {
+        if parse_pieces(&written, notation) != meant {
             return Err(format!("{} would read more than text in it", self.client));
         }
         out.inputs.extend(inputs);
-        out.to_set.extend(to_set);
+        out.required_variables.extend(to_set);
         Ok(written)
     }
 
     /// A piece as it is written, and as the client reads it then.
-    fn piece(&self, notation: Notation, piece: TextPiece) -> Result<(String, TextPiece), String> {
+    fn export_piece(
+        &self,
+        notation: Notation,
+        piece: TextPiece,
+    ) -> Result<(String, TextPiece), String> {
         let client = self.client;
         let no_variables = || {
             Err(format!(
@@ -365,7 +373,7 @@ impl Exporter<'_> {
 }
 
 /// What a secret is called as a variable: its own last word, where that is a name, or the key's.
-fn variable_for(key: &str, piece: &ConfiguredPiece) -> String {
+fn variable_name(key: &str, piece: &ConfiguredPiece) -> String {
     let own = match piece {
         ConfiguredPiece::Secret(name) => name.rsplit('/').next().unwrap_or_default(),
         ConfiguredPiece::Literal(_)

@@ -6,8 +6,8 @@ use serde_json::Value;
 
 /// Whether an entry starts this kernel's program, or has an address at its door.
 #[must_use]
-pub fn leads_to_kernel(entry: &Value, door: &str) -> bool {
-    if let Some(address) = address(entry) {
+pub fn is_kernel_entry(entry: &Value, door: &str) -> bool {
+    if let Some(address) = entry_url(entry) {
         return origin(address).is_some_and(|origin| Some(origin) == self::origin(door));
     }
     let words = command_words(entry);
@@ -24,10 +24,10 @@ pub fn command_words(entry: &Value) -> Vec<&str> {
         Some(table) => (table.get("path"), table.get("args")),
         None => (command, entry.get("args")),
     };
-    [texts(command), texts(args)].concat()
+    [string_values(command), string_values(args)].concat()
 }
 
-fn texts(value: Option<&Value>) -> Vec<&str> {
+fn string_values(value: Option<&Value>) -> Vec<&str> {
     match value {
         Some(Value::String(text)) => vec![text],
         Some(Value::Array(list)) => list.iter().filter_map(Value::as_str).collect(),
@@ -51,7 +51,7 @@ fn origin(address: &str) -> Option<(&str, String)> {
 
 /// Where an entry leads that starts nothing.
 #[must_use]
-pub fn address(entry: &Value) -> Option<&str> {
+pub fn entry_url(entry: &Value) -> Option<&str> {
     let keys = ["url", "serverUrl", "httpUrl", "uri"];
     keys.iter().find_map(|key| entry.get(key)?.as_str())
 }

@@ -4,14 +4,14 @@
 //! Nothing here opens a file: texts go in, texts come out.
 
 mod client;
+mod client_files;
+mod client_servers;
 mod document;
 mod edit;
 mod entry;
 mod export;
-mod found;
 mod kernel_entry;
-mod own_entry;
-mod places;
+mod kernel_entry_for;
 mod plan;
 mod render;
 mod secret_values;
@@ -20,22 +20,27 @@ mod text;
 mod variables;
 
 pub use client::{Client, UnknownClient};
+pub use client_files::{ClientFile, FileScope, Platform, UserFolders, client_files};
+pub use client_servers::{
+    ClientConnection, ClientDocument, ClientInput, ClientServer, SkippedKey, ToolLimits,
+};
 pub use document::{DOCUMENT_MAX, DocumentError, DocumentForm};
-pub use edit::undo::{BlockedEntry, ConnectedFile, UndoneFile, undo};
-pub use edit::{ClientEditError, EntryPlace, TableForm, append, keep_line_ends, put, remove};
+pub use edit::undo::{BlockedEntry, ConnectedFile, UndoResult, undo};
+pub use edit::{
+    ClientEditError, EntryLocation, TableForm, append_to_list, keep_line_ends, put_entry,
+    remove_entry,
+};
 pub use export::{
-    ConfiguredPiece, ConfiguredServer, ConfiguredText, ExportRefused, ExportedServer, Exporter,
+    ConfiguredPiece, ConfiguredServer, ConfiguredText, ExportError, ExportedServer, Exporter,
 };
-pub use found::{FoundDocument, FoundInput, FoundReach, FoundServer, KeyLeftOut, ToolLimits};
-pub use kernel_entry::{address, command_words, leads_to_kernel};
-pub use own_entry::{NoUrls, OwnReach};
-pub use places::{ClientFile, Platform, Reader, UserFolders, files};
+pub use kernel_entry::{command_words, entry_url, is_kernel_entry};
+pub use kernel_entry_for::{KernelConnection, UrlsUnsupported};
 pub use plan::{
-    ClientFileRead, Plan, PlannedReach, PlannedServer, PlannedValue, Planner, ProjectStarts,
-    ServerOrigin, Unplanned, UrlPiece, WhyLeft,
+    ParsedClientFile, Plan, PlannedConnection, PlannedServer, PlannedValue, Planner, ProjectStarts,
+    ServerOrigin, SkipReason, SkippedServer, UrlPiece,
 };
-pub use render::{InputAnswer, Unrendered};
+pub use render::{InputAnswer, RenderError};
 pub use secret_values::{is_random, is_secret, is_secret_name, is_secret_word};
-pub use tables::read;
-pub use text::FoundText;
+pub use tables::read_document;
+pub use text::ClientText;
 pub use variables::TextPiece;

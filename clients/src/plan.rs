@@ -7,14 +7,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use crate::client::Client;
-use crate::found::{FoundReach, FoundServer, KeyLeftOut, ToolLimits};
-use crate::render::{InputAnswer, Renderer, Unrendered};
+use crate::client_servers::{ClientConnection, ClientServer, SkippedKey, ToolLimits};
+use crate::render::{InputAnswer, RenderError, Renderer};
 use crate::secret_values::{is_secret, url_secrets};
-use crate::text::FoundText;
+use crate::text::ClientText;
 
 /// A file that was read, and what it holds.
 #[derive(Clone, Debug)]
-pub struct ClientFileRead {
+pub struct ParsedClientFile {
     /// Whose it is; `None` for a file that was named.
     pub client: Option<Client>,
     /// The file.
@@ -22,9 +22,9 @@ pub struct ClientFileRead {
     /// The folder of the project it is of.
     pub project: Option<PathBuf>,
     /// Which of its servers start in that folder.
-    pub starts: ProjectStarts,
+    pub project_starts: ProjectStarts,
     /// Its servers.
-    pub servers: Vec<FoundServer>,
+    pub servers: Vec<ClientServer>,
 }
 
 /// Which servers of a project's file start in its folder.
@@ -58,7 +58,7 @@ pub struct PlannedServer {
     /// Everywhere it was found.
     pub origins: Vec<ServerOrigin>,
     /// How it is reached.
-    pub reach: PlannedReach,
+    pub connection: PlannedConnection,
     /// It stays off.
     pub disabled: bool,
     /// The setting outside of its entry that switches it off.
@@ -66,14 +66,14 @@ pub struct PlannedServer {
     /// The tools that its clients keep back.
     pub tools: ToolLimits,
     /// Questions whose answers are secrets and stand on its command line.
-    pub open_answers: Vec<String>,
+    pub exposed_answers: Vec<String>,
     /// What its entries had that has no place here.
-    pub left_out: Vec<KeyLeftOut>,
+    pub skipped_keys: Vec<SkippedKey>,
 }
 
 /// How it is reached, in the words of `mgp.toml`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum PlannedReach {
+pub enum PlannedConnection {
     /// It is started.
     Command {
         /// The program and its arguments.
@@ -98,7 +98,7 @@ pub enum PlannedReach {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum UrlPiece {
     /// As it is written in `mgp.toml`.
-    Written(String),
+    Literal(String),
     /// A secret, which is kept apart.
     Secret {
         /// What it is called in the address.
@@ -112,35 +112,35 @@ pub enum UrlPiece {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum PlannedValue {
     /// As it is written in `mgp.toml`.
-    Written(String),
+    Literal(String),
     /// A secret, which is kept apart.
     Secret(String),
 }
 
 /// A server that is not added, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Unplanned {
+pub struct SkippedServer {
     /// Where it was found.
     pub origin: ServerOrigin,
     /// Why.
-    pub why: WhyLeft,
+    pub reason: SkipReason,
 }
 
 /// Why a server is not added.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum WhyLeft {
+pub enum SkipReason {
     /// It would start this kernel.
     #[error("it is this kernel's own entry")]
-    Own,
+    KernelItself,
     /// This kernel has it, under this id.
     #[error("it is here already, as {0}")]
-    Here(String),
+    AlreadyPresent(String),
     /// Some of its values mean nothing here.
     #[error(transparent)]
-    Unrendered(#[from] Unrendered),
+    RenderFailed(#[from] RenderError),
     /// Its entry would not be read.
     #[error("{0}")]
-    Refused(String),
+    InvalidEntry(String),
 }
 
 /// What is to be done.
@@ -149,7 +149,7 @@ pub struct Plan {
     /// These are added.
     pub servers: Vec<PlannedServer>,
     /// These are not.
-    pub left: Vec<Unplanned>,
+    pub skipped: Vec<SkippedServer>,
 }
 
 /// What a plan is made with.
@@ -160,18 +160,18 @@ pub struct Planner<'p> {
     /// What was answered, by the file that asks and the id of the input.
     pub answers: &'p BTreeMap<PathBuf, BTreeMap<String, InputAnswer>>,
     /// Whether a command is this kernel's own program.
-    pub own: fn(&[String]) -> bool,
+    pub is_kernel_command: fn(&[String]) -> bool,
     /// This kernel's own door.
-    pub door: &'p str,
+    pub endpoint: &'p str,
     /// The id of the server that is reached so, with the same variables and headers, and in the same folder.
-    pub here: &'p dyn Fn(&PlannedReach) -> Option<String>,
+    pub find_existing: &'p dyn Fn(&PlannedConnection) -> Option<String>,
 }
 
 impl Planner<'_> {
     /// One server for each way a server is reached, whatever it is called and wherever it was found; `taken`
     /// are the ids there are.
     #[must_use]
-    pub fn plan(&self, files: &[ClientFileRead], taken: &BTreeSet<String>) -> Plan {
+    pub fn plan(&self, files: &[ParsedClientFile], taken: &BTreeSet<String>) -> Plan {
         let mut plan = Plan::default();
         let mut taken = taken.clone();
         for file in files {
@@ -186,8 +186,8 @@ impl Planner<'_> {
         &self,
         plan: &mut Plan,
         taken: &mut BTreeSet<String>,
-        file: &ClientFileRead,
-        server: &FoundServer,
+        file: &ParsedClientFile,
+        server: &ClientServer,
     ) {
         let origin = ServerOrigin {
             client: file.client,
@@ -195,34 +195,43 @@ impl Planner<'_> {
             name: server.name.clone(),
             project: server.project.clone(),
         };
-        let reach = match self.reach(file, server) {
+        let reach = match self.plan_connection(file, server) {
             Ok(reach) => reach,
             Err(unrendered) => {
                 let why = unrendered.into();
-                return plan.left.push(Unplanned { origin, why });
+                return plan.skipped.push(SkippedServer {
+                    origin,
+                    reason: why,
+                });
             }
         };
-        if self.is_own(&reach) {
-            let why = WhyLeft::Own;
-            return plan.left.push(Unplanned { origin, why });
+        if self.is_kernel(&reach) {
+            let why = SkipReason::KernelItself;
+            return plan.skipped.push(SkippedServer {
+                origin,
+                reason: why,
+            });
         }
-        if let Some(id) = (self.here)(&reach) {
-            let why = WhyLeft::Here(id);
-            return plan.left.push(Unplanned { origin, why });
+        if let Some(id) = (self.find_existing)(&reach) {
+            let why = SkipReason::AlreadyPresent(id);
+            return plan.skipped.push(SkippedServer {
+                origin,
+                reason: why,
+            });
         }
         let same = plan
             .servers
             .iter_mut()
-            .find(|planned| planned.reach == reach);
+            .find(|planned| planned.connection == reach);
         if let Some(planned) = same {
             planned.origins.push(origin);
             // A server that one client uses is wanted.
             planned.disabled &= server.disabled;
             // What one client keeps back stays kept back.
-            planned.tools.narrow(&server.tools);
-            for left in &server.left_out {
-                if !planned.left_out.contains(left) {
-                    planned.left_out.push(left.clone());
+            planned.tools.restrict(&server.tools);
+            for left in &server.skipped_keys {
+                if !planned.skipped_keys.contains(left) {
+                    planned.skipped_keys.push(left.clone());
                 }
             }
             return;
@@ -232,16 +241,20 @@ impl Planner<'_> {
         plan.servers.push(PlannedServer {
             id,
             origins: vec![origin],
-            reach,
+            connection: reach,
             disabled: server.disabled,
             disabled_by: server.disabled_by,
             tools: server.tools.clone(),
-            open_answers: self.open_answers(file, server),
-            left_out: server.left_out.clone(),
+            exposed_answers: self.exposed_answers(file, server),
+            skipped_keys: server.skipped_keys.clone(),
         });
     }
 
-    fn renderer<'r>(&'r self, file: &'r ClientFileRead, server: &'r FoundServer) -> Renderer<'r> {
+    fn renderer<'r>(
+        &'r self,
+        file: &'r ParsedClientFile,
+        server: &'r ClientServer,
+    ) -> Renderer<'r> {
         let project = server.project.as_deref().map(Path::new);
         Renderer {
             home: self.home,
@@ -250,64 +263,64 @@ impl Planner<'_> {
         }
     }
 
-    fn open_answers(&self, file: &ClientFileRead, server: &FoundServer) -> Vec<String> {
-        let FoundReach::Command { command, args, .. } = &server.reach else {
+    fn exposed_answers(&self, file: &ParsedClientFile, server: &ClientServer) -> Vec<String> {
+        let ClientConnection::Command { command, args, .. } = &server.connection else {
             return Vec::new();
         };
         let renderer = self.renderer(file, server);
         let words = std::iter::once(command).chain(args);
         let open = words.filter(|word| renderer.has_secret_answer(word));
-        open.flat_map(FoundText::inputs)
+        open.flat_map(ClientText::input_ids)
             .map(str::to_owned)
             .collect()
     }
 
-    fn reach(
+    fn plan_connection(
         &self,
-        file: &ClientFileRead,
-        server: &FoundServer,
-    ) -> Result<PlannedReach, Unrendered> {
+        file: &ParsedClientFile,
+        server: &ClientServer,
+    ) -> Result<PlannedConnection, RenderError> {
         let renderer = self.renderer(file, server);
-        match &server.reach {
-            FoundReach::Command { .. } => started(&renderer, file, server),
-            FoundReach::Url { url, headers } => Ok(PlannedReach::Url {
-                url: url_pieces(&renderer, url)?,
-                headers: values(&renderer, headers)?,
+        match &server.connection {
+            ClientConnection::Command { .. } => plan_command(&renderer, file, server),
+            ClientConnection::Url { url, headers } => Ok(PlannedConnection::Url {
+                url: plan_url(&renderer, url)?,
+                headers: plan_values(&renderer, headers)?,
             }),
         }
     }
 
-    fn is_own(&self, reach: &PlannedReach) -> bool {
+    fn is_kernel(&self, reach: &PlannedConnection) -> bool {
         match reach {
-            PlannedReach::Command { words, .. } => (self.own)(words),
-            PlannedReach::Url { url, .. } => {
-                let Some(UrlPiece::Written(url)) = url.first() else {
+            PlannedConnection::Command { words, .. } => (self.is_kernel_command)(words),
+            PlannedConnection::Url { url, .. } => {
+                let Some(UrlPiece::Literal(url)) = url.first() else {
                     return false;
                 };
-                let rest = url.strip_prefix(self.door);
+                let rest = url.strip_prefix(self.endpoint);
                 rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
             }
         }
     }
 }
 
-fn started(
+fn plan_command(
     renderer: &Renderer<'_>,
-    file: &ClientFileRead,
-    server: &FoundServer,
-) -> Result<PlannedReach, Unrendered> {
-    let FoundReach::Command {
+    file: &ParsedClientFile,
+    server: &ClientServer,
+) -> Result<PlannedConnection, RenderError> {
+    let ClientConnection::Command {
         command,
         args,
         env,
         env_file,
         cwd,
-    } = &server.reach
+    } = &server.connection
     else {
-        return Err(Unrendered::NoFolder);
+        return Err(RenderError::NoFolder);
     };
     let folder = renderer.project.map(Path::to_owned);
-    let rendered = |text: &Option<FoundText>| {
+    let rendered = |text: &Option<ClientText>| {
         let rendered = text.as_ref().map(|text| renderer.render(text));
         rendered.transpose()
     };
@@ -321,20 +334,21 @@ fn started(
         .filter(|program| is_relative_program(program))
     {
         relative = true;
-        let folder = folder.as_deref().ok_or(Unrendered::RelativeCommand)?;
-        *program = below(folder, program);
+        let folder = folder.as_deref().ok_or(RenderError::RelativeCommand)?;
+        *program = resolve_in_folder(folder, program);
     }
-    let starts_there = server.project.is_some() || file.starts == ProjectStarts::All || relative;
+    let starts_there =
+        server.project.is_some() || file.project_starts == ProjectStarts::All || relative;
     // A path that is relative starts at the folder of the project, as for the client.
     let from_folder = |path: String| match &folder {
-        Some(folder) if !path.starts_with(['/', '~', '$']) => below(folder, &path),
+        Some(folder) if !path.starts_with(['/', '~', '$']) => resolve_in_folder(folder, &path),
         Some(_) | None => path,
     };
     let cwd = rendered(cwd)?.map(from_folder);
     let there = folder.as_ref().filter(|_| starts_there);
-    Ok(PlannedReach::Command {
+    Ok(PlannedConnection::Command {
         words,
-        env: values(renderer, env)?,
+        env: plan_values(renderer, env)?,
         env_file: rendered(env_file)?.map(from_folder),
         // Clients start the servers of a project in its folder.
         cwd: cwd.or_else(|| there.map(|folder| folder.to_string_lossy().into_owned())),
@@ -351,7 +365,7 @@ fn is_relative_program(program: &str) -> bool {
     program.contains('/') && !program.starts_with(['/', '~', '$'])
 }
 
-fn below(folder: &Path, path: &str) -> String {
+fn resolve_in_folder(folder: &Path, path: &str) -> String {
     let mut path = path;
     while let Some(rest) = path.strip_prefix("./") {
         path = rest;
@@ -363,17 +377,17 @@ fn below(folder: &Path, path: &str) -> String {
 }
 
 /// The address, with its secrets apart.
-fn url_pieces(renderer: &Renderer<'_>, url: &FoundText) -> Result<Vec<UrlPiece>, Unrendered> {
+fn plan_url(renderer: &Renderer<'_>, url: &ClientText) -> Result<Vec<UrlPiece>, RenderError> {
     let text = renderer.render(url)?;
     let mut pieces = Vec::new();
     let (mut rest, mut names) = (text.as_str(), BTreeSet::new());
     for secret in url_secrets(&text) {
-        let lead = secret.lead();
+        let lead = secret.prefix();
         let Some(at) = rest.find(&format!("{lead}{}", secret.value)) else {
             continue;
         };
         let (before, behind) = rest.split_at(at + lead.len());
-        pieces.push(UrlPiece::Written(before.to_owned()));
+        pieces.push(UrlPiece::Literal(before.to_owned()));
         rest = &behind[secret.value.len()..];
         let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '_' };
         let name: String = secret.name.chars().map(plain).collect();
@@ -385,20 +399,20 @@ fn url_pieces(renderer: &Renderer<'_>, url: &FoundText) -> Result<Vec<UrlPiece>,
             value: secret.value.replace("$$", "$"),
         });
     }
-    pieces.push(UrlPiece::Written(rest.to_owned()));
-    pieces.retain(|piece| !matches!(piece, UrlPiece::Written(text) if text.is_empty()));
+    pieces.push(UrlPiece::Literal(rest.to_owned()));
+    pieces.retain(|piece| !matches!(piece, UrlPiece::Literal(text) if text.is_empty()));
     Ok(pieces)
 }
 
-fn values(
+fn plan_values(
     renderer: &Renderer<'_>,
-    values: &[(String, FoundText)],
-) -> Result<Vec<(String, PlannedValue)>, Unrendered> {
-    let value = |name: &str, text: &FoundText| match renderer.value(text) {
+    values: &[(String, ClientText)],
+) -> Result<Vec<(String, PlannedValue)>, RenderError> {
+    let value = |name: &str, text: &ClientText| match renderer.literal_value(text) {
         Some(value) if is_secret(name, &value) || renderer.has_secret_answer(text) => {
             Ok(PlannedValue::Secret(value))
         }
-        _ => renderer.render(text).map(PlannedValue::Written),
+        _ => renderer.render(text).map(PlannedValue::Literal),
     };
     let mut values = values
         .iter()
@@ -414,22 +428,22 @@ const ID_MAX: usize = 48;
 
 /// An id that the server may have and nobody has: its name, then with the client's, then with a number.
 fn free_id(name: &str, client: Option<Client>, taken: &BTreeSet<String>) -> String {
-    let name = id_of(name);
-    let of_client = client.map(|client| joined(&name, client.word()));
-    let numbered = (2..).map(|n: u32| joined(&name, &n.to_string()));
+    let name = sanitize_id(name);
+    let of_client = client.map(|client| join_id(&name, client.cli_name()));
+    let numbered = (2..).map(|n: u32| join_id(&name, &n.to_string()));
     let mut ids = std::iter::once(name.clone())
         .chain(of_client)
         .chain(numbered);
     ids.find(|id| !taken.contains(id)).unwrap_or(name)
 }
 
-fn joined(name: &str, end: &str) -> String {
+fn join_id(name: &str, end: &str) -> String {
     let room = ID_MAX - end.len() - 1;
     format!("{}-{end}", &name[..name.len().min(room)])
 }
 
 /// The letters, digits, dots, dashes and underscores of a name; dashes for runs of anything else.
-fn id_of(name: &str) -> String {
+fn sanitize_id(name: &str) -> String {
     let mut id = String::new();
     for c in name.chars() {
         match c {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use crate::text::FoundText;
+use crate::text::ClientText;
 use crate::variables::TextPiece;
 
 /// What a person answered to a question of a client.
@@ -28,7 +28,7 @@ pub(crate) struct Renderer<'r> {
 
 /// Why a value has no like in `mgp.toml`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Unrendered {
+pub enum RenderError {
     /// The folder of a project, in a file of no project.
     #[error("it names the folder of a project, and the file is of none")]
     NoFolder,
@@ -40,7 +40,7 @@ pub enum Unrendered {
     RelativeCommand,
     /// A file's content can only be a value of its own.
     #[error("it puts the content of a file amid other text")]
-    FileWithin,
+    FileNotWholeValue,
     /// A default with a `}`.
     #[error("its text has a brace where mgp.toml can have none")]
     Brace,
@@ -50,19 +50,19 @@ impl Renderer<'_> {
     /// The value as it is written in `mgp.toml`, where it means what it meant to the client.
     ///
     /// # Errors
-    /// [`Unrendered`].
-    pub(crate) fn render(&self, text: &FoundText) -> Result<String, Unrendered> {
+    /// [`RenderError`].
+    pub(crate) fn render(&self, text: &ClientText) -> Result<String, RenderError> {
         if let [TextPiece::File(path)] = text.0.as_slice() {
-            return Ok(format!("file:{}", self.path(path)));
+            return Ok(format!("file:{}", self.render_path(path)));
         }
-        let pieces = text.0.iter().map(|piece| self.piece(piece));
+        let pieces = text.0.iter().map(|piece| self.render_piece(piece));
         let rendered = pieces.collect::<Result<String, _>>()?;
-        escaped_reference(&rendered)
+        escape_reference(&rendered)
     }
 
     /// The value itself, where no variable is in it.
     #[must_use]
-    pub(crate) fn value(&self, text: &FoundText) -> Option<String> {
+    pub(crate) fn literal_value(&self, text: &ClientText) -> Option<String> {
         let pieces = text.0.iter().map(|piece| match piece {
             TextPiece::Literal(text) => Some(text.clone()),
             TextPiece::Input(id) => Some(self.answer(id)?.text.clone()),
@@ -73,9 +73,9 @@ impl Renderer<'_> {
         pieces.collect()
     }
 
-    fn piece(&self, piece: &TextPiece) -> Result<String, Unrendered> {
+    fn render_piece(&self, piece: &TextPiece) -> Result<String, RenderError> {
         Ok(match piece {
-            TextPiece::Literal(text) => escaped(text),
+            TextPiece::Literal(text) => escape(text),
             TextPiece::Variable {
                 name,
                 default: None,
@@ -84,7 +84,7 @@ impl Renderer<'_> {
                 default: Some(default),
                 ..
             } if default.contains('}') => {
-                return Err(Unrendered::Brace);
+                return Err(RenderError::Brace);
             }
             TextPiece::Variable {
                 name,
@@ -92,21 +92,21 @@ impl Renderer<'_> {
             } => format!("${{{name}:-{default}}}"),
             TextPiece::Input(id) => {
                 let answer = self.answer(id);
-                let answer = answer.ok_or_else(|| Unrendered::Unanswered(id.clone()))?;
-                escaped(&answer.text)
+                let answer = answer.ok_or_else(|| RenderError::Unanswered(id.clone()))?;
+                escape(&answer.text)
             }
-            TextPiece::File(_) => return Err(Unrendered::FileWithin),
+            TextPiece::File(_) => return Err(RenderError::FileNotWholeValue),
             TextPiece::Folder => {
-                let folder = self.project.ok_or(Unrendered::NoFolder)?;
-                escaped(&folder.to_string_lossy())
+                let folder = self.project.ok_or(RenderError::NoFolder)?;
+                escape(&folder.to_string_lossy())
             }
-            TextPiece::Home => escaped(&self.home.to_string_lossy()),
+            TextPiece::Home => escape(&self.home.to_string_lossy()),
         })
     }
 
     /// Whether a value holds what was answered unseen.
-    pub(crate) fn has_secret_answer(&self, text: &FoundText) -> bool {
-        text.inputs()
+    pub(crate) fn has_secret_answer(&self, text: &ClientText) -> bool {
+        text.input_ids()
             .any(|id| self.answer(id).is_some_and(|answer| answer.secret))
     }
 
@@ -114,7 +114,7 @@ impl Renderer<'_> {
         self.answers?.get(id)
     }
 
-    fn path(&self, path: &str) -> String {
+    fn render_path(&self, path: &str) -> String {
         match path.strip_prefix("~/") {
             Some(below) => self.home.join(below).to_string_lossy().into_owned(),
             None => path.to_owned(),
@@ -122,12 +122,12 @@ impl Renderer<'_> {
     }
 }
 
-fn escaped(text: &str) -> String {
+fn escape(text: &str) -> String {
     text.replace('$', "$$")
 }
 
 /// A text that would be taken for a reference, such as the `file:./dev.db` of a database, says that it is none.
-fn escaped_reference(text: &str) -> Result<String, Unrendered> {
+fn escape_reference(text: &str) -> Result<String, RenderError> {
     if !["file:", "keyring:", "secret:"]
         .iter()
         .any(|scheme| text.starts_with(scheme))
@@ -135,7 +135,7 @@ fn escaped_reference(text: &str) -> Result<String, Unrendered> {
         return Ok(text.to_owned());
     }
     match text.contains(['}', '$']) {
-        true => Err(Unrendered::Brace),
+        true => Err(RenderError::Brace),
         false => Ok(format!("${{:-{text}}}")),
     }
 }

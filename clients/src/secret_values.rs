@@ -2,7 +2,7 @@
 //! people copy and show around.
 
 /// Beginnings of tokens that their makers gave a form to be known by.
-const BEGINNINGS: [&str; 17] = [
+const TOKEN_PREFIXES: [&str; 17] = [
     "sk-",
     "sk_live_",
     "rk_live_",
@@ -22,7 +22,7 @@ const BEGINNINGS: [&str; 17] = [
     "-----BEGIN",
 ];
 /// Words in the names of what holds a secret.
-const WORDS: [&str; 15] = [
+const SECRET_WORDS: [&str; 15] = [
     "key",
     "token",
     "secret",
@@ -40,7 +40,7 @@ const WORDS: [&str; 15] = [
     "sig",
 ];
 /// Words that say that it is something about a secret and not the secret.
-const ABOUT: [&str; 9] = [
+const METADATA_WORDS: [&str; 9] = [
     "path", "file", "url", "uri", "name", "id", "header", "limit", "env",
 ];
 
@@ -58,11 +58,13 @@ pub fn is_secret(name: &str, value: &str) -> bool {
 /// Whether what is called so is a secret, as far as names tell.
 #[must_use]
 pub fn is_secret_name(name: &str) -> bool {
-    let words = words(name);
-    let named = words.iter().any(|word| WORDS.contains(&word.as_str()));
+    let words = split_words(name);
+    let named = words
+        .iter()
+        .any(|word| SECRET_WORDS.contains(&word.as_str()));
     let about = words
         .last()
-        .is_some_and(|word| ABOUT.contains(&word.as_str()));
+        .is_some_and(|word| METADATA_WORDS.contains(&word.as_str()));
     named && !about
 }
 
@@ -103,7 +105,7 @@ pub(crate) struct UrlSecret<'u> {
 
 impl UrlSecret<'_> {
     /// What stands right before it.
-    pub(crate) fn lead(&self) -> String {
+    pub(crate) fn prefix(&self) -> String {
         match self.name {
             "user" => "//".to_owned(),
             "path" => "/".to_owned(),
@@ -159,7 +161,7 @@ pub fn is_random(segment: &str) -> bool {
 fn has_token(value: &str) -> bool {
     let value = value.strip_prefix("Bearer ").unwrap_or(value);
     value.len() >= 16
-        && BEGINNINGS
+        && TOKEN_PREFIXES
             .iter()
             .any(|beginning| value.starts_with(beginning))
 }
@@ -179,7 +181,7 @@ fn has_password(value: &str) -> bool {
 }
 
 /// The words of `GITHUB_TOKEN`, `X-Api-Key` and `apiKey`, in small letters.
-fn words(name: &str) -> Vec<String> {
+fn split_words(name: &str) -> Vec<String> {
     let mut words = vec![String::new()];
     let mut small_before = false;
     for c in name.chars() {

@@ -8,24 +8,24 @@ use std::collections::BTreeSet;
 use serde_json::{Map, Value};
 
 use crate::client::Client;
+use crate::client_servers::{ClientDocument, ClientInput, ClientServer};
 use crate::entry::EntryReader;
-use crate::found::{FoundDocument, FoundInput, FoundServer};
 
 /// The servers a document names. A document that is nobody's in particular may name them as any client does.
 #[must_use]
-pub fn read(document: &Value, client: Option<Client>) -> FoundDocument {
-    let mut found = FoundDocument::default();
-    let client = client.or_else(|| Client::of_document(document));
+pub fn read_document(document: &Value, client: Option<Client>) -> ClientDocument {
+    let mut found = ClientDocument::default();
+    let client = client.or_else(|| Client::from_document(document));
     for path in entry_tables(document, client) {
-        let Some(table) = at(document, &path) else {
+        let Some(table) = value_at(document, &path) else {
             continue;
         };
-        let project = project_of(&path);
+        let project = project_folder(&path);
         for (name, entry) in Client::entries(table) {
             let read = EntryReader::new(entry, client);
-            match read.and_then(|reader| reader.server(name, project)) {
+            match read.and_then(|reader| reader.read_server(name, project)) {
                 Ok(server) => found.servers.push(server),
-                Err(why) => found.broken.push((name.to_owned(), why)),
+                Err(why) => found.invalid.push((name.to_owned(), why)),
             }
         }
     }
@@ -39,10 +39,10 @@ pub fn read(document: &Value, client: Option<Client>) -> FoundDocument {
     ];
     for path in inputs {
         let path: Vec<String> = path.iter().map(|key| (*key).to_owned()).collect();
-        let asked = at(document, &path).and_then(Value::as_array);
+        let asked = value_at(document, &path).and_then(Value::as_array);
         found
             .inputs
-            .extend(asked.into_iter().flatten().filter_map(input));
+            .extend(asked.into_iter().flatten().filter_map(parse_input));
     }
     found
 }
@@ -62,7 +62,7 @@ pub(crate) fn entry_tables(document: &Value, client: Option<Client>) -> Vec<Vec<
         &["extensions"],
     ];
     let is_table = |keys: &Vec<String>| {
-        at(document, keys).is_some_and(|table| table.is_object() || table.is_array())
+        value_at(document, keys).is_some_and(|table| table.is_object() || table.is_array())
     };
     // Settings of other clients have keys of these names for other things.
     let means = |keys: &&&[&str]| {
@@ -81,11 +81,11 @@ pub(crate) fn entry_tables(document: &Value, client: Option<Client>) -> Vec<Vec<
     tables
 }
 
-pub(crate) fn at<'d>(document: &'d Value, path: &[String]) -> Option<&'d Value> {
+pub(crate) fn value_at<'d>(document: &'d Value, path: &[String]) -> Option<&'d Value> {
     path.iter().try_fold(document, |value, key| value.get(key))
 }
 
-fn project_of(path: &[String]) -> Option<&str> {
+fn project_folder(path: &[String]) -> Option<&str> {
     match path {
         [projects, folder, _] if projects == "projects" => Some(folder),
         _ => None,
@@ -93,7 +93,7 @@ fn project_of(path: &[String]) -> Option<&str> {
 }
 
 /// What a client says of a server outside of its entry.
-fn apply_outer_limits(document: &Value, client: Option<Client>, server: &mut FoundServer) {
+fn apply_outer_limits(document: &Value, client: Option<Client>, server: &mut ClientServer) {
     let list = |path: &[&str]| -> Option<BTreeSet<&str>> {
         let value = path.iter().try_fold(document, |value, key| value.get(*key));
         Some(
@@ -145,7 +145,7 @@ fn apply_outer_limits(document: &Value, client: Option<Client>, server: &mut Fou
     }
 }
 
-fn input(input: &Value) -> Option<FoundInput> {
+fn parse_input(input: &Value) -> Option<ClientInput> {
     let text = |key: &str| Some(input.get(key)?.as_str()?.to_owned());
     let options = input.get("options").and_then(Value::as_array);
     let options = options.into_iter().flatten();
@@ -153,7 +153,7 @@ fn input(input: &Value) -> Option<FoundInput> {
         let value = option.as_str().or_else(|| option.get("value")?.as_str());
         value.map(str::to_owned)
     };
-    Some(FoundInput {
+    Some(ClientInput {
         id: text("id")?,
         description: text("description").unwrap_or_default(),
         secret: input.get("password").and_then(Value::as_bool) == Some(true),

@@ -5,14 +5,14 @@ use crate::variables::{self, Notation, TextPiece};
 
 /// A value as it was written, taken apart.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct FoundText(pub Vec<TextPiece>);
+pub struct ClientText(pub Vec<TextPiece>);
 
-impl FoundText {
+impl ClientText {
     /// Reads a value as this client does; a file of nobody's in particular is read in the notation that most
     /// have in common.
-    pub(crate) fn read(text: &str, client: Option<Client>) -> Self {
-        let notation = client.map_or(Notation::Any, Notation::of);
-        Self(variables::pieces(text, notation))
+    pub(crate) fn parse(text: &str, client: Option<Client>) -> Self {
+        let notation = client.map_or(Notation::Any, Notation::for_client);
+        Self(variables::parse_pieces(text, notation))
     }
 
     /// A text that means itself.
@@ -22,7 +22,7 @@ impl FoundText {
     }
 
     /// A variable's value.
-    pub(crate) fn variable(name: &str) -> Self {
+    pub(crate) fn for_variable(name: &str) -> Self {
         Self(vec![TextPiece::Variable {
             name: name.to_owned(),
             default: None,
@@ -40,7 +40,7 @@ impl FoundText {
     }
 
     /// The questions that it holds the answers of.
-    pub fn inputs(&self) -> impl Iterator<Item = &str> {
+    pub fn input_ids(&self) -> impl Iterator<Item = &str> {
         self.0.iter().filter_map(|piece| match piece {
             TextPiece::Input(id) => Some(id.as_str()),
             TextPiece::Literal(_)

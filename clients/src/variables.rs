@@ -46,7 +46,7 @@ pub(crate) enum Notation {
 
 impl Notation {
     /// How a client writes variables in values.
-    pub(crate) fn of(client: Client) -> Self {
+    pub(crate) fn for_client(client: Client) -> Self {
         match client {
             Client::ClaudeCode | Client::Copilot => Self::Shell,
             Client::Cursor | Client::VsCode | Client::Windsurf | Client::Roo => Self::Named,
@@ -65,22 +65,22 @@ impl Notation {
 }
 
 /// The parts of a value.
-pub(crate) fn pieces(text: &str, notation: Notation) -> Vec<TextPiece> {
-    let mut pieces = Pieces::default();
+pub(crate) fn parse_pieces(text: &str, notation: Notation) -> Vec<TextPiece> {
+    let mut pieces = PieceBuilder::default();
     let mut rest = text;
     while let Some(c) = rest.chars().next() {
         let (piece, after) = match notation {
             Notation::Plain => (None, rest),
-            Notation::Shell => in_braces(rest, "${", shell),
-            Notation::Dollar => match in_braces(rest, "${", shell) {
-                (None, _) => bare(rest),
+            Notation::Shell => parse_braced(rest, "${", parse_shell),
+            Notation::Dollar => match parse_braced(rest, "${", parse_shell) {
+                (None, _) => parse_bare(rest),
                 found => found,
             },
-            Notation::Named => in_braces(rest, "${", named),
-            Notation::Braces => in_braces(rest, "{", opencode),
-            Notation::Secrets => continues(rest),
-            Notation::Any => match in_braces(rest, "${", named) {
-                (None, _) => in_braces(rest, "${", shell),
+            Notation::Named => parse_braced(rest, "${", parse_named),
+            Notation::Braces => parse_braced(rest, "{", parse_opencode),
+            Notation::Secrets => parse_continue(rest),
+            Notation::Any => match parse_braced(rest, "${", parse_named) {
+                (None, _) => parse_braced(rest, "${", parse_shell),
                 found => found,
             },
         };
@@ -90,7 +90,7 @@ pub(crate) fn pieces(text: &str, notation: Notation) -> Vec<TextPiece> {
                 rest = after;
             }
             None => {
-                pieces.literal(c);
+                pieces.push_literal(c);
                 rest = &rest[c.len_utf8()..];
             }
         }
@@ -99,13 +99,13 @@ pub(crate) fn pieces(text: &str, notation: Notation) -> Vec<TextPiece> {
 }
 
 #[derive(Default)]
-struct Pieces {
-    done: Vec<TextPiece>,
+struct PieceBuilder {
+    pieces: Vec<TextPiece>,
     literal: String,
 }
 
-impl Pieces {
-    fn literal(&mut self, c: char) {
+impl PieceBuilder {
+    fn push_literal(&mut self, c: char) {
         self.literal.push(c);
     }
 
@@ -114,23 +114,23 @@ impl Pieces {
             return self.literal.push_str(text);
         }
         self.end_literal();
-        self.done.push(piece);
+        self.pieces.push(piece);
     }
 
     fn end_literal(&mut self) {
         if !self.literal.is_empty() {
-            self.done
+            self.pieces
                 .push(TextPiece::Literal(std::mem::take(&mut self.literal)));
         }
     }
 
     fn finish(mut self) -> Vec<TextPiece> {
         self.end_literal();
-        self.done
+        self.pieces
     }
 }
 
-fn in_braces<'t>(
+fn parse_braced<'t>(
     text: &'t str,
     open: &str,
     read: impl Fn(&str) -> Option<TextPiece>,
@@ -144,7 +144,7 @@ fn in_braces<'t>(
     }
 }
 
-fn shell(inner: &str) -> Option<TextPiece> {
+fn parse_shell(inner: &str) -> Option<TextPiece> {
     let (name, default) = match inner.split_once(":-") {
         Some((name, default)) => (name, Some(default.to_owned())),
         None => (inner, None),
@@ -155,7 +155,7 @@ fn shell(inner: &str) -> Option<TextPiece> {
     })
 }
 
-fn bare(text: &str) -> (Option<TextPiece>, &str) {
+fn parse_bare(text: &str) -> (Option<TextPiece>, &str) {
     let Some(inner) = text.strip_prefix('$') else {
         return (None, text);
     };
@@ -171,7 +171,7 @@ fn bare(text: &str) -> (Option<TextPiece>, &str) {
     }
 }
 
-fn named(inner: &str) -> Option<TextPiece> {
+fn parse_named(inner: &str) -> Option<TextPiece> {
     match inner.split_once(':') {
         Some(("env", name)) if is_name(name) => Some(TextPiece::Variable {
             name: name.to_owned(),
@@ -190,7 +190,7 @@ fn named(inner: &str) -> Option<TextPiece> {
 }
 
 /// Continue's `${{ secrets.NAME }}`, and `${{ inputs.NAME }}` of what its hub fills in.
-fn continues(text: &str) -> (Option<TextPiece>, &str) {
+fn parse_continue(text: &str) -> (Option<TextPiece>, &str) {
     let inner = text
         .strip_prefix("${{")
         .and_then(|rest| rest.split_once("}}"));
@@ -210,7 +210,7 @@ fn continues(text: &str) -> (Option<TextPiece>, &str) {
     (Some(piece), after)
 }
 
-fn opencode(inner: &str) -> Option<TextPiece> {
+fn parse_opencode(inner: &str) -> Option<TextPiece> {
     match inner.split_once(':')? {
         ("env", name) if is_name(name) => Some(TextPiece::Variable {
             name: name.to_owned(),
@@ -245,7 +245,7 @@ mod tests {
     #[test]
     fn each_notation_is_read_as_its_client_reads_it() {
         let text = "a${V:-x}$W{env:U}${env:T}";
-        let read = |notation| pieces(text, notation);
+        let read = |notation| parse_pieces(text, notation);
         assert_eq!(read(Notation::Plain), [literal(text)]);
         assert_eq!(
             read(Notation::Shell),
@@ -282,7 +282,7 @@ mod tests {
     #[test]
     fn a_file_of_nobodys_may_be_written_in_either_common_notation() {
         assert_eq!(
-            pieces("${V:-x}${input:k}${env:T}$W", Notation::Any),
+            parse_pieces("${V:-x}${input:k}${env:T}$W", Notation::Any),
             [
                 variable("V", Some("x")),
                 TextPiece::Input("k".to_owned()),
@@ -295,11 +295,11 @@ mod tests {
     #[test]
     fn continue_names_its_secrets_in_two_braces() {
         assert_eq!(
-            pieces("Bearer ${{ secrets.acme/KEY }}${X}", Notation::Secrets),
+            parse_pieces("Bearer ${{ secrets.acme/KEY }}${X}", Notation::Secrets),
             [literal("Bearer "), variable("KEY", None), literal("${X}")]
         );
         assert_eq!(
-            pieces("${{ secrets.KEY", Notation::Secrets),
+            parse_pieces("${{ secrets.KEY", Notation::Secrets),
             [literal("${{ secrets.KEY")]
         );
     }
@@ -308,9 +308,9 @@ mod tests {
     fn what_only_looks_like_a_variable_stays() {
         for text in ["$", "${", "${}", "${1}", "$ 5", "100%", "${a b}", "ü${é}"] {
             for notation in [Notation::Shell, Notation::Dollar, Notation::Named] {
-                assert_eq!(pieces(text, notation), [literal(text)]);
+                assert_eq!(parse_pieces(text, notation), [literal(text)]);
             }
         }
-        assert!(pieces("", Notation::Shell).is_empty());
+        assert!(parse_pieces("", Notation::Shell).is_empty());
     }
 }

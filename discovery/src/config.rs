@@ -20,7 +20,7 @@ pub const SECRETS_FOLDER: &str = "secrets";
 
 /// Everything the look-up depends on.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct LookUp {
+pub struct ConfigLookup {
     /// `--config FILE`: as good as the variable, and stronger.
     pub explicit: Option<PathBuf>,
     /// `$MGP_CONFIG_PATH`.
@@ -30,7 +30,7 @@ pub struct LookUp {
     /// `$HOME`.
     pub home: Option<PathBuf>,
     /// The current folder, absolute.
-    pub folder: PathBuf,
+    pub current_dir: PathBuf,
 }
 
 /// What a configuration file is to the kernel.
@@ -52,12 +52,12 @@ pub struct ConfigFile {
     /// Its part.
     pub kind: ConfigKind,
     /// Whether there is a file now. Absent places are watched all the same.
-    pub present: bool,
+    pub exists: bool,
 }
 
 /// Why there is no answer.
 #[derive(Debug, thiserror::Error)]
-pub enum LookUpError {
+pub enum ConfigLookupError {
     /// The one file that was asked for is not there.
     #[error("{by} names {path}, and there is no such file", path = path.display())]
     Missing {
@@ -76,7 +76,7 @@ pub enum LookUpError {
     },
 }
 
-impl LookUp {
+impl ConfigLookup {
     /// Reads the environment of this process. Empty variables count as unset.
     ///
     /// # Errors
@@ -93,13 +93,13 @@ impl LookUp {
             variable: path(OVERRIDE_VARIABLE).map(|path| folder.join(path)),
             config_home: path("XDG_CONFIG_HOME"),
             home: path("HOME"),
-            folder,
+            current_dir: folder,
         })
     }
 
     /// The one file that was asked for by name, and by what it was.
     #[must_use]
-    pub fn named(&self) -> Option<(&'static str, PathBuf)> {
+    pub fn explicit_file(&self) -> Option<(&'static str, PathBuf)> {
         let explicit = self.explicit.as_ref().map(|path| ("--config", path));
         let variable = || {
             self.variable
@@ -108,13 +108,13 @@ impl LookUp {
         };
         explicit
             .or_else(variable)
-            .map(|(by, path)| (by, self.folder.join(path)))
+            .map(|(by, path)| (by, self.current_dir.join(path)))
     }
 
     /// Where the project's file is or would be.
     #[must_use]
     pub fn project_file(&self) -> PathBuf {
-        self.folder.join(PROJECT_FILE)
+        self.current_dir.join(PROJECT_FILE)
     }
 
     /// Where the user's file is or would be; `None` without a home. A relative `$XDG_CONFIG_HOME`
@@ -157,39 +157,39 @@ impl LookUp {
 /// else the project's before the user's.
 ///
 /// # Errors
-/// [`LookUpError`] when a named file is missing, or a place cannot be looked at. Not for the project's:
+/// [`ConfigLookupError`] when a named file is missing, or a place cannot be looked at. Not for the project's:
 /// what lies in a folder keeps nobody from starting there, and is told when it is read.
-pub fn config_files(look_up: &LookUp) -> Result<Vec<ConfigFile>, LookUpError> {
-    if let Some((by, path)) = look_up.named() {
-        let file = place(path, ConfigKind::Override)?;
-        return match file.present {
+pub fn config_files(look_up: &ConfigLookup) -> Result<Vec<ConfigFile>, ConfigLookupError> {
+    if let Some((by, path)) = look_up.explicit_file() {
+        let file = probe_file(path, ConfigKind::Override)?;
+        return match file.exists {
             true => Ok(vec![file]),
-            false => Err(LookUpError::Missing {
+            false => Err(ConfigLookupError::Missing {
                 by,
                 path: file.path,
             }),
         };
     }
-    let mut files = vec![place(look_up.project_file(), ConfigKind::Project)?];
+    let mut files = vec![probe_file(look_up.project_file(), ConfigKind::Project)?];
     if let Some(path) = look_up.user_file() {
-        files.push(place(path, ConfigKind::User)?);
+        files.push(probe_file(path, ConfigKind::User)?);
     }
     Ok(files)
 }
 
-fn place(path: PathBuf, kind: ConfigKind) -> Result<ConfigFile, LookUpError> {
+fn probe_file(path: PathBuf, kind: ConfigKind) -> Result<ConfigFile, ConfigLookupError> {
     match is_file(&path) {
         Ok(present) => Ok(ConfigFile {
             path,
             kind,
-            present,
+            exists: present,
         }),
         Err(_) if kind == ConfigKind::Project => Ok(ConfigFile {
             path,
             kind,
-            present: true,
+            exists: true,
         }),
-        Err(why) => Err(LookUpError::Unreadable { path, why }),
+        Err(why) => Err(ConfigLookupError::Unreadable { path, why }),
     }
 }
 
@@ -215,7 +215,7 @@ mod tests {
 
     struct World {
         root: tempfile::TempDir,
-        look_up: LookUp,
+        look_up: ConfigLookup,
     }
 
     impl World {
@@ -228,10 +228,10 @@ mod tests {
             for file in present {
                 fs::write(root.path().join(file), "").unwrap();
             }
-            let look_up = LookUp {
+            let look_up = ConfigLookup {
                 home: Some(root.path().join("home")),
-                folder: root.path().join("project"),
-                ..LookUp::default()
+                current_dir: root.path().join("project"),
+                ..ConfigLookup::default()
             };
             Self { root, look_up }
         }
@@ -246,7 +246,7 @@ mod tests {
             let files = config_files(&self.look_up).unwrap();
             files
                 .iter()
-                .map(|f| (name(&f.path), f.kind, f.present))
+                .map(|f| (name(&f.path), f.kind, f.exists))
                 .collect()
         }
     }
@@ -318,7 +318,10 @@ mod tests {
         let mut world = World::with(&[]);
         world.look_up.explicit = Some(world.root.path().join("home"));
         let error = config_files(&world.look_up).unwrap_err();
-        assert!(matches!(error, LookUpError::Unreadable { .. }), "{error}");
+        assert!(
+            matches!(error, ConfigLookupError::Unreadable { .. }),
+            "{error}"
+        );
     }
 
     /// A cloned project cannot keep a kernel from starting in its folder.

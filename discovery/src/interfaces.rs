@@ -19,7 +19,7 @@ pub struct InterfaceAddress {
 ///
 /// # Errors
 /// The system's.
-pub fn up() -> io::Result<Vec<InterfaceAddress>> {
+pub fn active_addresses() -> io::Result<Vec<InterfaceAddress>> {
     let all = if_addrs::get_if_addrs()?;
     let up = all.into_iter().filter(is_up);
     let up = up.map(|one| InterfaceAddress {
@@ -43,11 +43,11 @@ pub(crate) fn is_up(one: &if_addrs::Interface) -> bool {
 ///
 /// # Errors
 /// The system's.
-pub fn reachable(listen: SocketAddr) -> io::Result<Vec<SocketAddr>> {
-    Ok(hints(listen, &up()?))
+pub fn reachable_addresses(listen: SocketAddr) -> io::Result<Vec<SocketAddr>> {
+    Ok(address_hints(listen, &active_addresses()?))
 }
 
-fn hints(listen: SocketAddr, up: &[InterfaceAddress]) -> Vec<SocketAddr> {
+fn address_hints(listen: SocketAddr, up: &[InterfaceAddress]) -> Vec<SocketAddr> {
     if !listen.ip().is_unspecified() {
         return vec![listen];
     }
@@ -102,7 +102,7 @@ mod tests {
     }
 
     fn told(listen: &str, ips: &[&str]) -> Vec<String> {
-        let hints = hints(listen.parse().unwrap(), &at(ips));
+        let hints = address_hints(listen.parse().unwrap(), &at(ips));
         hints.iter().map(ToString::to_string).collect()
     }
 
@@ -143,6 +143,11 @@ mod tests {
 
     #[test]
     fn this_machine_has_a_loopback() {
-        assert!(up().unwrap().iter().any(|one| one.ip.is_loopback()));
+        assert!(
+            active_addresses()
+                .unwrap()
+                .iter()
+                .any(|one| one.ip.is_loopback())
+        );
     }
 }

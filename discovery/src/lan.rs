@@ -24,7 +24,7 @@ pub const ADDRESSES_MAX: usize = 8;
 /// flooded, and not listened to for a while.
 pub const RECORDS_MAX: i64 = 8192;
 /// How long the goodbye may take.
-const GOODBYE: Duration = Duration::from_secs(2);
+const GOODBYE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The keys of an announcement.
 const ID: &str = "id";
@@ -55,7 +55,7 @@ impl ClusterTag {
 
     /// Whether it is one of this cluster. Whoever heard it can repeat it.
     #[must_use]
-    pub fn is_of(&self, cluster: &[u8]) -> bool {
+    pub fn matches_cluster(&self, cluster: &[u8]) -> bool {
         let mut salt = [0; Self::SALT];
         salt.copy_from_slice(&self.0[..Self::SALT]);
         *self == Self::new(cluster, salt)
@@ -77,7 +77,7 @@ pub struct Announcement {
 
 /// What somebody says of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Sighting {
+pub struct ReceivedAnnouncement {
     /// The id it says it has.
     pub node: NodeId,
     /// Where it says it is, [`ADDRESSES_MAX`] at most.
@@ -91,9 +91,9 @@ pub struct Sighting {
 /// Why the local network cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[error("the local network cannot be used: {0}; is UDP port 5353 open to this program?")]
-pub struct LanTrouble(String);
+pub struct MdnsError(String);
 
-impl From<mdns_sd::Error> for LanTrouble {
+impl From<mdns_sd::Error> for MdnsError {
     fn from(error: mdns_sd::Error) -> Self {
         Self(error.to_string())
     }
@@ -102,7 +102,7 @@ impl From<mdns_sd::Error> for LanTrouble {
 /// The local network, from opening to closing.
 pub struct LocalNetwork {
     daemon: ServiceDaemon,
-    troubles: Receiver<DaemonEvent>,
+    errors: Receiver<DaemonEvent>,
     announced: Option<String>,
 }
 
@@ -110,14 +110,14 @@ impl LocalNetwork {
     /// Begins to listen. Nothing is said before [`Self::announce`] and [`Self::listen`].
     ///
     /// # Errors
-    /// [`LanTrouble`].
-    pub fn open() -> Result<Self, LanTrouble> {
+    /// [`MdnsError`].
+    pub fn open() -> Result<Self, MdnsError> {
         let daemon = ServiceDaemon::new()?;
         let used = |one: &if_addrs::Interface| is_up(one) && !one.is_loopback();
         daemon.disable_interface(IfKind::All)?;
         daemon.enable_interface(IfKind::Predicate(IfPredicate::new(used)))?;
         Ok(Self {
-            troubles: daemon.monitor()?,
+            errors: daemon.monitor()?,
             daemon,
             announced: None,
         })
@@ -126,8 +126,8 @@ impl LocalNetwork {
     /// Says that a node is there, instead of what was said before.
     ///
     /// # Errors
-    /// [`LanTrouble`].
-    pub fn announce(&mut self, node: &Announcement, salt: [u8; 8]) -> Result<(), LanTrouble> {
+    /// [`MdnsError`].
+    pub fn announce(&mut self, node: &Announcement, salt: [u8; 8]) -> Result<(), MdnsError> {
         self.withdraw()?;
         // The names of an announcement are new each time: they tell nobody which machine it is.
         let name: String = salt.iter().map(|byte| format!("{byte:02x}")).collect();
@@ -145,8 +145,8 @@ impl LocalNetwork {
     /// Takes back what was announced.
     ///
     /// # Errors
-    /// [`LanTrouble`].
-    pub fn withdraw(&mut self) -> Result<(), LanTrouble> {
+    /// [`MdnsError`].
+    pub fn withdraw(&mut self) -> Result<(), MdnsError> {
         if let Some(name) = self.announced.take() {
             self.daemon.unregister(&name)?;
         }
@@ -156,13 +156,13 @@ impl LocalNetwork {
     /// Asks who is there.
     ///
     /// # Errors
-    /// [`LanTrouble`].
-    pub fn listen(&self) -> Result<Sightings, LanTrouble> {
-        Ok(Sightings(self.daemon.browse(SERVICE)?))
+    /// [`MdnsError`].
+    pub fn listen(&self) -> Result<ReceivedAnnouncements, MdnsError> {
+        Ok(ReceivedAnnouncements(self.daemon.browse(SERVICE)?))
     }
 
     /// How many records of others are kept; `None` when that cannot be told now.
-    pub async fn records(&self) -> Option<i64> {
+    pub async fn cached_record_count(&self) -> Option<i64> {
         let figures = self.daemon.get_metrics().ok()?.recv_async().await.ok()?;
         let cached = figures
             .iter()
@@ -172,8 +172,8 @@ impl LocalNetwork {
 
     /// The next thing that went wrong since it was asked last, where something did.
     #[must_use]
-    pub fn trouble(&self) -> Option<LanTrouble> {
-        self.troubles.try_iter().find_map(|event| {
+    pub fn next_error(&self) -> Option<MdnsError> {
+        self.errors.try_iter().find_map(|event| {
             let DaemonEvent::Error(error) = event else {
                 return None;
             };
@@ -185,7 +185,7 @@ impl LocalNetwork {
     pub fn close(mut self) {
         let _ = self.withdraw();
         if let Ok(ended) = self.daemon.shutdown() {
-            let _ = ended.recv_timeout(GOODBYE);
+            let _ = ended.recv_timeout(GOODBYE_TIMEOUT);
         }
     }
 }
@@ -200,8 +200,10 @@ impl std::fmt::Debug for LocalNetwork {
 
 /// The interfaces that are used now, each once.
 #[must_use]
-pub fn used() -> Vec<String> {
-    let up = interfaces::up().unwrap_or_default().into_iter();
+pub fn active_interfaces() -> Vec<String> {
+    let up = interfaces::active_addresses()
+        .unwrap_or_default()
+        .into_iter();
     let mut names: Vec<String> = up
         .filter(|one| !one.ip.is_loopback())
         .map(|one| one.name)
@@ -212,15 +214,15 @@ pub fn used() -> Vec<String> {
 }
 
 /// Who says that it is there.
-pub struct Sightings(Receiver<ServiceEvent>);
+pub struct ReceivedAnnouncements(Receiver<ServiceEvent>);
 
-impl Sightings {
+impl ReceivedAnnouncements {
     /// The next one; `None` when nothing more comes, since too many came at once or the network was closed.
-    pub async fn next(&self) -> Option<Sighting> {
+    pub async fn next(&self) -> Option<ReceivedAnnouncement> {
         loop {
             match self.0.recv_async().await {
                 Ok(ServiceEvent::ServiceResolved(service)) => {
-                    if let Some(sighting) = sighting(&service) {
+                    if let Some(sighting) = parse_service(&service) {
                         return Some(sighting);
                     }
                 }
@@ -232,7 +234,7 @@ impl Sightings {
 }
 
 /// What an announcement says, where it says enough.
-fn sighting(service: &ResolvedService) -> Option<Sighting> {
+fn parse_service(service: &ResolvedService) -> Option<ReceivedAnnouncement> {
     let said = |key| service.txt_properties.get(key)?.val();
     let text = |key| std::str::from_utf8(said(key)?).ok();
     let addresses = service.addresses.iter();
@@ -241,7 +243,7 @@ fn sighting(service: &ResolvedService) -> Option<Sighting> {
         .collect();
     addresses.sort();
     addresses.truncate(ADDRESSES_MAX);
-    let sighting = Sighting {
+    let sighting = ReceivedAnnouncement {
         node: NodeId::parse(text(ID)?)?,
         addresses,
         version: text(VERSION)?.parse().ok()?,

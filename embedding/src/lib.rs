@@ -3,7 +3,7 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
-mod tokens;
+mod tokenizer;
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use rten::{ModelOptions, NodeId, OpRegistry, RunOptions, ThreadPool, op_registry
 use rten_tensor::NdTensor;
 use rten_tensor::prelude::*;
 
-use tokens::Tokenizer;
+use tokenizer::Tokenizer;
 
 /// What the vectors of this model are called where they are kept: those of another model are not
 /// compared with them.
@@ -22,7 +22,7 @@ pub const DIMENSION: usize = 384;
 /// not read.
 pub const TOKENS_MAX: usize = 256;
 /// Bytes that are looked at of a text: texts without end are not read to it.
-pub const BYTES_MAX: usize = TOKENS_MAX * tokens::BYTES_PER_TOKEN;
+pub const BYTES_MAX: usize = TOKENS_MAX * tokenizer::BYTES_PER_TOKEN;
 
 /// Most texts that go through the model together, which bounds its memory.
 const BATCH_MAX: usize = 16;
@@ -79,8 +79,8 @@ impl Embedder {
         if blake3::hash(WEIGHTS).to_hex().as_str() != CHECKSUM {
             return Err(EmbedError::Damaged);
         }
-        let tokens = Tokenizer::read(TOKENIZER)?;
-        let model = ModelOptions::with_ops(operators()).load_static_slice(WEIGHTS)?;
+        let tokens = Tokenizer::parse(TOKENIZER)?;
+        let model = ModelOptions::with_ops(operator_registry()).load_static_slice(WEIGHTS)?;
         let inputs = [
             model.node_id("input_ids")?,
             model.node_id("attention_mask")?,
@@ -93,17 +93,17 @@ impl Embedder {
             inputs,
             output,
         };
-        Ok(Self::with(Arc::new(model), threads))
+        Ok(Self::from_model(Arc::new(model), threads))
     }
 
     /// Another one beside it, with threads of its own: the model is there once. Threads are started by
     /// the thread that calls this, and have its priority.
     #[must_use]
-    pub fn beside(&self, threads: usize) -> Self {
-        Self::with(self.model.clone(), threads)
+    pub fn clone_with_threads(&self, threads: usize) -> Self {
+        Self::from_model(self.model.clone(), threads)
     }
 
-    fn with(model: Arc<LoadedModel>, threads: usize) -> Self {
+    fn from_model(model: Arc<LoadedModel>, threads: usize) -> Self {
         let threads = Arc::new(ThreadPool::with_num_threads(threads.max(1)));
         Self { model, threads }
     }
@@ -115,7 +115,7 @@ impl Embedder {
     /// # Errors
     /// [`EmbedError`] when the model does not do what it should; no text is to blame.
     pub fn embed(&self, text: &str) -> Result<Vec<f32>, EmbedError> {
-        let tokens = [self.model.tokens.of(text, TOKENS_MAX)];
+        let tokens = [self.model.tokens.encode(text, TOKENS_MAX)];
         self.run(&tokens).map(|mut vectors| vectors.swap_remove(0))
     }
 
@@ -128,7 +128,7 @@ impl Embedder {
     pub fn embed_all(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>, EmbedError> {
         let tokens = texts
             .iter()
-            .map(|text| self.model.tokens.of(text, TOKENS_MAX));
+            .map(|text| self.model.tokens.encode(text, TOKENS_MAX));
         let mut tokens: Vec<(usize, Vec<i32>)> = tokens.enumerate().collect();
         tokens.sort_by_key(|(_, tokens)| tokens.len());
         let mut out = vec![Vec::new(); texts.len()];
@@ -176,13 +176,13 @@ impl Embedder {
         let rows = states.data().chunks_exact(longest * DIMENSION);
         let texts = rows.zip(counts);
         Ok(texts
-            .map(|(row, count)| mean(&row[..count * DIMENSION]))
+            .map(|(row, count)| normalized_mean(&row[..count * DIMENSION]))
             .collect())
     }
 }
 
 /// What the model is made of; the program carries nothing else of what the runtime knows.
-fn operators() -> OpRegistry {
+fn operator_registry() -> OpRegistry {
     op_registry!(
         Add,
         And,
@@ -212,7 +212,7 @@ fn operators() -> OpRegistry {
 }
 
 /// The middle of the words' vectors, stretched to length 1.
-fn mean(states: &[f32]) -> Vec<f32> {
+fn normalized_mean(states: &[f32]) -> Vec<f32> {
     let mut sum = vec![0.0; DIMENSION];
     for word in states.chunks_exact(DIMENSION) {
         for (sum, number) in sum.iter_mut().zip(word) {

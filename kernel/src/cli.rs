@@ -7,11 +7,11 @@ mod client;
 mod commands;
 mod completions;
 mod failure;
+mod hidden_input;
 mod old_spellings;
 mod print;
 mod stdio;
-mod unseen;
-mod words;
+mod text_format;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -24,14 +24,14 @@ use args::{Command, Internal, Invocation};
 use client::CliContext;
 use failure::Failure;
 use old_spellings::OldSpelling;
-use print::report;
+use print::print_error;
 
 /// Reads what was typed.
 ///
 /// # Errors
 /// The exit code, where it is help that was asked for or nothing that can be done; either has been shown.
-pub fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Cli, ExitCode> {
-    let words = with_help_option(words.into_iter().collect());
+pub fn parse_args(words: impl IntoIterator<Item = OsString>) -> Result<Cli, ExitCode> {
+    let words = move_help_to_option(words.into_iter().collect());
     let (words, spelling) = old_spellings::modernize(words);
     if let Some(OldSpelling { old, new }) = spelling
         && !words
@@ -39,7 +39,7 @@ pub fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Cli, ExitCode>
             .take_while(|word| *word != "--")
             .any(|word| word == "--json")
     {
-        report(format_args!(
+        print_error(format_args!(
             "mgp: `mgp {old}` is spelled `mgp {new}` now; the old spelling works until 1.0"
         ));
     }
@@ -53,15 +53,15 @@ pub fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Cli, ExitCode>
     if error.use_stderr() && options.iter().any(|word| word == "--json") {
         let text = error.render().to_string();
         let text = text.trim().strip_prefix("error: ").unwrap_or(text.trim());
-        tell(&Failure::Usage(text.to_owned()), true);
-        return Err(Failure::Usage(String::new()).code().into());
+        print_failure(&Failure::Usage(text.to_owned()), true);
+        return Err(Failure::Usage(String::new()).exit_code().into());
     }
     let _ = error.print();
     Err(u8::try_from(error.exit_code()).unwrap_or(2).into())
 }
 
 /// `mgp help servers add` as `mgp servers add --help`.
-fn with_help_option(mut words: Vec<OsString>) -> Vec<OsString> {
+fn move_help_to_option(mut words: Vec<OsString>) -> Vec<OsString> {
     let is_option = |word: &OsString| word.to_string_lossy().starts_with('-');
     let first = words.iter().skip(1).position(|word| !is_option(word));
     if let Some(at) = first.map(|at| at + 1)
@@ -78,19 +78,19 @@ fn with_help_option(mut words: Vec<OsString>) -> Vec<OsString> {
 pub fn run(cli: Cli) -> ExitCode {
     let json = cli.options.json;
     let done = match cli.command {
-        Invocation::Internal(Internal::Guard) => return crate::kernel::guard(),
+        Invocation::Internal(Internal::Guard) => return crate::kernel::run_guard(),
         Invocation::Internal(Internal::Sandbox { command }) => {
-            return crate::kernel::sandbox(&command);
+            return crate::kernel::run_sandbox_launcher(&command);
         }
         Invocation::Internal(Internal::Embed) => return mgp_tools::search::serve(),
         Invocation::Internal(Internal::ReplayKernel { command }) => {
-            commands::replay_kernel(&command)
+            commands::run_replay_kernel(&command)
         }
         Invocation::Internal(Internal::DemoServer(server)) => {
             crate::demo::run(&server.root).map_err(Failure::from)
         }
         Invocation::Internal(Internal::Complete(typed)) => {
-            completions::complete(&typed, cli.options)
+            completions::print_completions(&typed, cli.options)
         }
         Invocation::Command(command) => {
             if matches!(&command, Command::Up(up) if up.own_session) {
@@ -98,28 +98,28 @@ pub fn run(cli: Cli) -> ExitCode {
                 let _ = nix::unistd::setsid();
             }
             CliContext::new(cli.options).and_then(|context| {
-                commands::run(&context, command).map_err(|failure| context.explained(failure))
+                commands::run(&context, command).map_err(|failure| context.explain_absence(failure))
             })
         }
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            tell(&failure, json);
-            failure.code().into()
+            print_failure(&failure, json);
+            failure.exit_code().into()
         }
     }
 }
 
 /// Says on stderr what went wrong.
-fn tell(failure: &Failure, json: bool) {
+fn print_failure(failure: &Failure, json: bool) {
     match (failure, json) {
-        (Failure::NobodyReads, _) => {}
-        (failure, true) => report(failure.to_json()),
+        (Failure::OutputClosed, _) => {}
+        (failure, true) => print_error(failure.to_json()),
         (failure, false) => {
             // What failed may be told in the words of others.
-            let told = words::indented(&failure.to_string(), "     | ");
-            report(format_args!("mgp: {told}"));
+            let told = text_format::indent_continuations(&failure.to_string(), "     | ");
+            print_error(format_args!("mgp: {told}"));
         }
     }
 }
@@ -137,7 +137,7 @@ mod tests {
             ("mgp tools call help", "mgp tools call help"),
         ] {
             let words = |line: &str| line.split(' ').map(OsString::from).collect::<Vec<_>>();
-            assert_eq!(with_help_option(words(typed)), words(read));
+            assert_eq!(move_help_to_option(words(typed)), words(read));
         }
     }
 }

@@ -1,14 +1,14 @@
 //! This node's part in a cluster: its actors, started together. Which of them hears what of the others is in
-//! [`events`]; what they publish is followed in [`members`], [`imported`] and [`exported`].
+//! [`events`]; what they publish is followed in [`members`], [`imports`] and [`exports`].
 
 mod addresses;
-mod admitting;
+mod admission;
 mod events;
-mod exported;
-mod forgotten;
-mod imported;
+mod exports;
+mod forgotten_nodes;
+mod imports;
 mod members;
-mod reach;
+mod reachability;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -16,27 +16,27 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
-use mgp_calls::known_names::{self, NodeNaming};
+use mgp_calls::name_sources::{self, NodeNaming};
 use mgp_cluster::lan::{LanHandle, LanStart};
-use mgp_cluster::links::{InboundNodeCall, LinkTimes, LinksActor, LinksHandle, LinksStart};
+use mgp_cluster::links::{InboundNodeCall, LinkTimeouts, LinksActor, LinksHandle, LinksStart};
 use mgp_cluster::pairing::{PairingActor, PairingHandle, PairingStart};
 use mgp_cluster::replication::{
-    AskedBy, ClusterView, ReplicationActor, ReplicationHandle, ReplicationStart,
+    ClusterView, ReplicationActor, ReplicationHandle, ReplicationStart, RequestedBy,
 };
 use mgp_cluster::shares::{SharesHandle, SharesStart};
-use mgp_cluster::tool_index::{HeldTools, NamedNodes, ToolIndexHandle, ToolIndexStart};
+use mgp_cluster::tool_index::{PeerTools, PublishedNames, ToolIndexHandle, ToolIndexStart};
 use mgp_engine::cluster::node_names::NodeNames;
-use mgp_engine::doors::known_names::NodeAbsence;
+use mgp_engine::doors::name_resolver::UnavailableNode;
 use mgp_engine::node_key::{NodeKey, PublicKey};
 use mgp_engine::policy::access::Principal;
 use mgp_policy::access::AccessHandle;
-use mgp_protocol::federation::ends::LinkClose;
-use mgp_protocol::federation::hello::{LifeId, NodeName, ToldRole, WireFeatures};
+use mgp_protocol::federation::close_codes::LinkClose;
+use mgp_protocol::federation::hello::{LifeId, NodeName, ReportedRole, WireFeatures};
 use mgp_protocol::ids::NodeId;
 use mgp_protocol::mgp::audit::TraceId;
 use mgp_runtime::event_sink::EventSink;
 use mgp_runtime::task::SupervisedTask;
-use mgp_runtime::time::{boot_moment, unix_ms};
+use mgp_runtime::time::{boottime_now, unix_ms};
 use mgp_runtime::{randomness, task};
 use mgp_servers::server::{Connector, ServerTable};
 use mgp_store::audit::AuditHandle;
@@ -49,8 +49,8 @@ use tokio::sync::{Mutex, Notify};
 use tokio::time::Instant;
 
 use self::addresses::LastAddresses;
-use self::forgotten::ForgottenNodes;
-use self::reach::ReachReports;
+use self::forgotten_nodes::ForgottenNodes;
+use self::reachability::ReachReports;
 use crate::config::ClusterConfig;
 use crate::tree::{RootActor, TreeHandle};
 
@@ -58,11 +58,11 @@ use crate::tree::{RootActor, TreeHandle};
 /// not stop each other, and a crowd of them does not stop the kernel.
 const LINKS_MEMORY: u64 = 256 << 20;
 /// What this node shares, in the data folder.
-pub(crate) const SHARES: &str = "shares.json";
+pub(crate) const SHARES_FILE: &str = "shares.json";
 /// Whether this node is seen on the local network.
-pub(crate) const LAN: &str = "lan";
+pub(crate) const LAN_FILE: &str = "lan";
 /// The logs, and the name of their witness.
-pub(crate) const LOGS: &str = "cluster/logs/logs";
+pub(crate) const LOG_PREFIX: &str = "cluster/logs/logs";
 /// The folder of the logs, the index and the names, in the data folder.
 const FOLDER: &str = "cluster";
 
@@ -70,7 +70,7 @@ const FOLDER: &str = "cluster";
 #[derive(Debug)]
 pub struct Cluster {
     /// This node.
-    pub here: NodeId,
+    pub local_node: NodeId,
     /// Its key, as others know it.
     pub key: PublicKey,
     /// `[cluster]`.
@@ -88,13 +88,13 @@ pub struct Cluster {
     /// Whether this node is seen on the local network.
     pub lan: LanHandle,
     /// What other nodes are called.
-    pub names: Arc<Snapshot<NamedNodes>>,
+    pub names: Arc<Snapshot<PublishedNames>>,
     /// What they share.
-    pub held: Arc<Snapshot<HeldTools>>,
+    pub imported_tools: Arc<Snapshot<PeerTools>>,
     /// This node's servers.
     servers: Arc<ServerTable>,
     /// Who takes the calls of other nodes' agents, once there is somebody.
-    calls: OnceLock<EventSink<InboundNodeCall>>,
+    inbound_calls: OnceLock<EventSink<InboundNodeCall>>,
     /// Where members were last.
     addresses: LastAddresses,
     /// What linked nodes say of themselves.
@@ -104,18 +104,18 @@ pub struct Cluster {
     /// Whether new calls of other nodes' agents are taken.
     draining: AtomicBool,
     /// Whether others are told that nothing is shared.
-    withdrawn: AtomicBool,
+    exports_withdrawn: AtomicBool,
     /// One opens or closes the socket at a time.
-    socket: Mutex<()>,
+    socket_lock: Mutex<()>,
     /// Something of what this node has to share has changed.
-    exports: Notify,
-    begun: Instant,
+    export_wakeup: Notify,
+    started_at: Instant,
     access: AccessHandle,
 }
 
 /// What the cluster's actors need of the kernel.
 #[derive(Debug)]
-pub struct ClusterNeeds<'a> {
+pub struct ClusterDeps<'a> {
     /// The node's key.
     pub key: NodeKey,
     /// `[cluster]`.
@@ -127,7 +127,7 @@ pub struct ClusterNeeds<'a> {
     /// What servers of other nodes are reached by.
     pub connector: &'a Connector,
     /// What other nodes are called.
-    pub names: Arc<Snapshot<NamedNodes>>,
+    pub names: Arc<Snapshot<PublishedNames>>,
     /// This node's servers.
     pub servers: Arc<ServerTable>,
     /// The grants.
@@ -143,15 +143,19 @@ pub(crate) fn logs_folder(data_dir: &Path) -> PathBuf {
 
 /// What became of the calls of other nodes that were taken, when the kernel ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum CallsAtEnd {
+pub(crate) enum PendingCallsAtShutdown {
     /// Their callers have the answers.
-    Answered,
+    AllAnswered,
     /// Some have none.
-    Open,
+    SomeUnanswered,
 }
 
 /// What goes on for as long as the kernel does.
-pub(crate) type Following = Vec<SupervisedTask<()>>;
+pub(crate) type FollowerTasks = Vec<SupervisedTask<()>>;
+
+fn failed_start(error: impl std::error::Error + Send + Sync + 'static) -> SpawnErr {
+    SpawnErr::StartupFailed(Box::new(error))
+}
 
 impl Cluster {
     /// Starts all of it. No socket is open before somebody invites, joins, or did so in an earlier life.
@@ -159,83 +163,83 @@ impl Cluster {
     /// # Errors
     /// An actor that cannot be started; files that cannot be read, in words for who starts the kernel.
     pub async fn start(
-        needs: ClusterNeeds<'_>,
+        needs: ClusterDeps<'_>,
         root: &mut Vec<RootActor>,
     ) -> Result<Arc<Self>, SpawnErr> {
-        let (here, key) = (needs.key.node(), needs.key.public());
+        let (here, key) = (needs.key.node_id(), needs.key.public_key());
         let late: Arc<OnceLock<Weak<Self>>> = Arc::default();
-        let life = LifeId(randomness::bytes());
+        let life = LifeId(randomness::random_bytes());
         let folder = needs.data_dir.join(FOLDER);
         let name = needs.config.node_name();
         let (links, links_cell) = LinksActor::start(LinksStart {
             key: needs.key.clone(),
             name: name.clone(),
-            role: ToldRole::Member,
-            life,
+            role: ReportedRole::Member,
+            instance: life,
             table: needs.connector.links.clone(),
-            events: to(&late, Self::of_links),
+            events: weak_sink(&late, Self::on_links_event),
             memory: Credit::new(LINKS_MEMORY),
-            times: LinkTimes::default(),
+            times: LinkTimeouts::default(),
             relay: needs.config.relay,
         })
         .await?;
+        let standalone = ClusterView::standalone(here, needs.config.lease);
         let replication = ReplicationStart {
             key: needs.key.clone(),
-            life,
+            instance: life,
             folder: logs_folder(&needs.data_dir),
-            witness: needs.witnesses.witness(LOGS),
+            witness: needs.witnesses.witness(LOG_PREFIX),
             lease: needs.config.lease,
-            clock: boot_moment,
-            view: Arc::new(Snapshot::new(ClusterView::alone(here, needs.config.lease))),
+            clock: boottime_now,
+            view: Arc::new(Snapshot::new(standalone)),
             access: needs.access.clone(),
-            events: to(&late, Self::of_replication),
+            events: weak_sink(&late, Self::on_replication_event),
             audit: needs.audit.clone(),
         };
-        let replication = ReplicationActor::start(replication).await;
-        let (replication, replication_cell) =
-            replication.map_err(|error| SpawnErr::StartupFailed(Box::new(error)))?;
+        let started = ReplicationActor::start(replication).await;
+        let (replication, replication_cell) = started.map_err(failed_start)?;
         let (tool_index, index_cell) = ToolIndexHandle::start(ToolIndexStart {
-            here,
+            node: here,
             folder: folder.join("index"),
-            held: needs.connector.held.clone(),
+            published: needs.connector.peer_tools.clone(),
             names: needs.names.clone(),
-            events: to(&late, Self::of_tool_index),
-            control: to(&late, Self::tells),
+            events: weak_sink(&late, Self::on_tool_index_event),
+            control: weak_sink(&late, Self::send_control),
             audit: needs.audit.clone(),
         })
         .await?;
         let (shares, shares_cell) = SharesHandle::start(SharesStart {
-            file: needs.data_dir.join(SHARES),
-            witness: needs.witnesses.witness(SHARES),
-            changed: to(&late, Self::of_shares),
+            file: needs.data_dir.join(SHARES_FILE),
+            witness: needs.witnesses.witness(SHARES_FILE),
+            changed: weak_sink(&late, Self::on_shares_changed),
             audit: needs.audit.clone(),
         })
         .await?;
-        tool_index.set_shares(shares.now());
+        tool_index.set_shares(shares.current());
         let pairing = PairingStart {
             key: needs.key.clone(),
             links: links.clone(),
-            events: to(&late, Self::of_pairing),
+            events: weak_sink(&late, Self::on_pairing_event),
             audit: needs.audit.clone(),
         };
         let (pairing, pairing_cell) = PairingActor::start(pairing).await?;
         let lan = LanStart {
-            here,
+            node: here,
             folder: needs.data_dir.clone(),
-            witness: needs.witnesses.witness(LAN),
-            found: to(&late, Self::found),
+            witness: needs.witnesses.witness(LAN_FILE),
+            addresses: weak_sink(&late, Self::on_node_discovered),
         };
         let (lan, lan_cell) = lan.start().await?;
         root.extend([
-            links_root(&links, links_cell),
-            RootActor::lasting("replication", replication_cell),
-            RootActor::lasting("tool_index", index_cell),
-            RootActor::lasting("shares", shares_cell),
-            RootActor::lasting("pairing", pairing_cell),
-            RootActor::lasting("lan", lan_cell),
+            links_root_actor(&links, links_cell),
+            RootActor::permanent("replication", replication_cell),
+            RootActor::permanent("tool_index", index_cell),
+            RootActor::permanent("shares", shares_cell),
+            RootActor::permanent("pairing", pairing_cell),
+            RootActor::permanent("lan", lan_cell),
         ]);
         let cluster = Arc::new(Self {
-            here,
+            local_node: here,
             key,
             config: needs.config.clone(),
             links,
@@ -245,17 +249,17 @@ impl Cluster {
             pairing,
             lan,
             names: needs.names,
-            held: needs.connector.held.clone(),
+            imported_tools: needs.connector.peer_tools.clone(),
             servers: needs.servers,
-            calls: OnceLock::new(),
-            addresses: LastAddresses::read(folder.join("addresses.json")),
+            inbound_calls: OnceLock::new(),
+            addresses: LastAddresses::load(folder.join("addresses.json")),
             reports: ReachReports::default(),
-            forgotten: ForgottenNodes::read(folder.join("forgotten.json")),
+            forgotten: ForgottenNodes::load(folder.join("forgotten.json")),
             draining: AtomicBool::default(),
-            withdrawn: AtomicBool::default(),
-            socket: Mutex::default(),
-            exports: Notify::new(),
-            begun: Instant::now(),
+            exports_withdrawn: AtomicBool::default(),
+            socket_lock: Mutex::default(),
+            export_wakeup: Notify::new(),
+            started_at: Instant::now(),
             access: needs.access,
         });
         let _ = late.set(Arc::downgrade(&cluster));
@@ -263,29 +267,29 @@ impl Cluster {
     }
 
     /// From now on calls of other nodes' agents are taken, and all that is published is followed.
-    pub(crate) fn follow(
+    pub(crate) fn spawn_followers(
         self: &Arc<Self>,
         calls: EventSink<InboundNodeCall>,
         tree: &TreeHandle,
         offer: OfferSources,
-    ) -> Following {
-        let _ = self.calls.set(calls);
+    ) -> FollowerTasks {
+        let _ = self.inbound_calls.set(calls);
         let (members, imported) = (self.clone(), self.clone());
         let (exported, offered, tree) = (self.clone(), self.clone(), tree.clone());
-        let offers = EventSink::new(move |offer| offered.offers(offer));
+        let offers = EventSink::new(move |offer| offered.set_offer(offer));
         vec![
-            task::supervised(
+            task::spawn_supervised(
                 "cluster.members",
                 async move { members.follow_members().await },
             ),
-            task::supervised("cluster.imported", async move {
-                imported.follow_held(&tree).await
+            task::spawn_supervised("cluster.imported", async move {
+                imported.follow_imports(&tree).await
             }),
-            task::supervised("cluster.reach", self.clone().follow_reach()),
-            task::supervised("cluster.exported", async move {
+            task::spawn_supervised("cluster.reach", self.clone().report_reachability()),
+            task::spawn_supervised("cluster.exported", async move {
                 exported.follow_exports().await
             }),
-            task::supervised("cluster.offered", offer.follow(offers)),
+            task::spawn_supervised("cluster.offered", offer.run(offers)),
         ]
     }
 
@@ -293,37 +297,37 @@ impl Cluster {
     #[must_use]
     pub fn name(&self) -> NodeName {
         let view = self.replication.view();
-        let mut told = members::all_named(&view);
-        let own = told.remove(&self.here);
+        let mut told = members::all_node_names(&view);
+        let own = told.remove(&self.local_node);
         own.unwrap_or_else(|| self.config.node_name())
     }
 
     /// What nodes are called, for who reads names.
-    pub(crate) fn naming(self: &Arc<Self>) -> NodeNaming {
+    pub(crate) fn node_naming(self: &Arc<Self>) -> NodeNaming {
         let cluster = self.clone();
         NodeNaming::new(move || {
             let others = cluster.names.load().names.clone();
             let is_in = cluster.replication.view().cluster.is_some();
-            known_names::ClusterNames {
-                away: cluster.away(&others),
-                here: is_in.then(|| cluster.name()),
-                without_patterns: cluster.links.linked_without(WireFeatures::PATTERNS),
+            name_sources::ClusterNames {
+                unavailable: cluster.unreachable_nodes(&others),
+                local_name: is_in.then(|| cluster.name()),
+                without_patterns: cluster.links.linked_nodes_without(WireFeatures::PATTERNS),
                 others,
             }
         })
     }
 
     /// The nodes without a link, with what they shared when they were last heard.
-    fn away(&self, names: &NodeNames) -> BTreeMap<NodeId, NodeAbsence> {
-        let (linked, held) = (self.links.linked(), self.held.load());
-        let away = names.all().map(|(_, node)| node);
+    fn unreachable_nodes(&self, names: &NodeNames) -> BTreeMap<NodeId, UnavailableNode> {
+        let (linked, held) = (self.links.linked_nodes(), self.imported_tools.load());
+        let away = names.iter().map(|(_, node)| node);
         let away = away.filter(|node| !linked.contains(node));
         let known = away.map(|node| {
             let hidden = held.hidden.get(&node);
             let servers = held.servers.keys().filter(|server| server.node == node);
             let servers = servers.map(|server| &server.server);
             let before = hidden.into_iter().flat_map(|hidden| hidden.servers.keys());
-            let known = NodeAbsence {
+            let known = UnavailableNode {
                 heard_ms_ago: hidden.map(|hidden| unix_ms().saturating_sub(hidden.heard_ms)),
                 servers: servers.chain(before).cloned().collect(),
             };
@@ -335,20 +339,20 @@ impl Cluster {
     /// What other nodes share, for who searches.
     pub(crate) fn remote_tools(&self) -> RemoteTools {
         RemoteTools {
-            held: self.held.clone(),
+            tools: self.imported_tools.clone(),
             names: self.names.clone(),
         }
     }
 
     /// What another node is called here: its name, or the beginning of its id while it has none.
     #[must_use]
-    pub fn name_of(&self, node: NodeId) -> String {
-        if node == self.here {
+    pub fn node_label(&self, node: NodeId) -> String {
+        if node == self.local_node {
             return self.name().to_string();
         }
         let names = self.names.load();
-        let name = names.names.of(node);
-        name.map_or_else(|| node.short(), ToString::to_string)
+        let name = names.names.handle_for(node);
+        name.map_or_else(|| node.short_id(), ToString::to_string)
     }
 
     /// Where a link last proved another node to be.
@@ -378,40 +382,43 @@ impl Cluster {
     }
 
     /// Calls of other nodes' agents that are under way here.
-    pub(crate) fn calls_under_way(&self) -> u64 {
-        let links = self.links.linked().into_iter();
+    pub(crate) fn in_flight_calls(&self) -> u64 {
+        let links = self.links.linked_nodes().into_iter();
         let links = links.filter_map(|node| self.links.link(node));
-        links.map(|link| link.incoming.under_way()).sum()
+        links.map(|link| link.incoming.in_flight()).sum()
     }
 
     /// Before a graceful end: others are told that they need not wait for this node's word.
-    pub(crate) async fn retire(&self) {
+    pub(crate) async fn announce_shutdown(&self) {
         if self.replication.view().cluster.is_some() {
-            self.replication.retire(by_kernel()).await;
+            self.replication.retire(kernel_principal()).await;
         }
     }
 
     /// Ends all links. Where each call that was taken is answered, callers are told so: they may make again what has
     /// no answer.
-    pub(crate) async fn end(&self, calls: CallsAtEnd) {
+    pub(crate) async fn shutdown(&self, calls: PendingCallsAtShutdown) {
         let why = match calls {
-            CallsAtEnd::Answered => LinkClose::Shutdown,
-            CallsAtEnd::Open => LinkClose::Done,
+            PendingCallsAtShutdown::AllAnswered => LinkClose::Shutdown,
+            PendingCallsAtShutdown::SomeUnanswered => LinkClose::Done,
         };
         let _ = self.links.close(why).await;
     }
 }
 
 /// What the kernel does by itself.
-fn by_kernel() -> AskedBy {
-    AskedBy {
+fn kernel_principal() -> RequestedBy {
+    RequestedBy {
         principal: Principal::Operator("kernel".into()),
-        trace: TraceId::mint(randomness::bytes()),
+        trace: TraceId::from_random(randomness::random_bytes()),
     }
 }
 
 /// Sends events to the cluster once it is there. Its actors do not keep it.
-fn to<E: 'static>(late: &Arc<OnceLock<Weak<Cluster>>>, take: fn(&Arc<Cluster>, E)) -> EventSink<E> {
+fn weak_sink<E: 'static>(
+    late: &Arc<OnceLock<Weak<Cluster>>>,
+    take: fn(&Arc<Cluster>, E),
+) -> EventSink<E> {
     let late = late.clone();
     EventSink::new(move |event| {
         if let Some(cluster) = late.get().and_then(Weak::upgrade) {
@@ -420,11 +427,11 @@ fn to<E: 'static>(late: &Arc<OnceLock<Weak<Cluster>>>, take: fn(&Arc<Cluster>, E
     })
 }
 
-fn links_root(links: &LinksHandle, cell: ractor::ActorCell) -> RootActor {
+fn links_root_actor(links: &LinksHandle, cell: ractor::ActorCell) -> RootActor {
     let links = links.clone();
     let restart = move || {
         let links = links.clone();
         async move { links.start().await }
     };
-    RootActor::restarted("links", cell, restart)
+    RootActor::restartable("links", cell, restart)
 }

@@ -10,7 +10,7 @@ mod file;
 mod kernel;
 mod mentions;
 pub mod named_secrets;
-mod reading;
+mod parsing;
 mod references;
 mod sections;
 mod server;
@@ -21,25 +21,27 @@ use std::fmt;
 use std::io::Read;
 use std::path::Path;
 
-use mgp_discovery::config::{ConfigFile, ConfigKind, LookUp, LookUpError, config_files};
-use mgp_engine::doors::nearest::nearest_name;
+use mgp_discovery::config::{
+    ConfigFile, ConfigKind, ConfigLookup, ConfigLookupError, config_files,
+};
+use mgp_engine::doors::suggestions::nearest_name;
 use mgp_engine::policy::access::ToolSets;
-use mgp_engine::servers::spec::{Reach, ServerSpec};
+use mgp_engine::servers::spec::{ServerSpec, ServerTransport};
 use mgp_protocol::ids::{AgentId, ServerId, SetName};
 use mgp_store::regular_file;
 
-pub use changes::{WrittenKeys, waiting};
+pub use changes::{WrittenKeys, pending_restart};
 pub use kernel::KernelConfig;
 pub use mentions::Mention;
-pub(crate) use mentions::of_set;
-pub(crate) use reading::NAME as NAME_IN_COMMAND;
-pub use reading::{Env, Location, Lookup, Problem, SecretsConfig, Severity, Variables};
+pub(crate) use mentions::mentions_of_set;
+pub(crate) use parsing::NAME_PLACEHOLDER as NAME_IN_COMMAND;
+pub use parsing::{Env, Location, Lookup, Problem, SecretsConfig, Severity, VariableLookup};
 pub use references::{
     ReadKind, ReadReference, SecretReference, read_references, secret_references,
 };
 pub use sections::audit::AuditConfig;
 pub use sections::cluster::ClusterConfig;
-pub(crate) use sections::cluster::{ADVERTISED_MAX, host_port};
+pub(crate) use sections::cluster::{ADVERTISED_MAX, check_host_port};
 pub use sections::discovery::{DiscoveryConfig, RegisteredConfig};
 pub use sections::http::lite::LiteConfig;
 pub use sections::http::oauth::OAuthConfig;
@@ -53,15 +55,15 @@ pub use sections::{
     QuestionsConfig, StreamsConfig,
 };
 
-use self::file::ReadFile;
-use crate::trust::{self, MAX_FILE, ProjectFile, TrustStore};
+use self::file::ParsedFile;
+use crate::trust::{self, FILE_BYTES_MAX, ProjectFile, TrustStore};
 
 /// The configuration as it was read. Holds secrets: its `Debug` shows names only.
 pub struct LoadedConfig {
     /// The kernel's own sections.
     pub kernel: KernelConfig,
     /// What stands in those sections, key by key.
-    pub written: WrittenKeys,
+    pub written_keys: WrittenKeys,
     /// Every server, in the order of the files, the strongest file first.
     pub servers: Vec<Result<ServerSpec, BrokenServer>>,
     /// Everything that is wrong, in the order of the files and lines.
@@ -71,7 +73,7 @@ pub struct LoadedConfig {
     /// What became of the project's file.
     pub project: ProjectFile,
     /// The secrets that were had by their names.
-    had: Vec<String>,
+    resolved_secrets: Vec<String>,
 }
 
 /// A server that cannot be started as it is configured.
@@ -89,12 +91,12 @@ impl LoadedConfig {
     pub fn without_files(kernel: KernelConfig, servers: Vec<ServerSpec>) -> Self {
         Self {
             kernel,
-            written: WrittenKeys::default(),
+            written_keys: WrittenKeys::default(),
             servers: servers.into_iter().map(Ok).collect(),
             problems: Vec::new(),
             files: Vec::new(),
             project: ProjectFile::default(),
-            had: Vec::new(),
+            resolved_secrets: Vec::new(),
         }
     }
 
@@ -105,33 +107,36 @@ impl LoadedConfig {
     }
 
     /// The files in force: all that are there but a project's that is left out.
-    pub fn in_force(&self) -> impl Iterator<Item = &ConfigFile> {
-        let holds = |f: &&ConfigFile| f.kind != ConfigKind::Project || self.project.held.is_some();
-        self.files.iter().filter(|f| f.present).filter(holds)
+    pub fn files_in_force(&self) -> impl Iterator<Item = &ConfigFile> {
+        let holds = |f: &&ConfigFile| {
+            f.kind != ConfigKind::Project || self.project.effective_text.is_some()
+        };
+        self.files.iter().filter(|f| f.exists).filter(holds)
     }
 
     /// Values of variables and headers: they may be secrets, and so are in no record.
     #[must_use]
     pub fn secrets(&self) -> Vec<String> {
         let servers = self.servers.iter().filter_map(|s| s.as_ref().ok());
-        let of = |spec: &ServerSpec| match &spec.reach {
-            Reach::Stdio { env, .. } => env.values().cloned().collect::<Vec<_>>(),
-            Reach::Http { headers, .. } => {
+        let of = |spec: &ServerSpec| match &spec.transport {
+            ServerTransport::Stdio { env, .. } => env.values().cloned().collect::<Vec<_>>(),
+            ServerTransport::Http { headers, .. } => {
                 // Of `Bearer SECRET`, the secret may stand alone somewhere.
                 let last = |value: &String| value.rsplit(' ').next().map(str::to_owned);
                 let alone = headers.values().filter_map(last);
                 headers.values().cloned().chain(alone).collect()
             }
-            Reach::Node(_) => Vec::new(),
+            ServerTransport::Node(_) => Vec::new(),
         };
         let logins = self.servers.iter().filter_map(|s| s.as_ref().ok());
         let logins = logins.flat_map(|spec| spec.login.secrets().cloned());
-        let own = self.kernel.discovery.secret().map(str::to_owned);
+        let own = self.kernel.discovery.provider_key().map(str::to_owned);
         let own = own.into_iter().chain(self.kernel.network.secrets());
         let own = own.chain(self.kernel.telemetry.headers.values().cloned());
-        let own = own.chain(sections::mcpl::inference::keys(&self.kernel.mcpl.inference).cloned());
+        let own = own
+            .chain(sections::mcpl::inference::provider_keys(&self.kernel.mcpl.inference).cloned());
         // Those within a longer text may stand alone somewhere, too.
-        let had = self.had.iter().cloned();
+        let had = self.resolved_secrets.iter().cloned();
         servers
             .flat_map(of)
             .chain(logins)
@@ -163,32 +168,32 @@ impl fmt::Debug for LoadedConfig {
 /// # Errors
 /// When a file that was asked for by name is missing. Everything else that is wrong is in
 /// [`LoadedConfig::problems`].
-pub fn load_with(
-    look_up: &LookUp,
+pub fn load_with_env(
+    look_up: &ConfigLookup,
     env: &Env<'_>,
     held: Option<&str>,
-) -> Result<LoadedConfig, LookUpError> {
+) -> Result<LoadedConfig, ConfigLookupError> {
     let files = config_files(look_up)?;
     let store = TrustStore::open(look_up.trust_file().as_deref());
     let mut loaded = LoadedConfig::without_files(KernelConfig::default(), Vec::new());
     let mut parts = Vec::new();
     // The weakest first, for the stronger ones to write over its keys.
-    for file in files.iter().rev().filter(|f| f.present) {
+    for file in files.iter().rev().filter(|f| f.exists) {
         let text = match file.kind {
             ConfigKind::Project => {
-                loaded.project = trust::judge(&file.path, &store, held);
-                loaded.project.held.clone().map(Ok)
+                loaded.project = trust::evaluate(&file.path, &store, held);
+                loaded.project.effective_text.clone().map(Ok)
             }
-            ConfigKind::User | ConfigKind::Override => Some(text(file)),
+            ConfigKind::User | ConfigKind::Override => Some(read_text(file)),
         };
         let part = match text {
             Some(Ok(text)) => {
-                loaded.written.add(&text);
-                file::read(&text, &file.path, env, &mut loaded.kernel)
+                loaded.written_keys.add_file(&text);
+                file::read_file(&text, &file.path, env, &mut loaded.kernel)
             }
-            Some(Err(problem)) => ReadFile {
+            Some(Err(problem)) => ParsedFile {
                 problems: vec![problem],
-                ..ReadFile::default()
+                ..ParsedFile::default()
             },
             None => continue,
         };
@@ -196,41 +201,41 @@ pub fn load_with(
     }
     let (mut seen, mut orders) = (HashSet::new(), Vec::new());
     for part in parts.into_iter().rev() {
-        let first = |entry: &_| id_of(entry).is_none_or(|id| seen.insert(id.clone()));
+        let first = |entry: &_| server_id(entry).is_none_or(|id| seen.insert(id.clone()));
         loaded
             .servers
             .extend(part.servers.into_iter().filter(first));
         loaded.problems.extend(part.problems);
-        orders.extend(part.orders);
+        orders.extend(part.start_orders);
     }
-    let wrong = start_order::judge(&mut loaded.servers, &orders);
+    let wrong = start_order::check(&mut loaded.servers, &orders);
     loaded.problems.extend(wrong);
     loaded
         .problems
-        .extend(held_to_nothing(&loaded.kernel.sets, &files));
+        .extend(agents_with_unknown_sets(&loaded.kernel.sets, &files));
     Ok(LoadedConfig {
         files,
-        had: env.had(),
+        resolved_secrets: env.resolved_secrets(),
         ..loaded
     })
 }
 
 /// Agents that are held to a set which no file has: they see nothing.
-fn held_to_nothing(sets: &ToolSets, files: &[ConfigFile]) -> Vec<Problem> {
+fn agents_with_unknown_sets(sets: &ToolSets, files: &[ConfigFile]) -> Vec<Problem> {
     let lost = sets
-        .held
+        .by_agent
         .iter()
-        .filter(|(_, set)| !sets.named.contains_key(set));
+        .filter(|(_, set)| !sets.by_name.contains_key(set));
     let mut lost: Vec<_> = lost.collect();
     lost.sort();
-    let file = files.iter().find(|file| file.present);
+    let file = files.iter().find(|file| file.exists);
     let file = file.map(|file| file.path.clone()).unwrap_or_default();
     let problem = |(agent, set): (&AgentId, &SetName)| Problem {
         severity: Severity::Warning,
         file: file.clone(),
         location: None,
         message: format!("{agent} is held to the set `{set}`, which there is not: it sees nothing"),
-        nearest: nearest_name(set.as_str(), sets.named.keys().map(SetName::as_str))
+        nearest: nearest_name(set.as_str(), sets.by_name.keys().map(SetName::as_str))
             .map(str::to_owned),
     };
     lost.into_iter().map(problem).collect()
@@ -239,21 +244,21 @@ fn held_to_nothing(sets: &ToolSets, files: &[ConfigFile]) -> Vec<Problem> {
 /// The same for whom the values of secrets do not matter: each is what `variables` says of its name.
 ///
 /// # Errors
-/// As [`load_with`].
+/// As [`load_with_env`].
 pub fn load(
-    look_up: &LookUp,
-    variables: &Variables<'_>,
+    look_up: &ConfigLookup,
+    variables: &VariableLookup<'_>,
     held: Option<&str>,
-) -> Result<LoadedConfig, LookUpError> {
-    load_with(look_up, &variables, held)
+) -> Result<LoadedConfig, ConfigLookupError> {
+    load_with_env(look_up, &variables, held)
 }
 
 /// What would be wrong with one server if `path` held `text`, wherever its variables come from.
 #[must_use]
-pub fn judge(text: &str, path: &Path, id: &str) -> Option<Problem> {
-    let ReadFile {
+pub fn check_server(text: &str, path: &Path, id: &str) -> Option<Problem> {
+    let ParsedFile {
         servers, problems, ..
-    } = read_alone(text, path);
+    } = parse_file_alone(text, path);
     let broken = servers.into_iter().filter_map(Result::err);
     let mut its_own = broken.filter(|b| b.id.as_ref().is_none_or(|of| of.as_str() == id));
     let fatal = || problems.into_iter().find(|p| p.severity == Severity::Fatal);
@@ -263,24 +268,29 @@ pub fn judge(text: &str, path: &Path, id: &str) -> Option<Problem> {
 /// Everything that would be wrong if `path` held `text`, wherever its variables come from. Nothing it refers to is
 /// opened.
 #[must_use]
-pub fn problems(text: &str, path: &Path) -> Vec<Problem> {
-    read_alone(text, path).problems
+pub fn check_text(text: &str, path: &Path) -> Vec<Problem> {
+    parse_file_alone(text, path).problems
 }
 
 type ServerResults = Vec<Result<ServerSpec, BrokenServer>>;
 
-fn read_alone(text: &str, path: &Path) -> ReadFile {
-    file::read(text, path, &reading::Unread, &mut KernelConfig::default())
+fn parse_file_alone(text: &str, path: &Path) -> ParsedFile {
+    file::read_file(
+        text,
+        path,
+        &parsing::PlaceholderLookup,
+        &mut KernelConfig::default(),
+    )
 }
 
-fn id_of(entry: &Result<ServerSpec, BrokenServer>) -> Option<&ServerId> {
+fn server_id(entry: &Result<ServerSpec, BrokenServer>) -> Option<&ServerId> {
     match entry {
         Ok(spec) => Some(&spec.id),
         Err(broken) => broken.id.as_ref(),
     }
 }
 
-fn text(file: &ConfigFile) -> Result<String, Problem> {
+fn read_text(file: &ConfigFile) -> Result<String, Problem> {
     let problem = |message: String| Problem {
         severity: Severity::Fatal,
         file: file.path.clone(),
@@ -290,11 +300,11 @@ fn text(file: &ConfigFile) -> Result<String, Problem> {
     };
     let opened = regular_file::open(&file.path).map_err(|e| problem(e.to_string()))?;
     let mut bytes = Vec::new();
-    let read = opened.take(MAX_FILE + 1).read_to_end(&mut bytes);
+    let read = opened.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes);
     read.map_err(|e| problem(e.to_string()))?;
-    if bytes.len() as u64 > MAX_FILE {
+    if bytes.len() as u64 > FILE_BYTES_MAX {
         return Err(problem(format!(
-            "more than {MAX_FILE} bytes are too many for a configuration"
+            "more than {FILE_BYTES_MAX} bytes are too many for a configuration"
         )));
     }
     String::from_utf8(bytes).map_err(|_| problem("the file is not UTF-8".into()))

@@ -1,6 +1,6 @@
 //! `mgp demo`: a kernel with one built-in server, so that there is something to try at once.
 
-mod greeting;
+mod banner;
 mod prompts;
 mod resources;
 mod server;
@@ -18,17 +18,17 @@ use mgp_engine::policy::permissions::PermissionRules;
 use mgp_engine::policy::pins::PinRules;
 use mgp_engine::policy::trust::TrustLevel;
 use mgp_engine::servers::spec::{
-    MgpDeclaration, QuestionAttribution, Reach, ReplicaRule, RestartRules, ServerInstances,
-    ServerLimits, ServerSpec,
+    CallbackAttribution, MgpConfig, ReplicaMode, RestartConfig, ServerInstances, ServerLimits,
+    ServerSpec, ServerTransport,
 };
 use mgp_protocol::ids::ServerId;
 use tempfile::TempDir;
 
-pub use greeting::greeting;
+pub use banner::render_banner;
 use server::serve;
 
 use crate::config::{KernelConfig, LoadedConfig};
-use crate::paths::{SOCKET, fresh_folder};
+use crate::paths::{SOCKET_NAME, temporary_folder};
 
 /// The id of the built-in server.
 const SERVER: &str = "demo";
@@ -45,7 +45,7 @@ impl Demo {
     /// Where the socket goes.
     #[must_use]
     pub fn socket(&self) -> PathBuf {
-        self.folder.path().join(SOCKET)
+        self.folder.path().join(SOCKET_NAME)
     }
 
     /// Where the data goes.
@@ -59,13 +59,13 @@ impl Demo {
 ///
 /// # Errors
 /// When there is no room for a folder, or no current folder.
-pub fn config(program: &Path) -> io::Result<Demo> {
-    let folder = fresh_folder("mgp-demo-")?;
+pub fn prepare(program: &Path) -> io::Result<Demo> {
+    let folder = temporary_folder("mgp-demo-")?;
     let mut kernel = KernelConfig::default();
-    kernel.http.listen = free(kernel.http.listen);
+    kernel.http.listen = available_port(kernel.http.listen);
     let server = ServerSpec {
         id: ServerId::new(SERVER),
-        reach: Reach::Stdio {
+        transport: ServerTransport::Stdio {
             command: program.to_string_lossy().into_owned(),
             args: vec!["__demo-server".into()],
             env: BTreeMap::new(),
@@ -73,25 +73,25 @@ pub fn config(program: &Path) -> io::Result<Demo> {
             cwd: Some(env::current_dir()?),
         },
         autostart: true,
-        after: Vec::new(),
+        start_after: Vec::new(),
         rolling: false,
-        replica: ReplicaRule::Alone,
-        restart: RestartRules::default(),
+        replica: ReplicaMode::Standalone,
+        restart: RestartConfig::default(),
         resources: mgp_engine::servers::resources::ResourceLimits::default(),
         limits: ServerLimits::default(),
         default_policy: None,
-        asking: QuestionAttribution::default(),
+        callback_attribution: CallbackAttribution::default(),
         instances: ServerInstances::default(),
-        mgp: MgpDeclaration {
+        mgp: MgpConfig {
             trust_level: TrustLevel::Trusted,
-            ..MgpDeclaration::default()
+            ..MgpConfig::default()
         },
         mcpl: true,
         tools: Arc::default(),
         permissions: PermissionRules::default(),
         pin: PinRules::default(),
-        sandbox: mgp_engine::servers::sandbox::SandboxRules::default(),
-        login: mgp_engine::servers::login::LoginRules::off(),
+        sandbox: mgp_engine::servers::sandbox::SandboxConfig::default(),
+        login: mgp_engine::servers::login::LoginConfig::disabled(),
         pass_headers: Vec::new(),
     };
     let loaded = LoadedConfig::without_files(kernel, vec![server]);
@@ -99,7 +99,7 @@ pub fn config(program: &Path) -> io::Result<Demo> {
 }
 
 /// The address, or any free port when it is taken.
-fn free(address: SocketAddr) -> SocketAddr {
+fn available_port(address: SocketAddr) -> SocketAddr {
     match TcpListener::bind(address) {
         Ok(_) => address,
         Err(_) => SocketAddr::new(address.ip(), 0),
@@ -124,7 +124,7 @@ pub fn run(root: &Path) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::paths::LONGEST_SOCKET_PATH;
+    use crate::paths::SOCKET_PATH_MAX;
 
     #[test]
     fn a_demo_takes_another_port_when_the_usual_one_is_taken() {
@@ -132,18 +132,18 @@ mod tests {
             .unwrap()
             .local_addr()
             .unwrap();
-        assert_eq!(free(taken), taken);
+        assert_eq!(available_port(taken), taken);
         let held = TcpListener::bind(taken).unwrap();
-        assert_eq!(free(taken).port(), 0);
+        assert_eq!(available_port(taken).port(), 0);
         drop(held);
     }
 
     #[test]
     fn a_demo_is_one_server_in_a_folder_that_goes_away() {
-        let demo = config(Path::new("/usr/bin/mgp")).unwrap();
+        let demo = prepare(Path::new("/usr/bin/mgp")).unwrap();
         let folder = demo.folder.path().to_owned();
         assert!(demo.loaded.is_usable() && demo.loaded.servers.len() == 1);
-        assert!(demo.socket().as_os_str().len() <= LONGEST_SOCKET_PATH);
+        assert!(demo.socket().as_os_str().len() <= SOCKET_PATH_MAX);
         drop(demo);
         assert!(!folder.exists());
     }

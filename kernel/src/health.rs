@@ -10,11 +10,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use mgp_callers::directory::Directory;
-use mgp_callers::request::{Answering, Caller, Outcome, Request};
-use mgp_engine::servers::health::DEADLINE;
+use mgp_callers::request::{AnswerFuture, Caller, Outcome, Request};
+use mgp_engine::servers::health::PING_TIMEOUT;
 use mgp_engine::servers::lifecycle::LifecycleState;
-use mgp_engine::timestamps::rfc3339_ms;
-use mgp_protocol::era::to_legacy_result;
+use mgp_engine::timestamps::render_rfc3339_ms;
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mcp::{self, Method};
 use mgp_protocol::mgp::access::Permission;
@@ -22,19 +21,20 @@ use mgp_protocol::mgp::health::{Health, Ping, Pong, Readiness, ResourcesInUse, S
 use mgp_protocol::mgp::lifecycle::{Accepted, Shutdown};
 use mgp_protocol::mgp::negotiation::Features;
 use mgp_protocol::refusal::Refusal;
+use mgp_protocol::versions::to_legacy_result;
 use mgp_runtime::mailbox::Reply;
-use mgp_runtime::time::{moment, unix_ms};
+use mgp_runtime::time::{monotonic_now, unix_ms};
 use mgp_servers::server::{Connector, ServerHandle, ServerMsg, ServerTable};
-use mgp_store::trouble::Troubles;
+use mgp_store::health::StorageHealth;
 use serde::Serialize;
 use serde_json::value::{RawValue, to_raw_value};
 use tokio_util::sync::CancellationToken;
 
 /// Longest time that is heeded for calls under way when the kernel is told to end: all of it must end
 /// before its farewell does.
-pub const LONGEST: Duration = Duration::from_secs(12);
+pub const SHUTDOWN_TIMEOUT_MAX: Duration = Duration::from_secs(12);
 /// Longest time that is heeded when one server is told to end.
-const LONGEST_OF_SERVER: Duration = Duration::from_secs(600);
+const SERVER_STOP_TIMEOUT_MAX: Duration = Duration::from_secs(600);
 /// What the kernel calls itself.
 const KERNEL: &str = "mgp";
 
@@ -46,11 +46,11 @@ pub struct HealthMethods {
     /// Who is connected, and who may know of which server.
     pub directory: Arc<Directory>,
     /// What is wrong with the kernel's files.
-    pub troubles: Troubles,
+    pub storage_health: StorageHealth,
     /// How long servers have for their end.
     pub connector: Arc<Connector>,
     /// Ends the kernel.
-    pub closing: CancellationToken,
+    pub shutdown: CancellationToken,
 }
 
 /// `resources` of the kernel itself.
@@ -67,21 +67,21 @@ impl HealthMethods {
     /// # Errors
     /// Unknown server.
     pub fn ping(&self, request: &Request) -> Outcome {
-        let ping: Ping = mcp::read(request.params.as_deref())?;
+        let ping: Ping = mcp::parse_params(request.params.as_deref())?;
         let (status, up, of) = match ping.server_id {
             None => {
-                let servers = self.seen_by(&request.caller);
-                let up = moment().since_start();
-                (self.overall(&servers), up, KERNEL.to_owned())
+                let servers = self.visible_servers(&request.caller);
+                let up = monotonic_now().since_start();
+                (self.overall_health(&servers), up, KERNEL.to_owned())
             }
             Some(id) => {
                 let server = self.find(&request.caller, &id)?;
-                (health(&server), uptime(&server), id)
+                (last_known_health(&server), uptime(&server), id)
             }
         };
-        json(&Pong {
+        json_outcome(&Pong {
             status,
-            timestamp: Some(rfc3339_ms(unix_ms())),
+            timestamp: Some(render_rfc3339_ms(unix_ms())),
             uptime_secs: Some(up.as_secs().into()),
             server_id: Some(of),
         })
@@ -89,13 +89,13 @@ impl HealthMethods {
 
     /// `mgp/health/status`. A server that negotiated `lifecycle` is asked itself.
     #[must_use]
-    pub fn status(self: Arc<Self>, request: &Request) -> Answering {
+    pub fn status(self: Arc<Self>, request: &Request) -> AnswerFuture {
         let (caller, params) = (request.caller.clone(), request.params.clone());
         Box::pin(async move {
-            let status: Status = mcp::read(params.as_deref())?;
+            let status: Status = mcp::parse_params(params.as_deref())?;
             match status.server_id {
                 None => self.readiness(&caller).await,
-                Some(id) => self.of_server(&caller, &id).await,
+                Some(id) => self.server_readiness(&caller, &id).await,
             }
         })
     }
@@ -111,28 +111,30 @@ impl HealthMethods {
                 format!("{who} may not do this; only the operator ends servers and the kernel");
             return Err(Refusal::Forbidden(why));
         }
-        let shutdown: Shutdown = mcp::read(request.params.as_deref())?;
+        let shutdown: Shutdown = mcp::parse_params(request.params.as_deref())?;
         let asked = shutdown.timeout_ms.map(Duration::from_millis);
         let (pending, time) = match &shutdown.server_id {
             None => {
-                let time = asked.unwrap_or(self.connector.drain).min(LONGEST);
-                self.connector.ends_within(time);
-                let pending = self.seen_by(&request.caller);
-                self.closing.cancel();
+                let time = asked
+                    .unwrap_or(self.connector.drain_timeout)
+                    .min(SHUTDOWN_TIMEOUT_MAX);
+                self.connector.set_shutdown_drain_timeout(time);
+                let pending = self.visible_servers(&request.caller);
+                self.shutdown.cancel();
                 (pending, time)
             }
             Some(id) => {
                 let server = self.find(&request.caller, id)?;
-                let time = asked.unwrap_or(self.connector.drain);
-                let time = time.min(LONGEST_OF_SERVER);
+                let time = asked.unwrap_or(self.connector.drain_timeout);
+                let time = time.min(SERVER_STOP_TIMEOUT_MAX);
                 let (reply, _stopped) = Reply::new();
                 let stop = ServerMsg::StopWithin(shutdown.reason.into(), time, reply);
-                server.tell(stop).map_err(broken)?;
+                server.send(stop).map_err(internal_error)?;
                 (vec![server], time)
             }
         };
-        let pending = pending.iter().map(|server| under_way(server)).sum();
-        json(&Accepted {
+        let pending = pending.iter().map(|server| in_flight_calls(server)).sum();
+        json_outcome(&Accepted {
             accepted: true,
             pending_requests: pending,
             estimated_drain_ms: match pending {
@@ -143,10 +145,10 @@ impl HealthMethods {
     }
 
     async fn readiness(&self, caller: &Caller) -> Outcome {
-        let servers = self.seen_by(caller);
+        let servers = self.visible_servers(caller);
         let (mut available, mut total) = (0, 0);
         for server in &servers {
-            let granted = self.tools(caller, server);
+            let granted = self.tool_count(caller, server);
             total += granted;
             available += if server.link().is_some() { granted } else { 0 };
         }
@@ -157,62 +159,70 @@ impl HealthMethods {
         // What the whole machine does is the operator's business.
         let (pending, resources) = match caller.operator {
             true => {
-                let pending = servers.iter().map(|server| under_way(server)).sum();
+                let pending = servers.iter().map(|server| in_flight_calls(server)).sum();
                 let open_connections = self.directory.len() as u64;
-                let used = self.connector.figures.look().await.kernel();
+                let used = self.connector.resource_usage.sample().await.kernel();
                 (
                     pending,
-                    raw(&KernelResources {
+                    to_raw_json(&KernelResources {
                         open_connections,
                         used,
                     }),
                 )
             }
-            false => (0, raw(&serde_json::json!({}))),
+            false => (0, to_raw_json(&serde_json::json!({}))),
         };
-        json(&Readiness {
-            status: self.overall(&servers),
-            uptime_secs: moment().since_start().as_secs(),
+        json_outcome(&Readiness {
+            status: self.overall_health(&servers),
+            uptime_secs: monotonic_now().since_start().as_secs(),
             tools_available: available,
             tools_total: total,
             pending_requests: pending,
             resources,
-            checks: raw(&up),
+            checks: to_raw_json(&up),
         })
     }
 
-    async fn of_server(&self, caller: &Caller, id: &str) -> Outcome {
+    async fn server_readiness(&self, caller: &Caller, id: &str) -> Outcome {
         let server = self.find(caller, id)?;
         let link = server.link();
         if let Some(link) = &link
-            && let Some(era) = link.era_of(Features::LIFECYCLE)
+            && let Some(era) = link.family_negotiating(Features::LIFECYCLE)
         {
-            let asked = link.ask_unhurried(era, Status::METHOD, Some("{}"));
-            if let Ok(Ok(answer)) = tokio::time::timeout(DEADLINE, asked).await {
-                return Ok(in_era(&answer, caller));
+            let asked = link.request_without_timeout(era, Status::METHOD, Some("{}"));
+            if let Ok(Ok(answer)) = tokio::time::timeout(PING_TIMEOUT, asked).await {
+                return Ok(to_caller_version(&answer, caller));
             }
         }
-        let total = self.tools(caller, &server);
-        let used = self.connector.figures.look().await.server(&server.id);
-        json(&Readiness {
-            status: health(&server),
+        let total = self.tool_count(caller, &server);
+        let used = self
+            .connector
+            .resource_usage
+            .sample()
+            .await
+            .server(&server.id);
+        json_outcome(&Readiness {
+            status: last_known_health(&server),
             uptime_secs: uptime(&server).as_secs(),
             tools_available: if link.is_some() { total } else { 0 },
             tools_total: total,
-            pending_requests: under_way(&server),
-            resources: used.map_or_else(|| raw(&serde_json::json!({})), |used| raw(&used)),
-            checks: raw(&serde_json::json!({"connected": link.is_some()})),
+            pending_requests: in_flight_calls(&server),
+            resources: used.map_or_else(
+                || to_raw_json(&serde_json::json!({})),
+                |used| to_raw_json(&used),
+            ),
+            checks: to_raw_json(&serde_json::json!({"connected": link.is_some()})),
         })
     }
 
-    fn seen_by(&self, caller: &Caller) -> Vec<Arc<ServerHandle>> {
+    fn visible_servers(&self, caller: &Caller) -> Vec<Arc<ServerHandle>> {
         let servers = self.servers.load();
-        let seen = servers.values().filter(|s| self.shows(caller, &s.id));
+        let seen = servers.values().filter(|s| self.is_visible(caller, &s.id));
         seen.cloned().collect()
     }
 
-    fn shows(&self, caller: &Caller, server: &ServerId) -> bool {
-        self.directory.shows(caller, server)
+    fn is_visible(&self, caller: &Caller, server: &ServerId) -> bool {
+        self.directory.is_visible(caller, server)
     }
 
     fn find(&self, caller: &Caller, id: &str) -> Result<Arc<ServerHandle>, Refusal> {
@@ -220,29 +230,29 @@ impl HealthMethods {
         let id_of = ServerId::parse(id).ok();
         let found = id_of.and_then(|id| known.get(&id).cloned());
         found
-            .filter(|server| self.shows(caller, &server.id))
+            .filter(|server| self.is_visible(caller, &server.id))
             .ok_or_else(|| Refusal::UnknownServer(id.to_owned()))
     }
 
     /// The kernel is as its servers are: one that should be up and is not, or is not well, leaves it with
     /// less than it should have. So does a disk that does not take what is to be written down.
-    fn overall(&self, servers: &[Arc<ServerHandle>]) -> Health {
+    fn overall_health(&self, servers: &[Arc<ServerHandle>]) -> Health {
         let ails = |server: &Arc<ServerHandle>| match server.state() {
-            LifecycleState::Connected => health(server) != Health::Healthy,
+            LifecycleState::Connected => last_known_health(server) != Health::Healthy,
             LifecycleState::Error | LifecycleState::Restarting => true,
             LifecycleState::Registered
             | LifecycleState::Connecting
             | LifecycleState::Draining
             | LifecycleState::Disconnected => false,
         };
-        match self.troubles.ails() || servers.iter().any(ails) {
+        match self.storage_health.has_failure() || servers.iter().any(ails) {
             true => Health::Degraded,
             false => Health::Healthy,
         }
     }
 
     /// How many tools of a server there are for this caller when the server is up.
-    fn tools(&self, caller: &Caller, server: &ServerHandle) -> u64 {
+    fn tool_count(&self, caller: &Caller, server: &ServerHandle) -> u64 {
         let (table, who, now) = (self.directory.access(), caller.identity(), unix_ms());
         let tools = server.tools();
         let granted = tools.iter().filter(|tool| {
@@ -254,7 +264,7 @@ impl HealthMethods {
 }
 
 /// As it was found the last time; who is not connected is not well.
-fn health(server: &ServerHandle) -> Health {
+fn last_known_health(server: &ServerHandle) -> Health {
     match server.state() {
         LifecycleState::Connected => server.health().unwrap_or_default(),
         LifecycleState::Draining => Health::Degraded,
@@ -269,7 +279,7 @@ fn health(server: &ServerHandle) -> Health {
 fn uptime(server: &ServerHandle) -> Duration {
     let status = server.status();
     match status.state {
-        LifecycleState::Connected => moment().since(status.since),
+        LifecycleState::Connected => monotonic_now().duration_since(status.since),
         LifecycleState::Registered
         | LifecycleState::Connecting
         | LifecycleState::Draining
@@ -279,26 +289,28 @@ fn uptime(server: &ServerHandle) -> Duration {
     }
 }
 
-fn under_way(server: &ServerHandle) -> u64 {
+fn in_flight_calls(server: &ServerHandle) -> u64 {
     server.in_flight()
 }
 
 /// What a server of the other era said, without the words that only that one has.
-fn in_era(answer: &[u8], caller: &Caller) -> Bytes {
+fn to_caller_version(answer: &[u8], caller: &Caller) -> Bytes {
     let answer = String::from_utf8_lossy(answer);
     to_legacy_result(&answer, caller.version)
         .into_owned()
         .into()
 }
 
-fn raw(value: &impl Serialize) -> Box<RawValue> {
+fn to_raw_json(value: &impl Serialize) -> Box<RawValue> {
     to_raw_value(value).expect("names and numbers are always JSON")
 }
 
-fn broken(error: impl std::fmt::Display) -> Refusal {
-    Refusal::Broken(error.to_string())
+fn internal_error(error: impl std::fmt::Display) -> Refusal {
+    Refusal::Internal(error.to_string())
 }
 
-fn json(value: &impl Serialize) -> Outcome {
-    serde_json::to_vec(value).map(Into::into).map_err(broken)
+fn json_outcome(value: &impl Serialize) -> Outcome {
+    serde_json::to_vec(value)
+        .map(Into::into)
+        .map_err(internal_error)
 }

@@ -1,21 +1,21 @@
 //! A whole kernel: one lock, two doors, one tree; from its start to its end.
 
-mod announce;
-mod auditing;
-mod changes;
+mod announcement;
+mod audit_log;
+mod change_events;
+mod components;
 mod data_folder;
-mod doors;
+mod listeners;
 pub(crate) mod lock;
 mod machine;
-mod marks;
 mod options;
-mod parts;
 pub(crate) mod process;
-pub(crate) mod running;
+mod process_marks;
+pub(crate) mod running_kernel;
 mod secrets;
+mod socket_users;
 pub(crate) mod user_environment;
-mod users;
-pub(crate) mod witnessed;
+pub(crate) mod witnessed_files;
 
 use std::ffi::OsString;
 use std::io::{IsTerminal, Write};
@@ -24,16 +24,16 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use mgp_callers::tasks::TaskRecord;
-use mgp_discovery::config::LookUp;
+use mgp_discovery::config::ConfigLookup;
 use mgp_engine::callers::seal::SealKey;
 use mgp_engine::doors::agent_registry::AgentRegistry;
 use mgp_engine::node_key::NodeKey;
 use mgp_engine::policy::grants::Operation;
-use mgp_policy::access::Books;
+use mgp_policy::access::GrantStore;
 use mgp_runtime::randomness;
 use mgp_runtime::task;
-use mgp_store::audit::{self, AuditHandle, Folder};
-use mgp_store::trouble::Troubles;
+use mgp_store::audit::{self, AuditHandle, LogFolder};
+use mgp_store::health::StorageHealth;
 use mgp_store::witnesses::Witnesses;
 use mgp_tools::registrar::Registrations;
 use ractor::SpawnErr;
@@ -46,92 +46,92 @@ use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::{Layer, SubscriberExt};
 use tracing_subscriber::util::SubscriberInitExt;
 
-use crate::cluster::CallsAtEnd;
+use crate::cluster::PendingCallsAtShutdown;
 use crate::config::LogFormat;
 use crate::config::named_secrets::NamedSecrets;
-use crate::health::telemetry::logs::{JsonLines, ToldLines, plain_fields};
-use crate::renewed_key::RenewedKey;
-use crate::{cluster, source};
-pub use options::{OpenDoors, OpenHttpDoor, UpOptions};
+use crate::health::telemetry::logs::{ExportLayer, JsonLayer, sanitized_fields};
+use crate::key_rotation::KeyRotation;
+use crate::{cluster, config_source};
+pub use options::{KernelOptions, OpenHttpListener, OpenListeners};
 
-use announce::Announced;
+use announcement::RunningRecord;
 use data_folder::StoredMcpl;
-use doors::Bound;
-use marks::Marks;
-use witnessed::FoundWitnesses;
+use listeners::BoundListeners;
+use process_marks::ProcessMarks;
+use witnessed_files::WitnessReport;
 
 /// How long calls under way may take when their server is to stop.
-const DRAIN: Duration = Duration::from_secs(5);
+const SERVER_DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
 /// The same when the whole kernel is to end, and nobody said how long that may take: it ends within two
 /// seconds, whatever hangs.
-const LAST_CALLS: Duration = Duration::from_secs(1);
+const SHUTDOWN_DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
 /// How long the last answers may take to callers at other nodes once the servers have stopped: a way there and back.
-const LAST_ANSWERS: Duration = Duration::from_millis(500);
+const REMOTE_ANSWER_TIMEOUT: Duration = Duration::from_millis(500);
 /// The exit code of a server that could not be started in its sandbox.
-const NOT_STARTED: u8 = 126;
+const SANDBOX_START_FAILED: u8 = 126;
 /// How long the end of the kernel may take in all.
-const FAREWELL: Duration = Duration::from_secs(20);
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Runs a kernel until it is told to stop.
 ///
 /// # Errors
 /// In words, why it could not start.
-pub fn run(mut options: UpOptions) -> Result<(), String> {
+pub fn run(mut options: KernelOptions) -> Result<(), String> {
     // What our parent left open is none of our children's business.
     close_fds::set_fds_cloexec(3, &[]);
     machine::raise_file_limit();
     log_to_stderr(&options);
-    machine::has_files(machine::open_files())?;
-    machine::has_threads().map_err(|e| e.to_string())?;
-    let announced = Announced::hold(&options)?;
+    machine::check_file_limit(machine::open_file_limit())?;
+    machine::check_threads().map_err(|e| e.to_string())?;
+    let announced = RunningRecord::acquire(&options)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(machine::threads())
+        .worker_threads(machine::worker_threads())
         .enable_all()
         .build()
         .map_err(|e| format!("no runtime: {e}"))?;
     // Before anything of the folder is touched: a socket that is in use is that of a kernel that runs.
-    let doors = runtime.block_on(doors::bind(&mut options))?;
-    data_folder::has_room(&options.data_dir)?;
+    let doors = runtime.block_on(listeners::bind_listeners(&mut options))?;
+    data_folder::check_disk_space(&options.data_dir)?;
     let data_dir = &options.data_dir;
-    let mut found = data_folder::missing(&options);
-    let FoundWitnesses {
+    let mut found = data_folder::missing_files(&options);
+    let WitnessReport {
         witnesses,
-        faults,
-        notes,
-    } = witnessed::open(data_dir)?;
+        failures: faults,
+        audit_notes: notes,
+    } = witnessed_files::open_and_check(data_dir)?;
     found.extend(faults);
-    RenewedKey::of(data_dir).take(
+    KeyRotation::new(data_dir).apply_at_start(
         &data_folder::grants_file(data_dir),
         &cluster::logs_folder(data_dir),
-        witnesses.witness(data_folder::GRANTS),
+        witnesses.witness(data_folder::GRANTS_JOURNAL),
     )?;
-    let mark = secrets::hex(&randomness::bytes::<16>());
-    let marks = Marks::take(&options.data_dir, mark);
+    let mark = secrets::to_hex(&randomness::random_bytes::<16>());
+    let marks = ProcessMarks::load_and_sweep(&options.data_dir, mark);
     // First: what the others make is how the log's next start knows that there was one.
-    let audit = auditing::open(&options)?;
+    let audit = audit_log::open(&options)?;
     let mut kept = StoredState {
         marks,
-        mcpl: data_folder::mcpl(&options.data_dir, &witnesses, &audit)?,
+        mcpl: data_folder::load_mcpl(&options.data_dir, &witnesses, &audit)?,
         audit,
-        seal: secrets::seal_key(&options.data_dir)?,
-        tasks: data_folder::tasks(&options.data_dir)?,
-        roster: data_folder::roster(&options.data_dir)?,
-        books: data_folder::books(&options.data_dir, &witnesses)?,
-        key: secrets::node_key(&options.data_dir)?,
-        registered: data_folder::registered(&options.data_dir, &witnesses)?,
-        unaudited: Vec::new(),
-        found,
+        seal: secrets::load_seal_key(&options.data_dir)?,
+        tasks: data_folder::load_tasks(&options.data_dir)?,
+        agents: data_folder::load_agents(&options.data_dir)?,
+        replicas: data_folder::load_replicas(&options.data_dir, &witnesses)?,
+        key: secrets::load_node_key(&options.data_dir)?,
+        registrations: data_folder::load_registrations(&options.data_dir, &witnesses)?,
+        unaudited_decisions: Vec::new(),
+        missing_files: found,
         witnesses,
     };
     kept.report(&notes);
-    if kept.audit.is_on() {
-        let log = Folder::of(&options.data_dir);
-        kept.unaudited = kept.books.unaudited(&log)?;
+    if kept.audit.is_enabled() {
+        let log = LogFolder::new(&options.data_dir);
+        kept.unaudited_decisions = kept.replicas.find_unaudited(&log)?;
     }
-    if let Some(shortened) = kept.books.shortened() {
+    if let Some(shortened) = kept.replicas.shortened_error() {
         return Err(shortened.to_string());
     }
-    let outcome = runtime.block_on(live(options, kept, doors));
+    let outcome = runtime.block_on(serve(options, kept, doors));
     runtime.shutdown_timeout(Duration::from_secs(1));
     drop(announced);
     outcome
@@ -139,7 +139,7 @@ pub fn run(mut options: UpOptions) -> Result<(), String> {
 
 /// The guard process: ends the kernel's children when the kernel dies.
 #[must_use]
-pub fn guard() -> ExitCode {
+pub fn run_guard() -> ExitCode {
     mgp_transports::guard::run(std::io::stdin());
     ExitCode::SUCCESS
 }
@@ -147,7 +147,7 @@ pub fn guard() -> ExitCode {
 /// The launcher of a sandboxed server, or without a command the trial of what this machine can do.
 /// Comes back when the server has ended, or was not started.
 #[must_use]
-pub fn sandbox(command: &[OsString]) -> ExitCode {
+pub fn run_sandbox_launcher(command: &[OsString]) -> ExitCode {
     if command.is_empty() {
         println!("{}", mgp_servers::sandbox::probe());
         return ExitCode::SUCCESS;
@@ -156,12 +156,12 @@ pub fn sandbox(command: &[OsString]) -> ExitCode {
         Ok(code) => code.into(),
         Err(why) => {
             let _ = writeln!(std::io::stderr(), "{why}");
-            NOT_STARTED.into()
+            SANDBOX_START_FAILED.into()
         }
     }
 }
 
-fn log_to_stderr(options: &UpOptions) {
+fn log_to_stderr(options: &KernelOptions) {
     let level = options.loaded.kernel.log.level;
     // A second kernel in one process, as in a test, keeps the first one's log.
     let wanted = Targets::new()
@@ -172,79 +172,83 @@ fn log_to_stderr(options: &UpOptions) {
         .with_writer(std::io::stderr)
         .with_ansi(std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none())
         .with_target(false)
-        .fmt_fields(plain_fields())
+        .fmt_fields(sanitized_fields())
         // It would panic on what it says of a stderr that cannot be written.
         .log_internal_errors(false);
     let (lines, json) = match options.loaded.kernel.log.format {
         LogFormat::Text => (Some(lines), None),
-        LogFormat::Json => (None, Some(JsonLines)),
+        LogFormat::Json => (None, Some(JsonLayer)),
     };
     let _ = tracing_subscriber::registry()
         .with(lines.with_filter(wanted.clone()))
         .with(json.with_filter(wanted.clone()))
-        .with(ToldLines.with_filter(wanted))
+        .with(ExportLayer.with_filter(wanted))
         .try_init();
 }
 
 /// What earlier lives left in the data folder.
 struct StoredState {
-    marks: Marks,
+    marks: ProcessMarks,
     seal: SealKey,
     tasks: Vec<TaskRecord>,
-    roster: AgentRegistry,
-    books: Books,
+    agents: AgentRegistry,
+    replicas: GrantStore,
     key: NodeKey,
     audit: AuditHandle,
-    registered: Registrations,
+    registrations: Registrations,
     mcpl: StoredMcpl,
     /// Decisions that are not in the audit log.
-    unaudited: Vec<Operation>,
+    unaudited_decisions: Vec<Operation>,
     /// What was there before, and is missing: in words.
-    found: Vec<String>,
+    missing_files: Vec<String>,
     witnesses: Witnesses,
 }
 
 impl StoredState {
     /// Reports what is missing, and records what else was noted.
     fn report(&mut self, notes: &[String]) {
-        let shortened = [self.registered.shortened(), self.mcpl.push.shortened()];
+        let shortened = [self.registrations.loss(), self.mcpl.push.loss()];
         let shortened = shortened.into_iter().flatten().map(ToOwned::to_owned);
-        self.found.extend(shortened);
-        for found in &self.found {
+        self.missing_files.extend(shortened);
+        for found in &self.missing_files {
             tracing::error!("{found}");
-            self.audit.tell(audit::state_damaged(found));
+            self.audit.record(audit::state_damaged_event(found));
         }
         for note in notes {
             tracing::info!("{note}");
-            self.audit.tell(audit::state_accepted(note));
+            self.audit.record(audit::state_accepted_event(note));
         }
     }
 
-    fn troubles(&self) -> Troubles {
-        let books = [self.books.trouble(), self.registered.trouble()];
-        let files = [vec![self.audit.trouble()], books.into()].concat();
-        Troubles::new(files, self.found.clone())
+    fn storage_health(&self) -> StorageHealth {
+        let books = [self.replicas.disk_health(), self.registrations.health()];
+        let files = [vec![self.audit.health()], books.into()].concat();
+        StorageHealth::new(files, self.missing_files.clone())
     }
 }
 
-async fn live(options: UpOptions, kept: StoredState, mut doors: Bound) -> Result<(), String> {
+async fn serve(
+    options: KernelOptions,
+    kept: StoredState,
+    mut doors: BoundListeners,
+) -> Result<(), String> {
     let closing = CancellationToken::new();
     doors.issue_tokens(&options)?;
     let (audit, marks) = (kept.audit.clone(), kept.marks.clone());
     let witnesses = kept.witnesses.clone();
     let settle = {
         let data_dir = options.data_dir.clone();
-        move || witnessed::settle(&data_dir, &witnesses)
+        move || witnessed_files::record_all(&data_dir, &witnesses)
     };
-    let started = Box::pin(parts::start(&options, kept, &closing))
+    let started = Box::pin(components::start(&options, kept, &closing))
         .await
-        .map_err(not_started)?;
+        .map_err(describe_spawn_error)?;
     let open = doors.open(&options, &started, &closing);
-    started.source.set_doors(describe(&open));
+    started.source.set_endpoints(describe_listeners(&open));
     let files = options.loaded.files.iter().map(|f| f.path.clone());
-    let trust = options.look_up.as_ref().and_then(LookUp::trust_file);
+    let trust = options.look_up.as_ref().and_then(ConfigLookup::trust_file);
     let look_up = options.look_up.as_ref();
-    let secrets = look_up.and_then(|look_up| NamedSecrets::of(look_up).file());
+    let secrets = look_up.and_then(|look_up| NamedSecrets::for_look_up(look_up).file());
     let files = files.chain(trust).chain(secrets).collect();
     let tree = started.tree.clone();
     let reload = move || {
@@ -252,60 +256,63 @@ async fn live(options: UpOptions, kept: StoredState, mut doors: Bound) -> Result
         async move { tree.reload().await }
     };
     let watching = [
-        task::supervised("source.files", source::watch(files, reload)),
-        task::supervised(
+        task::spawn_supervised("source.files", config_source::watch_files(files, reload)),
+        task::spawn_supervised(
             "source.certificates",
-            source::watch_certificates(doors.tls()),
+            config_source::watch_certificates(doors.tls()),
         ),
-        task::supervised("marks.sweep", marks.clone().look_again()),
+        task::spawn_supervised("marks.sweep", marks.clone().resweep()),
     ];
     settle();
-    let ends_with_stdin = options.ends_with_stdin;
-    (options.opened)(&open);
-    stopped(&closing, ends_with_stdin).await;
+    let ends_with_stdin = options.stop_on_stdin_close;
+    (options.on_ready)(&open);
+    wait_for_shutdown(&closing, ends_with_stdin).await;
     tracing::info!("stopping");
-    started.connector.ends_within(LAST_CALLS);
-    drop((watching, started.following));
-    started.node_door.close();
+    started
+        .connector
+        .set_shutdown_drain_timeout(SHUTDOWN_DRAIN_TIMEOUT);
+    drop((watching, started.followers));
+    started.node_endpoint.close();
     let end = async {
         // Others hear that this node says nothing more while its servers stop.
         tokio::join!(
-            started.cluster.retire(),
-            doors.close(started.tree.stop_servers())
+            started.cluster.announce_shutdown(),
+            doors.stop_accepting(started.tree.stop_servers())
         );
-        let answered = tokio::time::timeout(LAST_ANSWERS, started.node_door.drain()).await;
+        let answered =
+            tokio::time::timeout(REMOTE_ANSWER_TIMEOUT, started.node_endpoint.drain()).await;
         let calls = match answered {
-            Ok(true) => CallsAtEnd::Answered,
-            Ok(false) | Err(_) => CallsAtEnd::Open,
+            Ok(true) => PendingCallsAtShutdown::AllAnswered,
+            Ok(false) | Err(_) => PendingCallsAtShutdown::SomeUnanswered,
         };
-        started.cluster.end(calls).await;
-        doors.clear().await;
-        started.telemetry.end().await;
-        started.guard.bye();
+        started.cluster.shutdown(calls).await;
+        doors.disconnect_all().await;
+        started.telemetry.flush().await;
+        started.guard.dismiss();
         settle();
         audit.close().await;
     };
     tokio::select! {
-        ended = tokio::time::timeout(FAREWELL, end) => {
+        ended = tokio::time::timeout(SHUTDOWN_TIMEOUT, end) => {
             // Who did not end in time is looked for at the next start.
             if ended.is_ok() {
-                marks.forget();
+                marks.remove_file();
             }
             Ok(())
         }
-        () = told_again() => Err("stopped at once, as told a second time".into()),
+        () = wait_for_second_signal() => Err("stopped at once, as told a second time".into()),
     }
 }
 
 /// The words of what failed, without those of who started it.
-fn not_started(error: SpawnErr) -> String {
+fn describe_spawn_error(error: SpawnErr) -> String {
     if let SpawnErr::StartupFailed(why) = error {
         return why.to_string();
     }
     error.to_string()
 }
 
-fn describe(doors: &OpenDoors) -> Vec<String> {
+fn describe_listeners(doors: &OpenListeners) -> Vec<String> {
     let mut out = vec![format!("socket {}", doors.socket.display())];
     out.extend(doors.http.as_ref().map(|http| {
         let token = http
@@ -319,21 +326,21 @@ fn describe(doors: &OpenDoors) -> Vec<String> {
 }
 
 /// Resolves when the kernel is to end: a signal, the operator, who started it, or a pillar that fell.
-async fn stopped(closing: &CancellationToken, ends_with_stdin: bool) {
+async fn wait_for_shutdown(closing: &CancellationToken, ends_with_stdin: bool) {
     tokio::select! {
-        () = signalled() => closing.cancel(),
-        () = hung_up() => closing.cancel(),
-        () = stdin_ended(), if ends_with_stdin => closing.cancel(),
+        () = wait_for_signal() => closing.cancel(),
+        () = wait_for_hangup() => closing.cancel(),
+        () = wait_for_stdin_end(), if ends_with_stdin => closing.cancel(),
         () = closing.cancelled() => {}
     }
 }
 
 /// A terminal that closes says so more than once, so only a person's word is a second one.
-async fn told_again() {
-    signalled().await;
+async fn wait_for_second_signal() {
+    wait_for_signal().await;
 }
 
-async fn signalled() {
+async fn wait_for_signal() {
     let (Ok(mut interrupt), Ok(mut terminate)) = (
         signal(SignalKind::interrupt()),
         signal(SignalKind::terminate()),
@@ -347,9 +354,9 @@ async fn signalled() {
 }
 
 /// Resolves when the terminal is closed, for a kernel that was not started to outlive it (`nohup`).
-async fn hung_up() {
+async fn wait_for_hangup() {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    if ignores(&status, nix::libc::SIGHUP) {
+    if ignores_signal(&status, nix::libc::SIGHUP) {
         return std::future::pending().await;
     }
     match signal(SignalKind::hangup()) {
@@ -359,7 +366,7 @@ async fn hung_up() {
 }
 
 /// Resolves when the other end of stdin is closed, or when there is none: nobody would end this kernel then.
-async fn stdin_ended() {
+async fn wait_for_stdin_end() {
     let pipe = std::io::stdin().as_fd().try_clone_to_owned();
     let Ok(mut pipe) = pipe.and_then(pipe::Receiver::from_owned_fd) else {
         return;
@@ -370,7 +377,7 @@ async fn stdin_ended() {
 }
 
 /// Whether a process with this `/proc/PID/status` ignores a signal.
-fn ignores(status: &str, signal: i32) -> bool {
+fn ignores_signal(status: &str, signal: i32) -> bool {
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
     mask.unwrap_or_default() & (1 << (signal - 1)) != 0
@@ -383,7 +390,7 @@ mod tests {
     #[test]
     fn what_is_ignored_is_read_off_the_mask() {
         let status = "Name:\tmgp\nSigBlk:\t0000000000000001\nSigIgn:\t0000000000001001\n";
-        assert!(ignores(status, 1) && ignores(status, 13));
-        assert!(!ignores(status, 15) && !ignores("", 1));
+        assert!(ignores_signal(status, 1) && ignores_signal(status, 13));
+        assert!(!ignores_signal(status, 15) && !ignores_signal("", 1));
     }
 }

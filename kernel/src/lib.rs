@@ -4,13 +4,13 @@
 pub mod cli;
 pub mod cluster;
 pub mod config;
+pub mod config_source;
 pub mod demo;
 pub mod health;
 pub mod kernel;
+mod key_rotation;
 pub mod operator;
 pub mod paths;
-mod renewed_key;
 pub mod routes;
-pub mod source;
 pub mod tree;
 pub mod trust;

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use mgp_kernel::cli;
 
 fn main() -> ExitCode {
-    match cli::parse(std::env::args_os()) {
+    match cli::parse_args(std::env::args_os()) {
         Ok(cli) => cli::run(cli),
         Err(code) => code,
     }

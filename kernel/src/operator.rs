@@ -4,7 +4,7 @@ mod agents;
 
 mod approvals;
 
-mod cluster_troubles;
+mod cluster_failures;
 mod index;
 mod lan;
 mod mcpl;
@@ -14,9 +14,9 @@ mod node_keys;
 mod nodes;
 mod pairing;
 mod replicas;
+mod server_starts;
 mod sets;
 mod shares;
-mod starts;
 
 pub mod tools;
 
@@ -27,9 +27,9 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use mgp_callers::directory::Directory;
-use mgp_callers::exchange::Delivery;
+use mgp_callers::in_flight_call::Delivery;
 use mgp_callers::request::{Outcome, Request};
-use mgp_calls::known_names::NameSources;
+use mgp_calls::name_sources::NameSources;
 use mgp_doors::agent_registry::AgentRegistryHandle;
 use mgp_doors::console::Console;
 use mgp_engine::servers::lifecycle::{LifecycleState, TransitionReason};
@@ -41,19 +41,21 @@ use mgp_protocol::ids::ServerId;
 use mgp_protocol::jsonrpc;
 use mgp_protocol::mcp;
 use mgp_protocol::mgp::audit::Verified;
-use mgp_protocol::mgp::kernel::{CLIENTS, KernelStatus, RunningTree, TaskCount};
+use mgp_protocol::mgp::kernel::{CLIENTS_MAX, KernelStatus, RunningTree, TaskCount};
 use mgp_protocol::mgp::servers::{self, LogLine, LogLines, Server};
 use mgp_protocol::refusal::Refusal;
-use mgp_runtime::mailbox::{Kind, Reply};
+use mgp_runtime::mailbox::{CountedKind, Reply};
 use mgp_runtime::task;
-use mgp_runtime::time::moment;
+use mgp_runtime::time::monotonic_now;
 use mgp_servers::login::Logins;
-use mgp_servers::server::{ResourceFigures, ResourceLook, ServerHandle, ServerMsg, ServerTable};
+use mgp_servers::server::{
+    ResourceMonitor, ResourceSnapshot, ServerHandle, ServerMsg, ServerTable,
+};
 use mgp_store::audit::AuditHandle;
-use mgp_store::trouble::Troubles;
+use mgp_store::health::StorageHealth;
 use mgp_store::views::AuditViews;
 use mgp_sync::snapshot::Snapshot;
-use mgp_tools::catalog::Shown;
+use mgp_tools::catalog::PublishedCatalog;
 use mgp_tools::registrar::Registrar;
 use mgp_tools::search::SearchHandle;
 use mgp_transports::log::Author;
@@ -63,15 +65,15 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::cluster::Cluster;
-use crate::source::ConfigSource;
+use crate::config_source::ConfigSource;
 use crate::tree::TreeHandle;
 
 /// Longest an operator's request waits for a server to settle; a start has its own limit below it.
-const SETTLE: Duration = Duration::from_secs(600);
+const SETTLE_TIMEOUT: Duration = Duration::from_secs(600);
 /// Faults of the log that are named; a log with more is read at the command line.
-const FAULTS: usize = 100;
+const FAULTS_MAX: usize = 100;
 /// Lines shown when nobody says how many.
-const LINES: usize = 100;
+const DEFAULT_LOG_LINES: usize = 100;
 
 /// Answers the operator.
 #[derive(Debug)]
@@ -79,15 +81,15 @@ pub struct Operator {
     /// All servers.
     pub servers: Arc<ServerTable>,
     /// What is offered right now.
-    pub shown: Arc<Snapshot<Shown>>,
+    pub catalog: Arc<Snapshot<PublishedCatalog>>,
     /// Who is connected.
     pub directory: Arc<Directory>,
     /// What was done.
     pub audit: AuditHandle,
     /// What is found in that.
-    pub views: OnceLock<AuditViews>,
+    pub audit_views: OnceLock<AuditViews>,
     /// What is wrong with the kernel's files.
-    pub troubles: Troubles,
+    pub storage_health: StorageHealth,
     /// What waits for a person.
     pub approvals: ApprovalsHandle,
     /// The servers that speak MCPL.
@@ -105,13 +107,13 @@ pub struct Operator {
     /// The logins of servers.
     pub logins: Arc<Logins>,
     /// What servers and the kernel use.
-    pub figures: Arc<ResourceFigures>,
+    pub resource_usage: Arc<ResourceMonitor>,
     /// Where the kernel keeps what lasts.
     pub data_dir: PathBuf,
     /// Where the configuration comes from.
     pub source: Arc<ConfigSource>,
     /// The agents that have a token.
-    pub roster: AgentRegistryHandle,
+    pub agents: AgentRegistryHandle,
     /// Who is signed in to the console.
     pub console: Arc<Console>,
     /// This node's part in a cluster.
@@ -119,7 +121,7 @@ pub struct Operator {
     /// Who and what there is, by name.
     pub name_sources: NameSources,
     /// Ends the kernel.
-    pub closing: CancellationToken,
+    pub shutdown: CancellationToken,
 }
 
 impl Operator {
@@ -128,45 +130,49 @@ impl Operator {
     /// # Errors
     /// None at present; the type is that of every answer.
     pub async fn status(&self, request: &Request) -> Outcome {
-        let look = self.figures.look().await;
+        let look = self.resource_usage.sample().await;
         let configured = self.source.status();
-        let mut clients = self.directory.present(request.caller.connection);
+        let mut clients = self.directory.list_clients(request.caller.connection);
         let connections = clients.len() as u64;
-        clients.truncate(CLIENTS);
-        let misspelt = self.misspelt(&configured.mentions);
+        clients.truncate(CLIENTS_MAX);
+        let misspelt = self.unknown_mentions(&configured.mentions);
         let problems = configured.problems.into_iter().chain(misspelt);
         let alive = [
-            ("connection", Kind::Connection),
-            ("session", Kind::Session),
-            ("listener", Kind::Listener),
-            ("server", Kind::Server),
+            ("connection", CountedKind::Connection),
+            ("session", CountedKind::Session),
+            ("listener", CountedKind::Listener),
+            ("server", CountedKind::Server),
         ];
         json(&KernelStatus {
             version: env!("CARGO_PKG_VERSION").into(),
             pid: std::process::id(),
-            uptime_secs: moment().since_start().as_secs(),
+            uptime_secs: monotonic_now().since_start().as_secs(),
             data_dir: self.data_dir.display().to_string(),
             config_files: configured.files,
             untrusted: configured.untrusted,
             servers_file: configured.servers_file,
             config_problems: problems.collect(),
-            restart: configured.waiting,
-            doors: configured.doors,
+            restart: configured.pending_restart,
+            doors: configured.endpoints,
             connections,
             clients,
-            index: self.covered(),
-            actors: BTreeMap::from(alive.map(|(name, kind)| (name.to_owned(), kind.alive()))),
-            troubles: self.file_troubles(),
+            index: self.coverage(),
+            actors: BTreeMap::from(alive.map(|(name, kind)| (name.to_owned(), kind.live_count()))),
+            troubles: self.file_failures(),
             uses: Some(look.kernel()),
-            servers: self.reports(&look),
+            servers: self.server_reports(&look),
         })
     }
 
     /// What is wrong with the files of the data folder, those of the cluster's logs included.
-    fn file_troubles(&self) -> Vec<String> {
+    fn file_failures(&self) -> Vec<String> {
         let view = self.cluster.replication.view();
-        let shortened = view.shortened.iter().map(ToString::to_string);
-        self.troubles.told().into_iter().chain(shortened).collect()
+        let shortened = view.loss.iter().map(ToString::to_string);
+        self.storage_health
+            .failures()
+            .into_iter()
+            .chain(shortened)
+            .collect()
     }
 
     /// `mgp/kernel/stop`: answered before the kernel ends.
@@ -174,8 +180,8 @@ impl Operator {
     /// # Errors
     /// None at present; the type is that of every answer.
     pub fn stop(&self) -> Outcome {
-        self.closing.cancel();
-        Ok(mgp_calls::nothing())
+        self.shutdown.cancel();
+        Ok(mgp_calls::empty_result())
     }
 
     /// `mgp/kernel/reload`.
@@ -183,7 +189,7 @@ impl Operator {
     /// # Errors
     /// When the tree does not answer.
     pub async fn reload(&self) -> Outcome {
-        let problems = self.tree.reload().await.map_err(broken)?;
+        let problems = self.tree.reload().await.map_err(internal_error)?;
         json(&json!({ "problems": problems }))
     }
 
@@ -192,13 +198,13 @@ impl Operator {
     /// # Errors
     /// When the tree does not answer.
     pub async fn tree(&self) -> Outcome {
-        let count = |count: task::Count| TaskCount {
+        let count = |count: task::TaskStats| TaskCount {
             running: count.running as u64,
             panicked: count.panicked as u64,
         };
-        let tasks = task::counts().into_iter();
+        let tasks = task::task_counts().into_iter();
         json(&RunningTree {
-            actors: self.tree.describe().await.map_err(broken)?,
+            actors: self.tree.describe().await.map_err(internal_error)?,
             tasks: tasks
                 .map(|(name, of)| (name.to_owned(), count(of)))
                 .collect(),
@@ -220,7 +226,13 @@ impl Operator {
     pub async fn find_records(&self, request: &Request) -> Outcome {
         // Opened for the first question: its database takes tens of megabytes, and work with each record.
         let views = || AuditViews::start(&self.data_dir, &self.audit);
-        json(&self.views.get_or_init(views).find(read(request)?).await?)
+        json(
+            &self
+                .audit_views
+                .get_or_init(views)
+                .find(read(request)?)
+                .await?,
+        )
     }
 
     /// `mgp/audit/last`.
@@ -228,7 +240,7 @@ impl Operator {
     /// # Errors
     /// When no log is kept.
     pub fn last_record(&self) -> Outcome {
-        json(&self.audit.last()?)
+        json(&self.audit.last_record()?)
     }
 
     /// `mgp/audit/verify`: reads all of the log, and tells meanwhile how far it is.
@@ -236,31 +248,32 @@ impl Operator {
     /// # Errors
     /// When no log is kept, it cannot be read, or another one reads it; cancelled.
     pub async fn verify_log(&self, request: &Request) -> Outcome {
-        let began = moment();
+        let began = monotonic_now();
         let (so_far, mut heard) = watch::channel((0, 0));
         let telling = async {
             while heard.changed().await.is_ok() {
                 let (read, of) = *heard.borrow_and_update();
                 let said = format!("{read} of {of} files");
-                starts::progress(request, read as u64, Some(of as u64), &said);
+                server_starts::notify_progress(request, read as u64, Some(of as u64), &said);
             }
             std::future::pending::<()>().await;
         };
         let found = tokio::select! {
             found = self.audit.verify(so_far) => found?,
             () = telling => return Err(Refusal::Cancelled),
-            () = request.exchange.cancelled() => return Err(Refusal::Cancelled),
+            () = request.call.wait_until_cancelled() => return Err(Refusal::Cancelled),
         };
-        let (report, faults) = (&found.report, found.told());
-        let known = report.accepted.iter().map(ToString::to_string);
+        let (report, faults) = (&found.report, found.describe_faults());
+        let known = report.acknowledged.iter().map(ToString::to_string);
         json(&Verified {
-            whole: found.is_whole(),
+            whole: found.is_intact(),
             records: report.records,
             last: report.head.sequence,
-            more: faults.len().saturating_sub(FAULTS) as u64,
-            faults: faults.into_iter().take(FAULTS).collect(),
-            acknowledged: known.take(FAULTS).collect(),
-            took_ms: u64::try_from(moment().since(began).as_millis()).unwrap_or(u64::MAX),
+            more: faults.len().saturating_sub(FAULTS_MAX) as u64,
+            faults: faults.into_iter().take(FAULTS_MAX).collect(),
+            acknowledged: known.take(FAULTS_MAX).collect(),
+            took_ms: u64::try_from(monotonic_now().duration_since(began).as_millis())
+                .unwrap_or(u64::MAX),
         })
     }
 
@@ -277,9 +290,9 @@ impl Operator {
     ///
     /// # Errors
     /// None at present; the type is that of every answer.
-    pub async fn list(&self) -> Outcome {
-        let look = self.figures.look().await;
-        let mut servers = self.reports(&look);
+    pub async fn list_servers(&self) -> Outcome {
+        let look = self.resource_usage.sample().await;
+        let mut servers = self.server_reports(&look);
         let registrations = self.registrar.registrations.lock().await;
         for server in &mut servers {
             let id = ServerId::new(server.id.clone());
@@ -297,14 +310,14 @@ impl Operator {
     /// Unknown server.
     pub async fn stop_server(&self, request: &Request) -> Outcome {
         let stop: servers::Stop = read(request)?;
-        let handle = self.find(&stop.id)?;
+        let handle = self.find_server(&stop.id)?;
         let (reply, stopped) = Reply::new();
-        tell(
+        send_to_server(
             &handle,
             ServerMsg::Stop(TransitionReason::OperatorRequest, reply),
         )?;
-        let _ = tokio::time::timeout(SETTLE, stopped).await;
-        json(&self.report(&handle, &ResourceLook::default()))
+        let _ = tokio::time::timeout(SETTLE_TIMEOUT, stopped).await;
+        json(&self.server_report(&handle, &ResourceSnapshot::default()))
     }
 
     /// `mgp/servers/logs`.
@@ -313,67 +326,69 @@ impl Operator {
     /// Unknown server; cancelled, when it was following.
     pub async fn logs(&self, request: &Request) -> Outcome {
         let logs: servers::Logs = read(request)?;
-        let handle = self.find(&logs.id)?;
-        let lines = handle.log.tail(logs.lines.unwrap_or(LINES));
+        let handle = self.find_server(&logs.id)?;
+        let lines = handle.log.tail(logs.lines.unwrap_or(DEFAULT_LOG_LINES));
         if !logs.follow {
-            let lines = lines.iter().map(line).collect();
+            let lines = lines.iter().map(to_protocol_line).collect();
             return json(&LogLines { lines });
         }
         let newest = *handle.log.follow().borrow();
         let told = AtomicU64::new(lines.first().map_or(newest, |line| line.seq - 1));
         tokio::select! {
-            () = self.follow(request, &handle, &told) => json(&LogLines::default()),
-            () = request.exchange.cancelled() => Err(Refusal::Cancelled),
+            () = self.follow_log(request, &handle, &told) => json(&LogLines::default()),
+            () = request.call.wait_until_cancelled() => Err(Refusal::Cancelled),
         }
     }
 
     /// Passes on what a server writes, from the line after `told` on; resolves when there will be no more.
-    async fn follow(&self, request: &Request, handle: &ServerHandle, told: &AtomicU64) {
+    async fn follow_log(&self, request: &Request, handle: &ServerHandle, told: &AtomicU64) {
         let mut newest = handle.log.follow();
         loop {
-            self.catch_up(request, handle, told);
+            self.push_new_lines(request, handle, told);
             if newest.changed().await.is_err() {
                 return;
             }
         }
     }
 
-    fn catch_up(&self, request: &Request, handle: &ServerHandle, told: &AtomicU64) {
-        for new in handle.log.after(told.load(Ordering::Relaxed)) {
+    fn push_new_lines(&self, request: &Request, handle: &ServerHandle, told: &AtomicU64) {
+        for new in handle.log.lines_after(told.load(Ordering::Relaxed)) {
             told.store(new.seq, Ordering::Relaxed);
-            self.push(request, handle.id.as_str(), line(&new));
+            self.push_log_line(request, handle.id.as_str(), to_protocol_line(&new));
         }
     }
 
-    fn push(&self, request: &Request, id: &str, line: LogLine) {
+    fn push_log_line(&self, request: &Request, id: &str, line: LogLine) {
         let log = servers::Log {
             id: id.to_owned(),
             line,
         };
         if let Ok(params) = serde_json::to_string(&log) {
             let frame = jsonrpc::notification("notifications/mgp.servers.log", Some(&params));
-            request.exchange.send(frame.into(), Delivery::Lossy);
+            request.call.send(frame.into(), Delivery::Lossy);
         }
     }
 
-    fn reports(&self, look: &ResourceLook) -> Vec<Server> {
+    fn server_reports(&self, look: &ResourceSnapshot) -> Vec<Server> {
         let servers = self.servers.load();
-        let reports = servers.values().map(|handle| self.report(handle, look));
+        let reports = servers
+            .values()
+            .map(|handle| self.server_report(handle, look));
         reports.collect()
     }
 
     /// A server, with what it uses where that is in the look.
-    fn report(&self, handle: &Arc<ServerHandle>, look: &ResourceLook) -> Server {
-        let shown = self.shown.load();
-        let counts = shown.counts(&handle.id);
+    fn server_report(&self, handle: &Arc<ServerHandle>, look: &ResourceSnapshot) -> Server {
+        let shown = self.catalog.load();
+        let counts = shown.offer_counts(&handle.id);
         Server {
-            replicas: self.places(&shown.catalog, &handle.id),
-            login: self.logins.wanted(&handle.id),
+            replicas: self.replica_locations(&shown.catalog, &handle.id),
+            login: self.logins.wanted_login(&handle.id),
             ..handle.report(counts.unwrap_or_default(), look)
         }
     }
 
-    fn find(&self, id: &str) -> Result<Arc<ServerHandle>, Refusal> {
+    fn find_server(&self, id: &str) -> Result<Arc<ServerHandle>, Refusal> {
         let known = self.servers.load();
         ServerId::parse(id)
             .ok()
@@ -382,24 +397,24 @@ impl Operator {
     }
 }
 
-fn tell(handle: &ServerHandle, message: ServerMsg) -> Result<(), Refusal> {
-    handle.tell(message).map_err(|error| match handle.status() {
+fn send_to_server(handle: &ServerHandle, message: ServerMsg) -> Result<(), Refusal> {
+    handle.send(message).map_err(|error| match handle.status() {
         status if status.state == LifecycleState::Error => Refusal::BadParams(format!(
             "server {} cannot be started: {}",
             handle.id, status.reason
         )),
-        status if status.waiting => {
+        status if status.awaits_operator => {
             Refusal::BadParams(format!("server {} {}", handle.id, status.reason))
         }
-        _ => broken(error),
+        _ => internal_error(error),
     })
 }
 
-fn broken(error: impl std::fmt::Display) -> Refusal {
-    Refusal::Broken(error.to_string())
+fn internal_error(error: impl std::fmt::Display) -> Refusal {
+    Refusal::Internal(error.to_string())
 }
 
-fn line(line: &mgp_transports::log::LogLine) -> LogLine {
+fn to_protocol_line(line: &mgp_transports::log::LogLine) -> LogLine {
     LogLine {
         at_ms: line.at_ms,
         from: match line.author {
@@ -414,12 +429,14 @@ fn line(line: &mgp_transports::log::LogLine) -> LogLine {
 /// own.
 fn read<T: serde::de::DeserializeOwned>(request: &Request) -> Result<T, Refusal> {
     let mut params: serde_json::Map<String, serde_json::Value> =
-        mcp::read(request.params.as_deref())?;
+        mcp::parse_params(request.params.as_deref())?;
     params.remove("_meta");
     params.remove("trace_id");
     serde_json::from_value(params.into()).map_err(|e| Refusal::BadParams(e.to_string()))
 }
 
 fn json(value: &impl Serialize) -> Outcome {
-    serde_json::to_vec(value).map(Into::into).map_err(broken)
+    serde_json::to_vec(value)
+        .map(Into::into)
+        .map_err(internal_error)
 }

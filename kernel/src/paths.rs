@@ -14,13 +14,13 @@ use serde::{Deserialize, Serialize};
 use tempfile::TempDir;
 
 /// Longest path of a Unix socket on Linux, in bytes (`sun_path` without its NUL).
-pub const LONGEST_SOCKET_PATH: usize = 107;
+pub const SOCKET_PATH_MAX: usize = 107;
 /// The socket's name in its folder.
-pub const SOCKET: &str = "mgp.sock";
+pub const SOCKET_NAME: &str = "mgp.sock";
 /// The file that says where the last kernel had its things.
 const LAST_USED: &str = "places.json";
 /// Longest file that is read, in bytes: two paths have 8 KiB at most.
-const LONGEST: u64 = 64 << 10;
+const MAX_FILE_BYTES: u64 = 64 << 10;
 
 /// What the places depend on when nobody names them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -33,7 +33,7 @@ pub struct BaseDirs {
     /// `$HOME`; that of the password database where it is not set or belongs to somebody else.
     pub home: Option<PathBuf>,
     /// The home in the password database.
-    pub account: Option<PathBuf>,
+    pub account_home: Option<PathBuf>,
     /// What the last kernel that was started without names leaves to those who know less.
     pub last_used: LastUsed,
     /// The user's number.
@@ -45,7 +45,7 @@ pub struct BaseDirs {
 #[error(
     "neither HOME nor XDG_DATA_HOME is set: name a folder with MGP_DATA_DIR or with `dir` in [data]"
 )]
-pub struct NoHome;
+pub struct NoHomeError;
 
 impl BaseDirs {
     /// Reads the environment of this process and the password database. Relative folders do not
@@ -61,14 +61,14 @@ impl BaseDirs {
         let account = User::from_uid(user).ok().flatten().map(|user| user.dir);
         let account = account.filter(|home| home.is_dir());
         // Another user's home, as `sudo` may leave it, is no place for what is ours.
-        let home = folder("HOME").filter(|home| account.is_none() || !is_of_others(home));
+        let home = folder("HOME").filter(|home| account.is_none() || !is_owned_by_other(home));
         let usual = || Some(PathBuf::from(format!("/run/user/{user}")));
-        let given = folder("XDG_RUNTIME_DIR").filter(|p| p.is_dir() && !is_of_others(p));
+        let given = folder("XDG_RUNTIME_DIR").filter(|p| p.is_dir() && !is_owned_by_other(p));
         let bases = Self {
-            runtime: given.or_else(|| usual().filter(|p| is_own(p))),
+            runtime: given.or_else(|| usual().filter(|p| is_exclusively_owned(p))),
             data_home: folder("XDG_DATA_HOME"),
             home: home.or_else(|| account.clone()),
-            account,
+            account_home: account,
             last_used: LastUsed::default(),
             uid: user.as_raw(),
         };
@@ -87,8 +87,8 @@ impl BaseDirs {
             return path.to_owned();
         }
         let runtime = self.runtime_folder();
-        let home = self.home_folder().filter(|_| is_taken(&runtime));
-        home.unwrap_or(runtime).join(SOCKET)
+        let home = self.home_folder().filter(|_| is_foreign_or_link(&runtime));
+        home.unwrap_or(runtime).join(SOCKET_NAME)
     }
 
     /// The owner's folder for what lives as long as the session.
@@ -102,9 +102,9 @@ impl BaseDirs {
 
     /// What keeps the socket from its usual place, and what to do; in words.
     #[must_use]
-    pub fn trouble(&self) -> Option<String> {
+    pub fn socket_path_problem(&self) -> Option<String> {
         let folder = self.runtime_folder();
-        is_taken(&folder).then(|| {
+        is_foreign_or_link(&folder).then(|| {
             let folder = folder.display();
             format!(
                 "{folder} belongs to another user and is left alone, so the socket is elsewhere; \
@@ -118,25 +118,30 @@ impl BaseDirs {
     ///
     /// # Errors
     /// When none is configured and there is no home.
-    pub fn data_dir(&self, configured: Option<&Path>) -> Result<PathBuf, NoHome> {
+    pub fn data_dir(&self, configured: Option<&Path>) -> Result<PathBuf, NoHomeError> {
         if let Some(path) = configured.or(self.last_used.data_dir.as_deref()) {
             return Ok(path.to_owned());
         }
         let data_home = self.data_home.as_ref().map(|base| base.join("mgp"));
-        data_home.or_else(|| self.home_folder()).ok_or(NoHome)
+        data_home.or_else(|| self.home_folder()).ok_or(NoHomeError)
     }
 
     /// The folder below the home that depends on no other variable.
     #[must_use]
     pub fn home_folder(&self) -> Option<PathBuf> {
-        self.home.as_deref().map(below)
+        self.home.as_deref().map(user_data_folder)
     }
 
     /// Where a kernel of this user is recorded, in the order of looking: below the home of the
     /// password database, which all clients know, and below `HOME` where that is another one.
     #[must_use]
     pub fn record_folders(&self) -> Vec<PathBuf> {
-        let mut folders: Vec<_> = self.account.as_deref().map(below).into_iter().collect();
+        let mut folders: Vec<_> = self
+            .account_home
+            .as_deref()
+            .map(user_data_folder)
+            .into_iter()
+            .collect();
         folders.extend(self.home_folder().filter(|home| !folders.contains(home)));
         folders
     }
@@ -156,9 +161,9 @@ impl LastUsed {
     /// What is kept below a home, as far as it is still there and nobody else's.
     #[must_use]
     pub fn read(folder: &Path) -> Self {
-        let kept: Self = read_own(folder, LAST_USED).unwrap_or_default();
+        let kept: Self = read_owned_json(folder, LAST_USED).unwrap_or_default();
         Self {
-            data_dir: kept.data_dir.filter(|dir| is_own(dir)),
+            data_dir: kept.data_dir.filter(|dir| is_exclusively_owned(dir)),
             config_home: kept.config_home.filter(|dir| dir.is_dir()),
         }
     }
@@ -168,31 +173,31 @@ impl LastUsed {
     /// # Errors
     /// Those of the file system.
     pub fn write(&self, folder: &Path) -> io::Result<()> {
-        match read_own::<Self>(folder, LAST_USED).as_ref() == Some(self) {
+        match read_owned_json::<Self>(folder, LAST_USED).as_ref() == Some(self) {
             true => Ok(()),
-            false => write_own(self, folder, LAST_USED),
+            false => write_owned_json(self, folder, LAST_USED),
         }
     }
 }
 
-fn below(home: &Path) -> PathBuf {
+fn user_data_folder(home: &Path) -> PathBuf {
     home.join(".local/share/mgp")
 }
 
 /// Whether a folder is there and is another user's.
-fn is_of_others(path: &Path) -> bool {
+fn is_owned_by_other(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|found| found.uid() != geteuid().as_raw())
 }
 
 /// Whether something is there that another user made, or leads elsewhere.
-fn is_taken(path: &Path) -> bool {
+fn is_foreign_or_link(path: &Path) -> bool {
     let taken = |found: fs::Metadata| found.uid() != geteuid().as_raw() || !found.is_dir();
     fs::symlink_metadata(path).is_ok_and(taken)
 }
 
 /// Whether this is a folder that only this user changes.
 #[must_use]
-pub fn is_own(path: &Path) -> bool {
+pub fn is_exclusively_owned(path: &Path) -> bool {
     let own = |found: fs::Metadata| {
         let others = found.permissions().mode() & 0o022;
         found.is_dir() && found.uid() == geteuid().as_raw() && others == 0
@@ -205,10 +210,10 @@ pub fn is_own(path: &Path) -> bool {
 ///
 /// # Errors
 /// When it cannot be made.
-pub fn fresh_folder(prefix: &str) -> io::Result<TempDir> {
+pub fn temporary_folder(prefix: &str) -> io::Result<TempDir> {
     let make = |base: &Path| tempfile::Builder::new().prefix(prefix).tempdir_in(base);
     let folder = make(&env::temp_dir())?;
-    match folder.path().join(SOCKET).as_os_str().len() > LONGEST_SOCKET_PATH {
+    match folder.path().join(SOCKET_NAME).as_os_str().len() > SOCKET_PATH_MAX {
         true => make(Path::new("/tmp")),
         false => Ok(folder),
     }
@@ -219,9 +224,9 @@ pub fn fresh_folder(prefix: &str) -> io::Result<TempDir> {
 /// # Errors
 /// When it cannot be made, is no folder, belongs to somebody else or is open to others: somebody may
 /// have put it there to listen in.
-pub fn private_folder(path: &Path) -> io::Result<()> {
+pub fn ensure_private_folder(path: &Path) -> io::Result<()> {
     if fs::symlink_metadata(path).is_err() {
-        atomic_file::make_folder(path)?;
+        atomic_file::create_folder(path)?;
     }
     let found = fs::symlink_metadata(path)?;
     let refused = |why: &str| Err(io::Error::other(format!("{} {why}", path.display())));
@@ -239,8 +244,8 @@ pub fn private_folder(path: &Path) -> io::Result<()> {
 
 /// Reads JSON from a file that nobody else can have written, in such a folder.
 #[must_use]
-pub fn read_own<T: DeserializeOwned>(folder: &Path, name: &str) -> Option<T> {
-    if !is_own(folder) {
+pub fn read_owned_json<T: DeserializeOwned>(folder: &Path, name: &str) -> Option<T> {
+    if !is_exclusively_owned(folder) {
         return None;
     }
     let flags = OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK;
@@ -253,15 +258,15 @@ pub fn read_own<T: DeserializeOwned>(folder: &Path, name: &str) -> Option<T> {
         return None;
     }
     let mut text = Vec::new();
-    file.take(LONGEST).read_to_end(&mut text).ok()?;
+    file.take(MAX_FILE_BYTES).read_to_end(&mut text).ok()?;
     serde_json::from_slice(&text).ok()
 }
 
-/// Writes JSON into a folder as [`replace`] does.
+/// Writes JSON into a folder as [`replace_allowed`] does.
 ///
 /// # Errors
 /// Those of the file system.
-pub fn write_own(value: &impl Serialize, folder: &Path, name: &str) -> io::Result<()> {
+pub fn write_owned_json(value: &impl Serialize, folder: &Path, name: &str) -> io::Result<()> {
     let text = serde_json::to_vec(value).expect("what is written is always JSON");
     atomic_file::write_unsynced(&folder.join(name), &text)
 }
@@ -310,10 +315,15 @@ mod tests {
         };
         let elsewhere = Path::new("/home/ada/.local/share/mgp/mgp.sock");
         assert_eq!(bases.socket(None), elsewhere);
-        assert!(bases.trouble().unwrap().contains("belongs to another user"));
+        assert!(
+            bases
+                .socket_path_problem()
+                .unwrap()
+                .contains("belongs to another user")
+        );
         fs::remove_file(root.path().join("mgp")).unwrap();
         assert_eq!(bases.socket(None), root.path().join("mgp/mgp.sock"));
-        assert_eq!(bases.trouble(), None);
+        assert_eq!(bases.socket_path_problem(), None);
     }
 
     /// All look below the home of the password database first.
@@ -322,7 +332,7 @@ mod tests {
         let folder = |home: &str| PathBuf::from(home).join(".local/share/mgp");
         assert_eq!(bases().record_folders(), [folder("/home/ada")]);
         let account = |home: &str| BaseDirs {
-            account: Some(home.into()),
+            account_home: Some(home.into()),
             ..bases()
         };
         let both = [folder("/root"), folder("/home/ada")];
@@ -360,7 +370,7 @@ mod tests {
         fs::set_permissions(root.path(), fs::Permissions::from_mode(0o700)).unwrap();
         let place = |name: &str| {
             let folder = root.path().join(name);
-            private_folder(&folder).unwrap();
+            ensure_private_folder(&folder).unwrap();
             Some(folder)
         };
         let kept = LastUsed {
@@ -379,20 +389,20 @@ mod tests {
     fn a_private_folder_is_made_and_an_open_one_is_refused() {
         let root = tempfile::tempdir().unwrap();
         let folder = root.path().join("a/b");
-        private_folder(&folder).unwrap();
-        private_folder(&folder).unwrap();
+        ensure_private_folder(&folder).unwrap();
+        ensure_private_folder(&folder).unwrap();
         assert_eq!(
             fs::metadata(&folder).unwrap().permissions().mode() & 0o777,
             0o700
         );
         fs::set_permissions(&folder, fs::Permissions::from_mode(0o755)).unwrap();
         assert!(
-            private_folder(&folder)
+            ensure_private_folder(&folder)
                 .unwrap_err()
                 .to_string()
                 .contains("chmod 700")
         );
         std::os::unix::fs::symlink(root.path(), root.path().join("link")).unwrap();
-        assert!(private_folder(&root.path().join("link")).is_err());
+        assert!(ensure_private_folder(&root.path().join("link")).is_err());
     }
 }

@@ -21,10 +21,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mgp_callers::directory::Directory;
-use mgp_callers::request::Answering;
+use mgp_callers::request::AnswerFuture;
 use mgp_engine::servers::lifecycle::TransitionReason;
 use mgp_engine::servers::spec::ServerSpec;
-use mgp_engine::servers::tree_plan::{Configuration, Loss, TreeEffect, TreeEvent, TreePlan};
+use mgp_engine::servers::tree_plan::{Configuration, LossPolicy, TreeEffect, TreeEvent, TreePlan};
 use mgp_mcpl_engine::rules::McplRules;
 use mgp_policy::access::AccessHandle;
 use mgp_policy::permissions::PermissionsHandle;
@@ -33,7 +33,7 @@ use mgp_protocol::ids::ServerId;
 use mgp_protocol::mgp::kernel::ActorNode;
 use mgp_runtime::event_sink::EventSink;
 use mgp_runtime::mailbox::{AskError, Mailbox, Queued, Reply};
-use mgp_runtime::{task, time::moment};
+use mgp_runtime::{task, time::monotonic_now};
 use mgp_servers::guard::GuardHandle;
 use mgp_servers::server::{
     Connector, ServerActor, ServerEvent, ServerHandle, ServerMsg, ServerTable,
@@ -46,14 +46,14 @@ use ractor::{Actor, ActorCell, ActorId, ActorProcessingErr, ActorRef, SpawnErr, 
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
-pub use self::root::{ROOT, Restart, RootActor};
+pub use self::root::{ROOT_ACTORS, Restart, RootActor};
 use crate::config::{BrokenServer, LoadedConfig};
-use crate::source::ConfigSource;
+use crate::config_source::ConfigSource;
 
 /// Why the supervisor of a server that was taken out ends.
 const REMOVED: &str = "removed";
 /// How long it is waited for that agents see a server no more: another one may have its name by then.
-const UNLISTED: Duration = Duration::from_secs(1);
+const UNLIST_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The way to the tree.
 #[derive(Debug, Clone)]
@@ -87,7 +87,7 @@ impl TreeHandle {
 }
 
 impl ServerTree for TreeHandle {
-    fn start_server(&self, spec: ServerSpec) -> Answering<bool> {
+    fn start_server(&self, spec: ServerSpec) -> AnswerFuture<bool> {
         let tree = self.0.clone();
         let ask = async move {
             tree.ask(|reply| TreeMsg::StartServer(Box::new(spec), reply))
@@ -96,13 +96,13 @@ impl ServerTree for TreeHandle {
         Box::pin(async move { ask.await.unwrap_or(false) })
     }
 
-    fn stop_server(&self, id: ServerId) -> Answering<Option<oneshot::Receiver<()>>> {
+    fn stop_server(&self, id: ServerId) -> AnswerFuture<Option<oneshot::Receiver<()>>> {
         let tree = self.0.clone();
         let ask = async move { tree.ask(|reply| TreeMsg::StopServer(id, reply)).await };
         Box::pin(async move { ask.await.ok().flatten() })
     }
 
-    fn name_freed(&self, id: ServerId) -> Answering<()> {
+    fn release_name(&self, id: ServerId) -> AnswerFuture<()> {
         let tree = self.0.clone();
         let ask = async move { tree.ask(|reply| TreeMsg::NameFreed(id, reply)).await };
         Box::pin(async move { ask.await.unwrap_or_default() })
@@ -128,7 +128,7 @@ pub enum TreeMsg {
 
 /// What every server's supervisor needs.
 #[derive(Debug, Clone)]
-pub struct ServerParts {
+pub struct ServerDeps {
     /// Who hears what each offers and says.
     pub events: EventSink<ServerEvent>,
     /// What is shown of them.
@@ -151,7 +151,7 @@ pub struct ServerParts {
 #[derive(Debug)]
 pub struct TreeActor {
     /// What every server's supervisor needs.
-    pub parts: ServerParts,
+    pub deps: ServerDeps,
     /// All servers, published.
     pub servers: Arc<ServerTable>,
     /// Where the configuration comes from.
@@ -161,9 +161,9 @@ pub struct TreeActor {
     /// The names of registered servers.
     pub names: Arc<Names>,
     /// Who is told what servers may do in MCPL.
-    pub mcpl: EventSink<McplRules>,
+    pub mcpl_rules: EventSink<McplRules>,
     /// Ends the kernel.
-    pub closing: CancellationToken,
+    pub shutdown: CancellationToken,
     /// The other actors at the root.
     pub root: Vec<RootActor>,
 }
@@ -182,14 +182,14 @@ impl TreeActor {
     /// # Errors
     /// When the actor cannot be started.
     pub async fn start(self, loaded: &LoadedConfig) -> Result<TreeHandle, SpawnErr> {
-        let first = configuration(loaded);
+        let first = runnable_configuration(loaded);
         let (actor, _) = Actor::spawn(None, self, first).await?;
         Ok(TreeHandle(Mailbox::new(actor)))
     }
 }
 
 /// The servers that can be run, those that cannot, with the reason, and the kernel's default policy.
-fn configuration(loaded: &LoadedConfig) -> Configuration {
+fn runnable_configuration(loaded: &LoadedConfig) -> Configuration {
     let good = loaded
         .servers
         .iter()
@@ -201,7 +201,7 @@ fn configuration(loaded: &LoadedConfig) -> Configuration {
     });
     Configuration {
         servers: good.collect(),
-        broken: bad.collect(),
+        invalid: bad.collect(),
         policy: loaded.kernel.access.default_policy,
     }
 }
@@ -224,7 +224,7 @@ impl Actor for TreeActor {
             supervisors: HashMap::new(),
             root: self.root.clone(),
         };
-        self.configure(&myself, &mut state, first).await;
+        self.apply_configuration(&myself, &mut state, first).await;
         Ok(state)
     }
 
@@ -234,26 +234,26 @@ impl Actor for TreeActor {
         queued: Self::Msg,
         state: &mut TreeState,
     ) -> Result<(), ActorProcessingErr> {
-        match queued.open() {
+        match queued.into_message() {
             TreeMsg::Reload(reply) => reply.send(self.reload(&myself, state).await),
             TreeMsg::StartServer(spec, reply) => {
                 reply.send(self.start_server(&myself, state, *spec).await);
             }
             TreeMsg::StopServer(id, reply) => {
                 let event = TreeEvent::Deregistered(id);
-                reply.send(self.happened(&myself, state, event).await.pop());
+                reply.send(self.apply_event(&myself, state, event).await.pop());
             }
             TreeMsg::NameFreed(id, reply) => {
-                if self.source.ids().contains(&id) {
+                if self.source.server_ids().contains(&id) {
                     self.reload(&myself, state).await;
                 }
                 reply.send(());
             }
             TreeMsg::Describe(reply) => {
-                reply.send(dump::actors(&state.root, &state.supervisors));
+                reply.send(dump::actor_tree(&state.root, &state.supervisors));
             }
             TreeMsg::StopServers(reply) => {
-                self.happened(&myself, state, TreeEvent::Stopping).await;
+                self.apply_event(&myself, state, TreeEvent::Stopping).await;
                 reply.send(self.stop_servers(state));
             }
         }
@@ -277,49 +277,61 @@ impl Actor for TreeActor {
             }
         };
         match state.supervisors.remove(&who.get_id()) {
-            Some((_, id)) => self.server_lost(&myself, state, id, &why).await,
-            None => self.root_lost(&myself, state, &who, &why).await,
+            Some((_, id)) => self.on_server_failure(&myself, state, id, &why).await,
+            None => self.on_root_failure(&myself, state, &who, &why).await,
         }
         Ok(())
     }
 }
 
-type Me = ActorRef<Queued<TreeMsg>>;
+type TreeRef = ActorRef<Queued<TreeMsg>>;
 
 impl TreeActor {
-    async fn server_lost(&self, me: &Me, state: &mut TreeState, id: ServerId, why: &str) {
+    async fn on_server_failure(
+        &self,
+        me: &TreeRef,
+        state: &mut TreeState,
+        id: ServerId,
+        why: &str,
+    ) {
         let event = TreeEvent::Ended(id.clone());
-        let wanted = state.plan.wanted().any(|wanted| *wanted == id);
+        let wanted = state.plan.desired().any(|wanted| *wanted == id);
         if wanted && !state.plan.is_stopping() && why != REMOVED {
             tracing::error!(server = %id, why, "its supervisor failed and is started again");
         }
-        self.happened(me, state, event).await;
+        self.apply_event(me, state, event).await;
     }
 
-    async fn root_lost(&self, me: &Me, state: &mut TreeState, who: &ActorCell, why: &str) {
+    async fn on_root_failure(
+        &self,
+        me: &TreeRef,
+        state: &mut TreeState,
+        who: &ActorCell,
+        why: &str,
+    ) {
         let lost = state
             .root
             .iter()
             .find(|actor| actor.cell.get_id() == who.get_id());
-        let (name, loss) = lost.map_or(("unknown", Loss::EndsKernel), |actor| {
-            (actor.name, actor.loss())
+        let (name, loss) = lost.map_or(("unknown", LossPolicy::StopKernel), |actor| {
+            (actor.name, actor.on_loss())
         });
-        if !self.closing.is_cancelled() {
+        if !self.shutdown.is_cancelled() {
             tracing::error!(
                 actor = name,
                 why,
                 "an actor at the root of the tree is lost"
             );
-            let event = TreeEvent::RootLost(name, loss, moment());
-            self.happened(me, state, event).await;
+            let event = TreeEvent::RootLost(name, loss, monotonic_now());
+            self.apply_event(me, state, event).await;
         }
     }
 
     /// Tells the plan what happened, and carries out what it answers. Of servers that are stopped comes
     /// back what resolves when they have.
-    async fn happened(
+    async fn apply_event(
         &self,
-        me: &Me,
+        me: &TreeRef,
         state: &mut TreeState,
         event: TreeEvent,
     ) -> Vec<oneshot::Receiver<()>> {
@@ -332,15 +344,15 @@ impl TreeActor {
                         Ok(()) => TreeEvent::DefaultsSet,
                         Err(error) => {
                             tracing::error!(%error, "a change of the servers is not carried out");
-                            TreeEvent::DefaultsRefused
+                            TreeEvent::DefaultsRejected
                         }
                     }
                 }
-                TreeEffect::Start(spec) => match self.supervise(me, state, spec).await {
+                TreeEffect::Start(spec) => match self.spawn_supervisor(me, state, spec).await {
                     Ok(()) => continue,
                     Err(failed) => failed,
                 },
-                TreeEffect::RestartRoot(name) => match self.restart(me, state, name).await {
+                TreeEffect::RestartRoot(name) => match self.restart_root(me, state, name).await {
                     Ok(()) => continue,
                     Err(failed) => failed,
                 },
@@ -348,25 +360,29 @@ impl TreeActor {
                     stopping.extend(self.stop_server(&id));
                     continue;
                 }
-                TreeEffect::Hold(spec) => {
-                    self.hold(spec);
+                TreeEffect::ListPending(spec) => {
+                    self.add_server(spec);
                     continue;
                 }
                 TreeEffect::Reconfigure(spec) => {
-                    self.reconfigure(spec);
+                    self.update_spec(spec);
                     continue;
                 }
-                TreeEffect::ShowBroken(id, why) => {
-                    self.show(ServerHandle::broken(id, self.new_log(), &why));
+                TreeEffect::ListInvalid(id, why) => {
+                    self.publish_server(ServerHandle::new_misconfigured(
+                        id,
+                        self.new_server_log(),
+                        &why,
+                    ));
                     continue;
                 }
-                TreeEffect::Hide(id) => {
-                    self.hide(&id);
+                TreeEffect::Unlist(id) => {
+                    self.unpublish_server(&id);
                     continue;
                 }
-                TreeEffect::EndKernel => {
+                TreeEffect::StopKernel => {
                     tracing::error!("the kernel cannot go on without it");
-                    self.closing.cancel();
+                    self.shutdown.cancel();
                     continue;
                 }
             };
@@ -375,20 +391,23 @@ impl TreeActor {
         stopping
     }
 
-    async fn reload(&self, me: &Me, state: &mut TreeState) -> Vec<String> {
+    async fn reload(&self, me: &TreeRef, state: &mut TreeState) -> Vec<String> {
         // The disk, the keyring or a command that has the secrets may take their time.
         let source = self.source.clone();
-        let read = mgp_runtime::task::blocking("source.read", move || source.read()).await;
+        let read = mgp_runtime::task::run_blocking("source.read", move || source.reload()).await;
         let Some(loaded) = read.ok().flatten() else {
             return Vec::new();
         };
-        let mut problems = self.source.publish(&loaded);
+        let mut problems = self.source.apply(&loaded);
         if loaded.is_usable() && !state.plan.is_stopping() {
             // Before anybody is started with them.
-            self.parts.audit.redact(loaded.secrets());
-            self.narrow(&loaded).await;
-            self.mcpl.send(loaded.kernel.mcpl.clone());
-            for why in self.configure(me, state, configuration(&loaded)).await {
+            self.deps.audit.redact(loaded.secrets());
+            self.apply_tool_sets(&loaded).await;
+            self.mcpl_rules.send(loaded.kernel.mcpl.clone());
+            for why in self
+                .apply_configuration(me, state, runnable_configuration(&loaded))
+                .await
+            {
                 if !problems.contains(&why) {
                     problems.push(why);
                 }
@@ -398,47 +417,52 @@ impl TreeActor {
     }
 
     /// Puts its sets into force, before a server is shown that they leave out.
-    async fn narrow(&self, loaded: &LoadedConfig) {
+    async fn apply_tool_sets(&self, loaded: &LoadedConfig) {
         let sets = Arc::new(loaded.kernel.sets.clone());
-        if let Err(error) = self.access.set_sets(sets).await {
+        if let Err(error) = self.access.set_tool_sets(sets).await {
             tracing::error!(%error, "the sets stay as they were");
         }
     }
 
     /// Makes the running servers those of a configuration; answers what is wrong with the others.
-    async fn configure(&self, me: &Me, state: &mut TreeState, read: Configuration) -> Vec<String> {
+    async fn apply_configuration(
+        &self,
+        me: &TreeRef,
+        state: &mut TreeState,
+        read: Configuration,
+    ) -> Vec<String> {
         let names = self.names.load();
-        let before = read.broken.len();
-        let read = state.plan.without_taken(read, &names);
-        for (_, why) in &read.broken[before..] {
+        let before = read.invalid.len();
+        let read = state.plan.without_registered(read, &names);
+        for (_, why) in &read.invalid[before..] {
             tracing::warn!("{why}");
         }
-        let problems = read.broken.iter().map(|(_, why)| why.clone()).collect();
+        let problems = read.invalid.iter().map(|(_, why)| why.clone()).collect();
         let event = TreeEvent::Configured(read, (*names).clone());
-        let _ending = self.happened(me, state, event).await;
+        let _ending = self.apply_event(me, state, event).await;
         problems
     }
 
-    async fn start_server(&self, me: &Me, state: &mut TreeState, spec: ServerSpec) -> bool {
+    async fn start_server(&self, me: &TreeRef, state: &mut TreeState, spec: ServerSpec) -> bool {
         let id = spec.id.clone();
-        if state.plan.wanted().any(|wanted| *wanted == id) {
+        if state.plan.desired().any(|wanted| *wanted == id) {
             return false;
         }
         let event = TreeEvent::Registered(Box::new(spec));
-        self.happened(me, state, event).await;
+        self.apply_event(me, state, event).await;
         state.plan.has_registered(&id)
     }
 
-    async fn supervise(
+    async fn spawn_supervisor(
         &self,
-        me: &Me,
+        me: &TreeRef,
         state: &mut TreeState,
         spec: ServerSpec,
     ) -> Result<(), TreeEvent> {
         let id = spec.id.clone();
         let known = self.servers.load().get(&id).cloned();
-        let handle = known.unwrap_or_else(|| ServerHandle::new(id.clone(), self.new_log()));
-        let parts = self.parts.clone();
+        let handle = known.unwrap_or_else(|| ServerHandle::new(id.clone(), self.new_server_log()));
+        let parts = self.deps.clone();
         let actor = ServerActor {
             handle: handle.clone(),
             events: parts.events,
@@ -454,24 +478,24 @@ impl TreeActor {
         let started = Actor::spawn_linked(None, actor, spec, me.get_cell()).await;
         let (actor, _) = started.map_err(|error| {
             tracing::error!(server = %id, %error, "no supervisor for it");
-            TreeEvent::NotStarted(id.clone(), format!("it has no supervisor: {error}"))
+            TreeEvent::StartFailed(id.clone(), format!("it has no supervisor: {error}"))
         })?;
         let cell = actor.get_cell();
         state.supervisors.insert(cell.get_id(), (cell, id));
-        self.show(handle.clone());
+        self.publish_server(handle.clone());
         if autostart {
-            let _ = handle.tell(ServerMsg::Start { by_operator: false });
+            let _ = handle.send(ServerMsg::Start { by_operator: false });
         }
         Ok(())
     }
 
-    async fn restart(
+    async fn restart_root(
         &self,
-        me: &Me,
+        me: &TreeRef,
         state: &mut TreeState,
         name: &'static str,
     ) -> Result<(), TreeEvent> {
-        let failed = TreeEvent::RootLost(name, Loss::EndsKernel, moment());
+        let failed = TreeEvent::RootLost(name, LossPolicy::StopKernel, monotonic_now());
         let actor = state.root.iter_mut().find(|actor| actor.name == name);
         let Some((actor, restart)) = actor.and_then(|it| it.restart.clone().map(|how| (it, how)))
         else {
@@ -489,22 +513,22 @@ impl TreeActor {
     /// Takes a server out; what is answered resolves when it has stopped.
     fn stop_server(&self, id: &ServerId) -> Option<oneshot::Receiver<()>> {
         let handle = self.servers.load().get(id).cloned()?;
-        self.hide(id);
+        self.unpublish_server(id);
         let (gone, told) = oneshot::channel();
-        let (catalog, id) = (self.parts.catalog.clone(), id.clone());
+        let (catalog, id) = (self.deps.catalog.clone(), id.clone());
         let (reply, stopped) = Reply::new();
         if let Ok(supervisor) = handle.supervisor() {
-            let _ = supervisor.tell(ServerMsg::Stop(
+            let _ = supervisor.send(ServerMsg::Stop(
                 TransitionReason::ConfigurationChange,
                 reply,
             ));
-            let events = self.parts.events.clone();
-            task::detached("tree.stop_server", async move {
+            let events = self.deps.events.clone();
+            task::spawn_detached("tree.stop_server", async move {
                 let _ = stopped.await;
                 // Before a server of the same name may start.
                 events.send(ServerEvent::Removed(id.clone()));
                 supervisor.stop(REMOVED);
-                let _ = tokio::time::timeout(UNLISTED, catalog.withdrawn(id)).await;
+                let _ = tokio::time::timeout(UNLIST_TIMEOUT, catalog.wait_withdrawn(id)).await;
                 let _ = gone.send(());
             });
         }
@@ -512,38 +536,38 @@ impl TreeActor {
     }
 
     /// The log of a server, without the secrets that the kernel gives to any of them.
-    fn new_log(&self) -> ServerLog {
-        let audit = self.parts.audit.clone();
-        ServerLog::masked(move |line| audit.masks().text(line).into_owned())
+    fn new_server_log(&self) -> ServerLog {
+        let audit = self.deps.audit.clone();
+        ServerLog::with_mask(move |line| audit.masks().mask_text(line).into_owned())
     }
 
-    fn hold(&self, spec: ServerSpec) {
+    fn add_server(&self, spec: ServerSpec) {
         let show = match spec.autostart {
-            true => ServerHandle::due,
+            true => ServerHandle::new_due,
             false => ServerHandle::new,
         };
-        self.show(show(spec.id, self.new_log()));
+        self.publish_server(show(spec.id, self.new_server_log()));
     }
 
-    fn reconfigure(&self, spec: ServerSpec) {
+    fn update_spec(&self, spec: ServerSpec) {
         if let Some(handle) = self.servers.load().get(&spec.id) {
-            let _ = handle.tell(ServerMsg::Reconfigure(Box::new(spec)));
+            let _ = handle.send(ServerMsg::Reconfigure(Box::new(spec)));
         }
     }
 
     fn stop_servers(&self, state: &TreeState) -> Vec<oneshot::Receiver<()>> {
         let servers = self.servers.load();
-        let running = state.plan.wanted().filter_map(|id| servers.get(id));
+        let running = state.plan.desired().filter_map(|id| servers.get(id));
         running
             .filter_map(|handle| {
                 let (reply, stopped) = Reply::new();
-                let told = handle.tell(ServerMsg::Stop(TransitionReason::KernelShutdown, reply));
+                let told = handle.send(ServerMsg::Stop(TransitionReason::KernelShutdown, reply));
                 told.is_ok().then_some(stopped)
             })
             .collect()
     }
 
-    fn show(&self, handle: Arc<ServerHandle>) {
+    fn publish_server(&self, handle: Arc<ServerHandle>) {
         self.servers.update(|servers| {
             let mut servers = servers.clone();
             servers.insert(handle.id.clone(), handle);
@@ -551,7 +575,7 @@ impl TreeActor {
         });
     }
 
-    fn hide(&self, id: &ServerId) {
+    fn unpublish_server(&self, id: &ServerId) {
         self.servers.update(|servers| {
             let mut servers = servers.clone();
             servers.remove(id);

@@ -7,6 +7,7 @@ mod project;
 mod store;
 
 pub use project::{
-    Distrust, MAX_FILE, ProjectFile, UntrustedFile, hash, judge, location, read_fit,
+    FILE_BYTES_MAX, ProjectFile, UntrustedFile, UntrustedReason, evaluate, hash, read_checked,
+    trusted_path,
 };
-pub use store::{TrustError, TrustStore, TrustedFile, change};
+pub use store::{TrustError, TrustStore, TrustedFile, modify_store};

@@ -46,14 +46,14 @@ async fn measure(size: usize, in_flight: usize, count: u32) -> io::Result<()> {
         launcher: None,
     };
     let mut cat = child::spawn(&spec, &ServerLog::new()).map_err(io::Error::other)?;
-    let (sink, writer) = lines::sink(QueueLimits::default());
+    let (sink, writer) = lines::line_channel(QueueLimits::default());
     let stdin = cat.take_stdin().ok_or(io::ErrorKind::BrokenPipe)?;
     let stdout = cat.take_stdout().ok_or(io::ErrorKind::BrokenPipe)?;
     tokio::spawn(writer.run(stdin, STALL));
     let window = Arc::new(Semaphore::new(in_flight));
     let (begun, spent) = (Instant::now(), processor_time()?);
     let sending = tokio::spawn(send(sink, Arc::clone(&window), size, count));
-    lines::read(stdout, 2 << 20, |_| window.add_permits(1)).await;
+    lines::read_lines(stdout, 2 << 20, |_| window.add_permits(1)).await;
     let (took, spent) = (begun.elapsed(), processor_time()? - spent);
     sending.await?;
     println!(

@@ -12,7 +12,7 @@ use bytes::Bytes;
 use mgp_protocol::federation::assertion::AssertionId;
 use mgp_protocol::federation::call::{CallHeader, CallTag};
 use mgp_protocol::federation::hello::{
-    Hello, LifeId, NodeName, ToldRole, WIRE_VERSIONS, WireFeatures,
+    Hello, LifeId, NodeName, ReportedRole, WIRE_VERSIONS, WireFeatures,
 };
 use mgp_sync::Credit;
 use mgp_transports::quic::{
@@ -28,8 +28,8 @@ type Failure = Box<dyn Error + Send + Sync>;
 async fn main() -> Result<(), Failure> {
     let (a, _own) = node(1)?;
     let (b, acceptor) = node(2)?;
-    a.pin([b.id()].into());
-    b.pin([a.id()].into());
+    a.set_pinned_nodes([b.id()].into());
+    b.set_pinned_nodes([a.id()].into());
     let answering = tokio::spawn(answer(acceptor));
     let at = b.address()?.to_string();
     let dialed = a.dial(b.id(), &at).await?;
@@ -103,7 +103,7 @@ async fn call(link: &NodeLink, params: Bytes) -> Result<(), Failure> {
         left_ms: 0,
     };
     let until = tokio::time::Instant::now() + Duration::from_secs(30);
-    let (mut input, _output) = link.call(header, params, until).await?;
+    let (mut input, _output) = link.open_call(header, params, until).await?;
     match input.next().await? {
         CallFrame::Result(_) => Ok(()),
         CallFrame::Relayed(_)
@@ -123,7 +123,7 @@ async fn answer(mut acceptor: Acceptor) {
         tokio::select! {
             stream = taken.inbound.next() => match stream {
                 Ok(InboundStream::Call(call)) => {
-                    answers.spawn(call.output.result(call.params));
+                    answers.spawn(call.output.send_result(call.params));
                 }
                 Ok(InboundStream::Sync(_)) => {}
                 Err(_) => return,
@@ -157,12 +157,12 @@ fn node(n: u8) -> Result<(LinkEndpoint, Acceptor), Failure> {
         features: WireFeatures::CALLS,
         life: LifeId([n; 16]),
         name,
-        role: ToldRole::Member,
+        role: ReportedRole::Member,
         wall_ms: 0,
     };
     let config = LinkConfig {
         identity: NodeIdentity::new(Arc::new(Key(pair, public)))?,
-        greeting: Arc::new(move || hello.clone()),
+        hello: Arc::new(move || hello.clone()),
         memory: Credit::new(1 << 30),
         relay: false,
     };

@@ -17,22 +17,22 @@ const LONG: usize = 256 << 10;
 /// What one peer may take.
 #[derive(Clone, Debug)]
 pub struct MessageBudget {
-    all: Arc<Credit>,
-    own: Arc<Credit>,
+    shared: Arc<Credit>,
+    per_peer: Arc<Credit>,
 }
 
 impl MessageBudget {
     /// Bytes that all peers share, and those that are this one's share at most.
     #[must_use]
-    pub fn new(all: Arc<Credit>, own: Arc<Credit>) -> Self {
-        Self { all, own }
+    pub fn new(shared: Arc<Credit>, per_peer: Arc<Credit>) -> Self {
+        Self { shared, per_peer }
     }
 
     /// For one message, which has taken nothing yet.
     #[must_use]
     pub fn reserve(self) -> Reservation {
         Reservation {
-            room: self,
+            budget: self,
             charges: Vec::new(),
             bytes: 0,
         }
@@ -42,7 +42,7 @@ impl MessageBudget {
 /// The memory that one message has taken; given back when dropped.
 #[derive(Debug)]
 pub struct Reservation {
-    room: MessageBudget,
+    budget: MessageBudget,
     charges: Vec<[Charge; 2]>,
     bytes: usize,
 }
@@ -58,8 +58,8 @@ impl Reservation {
         if more == 0 {
             return true;
         }
-        let room = [&self.room.own, &self.room.all];
-        let Some(charges) = Credit::try_take_of_both(room, more) else {
+        let room = [&self.budget.per_peer, &self.budget.shared];
+        let Some(charges) = Credit::try_take_both(room, more) else {
             return false;
         };
         self.charges.push(charges);
@@ -69,17 +69,17 @@ impl Reservation {
 
     /// The message is whole: the memory is its, until nobody holds a part of it any more.
     #[must_use]
-    pub fn keep(self, message: Bytes) -> Bytes {
+    pub fn attach_to(self, message: Bytes) -> Bytes {
         Bytes::from_owner(Reserved {
             message,
-            _held: self,
+            _reservation: self,
         })
     }
 }
 
 struct Reserved {
     message: Bytes,
-    _held: Reservation,
+    _reservation: Reservation,
 }
 
 impl AsRef<[u8]> for Reserved {
@@ -97,17 +97,23 @@ mod tests {
         let (all, own) = (Credit::new(1 << 20), Credit::new(1 << 19));
         let mut held = MessageBudget::new(all.clone(), own.clone()).reserve();
         assert!(held.grow_to(1) && held.grow_to(SHORT));
-        assert_eq!((all.taken(), own.taken()), (SHORT as u64, SHORT as u64));
+        assert_eq!(
+            (all.in_use_amount(), own.in_use_amount()),
+            (SHORT as u64, SHORT as u64)
+        );
         assert!(held.grow_to(LONG + 1));
-        assert_eq!((all.taken(), own.taken()), (1 << 19, 1 << 19));
+        assert_eq!(
+            (all.in_use_amount(), own.in_use_amount()),
+            (1 << 19, 1 << 19)
+        );
         assert!(!held.grow_to((1 << 19) + 1));
-        assert_eq!(all.taken(), 1 << 19);
-        let message = held.keep(Bytes::from(vec![b'x'; LONG + 1]));
+        assert_eq!(all.in_use_amount(), 1 << 19);
+        let message = held.attach_to(Bytes::from(vec![b'x'; LONG + 1]));
         let part = message.slice(3..4);
         drop(message);
-        assert_eq!(all.taken(), 1 << 19);
+        assert_eq!(all.in_use_amount(), 1 << 19);
         drop(part);
-        assert_eq!((all.taken(), own.taken()), (0, 0));
+        assert_eq!((all.in_use_amount(), own.in_use_amount()), (0, 0));
     }
 
     #[test]
@@ -117,7 +123,7 @@ mod tests {
         let own = Credit::new(1 << 20);
         let mut other = MessageBudget::new(all.clone(), own.clone()).reserve();
         assert!(one.grow_to(1 << 20) && !other.grow_to(1));
-        assert_eq!(own.taken(), 0);
+        assert_eq!(own.in_use_amount(), 0);
         drop(one);
         assert!(other.grow_to(1));
     }

@@ -33,26 +33,26 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
-pub use exit::{ChildExit, How};
+pub use exit::{ChildExit, ExitCause};
 pub use program::SpawnError;
-pub use spec::{BASE_ENVIRONMENT, ChildSpec, FOR_SERVER, Launcher, MARK_VARIABLE};
-pub use usage::{ProcessTree, ProcessUsage, usage_of_this, usages};
+pub use spec::{BASE_ENVIRONMENT, ChildSpec, Launcher, MARK_VARIABLE, SERVER_PREFIX};
+pub use usage::{ProcessTree, ProcessUsage, measure_all, measure_self};
 
 use crate::log::{self, ServerLog};
-use descendants::{Descendant, Kin};
+use descendants::{Descendant, ProcessSet};
 
 /// Size asked for the pipes of a child, in bytes: a frame of 64 KiB then passes without waiting
 /// for its reader. The system refuses it to users who have too many; the usual size works too.
 const PIPE_SIZE: i32 = 256 << 10;
 
 /// How long a killed process may take to go away. Only one that hangs in a system call needs it.
-const LAST_WAIT: Duration = Duration::from_secs(2);
+const KILL_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// How long the last words on stderr may take, once everyone who could write them is gone.
-const LAST_WORDS: Duration = Duration::from_millis(200);
+const STDERR_DRAIN_TIMEOUT: Duration = Duration::from_millis(200);
 
 /// How often left-over processes are looked at while they end.
-const LOOK_AGAIN: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// A running server. Dropped before [`Child::stop`] has ended, it and all it started is killed.
 #[derive(Debug)]
@@ -61,14 +61,14 @@ pub struct Child {
     /// Signals the leader whatever group it is in; `None` where the system has no such descriptors.
     handle: Option<OwnedFd>,
     /// A launcher stays above the server and ends all of it when told to.
-    held: bool,
-    kin: Kin,
+    supervised: bool,
+    processes: ProcessSet,
     process: tokio::process::Child,
     stdin: Option<ChildStdin>,
     stdout: Option<ChildStdout>,
     stderr: JoinHandle<()>,
     /// Someone's child has ended, perhaps this one.
-    ends: SignalStream,
+    child_exits: SignalStream,
     exit: Option<ChildExit>,
 }
 
@@ -76,7 +76,7 @@ pub struct Child {
 ///
 /// # Errors
 /// As of [`spawn`].
-pub fn find(spec: &ChildSpec) -> Result<(PathBuf, Vec<PathBuf>), SpawnError> {
+pub fn find_program(spec: &ChildSpec) -> Result<(PathBuf, Vec<PathBuf>), SpawnError> {
     let environment = spec.environment(std::env::vars_os());
     let path = environment.get(OsStr::new("PATH")).map(OsString::as_os_str);
     let program = program::find(&spec.command, path, spec.cwd.as_deref())?;
@@ -86,7 +86,7 @@ pub fn find(spec: &ChildSpec) -> Result<(PathBuf, Vec<PathBuf>), SpawnError> {
 
 /// Bytes that were written into a pipe and that nobody has read: 0 where the system does not tell.
 #[must_use]
-pub fn unread(pipe: &impl AsFd) -> u64 {
+pub fn unread_bytes(pipe: &impl AsFd) -> u64 {
     rustix::io::ioctl_fionread(pipe).unwrap_or_default()
 }
 
@@ -98,7 +98,7 @@ pub fn spawn(spec: &ChildSpec, log: &ServerLog) -> Result<Child, SpawnError> {
     let environment = spec.environment(std::env::vars_os());
     let path = environment.get(OsStr::new("PATH")).map(OsString::as_os_str);
     let program = program::find(&spec.command, path, spec.cwd.as_deref())?;
-    let broken = |error| program::explain(&program, error);
+    let broken = |error| program::explain_failure(&program, error);
     let ends = signal(SignalKind::child()).map_err(broken)?;
     let mut command = match &spec.launcher {
         None => {
@@ -114,7 +114,7 @@ pub fn spawn(spec: &ChildSpec, log: &ServerLog) -> Result<Child, SpawnError> {
                 .arg(&spec.command);
             command
                 .env_clear()
-                .envs(spec.wrapped(launcher, &environment));
+                .envs(spec.launcher_environment(launcher, &environment));
             command
         }
     };
@@ -146,17 +146,17 @@ impl Child {
             leader,
             handle: rustix::process::Pid::from_raw(leader.as_raw())
                 .and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok()),
-            held: spec.launcher.is_some(),
-            kin: Kin::of_server(leader, &spec.kernel_mark, spec.id.as_str()),
+            supervised: spec.launcher.is_some(),
+            processes: ProcessSet::for_server(leader, &spec.kernel_mark, spec.id.as_str()),
             stdin: process.stdin.take(),
             stdout: process.stdout.take(),
             stderr: tokio::spawn(log::drain(stderr, log.clone())),
             process,
-            ends,
+            child_exits: ends,
             exit: None,
         };
-        child.stdin.iter().for_each(enlarge);
-        child.stdout.iter().for_each(enlarge);
+        child.stdin.iter().for_each(enlarge_pipe);
+        child.stdout.iter().for_each(enlarge_pipe);
         child
     }
 
@@ -179,9 +179,9 @@ impl Child {
     /// Waits until the process has ended, of itself or not. May be dropped and called again.
     /// [`Child::stop`] then tells how it ended, and ends what it left behind.
     pub async fn wait(&mut self) {
-        while self.exit.is_none() && self.runs() {
+        while self.exit.is_none() && self.is_running() {
             // `None` would mean that the runtime goes down, and this task with it.
-            self.ends.recv().await;
+            self.child_exits.recv().await;
         }
     }
 
@@ -196,47 +196,50 @@ impl Child {
         }
         let how = self.end_leader(grace).await;
         let gone = self.end_leftovers(how, grace).await;
-        let status = timeout(LAST_WAIT, self.process.wait()).await;
+        let status = timeout(KILL_TIMEOUT, self.process.wait()).await;
         let status = status.ok().and_then(Result::ok);
         let exit = ChildExit {
             code: status.and_then(|s| s.code()),
             signal: status.and_then(|s| s.signal()),
-            how,
-            left: !gone || status.is_none(),
+            cause: how,
+            has_leftovers: !gone || status.is_none(),
         };
         self.exit = Some(exit.clone());
-        if timeout(LAST_WORDS, &mut self.stderr).await.is_err() {
+        if timeout(STDERR_DRAIN_TIMEOUT, &mut self.stderr)
+            .await
+            .is_err()
+        {
             self.stderr.abort();
         }
         exit
     }
 
-    async fn end_leader(&mut self, grace: Duration) -> How {
-        if !self.runs() {
-            return How::ByItself;
+    async fn end_leader(&mut self, grace: Duration) -> ExitCause {
+        if !self.is_running() {
+            return ExitCause::ByItself;
         }
         self.stdin = None;
         if timeout(grace, self.wait()).await.is_ok() {
-            return How::StdinClosed;
+            return ExitCause::StdinClosed;
         }
         self.signal_leader(Signal::SIGTERM);
         if timeout(grace, self.wait()).await.is_ok() {
-            return How::Terminated;
+            return ExitCause::Terminated;
         }
-        if self.held {
+        if self.supervised {
             self.signal_leader(Signal::SIGQUIT);
-            if timeout(LAST_WAIT, self.wait()).await.is_ok() {
-                return How::Killed;
+            if timeout(KILL_TIMEOUT, self.wait()).await.is_ok() {
+                return ExitCause::Killed;
             }
         }
         self.signal_leader(Signal::SIGKILL);
-        let _ = timeout(LAST_WAIT, self.wait()).await;
-        How::Killed
+        let _ = timeout(KILL_TIMEOUT, self.wait()).await;
+        ExitCause::Killed
     }
 
     /// Signals the group, and the leader itself where it left it.
     fn signal_leader(&self, signal: Signal) {
-        self.kin.signal_groups(signal);
+        self.processes.signal_groups(signal);
         let number = rustix::process::Signal::from_named_raw(signal as i32);
         if let (Some(handle), Some(number)) = (&self.handle, number)
             && getpgid(Some(self.leader)) != Ok(self.leader)
@@ -246,22 +249,23 @@ impl Child {
     }
 
     /// Whether nobody is left.
-    async fn end_leftovers(&self, how: How, grace: Duration) -> bool {
-        let gently = how != How::Killed && self.leftovers_gone(Signal::SIGTERM, grace).await;
-        gently || self.leftovers_gone(Signal::SIGKILL, LAST_WAIT).await
+    async fn end_leftovers(&self, how: ExitCause, grace: Duration) -> bool {
+        let gently =
+            how != ExitCause::Killed && self.signal_until_gone(Signal::SIGTERM, grace).await;
+        gently || self.signal_until_gone(Signal::SIGKILL, KILL_TIMEOUT).await
     }
 
     /// Signals what is left until nothing is, and answers whether that came in time.
-    async fn leftovers_gone(&self, signal: Signal, patience: Duration) -> bool {
+    async fn signal_until_gone(&self, signal: Signal, patience: Duration) -> bool {
         // However many others look first: without one look nobody is signalled.
-        let mut living = self.living().await;
+        let mut living = self.find_live().await;
         let ending = async {
             while !living.is_empty() {
-                self.kin.signal(&living, signal);
-                while living.iter().any(Descendant::lives) {
-                    sleep(LOOK_AGAIN).await;
+                self.processes.signal(&living, signal);
+                while living.iter().any(Descendant::is_alive) {
+                    sleep(POLL_INTERVAL).await;
                 }
-                living = self.living().await;
+                living = self.find_live().await;
             }
         };
         timeout(patience, ending).await.is_ok()
@@ -269,16 +273,16 @@ impl Child {
 
     /// Looks through the process table, which takes some milliseconds: off the runtime's threads,
     /// and one look at a time, so that many servers that end together do not take every core.
-    async fn living(&self) -> Vec<Descendant> {
+    async fn find_live(&self) -> Vec<Descendant> {
         static LOOKS: Semaphore = Semaphore::const_new(1);
         let _look = LOOKS.acquire().await;
-        let kin = self.kin.clone();
-        let looking = tokio::task::spawn_blocking(move || kin.living());
+        let kin = self.processes.clone();
+        let looking = tokio::task::spawn_blocking(move || kin.find_live());
         looking.await.unwrap_or_default()
     }
 
     /// False once the leader has ended; it is left for [`Child::stop`] to reap.
-    fn runs(&self) -> bool {
+    fn is_running(&self) -> bool {
         let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
         match waitid(Id::Pid(self.leader), flags) {
             Ok(status) => status == WaitStatus::StillAlive,
@@ -294,18 +298,18 @@ impl Drop for Child {
         if self.exit.is_some() {
             return;
         }
-        match self.held {
+        match self.supervised {
             // Killed, it could end nobody; should it hang, the guard is there when the kernel ends.
             true => self.signal_leader(Signal::SIGQUIT),
             false => {
                 self.signal_leader(Signal::SIGKILL);
-                self.kin.kill();
+                self.processes.kill();
             }
         }
     }
 }
 
-fn enlarge(pipe: &impl AsFd) {
+fn enlarge_pipe(pipe: &impl AsFd) {
     let _ = fcntl(pipe, FcntlArg::F_SETPIPE_SZ(PIPE_SIZE));
 }
 

@@ -21,11 +21,11 @@ use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use tokio::process::{Child, Command};
 use tokio::time::timeout;
 
-pub use sweep::{Swept, sweep};
+pub use sweep::{SweepReport, sweep};
 pub use watch::run;
 
 /// How long the guard may take to leave after `bye`.
-const FAREWELL: Duration = Duration::from_secs(1);
+const EXIT_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The kernel's end of a guard. Dropped, it lets the guard go without harm to the servers, which
 /// another guard may by then be watching.
@@ -54,7 +54,7 @@ impl Guard {
             .stderr(Stdio::null())
             .spawn()?;
         let guard = Self { process, line };
-        guard.say(format_args!("mark {mark}\n"))?;
+        guard.write_line(format_args!("mark {mark}\n"))?;
         Ok(guard)
     }
 
@@ -63,7 +63,7 @@ impl Guard {
     /// # Errors
     /// The guard is dead, or has been stopped and its pipe is full: start another.
     pub fn watch(&self, group: i32) -> io::Result<()> {
-        self.say(format_args!("+ {group}\n"))
+        self.write_line(format_args!("+ {group}\n"))
     }
 
     /// Takes a group that has ended out of guard.
@@ -71,7 +71,7 @@ impl Guard {
     /// # Errors
     /// As of [`Guard::watch`].
     pub fn unwatch(&self, group: i32) -> io::Result<()> {
-        self.say(format_args!("- {group}\n"))
+        self.write_line(format_args!("- {group}\n"))
     }
 
     /// The number of the guard's process; `None` once it was seen to have ended.
@@ -89,14 +89,14 @@ impl Guard {
     }
 
     /// Sends the guard home, and waits a second for it to go.
-    pub async fn bye(mut self) {
-        if self.say(format_args!("bye\n")).is_ok() {
-            let _ = timeout(FAREWELL, self.process.wait()).await;
+    pub async fn dismiss(mut self) {
+        if self.write_line(format_args!("bye\n")).is_ok() {
+            let _ = timeout(EXIT_TIMEOUT, self.process.wait()).await;
         }
     }
 
     /// A line is shorter than `PIPE_BUF`, so it is written whole or not at all.
-    fn say(&self, line: std::fmt::Arguments<'_>) -> io::Result<()> {
+    fn write_line(&self, line: std::fmt::Arguments<'_>) -> io::Result<()> {
         (&self.line).write_all(line.to_string().as_bytes())
     }
 }
@@ -104,7 +104,7 @@ impl Guard {
 impl Drop for Guard {
     /// A guard that cannot hear the `bye` would take the end of its pipe for the kernel's death.
     fn drop(&mut self) {
-        if self.say(format_args!("bye\n")).is_err() {
+        if self.write_line(format_args!("bye\n")).is_err() {
             let _ = self.process.start_kill();
         }
     }

@@ -8,18 +8,18 @@ pub mod certificate;
 pub mod client;
 mod connection;
 mod dial;
-pub mod door_tls;
 pub mod guard;
+pub mod listener_tls;
 pub mod names;
+mod pooled_connection;
 pub mod proxy;
-mod safe;
+mod safe_url;
 pub mod server;
 pub mod tls;
-mod wire;
 
 use std::error::Error;
 
-pub use self::safe::is_safe;
+pub use self::safe_url::is_safe_url;
 
 /// An error and what caused it, the innermost last.
 fn causes<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
@@ -27,7 +27,7 @@ fn causes<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn
 }
 
 /// The words of the innermost cause: the one that says what happened.
-fn innermost(error: &(dyn Error + 'static)) -> String {
+fn root_cause(error: &(dyn Error + 'static)) -> String {
     causes(error).last().unwrap_or(error).to_string()
 }
 

@@ -5,12 +5,12 @@
 
 pub mod budget;
 pub mod child;
+pub mod fair_slots;
 pub mod guard;
 pub mod http;
 pub mod lines;
 pub mod log;
 pub mod quic;
-pub mod shares;
 pub mod sse;
 pub mod stall;
 pub mod unix;

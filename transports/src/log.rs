@@ -2,7 +2,7 @@
 //! to print.
 
 mod drain;
-mod visible;
+mod sanitize;
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -12,7 +12,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use tokio::sync::watch;
 
 pub use drain::drain;
-pub use visible::{is_hidden, visible};
+pub use sanitize::{is_hidden, sanitize};
 
 /// Lines kept per server: enough for the stack trace that explains a crash and what led to it.
 pub const MAX_LINES: usize = 1000;
@@ -55,7 +55,7 @@ pub struct ServerLog(Arc<LogState>);
 struct LogState {
     lines: Mutex<LogRing>,
     newest: watch::Sender<u64>,
-    masking: Option<LineMask>,
+    mask: Option<LineMask>,
 }
 
 /// What takes secrets out of a line before it is kept.
@@ -84,20 +84,20 @@ impl ServerLog {
     /// An empty log.
     #[must_use]
     pub fn new() -> Self {
-        Self::with(None)
+        Self::with_optional_mask(None)
     }
 
     /// The same, of which every line passes `mask` before it is kept.
     #[must_use]
-    pub fn masked(mask: impl Fn(&str) -> String + Send + Sync + 'static) -> Self {
-        Self::with(Some(LineMask(Box::new(mask))))
+    pub fn with_mask(mask: impl Fn(&str) -> String + Send + Sync + 'static) -> Self {
+        Self::with_optional_mask(Some(LineMask(Box::new(mask))))
     }
 
-    fn with(masking: Option<LineMask>) -> Self {
+    fn with_optional_mask(masking: Option<LineMask>) -> Self {
         Self(Arc::new(LogState {
             lines: Mutex::default(),
             newest: watch::Sender::new(0),
-            masking,
+            mask: masking,
         }))
     }
 
@@ -107,14 +107,14 @@ impl ServerLog {
     }
 
     /// Adds a note of the kernel's own.
-    pub fn note(&self, text: &str) {
+    pub fn push_note(&self, text: &str) {
         self.add(Author::Kernel, text.as_bytes());
     }
 
     /// The newest `count` lines, oldest first.
     #[must_use]
     pub fn tail(&self, count: usize) -> Vec<LogLine> {
-        self.ring(|ring| {
+        self.with_ring(|ring| {
             let skipped = ring.lines.len().saturating_sub(count);
             ring.lines.iter().skip(skipped).cloned().collect()
         })
@@ -122,8 +122,8 @@ impl ServerLog {
 
     /// The kept lines with a number above `seq`, oldest first.
     #[must_use]
-    pub fn after(&self, seq: u64) -> Vec<LogLine> {
-        self.ring(|ring| {
+    pub fn lines_after(&self, seq: u64) -> Vec<LogLine> {
+        self.with_ring(|ring| {
             let old = ring.lines.partition_point(|line| line.seq <= seq);
             ring.lines.range(old..).cloned().collect()
         })
@@ -136,18 +136,18 @@ impl ServerLog {
     }
 
     fn add(&self, author: Author, line: &[u8]) {
-        let text = match &self.0.masking {
+        let text = match &self.0.mask {
             // Before it is cut: the beginning of a secret is not found.
-            Some(LineMask(mask)) => shortened(mask(&String::from_utf8_lossy(line)).as_bytes()),
-            None => shortened(line),
+            Some(LineMask(mask)) => truncate_line(mask(&String::from_utf8_lossy(line)).as_bytes()),
+            None => truncate_line(line),
         };
-        self.ring(|ring| {
+        self.with_ring(|ring| {
             ring.add(author, text);
             self.0.newest.send_replace(ring.newest);
         });
     }
 
-    fn ring<T>(&self, on: impl FnOnce(&mut LogRing) -> T) -> T {
+    fn with_ring<T>(&self, on: impl FnOnce(&mut LogRing) -> T) -> T {
         on(&mut self.0.lines.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
@@ -172,8 +172,8 @@ impl LogRing {
 }
 
 /// Cuts twice: before the clean-up to bound its work, after it because it makes text longer.
-fn shortened(line: &[u8]) -> String {
-    let mut text = visible(&line[..line.len().min(MAX_LINE)]);
+fn truncate_line(line: &[u8]) -> String {
+    let mut text = sanitize(&line[..line.len().min(MAX_LINE)]);
     let kept = text.floor_char_boundary(MAX_LINE);
     if line.len() > MAX_LINE || text.len() > kept {
         text.truncate(kept);
@@ -193,9 +193,9 @@ mod tests {
 
     #[test]
     fn a_line_is_kept_without_what_its_mask_takes_out() {
-        let log = ServerLog::masked(|line| line.replace("hunter2", "[redacted]"));
+        let log = ServerLog::with_mask(|line| line.replace("hunter2", "[redacted]"));
         log.push(b"my token is hunter2\xff");
-        log.note("it said hunter2");
+        log.push_note("it said hunter2");
         let kept: Vec<_> = log.tail(9).into_iter().map(|line| line.text).collect();
         let wanted = ["my token is [redacted]\u{fffd}", "it said [redacted]"];
         assert_eq!(kept.iter().map(|text| &**text).collect::<Vec<_>>(), wanted);
@@ -239,13 +239,13 @@ mod tests {
         let mut follower = log.follow();
         assert_eq!(*follower.borrow_and_update(), 0);
         log.push(b"one");
-        log.note("two");
+        log.push_note("two");
         follower.changed().await.unwrap();
-        let lines = log.after(0);
+        let lines = log.lines_after(0);
         assert_eq!(*follower.borrow_and_update(), lines[1].seq);
         assert_eq!(lines[0].author, Author::Server);
         assert_eq!((lines[1].author, &*lines[1].text), (Author::Kernel, "two"));
         assert!(lines[0].at_ms > 1_600_000_000_000);
-        assert_eq!(log.after(2), []);
+        assert_eq!(log.lines_after(2), []);
     }
 }

@@ -14,11 +14,11 @@ mod close_log;
 mod control;
 mod endpoint;
 mod frames;
-mod greeting;
 mod handshake;
 mod inbound;
 mod limits;
 mod link;
+mod negotiation;
 mod packets;
 mod pairing;
 mod pinned;
@@ -31,16 +31,16 @@ pub use acceptor::{AcceptedPeer, Acceptor};
 pub use control::{ControlInput, ControlOutput};
 pub use endpoint::{LinkConfig, LinkEndpoint};
 pub use frames::{StreamFailure, WriteFailure};
-pub use greeting::{Greeting, NoLink};
 pub use handshake::identity::{IdentityError, NodeIdentity, NodeSigner};
-pub use handshake::{CertificateFault, PeerFault};
+pub use handshake::{NodeCertificateError, PeerError};
 pub use inbound::{InboundCall, InboundStream, InboundStreams};
 pub use limits::{
-    CALLS, DIALED_ADDRESSES, FOLLOWS, HANDSHAKE, HANDSHAKES, IDLE, LINK_MEMORY, LINKS_OF_A_NODE,
-    LISTENS, PAIRINGS, SYNCS,
+    DIALED_ADDRESSES, HANDSHAKE_TIMEOUT, IDLE, LINK_MEMORY, LINKS_PER_NODE, MAX_CALLS, MAX_FOLLOWS,
+    MAX_HANDSHAKES, MAX_LISTENS, MAX_PAIRINGS, MAX_SYNCS,
 };
-pub use link::{CallNotBegun, LinkGone, NewLink, NodeLink, PacketLoss};
+pub use link::{BeginCallError, LinkGone, NewLink, NodeLink, PacketLoss};
+pub use negotiation::{HelloProvider, LinkError};
 pub use packets::relay::RelayedPair;
-pub use packets::{PacketFate, PacketInput};
-pub use pairing::{PairingLink, PairingOpen};
+pub use packets::{PacketInput, PacketOutcome};
+pub use pairing::{PairingGuard, PairingLink};
 pub use streams::{CallFrame, CallInput, CallOutput, SyncStream};

@@ -7,26 +7,26 @@ mod decoder;
 use std::fmt::Write as _;
 
 use bytes::Bytes;
-use mgp_protocol::framing::on_one_line;
+use mgp_protocol::framing::to_one_line_bytes;
 
 pub use decoder::{Decoder, SseEvent, TooLarge};
 
 /// The id of an event as its sender counts.
 #[derive(Clone, Copy, Debug)]
-pub enum Id<'a> {
+pub enum EventId<'a> {
     /// A counter.
     Number(u64),
     /// Any text; line ends and NUL cannot be said in an id and are left out.
     Text(&'a str),
 }
 
-impl From<u64> for Id<'_> {
+impl From<u64> for EventId<'_> {
     fn from(number: u64) -> Self {
         Self::Number(number)
     }
 }
 
-impl<'a> From<&'a str> for Id<'a> {
+impl<'a> From<&'a str> for EventId<'a> {
     fn from(text: &'a str) -> Self {
         Self::Text(text)
     }
@@ -35,19 +35,19 @@ impl<'a> From<&'a str> for Id<'a> {
 /// An event of the default name, `message`: a JSON text, always on one line. Readers that cut their
 /// lines at more than the standard says would make two of it.
 #[must_use]
-pub fn event(id: Option<Id<'_>>, json: &[u8]) -> Bytes {
-    write(None, id, &on_one_line(json))
+pub fn render_event(id: Option<EventId<'_>>, json: &[u8]) -> Bytes {
+    write(None, id, &to_one_line_bytes(json))
 }
 
 /// An event of another name, such as `endpoint`. Line ends in the name are left out.
 #[must_use]
-pub fn named(name: &str, id: Option<Id<'_>>, data: &[u8]) -> Bytes {
+pub fn render_named_event(name: &str, id: Option<EventId<'_>>, data: &[u8]) -> Bytes {
     write(Some(name), id, data)
 }
 
 /// A comment: bytes that keep a connection alive and that no reader reports.
 #[must_use]
-pub fn comment(text: &str) -> Bytes {
+pub fn render_comment(text: &str) -> Bytes {
     let mut out = Vec::with_capacity(text.len() + 8);
     write_lines(&mut out, b": ", text.as_bytes());
     out.push(b'\n');
@@ -56,19 +56,19 @@ pub fn comment(text: &str) -> Bytes {
 
 /// Tells the reader to wait this many milliseconds before it connects again.
 #[must_use]
-pub fn retry(milliseconds: u64) -> Bytes {
+pub fn render_retry(milliseconds: u64) -> Bytes {
     format!("retry: {milliseconds}\n\n").into()
 }
 
-fn write(name: Option<&str>, id: Option<Id<'_>>, data: &[u8]) -> Bytes {
+fn write(name: Option<&str>, id: Option<EventId<'_>>, data: &[u8]) -> Bytes {
     let head = 48 + name.map_or(0, str::len);
     let mut out = String::with_capacity(head);
     if let Some(name) = name {
-        field(&mut out, "event: ", name);
+        push_field(&mut out, "event: ", name);
     }
     match id {
-        Some(Id::Number(number)) => writeln!(out, "id: {number}").expect("a String takes all"),
-        Some(Id::Text(text)) => field(&mut out, "id: ", text),
+        Some(EventId::Number(number)) => writeln!(out, "id: {number}").expect("a String takes all"),
+        Some(EventId::Text(text)) => push_field(&mut out, "id: ", text),
         None => {}
     }
     let mut out = out.into_bytes();
@@ -86,7 +86,7 @@ fn write_lines(out: &mut Vec<u8>, field: &[u8], text: &[u8]) {
     }
 }
 
-fn field(out: &mut String, name: &str, value: &str) {
+fn push_field(out: &mut String, name: &str, value: &str) {
     out.push_str(name);
     out.extend(value.chars().filter(|c| !matches!(c, '\r' | '\n' | '\0')));
     out.push('\n');
@@ -122,9 +122,9 @@ mod tests {
 
     #[test]
     fn one_line_of_data_is_one_line_on_the_wire() {
-        let out = event(Some(7.into()), br#"{"a":1}"#);
+        let out = render_event(Some(7.into()), br#"{"a":1}"#);
         assert_eq!(out, "id: 7\ndata: {\"a\":1}\n\n");
-        assert_eq!(event(None, b""), "data: \n\n");
+        assert_eq!(render_event(None, b""), "data: \n\n");
     }
 
     #[test]
@@ -138,7 +138,7 @@ mod tests {
                 "a\n\nb\n",
             ),
         ] {
-            let out = named("endpoint", None, data.as_bytes());
+            let out = render_named_event("endpoint", None, data.as_bytes());
             assert_eq!(out, format!("event: endpoint\n{wire}"));
             assert_eq!(read(out)[0].data, back);
         }
@@ -147,13 +147,13 @@ mod tests {
     /// CR ends a line of a stream, and for some readers so does U+2028.
     #[test]
     fn a_message_is_one_line_whatever_it_holds() {
-        let out = event(None, "{\r\n\"a\":\"\u{2028}\"}".as_bytes());
+        let out = render_event(None, "{\r\n\"a\":\"\u{2028}\"}".as_bytes());
         assert_eq!(out, "data: {  \"a\":\"\\u2028\"}\n\n");
     }
 
     #[test]
     fn a_hostile_id_or_name_makes_no_second_field() {
-        let out = named("end\npoint", Some("1\r\ndata: x\0".into()), b"/messages");
+        let out = render_named_event("end\npoint", Some("1\r\ndata: x\0".into()), b"/messages");
         assert_eq!(out, "event: endpoint\nid: 1data: x\ndata: /messages\n\n");
         let event = read(out).pop().unwrap();
         assert_eq!(event.event.as_deref(), Some("endpoint"));
@@ -162,9 +162,9 @@ mod tests {
 
     #[test]
     fn comments_are_no_events_and_retry_is_one_without_data() {
-        assert_eq!(comment("keep-alive"), ": keep-alive\n\n");
-        assert_eq!(comment("a\ndata: b"), ": a\n: data: b\n\n");
-        assert!(read(comment("a\ndata: b\r\rdata: c")).is_empty());
-        assert_eq!(read(retry(1500))[0].retry, Some(1500));
+        assert_eq!(render_comment("keep-alive"), ": keep-alive\n\n");
+        assert_eq!(render_comment("a\ndata: b"), ": a\n: data: b\n\n");
+        assert!(read(render_comment("a\ndata: b\r\rdata: c")).is_empty());
+        assert_eq!(read(render_retry(1500))[0].retry, Some(1500));
     }
 }

@@ -17,35 +17,35 @@ use tokio::time::Sleep;
 #[derive(Debug)]
 pub struct StallGuard<IO> {
     stream: IO,
-    allowed: Duration,
+    timeout: Duration,
     deadline: Option<Pin<Box<Sleep>>>,
 }
 
 /// Why a guarded write failed; found inside of the [`io::Error`] by [`is_stall`].
 #[derive(Debug)]
-struct Stalled(Duration);
+struct StallError(Duration);
 
-impl fmt::Display for Stalled {
+impl fmt::Display for StallError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "the peer took nothing for {:?}", self.0)
     }
 }
 
-impl std::error::Error for Stalled {}
+impl std::error::Error for StallError {}
 
 /// True for the error of a [`StallGuard`] that lost its patience.
 #[must_use]
 pub fn is_stall(error: &io::Error) -> bool {
-    matches!(error.get_ref(), Some(inner) if inner.is::<Stalled>())
+    matches!(error.get_ref(), Some(inner) if inner.is::<StallError>())
 }
 
 impl<IO> StallGuard<IO> {
     /// Guards a stream; `allowed` is the time in which the peer has to take at least something.
     #[must_use]
-    pub fn new(stream: IO, allowed: Duration) -> Self {
+    pub fn new(stream: IO, timeout: Duration) -> Self {
         Self {
             stream,
-            allowed,
+            timeout,
             deadline: None,
         }
     }
@@ -56,7 +56,7 @@ impl<IO> StallGuard<IO> {
     }
 
     /// Progress disarms the deadline; waiting arms it or, once it has passed, fails.
-    fn judge<T>(
+    fn track_progress<T>(
         &mut self,
         progress: Poll<io::Result<T>>,
         cx: &mut Context<'_>,
@@ -65,11 +65,11 @@ impl<IO> StallGuard<IO> {
             self.deadline = None;
             return progress;
         }
-        let allowed = self.allowed;
+        let allowed = self.timeout;
         let deadline = self
             .deadline
             .get_or_insert_with(|| Box::pin(tokio::time::sleep(allowed)));
-        let stalled = || io::Error::new(io::ErrorKind::TimedOut, Stalled(allowed));
+        let stalled = || io::Error::new(io::ErrorKind::TimedOut, StallError(allowed));
         deadline.as_mut().poll(cx).map(|()| Err(stalled()))
     }
 }
@@ -91,7 +91,7 @@ impl<IO: AsyncWrite + Unpin> AsyncWrite for StallGuard<IO> {
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         let progress = Pin::new(&mut self.stream).poll_write(cx, bytes);
-        self.judge(progress, cx)
+        self.track_progress(progress, cx)
     }
 
     fn poll_write_vectored(
@@ -100,7 +100,7 @@ impl<IO: AsyncWrite + Unpin> AsyncWrite for StallGuard<IO> {
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let progress = Pin::new(&mut self.stream).poll_write_vectored(cx, slices);
-        self.judge(progress, cx)
+        self.track_progress(progress, cx)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -109,12 +109,12 @@ impl<IO: AsyncWrite + Unpin> AsyncWrite for StallGuard<IO> {
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let progress = Pin::new(&mut self.stream).poll_flush(cx);
-        self.judge(progress, cx)
+        self.track_progress(progress, cx)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let progress = Pin::new(&mut self.stream).poll_shutdown(cx);
-        self.judge(progress, cx)
+        self.track_progress(progress, cx)
     }
 }
 

@@ -18,7 +18,7 @@ pub const MAX_PATH: usize = 107;
 const BACKLOG: i32 = 1024;
 
 /// Permissions of a socket that all users of the machine may connect to.
-const EVERYBODY: u32 = 0o666;
+const SHARED_MODE: u32 = 0o666;
 
 /// Permissions that let others change a folder's contents.
 const WRITABLE_BY_OTHERS: u32 = 0o022;
@@ -68,7 +68,7 @@ pub struct SocketFile {
     path: PathBuf,
     /// Open for as long as we may have to know our file again: its number is not given to another. `None`
     /// where the file is somebody else's.
-    pin: Option<File>,
+    handle: Option<File>,
 }
 
 impl SocketFile {
@@ -82,7 +82,7 @@ impl SocketFile {
 impl Drop for SocketFile {
     fn drop(&mut self) {
         let id = |found: Metadata| (found.dev(), found.ino());
-        let Some(pin) = &self.pin else { return };
+        let Some(pin) = &self.handle else { return };
         let (ours, there) = (pin.metadata(), self.path.symlink_metadata());
         if ours.is_ok_and(|ours| there.is_ok_and(|there| id(ours) == id(there))) {
             let _ = std::fs::remove_file(&self.path);
@@ -92,7 +92,7 @@ impl Drop for SocketFile {
 
 /// Opens a socket that only this user can reach: its folder is made with mode 0700 when it is
 /// missing, the socket has 0600. One for `everybody` has 0666: whoever can enter its folder can connect,
-/// and has to be judged by [`peer`]. A socket file that nobody listens on is replaced. Needs a tokio
+/// and has to be judged by [`peer_credentials`]. A socket file that nobody listens on is replaced. Needs a tokio
 /// runtime.
 ///
 /// # Errors
@@ -104,15 +104,16 @@ pub fn bind(path: &Path, everybody: bool) -> Result<(UnixListener, SocketFile), 
     let folder = path
         .parent()
         .filter(|folder| !folder.as_os_str().is_empty());
-    let folder = own_folder(folder.unwrap_or(Path::new(".")))?;
+    let folder = open_private_folder(folder.unwrap_or(Path::new(".")))?;
     // Two kernels that start at once must not each take the other's new socket for a stale one.
     let _turn = Flock::lock(folder, FlockArg::LockExclusive)
-        .map_err(|(_, errno)| system(path)(errno.into()))?;
-    make_way(path)?;
-    let bound = listen(path).map_err(system(path))?;
+        .map_err(|(_, errno)| system_error(path)(errno.into()))?;
+    remove_stale_socket(path)?;
+    let bound = bind_listener(path).map_err(system_error(path))?;
     if everybody {
         // The folder is ours, and nobody else can have put another file there.
-        std::fs::set_permissions(path, Permissions::from_mode(EVERYBODY)).map_err(system(path))?;
+        std::fs::set_permissions(path, Permissions::from_mode(SHARED_MODE))
+            .map_err(system_error(path))?;
     }
     Ok(bound)
 }
@@ -129,34 +130,35 @@ pub fn adopt(
     everybody: bool,
 ) -> Result<(UnixListener, SocketFile), BindError> {
     let folder = path.parent().unwrap_or(Path::new("/"));
-    own_folder(folder)?;
+    open_private_folder(folder)?;
     if everybody {
-        std::fs::set_permissions(path, Permissions::from_mode(EVERYBODY)).map_err(system(path))?;
+        std::fs::set_permissions(path, Permissions::from_mode(SHARED_MODE))
+            .map_err(system_error(path))?;
     }
-    listener.set_nonblocking(true).map_err(system(path))?;
-    let listener = UnixListener::from_std(listener).map_err(system(path))?;
+    listener.set_nonblocking(true).map_err(system_error(path))?;
+    let listener = UnixListener::from_std(listener).map_err(system_error(path))?;
     let file = SocketFile {
         path: path.to_owned(),
-        pin: None,
+        handle: None,
     };
     Ok((listener, file))
 }
 
-fn system(path: &Path) -> impl FnOnce(io::Error) -> BindError + '_ {
+fn system_error(path: &Path) -> impl FnOnce(io::Error) -> BindError + '_ {
     |why| BindError::System {
         path: path.to_owned(),
         why,
     }
 }
 
-fn own_folder(path: &Path) -> Result<File, BindError> {
+fn open_private_folder(path: &Path) -> Result<File, BindError> {
     DirBuilder::new()
         .recursive(true)
         .mode(0o700)
         .create(path)
-        .map_err(system(path))?;
-    let folder = File::open(path).map_err(system(path))?;
-    let found = folder.metadata().map_err(system(path))?;
+        .map_err(system_error(path))?;
+    let folder = File::open(path).map_err(system_error(path))?;
+    let found = folder.metadata().map_err(system_error(path))?;
     if found.uid() != geteuid().as_raw() {
         return Err(BindError::ForeignFolder {
             path: path.to_owned(),
@@ -173,31 +175,31 @@ fn own_folder(path: &Path) -> Result<File, BindError> {
 }
 
 /// Removes a socket that nobody listens on.
-fn make_way(path: &Path) -> Result<(), BindError> {
+fn remove_stale_socket(path: &Path) -> Result<(), BindError> {
     match path.symlink_metadata() {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        Err(error) => return Err(system(path)(error)),
+        Err(error) => return Err(system_error(path)(error)),
         Ok(found) if !found.file_type().is_socket() => {
             return Err(BindError::NotASocket(path.to_owned()));
         }
         Ok(_) => {}
     }
-    match knock(path) {
+    match probe_socket(path) {
         Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
-            std::fs::remove_file(path).map_err(system(path))
+            std::fs::remove_file(path).map_err(system_error(path))
         }
         // A full backlog is an answer, too.
-        Err(error) if error.kind() != io::ErrorKind::WouldBlock => Err(system(path)(error)),
+        Err(error) if error.kind() != io::ErrorKind::WouldBlock => Err(system_error(path)(error)),
         Ok(()) | Err(_) => Err(BindError::InUse(path.to_owned())),
     }
 }
 
-fn knock(path: &Path) -> io::Result<()> {
+fn probe_socket(path: &Path) -> io::Result<()> {
     let socket = Socket::new(Domain::UNIX, Type::STREAM.nonblocking(), None)?;
     socket.connect(&SockAddr::unix(path)?)
 }
 
-fn listen(path: &Path) -> io::Result<(UnixListener, SocketFile)> {
+fn bind_listener(path: &Path) -> io::Result<(UnixListener, SocketFile)> {
     let socket = Socket::new(Domain::UNIX, Type::STREAM.nonblocking(), None)?;
     // Before the bind, so that the file never has any other permissions.
     fchmod(&socket, Mode::S_IRUSR | Mode::S_IWUSR)?;
@@ -208,7 +210,7 @@ fn listen(path: &Path) -> io::Result<(UnixListener, SocketFile)> {
         .open(path)?;
     let file = SocketFile {
         path: path.to_owned(),
-        pin: Some(pin),
+        handle: Some(pin),
     };
     socket.listen(BACKLOG)?;
     Ok((UnixListener::from_std(socket.into())?, file))
@@ -229,7 +231,7 @@ pub struct UnixPeer {
 ///
 /// # Errors
 /// Those of asking for a socket option.
-pub fn peer(stream: &UnixStream) -> io::Result<UnixPeer> {
+pub fn peer_credentials(stream: &UnixStream) -> io::Result<UnixPeer> {
     let found = stream.peer_cred()?;
     Ok(UnixPeer {
         uid: found.uid(),
@@ -245,7 +247,7 @@ pub fn peer(stream: &UnixStream) -> io::Result<UnixPeer> {
 /// opened the socket, `InvalidInput` when the path is too long.
 pub async fn connect(path: &Path) -> io::Result<UnixStream> {
     let stream = UnixStream::connect(path).await?;
-    let owner = peer(&stream)?.uid;
+    let owner = peer_credentials(&stream)?.uid;
     if owner != 0 && owner != geteuid().as_raw() {
         let why = format!("{} was opened by user {owner}", path.display());
         return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
@@ -280,8 +282,8 @@ mod tests {
             gid: nix::unistd::getegid().as_raw(),
             pid: Some(std::process::id().cast_signed()),
         };
-        assert_eq!(peer(&far).unwrap(), own);
-        assert_eq!(peer(&near).unwrap(), own);
+        assert_eq!(peer_credentials(&far).unwrap(), own);
+        assert_eq!(peer_credentials(&near).unwrap(), own);
         drop(file);
         assert!(!path.exists());
     }
@@ -295,7 +297,7 @@ mod tests {
         let (listener, file) = adopt(theirs.try_clone().unwrap(), &path, false).unwrap();
         let near = connect(&path).await.unwrap();
         let (far, _) = listener.accept().await.unwrap();
-        assert!(peer(&near).is_ok() && peer(&far).is_ok());
+        assert!(peer_credentials(&near).is_ok() && peer_credentials(&far).is_ok());
         drop((listener, file));
         assert!(path.exists());
         // Who comes now waits for the next kernel.

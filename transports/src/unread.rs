@@ -14,13 +14,13 @@ use tokio::sync::Notify;
 const SMALL: usize = 1 << 10;
 
 /// A call is made only while so much of the share is left, as a fraction: one of the longest responses fits.
-const LEFT: u64 = 8;
+const MIN_FREE_FRACTION: u64 = 8;
 
 /// Bytes of all agents, or of one.
 #[derive(Debug)]
 pub struct UnreadBytes {
     limit: u64,
-    taken: AtomicU64,
+    used: AtomicU64,
     freed: Arc<Notify>,
 }
 
@@ -30,7 +30,7 @@ impl UnreadBytes {
     pub fn new(limit: u64) -> Arc<Self> {
         Arc::new(Self {
             limit,
-            taken: AtomicU64::new(0),
+            used: AtomicU64::new(0),
             freed: Arc::default(),
         })
     }
@@ -40,15 +40,15 @@ impl UnreadBytes {
     pub fn share(&self, limit: u64) -> Arc<Self> {
         Arc::new(Self {
             limit,
-            taken: AtomicU64::new(0),
+            used: AtomicU64::new(0),
             freed: self.freed.clone(),
         })
     }
 
     /// How many there are.
     #[must_use]
-    pub fn taken(&self) -> u64 {
-        self.taken.load(Ordering::Relaxed)
+    pub fn used(&self) -> u64 {
+        self.used.load(Ordering::Relaxed)
     }
 
     /// How many there may be.
@@ -61,46 +61,46 @@ impl UnreadBytes {
 /// What one agent's responses may take.
 #[derive(Clone, Debug)]
 pub struct ResponseBudget {
-    all: Arc<UnreadBytes>,
-    own: Arc<UnreadBytes>,
+    total: Arc<UnreadBytes>,
+    share: Arc<UnreadBytes>,
 }
 
 impl ResponseBudget {
     /// Bytes of all agents, and of this one.
     #[must_use]
-    pub fn new(all: Arc<UnreadBytes>, own: Arc<UnreadBytes>) -> Self {
-        Self { all, own }
+    pub fn new(total: Arc<UnreadBytes>, share: Arc<UnreadBytes>) -> Self {
+        Self { total, share }
     }
 
     /// The most that this agent's may take.
     #[must_use]
     pub fn limit(&self) -> u64 {
-        self.own.limit
+        self.share.limit
     }
 
     /// True when no further call should be made for this agent: its response may find no room.
     #[must_use]
     pub fn is_full(&self) -> bool {
-        !self.fits(self.least() as u64)
+        !self.has_capacity(self.min_free() as u64)
     }
 
     /// As many bytes as have to be left for a further call to be made.
     #[must_use]
-    pub fn least(&self) -> usize {
-        usize::try_from(self.own.limit / LEFT).unwrap_or(usize::MAX)
+    pub fn min_free(&self) -> usize {
+        usize::try_from(self.share.limit / MIN_FREE_FRACTION).unwrap_or(usize::MAX)
     }
 
     /// Admits a response that has arrived. One that is longer than a share is admitted while its agent has
     /// nothing else.
     #[must_use]
     pub fn admit(&self, bytes: usize) -> Option<UnreadResponse> {
-        (bytes < SMALL || self.fits(bytes as u64)).then(|| self.count(bytes))
+        (bytes < SMALL || self.has_capacity(bytes as u64)).then(|| self.count(bytes))
     }
 
     /// Admits a response as soon as there is room for it.
-    pub async fn admit_later(&self, bytes: usize) -> UnreadResponse {
+    pub async fn admit_when_free(&self, bytes: usize) -> UnreadResponse {
         loop {
-            let mut freed = std::pin::pin!(self.own.freed.notified());
+            let mut freed = std::pin::pin!(self.share.freed.notified());
             freed.as_mut().enable();
             if let Some(admitted) = self.admit(bytes) {
                 return admitted;
@@ -117,8 +117,8 @@ impl ResponseBudget {
             _ => bytes as u64,
         };
         if bytes > 0 {
-            self.all.taken.fetch_add(bytes, Ordering::Relaxed);
-            self.own.taken.fetch_add(bytes, Ordering::Relaxed);
+            self.total.used.fetch_add(bytes, Ordering::Relaxed);
+            self.share.used.fetch_add(bytes, Ordering::Relaxed);
         }
         UnreadResponse {
             budget: self.clone(),
@@ -128,17 +128,17 @@ impl ResponseBudget {
 
     /// The same bytes, counted until nobody holds a part of them any more.
     #[must_use]
-    pub fn hold(&self, bytes: Bytes) -> Bytes {
+    pub fn attach_to(&self, bytes: Bytes) -> Bytes {
         match bytes.len() {
             0..SMALL => bytes,
-            len => self.count(len).hold(bytes),
+            len => self.count(len).attach_to(bytes),
         }
     }
 
-    fn fits(&self, bytes: u64) -> bool {
-        let (all, own) = (self.all.taken(), self.own.taken());
-        let fits = all + bytes <= self.all.limit && own + bytes <= self.own.limit;
-        fits || (own == 0 && all < self.all.limit)
+    fn has_capacity(&self, bytes: u64) -> bool {
+        let (all, own) = (self.total.used(), self.share.used());
+        let fits = all + bytes <= self.total.limit && own + bytes <= self.share.limit;
+        fits || (own == 0 && all < self.total.limit)
     }
 }
 
@@ -164,7 +164,7 @@ impl UnreadResponse {
 
     /// A part of it, of so many bytes; what was not counted so far is from now on.
     #[must_use]
-    pub fn take(&mut self, bytes: usize) -> Self {
+    pub fn split_off(&mut self, bytes: usize) -> Self {
         let part = self.bytes.min(bytes as u64);
         let mut more = self
             .budget
@@ -176,19 +176,24 @@ impl UnreadResponse {
 
     /// These bytes, counted until nobody holds a part of them any more.
     #[must_use]
-    pub fn hold(self, bytes: Bytes) -> Bytes {
-        Bytes::from_owner(HeldBytes { bytes, _held: self })
+    pub fn attach_to(self, bytes: Bytes) -> Bytes {
+        Bytes::from_owner(GuardedBytes {
+            bytes,
+            _guard: self,
+        })
     }
 }
 
 impl Drop for UnreadResponse {
     fn drop(&mut self) {
         if self.bytes > 0 {
-            let UnreadBytes { taken, freed, .. } = &*self.budget.own;
+            let UnreadBytes {
+                used: taken, freed, ..
+            } = &*self.budget.share;
             taken.fetch_sub(self.bytes, Ordering::Relaxed);
             self.budget
-                .all
-                .taken
+                .total
+                .used
                 .fetch_sub(self.bytes, Ordering::Relaxed);
             freed.notify_waiters();
         }
@@ -200,7 +205,7 @@ impl Drop for UnreadResponse {
 pub(crate) struct ConnectionLoad {
     requests: AtomicUsize,
     /// Bytes of answers that were handed on to be sent, and those of them that were sent or dropped.
-    handed_on: AtomicU64,
+    queued: AtomicU64,
     sent: AtomicU64,
 }
 
@@ -212,7 +217,7 @@ impl ConnectionLoad {
 
     /// How many bytes have to be sent until nothing is left of what waits now; `None` when nothing does.
     pub(crate) fn unsent(&self) -> Option<u64> {
-        let handed_on = self.handed_on.load(Ordering::Relaxed);
+        let handed_on = self.queued.load(Ordering::Relaxed);
         (!self.has_sent(handed_on)).then_some(handed_on)
     }
 
@@ -224,28 +229,35 @@ impl ConnectionLoad {
 
 /// A request of a connection while it is being answered.
 #[derive(Debug)]
-pub(crate) struct RequestUse(Arc<ConnectionLoad>);
+pub(crate) struct RequestGuard(Arc<ConnectionLoad>);
 
-impl RequestUse {
-    pub(crate) fn begin(connection: &Arc<ConnectionLoad>) -> Self {
+impl RequestGuard {
+    pub(crate) fn new(connection: &Arc<ConnectionLoad>) -> Self {
         connection.requests.fetch_add(1, Ordering::Relaxed);
         Self(connection.clone())
     }
 
     /// These bytes of its answer, which are unsent, and counted, until nobody holds a part of them any more.
-    pub(crate) fn hold(self: Arc<Self>, bytes: Bytes, unread: Option<UnreadResponse>) -> Bytes {
+    pub(crate) fn attach_to(
+        self: Arc<Self>,
+        bytes: Bytes,
+        unread: Option<UnreadResponse>,
+    ) -> Bytes {
         let unsent = bytes.len() as u64;
-        self.0.handed_on.fetch_add(unsent, Ordering::Relaxed);
+        self.0.queued.fetch_add(unsent, Ordering::Relaxed);
         let held = UnsentBytes {
             request: self,
             unsent,
             _unread: unread,
         };
-        Bytes::from_owner(HeldBytes { bytes, _held: held })
+        Bytes::from_owner(GuardedBytes {
+            bytes,
+            _guard: held,
+        })
     }
 }
 
-impl Drop for RequestUse {
+impl Drop for RequestGuard {
     fn drop(&mut self) {
         self.0.requests.fetch_sub(1, Ordering::Relaxed);
     }
@@ -253,7 +265,7 @@ impl Drop for RequestUse {
 
 /// A part of an answer on its way.
 struct UnsentBytes {
-    request: Arc<RequestUse>,
+    request: Arc<RequestGuard>,
     unsent: u64,
     _unread: Option<UnreadResponse>,
 }
@@ -266,12 +278,12 @@ impl Drop for UnsentBytes {
 }
 
 /// Bytes with something that is dropped with the last part of them.
-struct HeldBytes<H> {
+struct GuardedBytes<H> {
     bytes: Bytes,
-    _held: H,
+    _guard: H,
 }
 
-impl<H> AsRef<[u8]> for HeldBytes<H> {
+impl<H> AsRef<[u8]> for GuardedBytes<H> {
     fn as_ref(&self) -> &[u8] {
         &self.bytes
     }
@@ -303,7 +315,7 @@ mod tests {
         let long = c.admit(80 * KIB).unwrap();
         assert!(c.admit(KIB).is_none());
         drop((other, long));
-        assert_eq!((all.taken(), c.own.taken()), (0, 0));
+        assert_eq!((all.used(), c.share.used()), (0, 0));
     }
 
     #[test]
@@ -312,17 +324,17 @@ mod tests {
         let budget = ResponseBudget::new(all.clone(), all.share(1 << 20));
         let mut admitted = budget.admit(10 * KIB).unwrap();
         let part = admitted
-            .take(4 * KIB)
-            .hold(Bytes::from(vec![b'x'; 4 * KIB]));
+            .split_off(4 * KIB)
+            .attach_to(Bytes::from(vec![b'x'; 4 * KIB]));
         drop(admitted);
         let rest = part.slice(1..2);
         drop(part);
-        assert_eq!(all.taken(), 4 * KIB as u64);
+        assert_eq!(all.used(), 4 * KIB as u64);
         drop(rest);
-        assert_eq!(all.taken(), 0);
+        assert_eq!(all.used(), 0);
         let mut none = budget.count(0);
-        assert_eq!(none.take(2 * KIB).len(), 2 * KIB as u64);
-        assert_eq!(all.taken(), 0);
+        assert_eq!(none.split_off(2 * KIB).len(), 2 * KIB as u64);
+        assert_eq!(all.used(), 0);
     }
 
     #[tokio::test]
@@ -330,7 +342,7 @@ mod tests {
         let all = UnreadBytes::new(1 << 20);
         let budget = ResponseBudget::new(all.clone(), all.share(10 * KIB as u64));
         let first = budget.admit(8 * KIB).unwrap();
-        let waiting = budget.admit_later(8 * KIB);
+        let waiting = budget.admit_when_free(8 * KIB);
         tokio::pin!(waiting);
         let early = tokio::time::timeout(Duration::from_millis(20), &mut waiting).await;
         assert!(early.is_err());

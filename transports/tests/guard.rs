@@ -136,7 +136,7 @@ fn a_guard_that_is_sent_home_harms_nobody() -> Outcome {
         let mut server = server("bye", "guard-test-bye")?;
         guard.watch(server.pid())?;
         let pid = guard.pid().ok_or("the guard runs")?.cast_signed();
-        guard.bye().await;
+        guard.dismiss().await;
         check(!lives(pid), "the guard has left")?;
         check(lives(server.pid()), "the server goes on")?;
         server.stop(Duration::ZERO).await;

@@ -3,37 +3,37 @@
 use std::fmt;
 
 /// Lines kept of what one test printed: a panic with its message, and no flood.
-const LINES: usize = 12;
+const LINES_PER_TEST: usize = 12;
 /// Tests that are told by name: more than these have one cause.
-const TESTS: usize = 8;
+const NAMED_TESTS_MAX: usize = 8;
 
 /// The tests that failed, in their order.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Failures {
     tests: Vec<Failure>,
-    reading: bool,
+    is_reading_output: bool,
 }
 
 #[derive(Debug, Clone)]
 struct Failure {
     name: String,
-    printed: Vec<String>,
+    output: Vec<String>,
 }
 
 impl Failures {
     /// Takes a line of output into account: `---- NAME stdout ----` begins what a failed test printed.
-    pub(crate) fn read(&mut self, line: &str) {
+    pub(crate) fn read_line(&mut self, line: &str) {
         let line = line.trim_end();
         let begins = line.strip_prefix("---- ");
         if let Some(name) = begins.and_then(|rest| rest.strip_suffix(" stdout ----")) {
-            self.reading = true;
+            self.is_reading_output = true;
             self.tests.push(Failure {
                 name: name.to_owned(),
-                printed: Vec::new(),
+                output: Vec::new(),
             });
         } else if line == "failures:" {
-            self.reading = false;
-        } else if let (true, Some(failure)) = (self.reading, self.tests.last_mut()) {
+            self.is_reading_output = false;
+        } else if let (true, Some(failure)) = (self.is_reading_output, self.tests.last_mut()) {
             failure.add(line);
         }
     }
@@ -51,21 +51,25 @@ impl Failures {
 
 impl Failure {
     fn add(&mut self, line: &str) {
-        if self.printed.len() < LINES && !line.is_empty() {
-            self.printed.push(line.to_owned());
+        if self.output.len() < LINES_PER_TEST && !line.is_empty() {
+            self.output.push(line.to_owned());
         }
     }
 }
 
 impl fmt::Display for Failures {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for Failure { name, printed } in self.tests.iter().take(TESTS) {
+        for Failure {
+            name,
+            output: printed,
+        } in self.tests.iter().take(NAMED_TESTS_MAX)
+        {
             writeln!(f, "  {name}")?;
             printed
                 .iter()
                 .try_for_each(|line| writeln!(f, "    {line}"))?;
         }
-        match self.tests.len().saturating_sub(TESTS) {
+        match self.tests.len().saturating_sub(NAMED_TESTS_MAX) {
             0 => Ok(()),
             more => writeln!(f, "  and {more} more"),
         }
@@ -82,7 +86,7 @@ mod tests {
         let output = "test a ... ok\ntest b::c ... FAILED\n\nfailures:\n\n---- b::c stdout ----\n\n\
                       thread 'b::c' panicked at b.rs:3:\nleft: 1\n\n\nfailures:\n    b::c\n\n\
                       test result: FAILED. 1 passed; 1 failed";
-        output.lines().for_each(|line| failures.read(line));
+        output.lines().for_each(|line| failures.read_line(line));
         assert_eq!(
             failures.to_string(),
             "  b::c\n    thread 'b::c' panicked at b.rs:3:\n    left: 1\n"

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::Command;
 
 use crate::step::Step;
-use crate::target;
+use crate::target_folder;
 
 /// Where it is, from the root of the project.
 const FOLDER: &str = "tests/fuzz";
@@ -30,9 +30,9 @@ const TARGETS: [&str; 18] = [
     "validators",
 ];
 /// Longest input, in bytes: what has no bound is shown by a few thousand already.
-const LONGEST: &str = "-max_len=8192";
+const INPUT_BYTES_MAX: &str = "-max_len=8192";
 /// Longest that one input may take, in seconds: some ten thousand times what it should.
-const PATIENCE: &str = "-timeout=10";
+const INPUT_TIMEOUT_SECS: &str = "-timeout=10";
 
 /// A step for each target that is named, or for all of them.
 pub(crate) fn steps(named: &[String], seconds: u64) -> Result<Vec<Step>, String> {
@@ -43,7 +43,8 @@ pub(crate) fn steps(named: &[String], seconds: u64) -> Result<Vec<Step>, String>
     let chosen = TARGETS
         .into_iter()
         .filter(|target| named.is_empty() || named.iter().any(|name| name == target));
-    let steps = chosen.map(|name| Step::new(name, fuzz(name, seconds)).needs("cargo-fuzz"));
+    let steps =
+        chosen.map(|name| Step::new(name, fuzz(name, seconds)).with_required_program("cargo-fuzz"));
     Ok(steps.collect())
 }
 
@@ -58,8 +59,14 @@ fn fuzz(name: &str, seconds: u64) -> Command {
     command.args(["--sanitizer", "none", name]).arg(&corpus);
     command.arg(Path::new(FOLDER).join("seeds").join(name));
     let time = format!("-max_total_time={seconds}");
-    command.args(["--", &time, LONGEST, PATIENCE, "-print_final_stats=1"]);
-    command.env("CARGO_TARGET_DIR", target().join("fuzz"));
+    command.args([
+        "--",
+        &time,
+        INPUT_BYTES_MAX,
+        INPUT_TIMEOUT_SECS,
+        "-print_final_stats=1",
+    ]);
+    command.env("CARGO_TARGET_DIR", target_folder().join("fuzz"));
     // Another tool chain than the one that runs this.
     command.env_remove("CARGO").env_remove("RUSTUP_TOOLCHAIN");
     command

@@ -4,7 +4,7 @@ mod failures;
 mod fuzz;
 mod mutants;
 mod package;
-mod rows;
+mod requirement_rows;
 mod step;
 mod summary;
 mod tally;
@@ -24,11 +24,11 @@ use summary::Summary;
 #[command(about = "The chores of this workspace")]
 struct Options {
     #[command(subcommand)]
-    chore: Chore,
+    chore: Task,
 }
 
 #[derive(Subcommand)]
-enum Chore {
+enum Task {
     /// Run everything that can run here, and say plainly what could not run and why.
     Test {
         /// Leave out third-party servers and clients, the conformance suite and the model checks.
@@ -81,7 +81,7 @@ enum Chore {
     /// Make what is handed to people, in the folder `package` of the target folder.
     Package {
         #[command(subcommand)]
-        what: package::Packaged,
+        what: package::PackageKind,
     },
     /// List the requirement rows of docs/requirements that no test names in its doc line.
     ///
@@ -104,32 +104,34 @@ const PEERS: &str = "third-party servers and clients";
 
 fn main() -> ExitCode {
     match Options::parse().chore {
-        Chore::Test { quick } => run_groups(steps(quick)),
-        Chore::Simulate { seeds } => run([Step::new(SIMULATOR, simulator(seeds)).counted()]),
-        Chore::ClusterTest { given } => cluster_test(&given),
-        Chore::Fuzz { seconds, targets } => match fuzz::steps(&targets, seconds) {
+        Task::Test { quick } => run_groups(steps(quick)),
+        Task::Simulate { seeds } => {
+            run([Step::new(SIMULATOR, simulator_command(seeds)).with_test_count()])
+        }
+        Task::ClusterTest { given } => cluster_test(&given),
+        Task::Fuzz { seconds, targets } => match fuzz::steps(&targets, seconds) {
             Ok(steps) => run(steps),
             Err(why) => {
                 eprintln!("{why}");
                 ExitCode::from(2)
             }
         },
-        Chore::Mutants(options) => mutants::run(&options),
-        Chore::ClientTest => run([
-            binaries(),
+        Task::Mutants(options) => mutants::run(&options),
+        Task::ClientTest => run([
+            build_binaries(),
             Step::new("programs of clients", built_program("mgp-client-programs")),
         ]),
-        Chore::OpenapiTest => run([
-            binaries(),
+        Task::OpenapiTest => run([
+            build_binaries(),
             Step::new(
                 "clients of the document",
                 built_program("mgp-openapi-clients"),
             ),
         ]),
-        Chore::SdkTest => sdk_test(),
-        Chore::Peers => run([binaries(), Step::new(PEERS, install())]),
-        Chore::Package { what } => package::package(&what),
-        Chore::Rows { json } => rows::list(json),
+        Task::SdkTest => sdk_test(),
+        Task::Peers => run([build_binaries(), Step::new(PEERS, install_peers())]),
+        Task::Package { what } => package::package(&what),
+        Task::Rows { json } => requirement_rows::list(json),
     }
 }
 
@@ -155,41 +157,61 @@ fn run_groups(groups: Vec<Vec<Step>>) -> ExitCode {
             .for_each(|outcome| summary.add(outcome));
     }
     print!("{summary}");
-    ExitCode::from(u8::from(!summary.passed()))
+    ExitCode::from(u8::from(!summary.is_success()))
 }
 
 /// Everything in its order: what is quick to say no comes first, and what waits for the network goes beside what
 /// needs the processor.
 fn steps(quick: bool) -> Vec<Vec<Step>> {
     let left_out = |step: Step| match quick {
-        true => step.left_out("left out by --quick"),
+        true => step.with_skip_reason("left out by --quick"),
         false => step,
     };
     vec![
-        vec![Step::new("format", cargo(&["fmt", "--all", "--check"]))],
+        vec![Step::new(
+            "format",
+            cargo_command(&["fmt", "--all", "--check"]),
+        )],
         vec![Step::new(
             "lints",
-            cargo(&["clippy", "--workspace", "--all-targets", "--", "-Dwarnings"]),
+            cargo_command(&["clippy", "--workspace", "--all-targets", "--", "-Dwarnings"]),
         )],
-        vec![Step::new("licences and advisories", cargo(&["deny", "check"])).needs("cargo-deny")],
-        vec![programs()],
         vec![
-            left_out(Step::new(PEERS, install()).optional()),
-            left_out(Step::new("simulator program", built(simulator(SEEDS)))),
-            left_out(Step::new("model check programs", built(model_checks()))),
+            Step::new("licences and advisories", cargo_command(&["deny", "check"]))
+                .with_required_program("cargo-deny"),
+        ],
+        vec![build_programs()],
+        vec![
+            left_out(Step::new(PEERS, install_peers()).into_optional()),
+            left_out(Step::new(
+                "simulator program",
+                build_only(simulator_command(SEEDS)),
+            )),
+            left_out(Step::new(
+                "model check programs",
+                build_only(model_check_command()),
+            )),
         ],
         // Tests wait for processes and clocks most of the time, and the others take what they leave.
         vec![
-            Step::new("tests", tests(quick)).counted().again(alone),
-            left_out(Step::new(SIMULATOR, at_leisure(&simulator(SEEDS))).counted()),
-            left_out(Step::new("model checks", at_leisure(&model_checks())).counted()),
+            Step::new("tests", test_command(quick))
+                .with_test_count()
+                .with_rerun(test_command_for),
+            left_out(
+                Step::new(SIMULATOR, with_low_priority(&simulator_command(SEEDS)))
+                    .with_test_count(),
+            ),
+            left_out(
+                Step::new("model checks", with_low_priority(&model_check_command()))
+                    .with_test_count(),
+            ),
         ],
-        vec![Step::new("requirement rows", rows())],
+        vec![Step::new("requirement rows", rows_command())],
     ]
 }
 
 /// Says itself what it could not install.
-fn install() -> Command {
+fn install_peers() -> Command {
     built_program("mgp-peers")
 }
 
@@ -198,11 +220,11 @@ const EXAMPLES: [&str; 3] = ["story::", "registering::", "streaming::"];
 
 /// With the SDKs that `mgp-peers` installs, in place of the pinned ones.
 fn sdk_test() -> ExitCode {
-    let built = cargo(&["build", "--workspace", "--bins"]).status();
+    let built = cargo_command(&["build", "--workspace", "--bins"]).status();
     if !built.is_ok_and(|status| status.success()) {
         return ExitCode::FAILURE;
     }
-    let peers = run([Step::new(PEERS, install())]);
+    let peers = run([Step::new(PEERS, install_peers())]);
     let installed = built_program("mgp-peers")
         .arg("--newest")
         .stderr(std::process::Stdio::inherit())
@@ -220,42 +242,45 @@ fn sdk_test() -> ExitCode {
         "agents",
         "--",
     ];
-    let mut examples = cargo(&[&suites[..], &EXAMPLES].concat());
+    let mut examples = cargo_command(&[&suites[..], &EXAMPLES].concat());
     let folder = String::from_utf8_lossy(&folder);
     examples
         .env("MGP_NEWEST_SDKS", folder.trim())
         .env("CI", "true");
-    run([Step::new("examples with the newest SDKs", examples).counted()])
+    run([Step::new("examples with the newest SDKs", examples).with_test_count()])
 }
 
-fn binaries() -> Step {
-    Step::new("binaries", cargo(&["build", "--workspace", "--bins"]))
+fn build_binaries() -> Step {
+    Step::new(
+        "binaries",
+        cargo_command(&["build", "--workspace", "--bins"]),
+    )
 }
 
 /// All that the tests are and run, in one go: dev-dependencies ask for more features of libraries than programs do,
 /// and programs that were built before them would have nearly every library built twice.
-fn programs() -> Step {
+fn build_programs() -> Step {
     let build = ["build", "--workspace", "--bins", "--tests"];
-    Step::new("programs and tests", cargo(&build))
+    Step::new("programs and tests", cargo_command(&build))
 }
 
 /// A program as the whole workspace was built: asked for alone, cargo picks other features of its dependencies, and
 /// builds them anew.
 fn built_program(name: &str) -> Command {
-    Command::new(target().join("debug").join(name))
+    Command::new(target_folder().join("debug").join(name))
 }
 
 /// A program of its own, as every step is.
-fn rows() -> Command {
+fn rows_command() -> Command {
     let mut rows = built_program("xtask");
     rows.arg("rows");
     rows
 }
 
-fn tests(quick: bool) -> Command {
+fn test_command(quick: bool) -> Command {
     // No example in a comment is code, and looking for one takes a minute.
-    let mut tests = cargo(&["test", "--workspace", "--tests", "--no-fail-fast"]);
-    tests.env("RUST_TEST_THREADS", at_a_time().to_string());
+    let mut tests = cargo_command(&["test", "--workspace", "--tests", "--no-fail-fast"]);
+    tests.env("RUST_TEST_THREADS", test_threads().to_string());
     if quick {
         tests.env("MGP_WITHOUT_PEERS", "1");
     }
@@ -264,38 +289,39 @@ fn tests(quick: bool) -> Command {
 
 /// How many tests of a program run at the same time: most wait half of their time for processes and clocks. With twice
 /// as many as there are cores some miss their deadlines.
-fn at_a_time() -> usize {
+fn test_threads() -> usize {
     let cores = thread::available_parallelism().map_or(1, usize::from);
     cores + cores.div_ceil(2)
 }
 
 /// The same, built and not run.
-fn built(tests: Command) -> Command {
+fn build_only(tests: Command) -> Command {
     let own = |argument: &&OsStr| *argument != "--";
     let mut build = Command::new(tests.get_program());
     build
         .args(tests.get_args().take_while(own))
         .args(["--no-run", "--quiet"]);
-    build.envs(set(&tests));
+    build.envs(command_variables(&tests));
     build
 }
 
 /// The same, whenever nobody else needs the processor.
-fn at_leisure(command: &Command) -> Command {
+fn with_low_priority(command: &Command) -> Command {
     let mut nice = Command::new("nice");
     nice.args(["-n", "19"]).arg(command.get_program());
-    nice.args(command.get_args()).envs(set(command));
+    nice.args(command.get_args())
+        .envs(command_variables(command));
     nice
 }
 
 /// The variables that are set for a command.
-fn set(command: &Command) -> impl Iterator<Item = (&OsStr, &OsStr)> {
+fn command_variables(command: &Command) -> impl Iterator<Item = (&OsStr, &OsStr)> {
     let all = command.get_envs();
     all.filter_map(|(name, value)| Some((name, value?)))
 }
 
-fn alone(names: &[&str]) -> Command {
-    let mut tests = cargo(&[
+fn test_command_for(names: &[&str]) -> Command {
+    let mut tests = cargo_command(&[
         "test",
         "--workspace",
         "--tests",
@@ -308,8 +334,8 @@ fn alone(names: &[&str]) -> Command {
 }
 
 /// In a target folder of their own: other flags would make the everyday one cold.
-fn model_checks() -> Command {
-    let mut checks = cargo(&[
+fn model_check_command() -> Command {
+    let mut checks = cargo_command(&[
         "test",
         "-p",
         "mgp-sync",
@@ -318,15 +344,15 @@ fn model_checks() -> Command {
         "--no-fail-fast",
         "--target-dir",
     ]);
-    checks.arg(target().join("loom"));
+    checks.arg(target_folder().join("loom"));
     checks.env("RUSTFLAGS", "--cfg mgp_loom");
     checks
 }
 
 /// Built with optimisations: it spends its time in what it simulates.
-fn simulator(seeds: u64) -> Command {
+fn simulator_command(seeds: u64) -> Command {
     let engine = ["test", "-p", "mgp-engine", "--test", "sim", "--profile"];
-    let mut simulator = cargo(&[&engine[..], &[CHECKS, "--", "--nocapture"]].concat());
+    let mut simulator = cargo_command(&[&engine[..], &[CHECKS, "--", "--nocapture"]].concat());
     simulator.env("MGP_SIM_SEEDS", seeds.to_string());
     simulator.env("MGP_SIM_STEPS", STEPS.to_string());
     simulator
@@ -334,11 +360,11 @@ fn simulator(seeds: u64) -> Command {
 
 /// With the kernel as it is given to people. The program that measures ends with its own code.
 fn cluster_test(given: &[OsString]) -> ExitCode {
-    let built = cargo(&["build", "--release", "--workspace", "--bins"]).status();
+    let built = cargo_command(&["build", "--release", "--workspace", "--bins"]).status();
     if !built.is_ok_and(|status| status.success()) {
         return ExitCode::FAILURE;
     }
-    let figures = target().join("release").join("mgp-cluster-figures");
+    let figures = target_folder().join("release").join("mgp-cluster-figures");
     let code = match Command::new(&figures).args(given).status() {
         Ok(status) => status.code().and_then(|code| u8::try_from(code).ok()),
         Err(error) => {
@@ -350,11 +376,11 @@ fn cluster_test(given: &[OsString]) -> ExitCode {
 }
 
 /// Where what is built lies.
-fn target() -> PathBuf {
+fn target_folder() -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| "target".into(), PathBuf::from)
 }
 
-fn cargo(args: &[&str]) -> Command {
+fn cargo_command(args: &[&str]) -> Command {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
     command.args(args);

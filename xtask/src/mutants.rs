@@ -13,11 +13,11 @@ use std::time::Instant;
 use clap::Args;
 
 use self::batches::{Batch, Kind};
-use self::figures::Figures;
+use self::figures::BatchResults;
 use self::reasons::Reasons;
 use self::results::Results;
 use crate::step::is_installed;
-use crate::{cargo, target};
+use crate::{cargo_command, target_folder};
 
 #[derive(Args)]
 pub(crate) struct Options {
@@ -32,7 +32,7 @@ pub(crate) struct Options {
 }
 
 /// How cargo-mutants ends when it tried everything: all were caught, some were missed, some timed out.
-const ENDED: [i32; 3] = [0, 2, 3];
+const COMPLETE_EXIT_CODES: [i32; 3] = [0, 2, 3];
 /// How it ends when the tests fail without a mutant.
 const BASELINE_FAILED: i32 = 4;
 
@@ -47,7 +47,7 @@ pub(crate) fn run(options: &Options) -> ExitCode {
 }
 
 fn try_run(options: &Options) -> Result<ExitCode, String> {
-    let chosen = batches::chosen(&options.paths)?;
+    let chosen = batches::select_batches(&options.paths)?;
     if options.list {
         chosen.iter().for_each(|batch| println!("{batch}"));
         return Ok(ExitCode::SUCCESS);
@@ -56,16 +56,16 @@ fn try_run(options: &Options) -> Result<ExitCode, String> {
         return Err("cargo-mutants is not installed. Run: cargo install cargo-mutants".to_owned());
     }
     let reasons = Reasons::load()?;
-    let mut figures = Figures::default();
+    let mut figures = BatchResults::default();
     for batch in chosen {
         let mut reasons = reasons.clone();
-        let mutants = mutants(batch)?;
-        let mut results = Results::load(&folder(batch))?;
+        let mutants = list_mutants(batch)?;
+        let mut results = Results::load(&results_folder(batch))?;
         let before = figures::count_batch(batch, &mutants, &results, &mut reasons);
-        if !options.figures && !before.is_settled() {
+        if !options.figures && !before.is_complete() {
             println!("\n== {}: {} mutants", batch.name(), mutants.len());
-            test(batch)?;
-            results = Results::load(&folder(batch))?;
+            test_batch(batch)?;
+            results = Results::load(&results_folder(batch))?;
         }
         figures.add(figures::count_batch(
             batch,
@@ -75,12 +75,12 @@ fn try_run(options: &Options) -> Result<ExitCode, String> {
         ));
     }
     print!("{figures}");
-    Ok(ExitCode::from(u8::from(!figures.passed())))
+    Ok(ExitCode::from(u8::from(!figures.is_passed())))
 }
 
 /// The names of all mutants of a batch.
-fn mutants(batch: &Batch) -> Result<Vec<String>, String> {
-    let output = cargo_mutants(batch)
+fn list_mutants(batch: &Batch) -> Result<Vec<String>, String> {
+    let output = cargo_mutants_command(batch)
         .arg("--list")
         .output()
         .map_err(|error| format!("cargo mutants could not be started: {error}"))?;
@@ -96,12 +96,12 @@ fn mutants(batch: &Batch) -> Result<Vec<String>, String> {
 }
 
 /// Tries all mutants that were not caught before. Each costs an incremental build and the tests of its batch.
-fn test(batch: &Batch) -> Result<(), String> {
-    let folder = folder(batch);
+fn test_batch(batch: &Batch) -> Result<(), String> {
+    let folder = results_folder(batch);
     std::fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
     let copy = root().join("tree");
-    copy::make(&copy, batch.module)?;
-    let mut command = cargo_mutants(batch);
+    copy::create_copy(&copy, batch.module)?;
+    let mut command = cargo_mutants_command(batch);
     command.current_dir(&copy).arg("--in-place");
     command.arg("--output").arg(&folder).arg("--iterate");
     for target in batch.targets() {
@@ -118,7 +118,7 @@ fn test(batch: &Batch) -> Result<(), String> {
     results::add_seconds(&folder, start.elapsed().as_secs())?;
     let ended = ended.map_err(|error| format!("cargo mutants could not be started: {error}"))?;
     match ended.code() {
-        Some(code) if ENDED.contains(&code) => Ok(()),
+        Some(code) if COMPLETE_EXIT_CODES.contains(&code) => Ok(()),
         Some(BASELINE_FAILED) => Err(format!(
             "the tests of {} fail without any mutant. Run: cargo test -p {} {}",
             batch.name(),
@@ -132,8 +132,8 @@ fn test(batch: &Batch) -> Result<(), String> {
     }
 }
 
-fn cargo_mutants(batch: &Batch) -> Command {
-    let mut command = cargo(&["mutants", "--package", batch.package()]);
+fn cargo_mutants_command(batch: &Batch) -> Command {
+    let mut command = cargo_command(&["mutants", "--package", batch.package()]);
     for file in batch.files() {
         command.arg("--file").arg(file);
     }
@@ -144,13 +144,13 @@ fn cargo_mutants(batch: &Batch) -> Command {
 }
 
 /// Where a batch has its results.
-fn folder(batch: &Batch) -> PathBuf {
+fn results_folder(batch: &Batch) -> PathBuf {
     root().join(batch.name().replace('/', "-"))
 }
 
 /// Absolute: cargo-mutants builds in another folder.
 fn root() -> PathBuf {
-    let root = target().join("mutants");
+    let root = target_folder().join("mutants");
     std::path::absolute(&root).unwrap_or(root)
 }
 

@@ -9,7 +9,7 @@ use std::process::{Command, ExitCode};
 
 use clap::Subcommand;
 
-use crate::{cargo, target};
+use crate::{cargo_command, target_folder};
 
 /// The package that the program is in.
 const PACKAGE: &str = "mgp-kernel";
@@ -18,7 +18,7 @@ const IMAGE: &str = "mgp";
 
 /// What is made. All of it lies in the folder `package` of the target folder.
 #[derive(Subcommand)]
-pub(crate) enum Packaged {
+pub(crate) enum PackageKind {
     /// An archive with the program, its licences, its completions and an example of its configuration.
     Archive {
         /// How it is built.
@@ -40,13 +40,13 @@ pub(crate) enum Packaged {
 }
 
 /// Makes it.
-pub(crate) fn package(what: &Packaged) -> ExitCode {
+pub(crate) fn package(what: &PackageKind) -> ExitCode {
     let made = match what {
-        Packaged::Archive { profile } => archive(profile),
-        Packaged::Deb { profile } => deb(profile),
-        Packaged::Image => image(),
-        Packaged::Sbom => sbom::write(PACKAGE, &folder()),
-        Packaged::Checksums => checksums(),
+        PackageKind::Archive { profile } => build_archive(profile),
+        PackageKind::Deb { profile } => build_deb(profile),
+        PackageKind::Image => build_image(),
+        PackageKind::Sbom => sbom::write(PACKAGE, &package_folder()),
+        PackageKind::Checksums => write_checksums(),
     };
     match made {
         Ok(made) => {
@@ -60,12 +60,12 @@ pub(crate) fn package(what: &Packaged) -> ExitCode {
     }
 }
 
-fn folder() -> PathBuf {
-    target().join("package")
+fn package_folder() -> PathBuf {
+    target_folder().join("package")
 }
 
-fn archive(profile: &str) -> Result<String, String> {
-    run(&mut cargo(&[
+fn build_archive(profile: &str) -> Result<String, String> {
+    run(&mut cargo_command(&[
         "build",
         "-p",
         PACKAGE,
@@ -84,12 +84,12 @@ fn archive(profile: &str) -> Result<String, String> {
         env!("CARGO_PKG_VERSION"),
         std::env::consts::ARCH
     );
-    let staged = folder().join(&name);
+    let staged = package_folder().join(&name);
     let failed = |why: std::io::Error| format!("{}: {why}", staged.display());
     // What an earlier run left is not to be in it.
     let _ = fs::remove_dir_all(&staged);
     fs::create_dir_all(staged.join("completions")).map_err(failed)?;
-    let program = target().join(built).join("mgp");
+    let program = target_folder().join(built).join("mgp");
     let own = [
         "LICENSE-APACHE",
         "LICENSE-MIT",
@@ -112,7 +112,7 @@ fn archive(profile: &str) -> Result<String, String> {
     }
     let archive = format!("{name}.tar.gz");
     // In one order, of nobody and of no time: the same files make the same archive.
-    run(Command::new("tar").current_dir(folder()).args([
+    run(Command::new("tar").current_dir(package_folder()).args([
         "--sort=name",
         "--owner=0",
         "--group=0",
@@ -123,15 +123,15 @@ fn archive(profile: &str) -> Result<String, String> {
         &name,
     ]))?;
     fs::remove_dir_all(&staged).map_err(failed)?;
-    Ok(folder().join(archive).display().to_string())
+    Ok(package_folder().join(archive).display().to_string())
 }
 
-fn deb(profile: &str) -> Result<String, String> {
-    run(&mut cargo(&["deb", "--version"])).map_err(|_| {
+fn build_deb(profile: &str) -> Result<String, String> {
+    run(&mut cargo_command(&["deb", "--version"])).map_err(|_| {
         "there is no cargo-deb here: `cargo install cargo-deb` brings it".to_owned()
     })?;
-    let place = folder().join("");
-    let mut command = cargo(&[
+    let place = package_folder().join("");
+    let mut command = cargo_command(&[
         "deb",
         "-p",
         PACKAGE,
@@ -144,7 +144,7 @@ fn deb(profile: &str) -> Result<String, String> {
     Ok(place.display().to_string())
 }
 
-fn image() -> Result<String, String> {
+fn build_image() -> Result<String, String> {
     let tag = format!("{IMAGE}:{}", env!("CARGO_PKG_VERSION"));
     let mut docker = Command::new("docker");
     run(docker.args([
@@ -158,8 +158,8 @@ fn image() -> Result<String, String> {
     Ok(tag)
 }
 
-fn checksums() -> Result<String, String> {
-    let folder = folder();
+fn write_checksums() -> Result<String, String> {
+    let folder = package_folder();
     let failed = |why: std::io::Error| format!("{}: {why}", folder.display());
     let mut files = Vec::new();
     for entry in fs::read_dir(&folder).map_err(failed)? {

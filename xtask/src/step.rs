@@ -5,42 +5,42 @@ use std::time::{Duration, Instant};
 
 use crate::failures::Failures;
 use crate::tally::Tally;
-use crate::tee::{self, Ended};
+use crate::tee::{self, CommandResult};
 
 /// A command with a name that people read.
 pub(crate) struct Step {
     name: &'static str,
     command: Command,
-    needs: Option<&'static str>,
-    left_out: Option<&'static str>,
-    counted: bool,
+    required_program: Option<&'static str>,
+    skip_reason: Option<&'static str>,
+    has_tests: bool,
     optional: bool,
-    again: Option<Again>,
+    rerun: Option<RerunCommand>,
 }
 
 /// Makes the command that runs these tests alone.
-type Again = fn(&[&str]) -> Command;
+type RerunCommand = fn(&[&str]) -> Command;
 
 /// As many tests are run once more: more that fail have one cause, which is no accident of time.
-const UNSTEADY: usize = 3;
+const RERUN_MAX: usize = 3;
 
 /// What came of a step.
 pub(crate) struct Outcome {
     /// The step's name.
     pub(crate) name: &'static str,
     /// How it ended.
-    pub(crate) end: End,
+    pub(crate) result: StepResult,
     /// What its tests came to, when it has any.
     pub(crate) tally: Option<Tally>,
     /// Its tests that failed, with what they printed: after a good end, those that passed when they
     /// were run once more alone.
     pub(crate) failures: Failures,
     /// How long it took.
-    pub(crate) took: Duration,
+    pub(crate) duration: Duration,
 }
 
 /// How a step ended.
-pub(crate) enum End {
+pub(crate) enum StepResult {
     /// Well.
     Passed,
     /// Not well.
@@ -54,43 +54,52 @@ impl Step {
         Self {
             name,
             command,
-            needs: None,
-            left_out: None,
-            counted: false,
+            required_program: None,
+            skip_reason: None,
+            has_tests: false,
             optional: false,
-            again: None,
+            rerun: None,
         }
     }
 
     /// Does not run where this program is missing.
-    pub(crate) fn needs(self, program: &'static str) -> Self {
+    pub(crate) fn with_required_program(self, program: &'static str) -> Self {
         let needs = Some(program);
-        Self { needs, ..self }
+        Self {
+            required_program: needs,
+            ..self
+        }
     }
 
     /// Does not run this time.
-    pub(crate) fn left_out(self, why: &'static str) -> Self {
+    pub(crate) fn with_skip_reason(self, why: &'static str) -> Self {
         let left_out = Some(why);
-        Self { left_out, ..self }
+        Self {
+            skip_reason: left_out,
+            ..self
+        }
     }
 
     /// Prints the results of tests, which are to be counted.
-    pub(crate) fn counted(self) -> Self {
+    pub(crate) fn with_test_count(self) -> Self {
         Self {
-            counted: true,
+            has_tests: true,
             ..self
         }
     }
 
     /// A few failed tests are run once more without the others: one that passes then is told as
     /// unsteady.
-    pub(crate) fn again(self, again: Again) -> Self {
+    pub(crate) fn with_rerun(self, again: RerunCommand) -> Self {
         let again = Some(again);
-        Self { again, ..self }
+        Self {
+            rerun: again,
+            ..self
+        }
     }
 
     /// May fail: what depends on it says so itself.
-    pub(crate) fn optional(self) -> Self {
+    pub(crate) fn into_optional(self) -> Self {
         Self {
             optional: true,
             ..self
@@ -101,54 +110,54 @@ impl Step {
     pub(crate) fn run(mut self) -> Outcome {
         let start = Instant::now();
         println!("\n== {}", self.name);
-        let (end, tally, failures) = match self.hindrance() {
-            Some(why) => (End::NotRun(why), None, Failures::default()),
+        let (end, tally, failures) = match self.skip_reason() {
+            Some(why) => (StepResult::NotRun(why), None, Failures::default()),
             None => self.run_now(),
         };
         Outcome {
             name: self.name,
-            end,
+            result: end,
             tally,
             failures,
-            took: start.elapsed(),
+            duration: start.elapsed(),
         }
     }
 
-    fn hindrance(&self) -> Option<String> {
+    fn skip_reason(&self) -> Option<String> {
         let missing = |program: &&str| !is_installed(program);
-        let missing = self.needs.filter(missing);
+        let missing = self.required_program.filter(missing);
         let missing = missing.map(|program| format!("{program} is not installed"));
-        self.left_out.map(str::to_owned).or(missing)
+        self.skip_reason.map(str::to_owned).or(missing)
     }
 
-    fn run_now(&mut self) -> (End, Option<Tally>, Failures) {
-        let first = ended(&mut self.command);
-        let Ended {
+    fn run_now(&mut self) -> (StepResult, Option<Tally>, Failures) {
+        let first = run_command(&mut self.command);
+        let CommandResult {
             succeeded,
             mut tally,
             failures,
-        } = self.once_more(first);
+        } = self.rerun_failed(first);
         if !succeeded {
-            tally.at_least_one_failed();
+            tally.ensure_failure();
         }
         let end = match (succeeded, self.optional) {
-            (true, _) => End::Passed,
-            (false, true) => End::NotRun("not all could be installed, see above".to_owned()),
-            (false, false) => End::Failed,
+            (true, _) => StepResult::Passed,
+            (false, true) => StepResult::NotRun("not all could be installed, see above".to_owned()),
+            (false, false) => StepResult::Failed,
         };
-        (end, self.counted.then_some(tally), failures)
+        (end, self.has_tests.then_some(tally), failures)
     }
 
-    fn once_more(&self, first: Ended) -> Ended {
+    fn rerun_failed(&self, first: CommandResult) -> CommandResult {
         let names: Vec<&str> = first.failures.names().collect();
-        let few = (1..=UNSTEADY).contains(&names.len());
-        let Some(again) = self.again.filter(|_| few && !first.succeeded) else {
+        let few = (1..=RERUN_MAX).contains(&names.len());
+        let Some(again) = self.rerun.filter(|_| few && !first.succeeded) else {
             return first;
         };
         println!("\n== once more: {}", names.join(", "));
-        let second = ended(&mut again(&names));
-        match first.tally.settled_by(&second.tally, names.len()) {
-            Some(tally) if second.succeeded => Ended {
+        let second = run_command(&mut again(&names));
+        match first.tally.merge_rerun(&second.tally, names.len()) {
+            Some(tally) if second.succeeded => CommandResult {
                 succeeded: true,
                 tally,
                 failures: first.failures,
@@ -158,10 +167,10 @@ impl Step {
     }
 }
 
-fn ended(command: &mut Command) -> Ended {
+fn run_command(command: &mut Command) -> CommandResult {
     tee::run(command).unwrap_or_else(|error| {
         println!("{command:?}: {error}");
-        Ended::default()
+        CommandResult::default()
     })
 }
 

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::step::{End, Outcome};
+use crate::step::{Outcome, StepResult};
 use crate::tally::Tally;
 
 /// The end of a run.
@@ -17,15 +17,15 @@ impl Summary {
     }
 
     /// True when nothing failed.
-    pub(crate) fn passed(&self) -> bool {
-        self.failed().next().is_none()
+    pub(crate) fn is_success(&self) -> bool {
+        self.failed_steps().next().is_none()
     }
 
-    fn failed(&self) -> impl Iterator<Item = &str> {
+    fn failed_steps(&self) -> impl Iterator<Item = &str> {
         let failed = self
             .outcomes
             .iter()
-            .filter(|o| matches!(o.end, End::Failed));
+            .filter(|o| matches!(o.result, StepResult::Failed));
         failed.map(|outcome| outcome.name)
     }
 }
@@ -38,15 +38,15 @@ impl fmt::Display for Summary {
             writeln!(f, "{outcome}")?;
             total += outcome.tally.unwrap_or_default();
         }
-        let failed: Vec<&str> = self.failed().collect();
+        let failed: Vec<&str> = self.failed_steps().collect();
         if !failed.is_empty() {
             writeln!(f, "\nFAILED: {}", failed.join(", "))?;
         }
         // Last, where a reader who sees only the end of a long log finds it.
         for outcome in self.outcomes.iter().filter(|o| !o.failures.is_empty()) {
-            let said = match outcome.end {
-                End::Passed => "UNSTEADY, passed when run once more",
-                End::Failed | End::NotRun(_) => "FAILED",
+            let said = match outcome.result {
+                StepResult::Passed => "UNSTEADY, passed when run once more",
+                StepResult::Failed | StepResult::NotRun(_) => "FAILED",
             };
             write!(f, "\n{said}:\n{}", outcome.failures)?;
         }
@@ -56,11 +56,11 @@ impl fmt::Display for Summary {
 
 impl fmt::Display for Outcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (name, seconds) = (self.name, self.took.as_secs());
-        match &self.end {
-            End::Passed => write!(f, "passed   {name} ({seconds} s)")?,
-            End::Failed => write!(f, "FAILED   {name} ({seconds} s)")?,
-            End::NotRun(why) => write!(f, "not run  {name}: {why}")?,
+        let (name, seconds) = (self.name, self.duration.as_secs());
+        match &self.result {
+            StepResult::Passed => write!(f, "passed   {name} ({seconds} s)")?,
+            StepResult::Failed => write!(f, "FAILED   {name} ({seconds} s)")?,
+            StepResult::NotRun(why) => write!(f, "not run  {name}: {why}")?,
         }
         self.tally.map_or(Ok(()), |tally| write!(f, ": {tally}"))
     }

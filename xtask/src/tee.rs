@@ -9,7 +9,7 @@ use crate::tally::Tally;
 
 /// What a command came to.
 #[derive(Default)]
-pub(crate) struct Ended {
+pub(crate) struct CommandResult {
     /// It said so itself.
     pub(crate) succeeded: bool,
     /// What its tests came to.
@@ -22,7 +22,7 @@ pub(crate) struct Ended {
 ///
 /// # Errors
 /// When it cannot be started.
-pub(crate) fn run(command: &mut Command) -> io::Result<Ended> {
+pub(crate) fn run(command: &mut Command) -> io::Result<CommandResult> {
     if io::stderr().is_terminal() {
         command.env("CARGO_TERM_COLOR", "always");
     }
@@ -33,7 +33,7 @@ pub(crate) fn run(command: &mut Command) -> io::Result<Ended> {
     let of_stderr = thread::spawn(move || copy(stderr, io::stderr()));
     let (tally, failures) = copy(stdout, io::stdout());
     of_stderr.join().expect("copying does not panic");
-    Ok(Ended {
+    Ok(CommandResult {
         succeeded: child.wait()?.success(),
         tally,
         failures,
@@ -48,8 +48,8 @@ fn copy(from: impl Read, mut to: impl Write) -> (Tally, Failures) {
         // A reader that went away is no reason to stop testing.
         let _ = to.write_all(&line).and_then(|()| to.flush());
         let text = String::from_utf8_lossy(&line);
-        tally.read(&text);
-        failures.read(&text);
+        tally.read_line(&text);
+        failures.read_line(&text);
         line.clear();
     }
     (tally, failures)

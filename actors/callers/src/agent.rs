@@ -2,11 +2,11 @@
 
 pub mod activity;
 pub mod caller;
-mod chunks;
-mod outward;
+mod channel;
+mod inference;
 pub mod stateless_clients;
 pub mod supervisor;
-mod tapped;
+mod tap;
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -15,12 +15,12 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use mgp_engine::callers::request_ids::{RequestIds, WireId};
-use mgp_engine::callers::tasks::{NamedTask, TaskRef};
+use mgp_engine::callers::tasks::{TaskHandle, TaskRef};
 use mgp_engine::servers::log_levels::LogLevel;
 use mgp_engine::tools::catalog::{CatalogView, ListKind};
 use mgp_protocol::dialect::Version;
 use mgp_protocol::ids::{AgentId, ConnectionId};
-use mgp_protocol::jsonrpc::torn::Glance;
+use mgp_protocol::jsonrpc::partial_message::PartialMessage;
 use mgp_protocol::jsonrpc::{self, ErrorObject, Malformed, RequestId};
 use mgp_protocol::mcp::meta::progress_token;
 use mgp_protocol::mcp::subscriptions::Filter;
@@ -29,37 +29,37 @@ use mgp_protocol::mgp::kernel::Client;
 use mgp_protocol::mgp::tools::Budget;
 use mgp_protocol::refusal::Refusal;
 use mgp_protocol::splice::Splice;
-use mgp_sync::pending::{NotAdmitted, Pending};
+use mgp_sync::pending_requests::{AdmissionError, PendingRequests};
 use ractor::ActorCell;
 use tokio::sync::{Notify, oneshot};
 
 use self::activity::ClientActivity;
 use self::caller::{Caller, CallerSession};
-use crate::exchange::question::MAX_ASKED;
-use crate::exchange::streams::{GET, Lane};
-use crate::exchange::{Delivery, Exchange, Flag, ReplyPath};
+use crate::in_flight_call::callback::MAX_ASKED;
+use crate::in_flight_call::streams::{GET_LANE, Lane};
+use crate::in_flight_call::{Delivery, Flag, InFlightCall, ReplyPath};
 use crate::negotiation;
 use crate::tool_cache::{SessionToolCache, ToolCacheHandle};
 use mgp_runtime::event_sink::EventSink;
-use mgp_runtime::ids::request_ids;
+use mgp_runtime::ids::new_request_ids;
 
-pub use self::outward::Outward;
-pub(crate) use self::outward::list_changed;
-pub use crate::exchange::question::{ANSWER_DEADLINE, ClientAnswer, Unanswered};
-pub use crate::exchange::send_line;
+pub use self::channel::AgentChannel;
+pub(crate) use self::channel::list_changed_method;
+pub use crate::in_flight_call::callback::{ANSWER_DEADLINE, CallbackError, CallbackResult};
+pub use crate::in_flight_call::send_line;
 
 /// Requests one agent may have under way. Far above what a model asks for at once.
 pub const MAX_OPEN: usize = 1024;
 
 /// How long a question waits for `notifications/initialized`. Over HTTP that may arrive just after the
 /// call that causes the question; a client that never sends it is asked nothing.
-const READINESS: Duration = Duration::from_secs(5);
+const READY_TIMEOUT: Duration = Duration::from_secs(5);
 
-static NEXT: AtomicU64 = AtomicU64::new(1);
+static NEXT_CONNECTION: AtomicU64 = AtomicU64::new(1);
 
 /// A number for a connection.
-fn next_connection() -> ConnectionId {
-    ConnectionId(NEXT.fetch_add(1, Ordering::Relaxed))
+fn allocate_connection() -> ConnectionId {
+    ConnectionId(NEXT_CONNECTION.fetch_add(1, Ordering::Relaxed))
 }
 
 /// The number shared by all stateless requests of one agent in one view. A server that asks cannot tell
@@ -82,18 +82,18 @@ pub struct Agent {
     /// Connected over the owner-only socket.
     operator: bool,
     /// The agent that the owner acts as on this connection.
-    stands_for: OnceLock<AgentId>,
-    outward: Outward,
+    acts_as: OnceLock<AgentId>,
+    channel: AgentChannel,
     caller: OnceLock<Arc<Caller>>,
     ready: Flag,
     /// Index of its level in [`LogLevel::ALL`].
     level: AtomicU8,
     level_set: AtomicBool,
-    asked: Pending<PendingQuestion>,
+    pending_callbacks: PendingRequests<PendingCallback>,
     /// Turns the numbers in `asked` into the request ids the client sees.
     ids: RequestIds,
-    open: Mutex<HashMap<RequestId, Arc<Exchange>>>,
-    answered: Notify,
+    requests: Mutex<HashMap<RequestId, Arc<InFlightCall>>>,
+    request_finished: Notify,
     /// The tool cache of its session.
     pub tool_cache: SessionToolCache,
     /// What the operator sees of it.
@@ -102,36 +102,36 @@ pub struct Agent {
 
 /// A question that waits for its answer.
 #[derive(Debug)]
-struct PendingQuestion {
-    answer: oneshot::Sender<ClientAnswer>,
+struct PendingCallback {
+    answer: oneshot::Sender<CallbackResult>,
     /// Receives the client's progress; with the progress token as JSON text.
     progress: Option<(Box<str>, EventSink<String>)>,
     /// Receives the parts of an inference.
-    parts: Option<EventSink<String>>,
+    chunks: Option<EventSink<String>>,
 }
 
 impl Agent {
     /// A new connection, before any message.
     #[must_use]
-    pub fn new(id: AgentId, operator: bool, outward: Outward) -> Arc<Self> {
-        Arc::new(Self::with(id, operator, outward))
+    pub fn new(id: AgentId, operator: bool, outward: AgentChannel) -> Arc<Self> {
+        Arc::new(Self::build(id, operator, outward))
     }
 
-    fn with(id: AgentId, operator: bool, outward: Outward) -> Self {
+    fn build(id: AgentId, operator: bool, channel: AgentChannel) -> Self {
         Self {
-            connection: next_connection(),
+            connection: allocate_connection(),
             id,
             operator,
-            stands_for: OnceLock::new(),
-            outward,
+            acts_as: OnceLock::new(),
+            channel,
             caller: OnceLock::new(),
             ready: Flag::default(),
             level: AtomicU8::new(0),
             level_set: AtomicBool::new(false),
-            asked: Pending::new(MAX_ASKED),
-            ids: request_ids(),
-            open: Mutex::new(HashMap::new()),
-            answered: Notify::new(),
+            pending_callbacks: PendingRequests::new(MAX_ASKED),
+            ids: new_request_ids(),
+            requests: Mutex::new(HashMap::new()),
+            request_finished: Notify::new(),
             tool_cache: SessionToolCache::default(),
             activity: Arc::default(),
         }
@@ -140,20 +140,20 @@ impl Agent {
     /// The client of a `subscriptions/listen`, which only receives. Nothing is sent to it before
     /// [`Self::set_ready`].
     #[must_use]
-    pub fn listening(
+    pub fn new_listener(
         caller: &Arc<Caller>,
-        exchange: &Arc<Exchange>,
+        exchange: &Arc<InFlightCall>,
         wanted: &Filter,
         tag: &str,
-        tasks: Vec<(NamedTask, String)>,
+        tasks: Vec<(TaskHandle, String)>,
     ) -> Arc<Self> {
-        let outward = Outward::Listening {
-            exchange: exchange.clone(),
+        let outward = AgentChannel::Listener {
+            call: exchange.clone(),
             wanted: wanted.clone(),
             tag: tag.into(),
             tasks,
         };
-        let mut agent = Self::with(caller.agent.clone(), caller.operator, outward);
+        let mut agent = Self::build(caller.agent.clone(), caller.operator, outward);
         agent.caller = OnceLock::from(caller.clone());
         Arc::new(agent)
     }
@@ -161,46 +161,48 @@ impl Agent {
     /// The agent of another node that follows events, and hears of nothing else. Nothing is sent to it before
     /// [`Self::set_ready`].
     #[must_use]
-    pub fn following(caller: &Arc<Caller>, exchange: &Arc<Exchange>) -> Arc<Self> {
-        let outward = Outward::Following(exchange.clone());
-        let mut agent = Self::with(caller.agent.clone(), caller.operator, outward);
+    pub fn new_follower(caller: &Arc<Caller>, exchange: &Arc<InFlightCall>) -> Arc<Self> {
+        let outward = AgentChannel::Follower(exchange.clone());
+        let mut agent = Self::build(caller.agent.clone(), caller.operator, outward);
         agent.caller = OnceLock::from(caller.clone());
         Arc::new(agent)
     }
 
     /// True for a client that only receives.
     #[must_use]
-    pub fn is_listening(&self) -> bool {
+    pub fn is_listener(&self) -> bool {
         matches!(
-            self.outward,
-            Outward::Listening { .. } | Outward::Following(_)
+            self.channel,
+            AgentChannel::Listener { .. } | AgentChannel::Follower(_)
         )
     }
 
     /// True for an agent of another node that follows events.
     #[must_use]
-    pub fn is_following(&self) -> bool {
-        matches!(self.outward, Outward::Following(_))
+    pub fn is_follower(&self) -> bool {
+        matches!(self.channel, AgentChannel::Follower(_))
     }
 
     /// True when it wants news of changed lists.
     #[must_use]
-    pub fn follows(&self, kind: ListKind) -> bool {
-        match (&self.outward, kind) {
-            (Outward::Line(_) | Outward::Session(_), _) => true,
-            (Outward::Listening { wanted, .. }, ListKind::Tools) => wanted.tools_list_changed,
-            (Outward::Listening { wanted, .. }, ListKind::Prompts) => wanted.prompts_list_changed,
-            (Outward::Listening { wanted, .. }, ListKind::Resources | ListKind::Templates) => {
+    pub fn wants_list_changes(&self, kind: ListKind) -> bool {
+        match (&self.channel, kind) {
+            (AgentChannel::Line(_) | AgentChannel::Session(_), _) => true,
+            (AgentChannel::Listener { wanted, .. }, ListKind::Tools) => wanted.tools_list_changed,
+            (AgentChannel::Listener { wanted, .. }, ListKind::Prompts) => {
+                wanted.prompts_list_changed
+            }
+            (AgentChannel::Listener { wanted, .. }, ListKind::Resources | ListKind::Templates) => {
                 wanted.resources_list_changed
             }
-            (Outward::Following(_), _) => false,
+            (AgentChannel::Follower(_), _) => false,
         }
     }
 
     /// The client's id of a task it wants news of; `None` if it does not.
     #[must_use]
-    pub fn follows_task(&self, task: &TaskRef) -> Option<(&NamedTask, &str)> {
-        let Outward::Listening { tasks, .. } = &self.outward else {
+    pub fn followed_task(&self, task: &TaskRef) -> Option<(&TaskHandle, &str)> {
+        let AgentChannel::Listener { tasks, .. } = &self.channel else {
             return None;
         };
         let found = tasks.iter().find(|(wanted, _)| wanted.task == *task);
@@ -210,33 +212,33 @@ impl Agent {
     /// The agent, as authenticated by the door.
     #[must_use]
     pub fn id(&self) -> &AgentId {
-        self.stands_for.get().unwrap_or(&self.id)
+        self.acts_as.get().unwrap_or(&self.id)
     }
 
     /// True for the owner, unless it acts as another agent.
     #[must_use]
     pub fn is_operator(&self) -> bool {
-        self.operator && self.stands_for.get().is_none()
+        self.operator && self.acts_as.get().is_none()
     }
 
     /// From now on the owner acts as one of the agents, with that agent's rights only.
     ///
     /// # Errors
     /// [`Refusal::BadRequest`] for others than the owner, and after the owner has sent anything else.
-    pub fn stand_for(&self, agent: AgentId) -> Result<(), Refusal> {
+    pub fn act_as(&self, agent: AgentId) -> Result<(), Refusal> {
         let late =
             || Refusal::BadRequest("who this connection is for is said first, and once".into());
         if !self.operator || self.caller().is_some() {
             return Err(late());
         }
-        self.stands_for.set(agent).map_err(|_| late())
+        self.acts_as.set(agent).map_err(|_| late())
     }
 
     /// Handles `initialize`; only the first one counts.
     ///
     /// # Errors
     /// [`Refusal::BadRequest`] when it was said before.
-    pub fn hello(
+    pub fn initialize(
         self: &Arc<Self>,
         view: CatalogView,
         hello: &Initialize<'_>,
@@ -248,9 +250,9 @@ impl Agent {
             operator: self.is_operator(),
             view,
             version,
-            capabilities: ClientCapabilities::read(Some(hello.capabilities)),
-            mgp: negotiation::with_client(Some(hello.capabilities), version),
-            mcpl: negotiation::mcpl_with_client(hello.capabilities),
+            capabilities: ClientCapabilities::parse(Some(hello.capabilities)),
+            mgp: negotiation::negotiate_with_client(Some(hello.capabilities), version),
+            mcpl: negotiation::negotiate_mcpl(hello.capabilities),
             session: CallerSession::Open(Arc::downgrade(self)),
             activity: self.activity.clone(),
         });
@@ -272,8 +274,8 @@ impl Agent {
             let agent = Arc::downgrade(self);
             EventSink::new(move |()| {
                 if let Some(agent) = agent.upgrade() {
-                    let frame = jsonrpc::notification(list_changed(ListKind::Tools), None);
-                    agent.tell(frame.into(), Delivery::Reliable);
+                    let frame = jsonrpc::notification(list_changed_method(ListKind::Tools), None);
+                    agent.send(frame.into(), Delivery::Reliable);
                 }
             })
         };
@@ -282,11 +284,11 @@ impl Agent {
 
     /// What the operator sees of it.
     #[must_use]
-    pub fn told(&self) -> Client {
-        let door = match &self.outward {
-            Outward::Line(_) => "socket",
-            Outward::Session(_) | Outward::Listening { .. } => "http",
-            Outward::Following(_) => "node",
+    pub fn to_client(&self) -> Client {
+        let door = match &self.channel {
+            AgentChannel::Line(_) => "socket",
+            AgentChannel::Session(_) | AgentChannel::Listener { .. } => "http",
+            AgentChannel::Follower(_) => "node",
         };
         let agent = match self.is_operator() {
             true => "operator".to_owned(),
@@ -295,11 +297,11 @@ impl Agent {
         let view = self
             .caller()
             .map_or(&CatalogView::All, |caller| &caller.view);
-        let (holds, held) = self.tool_cache.told();
+        let (holds, held) = self.tool_cache.report();
         Client {
             holds: holds as u64,
             held,
-            ..self.activity.told(agent, door, view)
+            ..self.activity.to_client(agent, door, view)
         }
     }
 
@@ -345,24 +347,30 @@ impl Agent {
     /// # Errors
     /// [`Refusal::BadRequest`] for an id that is under way already, [`Refusal::Overloaded`] above
     /// [`MAX_OPEN`].
-    pub fn open(&self, id: &RequestId, lane: Option<Lane>) -> Result<Arc<Exchange>, Refusal> {
-        let way = match (&self.outward, lane) {
-            (Outward::Line(sink), _) => ReplyPath::Line(sink.clone()),
-            (Outward::Session(streams), Some(lane)) => ReplyPath::Stream {
+    pub fn open_request(
+        &self,
+        id: &RequestId,
+        lane: Option<Lane>,
+    ) -> Result<Arc<InFlightCall>, Refusal> {
+        let way = match (&self.channel, lane) {
+            (AgentChannel::Line(sink), _) => ReplyPath::Line(sink.clone()),
+            (AgentChannel::Session(streams), Some(lane)) => ReplyPath::Stream {
                 streams: streams.clone(),
                 lane,
-                primed: self.caller().is_some_and(|c| c.version.primes_streams()),
+                primed: self
+                    .caller()
+                    .is_some_and(|c| c.version.has_stream_priming()),
             },
             // A request in a batch has no stream of its own.
-            (Outward::Session(streams), None) => ReplyPath::Stream {
+            (AgentChannel::Session(streams), None) => ReplyPath::Stream {
                 streams: streams.clone(),
-                lane: GET,
+                lane: GET_LANE,
                 primed: false,
             },
-            (Outward::Listening { .. } | Outward::Following(_), _) => ReplyPath::Nowhere,
+            (AgentChannel::Listener { .. } | AgentChannel::Follower(_), _) => ReplyPath::Discard,
         };
-        let exchange = Exchange::of(id.clone(), way);
-        self.enroll(id, exchange.clone())?;
+        let exchange = InFlightCall::with_id(id.clone(), way);
+        self.register_request(id, exchange.clone())?;
         Ok(exchange)
     }
 
@@ -371,9 +379,9 @@ impl Agent {
     /// # Errors
     /// [`Refusal::BadRequest`] for an id that is under way already.
     pub fn ping(&self, id: &RequestId) -> Result<Vec<u8>, Refusal> {
-        let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let open = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
         if open.contains_key(id) {
-            return Err(id_in_use(id));
+            return Err(id_in_use_refusal(id));
         }
         drop(open);
         self.tap_ping(id);
@@ -384,15 +392,19 @@ impl Agent {
     ///
     /// # Errors
     /// As [`Self::open`].
-    pub fn enroll(&self, id: &RequestId, exchange: Arc<Exchange>) -> Result<(), Refusal> {
-        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+    pub fn register_request(
+        &self,
+        id: &RequestId,
+        exchange: Arc<InFlightCall>,
+    ) -> Result<(), Refusal> {
+        let mut open = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
         if open.len() >= MAX_OPEN {
             return Err(Refusal::Overloaded {
                 what: format!("the list of {MAX_OPEN} requests this client has under way"),
             });
         }
         if open.contains_key(id) {
-            return Err(id_in_use(id));
+            return Err(id_in_use_refusal(id));
         }
         open.insert(id.clone(), exchange);
         Ok(())
@@ -400,39 +412,39 @@ impl Agent {
 
     /// An exchange for questions of the kernel outside the agent's own requests.
     #[must_use]
-    pub fn outside(&self) -> Arc<Exchange> {
-        self.tapping(Exchange::new(match &self.outward {
-            Outward::Line(sink) => ReplyPath::Line(sink.clone()),
-            Outward::Session(streams) => ReplyPath::Stream {
+    pub fn new_kernel_call(&self) -> Arc<InFlightCall> {
+        self.with_tap(InFlightCall::new(match &self.channel {
+            AgentChannel::Line(sink) => ReplyPath::Line(sink.clone()),
+            AgentChannel::Session(streams) => ReplyPath::Stream {
                 streams: streams.clone(),
-                lane: GET,
+                lane: GET_LANE,
                 primed: false,
             },
-            Outward::Listening { .. } | Outward::Following(_) => ReplyPath::Nowhere,
+            AgentChannel::Listener { .. } | AgentChannel::Follower(_) => ReplyPath::Discard,
         }))
     }
 
     /// A request has its answer.
-    pub fn done(&self, id: &RequestId) {
-        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+    pub fn finish_request(&self, id: &RequestId) {
+        let mut open = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
         open.remove(id);
         if open.is_empty() {
             open.shrink_to(64);
-            self.answered.notify_waiters();
+            self.request_finished.notify_waiters();
         }
     }
 
     /// True while a request is under way.
     #[must_use]
     pub fn has_requests(&self) -> bool {
-        let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let open = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
         !open.is_empty()
     }
 
     /// Resolves when no request is under way.
-    pub async fn idle(&self) {
+    pub async fn wait_until_idle(&self) {
         loop {
-            let mut answered = std::pin::pin!(self.answered.notified());
+            let mut answered = std::pin::pin!(self.request_finished.notified());
             answered.as_mut().enable();
             if !self.has_requests() {
                 return;
@@ -443,36 +455,38 @@ impl Agent {
 
     /// The client takes a request back: `params` of its `notifications/cancelled`. Unknown ids are
     /// nothing (MCP-055).
-    pub fn cancel(&self, params: Option<&str>) {
+    pub fn handle_cancelled(&self, params: Option<&str>) {
         self.tap_cancel(params);
-        let Ok(cancelled) = mcp::read::<mcp::Cancelled<'_>>(params) else {
+        let Ok(cancelled) = mcp::parse_params::<mcp::Cancelled<'_>>(params) else {
             return;
         };
         let Some(id) = RequestId::from_json(cancelled.request_id.get()) else {
             return;
         };
         let exchange = {
-            let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut open = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
             open.remove(&id)
         };
         if let Some(exchange) = exchange {
-            exchange.cancel_because(cancelled.reason());
+            exchange.cancel_with_reason(cancelled.reason());
         }
     }
 
     /// The client has gone: its requests are cancelled, its questions fail.
     pub fn disconnect(&self) {
         let open = {
-            let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut open = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
             std::mem::take(&mut *open)
         };
         open.into_values().for_each(|exchange| exchange.cancel());
-        self.asked.close();
+        self.pending_callbacks.close();
         self.tool_cache.end();
-        match &self.outward {
-            Outward::Line(sink) => sink.close(),
-            Outward::Session(streams) => streams.close(),
-            Outward::Listening { exchange, .. } | Outward::Following(exchange) => exchange.cancel(),
+        match &self.channel {
+            AgentChannel::Line(sink) => sink.close(),
+            AgentChannel::Session(streams) => streams.close(),
+            AgentChannel::Listener { call: exchange, .. } | AgentChannel::Follower(exchange) => {
+                exchange.cancel()
+            }
         }
     }
 
@@ -480,42 +494,45 @@ impl Agent {
     /// that caused it. `progress` hears the params of each `notifications/progress` of the client.
     ///
     /// # Errors
-    /// [`Unanswered`] says why there is no answer.
+    /// [`CallbackError`] says why there is no answer.
     pub async fn ask(
         &self,
-        exchange: &Exchange,
+        exchange: &InFlightCall,
         progress: Option<EventSink<String>>,
         method: &str,
         params: Option<&str>,
-    ) -> Result<ClientAnswer, Unanswered> {
-        self.ask_and_hear(exchange, (progress, None), method, params)
+    ) -> Result<CallbackResult, CallbackError> {
+        self.ask_with_chunks(exchange, (progress, None), method, params)
             .await
     }
 
     /// The same; of an inference, its parts are heard, too.
-    async fn ask_and_hear(
+    async fn ask_with_chunks(
         &self,
-        exchange: &Exchange,
+        exchange: &InFlightCall,
         (progress, parts): (Option<EventSink<String>>, Option<EventSink<String>>),
         method: &str,
         params: Option<&str>,
-    ) -> Result<ClientAnswer, Unanswered> {
-        self.may_be_asked(exchange).await?;
+    ) -> Result<CallbackResult, CallbackError> {
+        self.wait_until_ready(exchange).await?;
         let (sender, answer) = oneshot::channel();
         let token = params.and_then(|params| progress_token(params).ok().flatten());
-        let asked = PendingQuestion {
+        let asked = PendingCallback {
             answer: sender,
             progress: token.map(|token| token.get().into()).zip(progress),
-            parts,
+            chunks: parts,
         };
-        let number = self.asked.insert(asked).map_err(|refused| match refused {
-            NotAdmitted::Full(_) => Unanswered::Overloaded,
-            NotAdmitted::Closed(_) => Unanswered::Gone,
-        })?;
-        let id = self.ids.shown(number);
-        let forget = ForgetQuestion {
+        let number = self
+            .pending_callbacks
+            .insert(asked)
+            .map_err(|refused| match refused {
+                AdmissionError::Full(_) => CallbackError::Overloaded,
+                AdmissionError::Closed(_) => CallbackError::Disconnected,
+            })?;
+        let id = self.ids.encode(number);
+        let forget = RegisteredCallback {
             agent: self,
-            exchange,
+            call: exchange,
             number,
             id,
         };
@@ -531,9 +548,9 @@ impl Agent {
             Delivery::Reliable,
         );
         let outcome = tokio::select! {
-            answer = answer => answer.map_err(|_| Unanswered::Gone),
-            () = exchange.cancelled() => Err(Unanswered::Cancelled),
-            () = tokio::time::sleep(ANSWER_DEADLINE) => Err(Unanswered::TimedOut(ANSWER_DEADLINE)),
+            answer = answer => answer.map_err(|_| CallbackError::Disconnected),
+            () = exchange.wait_until_cancelled() => Err(CallbackError::Cancelled),
+            () = tokio::time::sleep(ANSWER_DEADLINE) => Err(CallbackError::TimedOut(ANSWER_DEADLINE)),
         };
         drop(forget);
         outcome
@@ -543,20 +560,20 @@ impl Agent {
     ///
     /// # Errors
     /// It is not ready in time, or the request was cancelled.
-    pub async fn may_be_asked(&self, exchange: &Exchange) -> Result<(), Unanswered> {
+    pub async fn wait_until_ready(&self, exchange: &InFlightCall) -> Result<(), CallbackError> {
         tokio::select! {
             biased;
-            () = self.ready.raised() => Ok(()),
-            () = exchange.cancelled() => Err(Unanswered::Cancelled),
-            () = tokio::time::sleep(READINESS) => Err(Unanswered::Unready),
+            () = self.ready.wait_until_raised() => Ok(()),
+            () = exchange.wait_until_cancelled() => Err(CallbackError::Cancelled),
+            () = tokio::time::sleep(READY_TIMEOUT) => Err(CallbackError::NotReady),
         }
     }
 
     /// The client answered a question; an answer to no open question is dropped (CMCP-007).
-    pub fn settle(&self, id: &RequestId, answer: ClientAnswer) {
+    pub fn settle_callback(&self, id: &RequestId, answer: CallbackResult) {
         self.tap_answer(id, &answer);
-        let number = id.as_u64().and_then(|id| self.ids.number(id));
-        if let Some(waiter) = number.and_then(|number| self.asked.take(number)) {
+        let number = id.as_u64().and_then(|id| self.ids.decode(id));
+        if let Some(waiter) = number.and_then(|number| self.pending_callbacks.take(number)) {
             let _ = waiter.answer.send(answer);
         }
     }
@@ -564,25 +581,28 @@ impl Agent {
     /// True when an unreadable message was an answer; its question has then failed. Its id is one of the
     /// kernel's, not of the client's, so no error is sent under it.
     pub fn settle_malformed(&self, text: &[u8], malformed: &Malformed) -> bool {
-        let seen = Glance::at(text);
-        if seen.answers()
+        let seen = PartialMessage::scan(text);
+        if seen.is_response()
             && let Some(id) = seen.id()
         {
             let error = ErrorObject::new(malformed.code(), malformed.to_string());
             let error = serde_json::to_string(&error).expect("an error object is always JSON");
-            self.settle(&id, Err(error.into()));
+            self.settle_callback(&id, Err(error.into()));
         }
-        seen.answers()
+        seen.is_response()
     }
 
     /// Passes the client's progress on a question to the server, under the server's own token.
-    pub fn progressed(&self, params: &str) {
-        let Ok(progress) = mcp::read::<mcp::Progress<'_>>(Some(params)) else {
+    pub fn handle_progress(&self, params: &str) {
+        let Ok(progress) = mcp::parse_params::<mcp::Progress<'_>>(Some(params)) else {
             return;
         };
         let id = progress.progress_token.get().parse().ok();
-        let number = id.and_then(|id| self.ids.number(id));
-        let asked = number.and_then(|n| self.asked.with(n, |asked| asked.progress.clone()));
+        let number = id.and_then(|id| self.ids.decode(id));
+        let asked = number.and_then(|n| {
+            self.pending_callbacks
+                .inspect(n, |asked| asked.progress.clone())
+        });
         if let Some((token, heard)) = asked.flatten() {
             let mut splice = Splice::new(params);
             splice.replace(progress.progress_token.get(), &*token);
@@ -593,22 +613,22 @@ impl Agent {
 
 /// On drop, removes the question from the table and, if it has no answer, cancels it at the
 /// client.
-struct ForgetQuestion<'a> {
+struct RegisteredCallback<'a> {
     agent: &'a Agent,
-    exchange: &'a Exchange,
+    call: &'a InFlightCall,
     number: u64,
     id: WireId,
 }
 
-impl Drop for ForgetQuestion<'_> {
+impl Drop for RegisteredCallback<'_> {
     fn drop(&mut self) {
-        if self.agent.asked.take(self.number).is_some() {
+        if self.agent.pending_callbacks.take(self.number).is_some() {
             let params = format!(r#"{{"requestId":{}}}"#, self.id);
             let frame = jsonrpc::notification("notifications/cancelled", Some(&params));
-            self.exchange.send(frame.into(), Delivery::Reliable);
+            self.call.send(frame.into(), Delivery::Reliable);
         }
     }
 }
-fn id_in_use(id: &RequestId) -> Refusal {
+fn id_in_use_refusal(id: &RequestId) -> Refusal {
     Refusal::BadRequest(format!("a request with id {id} is still under way"))
 }

@@ -9,7 +9,7 @@ use mgp_protocol::mgp::kernel::recorder::MessageSender;
 use mgp_runtime::tap::{self, TapSubject};
 
 /// Numbers of connections are shown as far as every reader of JSON has them exactly.
-const SHOWN: u64 = (1 << 53) - 1;
+const CONNECTION_MASK: u64 = (1 << 53) - 1;
 
 /// One agent's connection that somebody looks on at.
 #[derive(Clone, Debug)]
@@ -21,25 +21,25 @@ pub struct AgentTap {
 impl AgentTap {
     /// `None` while nobody looks on. What the operator does is not shown: it would show itself.
     #[must_use]
-    pub fn of(agent: &AgentId, operator: bool, connection: ConnectionId) -> Option<Self> {
-        if !tap::is_open() || operator {
+    pub fn for_agent(agent: &AgentId, operator: bool, connection: ConnectionId) -> Option<Self> {
+        if !tap::has_open_taps() || operator {
             return None;
         }
         let subject = TapSubject::Agent(agent.clone());
-        tap::is_on(&subject).then_some(Self {
+        tap::has_tap_on(&subject).then_some(Self {
             subject,
-            connection: connection.0 & SHOWN,
+            connection: connection.0 & CONNECTION_MASK,
         })
     }
 
     /// The agent asks for something.
-    pub fn asked(&self, id: &RequestId, method: &str, params: Option<&str>) {
-        self.said(jsonrpc::request(id.as_json(), method, params).into());
+    pub fn record_request(&self, id: &RequestId, method: &str, params: Option<&str>) {
+        self.record_received(jsonrpc::request(id.as_json(), method, params).into());
     }
 
     /// It said `initialize`, with these params. It is shown under that name: its id is its door's.
-    pub fn said_hello(&self, params: &str) {
-        self.asked(&Self::hello_id(), "initialize", Some(params));
+    pub fn record_initialize(&self, params: &str) {
+        self.record_request(&Self::initialize_id(), "initialize", Some(params));
     }
 
     /// The id under which `initialize` is shown.
@@ -47,47 +47,47 @@ impl AgentTap {
     /// # Panics
     /// Never: a string is an id.
     #[must_use]
-    pub fn hello_id() -> RequestId {
+    pub fn initialize_id() -> RequestId {
         RequestId::from_json(r#""initialize""#).expect("a string is an id")
     }
 
     /// It tells something.
-    pub fn told(&self, method: &str, params: Option<&str>) {
-        self.said(jsonrpc::notification(method, params).into());
+    pub fn record_notification(&self, method: &str, params: Option<&str>) {
+        self.record_received(jsonrpc::notification(method, params).into());
     }
 
     /// It takes a request back.
-    pub fn cancelled(&self, params: Option<&str>) {
-        self.told(Cancelled::METHOD, params);
+    pub fn record_cancelled(&self, params: Option<&str>) {
+        self.record_notification(Cancelled::METHOD, params);
     }
 
     /// It answers a question.
-    pub fn answered(&self, id: &RequestId, answer: &Result<Bytes, Bytes>) {
+    pub fn record_answer(&self, id: &RequestId, answer: &Result<Bytes, Bytes>) {
         let text = |bytes: &Bytes| String::from_utf8_lossy(bytes).into_owned();
         let frame = match answer {
             Ok(result) => jsonrpc::result(id.as_json(), &text(result)),
             Err(error) => jsonrpc::error(id.as_json(), &text(error)),
         };
-        self.said(frame.into());
+        self.record_received(frame.into());
     }
 
     /// It says something, which may be no message.
-    pub fn said(&self, frame: Bytes) {
-        tap::pass(&self.subject, self.connection, MessageSender::Agent, &frame);
+    pub fn record_received(&self, frame: Bytes) {
+        tap::publish(&self.subject, self.connection, MessageSender::Agent, &frame);
     }
 
     /// It is sent a message.
-    pub fn hears(&self, frame: &Bytes) {
+    pub fn record_sent(&self, frame: &Bytes) {
         // The event that begins a stream has no data.
         if !frame.is_empty() {
-            tap::pass(&self.subject, self.connection, MessageSender::Kernel, frame);
+            tap::publish(&self.subject, self.connection, MessageSender::Kernel, frame);
         }
     }
 
     /// It is sent a message of one of its stateless requests: a question goes with the answer, where it is shown.
-    pub fn hears_in_rounds(&self, frame: &Bytes) {
+    pub fn record_sent_in_round(&self, frame: &Bytes) {
         if !matches!(jsonrpc::parse(frame), Ok(Message::Request { .. })) {
-            self.hears(frame);
+            self.record_sent(frame);
         }
     }
 }

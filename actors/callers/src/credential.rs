@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 use mgp_runtime::time::unix_ms;
 
 /// The longest timer that is set; after it the clock is read again, because it may have been changed.
-const GLANCE: Duration = Duration::from_secs(60);
+const CLOCK_CHECK_INTERVAL: Duration = Duration::from_secs(60);
 
 /// A credential that was accepted.
 #[derive(Debug, Clone)]
@@ -20,28 +20,28 @@ pub struct Credential {
     /// When it expires, in milliseconds since 1970.
     until_ms: Option<u64>,
     /// Cancelled when the credential is revoked.
-    life: Option<CancellationToken>,
+    revocation: Option<CancellationToken>,
 }
 
 impl Credential {
     /// Valid as long as the kernel runs.
     #[must_use]
-    pub fn lasting(agent: AgentId) -> Self {
+    pub fn permanent(agent: AgentId) -> Self {
         Self {
             agent,
             operator: false,
             until_ms: None,
-            life: None,
+            revocation: None,
         }
     }
 
     /// The operator's, valid until this is cancelled.
     #[must_use]
-    pub fn of_operator(life: CancellationToken) -> Self {
-        let operator = Self::lasting(AgentId::new("operator"));
+    pub fn for_operator(life: CancellationToken) -> Self {
+        let operator = Self::permanent(AgentId::new("operator"));
         Self {
             operator: true,
-            ..operator.alive(life)
+            ..operator.with_revocation(life)
         }
     }
 
@@ -53,49 +53,49 @@ impl Credential {
 
     /// Valid until then, in milliseconds since 1970.
     #[must_use]
-    pub fn until(mut self, until_ms: Option<u64>) -> Self {
+    pub fn with_expiry(mut self, until_ms: Option<u64>) -> Self {
         self.until_ms = until_ms;
         self
     }
 
     /// Valid until then at most, in milliseconds since 1970.
     #[must_use]
-    pub fn no_later_than(mut self, end_ms: u64) -> Self {
+    pub fn with_latest_expiry(mut self, end_ms: u64) -> Self {
         self.until_ms = Some(self.until_ms.map_or(end_ms, |until| until.min(end_ms)));
         self
     }
 
     /// Valid until this is cancelled.
     #[must_use]
-    pub fn alive(mut self, life: CancellationToken) -> Self {
-        self.life = Some(life);
+    pub fn with_revocation(mut self, life: CancellationToken) -> Self {
+        self.revocation = Some(life);
         self
     }
 
     /// True when it never expires and cannot be revoked.
     #[must_use]
-    pub fn is_lasting(&self) -> bool {
-        self.until_ms.is_none() && self.life.is_none()
+    pub fn is_permanent(&self) -> bool {
+        self.until_ms.is_none() && self.revocation.is_none()
     }
 
     /// True when it was revoked, not just expired.
     #[must_use]
-    pub fn is_withdrawn(&self) -> bool {
-        self.life
+    pub fn is_revoked(&self) -> bool {
+        self.revocation
             .as_ref()
             .is_some_and(CancellationToken::is_cancelled)
     }
 
     /// True once it has expired or was revoked.
     #[must_use]
-    pub fn is_over(&self) -> bool {
-        self.is_withdrawn() || self.until_ms.is_some_and(|until| until <= unix_ms())
+    pub fn has_ended(&self) -> bool {
+        self.is_revoked() || self.until_ms.is_some_and(|until| until <= unix_ms())
     }
 
     /// Resolves when it has expired or was revoked.
-    pub async fn over(self) {
+    pub async fn wait_until_ended(self) {
         let withdrawn = async {
-            match &self.life {
+            match &self.revocation {
                 Some(life) => life.cancelled().await,
                 None => std::future::pending().await,
             }
@@ -109,7 +109,7 @@ impl Credential {
                 if left.is_zero() {
                     return;
                 }
-                tokio::time::sleep(left.min(GLANCE)).await;
+                tokio::time::sleep(left.min(CLOCK_CHECK_INTERVAL)).await;
             }
         };
         tokio::select! {
@@ -124,21 +124,21 @@ mod tests {
     use super::*;
 
     fn pass() -> Credential {
-        Credential::lasting(AgentId::new("agent.a"))
+        Credential::permanent(AgentId::new("agent.a"))
     }
 
     #[tokio::test]
     async fn a_pass_ends_when_it_is_withdrawn_or_its_time_is_over() {
-        assert!(pass().is_lasting() && !pass().is_over());
+        assert!(pass().is_permanent() && !pass().has_ended());
         let life = CancellationToken::new();
-        let withdrawn = pass().alive(life.clone());
-        assert!(!withdrawn.is_over());
+        let withdrawn = pass().with_revocation(life.clone());
+        assert!(!withdrawn.has_ended());
         life.cancel();
-        assert!(withdrawn.is_over());
-        withdrawn.over().await;
-        let short = pass().until(Some(unix_ms() + 20));
-        assert!(!short.is_over());
-        short.clone().over().await;
-        assert!(short.is_over());
+        assert!(withdrawn.has_ended());
+        withdrawn.wait_until_ended().await;
+        let short = pass().with_expiry(Some(unix_ms() + 20));
+        assert!(!short.has_ended());
+        short.clone().wait_until_ended().await;
+        assert!(short.has_ended());
     }
 }

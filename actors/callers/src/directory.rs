@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use bytes::Bytes;
-use mgp_engine::callers::tasks::{NamedTask, TaskRef};
+use mgp_engine::callers::tasks::{TaskHandle, TaskRef};
 use mgp_engine::policy::access::GrantTable;
 use mgp_engine::servers::log_levels::LogLevel;
 use mgp_engine::tools::catalog::{CatalogView, ListKind};
@@ -15,15 +15,15 @@ use mgp_protocol::mcp::{self, Method};
 use mgp_protocol::mgp;
 use mgp_protocol::mgp::kernel::Client;
 use mgp_protocol::mgp::negotiation::Features;
-use mgp_protocol::splice::{Splice, member, quoted};
+use mgp_protocol::splice::{Splice, member, quote};
 use mgp_sync::snapshot::Snapshot;
 
 use crate::agent::stateless_clients::StatelessClients;
-use crate::agent::{Agent, list_changed};
-use crate::agent_asks::AgentAsks;
+use crate::agent::{Agent, list_changed_method};
+use crate::agent_requests::AgentRequests;
 use crate::callbacks::Callbacks;
-use crate::exchange::Delivery;
-use crate::exchange::forwarded::ForwardedNames;
+use crate::in_flight_call::Delivery;
+use crate::in_flight_call::forwarded_headers::ForwardedNames;
 use crate::issued_tasks::IssuedTasks;
 use crate::request::Caller;
 use crate::responses::UnreadResponses;
@@ -39,9 +39,9 @@ pub struct Directory {
     /// What agents are asked by callbacks.
     pub callbacks: Callbacks,
     /// Which agents ask which.
-    pub agent_asks: AgentAsks,
+    pub agent_requests: AgentRequests,
     /// Headers of agents' requests that servers are to get.
-    pub forwarded: ForwardedNames,
+    pub forwarded_names: ForwardedNames,
     /// Responses that agents have not read.
     pub responses: UnreadResponses,
     agents: RwLock<HashMap<ConnectionId, Arc<Agent>>>,
@@ -57,8 +57,8 @@ impl Directory {
             stateless_clients: StatelessClients::default(),
             issued_tasks: IssuedTasks::default(),
             callbacks: Callbacks::default(),
-            agent_asks: AgentAsks::default(),
-            forwarded: ForwardedNames::default(),
+            agent_requests: AgentRequests::default(),
+            forwarded_names: ForwardedNames::default(),
             responses: UnreadResponses::default(),
             agents: RwLock::default(),
             access,
@@ -66,13 +66,13 @@ impl Directory {
     }
 
     /// Adds an agent.
-    pub fn enter(&self, agent: Arc<Agent>) {
+    pub fn insert(&self, agent: Arc<Agent>) {
         let mut agents = self.agents.write().unwrap_or_else(PoisonError::into_inner);
         agents.insert(agent.connection, agent);
     }
 
     /// Removes an agent.
-    pub fn leave(&self, connection: ConnectionId) {
+    pub fn remove(&self, connection: ConnectionId) {
         let mut agents = self.agents.write().unwrap_or_else(PoisonError::into_inner);
         agents.remove(&connection);
     }
@@ -86,38 +86,38 @@ impl Directory {
 
     /// The newest connection of an agent over which it can be sent a callback that is of no call.
     #[must_use]
-    pub fn askable(&self, id: &AgentId) -> Option<Arc<Agent>> {
+    pub fn callback_connection(&self, id: &AgentId) -> Option<Arc<Agent>> {
         let takes = |agent: &Arc<Agent>| {
-            let caller = agent.caller().filter(|_| !agent.is_listening());
+            let caller = agent.caller().filter(|_| !agent.is_listener());
             let agreed = caller.is_some_and(|c| c.mgp.features().contains(Features::CALLBACKS));
             agent.id() == id && !agent.is_operator() && agent.is_ready() && agreed
         };
-        let all = self.all().into_iter().filter(takes);
+        let all = self.all_agents().into_iter().filter(takes);
         all.max_by_key(|agent| agent.connection)
     }
 
     /// The newest connection of an agent whose client can be asked by `sampling/createMessage`.
     #[must_use]
-    pub fn sampling(&self, id: &AgentId) -> Option<Arc<Agent>> {
+    pub fn sampling_connection(&self, id: &AgentId) -> Option<Arc<Agent>> {
         let takes = |agent: &Arc<Agent>| {
-            let caller = agent.caller().filter(|_| !agent.is_listening());
+            let caller = agent.caller().filter(|_| !agent.is_listener());
             let samples = caller.is_some_and(|caller| caller.capabilities.sampling);
             agent.id() == id && agent.is_ready() && samples
         };
-        let all = self.all().into_iter().filter(takes);
+        let all = self.all_agents().into_iter().filter(takes);
         all.max_by_key(|agent| agent.connection)
     }
 
     /// The connected agents, without the operator.
     pub fn ids(&self) -> impl Iterator<Item = AgentId> + use<> {
-        let agents = self.all().into_iter();
+        let agents = self.all_agents().into_iter();
         let agents = agents.filter(|agent| !agent.is_operator());
         agents.map(|agent| agent.id().clone())
     }
 
     /// Closes every connection of an agent whose credential was revoked.
-    pub fn end_of(&self, id: &AgentId) {
-        for agent in self.all() {
+    pub fn disconnect_agent(&self, id: &AgentId) {
+        for agent in self.all_agents() {
             if agent.id() == id {
                 agent.disconnect();
             }
@@ -126,11 +126,11 @@ impl Directory {
 
     /// The connected agents without the one that asks, the oldest connection first.
     #[must_use]
-    pub fn present(&self, asking: ConnectionId) -> Vec<Client> {
-        let others = self.all().into_iter();
-        let others = others.filter(|agent| agent.connection != asking && !agent.is_listening());
-        let mut clients: Vec<_> = others.map(|agent| agent.told()).collect();
-        clients.extend(self.stateless_clients.told());
+    pub fn list_clients(&self, asking: ConnectionId) -> Vec<Client> {
+        let others = self.all_agents().into_iter();
+        let others = others.filter(|agent| agent.connection != asking && !agent.is_listener());
+        let mut clients: Vec<_> = others.map(|agent| agent.to_client()).collect();
+        clients.extend(self.stateless_clients.list_clients());
         clients.sort_by_key(|client| std::cmp::Reverse(client.since_ms));
         clients
     }
@@ -139,9 +139,9 @@ impl Directory {
     /// first.
     #[must_use]
     pub fn mcpl_hosts(&self) -> Vec<Arc<Agent>> {
-        let mut hosts = self.all();
+        let mut hosts = self.all_agents();
         hosts.retain(|agent| {
-            let caller = agent.caller().filter(|_| !agent.is_listening());
+            let caller = agent.caller().filter(|_| !agent.is_listener());
             agent.is_ready() && caller.is_some_and(|caller| caller.mcpl.is_some())
         });
         hosts.sort_by_key(|agent| agent.connection);
@@ -164,74 +164,76 @@ impl Directory {
     }
 
     /// Judges whether the server is open to a caller right now.
-    pub fn opening(&self, server: &ServerId) -> impl Fn(&Caller) -> bool + use<> {
+    pub fn open_server_filter(&self, server: &ServerId) -> impl Fn(&Caller) -> bool + use<> {
         let (table, now, server) = (self.access.load(), unix_ms(), server.clone());
-        move |caller| table.opens(&caller.identity(), &server, now)
+        move |caller| table.is_server_open(&caller.identity(), &server, now)
     }
 
     /// Judges whether a caller may follow resources of the server right now.
-    pub fn following(&self, server: &ServerId) -> impl Fn(&Caller) -> bool + use<> {
+    pub fn follow_filter(&self, server: &ServerId) -> impl Fn(&Caller) -> bool + use<> {
         let (table, now, server) = (self.access.load(), unix_ms(), server.clone());
-        move |caller| table.lets_follow(&caller.identity(), &server, now)
+        move |caller| table.can_subscribe(&caller.identity(), &server, now)
     }
 
     /// Judges whether a caller who follows resources of the server goes on to.
-    pub fn keeping(&self, server: &ServerId) -> impl Fn(&Caller) -> bool + use<> {
+    pub fn keep_following_filter(&self, server: &ServerId) -> impl Fn(&Caller) -> bool + use<> {
         let (table, now, server) = (self.access.load(), unix_ms(), server.clone());
-        move |caller| table.lets_keep_following(&caller.identity(), &server, now)
+        move |caller| table.can_stay_subscribed(&caller.identity(), &server, now)
     }
 
     /// Judges whether a caller may call the tool of a task right now.
-    fn calling(&self) -> impl Fn(&Caller, &NamedTask) -> bool + use<> {
+    fn task_call_filter(&self) -> impl Fn(&Caller, &TaskHandle) -> bool + use<> {
         let (table, now) = (self.access.load(), unix_ms());
-        move |caller, NamedTask { task, tool }| {
+        move |caller, TaskHandle { task, tool }| {
             let identity = caller.identity();
             let decision = table.decide(&identity, &task.server, Some(tool), now);
-            table.pass(&decision).is_some()
+            table.lease(&decision).is_some()
         }
     }
 
-    fn all(&self) -> Vec<Arc<Agent>> {
+    fn all_agents(&self) -> Vec<Arc<Agent>> {
         let agents = self.agents.read().unwrap_or_else(PoisonError::into_inner);
         agents.values().cloned().collect()
     }
 
     /// All agents, or one agent's connections: news of an instance goes to its agent only.
-    fn of(&self, whose: Option<&AgentId>) -> Vec<Arc<Agent>> {
-        let mut all = self.all();
+    fn connections_of(&self, whose: Option<&AgentId>) -> Vec<Arc<Agent>> {
+        let mut all = self.all_agents();
         all.retain(|agent| whose.is_none_or(|whose| agent.id() == whose));
         all
     }
 
     /// Sends every agent with this view one notification that a list changed, if it knows one of the
     /// servers.
-    pub fn list_changed(&self, view: &CatalogView, kind: ListKind, servers: &[ServerId]) {
+    pub fn notify_list_changed(&self, view: &CatalogView, kind: ListKind, servers: &[ServerId]) {
         let (table, now) = (self.access.load(), unix_ms());
         let concerns = |caller: &Caller| {
             let who = caller.identity();
-            servers.iter().any(|server| table.sees(&who, server, now))
+            servers
+                .iter()
+                .any(|server| table.is_server_visible(&who, server, now))
         };
-        let frame = Bytes::from(jsonrpc::notification(list_changed(kind), None));
-        for agent in self.all() {
+        let frame = Bytes::from(jsonrpc::notification(list_changed_method(kind), None));
+        for agent in self.all_agents() {
             let concerned = |c: &Arc<Caller>| c.view.is_part_of(view) && concerns(c);
-            if agent.follows(kind) && agent.caller().is_some_and(concerned) {
-                agent.tell(frame.clone(), Delivery::Reliable);
+            if agent.wants_list_changes(kind) && agent.caller().is_some_and(concerned) {
+                agent.send(frame.clone(), Delivery::Reliable);
             }
         }
     }
 
     /// Tells agents whose rights have changed that their lists changed.
-    pub fn access_changed(&self, before: &GrantTable, after: &GrantTable) {
-        for agent in self.all() {
+    pub fn notify_access_changed(&self, before: &GrantTable, after: &GrantTable) {
+        for agent in self.all_agents() {
             let Some(caller) = agent.caller() else {
                 continue;
             };
             let identity = caller.identity();
             if before.audience(&identity) != after.audience(&identity) {
                 for kind in [ListKind::Tools, ListKind::Prompts, ListKind::Resources] {
-                    if agent.follows(kind) {
-                        let frame = jsonrpc::notification(list_changed(kind), None);
-                        agent.tell(frame.into(), Delivery::Reliable);
+                    if agent.wants_list_changes(kind) {
+                        let frame = jsonrpc::notification(list_changed_method(kind), None);
+                        agent.send(frame.into(), Delivery::Reliable);
                     }
                 }
             }
@@ -239,59 +241,60 @@ impl Directory {
     }
 
     /// Sends a task's new state to those who listen for it, under each client's id for it.
-    pub fn task_changed(&self, task: &TaskRef, params: &str, whose: Option<&AgentId>) {
-        let may = self.calling();
-        for agent in self.of(whose) {
-            if let Some((named, id)) = agent.follows_task(task)
+    pub fn notify_task_changed(&self, task: &TaskRef, params: &str, whose: Option<&AgentId>) {
+        let may = self.task_call_filter();
+        for agent in self.connections_of(whose) {
+            if let Some((named, id)) = agent.followed_task(task)
                 && agent.caller().is_some_and(|caller| may(caller, named))
             {
                 let mut splice = Splice::new(params);
                 if let Some(own) = member(params, "taskId") {
-                    splice.replace(own, quoted(id));
+                    splice.replace(own, quote(id));
                 }
                 let params = splice.finish();
                 let frame = jsonrpc::notification("notifications/tasks", Some(&params));
-                agent.tell(frame.into(), Delivery::Reliable);
+                agent.send(frame.into(), Delivery::Reliable);
             }
         }
     }
 
     /// Sends a task's new state to the clients of 2025-11-25 that were given it.
-    pub fn task_status(&self, task: &TaskRef, params: &str, whose: Option<&AgentId>) {
-        let may = self.calling();
-        for agent in self.of(whose) {
+    pub fn notify_task_status(&self, task: &TaskRef, params: &str, whose: Option<&AgentId>) {
+        let may = self.task_call_filter();
+        for agent in self.connections_of(whose) {
             let Some(caller) = agent.caller() else {
                 continue;
             };
             if caller.version == Version::V2025_11_25
-                && let Some((named, id)) = self.issued_tasks.name(task, &caller.principal())
+                && let Some((named, id)) = self.issued_tasks.find(task, &caller.principal())
                 && may(caller, &named)
             {
                 let mut splice = Splice::new(params);
                 if let Some(own) = member(params, "taskId") {
-                    splice.replace(own, quoted(&id));
+                    splice.replace(own, quote(&id));
                 }
                 let params = splice.finish();
                 let frame = jsonrpc::notification("notifications/tasks/status", Some(&params));
-                agent.tell(frame.into(), Delivery::Reliable);
+                agent.send(frame.into(), Delivery::Reliable);
             }
         }
     }
 
     /// Tells agents that negotiated `lifecycle` and may see the server that its state changed. Listeners of
     /// the modern era are left out: they have no such subscription.
-    pub fn stepped(&self, server: &ServerId, step: &mgp::Lifecycle) {
+    pub fn notify_lifecycle(&self, server: &ServerId, step: &mgp::Lifecycle) {
         let mut frame: Option<Bytes> = None;
-        for agent in self.all() {
+        for agent in self.all_agents() {
             let hears = agent.caller().is_some_and(|caller| {
-                caller.mgp.features().contains(Features::LIFECYCLE) && self.shows(caller, server)
+                caller.mgp.features().contains(Features::LIFECYCLE)
+                    && self.is_visible(caller, server)
             });
-            if hears && !agent.is_listening() {
+            if hears && !agent.is_listener() {
                 let frame = frame.get_or_insert_with(|| {
                     let params = serde_json::to_string(step).expect("a step is always JSON");
                     jsonrpc::notification(mgp::Lifecycle::METHOD, Some(&params)).into()
                 });
-                agent.tell(frame.clone(), Delivery::Reliable);
+                agent.send(frame.clone(), Delivery::Reliable);
             }
         }
     }
@@ -304,28 +307,30 @@ impl Directory {
 
     /// True when the server is in the caller's view and access control does not hide it.
     #[must_use]
-    pub fn shows(&self, caller: &Caller, server: &ServerId) -> bool {
+    pub fn is_visible(&self, caller: &Caller, server: &ServerId) -> bool {
         let table = self.access.load();
-        caller.view.shows(server) && table.sees(&caller.identity(), server, unix_ms())
+        caller.view.includes(server)
+            && table.is_server_visible(&caller.identity(), server, unix_ms())
     }
 
     /// Sends a log message to all who may see the server and want this level.
-    pub fn logged(&self, server: &ServerId, params: &str, whose: Option<&AgentId>) {
-        let level = mcp::read::<mcp::Message<'_>>(Some(params))
+    pub fn send_log(&self, server: &ServerId, params: &str, whose: Option<&AgentId>) {
+        let level = mcp::parse_params::<mcp::Message<'_>>(Some(params))
             .ok()
             .and_then(|m| m.level.parse().ok())
             .unwrap_or(LogLevel::Info);
-        let open = self.opening(server);
+        let open = self.open_server_filter(server);
         let mut rendered: [Option<Bytes>; 2] = [None, None];
-        for agent in self.of(whose) {
+        for agent in self.connections_of(whose) {
             let Some(caller) = agent.caller() else {
                 continue;
             };
-            let shows = caller.view.shows(server);
-            if shows && open(caller) && !agent.is_listening() && level.passes(agent.level()) {
+            let shows = caller.view.includes(server);
+            if shows && open(caller) && !agent.is_listener() && level.is_at_least(agent.level()) {
                 let place = &mut rendered[usize::from(caller.view.is_merged())];
-                let frame = place.get_or_insert_with(|| log_frame(server, &caller.view, params));
-                agent.tell(frame.clone(), Delivery::Lossy);
+                let frame =
+                    place.get_or_insert_with(|| render_log_frame(server, &caller.view, params));
+                agent.send(frame.clone(), Delivery::Lossy);
             }
         }
     }
@@ -333,22 +338,22 @@ impl Directory {
     /// The agents whose roots a server may get outside their own calls: ready, with roots, and allowed to see
     /// the server. Stops after `most`.
     #[must_use]
-    pub fn rooted(
+    pub fn agents_with_roots(
         &self,
         server: &ServerId,
         most: usize,
         whose: Option<&AgentId>,
     ) -> Vec<Arc<Agent>> {
-        let open = self.opening(server);
+        let open = self.open_server_filter(server);
         let agents = self.agents.read().unwrap_or_else(PoisonError::into_inner);
         let rooted = agents.values().filter(|agent| {
             whose.is_none_or(|whose| agent.id() == whose)
                 && agent.is_ready()
-                && !agent.is_listening()
+                && !agent.is_listener()
                 && agent
                     .caller()
                     .filter(|caller| open(caller))
-                    .is_some_and(|c| c.capabilities.roots && c.view.shows(server))
+                    .is_some_and(|c| c.capabilities.roots && c.view.includes(server))
         });
         rooted.take(most).cloned().collect()
     }
@@ -356,14 +361,14 @@ impl Directory {
     /// The most verbose level that anybody who may see the server wants; without a level set an agent wants
     /// everything (CMCP-094). `None` when nobody set one.
     #[must_use]
-    pub fn floor(&self, server: &ServerId) -> Option<LogLevel> {
-        let open = self.opening(server);
-        let mut agents = self.all();
+    pub fn most_verbose_level(&self, server: &ServerId) -> Option<LogLevel> {
+        let open = self.open_server_filter(server);
+        let mut agents = self.all_agents();
         agents.retain(|a| {
-            !a.is_listening()
+            !a.is_listener()
                 && a.caller()
                     .filter(|caller| open(caller))
-                    .is_some_and(|c| c.view.shows(server))
+                    .is_some_and(|c| c.view.includes(server))
         });
         let floor = agents.iter().map(|a| a.level()).min();
         floor.filter(|_| agents.iter().any(|a| a.has_set_level()))
@@ -372,7 +377,7 @@ impl Directory {
 
 /// A log message for a client; in a view of several servers `logger` names the server.
 #[must_use]
-pub fn log_frame(server: &ServerId, view: &CatalogView, params: &str) -> Bytes {
+pub fn render_log_frame(server: &ServerId, view: &CatalogView, params: &str) -> Bytes {
     let tagged = match view {
         CatalogView::One(_) => params.into(),
         CatalogView::All | CatalogView::Set(_) => {
@@ -380,9 +385,9 @@ pub fn log_frame(server: &ServerId, view: &CatalogView, params: &str) -> Bytes {
             match member(params, "logger") {
                 Some(logger) => {
                     let name: String = serde_json::from_str(logger).unwrap_or_default();
-                    splice.replace(logger, quoted(&format!("{server}/{name}")));
+                    splice.replace(logger, quote(&format!("{server}/{name}")));
                 }
-                None => splice.insert_member(params, "logger", &quoted(server.as_str())),
+                None => splice.insert_member(params, "logger", &quote(server.as_str())),
             }
             splice.finish()
         }

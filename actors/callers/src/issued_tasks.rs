@@ -4,10 +4,10 @@
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use mgp_engine::callers::tasks::{NamedTask, TaskRef};
+use mgp_engine::callers::tasks::{TaskHandle, TaskRef};
 
 /// Tasks remembered; the oldest are dropped from their client's list.
-const MAX_GIVEN: usize = 10_000;
+const MAX_TASKS: usize = 10_000;
 
 /// The tasks, oldest first.
 #[derive(Debug, Default)]
@@ -15,39 +15,39 @@ pub struct IssuedTasks(Mutex<VecDeque<IssuedTask>>);
 
 #[derive(Debug, PartialEq, Eq)]
 struct IssuedTask {
-    task: NamedTask,
+    task: TaskHandle,
     principal: String,
     id: String,
 }
 
 impl IssuedTasks {
     /// A client was given a task with this id.
-    pub fn note(&self, task: NamedTask, principal: String, id: String) {
+    pub fn record(&self, task: TaskHandle, principal: String, id: String) {
         let entry = IssuedTask {
             task,
             principal,
             id,
         };
-        let mut given = self.entries();
+        let mut given = self.lock_entries();
         if !given.contains(&entry) {
             given.push_back(entry);
         }
-        if given.len() > MAX_GIVEN {
+        if given.len() > MAX_TASKS {
             given.pop_front();
         }
     }
 
     /// A task with the client's id for it; `None` when it was not given to this client.
     #[must_use]
-    pub fn name(&self, task: &TaskRef, principal: &str) -> Option<(NamedTask, String)> {
-        let given = self.entries();
+    pub fn find(&self, task: &TaskRef, principal: &str) -> Option<(TaskHandle, String)> {
+        let given = self.lock_entries();
         let found = given
             .iter()
             .rfind(|entry| entry.task.task == *task && entry.principal == principal);
         found.map(|entry| (entry.task.clone(), entry.id.clone()))
     }
 
-    fn entries(&self) -> MutexGuard<'_, VecDeque<IssuedTask>> {
+    fn lock_entries(&self) -> MutexGuard<'_, VecDeque<IssuedTask>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

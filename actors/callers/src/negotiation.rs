@@ -6,28 +6,29 @@ use std::sync::Arc;
 use mgp_protocol::dialect::Version;
 use mgp_protocol::mcpl;
 use mgp_protocol::mgp::negotiation::{self, Features, Negotiated};
-use mgp_protocol::splice::quoted;
+use mgp_protocol::splice::quote;
 use serde_json::value::RawValue;
 
 /// Everything there is a word for.
-pub const OFFERED: Features = Features::PERMISSIONS
-    .and(Features::TOOL_SECURITY)
-    .and(Features::ACCESS_CONTROL)
-    .and(Features::AUDIT)
-    .and(Features::CODE_SAFETY)
-    .and(Features::LIFECYCLE)
-    .and(Features::CALLBACKS)
-    .and(Features::STREAMING)
-    .and(Features::PROGRESS)
-    .and(Features::EVENTS)
-    .and(Features::DISCOVERY)
-    .and(Features::TOOL_DISCOVERY)
-    .and(Features::ERROR_HANDLING);
+pub const OFFERED_FEATURES: Features = Features::PERMISSIONS
+    .union(Features::TOOL_SECURITY)
+    .union(Features::ACCESS_CONTROL)
+    .union(Features::AUDIT)
+    .union(Features::CODE_SAFETY)
+    .union(Features::LIFECYCLE)
+    .union(Features::CALLBACKS)
+    .union(Features::STREAMING)
+    .union(Features::PROGRESS)
+    .union(Features::EVENTS)
+    .union(Features::DISCOVERY)
+    .union(Features::TOOL_DISCOVERY)
+    .union(Features::ERROR_HANDLING);
 
 /// The result of negotiating with a client of this version and these capabilities. A malformed declaration counts as
 /// none.
-pub fn with_client(capabilities: Option<&RawValue>, version: Version) -> Negotiated {
-    let negotiated = Negotiated::with(OFFERED, capabilities, version.era());
+pub fn negotiate_with_client(capabilities: Option<&RawValue>, version: Version) -> Negotiated {
+    let negotiated =
+        Negotiated::from_capabilities(OFFERED_FEATURES, capabilities, version.family());
     if let Negotiated::Plain(Some(why)) = &negotiated {
         tracing::debug!("a client is spoken to in plain MCP: {why}");
     }
@@ -37,8 +38,8 @@ pub fn with_client(capabilities: Option<&RawValue>, version: Version) -> Negotia
 /// What a client with these capabilities, which says `initialize`, declares of MCPL. A malformed declaration counts
 /// as none.
 #[must_use]
-pub fn mcpl_with_client(capabilities: &RawValue) -> Option<Arc<mcpl::HostCapabilities>> {
-    match mcpl::HostCapabilities::read(Some(capabilities)) {
+pub fn negotiate_mcpl(capabilities: &RawValue) -> Option<Arc<mcpl::HostCapabilities>> {
+    match mcpl::HostCapabilities::parse(Some(capabilities)) {
         Ok(said) => said.map(Arc::new),
         Err(why) => {
             tracing::debug!("a client is not spoken to in MCPL: {why}");
@@ -49,20 +50,24 @@ pub fn mcpl_with_client(capabilities: &RawValue) -> Option<Arc<mcpl::HostCapabil
 
 /// The kernel's own `Implementation` object.
 #[must_use]
-pub fn kernel_info() -> String {
+pub fn render_kernel_info() -> String {
     format!(
         r#"{{"name":"mgp","title":"MGP kernel","version":{}}}"#,
-        quoted(env!("CARGO_PKG_VERSION"))
+        quote(env!("CARGO_PKG_VERSION"))
     )
 }
 
 /// The capabilities declared to a client, with MGP where the client looks for it. In a view of one server
 /// with that server's id and trust.
 #[must_use]
-pub fn answered(capabilities: String, mgp: &Negotiated, of: Option<(&str, &str)>) -> String {
-    let Some(active) = mgp.active() else {
+pub fn render_capabilities(
+    capabilities: String,
+    mgp: &Negotiated,
+    of: Option<(&str, &str)>,
+) -> String {
+    let Some(active) = mgp.as_active() else {
         return capabilities;
     };
-    let answer = active.answer(of.map(|(id, _)| id), of.map(|(_, trust)| trust));
-    negotiation::declared_in(&capabilities, active.peer.carrier, &answer)
+    let answer = active.render_answer(of.map(|(id, _)| id), of.map(|(_, trust)| trust));
+    negotiation::with_declaration(&capabilities, active.peer.carrier, &answer)
 }

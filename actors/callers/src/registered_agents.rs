@@ -18,14 +18,14 @@ use mgp_runtime::time::unix_ms;
 struct RegistrySnapshot {
     registry: AgentRegistry,
     /// Cancelled when an agent's token is revoked.
-    lives: HashMap<AgentId, CancellationToken>,
+    revocations: HashMap<AgentId, CancellationToken>,
 }
 
 impl RegistrySnapshot {
-    fn pass(&self, agent: &AgentId, entry: &RegisteredAgent) -> Credential {
-        let pass = Credential::lasting(agent.clone()).until(entry.not_after_ms);
-        match self.lives.get(agent) {
-            Some(life) => pass.alive(life.clone()),
+    fn credential_for(&self, agent: &AgentId, entry: &RegisteredAgent) -> Credential {
+        let pass = Credential::permanent(agent.clone()).with_expiry(entry.not_after_ms);
+        match self.revocations.get(agent) {
+            Some(life) => pass.with_revocation(life.clone()),
             None => pass,
         }
     }
@@ -45,7 +45,7 @@ impl RegisteredAgents {
         let lives = lives.collect();
         Self(Arc::new(Snapshot::new(RegistrySnapshot {
             registry,
-            lives,
+            revocations: lives,
         })))
     }
 
@@ -53,18 +53,20 @@ impl RegisteredAgents {
     ///
     /// # Errors
     /// [`BadAgentToken`].
-    pub fn judge(&self, token: &str) -> Result<Credential, BadAgentToken> {
+    pub fn authenticate(&self, token: &str) -> Result<Credential, BadAgentToken> {
         if !token.starts_with(TOKEN_PREFIX) {
             return Err(BadAgentToken::Unknown);
         }
         let book = self.0.load();
-        let (agent, entry) = book.registry.judge(TokenDigest::of(token), unix_ms())?;
-        Ok(book.pass(agent, entry))
+        let (agent, entry) = book
+            .registry
+            .authenticate(TokenDigest::new(token), unix_ms())?;
+        Ok(book.credential_for(agent, entry))
     }
 
     /// True when there is an agent of this name.
     #[must_use]
-    pub fn knows(&self, agent: &AgentId) -> bool {
+    pub fn contains(&self, agent: &AgentId) -> bool {
         self.0.load().registry.get(agent).is_some()
     }
 
@@ -89,12 +91,15 @@ impl RegisteredAgents {
         change: &AgentChange,
         registry: AgentRegistry,
     ) -> Option<CancellationToken> {
-        let mut lives = self.0.load().lives.clone();
+        let mut lives = self.0.load().revocations.clone();
         let before = lives.remove(change.agent());
         if registry.get(change.agent()).is_some() {
             lives.insert(change.agent().clone(), CancellationToken::new());
         }
-        self.0.store(Arc::new(RegistrySnapshot { registry, lives }));
+        self.0.store(Arc::new(RegistrySnapshot {
+            registry,
+            revocations: lives,
+        }));
         before
     }
 }

@@ -4,7 +4,7 @@ mod answer;
 pub mod background_call;
 pub mod input_required;
 pub mod suspended_calls;
-mod tapped;
+mod tap;
 
 use std::future::Future;
 use std::pin::Pin;
@@ -19,11 +19,11 @@ use mgp_protocol::ids::ServerId;
 use mgp_protocol::refusal::Refusal;
 
 use crate::agent::Agent;
-use crate::exchange::Exchange;
-use mgp_runtime::task::{self, TaskBroken};
+use crate::in_flight_call::InFlightCall;
+use mgp_runtime::task::{self, TaskError};
 use mgp_runtime::trace::Trace;
 
-pub use self::answer::{answer_frame, answer_parts};
+pub use self::answer::{render_answer, render_answer_parts};
 pub use crate::agent::caller::{Caller, CallerSession, identity, principal};
 
 /// One request. Method and params are slices of the frame it came in.
@@ -32,7 +32,7 @@ pub struct Request {
     /// The sender.
     pub caller: Arc<Caller>,
     /// The request's state while it is under way.
-    pub exchange: Arc<Exchange>,
+    pub call: Arc<InFlightCall>,
     /// The method.
     pub method: ByteString,
     /// The params, as JSON text.
@@ -45,18 +45,21 @@ pub struct Request {
 pub type Outcome = Result<Bytes, Refusal>;
 
 /// A future that resolves with an answer.
-pub type Answering<T = Outcome> = Pin<Box<dyn Future<Output = T> + Send>>;
+pub type AnswerFuture<T = Outcome> = Pin<Box<dyn Future<Output = T> + Send>>;
 
-/// A future that resolves with [`Refusal::Broken`] if the code behind it panics, so that nobody waits
+/// A future that resolves with [`Refusal::Internal`] if the code behind it panics, so that nobody waits
 /// for ever and its resources are freed.
-pub struct GuardedAnswer(Answering);
+pub struct GuardedAnswer(AnswerFuture);
 
 impl GuardedAnswer {
     /// Guards what `begin` starts, which may itself panic.
     #[must_use]
-    pub fn new(begin: impl FnOnce() -> Answering) -> Self {
-        let begun = task::guarded(ANSWER, begin);
-        Self(begun.unwrap_or_else(|broken| Box::pin(std::future::ready(Err(refused(&broken))))))
+    pub fn new(begin: impl FnOnce() -> AnswerFuture) -> Self {
+        let begun = task::catch_panic_sync(ANSWER_TASK, begin);
+        Self(
+            begun
+                .unwrap_or_else(|broken| Box::pin(std::future::ready(Err(panic_refusal(&broken))))),
+        )
     }
 }
 
@@ -64,8 +67,8 @@ impl Future for GuardedAnswer {
     type Output = Outcome;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Outcome> {
-        let polled = task::guarded(ANSWER, || self.0.as_mut().poll(cx));
-        polled.unwrap_or_else(|broken| Poll::Ready(Err(refused(&broken))))
+        let polled = task::catch_panic_sync(ANSWER_TASK, || self.0.as_mut().poll(cx));
+        polled.unwrap_or_else(|broken| Poll::Ready(Err(panic_refusal(&broken))))
     }
 }
 
@@ -76,36 +79,41 @@ impl std::fmt::Debug for GuardedAnswer {
 }
 
 /// The name under which panics of answers are counted.
-const ANSWER: &str = "answer";
+const ANSWER_TASK: &str = "answer";
 
 /// The answer to a client after a panic. The panic's message goes to the kernel's log only.
 #[must_use]
-pub fn refused(broken: &TaskBroken) -> Refusal {
-    Refusal::Broken(match broken {
-        TaskBroken::Panicked { .. } => "the kernel failed at this; its log says where".into(),
-        TaskBroken::Aborted => broken.to_string(),
+pub fn panic_refusal(broken: &TaskError) -> Refusal {
+    Refusal::Internal(match broken {
+        TaskError::Panicked { .. } => "the kernel failed at this; its log says where".into(),
+        TaskError::Aborted => broken.to_string(),
     })
 }
 
 /// The table of all methods (`kernel/src/routes.rs`).
 pub trait Routes: Send + Sync + std::fmt::Debug + 'static {
     /// Answers a request.
-    fn answer(&self, request: Request) -> Answering;
+    fn answer(&self, request: Request) -> AnswerFuture;
 
     /// Handles a notification.
-    fn note(&self, caller: &Arc<Caller>, method: &str, params: Option<&str>);
+    fn handle_notification(&self, caller: &Arc<Caller>, method: &str, params: Option<&str>);
 
     /// The tool of that name, as shown in the view, when this caller may call it.
-    fn tool(&self, view: &CatalogView, name: &str, who: &Principal) -> Option<Arc<CatalogTool>>;
+    fn find_tool(
+        &self,
+        view: &CatalogView,
+        name: &str,
+        who: &Principal,
+    ) -> Option<Arc<CatalogTool>>;
 
     /// The definitions of all tools that this caller may call, as pages of a list.
-    fn all_tools(&self, caller: Arc<Caller>) -> Answering<Result<Vec<Bytes>, Refusal>>;
+    fn all_tools(&self, caller: Arc<Caller>) -> AnswerFuture<Result<Vec<Bytes>, Refusal>>;
 
     /// The result of `initialize` for an agent with this view, as JSON text.
-    fn welcome(&self, caller: Arc<Caller>) -> Answering;
+    fn initialize(&self, caller: Arc<Caller>) -> AnswerFuture;
 
     /// True when the view names a server that exists, as far as this caller may know.
-    fn knows(&self, view: &CatalogView, who: &Principal) -> bool;
+    fn is_view_known(&self, view: &CatalogView, who: &Principal) -> bool;
 
     /// The server that was probably meant. For the owner, who may know of all.
     fn nearest_server(&self, _typed: &ServerId) -> Option<ServerId> {
@@ -113,7 +121,7 @@ pub trait Routes: Send + Sync + std::fmt::Debug + 'static {
     }
 
     /// Why what agents of other nodes are granted is closed to all of them at present.
-    fn lapse(&self) -> Option<String> {
+    fn foreign_closure_reason(&self) -> Option<String> {
         None
     }
 
@@ -121,8 +129,8 @@ pub trait Routes: Send + Sync + std::fmt::Debug + 'static {
     ///
     /// # Errors
     /// What a new call of the same would be answered.
-    fn still(&self, caller: &Caller, method: &str, params: &str) -> Result<(), Refusal>;
+    fn recheck(&self, caller: &Caller, method: &str, params: &str) -> Result<(), Refusal>;
 
     /// An agent has disconnected: its subscriptions end.
-    fn farewell(&self, agent: &Agent);
+    fn handle_disconnect(&self, agent: &Agent);
 }

@@ -7,13 +7,13 @@ use mgp_protocol::ids::AgentId;
 use mgp_transports::unread::{ResponseBudget, UnreadBytes};
 
 /// Bytes of all agents: four shares, so that three that read nothing leave room for the others.
-const ALL: u64 = 4 * SHARE;
+const TOTAL_BYTES_MAX: u64 = 4 * AGENT_BYTES_MAX;
 
 /// Bytes of one agent: eight of the longest responses, and as much as one line connection may queue.
-const SHARE: u64 = 64 << 20;
+const AGENT_BYTES_MAX: u64 = 64 << 20;
 
 /// Agents remembered before those without anything under way are dropped.
-const REMEMBERED: usize = 64;
+const CLEANUP_THRESHOLD: usize = 64;
 
 /// Something of each agent, for as long as anybody holds it.
 #[derive(Debug)]
@@ -32,7 +32,7 @@ impl<T> AgentTable<T> {
         if let Some(known) = agents.get(agent).and_then(Weak::upgrade) {
             return known;
         }
-        if agents.len() >= REMEMBERED {
+        if agents.len() >= CLEANUP_THRESHOLD {
             agents.retain(|_, own| own.strong_count() > 0);
         }
         let own = make();
@@ -56,14 +56,14 @@ impl<T> AgentTable<T> {
 /// The unread responses of all agents.
 #[derive(Debug)]
 pub struct UnreadResponses {
-    all: Arc<UnreadBytes>,
+    total: Arc<UnreadBytes>,
     agents: AgentTable<UnreadBytes>,
 }
 
 impl Default for UnreadResponses {
     fn default() -> Self {
         Self {
-            all: UnreadBytes::new(ALL),
+            total: UnreadBytes::new(TOTAL_BYTES_MAX),
             agents: AgentTable::default(),
         }
     }
@@ -73,14 +73,16 @@ impl UnreadResponses {
     /// What this agent's responses may take.
     #[must_use]
     pub fn budget(&self, agent: &AgentId) -> ResponseBudget {
-        let own = self.agents.get_or_insert(agent, || self.all.share(SHARE));
-        ResponseBudget::new(self.all.clone(), own)
+        let own = self
+            .agents
+            .get_or_insert(agent, || self.total.share(AGENT_BYTES_MAX));
+        ResponseBudget::new(self.total.clone(), own)
     }
 
     /// Bytes of all agents' responses that are not read.
     #[must_use]
-    pub fn unread(&self) -> u64 {
-        self.all.taken()
+    pub fn unread_bytes(&self) -> u64 {
+        self.total.used()
     }
 }
 
@@ -98,7 +100,7 @@ mod tests {
         for n in 1..1000 {
             drop(responses.budget(&agent(n)));
         }
-        assert!(responses.agents.len() <= REMEMBERED);
-        assert_eq!(responses.unread(), held.len());
+        assert!(responses.agents.len() <= CLEANUP_THRESHOLD);
+        assert_eq!(responses.unread_bytes(), held.len());
     }
 }

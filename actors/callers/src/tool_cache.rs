@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use mgp_engine::callers::token_cost;
-use mgp_engine::callers::tool_cache::{self, CacheInsertion, Priced, ToolCache};
+use mgp_engine::callers::tool_cache::{self, CacheInsertion, PricedTool, ToolCache};
 use mgp_engine::tools::catalog::CatalogTool;
 use mgp_protocol::mgp::tools::Budget;
 use mgp_protocol::mgp::tools::session::Evicted;
@@ -23,7 +23,7 @@ use mgp_runtime::event_sink::EventSink;
 use mgp_runtime::mailbox::{AskError, Mailbox, Queued, Reply};
 
 /// Cached tools of one session that the operator is shown; so many sessions are told of at once.
-const TOLD: usize = 20;
+const REPORTED_MAX: usize = 20;
 
 /// Tools by `server:tool`.
 pub type Names = BTreeSet<Arc<str>>;
@@ -31,14 +31,14 @@ pub type Names = BTreeSet<Arc<str>>;
 /// Where a connection keeps its tool cache.
 #[derive(Debug, Default)]
 pub struct SessionToolCache {
-    life: Mutex<CacheLife>,
+    state: Mutex<CacheState>,
     /// The client has read its list, so it is told about changes.
     listed: Arc<AtomicBool>,
 }
 
 /// Whether a session has its cache.
 #[derive(Debug, Default)]
-enum CacheLife {
+enum CacheState {
     /// Nobody has used it.
     #[default]
     Unused,
@@ -57,49 +57,53 @@ impl SessionToolCache {
         parent: ActorCell,
         changed: impl FnOnce() -> EventSink<()>,
     ) -> Option<ToolCacheHandle> {
-        let mut life = self.life();
+        let mut life = self.lock_state();
         match &*life {
-            CacheLife::Started(handle) if handle.mailbox.is_open() => return Some(handle.clone()),
-            CacheLife::Ended => return None,
-            CacheLife::Unused | CacheLife::Started(_) => {}
+            CacheState::Started(handle) if handle.mailbox.is_open() => return Some(handle.clone()),
+            CacheState::Ended => return None,
+            CacheState::Unused | CacheState::Started(_) => {}
         }
         let listed = self.listed.clone();
         let handle = ToolCacheHandle::start(listed, budget, parent, changed())?;
-        *life = CacheLife::Started(handle.clone());
+        *life = CacheState::Started(handle.clone());
         Some(handle)
     }
 
     /// The cached tools, for the session's list; from now on the client is told about changes.
     pub fn listed(&self) -> Option<Arc<Names>> {
         self.listed.store(true, Ordering::Relaxed);
-        match &*self.life() {
-            CacheLife::Started(handle) => Some(handle.cached.load()),
-            CacheLife::Unused | CacheLife::Ended => None,
+        match &*self.lock_state() {
+            CacheState::Started(handle) => Some(handle.cached.load()),
+            CacheState::Unused | CacheState::Ended => None,
         }
     }
 
-    /// How many tools are cached, and the first [`TOLD`] of them, for the operator to read.
-    pub fn told(&self) -> (usize, Vec<String>) {
-        let names = match &*self.life() {
-            CacheLife::Started(handle) => handle.cached.load(),
-            CacheLife::Unused | CacheLife::Ended => Arc::default(),
+    /// How many tools are cached, and the first [`REPORTED_MAX`] of them, for the operator to read.
+    pub fn report(&self) -> (usize, Vec<String>) {
+        let names = match &*self.lock_state() {
+            CacheState::Started(handle) => handle.cached.load(),
+            CacheState::Unused | CacheState::Ended => Arc::default(),
         };
         (
             names.len(),
-            names.iter().take(TOLD).map(ToString::to_string).collect(),
+            names
+                .iter()
+                .take(REPORTED_MAX)
+                .map(ToString::to_string)
+                .collect(),
         )
     }
 
     /// The connection has ended.
     pub fn end(&self) {
-        let before = std::mem::replace(&mut *self.life(), CacheLife::Ended);
-        if let CacheLife::Started(handle) = before {
+        let before = std::mem::replace(&mut *self.lock_state(), CacheState::Ended);
+        if let CacheState::Started(handle) = before {
             handle.mailbox.stop("its session has ended");
         }
     }
 
-    fn life(&self) -> MutexGuard<'_, CacheLife> {
-        self.life.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock_state(&self) -> MutexGuard<'_, CacheState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -116,9 +120,9 @@ pub struct ToolCacheHandle {
 /// The tools a session can call, besides its cache.
 pub struct CallableTools {
     /// Tools pinned for the agent that it may call.
-    pub pinned: Vec<Priced>,
+    pub pinned: Vec<PricedTool>,
     /// Whether a tool exists and may be called.
-    pub there: Box<dyn Fn(&str) -> bool + Send>,
+    pub exists: Box<dyn Fn(&str) -> bool + Send>,
 }
 
 impl fmt::Debug for CallableTools {
@@ -139,7 +143,7 @@ pub struct Loaded {
 }
 
 /// A tool to evict: the name given, and the tool it means, if any.
-pub type Named = (String, Option<Arc<str>>);
+pub type EvictionTarget = (String, Option<Arc<str>>);
 
 impl ToolCacheHandle {
     fn start(
@@ -165,24 +169,24 @@ impl ToolCacheHandle {
     }
 
     /// A tool was called and answered. If there is no room it is not cached; it can still be called.
-    pub fn used(&self, tool: &Arc<CatalogTool>) {
+    pub fn record_use(&self, tool: &Arc<CatalogTool>) {
         {
-            let mut latest = self.latest();
+            let mut latest = self.lock_latest();
             if latest.as_ref().is_some_and(|it| Arc::ptr_eq(it, tool)) {
                 return;
             }
             *latest = Some(tool.clone());
         }
-        let _ = self.mailbox.tell(ToolCacheMsg::Used(tool.clone()));
+        let _ = self.mailbox.send(ToolCacheMsg::Used(tool.clone()));
     }
 
-    fn latest(&self) -> MutexGuard<'_, Option<Arc<CatalogTool>>> {
+    fn lock_latest(&self) -> MutexGuard<'_, Option<Arc<CatalogTool>>> {
         self.latest.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     async fn ask<T>(&self, message: impl FnOnce(Reply<T>) -> ToolCacheMsg) -> Result<T, Refusal> {
-        let _forgets = ForgetsLatest(self);
-        self.mailbox.ask(message).await.map_err(refused)
+        let _forgets = ClearLatestOnDrop(self);
+        self.mailbox.ask(message).await.map_err(cache_refusal)
     }
 
     /// Caches these tools.
@@ -202,8 +206,8 @@ impl ToolCacheHandle {
     ///
     /// # Errors
     /// As [`Self::load`].
-    pub async fn held(&self, outside: CallableTools) -> Result<ToolCache, Refusal> {
-        self.ask(|reply| ToolCacheMsg::Held(outside, reply)).await
+    pub async fn read(&self, outside: CallableTools) -> Result<ToolCache, Refusal> {
+        self.ask(|reply| ToolCacheMsg::Read(outside, reply)).await
     }
 
     /// Evicts these tools.
@@ -213,7 +217,7 @@ impl ToolCacheHandle {
     pub async fn evict(
         &self,
         outside: CallableTools,
-        tools: Vec<Named>,
+        tools: Vec<EvictionTarget>,
     ) -> Result<Evicted, Refusal> {
         self.ask(|reply| ToolCacheMsg::Evict(outside, tools, reply))
             .await
@@ -222,31 +226,31 @@ impl ToolCacheHandle {
 
 /// On drop, forgets the tool reported last, because it may have been evicted; also when nobody waits for
 /// the answer.
-struct ForgetsLatest<'a>(&'a ToolCacheHandle);
+struct ClearLatestOnDrop<'a>(&'a ToolCacheHandle);
 
-impl Drop for ForgetsLatest<'_> {
+impl Drop for ClearLatestOnDrop<'_> {
     fn drop(&mut self) {
-        *self.0.latest() = None;
+        *self.0.lock_latest() = None;
     }
 }
 
-fn refused(why: AskError) -> Refusal {
+fn cache_refusal(why: AskError) -> Refusal {
     match why {
         AskError::Overloaded => Refusal::Overloaded {
             what: "what this session holds of tools".into(),
         },
         AskError::Stopped | AskError::TimedOut => {
-            Refusal::Broken(format!("what this session holds of tools: {why}"))
+            Refusal::Internal(format!("what this session holds of tools: {why}"))
         }
     }
 }
 
 /// A tool with what it costs.
 #[must_use]
-pub fn priced(tool: &CatalogTool) -> Priced {
-    Priced {
-        tool: tool.canonical.clone(),
-        tokens: token_cost::of_definition(tool.shown_raw()),
+pub fn to_priced(tool: &CatalogTool) -> PricedTool {
+    PricedTool {
+        tool: tool.canonical_name.clone(),
+        tokens: token_cost::estimate_definition(tool.visible_raw()),
     }
 }
 
@@ -258,9 +262,9 @@ pub enum ToolCacheMsg {
     /// A request found these tools.
     Load(CallableTools, Vec<Arc<CatalogTool>>, Reply<Loaded>),
     /// Read the contents.
-    Held(CallableTools, Reply<ToolCache>),
+    Read(CallableTools, Reply<ToolCache>),
     /// Evict these tools.
-    Evict(CallableTools, Vec<Named>, Reply<Evicted>),
+    Evict(CallableTools, Vec<EvictionTarget>, Reply<Evicted>),
 }
 
 /// Fixed at construction.
@@ -299,24 +303,24 @@ impl Actor for ToolCacheActor {
         queued: Self::Msg,
         state: &mut ToolCacheState,
     ) -> Result<(), ActorProcessingErr> {
-        match queued.open() {
-            ToolCacheMsg::Used(tool) => match state.cache.keep(&priced(&tool)) {
+        match queued.into_message() {
+            ToolCacheMsg::Used(tool) => match state.cache.insert(&to_priced(&tool)) {
                 CacheInsertion::Pinned | CacheInsertion::Touched => {}
                 CacheInsertion::Added { .. } | CacheInsertion::TooLarge => self.publish(state),
             },
             ToolCacheMsg::Load(outside, tools, reply) => {
-                state.look_at(outside);
+                state.drop_missing(outside);
                 let loaded = state.load(&tools);
                 self.publish(state);
                 reply.send(loaded);
             }
-            ToolCacheMsg::Held(outside, reply) => {
-                state.look_at(outside);
+            ToolCacheMsg::Read(outside, reply) => {
+                state.drop_missing(outside);
                 self.publish(state);
                 reply.send(state.cache.clone());
             }
             ToolCacheMsg::Evict(outside, tools, reply) => {
-                state.look_at(outside);
+                state.drop_missing(outside);
                 let evicted = state.evict(tools);
                 self.publish(state);
                 reply.send(evicted);
@@ -342,17 +346,20 @@ impl ToolCacheActor {
 
 impl ToolCacheState {
     /// Drops tools that no longer exist.
-    fn look_at(&mut self, outside: CallableTools) {
-        let CallableTools { pinned, there } = outside;
+    fn drop_missing(&mut self, outside: CallableTools) {
+        let CallableTools {
+            pinned,
+            exists: there,
+        } = outside;
         self.cache.retain(there);
-        self.cache.pin(pinned);
+        self.cache.set_pinned(pinned);
     }
 
     fn load(&mut self, tools: &[Arc<CatalogTool>]) -> Loaded {
         let mut added = 0;
         for tool in tools {
-            let one = priced(tool);
-            match self.cache.keep(&one) {
+            let one = to_priced(tool);
+            match self.cache.insert(&one) {
                 CacheInsertion::Added { .. } => added += one.tokens,
                 // It is in this answer, but is not kept.
                 CacheInsertion::TooLarge => added += one.tokens,
@@ -365,14 +372,14 @@ impl ToolCacheState {
         }
     }
 
-    fn evict(&mut self, tools: Vec<Named>) -> Evicted {
+    fn evict(&mut self, tools: Vec<EvictionTarget>) -> Evicted {
         let mut out = Evicted::default();
         for (name, tool) in tools {
-            let gone = tool.map_or(tool_cache::Evicted::Absent, |tool| self.cache.evict(&tool));
+            let gone = tool.map_or(tool_cache::Eviction::Absent, |tool| self.cache.evict(&tool));
             match gone {
-                tool_cache::Evicted::Gone => out.evicted.push(name),
-                tool_cache::Evicted::Pinned => out.pinned.push(name),
-                tool_cache::Evicted::Absent => out.not_cached.push(name),
+                tool_cache::Eviction::Removed => out.evicted.push(name),
+                tool_cache::Eviction::Pinned => out.pinned.push(name),
+                tool_cache::Eviction::Absent => out.not_cached.push(name),
             }
         }
         out.total_tokens = self.cache.total_tokens();

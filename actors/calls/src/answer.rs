@@ -2,21 +2,25 @@
 
 use bytes::Bytes;
 use mgp_protocol::refusal::Refusal;
-use mgp_protocol::splice::quoted;
+use mgp_protocol::splice::quote;
 use serde::Serialize;
 use serde_json::value::RawValue;
 
 use mgp_callers::request::{Caller, Outcome, Request};
 
 /// An answer the kernel makes itself, as JSON.
-pub(crate) fn json(answer: &impl Serialize) -> Outcome {
+pub(crate) fn json_outcome(answer: &impl Serialize) -> Outcome {
     let written = serde_json::to_vec(answer).map(Bytes::from);
-    written.map_err(|error| Refusal::Broken(error.to_string()))
+    written.map_err(|error| Refusal::Internal(error.to_string()))
 }
 
 /// A result that the kernel makes itself, which has members, as its caller reads it: to a stateless client
 /// it says that it is whole, and `more` is what it says besides, each member with a comma before it.
-pub(crate) fn whole(caller: &Caller, result: Bytes, more: impl FnOnce() -> String) -> Bytes {
+pub(crate) fn complete_result(
+    caller: &Caller,
+    result: Bytes,
+    more: impl FnOnce() -> String,
+) -> Bytes {
     if caller.version.is_legacy() {
         return result;
     }
@@ -26,22 +30,22 @@ pub(crate) fn whole(caller: &Caller, result: Bytes, more: impl FnOnce() -> Strin
 }
 
 /// The same answer as the result of one of the kernel's tools: as structured content and as text.
-pub(crate) fn structured(caller: &Caller, answer: &[u8]) -> Bytes {
+pub(crate) fn to_tool_result(caller: &Caller, answer: &[u8]) -> Bytes {
     let answer = String::from_utf8_lossy(answer);
     let result = format!(
         r#"{{"content":[{{"type":"text","text":{}}}],"structuredContent":{answer}}}"#,
-        quoted(&answer)
+        quote(&answer)
     );
-    whole(caller, result.into(), String::new)
+    complete_result(caller, result.into(), String::new)
 }
 
 /// The text of a JSON string; borrowed where it has no escapes. `what` names it in the error.
-pub(crate) fn text(raw: &RawValue, what: &str) -> Result<String, Refusal> {
+pub(crate) fn parse_string(raw: &RawValue, what: &str) -> Result<String, Refusal> {
     serde_json::from_str(raw.get())
         .map_err(|_| Refusal::BadParams(format!("`{what}` must be a string")))
 }
 
-pub(crate) fn required(request: &Request) -> Result<&str, Refusal> {
+pub(crate) fn require_params(request: &Request) -> Result<&str, Refusal> {
     request
         .params
         .as_deref()
@@ -50,6 +54,6 @@ pub(crate) fn required(request: &Request) -> Result<&str, Refusal> {
 
 /// The empty result, `{}`.
 #[must_use]
-pub fn nothing() -> Bytes {
+pub fn empty_result() -> Bytes {
     Bytes::from_static(b"{}")
 }

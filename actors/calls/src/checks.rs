@@ -2,12 +2,12 @@
 //! leaves after it had to wait.
 
 pub mod access;
-pub(crate) mod arrival;
 mod compiled_schemas;
 pub mod confirmation;
 mod permissions;
 mod pins;
 pub(crate) mod schema;
+pub(crate) mod unlisted_names;
 pub mod validators;
 
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use mgp_engine::tools::catalog::CatalogTool;
 use mgp_protocol::refusal::Refusal;
 use serde_json::value::RawValue;
 
-use self::access::{Admission, not_granted};
+use self::access::{Admission, not_granted_refusal};
 pub use self::compiled_schemas::CompiledSchemas;
 use self::confirmation::ConfirmationRules;
 use self::validators::Validation;
@@ -79,7 +79,7 @@ const CHECKS: [Check; 6] = [
 
 /// The checks of one call of a tool; repeated right before each time it is sent.
 #[derive(Debug)]
-pub(crate) struct ToolCall<'a> {
+pub(crate) struct ToolCallChecks<'a> {
     cx: &'a Context,
     caller: &'a Caller,
     /// The tool's name as the caller knows it.
@@ -88,7 +88,7 @@ pub(crate) struct ToolCall<'a> {
     admission: Admission<'a>,
 }
 
-impl<'a> ToolCall<'a> {
+impl<'a> ToolCallChecks<'a> {
     /// The checks of a call, none of them made yet.
     pub(crate) fn new(
         cx: &'a Context,
@@ -97,7 +97,13 @@ impl<'a> ToolCall<'a> {
         tool: &'a Arc<CatalogTool>,
     ) -> Self {
         let own_name = Some(&*tool.own_name);
-        let admission = Admission::new(cx, caller, &tool.server, own_name, not_granted(name));
+        let admission = Admission::new(
+            cx,
+            caller,
+            &tool.server,
+            own_name,
+            not_granted_refusal(name),
+        );
         Self {
             cx,
             caller,
@@ -111,29 +117,30 @@ impl<'a> ToolCall<'a> {
     ///
     /// # Errors
     /// The first that failed, and what its caller reads.
-    pub(crate) async fn passes(
+    pub(crate) async fn run(
         &self,
         request: &Request,
         arguments: Option<&RawValue>,
     ) -> Result<(), (Check, Refusal)> {
         for check in CHECKS {
             let passed = match check {
-                Check::Access | Check::Pin | Check::Permissions => self.again(check),
+                Check::Access | Check::Pin | Check::Permissions => self.recheck_one(check),
                 Check::Schema => {
                     let schemas = &self.cx.policies.schemas;
-                    schema::arguments(schemas, self.name, self.tool, arguments).await
+                    schema::check_arguments(schemas, self.name, self.tool, arguments).await
                 }
                 Check::Validators => {
                     let arguments = arguments.map_or("{}", RawValue::get);
                     self.cx
                         .policies
                         .validation
-                        .judge(self.tool, arguments)
+                        .check(self.tool, arguments)
                         .await
                 }
                 Check::Confirmation => {
                     let arguments = arguments.map_or("{}", RawValue::get);
-                    confirmation::confirmed(self.cx, request, self.name, self.tool, arguments).await
+                    confirmation::confirm_call(self.cx, request, self.name, self.tool, arguments)
+                        .await
                 }
             };
             passed.map_err(|refusal| (check, refusal))?;
@@ -143,18 +150,20 @@ impl<'a> ToolCall<'a> {
 
     /// Repeats one check of a call that waited. The verdict on its arguments and a person's yes hold for the
     /// whole call and are not asked for again.
-    fn again(&self, check: Check) -> Result<(), Refusal> {
+    fn recheck_one(&self, check: Check) -> Result<(), Refusal> {
         match check {
-            Check::Access => self.admission.still(),
-            Check::Pin => pins::approved(self.cx, self.caller, self.name, self.tool),
-            Check::Permissions => permissions::permitted(self.cx, self.name, self.tool),
+            Check::Access => self.admission.recheck(),
+            Check::Pin => pins::check_approved(self.cx, self.caller, self.name, self.tool),
+            Check::Permissions => permissions::check_permissions(self.cx, self.name, self.tool),
             Check::Schema | Check::Validators | Check::Confirmation => Ok(()),
         }
     }
 }
 
-impl FinalCheck for ToolCall<'_> {
-    fn still(&self) -> Result<(), Refusal> {
-        CHECKS.into_iter().try_for_each(|check| self.again(check))
+impl FinalCheck for ToolCallChecks<'_> {
+    fn recheck(&self) -> Result<(), Refusal> {
+        CHECKS
+            .into_iter()
+            .try_for_each(|check| self.recheck_one(check))
     }
 }

@@ -11,14 +11,14 @@ use mgp_protocol::mgp::kernel::nodes::{Confirmations, RevokeBound};
 use mgp_protocol::refusal::Refusal;
 
 /// Long enough for every node in reach (1 s, FEDERATION); whoever is not is told of.
-const PATIENCE: Duration = Duration::from_secs(2);
+const CONFIRMATION_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Who has confirmed these changes, after two seconds at most; `None` where they are signed only once other nodes
 /// have confirmed this one's log.
 ///
 /// # Errors
 /// A [`Refusal`] where this node is in no cluster any more.
-pub async fn confirmations(
+pub async fn wait_for_confirmations(
     replication: &ReplicationHandle,
     proposed: &ProposedChanges,
     name: impl Fn(NodeId) -> String,
@@ -26,19 +26,21 @@ pub async fn confirmations(
     let Some(number) = proposed.number else {
         return Ok(None);
     };
-    let mut heard = replication.confirmations(number).await?;
+    let mut heard = replication.watch_confirmations(number).await?;
     let all = heard.wait_for(|heard| heard.missing.is_empty());
-    let _ = tokio::time::timeout(PATIENCE, all).await;
-    let (now, heard) = (replication.now(), heard.borrow().clone());
-    let after = now.since(proposed.at);
+    let _ = tokio::time::timeout(CONFIRMATION_TIMEOUT, all).await;
+    let (now, heard) = (replication.lease_now(), heard.borrow().clone());
+    let after = now.duration_since(proposed.proposed_at);
     let members = replication.view().members.clone();
     let is_admin =
         |node| members.get(&node).and_then(|member| member.role) == Some(MemberRole::Admin);
-    Ok(Some(answer(&heard, now, after, name, is_admin)))
+    Ok(Some(build_confirmations(
+        &heard, now, after, name, is_admin,
+    )))
 }
 
 /// The bounds in whole seconds, no shorter than they are.
-fn answer(
+fn build_confirmations(
     heard: &Confirmation,
     now: MonotonicTime,
     after: Duration,
@@ -50,7 +52,7 @@ fn answer(
     let bounds = heard.missing.iter().map(|(node, end)| RevokeBound {
         node: name(*node),
         secs: match end {
-            AllowEnd::By(end) => Some(end.since(now).as_secs_f64().ceil() as u64),
+            AllowEnd::NoLaterThan(end) => Some(end.duration_since(now).as_secs_f64().ceil() as u64),
             AllowEnd::UnknownLease | AllowEnd::Unbounded => None,
         },
         lease_unknown: *end == AllowEnd::UnknownLease,
@@ -58,8 +60,8 @@ fn answer(
     let bounds: Vec<RevokeBound> = bounds.collect();
     let all_secs: Option<Vec<u64>> = bounds.iter().map(|bound| bound.secs).collect();
     Confirmations {
-        nodes: heard.by as u64,
-        of: heard.of as u64,
+        nodes: heard.confirmed as u64,
+        of: heard.total as u64,
         after_ms: u64::try_from(after.as_millis()).unwrap_or(u64::MAX),
         missing: bounds.iter().map(|bound| bound.node.clone()).collect(),
         lapses_secs: all_secs.map(|secs| secs.into_iter().max().unwrap_or_default()),
@@ -75,23 +77,23 @@ mod tests {
     fn answered(missing: &[AllowEnd]) -> Confirmations {
         let nodes = (1..).map(|n| NodeId([n; 32]));
         let heard = Confirmation {
-            by: 1,
-            of: 1 + missing.len(),
+            confirmed: 1,
+            total: 1 + missing.len(),
             missing: nodes.zip(missing.iter().copied()).collect(),
         };
         let now = MonotonicTime::new(Duration::from_secs(100));
         let first = NodeId([1; 32]);
-        answer(
+        build_confirmations(
             &heard,
             now,
             Duration::from_millis(5),
-            |node| node.short(),
+            |node| node.short_id(),
             |node| node == first,
         )
     }
 
     fn by(millis: u64) -> AllowEnd {
-        AllowEnd::By(MonotonicTime::new(Duration::from_millis(millis)))
+        AllowEnd::NoLaterThan(MonotonicTime::new(Duration::from_millis(millis)))
     }
 
     /// FED-038: the longest that applies, and no number where one of them has no end.

@@ -5,22 +5,22 @@
 
 mod answer;
 mod audit;
+pub mod capabilities;
 pub mod checks;
 pub mod confirmations;
-mod cut_results;
-pub mod known_names;
 pub mod listener;
-pub mod offered;
+pub mod name_sources;
 pub mod rates;
 mod replicas;
+mod result_pages;
 
 /// The methods of MCP that agents call.
 pub mod mcp {
     pub mod completion;
     pub mod initialize;
+    mod kernel_resources;
     pub mod lists;
     pub mod logging;
-    mod own_resources;
     pub mod prompts;
     pub mod resources;
     pub mod roots;
@@ -56,31 +56,31 @@ pub mod mcpl {
     pub mod state;
 
     /// Nobody answers this method here.
-    fn unanswered(request: &Request) -> Outcome {
+    fn unhandled_method(request: &Request) -> Outcome {
         Err(McplError::method_not_found(&request.method).into())
     }
 }
 
-pub use self::answer::nothing;
-pub use self::audit::{CallMetrics, NO_TOOL, OTHERS};
+pub use self::answer::empty_result;
+pub use self::audit::{CallMetrics, NO_TOOL_LABEL, OTHER_LABEL};
 pub use self::checks::confirmation::ConfirmationRules;
 pub use self::checks::validators::Validation;
 pub use self::checks::{CompiledSchemas, Policies};
-pub use self::cut_results::CutResults;
-pub use self::mcp::lists::exposure::{Exposing, Showing, ToolCounts};
-pub use self::mcp::lists::filtered::SiftedLists;
+pub use self::mcp::lists::exposure::{AgentExposure, ExposureSettings, ToolCounts};
+pub use self::mcp::lists::filtered::FilteredLists;
 pub use self::mgp::stream::CallStreams;
 pub use self::rates::Rates;
-pub use self::replicas::CallerHomes;
+pub use self::replicas::CallAffinity;
+pub use self::result_pages::TruncatedResults;
 
 use crate::checks::access;
-use crate::known_names::NameSources;
+use crate::name_sources::NameSources;
 use mgp_callers::agent::supervisor::Agents;
 use mgp_callers::directory::Directory;
 use mgp_callers::request::Caller;
 use mgp_callers::tasks::Tasks;
 use mgp_cluster::replication::ReplicationHandle;
-use mgp_engine::callers::agent_asks::AnsweringAgents;
+use mgp_engine::callers::agent_requests::RequestableAgents;
 use mgp_engine::tools::catalog::{CatalogTool, CatalogView};
 use mgp_mcpl::agents::McplAgents;
 use mgp_mcpl::channels::Channels;
@@ -92,7 +92,7 @@ use mgp_servers::server::ServerTable;
 use mgp_servers::upstream::Upstream;
 use mgp_store::audit::AuditHandle;
 use mgp_sync::snapshot::Snapshot;
-use mgp_tools::catalog::Shown;
+use mgp_tools::catalog::PublishedCatalog;
 use mgp_tools::events::EventsHandle;
 use mgp_tools::registrar::Registrar;
 use mgp_tools::search::SearchHandle;
@@ -104,7 +104,7 @@ use tokio_util::sync::CancellationToken;
 #[derive(Debug)]
 pub struct Context {
     /// The published catalog.
-    pub shown: Arc<Snapshot<Shown>>,
+    pub catalog: Arc<Snapshot<PublishedCatalog>>,
     /// All servers.
     pub servers: Arc<ServerTable>,
     /// Looks up agents, servers and tools by name.
@@ -112,7 +112,7 @@ pub struct Context {
     /// Registers servers while the kernel runs.
     pub registrar: Arc<Registrar>,
     /// Cached lists for callers that may not see everything.
-    pub sifted: SiftedLists,
+    pub filtered_lists: FilteredLists,
     /// Subscriptions to resources.
     pub subscriptions: SubscriptionsHandle,
     /// Subscriptions to events.
@@ -126,7 +126,7 @@ pub struct Context {
     /// What the checks of a call need.
     pub policies: Policies,
     /// Which agents answer others.
-    pub answering: AnsweringAgents,
+    pub answering_agents: RequestableAgents,
     /// The audit log.
     pub audit: AuditHandle,
     /// Counts and times of calls.
@@ -134,13 +134,13 @@ pub struct Context {
     /// The calls under way and the room of their streams.
     pub streams: CallStreams,
     /// Cancelled when the kernel ends.
-    pub closing: CancellationToken,
+    pub shutdown: CancellationToken,
     /// The search over tools.
     pub search: SearchHandle,
     /// The logs of the cluster.
     pub replication: ReplicationHandle,
     /// Which tools are listed for which agent.
-    pub exposing: Exposing,
+    pub exposure: ExposureSettings,
     /// The servers that speak MCPL.
     pub mcpl: Arc<McplHost>,
     /// The agents that are hosts of MCPL.
@@ -152,9 +152,9 @@ pub struct Context {
     /// What servers add before inferences, and change behind them.
     pub hooks: Hooks,
     /// Where servers that are one of several remember their callers.
-    pub homes: CallerHomes,
+    pub affinity: CallAffinity,
     /// What was cut off results, for their callers to read on in.
-    pub cut_results: CutResults,
+    pub truncated_results: TruncatedResults,
 }
 
 impl Context {
@@ -162,7 +162,7 @@ impl Context {
     /// of it waits for the server, and is judged by the definition that comes.
     #[must_use]
     pub fn tool(&self, view: &CatalogView, name: &str) -> Option<Arc<CatalogTool>> {
-        let shown = self.shown.load();
+        let shown = self.catalog.load();
         let tool = shown.catalog.tool(view, name)?;
         let mut places = shown.catalog.replicas(tool).iter().chain([tool]);
         let is_current = places.any(|tool| shown.is_current(&tool.server));
@@ -185,7 +185,9 @@ impl Context {
                 .into_iter()
                 .collect(),
         };
-        let seen = ids.into_iter().filter(|id| access::sees(self, caller, id));
+        let seen = ids
+            .into_iter()
+            .filter(|id| access::can_see_server(self, caller, id));
         seen.map(|id| self.upstream(id)).collect()
     }
 }

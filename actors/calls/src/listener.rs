@@ -11,7 +11,7 @@ use tokio::task::JoinHandle;
 use mgp_callers::agent::Agent;
 use mgp_callers::agent::supervisor::Agents;
 use mgp_callers::directory::Directory;
-use mgp_runtime::mailbox::{Alive, Kind};
+use mgp_runtime::mailbox::{ActorCountGuard, CountedKind};
 use mgp_tools::events::EventsHandle;
 use mgp_tools::subscriptions::SubscriptionsHandle;
 
@@ -33,7 +33,7 @@ pub struct Listener {
 
 impl Listener {
     /// Resolves when the actor was lost, so that nothing is heard any more.
-    pub async fn lost(&mut self) {
+    pub async fn wait_until_lost(&mut self) {
         let _ = (&mut self.ended).await;
     }
 }
@@ -51,8 +51,8 @@ impl Drop for Listener {
 /// Starts the actor; from now on its agent receives events.
 ///
 /// # Errors
-/// [`Refusal::Broken`] when the kernel is ending.
-pub async fn begin(
+/// [`Refusal::Internal`] when the kernel is ending.
+pub async fn start(
     agents: &Agents,
     directory: &Arc<Directory>,
     (subscriptions, events): (&SubscriptionsHandle, &EventsHandle),
@@ -65,7 +65,7 @@ pub async fn begin(
         events: events.clone(),
     };
     let spawned = Actor::spawn_linked(None, actor, (), agents.get_cell()).await;
-    let (actor, ended) = spawned.map_err(|_| Refusal::Broken("the kernel is stopping".into()))?;
+    let (actor, ended) = spawned.map_err(|_| Refusal::Internal("the kernel is stopping".into()))?;
     Ok(Listener { actor, ended })
 }
 
@@ -79,13 +79,13 @@ impl Actor for ListenerActor {
         _myself: ActorRef<ListenerMsg>,
         (): (),
     ) -> Result<ListenerState, ActorProcessingErr> {
-        self.directory.enter(self.agent.clone());
+        self.directory.insert(self.agent.clone());
         Ok(ListenerState {
-            who: self.agent.connection,
+            connection: self.agent.connection,
             directory: self.directory.clone(),
             subscriptions: self.subscriptions.clone(),
             events: self.events.clone(),
-            _alive: Alive::new(Kind::Listener),
+            _alive: ActorCountGuard::new(CountedKind::Listener),
         })
     }
 }
@@ -93,17 +93,17 @@ impl Actor for ListenerActor {
 /// Its place in the directory and among the subscribers; left when it is dropped, however the actor ends.
 #[derive(Debug)]
 struct ListenerState {
-    who: ConnectionId,
+    connection: ConnectionId,
     directory: Arc<Directory>,
     subscriptions: SubscriptionsHandle,
     events: EventsHandle,
-    _alive: Alive,
+    _alive: ActorCountGuard,
 }
 
 impl Drop for ListenerState {
     fn drop(&mut self) {
-        self.directory.leave(self.who);
-        self.subscriptions.leave(self.who);
-        self.events.leave(self.who);
+        self.directory.remove(self.connection);
+        self.subscriptions.remove_connection(self.connection);
+        self.events.remove_connection(self.connection);
     }
 }

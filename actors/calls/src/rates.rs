@@ -2,51 +2,56 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use mgp_engine::calls::rates::{AGENTS_MAX, RateRules, Refusals};
+use mgp_engine::calls::rate_limits::{AGENTS_MAX, RateLimits, RefusalLimiter};
 use mgp_protocol::ids::AgentId;
 use mgp_protocol::refusal::{Denial, Refusal};
 
-use mgp_runtime::time::moment;
+use mgp_runtime::time::monotonic_now;
 
 /// Counters for all agents. The lock is held only to look into the table.
 #[derive(Debug)]
 pub struct Rates {
-    rules: RateRules,
-    counted: Mutex<mgp_engine::calls::rates::Rates>,
-    refused: Mutex<Refusals>,
+    rules: RateLimits,
+    limiter: Mutex<mgp_engine::calls::rate_limits::CallRateLimiter>,
+    refusal_limiter: Mutex<RefusalLimiter>,
 }
 
 impl Rates {
     /// No calls counted yet.
     #[must_use]
-    pub fn new(rules: RateRules) -> Self {
+    pub fn new(rules: RateLimits) -> Self {
         Self {
             rules,
-            counted: Mutex::new(mgp_engine::calls::rates::Rates::new(rules)),
-            refused: Mutex::new(Refusals::new(rules.refusals)),
+            limiter: Mutex::new(mgp_engine::calls::rate_limits::CallRateLimiter::new(rules)),
+            refusal_limiter: Mutex::new(RefusalLimiter::new(rules.refusals)),
         }
     }
 
     /// Counts a call of the agent; refuses it above the limit.
-    pub(crate) fn call(&self, agent: &AgentId) -> Result<(), Refusal> {
-        if self.rules.is_off() {
+    pub(crate) fn count_call(&self, agent: &AgentId) -> Result<(), Refusal> {
+        if self.rules.is_unlimited() {
             return Ok(());
         }
-        let mut counted = self.counted.lock().unwrap_or_else(PoisonError::into_inner);
-        counted.call(agent, moment()).map_err(|too_many| {
-            too_many.denial(self.rules).map_or_else(
-                || Refusal::Overloaded {
-                    what: format!("the table of {AGENTS_MAX} agents whose calls are counted"),
-                },
-                |denial| Refusal::Denied(Box::new(denial)),
-            )
-        })
+        let mut counted = self.limiter.lock().unwrap_or_else(PoisonError::into_inner);
+        counted
+            .count_call(agent, monotonic_now())
+            .map_err(|too_many| {
+                too_many.to_denial(self.rules).map_or_else(
+                    || Refusal::Overloaded {
+                        what: format!("the table of {AGENTS_MAX} agents whose calls are counted"),
+                    },
+                    |denial| Refusal::Denied(Box::new(denial)),
+                )
+            })
     }
 
     /// Counts a refusal; what the agent reads instead of the reason once it was refused too often.
-    pub(crate) fn refused(&self, agent: &AgentId) -> Option<Refusal> {
-        let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
-        let after = refused.refused(agent, moment()).err()?;
+    pub(crate) fn count_refusal(&self, agent: &AgentId) -> Option<Refusal> {
+        let mut refused = self
+            .refusal_limiter
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let after = refused.count_refusal(agent, monotonic_now()).err()?;
         let limit = self.rules.refusals;
         Some(Refusal::Denied(Box::new(Denial::RateLimited {
             limit,

@@ -10,8 +10,8 @@ mod tests;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use mgp_discovery::lan::Sighting;
-use mgp_engine::cluster::seen_nodes::SeenNode;
+use mgp_discovery::lan::ReceivedAnnouncement;
+use mgp_engine::cluster::discovered_nodes::DiscoveredNode;
 use mgp_protocol::ids::NodeId;
 use mgp_runtime::event_sink::EventSink;
 use mgp_runtime::mailbox::{AskError, Mailbox, Queued, Reply};
@@ -22,7 +22,7 @@ use self::state::LanState;
 
 /// What is said of this node.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LanPresence {
+pub struct LanAnnouncement {
     /// Where it listens for links.
     pub port: u16,
     /// The id of its cluster.
@@ -33,30 +33,30 @@ pub struct LanPresence {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LanStatus {
     /// Whether it is switched on.
-    pub on: bool,
+    pub enabled: bool,
     /// Whether this node is announced now.
     pub announced: bool,
     /// The network interfaces that are used.
     pub interfaces: Vec<String>,
     /// Who was heard, with how long ago that was, in milliseconds.
-    pub seen: Vec<(SeenNode, u64)>,
+    pub observed: Vec<(DiscoveredNode, u64)>,
     /// How often somebody was heard for whom there was no room.
-    pub passed_over: u64,
+    pub dropped_sightings: u64,
     /// Why it does not work at the moment.
-    pub why: Option<String>,
+    pub failure: Option<String>,
 }
 
 /// What it needs.
 #[derive(Debug)]
 pub struct LanStart {
     /// This node.
-    pub here: NodeId,
+    pub node: NodeId,
     /// The kernel's data folder, which remembers whether it is on.
     pub folder: PathBuf,
     /// The witness of the file that says so.
     pub witness: Witness,
     /// Told of addresses that are worth a try.
-    pub found: EventSink<(NodeId, SocketAddr)>,
+    pub addresses: EventSink<(NodeId, SocketAddr)>,
 }
 
 /// Handle of the actor.
@@ -67,7 +67,7 @@ pub struct LanHandle {
 
 /// Why it could not be switched.
 #[derive(Debug, thiserror::Error)]
-pub enum LanRefusal {
+pub enum LanError {
     /// It is not known on disk, and so was not done.
     #[error("the data folder could not be written: {0}")]
     Disk(std::io::Error),
@@ -82,7 +82,7 @@ impl LanStart {
     /// # Errors
     /// When it cannot be started.
     pub async fn start(self) -> Result<(LanHandle, ActorCell), SpawnErr> {
-        let mailbox = Mailbox::restarted();
+        let mailbox = Mailbox::new_restartable();
         let actor = LanActor {
             mailbox: mailbox.clone(),
         };
@@ -95,22 +95,25 @@ impl LanHandle {
     /// Switches it on, over restarts.
     ///
     /// # Errors
-    /// [`LanRefusal`]; then it is as before.
-    pub async fn on(&self) -> Result<LanStatus, LanRefusal> {
-        self.switch(true).await
+    /// [`LanError`]; then it is as before.
+    pub async fn enable(&self) -> Result<LanStatus, LanError> {
+        self.set_enabled(true).await
     }
 
     /// Switches it off, over restarts, and takes back what was announced.
     ///
     /// # Errors
-    /// [`LanRefusal`]; then it is as before.
-    pub async fn off(&self) -> Result<LanStatus, LanRefusal> {
-        self.switch(false).await
+    /// [`LanError`]; then it is as before.
+    pub async fn disable(&self) -> Result<LanStatus, LanError> {
+        self.set_enabled(false).await
     }
 
-    async fn switch(&self, on: bool) -> Result<LanStatus, LanRefusal> {
-        let switched = self.mailbox.ask(|reply| LanMsg::Switch(on, reply)).await?;
-        switched.map_err(LanRefusal::Disk)
+    async fn set_enabled(&self, on: bool) -> Result<LanStatus, LanError> {
+        let switched = self
+            .mailbox
+            .ask(|reply| LanMsg::SetEnabled(on, reply))
+            .await?;
+        switched.map_err(LanError::Disk)
     }
 
     /// How it is.
@@ -122,8 +125,8 @@ impl LanHandle {
     }
 
     /// What is said of this node from now on, while it is on; nothing with `None`.
-    pub fn present(&self, presence: Option<LanPresence>) {
-        let _ = self.mailbox.remind(LanMsg::Present(presence));
+    pub fn set_announcement(&self, presence: Option<LanAnnouncement>) {
+        let _ = self.mailbox.send_to_self(LanMsg::SetAnnouncement(presence));
     }
 }
 
@@ -131,19 +134,19 @@ impl LanHandle {
 #[derive(Debug)]
 pub enum LanMsg {
     /// On or off.
-    Switch(bool, Reply<Result<LanStatus, std::io::Error>>),
+    SetEnabled(bool, Reply<Result<LanStatus, std::io::Error>>),
     /// How it is.
     Status(Reply<LanStatus>),
     /// What is said of this node.
-    Present(Option<LanPresence>),
+    SetAnnouncement(Option<LanAnnouncement>),
     /// Somebody says that it is there; heard in this life of the network.
-    Saw(u64, Sighting),
+    Sighted(u64, ReceivedAnnouncement),
     /// Nothing more is heard in this life.
-    Silent(u64),
+    Closed(u64),
     /// It is time to look at this life.
-    Look(u64),
+    Check(u64),
     /// It may be tried again.
-    Again(u64),
+    Retry(u64),
 }
 
 /// Fixed at construction.
@@ -180,14 +183,14 @@ impl Actor for LanActor {
         message: Self::Msg,
         state: &mut LanState,
     ) -> Result<(), ActorProcessingErr> {
-        match message.open() {
-            LanMsg::Switch(on, reply) => reply.send(state.switch(on).await),
+        match message.into_message() {
+            LanMsg::SetEnabled(on, reply) => reply.send(state.set_enabled(on).await),
             LanMsg::Status(reply) => reply.send(state.status()),
-            LanMsg::Present(presence) => state.present(presence),
-            LanMsg::Saw(life, sighting) => state.saw(life, &sighting),
-            LanMsg::Silent(life) => state.silent(life),
-            LanMsg::Look(life) => state.look(life).await,
-            LanMsg::Again(life) => state.again(life),
+            LanMsg::SetAnnouncement(presence) => state.set_announcement(presence),
+            LanMsg::Sighted(life, sighting) => state.record_sighting(life, &sighting),
+            LanMsg::Closed(life) => state.handle_closed(life),
+            LanMsg::Check(life) => state.check_load(life).await,
+            LanMsg::Retry(life) => state.retry(life),
         }
         Ok(())
     }

@@ -2,9 +2,9 @@
 //!
 //! Nothing here names a server's process or an agent's connection. What other nodes' agents call goes up as
 //! [`links::InboundNodeCall`]; how a server of another node is reached is [`links::LinkTable`] and
-//! [`tool_index::HeldTools`], both published, so that a call asks no actor.
+//! [`tool_index::PeerTools`], both published, so that a call asks no actor.
 
-pub mod agent_turns;
+pub mod agent_limits;
 pub mod lan;
 pub mod links;
 pub mod pairing;

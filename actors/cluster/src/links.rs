@@ -5,12 +5,11 @@
 //! Each link has a task that reads and writes it. The actor owns the socket, dials, and decides with the engines
 //! which of two links stays. After a failure it is restarted, and all links begin anew.
 
-mod alarms;
 mod dialing;
-mod failures;
-mod keeping_out;
-mod listening;
-mod live;
+mod failure_text;
+mod key_conflicts;
+mod listener;
+mod live_link;
 mod members;
 mod outbox;
 mod parts;
@@ -20,17 +19,18 @@ mod status;
 mod table;
 #[cfg(test)]
 pub(crate) mod tests;
+mod timers;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mgp_engine::cluster::clock_offset::MeasuredClock;
+use mgp_engine::cluster::clock_offset::PeerClock;
 use mgp_engine::node_key::{NodeKey, PublicKey};
+use mgp_protocol::federation::close_codes::LinkClose;
 use mgp_protocol::federation::control::Control;
-use mgp_protocol::federation::ends::LinkClose;
-use mgp_protocol::federation::hello::{LifeId, NodeName, ToldRole, WireFeatures};
+use mgp_protocol::federation::hello::{LifeId, NodeName, ReportedRole, WireFeatures};
 use mgp_protocol::ids::NodeId;
 use mgp_runtime::event_sink::EventSink;
 use mgp_runtime::mailbox::{AskError, Mailbox, Queued, Reply};
@@ -38,14 +38,14 @@ use mgp_sync::{Credit, Snapshot};
 use mgp_transports::quic::{LinkEndpoint, LinkGone, PairingLink, RelayedPair, SyncStream};
 use ractor::{Actor, ActorCell, ActorProcessingErr, ActorRef, SpawnErr};
 
-use self::dialing::Dialed;
-pub use self::live::HeardTurn;
-use self::live::{AcceptedLink, HeardOnLink};
-use self::parts::LinksParts;
+use self::dialing::DialResult;
+pub use self::live_link::MessagePermit;
+use self::live_link::{AcceptedLink, LinkMessage};
+use self::parts::LinksShared;
 use self::state::LinksState;
 
-pub use self::failures::LinkRefusal;
-pub use self::socket::OpenFailed;
+pub use self::failure_text::LinkRefusal;
+pub use self::socket::OpenError;
 pub use self::status::{LinkStatus, LinkedStatus};
 pub use self::table::{InboundNodeCall, LinkTable, PeerLink};
 
@@ -57,9 +57,9 @@ pub struct LinksStart {
     /// What the node is called.
     pub name: NodeName,
     /// What it takes itself for.
-    pub role: ToldRole,
+    pub role: ReportedRole,
     /// This life of it.
-    pub life: LifeId,
+    pub instance: LifeId,
     /// Where the links are published.
     pub table: Arc<Snapshot<LinkTable>>,
     /// What comes over links, and their comings and goings.
@@ -67,14 +67,14 @@ pub struct LinksStart {
     /// What the messages of all links may take.
     pub memory: Arc<Credit>,
     /// Its waits.
-    pub times: LinkTimes,
+    pub times: LinkTimeouts,
     /// Whether packets are passed on between nodes that have no link to each other.
     pub relay: bool,
 }
 
 /// The waits of links.
 #[derive(Clone, Copy, Debug)]
-pub struct LinkTimes {
+pub struct LinkTimeouts {
     /// How often the peer's clock is asked for. Eight answers are kept: those of the last minute.
     pub clock: Duration,
     /// How long a link goes on whose place another one took: calls that began on it mostly end meanwhile.
@@ -83,7 +83,7 @@ pub struct LinkTimes {
     pub reopen: Duration,
 }
 
-impl Default for LinkTimes {
+impl Default for LinkTimeouts {
     fn default() -> Self {
         Self {
             clock: Duration::from_secs(5),
@@ -101,9 +101,9 @@ pub struct PinnedPeer {
     /// What the cluster calls it.
     pub name: String,
     /// What the cluster's log says it may do.
-    pub role: ToldRole,
+    pub role: ReportedRole,
     /// Two living nodes have its key: whichever comes is told so, and has no link.
-    pub lives_twice: bool,
+    pub has_duplicate_key: bool,
 }
 
 /// What happens on links.
@@ -124,9 +124,9 @@ pub enum LinksEvent {
     /// And no longer.
     Missing(NodeId),
     /// The node's wall clock was measured.
-    Clock(NodeId, MeasuredClock),
+    Clock(NodeId, PeerClock),
     /// A message for the logs or the index; the turn goes with it until it was heeded.
-    Control(NodeId, Control, HeardTurn),
+    Control(NodeId, Control, MessagePermit),
     /// The node copies.
     Sync(NodeId, Box<SyncStream>),
     /// One of its agents calls.
@@ -139,7 +139,7 @@ pub enum LinksEvent {
 #[derive(Clone, Debug)]
 pub struct LinksHandle {
     mailbox: Mailbox<LinksMsg>,
-    parts: Arc<LinksParts>,
+    parts: Arc<LinksShared>,
 }
 
 impl LinksHandle {
@@ -158,8 +158,8 @@ impl LinksHandle {
     /// Opens the socket, and dials from now on. Another one that is open is closed.
     ///
     /// # Errors
-    /// [`OpenFailed`].
-    pub async fn open(&self, listen: SocketAddr) -> Result<SocketAddr, OpenFailed> {
+    /// [`OpenError`].
+    pub async fn open(&self, listen: SocketAddr) -> Result<SocketAddr, OpenError> {
         let ask = |reply| LinksMsg::Open(listen, reply);
         self.mailbox.ask(ask).await?
     }
@@ -199,9 +199,9 @@ impl LinksHandle {
     }
 
     /// A node, or somebody in its name, was found there. Nothing of strangers is kept.
-    pub fn found_at(&self, node: NodeId, address: SocketAddr) {
+    pub fn add_hint(&self, node: NodeId, address: SocketAddr) {
         // One that is lost for want of room is announced again.
-        let _ = self.mailbox.tell(LinksMsg::Found(node, address));
+        let _ = self.mailbox.send(LinksMsg::Hint(node, address));
     }
 
     /// Tells a node, if there is a link to it. Of what waits to be sent, an older word of the same kind about
@@ -209,8 +209,8 @@ impl LinksHandle {
     ///
     /// # Errors
     /// The actor is not reachable.
-    pub fn tell(&self, node: NodeId, message: Control) -> Result<(), AskError> {
-        self.mailbox.tell(LinksMsg::Tell(node, message))
+    pub fn send(&self, node: NodeId, message: Control) -> Result<(), AskError> {
+        self.mailbox.send(LinksMsg::Send(node, message))
     }
 
     /// The link to a node.
@@ -227,16 +227,16 @@ impl LinksHandle {
 
     /// The nodes with a link.
     #[must_use]
-    pub fn linked(&self) -> Vec<NodeId> {
+    pub fn linked_nodes(&self) -> Vec<NodeId> {
         self.parts.table.load().links.keys().copied().collect()
     }
 
     /// Those of them whose version lacks some of these.
     #[must_use]
-    pub fn linked_without(&self, features: WireFeatures) -> Vec<NodeId> {
+    pub fn linked_nodes_without(&self, features: WireFeatures) -> Vec<NodeId> {
         let table = self.parts.table.load();
         let links = table.links.iter();
-        let older = links.filter(|(_, link)| !link.link.agreed().features.contains(features));
+        let older = links.filter(|(_, link)| !link.link.negotiated().features.contains(features));
         older.map(|(node, _)| *node).collect()
     }
 
@@ -248,8 +248,8 @@ impl LinksHandle {
     }
 
     /// What the node says of itself on links that begin from now on.
-    pub fn set_greeting(&self, name: NodeName, role: ToldRole) {
-        self.parts.said.store(Arc::new((name, role)));
+    pub fn set_hello(&self, name: NodeName, role: ReportedRole) {
+        self.parts.hello.store(Arc::new((name, role)));
     }
 
     /// Whether nodes that are not known may ask to be paired.
@@ -282,15 +282,15 @@ pub struct LinkPins {
 #[derive(Debug)]
 pub enum LinksMsg {
     /// Open the socket.
-    Open(SocketAddr, Reply<Result<SocketAddr, OpenFailed>>),
+    Open(SocketAddr, Reply<Result<SocketAddr, OpenError>>),
     /// Close it.
     Close(LinkClose, Reply<()>),
     /// Who may have links.
     Pin(LinkPins, Reply<()>),
     /// A hint.
-    Found(NodeId, SocketAddr),
+    Hint(NodeId, SocketAddr),
     /// Tell a node.
-    Tell(NodeId, Control),
+    Send(NodeId, Control),
     /// Whether strangers may ask.
     Pairing(bool, Reply<()>),
     /// How the links are.
@@ -300,19 +300,19 @@ pub enum LinksMsg {
     /// The socket with this number takes nobody any more.
     SocketLost(u64),
     /// A dial is over.
-    Dialed(Box<Dialed>),
+    Dialed(Box<DialResult>),
     /// Something that the actor itself is told came over the link with this number.
-    Heard(u64, HeardOnLink, Reply<()>),
+    Received(u64, LinkMessage, Reply<()>),
     /// The link with this number ended.
     Ended(u64, LinkGone),
     /// Something is due.
-    Alarm,
+    TimerDue,
 }
 
 /// Fixed at construction.
 #[derive(Debug)]
 pub struct LinksActor {
-    parts: Arc<LinksParts>,
+    parts: Arc<LinksShared>,
     mailbox: Mailbox<LinksMsg>,
 }
 
@@ -322,10 +322,10 @@ impl LinksActor {
     /// # Errors
     /// When it cannot be started.
     pub async fn start(start: LinksStart) -> Result<(LinksHandle, ActorCell), SpawnErr> {
-        let parts = LinksParts::new(start);
+        let parts = LinksShared::new(start);
         let parts = parts.map_err(|error| SpawnErr::StartupFailed(error.into()))?;
         let handle = LinksHandle {
-            mailbox: Mailbox::restarted(),
+            mailbox: Mailbox::new_restartable(),
             parts: Arc::new(parts),
         };
         let cell = handle.start().await?;
@@ -354,7 +354,7 @@ impl Actor for LinksActor {
         _myself: ActorRef<Self::Msg>,
         state: &mut LinksState,
     ) -> Result<(), ActorProcessingErr> {
-        state.go_on();
+        state.restore();
         Ok(())
     }
 
@@ -364,7 +364,7 @@ impl Actor for LinksActor {
         queued: Self::Msg,
         state: &mut LinksState,
     ) -> Result<(), ActorProcessingErr> {
-        match queued.open() {
+        match queued.into_message() {
             LinksMsg::Open(listen, reply) => reply.send(state.open(listen).await),
             LinksMsg::Close(why, reply) => {
                 state.close(why).await;
@@ -374,25 +374,25 @@ impl Actor for LinksActor {
                 state.pin(pins);
                 reply.send(());
             }
-            LinksMsg::Found(node, address) => state.found(node, address),
-            LinksMsg::Tell(node, message) => state.tell(node, message),
+            LinksMsg::Hint(node, address) => state.add_hint(node, address),
+            LinksMsg::Send(node, message) => state.send(node, message),
             LinksMsg::Pairing(open, reply) => {
                 state.set_pairing(open);
                 reply.send(());
             }
             LinksMsg::Status(reply) => reply.send(state.status()),
             LinksMsg::Accepted(accepted) => {
-                state.linked(*accepted.link);
-                accepted.taken.send(());
+                state.add_link(*accepted.link);
+                accepted.done.send(());
             }
-            LinksMsg::SocketLost(number) => state.socket_lost(number),
-            LinksMsg::Dialed(dialed) => state.dialed(*dialed),
-            LinksMsg::Heard(number, heard, reply) => {
-                state.heard(number, heard);
+            LinksMsg::SocketLost(number) => state.handle_socket_lost(number),
+            LinksMsg::Dialed(dialed) => state.handle_dial_result(*dialed),
+            LinksMsg::Received(number, heard, reply) => {
+                state.handle_message(number, heard);
                 reply.send(());
             }
-            LinksMsg::Ended(number, why) => state.ended(number, &why),
-            LinksMsg::Alarm => state.alarm(),
+            LinksMsg::Ended(number, why) => state.handle_link_end(number, &why),
+            LinksMsg::TimerDue => state.run_due_timers(),
         }
         Ok(())
     }

@@ -14,20 +14,20 @@ mod welcome;
 use std::net::SocketAddr;
 
 use mgp_engine::cluster::pairing::{
-    BadTicket, PairingHeard, PairingNode, PairingRefusal, TicketStage,
+    BadTicket, PairingNode, PairingRejection, PairingReply, TicketStage,
 };
 use mgp_engine::node_key::{NodeKey, PublicKey};
 use mgp_engine::policy::grants::ClusterId;
-use mgp_protocol::federation::hello::{NodeName, ToldRole};
+use mgp_protocol::federation::hello::{NodeName, ReportedRole};
 use mgp_protocol::federation::pairing::{PairingCommitted, TicketId, WordNonce};
 use mgp_protocol::ids::NodeId;
 use mgp_runtime::event_sink::EventSink;
 use mgp_runtime::mailbox::{AskError, Mailbox, Queued, Reply};
-use mgp_store::audit::{AuditHandle, NotWritten};
+use mgp_store::audit::{AuditHandle, AuditWriteError};
 use mgp_transports::quic::PairingLink;
 use ractor::{Actor, ActorCell, ActorProcessingErr, ActorRef, SpawnErr};
 
-use self::guests::{AskedOver, WaitForDecision};
+use self::guests::{DecisionReceiver, TicketRequest};
 use self::state::PairingState;
 use crate::links::LinksHandle;
 
@@ -48,17 +48,17 @@ pub struct PairingStart {
 #[derive(Debug)]
 pub enum PairingEvent {
     /// A node asks to be let in, and a person is to decide.
-    Asked(WaitingNode),
+    ApprovalRequested(PendingNode),
     /// Write down that the node is a member, and answer what it needs; or why that cannot be, in words for both
     /// sides.
-    Admit(AdmitNode, Reply<Result<NodeAdmission, String>>),
+    Admit(AdmissionRequest, Reply<Result<NodeAdmission, String>>),
     /// This node was let in: keep what it was given, and answer when that is on disk.
     Joined(NodeAdmission, Reply<Result<(), String>>),
 }
 
 /// A node that is to be let in.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct AdmitNode {
+pub struct AdmissionRequest {
     /// The node.
     pub node: NodeId,
     /// Its key, as the link proved it.
@@ -66,7 +66,7 @@ pub struct AdmitNode {
     /// What it wants to be called.
     pub name: NodeName,
     /// What it may do.
-    pub role: ToldRole,
+    pub role: ReportedRole,
 }
 
 /// What a new node is given.
@@ -79,29 +79,29 @@ pub struct NodeAdmission {
     /// What the node is called.
     pub name: NodeName,
     /// What it may do.
-    pub role: ToldRole,
+    pub role: ReportedRole,
     /// The key of the node that let it in.
     pub inviter: PublicKey,
 }
 
 /// What a ticket is to be good for.
 #[derive(Clone, Debug)]
-pub struct InviteTerms {
+pub struct InviteOptions {
     /// The cluster.
     pub cluster: ClusterId,
     /// What the node may do.
-    pub role: ToldRole,
+    pub role: ReportedRole,
     /// How long the ticket lives; 15 minutes when nobody says so.
-    pub lives_for: Option<std::time::Duration>,
+    pub ttl: Option<std::time::Duration>,
     /// Who shows it is let in without a person's yes.
-    pub approved_before: bool,
+    pub is_preapproved: bool,
     /// Where this node is, as `host:port`.
     pub addresses: Vec<String>,
 }
 
 /// A new ticket.
 #[derive(Clone, Debug)]
-pub struct Invited {
+pub struct Invitation {
     /// To be handed to one person. A secret.
     pub ticket: String,
     /// What it is called here.
@@ -116,28 +116,28 @@ pub struct TicketStatus {
     /// What it is called.
     pub id: TicketId,
     /// What the node may do.
-    pub role: ToldRole,
+    pub role: ReportedRole,
     /// Who shows it is let in without a person's yes.
-    pub approved_before: bool,
+    pub is_preapproved: bool,
     /// When it ends.
     pub expires_ms: u64,
     /// Where it leads, as `host:port`.
-    pub places: Vec<String>,
+    pub addresses: Vec<String>,
     /// How far it is.
     pub stage: TicketStage,
 }
 
 /// A node that waits for a person's yes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct WaitingNode {
+pub struct PendingNode {
     /// The ticket it showed.
     pub id: TicketId,
     /// Who it is, and the words that both sides show.
-    pub who: PairingNode,
+    pub node: PairingNode,
     /// What it may do when it is let in.
-    pub role: ToldRole,
+    pub role: ReportedRole,
     /// Where it asks from.
-    pub from: Option<SocketAddr>,
+    pub address: Option<SocketAddr>,
     /// When the ticket ends, in milliseconds since 1970.
     pub expires_ms: u64,
 }
@@ -154,7 +154,7 @@ pub struct Joining {
     /// The words that both sides show, once they are known.
     pub words: Option<String>,
     /// The words are without nonces, for the inviter is older: who holds the ticket can grind them.
-    pub fixed_words: bool,
+    pub has_weak_words: bool,
     /// How far it is.
     pub progress: JoinProgress,
 }
@@ -178,33 +178,33 @@ pub enum JoinProgress {
 
 /// What a node that shows a ticket is answered.
 #[derive(Debug)]
-pub struct AnsweredTicket {
-    pub(super) heard: PairingHeard,
+pub struct TicketAnswer {
+    pub(super) reply: PairingReply,
     /// Of this side, to a node that has revealed its own.
     pub(super) nonce: Option<WordNonce>,
 }
 
 /// Why nothing is done.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum PairingFailed {
+pub enum PairingActionError {
     /// It is no ticket.
     #[error(transparent)]
     Ticket(#[from] BadTicket),
     /// The engine refuses.
     #[error(transparent)]
-    Refused(#[from] PairingRefusal),
+    Refused(#[from] PairingRejection),
     /// The kernel cannot write it down.
     #[error("{0}")]
     NotAdmitted(String),
     /// It is this node's own ticket.
     #[error("this node made the ticket: use it on the other one")]
-    Own,
+    OwnTicket,
     /// The ticket's time is long over.
     #[error("the ticket has expired: ask for another one")]
     Expired,
     /// That the ticket was made is not written down.
     #[error("the ticket is good for nothing: {0}")]
-    NotRecorded(#[from] NotWritten),
+    NotRecorded(#[from] AuditWriteError),
     /// There is no socket.
     #[error("links to other nodes are not open here")]
     NotOpen,
@@ -223,8 +223,8 @@ impl PairingHandle {
     /// Makes a ticket. Links have to be open.
     ///
     /// # Errors
-    /// [`PairingFailed`].
-    pub async fn invite(&self, terms: InviteTerms) -> Result<Invited, PairingFailed> {
+    /// [`PairingActionError`].
+    pub async fn invite(&self, terms: InviteOptions) -> Result<Invitation, PairingActionError> {
         self.mailbox
             .ask(|reply| PairingMsg::Invite(terms, reply))
             .await?
@@ -234,7 +234,7 @@ impl PairingHandle {
     ///
     /// # Errors
     /// The actor is not reachable.
-    pub async fn tickets(&self) -> Result<Vec<TicketStatus>, AskError> {
+    pub async fn list_tickets(&self) -> Result<Vec<TicketStatus>, AskError> {
         self.mailbox.ask(PairingMsg::Tickets).await
     }
 
@@ -244,7 +244,7 @@ impl PairingHandle {
     /// The actor is not reachable.
     pub async fn withdraw(&self, id: TicketId) -> Result<bool, AskError> {
         self.mailbox
-            .ask(|reply| PairingMsg::End(id, "the invitation was withdrawn", reply))
+            .ask(|reply| PairingMsg::EndTicket(id, "the invitation was withdrawn", reply))
             .await
     }
 
@@ -252,16 +252,16 @@ impl PairingHandle {
     ///
     /// # Errors
     /// The actor is not reachable.
-    pub async fn waiting(&self) -> Result<Vec<WaitingNode>, AskError> {
-        self.mailbox.ask(PairingMsg::Waiting).await
+    pub async fn pending_nodes(&self) -> Result<Vec<PendingNode>, AskError> {
+        self.mailbox.ask(PairingMsg::PendingNodes).await
     }
 
     /// Lets the node in that showed this ticket, if it is the one whose words were looked at; resolves when that is
     /// written down.
     ///
     /// # Errors
-    /// [`PairingFailed`]; where the kernel cannot write it down, the ticket is as good as before.
-    pub async fn approve(&self, id: TicketId, words: String) -> Result<(), PairingFailed> {
+    /// [`PairingActionError`]; where the kernel cannot write it down, the ticket is as good as before.
+    pub async fn approve(&self, id: TicketId, words: String) -> Result<(), PairingActionError> {
         self.mailbox
             .ask(|reply| PairingMsg::Approve(id, words, reply))
             .await?
@@ -271,9 +271,9 @@ impl PairingHandle {
     ///
     /// # Errors
     /// The actor is not reachable.
-    pub async fn refuse(&self, id: TicketId) -> Result<bool, AskError> {
+    pub async fn deny(&self, id: TicketId) -> Result<bool, AskError> {
         self.mailbox
-            .ask(|reply| PairingMsg::End(id, "a person there said no", reply))
+            .ask(|reply| PairingMsg::EndTicket(id, "a person there said no", reply))
             .await
     }
 
@@ -281,8 +281,12 @@ impl PairingHandle {
     /// [`Self::joining`] tells the words, and what comes of it.
     ///
     /// # Errors
-    /// [`PairingFailed`].
-    pub async fn join(&self, ticket: String, name: NodeName) -> Result<Joining, PairingFailed> {
+    /// [`PairingActionError`].
+    pub async fn join(
+        &self,
+        ticket: String,
+        name: NodeName,
+    ) -> Result<Joining, PairingActionError> {
         let ask = |reply| PairingMsg::Join(ticket, name, reply);
         self.mailbox.ask(ask).await?
     }
@@ -296,44 +300,44 @@ impl PairingHandle {
     }
 
     /// A node that is not known came by a link of its own.
-    pub fn asked(&self, link: Box<PairingLink>) {
+    pub fn add_guest(&self, link: Box<PairingLink>) {
         // One that is dropped is closed, and dials again.
-        let _ = self.mailbox.tell(PairingMsg::Guest(link));
+        let _ = self.mailbox.send(PairingMsg::Guest(link));
     }
 }
 
 /// Messages to the actor.
 pub enum PairingMsg {
     /// Make a ticket.
-    Invite(InviteTerms, Reply<Result<Invited, PairingFailed>>),
+    Invite(InviteOptions, Reply<Result<Invitation, PairingActionError>>),
     /// Tell the tickets.
     Tickets(Reply<Vec<TicketStatus>>),
     /// Tell who waits.
-    Waiting(Reply<Vec<WaitingNode>>),
+    PendingNodes(Reply<Vec<PendingNode>>),
     /// A person who looked at these words says yes.
-    Approve(TicketId, String, Reply<Result<(), PairingFailed>>),
+    Approve(TicketId, String, Reply<Result<(), PairingActionError>>),
     /// A ticket ends, for a reason that who waits is told.
-    End(TicketId, &'static str, Reply<bool>),
+    EndTicket(TicketId, &'static str, Reply<bool>),
     /// Show a ticket.
-    Join(String, NodeName, Reply<Result<Joining, PairingFailed>>),
+    Join(String, NodeName, Reply<Result<Joining, PairingActionError>>),
     /// Tell how far that is.
     Joining(Reply<Option<Joining>>),
     /// A node that is not known.
     Guest(Box<PairingLink>),
     /// The link of the node with this number is over.
-    Left(u64),
+    GuestGone(u64),
     /// It showed a ticket, and commits to a nonce.
     Commit(
-        Box<AskedOver>,
-        Reply<Result<PairingCommitted, PairingRefusal>>,
+        Box<TicketRequest>,
+        Reply<Result<PairingCommitted, PairingRejection>>,
     ),
     /// It showed a ticket, and its nonce if it has committed to one.
-    Shown(
-        Box<AskedOver>,
-        Reply<Result<(AnsweredTicket, WaitForDecision), PairingRefusal>>,
+    ShowTicket(
+        Box<TicketRequest>,
+        Reply<Result<(TicketAnswer, DecisionReceiver), PairingRejection>>,
     ),
     /// The kernel has written down who is let in, or cannot.
-    Written(TicketId, Result<NodeAdmission, String>),
+    AdmissionRecorded(TicketId, Result<NodeAdmission, String>),
     /// The node has what it was given.
     Delivered(TicketId),
     /// The words of this node's joining with that number.
@@ -387,22 +391,22 @@ impl Actor for PairingActor {
         queued: Self::Msg,
         state: &mut PairingState,
     ) -> Result<(), ActorProcessingErr> {
-        match queued.open() {
+        match queued.into_message() {
             PairingMsg::Invite(terms, reply) => state.invite(terms, reply).await,
-            PairingMsg::Tickets(reply) => reply.send(state.statuses()),
-            PairingMsg::Waiting(reply) => reply.send(state.waiting()),
+            PairingMsg::Tickets(reply) => reply.send(state.list_tickets()),
+            PairingMsg::PendingNodes(reply) => reply.send(state.pending_nodes()),
             PairingMsg::Approve(id, words, reply) => state.approve(id, Some((words, reply))),
-            PairingMsg::End(id, why, reply) => reply.send(state.end(id, why).await),
+            PairingMsg::EndTicket(id, why, reply) => reply.send(state.end_ticket(id, why).await),
             PairingMsg::Join(ticket, name, reply) => reply.send(state.join(&ticket, name)),
             PairingMsg::Joining(reply) => reply.send(state.joining()),
-            PairingMsg::Guest(link) => state.guest(link),
-            PairingMsg::Left(number) => state.left(number).await,
-            PairingMsg::Commit(asked, reply) => reply.send(state.commit(*asked)),
-            PairingMsg::Shown(asked, reply) => reply.send(state.shown(*asked)),
-            PairingMsg::Written(id, outcome) => state.written(id, outcome),
-            PairingMsg::Delivered(id) => state.delivered(id).await,
-            PairingMsg::Words(number, words) => state.words(number, words),
-            PairingMsg::Progress(number, progress) => state.progress(number, progress),
+            PairingMsg::Guest(link) => state.add_guest(link),
+            PairingMsg::GuestGone(number) => state.remove_guest(number).await,
+            PairingMsg::Commit(asked, reply) => reply.send(state.answer_commitment(*asked)),
+            PairingMsg::ShowTicket(asked, reply) => reply.send(state.show_ticket(*asked)),
+            PairingMsg::AdmissionRecorded(id, outcome) => state.handle_admission(id, outcome),
+            PairingMsg::Delivered(id) => state.confirm_delivery(id).await,
+            PairingMsg::Words(number, words) => state.set_words(number, words),
+            PairingMsg::Progress(number, progress) => state.set_progress(number, progress),
             PairingMsg::Expire => state.expire().await,
         }
         Ok(())

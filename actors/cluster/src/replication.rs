@@ -4,19 +4,19 @@
 //! Asked by the operator's requests and by pairing; links bring what other nodes say. It publishes a
 //! [`ClusterView`], and tells access control the rules for agents of other nodes.
 
-mod carry;
 mod disk;
 mod events;
 mod handle;
-mod heard;
 mod members;
+mod membership;
 mod pending;
 mod proposals;
+mod received;
 mod recovery_key;
 mod state;
-mod stay;
 #[cfg(test)]
 mod tests;
+mod transfer;
 mod view;
 mod wire;
 
@@ -24,18 +24,18 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::links::HeardTurn;
+use crate::links::MessagePermit;
 use mgp_engine::clock::MonotonicTime;
-use mgp_engine::cluster::clock_offset::MeasuredClock;
+use mgp_engine::cluster::clock_offset::PeerClock;
 use mgp_engine::node_key::{NodeKey, PublicKey};
 use mgp_engine::policy::access::Principal;
-use mgp_engine::policy::grants::{ClusterId, GrantId, LogChange, Signed};
+use mgp_engine::policy::grants::{ClusterId, GrantId, LogChange, SignedOperation};
+use mgp_engine::replication::remote_rules::LocalServers;
 use mgp_engine::replication::replica::{Confirmation, Replica};
-use mgp_engine::replication::rules::KnownServers;
 use mgp_policy::access::AccessHandle;
 use mgp_protocol::federation::control::Control;
 use mgp_protocol::federation::hello::{LifeId, NodeName};
-use mgp_protocol::federation::logs::{LogEntries, LogsHeld};
+use mgp_protocol::federation::logs::{LogEntries, LogsDigest};
 use mgp_protocol::ids::NodeId;
 use mgp_protocol::mgp::audit::TraceId;
 use mgp_protocol::refusal::Refusal;
@@ -48,12 +48,12 @@ use mgp_sync::snapshot::Snapshot;
 use ractor::{Actor, ActorCell, ActorProcessingErr, ActorRef};
 use tokio::sync::watch;
 
-pub use self::carry::{BringTurn, NotCarried, bring, take};
-pub use self::disk::{UnusableLogs, examine, has_rekeyed};
+pub use self::disk::{LogsError, check_witnesses, has_rekeyed};
 pub use self::handle::ReplicationHandle;
 pub use self::recovery_key::RecoveryKey;
 pub use self::state::ReplicationState;
-pub use self::view::{ClusterMemberView, ClusterView, MemberStanding};
+pub use self::transfer::{TransferError, TransferPermit, receive_entries, send_entries};
+pub use self::view::{ClusterMemberView, ClusterView, MemberStatus};
 
 /// What the actor needs.
 #[derive(Debug)]
@@ -61,7 +61,7 @@ pub struct ReplicationStart {
     /// The node's key.
     pub key: NodeKey,
     /// Which life of the node this is.
-    pub life: LifeId,
+    pub instance: LifeId,
     /// Where the logs are kept. There is nothing before a cluster is founded or joined.
     pub folder: PathBuf,
     /// How long what other nodes could take back is allowed after they were heard.
@@ -84,9 +84,9 @@ pub struct ReplicationStart {
 #[derive(Debug)]
 pub enum ReplicationEvent {
     /// Say this to the node, if it is linked.
-    Tell(NodeId, Control),
-    /// Bring the node these entries: [`bring`].
-    Bring(NodeId, LogEntries, BringTurn),
+    Send(NodeId, Control),
+    /// Bring the node these entries: [`send_entries`].
+    Transfer(NodeId, LogEntries, TransferPermit),
     /// There is a new view.
     Changed(Arc<ClusterView>),
 }
@@ -119,22 +119,22 @@ pub struct ClusterRecovery {
     /// It makes this node an admin, which is called so.
     pub name: NodeName,
     /// Nodes that are gone: it cuts them off. Without that, a lone admin would wait for them to confirm its log.
-    pub without: Vec<NodeId>,
+    pub removed: Vec<NodeId>,
 }
 
 /// What is known, for who decides or reads.
 #[derive(Debug)]
-pub struct ClusterRecords<'a> {
+pub struct ClusterSnapshot<'a> {
     /// The logs, and what they mean here.
     pub replica: &'a Replica,
     /// The servers of this node.
-    pub known: &'a KnownServers,
+    pub servers: &'a LocalServers,
     /// The time that leases are counted by.
     pub now: MonotonicTime,
     /// The time, in milliseconds since 1970.
     pub now_ms: u64,
     /// The id for a new grant.
-    pub fresh: GrantId,
+    pub new_grant_id: GrantId,
 }
 
 /// Changes that were made. They are on disk and in force here.
@@ -142,24 +142,24 @@ pub struct ClusterRecords<'a> {
 pub struct ProposedChanges {
     /// What was changed.
     pub changes: Vec<LogChange>,
-    /// The last one's number in this node's log, for [`ReplicationHandle::confirmations`]; None where all of them
+    /// The last one's number in this node's log, for [`ReplicationHandle::watch_confirmations`]; None where all of them
     /// are signed only once other nodes have confirmed that log.
     pub number: Option<u64>,
     /// When they were made, by the clock of leases.
-    pub at: MonotonicTime,
+    pub proposed_at: MonotonicTime,
 }
 
 /// Decides which changes to make.
 pub type DecideChanges =
-    Box<dyn FnOnce(&ClusterRecords<'_>) -> Result<Vec<LogChange>, Refusal> + Send>;
+    Box<dyn FnOnce(&ClusterSnapshot<'_>) -> Result<Vec<LogChange>, Refusal> + Send>;
 /// Reads; there are no records where there is no cluster.
-pub type LookAtLogs = Box<dyn FnOnce(Option<&ClusterRecords<'_>>) + Send>;
+pub type ReadLogs = Box<dyn FnOnce(Option<&ClusterSnapshot<'_>>) + Send>;
 /// Gets what became of a proposal.
 pub type ProposalReply = Reply<Result<ProposedChanges, Refusal>>;
 
 /// Who asks, and the trace of the request.
 #[derive(Clone, Debug)]
-pub struct AskedBy {
+pub struct RequestedBy {
     /// Who asks.
     pub principal: Principal,
     /// The trace.
@@ -169,33 +169,37 @@ pub struct AskedBy {
 /// Messages to the actor.
 pub enum ReplicationMsg {
     /// Found a cluster, in which this node has that name.
-    Found(NodeName, AskedBy, Reply<Result<FoundedCluster, Refusal>>),
+    Found(
+        NodeName,
+        RequestedBy,
+        Reply<Result<FoundedCluster, Refusal>>,
+    ),
     /// Take part in a cluster.
-    Join(Box<JoinedCluster>, AskedBy, Reply<Result<(), Refusal>>),
+    Join(Box<JoinedCluster>, RequestedBy, Reply<Result<(), Refusal>>),
     /// Forget the cluster.
-    Forget(AskedBy, Reply<Result<(), Refusal>>),
+    Forget(RequestedBy, Reply<Result<(), Refusal>>),
     /// Decide, and write it to this node's log.
-    Propose(DecideChanges, AskedBy, ProposalReply),
+    Propose(DecideChanges, RequestedBy, ProposalReply),
     /// The recovery key makes this node an admin.
-    Recover(Box<ClusterRecovery>, AskedBy, ProposalReply),
+    Recover(Box<ClusterRecovery>, RequestedBy, ProposalReply),
     /// Follow who has confirmed what this node wrote at that place.
     Confirmations(u64, Reply<Result<watch::Receiver<Confirmation>, Refusal>>),
     /// Read.
-    Look(LookAtLogs),
+    Read(ReadLogs),
     /// Whether all that was to be brought to other nodes has been.
-    Pushed(Reply<bool>),
+    IsFlushed(Reply<bool>),
     /// Other servers or shares.
-    Known(KnownServers, Reply<()>),
+    SetServers(LocalServers, Reply<()>),
     /// A node is linked.
     LinkUp(NodeId),
     /// It is no more.
     LinkDown(NodeId),
     /// It has said what it holds.
-    Heard(NodeId, LogsHeld, HeardTurn),
+    Received(NodeId, LogsDigest, MessagePermit),
     /// Its wall clock was measured.
-    Clock(NodeId, MeasuredClock),
+    Clock(NodeId, PeerClock),
     /// Entries came whose signatures hold.
-    Taken(Vec<Signed>, Reply<()>),
+    EntriesReceived(Vec<SignedOperation>, Reply<()>),
     /// All up to this ticket is on the disk of that stay in a cluster.
     Stored {
         /// Which stay.
@@ -204,7 +208,7 @@ pub enum ReplicationMsg {
         ticket: u64,
     },
     /// What was to be brought to the node has been, or could not.
-    Brought(NodeId),
+    TransferDone(NodeId),
     /// Time has passed.
     Tick,
 }
@@ -218,23 +222,23 @@ impl std::fmt::Debug for ReplicationMsg {
             Self::Propose(..) => "Propose",
             Self::Recover(..) => "Recover",
             Self::Confirmations(..) => "Confirmations",
-            Self::Look(_) => "Look",
-            Self::Pushed(_) => "Pushed",
-            Self::Known(..) => "Known",
+            Self::Read(_) => "Look",
+            Self::IsFlushed(_) => "Pushed",
+            Self::SetServers(..) => "Known",
             Self::LinkUp(_) => "LinkUp",
             Self::LinkDown(_) => "LinkDown",
-            Self::Heard(..) => "Heard",
+            Self::Received(..) => "Heard",
             Self::Clock(..) => "Clock",
-            Self::Taken(..) => "Taken",
+            Self::EntriesReceived(..) => "Taken",
             Self::Stored { .. } => "Stored",
-            Self::Brought(_) => "Brought",
+            Self::TransferDone(_) => "Brought",
             Self::Tick => "Tick",
         })
     }
 }
 
 /// The refusal where there is no cluster.
-fn in_none() -> Refusal {
+fn not_in_cluster() -> Refusal {
     let why =
         "this node is in no cluster; `mgp nodes invite` founds one, `mgp nodes join` enters one";
     Refusal::BadParams(why.into())
@@ -248,20 +252,20 @@ impl ReplicationActor {
     /// Starts it with what is on disk.
     ///
     /// # Errors
-    /// [`UnusableLogs`], in words for who starts the kernel.
+    /// [`LogsError`], in words for who starts the kernel.
     pub async fn start(
         start: ReplicationStart,
-    ) -> Result<(ReplicationHandle, ActorCell), UnusableLogs> {
+    ) -> Result<(ReplicationHandle, ActorCell), LogsError> {
         let (folder, witness) = (start.folder.clone(), start.witness.clone());
         let read = move || disk::open_existing(&folder, &witness);
-        let read = task::blocking("replication.read", read).await;
-        let found = read.map_err(|error| UnusableLogs::NotStarted(error.to_string()))??;
+        let read = task::run_blocking("replication.read", read).await;
+        let found = read.map_err(|error| LogsError::Start(error.to_string()))??;
         if let Some(found) = &found.opened {
-            found.mend(&start.audit).await?;
+            found.truncate_torn_tails(&start.audit).await?;
         }
         let (view, clock) = (start.view.clone(), start.clock);
         let spawned = Actor::spawn(None, Self, (start, found)).await;
-        let (actor, _) = spawned.map_err(|error| UnusableLogs::NotStarted(error.to_string()))?;
+        let (actor, _) = spawned.map_err(|error| LogsError::Start(error.to_string()))?;
         let cell = actor.get_cell();
         let handle = ReplicationHandle::new(Mailbox::new(actor), view, clock);
         Ok((handle, cell))
@@ -271,7 +275,7 @@ impl ReplicationActor {
 impl Actor for ReplicationActor {
     type Msg = Queued<ReplicationMsg>;
     type State = ReplicationState;
-    type Arguments = (ReplicationStart, disk::FoundLogs);
+    type Arguments = (ReplicationStart, disk::LoadedLogs);
 
     async fn pre_start(
         &self,
@@ -287,32 +291,36 @@ impl Actor for ReplicationActor {
         queued: Self::Msg,
         state: &mut ReplicationState,
     ) -> Result<(), ActorProcessingErr> {
-        match queued.open() {
-            ReplicationMsg::Found(name, by, reply) => reply.send(state.found(&name, &by).await),
+        match queued.into_message() {
+            ReplicationMsg::Found(name, by, reply) => {
+                reply.send(state.found_cluster(&name, &by).await)
+            }
             ReplicationMsg::Join(joined, by, reply) => reply.send(state.join(*joined, &by).await),
             ReplicationMsg::Forget(by, reply) => reply.send(state.forget(&by).await),
             ReplicationMsg::Propose(decide, by, reply) => state.propose(decide, &by, reply),
             ReplicationMsg::Recover(recovery, by, reply) => state.recover(&recovery, &by, reply),
-            ReplicationMsg::Confirmations(number, reply) => reply.send(state.confirmations(number)),
-            ReplicationMsg::Look(look) => state.look(look),
-            ReplicationMsg::Pushed(reply) => reply.send(state.has_pushed()),
-            ReplicationMsg::Known(known, reply) => {
-                state.set_known(known);
+            ReplicationMsg::Confirmations(number, reply) => {
+                reply.send(state.watch_confirmations(number))
+            }
+            ReplicationMsg::Read(look) => state.read_logs(look),
+            ReplicationMsg::IsFlushed(reply) => reply.send(state.is_flushed()),
+            ReplicationMsg::SetServers(known, reply) => {
+                state.set_servers(known);
                 reply.send(());
             }
             ReplicationMsg::LinkUp(node) => state.link_up(node),
             ReplicationMsg::LinkDown(node) => state.link_down(node),
-            ReplicationMsg::Heard(node, held, turn) => {
-                state.heard(node, held);
+            ReplicationMsg::Received(node, held, turn) => {
+                state.receive_heads(node, held);
                 drop(turn);
             }
-            ReplicationMsg::Clock(node, clock) => state.clock_measured(node, clock),
-            ReplicationMsg::Taken(signed, reply) => {
-                state.taken(&signed);
+            ReplicationMsg::Clock(node, clock) => state.record_clock(node, clock),
+            ReplicationMsg::EntriesReceived(signed, reply) => {
+                state.apply_entries(&signed);
                 reply.send(());
             }
-            ReplicationMsg::Stored { stay, ticket } => state.stored(stay, ticket),
-            ReplicationMsg::Brought(node) => state.brought(node),
+            ReplicationMsg::Stored { stay, ticket } => state.handle_stored(stay, ticket),
+            ReplicationMsg::TransferDone(node) => state.handle_transfer_done(node),
             ReplicationMsg::Tick => state.tick(),
         }
         Ok(())

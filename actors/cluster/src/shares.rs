@@ -12,20 +12,20 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use mgp_engine::cluster::shares::{
-    Share, ShareAudience, ShareChange, ShareRefusal, ShareRequest, Shares,
+    Share, ShareAudience, ShareChange, ShareRequest, ShareRequestError, Shares,
 };
 use mgp_protocol::ids::{NodeId, ServerId};
 use mgp_protocol::mgp::audit::{Actor as AuditActor, EventType, Outcome, Target, TraceId};
 use mgp_runtime::event_sink::EventSink;
 use mgp_runtime::mailbox::{AskError, Mailbox, Queued, Reply};
 use mgp_runtime::{randomness, task};
-use mgp_store::audit::{AuditHandle, NotWritten, event};
+use mgp_store::audit::{AuditHandle, AuditWriteError, new_event};
 use mgp_store::witnesses::Witness;
 use mgp_sync::Snapshot;
 use ractor::{Actor, ActorCell, ActorProcessingErr, ActorRef, SpawnErr};
 use serde_json::json;
 
-pub use self::shares_file::UnusableShares;
+pub use self::shares_file::SharesFileError;
 
 /// What the actor needs.
 #[derive(Clone, Debug)]
@@ -44,12 +44,12 @@ pub struct SharesStart {
 #[derive(Clone, Debug)]
 pub struct SharesHandle {
     mailbox: Mailbox<SharesMsg>,
-    shared: Arc<Snapshot<Shares>>,
+    published: Arc<Snapshot<Shares>>,
 }
 
 /// What somebody wants to share.
 #[derive(Clone, Debug)]
-pub struct ShareWish {
+pub struct ShareSpec {
     /// A server of this node.
     pub server: ServerId,
     /// With whom.
@@ -59,28 +59,28 @@ pub struct ShareWish {
     /// The server's own names for its tools; `None` when it has listed none yet.
     pub listed: Option<BTreeSet<Arc<str>>>,
     /// The rule is for what is to come as well.
-    pub not_yet: bool,
+    pub allow_missing: bool,
 }
 
 /// Why nothing has changed.
 #[derive(Debug, thiserror::Error)]
-pub enum NotShared {
+pub enum ShareChangeError {
     /// As it was asked for it cannot be.
     #[error(transparent)]
-    Refused(#[from] ShareRefusal),
+    Refused(#[from] ShareRequestError),
     /// The audit log takes nothing.
     #[error(transparent)]
-    NotRecorded(#[from] NotWritten),
+    NotRecorded(#[from] AuditWriteError),
     /// The disk failed.
     #[error("it cannot be kept on disk ({0}), and what is not kept is not shared")]
-    NotKept(String),
+    Save(String),
     /// The actor is not there.
     #[error("what is shared cannot be changed: {0}")]
     Unreachable(#[from] AskError),
 }
 
 /// What the rules say, and what is to become of them.
-type Change = Box<dyn FnOnce(&Shares) -> Result<Vec<ShareChange>, ShareRefusal> + Send>;
+type Change = Box<dyn FnOnce(&Shares) -> Result<Vec<ShareChange>, ShareRequestError> + Send>;
 
 impl SharesHandle {
     /// Reads the rules and starts the actor.
@@ -89,39 +89,49 @@ impl SharesHandle {
     /// The actor cannot be started; the file cannot be read, in words for who starts the kernel.
     pub async fn start(start: SharesStart) -> Result<(Self, ActorCell), SpawnErr> {
         let file = start.file.clone();
-        let reading = task::blocking("shares.read", move || shares_file::read(&file));
+        let reading = task::run_blocking("shares.read", move || shares_file::read(&file));
         let failed = |error| SpawnErr::StartupFailed(error);
         let shares = reading.await.map_err(|error| failed(error.into()))?;
         let shares = shares.map_err(|error| failed(error.into()))?;
         let shared = Arc::new(Snapshot::new(shares));
         let actor = SharesActor {
-            shared: Arc::clone(&shared),
+            published: Arc::clone(&shared),
             start,
         };
         let (actor, _) = Actor::spawn(None, actor, ()).await?;
         let cell = actor.get_cell();
         let mailbox = Mailbox::new(actor);
-        Ok((Self { mailbox, shared }, cell))
+        Ok((
+            Self {
+                mailbox,
+                published: shared,
+            },
+            cell,
+        ))
     }
 
     /// The rules of this moment.
     #[must_use]
-    pub fn now(&self) -> Arc<Shares> {
-        self.shared.load()
+    pub fn current(&self) -> Arc<Shares> {
+        self.published.load()
     }
 
     /// Shares something. Returns the rule; `None` when it was shared so already.
     ///
     /// # Errors
-    /// [`NotShared`]; then all is as before.
-    pub async fn add(&self, wish: ShareWish, by: AuditActor) -> Result<Option<Share>, NotShared> {
+    /// [`ShareChangeError`]; then all is as before.
+    pub async fn add(
+        &self,
+        wish: ShareSpec,
+        by: AuditActor,
+    ) -> Result<Option<Share>, ShareChangeError> {
         let share = move |shares: &Shares| {
             let request = ShareRequest {
                 server: wish.server,
                 to: wish.to,
                 tools: wish.tools.as_deref(),
-                listed: wish.listed.as_ref(),
-                not_yet: wish.not_yet,
+                listed_tools: wish.listed.as_ref(),
+                allow_unmatched: wish.allow_missing,
             };
             Ok(shares.share(&request)?.into_iter().collect())
         };
@@ -136,14 +146,14 @@ impl SharesHandle {
     /// Returns the rules that ended.
     ///
     /// # Errors
-    /// [`NotShared`]; then all is as before.
+    /// [`ShareChangeError`]; then all is as before.
     pub async fn remove(
         &self,
         server: ServerId,
         to: Option<ShareAudience>,
         tools: Option<String>,
         by: AuditActor,
-    ) -> Result<Vec<Share>, NotShared> {
+    ) -> Result<Vec<Share>, ShareChangeError> {
         let unshare = move |shares: &Shares| shares.unshare(&server, to, tools.as_deref());
         let changes = self.change(unshare, by).await?;
         let ended = changes.into_iter().filter_map(|change| match change {
@@ -156,8 +166,8 @@ impl SharesHandle {
     /// A node is no longer of the cluster: a node of its name begins without.
     ///
     /// # Errors
-    /// [`NotShared`].
-    pub async fn forget(&self, node: NodeId, by: AuditActor) -> Result<(), NotShared> {
+    /// [`ShareChangeError`].
+    pub async fn remove_node(&self, node: NodeId, by: AuditActor) -> Result<(), ShareChangeError> {
         let forget = move |_: &Shares| Ok(vec![ShareChange::Forget(node)]);
         self.change(forget, by).await.map(drop)
     }
@@ -165,8 +175,12 @@ impl SharesHandle {
     /// A server was removed: one of its name begins unshared.
     ///
     /// # Errors
-    /// [`NotShared`].
-    pub async fn vacate(&self, server: ServerId, by: AuditActor) -> Result<(), NotShared> {
+    /// [`ShareChangeError`].
+    pub async fn remove_server(
+        &self,
+        server: ServerId,
+        by: AuditActor,
+    ) -> Result<(), ShareChangeError> {
         let vacate = move |_: &Shares| Ok(vec![ShareChange::Vacate(server)]);
         self.change(vacate, by).await.map(drop)
     }
@@ -174,11 +188,15 @@ impl SharesHandle {
     /// Returns the changes that were made.
     async fn change(
         &self,
-        change: impl FnOnce(&Shares) -> Result<Vec<ShareChange>, ShareRefusal> + Send + 'static,
+        change: impl FnOnce(&Shares) -> Result<Vec<ShareChange>, ShareRequestError> + Send + 'static,
         by: AuditActor,
-    ) -> Result<Vec<ShareChange>, NotShared> {
+    ) -> Result<Vec<ShareChange>, ShareChangeError> {
         let change: Change = Box::new(change);
-        let ask = |reply| SharesMsg { change, by, reply };
+        let ask = |reply| SharesMsg {
+            change,
+            actor: by,
+            reply,
+        };
         self.mailbox.ask(ask).await?
     }
 }
@@ -186,8 +204,8 @@ impl SharesHandle {
 /// A change that is asked for.
 pub struct SharesMsg {
     change: Change,
-    by: AuditActor,
-    reply: Reply<Result<Vec<ShareChange>, NotShared>>,
+    actor: AuditActor,
+    reply: Reply<Result<Vec<ShareChange>, ShareChangeError>>,
 }
 
 impl std::fmt::Debug for SharesMsg {
@@ -198,7 +216,7 @@ impl std::fmt::Debug for SharesMsg {
 
 #[derive(Debug)]
 struct SharesActor {
-    shared: Arc<Snapshot<Shares>>,
+    published: Arc<Snapshot<Shares>>,
     start: SharesStart,
 }
 
@@ -221,7 +239,11 @@ impl Actor for SharesActor {
         queued: Self::Msg,
         (): &mut (),
     ) -> Result<(), ActorProcessingErr> {
-        let SharesMsg { change, by, reply } = queued.open();
+        let SharesMsg {
+            change,
+            actor: by,
+            reply,
+        } = queued.into_message();
         let outcome = self.change(change, &by).await;
         reply.send(outcome);
         Ok(())
@@ -229,41 +251,45 @@ impl Actor for SharesActor {
 }
 
 impl SharesActor {
-    async fn change(&self, change: Change, by: &AuditActor) -> Result<Vec<ShareChange>, NotShared> {
-        let before = self.shared.load();
+    async fn change(
+        &self,
+        change: Change,
+        by: &AuditActor,
+    ) -> Result<Vec<ShareChange>, ShareChangeError> {
+        let before = self.published.load();
         let mut shares = Shares::clone(&before);
         let mut changes = change(&before)?;
         changes.retain(|change| shares.apply(change));
         if changes.is_empty() {
             return Ok(changes);
         }
-        let trace = TraceId::mint(randomness::bytes());
+        let trace = TraceId::from_random(randomness::random_bytes());
         for change in &changes {
-            let event = recorded(change, by, &trace, Outcome::Success);
-            self.start.audit.decided(event).await?;
+            let event = share_event(change, by, &trace, Outcome::Success);
+            self.start.audit.record_decision(event).await?;
         }
         let (file, kept) = (self.start.file.clone(), shares.clone());
-        let writing = task::blocking("shares.keep", move || shares_file::write(&file, &kept));
+        let writing = task::run_blocking("shares.keep", move || shares_file::write(&file, &kept));
         let written = match writing.await {
             Ok(written) => written.map_err(|error| error.to_string()),
             Err(broken) => Err(broken.to_string()),
         };
         if let Err(why) = written {
             for change in &changes {
-                let event = recorded(change, by, &trace, Outcome::Failure);
-                self.start.audit.tell(event);
+                let event = share_event(change, by, &trace, Outcome::Failure);
+                self.start.audit.record(event);
             }
-            return Err(NotShared::NotKept(why));
+            return Err(ShareChangeError::Save(why));
         }
         self.start.witness.settle_presence();
         let shares = Arc::new(shares);
-        self.shared.store(Arc::clone(&shares));
+        self.published.store(Arc::clone(&shares));
         self.start.changed.send(shares);
         Ok(changes)
     }
 }
 
-fn recorded(
+fn share_event(
     change: &ShareChange,
     by: &AuditActor,
     trace: &TraceId,
@@ -295,5 +321,5 @@ fn recorded(
         server_id: server.map(ToString::to_string),
         ..Target::default()
     };
-    event(kind, by.clone(), target, trace, outcome, details)
+    new_event(kind, by.clone(), target, trace, outcome, details)
 }

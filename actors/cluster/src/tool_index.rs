@@ -6,11 +6,11 @@
 //! page is judged here. Copies and the nodes' names are kept on disk.
 
 mod copies;
-mod held_tools;
 mod node_handles;
+mod peer_tools;
 mod peers;
+mod publication;
 mod refusals;
-mod showing;
 mod state;
 mod status;
 mod streams;
@@ -26,7 +26,7 @@ use mgp_engine::cluster::tool_index::OfferedServer;
 use mgp_protocol::federation::control::Control;
 use mgp_protocol::federation::hello::NodeName;
 use mgp_protocol::federation::tool_index::{
-    IndexDigest, IndexPage, IndexReport, NotBrought, PullIndex,
+    IndexDigest, IndexPage, IndexReport, PullFailure, PullIndex,
 };
 use mgp_protocol::ids::{NodeId, ServerId};
 use mgp_runtime::event_sink::EventSink;
@@ -37,23 +37,23 @@ use mgp_sync::Snapshot;
 use mgp_transports::quic::SyncStream;
 use ractor::{Actor, ActorCell, ActorProcessingErr, ActorRef, SpawnErr};
 
-pub use self::held_tools::{HeldServer, HeldTool, HeldTools, HiddenNode};
-pub use self::node_handles::{NamedNodes, UnusableNames};
+pub use self::node_handles::{NamesFileError, PublishedNames};
+pub use self::peer_tools::{HiddenNode, PeerServer, PeerTool, PeerTools};
 pub use self::status::IndexedNode;
-use crate::links::{HeardTurn, PeerLink};
+use crate::links::{MessagePermit, PeerLink};
 use state::ToolIndexState;
 
 /// What the actor needs.
 #[derive(Clone, Debug)]
 pub struct ToolIndexStart {
     /// This node.
-    pub here: NodeId,
+    pub node: NodeId,
     /// Where copies and names are kept; made when there is something to keep.
     pub folder: PathBuf,
     /// Where the tools of others are published.
-    pub held: Arc<Snapshot<HeldTools>>,
+    pub published: Arc<Snapshot<PeerTools>>,
     /// Where the names of all other nodes are published.
-    pub names: Arc<Snapshot<NamedNodes>>,
+    pub names: Arc<Snapshot<PublishedNames>>,
     /// Told what happened.
     pub events: EventSink<ToolIndexEvent>,
     /// Told what a peer is to be told.
@@ -85,31 +85,31 @@ pub struct ToolIndexHandle {
 #[derive(Debug)]
 pub enum ToolIndexMsg {
     /// The servers of this node are these.
-    Offer(BTreeMap<ServerId, Arc<OfferedServer>>),
+    SetOffer(BTreeMap<ServerId, Arc<OfferedServer>>),
     /// What is shared is this.
-    Shared(Arc<Shares>),
+    SetShares(Arc<Shares>),
     /// Those of them that share nothing.
-    Leaves(BTreeSet<NodeId>),
+    SetLeaves(BTreeSet<NodeId>),
     /// The nodes of the cluster, as they call themselves.
-    Members(BTreeMap<NodeId, NodeName>),
+    SetMembers(BTreeMap<NodeId, NodeName>),
     /// There is a link.
     LinkUp(Arc<PeerLink>),
     /// There is none any more.
     LinkDown(NodeId),
     /// A peer told its digest.
-    Heard(NodeId, IndexDigest, HeardTurn),
+    DigestReceived(NodeId, IndexDigest, MessagePermit),
     /// A peer told what it did not take.
-    Report(NodeId, IndexReport, HeardTurn),
+    ReportReceived(NodeId, IndexReport, MessagePermit),
     /// A peer asks for a page; answered with none for who is not of the cluster.
     Page(NodeId, PullIndex, Reply<Option<IndexPage>>),
     /// A pull has ended.
-    Pulled(NodeId, u64, Result<Box<IndexPage>, NotBrought>),
+    Pulled(NodeId, u64, Result<Box<IndexPage>, PullFailure>),
     /// What has been kept on disk, or not.
-    Kept(Result<(), String>),
+    Saved(Result<(), String>),
     /// How each node stands.
     Status(Reply<Vec<IndexedNode>>),
     /// Something may have become due.
-    Due,
+    TimerDue,
 }
 
 impl ToolIndexHandle {
@@ -125,50 +125,50 @@ impl ToolIndexHandle {
     }
 
     /// The servers of this node are these, and no others; those that nobody shares, too.
-    pub fn offer(&self, servers: BTreeMap<ServerId, Arc<OfferedServer>>) {
-        self.say(ToolIndexMsg::Offer(servers));
+    pub fn set_offer(&self, servers: BTreeMap<ServerId, Arc<OfferedServer>>) {
+        self.send(ToolIndexMsg::SetOffer(servers));
     }
 
     /// What this node shares is this from now on.
     pub fn set_shares(&self, shares: Arc<Shares>) {
-        self.say(ToolIndexMsg::Shared(shares));
+        self.send(ToolIndexMsg::SetShares(shares));
     }
 
     /// The nodes of the cluster are these, and call themselves so.
     pub fn set_members(&self, members: BTreeMap<NodeId, NodeName>) {
-        self.say(ToolIndexMsg::Members(members));
+        self.send(ToolIndexMsg::SetMembers(members));
     }
 
     /// These nodes of the cluster may only call: from the next [`Self::set_members`] on, nothing that they tell is
     /// taken.
     pub fn set_leaves(&self, leaves: BTreeSet<NodeId>) {
-        self.say(ToolIndexMsg::Leaves(leaves));
+        self.send(ToolIndexMsg::SetLeaves(leaves));
     }
 
     /// There is a link to a node, perhaps in the place of another one.
     pub fn link_up(&self, link: Arc<PeerLink>) {
-        self.say(ToolIndexMsg::LinkUp(link));
+        self.send(ToolIndexMsg::LinkUp(link));
     }
 
     /// There is no link to the node any more.
     pub fn link_down(&self, node: NodeId) {
-        self.say(ToolIndexMsg::LinkDown(node));
+        self.send(ToolIndexMsg::LinkDown(node));
     }
 
     /// A node told its digest over its own link.
-    pub fn heard(&self, node: NodeId, digest: IndexDigest, turn: HeardTurn) {
-        self.say(ToolIndexMsg::Heard(node, digest, turn));
+    pub fn receive_digest(&self, node: NodeId, digest: IndexDigest, turn: MessagePermit) {
+        self.send(ToolIndexMsg::DigestReceived(node, digest, turn));
     }
 
     /// A node told what it did not take of this one's index.
-    pub fn report(&self, node: NodeId, report: IndexReport, turn: HeardTurn) {
-        self.say(ToolIndexMsg::Report(node, report, turn));
+    pub fn receive_report(&self, node: NodeId, report: IndexReport, turn: MessagePermit) {
+        self.send(ToolIndexMsg::ReportReceived(node, report, turn));
     }
 
     /// Answers the pulls of a node on a stream whose opening has been read.
     pub fn serve(&self, node: NodeId, stream: Box<SyncStream>) {
         let serving = streams::serve(self.mailbox.clone(), node, stream);
-        task::detached("tool_index.serve", serving);
+        task::spawn_detached("tool_index.serve", serving);
     }
 
     /// How each node stands, by its id.
@@ -179,8 +179,8 @@ impl ToolIndexHandle {
         self.mailbox.ask(ToolIndexMsg::Status).await
     }
 
-    fn say(&self, message: ToolIndexMsg) {
-        match self.mailbox.tell(message) {
+    fn send(&self, message: ToolIndexMsg) {
+        match self.mailbox.send(message) {
             // The kernel is ending.
             Ok(()) | Err(AskError::Stopped) => {}
             Err(error) => {
@@ -203,7 +203,7 @@ impl Actor for ToolIndexActor {
         myself: ActorRef<Self::Msg>,
         start: ToolIndexStart,
     ) -> Result<Box<ToolIndexState>, ActorProcessingErr> {
-        let state = ToolIndexState::restored(Mailbox::new(myself), start).await?;
+        let state = ToolIndexState::load(Mailbox::new(myself), start).await?;
         Ok(Box::new(state))
     }
 
@@ -213,28 +213,28 @@ impl Actor for ToolIndexActor {
         queued: Self::Msg,
         state: &mut Box<ToolIndexState>,
     ) -> Result<(), ActorProcessingErr> {
-        match queued.open() {
-            ToolIndexMsg::Offer(servers) => state.offer(servers).await,
-            ToolIndexMsg::Shared(shares) => state.share(&shares),
-            ToolIndexMsg::Leaves(leaves) => state.leaves(leaves),
-            ToolIndexMsg::Members(members) => state.members(members).await,
+        match queued.into_message() {
+            ToolIndexMsg::SetOffer(servers) => state.set_offer(servers).await,
+            ToolIndexMsg::SetShares(shares) => state.set_shares(&shares),
+            ToolIndexMsg::SetLeaves(leaves) => state.set_leaves(leaves),
+            ToolIndexMsg::SetMembers(members) => state.set_members(members).await,
             ToolIndexMsg::LinkUp(link) => state.link_up(link),
             ToolIndexMsg::LinkDown(node) => state.link_down(node),
-            ToolIndexMsg::Heard(node, digest, turn) => {
-                state.heard(node, digest);
+            ToolIndexMsg::DigestReceived(node, digest, turn) => {
+                state.receive_digest(node, digest);
                 drop(turn);
             }
-            ToolIndexMsg::Report(node, report, turn) => {
-                state.reported(node, report);
+            ToolIndexMsg::ReportReceived(node, report, turn) => {
+                state.receive_report(node, report);
                 drop(turn);
             }
-            ToolIndexMsg::Page(node, pull, reply) => reply.send(state.page(node, &pull)),
-            ToolIndexMsg::Pulled(node, number, page) => state.pulled(node, number, page),
-            ToolIndexMsg::Kept(kept) => state.kept(kept),
+            ToolIndexMsg::Page(node, pull, reply) => reply.send(state.answer_pull(node, &pull)),
+            ToolIndexMsg::Pulled(node, number, page) => state.handle_pulled(node, number, page),
+            ToolIndexMsg::Saved(kept) => state.handle_saved(kept),
             ToolIndexMsg::Status(reply) => reply.send(state.status()),
-            ToolIndexMsg::Due => state.due(),
+            ToolIndexMsg::TimerDue => state.run_due(),
         }
-        state.settle();
+        state.finish_message();
         Ok(())
     }
 }

@@ -10,9 +10,9 @@ use std::sync::Arc;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use mgp_engine::doors::agent_registry::{
-    AgentChange, AgentRegistry, RegisteredAgent, RegistryRefusal, TOKEN_PREFIX, TokenDigest,
+    AgentChange, AgentChangeError, AgentRegistry, RegisteredAgent, TOKEN_PREFIX, TokenDigest,
 };
-use mgp_engine::timestamps::rfc3339_ms;
+use mgp_engine::timestamps::render_rfc3339_ms;
 use mgp_protocol::ids::AgentId;
 use mgp_protocol::mgp::audit::{Event, EventType, Outcome, Target, TraceId};
 use ractor::{Actor, ActorProcessingErr, ActorRef};
@@ -23,22 +23,22 @@ use mgp_callers::registered_agents::RegisteredAgents;
 use mgp_runtime::mailbox::{AskError, Mailbox, Queued, Reply};
 use mgp_runtime::task;
 use mgp_runtime::time::unix_ms;
-use mgp_store::audit::{self, AuditHandle, NotWritten};
+use mgp_store::audit::{self, AuditHandle, AuditWriteError};
 
-pub use self::file::{Damaged, begin, load};
+pub use self::file::{RegistryFileError, create_empty, load};
 
 /// Why the registry was not changed.
 #[derive(Debug, thiserror::Error)]
-pub enum NotChanged {
+pub enum RegistryChangeError {
     /// The change is not valid.
     #[error(transparent)]
-    Refused(#[from] RegistryRefusal),
+    Refused(#[from] AgentChangeError),
     /// The disk failed.
     #[error("the list of agents could not be written: {0}")]
     Disk(#[from] std::io::Error),
     /// The audit log could not be written.
     #[error(transparent)]
-    Unwritten(#[from] NotWritten),
+    Audit(#[from] AuditWriteError),
     /// The actor cannot be reached.
     #[error("the list of agents cannot be asked: {0}")]
     Unreachable(#[from] AskError),
@@ -81,14 +81,14 @@ impl AgentRegistryHandle {
     /// Adds an agent and makes its token; both are on disk when this returns.
     ///
     /// # Errors
-    /// [`NotChanged`].
+    /// [`RegistryChangeError`].
     pub async fn add(
         &self,
         agent: &AgentId,
         not_after_ms: Option<u64>,
         trace: &TraceId,
-    ) -> Result<NewToken, NotChanged> {
-        self.make(agent, trace, |digest| AgentChange::Added {
+    ) -> Result<NewToken, RegistryChangeError> {
+        self.issue_token(agent, trace, |digest| AgentChange::Added {
             agent: agent.clone(),
             digest,
             at_ms: unix_ms(),
@@ -101,14 +101,14 @@ impl AgentRegistryHandle {
     /// and calls have been told to end.
     ///
     /// # Errors
-    /// [`NotChanged`].
+    /// [`RegistryChangeError`].
     pub async fn renew(
         &self,
         agent: &AgentId,
         not_after_ms: Option<u64>,
         trace: &TraceId,
-    ) -> Result<NewToken, NotChanged> {
-        self.make(agent, trace, |digest| AgentChange::Renewed {
+    ) -> Result<NewToken, RegistryChangeError> {
+        self.issue_token(agent, trace, |digest| AgentChange::Renewed {
             agent: agent.clone(),
             digest,
             at_ms: unix_ms(),
@@ -121,27 +121,35 @@ impl AgentRegistryHandle {
     /// told to end.
     ///
     /// # Errors
-    /// [`NotChanged`].
-    pub async fn remove(&self, agent: &AgentId, trace: &TraceId) -> Result<(), NotChanged> {
+    /// [`RegistryChangeError`].
+    pub async fn remove(
+        &self,
+        agent: &AgentId,
+        trace: &TraceId,
+    ) -> Result<(), RegistryChangeError> {
         let (agent, at_ms) = (agent.clone(), unix_ms());
         self.change(AgentChange::Removed { agent, at_ms }, trace)
             .await
     }
 
-    async fn make(
+    async fn issue_token(
         &self,
         agent: &AgentId,
         trace: &TraceId,
         change: impl FnOnce(TokenDigest) -> AgentChange,
-    ) -> Result<NewToken, NotChanged> {
+    ) -> Result<NewToken, RegistryChangeError> {
         let text = new_token();
-        self.change(change(TokenDigest::of(&text)), trace).await?;
+        self.change(change(TokenDigest::new(&text)), trace).await?;
         let entry = self.registered_agents.registry().get(agent).cloned();
-        let entry = entry.ok_or_else(|| RegistryRefusal::Unknown(agent.clone()))?;
+        let entry = entry.ok_or_else(|| AgentChangeError::Unknown(agent.clone()))?;
         Ok(NewToken { text, entry })
     }
 
-    async fn change(&self, change: AgentChange, trace: &TraceId) -> Result<(), NotChanged> {
+    async fn change(
+        &self,
+        change: AgentChange,
+        trace: &TraceId,
+    ) -> Result<(), RegistryChangeError> {
         let trace = trace.clone();
         self.mailbox
             .ask(|reply| AgentRegistryMsg::Change(change, trace, reply))
@@ -151,7 +159,7 @@ impl AgentRegistryHandle {
 
 /// 256 random bits, with a prefix that shows what they are.
 fn new_token() -> String {
-    let secret = randomness::bytes::<32>();
+    let secret = randomness::random_bytes::<32>();
     format!("{TOKEN_PREFIX}{}", URL_SAFE_NO_PAD.encode(secret))
 }
 
@@ -160,7 +168,7 @@ fn new_token() -> String {
 pub enum AgentRegistryMsg {
     /// Change the registry; answered when it is in the audit log, on disk and published, and everything it
     /// ends was told so.
-    Change(AgentChange, TraceId, Reply<Result<(), NotChanged>>),
+    Change(AgentChange, TraceId, Reply<Result<(), RegistryChangeError>>),
 }
 
 /// Fixed at construction.
@@ -195,7 +203,7 @@ impl Actor for AgentRegistryActor {
         queued: Self::Msg,
         registry: &mut AgentRegistry,
     ) -> Result<(), ActorProcessingErr> {
-        match queued.open() {
+        match queued.into_message() {
             AgentRegistryMsg::Change(change, trace, reply) => {
                 reply.send(self.change(change, &trace, registry).await);
             }
@@ -210,35 +218,36 @@ impl AgentRegistryActor {
         change: AgentChange,
         trace: &TraceId,
         registry: &mut AgentRegistry,
-    ) -> Result<(), NotChanged> {
+    ) -> Result<(), RegistryChangeError> {
         let mut next = registry.clone();
         next.apply(&change)?;
         // The audit log comes first, so that no change is without a record.
         self.audit
-            .decided(noted(&change, trace, Outcome::Success))
+            .record_decision(audit_event(&change, trace, Outcome::Success))
             .await?;
-        let (file, kept) = (self.file.clone(), next.kept());
-        let writing = task::blocking("agent_registry.write", move || file::write(&file, &kept));
+        let (file, kept) = (self.file.clone(), next.to_records());
+        let writing = task::run_blocking("agent_registry.write", move || file::write(&file, &kept));
         let written = writing.await.map_err(std::io::Error::other).flatten();
         if let Err(error) = written {
-            self.audit.tell(noted(&change, trace, Outcome::Failure));
+            self.audit
+                .record(audit_event(&change, trace, Outcome::Failure));
             return Err(error.into());
         }
         *registry = next.clone();
         // First new connections are refused, then existing ones are ended.
         let life = self.registered_agents.publish(&change, next);
-        if change.ends_a_token() {
+        if change.is_revocation() {
             if let Some(life) = life {
                 life.cancel();
             }
-            self.revocation.end(change.agent()).await;
+            self.revocation.end_agent(change.agent()).await;
         }
         Ok(())
     }
 }
 
 /// The audit event of a change; nothing in it reveals the token.
-fn noted(change: &AgentChange, trace: &TraceId, result: Outcome) -> Event {
+fn audit_event(change: &AgentChange, trace: &TraceId, result: Outcome) -> Event {
     let (event_type, until) = match change {
         AgentChange::Added { not_after_ms, .. } => (EventType::AGENT_ADDED, *not_after_ms),
         AgentChange::Renewed { not_after_ms, .. } => (EventType::AGENT_RENEWED, *not_after_ms),
@@ -250,11 +259,11 @@ fn noted(change: &AgentChange, trace: &TraceId, result: Outcome) -> Event {
     };
     let details = until.map_or_else(
         || json!({}),
-        |until| json!({"expires_at": rfc3339_ms(until)}),
+        |until| json!({"expires_at": render_rfc3339_ms(until)}),
     );
-    audit::event(
+    audit::new_event(
         event_type,
-        audit::by_operator(),
+        audit::operator_actor(),
         target,
         trace,
         result,
@@ -275,7 +284,7 @@ mod tests {
             text: one.clone(),
             entry: serde_json::from_str(&format!(
                 r#"{{"digest":"{}","added_ms":1,"made_ms":1,"not_after_ms":null}}"#,
-                String::from(TokenDigest::of(&one))
+                String::from(TokenDigest::new(&one))
             ))
             .unwrap(),
         };

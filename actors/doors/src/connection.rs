@@ -9,12 +9,12 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use bytestring::ByteString;
-use mgp_engine::doors::nearest::nearest_name;
+use mgp_engine::doors::suggestions::nearest_name;
 use mgp_engine::tools::catalog::CatalogView;
 use mgp_protocol::dialect::{Dialect, Version};
 use mgp_protocol::framing::Frame;
 use mgp_protocol::ids::{AgentId, ServerId, SetName};
-use mgp_protocol::jsonrpc::torn::{self, Glance};
+use mgp_protocol::jsonrpc::partial_message::{self, PartialMessage};
 use mgp_protocol::jsonrpc::{
     self, ErrorObject, INTERNAL_ERROR, INVALID_REQUEST, Malformed, Message, RequestId,
 };
@@ -29,30 +29,30 @@ use serde_json::value::RawValue;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_util::sync::CancellationToken;
 
-use crate::reception::{AgentPresence, Reception};
-use crate::stateless::{self, Arrival};
-use mgp_callers::agent::{Agent, Outward, send_line};
-use mgp_callers::exchange::rounds::Outlet;
+use crate::endpoint_context::{AgentPresence, EndpointContext};
+use crate::stateless::{self, StatelessRequest};
+use mgp_callers::agent::{Agent, AgentChannel, send_line};
+use mgp_callers::in_flight_call::rounds::Outlet;
 use mgp_callers::request::{
-    Caller, CallerSession, GuardedAnswer, Outcome, Request, answer_frame, identity, refused,
+    Caller, CallerSession, GuardedAnswer, Outcome, Request, identity, panic_refusal, render_answer,
 };
-use mgp_runtime::mailbox::{Alive, Kind};
+use mgp_runtime::mailbox::{ActorCountGuard, CountedKind};
 use mgp_runtime::task;
 use mgp_runtime::trace::Trace;
 
 /// An agent that does not read for this long is disconnected.
-const STALL: Duration = Duration::from_secs(30);
+const STALL_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Longest folder that a client may name, in bytes: the longest path of the system.
 const FOLDER_MAX: usize = 4096;
 
 /// How long requests may take after the agent has closed its side.
-const LAST_WORDS: Duration = Duration::from_secs(5);
+const CLOSE_GRACE: Duration = Duration::from_secs(5);
 
 /// Fixed at construction.
 #[derive(Debug)]
 pub struct ConnectionActor {
-    reception: Reception,
+    endpoint: EndpointContext,
     agent: Arc<Agent>,
 }
 
@@ -61,13 +61,13 @@ pub struct ConnectionActor {
 pub struct ConnectionState {
     /// `None` once the connection has ended in order.
     presence: Option<AgentPresence>,
-    _alive: Alive,
+    _alive: ActorCountGuard,
 }
 
 /// Serves an agent on a pair of byte streams until either side ends, or `leave` says that it is time. Without
 /// a `view` the agent may choose one with `mgp/door/open`. Resolves at the end.
 pub async fn serve<R, W>(
-    reception: Reception,
+    reception: EndpointContext,
     id: AgentId,
     operator: bool,
     view: Option<CatalogView>,
@@ -78,11 +78,14 @@ pub async fn serve<R, W>(
     R: AsyncRead + Unpin + Send + 'static,
     W: AsyncWrite + Unpin + Send + 'static,
 {
-    let (sink, lines_out) = lines::sink(QueueLimits::default());
-    let (room, longest) = (reception.bodies.room(&id), reception.bodies.longest());
-    let agent = Agent::new(id, operator, Outward::Line(sink.clone()));
+    let (sink, lines_out) = lines::line_channel(QueueLimits::default());
+    let (room, longest) = (
+        reception.message_budgets.agent_budget(&id),
+        reception.message_budgets.message_max(),
+    );
+    let agent = Agent::new(id, operator, AgentChannel::Line(sink.clone()));
     let actor = ConnectionActor {
-        reception: reception.clone(),
+        endpoint: reception.clone(),
         agent: agent.clone(),
     };
     let cell = reception.agents.get_cell();
@@ -90,15 +93,15 @@ pub async fn serve<R, W>(
         return;
     };
     let mut inbound = Inbound {
-        reception,
+        endpoint: reception,
         agent: agent.clone(),
         sink: sink.clone(),
         view: view.map_or_else(OnceLock::new, OnceLock::from),
-        overrun: Glance::default(),
+        overrun: PartialMessage::default(),
     };
-    let writing = task::supervised("connection.write", lines_out.run(writer, STALL));
-    let reading = lines::read_within(reader, longest, Some(room), move |frame| {
-        inbound.receive(frame);
+    let writing = task::spawn_supervised("connection.write", lines_out.run(writer, STALL_TIMEOUT));
+    let reading = lines::read_lines_with_budget(reader, longest, Some(room), move |frame| {
+        inbound.handle_frame(frame);
     });
     tokio::pin!(writing);
     let heard_out = async {
@@ -107,7 +110,7 @@ pub async fn serve<R, W>(
             () = leave.cancelled() => {}
         }
         // The agent sends no more; calls under way may still be answered.
-        let _ = tokio::time::timeout(LAST_WORDS, agent.idle()).await;
+        let _ = tokio::time::timeout(CLOSE_GRACE, agent.wait_until_idle()).await;
         sink.close();
         std::future::pending().await
     };
@@ -130,8 +133,8 @@ impl Actor for ConnectionActor {
         (): (),
     ) -> Result<ConnectionState, ActorProcessingErr> {
         Ok(ConnectionState {
-            presence: Some(AgentPresence::begin(&self.reception, &self.agent)),
-            _alive: Alive::new(Kind::Connection),
+            presence: Some(AgentPresence::enter(&self.endpoint, &self.agent)),
+            _alive: ActorCountGuard::new(CountedKind::Connection),
         })
     }
 
@@ -147,68 +150,75 @@ impl Actor for ConnectionActor {
 
 /// The reading side.
 struct Inbound {
-    reception: Reception,
+    endpoint: EndpointContext,
     agent: Arc<Agent>,
     sink: LineSink,
     view: OnceLock<CatalogView>,
     /// Looks for the id in the start of a line that is over the limit and dropped.
-    overrun: Glance,
+    overrun: PartialMessage,
 }
 
 impl Inbound {
-    fn receive(&mut self, frame: Frame) {
+    fn handle_frame(&mut self, frame: Frame) {
         match frame {
             Frame::Line(line) => {
-                if let Err(broken) = task::guarded("connection.line", || self.line(&line)) {
-                    self.failed(&line, &refused(&broken));
+                if let Err(broken) =
+                    task::catch_panic_sync("connection.line", || self.handle_line(&line))
+                {
+                    self.send_failure(&line, &panic_refusal(&broken));
                 }
             }
             // Answered when the line has ended; what follows is read as usual.
-            Frame::Overrun { head } => {
-                self.overrun = Glance::at(&head);
+            Frame::LimitExceeded { head } => {
+                self.overrun = PartialMessage::scan(&head);
             }
-            Frame::Oversized { tail, len } => self.oversized(&tail, len),
+            Frame::Oversized { tail, len } => self.handle_oversized(&tail, len),
         }
     }
 
-    fn line(&self, line: &Bytes) {
+    fn handle_line(&self, line: &Bytes) {
         match ByteString::try_from(line.clone()) {
-            Ok(text) => self.message(&text),
-            Err(_) => self.malformed(line, &Malformed::NotJson("not UTF-8".into())),
+            Ok(text) => self.handle_message(&text),
+            Err(_) => self.handle_malformed(line, &Malformed::NotJson("not UTF-8".into())),
         }
     }
 
     /// The handler of a message panicked: if it was a request, it is answered with this error.
-    fn failed(&self, line: &[u8], refusal: &Refusal) {
-        let seen = Glance::at(line);
-        if !seen.answers()
+    fn send_failure(&self, line: &[u8], refusal: &Refusal) {
+        let seen = PartialMessage::scan(line);
+        if !seen.is_response()
             && let Some(id) = seen.id()
         {
-            self.agent.done(&id);
-            self.send(refusal.answer(id.as_json(), self.dialect()));
+            self.agent.finish_request(&id);
+            self.send(refusal.render_response(id.as_json(), self.dialect()));
         }
     }
 
     /// A line over the limit has ended: an error is sent under its id, if that can be read. If it was an
     /// answer, its question fails.
-    fn oversized(&mut self, tail: &[u8], len: u64) {
+    fn handle_oversized(&mut self, tail: &[u8], len: u64) {
         let seen = std::mem::take(&mut self.overrun);
-        let whose = seen.id().or_else(|| torn::id_at_end(tail));
-        let (code, words) = self.why_not(len);
+        let whose = seen
+            .id()
+            .or_else(|| partial_message::find_trailing_id(tail));
+        let (code, words) = self.drop_reason(len);
         let error = ErrorObject::new(code, words);
         let error = serde_json::to_string(&error).expect("an error object is always JSON");
         match whose {
-            Some(id) if seen.answers() => self.agent.settle(&id, Err(error.into())),
+            Some(id) if seen.is_response() => self.agent.settle_callback(&id, Err(error.into())),
             Some(id) => self.send(jsonrpc::error(id.as_json(), &error)),
             None => self.send(jsonrpc::error("null", &error)),
         }
     }
 
     /// Why a line was dropped: it is too long, or it found no room.
-    fn why_not(&self, len: u64) -> (i64, String) {
-        let longest = self.reception.bodies.longest();
+    fn drop_reason(&self, len: u64) -> (i64, String) {
+        let longest = self.endpoint.message_budgets.message_max();
         match usize::try_from(len).is_ok_and(|len| len <= longest) {
-            true => (INTERNAL_ERROR, self.reception.bodies.full()),
+            true => (
+                INTERNAL_ERROR,
+                self.endpoint.message_budgets.overload_message(),
+            ),
             false => (
                 INVALID_REQUEST,
                 format!(
@@ -218,7 +228,7 @@ impl Inbound {
         }
     }
 
-    fn message(&self, text: &ByteString) {
+    fn handle_message(&self, text: &ByteString) {
         match jsonrpc::parse_text(text) {
             Ok(Message::Request {
                 id,
@@ -226,24 +236,24 @@ impl Inbound {
                 params,
                 trace,
             }) => {
-                let trace = Trace::of(params.map(RawValue::get), trace);
+                let trace = Trace::from_params(params.map(RawValue::get), trace);
                 let params = params.map(|p| text.slice_ref(p.get()));
-                match stateless::is_modern(params.as_deref()) {
-                    true => self.modern(id, method.as_ref(), params, trace),
-                    false => self.request(id, method.as_ref(), params, trace),
+                match stateless::is_stateless(params.as_deref()) {
+                    true => self.handle_stateless(id, method.as_ref(), params, trace),
+                    false => self.handle_request(id, method.as_ref(), params, trace),
                 }
             }
             Ok(Message::Notification { method, params }) => {
-                self.notification(&method, params.map(RawValue::get));
+                self.handle_notification(&method, params.map(RawValue::get));
             }
-            Ok(Message::Response { id, outcome }) => self.response(text, id, outcome),
-            Err(Malformed::Batch) if self.allows_batches() => self.batch(text),
-            Err(malformed) => self.malformed(text.as_bytes(), &malformed),
+            Ok(Message::Response { id, outcome }) => self.handle_response(text, id, outcome),
+            Err(Malformed::Batch) if self.allows_batches() => self.handle_batch(text),
+            Err(malformed) => self.handle_malformed(text.as_bytes(), &malformed),
         }
     }
 
     /// An unreadable answer is not answered, because its id is one of the kernel's.
-    fn malformed(&self, text: &[u8], malformed: &Malformed) {
+    fn handle_malformed(&self, text: &[u8], malformed: &Malformed) {
         self.agent.tap_unreadable(text);
         if self.agent.settle_malformed(text, malformed) {
             return;
@@ -260,25 +270,29 @@ impl Inbound {
     }
 
     fn allows_batches(&self) -> bool {
-        self.agent
-            .caller()
-            .is_some_and(|c| c.version.allows_batches())
+        self.agent.caller().is_some_and(|c| c.version.has_batches())
     }
 
     /// 2025-03-26 only. Each answer may be sent as its own line.
-    fn batch(&self, text: &ByteString) {
-        for message in jsonrpc::batch(text.as_bytes()).unwrap_or_default() {
+    fn handle_batch(&self, text: &ByteString) {
+        for message in jsonrpc::split_batch(text.as_bytes()).unwrap_or_default() {
             let message = text.slice_ref(message.get());
             match jsonrpc::parse_text(&message) {
-                Err(malformed) => self.malformed(message.as_bytes(), &malformed),
-                Ok(_) => self.message(&message),
+                Err(malformed) => self.handle_malformed(message.as_bytes(), &malformed),
+                Ok(_) => self.handle_message(&message),
             }
         }
     }
 
-    fn request(&self, id: RequestId, method: &str, params: Option<ByteString>, trace: Trace) {
+    fn handle_request(
+        &self,
+        id: RequestId,
+        method: &str,
+        params: Option<ByteString>,
+        trace: Trace,
+    ) {
         let dialect = self.dialect();
-        let refuse = |refusal: Refusal| self.send(refusal.answer(id.as_json(), dialect));
+        let refuse = |refusal: Refusal| self.send(refusal.render_response(id.as_json(), dialect));
         match method {
             // The one request that MCP allows before `initialize` (2025-11-25, lifecycle). It is answered
             // however much is under way.
@@ -286,12 +300,12 @@ impl Inbound {
                 Ok(answer) => self.send(answer),
                 Err(refusal) => refuse(refusal),
             },
-            "mgp/door/open" => match self.open(params.as_deref()) {
+            "mgp/door/open" => match self.open_view(params.as_deref()) {
                 Ok(()) => self.send(jsonrpc::result(id.as_json(), "{}")),
                 Err(refusal) => refuse(refusal),
             },
             "initialize" => match self.initialize(params.as_deref()) {
-                Ok(caller) => self.welcome(id, caller),
+                Ok(caller) => self.answer_initialize(id, caller),
                 Err(refusal) => refuse(refusal),
             },
             _ => match self.agent.caller() {
@@ -299,15 +313,15 @@ impl Inbound {
                 None if !method.starts_with(mgp_protocol::mgp::PREFIX) => refuse(
                     Refusal::BadRequest("`initialize` comes first on a connection".into()),
                 ),
-                _ => match self.agent.open(&id, None) {
+                _ => match self.agent.open_request(&id, None) {
                     Ok(exchange) => {
-                        let caller = self.caller();
+                        let caller = self.current_caller();
                         let method = ByteString::from(method);
-                        self.answer(
+                        self.answer_request(
                             id,
                             Request {
                                 caller,
-                                exchange,
+                                call: exchange,
                                 method,
                                 params,
                                 trace,
@@ -321,15 +335,22 @@ impl Inbound {
     }
 
     /// Handles a stateless request, whatever was sent on this connection before (MCP 2026-07-28).
-    fn modern(&self, id: RequestId, method: &str, params: Option<ByteString>, trace: Trace) {
-        let begun = stateless::read(method, params.as_deref()).map(|(stated, _)| stated);
+    fn handle_stateless(
+        &self,
+        id: RequestId,
+        method: &str,
+        params: Option<ByteString>,
+        trace: Trace,
+    ) {
+        let begun =
+            stateless::parse_request_meta(method, params.as_deref()).map(|(stated, _)| stated);
         let dialect = match &begun {
             Ok(stated) => stated.dialect(),
-            Err(_) => Version::MODERN.into(),
+            Err(_) => Version::STATELESS.into(),
         };
         let begun = begun.and_then(|stated| {
             stated.check_version()?;
-            let arrival = Arrival {
+            let arrival = StatelessRequest {
                 agent: self.agent.id().clone(),
                 operator: self.agent.is_operator(),
                 session: CallerSession::Stateless,
@@ -341,36 +362,36 @@ impl Inbound {
                 outlet: Outlet::Line(self.sink.clone()),
             };
             let activity = self.agent.activity.clone();
-            activity.introduce_text(stated.client.as_deref(), Version::MODERN);
-            let running = self.reception.stateless.open(arrival, stated, activity)?;
-            running.exchange().count_response(self.budget());
-            self.agent.enroll(&id, running.exchange().clone())?;
+            activity.introduce_text(stated.client.as_deref(), Version::STATELESS);
+            let running = self.endpoint.stateless.open(arrival, stated, activity)?;
+            running.call().set_budget(self.budget());
+            self.agent.register_request(&id, running.call().clone())?;
             Ok(running)
         });
         let running = match begun {
             Ok(running) => running,
-            Err(refusal) => return self.send(refusal.answer(id.as_json(), dialect)),
+            Err(refusal) => return self.send(refusal.render_response(id.as_json(), dialect)),
         };
         let (agent, sink) = (self.agent.clone(), self.sink.clone());
-        let exchange = running.exchange().clone();
-        run(running.answer(), move |outcome| {
-            agent.done(&id);
+        let exchange = running.call().clone();
+        run_answer(running.into_answer(), move |outcome| {
+            agent.finish_request(&id);
             // A cancelled request gets no answer (CMCP-054).
-            if exchange.stop().is_asked() || !matches!(outcome, Err(Refusal::Cancelled)) {
-                let frame = answer_frame(id.as_json(), &outcome, dialect);
-                send_line(&sink, exchange.hand_on(frame));
+            if exchange.stop().is_requested() || !matches!(outcome, Err(Refusal::Cancelled)) {
+                let frame = render_answer(id.as_json(), &outcome, dialect);
+                send_line(&sink, exchange.release_response(frame));
             }
         });
     }
 
     /// What responses of its agent may take.
     fn budget(&self) -> ResponseBudget {
-        let responses = &self.reception.directory.responses;
+        let responses = &self.endpoint.directory.responses;
         responses.budget(self.agent.id())
     }
 
     /// The caller; for an operator without a handshake, one without capabilities.
-    fn caller(&self) -> Arc<Caller> {
+    fn current_caller(&self) -> Arc<Caller> {
         self.agent.caller().cloned().unwrap_or_else(|| {
             Arc::new(Caller {
                 connection: self.agent.connection,
@@ -387,25 +408,27 @@ impl Inbound {
         })
     }
 
-    fn open(&self, params: Option<&str>) -> Result<(), Refusal> {
-        let open: door::Open = mcp::read(params)?;
+    fn open_view(&self, params: Option<&str>) -> Result<(), Refusal> {
+        let open: door::Open = mcp::parse_params(params)?;
         // Before it says as whom it comes: only the owner is told what there is.
         let owner = self.agent.is_operator();
         if let Some(name) = &open.agent {
-            self.stand_for(name)?;
+            self.act_as(name)?;
         } else if owner && open.set.is_some() {
-            self.stand_for(AgentId::LOCAL)?;
+            self.act_as(AgentId::LOCAL)?;
         }
         // What somebody else says of folders opens none: every `mgp stdio` says where it is.
         if let Some(folder) = open.folder.as_deref().filter(|_| owner) {
-            self.works_in(folder)?;
+            self.set_working_folder(folder)?;
         }
-        let view = view_of(&open)?;
+        let view = parse_view(&open)?;
         let who = identity(self.agent.id(), self.agent.is_operator(), &view);
-        if !self.reception.routes.knows(&view, &who) {
+        if !self.endpoint.routes.is_view_known(&view, &who) {
             return Err(match view {
-                CatalogView::Set(set) => Refusal::BadParams(self.no_set(&set, owner)),
-                CatalogView::One(server) if owner => Refusal::BadParams(self.no_server(&server)),
+                CatalogView::Set(set) => Refusal::BadParams(self.unknown_set_message(&set, owner)),
+                CatalogView::One(server) if owner => {
+                    Refusal::BadParams(self.unknown_server_message(&server))
+                }
                 CatalogView::All | CatalogView::One(_) => Refusal::UnknownServer(view.to_string()),
             });
         }
@@ -416,7 +439,7 @@ impl Inbound {
 
     /// Servers may be started in the folder that the owner's client says it works in. Whether it is there is seen
     /// when one is.
-    fn works_in(&self, folder: &Path) -> Result<(), Refusal> {
+    fn set_working_folder(&self, folder: &Path) -> Result<(), Refusal> {
         let plain = |part: Component<'_>| matches!(part, Component::RootDir | Component::Normal(_));
         let fits = folder.as_os_str().len() <= FOLDER_MAX;
         if !fits || !folder.is_absolute() || !folder.components().all(plain) {
@@ -424,29 +447,29 @@ impl Inbound {
                 "`folder` is the whole path of a folder, without links".into(),
             ));
         }
-        self.agent.activity.works_in(folder.into());
+        self.agent.activity.set_folder(folder.into());
         Ok(())
     }
 
     /// The owner acts as one of the agents.
-    fn stand_for(&self, name: &str) -> Result<(), Refusal> {
+    fn act_as(&self, name: &str) -> Result<(), Refusal> {
         if name == AgentId::LOCAL {
-            return self.agent.stand_for(AgentId::new(AgentId::LOCAL));
+            return self.agent.act_as(AgentId::new(AgentId::LOCAL));
         }
         let id = AgentId::parse(name).map_err(|e| Refusal::BadParams(e.to_string()))?;
-        self.agent.stand_for(id.clone())?;
+        self.agent.act_as(id.clone())?;
         // Checked afterwards, so that an agent removed meanwhile is either not known or ended with the rest.
-        if !self.reception.registered_agents.knows(&id) {
-            return Err(Refusal::BadParams(self.nobody(&id)));
+        if !self.endpoint.registered_agents.contains(&id) {
+            return Err(Refusal::BadParams(self.unknown_agent_message(&id)));
         }
         Ok(())
     }
 
     /// The error for a set that the caller has no door to; the owner is told which there are.
-    fn no_set(&self, set: &SetName, owner: bool) -> String {
+    fn unknown_set_message(&self, set: &SetName, owner: bool) -> String {
         const LISTED: &str = "`mgp sets list` shows the known ones";
-        let table = self.reception.directory.access();
-        let named = &table.sets().named;
+        let table = self.endpoint.directory.access();
+        let named = &table.sets().by_name;
         if !owner {
             return format!("no such set for this caller; {LISTED}");
         }
@@ -460,8 +483,8 @@ impl Inbound {
     }
 
     /// The error for an unknown server, with a suggestion. Only the owner can read it.
-    fn no_server(&self, server: &ServerId) -> String {
-        let near = self.reception.routes.nearest_server(server);
+    fn unknown_server_message(&self, server: &ServerId) -> String {
+        let near = self.endpoint.routes.nearest_server(server);
         let near = near.map(|near| format!(" (did you mean {near}?)"));
         format!(
             "no server {server}{}; `mgp servers list` shows the known ones",
@@ -470,10 +493,10 @@ impl Inbound {
     }
 
     /// The error for an unknown agent, with a suggestion. Only the owner can read it.
-    fn nobody(&self, id: &AgentId) -> String {
+    fn unknown_agent_message(&self, id: &AgentId) -> String {
         let short = |id: &AgentId| id.as_str()[AgentId::PREFIX.len()..].to_owned();
         let name = short(id);
-        let known = self.reception.registered_agents.list();
+        let known = self.endpoint.registered_agents.list();
         let known: Vec<String> = known.iter().map(|(id, _)| short(id)).collect();
         let near = nearest_name(&name, known.iter().map(String::as_str));
         let near = near.map(|near| format!(" (did you mean {near}?)"));
@@ -484,54 +507,56 @@ impl Inbound {
     }
 
     fn initialize(&self, params: Option<&str>) -> Result<Arc<Caller>, Refusal> {
-        let hello: mcp::Initialize<'_> = mcp::read(params)?;
+        let hello: mcp::Initialize<'_> = mcp::parse_params(params)?;
         let view = self.view.get().cloned().unwrap_or(CatalogView::All);
-        self.agent.hello(view, &hello)
+        self.agent.initialize(view, &hello)
     }
 
-    fn welcome(&self, id: RequestId, caller: Arc<Caller>) {
+    fn answer_initialize(&self, id: RequestId, caller: Arc<Caller>) {
         let dialect = caller.dialect();
-        let welcome = GuardedAnswer::new(|| self.reception.routes.welcome(caller));
+        let welcome = GuardedAnswer::new(|| self.endpoint.routes.initialize(caller));
         let (agent, sink) = (self.agent.clone(), self.sink.clone());
         // Registered like any other request, so that it is answered although the client has closed its side.
-        let _ = agent.open(&id, None);
-        run(welcome, move |outcome| {
-            agent.done(&id);
-            send_line(&sink, answer_frame(id.as_json(), &outcome, dialect));
+        let _ = agent.open_request(&id, None);
+        run_answer(welcome, move |outcome| {
+            agent.finish_request(&id);
+            send_line(&sink, render_answer(id.as_json(), &outcome, dialect));
         });
     }
 
-    fn answer(&self, id: RequestId, request: Request) {
+    fn answer_request(&self, id: RequestId, request: Request) {
         let (agent, sink) = (self.agent.clone(), self.sink.clone());
-        let (dialect, exchange) = (request.caller.dialect(), request.exchange.clone());
-        exchange.count_response(self.budget());
-        let answering = GuardedAnswer::new(|| self.reception.routes.answer(request));
-        run(answering, move |outcome| {
-            agent.done(&id);
+        let (dialect, exchange) = (request.caller.dialect(), request.call.clone());
+        exchange.set_budget(self.budget());
+        let answering = GuardedAnswer::new(|| self.endpoint.routes.answer(request));
+        run_answer(answering, move |outcome| {
+            agent.finish_request(&id);
             // A cancelled request gets no answer (CMCP-054).
             if exchange.is_awaited() {
-                let frame = answer_frame(id.as_json(), &outcome, dialect);
-                send_line(&sink, exchange.hand_on(frame));
+                let frame = render_answer(id.as_json(), &outcome, dialect);
+                send_line(&sink, exchange.release_response(frame));
             }
-            exchange.end();
+            exchange.finish();
         });
     }
 
-    fn notification(&self, method: &str, params: Option<&str>) {
+    fn handle_notification(&self, method: &str, params: Option<&str>) {
         match method {
-            "notifications/cancelled" => self.agent.cancel(params),
+            "notifications/cancelled" => self.agent.handle_cancelled(params),
             _ => {
                 if method == "notifications/initialized" {
                     self.agent.set_ready();
                 }
                 if let Some(caller) = self.agent.caller() {
-                    self.reception.routes.note(caller, method, params);
+                    self.endpoint
+                        .routes
+                        .handle_notification(caller, method, params);
                 }
             }
         }
     }
 
-    fn response(
+    fn handle_response(
         &self,
         text: &ByteString,
         id: Option<RequestId>,
@@ -539,7 +564,8 @@ impl Inbound {
     ) {
         let Some(id) = id else { return };
         let bytes = |raw: &RawValue| text.slice_ref(raw.get()).into_bytes();
-        self.agent.settle(&id, outcome.map(bytes).map_err(bytes));
+        self.agent
+            .settle_callback(&id, outcome.map(bytes).map_err(bytes));
     }
 
     fn send(&self, frame: Vec<u8>) {
@@ -548,11 +574,11 @@ impl Inbound {
 }
 
 /// What the caller wants to be shown.
-fn view_of(open: &door::Open) -> Result<CatalogView, Refusal> {
+fn parse_view(open: &door::Open) -> Result<CatalogView, Refusal> {
     let bad = |why: String| Refusal::BadParams(why);
     match (&open.server, &open.set) {
         (None, None) => Ok(CatalogView::All),
-        (Some(id), None) => match ServerId::parse_of_any_node(id) {
+        (Some(id), None) => match ServerId::parse_local_or_remote(id) {
             Ok(id) => Ok(CatalogView::One(id)),
             Err(why) => Err(bad(why.to_string())),
         },
@@ -565,12 +591,12 @@ fn view_of(open: &door::Open) -> Result<CatalogView, Refusal> {
 }
 
 /// Polls an answer at once, which is enough for lists (CMCP-099); otherwise continues in a task.
-fn run(mut answering: GuardedAnswer, then: impl FnOnce(Outcome) + Send + 'static) {
+fn run_answer(mut answering: GuardedAnswer, then: impl FnOnce(Outcome) + Send + 'static) {
     let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
     match Pin::new(&mut answering).poll(&mut cx) {
         std::task::Poll::Ready(outcome) => then(outcome),
         std::task::Poll::Pending => {
-            task::detached("connection.request", async move { then(answering.await) });
+            task::spawn_detached("connection.request", async move { then(answering.await) });
         }
     }
 }

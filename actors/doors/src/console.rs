@@ -9,14 +9,14 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use http::uri::Authority;
 use mgp_callers::credential::Credential;
 use mgp_engine::doors::agent_registry::TokenDigest;
-use mgp_engine::doors::console::{BadSignInLink, BrowserSecrets, ConsoleSignIns};
+use mgp_engine::doors::console_sessions::{BadSignInLink, BrowserSecrets, ConsoleSessions};
 use mgp_protocol::ids::AgentId;
 use mgp_protocol::mgp::audit::{EventType, Outcome, Target, TraceId};
 use mgp_runtime::randomness;
 use mgp_runtime::time::unix_ms;
 use mgp_store::audit::{self, AuditHandle};
-use mgp_transports::http::guard::Allow;
-use mgp_transports::http::server::Door;
+use mgp_transports::http::guard::AllowList;
+use mgp_transports::http::server::HttpListener;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
@@ -24,21 +24,21 @@ use crate::session::Sessions;
 
 /// Why there is no console.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum NoConsole {
+pub enum ConsoleUnavailable {
     /// There is no HTTP door.
     #[error("the console is at the HTTP door, and that is closed; set `enabled = true` in [http]")]
-    NoDoor,
+    NoHttpEndpoint,
     /// It is switched off.
     #[error(
         "the console is switched off; set `console = true` in [http], and start the kernel again"
     )]
-    SwitchedOff,
+    Disabled,
     /// The door is on a network, in the clear.
     #[error(
         "the console is not shown in the clear on a network; let [http] listen on 127.0.0.1, or give it a \
          certificate in [http.tls]"
     )]
-    InTheClear,
+    PlaintextOnNetwork,
 }
 
 /// The console of a kernel.
@@ -47,23 +47,23 @@ pub struct Console {
     state: Mutex<ConsoleState>,
     audit: AuditHandle,
     /// Known once the HTTP door is open; `None` where that shows no console.
-    place: OnceLock<Option<ConsolePlace>>,
+    address: OnceLock<Option<ConsoleAddress>>,
 }
 
 #[derive(Debug, Default)]
 struct ConsoleState {
-    sign_ins: ConsoleSignIns,
+    sign_ins: ConsoleSessions,
     /// What ends with the sign-in of each browser.
-    lives: HashMap<u64, CancellationToken>,
+    sign_in_ends: HashMap<u64, CancellationToken>,
 }
 
 /// Where the console is.
 #[derive(Debug)]
-struct ConsolePlace {
+struct ConsoleAddress {
     address: SocketAddr,
     secure: bool,
     /// What the operator says clients write in the URL.
-    configured: Allow,
+    allowed: AllowList,
     sessions: Arc<Sessions>,
 }
 
@@ -84,78 +84,81 @@ impl Console {
         Arc::new(Self {
             state: Mutex::default(),
             audit,
-            place: OnceLock::new(),
+            address: OnceLock::new(),
         })
     }
 
     /// The HTTP door is open at this address, with TLS where `secure`; browsers may also reach it as one of the
     /// `configured` hosts.
-    pub fn opened(
+    pub fn set_address(
         &self,
         address: SocketAddr,
         secure: bool,
-        configured: Allow,
+        configured: AllowList,
         sessions: Arc<Sessions>,
     ) {
-        let _ = self.place.set(Some(ConsolePlace {
+        let _ = self.address.set(Some(ConsoleAddress {
             address,
             secure,
-            configured,
+            allowed: configured,
             sessions,
         }));
     }
 
     /// The HTTP door is open, and shows no console.
-    pub fn left_out(&self) {
-        let _ = self.place.set(None);
+    pub fn set_unavailable(&self) {
+        let _ = self.address.set(None);
     }
 
     /// Whether it is shown.
     pub(crate) fn is_open(&self) -> bool {
-        self.place().is_some()
+        self.address().is_some()
     }
 
-    fn place(&self) -> Option<&ConsolePlace> {
-        self.place.get()?.as_ref()
+    fn address(&self) -> Option<&ConsoleAddress> {
+        self.address.get()?.as_ref()
     }
 
     /// An address that signs the next browser in that opens it.
     ///
     /// # Errors
-    /// [`NoConsole`].
-    pub fn link(&self) -> Result<String, NoConsole> {
-        let place = self.place.get().ok_or(NoConsole::NoDoor)?;
-        let place = place.as_ref().ok_or(NoConsole::SwitchedOff)?;
-        let at = Door::reached_at(place.address);
+    /// [`ConsoleUnavailable`].
+    pub fn create_sign_in_link(&self) -> Result<String, ConsoleUnavailable> {
+        let place = self
+            .address
+            .get()
+            .ok_or(ConsoleUnavailable::NoHttpEndpoint)?;
+        let place = place.as_ref().ok_or(ConsoleUnavailable::Disabled)?;
+        let at = HttpListener::reachable_address(place.address);
         if !place.secure && !at.ip().is_loopback() {
-            return Err(NoConsole::InTheClear);
+            return Err(ConsoleUnavailable::PlaintextOnNetwork);
         }
-        let code = secret();
+        let code = new_secret();
         self.state()
             .sign_ins
-            .offer(TokenDigest::of(&code), unix_ms());
+            .add_link(TokenDigest::new(&code), unix_ms());
         let scheme = if place.secure { "https" } else { "http" };
         Ok(format!("{scheme}://{at}/#{code}"))
     }
 
     /// Whether the door speaks TLS.
     pub(crate) fn is_secure(&self) -> bool {
-        self.place().is_some_and(|place| place.secure)
+        self.address().is_some_and(|place| place.secure)
     }
 
     /// True where a browser that wrote this authority in its URL reached this door, and not a program at another
     /// port that passes its requests on. The name is the guard's to judge.
-    pub(crate) fn is_reached_at(&self, authority: &Authority) -> bool {
-        self.place().is_some_and(|place| {
+    pub(crate) fn is_reachable_at(&self, authority: &Authority) -> bool {
+        self.address().is_some_and(|place| {
             let default = if place.secure { 443 } else { 80 };
             let port = authority.port_u16().unwrap_or(default);
-            port == place.address.port() || place.configured.lists_host(authority.as_str())
+            port == place.address.port() || place.allowed.is_configured_host(authority.as_str())
         })
     }
 
     /// The name of the cookie: ports share their cookies, so that of another kernel has another name.
     pub(crate) fn cookie_name(&self) -> String {
-        let port = self.place().map_or(0, |place| place.address.port());
+        let port = self.address().map_or(0, |place| place.address.port());
         format!("mgp_console_{port}")
     }
 
@@ -164,71 +167,75 @@ impl Console {
     /// # Errors
     /// [`BadSignInLink`].
     pub(crate) fn sign_in(&self, code: &str) -> Result<NewSignIn, BadSignInLink> {
-        let (cookie, page_key) = (secret(), secret());
+        let (cookie, page_key) = (new_secret(), new_secret());
         let secrets = secrets(&cookie, &page_key);
         let (browser, ended) = {
             let mut state = self.state();
             let signed_in = state
                 .sign_ins
-                .sign_in(TokenDigest::of(code), secrets, unix_ms())?;
+                .sign_in(TokenDigest::new(code), secrets, unix_ms())?;
             let life = CancellationToken::new();
-            state.lives.insert(signed_in.0.number, life);
+            state.sign_in_ends.insert(signed_in.0.id, life);
             signed_in
         };
-        self.ended(&ended);
-        self.note(EventType::CONSOLE_SIGNED_IN, 1);
+        self.end_sign_ins(&ended);
+        self.record_event(EventType::CONSOLE_SIGNED_IN, 1);
         Ok(NewSignIn {
             cookie,
             page_key,
-            until_ms: browser.until_ms,
+            until_ms: browser.expires_ms,
         })
     }
 
     /// The number of a browser that shows its secrets, and what it may do; `None` for all others.
-    pub(crate) fn judge(&self, cookie: &str, page_key: &str) -> Option<(u64, Credential)> {
+    pub(crate) fn authenticate(&self, cookie: &str, page_key: &str) -> Option<(u64, Credential)> {
         let state = self.state();
-        let browser = state.sign_ins.judge(secrets(cookie, page_key), unix_ms())?;
-        let life = state.lives.get(&browser.number)?.clone();
-        let pass = Credential::of_operator(life).until(Some(browser.until_ms));
-        Some((browser.number, pass))
+        let browser = state
+            .sign_ins
+            .authenticate(secrets(cookie, page_key), unix_ms())?;
+        let life = state.sign_in_ends.get(&browser.id)?.clone();
+        let pass = Credential::for_operator(life).with_expiry(Some(browser.expires_ms));
+        Some((browser.id, pass))
     }
 
     /// Signs a browser out.
     pub(crate) fn sign_out(&self, number: u64) {
-        if self.state().sign_ins.end(number) {
-            self.ended(&[number]);
-            self.note(EventType::CONSOLE_SIGNED_OUT, 1);
+        if self.state().sign_ins.sign_out(number) {
+            self.end_sign_ins(&[number]);
+            self.record_event(EventType::CONSOLE_SIGNED_OUT, 1);
         }
     }
 
     /// Signs every browser out; answers how many there were.
     pub fn sign_out_all(&self) -> usize {
-        let ended = self.state().sign_ins.end_all();
-        self.ended(&ended);
+        let ended = self.state().sign_ins.sign_out_all();
+        self.end_sign_ins(&ended);
         if !ended.is_empty() {
-            self.note(EventType::CONSOLE_SIGNED_OUT, ended.len());
+            self.record_event(EventType::CONSOLE_SIGNED_OUT, ended.len());
         }
         ended.len()
     }
 
     /// Ends what these browsers have under way. Sessions are not counted by browser: those of the others
     /// begin anew.
-    fn ended(&self, numbers: &[u64]) {
+    fn end_sign_ins(&self, numbers: &[u64]) {
         for number in numbers {
-            if let Some(life) = self.state().lives.remove(number) {
+            if let Some(life) = self.state().sign_in_ends.remove(number) {
                 life.cancel();
             }
         }
-        if let Some(place) = self.place().filter(|_| !numbers.is_empty()) {
-            place.sessions.end_of(&AgentId::new("operator"));
+        if let Some(place) = self.address().filter(|_| !numbers.is_empty()) {
+            place
+                .sessions
+                .close_agent_sessions(&AgentId::new("operator"));
         }
     }
 
-    fn note(&self, event_type: EventType, browsers: usize) {
-        let trace = TraceId::mint(randomness::bytes());
-        self.audit.tell(audit::event(
+    fn record_event(&self, event_type: EventType, browsers: usize) {
+        let trace = TraceId::from_random(randomness::random_bytes());
+        self.audit.record(audit::new_event(
             event_type,
-            audit::by_operator(),
+            audit::operator_actor(),
             Target::default(),
             &trace,
             Outcome::Success,
@@ -242,13 +249,13 @@ impl Console {
 }
 
 /// 256 random bits.
-fn secret() -> String {
-    URL_SAFE_NO_PAD.encode(randomness::bytes::<32>())
+fn new_secret() -> String {
+    URL_SAFE_NO_PAD.encode(randomness::random_bytes::<32>())
 }
 
 fn secrets(cookie: &str, page_key: &str) -> BrowserSecrets {
     BrowserSecrets {
-        cookie: TokenDigest::of(cookie),
-        page_key: TokenDigest::of(page_key),
+        cookie: TokenDigest::new(cookie),
+        page_key: TokenDigest::new(page_key),
     }
 }

@@ -1,17 +1,17 @@
 //! The doors for agents: HTTP, lines and links of other nodes, sessions, authentication, and the registry of agents with tokens.
 
 pub mod agent_registry;
-pub mod bodies;
 pub mod connection;
 pub mod console;
 #[cfg(test)]
 mod ending_tests;
-pub mod grpc_door;
-pub mod http_door;
+pub mod endpoint_context;
+pub mod grpc_endpoint;
+pub mod http_endpoint;
 pub mod lite;
-pub mod node_door;
+pub mod message_budgets;
+pub mod node_endpoint;
 pub mod oauth;
-pub mod reception;
 pub mod revocation;
 pub mod session;
 pub mod stateless;

@@ -6,13 +6,13 @@
 mod answer;
 pub mod call;
 mod continuation;
+mod lite_routes;
 mod names;
 mod openapi;
 mod promise;
 mod redeem;
 mod request;
 mod resumptions;
-mod rounds;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,27 +20,27 @@ use std::time::Duration;
 use bytes::Bytes;
 use bytestring::ByteString;
 use mgp_callers::directory::Directory;
-use mgp_callers::exchange::forwarded::ForwardedHeaders;
-use mgp_callers::exchange::rounds::Outlet;
+use mgp_callers::in_flight_call::forwarded_headers::ForwardedHeaders;
+use mgp_callers::in_flight_call::rounds::Outlet;
 use mgp_callers::request::{CallerSession, Outcome, principal};
 use mgp_engine::tools::catalog::CatalogView;
-use mgp_protocol::era::{Stamp, to_modern_params};
 use mgp_protocol::ids::AgentId;
 use mgp_protocol::jsonrpc::RequestId;
 use mgp_protocol::lite::VERSION;
 use mgp_protocol::mcp::meta::CLIENT_INFO;
 use mgp_protocol::refusal::Refusal;
-use mgp_protocol::splice::mention::may_mention;
-use mgp_protocol::splice::{member, quoted};
+use mgp_protocol::splice::string_search::can_contain_string;
+use mgp_protocol::splice::{member, quote};
+use mgp_protocol::versions::{CallerMeta, to_stateless_params};
 use mgp_runtime::trace::Trace;
 use tokio::sync::mpsc;
 
-use self::call::{LiteCall, RunningLite};
-use self::openapi::MadeDocuments;
+use self::call::{LiteCall, RunningLiteCall};
+use self::lite_routes::LiteRoutes;
+use self::openapi::DocumentCache;
 use self::resumptions::Resumptions;
-use self::rounds::LiteRoutes;
-use crate::reception::Reception;
-use crate::stateless::{self, Arrival, RunningCall, Stateless};
+use crate::endpoint_context::EndpointContext;
+use crate::stateless::{self, RunningCall, Stateless, StatelessRequest};
 
 /// What a lite caller can be asked, and that it can be given tasks.
 const CAPABILITIES: &str =
@@ -65,7 +65,7 @@ pub struct Lite {
     stateless: Arc<Stateless>,
     directory: Arc<Directory>,
     settings: LiteSettings,
-    documents: MadeDocuments,
+    document_cache: DocumentCache,
     resumptions: Resumptions,
 }
 
@@ -85,7 +85,7 @@ impl LiteCaller {
 impl Lite {
     /// Takes calls to what this reception has.
     #[must_use]
-    pub fn new(reception: &Reception, settings: LiteSettings) -> Arc<Self> {
+    pub fn new(reception: &EndpointContext, settings: LiteSettings) -> Arc<Self> {
         let of_all = &reception.stateless;
         let stateless = Stateless {
             routes: Arc::new(LiteRoutes::new(of_all.routes.clone())),
@@ -95,11 +95,11 @@ impl Lite {
             boot: of_all.boot,
         };
         Arc::new(Self {
-            resumptions: Resumptions::new(stateless.suspended.patience()),
+            resumptions: Resumptions::new(stateless.suspended.return_timeout()),
             stateless: Arc::new(stateless),
             directory: reception.directory.clone(),
             settings,
-            documents: MadeDocuments::default(),
+            document_cache: DocumentCache::default(),
         })
     }
 
@@ -111,44 +111,44 @@ impl Lite {
 
     /// What of a request's headers may be handed on to servers that name them.
     #[must_use]
-    pub fn forwarded(&self, headers: &http::HeaderMap) -> Option<ForwardedHeaders> {
-        self.directory.forwarded.of(headers)
+    pub fn forwarded_headers(&self, headers: &http::HeaderMap) -> Option<ForwardedHeaders> {
+        self.directory.forwarded_names.select(headers)
     }
 
     /// Starts a call. Dropping what is returned cancels it.
     #[must_use]
-    pub fn call(self: &Arc<Self>, call: LiteCall) -> RunningLite {
-        RunningLite::begin(self, call)
+    pub fn start_call(self: &Arc<Self>, call: LiteCall) -> RunningLiteCall {
+        RunningLiteCall::start(self, call)
     }
 
     /// Opens a request with these params, which are in the words of any version of MCP.
-    fn open(
+    fn open_request(
         &self,
         who: &LiteCaller,
         (method, params): (&'static str, &str),
         outlet: mpsc::Sender<Bytes>,
         (stream, trace): (bool, Trace),
     ) -> Result<RunningCall, Refusal> {
-        let said = may_mention(params.as_bytes(), "clientInfo")
+        let said = can_contain_string(params.as_bytes(), "clientInfo")
             .then(|| member(params, "_meta").and_then(|meta| member(meta, CLIENT_INFO)))
             .flatten();
-        let own = format!(r#"{{"name":"mcp-lite","version":{}}}"#, quoted(VERSION));
-        let stamp = Stamp {
+        let own = format!(r#"{{"name":"mcp-lite","version":{}}}"#, quote(VERSION));
+        let stamp = CallerMeta {
             client_info: said.unwrap_or(&own),
             capabilities: if stream { STREAMING } else { CAPABILITIES },
             log_level: None,
         };
-        let params = to_modern_params(Some(params), &stamp);
-        let (stated, _) = stateless::read(method, Some(&params))?;
+        let params = to_stateless_params(Some(params), &stamp);
+        let (stated, _) = stateless::parse_request_meta(method, Some(&params))?;
         let clients = &self.directory.stateless_clients;
         let activity = clients.activity(&who.agent, &who.view, stated.client.as_deref());
-        let arrival = Arrival {
+        let arrival = StatelessRequest {
             agent: who.agent.clone(),
             operator: false,
             session: CallerSession::Stateless,
             view: who.view.clone(),
             // Nobody can name the request: what belongs to it goes with it.
-            id: RequestId::from(self.stateless.suspended.number()),
+            id: RequestId::from(self.stateless.suspended.next_number()),
             method: ByteString::from_static(method),
             params: Some(params.into()),
             trace,
@@ -156,12 +156,12 @@ impl Lite {
         };
         let running = self.stateless.open(arrival, stated, activity)?;
         let budget = self.directory.responses.budget(&who.agent);
-        running.exchange().count_response(budget);
+        running.call().set_budget(budget);
         Ok(running)
     }
 
     /// Makes a request whose messages nobody reads, and waits for the answer.
-    async fn ask(
+    async fn request(
         &self,
         who: &LiteCaller,
         method: &'static str,
@@ -169,11 +169,12 @@ impl Lite {
         forwarded: Option<&ForwardedHeaders>,
     ) -> Outcome {
         let (outlet, mut messages) = mpsc::channel(1);
-        let running = self.open(who, (method, params), outlet, (false, Trace::minted()))?;
+        let running =
+            self.open_request(who, (method, params), outlet, (false, Trace::generate()))?;
         running
-            .exchange()
-            .forward(forwarded.map(ForwardedHeaders::again));
-        let mut answering = running.answer();
+            .call()
+            .set_forwarded_headers(forwarded.map(ForwardedHeaders::for_next_request));
+        let mut answering = running.into_answer();
         loop {
             tokio::select! {
                 biased;

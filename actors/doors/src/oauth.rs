@@ -11,57 +11,57 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use mgp_engine::clock::MonotonicTime;
-use mgp_engine::doors::bearer::{self, BadBearerToken, BearerPolicy, Good, Keys};
-use mgp_engine::servers::login::discovery::RESOURCE_METADATA;
+use mgp_engine::doors::bearer::{self, BadBearerToken, BearerPolicy, IssuerKeys, VerifiedToken};
+use mgp_engine::servers::login::discovery::RESOURCE_METADATA_PATH;
 use mgp_engine::tools::catalog::CatalogView;
 use mgp_sync::Snapshot;
 use serde_json::json;
 
 use mgp_callers::credential::Credential;
 use mgp_runtime::task;
-use mgp_runtime::time::{moment, unix_ms};
+use mgp_runtime::time::{monotonic_now, unix_ms};
 
 pub use self::source::KeySource;
 
 /// Cached tokens; at this number the cache is cleared.
-const REMEMBERED: usize = 4096;
+const CACHED_TOKENS_MAX: usize = 4096;
 /// Keys older than this are fetched again in the background.
-const FRESH: Duration = Duration::from_secs(600);
+const REFRESH_AGE: Duration = Duration::from_secs(600);
 /// Keys older than this are not used, even if the issuer cannot be reached.
-const STALE: Duration = Duration::from_secs(24 * 3600);
+const KEYS_AGE_MAX: Duration = Duration::from_secs(24 * 3600);
 /// The shortest time between two requests to the issuer, however many tokens name unknown keys.
-const PATIENCE: Duration = Duration::from_secs(5);
+const FETCH_INTERVAL: Duration = Duration::from_secs(5);
 
 /// A resource server's side of OAuth.
 #[derive(Debug)]
 pub struct OAuth {
     policy: BearerPolicy,
     source: KeySource,
-    place: ProtectedResource,
-    held: Snapshot<CachedKeys>,
+    resource: ProtectedResource,
+    keys: Snapshot<CachedKeys>,
     /// When the issuer was last asked; locked while it is being asked.
-    asked: tokio::sync::Mutex<Option<MonotonicTime>>,
-    judged: Mutex<Judged>,
+    last_fetch: tokio::sync::Mutex<Option<MonotonicTime>>,
+    verified: Mutex<VerifiedTokens>,
 }
 
 /// Judged tokens, valid for the keys they were judged by.
 #[derive(Debug, Default)]
-struct Judged {
-    tokens: HashMap<(blake3::Hash, CatalogView), Good>,
-    by: Arc<CachedKeys>,
+struct VerifiedTokens {
+    tokens: HashMap<(blake3::Hash, CatalogView), VerifiedToken>,
+    keys: Arc<CachedKeys>,
 }
 
 /// The keys, and when they were fetched.
 #[derive(Debug, Default)]
 struct CachedKeys {
-    keys: Keys,
-    since: Option<MonotonicTime>,
+    keys: IssuerKeys,
+    fetched_at: Option<MonotonicTime>,
 }
 
 impl CachedKeys {
     fn age(&self) -> Option<Duration> {
-        let now = moment().since_start();
-        self.since
+        let now = monotonic_now().since_start();
+        self.fetched_at
             .map(|since| now.saturating_sub(since.since_start()))
     }
 
@@ -80,16 +80,16 @@ pub struct ProtectedResource {
 }
 
 impl ProtectedResource {
-    fn path(view: &CatalogView) -> String {
+    fn endpoint_path(view: &CatalogView) -> String {
         match view {
             CatalogView::All => String::new(),
             CatalogView::One(server) => format!("/{server}"),
-            CatalogView::Set(set) => format!("/{SETS}{set}"),
+            CatalogView::Set(set) => format!("/{SET_PREFIX}{set}"),
         }
     }
 
     /// The URL of an endpoint, for a client that used this `host`.
-    fn resource(&self, view: &CatalogView, host: Option<&str>) -> String {
+    fn resource_url(&self, view: &CatalogView, host: Option<&str>) -> String {
         let by_host = |url: &&String| host.is_some_and(|host| authority(url) == Some(host));
         let base = self
             .resources
@@ -97,7 +97,7 @@ impl ProtectedResource {
             .find(by_host)
             .or(self.resources.first());
         let base = base.map_or("", String::as_str);
-        format!("{base}{}", Self::path(view))
+        format!("{base}{}", Self::endpoint_path(view))
     }
 
     /// The audiences that open an endpoint. A token for all servers opens each single one, not the other
@@ -107,7 +107,7 @@ impl ProtectedResource {
         for base in &self.resources {
             names.push(base.clone());
             if *view != CatalogView::All {
-                names.push(format!("{base}{}", Self::path(view)));
+                names.push(format!("{base}{}", Self::endpoint_path(view)));
             }
         }
         names
@@ -115,7 +115,7 @@ impl ProtectedResource {
 
     /// The URL of an endpoint's metadata (RFC 9728, section 3.1).
     fn metadata_url(&self, view: &CatalogView, host: Option<&str>) -> String {
-        let resource = self.resource(view, host);
+        let resource = self.resource_url(view, host);
         let begin = resource.find("://").map_or(0, |at| at + 3);
         let path = resource[begin..]
             .find('/')
@@ -125,10 +125,10 @@ impl ProtectedResource {
 }
 
 /// Between `/mcp/` and the name of a set.
-pub(crate) const SETS: &str = "p/";
+pub(crate) const SET_PREFIX: &str = "p/";
 
 /// Where protected-resource metadata is found; the path of the resource follows.
-pub const WELL_KNOWN: &str = RESOURCE_METADATA;
+pub const WELL_KNOWN: &str = RESOURCE_METADATA_PATH;
 
 fn authority(url: &str) -> Option<&str> {
     url.split_once("://")?.1.split('/').next()
@@ -137,14 +137,14 @@ fn authority(url: &str) -> Option<&str> {
 impl OAuth {
     /// Keys are fetched when the first token comes.
     #[must_use]
-    pub fn new(policy: BearerPolicy, source: KeySource, place: ProtectedResource) -> Self {
+    pub fn new(policy: BearerPolicy, source: KeySource, resource: ProtectedResource) -> Self {
         Self {
             policy,
             source,
-            place,
-            held: Snapshot::new(CachedKeys::default()),
-            asked: tokio::sync::Mutex::new(None),
-            judged: Mutex::default(),
+            resource,
+            keys: Snapshot::new(CachedKeys::default()),
+            last_fetch: tokio::sync::Mutex::new(None),
+            verified: Mutex::default(),
         }
     }
 
@@ -152,76 +152,80 @@ impl OAuth {
     ///
     /// # Errors
     /// [`BadBearerToken`].
-    pub async fn judge(
+    pub async fn verify(
         self: &Arc<Self>,
         token: &str,
         view: &CatalogView,
     ) -> Result<Credential, BadBearerToken> {
-        let held = self.held.load();
-        if held.is_younger(STALE) && !held.is_younger(FRESH) {
+        let held = self.keys.load();
+        if held.is_younger(KEYS_AGE_MAX) && !held.is_younger(REFRESH_AGE) {
             let this = self.clone();
-            task::detached("oauth.keys", async move { this.refresh().await });
+            task::spawn_detached("oauth.keys", async move { this.refresh().await });
         }
         let mark = (blake3::hash(token.as_bytes()), view.clone());
-        if let Some(good) = self.remembered(&held, &mark) {
-            return Ok(pass(good));
+        if let Some(good) = self.cached_token(&held, &mark) {
+            return Ok(to_credential(good));
         }
-        let audiences = self.place.audiences(view);
-        let judge = |held: &CachedKeys| match held.is_younger(STALE) {
-            true => bearer::judge(token, &held.keys, &self.policy, &audiences, unix_ms()),
+        let audiences = self.resource.audiences(view);
+        let judge = |held: &CachedKeys| match held.is_younger(KEYS_AGE_MAX) {
+            true => bearer::verify(token, &held.keys, &self.policy, &audiences, unix_ms()),
             false => Err(BadBearerToken::UnknownKey),
         };
         let good = match judge(&held) {
             Err(BadBearerToken::UnknownKey) => {
                 self.refresh().await;
-                judge(&self.held.load())?
+                judge(&self.keys.load())?
             }
             judged => judged?,
         };
-        self.remember(mark, &good);
-        Ok(pass(good))
+        self.cache_token(mark, &good);
+        Ok(to_credential(good))
     }
 
-    fn remembered(
+    fn cached_token(
         &self,
         held: &Arc<CachedKeys>,
         mark: &(blake3::Hash, CatalogView),
-    ) -> Option<Good> {
-        let judged = self.judged();
-        let current = Arc::ptr_eq(&judged.by, held) && held.is_younger(STALE);
+    ) -> Option<VerifiedToken> {
+        let judged = self.lock_verified();
+        let current = Arc::ptr_eq(&judged.keys, held) && held.is_younger(KEYS_AGE_MAX);
         let good = judged.tokens.get(mark).filter(|_| current)?;
         (good.not_after_ms > unix_ms()).then(|| good.clone())
     }
 
-    fn remember(&self, mark: (blake3::Hash, CatalogView), good: &Good) {
-        let held = self.held.load();
-        let mut judged = self.judged();
-        if judged.tokens.len() >= REMEMBERED || !Arc::ptr_eq(&judged.by, &held) {
+    fn cache_token(&self, mark: (blake3::Hash, CatalogView), good: &VerifiedToken) {
+        let held = self.keys.load();
+        let mut judged = self.lock_verified();
+        if judged.tokens.len() >= CACHED_TOKENS_MAX || !Arc::ptr_eq(&judged.keys, &held) {
             judged.tokens.clear();
-            judged.by = held;
+            judged.keys = held;
         }
         judged.tokens.insert(mark, good.clone());
     }
 
-    fn judged(&self) -> MutexGuard<'_, Judged> {
-        self.judged.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock_verified(&self) -> MutexGuard<'_, VerifiedTokens> {
+        self.verified.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Fetches the issuer's keys, unless that was done a moment ago. If the issuer does not answer the
     /// old keys stay.
     async fn refresh(&self) {
-        let mut asked = self.asked.lock().await;
-        let now = moment();
-        let soon =
-            |last: MonotonicTime| now.since_start().saturating_sub(last.since_start()) < PATIENCE;
+        let mut asked = self.last_fetch.lock().await;
+        let now = monotonic_now();
+        let soon = |last: MonotonicTime| {
+            now.since_start().saturating_sub(last.since_start()) < FETCH_INTERVAL
+        };
         if asked.is_some_and(soon) {
             return;
         }
         *asked = Some(now);
         match self.source.fetch(&self.policy.issuer).await {
             Ok(keys) => {
-                let since = Some(moment());
-                self.held.store(Arc::new(CachedKeys { keys, since }));
+                let since = Some(monotonic_now());
+                self.keys.store(Arc::new(CachedKeys {
+                    keys,
+                    fetched_at: since,
+                }));
             }
             Err(error) => {
                 tracing::warn!(issuer = self.policy.issuer, %error, "the issuer's keys could not be fetched");
@@ -233,7 +237,7 @@ impl OAuth {
     #[must_use]
     pub fn metadata(&self, view: &CatalogView, host: Option<&str>) -> String {
         let mut metadata = json!({
-            "resource": self.place.resource(view, host),
+            "resource": self.resource.resource_url(view, host),
             "authorization_servers": [self.policy.issuer],
             "bearer_methods_supported": ["header"],
             "resource_name": "mgp",
@@ -246,8 +250,8 @@ impl OAuth {
 
     /// The parameters of a challenge beside the error: URL of the metadata and scopes.
     #[must_use]
-    pub fn hints(&self, view: &CatalogView, host: Option<&str>) -> String {
-        let url = self.place.metadata_url(view, host);
+    pub fn challenge_params(&self, view: &CatalogView, host: Option<&str>) -> String {
+        let url = self.resource.metadata_url(view, host);
         match self.policy.scopes.as_slice() {
             [] => format!(r#"resource_metadata="{url}""#),
             scopes => format!(r#"resource_metadata="{url}", scope="{}""#, scopes.join(" ")),
@@ -255,8 +259,8 @@ impl OAuth {
     }
 }
 
-fn pass(good: Good) -> Credential {
-    Credential::lasting(good.agent).until(Some(good.not_after_ms))
+fn to_credential(good: VerifiedToken) -> Credential {
+    Credential::permanent(good.agent).with_expiry(Some(good.not_after_ms))
 }
 
 #[cfg(test)]
@@ -278,13 +282,13 @@ mod tests {
     #[test]
     fn a_door_has_a_name_for_each_endpoint() {
         let (all, one) = (CatalogView::All, CatalogView::One(ServerId::new("files")));
-        assert_eq!(place().resource(&all, None), "http://127.0.0.1:7/mcp");
+        assert_eq!(place().resource_url(&all, None), "http://127.0.0.1:7/mcp");
         assert_eq!(
-            place().resource(&one, Some("localhost:7")),
+            place().resource_url(&one, Some("localhost:7")),
             "http://localhost:7/mcp/files"
         );
         assert_eq!(
-            place().resource(&all, Some("localhost:8")),
+            place().resource_url(&all, Some("localhost:8")),
             "http://127.0.0.1:7/mcp"
         );
         let wanted = "http://127.0.0.1:7/.well-known/oauth-protected-resource/mcp/files";

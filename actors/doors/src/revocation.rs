@@ -25,12 +25,12 @@ pub struct Revocation {
 impl Revocation {
     /// Ends the agent's sessions, connections, streams, suspended calls and tasks. What is opened later is
     /// not ended, so the credential must be revoked first.
-    pub async fn end(&self, agent: &AgentId) {
+    pub async fn end_agent(&self, agent: &AgentId) {
         if let Some(sessions) = self.sessions.get() {
-            sessions.end_of(agent);
+            sessions.close_agent_sessions(agent);
         }
-        self.directory.end_of(agent);
-        self.suspended.end_of(agent);
-        self.tasks.end_of(agent).await;
+        self.directory.disconnect_agent(agent);
+        self.suspended.cancel_for_agent(agent);
+        self.tasks.cancel_for_agent(agent).await;
     }
 }

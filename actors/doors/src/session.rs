@@ -7,18 +7,18 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockWriteGuard};
 use std::time::Duration;
 
 use mgp_protocol::ids::{AgentId, SessionId};
-use mgp_transports::shares::{PlaceAdmission, Shares, Usage};
+use mgp_transports::fair_slots::{FairSlots, SlotAdmission, Usage};
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 
-use crate::reception::{AgentPresence, Reception};
-use mgp_callers::agent::{Agent, Outward};
+use crate::endpoint_context::{AgentPresence, EndpointContext};
+use mgp_callers::agent::{Agent, AgentChannel};
 use mgp_callers::credential::Credential;
-use mgp_callers::exchange::streams::{Stream, Streams};
+use mgp_callers::in_flight_call::streams::{Stream, Streams};
 use mgp_callers::request::Caller;
-use mgp_runtime::ids::new_id;
-use mgp_runtime::mailbox::{Alive, Kind, Mailbox, Queued};
+use mgp_runtime::ids::new_session_id;
+use mgp_runtime::mailbox::{ActorCountGuard, CountedKind, Mailbox, Queued};
 use mgp_runtime::task::{self, SupervisedTask};
-use mgp_runtime::time::moment;
+use mgp_runtime::time::monotonic_now;
 
 /// Sessions of the operator, which are counted apart: whatever agents do, the console has its own. Each open
 /// page holds one.
@@ -37,30 +37,30 @@ pub struct Session {
     pub streams: Arc<Streams>,
     used: AtomicU64,
     /// Since it was last looked at whether it can go for another one.
-    recent: AtomicBool,
-    standing: AtomicUsize,
+    was_used: AtomicBool,
+    open_streams: AtomicUsize,
 }
 
 impl Session {
     /// Notes that the session is being used.
     pub fn touch(&self) {
-        self.recent.store(true, Ordering::Relaxed);
+        self.was_used.store(true, Ordering::Relaxed);
         self.used
-            .store(moment().since_start().as_secs(), Ordering::Relaxed);
+            .store(monotonic_now().since_start().as_secs(), Ordering::Relaxed);
     }
 
     fn idle(&self) -> Duration {
-        if self.standing.load(Ordering::Relaxed) > 0 {
+        if self.open_streams.load(Ordering::Relaxed) > 0 {
             return Duration::ZERO;
         }
         let used = Duration::from_secs(self.used.load(Ordering::Relaxed));
-        moment().since_start().saturating_sub(used)
+        monotonic_now().since_start().saturating_sub(used)
     }
 
     /// Whether it can go when a place is needed for another one.
     fn usage(&self) -> Usage {
-        let is_busy = self.standing.load(Ordering::Relaxed) > 0 || self.agent.has_requests();
-        match self.recent.swap(false, Ordering::Relaxed) {
+        let is_busy = self.open_streams.load(Ordering::Relaxed) > 0 || self.agent.has_requests();
+        match self.was_used.swap(false, Ordering::Relaxed) {
             _ if is_busy => Usage::Busy,
             true => Usage::Recent,
             false => Usage::Idle,
@@ -68,8 +68,8 @@ impl Session {
     }
 
     /// Wraps a stream of this session; while it is open the session is not idle.
-    pub fn standing(self: &Arc<Self>, stream: Stream) -> SessionStream {
-        self.standing.fetch_add(1, Ordering::Relaxed);
+    pub fn open_stream(self: &Arc<Self>, stream: Stream) -> SessionStream {
+        self.open_streams.fetch_add(1, Ordering::Relaxed);
         SessionStream {
             stream,
             session: self.clone(),
@@ -98,7 +98,7 @@ impl futures_util::Stream for SessionStream {
 impl Drop for SessionStream {
     fn drop(&mut self) {
         self.session.touch();
-        self.session.standing.fetch_sub(1, Ordering::Relaxed);
+        self.session.open_streams.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -107,15 +107,15 @@ impl Drop for SessionStream {
 pub struct Sessions {
     table: RwLock<SessionTable>,
     limits: SessionLimits,
-    reception: Reception,
+    endpoint: EndpointContext,
 }
 
 /// The open sessions, and whose they are.
 #[derive(Debug)]
 struct SessionTable {
     sessions: HashMap<SessionId, Entry>,
-    agents: Shares<AgentId, SessionId>,
-    operator: Shares<AgentId, SessionId>,
+    agents: FairSlots<AgentId, SessionId>,
+    operator: FairSlots<AgentId, SessionId>,
 }
 
 type Entry = (Arc<Session>, Mailbox<SessionMsg>);
@@ -124,8 +124,8 @@ impl SessionTable {
     fn new(max: usize) -> Self {
         Self {
             sessions: HashMap::new(),
-            agents: Shares::new(max),
-            operator: Shares::new(OPERATOR_SESSIONS),
+            agents: FairSlots::new(max),
+            operator: FairSlots::new(OPERATOR_SESSIONS),
         }
     }
 
@@ -143,9 +143,9 @@ impl SessionTable {
         };
         let usage = |id: &SessionId| sessions.get(id).map_or(Usage::Idle, |(s, _)| s.usage());
         let gone = match shares.admit(&caller.agent, usage) {
-            PlaceAdmission::Free => None,
-            PlaceAdmission::Replaces(id) => sessions.remove(&id),
-            PlaceAdmission::Full => return None,
+            SlotAdmission::Free => None,
+            SlotAdmission::Replaces(id) => sessions.remove(&id),
+            SlotAdmission::Full => return None,
         };
         let id = entry.0.id.clone();
         shares.insert(&caller.agent, id.clone());
@@ -175,12 +175,12 @@ pub struct SessionLimits {
 #[derive(Debug)]
 pub enum SessionMsg {
     /// Time to check whether the session is idle.
-    Look,
+    CheckIdle,
 }
 
 /// Why a session could not be opened.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum NoSession {
+pub enum SessionError {
     /// The table is full, and this agent has no idle session that could go.
     #[error(
         "{0} sessions are open already (`[http] max_sessions`), and none of this agent's is idle"
@@ -188,26 +188,26 @@ pub enum NoSession {
     Full(usize),
     /// The kernel is ending.
     #[error("the kernel is stopping")]
-    Stopping,
+    ShuttingDown,
 }
 
 impl Sessions {
     /// No session yet.
     #[must_use]
-    pub fn new(limits: SessionLimits, reception: Reception) -> Arc<Self> {
+    pub fn new(limits: SessionLimits, reception: EndpointContext) -> Arc<Self> {
         Arc::new(Self {
             table: RwLock::new(SessionTable::new(limits.max)),
             limits,
-            reception,
+            endpoint: reception,
         })
     }
 
     /// An agent before its `initialize`, with the streams for its session.
     #[must_use]
-    pub fn agent(&self, pass: &Credential) -> (Arc<Agent>, Arc<Streams>) {
-        let budget = self.reception.directory.responses.budget(&pass.agent);
+    pub fn new_agent(&self, pass: &Credential) -> (Arc<Agent>, Arc<Streams>) {
+        let budget = self.endpoint.directory.responses.budget(&pass.agent);
         let streams = Streams::new(self.limits.replay, Some(budget));
-        let outward = Outward::Session(streams.clone());
+        let outward = AgentChannel::Session(streams.clone());
         let agent = Agent::new(pass.agent.clone(), pass.is_operator(), outward);
         (agent, streams)
     }
@@ -216,37 +216,37 @@ impl Sessions {
     /// it, of the agent that has most: its client opens a new one when it comes again.
     ///
     /// # Errors
-    /// [`NoSession`].
+    /// [`SessionError`].
     pub async fn open(
         self: &Arc<Self>,
         caller: Arc<Caller>,
         agent: Arc<Agent>,
         streams: Arc<Streams>,
-    ) -> Result<Arc<Session>, NoSession> {
+    ) -> Result<Arc<Session>, SessionError> {
         let session = Arc::new(Session {
-            id: new_id(),
+            id: new_session_id(),
             caller,
             agent,
             streams,
-            used: AtomicU64::new(moment().since_start().as_secs()),
-            recent: AtomicBool::new(false),
-            standing: AtomicUsize::new(0),
+            used: AtomicU64::new(monotonic_now().since_start().as_secs()),
+            was_used: AtomicBool::new(false),
+            open_streams: AtomicUsize::new(0),
         });
         let actor = SessionActor {
             session: session.clone(),
             sessions: self.clone(),
         };
-        let agents = self.reception.agents.get_cell();
+        let agents = self.endpoint.agents.get_cell();
         let (actor, _) = Actor::spawn_linked(None, actor, (), agents)
             .await
-            .map_err(|_| NoSession::Stopping)?;
+            .map_err(|_| SessionError::ShuttingDown)?;
         let mailbox = Mailbox::new(actor);
         let inserted = self.write().insert((session.clone(), mailbox.clone()));
         match inserted {
-            Some(gone) => gone.into_iter().for_each(end),
+            Some(gone) => gone.into_iter().for_each(end_session),
             None => {
                 mailbox.stop("no place");
-                return Err(NoSession::Full(self.limits.max));
+                return Err(SessionError::Full(self.limits.max));
             }
         }
         Ok(session)
@@ -269,11 +269,11 @@ impl Sessions {
     /// Ends a session: its id is unknown from now on.
     pub fn close(&self, id: &SessionId) {
         let entry = self.write().remove(id);
-        entry.into_iter().for_each(end);
+        entry.into_iter().for_each(end_session);
     }
 
     /// Ends all sessions of an agent.
-    pub fn end_of(&self, agent: &AgentId) {
+    pub fn close_agent_sessions(&self, agent: &AgentId) {
         let ids: Vec<_> = {
             let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
             let own = table
@@ -313,7 +313,7 @@ impl Sessions {
 }
 
 /// Its id is unknown already.
-fn end((session, mailbox): Entry) {
+fn end_session((session, mailbox): Entry) {
     session.agent.disconnect();
     mailbox.stop("closed");
 }
@@ -328,24 +328,24 @@ struct SessionActor {
 /// The state of the actor.
 #[derive(Debug)]
 struct SessionState {
-    me: Mailbox<SessionMsg>,
+    mailbox: Mailbox<SessionMsg>,
     /// The timer of the idle check; it ends with the session.
-    looking: SupervisedTask<()>,
-    _listed: ListedSession,
+    idle_timer: SupervisedTask<()>,
+    _entry: SessionEntry,
     /// `None` once the session has ended in order.
     presence: Option<AgentPresence>,
-    _alive: Alive,
+    _alive: ActorCountGuard,
 }
 
 /// The place of a session in the table: however its actor ends, a panic included, its id is unknown from
 /// then on.
 #[derive(Debug)]
-struct ListedSession {
+struct SessionEntry {
     sessions: Arc<Sessions>,
     id: SessionId,
 }
 
-impl Drop for ListedSession {
+impl Drop for SessionEntry {
     fn drop(&mut self) {
         self.sessions.close(&self.id);
     }
@@ -363,17 +363,17 @@ impl Actor for SessionActor {
     ) -> Result<Self::State, ActorProcessingErr> {
         let (me, sessions) = (Mailbox::new(myself), self.sessions.clone());
         Ok(SessionState {
-            looking: look_later(&me, sessions.limits.idle),
-            me,
-            presence: Some(AgentPresence::begin(
-                &sessions.reception,
+            idle_timer: schedule_idle_check(&me, sessions.limits.idle),
+            mailbox: me,
+            presence: Some(AgentPresence::enter(
+                &sessions.endpoint,
                 &self.session.agent,
             )),
-            _listed: ListedSession {
+            _entry: SessionEntry {
                 sessions,
                 id: self.session.id.clone(),
             },
-            _alive: Alive::new(Kind::Session),
+            _alive: ActorCountGuard::new(CountedKind::Session),
         })
     }
 
@@ -383,13 +383,13 @@ impl Actor for SessionActor {
         queued: Self::Msg,
         state: &mut Self::State,
     ) -> Result<(), ActorProcessingErr> {
-        match queued.open() {
-            SessionMsg::Look => {
+        match queued.into_message() {
+            SessionMsg::CheckIdle => {
                 let (idle, limit) = (self.session.idle(), self.sessions.limits.idle);
                 if idle >= limit {
                     self.sessions.close(&self.session.id);
                 } else {
-                    state.looking = look_later(&state.me, limit - idle);
+                    state.idle_timer = schedule_idle_check(&state.mailbox, limit - idle);
                 }
             }
         }
@@ -406,11 +406,11 @@ impl Actor for SessionActor {
     }
 }
 
-fn look_later(me: &Mailbox<SessionMsg>, after: Duration) -> SupervisedTask<()> {
+fn schedule_idle_check(me: &Mailbox<SessionMsg>, after: Duration) -> SupervisedTask<()> {
     let me = me.clone();
     let after = after.max(Duration::from_secs(1));
-    task::supervised("session.clock", async move {
+    task::spawn_supervised("session.clock", async move {
         tokio::time::sleep(after).await;
-        let _ = me.tell(SessionMsg::Look);
+        let _ = me.send(SessionMsg::CheckIdle);
     })
 }

@@ -19,16 +19,16 @@ use mgp_protocol::mcp::request_headers::{self, RequestHeaders};
 use mgp_protocol::mcp::{self, ClientCapabilities};
 use mgp_protocol::mgp::negotiation::Negotiated;
 use mgp_protocol::refusal::{CallOutcome, Refusal, UnansweredCall};
-use mgp_protocol::splice::mention::may_mention;
-use mgp_protocol::splice::{member, quoted};
+use mgp_protocol::splice::string_search::can_contain_string;
+use mgp_protocol::splice::{member, quote};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use mgp_callers::agent;
 use mgp_callers::agent::activity::ClientActivity;
 use mgp_callers::agent_tap::AgentTap;
-use mgp_callers::exchange::rounds::{CallRound, CallRounds, Outlet};
-use mgp_callers::exchange::{Exchange, ReplyPath};
+use mgp_callers::in_flight_call::rounds::{CallRound, CallRounds, Outlet};
+use mgp_callers::in_flight_call::{InFlightCall, ReplyPath};
 use mgp_callers::negotiation;
 use mgp_callers::request::background_call::BackgroundCall;
 use mgp_callers::request::suspended_calls::SuspendedCalls;
@@ -54,7 +54,7 @@ pub struct Stateless {
 
 /// A request as received.
 #[derive(Debug)]
-pub struct Arrival {
+pub struct StatelessRequest {
     /// The agent, as authenticated by the door.
     pub agent: AgentId,
     /// Received over the owner-only socket.
@@ -77,13 +77,13 @@ pub struct Arrival {
 
 /// True for a request in the modern form, valid or not: it gets modern answers.
 #[must_use]
-pub fn is_modern(params: Option<&str>) -> bool {
+pub fn is_stateless(params: Option<&str>) -> bool {
     params.is_some_and(|params| {
-        may_mention(params.as_bytes(), "io.modelcontextprotocol")
+        can_contain_string(params.as_bytes(), "io.modelcontextprotocol")
             && serde_json::from_str::<mcp::WithMeta<'_>>(params)
                 .ok()
-                .and_then(|with| mcp::Meta::read(with.meta).ok())
-                .is_some_and(|meta| meta.is_modern())
+                .and_then(|with| mcp::Meta::parse(with.meta).ok())
+                .is_some_and(|meta| meta.is_stateless())
     })
 }
 
@@ -94,27 +94,27 @@ impl Stateless {
     /// What is wrong with its `requestState`.
     pub fn open(
         self: &Arc<Self>,
-        arrival: Arrival,
-        stated: Stated,
+        arrival: StatelessRequest,
+        stated: RequestMeta,
         activity: Arc<ClientActivity>,
     ) -> Result<RunningCall, Refusal> {
-        let Arrival { agent, view, .. } = &arrival;
+        let StatelessRequest { agent, view, .. } = &arrival;
         let connection = agent::shared_connection(agent, view);
-        let Some(tap) = AgentTap::of(agent, arrival.operator, connection) else {
-            return self.begin(connection, arrival, stated, activity, None);
+        let Some(tap) = AgentTap::for_agent(agent, arrival.operator, connection) else {
+            return self.begin_call(connection, arrival, stated, activity, None);
         };
-        tap.asked(&arrival.id, &arrival.method, arrival.params.as_deref());
+        tap.record_request(&arrival.id, &arrival.method, arrival.params.as_deref());
         let (id, dialect) = (arrival.id.clone(), stated.dialect());
         let tapped = Some((tap.clone(), id.clone()));
-        let begun = self.begin(connection, arrival, stated, activity, tapped);
-        begun.inspect_err(|no| tap.hears(&no.answer(id.as_json(), dialect).into()))
+        let begun = self.begin_call(connection, arrival, stated, activity, tapped);
+        begun.inspect_err(|no| tap.record_sent(&no.render_response(id.as_json(), dialect).into()))
     }
 
-    fn begin(
+    fn begin_call(
         self: &Arc<Self>,
         connection: ConnectionId,
-        arrival: Arrival,
-        stated: Stated,
+        arrival: StatelessRequest,
+        stated: RequestMeta,
         activity: Arc<ClientActivity>,
         tapped: Option<(AgentTap, RequestId)>,
     ) -> Result<RunningCall, Refusal> {
@@ -123,7 +123,7 @@ impl Stateless {
             agent: arrival.agent,
             operator: arrival.operator,
             view: arrival.view,
-            version: Version::MODERN,
+            version: Version::STATELESS,
             capabilities: stated.capabilities,
             mgp: stated.mgp,
             mcpl: None,
@@ -135,27 +135,28 @@ impl Stateless {
             outlet: Some(arrival.outlet),
             token: stated.token,
             capabilities: stated.capabilities,
-            level: stated.level,
-            left: None,
+            log_level: stated.level,
+            answered_at: None,
         };
         let may_ask = can_need_input(&arrival.method);
         let state = stated.state.filter(|state| self.seal.is_ours(state));
         if may_ask && let Some(state) = state {
             let params = arrival.params.as_deref().unwrap_or("{}");
             let said = (params, state.as_str());
-            let begun = self.come_back(&caller, &arrival.method, said, round, arrival.trace);
+            let begun = self.resume_call(&caller, &arrival.method, said, round, arrival.trace);
             return begun.map(|mut running| {
-                running.tapped = tapped;
+                running.tap = tapped;
                 running
             });
         }
-        let exchange = Exchange::new(ReplyPath::Rounds(Box::new(CallRounds::new(round, may_ask))));
+        let exchange =
+            InFlightCall::new(ReplyPath::Rounds(Box::new(CallRounds::new(round, may_ask))));
         if let Some((tap, _)) = &tapped {
-            exchange.tap(tap.clone());
+            exchange.set_tap(tap.clone());
         }
         let request = Request {
             caller: caller.clone(),
-            exchange: exchange.clone(),
+            call: exchange.clone(),
             method: arrival.method.clone(),
             params: arrival.params.clone(),
             trace: arrival.trace.clone(),
@@ -164,17 +165,17 @@ impl Stateless {
             stateless: self.clone(),
             work: CallWork::Fresh(GuardedAnswer::new(|| self.routes.answer(request))),
             caller,
-            exchange,
+            call: exchange,
             method: arrival.method,
             params: arrival.params,
             trace: arrival.trace,
-            over: false,
-            tapped,
+            finished: false,
+            tap: tapped,
         })
     }
 
     /// A client returns with answers for a suspended call.
-    fn come_back(
+    fn resume_call(
         self: &Arc<Self>,
         caller: &Arc<Caller>,
         method: &ByteString,
@@ -185,35 +186,35 @@ impl Stateless {
         let bad = |why: &dyn std::fmt::Display| Refusal::Expired(why.to_string());
         let state: RequestState = self
             .seal
-            .open(Purpose::State, &caller.principal(), state)
+            .open(Purpose::RequestState, &caller.principal(), state)
             .map_err(|e| bad(&e))?;
         state
-            .judge(self.boot, unix_ms(), method, Some(params))
+            .check(self.boot, unix_ms(), method, Some(params))
             .map_err(|e| bad(&e))?;
         let suspended = self
             .suspended
             .take(state.call)
             .ok_or_else(|| bad(&"its call was answered, or waited too long for its client"))?;
-        let exchange = suspended.background.exchange.clone();
+        let exchange = suspended.background.call.clone();
         // Rights revoked while the call waited end it before the answers reach it.
-        if let Err(refusal) = self.routes.still(caller, method, params) {
+        if let Err(refusal) = self.routes.recheck(caller, method, params) {
             exchange.cancel();
             return Err(refusal);
         }
         let rounds = exchange.rounds().expect("only such calls are suspended");
         // Answers first: once it is back, a question that they do not answer may go to another call.
         rounds.answer(member(params, "inputResponses").unwrap_or("{}"));
-        rounds.follow(round);
+        rounds.continue_with(round);
         Ok(RunningCall {
             stateless: self.clone(),
             work: CallWork::Resumed(state.call, suspended.background),
             caller: suspended.caller,
-            exchange,
+            call: exchange,
             method: method.clone(),
             params: suspended.params,
             trace,
-            over: false,
-            tapped: None,
+            finished: false,
+            tap: None,
         })
     }
 }
@@ -223,28 +224,28 @@ impl Stateless {
 pub struct RunningCall {
     stateless: Arc<Stateless>,
     caller: Arc<Caller>,
-    exchange: Arc<Exchange>,
+    call: Arc<InFlightCall>,
     method: ByteString,
     /// The params of the first request.
     params: Option<ByteString>,
     trace: Trace,
     work: CallWork,
-    over: bool,
+    finished: bool,
     /// Somebody looks on: the id of this request.
-    tapped: Option<(AgentTap, RequestId)>,
+    tap: Option<(AgentTap, RequestId)>,
 }
 
 /// What happens first with a request under way.
 enum FirstOutcome {
     Answered(Outcome),
-    Asked,
+    InputRequired,
     Long(LongCall),
 }
 
 enum CallWork {
     Fresh(GuardedAnswer),
     Resumed(u64, Arc<BackgroundCall>),
-    Nothing,
+    Done,
 }
 
 impl std::fmt::Debug for CallWork {
@@ -252,7 +253,7 @@ impl std::fmt::Debug for CallWork {
         f.write_str(match self {
             Self::Fresh(_) => "Fresh",
             Self::Resumed(..) => "Resumed",
-            Self::Nothing => "Nothing",
+            Self::Done => "Nothing",
         })
     }
 }
@@ -260,8 +261,8 @@ impl std::fmt::Debug for CallWork {
 impl RunningCall {
     /// The state of the call.
     #[must_use]
-    pub fn exchange(&self) -> &Arc<Exchange> {
-        &self.exchange
+    pub fn call(&self) -> &Arc<InFlightCall> {
+        &self.call
     }
 
     /// Who makes it.
@@ -273,48 +274,51 @@ impl RunningCall {
     /// The answer to this request: that of the call, `input_required`, or the task that the call
     /// became.
     #[must_use]
-    pub fn answer(mut self) -> GuardedAnswer {
+    pub fn into_answer(mut self) -> GuardedAnswer {
         GuardedAnswer::new(|| {
             Box::pin(async move {
-                let outcome = self.outcome().await;
-                if let Some((tap, id)) = &self.tapped {
-                    tap.hears_answer(id, &outcome, self.caller.dialect());
+                let outcome = self.run().await;
+                if let Some((tap, id)) = &self.tap {
+                    tap.record_answer_sent(id, &outcome, self.caller.dialect());
                 }
                 outcome
             })
         })
     }
 
-    async fn outcome(&mut self) -> Outcome {
-        let exchange = self.exchange.clone();
+    async fn run(&mut self) -> Outcome {
+        let exchange = self.call.clone();
         let rounds = exchange.rounds().expect("made with them");
-        let next = match self.next(rounds, true).await {
+        let next = match self.next_outcome(rounds, true).await {
             FirstOutcome::Long(call) => match self.become_task(&call).await {
                 Some(announced) => FirstOutcome::Answered(announced),
-                None => self.next(rounds, false).await,
+                None => self.next_outcome(rounds, false).await,
             },
-            next @ (FirstOutcome::Answered(_) | FirstOutcome::Asked) => next,
+            next @ (FirstOutcome::Answered(_) | FirstOutcome::InputRequired) => next,
         };
-        self.over = true;
-        rounds.leave(matches!(next, FirstOutcome::Asked | FirstOutcome::Long(_)));
+        self.finished = true;
+        rounds.suspend(matches!(
+            next,
+            FirstOutcome::InputRequired | FirstOutcome::Long(_)
+        ));
         match next {
             FirstOutcome::Answered(Err(Refusal::Cancelled))
-                if let Some(missing) = exchange.lacking() =>
+                if let Some(missing) = exchange.missing_capabilities() =>
             {
-                Err(self.interrupted(Refusal::MissingCapability {
+                Err(self.to_interrupted(Refusal::MissingCapability {
                     required: missing.to_owned(),
                 }))
             }
             FirstOutcome::Answered(outcome) => outcome,
-            FirstOutcome::Asked | FirstOutcome::Long(_) => self.suspend(rounds),
+            FirstOutcome::InputRequired | FirstOutcome::Long(_) => self.suspend(rounds),
         }
     }
 
     /// Why the kernel ends a call in which the server asked something: the call was made by then.
-    fn interrupted(&self, why: Refusal) -> Refusal {
+    fn to_interrupted(&self, why: Refusal) -> Refusal {
         match &*self.method {
             "tools/call" => Refusal::Unanswered(Box::new(UnansweredCall {
-                why,
+                refusal: why,
                 outcome: CallOutcome::Unknown,
                 call_id: self.trace.id.as_str().into(),
             })),
@@ -323,19 +327,19 @@ impl RunningCall {
     }
 
     /// Waits for the first of these.
-    async fn next(&mut self, rounds: &CallRounds, may_become_task: bool) -> FirstOutcome {
+    async fn next_outcome(&mut self, rounds: &CallRounds, may_become_task: bool) -> FirstOutcome {
         let answered = async {
             match &mut self.work {
                 CallWork::Fresh(answering) => answering.await,
-                CallWork::Resumed(_, background) => background.outcome().await,
-                CallWork::Nothing => std::future::pending().await,
+                CallWork::Resumed(_, background) => background.wait_for_outcome().await,
+                CallWork::Done => std::future::pending().await,
             }
         };
         tokio::select! {
             biased;
             outcome = answered => FirstOutcome::Answered(outcome),
-            () = rounds.asked() => FirstOutcome::Asked,
-            call = rounds.took_long(), if may_become_task => FirstOutcome::Long(call.clone()),
+            () = rounds.wait_for_callbacks() => FirstOutcome::InputRequired,
+            call = rounds.wait_for_promotion(), if may_become_task => FirstOutcome::Long(call.clone()),
         }
     }
 
@@ -351,9 +355,9 @@ impl RunningCall {
             params: self.params.clone(),
             trace: self.trace.clone(),
         };
-        let announced = stateless.tasks.make(round, call, background).await?;
+        let announced = stateless.tasks.create(round, call, background).await?;
         // Cancelled meanwhile: nobody waits for an answer.
-        match self.exchange.is_cancelled() {
+        match self.call.is_cancelled() {
             true => Some(Err(Refusal::Cancelled)),
             false => Some(Ok(announced)),
         }
@@ -361,13 +365,13 @@ impl RunningCall {
 
     /// Lets the call continue in the background.
     fn detach(&mut self) -> Option<(u64, Arc<BackgroundCall>)> {
-        match std::mem::replace(&mut self.work, CallWork::Nothing) {
+        match std::mem::replace(&mut self.work, CallWork::Done) {
             CallWork::Fresh(answering) => Some((
-                self.stateless.suspended.number(),
-                BackgroundCall::begin(self.exchange.clone(), answering),
+                self.stateless.suspended.next_number(),
+                BackgroundCall::start(self.call.clone(), answering),
             )),
             CallWork::Resumed(call, background) => Some((call, background)),
-            CallWork::Nothing => None,
+            CallWork::Done => None,
         }
     }
 
@@ -381,26 +385,26 @@ impl RunningCall {
             boot,
             ..
         } = &*self.stateless;
-        let patience = u64::try_from(suspended.patience().as_millis()).unwrap_or(u64::MAX);
+        let patience = u64::try_from(suspended.return_timeout().as_millis()).unwrap_or(u64::MAX);
         let state = RequestState {
             boot: *boot,
             call,
             kind: RequestStateKind::Suspended,
             method: self.method.to_string(),
-            digest: RequestDigest::of(&self.method, self.params.as_deref()),
+            digest: RequestDigest::new(&self.method, self.params.as_deref()),
             expires_ms: unix_ms().saturating_add(patience),
         };
-        let state = seal.seal(Purpose::State, &self.caller.principal(), &state);
+        let state = seal.seal(Purpose::RequestState, &self.caller.principal(), &state);
         let questions = rounds.input_requests();
         if let Err(full) =
             suspended.suspend(call, background, self.caller.clone(), self.params.clone())
         {
-            self.exchange.cancel();
-            return Err(self.interrupted(full));
+            self.call.cancel();
+            return Err(self.to_interrupted(full));
         }
         Ok(format!(
             r#"{{"resultType":"input_required","inputRequests":{questions},"requestState":{}}}"#,
-            quoted(&state)
+            quote(&state)
         )
         .into())
     }
@@ -408,8 +412,8 @@ impl RunningCall {
 
 impl Drop for RunningCall {
     fn drop(&mut self) {
-        if !self.over {
-            self.exchange.cancel();
+        if !self.finished {
+            self.call.cancel();
         }
     }
 }
@@ -421,7 +425,7 @@ fn can_need_input(method: &str) -> bool {
 
 /// What a request says about its client (MCP 2026-07-28, `_meta`).
 #[derive(Debug)]
-pub struct Stated {
+pub struct RequestMeta {
     /// The version of the request.
     pub version: String,
     /// The client's capabilities.
@@ -458,12 +462,12 @@ struct Params<'a> {
 ///
 /// # Errors
 /// [`Refusal::BadMeta`] names what is missing or wrong.
-pub fn read<'a>(
+pub fn parse_request_meta<'a>(
     method: &'a str,
     params: Option<&'a str>,
-) -> Result<(Stated, RequestHeaders<'a>), Refusal> {
-    let said: Params<'_> = mcp::read(params)?;
-    let meta = said.meta.ok_or_else(|| missing("_meta"))?;
+) -> Result<(RequestMeta, RequestHeaders<'a>), Refusal> {
+    let said: Params<'_> = mcp::parse_params(params)?;
+    let meta = said.meta.ok_or_else(|| missing_field("_meta"))?;
     if !meta.get().starts_with('{') {
         return Err(Refusal::BadMeta("`_meta` must be an object".into()));
     }
@@ -471,12 +475,12 @@ pub fn read<'a>(
         .map_err(|error| Refusal::BadMeta(format!("`_meta`: {error}")))?;
     let version = meta
         .protocol_version
-        .ok_or_else(|| missing(PROTOCOL_VERSION))?;
+        .ok_or_else(|| missing_field(PROTOCOL_VERSION))?;
     let version = serde_json::from_str(version.get())
         .map_err(|_| Refusal::BadMeta(format!("`{PROTOCOL_VERSION}` must be a string")))?;
     let declared = meta
         .client_capabilities
-        .ok_or_else(|| missing(CLIENT_CAPABILITIES))?;
+        .ok_or_else(|| missing_field(CLIENT_CAPABILITIES))?;
     if !declared.get().starts_with('{') {
         let words = format!("`{CLIENT_CAPABILITIES}` must be an object");
         return Err(Refusal::BadMeta(words));
@@ -487,31 +491,31 @@ pub fn read<'a>(
         Some("taskId") => said.task_id,
         Some(_) | None => None,
     };
-    let stated = Stated {
+    let stated = RequestMeta {
         version,
-        capabilities: ClientCapabilities::read(Some(declared)),
-        mgp: negotiation::with_client(Some(declared), Version::MODERN),
-        level: meta.log_level.map(level_of).transpose()?,
+        capabilities: ClientCapabilities::parse(Some(declared)),
+        mgp: negotiation::negotiate_with_client(Some(declared), Version::STATELESS),
+        level: meta.log_level.map(parse_level).transpose()?,
         token: meta.progress_token.map(|token| token.get().into()),
-        state: text(said.request_state),
+        state: json_text(said.request_state),
         client: meta.client_info.map(|client| client.get().into()),
     };
-    let name = text(name).map(Cow::Owned);
+    let name = json_text(name).map(Cow::Owned);
     Ok((stated, RequestHeaders { method, name }))
 }
 
 /// The text of a JSON string.
-fn text(raw: Option<&RawValue>) -> Option<String> {
+fn json_text(raw: Option<&RawValue>) -> Option<String> {
     serde_json::from_str(raw?.get()).ok()
 }
 
-impl Stated {
+impl RequestMeta {
     /// The dialect of answers to the request.
     #[must_use]
     pub fn dialect(&self) -> Dialect {
         Dialect {
-            version: Version::MODERN,
-            mgp: self.mgp.says_codes(),
+            version: Version::STATELESS,
+            mgp: self.mgp.has_error_codes(),
         }
     }
 
@@ -520,7 +524,7 @@ impl Stated {
     /// # Errors
     /// [`Refusal::UnsupportedVersion`].
     pub fn check_version(&self) -> Result<(), Refusal> {
-        match self.version == Version::MODERN.as_str() {
+        match self.version == Version::STATELESS.as_str() {
             true => Ok(()),
             false => Err(Refusal::UnsupportedVersion {
                 requested: self.version.clone(),
@@ -529,11 +533,11 @@ impl Stated {
     }
 }
 
-fn missing(what: &str) -> Refusal {
+fn missing_field(what: &str) -> Refusal {
     Refusal::BadMeta(format!("`{what}` is missing"))
 }
 
-fn level_of(raw: &RawValue) -> Result<LogLevel, Refusal> {
+fn parse_level(raw: &RawValue) -> Result<LogLevel, Refusal> {
     let text: String = serde_json::from_str(raw.get()).unwrap_or_default();
     text.parse().map_err(|_| {
         Refusal::BadMeta(format!(
@@ -557,9 +561,9 @@ mod tests {
             r"\u0069o.modelcontextprotocol\u002FprotocolVersion",
         ] {
             let params = format!(r#"{{"_meta":{{"{key}":"2026-07-28"}}}}"#);
-            assert!(is_modern(Some(&params)), "{params}");
+            assert!(is_stateless(Some(&params)), "{params}");
         }
         let other = r#"{"name":"io.modelcontextprotocol\/protocolVersion","_meta":{}}"#;
-        assert!(!is_modern(Some(other)));
+        assert!(!is_stateless(Some(other)));
     }
 }

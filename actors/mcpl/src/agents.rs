@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use mgp_callers::agent::{Agent, ClientAnswer, Unanswered};
+use mgp_callers::agent::{Agent, CallbackError, CallbackResult};
 use mgp_callers::directory::Directory;
-use mgp_callers::exchange::Delivery;
+use mgp_callers::in_flight_call::Delivery;
 use mgp_callers::request::Caller;
 use mgp_engine::clock::MonotonicTime;
 use mgp_mcpl_engine::feature_sets::{AgentSets, FeatureSets};
@@ -16,8 +16,8 @@ use mgp_protocol::jsonrpc;
 use mgp_protocol::mcp::Method;
 use mgp_protocol::mcpl::HostCapabilities;
 use mgp_protocol::mcpl::feature_sets::{Changed, FeatureSet, Update};
-use mgp_protocol::mcpl::negotiation::SetsForm;
-use mgp_runtime::time::moment;
+use mgp_protocol::mcpl::negotiation::FeatureSetForm;
+use mgp_runtime::time::monotonic_now;
 use mgp_sync::snapshot::Snapshot;
 use serde::Serialize;
 use serde_json::json;
@@ -25,8 +25,8 @@ use serde_json::json;
 /// What the kernel declares to them beside the sets: servers come and go while an agent learns this once.
 const DECLARED: &str = r#""version":"0.4","pushEvents":true,"contextHooks":{"beforeInference":true,"afterInference":{"blocking":true}},"inferenceRequest":{"streaming":true},"modelInfo":true,"channels":{"register":true,"publish":true,"observe":true,"lifecycle":true,"streaming":true}"#;
 
-/// The same for a host that reads plain booleans ([`SetsForm::List`]).
-const DECLARED_PLAINLY: &str = r#""version":"0.4","pushEvents":true,"contextHooks":{"beforeInference":true,"afterInference":{"blocking":true}},"inferenceRequest":true,"modelInfo":true,"channels":true"#;
+/// The same for a host that reads plain booleans ([`FeatureSetForm::List`]).
+const DECLARED_BOOLEANS: &str = r#""version":"0.4","pushEvents":true,"contextHooks":{"beforeInference":true,"afterInference":{"blocking":true}},"inferenceRequest":true,"modelInfo":true,"channels":true"#;
 
 /// A set with its name, for hosts that read it there.
 #[derive(Serialize)]
@@ -42,13 +42,13 @@ impl<'a> From<(&'a String, &'a FeatureSet)> for SetInList<'a> {
     }
 }
 
-fn form(caller: &Caller) -> SetsForm {
+fn sets_form(caller: &Caller) -> FeatureSetForm {
     let declared = caller.mcpl.as_ref();
-    declared.map_or(SetsForm::ByName, |declared| declared.form)
+    declared.map_or(FeatureSetForm::ByName, |declared| declared.form)
 }
 
 /// How long a host that did not answer is asked after all others, unless it answers before.
-const SILENCE: Duration = Duration::from_secs(300);
+const SILENCE_DURATION: Duration = Duration::from_secs(300);
 
 /// The agents that are hosts.
 #[derive(Debug)]
@@ -56,29 +56,29 @@ pub struct McplAgents {
     directory: Arc<Directory>,
     sets: Arc<Snapshot<FeatureSets>>,
     /// Bounded as connections are: an entry goes with its connection.
-    known: Mutex<HashMap<ConnectionId, KnownHost>>,
+    hosts: Mutex<HashMap<ConnectionId, HostState>>,
 }
 
 /// What is known of one.
 #[derive(Clone, Debug, Default)]
-struct KnownHost {
+struct HostState {
     /// What it wants of what it may have.
-    wants: AgentSets,
+    filter: AgentSets,
     /// The sets it was told of, by the names it knows.
-    told: BTreeMap<String, FeatureSet>,
-    silence: Arc<Silence>,
+    announced: BTreeMap<String, FeatureSet>,
+    silent_until: Arc<SilentUntil>,
 }
 
 /// Until when a host counts as silent.
 #[derive(Debug, Default)]
-struct Silence(Mutex<Option<MonotonicTime>>);
+struct SilentUntil(Mutex<Option<MonotonicTime>>);
 
-impl Silence {
-    fn note(&self, until: Option<MonotonicTime>) {
+impl SilentUntil {
+    fn set_until(&self, until: Option<MonotonicTime>) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = until;
     }
 
-    fn is_on(&self, now: MonotonicTime) -> bool {
+    fn is_active(&self, now: MonotonicTime) -> bool {
         let until = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
         until.is_some_and(|until| until > now)
     }
@@ -93,9 +93,9 @@ pub struct McplAgent {
     pub connection: ConnectionId,
     agent: Arc<Agent>,
     caller: Arc<Caller>,
-    declared: Arc<HostCapabilities>,
-    wants: AgentSets,
-    silence: Arc<Silence>,
+    capabilities: Arc<HostCapabilities>,
+    filter: AgentSets,
+    silent_until: Arc<SilentUntil>,
     directory: Arc<Directory>,
 }
 
@@ -106,16 +106,16 @@ impl McplAgents {
         Arc::new(Self {
             directory,
             sets,
-            known: Mutex::default(),
+            hosts: Mutex::default(),
         })
     }
 
     /// Those that may be asked and told things now, the oldest connection first. Hosts that left a request without
     /// an answer come last.
     #[must_use]
-    pub fn all(&self) -> Vec<McplAgent> {
+    pub fn list_reachable(&self) -> Vec<McplAgent> {
         let hosts = self.directory.mcpl_hosts().into_iter();
-        let mut hosts: Vec<_> = hosts.filter_map(|agent| self.host(agent)).collect();
+        let mut hosts: Vec<_> = hosts.filter_map(|agent| self.to_host(agent)).collect();
         hosts.sort_by_cached_key(McplAgent::is_silent);
         hosts
     }
@@ -123,19 +123,19 @@ impl McplAgents {
     /// The host of this connection.
     #[must_use]
     pub fn get(&self, connection: ConnectionId) -> Option<McplAgent> {
-        self.host(self.directory.get(connection)?)
+        self.to_host(self.directory.get(connection)?)
     }
 
-    fn host(&self, agent: Arc<Agent>) -> Option<McplAgent> {
+    fn to_host(&self, agent: Arc<Agent>) -> Option<McplAgent> {
         let caller = agent.caller()?.clone();
-        let known = self.known().get(&agent.connection).cloned();
+        let known = self.lock_hosts().get(&agent.connection).cloned();
         let known = known.unwrap_or_default();
         Some(McplAgent {
             id: agent.id().clone(),
             connection: agent.connection,
-            declared: caller.mcpl.clone()?,
-            wants: known.wants,
-            silence: known.silence,
+            capabilities: caller.mcpl.clone()?,
+            filter: known.filter,
+            silent_until: known.silent_until,
             directory: self.directory.clone(),
             caller,
             agent,
@@ -144,103 +144,104 @@ impl McplAgents {
 
     /// Whether this caller lets a set through: it is a host that did not disable it, or is none.
     #[must_use]
-    pub fn wants(&self, caller: &Caller, server: &ServerId, set: &str) -> bool {
-        let known = self.known();
+    pub fn allows_set(&self, caller: &Caller, server: &ServerId, set: &str) -> bool {
+        let known = self.lock_hosts();
         let known = known.get(&caller.connection);
-        known.is_none_or(|known| known.wants.wants(&names::set(server, set)))
+        known.is_none_or(|known| known.filter.allows(&names::set_name(server, set)))
     }
 
     /// Whether this caller lets a scope through: it is a host whose lists do, or is none.
     #[must_use]
-    pub fn opens_scope(&self, caller: &Caller, server: &ServerId, set: &str, label: &str) -> bool {
-        let known = self.known();
+    pub fn allows_scope(&self, caller: &Caller, server: &ServerId, set: &str, label: &str) -> bool {
+        let known = self.lock_hosts();
         let said = known.get(&caller.connection);
-        let said = said.and_then(|known| known.wants.scopes(&names::set(server, set)));
-        said.is_none_or(|said| scopes::narrowed(label, said))
+        let said = said.and_then(|known| known.filter.scopes(&names::set_name(server, set)));
+        said.is_none_or(|said| scopes::is_allowed_by(label, said))
     }
 
     /// What the kernel declares to an agent that is a host, as JSON text; what it was told is remembered.
     #[must_use]
     pub fn declaration(&self, caller: &Caller) -> String {
-        let told = self.visible(caller);
-        let declaration = match form(caller) {
-            SetsForm::ByName => {
+        let told = self.visible_sets(caller);
+        let declaration = match sets_form(caller) {
+            FeatureSetForm::ByName => {
                 let sets = serde_json::to_string(&told).expect("sets are always JSON");
                 format!(r#"{{{DECLARED},"featureSets":{sets}}}"#)
             }
-            SetsForm::List => {
+            FeatureSetForm::List => {
                 let sets: Vec<SetInList<'_>> = told.iter().map(SetInList::from).collect();
                 let sets = serde_json::to_string(&sets).expect("sets are always JSON");
-                format!(r#"{{{DECLARED_PLAINLY},"featureSets":{sets}}}"#)
+                format!(r#"{{{DECLARED_BOOLEANS},"featureSets":{sets}}}"#)
             }
         };
-        let mut known = self.known();
-        known.entry(caller.connection).or_default().told = told;
+        let mut known = self.lock_hosts();
+        known.entry(caller.connection).or_default().announced = told;
         declaration
     }
 
     /// The enabled sets of the servers it sees, by the names it knows.
-    fn visible(&self, caller: &Caller) -> BTreeMap<String, FeatureSet> {
+    fn visible_sets(&self, caller: &Caller) -> BTreeMap<String, FeatureSet> {
         let sets = self.sets.load();
         let seen = sets.servers.iter().filter(|(server, _)| {
-            caller.view.shows(server) && self.directory.opening(server)(caller)
+            caller.view.includes(server) && self.directory.open_server_filter(server)(caller)
         });
         let all = seen.flat_map(|(server, sets)| {
             let enabled = sets.sets.iter().filter(|(_, held)| held.enabled);
-            enabled.map(|(name, held)| (names::set(server, name), held.set.clone()))
+            enabled.map(|(name, held)| (names::set_name(server, name), held.set.clone()))
         });
         all.collect()
     }
 
     /// `featureSets/update` of an agent: it can only narrow what the operator lets through (MCPL-157).
     pub fn update(&self, caller: &Caller, params: Option<&str>) {
-        let (update, refused) = Update::read(params.unwrap_or("{}"));
+        let (update, refused) = Update::parse(params.unwrap_or("{}"));
         if !refused.is_empty() {
             let refused = refused.join("; ");
             tracing::warn!(agent = %caller.agent, refused, "a part of featureSets/update cannot be read");
         }
-        let mut known = self.known();
+        let mut known = self.lock_hosts();
         if let Some(host) = known.get_mut(&caller.connection) {
-            let names: Vec<String> = host.told.keys().cloned().collect();
-            host.wants.update(&update, names.iter().map(String::as_str));
+            let names: Vec<String> = host.announced.keys().cloned().collect();
+            host.filter
+                .update(&update, names.iter().map(String::as_str));
         }
     }
 
     /// Tells each host which sets came and went since it was told last: after a change of servers, sets or
     /// grants.
-    pub fn refresh(&self) {
+    pub fn refresh_all(&self) {
         for agent in self.directory.mcpl_hosts() {
-            self.refresh_one(&agent);
+            self.refresh_agent(&agent);
         }
     }
 
     /// The same for one, which is ready now.
-    pub fn refresh_one(&self, agent: &Arc<Agent>) {
+    pub fn refresh_agent(&self, agent: &Arc<Agent>) {
         let Some(caller) = agent.caller().filter(|caller| caller.mcpl.is_some()) else {
             return;
         };
         // The frame is sent under the lock, so that two of them keep their order.
-        let mut known = self.known();
+        let mut known = self.lock_hosts();
         let Some(host) = known.get_mut(&agent.connection) else {
             return;
         };
-        let now = self.visible(caller);
+        let now = self.visible_sets(caller);
         let added: BTreeMap<&String, &FeatureSet> = now
             .iter()
-            .filter(|(name, set)| host.told.get(*name) != Some(*set))
+            .filter(|(name, set)| host.announced.get(*name) != Some(*set))
             .collect();
         let removed: Vec<&String> = host
-            .told
+            .announced
             .keys()
             .filter(|name| !now.contains_key(*name))
             .collect();
         if added.is_empty() && removed.is_empty() {
             return;
         }
-        let params = match form(caller) {
-            SetsForm::ByName => json!({"added": added, "removed": removed}),
+        let params = match sets_form(caller) {
+            FeatureSetForm::ByName => json!({"added": added, "removed": removed}),
             // The names are keys here, and stand in the sets as well.
-            SetsForm::List => {
+            FeatureSetForm::List => {
                 let added = added.into_iter();
                 let added: BTreeMap<_, _> = added
                     .map(|(name, set)| (name, SetInList::from((name, set))))
@@ -250,25 +251,25 @@ impl McplAgents {
         };
         let params = params.to_string();
         let frame = jsonrpc::notification(Changed::METHOD, Some(&params));
-        agent.tell(frame.into(), Delivery::Reliable);
-        host.told = now;
+        agent.send(frame.into(), Delivery::Reliable);
+        host.announced = now;
     }
 
     /// A connection is over.
-    pub fn leave(&self, connection: ConnectionId) {
-        self.known().remove(&connection);
+    pub fn remove(&self, connection: ConnectionId) {
+        self.lock_hosts().remove(&connection);
     }
 
-    fn known(&self) -> MutexGuard<'_, HashMap<ConnectionId, KnownHost>> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock_hosts(&self) -> MutexGuard<'_, HashMap<ConnectionId, HostState>> {
+        self.hosts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl McplAgent {
     /// What it declared.
     #[must_use]
-    pub fn declares(&self) -> &HostCapabilities {
-        &self.declared
+    pub fn capabilities(&self) -> &HostCapabilities {
+        &self.capabilities
     }
 
     /// Its requests come from this caller.
@@ -286,21 +287,21 @@ impl McplAgent {
     /// Asks it something. It is told that nobody waits any more when the time is over.
     ///
     /// # Errors
-    /// [`Unanswered`] says why there is no answer.
-    pub async fn ask(
+    /// [`CallbackError`] says why there is no answer.
+    pub async fn request(
         &self,
         method: &str,
         params: &str,
         deadline: Duration,
-    ) -> Result<ClientAnswer, Unanswered> {
+    ) -> Result<CallbackResult, CallbackError> {
         if !self.agent.is_reachable() {
-            return Err(Unanswered::Unreachable);
+            return Err(CallbackError::Unreachable);
         }
-        let exchange = self.agent.outside();
+        let exchange = self.agent.new_kernel_call();
         let asked = self.agent.ask(&exchange, None, method, Some(params));
         let answered = tokio::time::timeout(deadline, asked).await;
-        let answered = answered.unwrap_or(Err(Unanswered::TimedOut(deadline)));
-        self.note_answer(&answered);
+        let answered = answered.unwrap_or(Err(CallbackError::TimedOut(deadline)));
+        self.record_answer(&answered);
         answered
     }
 
@@ -313,46 +314,48 @@ impl McplAgent {
     /// Whether it left a request without an answer of late.
     #[must_use]
     pub fn is_silent(&self) -> bool {
-        self.silence.is_on(moment())
+        self.silent_until.is_active(monotonic_now())
     }
 
     /// Remembers whether it answers: hosts that do not come last.
-    pub(crate) fn note_answer(&self, answered: &Result<ClientAnswer, Unanswered>) {
+    pub(crate) fn record_answer(&self, answered: &Result<CallbackResult, CallbackError>) {
         match answered {
-            Ok(_) => self.silence.note(None),
-            Err(Unanswered::TimedOut(_)) => self.silence.note(Some(moment() + SILENCE)),
+            Ok(_) => self.silent_until.set_until(None),
+            Err(CallbackError::TimedOut(_)) => self
+                .silent_until
+                .set_until(Some(monotonic_now() + SILENCE_DURATION)),
             Err(
-                Unanswered::Unready
-                | Unanswered::Unreachable
-                | Unanswered::Gone
-                | Unanswered::Overloaded
-                | Unanswered::Cancelled,
+                CallbackError::NotReady
+                | CallbackError::Unreachable
+                | CallbackError::Disconnected
+                | CallbackError::Overloaded
+                | CallbackError::Cancelled,
             ) => {}
         }
     }
 
     /// Tells it something.
-    pub fn tell(&self, method: &str, params: &str) {
+    pub fn notify(&self, method: &str, params: &str) {
         let frame = jsonrpc::notification(method, Some(params));
-        self.agent.tell(frame.into(), Delivery::Reliable);
+        self.agent.send(frame.into(), Delivery::Reliable);
     }
 
     /// Whether it may know of the server at all.
     #[must_use]
-    pub fn sees(&self, server: &ServerId) -> bool {
-        self.caller.view.shows(server) && self.directory.opening(server)(&self.caller)
+    pub fn can_see(&self, server: &ServerId) -> bool {
+        self.caller.view.includes(server) && self.directory.open_server_filter(server)(&self.caller)
     }
 
     /// Whether it lets this set through; whether the operator does is asked elsewhere.
     #[must_use]
-    pub fn admits(&self, server: &ServerId, set: &str) -> bool {
-        self.sees(server) && self.wants.wants(&names::set(server, set))
+    pub fn allows_set(&self, server: &ServerId, set: &str) -> bool {
+        self.can_see(server) && self.filter.allows(&names::set_name(server, set))
     }
 
     /// Whether it lets this scope of the set through.
     #[must_use]
-    pub fn opens_scope(&self, server: &ServerId, set: &str, label: &str) -> bool {
-        let said = self.wants.scopes(&names::set(server, set));
-        said.is_none_or(|said| scopes::narrowed(label, said))
+    pub fn allows_scope(&self, server: &ServerId, set: &str, label: &str) -> bool {
+        let said = self.filter.scopes(&names::set_name(server, set));
+        said.is_none_or(|said| scopes::is_allowed_by(label, said))
     }
 }

@@ -6,7 +6,7 @@ use mgp_protocol::mcpl::McplError;
 use mgp_protocol::mgp::audit::{Actor, ActorKind, EventType, Outcome, Target, TraceId};
 use mgp_protocol::refusal::Refusal;
 use mgp_runtime::randomness;
-use mgp_store::audit::{AuditHandle, by_agent, by_kernel, by_operator, event};
+use mgp_store::audit::{AuditHandle, agent_actor, kernel_actor, new_event, operator_actor};
 use serde_json::{Map, Value};
 
 /// Bytes of a name from outside that a record keeps.
@@ -26,7 +26,7 @@ pub struct McplRecord<'a> {
     /// The agent's part in it.
     pub agent: Option<&'a AgentId>,
     /// Who began it.
-    pub by: McplActor,
+    pub actor: McplActor,
     /// How it ended.
     pub outcome: Outcome,
     /// Why, in words.
@@ -34,7 +34,7 @@ pub struct McplRecord<'a> {
     /// The text that was seen; only its size and hash are kept.
     pub text: Option<&'a [u8]>,
     /// More: an object, or null.
-    pub more: Value,
+    pub details: Value,
 }
 
 /// Who began it.
@@ -53,28 +53,28 @@ pub enum McplActor {
 impl<'a> McplRecord<'a> {
     /// An operation that the server began and that ended well, of no inference.
     #[must_use]
-    pub fn of_server(server: &'a ServerId, method: &'a str) -> Self {
+    pub fn from_server(server: &'a ServerId, method: &'a str) -> Self {
         Self {
             server,
             method,
             feature_set: None,
             inference: None,
             agent: None,
-            by: McplActor::Server,
+            actor: McplActor::Server,
             outcome: Outcome::Success,
             reason: None,
             text: None,
-            more: Value::Null,
+            details: Value::Null,
         }
     }
 }
 
 /// Writes it down, without waiting.
 pub fn record(audit: &AuditHandle, record: &McplRecord<'_>) {
-    if !audit.is_on() {
+    if !audit.is_enabled() {
         return;
     }
-    let mut details = match &record.more {
+    let mut details = match &record.details {
         Value::Object(more) => more.clone(),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {
             Map::new()
@@ -96,20 +96,20 @@ pub fn record(audit: &AuditHandle, record: &McplRecord<'_>) {
         let hash = blake3::hash(text).to_hex();
         details.insert("text_blake3".into(), hash.as_str().into());
     }
-    let actor = match (record.by, record.agent) {
-        (McplActor::Agent, Some(agent)) => by_agent(agent.as_str()),
+    let actor = match (record.actor, record.agent) {
+        (McplActor::Agent, Some(agent)) => agent_actor(agent.as_str()),
         (McplActor::Server, _) => Actor {
             kind: ActorKind::Server,
             id: record.server.to_string(),
         },
-        (McplActor::Operator, _) => by_operator(),
-        (McplActor::Agent | McplActor::Kernel, _) => by_kernel(),
+        (McplActor::Operator, _) => operator_actor(),
+        (McplActor::Agent | McplActor::Kernel, _) => kernel_actor(),
     };
-    audit.tell(event(
+    audit.record(new_event(
         EventType::MCPL_OPERATION,
         actor,
-        target(record.server),
-        &TraceId::mint(randomness::bytes()),
+        server_target(record.server),
+        &TraceId::from_random(randomness::random_bytes()),
         record.outcome,
         Value::Object(details),
     ));
@@ -117,7 +117,7 @@ pub fn record(audit: &AuditHandle, record: &McplRecord<'_>) {
 
 /// The server as what an event is about.
 #[must_use]
-pub fn target(server: &ServerId) -> Target {
+pub fn server_target(server: &ServerId) -> Target {
     Target {
         server_id: Some(server.to_string()),
         ..Target::default()
@@ -126,7 +126,7 @@ pub fn target(server: &ServerId) -> Target {
 
 /// How an operation ended that was answered with this error: what is not enabled or not declared was denied.
 #[must_use]
-pub fn of_error(error: &McplError) -> Outcome {
+pub fn outcome_of_error(error: &McplError) -> Outcome {
     use mgp_protocol::mcpl::error::{CHANNEL_NOT_PERMITTED, NOT_ENABLED, UNKNOWN_SET};
     match error.code {
         NOT_ENABLED | UNKNOWN_SET | CHANNEL_NOT_PERMITTED => Outcome::Denied,
@@ -136,6 +136,6 @@ pub fn of_error(error: &McplError) -> Outcome {
 
 /// How an operation ended that got this refusal.
 #[must_use]
-pub fn of_refusal(refusal: &Refusal) -> Outcome {
-    Outcome::of_refusal(refusal).0
+pub fn outcome_of_refusal(refusal: &Refusal) -> Outcome {
+    Outcome::from_refusal(refusal).0
 }

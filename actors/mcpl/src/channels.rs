@@ -4,9 +4,9 @@
 //! one server never reaches another one, and two with one id never meet.
 
 mod incoming;
+mod kernel_answers;
 mod lifecycle;
-mod observing;
-mod own;
+mod observers;
 mod publishing;
 mod threads;
 
@@ -25,7 +25,7 @@ use mgp_protocol::mcp::{self, Method};
 use mgp_protocol::mcpl::McplError;
 use mgp_protocol::mcpl::channels::{Changed, Incoming, List, Register};
 use mgp_protocol::mcpl::feature_sets::Capability;
-use mgp_protocol::splice::quoted;
+use mgp_protocol::splice::quote;
 use mgp_runtime::event_sink::EventSink;
 use mgp_runtime::task;
 use mgp_servers::link::McplAnswer;
@@ -33,14 +33,14 @@ use mgp_servers::link::McplAnswer;
 use self::threads::Threads;
 use crate::agents::{McplAgent, McplAgents};
 use crate::conversations::Conversations;
-use crate::host::{FromMcplServer, HostEvent, McplHost, McplNoun};
+use crate::host::{HostEvent, McplHandler, McplHost, McplServerMessage};
 
-pub use self::lifecycle::Refused;
-pub use self::observing::Completing;
-pub use self::publishing::Publishing;
+pub use self::lifecycle::ChannelError;
+pub use self::observers::OutgoingCompletion;
+pub use self::publishing::PreparedMessage;
 
 /// How long a server may take to open, close or publish: it talks to a platform.
-const AT_THE_PLATFORM: Duration = Duration::from_secs(30);
+const PLATFORM_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// What servers say of channels.
 const METHODS: &[&str] = &[
@@ -108,18 +108,18 @@ impl Channels {
 
     /// This part of MCPL, for the host. Holds the channels weakly.
     #[must_use]
-    pub fn noun(self: &Arc<Self>) -> McplNoun {
+    pub fn handler(self: &Arc<Self>) -> McplHandler {
         let (takes, hears) = (Arc::downgrade(self), Arc::downgrade(self));
-        McplNoun {
+        McplHandler {
             methods: METHODS,
-            takes: EventSink::new(move |said| {
+            messages: EventSink::new(move |said| {
                 if let Some(channels) = takes.upgrade() {
-                    channels.said(said);
+                    channels.handle_message(said);
                 }
             }),
-            hears: EventSink::new(move |event| {
+            events: EventSink::new(move |event| {
                 if let Some(channels) = hears.upgrade() {
-                    channels.hears(event);
+                    channels.handle_event(event);
                 }
             }),
         }
@@ -139,14 +139,14 @@ impl Channels {
         self.threads.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn said(self: &Arc<Self>, said: FromMcplServer) {
-        let FromMcplServer {
+    fn handle_message(self: &Arc<Self>, said: McplServerMessage) {
+        let McplServerMessage {
             server, message, ..
         } = said;
         if message.method == Incoming::METHOD {
-            if let Some((_, mut reply)) = message.asked {
+            if let Some((_, mut reply)) = message.request {
                 let channels = self.clone();
-                task::detached("mcpl.incoming", async move {
+                task::spawn_detached("mcpl.incoming", async move {
                     let answer = tokio::select! {
                         answer = channels.incoming(&server, &message.params) => answer,
                         () = reply.closed() => return,
@@ -157,11 +157,11 @@ impl Channels {
             return;
         }
         let answer = match message.method {
-            Register::METHOD => self.registers(&server, &message.params),
-            List::METHOD => self.listed_to(&server),
-            _ => self.changes(&server, &message.params),
+            Register::METHOD => self.register(&server, &message.params),
+            List::METHOD => self.list_for_server(&server),
+            _ => self.apply_changes(&server, &message.params),
         };
-        match message.asked {
+        match message.request {
             Some((_, reply)) => reply.send(answer),
             None => {
                 if let Err(error) = answer {
@@ -171,30 +171,30 @@ impl Channels {
         }
     }
 
-    fn hears(self: &Arc<Self>, event: HostEvent) {
+    fn handle_event(self: &Arc<Self>, event: HostEvent) {
         match event {
-            HostEvent::Met(server) => {
+            HostEvent::Connected(server) => {
                 self.save_sets(&server);
                 let again = {
                     let mut servers = self.servers();
                     let channels = servers.entry(server.clone()).or_default();
-                    channels.lost();
-                    channels.to_reopen()
+                    channels.disconnect();
+                    channels.reopen_params()
                 };
                 if !again.is_empty() {
                     let channels = self.clone();
-                    task::detached("mcpl.reopen", async move {
+                    task::spawn_detached("mcpl.reopen", async move {
                         channels.reopen(&server, again).await;
                     });
                 }
             }
-            HostEvent::Gone(server) => {
-                if !self.host.speaks(&server) {
-                    let gone = self.ids_of(&server);
+            HostEvent::Disconnected(server) => {
+                if !self.host.is_connected(&server) {
+                    let gone = self.channel_ids(&server);
                     let mut servers = self.servers();
                     if let Some(channels) = servers.get_mut(&server) {
-                        channels.lost();
-                        if channels.to_reopen().is_empty() {
+                        channels.disconnect();
+                        if channels.reopen_params().is_empty() {
                             servers.remove(&server);
                         }
                     }
@@ -208,12 +208,12 @@ impl Channels {
     }
 
     fn save_sets(&self, server: &ServerId) {
-        if let Some(sets) = self.host.sets().load().of(server) {
+        if let Some(sets) = self.host.sets().load().get(server) {
             self.last_sets().insert(server.clone(), sets.clone());
         }
     }
 
-    fn ids_of(&self, server: &ServerId) -> Vec<Arc<str>> {
+    fn channel_ids(&self, server: &ServerId) -> Vec<Arc<str>> {
         let servers = self.servers();
         let channels = servers.get(server).into_iter();
         let channels = channels.flat_map(ServerChannels::iter);
@@ -221,9 +221,9 @@ impl Channels {
     }
 
     /// `channels/register` of a server that declares it.
-    fn registers(&self, server: &ServerId, params: &str) -> McplAnswer {
-        self.declares(server, Register::METHOD)?;
-        let said: Register<'_> = mcp::read(Some(params)).map_err(McplError::bad_params)?;
+    fn register(&self, server: &ServerId, params: &str) -> McplAnswer {
+        self.check_declared(server, Register::METHOD)?;
+        let said: Register<'_> = mcp::parse_params(Some(params)).map_err(McplError::bad_params)?;
         let ids = {
             let mut servers = self.servers();
             let channels = servers.entry(server.clone()).or_default();
@@ -231,14 +231,14 @@ impl Channels {
             channels.register(all).map_err(McplError::bad_params)?
         };
         self.notify_agents(server, &ids, &[]);
-        let ids: Vec<String> = ids.iter().map(|id| quoted(id)).collect();
+        let ids: Vec<String> = ids.iter().map(|id| quote(id)).collect();
         Ok(format!(r#"{{"registered":[{}]}}"#, ids.join(",")))
     }
 
     /// `channels/changed` of a server.
-    fn changes(&self, server: &ServerId, params: &str) -> McplAnswer {
-        self.declares(server, Changed::METHOD)?;
-        let said: Changed<'_> = mcp::read(Some(params)).map_err(McplError::bad_params)?;
+    fn apply_changes(&self, server: &ServerId, params: &str) -> McplAnswer {
+        self.check_declared(server, Changed::METHOD)?;
+        let said: Changed<'_> = mcp::parse_params(Some(params)).map_err(McplError::bad_params)?;
         let (ids, gone) = {
             let mut servers = self.servers();
             let channels = servers.entry(server.clone()).or_default();
@@ -264,9 +264,9 @@ impl Channels {
         ids.map(|_| "{}".to_owned())
     }
 
-    fn declares(&self, server: &ServerId, method: &str) -> Result<(), McplError> {
+    fn check_declared(&self, server: &ServerId, method: &str) -> Result<(), McplError> {
         let sets = self.host.sets().load();
-        let declared = sets.of(server).map(|sets| sets.abilities.channels);
+        let declared = sets.get(server).map(|sets| sets.abilities.channels);
         match declared.is_some_and(|channels| channels.register) {
             true => Ok(()),
             false => Err(McplError::method_not_found(method)),
@@ -274,7 +274,7 @@ impl Channels {
     }
 
     /// `channels/list` of a server: its own.
-    fn listed_to(&self, server: &ServerId) -> McplAnswer {
+    fn list_for_server(&self, server: &ServerId) -> McplAnswer {
         let servers = self.servers();
         let channels = servers.get(server).into_iter();
         let channels = channels.flat_map(ServerChannels::iter);
@@ -284,14 +284,14 @@ impl Channels {
 
     /// `channels/list` of a caller: the channels that it may publish to or observe, by the names it knows.
     #[must_use]
-    pub fn listed(&self, caller: &Caller, sees: impl Fn(&ServerId) -> bool) -> String {
+    pub fn list(&self, caller: &Caller, sees: impl Fn(&ServerId) -> bool) -> String {
         let sets = self.host.sets().load();
         let host = self.agents.get(caller.connection);
         let servers = self.servers();
         let mut all = Vec::new();
         for (server, channels) in servers.iter().filter(|(server, _)| sees(server)) {
             let open = channels.iter().filter(|channel| {
-                permitted_set(
+                permitting_set(
                     &sets,
                     host.as_ref(),
                     (server, &channel.id),
@@ -299,7 +299,7 @@ impl Channels {
                 )
                 .is_some()
             });
-            all.extend(open.map(|one| one.described(&names::channel(server, &one.id))));
+            all.extend(open.map(|one| one.describe_as(&names::channel_name(server, &one.id))));
         }
         format!(r#"{{"channels":[{}]}}"#, all.join(","))
     }
@@ -309,17 +309,17 @@ impl Channels {
     ///
     /// # Errors
     /// -32023 for a channel that is not there for this caller, -32017 for one that is not open to this.
-    pub(crate) fn permit(
+    pub(crate) fn check_permit(
         &self,
         caller: &Caller,
         sees: impl Fn(&ServerId) -> bool,
         name: &str,
         uses: &[Capability],
     ) -> Result<ChannelPermit, McplError> {
-        let (server, channel) = self.named(name, sees)?;
+        let (server, channel) = self.find_channel(name, sees)?;
         let sets = self.host.sets().load();
         let host = self.agents.get(caller.connection);
-        let set = permitted_set(&sets, host.as_ref(), (&server, &channel.id), uses);
+        let set = permitting_set(&sets, host.as_ref(), (&server, &channel.id), uses);
         let set = set.ok_or_else(|| McplError::channel_not_permitted(name))?;
         Ok(ChannelPermit {
             server,
@@ -329,7 +329,7 @@ impl Channels {
     }
 
     /// The channel of this name, for one who sees these servers. One of a server that is not seen is not there.
-    pub(crate) fn named(
+    pub(crate) fn find_channel(
         &self,
         name: &str,
         sees: impl Fn(&ServerId) -> bool,
@@ -355,23 +355,23 @@ impl Channels {
         let Some(sets) = self.last_sets().get(server).cloned() else {
             return;
         };
-        for agent in self.agents.all() {
-            if !agent.declares().abilities.channels.register || !agent.sees(server) {
+        for agent in self.agents.list_reachable() {
+            if !agent.capabilities().features.channels.register || !agent.can_see(server) {
                 continue;
             }
             let is_open =
-                |id: &str| find_permitted_set(&sets, Some(&agent), (server, id), permits::ANY_USE);
+                |id: &str| find_permitting_set(&sets, Some(&agent), (server, id), permits::ANY_USE);
             let added: Vec<String> = {
                 let servers = self.servers();
                 let channels = servers.get(server);
                 let came = came.iter().filter_map(|id| channels?.get(id));
                 came.filter(|one| is_open(&one.id).is_some())
-                    .map(|one| one.described(&names::channel(server, &one.id)))
+                    .map(|one| one.describe_as(&names::channel_name(server, &one.id)))
                     .collect()
             };
             let removed = gone.iter().filter(|id| is_open(id).is_some());
             let removed: Vec<String> = removed
-                .map(|id| quoted(&names::channel(server, id)))
+                .map(|id| quote(&names::channel_name(server, id)))
                 .collect();
             if !added.is_empty() || !removed.is_empty() {
                 let params = format!(
@@ -379,7 +379,7 @@ impl Channels {
                     added.join(","),
                     removed.join(",")
                 );
-                agent.tell(Changed::METHOD, &params);
+                agent.notify(Changed::METHOD, &params);
             }
         }
     }
@@ -392,31 +392,31 @@ impl Channels {
 }
 
 /// The set that opens a channel to a caller for one of these uses. One that is no MCPL host narrows nothing.
-fn permitted_set(
+fn permitting_set(
     sets: &FeatureSets,
     host: Option<&McplAgent>,
     (server, channel): (&ServerId, &str),
     uses: &[Capability],
 ) -> Option<String> {
-    find_permitted_set(sets.of(server)?, host, (server, channel), uses)
+    find_permitting_set(sets.get(server)?, host, (server, channel), uses)
 }
 
-fn find_permitted_set(
+fn find_permitting_set(
     sets: &ServerSets,
     host: Option<&McplAgent>,
     (server, channel): (&ServerId, &str),
     uses: &[Capability],
 ) -> Option<String> {
-    let admits = |set: &str| lets_through(host, server, set, channel);
-    permits::find_permitted(sets, uses, channel, admits).map(str::to_owned)
+    let admits = |set: &str| is_allowed_by(host, server, set, channel);
+    permits::find_permitting_set(sets, uses, channel, admits).map(str::to_owned)
 }
 
 /// Whether an agent lets this be done at a channel; one that is no MCPL host has nothing to say.
-fn lets_through(host: Option<&McplAgent>, server: &ServerId, set: &str, channel: &str) -> bool {
-    host.is_none_or(|host| host.admits(server, set) && host.opens_scope(server, set, channel))
+fn is_allowed_by(host: Option<&McplAgent>, server: &ServerId, set: &str, channel: &str) -> bool {
+    host.is_none_or(|host| host.allows_set(server, set) && host.allows_scope(server, set, channel))
 }
 
 /// The side of a caller in the table of ids.
-fn side(caller: &Caller) -> mgp_mcpl_engine::conversations::Side {
+fn caller_side(caller: &Caller) -> mgp_mcpl_engine::conversations::Side {
     mgp_mcpl_engine::conversations::Side::agent(&caller.agent, caller.connection)
 }

@@ -17,23 +17,23 @@ impl Conversations {
 
     /// What `to` reads for the id of an inference that `from` says.
     #[must_use]
-    pub fn inference(&self, from: &Side, to: &Side, id: &str) -> String {
-        self.ids().pass(from, to, IdKind::Inference, id)
+    pub fn map_inference_id(&self, from: &Side, to: &Side, id: &str) -> String {
+        self.lock_ids().map_id(from, to, IdKind::Inference, id)
     }
 
     /// The same of a conversation.
     #[must_use]
-    pub fn conversation(&self, from: &Side, to: &Side, id: &str) -> String {
-        self.ids().pass(from, to, IdKind::Conversation, id)
+    pub fn map_conversation_id(&self, from: &Side, to: &Side, id: &str) -> String {
+        self.lock_ids().map_id(from, to, IdKind::Conversation, id)
     }
 
     /// A side is gone.
     pub fn forget(&self, side: &Side) {
-        self.ids().forget(side);
+        self.lock_ids().forget(side);
     }
 
     /// Held for one look-up.
-    fn ids(&self) -> MutexGuard<'_, ForeignIds> {
+    fn lock_ids(&self) -> MutexGuard<'_, ForeignIds> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

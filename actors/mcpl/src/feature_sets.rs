@@ -16,48 +16,48 @@ use mgp_protocol::lookalike;
 use mgp_protocol::mcp::Method;
 use mgp_protocol::mcpl::feature_sets::{Changed, DeclaredSets, FeatureSet, Update};
 use mgp_protocol::mgp::audit::{Actor, EventType, Outcome, TraceId};
-use mgp_runtime::time::moment;
+use mgp_runtime::time::monotonic_now;
 use mgp_runtime::{randomness, task};
 use mgp_servers::link::Link;
-use mgp_store::audit::{AuditHandle, NotWritten, by_operator, event};
-use mgp_store::{atomic_file, regular_file, trouble::explained, witnesses::Witness};
+use mgp_store::audit::{AuditHandle, AuditWriteError, new_event, operator_actor};
+use mgp_store::{atomic_file, health::explain_io_error, regular_file, witnesses::Witness};
 use mgp_sync::snapshot::Snapshot;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use crate::audit::target;
+use crate::audit::server_target;
 
 /// Switches of all servers together. A person made each.
 const SWITCHES_MAX: usize = 4096;
 /// Lives of one server that may be connected at once: one that leaves and one that comes, and one to spare.
-const LIVES_MAX: usize = 4;
+const CONNECTIONS_MAX: usize = 4;
 
 /// Which sets are enabled where, and what decides it.
 #[derive(Debug)]
-pub struct SetKeeper {
+pub struct FeatureSetStore {
     sets: Arc<Snapshot<FeatureSets>>,
-    any: AtomicBool,
-    book: Mutex<SetBook>,
+    has_connections: AtomicBool,
+    state: Mutex<FeatureSetState>,
     /// Held while switches are written, so that one change follows another.
-    writing: tokio::sync::Mutex<()>,
+    write_lock: tokio::sync::Mutex<()>,
     file: PathBuf,
     witness: Witness,
     audit: AuditHandle,
 }
 
 #[derive(Debug, Default)]
-struct SetBook {
+struct FeatureSetState {
     rules: McplRules,
     switches: BTreeMap<ServerId, Switches>,
     approved: BTreeMap<ServerId, ApprovedSets>,
     /// Something was approved since the file was written.
     unsaved: bool,
-    lives: BTreeMap<ServerId, Vec<ConnectedLife>>,
+    connections: BTreeMap<ServerId, Vec<McplConnection>>,
 }
 
 /// A connection of a server that speaks MCPL; the last one is in force.
 #[derive(Debug)]
-struct ConnectedLife {
+struct McplConnection {
     number: u64,
     link: Weak<Link>,
     sets: Arc<ServerSets>,
@@ -87,45 +87,45 @@ const FILE_VERSION: u32 = 1;
 
 /// Why sets were not switched.
 #[derive(Debug, thiserror::Error)]
-pub enum NotSwitched {
+pub enum SwitchError {
     /// Too many.
     #[error("there are {SWITCHES_MAX} switches already; `mgp mcpl sets reset` takes one back")]
     TooMany,
     /// The audit log.
     #[error(transparent)]
-    NotAudited(#[from] NotWritten),
+    Audit(#[from] AuditWriteError),
     /// The disk.
     #[error("{0}")]
     Disk(String),
 }
 
-impl SetKeeper {
+impl FeatureSetStore {
     /// Reads what was switched before. The file is made at the first switch.
     ///
     /// # Errors
     /// A file that cannot be read, in words: nobody knows what was switched off.
     pub fn open(file: PathBuf, witness: Witness, audit: AuditHandle) -> Result<Self, String> {
         let (switches, approved) = match regular_file::read_to_string(&file) {
-            Ok(text) => read(&text).map_err(|why| {
+            Ok(text) => parse_file(&text).map_err(|why| {
                 format!(
                     "{}: {why}; put a copy back, or remove it: then only [mcpl] of mgp.toml counts",
                     file.display()
                 )
             })?,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => StoredSets::default(),
-            Err(error) => return Err(explained(&file, &error)),
+            Err(error) => return Err(explain_io_error(&file, &error)),
         };
         Ok(Self {
             sets: Arc::new(Snapshot::new(FeatureSets::default())),
-            any: AtomicBool::new(false),
-            book: Mutex::new(SetBook {
+            has_connections: AtomicBool::new(false),
+            state: Mutex::new(FeatureSetState {
                 rules: McplRules::default(),
                 switches,
                 approved,
                 unsaved: false,
-                lives: BTreeMap::new(),
+                connections: BTreeMap::new(),
             }),
-            writing: tokio::sync::Mutex::default(),
+            write_lock: tokio::sync::Mutex::default(),
             file,
             witness,
             audit,
@@ -140,91 +140,96 @@ impl SetKeeper {
 
     /// False while no server speaks MCPL.
     #[must_use]
-    pub fn any(&self) -> bool {
-        self.any.load(Ordering::Relaxed)
+    pub fn has_connections(&self) -> bool {
+        self.has_connections.load(Ordering::Relaxed)
     }
 
     /// The rules in force.
     #[must_use]
     pub fn rules(&self) -> McplRules {
-        self.book().rules.clone()
+        self.lock_state().rules.clone()
     }
 
     /// What was switched at the command line.
     #[must_use]
     pub fn switches(&self) -> BTreeMap<ServerId, Switches> {
-        self.book().switches.clone()
+        self.lock_state().switches.clone()
     }
 
     /// The connection over which a server is spoken to in MCPL.
     #[must_use]
     pub fn link(&self, server: &ServerId) -> Option<Arc<Link>> {
-        self.book().lives.get(server)?.last()?.link.upgrade()
+        self.lock_state()
+            .connections
+            .get(server)?
+            .last()?
+            .link
+            .upgrade()
     }
 
     /// Whether this connection is one of those it is spoken to over.
     #[must_use]
-    pub fn knows(&self, server: &ServerId, number: u64) -> bool {
-        let book = self.book();
-        let lives = book.lives.get(server);
+    pub fn has_connection(&self, server: &ServerId, number: u64) -> bool {
+        let book = self.lock_state();
+        let lives = book.connections.get(server);
         lives.is_some_and(|lives| lives.iter().any(|life| life.number == number))
     }
 
     /// A server said who it is: its sets are decided, published and told, before anything else is.
-    pub(crate) fn met(&self, server: &ServerId, link: &Arc<Link>) {
+    pub(crate) fn add_connection(&self, server: &ServerId, link: &Arc<Link>) {
         let Some(said) = link.mcpl() else {
             return;
         };
-        let mut book = self.book();
-        let sets = book.judging(server, |rules, switches, approved| {
+        let mut book = self.lock_state();
+        let sets = book.evaluate_with(server, |rules, switches, approved| {
             Arc::new(ServerSets::new(said, rules, switches, approved))
         });
-        let life = ConnectedLife {
+        let life = McplConnection {
             number: link.number,
             link: Arc::downgrade(link),
             sets: sets.clone(),
-            changes: ChangeBudget::full(now_ms()),
+            changes: ChangeBudget::new(now_ms()),
             warned: false,
         };
-        let lives = book.lives.entry(server.clone()).or_default();
-        if lives.len() >= LIVES_MAX {
+        let lives = book.connections.entry(server.clone()).or_default();
+        if lives.len() >= CONNECTIONS_MAX {
             lives.remove(0);
         }
         lives.push(life);
         self.publish(&book);
-        tell(link, &sets.update());
+        send_update(link, &sets.update());
     }
 
     /// A connection is over. False when it was not known.
-    pub(crate) fn gone(&self, server: &ServerId, number: u64) -> bool {
-        let mut book = self.book();
-        let Some(lives) = book.lives.get_mut(server) else {
+    pub(crate) fn remove_connection(&self, server: &ServerId, number: u64) -> bool {
+        let mut book = self.lock_state();
+        let Some(lives) = book.connections.get_mut(server) else {
             return false;
         };
         let before = lives.len();
         lives.retain(|life| life.number != number);
         let known = lives.len() < before;
         if lives.is_empty() {
-            book.lives.remove(server);
+            book.connections.remove(server);
         }
         self.publish(&book);
         known
     }
 
     /// The server declares other sets. False when nothing changed.
-    pub(crate) fn changed(&self, server: &ServerId, number: u64, params: &str) -> bool {
-        let mut guard = self.book();
+    pub(crate) fn change_sets(&self, server: &ServerId, number: u64, params: &str) -> bool {
+        let mut guard = self.lock_state();
         let book = &mut *guard;
-        let lives = book.lives.get_mut(server);
+        let lives = book.connections.get_mut(server);
         let life = lives.and_then(|lives| lives.iter_mut().find(|life| life.number == number));
         let Some(life) = life else { return false };
         let Some(link) = life.link.upgrade() else {
             return false;
         };
-        if !life.changes.take(now_ms()) {
+        if !life.changes.try_take(now_ms()) {
             if !std::mem::replace(&mut life.warned, true) {
                 link.log
-                    .note("its feature sets change too often: these changes are not taken");
+                    .push_note("its feature sets change too often: these changes are not taken");
             }
             return false;
         }
@@ -232,57 +237,60 @@ impl SetKeeper {
             Ok(changed) => changed,
             Err(error) => {
                 link.log
-                    .note(&format!("featureSets/changed cannot be read: {error}"));
+                    .push_note(&format!("featureSets/changed cannot be read: {error}"));
                 return false;
             }
         };
-        let added = changed.added.map(|added| DeclaredSets::read(added.get()));
+        let added = changed.added.map(|added| DeclaredSets::parse(added.get()));
         let added = added.unwrap_or_default();
-        added.rejected.iter().for_each(|why| link.log.note(why));
+        added
+            .rejected
+            .iter()
+            .for_each(|why| link.log.push_note(why));
         let mut sets = ServerSets::clone(&life.sets);
         let left_out = sets.change(added.sets, changed.removed.iter());
         for name in left_out.iter().take(8) {
             link.log
-                .note(&format!("feature set {name} is one too many"));
+                .push_note(&format!("feature set {name} is one too many"));
         }
         let before = life.sets.clone();
-        book.judging(server, |rules, switches, approved| {
-            sets.judged(rules, switches, approved);
+        book.evaluate_with(server, |rules, switches, approved| {
+            sets.reevaluate(rules, switches, approved);
         });
         if sets == *before {
             return false;
         }
         let sets = Arc::new(sets);
         let update = sets.update();
-        let lives = book.lives.get_mut(server).into_iter().flatten();
+        let lives = book.connections.get_mut(server).into_iter().flatten();
         let life = lives.filter(|life| life.number == number);
         life.for_each(|life| life.sets = sets.clone());
         self.publish(book);
-        tell(&link, &update);
+        send_update(&link, &update);
         true
     }
 
     /// The configuration says something else; answers the servers for which it does.
     pub fn configure(&self, rules: McplRules) -> Vec<ServerId> {
-        let mut book = self.book();
+        let mut book = self.lock_state();
         book.rules = rules;
-        self.judge_again(&mut book)
+        self.reevaluate(&mut book)
     }
 
     /// Enables or disables sets of a server for good, or takes back what was switched (`None`). It is written down
     /// before it is in force. Answers the servers whose sets changed.
     ///
     /// # Errors
-    /// [`NotSwitched`]: then nothing has changed.
+    /// [`SwitchError`]: then nothing has changed.
     pub async fn switch(
         &self,
         server: &ServerId,
         patterns: &[SetPattern],
         enabled: Option<bool>,
         by: Actor,
-    ) -> Result<Vec<ServerId>, NotSwitched> {
-        let _turn = self.writing.lock().await;
-        let (mut switches, mut approved) = self.stored();
+    ) -> Result<Vec<ServerId>, SwitchError> {
+        let _turn = self.write_lock.lock().await;
+        let (mut switches, mut approved) = self.snapshot();
         let of_server = switches.entry(server.clone()).or_default();
         for pattern in patterns {
             match enabled {
@@ -296,22 +304,22 @@ impl SetKeeper {
         }
         switches.retain(|_, of_server| !of_server.is_empty());
         if switches.values().map(BTreeMap::len).sum::<usize>() > SWITCHES_MAX {
-            return Err(NotSwitched::TooMany);
+            return Err(SwitchError::TooMany);
         }
         let named: Vec<&str> = patterns.iter().map(SetPattern::as_str).collect();
         let details = json!({"sets": named, "enabled": enabled});
-        let trace = TraceId::mint(randomness::bytes());
-        let record = event(
+        let trace = TraceId::from_random(randomness::random_bytes());
+        let record = new_event(
             EventType::FEATURE_SETS_SWITCHED,
             by,
-            target(server),
+            server_target(server),
             &trace,
             Outcome::Success,
             details,
         );
-        self.audit.decided(record).await?;
-        self.write(written(&switches, &approved)).await?;
-        let mut book = self.book();
+        self.audit.record_decision(record).await?;
+        self.write(render_file(&switches, &approved)).await?;
+        let mut book = self.lock_state();
         book.switches = switches;
         if enabled == Some(true)
             && let Some(of_server) = book.approved.get_mut(server)
@@ -323,14 +331,17 @@ impl SetKeeper {
             };
             of_server.retain(|name, _| !exact(name));
         }
-        Ok(self.judge_again(&mut book))
+        Ok(self.reevaluate(&mut book))
     }
 
     /// What waits for approval of a server: what its sets declare now, and what was approved of them.
     #[must_use]
-    pub(crate) fn waiting(&self, server: &ServerId) -> BTreeMap<String, (FeatureSet, FeatureSet)> {
-        let book = self.book();
-        let life = book.lives.get(server).and_then(|lives| lives.last());
+    pub(crate) fn pending_declarations(
+        &self,
+        server: &ServerId,
+    ) -> BTreeMap<String, (FeatureSet, FeatureSet)> {
+        let book = self.lock_state();
+        let life = book.connections.get(server).and_then(|lives| lives.last());
         let sets = life.iter().flat_map(|life| &life.sets.sets);
         let waits = sets.filter_map(|(name, held)| {
             let approved = held.approved.clone()?;
@@ -343,20 +354,20 @@ impl SetKeeper {
     /// servers whose sets changed.
     ///
     /// # Errors
-    /// [`NotSwitched`]: then nothing has changed.
+    /// [`SwitchError`]: then nothing has changed.
     pub(crate) async fn decide(
         &self,
         server: &ServerId,
         declared: ApprovedSets,
         is_approved: bool,
-    ) -> Result<Vec<ServerId>, NotSwitched> {
-        let _turn = self.writing.lock().await;
+    ) -> Result<Vec<ServerId>, SwitchError> {
+        let _turn = self.write_lock.lock().await;
         let names: Vec<&String> = declared.keys().collect();
-        let record = event(
+        let record = new_event(
             EventType::FEATURE_SETS_SWITCHED,
-            by_operator(),
-            target(server),
-            &TraceId::mint(randomness::bytes()),
+            operator_actor(),
+            server_target(server),
+            &TraceId::from_random(randomness::random_bytes()),
             if is_approved {
                 Outcome::Success
             } else {
@@ -364,67 +375,67 @@ impl SetKeeper {
             },
             json!({"declared_anew": names, "approved": is_approved}),
         );
-        self.audit.decided(record).await?;
+        self.audit.record_decision(record).await?;
         if !is_approved {
             return Ok(Vec::new());
         }
-        let (switches, mut approved) = self.stored();
+        let (switches, mut approved) = self.snapshot();
         approved
             .entry(server.clone())
             .or_default()
             .extend(declared.clone());
-        self.write(written(&switches, &approved)).await?;
-        let mut book = self.book();
+        self.write(render_file(&switches, &approved)).await?;
+        let mut book = self.lock_state();
         book.approved
             .entry(server.clone())
             .or_default()
             .extend(declared);
-        Ok(self.judge_again(&mut book))
+        Ok(self.reevaluate(&mut book))
     }
 
     /// Writes down what was approved with the first declarations of enabled sets, if that changed.
     pub(crate) async fn save(&self) {
-        if !self.book().unsaved {
+        if !self.lock_state().unsaved {
             return;
         }
-        let _turn = self.writing.lock().await;
-        if !std::mem::take(&mut self.book().unsaved) {
+        let _turn = self.write_lock.lock().await;
+        if !std::mem::take(&mut self.lock_state().unsaved) {
             return;
         }
-        let (switches, approved) = self.stored();
-        if let Err(error) = self.write(written(&switches, &approved)).await {
-            self.book().unsaved = true;
+        let (switches, approved) = self.snapshot();
+        if let Err(error) = self.write(render_file(&switches, &approved)).await {
+            self.lock_state().unsaved = true;
             tracing::error!(%error, "what feature sets declare is not on disk; changes while the kernel is down are not noticed");
         }
     }
 
-    async fn write(&self, text: String) -> Result<(), NotSwitched> {
+    async fn write(&self, text: String) -> Result<(), SwitchError> {
         let file = self.file.clone();
-        let wrote = task::blocking("mcpl.switch", move || write(&file, &text)).await;
+        let wrote = task::run_blocking("mcpl.switch", move || write_file(&file, &text)).await;
         match wrote {
             Ok(Ok(())) => {
                 self.witness.settle_presence();
                 Ok(())
             }
-            Ok(Err(why)) => Err(NotSwitched::Disk(why)),
-            Err(broken) => Err(NotSwitched::Disk(broken.to_string())),
+            Ok(Err(why)) => Err(SwitchError::Disk(why)),
+            Err(broken) => Err(SwitchError::Disk(broken.to_string())),
         }
     }
 
-    fn stored(&self) -> StoredSets {
-        let book = self.book();
+    fn snapshot(&self) -> StoredSets {
+        let book = self.lock_state();
         (book.switches.clone(), book.approved.clone())
     }
 
-    fn judge_again(&self, book: &mut SetBook) -> Vec<ServerId> {
+    fn reevaluate(&self, book: &mut FeatureSetState) -> Vec<ServerId> {
         let mut changed = Vec::new();
         let mut told = Vec::new();
-        let mut all = std::mem::take(&mut book.lives);
+        let mut all = std::mem::take(&mut book.connections);
         for (server, lives) in &mut all {
             for life in lives.iter_mut() {
                 let mut sets = ServerSets::clone(&life.sets);
-                book.judging(server, |rules, switches, approved| {
-                    sets.judged(rules, switches, approved);
+                book.evaluate_with(server, |rules, switches, approved| {
+                    sets.reevaluate(rules, switches, approved);
                 });
                 if sets == *life.sets {
                     continue;
@@ -436,31 +447,32 @@ impl SetKeeper {
                 }
             }
         }
-        book.lives = all;
+        book.connections = all;
         self.publish(book);
         for (link, update) in told {
-            tell(&link, &update);
+            send_update(&link, &update);
         }
         changed
     }
 
-    fn publish(&self, book: &SetBook) {
-        let servers = book.lives.iter();
+    fn publish(&self, book: &FeatureSetState) {
+        let servers = book.connections.iter();
         let servers =
             servers.filter_map(|(id, lives)| Some((id.clone(), lives.last()?.sets.clone())));
         let servers: BTreeMap<_, _> = servers.collect();
-        self.any.store(!servers.is_empty(), Ordering::Relaxed);
+        self.has_connections
+            .store(!servers.is_empty(), Ordering::Relaxed);
         self.sets.store(Arc::new(FeatureSets { servers }));
     }
 
-    fn book(&self) -> MutexGuard<'_, SetBook> {
-        self.book.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock_state(&self) -> MutexGuard<'_, FeatureSetState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl SetBook {
+impl FeatureSetState {
     /// Judges sets of a server by what the operator said, and notices what is approved with that.
-    fn judging<T>(
+    fn evaluate_with<T>(
         &mut self,
         server: &ServerId,
         judge: impl FnOnce(Option<&McplServerRules>, Option<&Switches>, &mut ApprovedSets) -> T,
@@ -478,16 +490,16 @@ impl SetBook {
     }
 }
 
-fn tell(link: &Arc<Link>, update: &Update) {
+fn send_update(link: &Arc<Link>, update: &Update) {
     let params = serde_json::to_string(update).expect("an update is always JSON");
     link.notify(Update::METHOD, Some(&params));
 }
 
 fn now_ms() -> u64 {
-    u64::try_from(moment().since_start().as_millis()).unwrap_or(u64::MAX)
+    u64::try_from(monotonic_now().since_start().as_millis()).unwrap_or(u64::MAX)
 }
 
-fn read(text: &str) -> Result<StoredSets, String> {
+fn parse_file(text: &str) -> Result<StoredSets, String> {
     let file: SwitchFile = serde_json::from_str(text).map_err(|error| error.to_string())?;
     if file.version != FILE_VERSION {
         return Err(format!(
@@ -505,7 +517,7 @@ fn read(text: &str) -> Result<StoredSets, String> {
     Ok((servers.collect::<Result<_, String>>()?, file.approved))
 }
 
-fn written(
+fn render_file(
     switches: &BTreeMap<ServerId, Switches>,
     approved: &BTreeMap<ServerId, ApprovedSets>,
 ) -> String {
@@ -523,11 +535,11 @@ fn written(
     serde_json::to_string_pretty(&file).expect("switches are always JSON")
 }
 
-fn write(file: &std::path::Path, text: &str) -> Result<(), String> {
+fn write_file(file: &std::path::Path, text: &str) -> Result<(), String> {
     if let Some(folder) = file.parent() {
-        atomic_file::make_folder(folder).map_err(|error| explained(folder, &error))?;
+        atomic_file::create_folder(folder).map_err(|error| explain_io_error(folder, &error))?;
     }
-    atomic_file::write(file, text.as_bytes()).map_err(|error| explained(file, &error))
+    atomic_file::write(file, text.as_bytes()).map_err(|error| explain_io_error(file, &error))
 }
 
 #[cfg(test)]
@@ -537,8 +549,8 @@ mod tests {
     #[test]
     fn what_was_switched_is_read_again() {
         let text = r#"{"version":1,"servers":{"memory":{"memory.*":true,"memory.secret":false}}}"#;
-        let (switches, approved) = read(text).unwrap();
-        let again = read(&written(&switches, &approved)).unwrap();
+        let (switches, approved) = parse_file(text).unwrap();
+        let again = parse_file(&render_file(&switches, &approved)).unwrap();
         assert_eq!((&switches, &approved), (&again.0, &again.1));
         assert_eq!(switches[&ServerId::new("memory")].len(), 2);
         for bad in [
@@ -547,7 +559,7 @@ mod tests {
             r#"{"version":2,"servers":{}}"#,
             r#"{"version":1,"servers":{"a":{"b*":true}}}"#,
         ] {
-            assert!(read(bad).is_err(), "{bad}");
+            assert!(parse_file(bad).is_err(), "{bad}");
         }
     }
 }

@@ -5,8 +5,8 @@
 //! The others are told of the text that goes on, after that. A server takes part that declares the hook, has an
 //! enabled set that uses it, and may be used by whose inference it is; nobody else sees a word of it (MCPL-145).
 
-mod after;
-mod before;
+mod after_inference;
+mod before_inference;
 mod gate;
 
 use std::fmt;
@@ -14,26 +14,26 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use mgp_mcpl_engine::feature_sets::ServerSets;
 use mgp_mcpl_engine::hooks::HookPolicy;
-use mgp_mcpl_engine::hooks::nesting::{HookDepths, NestedInference, may_hear};
+use mgp_mcpl_engine::hooks::nesting::{HookDepths, NestedInference, should_notify};
 use mgp_protocol::ids::{AgentId, ServerId};
 use mgp_protocol::mcpl::context::AfterInference;
 use mgp_protocol::mcpl::feature_sets::Capability;
 use mgp_protocol::mgp::audit::Outcome;
 use mgp_runtime::event_sink::EventSink;
 use mgp_runtime::task;
-use mgp_runtime::time::moment;
+use mgp_runtime::time::monotonic_now;
 use mgp_servers::server::ServerTable;
 use serde_json::Value;
 use tokio::sync::Semaphore;
 
-pub use self::before::BeforeVerdict;
+pub use self::before_inference::BeforeVerdict;
 pub use self::gate::{AfterGate, AfterVerdict, GateKey};
 use crate::agents::McplAgent;
 use crate::audit::{self, McplActor, McplRecord};
 use crate::host::McplHost;
 
 /// Inferences under way behind which no agent waits, and what is held back until such ones have their verdict.
-pub const UNTOLD_MAX: usize = 64;
+pub const BACKGROUND_MAX: usize = 64;
 
 /// Whose inference it is.
 #[derive(Clone, Debug)]
@@ -51,7 +51,7 @@ pub enum HookOrigin {
 
 /// An id of somebody else's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PassedId {
+pub enum MappedIdKind {
     /// Of an inference.
     Inference,
     /// Of a conversation.
@@ -60,26 +60,26 @@ pub enum PassedId {
 
 /// Gives the id that a server is told for what another side calls otherwise, so that two agents' `conv_1` never meet.
 #[derive(Clone)]
-pub struct PassId(Arc<PassIdOf>);
+pub struct IdMapper(Arc<IdMapperFn>);
 
-type PassIdOf = dyn Fn(&HookOrigin, &ServerId, PassedId, &str) -> String + Send + Sync;
+type IdMapperFn = dyn Fn(&HookOrigin, &ServerId, MappedIdKind, &str) -> String + Send + Sync;
 
-impl PassId {
+impl IdMapper {
     /// Asks this function.
     pub fn new(
-        pass: impl Fn(&HookOrigin, &ServerId, PassedId, &str) -> String + Send + Sync + 'static,
+        pass: impl Fn(&HookOrigin, &ServerId, MappedIdKind, &str) -> String + Send + Sync + 'static,
     ) -> Self {
         Self(Arc::new(pass))
     }
 
     /// What `server` is told.
     #[must_use]
-    pub fn told(&self, of: &HookOrigin, server: &ServerId, kind: PassedId, id: &str) -> String {
+    pub fn map(&self, of: &HookOrigin, server: &ServerId, kind: MappedIdKind, id: &str) -> String {
         (self.0)(of, server, kind, id)
     }
 }
 
-impl fmt::Debug for PassId {
+impl fmt::Debug for IdMapper {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("PassId")
     }
@@ -87,7 +87,7 @@ impl fmt::Debug for PassId {
 
 /// The model of an agent's inference, as it said it at a hook: the kernel has no model of its own.
 #[derive(Clone, Debug)]
-pub struct ModelSeen {
+pub struct ObservedModel {
     /// Whose inference it is.
     pub agent: McplAgent,
     /// As `model/info` tells it, as JSON text.
@@ -96,13 +96,13 @@ pub struct ModelSeen {
 
 /// What hooks are made of.
 #[derive(Debug)]
-pub struct HooksFrom {
+pub struct HookDeps {
     /// Who is a server, and with which sets.
     pub host: Arc<McplHost>,
     /// Ids, as servers are told them.
-    pub ids: PassId,
+    pub ids: IdMapper,
     /// Hears of the models that agents use.
-    pub models: EventSink<ModelSeen>,
+    pub models: EventSink<ObservedModel>,
     /// Whose an instance is.
     pub servers: Arc<ServerTable>,
 }
@@ -113,21 +113,21 @@ pub struct Hooks(Arc<SharedHooks>);
 
 #[derive(Debug)]
 struct SharedHooks {
-    from: HooksFrom,
+    deps: HookDeps,
     policy: RwLock<Arc<HookPolicy>>,
     depths: Mutex<HookDepths>,
     gate: AfterGate,
-    untold: Arc<Semaphore>,
+    background_permits: Arc<Semaphore>,
 }
 
 /// A server that takes part.
-struct Taking {
+struct Participant {
     server: ServerId,
     sets: Arc<ServerSets>,
 }
 
 /// What a server was shown, and how it ended.
-struct Seen<'a> {
+struct HookRecord<'a> {
     server: &'a ServerId,
     method: &'a str,
     inference: &'a str,
@@ -135,7 +135,7 @@ struct Seen<'a> {
     outcome: Outcome,
     reason: Option<&'a str>,
     text: Option<&'a str>,
-    more: Value,
+    details: Value,
 }
 
 /// Ends the wait for a server's answer, however it ends.
@@ -147,13 +147,13 @@ struct PendingHook<'a> {
 impl Hooks {
     /// Hooks by these rules.
     #[must_use]
-    pub fn new(policy: HookPolicy, from: HooksFrom) -> Self {
+    pub fn new(policy: HookPolicy, from: HookDeps) -> Self {
         Self(Arc::new(SharedHooks {
-            from,
+            deps: from,
             policy: RwLock::new(Arc::new(policy)),
             depths: Mutex::default(),
             gate: AfterGate::default(),
-            untold: Arc::new(Semaphore::new(UNTOLD_MAX)),
+            background_permits: Arc::new(Semaphore::new(BACKGROUND_MAX)),
         }))
     }
 
@@ -183,42 +183,42 @@ impl Hooks {
     /// # Errors
     /// Why it gets none (MCPL §10.7).
     pub fn inference_depth(&self, server: &ServerId) -> Result<u8, NestedInference> {
-        self.0.depths().of_inference(server, moment())
+        self.0.depths().inference_depth(server, monotonic_now())
     }
 
     /// Word of an inference whose agent does not wait: the servers behind it are asked and told all the same. Where
-    /// [`UNTOLD_MAX`] of these are under way, a further one is told nobody.
-    pub fn inferred(&self, origin: HookOrigin, params: String) {
-        let Ok(room) = self.0.untold.clone().try_acquire_owned() else {
+    /// [`BACKGROUND_MAX`] of these are under way, a further one is told nobody.
+    pub fn notify_after(&self, origin: HookOrigin, params: String) {
+        let Ok(room) = self.0.background_permits.clone().try_acquire_owned() else {
             tracing::warn!(
                 "context/afterInference comes faster than servers answer; one is told nobody"
             );
             return;
         };
         let hooks = self.clone();
-        task::detached("mcpl.inferred", async move {
+        task::spawn_detached("mcpl.inferred", async move {
             match AfterInference::read(&params) {
-                Ok(told) => drop(hooks.after(&origin, &told).await),
+                Ok(told) => drop(hooks.after_inference(&origin, &told).await),
                 Err(why) => tracing::debug!("context/afterInference cannot be read: {why}"),
             }
             drop(room);
         });
     }
 
-    /// Does this with the verdict on an inference, when it is there. Where [`UNTOLD_MAX`] of these wait, a further one
+    /// Does this with the verdict on an inference, when it is there. Where [`BACKGROUND_MAX`] of these wait, a further one
     /// is not done.
-    pub fn with_verdict(
+    pub fn on_verdict(
         &self,
         origin: &HookOrigin,
         inference: &str,
         then: impl FnOnce(AfterVerdict) + Send + 'static,
     ) {
-        let Ok(room) = self.0.untold.clone().try_acquire_owned() else {
+        let Ok(room) = self.0.background_permits.clone().try_acquire_owned() else {
             tracing::warn!("too much waits for context/afterInference; something is not sent");
             return;
         };
         let (hooks, key) = (self.clone(), GateKey::new(origin, inference));
-        task::detached("mcpl.held_back", async move {
+        task::spawn_detached("mcpl.held_back", async move {
             // The chain has begun by the time its last answer is written, or begins at once.
             let wait = hooks.0.policy().after * 2;
             then(hooks.gate().verdict(&key, wait).await);
@@ -229,10 +229,15 @@ impl Hooks {
     /// Whether a server has to be waited for behind an inference of this origin: until it has answered, nothing of
     /// the inference leaves.
     #[must_use]
-    pub fn is_after_due(&self, origin: &HookOrigin) -> bool {
+    pub fn should_wait_after(&self, origin: &HookOrigin) -> bool {
         let policy = self.0.policy();
-        let closed = || policy.fail_closed.iter().any(|server| origin.knows(server));
-        let all = self.0.taking(origin, Capability::AfterInference);
+        let closed = || {
+            policy
+                .fail_closed
+                .iter()
+                .any(|server| origin.can_show_to(server))
+        };
+        let all = self.0.participants(origin, Capability::AfterInference);
         all.iter().any(|taking| taking.sets.abilities.blocking) || closed()
     }
 }
@@ -248,20 +253,25 @@ impl SharedHooks {
     }
 
     /// The servers that take part in a hook, in their order.
-    fn taking(&self, origin: &HookOrigin, uses: Capability) -> Vec<Taking> {
-        let sets = self.from.host.sets().load();
+    fn participants(&self, origin: &HookOrigin, uses: Capability) -> Vec<Participant> {
+        let sets = self.deps.host.sets().load();
         let depth = origin.depth();
         let hears = |server: &ServerId, sets: &ServerSets| {
-            let asks = sets.using(Capability::InferenceRequest).next().is_some();
+            let asks = sets
+                .sets_using(Capability::InferenceRequest)
+                .next()
+                .is_some();
             let waited_for = uses == Capability::AfterInference && sets.abilities.blocking;
-            may_hear(depth, asks, waited_for)
-                && self.sees(origin, server)
-                && sets.using(uses).any(|(set, _)| origin.admits(server, set))
+            should_notify(depth, asks, waited_for)
+                && self.can_see(origin, server)
+                && sets
+                    .sets_using(uses)
+                    .any(|(set, _)| origin.allows_set(server, set))
         };
         let all = sets.servers_using(uses);
         let all = all.filter(|(server, sets)| hears(server, sets));
         let mut all: Vec<_> = all
-            .map(|(server, sets)| Taking {
+            .map(|(server, sets)| Participant {
                 server: server.clone(),
                 sets: sets.clone(),
             })
@@ -271,52 +281,52 @@ impl SharedHooks {
     }
 
     /// Whether a server's answer may come in the name of this set, by what is enabled now.
-    fn may_use(
+    fn check_set(
         &self,
         origin: &HookOrigin,
         server: &ServerId,
         set: &str,
         uses: Capability,
     ) -> Result<(), String> {
-        let sets = self.from.host.sets().load();
-        let admitted = sets.admits(server, set, uses);
+        let sets = self.deps.host.sets().load();
+        let admitted = sets.find_usable_set(server, set, uses);
         admitted.map_err(|error| format!("{} ({set:?})", error.message))?;
-        match origin.admits(server, set) {
+        match origin.allows_set(server, set) {
             true => Ok(()),
             false => Err(format!("the agent does not want the set {set:?}")),
         }
     }
 
-    fn sees(&self, origin: &HookOrigin, server: &ServerId) -> bool {
+    fn can_see(&self, origin: &HookOrigin, server: &ServerId) -> bool {
         match origin {
-            HookOrigin::Agent(agent) => is_for(&self.from.servers, agent, server),
+            HookOrigin::Agent(agent) => is_server_of(&self.deps.servers, agent, server),
             // An instance is one agent's own.
-            HookOrigin::Server { .. } => origin.knows(server) && !server.is_instance(),
+            HookOrigin::Server { .. } => origin.can_show_to(server) && !server.is_instance(),
         }
     }
 
     /// Writes down that a server saw a text, and what it said.
-    fn recorded(&self, origin: &HookOrigin, seen: Seen<'_>) {
+    fn record(&self, origin: &HookOrigin, seen: HookRecord<'_>) {
         let record = McplRecord {
             server: seen.server,
             method: seen.method,
             feature_set: seen.feature_set,
             inference: Some(seen.inference),
             agent: origin.agent(),
-            by: match origin {
+            actor: match origin {
                 HookOrigin::Agent(_) => McplActor::Agent,
                 HookOrigin::Server { .. } => McplActor::Kernel,
             },
             outcome: seen.outcome,
             reason: seen.reason,
             text: seen.text.map(str::as_bytes),
-            more: seen.more,
+            details: seen.details,
         };
-        audit::record(self.from.host.audit(), &record);
+        audit::record(self.deps.host.audit(), &record);
     }
 
-    fn begins<'a>(&'a self, origin: &HookOrigin, server: &'a ServerId) -> PendingHook<'a> {
-        self.depths().begins(server, origin.depth(), moment());
+    fn begin_wait<'a>(&'a self, origin: &HookOrigin, server: &'a ServerId) -> PendingHook<'a> {
+        self.depths().begin(server, origin.depth(), monotonic_now());
         PendingHook {
             hooks: self,
             server,
@@ -326,7 +336,7 @@ impl SharedHooks {
 
 impl Drop for PendingHook<'_> {
     fn drop(&mut self) {
-        self.hooks.depths().ends(self.server);
+        self.hooks.depths().end(self.server);
     }
 }
 
@@ -339,16 +349,16 @@ impl HookOrigin {
     }
 
     /// Whether its inferences are shown to a server of this id.
-    fn knows(&self, server: &ServerId) -> bool {
+    fn can_show_to(&self, server: &ServerId) -> bool {
         match self {
-            Self::Agent(agent) => agent.sees(server),
+            Self::Agent(agent) => agent.can_see(server),
             Self::Server { server: own, .. } => own.server() != server.server(),
         }
     }
 
-    fn admits(&self, server: &ServerId, set: &str) -> bool {
+    fn allows_set(&self, server: &ServerId, set: &str) -> bool {
         match self {
-            Self::Agent(agent) => agent.admits(&server.server(), set),
+            Self::Agent(agent) => agent.allows_set(&server.server(), set),
             Self::Server { .. } => true,
         }
     }
@@ -363,11 +373,11 @@ impl HookOrigin {
 
 /// Whether a server, or an instance of one, serves this agent: one that has an instance for itself is served by that
 /// alone.
-pub(crate) fn is_for(servers: &ServerTable, agent: &McplAgent, server: &ServerId) -> bool {
+pub(crate) fn is_server_of(servers: &ServerTable, agent: &McplAgent, server: &ServerId) -> bool {
     let id = server.server();
     let key = servers
         .load()
         .get(&id)
-        .map(|handle| handle.events_key_of(agent.caller()));
-    key.as_ref() == Some(server) && agent.sees(&id)
+        .map(|handle| handle.event_subscription_key(agent.caller()));
+    key.as_ref() == Some(server) && agent.can_see(&id)
 }

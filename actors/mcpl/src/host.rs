@@ -1,6 +1,6 @@
 //! The host: asks and tells MCPL servers, and takes what they ask and tell.
 
-mod set_questions;
+mod set_approvals;
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -11,8 +11,8 @@ use mgp_mcpl_engine::rules::McplRules;
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mcp::{self, Method};
 use mgp_protocol::mcpl::McplError;
-use mgp_protocol::mcpl::feature_sets::{Changed, is_name};
-use mgp_protocol::mcpl::scope::{Elevate, Elevated};
+use mgp_protocol::mcpl::feature_sets::{Changed, is_valid_name};
+use mgp_protocol::mcpl::scope::{Elevate, ElevateResult};
 use mgp_protocol::mgp::audit::Outcome;
 use mgp_protocol::refusal::Refusal;
 use mgp_runtime::event_sink::EventSink;
@@ -24,25 +24,25 @@ use mgp_sync::snapshot::Snapshot;
 use serde_json::json;
 use serde_json::value::RawValue;
 
-use self::set_questions::SetQuestions;
+use self::set_approvals::SetApprovals;
 use crate::audit::{self, McplRecord};
-use crate::feature_sets::SetKeeper;
-use crate::scopes::{ScopeKeeper, ScopedAction};
+use crate::feature_sets::FeatureSetStore;
+use crate::scopes::{ScopeStore, ScopedAction};
 
 /// What happens to servers that speak MCPL.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HostEvent {
     /// It is connected, and knows its sets.
-    Met(ServerId),
+    Connected(ServerId),
     /// One of its connections is over: the last one, or one that was replaced.
-    Gone(ServerId),
+    Disconnected(ServerId),
     /// Its sets, or which of them are enabled, changed; it knows.
     SetsChanged(ServerId),
 }
 
 /// What a server says of MCPL, and over which connection.
 #[derive(Debug)]
-pub struct FromMcplServer {
+pub struct McplServerMessage {
     /// The server.
     pub server: ServerId,
     /// The number of the connection.
@@ -54,58 +54,58 @@ pub struct FromMcplServer {
 /// A part of MCPL that takes what servers say of it. Sinks must not block, and are called in the order in which
 /// a server speaks.
 #[derive(Debug)]
-pub struct McplNoun {
+pub struct McplHandler {
     /// The methods it takes.
     pub methods: &'static [&'static str],
     /// Takes them.
-    pub takes: EventSink<FromMcplServer>,
+    pub messages: EventSink<McplServerMessage>,
     /// Hears of servers that come, go and change.
-    pub hears: EventSink<HostEvent>,
+    pub events: EventSink<HostEvent>,
 }
 
 /// The host of all MCPL servers.
 #[derive(Debug)]
 pub struct McplHost {
-    sets: SetKeeper,
-    scopes: ScopeKeeper,
-    questions: SetQuestions,
+    sets: FeatureSetStore,
+    scopes: ScopeStore,
+    set_approvals: SetApprovals,
     audit: AuditHandle,
-    nouns: OnceLock<Vec<McplNoun>>,
+    handlers: OnceLock<Vec<McplHandler>>,
 }
 
 impl McplHost {
     /// A host without servers.
     #[must_use]
-    pub fn new(sets: SetKeeper, scopes: ScopeKeeper, audit: AuditHandle) -> Arc<Self> {
+    pub fn new(sets: FeatureSetStore, scopes: ScopeStore, audit: AuditHandle) -> Arc<Self> {
         Arc::new(Self {
             sets,
             scopes,
-            questions: SetQuestions::default(),
+            set_approvals: SetApprovals::default(),
             audit,
-            nouns: OnceLock::new(),
+            handlers: OnceLock::new(),
         })
     }
 
     /// Names who takes what; once, before the first server starts.
-    pub fn attend(&self, nouns: Vec<McplNoun>) {
-        let _ = self.nouns.set(nouns);
+    pub fn set_handlers(&self, nouns: Vec<McplHandler>) {
+        let _ = self.handlers.set(nouns);
     }
 
     /// Takes what of the events of servers is of MCPL, and passes on all others.
-    pub fn taken_by(self: &Arc<Self>, below: EventSink<ServerEvent>) -> EventSink<ServerEvent> {
+    pub fn intercept(self: &Arc<Self>, below: EventSink<ServerEvent>) -> EventSink<ServerEvent> {
         let host = self.clone();
         EventSink::new(move |event| match event {
-            ServerEvent::Mcpl { server, message } => host.said(server, message),
-            ServerEvent::McplMet { server, link } => host.met(server, &link),
+            ServerEvent::McplReceived { server, message } => host.handle_message(server, message),
+            ServerEvent::McplConnected { server, link } => host.handle_connected(server, &link),
             event @ (ServerEvent::Offered { .. }
             | ServerEvent::Restored(_)
             | ServerEvent::Withdrawn(_)
             | ServerEvent::Connected(..)
             | ServerEvent::Disconnected(_)
             | ServerEvent::Removed(_)
-            | ServerEvent::Told { .. }
-            | ServerEvent::Stepped(_)
-            | ServerEvent::Updated { .. }) => below.send(event),
+            | ServerEvent::Reported { .. }
+            | ServerEvent::StateChanged(_)
+            | ServerEvent::ResourceUpdated { .. }) => below.send(event),
         })
     }
 
@@ -117,13 +117,13 @@ impl McplHost {
 
     /// Which sets are enabled, and what decides it.
     #[must_use]
-    pub fn set_keeper(&self) -> &SetKeeper {
+    pub fn set_keeper(&self) -> &FeatureSetStore {
         &self.sets
     }
 
     /// What was approved of scopes.
     #[must_use]
-    pub fn scopes(&self) -> &ScopeKeeper {
+    pub fn scopes(&self) -> &ScopeStore {
         &self.scopes
     }
 
@@ -135,16 +135,16 @@ impl McplHost {
 
     /// Whether this server is spoken to in MCPL now. While none is, this costs one look at a flag.
     #[must_use]
-    pub fn speaks(&self, server: &ServerId) -> bool {
-        self.sets.any() && self.sets().load().of(server).is_some()
+    pub fn is_connected(&self, server: &ServerId) -> bool {
+        self.sets.has_connections() && self.sets().load().get(server).is_some()
     }
 
     /// Asks a server outside of any agent's call. Nothing goes to it before its `featureSets/update` did.
     ///
     /// # Errors
-    /// [`Refusal::Gone`] for one that is not spoken to in MCPL, [`Refusal::TimedOut`] after `deadline`; whatever
+    /// [`Refusal::Disconnected`] for one that is not spoken to in MCPL, [`Refusal::TimedOut`] after `deadline`; whatever
     /// kept the answer from coming, or the server's own error.
-    pub async fn asks(
+    pub async fn request(
         &self,
         server: &ServerId,
         method: &'static str,
@@ -152,15 +152,15 @@ impl McplHost {
         deadline: Duration,
     ) -> Result<Bytes, Refusal> {
         let link = self.link(server)?;
-        Box::pin(link.ask_in_mcpl(method, params, deadline)).await
+        Box::pin(link.request_mcpl(method, params, deadline)).await
     }
 
     /// The same, with the time that a call of a tool of this server has (`call_timeout_secs`), or `most` where it has
     /// no limit.
     ///
     /// # Errors
-    /// As [`Self::asks`].
-    pub async fn ask_as_call(
+    /// As [`Self::request`].
+    pub async fn request_as_call(
         &self,
         server: &ServerId,
         method: &'static str,
@@ -170,14 +170,14 @@ impl McplHost {
         let link = self.link(server)?;
         let own = link.limits.call_timeout;
         let deadline = if own.is_zero() { most } else { own };
-        Box::pin(link.ask_in_mcpl(method, params, deadline)).await
+        Box::pin(link.request_mcpl(method, params, deadline)).await
     }
 
     /// Tells a server something.
     ///
     /// # Errors
-    /// [`Refusal::Gone`] for one that is not spoken to in MCPL.
-    pub fn tells(
+    /// [`Refusal::Disconnected`] for one that is not spoken to in MCPL.
+    pub fn notify(
         &self,
         server: &ServerId,
         method: &'static str,
@@ -189,7 +189,7 @@ impl McplHost {
 
     fn link(&self, server: &ServerId) -> Result<Arc<Link>, Refusal> {
         self.sets.link(server).ok_or_else(|| {
-            Refusal::Gone(format!(
+            Refusal::UnknownId(format!(
                 "server {server} is not spoken to in MCPL, or is not connected"
             ))
         })
@@ -198,60 +198,62 @@ impl McplHost {
     /// The configuration says something else.
     pub fn configure(self: &Arc<Self>, rules: McplRules) {
         for server in self.sets.configure(rules) {
-            self.happened(&HostEvent::SetsChanged(server));
+            self.dispatch(&HostEvent::SetsChanged(server));
         }
     }
 
     /// Tells all nouns, and asks about sets that declare more than was approved.
-    pub fn happened(self: &Arc<Self>, event: &HostEvent) {
-        let (HostEvent::Met(server) | HostEvent::Gone(server) | HostEvent::SetsChanged(server)) =
-            event;
-        self.questions.review(self, self.scopes.approvals(), server);
+    pub fn dispatch(self: &Arc<Self>, event: &HostEvent) {
+        let (HostEvent::Connected(server)
+        | HostEvent::Disconnected(server)
+        | HostEvent::SetsChanged(server)) = event;
+        self.set_approvals
+            .review(self, self.scopes.approvals(), server);
         let host = self.clone();
-        task::detached("mcpl.sets.save", async move { host.sets.save().await });
-        for noun in self.nouns.get().into_iter().flatten() {
-            noun.hears.send(event.clone());
+        task::spawn_detached("mcpl.sets.save", async move { host.sets.save().await });
+        for noun in self.handlers.get().into_iter().flatten() {
+            noun.events.send(event.clone());
         }
     }
 
-    fn met(self: &Arc<Self>, server: ServerId, link: &Arc<Link>) {
-        self.sets.met(&server, link);
+    fn handle_connected(self: &Arc<Self>, server: ServerId, link: &Arc<Link>) {
+        self.sets.add_connection(&server, link);
         let (host, link, id) = (self.clone(), link.clone(), server.clone());
-        task::detached("mcpl.link", async move {
-            link.over().await;
-            if host.sets.gone(&id, link.number) {
-                host.happened(&HostEvent::Gone(id));
+        task::spawn_detached("mcpl.link", async move {
+            link.wait_until_closed().await;
+            if host.sets.remove_connection(&id, link.number) {
+                host.dispatch(&HostEvent::Disconnected(id));
             }
         });
-        self.happened(&HostEvent::Met(server));
+        self.dispatch(&HostEvent::Connected(server));
     }
 
-    fn said(self: &Arc<Self>, server: ServerId, message: McplMessage) {
+    fn handle_message(self: &Arc<Self>, server: ServerId, message: McplMessage) {
         let McplMessage { link, method, .. } = message;
-        if !self.sets.knows(&server, link) {
+        if !self.sets.has_connection(&server, link) {
             // Its handshake is not done, or the connection is over.
-            if let Some((_, reply)) = message.asked {
+            if let Some((_, reply)) = message.request {
                 reply.send(Err(McplError::internal(
                     "only after `notifications/initialized`",
                 )));
             }
             return;
         }
-        let said = FromMcplServer {
+        let said = McplServerMessage {
             server,
             link,
             message,
         };
         match method {
-            Changed::METHOD => self.sets_changed(&said),
-            Elevate::METHOD => self.elevates(said),
+            Changed::METHOD => self.handle_sets_changed(&said),
+            Elevate::METHOD => self.handle_elevate(said),
             _ => {
-                let nouns = self.nouns.get().into_iter().flatten();
+                let nouns = self.handlers.get().into_iter().flatten();
                 let mut takers = nouns.filter(|noun| noun.methods.contains(&method));
                 match takers.next() {
-                    Some(noun) => noun.takes.send(said),
+                    Some(noun) => noun.messages.send(said),
                     None => {
-                        if let Some((_, reply)) = said.message.asked {
+                        if let Some((_, reply)) = said.message.request {
                             reply.send(Err(McplError::method_not_found(method)));
                         }
                     }
@@ -260,58 +262,64 @@ impl McplHost {
         }
     }
 
-    fn sets_changed(self: &Arc<Self>, said: &FromMcplServer) {
+    fn handle_sets_changed(self: &Arc<Self>, said: &McplServerMessage) {
         let (server, link) = (&said.server, said.link);
-        if self.sets.changed(server, link, &said.message.params) {
-            let record = McplRecord::of_server(server, Changed::METHOD);
+        if self.sets.change_sets(server, link, &said.message.params) {
+            let record = McplRecord::from_server(server, Changed::METHOD);
             audit::record(&self.audit, &record);
-            self.happened(&HostEvent::SetsChanged(server.clone()));
+            self.dispatch(&HostEvent::SetsChanged(server.clone()));
         }
     }
 
     /// `scope/elevate`: a person may be asked, so it is answered later.
-    fn elevates(self: &Arc<Self>, said: FromMcplServer) {
-        let Some((_, mut reply)) = said.message.asked else {
+    fn handle_elevate(self: &Arc<Self>, said: McplServerMessage) {
+        let Some((_, mut reply)) = said.message.request else {
             return;
         };
         let host = self.clone();
-        task::detached("mcpl.elevate", async move {
+        task::spawn_detached("mcpl.elevate", async move {
             let answer = tokio::select! {
-                answer = host.elevated(&said.server, &said.message.params) => answer,
+                answer = host.elevate(&said.server, &said.message.params) => answer,
                 () = reply.closed() => return,
             };
             reply.send(answer);
         });
     }
 
-    async fn elevated(&self, server: &ServerId, params: &str) -> McplAnswer {
-        let asked: Elevate<'_> = mcp::read(Some(params)).map_err(McplError::bad_params)?;
+    async fn elevate(&self, server: &ServerId, params: &str) -> McplAnswer {
+        let asked: Elevate<'_> = mcp::parse_params(Some(params)).map_err(McplError::bad_params)?;
         let set = asked.feature_set.as_ref();
-        let decided = self.judged(server, &asked).await;
+        let decided = self.decide_elevation(server, &asked).await;
         let outcome = match &decided {
             Ok(elevated) if elevated.approved => Outcome::Success,
             Ok(_) => Outcome::Denied,
-            Err(error) => audit::of_error(error),
+            Err(error) => audit::outcome_of_error(error),
         };
         let reason = decided.as_ref().ok().and_then(|it| it.reason.as_deref());
         let record = McplRecord {
             feature_set: Some(set),
             outcome,
             reason,
-            more: json!({"label": asked.scope.label.chars().take(256).collect::<String>()}),
-            ..McplRecord::of_server(server, Elevate::METHOD)
+            details: json!({"label": asked.scope.label.chars().take(256).collect::<String>()}),
+            ..McplRecord::from_server(server, Elevate::METHOD)
         };
         audit::record(&self.audit, &record);
         let elevated = decided?;
         Ok(serde_json::to_string(&elevated).expect("an answer is always JSON"))
     }
 
-    async fn judged(&self, server: &ServerId, asked: &Elevate<'_>) -> Result<Elevated, McplError> {
+    async fn decide_elevation(
+        &self,
+        server: &ServerId,
+        asked: &Elevate<'_>,
+    ) -> Result<ElevateResult, McplError> {
         let set = asked.feature_set.as_ref();
         let rules = {
             let sets = self.sets().load();
-            let of_server = sets.of(server).ok_or_else(|| McplError::unknown_set(set))?;
-            let held = of_server.sets.get(set).filter(|_| is_name(set));
+            let of_server = sets
+                .get(server)
+                .ok_or_else(|| McplError::unknown_set(set))?;
+            let held = of_server.sets.get(set).filter(|_| is_valid_name(set));
             let held = held.ok_or_else(|| McplError::unknown_set(set))?;
             if !held.enabled {
                 return Err(McplError::not_enabled(set, true));
@@ -338,22 +346,22 @@ impl McplHost {
         let decided = self.scopes.decide(&action, &rules, patience).await;
         // Switched off while a person thought about it.
         let still = self.sets().load();
-        let still = still.of(server).and_then(|sets| sets.sets.get(set));
+        let still = still.get(server).and_then(|sets| sets.sets.get(set));
         if !still.is_some_and(|held| held.enabled) {
             return Err(McplError::not_enabled(set, still.is_some()));
         }
         Ok(match decided.approved {
-            true => Elevated {
+            true => ElevateResult {
                 approved: true,
                 payload: rules
-                    .enriched(&action.label, payload)
+                    .enrich(&action.label, payload)
                     .and_then(|payload| RawValue::from_string(payload).ok()),
                 reason: None,
             },
-            false => Elevated {
+            false => ElevateResult {
                 approved: false,
                 payload: None,
-                reason: Some(decided.why),
+                reason: Some(decided.reason),
             },
         })
     }

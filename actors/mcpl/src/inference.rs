@@ -4,13 +4,13 @@
 //! may cost at most is set aside before anything goes; each request has an answer within a bounded time.
 
 mod agents;
-pub mod around;
-mod hooked;
+mod hook_adapter;
+pub mod inference_hooks;
 mod models;
 mod parts;
 mod prompt;
 mod providers;
-mod pushed;
+mod push_inference;
 mod tokens;
 
 use std::collections::{BTreeMap, HashMap};
@@ -19,7 +19,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use mgp_callers::directory::Directory;
 use mgp_mcpl_engine::conversations::Side;
 use mgp_mcpl_engine::inference::InferenceRules;
-use mgp_mcpl_engine::inference::budget::{SetAside, ceiling};
+use mgp_mcpl_engine::inference::budget::{TokenReservation, max_usage};
 use mgp_mcpl_engine::inference::provider::PromptOrder;
 use mgp_mcpl_engine::inference::routes::Destination;
 use mgp_protocol::ids::{AgentId, ConnectionId, ServerId};
@@ -27,34 +27,34 @@ use mgp_protocol::mcp::Method;
 use mgp_protocol::mcpl::McplError;
 use mgp_protocol::mcpl::feature_sets::Capability;
 use mgp_protocol::mcpl::inference::{
-    InferenceAnswer, InferencePreferences, NOT_INFERRED, NotInferred, PromptTurn, Request,
+    INFERENCE_FAILED, InferenceAnswer, InferenceFailure, InferencePreferences, PromptTurn, Request,
 };
 use mgp_protocol::mcpl::model::Info;
 use mgp_protocol::mgp::audit::Outcome;
-use mgp_protocol::splice::quoted;
+use mgp_protocol::splice::quote;
 use mgp_runtime::event_sink::EventSink;
 use mgp_runtime::{randomness, task};
 use serde_json::json;
 
-use self::around::{AroundInference, Passage};
+use self::inference_hooks::{AnswerVerdict, InferenceHooks};
 use self::parts::AnswerParts;
-use self::prompt::{own, roughly, with};
-use self::providers::{NoAnswer, Providers};
-use self::tokens::NotSetAside;
+use self::prompt::{estimate_usage, kernel_inference, merge_additions};
+use self::providers::{InferenceError, Providers};
+use self::tokens::ReserveError;
 use crate::agents::McplAgents;
 use crate::audit::{self, McplActor, McplRecord};
 use crate::conversations::Conversations;
-use crate::host::{FromMcplServer, HostEvent, McplHost, McplNoun};
+use crate::host::{HostEvent, McplHandler, McplHost, McplServerMessage};
 
-pub use self::hooked::passed_ids;
-pub use self::models::SeenModels;
-pub use self::pushed::{PublishedAnswer, PushedInference};
-pub use self::tokens::{TakenTokens, UnreadableTokens};
+pub use self::hook_adapter::id_mapper;
+pub use self::models::ObservedModels;
+pub use self::push_inference::{PublishedAnswer, PushInferenceRequest};
+pub use self::tokens::{TokenFileError, UsedTokens};
 
 /// Inferences of one server at once, those that wait in a line included; a further one is refused.
 const OPEN_MAX: usize = 8;
 /// Conversations whose agent is remembered; then all are forgotten, and each finds an agent again.
-const STAYING_MAX: usize = 4096;
+const STICKY_MAX: usize = 4096;
 
 /// Answers inferences. Clones share everything.
 #[derive(Clone, Debug)]
@@ -62,7 +62,7 @@ pub struct InferenceHandle(Arc<SharedInference>);
 
 /// What it is made of.
 #[derive(Debug)]
-pub struct InferenceFrom {
+pub struct InferenceDeps {
     /// Who is a server, and with which sets.
     pub host: Arc<McplHost>,
     /// Which agents can be asked.
@@ -72,16 +72,16 @@ pub struct InferenceFrom {
     /// Ids, as each side is told them.
     pub ids: Conversations,
     /// The models of agents.
-    pub models: SeenModels,
+    pub models: ObservedModels,
     /// What stands before and behind the kernel's own inferences.
-    pub around: Arc<dyn AroundInference>,
+    pub hooks: Arc<dyn InferenceHooks>,
     /// Takes the answers to push events that are to be published.
     pub publish: EventSink<PublishedAnswer>,
 }
 
 /// The rules in force, and the lines at the providers they name.
 #[derive(Debug)]
-struct Ruled {
+struct ActiveRules {
     rules: InferenceRules,
     providers: Providers,
 }
@@ -89,18 +89,18 @@ struct Ruled {
 #[derive(Debug)]
 struct SharedInference {
     /// What is under way goes on by the rules that it began with.
-    ruled: RwLock<Arc<Ruled>>,
-    from: InferenceFrom,
-    tokens: TakenTokens,
+    active_rules: RwLock<Arc<ActiveRules>>,
+    deps: InferenceDeps,
+    tokens: UsedTokens,
     /// How many each server has under way.
     open: Mutex<HashMap<ServerId, usize>>,
     /// The agent that a conversation stays with.
-    staying: Mutex<BTreeMap<(ServerId, String), ConnectionId>>,
+    sticky_agents: Mutex<BTreeMap<(ServerId, String), ConnectionId>>,
 }
 
 /// An inference that somebody asked for.
-struct InferenceOrder {
-    ruled: Arc<Ruled>,
+struct InferenceJob {
+    active_rules: Arc<ActiveRules>,
     /// The kernel's id of it.
     id: String,
     server: ServerId,
@@ -110,67 +110,71 @@ struct InferenceOrder {
     /// As the server wrote them.
     messages: String,
     preferences: Option<String>,
-    wishes: InferencePreferences,
+    parsed_preferences: InferencePreferences,
 }
 
 /// Who answered, and what.
-struct AnsweredOrder {
+struct InferenceResult {
     answer: InferenceAnswer,
     /// Whether the numbers are those of who answered.
-    counted: bool,
+    is_usage_reported: bool,
     agent: Option<AgentId>,
 }
 
 impl InferenceHandle {
     /// By these rules.
     #[must_use]
-    pub fn new(tokens: TakenTokens, rules: InferenceRules, from: InferenceFrom) -> Self {
+    pub fn new(tokens: UsedTokens, rules: InferenceRules, from: InferenceDeps) -> Self {
         Self(Arc::new(SharedInference {
-            ruled: RwLock::new(Ruled::new(rules)),
+            active_rules: RwLock::new(ActiveRules::new(rules)),
             tokens,
-            from,
+            deps: from,
             open: Mutex::default(),
-            staying: Mutex::default(),
+            sticky_agents: Mutex::default(),
         }))
     }
 
     /// Other rules hold for what is asked from now on.
     pub fn configure(&self, rules: InferenceRules) {
-        let mut ruled = self.0.ruled.write().unwrap_or_else(PoisonError::into_inner);
+        let mut ruled = self
+            .0
+            .active_rules
+            .write()
+            .unwrap_or_else(PoisonError::into_inner);
         if ruled.rules != rules {
-            *ruled = Ruled::new(rules);
+            *ruled = ActiveRules::new(rules);
         }
     }
 
     /// What it takes of what servers say. Holds itself weakly.
     #[must_use]
-    pub fn noun(&self) -> McplNoun {
+    pub fn handler(&self) -> McplHandler {
         let (takes, hears) = (Arc::downgrade(&self.0), Arc::downgrade(&self.0));
-        McplNoun {
+        McplHandler {
             methods: &[Request::METHOD, Info::METHOD],
-            takes: EventSink::new(move |said| {
+            messages: EventSink::new(move |said| {
                 if let Some(inference) = takes.upgrade() {
-                    Self(inference).said(said);
+                    Self(inference).handle_message(said);
                 }
             }),
-            hears: EventSink::new(move |event| {
+            events: EventSink::new(move |event| {
                 if let Some(inference) = hears.upgrade() {
-                    Self(inference).heard(&event);
+                    Self(inference).handle_event(&event);
                 }
             }),
         }
     }
 
-    fn heard(&self, event: &HostEvent) {
-        if let HostEvent::Gone(server) = event
-            && !self.0.from.host.speaks(server)
+    fn handle_event(&self, event: &HostEvent) {
+        if let HostEvent::Disconnected(server) = event
+            && !self.0.deps.host.is_connected(server)
         {
-            self.0.from.ids.forget(&Side::Server(server.clone()));
+            self.0.deps.ids.forget(&Side::Server(server.clone()));
         }
     }
 
-    fn said(&self, said: FromMcplServer) {
-        let Some((id, mut reply)) = said.message.asked else {
+    fn handle_message(&self, said: McplServerMessage) {
+        let Some((id, mut reply)) = said.message.request else {
             return;
         };
         let (server, params) = (said.server, said.message.params);
@@ -179,8 +183,8 @@ impl InferenceHandle {
             return;
         }
         let inference = self.0.clone();
-        task::detached("mcpl.inference", async move {
-            let answering = inference.requested(&server, &params, id);
+        task::spawn_detached("mcpl.inference", async move {
+            let answering = inference.handle_request(&server, &params, id);
             // Taken back, or the server is gone: what it may have cost stays set aside.
             let answer = tokio::select! {
                 answer = Box::pin(answering) => answer,
@@ -191,7 +195,7 @@ impl InferenceHandle {
     }
 }
 
-impl Ruled {
+impl ActiveRules {
     fn new(rules: InferenceRules) -> Arc<Self> {
         let providers = Providers::new(&rules.providers);
         Arc::new(Self { rules, providers })
@@ -199,24 +203,27 @@ impl Ruled {
 }
 
 impl SharedInference {
-    fn ruled(&self) -> Arc<Ruled> {
-        let ruled = self.ruled.read();
+    fn active_rules(&self) -> Arc<ActiveRules> {
+        let ruled = self.active_rules.read();
         ruled.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// `model/info`: of the agent that said last which it uses, else as configured, else of the provider that would
     /// answer the server (MCPL-109, MCPL-156).
     fn model(&self, server: &ServerId) -> Result<String, McplError> {
-        let ruled = self.ruled();
+        let ruled = self.active_rules();
         let of_agent = || {
-            self.from.models.newest(|connection| {
-                let agent = self.from.agents.get(connection);
-                agent.is_some_and(|agent| agent.sees(server))
+            self.deps.models.newest(|connection| {
+                let agent = self.deps.agents.get(connection);
+                agent.is_some_and(|agent| agent.can_see(server))
             })
         };
         let of_provider = || {
-            let sets = self.from.host.sets().load();
-            let set = sets.of(server)?.using(Capability::InferenceRequest).next();
+            let sets = self.deps.host.sets().load();
+            let set = sets
+                .get(server)?
+                .sets_using(Capability::InferenceRequest)
+                .next();
             let set = set.map_or("", |(set, _)| set);
             match ruled.rules.routes.route(server, set, None) {
                 Destination::Provider(name) => Some(ruled.rules.providers.get(name)?.info.clone()),
@@ -228,7 +235,7 @@ impl SharedInference {
         };
         let model = of_agent().or_else(|| ruled.rules.model.clone());
         let model = model.or_else(of_provider).ok_or_else(|| McplError {
-            code: NOT_INFERRED,
+            code: INFERENCE_FAILED,
             message: "No model is known: no agent has said which it uses, and none is configured"
                 .to_owned(),
             data: Some(r#"{"reason":"notThere"}"#.to_owned()),
@@ -236,17 +243,17 @@ impl SharedInference {
         Ok(serde_json::to_string(&model).expect("a model is always JSON"))
     }
 
-    async fn requested(
+    async fn handle_request(
         &self,
         server: &ServerId,
         params: &str,
         id: mgp_protocol::jsonrpc::RequestId,
     ) -> Result<String, McplError> {
-        let request = Request::read(params).map_err(McplError::bad_params)?;
+        let request = Request::parse(params).map_err(McplError::bad_params)?;
         let set = request.feature_set.to_string();
         let admitted = {
-            let sets = self.from.host.sets().load();
-            let admitted = sets.admits(server, &set, Capability::InferenceRequest);
+            let sets = self.deps.host.sets().load();
+            let admitted = sets.find_usable_set(server, &set, Capability::InferenceRequest);
             admitted.map(|_| ())
         };
         let read = admitted.and_then(|()| {
@@ -259,16 +266,16 @@ impl SharedInference {
             Err(error) => {
                 let record = McplRecord {
                     feature_set: Some(&set),
-                    outcome: audit::of_error(&error),
+                    outcome: audit::outcome_of_error(&error),
                     reason: Some(&error.message),
-                    ..McplRecord::of_server(server, Request::METHOD)
+                    ..McplRecord::from_server(server, Request::METHOD)
                 };
-                audit::record(self.from.host.audit(), &record);
+                audit::record(self.deps.host.audit(), &record);
                 return Err(error);
             }
         };
-        let order = InferenceOrder {
-            ruled: self.ruled(),
+        let order = InferenceJob {
+            active_rules: self.active_rules(),
             id: new_id(),
             server: server.clone(),
             set,
@@ -276,31 +283,31 @@ impl SharedInference {
             messages: request.messages.get().to_owned(),
             preferences: request.preferences.map(|raw| raw.get().to_owned()),
             turns,
-            wishes,
+            parsed_preferences: wishes,
         };
         let streams = request.stream == Some(true);
-        let parts = AnswerParts::new(&self.from.host, server, streams.then_some(id));
+        let parts = AnswerParts::new(&self.deps.host, server, streams.then_some(id));
         let answered = self.run(&order, Request::METHOD, parts).await;
         match answered {
             Ok(answered) => Ok(answered.answer.to_json()),
-            Err(none) => Err(error(&order.set, &none)),
+            Err(none) => Err(to_mcpl_error(&order.set, &none)),
         }
     }
 
     /// Runs one, and writes down what became of it.
     async fn run(
         &self,
-        order: &InferenceOrder,
+        order: &InferenceJob,
         method: &'static str,
         mut parts: AnswerParts<'_>,
-    ) -> Result<AnsweredOrder, NoAnswer> {
+    ) -> Result<InferenceResult, InferenceError> {
         let conversation = order.conversation.as_deref();
         let to = order
-            .ruled
+            .active_rules
             .rules
             .routes
             .route(&order.server, &order.set, conversation);
-        let answered = self.routed(order, to, &mut parts).await;
+        let answered = self.route(order, to, &mut parts).await;
         let words = answered.as_ref().err().map(ToString::to_string);
         let answer = answered.as_ref().ok();
         let more = answer.map_or(json!({"to": to.to_string()}), |it| {
@@ -315,97 +322,118 @@ impl SharedInference {
             feature_set: Some(&order.set),
             inference: Some(&order.id),
             agent: answer.and_then(|it| it.agent.as_ref()),
-            by: McplActor::Server,
-            outcome: answered.as_ref().err().map_or(Outcome::Success, outcome),
+            actor: McplActor::Server,
+            outcome: answered
+                .as_ref()
+                .err()
+                .map_or(Outcome::Success, error_outcome),
             reason: words.as_deref(),
             text: answer.map(|it| it.answer.content.as_bytes()),
-            more,
-            ..McplRecord::of_server(&order.server, method)
+            details: more,
+            ..McplRecord::from_server(&order.server, method)
         };
-        audit::record(self.from.host.audit(), &record);
+        audit::record(self.deps.host.audit(), &record);
         answered
     }
 
-    async fn routed(
+    async fn route(
         &self,
-        order: &InferenceOrder,
+        order: &InferenceJob,
         to: &Destination,
         parts: &mut AnswerParts<'_>,
-    ) -> Result<AnsweredOrder, NoAnswer> {
+    ) -> Result<InferenceResult, InferenceError> {
         let server = &order.server;
-        let depth = self.from.around.depth(server);
-        let depth = depth.map_err(|why| NoAnswer::before(NotInferred::Nested, why))?;
+        let depth = self.deps.hooks.depth(server);
+        let depth =
+            depth.map_err(|why| InferenceError::not_started(InferenceFailure::Nested, why))?;
         if *to == Destination::Nowhere {
             let words = "the operator has not said who answers this feature set";
-            return Err(NoAnswer::before(NotInferred::NoRoute, words));
+            return Err(InferenceError::not_started(
+                InferenceFailure::NoRoute,
+                words,
+            ));
         }
-        let _open = self.opened(server)?;
-        let max_tokens = order.ruled.rules.max_tokens(order.wishes.max_tokens);
+        let _open = self.open(server)?;
+        let max_tokens = order
+            .active_rules
+            .rules
+            .max_tokens(order.parsed_preferences.max_tokens);
         let aside = self
-            .set_aside(order, ceiling(&order.turns, max_tokens))
+            .reserve_tokens(order, max_usage(&order.turns, max_tokens))
             .await?;
         let answered = match to {
             Destination::Provider(name) => {
-                Box::pin(self.by_provider(order, name, (depth, max_tokens), parts)).await
+                Box::pin(self.ask_provider(order, name, (depth, max_tokens), parts)).await
             }
-            Destination::AnyAgent => self.by_agent(order, None, max_tokens, parts).await,
-            Destination::Agent(agent) => self.by_agent(order, Some(agent), max_tokens, parts).await,
-            Destination::Sampling(agent) => self.by_sampling(order, agent, max_tokens, parts).await,
+            Destination::AnyAgent => self.ask_agent(order, None, max_tokens, parts).await,
+            Destination::Agent(agent) => {
+                self.ask_agent(order, Some(agent), max_tokens, parts).await
+            }
+            Destination::Sampling(agent) => self.ask_client(order, agent, max_tokens, parts).await,
             Destination::Nowhere => unreachable!("it was refused above"),
         };
         let took = match &answered {
-            Ok(answered) => answered.counted.then(|| answered.answer.usage.total()),
-            Err(none) => (!none.began).then_some(0),
+            Ok(answered) => answered
+                .is_usage_reported
+                .then(|| answered.answer.usage.total()),
+            Err(none) => (!none.was_started).then_some(0),
         };
         self.tokens.settle(aside, took).await;
         answered
     }
 
-    async fn set_aside(&self, order: &InferenceOrder, tokens: u64) -> Result<SetAside, NoAnswer> {
+    async fn reserve_tokens(
+        &self,
+        order: &InferenceJob,
+        tokens: u64,
+    ) -> Result<TokenReservation, InferenceError> {
         let server = &order.server;
         let aside = self
             .tokens
-            .set_aside(&order.ruled.rules.budget, server, tokens);
+            .reserve(&order.active_rules.rules.budget, server, tokens);
         aside.await.map_err(|why| {
-            if let NotSetAside::Disk(error) = &why {
+            if let ReserveError::Disk(error) = &why {
                 tracing::error!(%server, %error, "the tokens that servers take cannot be written down; nothing is asked");
             }
-            NoAnswer::before(NotInferred::Budget, why.to_string())
+            InferenceError::not_started(InferenceFailure::Budget, why.to_string())
         })
     }
 
     /// Asks a provider, with what hooks add before and make of it behind.
-    async fn by_provider(
+    async fn ask_provider(
         &self,
-        order: &InferenceOrder,
+        order: &InferenceJob,
         name: &str,
         (depth, max_tokens): (u8, u64),
         parts: &mut AnswerParts<'_>,
-    ) -> Result<AnsweredOrder, NoAnswer> {
-        let Some(spec) = order.ruled.rules.providers.get(name) else {
+    ) -> Result<InferenceResult, InferenceError> {
+        let Some(spec) = order.active_rules.rules.providers.get(name) else {
             let words = format!("there is no provider {name}");
-            return Err(NoAnswer::before(NotInferred::NotThere, words));
+            return Err(InferenceError::not_started(
+                InferenceFailure::NotThere,
+                words,
+            ));
         };
-        let own = own(order, depth, spec);
-        let added = self.from.around.before(&own).await;
-        let (turns, more) = with(added, &order.turns);
+        let own = kernel_inference(order, depth, spec);
+        let added = self.deps.hooks.before_inference(&own).await;
+        let (turns, more) = merge_additions(added, &order.turns);
         // What hooks add is paid for by who asked.
         let aside = match more {
             0 => None,
-            more => Some(self.set_aside(order, more).await?),
+            more => Some(self.reserve_tokens(order, more).await?),
         };
         let prompt = PromptOrder {
             turns: &turns,
             max_tokens,
-            temperature: order.wishes.temperature,
-            stream: parts.wanted(),
+            temperature: order.parsed_preferences.temperature,
+            stream: parts.is_wanted(),
         };
         // Nothing leaves before all have let it through.
-        let held = self.from.around.is_due(&own);
+        let held = self.deps.hooks.should_wait_after(&own);
         let asked = order
-            .ruled
+            .active_rules
             .providers
-            .ask(name, &prompt, |delta| match held {
+            .request(name, &prompt, |delta| match held {
                 true => Ok(()),
                 false => parts.add(&delta),
             });
@@ -413,7 +441,7 @@ impl SharedInference {
         if let Some(aside) = aside {
             // The first part has the sum of both.
             let whole = answered.as_ref().is_ok_and(|answer| answer.usage.is_none());
-            let began = answered.as_ref().err().is_some_and(|none| none.began);
+            let began = answered.as_ref().err().is_some_and(|none| none.was_started);
             let took = (!whole && !began).then_some(0);
             self.tokens.settle(aside, took).await;
         }
@@ -423,33 +451,33 @@ impl SharedInference {
             content: answer.content,
             model: answer.model.unwrap_or_else(|| spec.model.clone()),
             finish_reason: answer.finish,
-            usage: usage.unwrap_or_else(|| roughly(&turns, max_tokens)),
+            usage: usage.unwrap_or_else(|| estimate_usage(&turns, max_tokens)),
         };
-        match self.from.around.after(&own, &answer).await {
-            Passage::Unchanged => {}
-            Passage::Modified(text) => answer.content = text,
-            Passage::Withheld(why) => {
-                return Err(NoAnswer::after(NotInferred::Withheld, why));
+        match self.deps.hooks.after_inference(&own, &answer).await {
+            AnswerVerdict::Unchanged => {}
+            AnswerVerdict::Modified(text) => answer.content = text,
+            AnswerVerdict::Withheld(why) => {
+                return Err(InferenceError::started(InferenceFailure::Withheld, why));
             }
         }
         if held {
-            parts.whole(&answer.content)?;
+            parts.send_rest(&answer.content)?;
         }
-        Ok(AnsweredOrder {
+        Ok(InferenceResult {
             answer,
-            counted: usage.is_some(),
+            is_usage_reported: usage.is_some(),
             agent: None,
         })
     }
 
     /// One more inference of a server; it is one less when this is dropped.
-    fn opened(&self, server: &ServerId) -> Result<OpenInference<'_>, NoAnswer> {
+    fn open(&self, server: &ServerId) -> Result<OpenInference<'_>, InferenceError> {
         let server = server.server();
         let mut open = lock(&self.open);
         let count = open.entry(server.clone()).or_default();
         if *count >= OPEN_MAX {
             let words = format!("{OPEN_MAX} inferences of this server are under way");
-            return Err(NoAnswer::before(NotInferred::Busy, words));
+            return Err(InferenceError::not_started(InferenceFailure::Busy, words));
         }
         *count += 1;
         Ok(OpenInference {
@@ -477,20 +505,22 @@ impl Drop for OpenInference<'_> {
     }
 }
 
-fn outcome(none: &NoAnswer) -> Outcome {
+fn error_outcome(none: &InferenceError) -> Outcome {
     match none.reason {
-        NotInferred::NoRoute | NotInferred::Nested => Outcome::Denied,
-        NotInferred::Budget | NotInferred::Busy | NotInferred::Withheld => Outcome::Blocked,
-        NotInferred::TimedOut => Outcome::Timeout,
-        NotInferred::NotThere | NotInferred::Failed => Outcome::Failure,
+        InferenceFailure::NoRoute | InferenceFailure::Nested => Outcome::Denied,
+        InferenceFailure::Budget | InferenceFailure::Busy | InferenceFailure::Withheld => {
+            Outcome::Blocked
+        }
+        InferenceFailure::TimedOut => Outcome::Timeout,
+        InferenceFailure::NotThere | InferenceFailure::Failed => Outcome::Failure,
     }
 }
 
 /// The error a server reads.
-fn error(set: &str, none: &NoAnswer) -> McplError {
-    let (reason, set) = (none.reason.word(), quoted(set));
+fn to_mcpl_error(set: &str, none: &InferenceError) -> McplError {
+    let (reason, set) = (none.reason.as_str(), quote(set));
     McplError {
-        code: NOT_INFERRED,
+        code: INFERENCE_FAILED,
         message: format!("No inference: {none}"),
         data: Some(format!(r#"{{"reason":"{reason}","featureSet":{set}}}"#)),
     }
@@ -498,7 +528,7 @@ fn error(set: &str, none: &NoAnswer) -> McplError {
 
 /// An id that nobody can guess.
 fn new_id() -> String {
-    let hex = randomness::bytes::<16>().map(|byte| format!("{byte:02x}"));
+    let hex = randomness::random_bytes::<16>().map(|byte| format!("{byte:02x}"));
     format!("inf_{}", hex.concat())
 }
 

@@ -14,8 +14,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use mgp_mcpl_engine::names;
 use mgp_mcpl_engine::push::limits::PushRates;
-use mgp_mcpl_engine::push::memory::{EventBody, KnownPush, MemoryEntry, PushMemory};
-use mgp_mcpl_engine::push::{BYTES_MAX, PushPolicy, PushRule, channel, parse_iso8601};
+use mgp_mcpl_engine::push::memory::{EventBody, MemoryEntry, PushLookup, PushMemory};
+use mgp_mcpl_engine::push::{BYTES_MAX, PushPolicy, PushRule, channel_name, parse_iso8601};
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mcp::Method;
 use mgp_protocol::mcpl::McplError;
@@ -26,18 +26,18 @@ use mgp_protocol::mgp::audit::Outcome;
 use mgp_runtime::event_sink::EventSink;
 use mgp_runtime::mailbox::Reply;
 use mgp_runtime::task;
-use mgp_runtime::time::{moment, unix_ms};
+use mgp_runtime::time::{monotonic_now, unix_ms};
 use mgp_servers::link::McplAnswer;
 use mgp_servers::server::ServerTable;
-use mgp_store::journal::{Journal, NotAppended, UnusableJournal};
+use mgp_store::journal::{AppendError, Journal, JournalError};
 use mgp_store::witnesses::Witness;
 use mgp_tools::events::{EventsHandle, PushChannel};
 
-use self::delivery::Delivered;
+use self::delivery::DeliveryOutcome;
 use crate::agents::McplAgents;
-use crate::audit::of_error;
-use crate::hooks::PassId;
-use crate::host::{FromMcplServer, HostEvent, McplHost, McplNoun};
+use crate::audit::outcome_of_error;
+use crate::hooks::IdMapper;
+use crate::host::{HostEvent, McplHandler, McplHost, McplServerMessage};
 
 /// The journal in the data folder.
 pub const JOURNAL: &str = "mcpl-push.journal";
@@ -58,7 +58,7 @@ pub struct PushInference {
     /// What it says.
     pub content: Content,
     /// Answered with the id of the inference as soon as it has begun, or with why there is none.
-    pub begun: Reply<Result<String, String>>,
+    pub started: Reply<Result<String, String>>,
 }
 
 /// Takes push events of servers.
@@ -67,15 +67,15 @@ pub struct PushHandle(Arc<SharedPush>);
 
 /// The events that earlier lives of the kernel have taken.
 #[derive(Debug)]
-pub struct KeptPushes {
+pub struct StoredPushes {
     memory: PushMemory,
     journal: Journal,
-    shortened: Option<String>,
+    loss: Option<String>,
 }
 
 /// What push events are handed to.
 #[derive(Debug)]
-pub struct PushTo {
+pub struct PushTargets {
     /// Who is a server, and with which sets.
     pub host: Arc<McplHost>,
     /// Who is asked.
@@ -85,14 +85,14 @@ pub struct PushTo {
     /// Begins inferences of the kernel's own.
     pub inference: EventSink<PushInference>,
     /// Ids of inferences, as the server is told them.
-    pub ids: PassId,
+    pub ids: IdMapper,
     /// Whose an instance is.
     pub servers: Arc<ServerTable>,
 }
 
 #[derive(Debug)]
 struct SharedPush {
-    to: PushTo,
+    targets: PushTargets,
     policy: RwLock<Arc<PushPolicy>>,
     journal: Journal,
     state: Mutex<PushState>,
@@ -103,7 +103,7 @@ struct PushState {
     memory: PushMemory,
     rates: PushRates,
     /// Those who asked again while an event was under way.
-    waiting: HashMap<(ServerId, String), Vec<Reply<McplAnswer>>>,
+    waiters: HashMap<(ServerId, String), Vec<Reply<McplAnswer>>>,
 }
 
 /// An event that is new, and what it takes to hand it on.
@@ -114,22 +114,22 @@ struct NewPush {
     rule: PushRule,
 }
 
-impl KeptPushes {
+impl StoredPushes {
     /// Opens the memory in the data folder. Blocks.
     ///
     /// # Errors
-    /// [`UnusableJournal`], in words for who starts the kernel.
-    pub fn open(data_dir: &Path, witness: Witness) -> Result<Self, UnusableJournal> {
+    /// [`JournalError`], in words for who starts the kernel.
+    pub fn open(data_dir: &Path, witness: Witness) -> Result<Self, JournalError> {
         let opened = Journal::open_witnessed(&data_dir.join(JOURNAL), KIND, witness)?;
-        let shortened = opened.shortened.map(|shortened| {
+        let shortened = opened.truncated.map(|shortened| {
             format!(
                 "{shortened}: push events that were answered may be handed on once more; put a copy of the file back and start the kernel again, or run `mgp down`, then `mgp accept {JOURNAL}`"
             )
         });
-        if let Some(cut) = opened.cut {
+        if let Some(cut) = opened.torn_tail {
             tracing::warn!("{cut}");
         }
-        let (memory, unread) = PushMemory::restored(&opened.entries, unix_ms());
+        let (memory, unread) = PushMemory::restore(&opened.entries, unix_ms());
         if unread > 0 {
             tracing::warn!(
                 unread,
@@ -139,21 +139,21 @@ impl KeptPushes {
         Ok(Self {
             memory,
             journal: opened.journal,
-            shortened,
+            loss: shortened,
         })
     }
 
     /// What is lost of them, and what to do: in words.
     #[must_use]
-    pub fn shortened(&self) -> Option<&str> {
-        self.shortened.as_deref()
+    pub fn loss(&self) -> Option<&str> {
+        self.loss.as_deref()
     }
 
     /// Compares the memory with its witness while no kernel has it open, and changes neither; blocks.
     ///
     /// # Errors
-    /// [`UnusableJournal`].
-    pub fn compare(data_dir: &Path, witness: &Witness) -> Result<Option<String>, UnusableJournal> {
+    /// [`JournalError`].
+    pub fn compare(data_dir: &Path, witness: &Witness) -> Result<Option<String>, JournalError> {
         let shortened = Journal::compare(&data_dir.join(JOURNAL), KIND, witness)?;
         Ok(shortened.map(|it| it.to_string()))
     }
@@ -162,13 +162,13 @@ impl KeptPushes {
 impl PushHandle {
     /// Takes events by these rules.
     #[must_use]
-    pub fn new(kept: KeptPushes, policy: PushPolicy, to: PushTo) -> Self {
+    pub fn new(kept: StoredPushes, policy: PushPolicy, to: PushTargets) -> Self {
         let state = PushState {
             memory: kept.memory,
             ..PushState::default()
         };
         Self(Arc::new(SharedPush {
-            to,
+            targets: to,
             policy: RwLock::new(Arc::new(policy)),
             journal: kept.journal,
             state: Mutex::new(state),
@@ -177,18 +177,18 @@ impl PushHandle {
 
     /// Takes `push/event` of all servers.
     #[must_use]
-    pub fn noun(&self) -> McplNoun {
+    pub fn handler(&self) -> McplHandler {
         let (takes, hears) = (self.clone(), self.clone());
-        McplNoun {
+        McplHandler {
             methods: &[Event::METHOD],
-            takes: EventSink::new(move |said: FromMcplServer| {
-                if let Some((_, reply)) = said.message.asked {
-                    takes.event(said.server, said.message.params, reply);
+            messages: EventSink::new(move |said: McplServerMessage| {
+                if let Some((_, reply)) = said.message.request {
+                    takes.handle_event(said.server, said.message.params, reply);
                 }
             }),
-            hears: EventSink::new(move |event| match event {
-                HostEvent::Met(server)
-                | HostEvent::Gone(server)
+            events: EventSink::new(move |event| match event {
+                HostEvent::Connected(server)
+                | HostEvent::Disconnected(server)
                 | HostEvent::SetsChanged(server) => {
                     hears.sets_changed(&server);
                 }
@@ -208,31 +208,34 @@ impl PushHandle {
     /// The sets of a server changed, or it has gone: its channels on the bus are those of its enabled sets that
     /// push.
     pub fn sets_changed(&self, server: &ServerId) {
-        let sets = self.0.to.host.sets().load();
-        let using = sets.of(server).map(|sets| {
-            let using = sets.using(Capability::PushEvents);
+        let sets = self.0.targets.host.sets().load();
+        let using = sets.get(server).map(|sets| {
+            let using = sets.sets_using(Capability::PushEvents);
             let channels = using.map(|(name, held)| PushChannel {
                 set: name.to_owned(),
-                channel: channel(&server.server(), name),
+                channel: channel_name(&server.server(), name),
                 description: held.set.description.clone(),
             });
             channels.collect::<Vec<_>>()
         });
         let channels = using.unwrap_or_default();
-        self.0.to.events.push_channels(server.clone(), channels);
+        self.0
+            .targets
+            .events
+            .set_push_channels(server.clone(), channels);
     }
 
     /// `push/event`. The answer comes when somebody has taken it, or nobody will.
-    pub fn event(&self, server: ServerId, params: String, reply: Reply<McplAnswer>) {
-        let Some((open, written)) = self.0.begin(server, params, reply) else {
+    pub fn handle_event(&self, server: ServerId, params: String, reply: Reply<McplAnswer>) {
+        let Some((open, written)) = self.0.begin_push(server, params, reply) else {
             return;
         };
-        task::detached("mcpl.push", async move {
+        task::spawn_detached("mcpl.push", async move {
             let shared = open.shared.clone();
             let outcome = match written.await {
-                Ok(()) => shared.to.deliver(&shared.policy(), &open.new).await,
+                Ok(()) => shared.targets.deliver(&shared.policy(), &open.new).await,
                 // Nobody has heard of it.
-                Err(error) => Delivered::released(format!(
+                Err(error) => DeliveryOutcome::not_delivered(format!(
                     "the event cannot be written down ({error}), and is not taken before it is"
                 )),
             };
@@ -242,35 +245,37 @@ impl PushHandle {
 }
 
 /// Resolves when the entry of an event is on disk.
-type Written = Pin<Box<dyn Future<Output = Result<(), NotAppended>> + Send>>;
+type EntryStored = Pin<Box<dyn Future<Output = Result<(), AppendError>> + Send>>;
 
 /// An event that is under way. However it ends, it is answered.
-struct OpenPush {
+struct InFlightPush {
     shared: Arc<SharedPush>,
     new: NewPush,
     reply: Option<Reply<McplAnswer>>,
 }
 
-impl OpenPush {
-    fn conclude(mut self, outcome: Delivered) {
-        self.end(outcome);
+impl InFlightPush {
+    fn conclude(mut self, outcome: DeliveryOutcome) {
+        self.set_outcome(outcome);
     }
 
-    fn end(&mut self, outcome: Delivered) {
+    fn set_outcome(&mut self, outcome: DeliveryOutcome) {
         if let Some(reply) = self.reply.take() {
             self.shared.conclude(&self.new, outcome, reply);
         }
     }
 }
 
-impl Drop for OpenPush {
+impl Drop for InFlightPush {
     fn drop(&mut self) {
-        self.end(Delivered::unknown("handing the event on broke off"));
+        self.set_outcome(DeliveryOutcome::unknown_outcome(
+            "handing the event on broke off",
+        ));
     }
 }
 
 /// What is answered at once.
-enum AtOnce {
+enum ImmediateAnswer {
     Error(McplError),
     Answer(PushAnswer),
 }
@@ -286,15 +291,15 @@ impl SharedPush {
     }
 
     /// Answers at once what can be; the rest is under way.
-    fn begin(
+    fn begin_push(
         self: &Arc<Self>,
         server: ServerId,
         params: String,
         reply: Reply<McplAnswer>,
-    ) -> Option<(OpenPush, Written)> {
+    ) -> Option<(InFlightPush, EntryStored)> {
         let mut reply = Some(reply);
-        let begun = self.judged(&server, &params).and_then(|(content, rule)| {
-            let written = self.remembered((&server, &params), &rule, &mut reply)?;
+        let begun = self.check(&server, &params).and_then(|(content, rule)| {
+            let written = self.remember((&server, &params), &rule, &mut reply)?;
             Ok(written.map(|written| (content, rule, written)))
         });
         let answer = match begun {
@@ -306,15 +311,15 @@ impl SharedPush {
                     content,
                     rule,
                 };
-                let open = OpenPush {
+                let open = InFlightPush {
                     shared: self.clone(),
                     new,
                     reply,
                 };
                 return Some((open, written));
             }
-            Err(AtOnce::Error(error)) => Err(error),
-            Err(AtOnce::Answer(answer)) => Ok(answer.text()),
+            Err(ImmediateAnswer::Error(error)) => Err(error),
+            Err(ImmediateAnswer::Answer(answer)) => Ok(answer.to_json()),
         };
         if let Some(reply) = reply {
             reply.send(answer);
@@ -323,99 +328,112 @@ impl SharedPush {
     }
 
     /// What can be said without looking into the memory.
-    fn judged(&self, server: &ServerId, params: &str) -> Result<(Content, PushRule), AtOnce> {
-        let bad = |why: String| AtOnce::Error(McplError::bad_params(why));
-        let event = Event::read(params).map_err(bad)?;
-        let sets = self.to.host.sets().load();
-        let admitted = sets.admits(server, &event.feature_set, Capability::PushEvents);
+    fn check(
+        &self,
+        server: &ServerId,
+        params: &str,
+    ) -> Result<(Content, PushRule), ImmediateAnswer> {
+        let bad = |why: String| ImmediateAnswer::Error(McplError::bad_params(why));
+        let event = Event::parse(params).map_err(bad)?;
+        let sets = self.targets.host.sets().load();
+        let admitted = sets.find_usable_set(server, &event.feature_set, Capability::PushEvents);
         admitted.map_err(|error| {
-            self.to
-                .recorded(server, &event, of_error(&error), Some(&error.message));
-            AtOnce::Error(error)
+            self.targets.record(
+                server,
+                &event,
+                outcome_of_error(&error),
+                Some(&error.message),
+            );
+            ImmediateAnswer::Error(error)
         })?;
         if parse_iso8601(&event.timestamp).is_none() {
             return Err(bad(
                 "timestamp is no moment of ISO 8601, like 2026-01-23T10:30:00Z".into(),
             ));
         }
-        let content = Content::read(event.content().get());
+        let content = Content::parse(event.content().get());
         let content = content.map_err(|why| bad(format!("payload.content: {why}")))?;
         if params.len() > BYTES_MAX {
-            return Err(AtOnce::Answer(PushAnswer::refused(format!(
+            return Err(ImmediateAnswer::Answer(PushAnswer::reject(format!(
                 "the event has {} bytes; at most {BYTES_MAX} are taken: name a resource that holds the rest",
                 params.len()
             ))));
         }
         let policy = self.policy();
-        let rule = policy.rule(&names::set(&server.server(), &event.feature_set));
+        let rule = policy.rule(&names::set_name(&server.server(), &event.feature_set));
         Ok((content, rule.clone()))
     }
 
     /// Remembers an event that is new, and gives the way of its entry to the disk; none where the event is under
     /// way already, and `reply` waits for its answer.
-    fn remembered(
+    fn remember(
         &self,
         (server, params): (&ServerId, &str),
         rule: &PushRule,
         reply: &mut Option<Reply<McplAnswer>>,
-    ) -> Result<Option<Written>, AtOnce> {
-        let event = Event::read(params).expect("it was read before");
-        let (body, policy) = (EventBody::of(&event), self.policy());
+    ) -> Result<Option<EntryStored>, ImmediateAnswer> {
+        let event = Event::parse(params).expect("it was read before");
+        let (body, policy) = (EventBody::from_event(&event), self.policy());
         let (id, now_ms) = (&*event.event_id, unix_ms());
-        let no = |why: &str| Err(AtOnce::Answer(PushAnswer::refused(why)));
+        let no = |why: &str| Err(ImmediateAnswer::Answer(PushAnswer::reject(why)));
         let mut guard = self.lock();
         let state = &mut *guard;
-        let entry = match state.memory.begin(server, id, body, now_ms) {
-            KnownPush::New(entry) => entry,
-            KnownPush::Answered(answer) => return Err(AtOnce::Answer(answer)),
-            KnownPush::UnderWay => {
-                let waiting = state.waiting.entry((server.clone(), id.to_owned()));
+        let entry = match state.memory.begin_event(server, id, body, now_ms) {
+            PushLookup::New(entry) => entry,
+            PushLookup::Answered(answer) => return Err(ImmediateAnswer::Answer(answer)),
+            PushLookup::InFlight => {
+                let waiting = state.waiters.entry((server.clone(), id.to_owned()));
                 waiting.or_default().extend(reply.take());
                 return Ok(None);
             }
-            KnownPush::Differs => {
+            PushLookup::Conflict => {
                 return no(
                     "another event of this server had this eventId, and said something else: each event needs an id of its own",
                 );
             }
-            KnownPush::Full => {
+            PushLookup::Full => {
                 return no("too many events of this server are under way: send it again later");
             }
         };
         let set = (server, &*event.feature_set);
-        if let Err(why) = state.rates.take(set, (&policy, rule), (moment(), now_ms)) {
+        if let Err(why) = state
+            .rates
+            .try_take(set, (&policy, rule), (monotonic_now(), now_ms))
+        {
             // Nothing of it is in the journal yet.
-            let _ = state.memory.released(server, id);
+            let _ = state.memory.release(server, id);
             drop(guard);
-            self.to
-                .recorded(server, &event, Outcome::Denied, Some(&why));
+            self.targets
+                .record(server, &event, Outcome::Denied, Some(&why));
             return no(&why);
         }
         // Under the lock: the entries of the journal have the order of what they say.
-        Ok(Some(Box::pin(self.journal.append_now(entry.to_bytes()))))
+        Ok(Some(Box::pin(
+            self.journal.enqueue_append(entry.to_bytes()),
+        )))
     }
 
     /// It is answered, to all who asked.
-    fn conclude(&self, new: &NewPush, outcome: Delivered, reply: Reply<McplAnswer>) {
-        let event = Event::read(&new.params).expect("it was read before");
+    fn conclude(&self, new: &NewPush, outcome: DeliveryOutcome, reply: Reply<McplAnswer>) {
+        let event = Event::parse(&new.params).expect("it was read before");
         let waiting = {
             let mut guard = self.lock();
             let state = &mut *guard;
             let (server, id) = (&new.server, &*event.event_id);
-            let entry = match outcome.released {
-                true => state.memory.released(server, id),
-                false => state.memory.answered(server, id, &outcome.answer),
+            let entry = match outcome.is_released {
+                true => state.memory.release(server, id),
+                false => state.memory.set_answer(server, id, &outcome.answer),
             };
             if let Some(entry) = entry {
-                write(self.journal.append_now(entry.to_bytes()));
+                write_in_background(self.journal.enqueue_append(entry.to_bytes()));
             }
-            if let Some(all) = state.memory.compacted() {
+            if let Some(all) = state.memory.compact() {
                 let all = all.iter().map(MemoryEntry::to_bytes).collect();
-                write(self.journal.replace_now(all));
+                write_in_background(self.journal.enqueue_replace(all));
             }
-            state.waiting.remove(&(server.clone(), id.to_owned()))
+            state.waiters.remove(&(server.clone(), id.to_owned()))
         };
-        let text = outcome.answer.text();
+        let text = outcome.answer.to_json();
         for also in waiting.into_iter().flatten() {
             also.send(Ok(text.clone()));
         }
@@ -424,8 +442,8 @@ impl SharedPush {
 }
 
 /// What was done is done: where this is not written down, a later start knows only that it was begun.
-fn write(writing: impl Future<Output = Result<(), NotAppended>> + Send + 'static) {
-    task::detached("mcpl.push_journal", async move {
+fn write_in_background(writing: impl Future<Output = Result<(), AppendError>> + Send + 'static) {
+    task::spawn_detached("mcpl.push_journal", async move {
         if let Err(error) = writing.await {
             tracing::warn!(%error, "the answer to a push event is not written down");
         }

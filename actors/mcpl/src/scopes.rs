@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use mgp_engine::policy::approvals::{ApprovalQuestion, Asker};
+use mgp_engine::policy::approvals::{PendingEntry, Requester};
 use mgp_mcpl_engine::scopes::approvals::{ApprovedScope, ApprovedScopes, LASTING_MAX};
 use mgp_mcpl_engine::scopes::{ScopeRules, ScopeVerdict};
 use mgp_policy::approvals::ApprovalsHandle;
@@ -13,14 +13,14 @@ use mgp_protocol::ids::{AgentId, ServerId};
 use mgp_protocol::mgp::approvals::Subject;
 use mgp_runtime::task;
 use mgp_runtime::time::unix_ms;
-use mgp_store::{atomic_file, regular_file, trouble::explained, witnesses::Witness};
+use mgp_store::{atomic_file, health::explain_io_error, regular_file, witnesses::Witness};
 
 /// The answer that approves for good.
 const ALWAYS: &str = "always";
 /// The answer that approves until the kernel ends; `mgp approve` says it.
 const CONFIRM: &str = "confirm";
 /// Bytes of a payload that are shown to a person.
-const SHOWN: usize = 1024;
+const DISPLAYED_BYTES: usize = 1024;
 
 /// An action that is about to be done.
 #[derive(Clone, Debug)]
@@ -41,25 +41,25 @@ pub struct ScopedAction {
 
 /// What was decided about it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DecidedScope {
+pub struct ScopeDecision {
     /// It may.
     pub approved: bool,
     /// Who says so, in words.
-    pub why: String,
+    pub reason: String,
 }
 
-impl DecidedScope {
-    fn yes(why: impl Into<String>) -> Self {
+impl ScopeDecision {
+    fn new_approval(why: impl Into<String>) -> Self {
         Self {
             approved: true,
-            why: why.into(),
+            reason: why.into(),
         }
     }
 
-    fn no(why: impl Into<String>) -> Self {
+    fn new_denial(why: impl Into<String>) -> Self {
         Self {
             approved: false,
-            why: why.into(),
+            reason: why.into(),
         }
     }
 }
@@ -75,27 +75,27 @@ pub fn load(file: &Path) -> Result<Vec<ApprovedScope>, String> {
             format!("{file}: {why}; put a copy back, or remove it: then a person is asked again")
         }),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Vec::new()),
-        Err(error) => Err(explained(file, &error)),
+        Err(error) => Err(explain_io_error(file, &error)),
     }
 }
 
 /// What a person said of one scope while several waited for it.
-type OneQuestion = Arc<tokio::sync::Mutex<Option<DecidedScope>>>;
+type SharedDecision = Arc<tokio::sync::Mutex<Option<ScopeDecision>>>;
 
 /// What was approved, and who is asked.
 #[derive(Debug)]
-pub struct ScopeKeeper {
+pub struct ScopeStore {
     approved: Mutex<ApprovedScopes>,
     /// Those that a person is asked about now: several who want the same wait for one answer. Bounded as the
     /// requests and calls are that wait.
-    asked: Mutex<HashMap<ApprovedScope, OneQuestion>>,
-    writing: tokio::sync::Mutex<()>,
+    pending: Mutex<HashMap<ApprovedScope, SharedDecision>>,
+    write_lock: tokio::sync::Mutex<()>,
     file: PathBuf,
     witness: Witness,
     approvals: ApprovalsHandle,
 }
 
-impl ScopeKeeper {
+impl ScopeStore {
     /// With what was approved for good before ([`load`]), which is kept in `file`.
     #[must_use]
     pub fn new(
@@ -106,8 +106,8 @@ impl ScopeKeeper {
     ) -> Self {
         Self {
             approved: Mutex::new(ApprovedScopes::new(lasting)),
-            asked: Mutex::default(),
-            writing: tokio::sync::Mutex::default(),
+            pending: Mutex::default(),
+            write_lock: tokio::sync::Mutex::default(),
             file,
             witness,
             approvals,
@@ -121,18 +121,22 @@ impl ScopeKeeper {
 
     /// What the lists and earlier answers say; `None` where a person has to be asked.
     #[must_use]
-    pub fn known(&self, action: &ScopedAction, rules: &ScopeRules) -> Option<DecidedScope> {
-        match rules.judge(&action.label) {
-            ScopeVerdict::Denied(pattern) => {
-                Some(DecidedScope::no(format!("the blacklist has {pattern}")))
-            }
-            ScopeVerdict::Approved(pattern) => {
-                Some(DecidedScope::yes(format!("the whitelist has {pattern}")))
-            }
+    pub fn known_decision(
+        &self,
+        action: &ScopedAction,
+        rules: &ScopeRules,
+    ) -> Option<ScopeDecision> {
+        match rules.evaluate(&action.label) {
+            ScopeVerdict::Denied(pattern) => Some(ScopeDecision::new_denial(format!(
+                "the blacklist has {pattern}"
+            ))),
+            ScopeVerdict::Approved(pattern) => Some(ScopeDecision::new_approval(format!(
+                "the whitelist has {pattern}"
+            ))),
             ScopeVerdict::Undecided(_) => self
-                .approved()
-                .has(&key(action))
-                .then(|| DecidedScope::yes("a person approved it before")),
+                .lock_approved()
+                .contains(&scope_key(action))
+                .then(|| ScopeDecision::new_approval("a person approved it before")),
         }
     }
 
@@ -143,62 +147,67 @@ impl ScopeKeeper {
         action: &ScopedAction,
         rules: &ScopeRules,
         patience: Duration,
-    ) -> DecidedScope {
-        if let Some(known) = self.known(action, rules) {
+    ) -> ScopeDecision {
+        if let Some(known) = self.known_decision(action, rules) {
             return known;
         }
-        let scope = key(action);
-        let question = self.question(&scope);
+        let scope = scope_key(action);
+        let question = self.shared_decision(&scope);
         let decided = {
             let waited = question.try_lock().is_err();
             let mut said = question.lock().await;
-            match (waited, said.clone(), self.known(action, rules)) {
+            match (waited, said.clone(), self.known_decision(action, rules)) {
                 (_, _, Some(known)) => known,
                 (true, Some(said), None) => said,
                 (_, _, None) => {
-                    let decided = self.ask(action, rules, patience).await;
+                    let decided = self.ask_operator(action, rules, patience).await;
                     *said = Some(decided.clone());
                     decided
                 }
             }
         };
-        self.asked_no_more(&scope, question);
+        self.remove_pending(&scope, question);
         decided
     }
 
-    async fn ask(
+    async fn ask_operator(
         &self,
         action: &ScopedAction,
         rules: &ScopeRules,
         patience: Duration,
-    ) -> DecidedScope {
-        let asked = self.approvals.value(asked(action, rules, patience)).await;
+    ) -> ScopeDecision {
+        let asked = self
+            .approvals
+            .wait_for_value(approval_question(action, rules, patience))
+            .await;
         match asked {
-            Err(why) => DecidedScope::no(why.to_string()),
-            Ok(None) => DecidedScope::no("nobody decided in time"),
-            Ok(Some(None)) => DecidedScope::no("the operator denied it"),
-            Ok(Some(Some(answer))) if answer == ALWAYS => match self.keep(key(action)).await {
-                Ok(true) => DecidedScope::yes("the operator approved it for good"),
-                Ok(false) => DecidedScope::yes(format!(
-                    "the operator approved it; {LASTING_MAX} are approved for good already, so it holds until the kernel ends"
-                )),
-                Err(why) => {
-                    tracing::error!("an approved scope is not kept: {why}");
-                    DecidedScope::yes("the operator approved it")
+            Err(why) => ScopeDecision::new_denial(why.to_string()),
+            Ok(None) => ScopeDecision::new_denial("nobody decided in time"),
+            Ok(Some(None)) => ScopeDecision::new_denial("the operator denied it"),
+            Ok(Some(Some(answer))) if answer == ALWAYS => {
+                match self.save(scope_key(action)).await {
+                    Ok(true) => ScopeDecision::new_approval("the operator approved it for good"),
+                    Ok(false) => ScopeDecision::new_approval(format!(
+                        "the operator approved it; {LASTING_MAX} are approved for good already, so it holds until the kernel ends"
+                    )),
+                    Err(why) => {
+                        tracing::error!("an approved scope is not kept: {why}");
+                        ScopeDecision::new_approval("the operator approved it")
+                    }
                 }
-            },
+            }
             Ok(Some(Some(_))) => {
-                self.approved().approve(key(action));
-                DecidedScope::yes("the operator approved it")
+                self.lock_approved().approve(scope_key(action));
+                ScopeDecision::new_approval("the operator approved it")
             }
         }
     }
 
     /// Keeps an approval for good; false when there are too many.
-    async fn keep(&self, scope: ApprovedScope) -> Result<bool, String> {
-        let _turn = self.writing.lock().await;
+    async fn save(&self, scope: ApprovedScope) -> Result<bool, String> {
+        let _turn = self.write_lock.lock().await;
         let (kept, text) = {
-            let mut approved = self.approved();
+            let mut approved = self.lock_approved();
             let kept = approved.approve_for_good(scope);
             let lasting: Vec<_> = approved.lasting().collect();
             let text = serde_json::to_string_pretty(&lasting).expect("approvals are always JSON");
@@ -212,9 +221,9 @@ impl ScopeKeeper {
     /// # Errors
     /// The disk, in words: until the kernel ends they are taken back all the same.
     pub async fn forget(&self, server: &ServerId, set: Option<&str>) -> Result<usize, String> {
-        let _turn = self.writing.lock().await;
+        let _turn = self.write_lock.lock().await;
         let (gone, text) = {
-            let mut approved = self.approved();
+            let mut approved = self.lock_approved();
             let gone = approved.forget(server, set);
             let lasting: Vec<_> = approved.lasting().collect();
             let text = serde_json::to_string_pretty(&lasting).expect("approvals are always JSON");
@@ -228,11 +237,13 @@ impl ScopeKeeper {
 
     async fn write(&self, text: String) -> Result<(), String> {
         let file = self.file.clone();
-        let wrote = task::blocking("mcpl.approve_scope", move || {
+        let wrote = task::run_blocking("mcpl.approve_scope", move || {
             if let Some(folder) = file.parent() {
-                atomic_file::make_folder(folder).map_err(|error| explained(folder, &error))?;
+                atomic_file::create_folder(folder)
+                    .map_err(|error| explain_io_error(folder, &error))?;
             }
-            atomic_file::write(&file, text.as_bytes()).map_err(|error| explained(&file, &error))
+            atomic_file::write(&file, text.as_bytes())
+                .map_err(|error| explain_io_error(&file, &error))
         });
         wrote
             .await
@@ -241,16 +252,16 @@ impl ScopeKeeper {
         Ok(())
     }
 
-    fn question(&self, scope: &ApprovedScope) -> OneQuestion {
-        let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+    fn shared_decision(&self, scope: &ApprovedScope) -> SharedDecision {
+        let mut asked = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
         // One whose asker went away is left here until it is asked for again, or somebody else is done.
         asked.retain(|_, question| Arc::strong_count(question) > 1);
         asked.entry(scope.clone()).or_default().clone()
     }
 
-    fn asked_no_more(&self, scope: &ApprovedScope, question: OneQuestion) {
+    fn remove_pending(&self, scope: &ApprovedScope, question: SharedDecision) {
         drop(question);
-        let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut asked = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
         if asked
             .get(scope)
             .is_some_and(|question| Arc::strong_count(question) == 1)
@@ -259,12 +270,12 @@ impl ScopeKeeper {
         }
     }
 
-    fn approved(&self) -> MutexGuard<'_, ApprovedScopes> {
+    fn lock_approved(&self) -> MutexGuard<'_, ApprovedScopes> {
         self.approved.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-fn key(action: &ScopedAction) -> ApprovedScope {
+fn scope_key(action: &ScopedAction) -> ApprovedScope {
     ApprovedScope {
         server: action.server.clone(),
         set: action.set.clone(),
@@ -274,7 +285,11 @@ fn key(action: &ScopedAction) -> ApprovedScope {
 }
 
 /// The question. What others wrote of it stands in quotes, on one line.
-fn asked(action: &ScopedAction, rules: &ScopeRules, patience: Duration) -> ApprovalQuestion {
+fn approval_question(
+    action: &ScopedAction,
+    rules: &ScopeRules,
+    patience: Duration,
+) -> PendingEntry {
     let ScopedAction {
         server, set, label, ..
     } = action;
@@ -288,28 +303,28 @@ fn asked(action: &ScopedAction, rules: &ScopeRules, patience: Duration) -> Appro
         (None, _) => format!("server {server} wants to act in the scope {label:?} ({set})"),
     };
     let mut details = Vec::new();
-    if let ScopeVerdict::Undecided(Some(why)) = rules.judge(label) {
+    if let ScopeVerdict::Undecided(Some(why)) = rules.evaluate(label) {
         details.push(format!("no whitelist opens it: {why}"));
     }
     if let Some(payload) = &action.payload {
-        let shown: String = payload.chars().take(SHOWN).collect();
+        let shown: String = payload.chars().take(DISPLAYED_BYTES).collect();
         details.push(format!("with {shown}"));
     }
     details.push(format!(
         "approved, it holds for exactly this label until the kernel ends; answered with `{ALWAYS}`, for good"
     ));
     let patience = u64::try_from(patience.as_millis()).unwrap_or(u64::MAX);
-    ApprovalQuestion {
+    PendingEntry {
         subject: Subject::Scope,
-        asker: match &action.agent {
-            Some(agent) => Asker::Agent(agent.clone()),
-            None => Asker::Server(server.clone()),
+        requester: match &action.agent {
+            Some(agent) => Requester::Agent(agent.clone()),
+            None => Requester::Server(server.clone()),
         },
         server: Some(server.clone()),
         text,
         details,
         parts: Vec::new(),
         options: Some(vec![CONFIRM.to_owned(), ALWAYS.to_owned()]),
-        until_ms: Some(unix_ms().saturating_add(patience)),
+        expires_ms: Some(unix_ms().saturating_add(patience)),
     }
 }

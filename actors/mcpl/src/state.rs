@@ -3,10 +3,10 @@
 //! Calls of one tree go one after the other: the next one carries what the one before left. There is no actor: a
 //! call holds the turn of its tree, and whoever drops it passes it on.
 
+mod result_state;
 mod rollback;
 mod server_states;
-mod telling;
-mod turn_lines;
+mod tree_queues;
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
@@ -20,22 +20,22 @@ use std::time::Duration;
 use mgp_callers::request::Caller;
 use mgp_mcpl_engine::state::record::TreeKey;
 use mgp_mcpl_engine::state::rules::{SharedBy, StateRules};
-use mgp_mcpl_engine::state::tree::Carried;
+use mgp_mcpl_engine::state::tree::CarriedState;
 use mgp_mcpl_engine::state::trees::StateTrees;
 use mgp_protocol::ids::{AgentId, ConnectionId, ServerId};
 use mgp_protocol::refusal::Refusal;
 use mgp_runtime::randomness;
-use mgp_runtime::task::{self, TaskBroken};
-use mgp_store::journal::NotAppended;
+use mgp_runtime::task::{self, TaskError};
+use mgp_store::journal::AppendError;
 
-use self::server_states::{FILE_ENDS, ServerStates};
-use self::turn_lines::TurnPermit;
+use self::server_states::{FILE_EXTENSION, ServerStates};
+use self::tree_queues::TreePermit;
 
-pub use self::rollback::RollbackWish;
-pub use self::telling::{noted, spoken, without};
+pub use self::result_state::{split_state, with_note, with_text};
+pub use self::rollback::RollbackRequest;
 
 /// How often states are looked for whose time is over. Much shorter than anybody would have them kept.
-const LOOKED_OVER: Duration = Duration::from_secs(600);
+const MAINTENANCE_INTERVAL: Duration = Duration::from_secs(600);
 
 /// The states of all servers.
 #[derive(Debug)]
@@ -49,29 +49,29 @@ pub struct States {
 
 /// The turn of a call: no other call of its tree is under way until it is dropped.
 #[derive(Debug)]
-pub struct StateTurn {
+pub struct TreeLock {
     /// What the call carries.
-    pub carried: Carried,
+    pub carried: CarriedState,
     server: Arc<ServerStates>,
     key: TreeKey,
-    _permit: TurnPermit,
+    _permit: TreePermit,
 }
 
 /// Where a tree stands after a result.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct StateStanding {
+pub struct TreePosition {
     /// What the next call goes on from.
     pub checkpoint: Option<Arc<str>>,
     /// Why what the server said is not kept.
-    pub refused: Option<String>,
+    pub rejection: Option<String>,
 }
 
 impl States {
     /// The states in this folder, which is made when there is something to keep.
     #[must_use]
     pub fn new(folder: PathBuf, rules: StateRules) -> Arc<Self> {
-        let run = u32::from_le_bytes(randomness::bytes());
-        let kept = kept_servers(&folder).into_iter();
+        let run = u32::from_le_bytes(randomness::random_bytes());
+        let kept = stored_servers(&folder).into_iter();
         let made = |id: ServerId| (id.clone(), Arc::new(ServerStates::new(&folder, &id)));
         let servers = Mutex::new(kept.map(made).collect());
         Arc::new(Self {
@@ -104,7 +104,7 @@ impl States {
             SharedBy::Everyone => (None, None),
             SharedBy::Agent => (agent, None),
             // A client that has no session goes on from the state of its agent.
-            SharedBy::Session if caller.is_alone() => (agent, None),
+            SharedBy::Session if caller.is_stateless() => (agent, None),
             SharedBy::Session => (agent, Some(self.session(caller.connection))),
         };
         Some(TreeKey {
@@ -122,17 +122,19 @@ impl States {
     ///
     /// # Errors
     /// [`Refusal::Overloaded`] when too many wait, it takes too long, or there is no room for another state;
-    /// [`Refusal::Broken`] when what is kept cannot be read.
-    pub async fn turn(&self, server: &ServerId, key: TreeKey) -> Result<StateTurn, Refusal> {
-        let server = self.opened(server).await?;
-        let permit = server.lines.turn(&key).await?;
+    /// [`Refusal::Internal`] when what is kept cannot be read.
+    pub async fn lock_tree(&self, server: &ServerId, key: TreeKey) -> Result<TreeLock, Refusal> {
+        let server = self.open_server(server).await?;
+        let permit = server.queues.acquire(&key).await?;
         let trees = server.trees();
-        trees.admits(&key).map_err(|full| Refusal::Overloaded {
-            what: full.to_string(),
-        })?;
-        let carried = trees.carried(&key);
+        trees
+            .check_capacity(&key)
+            .map_err(|full| Refusal::Overloaded {
+                what: full.to_string(),
+            })?;
+        let carried = trees.carried_state(&key);
         drop(trees);
-        Ok(StateTurn {
+        Ok(TreeLock {
             carried,
             server,
             key,
@@ -143,14 +145,17 @@ impl States {
     /// The states of this server, read from the disk at first.
     ///
     /// # Errors
-    /// [`Refusal::Broken`], in words for the operator.
-    pub(crate) async fn opened(&self, server: &ServerId) -> Result<Arc<ServerStates>, Refusal> {
-        let states = self.of(&server.server());
-        states.open().await.map_err(Refusal::Broken)?;
+    /// [`Refusal::Internal`], in words for the operator.
+    pub(crate) async fn open_server(
+        &self,
+        server: &ServerId,
+    ) -> Result<Arc<ServerStates>, Refusal> {
+        let states = self.server_states(&server.server());
+        states.open().await.map_err(Refusal::Internal)?;
         Ok(states)
     }
 
-    fn of(&self, server: &ServerId) -> Arc<ServerStates> {
+    fn server_states(&self, server: &ServerId) -> Arc<ServerStates> {
         let mut servers = self.servers();
         let made = || Arc::new(ServerStates::new(&self.folder, server));
         servers.entry(server.clone()).or_insert_with(made).clone()
@@ -160,17 +165,17 @@ impl States {
         self.servers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn all(&self) -> Vec<Arc<ServerStates>> {
+    fn all_servers(&self) -> Vec<Arc<ServerStates>> {
         self.servers().values().cloned().collect()
     }
 
     /// A session of an agent has ended: its states go when their time is over.
     pub fn session_ended(&self, agent: &AgentId, connection: ConnectionId) {
         let session = self.session(connection);
-        for server in self.all() {
+        for server in self.all_servers() {
             let (agent, session) = (agent.clone(), session.clone());
             let ends = async move { server.end_session(&agent, &session).await };
-            task::detached("mcpl.ended_session", ends);
+            task::spawn_detached("mcpl.ended_session", ends);
         }
     }
 
@@ -184,15 +189,15 @@ impl States {
                 states.end_all(true).await;
             }
         };
-        task::detached("mcpl.removed_server", ends);
+        task::spawn_detached("mcpl.removed_server", ends);
     }
 
     /// Reads what was kept, ends the sessions of the run before, and from now on takes out what is over. Ends with
     /// the states.
-    pub async fn looked_over(states: Weak<Self>) {
+    pub async fn run_maintenance(states: Weak<Self>) {
         if let Some(states) = states.upgrade() {
-            for server in kept_servers(&states.folder) {
-                match states.opened(&server).await {
+            for server in stored_servers(&states.folder) {
+                match states.open_server(&server).await {
                     Ok(kept) => kept.end_all(false).await,
                     Err(why) => tracing::error!(%server, %why, "its states cannot be read"),
                 }
@@ -202,23 +207,23 @@ impl States {
             let Some(states) = states.upgrade() else {
                 return;
             };
-            let (keep, all) = (states.rules().keep_ended, states.all());
+            let (keep, all) = (states.rules().keep_ended, states.all_servers());
             drop(states);
             for server in all {
                 server.expire(keep).await;
             }
-            tokio::time::sleep(LOOKED_OVER).await;
+            tokio::time::sleep(MAINTENANCE_INTERVAL).await;
         }
     }
 
     /// Whether calls of this tree take turns: something of it is kept. Of a server that never had a state this costs
     /// one look.
-    pub async fn has(&self, server: &ServerId, key: &TreeKey) -> bool {
+    pub async fn has_tree(&self, server: &ServerId, key: &TreeKey) -> bool {
         if !self.servers().contains_key(&server.server()) {
             return false;
         }
         // What cannot be read is told by whoever takes the turn.
-        let Ok(states) = self.opened(server).await else {
+        let Ok(states) = self.open_server(server).await else {
             return true;
         };
         states.trees().tree(key).is_some()
@@ -227,68 +232,68 @@ impl States {
     /// All trees of a server, with what stands in them.
     ///
     /// # Errors
-    /// [`Refusal::Broken`] when what is kept cannot be read.
+    /// [`Refusal::Internal`] when what is kept cannot be read.
     pub async fn trees(&self, server: &ServerId) -> Result<StateTrees, Refusal> {
         if !self.servers().contains_key(server) {
             return Ok(StateTrees::default());
         }
-        let states = self.opened(server).await?;
+        let states = self.open_server(server).await?;
         let trees = states.trees().clone();
         Ok(trees)
     }
 }
 
 /// The servers of which something is kept.
-fn kept_servers(folder: &Path) -> Vec<ServerId> {
+fn stored_servers(folder: &Path) -> Vec<ServerId> {
     let Ok(entries) = std::fs::read_dir(folder) else {
         return Vec::new();
     };
     let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
     names
-        .filter_map(|name| ServerId::parse(name.strip_suffix(FILE_ENDS)?).ok())
+        .filter_map(|name| ServerId::parse(name.strip_suffix(FILE_EXTENSION)?).ok())
         .collect()
 }
 
-impl StateTurn {
+impl TreeLock {
     /// Keeps what the server answered as its state, and passes the turn on. Goes on to the end when its caller
     /// does not: what is on disk is what the next call carries.
     ///
     /// # Errors
-    /// [`Refusal::Broken`] when the disk does not take it; the tree stays where it was.
-    pub async fn settle(self, said: String) -> Result<StateStanding, Refusal> {
-        let settles = task::supervised("mcpl.state_of_result", async move {
+    /// [`Refusal::Internal`] when the disk does not take it; the tree stays where it was.
+    pub async fn settle(self, said: String) -> Result<TreePosition, Refusal> {
+        let settles = task::spawn_supervised("mcpl.state_of_result", async move {
             self.server.settle(&self.key, &said).await
         });
         let settled = settles.detach().await;
-        match settled.map_err(|_| TaskBroken::Aborted).flatten() {
-            Ok(settled) => settled.map_err(|why| not_kept(&why)),
-            Err(broken) => Err(Refusal::Broken(broken.to_string())),
+        match settled.map_err(|_| TaskError::Aborted).flatten() {
+            Ok(settled) => settled.map_err(|why| store_error(&why)),
+            Err(broken) => Err(Refusal::Internal(broken.to_string())),
         }
     }
 
     /// True when the tree has this checkpoint.
     #[must_use]
-    pub fn has(&self, checkpoint: &str) -> bool {
+    pub fn has_checkpoint(&self, checkpoint: &str) -> bool {
         let trees = self.server.trees();
         let tree = trees.tree(&self.key);
-        tree.is_some_and(|tree| tree.has(checkpoint))
+        tree.is_some_and(|tree| tree.contains(checkpoint))
     }
 
     /// The server is back at an earlier checkpoint: so is the tree.
     ///
     /// # Errors
     /// As [`Self::settle`].
-    pub async fn moved(self, checkpoint: String) -> Result<StateStanding, Refusal> {
+    pub async fn move_to(self, checkpoint: String) -> Result<TreePosition, Refusal> {
         let said = format!(
             r#"{{"checkpoint":{}}}"#,
-            mgp_protocol::splice::quoted(&checkpoint)
+            mgp_protocol::splice::quote(&checkpoint)
         );
         self.settle(said).await
     }
 }
 
-fn not_kept(why: &NotAppended) -> Refusal {
-    Refusal::Broken(format!(
+fn store_error(why: &AppendError) -> Refusal {
+    Refusal::Internal(format!(
         "the tool did its work, but the state that it answered could not be kept, and the next call goes on from the one before: {why}"
     ))
 }

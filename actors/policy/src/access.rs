@@ -4,16 +4,16 @@
 //! A decision is signed, written to the journal, to the audit log and published, in this order, before it is
 //! acknowledged. Decisions made while the disk is busy share the next sync.
 
-mod books;
-mod events;
+mod audit_events;
+mod batch_write;
+mod grant_store;
 mod recovery;
 mod state;
-mod writing;
 
 use std::sync::Arc;
 
 use mgp_engine::policy::access::{
-    Defaults, ForeignRules, GrantTable, Principal, RemoteServers, ToolSets,
+    DefaultPolicies, ForeignRules, GrantTable, Principal, RemoteServers, ToolSets,
 };
 use mgp_engine::policy::grants::{Authority, GrantChange, GrantId, Grants, Operation};
 use mgp_protocol::mgp::audit::TraceId;
@@ -22,15 +22,15 @@ use mgp_sync::snapshot::Snapshot;
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use tokio::sync::oneshot;
 
-pub use self::books::{Books, UnusableGrants};
+pub use self::batch_write::RecoveryOutcome;
+pub use self::grant_store::{GrantStore, GrantStoreError};
 pub use self::state::AccessState;
-pub use self::writing::Restored;
 use mgp_callers::directory::Directory;
 use mgp_runtime::event_sink::EventSink;
 use mgp_runtime::mailbox::{Mailbox, Queued, Reply};
 use mgp_runtime::randomness;
-use mgp_runtime::time::boot_moment;
-use mgp_store::audit::{AuditHandle, state_damaged};
+use mgp_runtime::time::boottime_now;
+use mgp_store::audit::{AuditHandle, state_damaged_event};
 
 /// What a decision is based on.
 #[derive(Debug)]
@@ -40,25 +40,25 @@ pub struct GrantRecords<'a> {
     /// The keys whose operations count.
     pub authority: &'a Authority,
     /// The default policies.
-    pub defaults: &'a Defaults,
+    pub defaults: &'a DefaultPolicies,
     /// The time, in milliseconds since 1970.
     pub now_ms: u64,
     /// The id for a new grant.
-    pub fresh: GrantId,
+    pub new_id: GrantId,
 }
 
 /// Makes a decision: returns the changes to record, perhaps none. Each change is one entry of the journal,
 /// on disk completely or not at all, so what belongs together must be one change.
-pub type Decide = Box<dyn FnOnce(&GrantRecords<'_>) -> Result<Vec<GrantChange>, Refusal> + Send>;
+pub type DecideFn = Box<dyn FnOnce(&GrantRecords<'_>) -> Result<Vec<GrantChange>, Refusal> + Send>;
 /// Reads the grants.
-pub type Look = Box<dyn FnOnce(&GrantRecords<'_>) + Send>;
+pub type ReadFn = Box<dyn FnOnce(&GrantRecords<'_>) + Send>;
 
 /// Handle of the actor.
 #[derive(Debug, Clone)]
 pub struct AccessHandle {
     mailbox: Mailbox<AccessMsg>,
     table: Arc<Snapshot<GrantTable>>,
-    reveal: bool,
+    reveals_denials: bool,
 }
 
 impl AccessHandle {
@@ -67,12 +67,12 @@ impl AccessHandle {
     pub fn new(
         mailbox: Mailbox<AccessMsg>,
         table: Arc<Snapshot<GrantTable>>,
-        reveal: bool,
+        reveals_denials: bool,
     ) -> Self {
         Self {
             mailbox,
             table,
-            reveal,
+            reveals_denials,
         }
     }
 
@@ -81,7 +81,7 @@ impl AccessHandle {
     pub fn table(&self) -> Arc<GrantTable> {
         let table = self.table.load();
         // A machine that slept wakes with what was published before.
-        match table.lapsed(boot_moment) {
+        match table.with_expired_lease(boottime_now) {
             Some(lapsed) => Arc::new(lapsed),
             None => table,
         }
@@ -89,15 +89,15 @@ impl AccessHandle {
 
     /// Whether callers that negotiated `access_control` are told that a tool is denied.
     #[must_use]
-    pub fn reveals(&self) -> bool {
-        self.reveal
+    pub fn should_reveal_denials(&self) -> bool {
+        self.reveals_denials
     }
 
     /// Runs `decide` and records the changes. Returns them once they are on disk and in force; empty when
     /// nothing had to change.
     ///
     /// # Errors
-    /// What `decide` refuses; [`Refusal::Overloaded`] where too many wait; [`Refusal::Broken`] when
+    /// What `decide` refuses; [`Refusal::Overloaded`] where too many wait; [`Refusal::Internal`] when
     /// the disk failed and the outcome is not known.
     pub async fn record(
         &self,
@@ -107,69 +107,71 @@ impl AccessHandle {
     ) -> Result<Vec<GrantChange>, Refusal> {
         let ask = |reply| AccessMsg::Record {
             decide: Box::new(decide),
-            by,
+            principal: by,
             trace,
             reply,
         };
-        self.mailbox.ask(ask).await.map_err(unreachable)?
+        self.mailbox.ask(ask).await.map_err(unreachable_refusal)?
     }
 
     /// Reads what the table does not hold.
     ///
     /// # Errors
-    /// [`Refusal::Broken`] when the actor is not reachable.
-    pub async fn look<T: Send + 'static>(
+    /// [`Refusal::Internal`] when the actor is not reachable.
+    pub async fn read<T: Send + 'static>(
         &self,
         look: impl FnOnce(&GrantRecords<'_>) -> T + Send + 'static,
     ) -> Result<T, Refusal> {
         let ask = |reply: Reply<T>| {
-            AccessMsg::Look(Box::new(move |ledger: &GrantRecords<'_>| {
+            AccessMsg::Read(Box::new(move |ledger: &GrantRecords<'_>| {
                 reply.send(look(ledger))
             }))
         };
-        self.mailbox.ask(ask).await.map_err(unreachable)
+        self.mailbox.ask(ask).await.map_err(unreachable_refusal)
     }
 
     /// Replaces the default policies; in force when this resolves.
     ///
     /// # Errors
-    /// [`Refusal::Broken`] when the actor is not reachable.
-    pub async fn set_defaults(&self, defaults: Defaults) -> Result<(), Refusal> {
-        let ask = |reply| AccessMsg::Defaults(defaults, reply);
-        self.mailbox.ask(ask).await.map_err(unreachable)
+    /// [`Refusal::Internal`] when the actor is not reachable.
+    pub async fn set_defaults(&self, defaults: DefaultPolicies) -> Result<(), Refusal> {
+        let ask = |reply| AccessMsg::SetDefaults(defaults, reply);
+        self.mailbox.ask(ask).await.map_err(unreachable_refusal)
     }
 
     /// Replaces the sets; in force when this resolves.
     ///
     /// # Errors
-    /// [`Refusal::Broken`] when the actor is not reachable.
-    pub async fn set_sets(&self, sets: Arc<ToolSets>) -> Result<(), Refusal> {
-        let ask = |reply| AccessMsg::Sets(sets, reply);
-        self.mailbox.ask(ask).await.map_err(unreachable)
+    /// [`Refusal::Internal`] when the actor is not reachable.
+    pub async fn set_tool_sets(&self, sets: Arc<ToolSets>) -> Result<(), Refusal> {
+        let ask = |reply| AccessMsg::SetToolSets(sets, reply);
+        self.mailbox.ask(ask).await.map_err(unreachable_refusal)
     }
 
     /// Replaces the ids that servers of other nodes have here; in force when this resolves.
     ///
     /// # Errors
-    /// [`Refusal::Broken`] when the actor is not reachable.
-    pub async fn set_remote(&self, remote: Arc<RemoteServers>) -> Result<(), Refusal> {
-        let ask = |reply| AccessMsg::Remote(remote, reply);
-        self.mailbox.ask(ask).await.map_err(unreachable)
+    /// [`Refusal::Internal`] when the actor is not reachable.
+    pub async fn set_remote_servers(&self, remote: Arc<RemoteServers>) -> Result<(), Refusal> {
+        let ask = |reply| AccessMsg::SetRemoteServers(remote, reply);
+        self.mailbox.ask(ask).await.map_err(unreachable_refusal)
     }
 
     /// Replaces the rules for agents of other nodes; None closes everything to them. They are in force when the
     /// receiver gets something, and in the order of these calls; calls that wait are judged by them.
     #[must_use]
-    pub fn set_foreign(&self, rules: Option<Arc<ForeignRules>>) -> oneshot::Receiver<()> {
+    pub fn set_foreign_rules(&self, rules: Option<Arc<ForeignRules>>) -> oneshot::Receiver<()> {
         let (reply, in_force) = Reply::new();
         // Never refused: what they take away must be taken away. One sender makes them, one at a time.
-        let _ = self.mailbox.remind(AccessMsg::Foreign(rules, reply));
+        let _ = self
+            .mailbox
+            .send_to_self(AccessMsg::SetForeignRules(rules, reply));
         in_force
     }
 }
 
-fn unreachable(error: mgp_runtime::mailbox::AskError) -> Refusal {
-    Refusal::Broken(format!("access control: {error}"))
+fn unreachable_refusal(error: mgp_runtime::mailbox::AskError) -> Refusal {
+    Refusal::Internal(format!("access control: {error}"))
 }
 
 /// Messages to the actor.
@@ -177,30 +179,30 @@ pub enum AccessMsg {
     /// Decide, and record the changes.
     Record {
         /// The decision.
-        decide: Decide,
+        decide: DecideFn,
         /// The principal that asks.
-        by: Principal,
+        principal: Principal,
         /// The trace of its request.
         trace: TraceId,
         /// Answered when the changes are in force.
         reply: Reply<Result<Vec<GrantChange>, Refusal>>,
     },
     /// Read the grants.
-    Look(Look),
+    Read(ReadFn),
     /// Replace the default policies.
-    Defaults(Defaults, Reply<()>),
+    SetDefaults(DefaultPolicies, Reply<()>),
     /// Replace the sets.
-    Sets(Arc<ToolSets>, Reply<()>),
+    SetToolSets(Arc<ToolSets>, Reply<()>),
     /// Replace the rules for agents of other nodes.
-    Foreign(Option<Arc<ForeignRules>>, Reply<()>),
+    SetForeignRules(Option<Arc<ForeignRules>>, Reply<()>),
     /// Replace the ids of servers of other nodes.
-    Remote(Arc<RemoteServers>, Reply<()>),
+    SetRemoteServers(Arc<RemoteServers>, Reply<()>),
     /// A batch is on disk, or why that is not known.
     Committed(Result<(), String>),
     /// The state of the disk is known again.
-    Restored(Restored),
+    Restored(RecoveryOutcome),
     /// A grant may have expired.
-    Ended,
+    ExpiryDue,
     /// It cannot be found out what is on disk: the kernel must be restarted.
     Broken(String),
 }
@@ -209,14 +211,14 @@ impl std::fmt::Debug for AccessMsg {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Self::Record { .. } => "Record",
-            Self::Look(_) => "Look",
-            Self::Defaults(..) => "Defaults",
-            Self::Sets(..) => "Sets",
-            Self::Foreign(..) => "Foreign",
-            Self::Remote(..) => "Remote",
+            Self::Read(_) => "Look",
+            Self::SetDefaults(..) => "Defaults",
+            Self::SetToolSets(..) => "Sets",
+            Self::SetForeignRules(..) => "Foreign",
+            Self::SetRemoteServers(..) => "Remote",
             Self::Committed(_) => "Committed",
             Self::Restored(_) => "Restored",
-            Self::Ended => "Ended",
+            Self::ExpiryDue => "Ended",
             Self::Broken(_) => "Broken",
         })
     }
@@ -230,7 +232,7 @@ pub struct AccessActor {
     /// Tells agents that their lists changed.
     pub directory: Arc<Directory>,
     /// Called when agents' rights have changed.
-    pub changed: EventSink<()>,
+    pub on_change: EventSink<()>,
     /// The audit log.
     pub audit: AuditHandle,
 }
@@ -239,27 +241,28 @@ impl Actor for AccessActor {
     type Msg = Queued<AccessMsg>;
     type State = AccessState;
     /// The grants, and the operations that are missing in the audit log.
-    type Arguments = (Books, Vec<Operation>);
+    type Arguments = (GrantStore, Vec<Operation>);
 
     async fn pre_start(
         &self,
         myself: ActorRef<Self::Msg>,
         (books, unaudited): Self::Arguments,
     ) -> Result<AccessState, ActorProcessingErr> {
-        if let Some(cut) = books.cut() {
+        if let Some(cut) = books.torn_tail() {
             // Only now, after the audit log was compared: it must not know of an entry that is cut off.
-            books.journal.mend().await?;
-            self.audit.decided(state_damaged(cut)).await?;
+            books.journal.truncate_torn_tail().await?;
+            self.audit.record_decision(state_damaged_event(cut)).await?;
         }
         for operation in unaudited {
             tracing::warn!(
                 sequence = operation.place.sequence,
                 "a decision was not in the audit log, and is now"
             );
-            let trace = TraceId::mint(randomness::bytes());
+            let trace = TraceId::from_random(randomness::random_bytes());
             if let Some(change) = operation.change.grants() {
-                let event = events::recovered(&operation, change, books.grants(), &trace);
-                self.audit.decided(event).await?;
+                let event =
+                    audit_events::recovered_event(&operation, change, books.grants(), &trace);
+                self.audit.record_decision(event).await?;
             }
         }
         Ok(AccessState::new(
@@ -275,33 +278,33 @@ impl Actor for AccessActor {
         queued: Self::Msg,
         state: &mut AccessState,
     ) -> Result<(), ActorProcessingErr> {
-        match queued.open() {
+        match queued.into_message() {
             AccessMsg::Record {
                 decide,
-                by,
+                principal: by,
                 trace,
                 reply,
             } => state.record(self, decide, by, trace, reply),
-            AccessMsg::Look(look) => state.look(self, look),
-            AccessMsg::Defaults(defaults, reply) => {
+            AccessMsg::Read(look) => state.read(self, look),
+            AccessMsg::SetDefaults(defaults, reply) => {
                 state.set_defaults(self, defaults);
                 reply.send(());
             }
-            AccessMsg::Sets(sets, reply) => {
-                state.set_sets(self, sets);
+            AccessMsg::SetToolSets(sets, reply) => {
+                state.set_tool_sets(self, sets);
                 reply.send(());
             }
-            AccessMsg::Remote(remote, reply) => {
-                state.set_remote(self, remote);
+            AccessMsg::SetRemoteServers(remote, reply) => {
+                state.set_remote_servers(self, remote);
                 reply.send(());
             }
-            AccessMsg::Foreign(rules, reply) => {
-                state.set_foreign(self, rules);
+            AccessMsg::SetForeignRules(rules, reply) => {
+                state.set_foreign_rules(self, rules);
                 reply.send(());
             }
-            AccessMsg::Committed(outcome) => state.committed(self, outcome),
-            AccessMsg::Restored(restored) => state.restored(self, restored),
-            AccessMsg::Ended => state.ended(self),
+            AccessMsg::Committed(outcome) => state.handle_committed(self, outcome),
+            AccessMsg::Restored(restored) => state.handle_restored(self, restored),
+            AccessMsg::ExpiryDue => state.remove_expired(self),
             AccessMsg::Broken(why) => return Err(why.into()),
         }
         Ok(())

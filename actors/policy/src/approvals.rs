@@ -1,7 +1,7 @@
 //! Questions that wait for the operator.
 //! Asked by gates of servers, pins, and calls that need confirmation; reports changes to subscriptions.
 //!
-//! A question is in the operator's list before [`ApprovalsHandle::ask`] returns, and is withdrawn when the
+//! A question is in the operator's list before [`ApprovalsHandle::add`] returns, and is withdrawn when the
 //! asker is dropped, so that no question outlives its asker.
 
 use mgp_runtime::randomness;
@@ -9,10 +9,10 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use mgp_engine::policy::approvals::{ApprovalQuestion, Approvals, NotOpen, NotTaken};
-use mgp_engine::timestamps::rfc3339_ms;
+use mgp_engine::policy::approvals::{AddEntryError, AnswerError, PendingEntries, PendingEntry};
+use mgp_engine::timestamps::render_rfc3339_ms;
 use mgp_protocol::ids::ServerId;
-use mgp_protocol::mgp::approvals::{Decided, Entry, PENDING_URI, Pending};
+use mgp_protocol::mgp::approvals::{DecisionResult, Entry, PENDING_URI, PendingList};
 use mgp_protocol::mgp::audit::TraceId;
 use mgp_protocol::mgp::permission::Verdict;
 use mgp_protocol::refusal::Refusal;
@@ -22,21 +22,21 @@ use mgp_runtime::event_sink::EventSink;
 use mgp_runtime::time::unix_ms;
 
 /// Characters of JSON text shown to a person; longer text is cut, with a remark.
-const SHOWN: usize = 2_000;
+const DISPLAY_CHARS_MAX: usize = 2_000;
 /// Answers to one question that may be queued.
-const ANSWERS: usize = 8;
+const ANSWER_QUEUE_CAPACITY: usize = 8;
 /// How long carrying out an answer may take; it only has to be written to disk.
-const TAKING: Duration = Duration::from_secs(30);
+const APPLY_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The owner of the kernel's own resources: no server can have this id.
 #[must_use]
-pub fn own() -> ServerId {
+pub fn kernel_owner() -> ServerId {
     ServerId::new("mgp:kernel")
 }
 
 /// The entry of [`PENDING_URI`] in `resources/list`, as JSON text.
 #[must_use]
-pub fn resource() -> String {
+pub fn render_resource() -> String {
     format!(
         r#"{{"uri":"{PENDING_URI}","name":"pending","title":"What waits for you","description":"Permissions, dangerous calls and changed tools that wait for the operator","mimeType":"application/json"}}"#
     )
@@ -49,21 +49,21 @@ pub struct ApprovalsHandle(Arc<SharedApprovals>);
 #[derive(Debug)]
 struct SharedApprovals {
     table: Mutex<ApprovalTable>,
-    changed: EventSink<()>,
+    on_change: EventSink<()>,
 }
 
 #[derive(Debug, Default)]
 struct ApprovalTable {
-    engine: Approvals,
+    engine: PendingEntries,
     /// The channel to the asker of each question.
-    ways: HashMap<String, mpsc::Sender<OperatorAnswer>>,
+    askers: HashMap<String, mpsc::Sender<OperatorAnswer>>,
 }
 
 /// Who decided.
 #[derive(Debug, Clone)]
 pub struct Decider {
     /// The agent or operator, as authenticated by the door.
-    pub by: String,
+    pub name: String,
     /// The trace of the deciding request.
     pub trace: TraceId,
 }
@@ -86,34 +86,34 @@ pub struct OperatorAnswer {
 
 impl OperatorAnswer {
     /// Reports to the operator that the answer was carried out, and is on disk if necessary.
-    pub fn taken(self) {
+    pub fn report_applied(self) {
         let _ = self.receipt.send(Ok(()));
     }
 
     /// Reports to the operator why it could not be carried out.
-    pub fn failed(self, why: String) {
+    pub fn report_failed(self, why: String) {
         let _ = self.receipt.send(Err(why));
     }
 }
 
 /// An answer as it was typed.
-struct Verdicted<'a> {
+struct TypedAnswer<'a> {
     verdict: Verdict,
-    only: &'a [String],
+    parts: &'a [String],
     until_ms: Option<u64>,
-    typed: Option<&'a str>,
+    value: Option<&'a str>,
 }
 
 /// An open question. Dropping it withdraws it.
 #[derive(Debug)]
-pub struct AwaitedApproval {
+pub struct PendingEntryGuard {
     id: String,
     until_ms: Option<u64>,
     answers: mpsc::Receiver<OperatorAnswer>,
     shared: Arc<SharedApprovals>,
 }
 
-impl AwaitedApproval {
+impl PendingEntryGuard {
     /// Its id.
     #[must_use]
     pub fn id(&self) -> &str {
@@ -122,7 +122,7 @@ impl AwaitedApproval {
 
     /// The next answer; `None` when its time is over. If the answer is dropped unreported, the operator is
     /// told that it had no effect.
-    pub async fn answer(&mut self) -> Option<OperatorAnswer> {
+    pub async fn next_answer(&mut self) -> Option<OperatorAnswer> {
         let left = |end: u64| Duration::from_millis(end.saturating_sub(unix_ms()));
         let Some(left) = self.until_ms.map(left) else {
             return self.answers.recv().await;
@@ -137,23 +137,23 @@ impl AwaitedApproval {
     pub fn close(&self) {
         let open = {
             let mut table = self.shared.table();
-            table.ways.remove(&self.id);
+            table.askers.remove(&self.id);
             table.engine.close(&self.id)
         };
         if open.is_some() {
             tracing::info!(id = %self.id, "waits for the operator no more");
-            self.shared.changed();
+            self.shared.notify_changed();
         }
     }
 
     /// Part of it is decided: only these parts stay open.
     pub fn narrow(&self, parts: &[String]) {
-        self.shared.table().engine.narrow(&self.id, parts);
-        self.shared.changed();
+        self.shared.table().engine.set_parts(&self.id, parts);
+        self.shared.notify_changed();
     }
 }
 
-impl Drop for AwaitedApproval {
+impl Drop for PendingEntryGuard {
     fn drop(&mut self) {
         self.close();
     }
@@ -165,8 +165,8 @@ impl SharedApprovals {
     }
 
     /// Notifies subscribers of the list.
-    fn changed(&self) {
-        self.changed.send(());
+    fn notify_changed(&self) {
+        self.on_change.send(());
     }
 }
 
@@ -176,28 +176,28 @@ impl ApprovalsHandle {
     pub fn new(changed: EventSink<()>) -> Self {
         Self(Arc::new(SharedApprovals {
             table: Mutex::default(),
-            changed,
+            on_change: changed,
         }))
     }
 
     /// Adds a question to the operator's list.
     ///
     /// # Errors
-    /// [`NotTaken`] at a limit, which the asker treats as a no.
-    pub fn ask(&self, question: ApprovalQuestion) -> Result<AwaitedApproval, NotTaken> {
-        let (way, answers) = mpsc::channel(ANSWERS);
-        let until_ms = question.until_ms;
+    /// [`AddEntryError`] at a limit, which the asker treats as a no.
+    pub fn add(&self, question: PendingEntry) -> Result<PendingEntryGuard, AddEntryError> {
+        let (way, answers) = mpsc::channel(ANSWER_QUEUE_CAPACITY);
+        let until_ms = question.expires_ms;
         let text = question.text.clone();
         let id = {
             let mut table = self.0.table();
-            let chance = u32::from_le_bytes(randomness::bytes());
-            let id = table.engine.ask(question, chance, unix_ms())?;
-            table.ways.insert(id.clone(), way);
+            let chance = u32::from_le_bytes(randomness::random_bytes());
+            let id = table.engine.add(question, chance, unix_ms())?;
+            table.askers.insert(id.clone(), way);
             id
         };
         tracing::warn!(%id, "waits for the operator (`mgp approve {id}` or `mgp deny {id}`): {text}");
-        self.0.changed();
-        Ok(AwaitedApproval {
+        self.0.notify_changed();
+        Ok(PendingEntryGuard {
             id,
             until_ms,
             answers,
@@ -209,12 +209,15 @@ impl ApprovalsHandle {
     /// over.
     ///
     /// # Errors
-    /// As [`Self::ask`].
-    pub async fn yes_or_no(&self, question: ApprovalQuestion) -> Result<Option<bool>, NotTaken> {
-        let mut asked = self.ask(question)?;
-        while let Some(answer) = asked.answer().await {
+    /// As [`Self::add`].
+    pub async fn wait_for_verdict(
+        &self,
+        question: PendingEntry,
+    ) -> Result<Option<bool>, AddEntryError> {
+        let mut asked = self.add(question)?;
+        while let Some(answer) = asked.next_answer().await {
             let verdict = answer.verdict;
-            answer.taken();
+            answer.report_applied();
             match verdict {
                 Verdict::Approved => return Ok(Some(true)),
                 Verdict::Denied => return Ok(Some(false)),
@@ -229,15 +232,15 @@ impl ApprovalsHandle {
     /// give one, or with nothing when its time is over.
     ///
     /// # Errors
-    /// As [`Self::ask`].
-    pub async fn value(
+    /// As [`Self::add`].
+    pub async fn wait_for_value(
         &self,
-        question: ApprovalQuestion,
-    ) -> Result<Option<Option<String>>, NotTaken> {
-        let mut asked = self.ask(question)?;
-        while let Some(mut answer) = asked.answer().await {
+        question: PendingEntry,
+    ) -> Result<Option<Option<String>>, AddEntryError> {
+        let mut asked = self.add(question)?;
+        while let Some(mut answer) = asked.next_answer().await {
             let (verdict, value) = (answer.verdict, answer.value.take());
-            answer.taken();
+            answer.report_applied();
             if verdict != Verdict::Deferred {
                 return Ok(Some(value));
             }
@@ -253,11 +256,11 @@ impl ApprovalsHandle {
 
     /// The list as the text of its resource.
     #[must_use]
-    pub fn text(&self) -> String {
+    pub fn render_list(&self) -> String {
         let pending = self.list();
-        serde_json::to_string(&Pending {
+        serde_json::to_string(&PendingList {
             pending,
-            ..Pending::default()
+            ..PendingList::default()
         })
         .expect("a list is always JSON")
     }
@@ -272,12 +275,12 @@ impl ApprovalsHandle {
         only: &[String],
         until_ms: Option<u64>,
         decider: &Decider,
-    ) -> Result<Decided, Refusal> {
-        let said = Verdicted {
+    ) -> Result<DecisionResult, Refusal> {
+        let said = TypedAnswer {
             verdict: Verdict::Approved,
-            only,
+            parts: only,
             until_ms,
-            typed: None,
+            value: None,
         };
         self.decide(id, said, decider).await
     }
@@ -291,12 +294,12 @@ impl ApprovalsHandle {
         id: &str,
         value: &str,
         decider: &Decider,
-    ) -> Result<Decided, Refusal> {
-        let said = Verdicted {
+    ) -> Result<DecisionResult, Refusal> {
+        let said = TypedAnswer {
             verdict: Verdict::Approved,
-            only: &[],
+            parts: &[],
             until_ms: None,
-            typed: Some(value),
+            value: Some(value),
         };
         self.decide(id, said, decider).await
     }
@@ -311,16 +314,16 @@ impl ApprovalsHandle {
         only: &[String],
         later: bool,
         decider: &Decider,
-    ) -> Result<Decided, Refusal> {
+    ) -> Result<DecisionResult, Refusal> {
         let verdict = match later {
             true => Verdict::Deferred,
             false => Verdict::Denied,
         };
-        let said = Verdicted {
+        let said = TypedAnswer {
             verdict,
-            only,
+            parts: only,
             until_ms: None,
-            typed: None,
+            value: None,
         };
         self.decide(id, said, decider).await
     }
@@ -328,24 +331,27 @@ impl ApprovalsHandle {
     async fn decide(
         &self,
         id: &str,
-        said: Verdicted<'_>,
+        said: TypedAnswer<'_>,
         decider: &Decider,
-    ) -> Result<Decided, Refusal> {
+    ) -> Result<DecisionResult, Refusal> {
         let id = id.trim().to_ascii_lowercase();
-        let Verdicted {
+        let TypedAnswer {
             verdict,
-            only,
+            parts: only,
             until_ms,
-            typed,
+            value: typed,
         } = said;
         let (question, value, way) = {
             let table = self.0.table();
-            let no = |no: NotOpen| Refusal::BadParams(no.to_string());
+            let no = |no: AnswerError| Refusal::BadParams(no.to_string());
             let question = table.engine.find(&id, only).map_err(no)?;
             let approved = verdict == Verdict::Approved;
-            let value = table.engine.value(&id, typed, approved).map_err(no)?;
+            let value = table
+                .engine
+                .resolve_value(&id, typed, approved)
+                .map_err(no)?;
             table.engine.check_expiry(&id, until_ms).map_err(no)?;
-            (question.clone(), value, table.ways.get(&id).cloned())
+            (question.clone(), value, table.askers.get(&id).cloned())
         };
         let parts = match only {
             [] => question.parts,
@@ -366,20 +372,20 @@ impl ApprovalsHandle {
             ))
         };
         way.ok_or_else(gone)?.try_send(answer).map_err(|_| gone())?;
-        match tokio::time::timeout(TAKING, taken).await {
-            Ok(Ok(Ok(()))) => Ok(Decided {
+        match tokio::time::timeout(APPLY_TIMEOUT, taken).await {
+            Ok(Ok(Ok(()))) => Ok(DecisionResult {
                 text: question.text,
                 verdict,
                 parts,
                 value,
-                until: until_ms.map(rfc3339_ms),
+                until: until_ms.map(render_rfc3339_ms),
                 id,
             }),
             Ok(Ok(Err(why))) => Err(Refusal::BadRequest(format!("{id} is not decided: {why}"))),
             Ok(Err(_)) => Err(gone()),
-            Err(_) => Err(Refusal::Broken(format!(
+            Err(_) => Err(Refusal::Internal(format!(
                 "{id} is not decided: nothing came of it within {} s",
-                TAKING.as_secs()
+                APPLY_TIMEOUT.as_secs()
             ))),
         }
     }
@@ -388,16 +394,16 @@ impl ApprovalsHandle {
 /// JSON text as shown to a person: control and bidirectional characters are escaped, and cuts are
 /// marked.
 #[must_use]
-pub fn legible(json: &str) -> String {
+pub fn escape_for_display(json: &str) -> String {
     let plain = |c: char| c == ' ' || c.is_alphanumeric() || c.is_ascii_graphic();
     let mut out = String::new();
-    for c in json.chars().take(SHOWN) {
+    for c in json.chars().take(DISPLAY_CHARS_MAX) {
         match plain(c) {
             true => out.push(c),
             false => out.extend(c.escape_unicode()),
         }
     }
-    let more = json.chars().skip(SHOWN).count();
+    let more = json.chars().skip(DISPLAY_CHARS_MAX).count();
     if more > 0 {
         out.push_str(&format!(" (and {more} characters more)"));
     }

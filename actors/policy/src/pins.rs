@@ -13,12 +13,14 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use mgp_engine::policy::approvals::{ApprovalQuestion, Asker};
-use mgp_engine::policy::pins::{DefinitionPart, NotApproved, Pin, PinMode, PinRules, difference};
+use mgp_engine::policy::approvals::{PendingEntry, Requester};
+use mgp_engine::policy::pins::{
+    DefinitionPart, Pin, PinApprovalError, PinMode, PinRules, render_diff,
+};
 use mgp_engine::tool_names;
 use mgp_engine::tools::catalog::{CatalogTool, CatalogView};
 use mgp_protocol::ids::ServerId;
-use mgp_protocol::mcpl::feature_sets::set_of_definition;
+use mgp_protocol::mcpl::feature_sets::tool_feature_set;
 use mgp_protocol::mgp::approvals::Subject;
 use mgp_protocol::mgp::audit::{EventType, Outcome, Target, TraceId};
 use mgp_protocol::mgp::permission::Verdict;
@@ -27,7 +29,7 @@ use serde_json::json;
 
 pub use self::listing::{DefinitionPair, PinnedPage};
 use self::pin_file::PinFile;
-use crate::approvals::{ApprovalsHandle, AwaitedApproval, Decider, OperatorAnswer};
+use crate::approvals::{ApprovalsHandle, Decider, OperatorAnswer, PendingEntryGuard};
 use mgp_runtime::event_sink::EventSink;
 use mgp_runtime::task::{self, SupervisedTask};
 use mgp_runtime::task_supervisor::TaskSupervisorHandle;
@@ -42,12 +44,12 @@ struct SharedPins {
     folder: PathBuf,
     servers: Mutex<HashMap<ServerId, Arc<Mutex<ServerPins>>>>,
     blocked: Snapshot<Blocked>,
-    earlier: Snapshot<HashMap<ServerId, Arc<EarlierSets>>>,
+    earlier_sets: Snapshot<HashMap<ServerId, Arc<EarlierSets>>>,
     /// Servers whose tools are not pinned.
     unpinned: Snapshot<BTreeSet<ServerId>>,
     approvals: ApprovalsHandle,
     audit: AuditHandle,
-    decided: EventSink<ServerId>,
+    on_decided: EventSink<ServerId>,
     supervisor: TaskSupervisorHandle,
 }
 
@@ -76,11 +78,11 @@ struct ServerPins {
     /// The changed ones as they are now.
     changed: BTreeMap<String, Arc<CatalogTool>>,
     /// The open question to the operator.
-    asking: Option<OpenPinQuestion>,
+    open_entry: Option<OpenPinEntry>,
 }
 
 #[derive(Debug)]
-struct OpenPinQuestion {
+struct OpenPinEntry {
     changed: BTreeMap<String, Pin>,
     /// Dropping it withdraws the question.
     _task: SupervisedTask<()>,
@@ -91,8 +93,8 @@ struct ToolChange {
     tool: Arc<CatalogTool>,
     pin: Pin,
     changed: Vec<DefinitionPart>,
-    news: bool,
-    blocked: bool,
+    is_new: bool,
+    is_blocked: bool,
 }
 
 impl PinsHandle {
@@ -110,11 +112,11 @@ impl PinsHandle {
             folder,
             servers: Mutex::default(),
             blocked: Snapshot::new(Blocked::new()),
-            earlier: Snapshot::new(HashMap::new()),
+            earlier_sets: Snapshot::new(HashMap::new()),
             unpinned: Snapshot::new(BTreeSet::new()),
             approvals,
             audit,
-            decided,
+            on_decided: decided,
             supervisor,
         }))
     }
@@ -123,7 +125,7 @@ impl PinsHandle {
     ///
     /// # Errors
     /// Why its file cannot be used, in words: then nothing is known of its tools.
-    pub fn see(
+    pub fn compare(
         &self,
         server: &ServerId,
         tools: &[Arc<CatalogTool>],
@@ -138,28 +140,28 @@ impl PinsHandle {
         if mode == PinMode::Off {
             self.0.block(server, BTreeSet::new());
             self.0.set_earlier(server, EarlierSets::new());
-            server_pins.asking = None;
+            server_pins.open_entry = None;
             return Ok(());
         }
         if server_pins.pin_file.is_none() {
             server_pins.pin_file = Some(PinFile::read(&self.0.folder, server)?);
         }
         let pin_file = server_pins.pin_file.as_mut().expect("it was read");
-        let (changes, mut names) = pin_file.see(server, tools, rules);
-        if let Err(error) = pin_file.keep(tools, rules) {
+        let (changes, mut names) = pin_file.compare(server, tools, rules);
+        if let Err(error) = pin_file.save(tools, rules) {
             tracing::error!(%server, %error, "pins are not on disk; changes while the kernel is down are not noticed");
         }
-        let blocked = changes.iter().filter(|change| change.blocked);
+        let blocked = changes.iter().filter(|change| change.is_blocked);
         names.extend(blocked.map(|change| change.tool.own_name.to_string()));
         self.0.block(server, names);
         self.0
             .set_earlier(server, earlier_sets(&changes, || pin_file.texts()));
         let now = |change: &ToolChange| (change.tool.own_name.to_string(), change.tool.clone());
         server_pins.changed = changes.iter().map(now).collect();
-        for change in changes.iter().filter(|change| change.news) {
-            self.0.noticed(server, change);
+        for change in changes.iter().filter(|change| change.is_new) {
+            self.0.report_change(server, change);
         }
-        self.0.ask(server, &mut server_pins, &changes);
+        self.0.ask_operator(server, &mut server_pins, &changes);
         Ok(())
     }
 
@@ -180,7 +182,7 @@ impl PinsHandle {
     /// # Errors
     /// Its file cannot be removed.
     pub fn forget(&self, server: &ServerId) -> std::io::Result<()> {
-        let server_pins = self.0.servers().remove(server);
+        let server_pins = self.0.lock_servers().remove(server);
         let mut server_pins = server_pins.as_ref().map(|server_pins| lock(server_pins));
         if let Some(server_pins) = &mut server_pins {
             **server_pins = ServerPins::default();
@@ -199,7 +201,7 @@ impl PinsHandle {
 
     /// Whether a tool is blocked.
     #[must_use]
-    pub fn blocks(&self, server: &ServerId, tool: &str) -> bool {
+    pub fn is_blocked(&self, server: &ServerId, tool: &str) -> bool {
         let blocked = self.0.blocked.load();
         !blocked.is_empty()
             && blocked
@@ -216,18 +218,18 @@ impl PinsHandle {
     /// The feature set of a tool that changed, as it was approved; `None` where its definition says it.
     #[must_use]
     pub fn earlier_set(&self, server: &ServerId, tool: &str) -> Option<EarlierSet> {
-        self.0.earlier.load().get(server)?.get(tool).cloned()
+        self.0.earlier_sets.load().get(server)?.get(tool).cloned()
     }
 
     /// The server and its own name of the blocked tool that this name stands for.
     #[must_use]
-    pub fn meant(&self, view: &CatalogView, name: &str) -> Option<(ServerId, String)> {
+    pub fn find_blocked_tool(&self, view: &CatalogView, name: &str) -> Option<(ServerId, String)> {
         let blocked = self.0.blocked.load();
         let is_it = |server: &ServerId, tool: &str| match view {
             CatalogView::One(one) => one == server && tool == name,
             CatalogView::All | CatalogView::Set(_) => {
-                tool_names::canonical(server, tool) == name
-                    || tool_names::shown(server, tool) == name
+                tool_names::canonical_name(server, tool) == name
+                    || tool_names::visible_name(server, tool) == name
             }
         };
         blocked.iter().find_map(|(server, tools)| {
@@ -249,8 +251,8 @@ fn earlier_sets(
     let sets = changes.iter().filter_map(|change| {
         let name = &*change.tool.own_name;
         let earlier = match texts.get(name) {
-            Some(text) => EarlierSet::Approved(set_of_definition(text)),
-            None if change.changed.contains(&DefinitionPart::Others) => EarlierSet::Unknown,
+            Some(text) => EarlierSet::Approved(tool_feature_set(text)),
+            None if change.changed.contains(&DefinitionPart::Other) => EarlierSet::Unknown,
             None => return None,
         };
         Some((name.to_owned(), earlier))
@@ -263,13 +265,16 @@ fn lock<T>(it: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl SharedPins {
-    fn servers(&self) -> MutexGuard<'_, HashMap<ServerId, Arc<Mutex<ServerPins>>>> {
+    fn lock_servers(&self) -> MutexGuard<'_, HashMap<ServerId, Arc<Mutex<ServerPins>>>> {
         lock(&self.servers)
     }
 
     /// Bounded by the servers there are.
     fn server_pins(&self, server: &ServerId) -> Arc<Mutex<ServerPins>> {
-        self.servers().entry(server.clone()).or_default().clone()
+        self.lock_servers()
+            .entry(server.clone())
+            .or_default()
+            .clone()
     }
 
     fn blocked(&self, server: &ServerId) -> Arc<BTreeSet<String>> {
@@ -293,14 +298,14 @@ impl SharedPins {
 
     /// Publishes the sets of the changed tools of the server. Called with its pins locked.
     fn set_earlier(&self, server: &ServerId, sets: EarlierSets) {
-        let known = self.earlier.load();
+        let known = self.earlier_sets.load();
         if known
             .get(server)
             .map_or(sets.is_empty(), |known| **known == sets)
         {
             return;
         }
-        self.earlier.update(|earlier| {
+        self.earlier_sets.update(|earlier| {
             let mut earlier = earlier.clone();
             match sets.is_empty() {
                 true => earlier.remove(server),
@@ -325,26 +330,26 @@ impl SharedPins {
     }
 
     /// Reports a change that was not known before, in the kernel's log and the audit log.
-    fn noticed(&self, server: &ServerId, change: &ToolChange) {
+    fn report_change(&self, server: &ServerId, change: &ToolChange) {
         let parts: Vec<String> = change.changed.iter().map(ToString::to_string).collect();
         let (tool, parts) = (&change.tool.own_name, parts.join(", "));
-        tracing::warn!(%server, %tool, changed = parts, blocked = change.blocked, "a tool is not what it was");
-        let details = json!({"changed": parts, "blocked": change.blocked});
-        let result = match change.blocked {
+        tracing::warn!(%server, %tool, changed = parts, blocked = change.is_blocked, "a tool is not what it was");
+        let details = json!({"changed": parts, "blocked": change.is_blocked});
+        let result = match change.is_blocked {
             true => Outcome::Blocked,
             false => Outcome::Success,
         };
-        self.record(
+        self.record_event(
             EventType::TOOL_CHANGED,
-            audit::by_kernel(),
+            audit::kernel_actor(),
             (server, tool),
-            &TraceId::mint(randomness::bytes()),
+            &TraceId::from_random(randomness::random_bytes()),
             result,
             details,
         );
     }
 
-    fn record(
+    fn record_event(
         &self,
         event_type: EventType,
         actor: mgp_protocol::mgp::audit::Actor,
@@ -358,14 +363,14 @@ impl SharedPins {
             tool_name: Some(tool.to_owned()),
             agent_id: None,
         };
-        self.audit.tell(audit::event(
+        self.audit.record(audit::new_event(
             event_type, actor, target, trace, result, details,
         ));
     }
 
     /// One question for each server, with its tools as parts. A question's name stands for definitions that
     /// somebody read: when they change, it is a new question.
-    fn ask(
+    fn ask_operator(
         self: &Arc<Self>,
         server: &ServerId,
         server_pins: &mut ServerPins,
@@ -374,37 +379,37 @@ impl SharedPins {
         let pin_file = server_pins.pin_file.as_ref().expect("it was read");
         let open = changes
             .iter()
-            .filter(|c| pin_file.waits(server, &c.tool.own_name));
+            .filter(|c| pin_file.is_pending(server, &c.tool.own_name));
         let open: Vec<&ToolChange> = open.collect();
         let changed: BTreeMap<String, Pin> = open
             .iter()
             .map(|change| (change.tool.own_name.to_string(), change.pin))
             .collect();
         if server_pins
-            .asking
+            .open_entry
             .as_ref()
             .is_some_and(|asking| asking.changed == changed)
         {
             return;
         }
-        server_pins.asking = None;
+        server_pins.open_entry = None;
         if changed.is_empty() {
             return;
         }
         let old = pin_file.texts();
-        let meanwhile = match open.iter().any(|change| !change.blocked) {
+        let meanwhile = match open.iter().any(|change| !change.is_blocked) {
             true => "until you decide, agents use the new definition",
             false => "until you decide, agents cannot use it",
         };
         let differences = open.iter().flat_map(|change| {
             let tool = &*change.tool.own_name;
             let old = old.get(tool).map(|text| &**text);
-            difference(tool, old, change.tool.sent(), &change.changed)
+            render_diff(tool, old, change.tool.original(), &change.changed)
         });
         let details = std::iter::once(meanwhile.to_owned()).chain(differences);
-        let question = ApprovalQuestion {
+        let question = PendingEntry {
             subject: Subject::Pins,
-            asker: Asker::Server(server.clone()),
+            requester: Requester::Server(server.clone()),
             server: Some(server.clone()),
             text: format!(
                 "server {server} has changed {} since {} approved",
@@ -418,13 +423,13 @@ impl SharedPins {
             details: details.collect(),
             parts: changed.keys().cloned().collect(),
             options: None,
-            until_ms: None,
+            expires_ms: None,
         };
-        match self.approvals.ask(question.clone()) {
+        match self.approvals.add(question.clone()) {
             // There may be room when the tools are listed next.
             Err(full) => tracing::warn!(%server, %full, "nobody is asked about changed tools"),
             Ok(asked) => {
-                let waiting = PinQuestionTask {
+                let waiting = PinEntryTask {
                     shared: Arc::downgrade(self),
                     server: server.clone(),
                     changed: changed.clone(),
@@ -437,7 +442,7 @@ impl SharedPins {
                 let start = move || {
                     let asked = asked
                         .take()
-                        .or_else(|| approvals.ask(question.clone()).ok());
+                        .or_else(|| approvals.add(question.clone()).ok());
                     let waiting = waiting.clone();
                     async move {
                         if let Some(asked) = asked {
@@ -447,7 +452,7 @@ impl SharedPins {
                 };
                 // Lists are read on a thread of the same runtime.
                 let _task = self.supervisor.start_child("pins.question", start);
-                server_pins.asking = Some(OpenPinQuestion { changed, _task });
+                server_pins.open_entry = Some(OpenPinEntry { changed, _task });
             }
         }
     }
@@ -455,26 +460,26 @@ impl SharedPins {
 
 /// A question about changed tools.
 #[derive(Clone)]
-struct PinQuestionTask {
+struct PinEntryTask {
     shared: Weak<SharedPins>,
     server: ServerId,
     changed: BTreeMap<String, Pin>,
     texts: BTreeMap<String, Arc<CatalogTool>>,
 }
 
-impl PinQuestionTask {
-    async fn run(mut self, mut asked: AwaitedApproval) {
-        while let Some(answer) = asked.answer().await {
+impl PinEntryTask {
+    async fn run(mut self, mut asked: PendingEntryGuard) {
+        while let Some(answer) = asked.next_answer().await {
             let Some(shared) = self.shared.upgrade() else {
                 return;
             };
             if answer.verdict == Verdict::Deferred {
-                answer.taken();
+                answer.report_applied();
                 continue;
             }
             let decided = self.decide(&shared, &answer).await;
             if let Err(why) = decided {
-                answer.failed(why);
+                answer.report_failed(why);
                 continue;
             }
             for part in &answer.parts {
@@ -485,8 +490,8 @@ impl PinQuestionTask {
                 true => asked.close(),
                 false => asked.narrow(&left),
             }
-            answer.taken();
-            shared.decided.send(self.server.clone());
+            answer.report_applied();
+            shared.on_decided.send(self.server.clone());
             if left.is_empty() {
                 return;
             }
@@ -504,20 +509,20 @@ impl PinQuestionTask {
         });
         let pins: Vec<(Arc<CatalogTool>, Pin)> = pins.collect();
         let (shared, server) = (shared.clone(), self.server.clone());
-        let (verdict, Decider { by, trace }) = (answer.verdict, answer.decider.clone());
-        let deciding = task::blocking("pins.decide", move || {
+        let (verdict, Decider { name: by, trace }) = (answer.verdict, answer.decider.clone());
+        let deciding = task::run_blocking("pins.decide", move || {
             let server_pins = shared.server_pins(&server);
             let mut server_pins = lock(&server_pins);
             let ServerPins {
                 pin_file,
-                asking,
+                open_entry: asking,
                 rules,
                 ..
             } = &mut *server_pins;
             let rules = rules.clone().unwrap_or_default();
             let pin_file = pin_file.as_mut().ok_or("nothing is known of its tools")?;
             for (tool, pin) in &pins {
-                let decided: Result<(), NotApproved> = match verdict {
+                let decided: Result<(), PinApprovalError> = match verdict {
                     Verdict::Approved => pin_file.approve(&server, &tool.own_name, *pin, &by),
                     Verdict::Denied | Verdict::Deferred => {
                         pin_file.deny(&server, &tool.own_name, *pin)
@@ -527,10 +532,10 @@ impl PinQuestionTask {
             }
             let tools: Vec<_> = pins.iter().map(|(tool, _)| tool.clone()).collect();
             pin_file
-                .keep(&tools, &rules)
+                .save(&tools, &rules)
                 .map_err(|e| format!("the pins are not on disk: {e}"))?;
             let mut blocked = BTreeSet::clone(&shared.blocked(&server));
-            let earlier = shared.earlier.load().get(&server).cloned();
+            let earlier = shared.earlier_sets.load().get(&server).cloned();
             let mut earlier = earlier
                 .map(|sets| EarlierSets::clone(&sets))
                 .unwrap_or_default();
@@ -546,9 +551,9 @@ impl PinQuestionTask {
                     }
                 };
                 let details = json!({"decided_by": by});
-                shared.record(
+                shared.record_event(
                     event_type,
-                    audit::by_operator(),
+                    audit::operator_actor(),
                     (&server, &name),
                     &trace,
                     result,

@@ -7,9 +7,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// Time between two looks whether it has ended.
-const PACE: Duration = Duration::from_millis(10);
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 /// How long its output may stay open after its end: who it started may hold it.
-const LEFT_OPEN: Duration = Duration::from_millis(500);
+const DRAIN_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// What it printed, each as far as the bound.
 #[derive(Debug)]
@@ -26,7 +26,7 @@ pub struct BoundedOutput {
 ///
 /// # Errors
 /// When it cannot be started.
-pub fn bounded_output(
+pub fn run_bounded(
     command: &mut Command,
     patience: Duration,
     most: usize,
@@ -36,10 +36,10 @@ pub fn bounded_output(
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()?;
-    let stdout = reader(child.stdout.take(), most);
-    let stderr = reader(child.stderr.take(), most);
-    let status = ended(&mut child, Instant::now() + patience)?;
-    let read = |all: Receiver<Vec<u8>>| all.recv_timeout(LEFT_OPEN).unwrap_or_default();
+    let stdout = spawn_reader(child.stdout.take(), most);
+    let stderr = spawn_reader(child.stderr.take(), most);
+    let status = wait_or_kill(&mut child, Instant::now() + patience)?;
+    let read = |all: Receiver<Vec<u8>>| all.recv_timeout(DRAIN_TIMEOUT).unwrap_or_default();
     Ok(BoundedOutput {
         status,
         stdout: read(stdout),
@@ -48,7 +48,7 @@ pub fn bounded_output(
 }
 
 /// Reads on a thread of its own, so that neither output holds up the other.
-fn reader(from: Option<impl Read + Send + 'static>, most: usize) -> Receiver<Vec<u8>> {
+fn spawn_reader(from: Option<impl Read + Send + 'static>, most: usize) -> Receiver<Vec<u8>> {
     let (read, all) = mpsc::channel();
     if let Some(from) = from {
         thread::spawn(move || {
@@ -62,7 +62,7 @@ fn reader(from: Option<impl Read + Send + 'static>, most: usize) -> Receiver<Vec
     all
 }
 
-fn ended(child: &mut Child, deadline: Instant) -> io::Result<Option<ExitStatus>> {
+fn wait_or_kill(child: &mut Child, deadline: Instant) -> io::Result<Option<ExitStatus>> {
     loop {
         if let Some(status) = child.try_wait()? {
             return Ok(Some(status));
@@ -72,7 +72,7 @@ fn ended(child: &mut Child, deadline: Instant) -> io::Result<Option<ExitStatus>>
             child.wait()?;
             return Ok(None);
         }
-        thread::sleep(PACE);
+        thread::sleep(POLL_INTERVAL);
     }
 }
 
@@ -83,7 +83,7 @@ mod tests {
     #[test]
     fn what_takes_too_long_or_prints_too_much_is_cut_off() {
         let run = |script: &str, patience: Duration| {
-            bounded_output(Command::new("sh").args(["-c", script]), patience, 4).unwrap()
+            run_bounded(Command::new("sh").args(["-c", script]), patience, 4).unwrap()
         };
         let long = Duration::from_secs(30);
         let output = run("echo abcdef; echo no >&2", long);

@@ -7,8 +7,8 @@ use crate::randomness;
 
 /// MCP-083, CMCP-020: a random UUID of version 4.
 #[must_use]
-pub fn new_id() -> SessionId {
-    let mut b = randomness::bytes::<16>();
+pub fn new_session_id() -> SessionId {
+    let mut b = randomness::random_bytes::<16>();
     b[6] = b[6] & 0x0f | 0x40;
     b[8] = b[8] & 0x3f | 0x80;
     let hex: String = b.iter().map(|byte| format!("{byte:02x}")).collect();
@@ -25,6 +25,6 @@ pub fn new_id() -> SessionId {
 /// The ids of the kernel's requests to one client. They are unique to the connection and to this run of the
 /// kernel, so that a late answer settles nothing.
 #[must_use]
-pub fn request_ids() -> RequestIds {
-    RequestIds::new(randomness::bytes())
+pub fn new_request_ids() -> RequestIds {
+    RequestIds::new(randomness::random_bytes())
 }

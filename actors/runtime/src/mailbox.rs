@@ -11,7 +11,7 @@ use tokio::sync::oneshot;
 
 /// Messages that may wait in one mailbox. An actor handles thousands a second; more than this means
 /// it is stuck, and saying so is better than growing.
-pub const MAILBOX: u64 = 4096;
+pub const MAILBOX_CAPACITY: u64 = 4096;
 
 /// How long an ask waits for its answer.
 const ASK_DEADLINE: Duration = Duration::from_secs(10);
@@ -39,7 +39,7 @@ impl<M> Queued<M> {
     /// # Panics
     /// Only as a test told it to: see [`Self::panic`].
     #[must_use]
-    pub fn open(self) -> M {
+    pub fn into_message(self) -> M {
         self.message.expect("only a test queues what holds none")
     }
 }
@@ -54,7 +54,7 @@ pub enum AskError {
     #[error("it did not answer within {} s", ASK_DEADLINE.as_secs())]
     TimedOut,
     /// Too many messages wait already.
-    #[error("it has {MAILBOX} messages waiting")]
+    #[error("it has {MAILBOX_CAPACITY} messages waiting")]
     Overloaded,
 }
 
@@ -69,16 +69,16 @@ pub struct Mailbox<M: Send + 'static> {
 #[derive(Debug)]
 enum Address<M: Send + 'static> {
     /// An actor that is never restarted.
-    Once(ActorRef<Queued<M>>),
+    Fixed(ActorRef<Queued<M>>),
     /// An actor that its supervisor restarts; the slot holds the current one.
-    Restarted(Arc<Slot<ActorRef<Queued<M>>>>),
+    Restartable(Arc<Slot<ActorRef<Queued<M>>>>),
 }
 
 impl<M: Send + 'static> Address<M> {
     fn actor(&self) -> Result<ActorRef<Queued<M>>, AskError> {
         match self {
-            Self::Once(actor) => Ok(actor.clone()),
-            Self::Restarted(slot) => match slot.get() {
+            Self::Fixed(actor) => Ok(actor.clone()),
+            Self::Restartable(slot) => match slot.get() {
                 Some(actor) => Ok((*actor).clone()),
                 None => Err(AskError::Stopped),
             },
@@ -87,8 +87,8 @@ impl<M: Send + 'static> Address<M> {
 
     fn send(&self, queued: Queued<M>) -> Result<(), AskError> {
         let sent = match self {
-            Self::Once(actor) => actor.send_message(queued),
-            Self::Restarted(_) => self.actor()?.send_message(queued),
+            Self::Fixed(actor) => actor.send_message(queued),
+            Self::Restartable(_) => self.actor()?.send_message(queued),
         };
         sent.map_err(|_| AskError::Stopped)
     }
@@ -97,8 +97,8 @@ impl<M: Send + 'static> Address<M> {
 impl<M: Send + 'static> Clone for Address<M> {
     fn clone(&self) -> Self {
         match self {
-            Self::Once(actor) => Self::Once(actor.clone()),
-            Self::Restarted(slot) => Self::Restarted(slot.clone()),
+            Self::Fixed(actor) => Self::Fixed(actor.clone()),
+            Self::Restartable(slot) => Self::Restartable(slot.clone()),
         }
     }
 }
@@ -117,22 +117,22 @@ impl<M: Send + 'static> Mailbox<M> {
     #[must_use]
     pub fn new(actor: ActorRef<Queued<M>>) -> Self {
         Self {
-            address: Address::Once(actor),
-            credit: Credit::new(MAILBOX),
+            address: Address::Fixed(actor),
+            credit: Credit::new(MAILBOX_CAPACITY),
         }
     }
 
     /// The mailbox of an actor that is restarted after a failure. There is no actor before
     /// [`Mailbox::start`], and messages waiting at a failure are lost.
     #[must_use]
-    pub fn restarted() -> Self {
+    pub fn new_restartable() -> Self {
         Self {
-            address: Address::Restarted(Arc::new(Slot::new())),
-            credit: Credit::new(MAILBOX),
+            address: Address::Restartable(Arc::new(Slot::new())),
+            credit: Credit::new(MAILBOX_CAPACITY),
         }
     }
 
-    /// Starts the actor of a mailbox made by [`Mailbox::restarted`], or its successor.
+    /// Starts the actor of a mailbox made by [`Mailbox::new_restartable`], or its successor.
     ///
     /// # Errors
     /// When it cannot be started.
@@ -142,7 +142,7 @@ impl<M: Send + 'static> Mailbox<M> {
     {
         let (actor, _) = Actor::spawn(None, actor, arguments).await?;
         let cell = actor.get_cell();
-        if let Address::Restarted(slot) = &self.address {
+        if let Address::Restartable(slot) = &self.address {
             let _ = slot.fill(Arc::new(actor));
         }
         Ok(cell)
@@ -152,7 +152,7 @@ impl<M: Send + 'static> Mailbox<M> {
     ///
     /// # Errors
     /// [`AskError::Overloaded`] or [`AskError::Stopped`].
-    pub fn tell(&self, message: M) -> Result<(), AskError> {
+    pub fn send(&self, message: M) -> Result<(), AskError> {
         let charge = self.credit.try_take(1).ok_or(AskError::Overloaded)?;
         self.address.send(Queued {
             message: Some(message),
@@ -165,7 +165,7 @@ impl<M: Send + 'static> Mailbox<M> {
     ///
     /// # Errors
     /// [`AskError::Stopped`].
-    pub fn remind(&self, message: M) -> Result<(), AskError> {
+    pub fn send_to_self(&self, message: M) -> Result<(), AskError> {
         self.address.send(Queued {
             message: Some(message),
             _charge: None,
@@ -178,7 +178,7 @@ impl<M: Send + 'static> Mailbox<M> {
     /// Any [`AskError`].
     pub async fn ask<T>(&self, message: impl FnOnce(Reply<T>) -> M) -> Result<T, AskError> {
         let (reply, answer) = oneshot::channel();
-        self.tell(message(Reply(reply)))?;
+        self.send(message(Reply(reply)))?;
         match tokio::time::timeout(ASK_DEADLINE, answer).await {
             Ok(Ok(answer)) => Ok(answer),
             Ok(Err(_)) => Err(AskError::Stopped),
@@ -237,11 +237,11 @@ impl<T> Reply<T> {
 
 /// How many actors of a kind are alive (PRJ-001): held by each actor's state.
 #[derive(Debug)]
-pub struct Alive(&'static AtomicU64);
+pub struct ActorCountGuard(&'static AtomicU64);
 
 /// The kinds that are counted.
 #[derive(Debug, Clone, Copy)]
-pub enum Kind {
+pub enum CountedKind {
     /// One per stdio or socket connection of an agent.
     Connection,
     /// One per legacy HTTP session.
@@ -257,7 +257,7 @@ static SESSIONS: AtomicU64 = AtomicU64::new(0);
 static LISTENERS: AtomicU64 = AtomicU64::new(0);
 static SERVERS: AtomicU64 = AtomicU64::new(0);
 
-impl Kind {
+impl CountedKind {
     fn counter(self) -> &'static AtomicU64 {
         match self {
             Self::Connection => &CONNECTIONS,
@@ -269,21 +269,21 @@ impl Kind {
 
     /// How many live.
     #[must_use]
-    pub fn alive(self) -> u64 {
+    pub fn live_count(self) -> u64 {
         self.counter().load(Ordering::Relaxed)
     }
 }
 
-impl Alive {
+impl ActorCountGuard {
     /// Counts one more of this kind until dropped.
     #[must_use]
-    pub fn new(kind: Kind) -> Self {
+    pub fn new(kind: CountedKind) -> Self {
         kind.counter().fetch_add(1, Ordering::Relaxed);
         Self(kind.counter())
     }
 }
 
-impl Drop for Alive {
+impl Drop for ActorCountGuard {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }

@@ -3,14 +3,14 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use mgp_engine::calls::telemetry::latency::{BUCKETS, LatencyCounts, bucket};
-use mgp_engine::clock::micros;
+use mgp_engine::calls::telemetry::latency::{BUCKET_COUNT, LatencyHistogram, bucket_index};
+use mgp_engine::clock::to_micros_rounded_up;
 
 /// A number that only grows, from the kernel's start on.
 #[derive(Debug, Default)]
-pub struct GrowingCount(AtomicU64);
+pub struct Counter(AtomicU64);
 
-impl GrowingCount {
+impl Counter {
     /// Nothing counted yet.
     #[must_use]
     pub const fn new() -> Self {
@@ -18,12 +18,12 @@ impl GrowingCount {
     }
 
     /// One more.
-    pub fn one_more(&self) {
-        self.more(1);
+    pub fn increment(&self) {
+        self.add(1);
     }
 
     /// So many more.
-    pub fn more(&self, many: u64) {
+    pub fn add(&self, many: u64) {
         self.0.fetch_add(many, Ordering::Relaxed);
     }
 
@@ -36,38 +36,39 @@ impl GrowingCount {
 
 /// Times, counted in buckets.
 #[derive(Debug)]
-pub struct Latencies {
-    buckets: [AtomicU64; BUCKETS],
+pub struct LatencyRecorder {
+    buckets: [AtomicU64; BUCKET_COUNT],
     sum_us: AtomicU64,
 }
 
-impl Default for Latencies {
+impl Default for LatencyRecorder {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl Latencies {
+impl LatencyRecorder {
     /// Nothing measured yet.
     #[must_use]
     pub const fn new() -> Self {
         Self {
-            buckets: [const { AtomicU64::new(0) }; BUCKETS],
+            buckets: [const { AtomicU64::new(0) }; BUCKET_COUNT],
             sum_us: AtomicU64::new(0),
         }
     }
 
     /// Takes in a time: two additions, and no lock.
     pub fn record(&self, time: Duration) {
-        self.buckets[bucket(time)].fetch_add(1, Ordering::Relaxed);
-        self.sum_us.fetch_add(micros(time), Ordering::Relaxed);
+        self.buckets[bucket_index(time)].fetch_add(1, Ordering::Relaxed);
+        self.sum_us
+            .fetch_add(to_micros_rounded_up(time), Ordering::Relaxed);
     }
 
     /// How many there are of each. What is recorded meanwhile may be in one of the numbers and not yet in
     /// another.
     #[must_use]
-    pub fn read(&self) -> LatencyCounts {
-        LatencyCounts {
+    pub fn snapshot(&self) -> LatencyHistogram {
+        LatencyHistogram {
             buckets: std::array::from_fn(|at| self.buckets[at].load(Ordering::Relaxed)),
             sum_us: self.sum_us.load(Ordering::Relaxed),
         }
@@ -81,13 +82,13 @@ mod tests {
     /// Decision 0066: nothing that is recorded by many at once is lost.
     #[test]
     fn what_many_threads_record_is_all_there() {
-        let times = Latencies::new();
+        let times = LatencyRecorder::new();
         std::thread::scope(|scope| {
             for _ in 0..4 {
                 scope.spawn(|| (0..1000).for_each(|n| times.record(Duration::from_micros(n))));
             }
         });
-        let read = times.read();
+        let read = times.snapshot();
         assert_eq!(read.count(), 4_000);
         assert_eq!(read.sum_us, 4 * 999 * 1000 / 2);
         assert_eq!(read.buckets[0], 4 * 251);

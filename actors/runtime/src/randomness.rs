@@ -5,7 +5,7 @@
 /// # Panics
 /// When the system has no randomness.
 #[must_use]
-pub fn bytes<const N: usize>() -> [u8; N] {
+pub fn random_bytes<const N: usize>() -> [u8; N] {
     let mut bytes = [0; N];
     getrandom::fill(&mut bytes).expect("the system has randomness");
     bytes

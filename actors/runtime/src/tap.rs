@@ -14,19 +14,19 @@ use mgp_protocol::ids::{AgentId, ServerId};
 use mgp_protocol::mgp::kernel::recorder::MessageSender;
 use tokio::sync::Notify;
 
-use crate::time::{moment, unix_ms};
+use crate::time::{monotonic_now, unix_ms};
 
 /// Taps at once: each costs every message of what it is on a copy. More people than that do not look on.
 pub const TAPS_MAX: usize = 4;
 /// Messages that wait in a tap: what passes while its operator's connection is a moment late.
-pub const WAITING_MAX: usize = 1_024;
+pub const QUEUE_MAX: usize = 1_024;
 /// Bytes of them: some messages as long as they may be.
-pub const WAITING_BYTES_MAX: usize = 16 << 20;
+pub const QUEUE_BYTES_MAX: usize = 16 << 20;
 /// Shorter frames are copied, so that they do not hold on to what they came in.
-const COPIED: usize = 64 << 10;
+const COPY_MAX_BYTES: usize = 64 << 10;
 
 /// How many taps are open.
-static OPEN: AtomicUsize = AtomicUsize::new(0);
+static OPEN_TAPS: AtomicUsize = AtomicUsize::new(0);
 static TAPS: RwLock<Vec<Arc<Tap>>> = RwLock::new(Vec::new());
 
 /// What a tap is on.
@@ -42,9 +42,9 @@ pub enum TapSubject {
 #[derive(Clone, Debug)]
 pub struct TappedMessage {
     /// When, in milliseconds since 1970.
-    pub at_ms: u64,
+    pub sent_unix_ms: u64,
     /// When, by the kernel's clock.
-    pub at: MonotonicTime,
+    pub sent_at: MonotonicTime,
     /// Over which connection.
     pub connection: u64,
     /// Who sent it.
@@ -52,34 +52,34 @@ pub struct TappedMessage {
     /// The frame.
     pub frame: Bytes,
     /// `frame` is the id of a request that gets no answer, and this is why.
-    pub given_up: Option<String>,
+    pub abandon_reason: Option<String>,
 }
 
 /// Whether anybody looks on at all.
 #[inline]
 #[must_use]
-pub fn is_open() -> bool {
-    OPEN.load(Ordering::Relaxed) != 0
+pub fn has_open_taps() -> bool {
+    OPEN_TAPS.load(Ordering::Relaxed) != 0
 }
 
 /// Whether anybody looks on here.
 #[must_use]
-pub fn is_on(subject: &TapSubject) -> bool {
-    is_open() && taps(|tap| tap.subject == *subject)
+pub fn has_tap_on(subject: &TapSubject) -> bool {
+    has_open_taps() && any_tap(|tap| tap.subject == *subject)
 }
 
-/// Passes a frame to who looks on. To be asked for by [`is_open`] first.
-pub fn pass(subject: &TapSubject, connection: u64, from: MessageSender, frame: &Bytes) {
-    hand_on(subject, connection, from, frame, None);
+/// Passes a frame to who looks on. To be asked for by [`has_open_taps`] first.
+pub fn publish(subject: &TapSubject, connection: u64, from: MessageSender, frame: &Bytes) {
+    publish_to_taps(subject, connection, from, frame, None);
 }
 
 /// Passes that the request with this id, in JSON, gets no answer.
-pub fn pass_given_up(subject: &TapSubject, connection: u64, id: &str, why: String) {
+pub fn publish_abandoned(subject: &TapSubject, connection: u64, id: &str, why: String) {
     let id = Bytes::copy_from_slice(id.as_bytes());
-    hand_on(subject, connection, MessageSender::Kernel, &id, Some(why));
+    publish_to_taps(subject, connection, MessageSender::Kernel, &id, Some(why));
 }
 
-fn hand_on(
+fn publish_to_taps(
     subject: &TapSubject,
     connection: u64,
     from: MessageSender,
@@ -88,21 +88,21 @@ fn hand_on(
 ) {
     let all = TAPS.read().unwrap_or_else(PoisonError::into_inner);
     for tap in all.iter().filter(|tap| tap.subject == *subject) {
-        tap.take(frame.len(), || TappedMessage {
-            at_ms: unix_ms(),
-            at: moment(),
+        tap.push(frame.len(), || TappedMessage {
+            sent_unix_ms: unix_ms(),
+            sent_at: monotonic_now(),
             connection,
             from,
-            frame: match frame.len() <= COPIED {
+            frame: match frame.len() <= COPY_MAX_BYTES {
                 true => Bytes::copy_from_slice(frame),
                 false => frame.clone(),
             },
-            given_up: given_up.clone(),
+            abandon_reason: given_up.clone(),
         });
     }
 }
 
-fn taps(is_it: impl Fn(&Tap) -> bool) -> bool {
+fn any_tap(is_it: impl Fn(&Tap) -> bool) -> bool {
     let all = TAPS.read().unwrap_or_else(PoisonError::into_inner);
     all.iter().any(|tap| is_it(tap))
 }
@@ -111,44 +111,44 @@ fn taps(is_it: impl Fn(&Tap) -> bool) -> bool {
 #[derive(Debug)]
 struct Tap {
     subject: TapSubject,
-    waiting: Mutex<TapQueue>,
-    came: Notify,
+    queue: Mutex<TapQueue>,
+    wakeup: Notify,
 }
 
 #[derive(Debug, Default)]
 struct TapQueue {
     messages: VecDeque<TappedMessage>,
     bytes: usize,
-    missed: u64,
+    missed_count: u64,
 }
 
 impl Tap {
-    fn take(&self, bytes: usize, message: impl FnOnce() -> TappedMessage) {
+    fn push(&self, bytes: usize, message: impl FnOnce() -> TappedMessage) {
         {
-            let mut queue = self.queue();
+            let mut queue = self.lock_queue();
             // After a gap nothing more is taken until what came before it is: it is told in its place.
-            let full = queue.missed > 0
-                || queue.messages.len() >= WAITING_MAX
-                || queue.bytes.saturating_add(bytes) > WAITING_BYTES_MAX;
+            let full = queue.missed_count > 0
+                || queue.messages.len() >= QUEUE_MAX
+                || queue.bytes.saturating_add(bytes) > QUEUE_BYTES_MAX;
             match full {
-                true => queue.missed += 1,
+                true => queue.missed_count += 1,
                 false => {
                     queue.bytes += bytes;
                     queue.messages.push_back(message());
                 }
             }
         }
-        self.came.notify_one();
+        self.wakeup.notify_one();
     }
 
-    fn queue(&self) -> MutexGuard<'_, TapQueue> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock_queue(&self) -> MutexGuard<'_, TapQueue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// What one who looks on takes from a tap.
 #[derive(Debug)]
-pub enum TapNews {
+pub enum TapEvent {
     /// A message.
     Message(TappedMessage),
     /// So many were missed since.
@@ -162,39 +162,39 @@ pub struct OpenTap(Arc<Tap>);
 impl OpenTap {
     /// `None` while [`TAPS_MAX`] are open.
     #[must_use]
-    pub fn on(subject: TapSubject) -> Option<Self> {
+    pub fn open(subject: TapSubject) -> Option<Self> {
         let mut all = TAPS.write().unwrap_or_else(PoisonError::into_inner);
         if all.len() >= TAPS_MAX {
             return None;
         }
         let tap = Arc::new(Tap {
             subject,
-            waiting: Mutex::default(),
-            came: Notify::new(),
+            queue: Mutex::default(),
+            wakeup: Notify::new(),
         });
         all.push(tap.clone());
-        OPEN.store(all.len(), Ordering::Relaxed);
+        OPEN_TAPS.store(all.len(), Ordering::Relaxed);
         Some(Self(tap))
     }
 
     /// What passed, in order. What was missed is said when all that waited is taken: it came after that.
-    pub async fn next(&self) -> TapNews {
+    pub async fn next(&self) -> TapEvent {
         loop {
-            if let Some(news) = self.waiting() {
+            if let Some(news) = self.try_next() {
                 return news;
             }
-            self.0.came.notified().await;
+            self.0.wakeup.notified().await;
         }
     }
 
-    fn waiting(&self) -> Option<TapNews> {
-        let mut queue = self.0.queue();
+    fn try_next(&self) -> Option<TapEvent> {
+        let mut queue = self.0.lock_queue();
         if let Some(message) = queue.messages.pop_front() {
             queue.bytes -= message.frame.len();
-            return Some(TapNews::Message(message));
+            return Some(TapEvent::Message(message));
         }
-        let missed = std::mem::take(&mut queue.missed);
-        (missed > 0).then_some(TapNews::Missed(missed))
+        let missed = std::mem::take(&mut queue.missed_count);
+        (missed > 0).then_some(TapEvent::Missed(missed))
     }
 }
 
@@ -202,7 +202,7 @@ impl Drop for OpenTap {
     fn drop(&mut self) {
         let mut all = TAPS.write().unwrap_or_else(PoisonError::into_inner);
         all.retain(|tap| !Arc::ptr_eq(tap, &self.0));
-        OPEN.store(all.len(), Ordering::Relaxed);
+        OPEN_TAPS.store(all.len(), Ordering::Relaxed);
     }
 }
 
@@ -216,58 +216,58 @@ mod tests {
     async fn a_tap_that_is_not_read_misses_messages_and_says_how_many() {
         let subject = TapSubject::Server(ServerId::new("a"));
         let frame = Bytes::from_static(b"{}");
-        let pass = |of: &TapSubject| pass(of, 1, MessageSender::Server, &frame);
-        assert!(!is_open());
-        let tap = OpenTap::on(subject.clone()).unwrap();
-        assert!(is_on(&subject));
+        let pass = |of: &TapSubject| publish(of, 1, MessageSender::Server, &frame);
+        assert!(!has_open_taps());
+        let tap = OpenTap::open(subject.clone()).unwrap();
+        assert!(has_tap_on(&subject));
         let other = TapSubject::Agent(AgentId::new("a"));
-        assert!(!is_on(&other));
+        assert!(!has_tap_on(&other));
         pass(&other);
-        for _ in 0..WAITING_MAX + 142 {
+        for _ in 0..QUEUE_MAX + 142 {
             pass(&subject);
         }
-        for _ in 0..WAITING_MAX {
-            assert!(matches!(tap.next().await, TapNews::Message(_)));
+        for _ in 0..QUEUE_MAX {
+            assert!(matches!(tap.next().await, TapEvent::Message(_)));
         }
-        assert!(matches!(tap.next().await, TapNews::Missed(142)));
-        for _ in 0..=WAITING_MAX {
+        assert!(matches!(tap.next().await, TapEvent::Missed(142)));
+        for _ in 0..=QUEUE_MAX {
             pass(&subject);
         }
-        assert!(matches!(tap.next().await, TapNews::Message(_)));
+        assert!(matches!(tap.next().await, TapEvent::Message(_)));
         // There is room again, but what comes now would stand before the gap.
         pass(&subject);
-        for _ in 1..WAITING_MAX {
-            assert!(matches!(tap.next().await, TapNews::Message(_)));
+        for _ in 1..QUEUE_MAX {
+            assert!(matches!(tap.next().await, TapEvent::Message(_)));
         }
-        assert!(matches!(tap.next().await, TapNews::Missed(2)));
-        let large = Bytes::from(vec![b' '; WAITING_BYTES_MAX]);
-        super::pass(&subject, 1, MessageSender::Kernel, &large);
+        assert!(matches!(tap.next().await, TapEvent::Missed(2)));
+        let large = Bytes::from(vec![b' '; QUEUE_BYTES_MAX]);
+        super::publish(&subject, 1, MessageSender::Kernel, &large);
         pass(&subject);
-        assert!(matches!(tap.next().await, TapNews::Message(_)));
-        assert!(matches!(tap.next().await, TapNews::Missed(1)));
+        assert!(matches!(tap.next().await, TapEvent::Message(_)));
+        assert!(matches!(tap.next().await, TapEvent::Missed(1)));
         // What was taken makes room, to the byte.
-        let half = large.slice(..WAITING_BYTES_MAX / 2);
+        let half = large.slice(..QUEUE_BYTES_MAX / 2);
         for _ in 0..3 {
-            super::pass(&subject, 1, MessageSender::Kernel, &half);
+            super::publish(&subject, 1, MessageSender::Kernel, &half);
         }
         for _ in 0..2 {
-            assert!(matches!(tap.next().await, TapNews::Message(_)));
+            assert!(matches!(tap.next().await, TapEvent::Message(_)));
         }
-        assert!(matches!(tap.next().await, TapNews::Missed(1)));
+        assert!(matches!(tap.next().await, TapEvent::Missed(1)));
         let more: Vec<_> = (1..TAPS_MAX)
-            .map(|_| OpenTap::on(subject.clone()).unwrap())
+            .map(|_| OpenTap::open(subject.clone()).unwrap())
             .collect();
-        assert!(OpenTap::on(subject.clone()).is_none());
-        pass_given_up(&subject, 1, "7", "lost".into());
+        assert!(OpenTap::open(subject.clone()).is_none());
+        publish_abandoned(&subject, 1, "7", "lost".into());
         for tap in &more {
-            let TapNews::Message(message) = tap.next().await else {
+            let TapEvent::Message(message) = tap.next().await else {
                 panic!("nothing was missed");
             };
-            assert_eq!(message.given_up.as_deref(), Some("lost"));
+            assert_eq!(message.abandon_reason.as_deref(), Some("lost"));
         }
         drop(more);
         drop(tap);
-        assert!(!is_open());
+        assert!(!has_open_taps());
         pass(&subject);
         assert!(TAPS.read().unwrap().is_empty());
     }

@@ -10,14 +10,14 @@ use crate::mailbox::{Mailbox, Queued};
 use crate::task::{self, SupervisedTask};
 
 /// How often a task is started in all, and the wait after each panic.
-const TRIES: usize = 5;
-const AGAIN: Duration = Duration::from_secs(1);
+const MAX_STARTS: usize = 5;
+const RESTART_DELAY: Duration = Duration::from_secs(1);
 
 /// Handle for the part that owns the tasks.
 #[derive(Debug, Clone)]
 pub struct TaskSupervisorHandle {
     mailbox: Mailbox<TaskSupervisorMsg>,
-    ended: CancellationToken,
+    end_token: CancellationToken,
 }
 
 /// Messages to the actor.
@@ -41,12 +41,18 @@ impl TaskSupervisorHandle {
         let (actor, _) = Actor::spawn(None, TaskSupervisorActor, children).await?;
         let cell = actor.get_cell();
         let mailbox = Mailbox::new(actor);
-        Ok((Self { mailbox, ended }, cell))
+        Ok((
+            Self {
+                mailbox,
+                end_token: ended,
+            },
+            cell,
+        ))
     }
 
     /// Resolves when the actor has ended.
-    pub async fn ended(&self) {
-        self.ended.cancelled().await;
+    pub async fn wait_until_stopped(&self) {
+        self.end_token.cancelled().await;
     }
 
     /// Starts a task that ends when the returned handle is dropped. It is given up when it panics each time
@@ -59,36 +65,46 @@ impl TaskSupervisorHandle {
     where
         F: Future<Output = ()> + Send + 'static,
     {
-        let (ended, child) = (self.ended.clone(), tried(name, start));
-        task::supervised(name, async move {
+        let (ended, child) = (self.end_token.clone(), run_with_restarts(name, start));
+        task::spawn_supervised(name, async move {
             ended.run_until_cancelled(child).await;
         })
     }
 
     /// Starts a task that must run as long as this actor: if it panics each time it is started, the actor
     /// fails.
-    pub fn start_lasting<F>(&self, name: &'static str, start: impl FnMut() -> F + Send + 'static)
+    pub fn start_permanent<F>(&self, name: &'static str, start: impl FnMut() -> F + Send + 'static)
     where
         F: Future<Output = ()> + Send + 'static,
     {
-        let (ended, child, actor) = (self.ended.clone(), tried(name, start), self.mailbox.clone());
-        task::detached(name, async move {
+        let (ended, child, actor) = (
+            self.end_token.clone(),
+            run_with_restarts(name, start),
+            self.mailbox.clone(),
+        );
+        task::spawn_detached(name, async move {
             if ended.run_until_cancelled(child).await == Some(false) {
-                let _ = actor.remind(TaskSupervisorMsg::Lost(name));
+                let _ = actor.send_to_self(TaskSupervisorMsg::Lost(name));
             }
         });
     }
 }
 
 /// Runs a task to its end; false when it panicked each time.
-async fn tried<F: Future<Output = ()>>(name: &'static str, mut start: impl FnMut() -> F) -> bool {
-    for _ in 0..TRIES {
-        if task::caught(name, start()).await.is_ok() {
+async fn run_with_restarts<F: Future<Output = ()>>(
+    name: &'static str,
+    mut start: impl FnMut() -> F,
+) -> bool {
+    for _ in 0..MAX_STARTS {
+        if task::catch_panic(name, start()).await.is_ok() {
             return true;
         }
-        tokio::time::sleep(AGAIN).await;
+        tokio::time::sleep(RESTART_DELAY).await;
     }
-    tracing::error!(task = name, "it panicked {TRIES} times and is given up");
+    tracing::error!(
+        task = name,
+        "it panicked {MAX_STARTS} times and is given up"
+    );
     false
 }
 
@@ -112,7 +128,7 @@ impl Actor for TaskSupervisorActor {
         queued: Self::Msg,
         _children: &mut DropGuard,
     ) -> Result<(), ActorProcessingErr> {
-        match queued.open() {
+        match queued.into_message() {
             TaskSupervisorMsg::Lost(name) => Err(format!("{name} is lost").into()),
         }
     }
@@ -140,7 +156,7 @@ mod tests {
         assert_eq!(starts.load(Ordering::Relaxed), 2);
         let never = supervisor.start_child("never", || async { panic!("each time") });
         assert_eq!(never.await, Ok(()));
-        assert_eq!(task::counts()["never"].panicked, TRIES);
+        assert_eq!(task::task_counts()["never"].panicked, MAX_STARTS);
         assert_eq!(
             cell.get_status(),
             ActorStatus::Running,
@@ -151,9 +167,9 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn without_a_lasting_task_the_actor_fails() {
         let (supervisor, cell) = TaskSupervisorHandle::start().await.unwrap();
-        supervisor.start_lasting("lasting", || async { panic!("each time") });
+        supervisor.start_permanent("lasting", || async { panic!("each time") });
         while cell.get_status() != ActorStatus::Stopped {
-            tokio::time::sleep(AGAIN).await;
+            tokio::time::sleep(RESTART_DELAY).await;
         }
     }
 

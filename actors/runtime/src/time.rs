@@ -11,14 +11,14 @@ static AWAKE_OR_NOT: OnceLock<Duration> = OnceLock::new();
 
 /// Monotonic time since the kernel's clock was first read. Passed to the engines.
 #[must_use]
-pub fn moment() -> MonotonicTime {
+pub fn monotonic_now() -> MonotonicTime {
     MonotonicTime::new(START.get_or_init(Instant::now).elapsed())
 }
 
 /// Time since it was first read, by a clock that goes on while the machine sleeps: for what other nodes count on,
-/// which do not sleep with it. Not to be compared with [`moment`].
+/// which do not sleep with it. Not to be compared with [`monotonic_now`].
 #[must_use]
-pub fn boot_moment() -> MonotonicTime {
+pub fn boottime_now() -> MonotonicTime {
     let now = clock_gettime(ClockId::Boottime);
     let seconds = u64::try_from(now.tv_sec).unwrap_or(0);
     let nanos = u64::try_from(now.tv_nsec).unwrap_or(0);
@@ -28,39 +28,42 @@ pub fn boot_moment() -> MonotonicTime {
 }
 
 /// A wake that is later than this was not due to other work: this process did not run.
-const STOPPED: Duration = Duration::from_millis(500);
+const SUSPEND_THRESHOLD: Duration = Duration::from_millis(500);
 /// How long a process that did not run may take to read what came meanwhile.
 const CATCH_UP: Duration = Duration::from_secs(2);
 
 /// Sleeps until somebody has had this much time. Where this process was stopped and wakes too late, what came
 /// meanwhile waits unread in pipes and sockets: it is given time to be read before the deadline counts.
-pub async fn sleep_for_answer(patience: Duration) {
-    let due = moment() + patience;
+pub async fn sleep_with_grace(patience: Duration) {
+    let due = monotonic_now() + patience;
     tokio::time::sleep(patience).await;
-    let late = moment().since(due);
-    if late > STOPPED {
+    let late = monotonic_now().duration_since(due);
+    if late > SUSPEND_THRESHOLD {
         tokio::time::sleep(late.min(CATCH_UP)).await;
     }
 }
 
-/// The answer, if it comes in this much time; see [`sleep_for_answer`].
-pub async fn answer_within<T>(patience: Duration, answer: impl Future<Output = T>) -> Option<T> {
+/// The answer, if it comes in this much time; see [`sleep_with_grace`].
+pub async fn timeout_with_grace<T>(
+    patience: Duration,
+    answer: impl Future<Output = T>,
+) -> Option<T> {
     tokio::select! {
         biased;
         answer = answer => Some(answer),
-        () = sleep_for_answer(patience) => None,
+        () = sleep_with_grace(patience) => None,
     }
 }
 
 /// Milliseconds since 1970, for people and logs.
 #[must_use]
 pub fn unix_ms() -> u64 {
-    unix_ms_of(SystemTime::now())
+    to_unix_ms(SystemTime::now())
 }
 
 /// The time of a file in milliseconds since 1970; 0 for earlier times.
 #[must_use]
-pub fn unix_ms_of(time: SystemTime) -> u64 {
+pub fn to_unix_ms(time: SystemTime) -> u64 {
     time.duration_since(UNIX_EPOCH)
         .map_or(0, |d| u64::try_from(d.as_millis()).unwrap_or(u64::MAX))
 }

@@ -4,7 +4,7 @@
 use std::io;
 use std::sync::Arc;
 
-use mgp_protocol::dialect::Era;
+use mgp_protocol::dialect::ProtocolFamily;
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mcp::{Method, Ping};
 use mgp_protocol::mgp::Audit;
@@ -22,30 +22,30 @@ pub const AUDIT_LOG: &str = "dev.cloto.mgp.audit_log";
 /// Sends a server every event since the last one it was sent, from its approval on, for as long as the connection and
 /// the approval last. Does nothing when the server did not negotiate `audit`.
 pub fn forward(audit: &AuditHandle, permissions: &PermissionsHandle, link: &Arc<Link>) {
-    if !(audit.is_on() && link.mgp().features().contains(Features::AUDIT)) {
+    if !(audit.is_enabled() && link.mgp().features().contains(Features::AUDIT)) {
         return;
     }
     let (audit, permissions, link) = (audit.clone(), permissions.clone(), link.clone());
-    task::detached("audit.forward", async move {
+    task::spawn_detached("audit.forward", async move {
         let told = tokio::select! {
-            told = forwarded(&audit, &permissions, &link) => told,
-            () = link.over() => return,
+            told = run_forwarding(&audit, &permissions, &link) => told,
+            () = link.wait_until_closed() => return,
         };
         if let Err(error) = told {
-            link.log.note(&format!("audit: {error}"));
+            link.log.push_note(&format!("audit: {error}"));
         }
     });
 }
 
 /// Whether the operator lets this server read the audit log. One without a gate, such as that of another node, has
 /// nobody to ask.
-pub fn may_read(permissions: &PermissionsHandle, server: &ServerId) -> bool {
-    let has = permissions.has(server, &[AUDIT_LOG.to_owned()]);
+pub fn can_read_audit_log(permissions: &PermissionsHandle, server: &ServerId) -> bool {
+    let has = permissions.granted_among(server, &[AUDIT_LOG.to_owned()]);
     has.iter().any(|one| one.as_str() == AUDIT_LOG)
 }
 
 /// Runs until the connection, the approval or the log ends.
-async fn forwarded(
+async fn run_forwarding(
     audit: &AuditHandle,
     permissions: &PermissionsHandle,
     link: &Arc<Link>,
@@ -53,33 +53,35 @@ async fn forwarded(
     let why =
         "it wants every event of the audit log: what each agent calls, where and with what result";
     let needs = [AUDIT_LOG.to_owned()];
-    permissions.decided(&link.server, &needs, why).await;
-    if !may_read(permissions, &link.server) {
+    permissions
+        .wait_until_decided(&link.server, &needs, why)
+        .await;
+    if !can_read_audit_log(permissions, &link.server) {
         return Ok(());
     }
     let Some(mut log) = audit.follow(&link.server).await? else {
         return Ok(());
     };
     while let Some(batch) = log.next().await? {
-        if !may_read(permissions, &link.server) {
+        if !can_read_audit_log(permissions, &link.server) {
             link.log
-                .note("audit: no events are sent, because it has no permission for that");
+                .push_note("audit: no events are sent, because it has no permission for that");
             return Ok(());
         }
-        tell(link, &batch);
-        if !has_read(link).await {
+        send_batch(link, &batch);
+        if !confirm_read(link).await {
             return Ok(());
         }
-        log.has_read(&batch).await;
+        log.confirm(&batch).await;
     }
     Ok(())
 }
 
-fn tell(link: &Arc<Link>, batch: &EventBatch) {
+fn send_batch(link: &Arc<Link>, batch: &EventBatch) {
     if let Some((from, to)) = batch.trimmed {
         let words = format!("audit: events {from} to {to} were trimmed before it was told them");
         tracing::warn!(server = %link.server, "{words}");
-        link.log.note(&words);
+        link.log.push_note(&words);
     }
     for params in &batch.events {
         link.notify(Audit::METHOD, Some(params));
@@ -87,11 +89,14 @@ fn tell(link: &Arc<Link>, batch: &EventBatch) {
 }
 
 /// True once the server answered a request sent after the last event: then it has read that event.
-async fn has_read(link: &Arc<Link>) -> bool {
-    let answer = match link.peer_in(Era::Legacy) {
-        Some(_) => link.ask_in(Era::Legacy, Ping::METHOD, None).await,
+async fn confirm_read(link: &Arc<Link>) -> bool {
+    let answer = match link.peer_for(ProtocolFamily::Legacy) {
+        Some(_) => {
+            link.request_in(ProtocolFamily::Legacy, Ping::METHOD, None)
+                .await
+        }
         None => {
-            link.ask_in(Era::Modern, "server/discover", Some("{}"))
+            link.request_in(ProtocolFamily::Stateless, "server/discover", Some("{}"))
                 .await
         }
     };

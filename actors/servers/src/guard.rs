@@ -16,12 +16,12 @@ use mgp_runtime::task;
 
 /// Guards that are started without a wait between them. While none runs, nobody would end the
 /// children of a kernel that is killed.
-const AT_ONCE: u32 = 5;
+const IMMEDIATE_STARTS_MAX: u32 = 5;
 /// Wait before each further guard, so that a machine that kills or refuses every one is not kept busy.
 /// There is no limit to their number.
-const PAUSE: Duration = Duration::from_secs(1);
+const RESTART_INTERVAL: Duration = Duration::from_secs(1);
 /// A guard that lived this long was healthy: the count of failed ones starts again.
-const WELL: Duration = Duration::from_secs(10);
+const HEALTHY_AFTER: Duration = Duration::from_secs(10);
 
 /// Handle of the actor.
 #[derive(Debug, Clone)]
@@ -36,18 +36,18 @@ impl GuardHandle {
 
     /// Has this process group ended when the kernel dies.
     pub fn watch(&self, group: i32) {
-        if let Err(error) = self.0.tell(GuardMsg::Watch(group)) {
+        if let Err(error) = self.0.send(GuardMsg::Watch(group)) {
             tracing::warn!(group, %error, "the guard does not know of a process group");
         }
     }
 
     /// This process group has ended.
     pub fn unwatch(&self, group: i32) {
-        let _ = self.0.tell(GuardMsg::Unwatch(group));
+        let _ = self.0.send(GuardMsg::Unwatch(group));
     }
 
     /// The kernel ends in good order: the guard may go.
-    pub fn bye(&self) {
+    pub fn dismiss(&self) {
         self.0.stop("bye");
     }
 }
@@ -62,7 +62,7 @@ pub enum GuardMsg {
     /// The guard process died.
     Died,
     /// The wait is over: start the next guard.
-    Again,
+    RestartDue,
 }
 
 /// Fixed at construction.
@@ -79,22 +79,22 @@ pub struct GuardActor {
 /// The state of the actor.
 #[derive(Debug)]
 pub struct GuardState {
-    orders: Option<mpsc::Sender<Order>>,
+    commands: Option<mpsc::Sender<GuardCommand>>,
     groups: BTreeSet<i32>,
-    row: Row,
-    me: Mailbox<GuardMsg>,
+    restarts: RestartBackoff,
+    mailbox: Mailbox<GuardMsg>,
 }
 
 /// Guards started one after the other, none of which lived long.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Row {
+struct RestartBackoff {
     started: u32,
     last: Instant,
 }
 
-impl Row {
+impl RestartBackoff {
     /// The count for the first guard.
-    fn begin(now: Instant) -> Self {
+    fn new(now: Instant) -> Self {
         Self {
             started: 1,
             last: now,
@@ -102,14 +102,14 @@ impl Row {
     }
 
     /// How long to wait before the next one.
-    fn wait(&mut self, now: Instant) -> Duration {
-        if now.duration_since(self.last) >= WELL {
+    fn next_delay(&mut self, now: Instant) -> Duration {
+        if now.duration_since(self.last) >= HEALTHY_AFTER {
             self.started = 0;
         }
         self.started = self.started.saturating_add(1);
         let wait = match self.started {
-            0..=AT_ONCE => Duration::ZERO,
-            _ => PAUSE,
+            0..=IMMEDIATE_STARTS_MAX => Duration::ZERO,
+            _ => RESTART_INTERVAL,
         };
         self.last = now + wait;
         wait
@@ -127,10 +127,10 @@ impl Actor for GuardActor {
         (): (),
     ) -> Result<GuardState, ActorProcessingErr> {
         let mut state = GuardState {
-            orders: None,
+            commands: None,
             groups: BTreeSet::new(),
-            row: Row::begin(Instant::now()),
-            me: Mailbox::new(myself),
+            restarts: RestartBackoff::new(Instant::now()),
+            mailbox: Mailbox::new(myself),
         };
         self.start(&mut state);
         Ok(state)
@@ -142,17 +142,17 @@ impl Actor for GuardActor {
         queued: Self::Msg,
         state: &mut GuardState,
     ) -> Result<(), ActorProcessingErr> {
-        match queued.open() {
+        match queued.into_message() {
             GuardMsg::Watch(group) => {
                 state.groups.insert(group);
-                state.order(Order::Watch(group));
+                state.send_command(GuardCommand::Watch(group));
             }
             GuardMsg::Unwatch(group) => {
                 state.groups.remove(&group);
-                state.order(Order::Unwatch(group));
+                state.send_command(GuardCommand::Unwatch(group));
             }
             GuardMsg::Died => self.start_next(state),
-            GuardMsg::Again => self.start(state),
+            GuardMsg::RestartDue => self.start(state),
         }
         Ok(())
     }
@@ -163,24 +163,24 @@ impl Actor for GuardActor {
         state: &mut GuardState,
     ) -> Result<(), ActorProcessingErr> {
         // Closing this channel makes the keeper end the guard.
-        state.orders = None;
+        state.commands = None;
         Ok(())
     }
 }
 
 /// Messages to the keeper task.
 #[derive(Debug)]
-enum Order {
+enum GuardCommand {
     Watch(i32),
     Unwatch(i32),
 }
 
 /// Messages that may wait for the keeper, so that the actor never waits.
-const ORDERS: usize = 1024;
+const COMMAND_QUEUE_CAPACITY: usize = 1024;
 
 impl GuardState {
-    fn order(&self, order: Order) {
-        let said = self.orders.as_ref().map(|orders| orders.try_send(order));
+    fn send_command(&self, order: GuardCommand) {
+        let said = self.commands.as_ref().map(|orders| orders.try_send(order));
         match said {
             Some(Err(TrySendError::Full(_))) => {
                 tracing::warn!("the guard process does not take its orders");
@@ -192,13 +192,17 @@ impl GuardState {
 }
 
 /// Runs one guard process until it dies or the channel is closed.
-async fn keep(mut guard: Guard, mut orders: mpsc::Receiver<Order>, me: Mailbox<GuardMsg>) {
+async fn run_guard(
+    mut guard: Guard,
+    mut orders: mpsc::Receiver<GuardCommand>,
+    me: Mailbox<GuardMsg>,
+) {
     loop {
         let said = tokio::select! {
             order = orders.recv() => match order {
-                Some(Order::Watch(group)) => guard.watch(group),
-                Some(Order::Unwatch(group)) => guard.unwatch(group),
-                None => return guard.bye().await,
+                Some(GuardCommand::Watch(group)) => guard.watch(group),
+                Some(GuardCommand::Unwatch(group)) => guard.unwatch(group),
+                None => return guard.dismiss().await,
             },
             _ = guard.exited() => break,
         };
@@ -207,21 +211,21 @@ async fn keep(mut guard: Guard, mut orders: mpsc::Receiver<Order>, me: Mailbox<G
         }
     }
     drop(guard);
-    let _ = me.remind(GuardMsg::Died);
+    let _ = me.send_to_self(GuardMsg::Died);
 }
 
 impl GuardActor {
     /// Starts the next guard, after a wait if there were many already.
     fn start_next(&self, state: &mut GuardState) {
-        state.orders = None;
-        let wait = state.row.wait(Instant::now());
+        state.commands = None;
+        let wait = state.restarts.next_delay(Instant::now());
         if wait.is_zero() {
             return self.start(state);
         }
-        let me = state.me.clone();
-        task::detached("guard.restart", async move {
+        let me = state.mailbox.clone();
+        task::spawn_detached("guard.restart", async move {
             tokio::time::sleep(wait).await;
-            let _ = me.remind(GuardMsg::Again);
+            let _ = me.send_to_self(GuardMsg::RestartDue);
         });
     }
 
@@ -229,23 +233,23 @@ impl GuardActor {
         let args: Vec<&str> = self.args.iter().map(String::as_str).collect();
         match Guard::start(&self.exe, &args, &self.mark) {
             Ok(guard) => {
-                let (orders, taken) = mpsc::channel(ORDERS);
-                state.orders = Some(orders);
-                let me = state.me.clone();
-                task::detached("guard.keep", async move {
-                    let keeping = keep(guard, taken, me.clone());
-                    if task::caught("guard.keep", keeping).await.is_err() {
-                        let _ = me.remind(GuardMsg::Died);
+                let (orders, taken) = mpsc::channel(COMMAND_QUEUE_CAPACITY);
+                state.commands = Some(orders);
+                let me = state.mailbox.clone();
+                task::spawn_detached("guard.keep", async move {
+                    let keeping = run_guard(guard, taken, me.clone());
+                    if task::catch_panic("guard.keep", keeping).await.is_err() {
+                        let _ = me.send_to_self(GuardMsg::Died);
                     }
                 });
                 for group in &state.groups {
-                    state.order(Order::Watch(*group));
+                    state.send_command(GuardCommand::Watch(*group));
                 }
             }
             Err(error) => {
                 tracing::error!(%error, "no guard process: children may outlive a killed kernel");
-                state.orders = None;
-                let _ = state.me.remind(GuardMsg::Died);
+                state.commands = None;
+                let _ = state.mailbox.send_to_self(GuardMsg::Died);
             }
         }
     }
@@ -259,11 +263,13 @@ mod tests {
     #[test]
     fn guards_are_started_at_once_but_not_without_end() {
         let begun = Instant::now();
-        let mut row = Row::begin(begun);
-        let waits: Vec<_> = (0..AT_ONCE + 2).map(|_| row.wait(begun)).collect();
+        let mut row = RestartBackoff::new(begun);
+        let waits: Vec<_> = (0..IMMEDIATE_STARTS_MAX + 2)
+            .map(|_| row.next_delay(begun))
+            .collect();
         let at_once = waits.iter().filter(|wait| wait.is_zero()).count();
-        assert_eq!(at_once, AT_ONCE as usize - 1);
-        assert_eq!(waits.last(), Some(&PAUSE));
-        assert_eq!(row.wait(row.last + WELL), Duration::ZERO);
+        assert_eq!(at_once, IMMEDIATE_STARTS_MAX as usize - 1);
+        assert_eq!(waits.last(), Some(&RESTART_INTERVAL));
+        assert_eq!(row.next_delay(row.last + HEALTHY_AFTER), Duration::ZERO);
     }
 }

@@ -2,8 +2,8 @@
 
 pub mod audit_forwarding;
 pub mod guard;
-pub mod levels;
 pub mod link;
+pub mod log_levels;
 pub mod login;
 mod negotiation;
 pub mod sandbox;

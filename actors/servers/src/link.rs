@@ -3,22 +3,22 @@
 //! The data plane of the kernel: a call registers in the pending table, is written, and waits; the
 //! reader of the connection settles it. No mailbox is involved.
 
-mod alongside;
-pub(crate) mod call_places;
+mod call_context;
 mod call_queue;
+pub(crate) mod call_slots;
+pub mod callback;
 mod calls;
 #[cfg(test)]
 mod ending_tests;
-mod envelope;
 mod event;
-mod following;
-mod from_servers;
+mod followed_channels;
 mod inbound;
 mod late_messages;
-mod listening;
-pub mod question;
+mod listen;
+mod request_meta;
 #[cfg(test)]
 pub(crate) mod scripted;
+mod server_methods;
 mod tasks;
 mod wire;
 
@@ -30,9 +30,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use mgp_engine::callers::request_ids::RequestIds;
 use mgp_engine::servers::log_levels::LogLevel;
-use mgp_engine::servers::spec::{QuestionAttribution, ServerLimits};
-use mgp_engine::tools::events::flow::EventFlow;
-use mgp_protocol::dialect::{Era, Version};
+use mgp_engine::servers::spec::{CallbackAttribution, ServerLimits};
+use mgp_engine::tools::events::rate_limit::EventRateLimiter;
+use mgp_protocol::dialect::{ProtocolFamily, Version};
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::jsonrpc;
 use mgp_protocol::mcp::ServerCapabilities;
@@ -40,35 +40,37 @@ use mgp_protocol::mcpl;
 use mgp_protocol::mgp::negotiation::{Features, Negotiated, PLAIN};
 use mgp_protocol::refusal::Refusal;
 use mgp_sync::gate::{Gate, GatePass};
-use mgp_sync::pending::Pending;
+use mgp_sync::pending_requests::PendingRequests;
 use mgp_transports::log::ServerLog;
-use mgp_transports::quic::FOLLOWS;
+use mgp_transports::quic::MAX_FOLLOWS;
 use tokio::sync::oneshot;
 
 use crate::negotiation;
-use mgp_callers::exchange::Exchange;
-use mgp_callers::exchange::call_stream::CallStreamHandle;
+use mgp_callers::in_flight_call::InFlightCall;
+use mgp_callers::in_flight_call::call_stream::CallStreamHandle;
 use mgp_callers::request::Caller;
 use mgp_runtime::event_sink::EventSink;
 
-use self::alongside::Alongside;
-pub use self::alongside::FinalCheck;
-pub use self::calls::{Call, MirroredHeaders};
-pub(crate) use self::envelope::code;
-pub use self::envelope::wrapped;
-pub use self::event::{LinkEvent, McplAnswer, McplMessage, ToldEvent};
-pub use self::following::{ChannelRequest, FollowingNews};
-pub use self::from_servers::{ClientQuestion, FROM_SERVERS, FromServer, McplCheck, MethodNeeds};
+use self::call_context::CallContext;
+pub use self::call_context::FinalCheck;
+pub use self::calls::{Call, MetadataHeaders};
+pub use self::event::{LinkEvent, McplAnswer, McplMessage, ReportedEvent};
+pub use self::followed_channels::{ChannelRequest, FollowEvent};
 pub use self::late_messages::LateMessages;
+pub(crate) use self::request_meta::error_code;
+pub use self::request_meta::kernel_params;
+pub use self::server_methods::{
+    Callback, McplCheck, MethodHandler, MethodRequirement, SERVER_METHODS,
+};
 pub use self::wire::Wire;
-pub use self::wire::http::{HttpEndpoint, HttpWire, OpenError, Opened, SseWire};
-pub use self::wire::lite::{LiteWire, SPOKEN};
+pub use self::wire::http::{DetectedTransport, HttpTarget, HttpWire, OpenError, SseWire};
+pub use self::wire::lite::{LiteWire, VERSION_LABEL};
 pub use self::wire::node::NodeWire;
 
-use self::call_places::CallPlaces;
 use self::call_queue::CallQueue;
-use self::following::FollowedChannel;
-use self::question::{Elicited, MAX_RESPONSES, Permits, Questions, ServerCallbacks};
+use self::call_slots::CallSlots;
+use self::callback::{AnswerPermits, MAX_RESPONSES, MgpCallbacks, OpenCallbacks, UrlElicitations};
+use self::followed_channels::FollowedChannel;
 use self::tasks::LinkTasks;
 
 /// A list that a server offers.
@@ -84,13 +86,13 @@ pub enum List {
 
 /// The operator's settings for talking to a server.
 #[derive(Debug, Clone, Copy)]
-pub struct Ways {
+pub struct LinkSettings {
     /// False: MGP is never mentioned to the server, whatever it declares.
-    pub offers_mgp: bool,
+    pub offer_mgp: bool,
     /// False: the same of MCPL.
-    pub offers_mcpl: bool,
+    pub offer_mcpl: bool,
     /// How it is decided which call a question of the server belongs to.
-    pub asking: QuestionAttribution,
+    pub attribution: CallbackAttribution,
 }
 
 /// What a server declared in the handshake of one era.
@@ -115,14 +117,14 @@ pub struct Peer {
 impl Peer {
     /// Whether it says with each list how long that may be kept.
     #[must_use]
-    pub fn says_freshness(&self) -> bool {
+    pub fn declares_freshness(&self) -> bool {
         !self.version.is_legacy()
     }
 
     /// Whether clients may choose its log level: it declares so, or it is modern, where each request names
     /// the level.
     #[must_use]
-    pub fn takes_levels(&self) -> bool {
+    pub fn supports_log_levels(&self) -> bool {
         self.capabilities.logging || !self.version.is_legacy()
     }
 }
@@ -139,45 +141,45 @@ pub struct Link {
     /// The server's log.
     pub log: ServerLog,
     /// Calls and listens that have no answer yet.
-    pending: Pending<InFlight>,
+    pending: PendingRequests<InFlight>,
     /// The request ids the server sees: the numbers of calls.
     ids: RequestIds,
     /// Limits the number of calls.
-    places: CallPlaces,
+    slots: CallSlots,
     gate: Arc<Gate>,
     wire: Wire,
     legacy: OnceLock<Peer>,
-    modern: OnceLock<Peer>,
-    ways: Ways,
+    stateless: OnceLock<Peer>,
+    settings: LinkSettings,
     /// `_meta` of the kernel's own modern requests.
-    own_meta: Box<str>,
+    kernel_meta: Box<str>,
     events: EventSink<LinkEvent>,
-    turns: CallQueue,
-    questions: Questions,
+    call_queue: CallQueue,
+    open_callbacks: OpenCallbacks,
     /// What it asks in MCPL, which is of no call.
-    mcpl_asked: Questions,
-    callbacks: ServerCallbacks,
-    listening: listening::Listening,
-    elicited: Elicited,
+    mcpl_requests: OpenCallbacks,
+    mgp_callbacks: MgpCallbacks,
+    listen_state: listen::ListenState,
+    url_elicitations: UrlElicitations,
     /// How many events the server may tell.
-    event_flow: Mutex<EventFlow>,
+    event_flow: Mutex<EventRateLimiter>,
     /// The questions of tasks that clients may answer.
-    permits: Permits,
+    answer_permits: AnswerPermits,
     tasks: LinkTasks,
-    asks_roots: AtomicBool,
+    roots_requested: AtomicBool,
     /// The server was told that roots changed, and has not asked for them since.
-    roots_told: AtomicBool,
+    roots_notified: AtomicBool,
     /// The level the server was told, as its index in [`LogLevel::ALL`] plus 1; 0 for none.
-    level: AtomicU8,
+    log_level: AtomicU8,
     /// Resources that are subscribed to; limited by the table of subscriptions.
-    followed: Mutex<HashSet<Box<str>>>,
+    subscribed: Mutex<HashSet<Box<str>>>,
     counts: Counts,
 }
 
 /// Counts of odd messages on this connection.
 #[derive(Debug, Default)]
 pub struct Counts {
-    noise: AtomicU64,
+    malformed: AtomicU64,
     /// Answers to requests that were never made.
     unknown: AtomicU64,
     oversized: AtomicU64,
@@ -189,24 +191,24 @@ pub struct Counts {
 #[derive(Debug)]
 struct InFlight {
     answer: oneshot::Sender<Result<Bytes, Refusal>>,
-    exchange: Arc<Exchange>,
+    call: Arc<InFlightCall>,
     caller: Option<Arc<Caller>>,
     /// The client's own progress token, as JSON text.
     token: Option<Box<str>>,
     /// Where its chunks go, when it asked for any.
     stream: Option<CallStreamHandle>,
     /// The kernel gave the server a token of its own, for a client that reads progress in the words of MGP.
-    reports: bool,
-    era: Era,
+    mgp_progress: bool,
+    family: ProtocolFamily,
     /// It is a `subscriptions/listen`, which the server may end without an answer.
-    listens: bool,
+    is_listen: bool,
     /// It follows a channel at another node.
     channel: Option<Arc<FollowedChannel>>,
     /// The last sign of life, in milliseconds of the kernel's clock.
-    touched: AtomicU64,
+    last_activity: AtomicU64,
 }
 
-static NEXT: AtomicU64 = AtomicU64::new(1);
+static NEXT_NUMBER: AtomicU64 = AtomicU64::new(1);
 
 impl Link {
     /// A connection before its handshake. `version` is this program's, told to the server.
@@ -218,35 +220,35 @@ impl Link {
         log: ServerLog,
         events: EventSink<LinkEvent>,
         version: &str,
-        ways: Ways,
+        ways: LinkSettings,
     ) -> Arc<Self> {
         Arc::new(Self {
             server,
-            number: NEXT.fetch_add(1, Ordering::Relaxed),
-            pending: Pending::new(
-                limits.max_in_flight + listening::MAX_LISTENS + MAX_RESPONSES + FOLLOWS,
+            number: NEXT_NUMBER.fetch_add(1, Ordering::Relaxed),
+            pending: PendingRequests::new(
+                limits.max_in_flight + listen::MAX_LISTENS + MAX_RESPONSES + MAX_FOLLOWS,
             ),
-            ids: RequestIds::counting(),
-            places: CallPlaces::default(),
+            ids: RequestIds::unencrypted(),
+            slots: CallSlots::default(),
             gate: Gate::new(),
-            turns: CallQueue::default(),
-            questions: Questions::default(),
-            mcpl_asked: Questions::default(),
-            callbacks: ServerCallbacks::default(),
-            listening: listening::Listening::default(),
-            elicited: Elicited::default(),
+            call_queue: CallQueue::default(),
+            open_callbacks: OpenCallbacks::default(),
+            mcpl_requests: OpenCallbacks::default(),
+            mgp_callbacks: MgpCallbacks::default(),
+            listen_state: listen::ListenState::default(),
+            url_elicitations: UrlElicitations::default(),
             event_flow: Mutex::default(),
-            permits: Permits::default(),
+            answer_permits: AnswerPermits::default(),
             tasks: LinkTasks::default(),
-            asks_roots: AtomicBool::new(false),
-            roots_told: AtomicBool::new(false),
-            level: AtomicU8::new(0),
-            followed: Mutex::default(),
+            roots_requested: AtomicBool::new(false),
+            roots_notified: AtomicBool::new(false),
+            log_level: AtomicU8::new(0),
+            subscribed: Mutex::default(),
             counts: Counts::default(),
             legacy: OnceLock::new(),
-            modern: OnceLock::new(),
-            ways,
-            own_meta: envelope::meta(version, ways.offers_mgp).into(),
+            stateless: OnceLock::new(),
+            settings: ways,
+            kernel_meta: request_meta::kernel_meta(version, ways.offer_mgp).into(),
             limits,
             log,
             wire,
@@ -258,28 +260,28 @@ impl Link {
     /// handshake.
     #[must_use]
     pub fn peer(&self) -> Option<&Peer> {
-        self.modern.get().or_else(|| self.legacy.get())
+        self.stateless.get().or_else(|| self.legacy.get())
     }
 
     /// What the server declared in this era; `None` when it does not speak it.
     #[must_use]
-    pub fn peer_in(&self, era: Era) -> Option<&Peer> {
+    pub fn peer_for(&self, era: ProtocolFamily) -> Option<&Peer> {
         match era {
-            Era::Legacy => self.legacy.get(),
-            Era::Modern => self.modern.get(),
+            ProtocolFamily::Legacy => self.legacy.get(),
+            ProtocolFamily::Stateless => self.stateless.get(),
         }
     }
 
     /// True when MGP is offered to the server.
     #[must_use]
-    pub fn offers_mgp(&self) -> bool {
-        self.ways.offers_mgp
+    pub fn is_mgp_offered(&self) -> bool {
+        self.settings.offer_mgp
     }
 
     /// Whether MGP and MCPL are offered to the server.
     #[must_use]
-    pub fn offers(&self) -> (bool, bool) {
-        (self.ways.offers_mgp, self.ways.offers_mcpl)
+    pub fn offered_extensions(&self) -> (bool, bool) {
+        (self.settings.offer_mgp, self.settings.offer_mcpl)
     }
 
     /// What it declared of MCPL; `None` where that is not spoken with it.
@@ -290,33 +292,35 @@ impl Link {
 
     /// The negotiated parts of MGP. A server that speaks both eras may declare MGP in only one.
     pub fn mgp(&self) -> &Negotiated {
-        let modern = self.mgp_in(Era::Modern);
+        let modern = self.mgp_for(ProtocolFamily::Stateless);
         match modern.is_active() {
             true => modern,
-            false => self.mgp_in(Era::Legacy),
+            false => self.mgp_for(ProtocolFamily::Legacy),
         }
     }
 
     /// The era in which MGP was negotiated.
     #[must_use]
-    pub fn era_of(&self, feature: Features) -> Option<Era> {
-        let negotiated = |era: &Era| self.mgp_in(*era).features().contains(feature);
-        [Era::Modern, Era::Legacy].into_iter().find(negotiated)
+    pub fn family_negotiating(&self, feature: Features) -> Option<ProtocolFamily> {
+        let negotiated = |era: &ProtocolFamily| self.mgp_for(*era).features().contains(feature);
+        [ProtocolFamily::Stateless, ProtocolFamily::Legacy]
+            .into_iter()
+            .find(negotiated)
     }
 
     /// The parts of MGP that may be used in messages of this era.
-    pub fn mgp_in(&self, era: Era) -> &Negotiated {
-        self.peer_in(era).map_or(&PLAIN, |peer| &peer.mgp)
+    pub fn mgp_for(&self, era: ProtocolFamily) -> &Negotiated {
+        self.peer_for(era).map_or(&PLAIN, |peer| &peer.mgp)
     }
 
     /// The era to use: `wanted` when the server speaks it, else the other.
     #[must_use]
-    pub fn era(&self, wanted: Era) -> Era {
+    pub fn choose_family(&self, wanted: ProtocolFamily) -> ProtocolFamily {
         let other = match wanted {
-            Era::Legacy => Era::Modern,
-            Era::Modern => Era::Legacy,
+            ProtocolFamily::Legacy => ProtocolFamily::Stateless,
+            ProtocolFamily::Stateless => ProtocolFamily::Legacy,
         };
-        match (self.peer_in(wanted), self.peer_in(other)) {
+        match (self.peer_for(wanted), self.peer_for(other)) {
             (None, Some(_)) => other,
             (Some(_), _) | (None, None) => wanted,
         }
@@ -324,36 +328,37 @@ impl Link {
 
     /// True where legacy clients use a server that turns calls into tasks of the extension.
     #[must_use]
-    pub fn bridges_tasks(&self) -> bool {
-        self.era(Era::Legacy) == Era::Modern && self.makes_tasks()
+    pub fn should_bridge_tasks(&self) -> bool {
+        self.choose_family(ProtocolFamily::Legacy) == ProtocolFamily::Stateless
+            && self.has_server_directed_tasks()
     }
 
     /// True for a server that decides itself which calls become tasks.
     #[must_use]
-    pub fn makes_tasks(&self) -> bool {
-        let modern = self.peer_in(Era::Modern);
+    pub fn has_server_directed_tasks(&self) -> bool {
+        let modern = self.peer_for(ProtocolFamily::Stateless);
         modern.is_some_and(|peer| peer.capabilities.tasks_extension)
     }
 
     /// What a server declared that has the experimental tasks of 2025-11-25.
     #[must_use]
-    pub fn experiment(&self) -> Option<&Peer> {
-        let peer = self.peer_in(Era::Legacy)?;
+    pub fn experimental_tasks_peer(&self) -> Option<&Peer> {
+        let peer = self.peer_for(ProtocolFamily::Legacy)?;
         peer.capabilities.tasks_call.then_some(peer)
     }
 
     /// The handshake of the era of `peer` is done.
     pub fn set_peer(&self, mut peer: Peer) {
-        if !self.ways.offers_mgp {
+        if !self.settings.offer_mgp {
             peer.mgp = PLAIN;
         }
-        if let Some(remark) = negotiation::remark(&peer.mgp) {
-            self.log.note(&remark);
+        if let Some(remark) = negotiation::mgp_remarks(&peer.mgp) {
+            self.log.push_note(&remark);
         }
-        peer.mcpl = self.declared_mcpl(&peer);
-        let place = match peer.version.era() {
-            Era::Legacy => &self.legacy,
-            Era::Modern => &self.modern,
+        peer.mcpl = self.read_mcpl_declaration(&peer);
+        let place = match peer.version.family() {
+            ProtocolFamily::Legacy => &self.legacy,
+            ProtocolFamily::Stateless => &self.stateless,
         };
         if let Wire::Http(http) = &self.wire
             && peer.version.is_legacy()
@@ -364,25 +369,28 @@ impl Link {
     }
 
     /// What a server declares of MCPL in the era in which it is spoken, with remarks for its log.
-    fn declared_mcpl(&self, peer: &Peer) -> Option<Arc<mcpl::ServerCapabilities>> {
-        if !self.ways.offers_mcpl || !peer.version.is_legacy() {
+    fn read_mcpl_declaration(&self, peer: &Peer) -> Option<Arc<mcpl::ServerCapabilities>> {
+        if !self.settings.offer_mcpl || !peer.version.is_legacy() {
             return None;
         }
         let raw = serde_json::from_str(&peer.raw_capabilities).ok();
-        match mcpl::ServerCapabilities::read(raw) {
+        match mcpl::ServerCapabilities::parse(raw) {
             Ok(None) => None,
             Ok(Some(said)) => {
                 let sets = said.sets.sets.len();
-                self.log.note(&format!(
+                self.log.push_note(&format!(
                     "it speaks MCPL {} with us: {sets} feature sets",
                     said.version
                 ));
-                said.sets.rejected.iter().for_each(|why| self.log.note(why));
+                said.sets
+                    .rejected
+                    .iter()
+                    .for_each(|why| self.log.push_note(why));
                 Some(Arc::new(said))
             }
             Err(why) => {
                 self.log
-                    .note(&format!("it is not spoken to in MCPL: {why}"));
+                    .push_note(&format!("it is not spoken to in MCPL: {why}"));
                 None
             }
         }
@@ -397,13 +405,14 @@ impl Link {
     /// The versions used with it, the newer era first; of a lite server that of its document. `None` before the
     /// handshake.
     #[must_use]
-    pub fn spoken(&self) -> Option<String> {
-        let peers = [Era::Modern, Era::Legacy].map(|era| self.peer_in(era));
+    pub fn render_versions(&self) -> Option<String> {
+        let peers =
+            [ProtocolFamily::Stateless, ProtocolFamily::Legacy].map(|era| self.peer_for(era));
         let versions = peers.into_iter().flatten();
         let versions: Vec<_> = versions.map(|peer| peer.version.as_str()).collect();
         match self.wire {
             _ if versions.is_empty() => None,
-            Wire::Lite(_) => Some(SPOKEN.to_owned()),
+            Wire::Lite(_) => Some(VERSION_LABEL.to_owned()),
             Wire::Child(_) | Wire::Http(_) | Wire::Sse(_) | Wire::Node(_) => {
                 Some(versions.join(", "))
             }
@@ -419,27 +428,27 @@ impl Link {
     /// True once the server asked for roots outside any call: it keeps them, so it must be told when
     /// they change.
     #[must_use]
-    pub fn asks_roots(&self) -> bool {
-        self.asks_roots.load(Ordering::Relaxed)
+    pub fn has_requested_roots(&self) -> bool {
+        self.roots_requested.load(Ordering::Relaxed)
     }
 
     /// Tells the server that roots changed. The next `roots/list` it sends is then its own, and belongs to
     /// no call under way.
-    pub fn roots_changed(self: &Arc<Self>) {
-        self.roots_told.store(true, Ordering::Relaxed);
+    pub fn notify_roots_changed(self: &Arc<Self>) {
+        self.roots_notified.store(true, Ordering::Relaxed);
         self.notify("notifications/roots/list_changed", None);
     }
 
     /// Calls that wait for their client's turn.
     #[must_use]
-    pub fn waiting(&self) -> usize {
-        self.turns.waiting()
+    pub fn queued_calls(&self) -> usize {
+        self.call_queue.queued_calls()
     }
 
     /// The log level the server was told; `None` before it was told any.
     #[must_use]
-    pub fn told_level(&self) -> Option<LogLevel> {
-        let place = usize::from(self.level.load(Ordering::Relaxed));
+    pub fn current_log_level(&self) -> Option<LogLevel> {
+        let place = usize::from(self.log_level.load(Ordering::Relaxed));
         place
             .checked_sub(1)
             .and_then(|place| LogLevel::ALL.get(place))
@@ -447,15 +456,18 @@ impl Link {
     }
 
     /// Notes that the server was told this level.
-    pub(crate) fn level_told(&self, level: LogLevel) {
+    pub(crate) fn record_log_level(&self, level: LogLevel) {
         let place = LogLevel::ALL.iter().position(|one| *one == level);
         let place = place.and_then(|place| u8::try_from(place + 1).ok());
-        self.level.store(place.unwrap_or(0), Ordering::Relaxed);
+        self.log_level.store(place.unwrap_or(0), Ordering::Relaxed);
     }
 
     /// Notes that a resource is followed, or no longer. False when nothing changed.
-    pub fn set_followed(&self, uri: &str, followed: bool) -> bool {
-        let mut all = self.followed.lock().unwrap_or_else(PoisonError::into_inner);
+    pub fn set_subscribed(&self, uri: &str, followed: bool) -> bool {
+        let mut all = self
+            .subscribed
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         match followed {
             true => all.insert(uri.into()),
             false => all.remove(uri),
@@ -464,22 +476,25 @@ impl Link {
 
     /// True while a resource of this server is followed.
     #[must_use]
-    pub fn is_followed(&self) -> bool {
-        let all = self.followed.lock().unwrap_or_else(PoisonError::into_inner);
+    pub fn has_subscriptions(&self) -> bool {
+        let all = self
+            .subscribed
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         !all.is_empty()
     }
 
     /// Calls under way.
     #[must_use]
     pub fn in_flight(&self) -> usize {
-        self.places.taken()
+        self.slots.taken_count()
     }
 
     /// Odd messages: lines that are no messages, messages too large, notifications for nobody.
     #[must_use]
-    pub fn oddities(&self) -> (u64, u64, u64) {
+    pub fn odd_message_counts(&self) -> (u64, u64, u64) {
         (
-            self.counts.noise.load(Ordering::Relaxed),
+            self.counts.malformed.load(Ordering::Relaxed),
             self.counts.oversized.load(Ordering::Relaxed),
             self.counts.dropped.load(Ordering::Relaxed),
         )
@@ -495,31 +510,31 @@ impl Link {
     }
 
     /// Settles every pending call as lost.
-    pub fn lose(&self, why: &str) {
-        self.listening.end();
-        self.tasks.forget();
+    pub fn fail_pending_calls(&self, why: &str) {
+        self.listen_state.close();
+        self.tasks.clear();
         for (id, call) in self.pending.close() {
-            let lost = Err(self.lost(why));
+            let lost = Err(self.lost_refusal(why));
             self.tap_ended(id, &lost);
             let _ = call.answer.send(lost);
         }
-        self.questions.drop_all();
-        self.mcpl_asked.drop_all();
+        self.open_callbacks.clear();
+        self.mcpl_requests.clear();
         self.wire.close();
     }
 
     /// Sends a notification.
     pub fn notify(self: &Arc<Self>, method: &str, params: Option<&str>) {
         self.wire
-            .tell(self, jsonrpc::notification(method, params).into());
+            .send_message(self, jsonrpc::notification(method, params).into());
     }
 
     /// A call that comes after `drain` is refused as untaken, so that the next connection gets it. Requests
     /// about tasks that no other connection knows are taken without a pass.
-    fn enter(&self, method: &str) -> Result<Option<GatePass>, Refusal> {
+    fn admit(&self, method: &str) -> Result<Option<GatePass>, Refusal> {
         match self.gate.enter() {
-            None if !self.tasks.take_on(method) => {
-                Err(self.untaken("it finishes its last calls and takes no new ones"))
+            None if !self.tasks.should_accept(method) => {
+                Err(self.unsent_refusal("it finishes its last calls and takes no new ones"))
             }
             pass => Ok(pass),
         }

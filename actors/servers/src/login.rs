@@ -5,10 +5,10 @@
 //! of the entry and its address, and no log, error or other server sees it.
 
 mod callback;
-mod discover;
-mod fetch;
+mod discovery;
+mod http_client;
 mod offer;
-mod open_offer;
+mod offers;
 mod prover;
 mod server_client;
 mod server_login;
@@ -18,16 +18,16 @@ mod unattended;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use mgp_engine::servers::login::NoLogin;
+use mgp_engine::servers::login::SignInError;
 use mgp_engine::servers::login::record::is_login_of;
-use mgp_engine::servers::spec::{Reach, ServerSpec};
+use mgp_engine::servers::spec::{ServerSpec, ServerTransport};
 use mgp_protocol::ids::{AgentId, ServerId};
-use mgp_protocol::mgp::servers::WantedLogin;
+use mgp_protocol::mgp::servers::PendingLogin;
 use mgp_store::secrets::{Namespace, SecretStore};
 use mgp_transports::http::proxy::Outbound;
 
 pub use self::callback::CallbackListener;
-pub use self::open_offer::ShownOffer;
+pub use self::offers::SignInOffer;
 pub use self::server_client::ServerClient;
 pub use self::server_login::ServerLogin;
 pub use self::sign_in::SignIn;
@@ -37,7 +37,7 @@ pub use self::sign_in::SignIn;
 pub enum LoginError {
     /// What somebody wrote, or answered, is not good for it.
     #[error(transparent)]
-    Judged(#[from] NoLogin),
+    Rejected(#[from] SignInError),
     /// Somebody did not answer.
     #[error("{0}")]
     NoAnswer(String),
@@ -48,7 +48,7 @@ pub enum LoginError {
 
 /// Where logins are kept, and how they are got.
 #[derive(Clone, Debug)]
-pub struct LoginPlace {
+pub struct LoginBackend {
     /// The store of secrets; `None` without a home.
     pub store: Option<SecretStore>,
     /// How those who guard servers are reached.
@@ -59,8 +59,8 @@ pub struct LoginPlace {
 /// agent that called one where each has its own; so their number is that of the entries times that of the agents.
 #[derive(Debug)]
 pub struct Logins {
-    place: LoginPlace,
-    held: Mutex<BTreeMap<LoginOwner, Arc<ServerLogin>>>,
+    backend: LoginBackend,
+    logins: Mutex<BTreeMap<LoginOwner, Arc<ServerLogin>>>,
 }
 
 /// The server, and the agent where each has a login of its own.
@@ -69,38 +69,44 @@ type LoginOwner = (ServerId, Option<AgentId>);
 impl Logins {
     /// None yet.
     #[must_use]
-    pub fn new(place: LoginPlace) -> Self {
+    pub fn new(backend: LoginBackend) -> Self {
         Self {
-            place,
-            held: Mutex::default(),
+            backend,
+            logins: Mutex::default(),
         }
     }
 
     /// The login of a server, which all lives and instances of it share; or that of an agent, where the entry says
     /// that each has its own. `None` where it has none.
     #[must_use]
-    pub fn of(&self, spec: &ServerSpec, agent: Option<&AgentId>) -> Option<Arc<ServerLogin>> {
+    pub fn login_for(
+        &self,
+        spec: &ServerSpec,
+        agent: Option<&AgentId>,
+    ) -> Option<Arc<ServerLogin>> {
         let agent = agent.filter(|_| spec.login.per_agent);
         let owner = (spec.id.clone(), agent.cloned());
-        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut held = self.logins.lock().unwrap_or_else(PoisonError::into_inner);
         // Those of servers that are gone go, too.
         held.retain(|(id, _), login| {
-            *id == spec.id || Arc::strong_count(login) > 1 || login.wanted().is_some()
+            *id == spec.id || Arc::strong_count(login) > 1 || login.wanted_login().is_some()
         });
-        let url = match &spec.reach {
-            Reach::Http { url, .. } if spec.login.enabled => url,
-            Reach::Http { .. } | Reach::Stdio { .. } | Reach::Node(_) => {
+        let url = match &spec.transport {
+            ServerTransport::Http { url, .. } if spec.login.enabled => url,
+            ServerTransport::Http { .. }
+            | ServerTransport::Stdio { .. }
+            | ServerTransport::Node(_) => {
                 held.retain(|(id, _), _| *id != spec.id);
                 return None;
             }
         };
         if let Some(login) = held
             .get(&owner)
-            .filter(|login| login.is_of(url, &spec.login))
+            .filter(|login| login.matches(url, &spec.login))
         {
             return Some(login.clone());
         }
-        let login = ServerLogin::new(&owner, url, spec.login.clone(), self.place.clone());
+        let login = ServerLogin::new(&owner, url, spec.login.clone(), self.backend.clone());
         let login = Arc::new(login.ok()?);
         held.insert(owner, login.clone());
         Some(login)
@@ -108,11 +114,11 @@ impl Logins {
 
     /// The logins that agents have to have before they can call, where each has its own.
     #[must_use]
-    pub fn wanted_of_agents(&self) -> Vec<(ServerId, AgentId, WantedLogin)> {
-        let held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
-        let wanted = held
-            .iter()
-            .filter_map(|((id, agent), login)| Some((id.clone(), agent.clone()?, login.wanted()?)));
+    pub fn wanted_by_agents(&self) -> Vec<(ServerId, AgentId, PendingLogin)> {
+        let held = self.logins.lock().unwrap_or_else(PoisonError::into_inner);
+        let wanted = held.iter().filter_map(|((id, agent), login)| {
+            Some((id.clone(), agent.clone()?, login.wanted_login()?))
+        });
         wanted.collect()
     }
 
@@ -123,20 +129,20 @@ impl Logins {
     /// [`LoginError::Store`]: some are still kept.
     pub async fn forget_agent(&self, agent: &AgentId) -> Result<(), LoginError> {
         {
-            let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut held = self.logins.lock().unwrap_or_else(PoisonError::into_inner);
             held.retain(|(_, whose), login| {
                 let its = whose.as_ref() == Some(agent);
                 if its {
-                    login.ends();
+                    login.end();
                 }
                 !its
             });
         }
-        let Some(store) = self.place.store.clone() else {
+        let Some(store) = self.backend.store.clone() else {
             return Ok(());
         };
         let agent = agent.clone();
-        let removing = mgp_runtime::task::blocking("login.forget", move || {
+        let removing = mgp_runtime::task::run_blocking("login.forget", move || {
             let kept = store.list(Namespace::Oauth)?;
             let its = kept
                 .iter()
@@ -153,14 +159,14 @@ impl Logins {
 
     /// The login that a server wants of a person.
     #[must_use]
-    pub fn wanted(&self, server: &ServerId) -> Option<WantedLogin> {
-        self.find(server)?.wanted()
+    pub fn wanted_login(&self, server: &ServerId) -> Option<PendingLogin> {
+        self.find(server)?.wanted_login()
     }
 
     /// The tokens of all logins that are held right now, to be masked.
     #[must_use]
     pub fn tokens(&self) -> Vec<String> {
-        let held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        let held = self.logins.lock().unwrap_or_else(PoisonError::into_inner);
         let logins: Vec<_> = held.values().cloned().collect();
         drop(held);
         let records = logins.into_iter().filter_map(|login| login.record());
@@ -170,19 +176,19 @@ impl Logins {
     }
 
     /// Takes note of what a person did at the command line: reads what is kept again.
-    pub async fn look_again(&self, server: &ServerId) {
-        for login in self.all_of(server) {
-            login.look().await;
+    pub async fn reload(&self, server: &ServerId) {
+        for login in self.logins_of(server) {
+            login.reload().await;
         }
     }
 
     fn find(&self, server: &ServerId) -> Option<Arc<ServerLogin>> {
-        let held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        let held = self.logins.lock().unwrap_or_else(PoisonError::into_inner);
         held.get(&(server.clone(), None)).cloned()
     }
 
-    fn all_of(&self, server: &ServerId) -> Vec<Arc<ServerLogin>> {
-        let held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+    fn logins_of(&self, server: &ServerId) -> Vec<Arc<ServerLogin>> {
+        let held = self.logins.lock().unwrap_or_else(PoisonError::into_inner);
         let its = held.iter().filter(|((id, _), _)| id == server);
         its.map(|(_, login)| login.clone()).collect()
     }

@@ -1,18 +1,22 @@
 //! What the kernel declares to servers, and what became of it.
 
-use mgp_engine::servers::consent::Consents;
-use mgp_protocol::dialect::Era;
+use mgp_engine::servers::consent::ConsentPolicy;
+use mgp_protocol::dialect::ProtocolFamily;
 use mgp_protocol::mcp::meta::CLIENT_CAPABILITIES;
 use mgp_protocol::mgp::negotiation::{self, Active, Negotiated, PLAIN};
 use mgp_protocol::splice::member;
 
-use mgp_callers::negotiation::OFFERED;
+use mgp_callers::negotiation::OFFERED_FEATURES;
 
 /// The capabilities the kernel declares to a server; `offers` is false for one whose entry says
 /// `mgp = false`.
-pub(crate) fn declared(capabilities: &str, era: Era, offers: bool) -> String {
+pub(crate) fn declare_capabilities(
+    capabilities: &str,
+    era: ProtocolFamily,
+    offers: bool,
+) -> String {
     match offers {
-        true => negotiation::offered_in(capabilities, era, OFFERED),
+        true => negotiation::with_offer(capabilities, era, OFFERED_FEATURES),
         false => capabilities.to_owned(),
     }
 }
@@ -20,35 +24,35 @@ pub(crate) fn declared(capabilities: &str, era: Era, offers: bool) -> String {
 /// The client capabilities in a modern request to a server: MGP is negotiated with the kernel, so the
 /// client's own declaration is removed, and so are capabilities for questions that the server may not
 /// ask.
-pub(crate) fn redeclared<'p>(
+pub(crate) fn rewrite_declaration<'p>(
     params: &'p str,
     client: &Negotiated,
     server: &Negotiated,
-    consents: Consents,
+    consents: ConsentPolicy,
 ) -> Option<(&'p str, String)> {
-    if !server.is_active() && *client == PLAIN && !consents.restrict() {
+    if !server.is_active() && *client == PLAIN && !consents.is_restricted() {
         return None;
     }
     let said = member(member(params, "_meta")?, CLIENT_CAPABILITIES)?;
     let instead = match server.is_active() {
-        true => declared(said, Era::Modern, true),
-        false => negotiation::undeclared(said),
+        true => declare_capabilities(said, ProtocolFamily::Stateless, true),
+        false => negotiation::without_declaration(said),
     };
-    let instead = consents.declared(&instead).into_owned();
+    let instead = consents.allowed_capabilities(&instead).into_owned();
     Some((said, instead))
 }
 
 /// Remarks about a server's MGP declaration, for its log.
-pub(crate) fn remark(mgp: &Negotiated) -> Option<String> {
+pub(crate) fn mgp_remarks(mgp: &Negotiated) -> Option<String> {
     match mgp {
         Negotiated::Plain(None) => None,
         Negotiated::Plain(Some(why)) => Some(format!("it is spoken to in plain MCP: {why}")),
-        Negotiated::Active(active) => Some(spoken(active)),
+        Negotiated::Active(active) => Some(describe_mgp(active)),
     }
 }
 
-fn spoken(active: &Active) -> String {
-    let words = active.words().join(", ");
+fn describe_mgp(active: &Active) -> String {
+    let words = active.extension_names().join(", ");
     let differs = match active.minor_differs {
         true => "; it announces another minor version, which hides nothing that both know",
         false => "",

@@ -5,20 +5,20 @@
 //! The kernel itself restricts nothing after fork: between fork and exec no safe code can run.
 //! The launcher is the kernel's own program, started again with a hidden argument.
 
-mod alone;
-mod calls;
+mod exec;
 mod init;
-mod inside;
+mod kernel_confinement;
 mod launch;
 mod leader;
-mod pinned;
-mod plain;
+mod mount_view;
+mod nofollow;
+mod path_resolution;
+mod privileges;
 mod probe;
-mod rights;
-mod roads;
+mod program_pins;
+mod seccomp;
 mod step;
 mod users;
-mod view;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
@@ -27,7 +27,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-use mgp_engine::servers::sandbox::{Machine, ProgramPaths, SandboxPolicy, SandboxRules};
+use mgp_engine::servers::sandbox::{ProgramPaths, SandboxConfig, SandboxPolicy, SandboxSupport};
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mgp::permission::Standard;
 use mgp_protocol::mgp::servers::Sandbox;
@@ -36,23 +36,23 @@ use tokio::sync::OnceCell;
 
 use mgp_runtime::task;
 use mgp_store::removal;
-use roads::{For, Roads, stays};
+use path_resolution::{PathAccess, PathResolver, is_within};
 
-pub use alone::alone;
+pub use kernel_confinement::confine_kernel_process;
 pub use launch::launch;
-pub use pinned::{changed, pinned};
 pub use probe::probe;
+pub use program_pins::{find_change, pin_programs};
 
 /// The variable with the policy; the launcher removes it.
-const POLICY: &str = "MGP_SANDBOX_POLICY";
+const POLICY_VAR: &str = "MGP_SANDBOX_POLICY";
 /// The variable with the kernel's process id: the server must not outlive that process.
-const PARENT: &str = "MGP_SANDBOX_KERNEL";
+const KERNEL_PID_VAR: &str = "MGP_SANDBOX_KERNEL";
 /// The launcher's hidden argument, before the program.
-const LAUNCH: &str = "__sandbox";
+const LAUNCH_ARG: &str = "__sandbox";
 /// Bytes of a script's first line that the system reads.
-const FIRST_LINE: u64 = 256;
+const SHEBANG_BYTES_MAX: u64 = 256;
 /// Scripts that are interpreters of scripts: as many levels as the system follows.
-const SCRIPTS: usize = 4;
+const INTERPRETER_DEPTH_MAX: usize = 4;
 
 /// What all sandboxes have in common.
 #[derive(Debug, Default)]
@@ -62,20 +62,20 @@ pub struct Sandboxes {
     /// Holds each server's own folder.
     pub folder: PathBuf,
     /// The kernel's configuration, data and socket.
-    pub kernels: Vec<PathBuf>,
+    pub kernel_paths: Vec<PathBuf>,
     /// The home of the kernel's user.
     pub home: Option<PathBuf>,
     /// Folders that were ever opened for writing, by the configuration or by a server started since. Links
     /// in them are not followed to the outside. None is removed, because links planted there
     /// stay.
-    pub written: Mutex<BTreeSet<PathBuf>>,
+    pub writable_folders: Mutex<BTreeSet<PathBuf>>,
     /// What this machine supports; found out at the first use.
-    pub machine: OnceCell<Machine>,
+    pub machine: OnceCell<SandboxSupport>,
 }
 
 /// A sandbox that is ready for one start of a server.
 #[derive(Debug)]
-pub(crate) struct Ready {
+pub(crate) struct PreparedSandbox {
     /// The process to start: the launcher with the server as its argument.
     pub(crate) spec: ChildSpec,
     /// What the server is held to.
@@ -85,18 +85,18 @@ pub(crate) struct Ready {
 impl Sandboxes {
     /// The server's own folder; its home is inside it.
     #[must_use]
-    pub fn own_folder(&self, server: &ServerId) -> PathBuf {
-        self.beside("of", server)
+    pub fn server_folder(&self, server: &ServerId) -> PathBuf {
+        self.sibling_folder("of", server)
     }
 
     /// The folder of the program registered with a server. Not in or above the server's own folder, so that
     /// the server cannot write where interpreters look for modules.
     #[must_use]
     pub fn code_folder(&self, server: &ServerId) -> PathBuf {
-        self.beside("code-of", server)
+        self.sibling_folder("code-of", server)
     }
 
-    fn beside(&self, what: &str, server: &ServerId) -> PathBuf {
+    fn sibling_folder(&self, what: &str, server: &ServerId) -> PathBuf {
         // A server id may be "..".
         let folder = self.folder.join(format!("{what}-{server}"));
         // The server's working folder differs from the kernel's, so the path must be absolute.
@@ -104,13 +104,17 @@ impl Sandboxes {
     }
 
     /// True for a folder, without links, that no sandbox opens: the kernel's files or a whole home.
-    pub(crate) fn shuts(&self, folder: &Path) -> bool {
+    pub(crate) fn is_protected(&self, folder: &Path) -> bool {
         let place = ProgramPaths {
-            kernels: self.kernels.iter().map(|path| real(path)).collect(),
-            home: self.home.as_deref().map(real),
+            kernel_paths: self
+                .kernel_paths
+                .iter()
+                .map(|path| real_path(path))
+                .collect(),
+            home: self.home.as_deref().map(real_path),
             ..ProgramPaths::default()
         };
-        place.shuts(folder)
+        place.is_protected(folder)
     }
 
     /// Prepares the start of a server with these permissions.
@@ -120,54 +124,62 @@ impl Sandboxes {
     pub(crate) async fn prepare(
         &self,
         spec: ChildSpec,
-        rules: &SandboxRules,
+        rules: &SandboxConfig,
         granted: &BTreeSet<Standard>,
-    ) -> Result<Ready, String> {
-        let machine = self.machine.get_or_try_init(|| probe::ask(&self.exe)).await;
+    ) -> Result<PreparedSandbox, String> {
+        let machine = self
+            .machine
+            .get_or_try_init(|| probe::run_probe(&self.exe))
+            .await;
         let machine = *machine.map_err(|e| format!("the sandbox cannot be tried out: {e}"))?;
-        let own = self.own_folder(&spec.id);
+        let own = self.server_folder(&spec.id);
         let mut place = ProgramPaths {
-            own,
-            code: rules.program.as_ref().map(|_| self.code_folder(&spec.id)),
-            kernels: self.kernels.clone(),
+            own_dir: own,
+            code_dir: rules.program.as_ref().map(|_| self.code_folder(&spec.id)),
+            kernel_paths: self.kernel_paths.clone(),
             home: self.home.clone(),
             ..ProgramPaths::default()
         };
         let (looked, mut rules, granted) = (spec.clone(), rules.clone(), granted.clone());
-        let owns = real(&std::path::absolute(&self.folder).unwrap_or(self.folder.clone()));
+        let owns = real_path(&std::path::absolute(&self.folder).unwrap_or(self.folder.clone()));
         let written = {
-            let mut written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut written = self
+                .writable_folders
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner);
             written.extend(rules.write.iter().cloned());
             written.clone()
         };
-        let looking = task::blocking("sandbox.prepare", move || {
-            let (roads, mut notes) = look(&looked, &mut place, &mut rules, &written, &owns)?;
-            furnish(&place.own).map_err(|e| format!("{}: {e}", place.own.display()))?;
+        let looking = task::run_blocking("sandbox.prepare", move || {
+            let (roads, mut notes) =
+                resolve_paths(&looked, &mut place, &mut rules, &written, &owns)?;
+            prepare_folders(&place.own_dir)
+                .map_err(|e| format!("{}: {e}", place.own_dir.display()))?;
             let user = match machine.root {
-                true => Some(users::hand_over(&place.own, machine.namespaces)?),
+                true => Some(users::assign_user(&place.own_dir, machine.namespaces)?),
                 false => None,
             };
-            if let (Some(code), Some(user)) = (&place.code, user) {
-                users::lend(code, user).map_err(|e| format!("{}: {e}", code.display()))?;
+            if let (Some(code), Some(user)) = (&place.code_dir, user) {
+                users::grant_read(code, user).map_err(|e| format!("{}: {e}", code.display()))?;
             }
-            let mut policy = SandboxPolicy::of(&granted, &rules, &place, machine);
+            let mut policy = SandboxPolicy::for_server(&granted, &rules, &place, machine);
             policy.user = user;
             let mut report = policy.report(&granted, &rules, &place);
-            notes.extend(roads.settle(&mut policy));
+            notes.extend(roads.finish(&mut policy));
             report.notes.extend(notes);
             if user.is_some() {
-                report.notes.extend(users::shut(&policy));
+                report.notes.extend(users::find_unreachable(&policy));
             }
-            Ok::<_, String>((policy, report, place.own))
+            Ok::<_, String>((policy, report, place.own_dir))
         });
         let (policy, report, own) = looking.await.map_err(|e| e.to_string())??;
-        Ok(Ready {
-            spec: self.through_launcher(spec, &policy, &own),
+        Ok(PreparedSandbox {
+            spec: self.wrap_in_launcher(spec, &policy, &own),
             report,
         })
     }
 
-    fn through_launcher(
+    fn wrap_in_launcher(
         &self,
         mut spec: ChildSpec,
         policy: &SandboxPolicy,
@@ -180,10 +192,10 @@ impl Sandboxes {
         let policy = serde_json::to_string(policy).expect("a policy is always JSON");
         spec.launcher = Some(Launcher {
             exe: self.exe.clone(),
-            args: vec![LAUNCH.to_owned(), "--".to_owned()],
+            args: vec![LAUNCH_ARG.to_owned(), "--".to_owned()],
             env: BTreeMap::from([
-                (POLICY.to_owned(), policy),
-                (PARENT.to_owned(), std::process::id().to_string()),
+                (POLICY_VAR.to_owned(), policy),
+                (KERNEL_PID_VAR.to_owned(), std::process::id().to_string()),
             ]),
         });
         spec
@@ -194,7 +206,7 @@ const HOME: &str = "home";
 const TMP: &str = "tmp";
 
 /// Makes the server's own folder, and empties its temporary folder.
-fn furnish(own: &Path) -> io::Result<()> {
+fn prepare_folders(own: &Path) -> io::Result<()> {
     let private = |path: &Path| {
         fs::DirBuilder::new()
             .recursive(true)
@@ -207,20 +219,20 @@ fn furnish(own: &Path) -> io::Result<()> {
 }
 
 /// Resolves the paths of a server, without symbolic links; returns, in words, those not followed.
-fn look(
+fn resolve_paths(
     spec: &ChildSpec,
     place: &mut ProgramPaths,
-    rules: &mut SandboxRules,
+    rules: &mut SandboxConfig,
     written: &BTreeSet<PathBuf>,
     owns: &Path,
-) -> Result<(Roads, BTreeSet<String>), String> {
-    let (program, programs) = child::find(spec).map_err(|e| e.to_string())?;
-    place.own = std::path::absolute(&place.own).map_err(|e| e.to_string())?;
-    for kernels in place.kernels.iter_mut().chain(&mut place.home) {
-        *kernels = real(kernels);
+) -> Result<(PathResolver, BTreeSet<String>), String> {
+    let (program, programs) = child::find_program(spec).map_err(|e| e.to_string())?;
+    place.own_dir = std::path::absolute(&place.own_dir).map_err(|e| e.to_string())?;
+    for kernels in place.kernel_paths.iter_mut().chain(&mut place.home) {
+        *kernels = real_path(kernels);
     }
-    let (mut roads, mut notes) = (Roads::around(written, place, owns), BTreeSet::new());
-    let mut led = |path: &Path, to| match roads.follow(path, to) {
+    let (mut roads, mut notes) = (PathResolver::new(written, place, owns), BTreeSet::new());
+    let mut led = |path: &Path, to| match roads.resolve(path, to) {
         Ok(real) => Some(real),
         Err(why) => {
             notes.insert(why);
@@ -230,62 +242,64 @@ fn look(
     rules.read = rules
         .read
         .iter()
-        .filter_map(|p| led(p, For::Reading))
+        .filter_map(|p| led(p, PathAccess::Read))
         .collect();
     rules.write = rules
         .write
         .iter()
-        .filter_map(|p| led(p, For::Writing))
+        .filter_map(|p| led(p, PathAccess::Write))
         .collect();
     let cwd = spec.cwd.as_deref().unwrap_or(Path::new("/"));
     let cwd = std::path::absolute(cwd).map_err(|e| e.to_string())?;
     let named = spec.args.iter().map(|arg| cwd.join(arg));
     let named = named.filter(|path| path.is_file());
-    place.named = named.filter_map(|p| led(&p, For::Reading)).collect();
+    place.argument_files = named.filter_map(|p| led(&p, PathAccess::Read)).collect();
     // The files stay closed; the whole tree is never opened.
-    place.cwd = led(&cwd, For::Reading).unwrap_or(PathBuf::from("/"));
-    place.usual = !spec.command.contains('/') && !spec.env.contains_key("PATH");
-    place.programs = programs
+    place.cwd = led(&cwd, PathAccess::Read).unwrap_or(PathBuf::from("/"));
+    place.found_in_path = !spec.command.contains('/') && !spec.env.contains_key("PATH");
+    place.path_dirs = programs
         .iter()
-        .filter_map(|folder| led(folder, For::Reading))
+        .filter_map(|folder| led(folder, PathAccess::Read))
         .collect();
-    place.program = roads.follow(&program, For::Reading)?;
-    place.interpreters = interpreters(&program, &programs, &mut roads, &mut notes);
+    place.program = roads.resolve(&program, PathAccess::Read)?;
+    place.interpreters = find_interpreters(&program, &programs, &mut roads, &mut notes);
     // A virtual environment is found by the link to its interpreter, so that link counts.
     if let (Some(folder), Some(name)) = (program.parent(), program.file_name()) {
-        let folder = roads.follow(folder, For::Reading)?;
+        let folder = roads.resolve(folder, PathAccess::Read)?;
         place.interpreters.push(folder.join(name));
     }
     Ok((roads, notes))
 }
 
 /// The path without symbolic links, as far as it exists.
-fn real(path: &Path) -> PathBuf {
+fn real_path(path: &Path) -> PathBuf {
     if let Ok(real) = path.canonicalize() {
         return real;
     }
     match (path.parent(), path.file_name()) {
-        (Some(folder), Some(name)) => real(folder).join(name),
+        (Some(folder), Some(name)) => real_path(folder).join(name),
         _ => path.to_owned(),
     }
 }
 
 /// What runs a script: the program in its first line, and the one that `env` looks up for it. For scripts
 /// that the server can write, nothing is opened that is not open anyway.
-fn interpreters(
+fn find_interpreters(
     program: &Path,
     programs: &[PathBuf],
-    roads: &mut Roads,
+    roads: &mut PathResolver,
     notes: &mut BTreeSet<String>,
 ) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut next = Some(program.to_owned());
-    while let Some(script) = next.take().filter(|_| found.len() < SCRIPTS) {
-        let Ok(at) = roads.follow(&script, For::Reading) else {
+    while let Some(script) = next.take().filter(|_| found.len() < INTERPRETER_DEPTH_MAX) {
+        let Ok(at) = roads.resolve(&script, PathAccess::Read) else {
             break;
         };
-        let root = at.parent().and_then(|folder| roads.written_around(folder));
-        let Some(line) = first_line(&at) else {
+        let root = at
+            .parent()
+            .and_then(|folder| roads.innermost_writable(folder));
+        let Some(line) = read_first_line(&at) else {
             break;
         };
         let mut words = line.split_ascii_whitespace();
@@ -301,10 +315,10 @@ fn interpreters(
             .into_iter()
             .flatten()
         {
-            let led = roads.follow(&named, For::Reading).and_then(|led| {
+            let led = roads.resolve(&named, PathAccess::Read).and_then(|led| {
                 let opens = root
                     .as_ref()
-                    .is_none_or(|root| stays(&led, root, For::Reading));
+                    .is_none_or(|root| is_within(&led, root, PathAccess::Read));
                 opens.then_some(led).ok_or_else(|| {
                     format!(
                         "{} is not opened: {} names it in its first line, and sandboxed servers write that file",
@@ -326,11 +340,11 @@ fn interpreters(
     found
 }
 
-fn first_line(script: &Path) -> Option<String> {
+fn read_first_line(script: &Path) -> Option<String> {
     let mut start = Vec::new();
     File::open(script)
         .ok()?
-        .take(FIRST_LINE)
+        .take(SHEBANG_BYTES_MAX)
         .read_to_end(&mut start)
         .ok()?;
     let rest = start.strip_prefix(b"#!")?;
@@ -355,17 +369,17 @@ mod tests {
         std::os::unix::fs::symlink(at("node-22"), at("node")).unwrap();
         write("serve", "#!/usr/bin/env -S node --quiet\n");
         let interpreters = |script: &Path, programs: &[PathBuf]| {
-            interpreters(
+            find_interpreters(
                 script,
                 programs,
-                &mut Roads::default(),
+                &mut PathResolver::default(),
                 &mut BTreeSet::new(),
             )
         };
         let found = interpreters(&at("serve"), &[at("")]);
-        assert_eq!(found, [real(Path::new("/usr/bin/env")), at("node-22")]);
+        assert_eq!(found, [real_path(Path::new("/usr/bin/env")), at("node-22")]);
         write("loop", &format!("#!{}\n", at("loop").display()));
-        assert!(interpreters(&at("loop"), &[]).len() <= SCRIPTS + 1);
+        assert!(interpreters(&at("loop"), &[]).len() <= INTERPRETER_DEPTH_MAX + 1);
         assert!(interpreters(&at("node"), &[]).is_empty());
     }
 
@@ -376,7 +390,7 @@ mod tests {
         fs::create_dir(&whole).unwrap();
         std::os::unix::fs::symlink(&whole, &link).unwrap();
         let real_folder = whole.canonicalize().unwrap();
-        assert_eq!(real(&link.join("a/b")), real_folder.join("a/b"));
+        assert_eq!(real_path(&link.join("a/b")), real_folder.join("a/b"));
     }
 
     /// Working folder, argument and interpreter come from places the server can write.
@@ -404,16 +418,16 @@ mod tests {
         };
         let look = |spec: &ChildSpec, written: &[PathBuf]| {
             let mut place = ProgramPaths {
-                own: at("owns/of-it"),
+                own_dir: at("owns/of-it"),
                 ..ProgramPaths::default()
             };
-            let mut rules = SandboxRules::default();
+            let mut rules = SandboxConfig::default();
             let written = written.iter().cloned().collect();
-            let looked = look(spec, &mut place, &mut rules, &written, &at("owns"));
+            let looked = resolve_paths(spec, &mut place, &mut rules, &written, &at("owns"));
             looked.map(|(_, notes)| (place, notes))
         };
         let keys = |place: &ProgramPaths| {
-            let all = place.interpreters.iter().chain(&place.named);
+            let all = place.interpreters.iter().chain(&place.argument_files);
             all.chain([&place.cwd])
                 .filter(|path| path.starts_with(at("keys")))
                 .count()

@@ -4,17 +4,17 @@
 mod audit;
 mod connector;
 mod event;
+mod generation;
 mod handle;
 mod instances;
-mod life;
 mod link_events;
 mod lists;
-mod resources;
-mod rolling;
+mod protocol_families;
+mod resource_usage;
+mod rolling_restart;
 mod spawner;
-mod spoken;
 mod start_order;
-mod starts;
+mod start_progress;
 mod supervision;
 
 use std::sync::Arc;
@@ -24,7 +24,7 @@ use mgp_engine::servers::lifecycle::TransitionReason;
 use mgp_engine::servers::restart::ServerExit;
 use mgp_engine::servers::spec::{ServerInstances as Apart, ServerSpec};
 use mgp_engine::servers::supervision::{
-    StopOrder, Supervision, SupervisionInput, SupervisionRules, SupervisionStatus,
+    StopOrder, Supervision, SupervisionConfig, SupervisionInput, SupervisionStatus,
 };
 use mgp_engine::tools::catalog::ServerOffer;
 use mgp_protocol::ids::ServerId;
@@ -33,12 +33,12 @@ use mgp_protocol::refusal::Refusal;
 use mgp_transports::log::ServerLog;
 use ractor::{Actor, ActorProcessingErr, ActorRef, SupervisionEvent};
 
+use self::generation::GenerationHandle;
 use self::instances::Instances;
-use self::life::LifeHandle;
-use self::lists::Fresh;
+use self::lists::FetchedLists;
 use self::lists::missing::MissingLists;
 use self::lists::pace::ListPaces;
-use self::rolling::Rolling;
+use self::rolling_restart::RollingRestart;
 use self::start_order::StartWait;
 use crate::guard::GuardHandle;
 use crate::link::{Link, List};
@@ -46,17 +46,17 @@ use mgp_callers::directory::Directory;
 use mgp_policy::permissions::PermissionsHandle;
 use mgp_policy::pins::PinsHandle;
 use mgp_runtime::event_sink::EventSink;
-use mgp_runtime::mailbox::{Alive, Kind, Mailbox, Queued, Reply};
+use mgp_runtime::mailbox::{ActorCountGuard, CountedKind, Mailbox, Queued, Reply};
 use mgp_runtime::task::SupervisedTask;
-use mgp_runtime::time::moment;
+use mgp_runtime::time::monotonic_now;
 use mgp_store::audit::AuditHandle;
 
 pub use self::connector::Connector;
-pub use self::event::{Fetched, RenewalHold, ServerEvent};
+pub use self::event::{FetchTimes, ResubscriptionGuard, ServerEvent};
 pub use self::handle::{InstanceOwner, ServerHandle, ServerTable, Status};
-pub use self::resources::{ResourceFigures, ResourceLook, RunningLife};
-pub use self::spawner::Starts;
-pub use self::starts::Start;
+pub use self::resource_usage::{ResourceMonitor, ResourceSnapshot, RunningGeneration};
+pub use self::spawner::ProcessSpawner;
+pub use self::start_progress::StartProgress;
 
 /// Messages to the supervisor of a server: imperatives ask, past tenses tell what happened.
 #[derive(Debug)]
@@ -67,9 +67,9 @@ pub enum ServerMsg {
         by_operator: bool,
     },
     /// Of those that are to be connected before it, these are not yet.
-    WaitsFor(Vec<ServerId>),
+    DependenciesPending(Vec<ServerId>),
     /// Its wait for others is over.
-    InTurn,
+    DependenciesReady,
     /// Drain and stop. Answered when the server has stopped.
     Stop(TransitionReason, Reply<()>),
     /// The same, with this much time for calls under way.
@@ -81,17 +81,17 @@ pub enum ServerMsg {
     /// Its configuration changed.
     Reconfigure(Box<ServerSpec>),
     /// The life of this number is connected and has its first lists.
-    Connected(u64, Arc<Link>, Box<Fresh>),
+    Connected(u64, Arc<Link>, Box<FetchedLists>),
     /// Agents can see the first lists of this life.
-    Shown(u64),
+    Published(u64),
     /// This life uses more than it may; why, in words.
-    OverLimit(u64, String),
+    LimitExceeded(u64, String),
     /// This life ended.
     Ended(u64, ServerExit, String),
     /// A list changed at the server.
     ListChanged(List),
     /// A list was fetched again.
-    Fetched(List, u64, Box<Fresh>),
+    Fetched(List, u64, Box<FetchedLists>),
     /// This life waits for the operator's answer to these questions.
     ApprovalRequested(u64, Vec<String>),
     /// What its tools were the last time, for a server that has not been connected yet.
@@ -105,11 +105,11 @@ pub enum ServerMsg {
     /// The wait before a restart is over.
     RetryDue(u64),
     /// A call waits for it.
-    Called,
+    CallWaiting,
     /// A list is fetched again, which had to wait.
     FetchDue(List),
     /// This list has not had to wait for a while.
-    ListCalm(List),
+    ListSettled(List),
     /// Start the instance that somebody has for itself, or hand out the running one.
     OpenInstance(InstanceOwner, Reply<Result<Arc<ServerHandle>, Refusal>>),
     /// Stop the instances that nobody has used for a while.
@@ -143,26 +143,26 @@ pub struct ServerActor {
 #[derive(Debug)]
 pub struct ServerState {
     spec: ServerSpec,
-    me: Mailbox<ServerMsg>,
+    mailbox: Mailbox<ServerMsg>,
     supervision: Supervision,
-    life: Option<LifeHandle>,
+    generation: Option<GenerationHandle>,
     offer: ServerOffer,
     fetching: Vec<(List, bool)>,
-    fetched: Fetched,
+    fetched: FetchTimes,
     /// Lists that changed during their first fetch.
     changed: Vec<List>,
     paces: ListPaces,
-    notes: Vec<String>,
+    remarks: Vec<String>,
     missing: MissingLists,
     instances: Instances,
-    wait: StartWait,
-    rolling: Rolling,
+    start_wait: StartWait,
+    rolling_restart: RollingRestart,
     stopping: Vec<Reply<()>>,
     /// The timer of the next start; dropped with the supervisor and by an earlier start.
-    next_try: Option<SupervisedTask<()>>,
+    retry_timer: Option<SupervisedTask<()>>,
     /// The last output of the last life, if that ended by itself.
-    last_words: Option<Arc<str>>,
-    _alive: Alive,
+    last_output: Option<Arc<str>>,
+    _alive: ActorCountGuard,
 }
 
 impl Actor for ServerActor {
@@ -176,26 +176,26 @@ impl Actor for ServerActor {
         spec: ServerSpec,
     ) -> Result<ServerState, ActorProcessingErr> {
         let me = Mailbox::new(myself);
-        self.handle.filled(me.clone());
-        self.parts(&spec);
+        self.handle.set_supervisor(me.clone());
+        self.configure_instances(&spec);
         let state = ServerState {
-            me,
-            supervision: Supervision::new(SupervisionRules::from(&spec), moment()),
-            life: None,
+            mailbox: me,
+            supervision: Supervision::new(SupervisionConfig::from(&spec), monotonic_now()),
+            generation: None,
             offer: ServerOffer::new(self.handle.id.clone()),
             fetching: Vec::new(),
-            fetched: [moment(); 4],
+            fetched: [monotonic_now(); 4],
             changed: Vec::new(),
             paces: ListPaces::default(),
-            notes: Vec::new(),
+            remarks: Vec::new(),
             missing: MissingLists::default(),
             instances: Instances::default(),
-            wait: StartWait::default(),
-            rolling: Rolling::default(),
+            start_wait: StartWait::default(),
+            rolling_restart: RollingRestart::default(),
             stopping: Vec::new(),
-            next_try: None,
-            last_words: None,
-            _alive: Alive::new(Kind::Server),
+            retry_timer: None,
+            last_output: None,
+            _alive: ActorCountGuard::new(CountedKind::Server),
             spec,
         };
         self.publish(&state);
@@ -208,42 +208,53 @@ impl Actor for ServerActor {
         queued: Self::Msg,
         state: &mut ServerState,
     ) -> Result<(), ActorProcessingErr> {
-        match queued.open() {
+        match queued.into_message() {
             ServerMsg::Start { by_operator: false } => self.start_in_order(state),
             ServerMsg::Start { by_operator: true } => self.start(state),
-            ServerMsg::WaitsFor(others) => self.waits_for(state, others),
-            ServerMsg::InTurn => self.in_turn(state),
+            ServerMsg::DependenciesPending(others) => self.set_pending_dependencies(state, others),
+            ServerMsg::DependenciesReady => self.finish_start_wait(state),
             ServerMsg::Stop(why, reply) => self.stop(state, why.into(), reply),
             ServerMsg::StopWithin(why, time, reply) => {
                 let within = Some(time);
-                self.stop(state, StopOrder { why, within }, reply);
+                self.stop(
+                    state,
+                    StopOrder {
+                        reason: why,
+                        drain_timeout: within,
+                    },
+                    reply,
+                );
             }
             ServerMsg::Roll => self.roll(state),
             ServerMsg::Restart => self.restart(state),
             ServerMsg::Reconfigure(spec) => self.reconfigure(state, *spec),
             ServerMsg::Connected(attempt, link, lists) => {
-                self.connected(state, attempt, &link, *lists);
+                self.handle_connected(state, attempt, &link, *lists);
             }
-            ServerMsg::Shown(life) => self.decide(state, SupervisionInput::Connected(life)),
-            ServerMsg::OverLimit(life, why) => {
-                self.decide(state, SupervisionInput::OverLimit(life, why))
+            ServerMsg::Published(life) => {
+                self.apply_input(state, SupervisionInput::Connected(life))
+            }
+            ServerMsg::LimitExceeded(life, why) => {
+                self.apply_input(state, SupervisionInput::LimitExceeded(life, why))
             }
             ServerMsg::Ended(life, exit, how) => {
-                self.decide(state, SupervisionInput::Ended(life, exit, how))
+                self.apply_input(state, SupervisionInput::Ended(life, exit, how))
             }
-            ServerMsg::ListChanged(list) => self.fetch(state, list),
-            ServerMsg::Fetched(list, link, lists) => self.fetched(state, list, link, *lists),
-            ServerMsg::ApprovalRequested(attempt, names) => self.waits(state, attempt, &names),
-            ServerMsg::OfferRestored(offer) => self.list_restored(offer),
-            ServerMsg::PinsDecided => self.pinned(state),
-            ServerMsg::LinkBroke(link, why) => Self::broken(state, link, why),
-            ServerMsg::LifecycleReported(link, step) => self.said(state, link, step),
-            ServerMsg::RetryDue(life) => self.decide(state, SupervisionInput::RetryDue(life)),
-            ServerMsg::Called => self.decide(state, SupervisionInput::Called),
-            ServerMsg::FetchDue(list) => self.fetch_due(state, list),
-            ServerMsg::ListCalm(list) => self.list_calm(state, list),
+            ServerMsg::ListChanged(list) => self.fetch_list(state, list),
+            ServerMsg::Fetched(list, link, lists) => self.handle_fetched(state, list, link, *lists),
+            ServerMsg::ApprovalRequested(attempt, names) => {
+                self.await_approval(state, attempt, &names)
+            }
+            ServerMsg::OfferRestored(offer) => self.publish_restored(offer),
+            ServerMsg::PinsDecided => self.handle_pins_decided(state),
+            ServerMsg::LinkBroke(link, why) => Self::handle_broken_link(state, link, why),
+            ServerMsg::LifecycleReported(link, step) => self.handle_lifecycle(state, link, step),
+            ServerMsg::RetryDue(life) => self.apply_input(state, SupervisionInput::RetryDue(life)),
+            ServerMsg::CallWaiting => self.apply_input(state, SupervisionInput::CallWaiting),
+            ServerMsg::FetchDue(list) => self.handle_fetch_due(state, list),
+            ServerMsg::ListSettled(list) => self.handle_list_settled(state, list),
             ServerMsg::OpenInstance(owner, reply) => {
-                reply.send(self.instance(myself.get_cell(), state, owner).await);
+                reply.send(self.open_instance(myself.get_cell(), state, owner).await);
             }
             ServerMsg::StopIdle => self.stop_idle(state),
         }
@@ -255,7 +266,7 @@ impl Actor for ServerActor {
         _myself: ActorRef<Self::Msg>,
         _state: &mut ServerState,
     ) -> Result<(), ActorProcessingErr> {
-        self.handle.gone();
+        self.handle.clear_supervisor();
         self.withdraw();
         Ok(())
     }
@@ -269,7 +280,7 @@ impl Actor for ServerActor {
         if let SupervisionEvent::ActorFailed(who, _)
         | SupervisionEvent::ActorTerminated(who, _, _) = event
         {
-            self.lost_instance(state, who.get_id());
+            self.remove_lost_instance(state, who.get_id());
         }
         Ok(())
     }
@@ -278,28 +289,28 @@ impl Actor for ServerActor {
 impl ServerState {
     /// The connection of the current life.
     fn link(&self) -> Option<Arc<Link>> {
-        self.life.as_ref().and_then(|life| life.link.clone())
+        self.generation.as_ref().and_then(|life| life.link.clone())
     }
 }
 
 impl ServerActor {
     fn stop(&self, state: &mut ServerState, order: StopOrder, reply: Reply<()>) {
         state.stopping.push(reply);
-        self.order(state, SupervisionInput::Stop(order));
+        self.apply_order(state, SupervisionInput::Stop(order));
     }
 
     /// What somebody orders counts more than what the server waits for.
-    fn order(&self, state: &mut ServerState, order: SupervisionInput) {
-        state.wait = StartWait::default();
-        self.decide(state, order);
+    fn apply_order(&self, state: &mut ServerState, order: SupervisionInput) {
+        state.start_wait = StartWait::default();
+        self.apply_input(state, order);
     }
 
     fn reconfigure(&self, state: &mut ServerState, spec: ServerSpec) {
-        state.rolling.forget_refused();
-        if spec.differs_in_order_only(&state.spec) {
-            return self.reorder(state, spec);
+        state.rolling_restart.clear_failed();
+        if spec.differs_only_in_start_order(&state.spec) {
+            return self.set_start_order(state, spec);
         }
-        match Self::rolls(state, &spec) {
+        match Self::can_roll_to(state, &spec) {
             true => self.roll_to(state, spec),
             false => self.replace(state, spec),
         }
@@ -307,52 +318,52 @@ impl ServerActor {
 
     /// The life under the entry before ends first.
     fn replace(&self, state: &mut ServerState, spec: ServerSpec) {
-        let rules = SupervisionRules {
+        let rules = SupervisionConfig {
             rolling: false,
-            ..SupervisionRules::from(&spec)
+            ..SupervisionConfig::from(&spec)
         };
         // It may be another server now.
-        self.handle.take_spoken();
-        self.handle.unlower();
+        self.handle.take_families();
+        self.handle.restore_trust();
         self.withdraw_restored();
-        self.handle.offered_nothing();
-        self.parts(&spec);
+        self.handle.clear_offer();
+        self.configure_instances(&spec);
         state.spec = spec;
-        self.order(state, SupervisionInput::Reconfigured(rules));
+        self.apply_order(state, SupervisionInput::Reconfigured(rules));
     }
 
     /// After whom it is started says nothing to a server that runs.
-    fn reorder(&self, state: &mut ServerState, spec: ServerSpec) {
+    fn set_start_order(&self, state: &mut ServerState, spec: ServerSpec) {
         state.spec = spec;
-        if state.wait.is_on() {
+        if state.start_wait.is_waiting() {
             self.start_in_order(state);
         }
     }
 
-    fn said(&self, state: &mut ServerState, link: u64, step: mgp::Lifecycle) {
+    fn handle_lifecycle(&self, state: &mut ServerState, link: u64, step: mgp::Lifecycle) {
         if state.link().is_some_and(|l| l.number == link) {
             let reported = SupervisionInput::Reported {
                 from: step.previous_state,
                 to: step.new_state,
                 reason: step.reason,
             };
-            self.decide(state, reported);
+            self.apply_input(state, reported);
         }
     }
 
-    fn waits(&self, state: &ServerState, life: u64, names: &[String]) {
-        if state.supervision.counts(life) {
-            let reason = Some(starts::waiting(names));
-            let standing = state.supervision.status(reason, moment());
+    fn await_approval(&self, state: &ServerState, life: u64, names: &[String]) {
+        if state.supervision.is_current_generation(life) {
+            let reason = Some(start_progress::describe_waiting(names));
+            let standing = state.supervision.status(reason, monotonic_now());
             let mut status = Self::status(state, standing);
-            status.waiting = true;
+            status.awaits_operator = true;
             self.handle.publish(status);
             self.withdraw_restored();
         }
     }
 
-    fn broken(state: &mut ServerState, link: u64, why: String) {
-        if let Some(current) = &state.life
+    fn handle_broken_link(state: &mut ServerState, link: u64, why: String) {
+        if let Some(current) = &state.generation
             && current.link.as_ref().is_some_and(|l| l.number == link)
         {
             current.fail(why);
@@ -360,7 +371,9 @@ impl ServerActor {
     }
 
     fn publish(&self, state: &ServerState) {
-        let standing = state.supervision.status(state.wait.words(), moment());
+        let standing = state
+            .supervision
+            .status(state.start_wait.describe(), monotonic_now());
         self.handle.publish(Self::status(state, standing));
     }
 
@@ -369,24 +382,27 @@ impl ServerActor {
             state: standing.state,
             reason: standing.reason,
             since: standing.since,
-            next_try: None,
+            next_start: None,
             restarts: standing.restarts,
-            pid: state.life.as_ref().map(LifeHandle::process),
-            rejected: state.notes.clone(),
-            left_out: state.left_out(),
-            repaired: state.offer.repaired().cloned().collect(),
+            pid: state.generation.as_ref().map(GenerationHandle::process_id),
+            remarks: state.remarks.clone(),
+            omitted: state.describe_omissions(),
+            repaired: state.offer.repairs().cloned().collect(),
             trust: state.spec.mgp.trust_level,
-            runs: state.spec.reach.words().into(),
+            command_or_url: state.spec.transport.render_command().into(),
             declared: Arc::new(state.spec.mgp.clone()),
-            waiting: false,
-            due: standing.due,
+            awaits_operator: false,
+            starts_automatically: standing.will_start,
             roll: standing.roll,
-            rolls: state.spec.rolling,
-            places: state.spec.limits.max_in_flight,
-            mark: state.spec.mark(),
-            unreachable: standing.unreachable,
-            start: state.life.as_ref().map(|life| life.start.clone()),
-            last_words: state.last_words.clone().filter(|_| !standing.asked_to_stop),
+            can_roll: state.spec.rolling,
+            waiting_calls_max: state.spec.limits.max_in_flight,
+            mark: state.spec.replica_spec(),
+            unreachable: standing.is_unreachable,
+            start: state.generation.as_ref().map(|life| life.start.clone()),
+            last_output: state
+                .last_output
+                .clone()
+                .filter(|_| !standing.stop_requested),
         }
     }
 
@@ -399,14 +415,14 @@ impl ServerActor {
     }
 
     /// Sets whether agents have instances of their own.
-    fn parts(&self, spec: &ServerSpec) {
-        self.directory.forwarded.add(&spec.pass_headers);
+    fn configure_instances(&self, spec: &ServerSpec) {
+        self.directory.forwarded_names.add(&spec.pass_headers);
         let bounds = match spec.instances {
             Apart::PerAgent(bounds) if self.handle.agent().is_none() => Some(bounds),
             Apart::PerAgent(_) | Apart::Shared => None,
         };
         let by_folder = bounds.is_some_and(|bounds| bounds.by_folder);
-        self.handle.set_apart(bounds.is_some(), by_folder);
+        self.handle.configure_instances(bounds.is_some(), by_folder);
     }
 
     pub(crate) fn log(&self) -> &ServerLog {

@@ -14,13 +14,13 @@ use std::path::Path;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use mgp_engine::store::audit::commit::CallAuditing;
-use mgp_engine::store::audit::redact::{ArgumentsKept, Redaction};
+use mgp_engine::store::audit::redact::{ArgumentRetention, Redaction};
 use mgp_engine::store::audit::segments::Retention;
-use mgp_engine::timestamps::rfc3339_ms;
+use mgp_engine::timestamps::render_rfc3339_ms;
 use mgp_protocol::mgp::audit::{
     Actor, ActorKind, Event, EventType, Find, Outcome, Target, TraceId,
 };
-use mgp_store::audit::{AuditHandle, Folder, LogOptions};
+use mgp_store::audit::{AuditHandle, LogFolder, LogOptions};
 use mgp_store::views::AuditViews;
 use serde_json::json;
 
@@ -45,7 +45,7 @@ fn mixed(n: u64) -> u64 {
 fn trace(n: u64) -> TraceId {
     let mut random = [3; 16];
     random[8..].copy_from_slice(&mixed(n).to_be_bytes());
-    TraceId::mint(random)
+    TraceId::from_random(random)
 }
 
 fn agent(n: u64) -> String {
@@ -75,7 +75,7 @@ fn record(beginning: u64, n: u64) -> Event {
     });
     let called = by >> 20;
     Event {
-        timestamp: rfc3339_ms(beginning + n * STEP - lasted),
+        timestamp: render_rfc3339_ms(beginning + n * STEP - lasted),
         trace_id: trace(n),
         event_type: EventType::ToolExecuted,
         actor: Actor {
@@ -138,14 +138,17 @@ fn questions(n: u64, records: u64) -> Vec<(&'static str, Find)> {
 
 async fn write(audit: &AuditHandle, beginning: u64, records: u64) {
     for n in 0..records {
-        let place = audit.place(0).expect("room");
-        place.fill(record(beginning, n)).await.expect("written");
+        let place = audit.reserve_call(0).expect("room");
+        place
+            .record_and_wait(record(beginning, n))
+            .await
+            .expect("written");
         // The log takes so many at once.
-        while n + 1 > audit.newest() + 10_000 {
+        while n + 1 > audit.newest_sequence() + 10_000 {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
     }
-    while audit.newest() < records {
+    while audit.newest_sequence() < records {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
 }
@@ -224,7 +227,7 @@ async fn page(views: &AuditViews, name: &str, mut asked: Find) {
 /// The log, and how large it is.
 async fn log(dir: &Path, beginning: u64, records: u64) -> AuditHandle {
     let options = LogOptions {
-        folder: Folder::of(dir),
+        folder: LogFolder::new(dir),
         calls: CallAuditing::default(),
         retention: Retention {
             max_age: None,
@@ -232,12 +235,12 @@ async fn log(dir: &Path, beginning: u64, records: u64) -> AuditHandle {
             ..Retention::default()
         },
         per_day: 0,
-        redaction: Redaction::new(ArgumentsKept::Digest, &[7; 32], []),
+        redaction: Redaction::new(ArgumentRetention::Digest, &[7; 32], []),
     };
     let audit = options.open().expect("a log");
     let began = Instant::now();
     write(&audit, beginning, records).await;
-    let size = bytes(Folder::of(dir).folder());
+    let size = bytes(LogFolder::new(dir).folder());
     let (took, each) = (began.elapsed(), size / records);
     let mib = mib(size);
     println!("log: {records} records in {took:.1?}; {mib} MiB, {each} bytes a record");

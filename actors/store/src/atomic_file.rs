@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use mgp_runtime::randomness;
 
-use crate::trouble::with_path;
+use crate::health::with_path;
 
 /// Readable and writable for the owner alone.
 const PRIVATE: u32 = 0o600;
@@ -49,7 +49,7 @@ pub fn behind_links(path: &Path) -> PathBuf {
         let Ok(target) = fs::read_link(&path) else {
             break;
         };
-        path = folder(&path).join(target);
+        path = parent_folder(&path).join(target);
     }
     fs::canonicalize(&path).unwrap_or(path)
 }
@@ -68,7 +68,7 @@ pub fn write_unsynced(path: &Path, bytes: &[u8]) -> io::Result<()> {
 /// # Errors
 /// The system's.
 pub fn sync_folder(of: &Path) -> io::Result<()> {
-    File::open(folder(of))?.sync_all()
+    File::open(parent_folder(of))?.sync_all()
 }
 
 /// Makes a folder, and those above it that are missing, for their owner alone. Their names survive a power cut: that
@@ -76,7 +76,7 @@ pub fn sync_folder(of: &Path) -> io::Result<()> {
 ///
 /// # Errors
 /// The system's.
-pub fn make_folder(path: &Path) -> io::Result<()> {
+pub fn create_folder(path: &Path) -> io::Result<()> {
     let missing: Vec<&Path> = path
         .ancestors()
         .take_while(|folder| !folder.as_os_str().is_empty() && !folder.exists())
@@ -96,7 +96,7 @@ fn sync_name(path: &Path) -> io::Result<()> {
 }
 
 fn replace(path: &Path, fill: impl FnOnce(&mut File) -> io::Result<()>) -> io::Result<()> {
-    let draft = draft(path);
+    let draft = temporary_path(path);
     let mut open = OpenOptions::new();
     let mut file = open
         .write(true)
@@ -112,12 +112,12 @@ fn replace(path: &Path, fill: impl FnOnce(&mut File) -> io::Result<()>) -> io::R
 }
 
 /// A temporary name of its own for every writer, so that two writers of the same file do not mix.
-fn draft(path: &Path) -> PathBuf {
-    let number = u64::from_le_bytes(randomness::bytes());
-    folder(path).join(format!(".{number:016x}.new"))
+fn temporary_path(path: &Path) -> PathBuf {
+    let number = u64::from_le_bytes(randomness::random_bytes());
+    parent_folder(path).join(format!(".{number:016x}.new"))
 }
 
-fn folder(of: &Path) -> &Path {
+fn parent_folder(of: &Path) -> &Path {
     let named = of.parent().filter(|folder| !folder.as_os_str().is_empty());
     named.unwrap_or(Path::new("."))
 }
@@ -125,7 +125,7 @@ fn folder(of: &Path) -> &Path {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::trouble::explained;
+    use crate::health::explain_io_error;
 
     fn names(folder: &Path) -> Vec<String> {
         let name = |entry: io::Result<fs::DirEntry>| entry.unwrap().file_name();
@@ -155,14 +155,14 @@ mod tests {
     fn a_folder_is_made_with_those_above_it() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("a/b");
-        make_folder(&path).unwrap();
-        make_folder(&path).unwrap();
+        create_folder(&path).unwrap();
+        create_folder(&path).unwrap();
         for made in [&*path, &dir.path().join("a")] {
             let mode = fs::metadata(made).unwrap().permissions().mode();
             assert_eq!(mode & 0o777, 0o700);
         }
         fs::write(path.join("file"), "").unwrap();
-        assert!(make_folder(&path.join("file/c")).is_err());
+        assert!(create_folder(&path.join("file/c")).is_err());
     }
 
     #[test]
@@ -176,7 +176,7 @@ mod tests {
                 failed.to_string().starts_with(path.to_str().unwrap()),
                 "{failed}"
             );
-            assert_eq!(explained(&path, &failed), failed.to_string());
+            assert_eq!(explain_io_error(&path, &failed), failed.to_string());
         }
         assert_eq!(names(dir.path()), ["it"]);
         assert!(write(&dir.path().join("missing/it"), b"x").is_err());

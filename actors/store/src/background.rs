@@ -4,7 +4,7 @@
 const NICENESS: i32 = 10;
 
 /// Lets calls go before what this thread does from here on. It stays so: the thread has to be one of its own.
-pub(crate) fn after_calls(what: &str) {
+pub(crate) fn lower_priority(what: &str) {
     // The process that is none is this thread.
     if let Err(error) = rustix::process::setpriority_process(None, NICENESS) {
         tracing::debug!(%error, "{what} is as important as all else");

@@ -13,13 +13,13 @@ use std::io::{self, BufReader, BufWriter, ErrorKind, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Component, Path, PathBuf};
 
-use mgp_engine::timestamps::rfc3339_ms;
+use mgp_engine::timestamps::render_rfc3339_ms;
 use mgp_runtime::randomness;
 use mgp_runtime::time::unix_ms;
 use serde::{Deserialize, Serialize};
 use tar::{Archive, Builder, EntryType, Header};
 
-use crate::atomic_file::{make_folder, sync_folder};
+use crate::atomic_file::{create_folder, sync_folder};
 use crate::witnesses::{WITNESS_FILES, Witnesses};
 
 /// The last entry: which files there are, and their checksums.
@@ -38,7 +38,7 @@ pub const RESTORED: &str = "restored";
 pub const RESTORED_LOGS: &str = "cluster/logs/restored";
 /// What is copied before the rest, in this order: the head of the audit log before its records, these before the
 /// decisions they tell of, markers before what they mark, and debts before the log in which they are paid.
-const FIRST: [&str; 5] = [
+const COPY_ORDER: [&str; 5] = [
     "audit.head",
     "node.witness",
     "audit",
@@ -46,7 +46,7 @@ const FIRST: [&str; 5] = [
     "cluster/logs/owed",
 ];
 /// What is made again, or is of one run of a kernel.
-const LEFT_OUT: [&str; 16] = [
+const EXCLUDED: [&str; 16] = [
     CONFIGURATION,
     "audit/closed",
     "cluster/index",
@@ -65,7 +65,7 @@ const LEFT_OUT: [&str; 16] = [
     "views",
 ];
 /// Files that open something to whoever has them.
-const SECRET: [&str; 5] = [
+const SECRET_FILES: [&str; 5] = [
     "node.key",
     "token",
     "metrics.token",
@@ -100,7 +100,7 @@ impl BackupManifest {
     #[must_use]
     pub fn secrets(&self) -> Vec<&str> {
         let names = self.files.keys().map(String::as_str);
-        names.filter(|name| SECRET.contains(name)).collect()
+        names.filter(|name| SECRET_FILES.contains(name)).collect()
     }
 
     /// The bytes of all files.
@@ -126,7 +126,7 @@ pub enum BackupError {
     NoFolder(PathBuf),
     /// The backup would be part of itself.
     #[error("{} is in the data folder: name a file elsewhere", .0.display())]
-    Inside(PathBuf),
+    InsideDataDir(PathBuf),
     /// A file became shorter while it was read.
     #[error("{} changed while it was read; run `mgp backup` again", .0.display())]
     Changed(PathBuf),
@@ -140,13 +140,13 @@ pub enum BackupError {
     },
     /// There is a file of this name.
     #[error("{} is there already; --force writes it anew", .0.display())]
-    There(PathBuf),
+    AlreadyExists(PathBuf),
     /// There is something already.
     #[error("{} is in use: a backup is restored into an empty folder, or one that is not there yet; name one with --data-dir", .0.display())]
     InUse(PathBuf),
 }
 
-fn disk(path: &Path) -> impl FnOnce(io::Error) -> BackupError {
+fn disk_error(path: &Path) -> impl FnOnce(io::Error) -> BackupError {
     let path = path.to_owned();
     move |error| BackupError::Disk { path, error }
 }
@@ -184,22 +184,22 @@ pub fn back_up(
         (Err(_), _) | (_, Err(_)) => false,
     };
     if inside {
-        return Err(BackupError::Inside(file.to_owned()));
+        return Err(BackupError::InsideDataDir(file.to_owned()));
     }
     if !force && file.symlink_metadata().is_ok() {
-        return Err(BackupError::There(file.to_owned()));
+        return Err(BackupError::AlreadyExists(file.to_owned()));
     }
-    let number = u64::from_le_bytes(randomness::bytes());
+    let number = u64::from_le_bytes(randomness::random_bytes());
     let draft = folder.join(format!(".{number:016x}.new"));
     let mut options = OpenOptions::new();
     let options = options.write(true).create_new(true).mode(0o600);
-    let out = options.open(&draft).map_err(disk(&draft))?;
+    let out = options.open(&draft).map_err(disk_error(&draft))?;
     let written = write(from, &out, step).and_then(|manifest| {
-        out.sync_all().map_err(disk(&draft))?;
-        fs::rename(&draft, file).map_err(disk(file))?;
+        out.sync_all().map_err(disk_error(&draft))?;
+        fs::rename(&draft, file).map_err(disk_error(file))?;
         match sync_folder(file) {
             // Some network file systems cannot sync folders.
-            Err(error) if error.kind() != ErrorKind::InvalidInput => Err(disk(file)(error)),
+            Err(error) if error.kind() != ErrorKind::InvalidInput => Err(disk_error(file)(error)),
             Ok(()) | Err(_) => Ok(manifest),
         }
     });
@@ -216,10 +216,10 @@ fn write(
     step: &mut dyn FnMut(),
 ) -> Result<BackupManifest, BackupError> {
     let data_dir = from.data_dir;
-    let made_at = rfc3339_ms(unix_ms());
+    let made_at = render_rfc3339_ms(unix_ms());
     let mut names = Vec::new();
-    collect(data_dir, Path::new(""), &mut names).map_err(disk(data_dir))?;
-    names.sort_by_key(|name| (rank(name), name.clone()));
+    collect(data_dir, Path::new(""), &mut names).map_err(disk_error(data_dir))?;
+    names.sort_by_key(|name| (copy_rank(name), name.clone()));
     let configuration = from
         .configuration
         .iter()
@@ -239,13 +239,13 @@ fn write(
         let opened = match File::open(&path) {
             // A task that has ended, or a file of the log that was trimmed: the log says so.
             Err(error) if error.kind() == ErrorKind::NotFound => continue,
-            opened => opened.map_err(disk(&path))?,
+            opened => opened.map_err(disk_error(&path))?,
         };
-        let bytes = opened.metadata().map_err(disk(&path))?.len();
+        let bytes = opened.metadata().map_err(disk_error(&path))?.len();
         let mut reader = HashingReader::new(BufReader::new(opened.take(bytes)));
         builder
-            .append_data(&mut header(bytes), &name, &mut reader)
-            .map_err(disk(&path))?;
+            .append_data(&mut tar_header(bytes), &name, &mut reader)
+            .map_err(disk_error(&path))?;
         if reader.bytes != bytes {
             return Err(BackupError::Changed(path));
         }
@@ -259,15 +259,15 @@ fn write(
         data_dir: data_dir.display().to_string(),
         files,
     };
-    let text = serde_json::to_vec(&manifest).map_err(|error| disk(data_dir)(error.into()))?;
-    let mut entry = header(text.len() as u64);
+    let text = serde_json::to_vec(&manifest).map_err(|error| disk_error(data_dir)(error.into()))?;
+    let mut entry = tar_header(text.len() as u64);
     let written = builder.append_data(&mut entry, MANIFEST, &text[..]);
     let written = written.and_then(|()| builder.into_inner()?.flush());
-    written.map_err(disk(data_dir))?;
+    written.map_err(disk_error(data_dir))?;
     Ok(manifest)
 }
 
-fn header(bytes: u64) -> Header {
+fn tar_header(bytes: u64) -> Header {
     let mut header = Header::new_gnu();
     header.set_entry_type(EntryType::Regular);
     header.set_mode(0o600);
@@ -283,7 +283,7 @@ fn collect(data_dir: &Path, below: &Path, names: &mut Vec<String>) -> io::Result
         let place = below.join(entry.file_name());
         // The kernel gives its files no other names.
         let Some(name) = place.to_str() else { continue };
-        if is_left_out(name) {
+        if is_excluded(name) {
             continue;
         }
         let kind = entry.file_type()?;
@@ -296,20 +296,20 @@ fn collect(data_dir: &Path, below: &Path, names: &mut Vec<String>) -> io::Result
     Ok(())
 }
 
-fn is_left_out(name: &str) -> bool {
-    LEFT_OUT.contains(&name)
+fn is_excluded(name: &str) -> bool {
+    EXCLUDED.contains(&name)
         || WITNESS_FILES.contains(&name)
         || name.starts_with("views.damaged")
         || name.ends_with(".new")
         || name == MANIFEST
 }
 
-fn rank(name: &str) -> usize {
-    let first = FIRST.iter().position(|first| {
+fn copy_rank(name: &str) -> usize {
+    let first = COPY_ORDER.iter().position(|first| {
         let rest = name.strip_prefix(first);
         rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
     });
-    first.unwrap_or(FIRST.len())
+    first.unwrap_or(COPY_ORDER.len())
 }
 
 /// Counts and hashes what is read.
@@ -357,28 +357,28 @@ pub fn restore(
     let in_use = || BackupError::InUse(data_dir.to_owned());
     match fs::read_dir(data_dir) {
         Err(error) if error.kind() == ErrorKind::NotFound => {}
-        Err(error) => return Err(disk(data_dir)(error)),
+        Err(error) => return Err(disk_error(data_dir)(error)),
         Ok(mut entries) => {
             if entries.next().is_some() {
                 return Err(in_use());
             }
         }
     }
-    let number = u64::from_le_bytes(randomness::bytes());
+    let number = u64::from_le_bytes(randomness::random_bytes());
     let mut stage = data_dir.as_os_str().to_owned();
     stage.push(format!(".{number:016x}.restoring"));
     let stage = PathBuf::from(stage);
-    make_folder(&stage).map_err(disk(&stage))?;
+    create_folder(&stage).map_err(disk_error(&stage))?;
     let restored = unpack(file, &stage, step).and_then(|manifest| {
-        declare(&stage, &manifest).map_err(disk(&stage))?;
+        record_restore(&stage, &manifest).map_err(disk_error(&stage))?;
         // Onto an empty folder or none; another one stays.
         fs::rename(&stage, data_dir).map_err(|error| {
             match error.kind() == ErrorKind::DirectoryNotEmpty {
                 true => in_use(),
-                false => disk(data_dir)(error),
+                false => disk_error(data_dir)(error),
             }
         })?;
-        sync_folder(data_dir).map_err(disk(data_dir))?;
+        sync_folder(data_dir).map_err(disk_error(data_dir))?;
         Ok(manifest)
     });
     if restored.is_err() {
@@ -396,7 +396,7 @@ fn unpack(
         path: file.to_owned(),
         why,
     };
-    let opened = File::open(file).map_err(disk(file))?;
+    let opened = File::open(file).map_err(disk_error(file))?;
     let mut archive = Archive::new(BufReader::new(opened));
     let mut found: BTreeMap<String, BackupFile> = BTreeMap::new();
     let mut manifest = None;
@@ -405,7 +405,7 @@ fn unpack(
         let mut entry = entry.map_err(|e| damaged(e.to_string()))?;
         let name = entry.path().map_err(|e| damaged(e.to_string()))?;
         let name = name.to_str().unwrap_or_default().to_owned();
-        if entry.header().entry_type() != EntryType::Regular || !is_plain(&name) {
+        if entry.header().entry_type() != EntryType::Regular || !is_relative_path(&name) {
             return Err(damaged(format!("it has an entry {name:?}")));
         }
         if name == MANIFEST {
@@ -424,7 +424,7 @@ fn unpack(
         }
         let path = stage.join(&name);
         let mut reader = HashingReader::new(&mut entry);
-        store(&mut reader, &path).map_err(disk(&path))?;
+        extract_file(&mut reader, &path).map_err(disk_error(&path))?;
         let (bytes, blake3) = (reader.bytes, reader.hash());
         found.insert(name, BackupFile { bytes, blake3 });
     }
@@ -444,14 +444,14 @@ fn unpack(
 }
 
 /// Whether it stays in the folder.
-fn is_plain(name: &str) -> bool {
+fn is_relative_path(name: &str) -> bool {
     let mut parts = Path::new(name).components().peekable();
     parts.peek().is_some() && parts.all(|part| matches!(part, Component::Normal(_)))
 }
 
-fn store(from: &mut impl Read, path: &Path) -> io::Result<()> {
+fn extract_file(from: &mut impl Read, path: &Path) -> io::Result<()> {
     if let Some(folder) = path.parent() {
-        make_folder(folder)?;
+        create_folder(folder)?;
     }
     let mut options = OpenOptions::new();
     let options = options.write(true).create_new(true).mode(0o600);
@@ -461,7 +461,7 @@ fn store(from: &mut impl Read, path: &Path) -> io::Result<()> {
     sync_folder(path)
 }
 
-fn declare(stage: &Path, manifest: &BackupManifest) -> io::Result<()> {
+fn record_restore(stage: &Path, manifest: &BackupManifest) -> io::Result<()> {
     let witnesses = Witnesses::open(stage)?.witnesses;
     let from = format!(
         "restored from the backup of {} at {}",

@@ -12,36 +12,36 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 
-use mgp_engine::calls::telemetry::latency::LatencyCounts;
+use mgp_engine::calls::telemetry::latency::LatencyHistogram;
 use mgp_engine::store::journal::{
-    JOURNAL_MAX, JournalFault, JournalLink, JournalReader, JournalWriter, TooLong,
+    EntryHash, JOURNAL_MAX, JournalFault, JournalReader, JournalWriter, PayloadTooLong,
 };
-use mgp_runtime::task::{self, NoThread};
+use mgp_runtime::task::{self, SpawnThreadError};
 use tokio::sync::oneshot;
 
 use self::journal_file::{JournalFile, open};
+use crate::health::{DiskHealth, explain_io_error};
 use crate::regular_file;
-use crate::trouble::{Trouble, explained};
 use crate::witnesses::{Witness, WitnessedContents};
 
 /// Appends that may wait; more are refused. With a sync of 5 ms this is far more than people or programs
 /// decide at once.
-const WAITING: usize = 4096;
+const QUEUE_MAX: usize = 4096;
 /// Entries written before one sync, so that the first of them does not wait for ever.
-const TOGETHER: usize = 1024;
+const GROUP_MAX: usize = 1024;
 
 /// How long syncs of journals took since the start of this process.
 #[must_use]
-pub fn sync_times() -> LatencyCounts {
-    journal_file::SYNCS.read()
+pub fn sync_times() -> LatencyHistogram {
+    journal_file::SYNCS.snapshot()
 }
 
 /// A journal that is open. All clones write to the same file.
 #[derive(Debug, Clone)]
 pub struct Journal {
-    orders: mpsc::SyncSender<JournalOrder>,
+    commands: mpsc::SyncSender<JournalCommand>,
     path: PathBuf,
-    trouble: Trouble,
+    health: DiskHealth,
 }
 
 /// The contents of a journal when it was opened.
@@ -51,27 +51,27 @@ pub struct OpenedJournal {
     pub journal: Journal,
     /// The payloads, in their order.
     pub entries: Vec<Vec<u8>>,
-    /// What an unfinished last write left, in words; [`Journal::mend`] or the next append cuts it off.
-    pub cut: Option<String>,
+    /// What an unfinished last write left, in words; [`Journal::truncate_torn_tail`] or the next append cuts it off.
+    pub torn_tail: Option<String>,
     /// It is not what its witness says. The witness stays as it is until the file or the witness is another.
-    pub shortened: Option<ShortenedJournal>,
+    pub truncated: Option<TruncatedJournal>,
 }
 
 /// A journal that lacks something of what it held.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ShortenedJournal {
+pub struct TruncatedJournal {
     /// Its path.
     pub path: PathBuf,
     /// How many entries it has; None where there is no file.
-    pub found: Option<u64>,
+    pub actual_entries: Option<u64>,
     /// How many it had.
-    pub held: u64,
+    pub expected_entries: u64,
 }
 
-impl fmt::Display for ShortenedJournal {
+impl fmt::Display for TruncatedJournal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (path, held) = (self.path.display(), self.held);
-        match self.found {
+        let (path, held) = (self.path.display(), self.expected_entries);
+        match self.actual_entries {
             None => write!(f, "{path} is missing: it held {held} entries"),
             Some(found) if found < held => write!(
                 f,
@@ -82,13 +82,13 @@ impl fmt::Display for ShortenedJournal {
     }
 }
 
-impl std::error::Error for ShortenedJournal {}
+impl std::error::Error for TruncatedJournal {}
 
 /// Why a journal cannot be used.
 #[derive(Debug, thiserror::Error)]
-pub enum UnusableJournal {
+pub enum JournalError {
     /// The file cannot be read or made.
-    #[error("{}", explained(.path, .error))]
+    #[error("{}", explain_io_error(.path, .error))]
     Disk {
         /// Its path.
         path: PathBuf,
@@ -97,7 +97,7 @@ pub enum UnusableJournal {
     },
     /// Nothing can be written without its thread.
     #[error(transparent)]
-    Thread(#[from] NoThread),
+    Thread(#[from] SpawnThreadError),
     /// It was changed after it was written.
     #[error(
         "{}: {fault}. Nothing was changed. Put a copy of this file back that is whole; or, to go on with only what stands before that place, keep a copy and run `truncate -s {at} {}`: everything decided later is lost, revokes too",
@@ -123,13 +123,13 @@ pub enum UnusableJournal {
 
 /// Why an entry was not recorded.
 #[derive(Debug, Clone, thiserror::Error)]
-pub enum NotAppended {
+pub enum AppendError {
     /// Too many wait for the disk.
-    #[error("{WAITING} entries wait for the disk already; try again")]
+    #[error("{QUEUE_MAX} entries wait for the disk already; try again")]
     Overloaded,
     /// It is longer than an entry can be.
     #[error(transparent)]
-    TooLong(#[from] TooLong),
+    TooLong(#[from] PayloadTooLong),
     /// The file has reached its limit.
     #[error("the file has reached its limit of {JOURNAL_MAX} bytes")]
     Full,
@@ -145,21 +145,21 @@ pub enum NotAppended {
 }
 
 /// Receives the outcome.
-type Told = oneshot::Sender<Result<(), NotAppended>>;
+type ResultSender = oneshot::Sender<Result<(), AppendError>>;
 
 #[derive(Debug)]
-enum JournalOrder {
-    Append(Vec<Vec<u8>>, Told),
-    Replace(Vec<Vec<u8>>, Told),
-    Mend(Told),
+enum JournalCommand {
+    Append(Vec<Vec<u8>>, ResultSender),
+    Replace(Vec<Vec<u8>>, ResultSender),
+    TruncateTornTail(ResultSender),
 }
 
 impl Journal {
     /// Opens the journal of this kind at `path`, or makes it. Reads it whole; blocks.
     ///
     /// # Errors
-    /// [`UnusableJournal`], in words for who starts the kernel.
-    pub fn open(path: &Path, kind: &'static str) -> Result<OpenedJournal, UnusableJournal> {
+    /// [`JournalError`], in words for who starts the kernel.
+    pub fn open(path: &Path, kind: &'static str) -> Result<OpenedJournal, JournalError> {
         Self::open_witnessed(path, kind, Witness::default())
     }
 
@@ -171,17 +171,17 @@ impl Journal {
         path: &Path,
         kind: &'static str,
         witness: Witness,
-    ) -> Result<OpenedJournal, UnusableJournal> {
-        let explain = |error| UnusableJournal::Disk {
+    ) -> Result<OpenedJournal, JournalError> {
+        let explain = |error| JournalError::Disk {
             path: path.to_owned(),
             error,
         };
         let is_there = path.exists();
         let mut file = open(path).map_err(explain)?;
-        let bytes = whole(path, &mut file)?;
+        let bytes = read_bounded(path, &mut file)?;
         let reader = JournalReader::new(kind, &bytes);
         let mut comparison = WitnessComparison::new(&witness, &reader);
-        let mut reader = reader.with_acknowledged(comparison.acknowledged());
+        let mut reader = reader.with_acknowledged(comparison.acknowledged_entries());
         let (mut entries, mut cut) = (Vec::new(), None);
         while let Some(entry) = reader.next() {
             match entry {
@@ -195,44 +195,44 @@ impl Journal {
                 }
                 Err(fault @ JournalFault::Damaged { at, .. }) => {
                     let path = path.to_owned();
-                    return Err(UnusableJournal::Damaged { path, fault, at });
+                    return Err(JournalError::Damaged { path, fault, at });
                 }
             }
         }
-        let shortened = comparison.shortened(path, is_there);
+        let shortened = comparison.to_truncation(path, is_there);
         let witness = match &shortened {
             None => {
-                witness.settle(&contents(comparison.entries, comparison.last));
+                witness.settle(&render_witness(comparison.entries, comparison.last));
                 witness
             }
             Some(_) => Witness::default(),
         };
-        let trouble = Trouble::default();
+        let trouble = DiskHealth::default();
         let journal_file = JournalFile {
             path: path.to_owned(),
             kind,
             size: reader.position(),
-            writer: JournalWriter::after(reader.head()),
+            writer: JournalWriter::resume(reader.head()),
             file,
-            torn: cut.is_some(),
-            trouble: trouble.clone(),
+            is_torn: cut.is_some(),
+            health: trouble.clone(),
             entries: entries.len() as u64,
             witness,
             witness_due: None,
         };
-        let (orders, taken) = mpsc::sync_channel(WAITING);
-        let run = move || journal_file.keep(&taken);
-        task::thread(format!("journal of {kind}"), run)?;
+        let (orders, taken) = mpsc::sync_channel(QUEUE_MAX);
+        let run = move || journal_file.run(&taken);
+        task::spawn_thread(format!("journal of {kind}"), run)?;
         let journal = Self {
-            orders,
+            commands: orders,
             path: path.to_owned(),
-            trouble,
+            health: trouble,
         };
         Ok(OpenedJournal {
             journal,
             entries,
-            cut,
-            shortened,
+            torn_tail: cut,
+            truncated: shortened,
         })
     }
 
@@ -244,14 +244,14 @@ impl Journal {
         path: &Path,
         kind: &'static str,
         witness: &Witness,
-    ) -> Result<Option<ShortenedJournal>, UnusableJournal> {
+    ) -> Result<Option<TruncatedJournal>, JournalError> {
         let bytes = match regular_file::open(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
             Err(error) => {
                 let path = path.to_owned();
-                return Err(UnusableJournal::Disk { path, error });
+                return Err(JournalError::Disk { path, error });
             }
-            Ok(mut file) => Some(whole(path, &mut file)?),
+            Ok(mut file) => Some(read_bounded(path, &mut file)?),
         };
         let is_there = bytes.is_some();
         let bytes = bytes.unwrap_or_default();
@@ -260,22 +260,22 @@ impl Journal {
         while let Some(Ok(_)) = reader.next() {
             comparison.compare(&reader);
         }
-        Ok(comparison.shortened(path, is_there))
+        Ok(comparison.to_truncation(path, is_there))
     }
 
     /// The payloads of a journal that may be open; blocks.
-    pub fn read(path: &Path, kind: &'static str) -> Result<Vec<Vec<u8>>, UnusableJournal> {
-        let explain = |error| UnusableJournal::Disk {
+    pub fn read(path: &Path, kind: &'static str) -> Result<Vec<Vec<u8>>, JournalError> {
+        let explain = |error| JournalError::Disk {
             path: path.to_owned(),
             error,
         };
         let mut file = regular_file::open(path).map_err(explain)?;
-        let bytes = whole(path, &mut file)?;
+        let bytes = read_bounded(path, &mut file)?;
         let entries = JournalReader::new(kind, &bytes).map(|entry| match entry {
             Ok(payload) => Ok(payload.to_vec()),
             Err(fault @ (JournalFault::Torn { at, .. } | JournalFault::Damaged { at, .. })) => {
                 let path = path.to_owned();
-                Err(UnusableJournal::Damaged { path, fault, at })
+                Err(JournalError::Damaged { path, fault, at })
             }
         });
         entries.collect()
@@ -284,8 +284,8 @@ impl Journal {
     /// Appends an entry. Resolves when it is on disk. Entries keep the order of the calls.
     ///
     /// # Errors
-    /// [`NotAppended`]: the entry must not be acknowledged.
-    pub async fn append(&self, payload: Vec<u8>) -> Result<(), NotAppended> {
+    /// [`AppendError`]: the entry must not be acknowledged.
+    pub async fn append(&self, payload: Vec<u8>) -> Result<(), AppendError> {
         self.append_all(vec![payload]).await
     }
 
@@ -293,8 +293,8 @@ impl Journal {
     ///
     /// # Errors
     /// As [`Self::append`].
-    pub async fn append_all(&self, payloads: Vec<Vec<u8>>) -> Result<(), NotAppended> {
-        self.order(|told| JournalOrder::Append(payloads, told))
+    pub async fn append_all(&self, payloads: Vec<Vec<u8>>) -> Result<(), AppendError> {
+        self.send_command(|told| JournalCommand::Append(payloads, told))
             .await
     }
 
@@ -302,35 +302,35 @@ impl Journal {
     /// For journals whose state is small.
     ///
     /// # Errors
-    /// [`NotAppended`]; then the old entries are unchanged.
-    pub async fn replace(&self, entries: Vec<Vec<u8>>) -> Result<(), NotAppended> {
-        self.order(|told| JournalOrder::Replace(entries, told))
+    /// [`AppendError`]; then the old entries are unchanged.
+    pub async fn replace(&self, entries: Vec<Vec<u8>>) -> Result<(), AppendError> {
+        self.send_command(|told| JournalCommand::Replace(entries, told))
             .await
     }
 
     /// As [`Self::append`] and [`Self::replace`], for one who holds a lock: the entries have their place among the
     /// others when this returns, and the outcome comes later.
-    pub fn append_now(
+    pub fn enqueue_append(
         &self,
         payload: Vec<u8>,
-    ) -> impl Future<Output = Result<(), NotAppended>> + Send + use<> {
-        self.order_now(|told| JournalOrder::Append(vec![payload], told))
+    ) -> impl Future<Output = Result<(), AppendError>> + Send + use<> {
+        self.enqueue_command(|told| JournalCommand::Append(vec![payload], told))
     }
 
-    /// See [`Self::append_now`].
-    pub fn replace_now(
+    /// See [`Self::enqueue_append`].
+    pub fn enqueue_replace(
         &self,
         entries: Vec<Vec<u8>>,
-    ) -> impl Future<Output = Result<(), NotAppended>> + Send + use<> {
-        self.order_now(|told| JournalOrder::Replace(entries, told))
+    ) -> impl Future<Output = Result<(), AppendError>> + Send + use<> {
+        self.enqueue_command(|told| JournalCommand::Replace(entries, told))
     }
 
     /// Cuts off an unfinished last entry.
     ///
     /// # Errors
-    /// [`NotAppended`]; then it is still there.
-    pub async fn mend(&self) -> Result<(), NotAppended> {
-        self.order(JournalOrder::Mend).await
+    /// [`AppendError`]; then it is still there.
+    pub async fn truncate_torn_tail(&self) -> Result<(), AppendError> {
+        self.send_command(JournalCommand::TruncateTornTail).await
     }
 
     /// Its path.
@@ -341,33 +341,36 @@ impl Journal {
 
     /// Whether it can be written.
     #[must_use]
-    pub fn trouble(&self) -> Trouble {
-        self.trouble.clone()
+    pub fn health(&self) -> DiskHealth {
+        self.health.clone()
     }
 
-    async fn order(&self, order: impl FnOnce(Told) -> JournalOrder) -> Result<(), NotAppended> {
-        self.order_now(order).await
+    async fn send_command(
+        &self,
+        order: impl FnOnce(ResultSender) -> JournalCommand,
+    ) -> Result<(), AppendError> {
+        self.enqueue_command(order).await
     }
 
     /// The order is given when this returns; its outcome comes later.
-    fn order_now<O: FnOnce(Told) -> JournalOrder>(
+    fn enqueue_command<O: FnOnce(ResultSender) -> JournalCommand>(
         &self,
         order: O,
-    ) -> impl Future<Output = Result<(), NotAppended>> + Send + use<O> {
+    ) -> impl Future<Output = Result<(), AppendError>> + Send + use<O> {
         let (told, outcome) = oneshot::channel();
-        let given = self.orders.try_send(order(told)).map_err(|e| match e {
-            mpsc::TrySendError::Full(_) => NotAppended::Overloaded,
-            mpsc::TrySendError::Disconnected(_) => gone(),
+        let given = self.commands.try_send(order(told)).map_err(|e| match e {
+            mpsc::TrySendError::Full(_) => AppendError::Overloaded,
+            mpsc::TrySendError::Disconnected(_) => closed_error(),
         });
         async move {
             given?;
-            outcome.await.unwrap_or_else(|_| Err(gone()))
+            outcome.await.unwrap_or_else(|_| Err(closed_error()))
         }
     }
 }
 
 /// What the witness of a journal records: how many entries there are, and the last one.
-fn contents(entries: u64, last: JournalLink) -> String {
+fn render_witness(entries: u64, last: EntryHash) -> String {
     format!("{entries} {last}")
 }
 
@@ -375,60 +378,62 @@ fn contents(entries: u64, last: JournalLink) -> String {
 struct WitnessComparison {
     /// What the witness says, with how many entries each has; none where there is no witness.
     expected: Vec<(u64, String)>,
-    is_met: bool,
+    is_matched: bool,
     entries: u64,
-    last: JournalLink,
+    last: EntryHash,
 }
 
 impl WitnessComparison {
     fn new(witness: &Witness, reader: &JournalReader<'_>) -> Self {
         let expected = witness.contents();
-        let expected = expected.iter().flat_map(WitnessedContents::either);
+        let expected = expected
+            .iter()
+            .flat_map(WitnessedContents::possible_contents);
         let expected = expected.filter_map(|it| {
             let entries = it.split(' ').next()?.parse().ok()?;
             Some((entries, it.to_owned()))
         });
         let expected: Vec<(u64, String)> = expected.collect();
         let mut comparison = Self {
-            is_met: expected.is_empty(),
+            is_matched: expected.is_empty(),
             expected,
             entries: 0,
             last: reader.head(),
         };
-        comparison.look();
+        comparison.check_entry();
         comparison
     }
 
     /// How many entries were certainly acknowledged, whether the file was replaced or not.
-    fn acknowledged(&self) -> Option<u64> {
+    fn acknowledged_entries(&self) -> Option<u64> {
         self.expected.iter().map(|(entries, _)| *entries).min()
     }
 
     fn compare(&mut self, reader: &JournalReader<'_>) {
         self.entries += 1;
         self.last = reader.head();
-        self.look();
+        self.check_entry();
     }
 
-    fn look(&mut self) {
+    fn check_entry(&mut self) {
         let met = |(entries, it): &(u64, String)| {
-            *entries == self.entries && *it == contents(self.entries, self.last)
+            *entries == self.entries && *it == render_witness(self.entries, self.last)
         };
-        self.is_met = self.is_met || self.expected.iter().any(met);
+        self.is_matched = self.is_matched || self.expected.iter().any(met);
     }
 
-    fn shortened(&self, path: &Path, is_there: bool) -> Option<ShortenedJournal> {
+    fn to_truncation(&self, path: &Path, is_there: bool) -> Option<TruncatedJournal> {
         let held = self.expected.first().map(|(entries, _)| *entries);
-        (!self.is_met).then(|| ShortenedJournal {
+        (!self.is_matched).then(|| TruncatedJournal {
             path: path.to_owned(),
-            found: is_there.then_some(self.entries),
-            held: held.unwrap_or_default(),
+            actual_entries: is_there.then_some(self.entries),
+            expected_entries: held.unwrap_or_default(),
         })
     }
 }
 
 /// The bytes of a journal, if it is not larger than allowed.
-fn whole(path: &Path, file: &mut File) -> Result<Vec<u8>, UnusableJournal> {
+fn read_bounded(path: &Path, file: &mut File) -> Result<Vec<u8>, JournalError> {
     let read = |file: &mut File| {
         let size = file.metadata()?.len();
         let mut bytes = Vec::new();
@@ -440,13 +445,13 @@ fn whole(path: &Path, file: &mut File) -> Result<Vec<u8>, UnusableJournal> {
     let path = path.to_owned();
     match read(file) {
         Ok((bytes, size)) if size <= JOURNAL_MAX => Ok(bytes),
-        Ok((_, size)) => Err(UnusableJournal::TooLarge { path, size }),
-        Err(error) => Err(UnusableJournal::Disk { path, error }),
+        Ok((_, size)) => Err(JournalError::TooLarge { path, size }),
+        Err(error) => Err(JournalError::Disk { path, error }),
     }
 }
 
-fn gone() -> NotAppended {
-    NotAppended::Broken("its thread has ended".into())
+fn closed_error() -> AppendError {
+    AppendError::Broken("its thread has ended".into())
 }
 
 #[cfg(test)]

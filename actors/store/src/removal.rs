@@ -13,7 +13,7 @@ use rustix::fs::{chmodat, fstat, openat, renameat_with, unlinkat};
 use rustix::io::Errno;
 
 /// Names read at once: a folder may hold more than fits into memory.
-const AT_ONCE: usize = 1024;
+const NAMES_PER_READ: usize = 1024;
 
 /// Removes a folder with its contents, or a file, or a link without its target. A missing path counts as
 /// removed.
@@ -27,16 +27,16 @@ pub fn remove(path: &Path) -> io::Result<()> {
         Err(Errno::ISDIR | Errno::PERM) => {}
         Err(error) => return Err(error.into()),
     }
-    let top = enter(CWD, path)?;
+    let top = open_folder(CWD, path)?;
     let mut moved = 0_u64;
     loop {
-        let names = some_of(&top)?;
+        let names = read_names(&top)?;
         if names.is_empty() {
             break;
         }
         for name in names {
-            if !gone(&top, &name)? {
-                flatten(&top, &name, &mut moved)?;
+            if !try_remove(&top, &name)? {
+                remove_folder(&top, &name, &mut moved)?;
             }
         }
     }
@@ -45,19 +45,19 @@ pub fn remove(path: &Path) -> io::Result<()> {
 }
 
 /// Removes a folder inside this one; its inner folders are moved into this one.
-fn flatten(top: &OwnedFd, name: &CString, moved: &mut u64) -> io::Result<()> {
-    let folder = enter(top, name.as_c_str())?;
+fn remove_folder(top: &OwnedFd, name: &CString, moved: &mut u64) -> io::Result<()> {
+    let folder = open_folder(top, name.as_c_str())?;
     loop {
-        let names = some_of(&folder)?;
+        let names = read_names(&folder)?;
         if names.is_empty() {
             break;
         }
         for inner in names {
-            if gone(&folder, &inner)? {
+            if try_remove(&folder, &inner)? {
                 continue;
             }
             // A folder can only be moved if its owner may write it.
-            drop(enter(&folder, inner.as_c_str())?);
+            drop(open_folder(&folder, inner.as_c_str())?);
             move_up(&folder, &inner, top, moved)?;
         }
     }
@@ -77,7 +77,7 @@ fn move_up(folder: &OwnedFd, name: &CString, top: &OwnedFd, moved: &mut u64) -> 
 }
 
 /// Whether it could be removed directly: a file, or an empty folder.
-fn gone(folder: &OwnedFd, name: &CString) -> io::Result<bool> {
+fn try_remove(folder: &OwnedFd, name: &CString) -> io::Result<bool> {
     match unlinkat(folder, name.as_c_str(), AtFlags::empty()) {
         Ok(()) | Err(Errno::NOENT) => return Ok(true),
         Err(Errno::ISDIR | Errno::PERM) => {}
@@ -91,7 +91,7 @@ fn gone(folder: &OwnedFd, name: &CString) -> io::Result<bool> {
 }
 
 /// Opens a folder, not a link; its owner may have removed its own permissions.
-fn enter(at: impl AsFd, name: impl rustix::path::Arg + Copy) -> io::Result<OwnedFd> {
+fn open_folder(at: impl AsFd, name: impl rustix::path::Arg + Copy) -> io::Result<OwnedFd> {
     let handle = OFlags::PATH | OFlags::NOFOLLOW | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let found = fstat(openat(&at, name, handle, Mode::empty())?)?;
     let mode = Mode::from_raw_mode(found.st_mode);
@@ -103,7 +103,7 @@ fn enter(at: impl AsFd, name: impl rustix::path::Arg + Copy) -> io::Result<Owned
     Ok(openat(&at, name, flags, Mode::empty())?)
 }
 
-fn some_of(folder: &OwnedFd) -> io::Result<Vec<CString>> {
+fn read_names(folder: &OwnedFd) -> io::Result<Vec<CString>> {
     let mut names = Vec::new();
     for entry in Dir::read_from(folder)? {
         let entry = entry?;
@@ -111,7 +111,7 @@ fn some_of(folder: &OwnedFd) -> io::Result<Vec<CString>> {
         if ![c".", c".."].contains(&name) {
             names.push(name.to_owned());
         }
-        if names.len() == AT_ONCE {
+        if names.len() == NAMES_PER_READ {
             break;
         }
     }
@@ -134,13 +134,13 @@ mod tests {
         fs::create_dir_all(&top).unwrap();
         fs::write(&kept, "").unwrap();
         symlink(folder.path(), top.join("link")).unwrap();
-        for wide in 0..AT_ONCE + 10 {
+        for wide in 0..NAMES_PER_READ + 10 {
             fs::write(top.join(wide.to_string()), "").unwrap();
         }
-        let mut at = enter(CWD, top.as_path()).unwrap();
+        let mut at = open_folder(CWD, top.as_path()).unwrap();
         for _ in 0..DEEP {
             rustix::fs::mkdirat(&at, "removed-1", Mode::RWXU).unwrap();
-            at = enter(&at, "removed-1").unwrap();
+            at = open_folder(&at, "removed-1").unwrap();
         }
         fs::set_permissions(top.join("removed-1"), fs::Permissions::from_mode(0o0)).unwrap();
         remove(&top).unwrap();

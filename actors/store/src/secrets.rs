@@ -9,7 +9,7 @@ mod sealed_file;
 
 use std::path::{Path, PathBuf};
 
-use mgp_engine::store::secrets::{NotKept, SecretRecord, judge_name, judge_value};
+use mgp_engine::store::secrets::{SecretError, SecretRecord, check_name, check_value};
 use mgp_runtime::time::unix_ms;
 use secrecy::{ExposeSecret, SecretString};
 
@@ -27,7 +27,7 @@ pub struct SecretStore {
 
 /// Where a secret is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum KeptIn {
+pub enum SecretLocation {
     /// The sealed file.
     File,
     /// The keyring of the desktop.
@@ -36,11 +36,11 @@ pub enum KeptIn {
 
 /// What may be told about a secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct KeptSecret {
+pub struct SecretEntry {
     /// Its name.
     pub name: String,
     /// Where its value is.
-    pub kept_in: KeptIn,
+    pub location: SecretLocation,
     /// When it was set, in milliseconds since 1970.
     pub set_ms: u64,
 }
@@ -50,7 +50,7 @@ pub struct KeptSecret {
 pub enum SecretsError {
     /// A bound, or no name.
     #[error(transparent)]
-    NotKept(#[from] NotKept),
+    Rejected(#[from] SecretError),
     /// A file that cannot be read or written, in words with its path.
     #[error("{0}")]
     File(String),
@@ -63,9 +63,9 @@ impl SecretStore {
     /// The store whose sealed files are in `folder`, which is made with the first secret, and whose key is the
     /// file `key`, best in another folder: a copy of either alone opens nothing.
     #[must_use]
-    pub fn at(folder: &Path, key: &Path) -> Self {
+    pub fn new(folder: &Path, key: &Path) -> Self {
         Self {
-            files: SealedFiles::at(folder, key),
+            files: SealedFiles::new(folder, key),
             keyring: None,
         }
     }
@@ -82,7 +82,7 @@ impl SecretStore {
 
     /// Whether secrets can be kept in the keyring now; `None` where it is not to be used.
     #[must_use]
-    pub fn keyring(&self) -> Option<Result<(), String>> {
+    pub fn keyring_state(&self) -> Option<Result<(), String>> {
         self.keyring.as_ref().map(Keyring::state)
     }
 
@@ -98,7 +98,7 @@ impl SecretStore {
         if let Some(value) = &record.value {
             return Ok(Some(SecretString::from(value.clone())));
         }
-        let kept = self.in_keyring(space, name, Keyring::get)?;
+        let kept = self.with_keyring_item(space, name, Keyring::get)?;
         let lost = || {
             SecretsError::Keyring(format!(
                 "the secret {name} was in the keyring of the desktop and is no more; set it again"
@@ -116,9 +116,9 @@ impl SecretStore {
         space: Namespace,
         name: &str,
         value: &SecretString,
-    ) -> Result<KeptIn, SecretsError> {
-        judge_name(name)?;
-        judge_value(value.expose_secret())?;
+    ) -> Result<SecretLocation, SecretsError> {
+        check_name(name)?;
+        check_value(value.expose_secret())?;
         let _held = self.files.lock()?;
         let mut records = self.files.read(space)?;
         let record = |value: Option<String>| SecretRecord {
@@ -129,7 +129,9 @@ impl SecretStore {
         // The bounds hold for both places.
         records.set(name, record(None))?;
         let in_keyring = match &self.keyring {
-            Some(keyring) => keyring.set(self.item(space, name)?, value.clone()).is_ok(),
+            Some(keyring) => keyring
+                .set(self.keyring_item(space, name)?, value.clone())
+                .is_ok(),
             None => false,
         };
         if !in_keyring {
@@ -141,8 +143,8 @@ impl SecretStore {
             self.clear_keyring(space, name);
         }
         match in_keyring {
-            true => Ok(KeptIn::Keyring),
-            false => Ok(KeptIn::File),
+            true => Ok(SecretLocation::Keyring),
+            false => Ok(SecretLocation::File),
         }
     }
 
@@ -160,7 +162,7 @@ impl SecretStore {
             return Ok(false);
         };
         match record.value {
-            None => self.in_keyring(space, name, Keyring::remove)?,
+            None => self.with_keyring_item(space, name, Keyring::remove)?,
             Some(_) => self.clear_keyring(space, name),
         }
         self.files.write(space, &records)?;
@@ -171,29 +173,29 @@ impl SecretStore {
     ///
     /// # Errors
     /// [`SecretsError`].
-    pub fn list(&self, space: Namespace) -> Result<Vec<KeptSecret>, SecretsError> {
+    pub fn list(&self, space: Namespace) -> Result<Vec<SecretEntry>, SecretsError> {
         let records = self.files.read(space)?;
-        let kept = records.iter().map(|(name, record)| KeptSecret {
+        let kept = records.iter().map(|(name, record)| SecretEntry {
             name: name.to_owned(),
-            kept_in: match record.value {
-                Some(_) => KeptIn::File,
-                None => KeptIn::Keyring,
+            location: match record.value {
+                Some(_) => SecretLocation::File,
+                None => SecretLocation::Keyring,
             },
             set_ms: record.set_ms,
         });
         Ok(kept.collect())
     }
 
-    fn item(&self, space: Namespace, name: &str) -> Result<KeyringItem, SecretsError> {
+    fn keyring_item(&self, space: Namespace, name: &str) -> Result<KeyringItem, SecretsError> {
         Ok(KeyringItem {
-            store: self.files.key()?.mark(),
-            space: space.word(),
+            store: self.files.key()?.fingerprint(),
+            space: space.as_str(),
             name: name.to_owned(),
         })
     }
 
     /// Asks the keyring about a secret that is there.
-    fn in_keyring<T>(
+    fn with_keyring_item<T>(
         &self,
         space: Namespace,
         name: &str,
@@ -207,13 +209,13 @@ impl SecretStore {
         let keyring = self.keyring.as_ref().ok_or_else(|| {
             told("which is not used here; set it again, or set `keyring = true` in [secrets]")
         })?;
-        ask(keyring, self.item(space, name)?).map_err(|why| told(&why))
+        ask(keyring, self.keyring_item(space, name)?).map_err(|why| told(&why))
     }
 
     /// Takes out of the keyring what may be left there of a secret that is in the file: it was there before, or the
     /// keyring took it after it was waited for. One that is locked keeps it.
     fn clear_keyring(&self, space: Namespace, name: &str) {
-        if let (Some(keyring), Ok(item)) = (&self.keyring, self.item(space, name)) {
+        if let (Some(keyring), Ok(item)) = (&self.keyring, self.keyring_item(space, name)) {
             let _ = keyring.remove(item);
         }
     }

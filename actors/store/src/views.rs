@@ -4,38 +4,38 @@
 //! and what is written is in the view a moment later: nobody who writes waits for it. It is open while somebody
 //! asks.
 
-mod building;
 mod database;
-mod finding;
+mod growing_view;
 mod keys;
 mod lines;
 mod owner;
+mod search;
 
 use std::path::Path;
 use std::time::Duration;
 
-use mgp_engine::store::audit::query::{FOUND_USUAL, RecordFilter};
-use mgp_protocol::mgp::audit::{Find, Found};
+use mgp_engine::store::audit::query::{RESULTS_DEFAULT, RecordFilter};
+use mgp_protocol::mgp::audit::{Find, FindResult};
 use mgp_protocol::refusal::Refusal;
 use mgp_runtime::task;
-use mgp_runtime::time::moment;
+use mgp_runtime::time::monotonic_now;
 use tokio::sync::{mpsc, oneshot, watch};
 
-use self::finding::ViewQuery;
-use self::keys::RecordPlace;
-use self::owner::{CATCH_UP, ViewOptions, ViewOwner, ViewQuestion, ViewState, fail};
+use self::keys::RecordPosition;
+use self::owner::{CATCH_UP, ViewOptions, ViewOwner, ViewRequest, ViewState, set_failure};
+use self::search::ViewQuery;
 use crate::audit::AuditHandle;
 
 /// Questions that wait: people ask them. A further one is refused.
-const ASKED_MAX: usize = 64;
+const QUERIES_MAX: usize = 64;
 /// How long a question waits for its answer: a view may be opened meanwhile.
-const ANSWER: Duration = Duration::from_secs(10);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Asks the views.
 #[derive(Clone, Debug)]
 pub struct AuditViews {
     audit: AuditHandle,
-    asked: mpsc::Sender<ViewQuestion>,
+    queries: mpsc::Sender<ViewRequest>,
     state: watch::Receiver<ViewState>,
 }
 
@@ -43,11 +43,11 @@ impl AuditViews {
     /// Views below a data folder, of this log.
     #[must_use]
     pub fn start(data_dir: &Path, audit: &AuditHandle) -> Self {
-        Self::start_with(data_dir, audit, ViewOptions::default())
+        Self::start_with_options(data_dir, audit, ViewOptions::default())
     }
 
-    fn start_with(data_dir: &Path, audit: &AuditHandle, options: ViewOptions) -> Self {
-        let (asked, questions) = mpsc::channel(ASKED_MAX);
+    fn start_with_options(data_dir: &Path, audit: &AuditHandle, options: ViewOptions) -> Self {
+        let (queries, questions) = mpsc::channel(QUERIES_MAX);
         let (told, state) = watch::channel(ViewState::default());
         if let Some((folder, written)) = audit.files() {
             let owner = ViewOwner {
@@ -55,20 +55,20 @@ impl AuditViews {
                 audit: audit.clone(),
                 folder,
                 written,
-                questions,
+                requests: questions,
                 state: told.clone(),
                 options,
                 next: None,
-                opened: moment(),
-                answered: moment(),
+                opened: monotonic_now(),
+                answered: monotonic_now(),
             };
-            if let Err(error) = task::thread("views", move || owner.run()) {
-                fail(&told, &error.to_string());
+            if let Err(error) = task::spawn_thread("views", move || owner.run()) {
+                set_failure(&told, &error.to_string());
             }
         }
         Self {
             audit: audit.clone(),
-            asked,
+            queries,
             state,
         }
     }
@@ -77,25 +77,25 @@ impl AuditViews {
     ///
     /// # Errors
     /// When no log is kept, for a cursor that is none, and when too many ask.
-    pub async fn find(&self, asked: Find) -> Result<Found, Refusal> {
-        if !self.audit.is_on() {
+    pub async fn find(&self, asked: Find) -> Result<FindResult, Refusal> {
+        if !self.audit.is_enabled() {
             let none = "no audit log is kept: `enabled` in [audit] is false";
             return Err(Refusal::BadRequest(none.into()));
         }
-        let query = query(asked)?;
-        let newest = self.audit.newest();
-        let mut found = Found {
+        let query = parse_query(asked)?;
+        let newest = self.audit.newest_sequence();
+        let mut found = FindResult {
             newest,
-            ..Found::default()
+            ..FindResult::default()
         };
         let (answer, answered) = oneshot::channel();
-        let question = ViewQuestion {
+        let question = ViewRequest {
             query,
             newest,
-            asked: moment(),
+            asked_at: monotonic_now(),
             answer,
         };
-        match self.asked.try_send(question) {
+        match self.queries.try_send(question) {
             Err(mpsc::error::TrySendError::Full(_)) => {
                 let what = "the queue of questions about the audit log".into();
                 return Err(Refusal::Overloaded { what });
@@ -103,12 +103,12 @@ impl AuditViews {
             Ok(()) | Err(mpsc::error::TrySendError::Closed(_)) => {}
         }
         if let Ok(Ok(Ok((records, through)))) =
-            tokio::time::timeout(CATCH_UP + ANSWER, answered).await
+            tokio::time::timeout(CATCH_UP + ANSWER_TIMEOUT, answered).await
         {
             found.events = records.events;
-            found.next_cursor = records.more.map(RecordPlace::cursor);
+            found.next_cursor = records.next.map(RecordPosition::to_cursor);
             found.complete_through = through;
-        } else if let Some(trouble) = &self.state.borrow().trouble {
+        } else if let Some(trouble) = &self.state.borrow().failure {
             found.note = Some(format!("there is no view of the audit log: {trouble}"));
             return Ok(found);
         }
@@ -122,14 +122,14 @@ impl AuditViews {
     }
 }
 
-fn query(asked: Find) -> Result<ViewQuery, Refusal> {
-    let after = asked.cursor.as_deref().map(RecordPlace::of_cursor);
+fn parse_query(asked: Find) -> Result<ViewQuery, Refusal> {
+    let after = asked.cursor.as_deref().map(RecordPosition::parse_cursor);
     let limit = asked.limit.map(usize::try_from);
     Ok(ViewQuery {
         after: after
             .map(|after| after.ok_or(Refusal::BadCursor))
             .transpose()?,
-        limit: limit.map_or(FOUND_USUAL, |limit| limit.unwrap_or(usize::MAX).max(1)),
+        limit: limit.map_or(RESULTS_DEFAULT, |limit| limit.unwrap_or(usize::MAX).max(1)),
         filter: RecordFilter {
             agent: asked.agent,
             server: asked.server,

@@ -30,11 +30,11 @@ const SLOT: usize = 512;
 /// Records at most: some files, and a log for each node that ever wrote to one. What finds no room has no witness.
 const SLOTS_MAX: usize = 1024;
 /// The digits of a record's checksum.
-const CHECK: usize = 16;
+const CHECKSUM_DIGITS: usize = 16;
 /// The record that the files begin with: an empty one is one that somebody emptied.
-const BEGUN: &str = "files.witness";
+const HEADER_RECORD: &str = "files.witness";
 /// The contents of a file of which it only counts that it is there.
-const THERE: &str = "there";
+const PRESENT: &str = "there";
 /// What begins the name of a record which says that the operator accepted a file as it is.
 const ACCEPTED: &str = "accepted ";
 
@@ -68,7 +68,7 @@ pub struct WitnessedContents {
 
 impl WitnessedContents {
     /// What it may hold.
-    pub fn either(&self) -> impl Iterator<Item = &str> {
+    pub fn possible_contents(&self) -> impl Iterator<Item = &str> {
         [&self.settled, &self.proposed]
             .into_iter()
             .filter_map(Option::as_deref)
@@ -88,7 +88,7 @@ struct WitnessRecord {
 
 impl WitnessRecord {
     /// A slot that is free.
-    fn free() -> Self {
+    fn empty() -> Self {
         Self {
             name: String::new(),
             number: 0,
@@ -111,7 +111,7 @@ impl WitnessRecord {
     /// None where it is too long for a slot.
     fn to_slot(&self) -> Option<[u8; SLOT]> {
         let text = serde_json::to_string(self).ok()?;
-        let line = format!("{} {text}\n", check(&text));
+        let line = format!("{} {text}\n", checksum(&text));
         let mut slot = [0; SLOT];
         slot.get_mut(..line.len())?.copy_from_slice(line.as_bytes());
         Some(slot)
@@ -120,15 +120,15 @@ impl WitnessRecord {
     fn from_slot(slot: &[u8]) -> Option<Self> {
         let line = slot.split(|byte| *byte == b'\n').next()?;
         let line = std::str::from_utf8(line).ok()?;
-        let (sum, text) = line.split_at_checked(CHECK)?;
+        let (sum, text) = line.split_at_checked(CHECKSUM_DIGITS)?;
         let text = text.strip_prefix(' ')?;
-        (check(text) == sum).then(|| serde_json::from_str(text).ok())?
+        (checksum(text) == sum).then(|| serde_json::from_str(text).ok())?
     }
 }
 
-fn check(text: &str) -> String {
+fn checksum(text: &str) -> String {
     let mut hex = blake3::hash(text.as_bytes()).to_hex().to_string();
-    hex.truncate(CHECK);
+    hex.truncate(CHECKSUM_DIGITS);
     hex
 }
 
@@ -146,11 +146,11 @@ struct WitnessFile {
     /// It has records that may not survive a power cut.
     dirty: bool,
     /// Slots whose newest records are in the other file only.
-    behind: BTreeSet<usize>,
+    stale_slots: BTreeSet<usize>,
 }
 
 /// Which writing of which slot.
-type SlotWriting = (usize, u64);
+type SlotVersion = (usize, u64);
 
 /// The records of one file; None where there is none, or it is empty.
 fn read_slots(path: &Path) -> io::Result<Option<Vec<Option<WitnessRecord>>>> {
@@ -166,27 +166,27 @@ fn read_slots(path: &Path) -> io::Result<Option<Vec<Option<WitnessRecord>>>> {
 }
 
 /// Both files as one: of each record the newer one.
-struct FoundSlots {
+struct LoadedSlots {
     slots: Vec<WitnessRecord>,
     /// None in the place of a file that is missing.
-    whole: [bool; 2],
+    is_complete: [bool; 2],
     lost: usize,
 }
 
-fn find_slots(paths: &[PathBuf; 2]) -> io::Result<FoundSlots> {
+fn load_slots(paths: &[PathBuf; 2]) -> io::Result<LoadedSlots> {
     let [first, second] = [read_slots(&paths[0])?, read_slots(&paths[1])?];
     let whole = [first.is_some(), second.is_some()];
     let (first, second) = (first.unwrap_or_default(), second.unwrap_or_default());
-    let mut found = FoundSlots {
+    let mut found = LoadedSlots {
         slots: Vec::new(),
-        whole,
+        is_complete: whole,
         lost: 0,
     };
     for at in 0..first.len().max(second.len()) {
         let both = [&first, &second].map(|slots| slots.get(at).cloned().flatten());
         let newer = both.into_iter().flatten().max_by_key(|it| it.number);
         found.lost += usize::from(newer.is_none());
-        found.slots.push(newer.unwrap_or_else(WitnessRecord::free));
+        found.slots.push(newer.unwrap_or_else(WitnessRecord::empty));
     }
     Ok(found)
 }
@@ -198,11 +198,15 @@ impl Witnesses {
     /// The system's.
     pub fn open(data_dir: &Path) -> io::Result<OpenedWitnesses> {
         let paths = WITNESS_FILES.map(|name| data_dir.join(name));
-        let found = find_slots(&paths)?;
-        let is_none = |it: &WitnessRecord| it.is_forgotten() || it.name == BEGUN;
+        let found = load_slots(&paths)?;
+        let is_none = |it: &WitnessRecord| it.is_forgotten() || it.name == HEADER_RECORD;
         let is_new = found.slots.iter().all(is_none);
         let mut faults = Vec::new();
-        for (path, _) in paths.iter().zip(found.whole).filter(|(_, whole)| !whole) {
+        for (path, _) in paths
+            .iter()
+            .zip(found.is_complete)
+            .filter(|(_, whole)| !whole)
+        {
             if !is_new {
                 let path = path.display();
                 faults.push(format!(
@@ -218,14 +222,14 @@ impl Witnesses {
         let mut slots = found.slots;
         if slots.is_empty() {
             slots.push(WitnessRecord {
-                name: BEGUN.into(),
-                settled: Some(THERE.into()),
-                ..WitnessRecord::free()
+                name: HEADER_RECORD.into(),
+                settled: Some(PRESENT.into()),
+                ..WitnessRecord::empty()
             });
         }
         let bytes = slots.iter().filter_map(WitnessRecord::to_slot);
         let bytes: Vec<u8> = bytes.flatten().collect();
-        for (path, whole) in paths.iter().zip(found.whole) {
+        for (path, whole) in paths.iter().zip(found.is_complete) {
             if !whole {
                 atomic_file::write(path, &bytes)?;
             }
@@ -238,7 +242,7 @@ impl Witnesses {
             Ok::<_, io::Error>(WitnessFile {
                 file,
                 dirty,
-                behind,
+                stale_slots: behind,
             })
         };
         let files = [open(&paths[0])?, open(&paths[1])?];
@@ -255,8 +259,8 @@ impl Witnesses {
     /// # Errors
     /// The system's.
     pub fn read(data_dir: &Path) -> io::Result<Option<Self>> {
-        let found = find_slots(&WITNESS_FILES.map(|name| data_dir.join(name)))?;
-        let there = found.whole.contains(&true);
+        let found = load_slots(&WITNESS_FILES.map(|name| data_dir.join(name)))?;
+        let there = found.is_complete.contains(&true);
         Ok(there.then(|| Self::from_files(None, found.slots)))
     }
 
@@ -283,7 +287,7 @@ impl Witnesses {
 
     /// The records whose names begin so, without that beginning.
     #[must_use]
-    pub fn begin_with(&self, beginning: &str) -> Vec<(String, WitnessedContents)> {
+    pub fn records_with_prefix(&self, beginning: &str) -> Vec<(String, WitnessedContents)> {
         let files = self.files();
         let all = files.by_name.iter();
         let all = all.filter_map(|(name, at)| {
@@ -304,7 +308,7 @@ impl Witnesses {
             let witness = self.witness(record.clone());
             if witness.contents().is_some() {
                 any = true;
-                self.witness(format!("{ACCEPTED}{file}")).settle(THERE);
+                self.witness(format!("{ACCEPTED}{file}")).settle(PRESENT);
                 witness.forget()?;
             }
         }
@@ -314,7 +318,7 @@ impl Witnesses {
     /// The files that the operator accepted since the last start.
     #[must_use]
     pub fn take_accepted(&self) -> Vec<String> {
-        let accepted = self.begin_with(ACCEPTED).into_iter();
+        let accepted = self.records_with_prefix(ACCEPTED).into_iter();
         let accepted = accepted.map(|(name, _)| name).inspect(|name| {
             if let Err(error) = self.witness(format!("{ACCEPTED}{name}")).forget() {
                 tracing::warn!(%error, name, "an accepted file is reported again at the next start");
@@ -326,7 +330,7 @@ impl Witnesses {
 
 impl WitnessFiles {
     /// The slot of this name; None where all are taken.
-    fn slot(&mut self, name: &str) -> Option<usize> {
+    fn slot_for(&mut self, name: &str) -> Option<usize> {
         if let Some(at) = self.by_name.get(name) {
             return Some(*at);
         }
@@ -336,7 +340,7 @@ impl WitnessFiles {
             return None;
         }
         if at == self.slots.len() {
-            self.slots.push(WitnessRecord::free());
+            self.slots.push(WitnessRecord::empty());
         }
         self.slots[at].name = name.to_owned();
         self.by_name.insert(name.to_owned(), at);
@@ -344,9 +348,9 @@ impl WitnessFiles {
     }
 
     /// Writes a record: to both files where it begins or ends, else to that whose turn it is.
-    fn put(&mut self, name: &str, contents: WitnessedContents) -> io::Result<()> {
+    fn write_record(&mut self, name: &str, contents: WitnessedContents) -> io::Result<()> {
         let begins = !self.by_name.contains_key(name);
-        let at = self.slot(name);
+        let at = self.slot_for(name);
         let at = at.ok_or_else(|| io::Error::other(format!("{SLOTS_MAX} files have a witness")))?;
         let record = &mut self.slots[at];
         record.number += 1;
@@ -361,40 +365,40 @@ impl WitnessFiles {
         for (number, file) in self.files.iter_mut().flatten().enumerate() {
             if begins || ends || number == turn {
                 file.dirty = true;
-                file.behind.remove(&at);
+                file.stale_slots.remove(&at);
                 file.file.write_all_at(&slot, (at * SLOT) as u64)?;
             } else {
-                file.behind.insert(at);
+                file.stale_slots.insert(at);
             }
         }
         Ok(())
     }
 
     /// The file with this number, if it has records that are not synced, and those of them that the other lacks.
-    fn take_dirty(&mut self, number: usize) -> Option<(Arc<File>, Vec<SlotWriting>)> {
+    fn take_dirty(&mut self, number: usize) -> Option<(Arc<File>, Vec<SlotVersion>)> {
         let files = self.files.as_mut()?;
         if !std::mem::take(&mut files[number].dirty) {
             return None;
         }
-        let lacked = files[1 - number].behind.iter();
+        let lacked = files[1 - number].stale_slots.iter();
         let lacked = lacked.map(|at| (*at, self.slots[*at].number)).collect();
         Some((files[number].file.clone(), lacked))
     }
 
     /// Writes records to this file that are synced in the other one. One that was written anew since then is not: of
     /// its last two writings one has to be on disk.
-    fn catch_up(&mut self, number: usize, synced: &[SlotWriting]) -> io::Result<()> {
+    fn catch_up(&mut self, number: usize, synced: &[SlotVersion]) -> io::Result<()> {
         let Some(files) = &mut self.files else {
             return Ok(());
         };
         let file = &mut files[number];
         for (at, writing) in synced {
             let record = &self.slots[*at];
-            let is_behind = file.behind.contains(at) && record.number == *writing;
+            let is_behind = file.stale_slots.contains(at) && record.number == *writing;
             if let Some(slot) = record.to_slot().filter(|_| is_behind) {
                 file.dirty = true;
                 file.file.write_all_at(&slot, (at * SLOT) as u64)?;
-                file.behind.remove(at);
+                file.stale_slots.remove(at);
             }
         }
         Ok(())
@@ -437,14 +441,14 @@ impl Witness {
         if self.contents().as_ref() == Some(&settled) {
             return;
         }
-        if let Err(error) = witnesses.files().put(name, settled) {
+        if let Err(error) = witnesses.files().write_record(name, settled) {
             tracing::warn!(%error, file = &**name, "the witness of a file is not written");
         }
     }
 
     /// The file is there, whatever it holds.
     pub fn settle_presence(&self) {
-        self.settle(THERE);
+        self.settle(PRESENT);
     }
 
     /// Syncs what was recorded, of other files too, and writes it to the other file of the two. Other records are not
@@ -484,7 +488,7 @@ impl Witness {
         let proposed = Some(contents.to_owned());
         // What stands in the other file counts should this record be torn.
         files.sync()?;
-        files.put(name, WitnessedContents { settled, proposed })?;
+        files.write_record(name, WitnessedContents { settled, proposed })?;
         files.sync()
     }
 
@@ -504,7 +508,7 @@ impl Witness {
             settled: None,
             proposed: None,
         };
-        files.put(name, nothing)?;
+        files.write_record(name, nothing)?;
         files.sync()
     }
 
@@ -519,9 +523,9 @@ impl Witness {
 
     /// The records of the same folder whose names begin so, without that beginning.
     #[must_use]
-    pub fn begin_with(&self, beginning: &str) -> Vec<(String, WitnessedContents)> {
+    pub fn records_with_prefix(&self, beginning: &str) -> Vec<(String, WitnessedContents)> {
         match &self.0 {
-            Some((witnesses, _)) => witnesses.begin_with(beginning),
+            Some((witnesses, _)) => witnesses.records_with_prefix(beginning),
             None => Vec::new(),
         }
     }

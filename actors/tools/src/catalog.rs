@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use mgp_engine::timestamps::rfc3339_ms;
-use mgp_engine::tools::catalog::{Catalog, CatalogView, ListKind, ServerOffer, changes};
+use mgp_engine::timestamps::render_rfc3339_ms;
+use mgp_engine::tools::catalog::{Catalog, CatalogView, ListKind, ServerOffer, changed_lists};
 use mgp_engine::tools::events::channels::{EventScope, KernelChannel, KernelEvent};
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mgp::events::Severity;
@@ -20,14 +20,14 @@ use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
 use crate::events::EventsHandle;
+pub use crate::published_catalog::PublishedCatalog;
 use crate::search::SearchHandle;
-pub use crate::shown::Shown;
 use mgp_callers::directory::Directory;
 use mgp_runtime::mailbox::{AskError, Mailbox, Queued, Reply};
-use mgp_runtime::task::{self, TaskBroken};
+use mgp_runtime::task::{self, TaskError};
 use mgp_runtime::time::unix_ms;
 use mgp_servers::link::Peer;
-use mgp_servers::server::{Fetched, ServerMsg, ServerTable};
+use mgp_servers::server::{FetchTimes, ServerMsg, ServerTable};
 
 /// Changes are published together when they come this close: a kernel that starts 200 servers
 /// rebuilds its lists some ten times, not 200 times. Far below the 0.8 s within which a
@@ -45,15 +45,15 @@ const COALESCE_MAX: Duration = Duration::from_millis(400);
 #[derive(Debug, Clone)]
 pub struct CatalogHandle {
     mailbox: Mailbox<CatalogMsg>,
-    shown: Arc<Snapshot<Shown>>,
+    published: Arc<Snapshot<PublishedCatalog>>,
 }
 
 impl CatalogHandle {
     /// The handle; the actor is started later.
     #[must_use]
-    pub fn new(shown: Arc<Snapshot<Shown>>) -> Self {
-        let mailbox = Mailbox::restarted();
-        Self { mailbox, shown }
+    pub fn new(published: Arc<Snapshot<PublishedCatalog>>) -> Self {
+        let mailbox = Mailbox::new_restartable();
+        Self { mailbox, published }
     }
 
     /// Starts the actor.
@@ -75,41 +75,41 @@ impl CatalogHandle {
     ) -> Result<ActorCell, SpawnErr> {
         let cell = self.start(actor).await?;
         for server in servers.load().values() {
-            let _ = server.tell(ServerMsg::PinsDecided);
+            let _ = server.send(ServerMsg::PinsDecided);
         }
         Ok(cell)
     }
 
     /// A server's new offer. `seen` is answered when agents see it.
-    pub fn offer(&self, offer: ServerOffer, peer: Box<Peer>, fetched: Fetched, seen: Reply<()>) {
-        self.say(CatalogMsg::Offered(Arc::new(offer), peer, fetched, seen));
+    pub fn offer(&self, offer: ServerOffer, peer: Box<Peer>, fetched: FetchTimes, seen: Reply<()>) {
+        self.send(CatalogMsg::Offer(Arc::new(offer), peer, fetched, seen));
     }
 
     /// What a server offered before; counts until its own offer comes.
     pub fn restore(&self, offer: ServerOffer) {
-        self.say(CatalogMsg::Restored(Arc::new(offer)));
+        self.send(CatalogMsg::Restore(Arc::new(offer)));
     }
 
     /// A server offers nothing any more.
     pub fn withdraw(&self, server: &ServerId) {
-        self.say(CatalogMsg::Withdrawn(server.clone()));
+        self.send(CatalogMsg::Withdraw(server.clone()));
     }
 
     /// Resolves when nothing of this server is published any more, or the actor is gone.
-    pub async fn withdrawn(&self, server: ServerId) {
+    pub async fn wait_withdrawn(&self, server: ServerId) {
         let (reply, withdrawn) = Reply::new();
-        self.say(CatalogMsg::Awaited(server, reply));
+        self.send(CatalogMsg::AwaitWithdrawn(server, reply));
         let _: Result<(), oneshot::error::RecvError> = withdrawn.await;
     }
 
     /// The published catalog.
     #[must_use]
-    pub fn shown(&self) -> Arc<Shown> {
-        self.shown.load()
+    pub fn published(&self) -> Arc<PublishedCatalog> {
+        self.published.load()
     }
 
-    fn say(&self, message: CatalogMsg) {
-        match self.mailbox.tell(message) {
+    fn send(&self, message: CatalogMsg) {
+        match self.mailbox.send(message) {
             // The kernel is ending, or the actor is restarted and servers are asked to offer again.
             Ok(()) | Err(AskError::Stopped) => {}
             Err(error) => tracing::error!(%error, "the catalog was not told of a change"),
@@ -121,13 +121,13 @@ impl CatalogHandle {
 #[derive(Debug)]
 pub enum CatalogMsg {
     /// A server's offer. Answered when it is published.
-    Offered(Arc<ServerOffer>, Box<Peer>, Fetched, Reply<()>),
+    Offer(Arc<ServerOffer>, Box<Peer>, FetchTimes, Reply<()>),
     /// What a server offered before, until its own offer comes.
-    Restored(Arc<ServerOffer>),
+    Restore(Arc<ServerOffer>),
     /// A server offers nothing any more.
-    Withdrawn(ServerId),
+    Withdraw(ServerId),
     /// Answered when nothing of this server is published; replaces an earlier such message.
-    Awaited(ServerId, Reply<()>),
+    AwaitWithdrawn(ServerId, Reply<()>),
     /// Time to publish what changed.
     Publish,
 }
@@ -136,7 +136,7 @@ pub enum CatalogMsg {
 #[derive(Debug, Clone)]
 pub struct CatalogActor {
     /// Where the catalog is published.
-    pub shown: Arc<Snapshot<Shown>>,
+    pub published: Arc<Snapshot<PublishedCatalog>>,
     /// Tells agents that lists changed.
     pub directory: Arc<Directory>,
     /// The search, which indexes the catalog.
@@ -148,17 +148,17 @@ pub struct CatalogActor {
 /// The state of the actor.
 #[derive(Debug)]
 pub struct CatalogState {
-    me: Mailbox<CatalogMsg>,
+    mailbox: Mailbox<CatalogMsg>,
     offers: BTreeMap<ServerId, Arc<ServerOffer>>,
     peers: BTreeMap<ServerId, Peer>,
-    fetched: BTreeMap<ServerId, Fetched>,
-    due: bool,
+    fetched: BTreeMap<ServerId, FetchTimes>,
+    is_publish_due: bool,
     /// How long the last merge took.
-    merge: Duration,
+    last_merge: Duration,
     /// Who waits for the next publication; no more than the mailbox takes until then.
-    waiting: Vec<Reply<()>>,
+    publish_waiters: Vec<Reply<()>>,
     /// Who waits until nothing of a server is published. Bounded by the servers.
-    awaited: BTreeMap<ServerId, Reply<()>>,
+    withdraw_waiters: BTreeMap<ServerId, Reply<()>>,
 }
 
 impl Actor for CatalogActor {
@@ -171,18 +171,18 @@ impl Actor for CatalogActor {
         myself: ActorRef<Self::Msg>,
         (): (),
     ) -> Result<CatalogState, ActorProcessingErr> {
-        let shown = self.shown.load();
+        let shown = self.published.load();
         let offers = shown.catalog.offers();
         let offers = offers.map(|offer| (offer.server().clone(), offer.clone()));
         Ok(CatalogState {
-            me: Mailbox::new(myself),
+            mailbox: Mailbox::new(myself),
             offers: offers.collect(),
             peers: shown.peers.clone(),
             fetched: shown.fetched.clone(),
-            due: false,
-            merge: Duration::ZERO,
-            waiting: Vec::new(),
-            awaited: BTreeMap::new(),
+            is_publish_due: false,
+            last_merge: Duration::ZERO,
+            publish_waiters: Vec::new(),
+            withdraw_waiters: BTreeMap::new(),
         })
     }
 
@@ -192,30 +192,30 @@ impl Actor for CatalogActor {
         queued: Self::Msg,
         state: &mut CatalogState,
     ) -> Result<(), ActorProcessingErr> {
-        match queued.open() {
-            CatalogMsg::Offered(offer, peer, fetched, reply) => {
+        match queued.into_message() {
+            CatalogMsg::Offer(offer, peer, fetched, reply) => {
                 state.fetched.insert(offer.server().clone(), fetched);
-                state.waiting.push(reply);
+                state.publish_waiters.push(reply);
                 state.peers.insert(offer.server().clone(), *peer);
                 state.offers.insert(offer.server().clone(), offer);
-                state.publish_soon();
+                state.schedule_publish();
             }
-            CatalogMsg::Restored(offer) => {
+            CatalogMsg::Restore(offer) => {
                 if !state.peers.contains_key(offer.server()) {
                     state.offers.insert(offer.server().clone(), offer);
-                    state.publish_soon();
+                    state.schedule_publish();
                 }
             }
-            CatalogMsg::Withdrawn(server) => {
+            CatalogMsg::Withdraw(server) => {
                 state.peers.remove(&server);
                 state.fetched.remove(&server);
                 if state.offers.remove(&server).is_some() {
-                    state.publish_soon();
+                    state.schedule_publish();
                 }
             }
-            CatalogMsg::Awaited(server, reply) => {
-                state.awaited.insert(server, reply);
-                self.tell_withdrawn(state);
+            CatalogMsg::AwaitWithdrawn(server, reply) => {
+                state.withdraw_waiters.insert(server, reply);
+                self.notify_withdrawn(state);
             }
             CatalogMsg::Publish => self.publish(state).await?,
         }
@@ -224,42 +224,42 @@ impl Actor for CatalogActor {
 }
 
 impl CatalogState {
-    fn publish_soon(&mut self) {
-        if std::mem::replace(&mut self.due, true) {
+    fn schedule_publish(&mut self) {
+        if std::mem::replace(&mut self.is_publish_due, true) {
             return;
         }
-        let me = self.me.clone();
-        let wait = (self.merge * COALESCE_MERGES).clamp(COALESCE, COALESCE_MAX);
-        task::detached("catalog.publish_soon", async move {
+        let me = self.mailbox.clone();
+        let wait = (self.last_merge * COALESCE_MERGES).clamp(COALESCE, COALESCE_MAX);
+        task::spawn_detached("catalog.publish_soon", async move {
             tokio::time::sleep(wait).await;
-            let _ = me.tell(CatalogMsg::Publish);
+            let _ = me.send(CatalogMsg::Publish);
         });
     }
 }
 
 impl CatalogActor {
-    async fn publish(&self, state: &mut CatalogState) -> Result<(), TaskBroken> {
-        state.due = false;
-        let before = self.shown.load();
+    async fn publish(&self, state: &mut CatalogState) -> Result<(), TaskError> {
+        state.is_publish_due = false;
+        let before = self.published.load();
         let offers: Vec<_> = state.offers.values().cloned().collect();
         let Some(Merged {
             catalog,
             changed,
-            took,
+            duration: took,
         }) = merge(before.catalog.clone(), offers).await?
         else {
             return Ok(());
         };
-        state.merge = took;
-        let replaced = self.shown.load().replaced.clone();
-        self.shown.store(Arc::new(Shown {
+        state.last_merge = took;
+        let replaced = self.published.load().replaced.clone();
+        self.published.store(Arc::new(PublishedCatalog {
             catalog,
             peers: state.peers.clone(),
             fetched: state.fetched.clone(),
             replaced: CancellationToken::new(),
         }));
         replaced.cancel();
-        self.search.published();
+        self.search.notify_published();
         for (view, kind) in &changed {
             let of = |(changed, of_kind): &(CatalogView, ListKind)| match changed {
                 CatalogView::One(server) if of_kind == kind => Some(server.clone()),
@@ -269,21 +269,25 @@ impl CatalogActor {
                 CatalogView::One(server) => vec![server.clone()],
                 CatalogView::All | CatalogView::Set(_) => changed.iter().filter_map(of).collect(),
             };
-            self.directory.list_changed(view, *kind, &servers);
+            self.directory.notify_list_changed(view, *kind, &servers);
             if let CatalogView::One(server) = view {
-                let changed = || list_changed(server, *kind);
-                self.events.happened(KernelChannel::ListsChanged, changed);
+                let changed = || list_changed_event(server, *kind);
+                self.events
+                    .publish_kernel_event(KernelChannel::ListsChanged, changed);
             }
         }
-        state.waiting.drain(..).for_each(|reply| reply.send(()));
-        self.tell_withdrawn(state);
+        state
+            .publish_waiters
+            .drain(..)
+            .for_each(|reply| reply.send(()));
+        self.notify_withdrawn(state);
         Ok(())
     }
 
-    fn tell_withdrawn(&self, state: &mut CatalogState) {
-        let shown = self.shown.load();
+    fn notify_withdrawn(&self, state: &mut CatalogState) {
+        let shown = self.published.load();
         let gone = |server: &ServerId, _: &mut Reply<()>| shown.catalog.counts(server).is_none();
-        let gone = state.awaited.extract_if(.., gone);
+        let gone = state.withdraw_waiters.extract_if(.., gone);
         gone.for_each(|(_, reply)| reply.send(()));
     }
 }
@@ -293,7 +297,7 @@ impl CatalogActor {
 struct Merged {
     catalog: Arc<Catalog>,
     changed: Vec<(CatalogView, ListKind)>,
-    took: Duration,
+    duration: Duration,
 }
 
 /// Takes milliseconds with thousands of tools, so it does not run on the threads that carry calls; messages wait in
@@ -301,25 +305,25 @@ struct Merged {
 async fn merge(
     before: Arc<Catalog>,
     offers: Vec<Arc<ServerOffer>>,
-) -> Result<Option<Merged>, TaskBroken> {
-    let merging = task::blocking("catalog.merge", move || {
+) -> Result<Option<Merged>, TaskError> {
+    let merging = task::run_blocking("catalog.merge", move || {
         let begun = Instant::now();
-        let catalog = Arc::new(before.next(&offers));
+        let catalog = Arc::new(before.with_offers(&offers));
         Merged {
-            changed: changes(&before, &catalog),
+            changed: changed_lists(&before, &catalog),
             catalog,
-            took: begun.elapsed(),
+            duration: begun.elapsed(),
         }
     });
     match merging.await {
         Ok(merged) => Ok(Some(merged)),
-        Err(TaskBroken::Aborted) => Ok(None),
-        Err(broken @ TaskBroken::Panicked { .. }) => Err(broken),
+        Err(TaskError::Aborted) => Ok(None),
+        Err(broken @ TaskError::Panicked { .. }) => Err(broken),
     }
 }
 
 /// What a server offers has changed.
-fn list_changed(server: &ServerId, kind: ListKind) -> KernelEvent {
+fn list_changed_event(server: &ServerId, kind: ListKind) -> KernelEvent {
     let list = match kind {
         ListKind::Tools => "tools",
         ListKind::Prompts => "prompts",
@@ -329,8 +333,8 @@ fn list_changed(server: &ServerId, kind: ListKind) -> KernelEvent {
     KernelEvent {
         channel: KernelChannel::ListsChanged,
         severity: Severity::Info,
-        scope: EventScope::of_server(server.clone()),
-        timestamp: rfc3339_ms(unix_ms()),
+        scope: EventScope::for_server(server.clone()),
+        timestamp: render_rfc3339_ms(unix_ms()),
         data: json!({"server_id": server.as_str(), "list": list}),
         for_agents: None,
     }

@@ -3,17 +3,17 @@
 //! The hub owns the feeds of all channels and the subscriptions at servers; each subscription of an agent is an
 //! actor below it, which reads the feeds itself. The `calls` crate, supervisors and links send to the hub.
 
-mod at_nodes;
 mod entry;
 mod feeds;
-mod following;
 mod hub;
-mod last;
+mod last_events;
 mod log;
-mod opening;
+mod node_following;
+mod node_topics;
 mod push_channel;
-mod pushes;
+mod push_events;
 mod resources;
+mod subscribing;
 mod subscription;
 mod upstream;
 
@@ -30,21 +30,21 @@ use mgp_sync::credit::{Charge, Credit};
 use ractor::{Actor, ActorCell, SpawnErr};
 use tokio::sync::oneshot;
 
-pub use self::at_nodes::NodeNews;
 use self::hub::EventsActor;
-pub use self::last::LastEvents;
-pub use self::log::RecordedEvents;
+pub use self::last_events::LastEvents;
+pub use self::log::AuditEvents;
+pub use self::node_topics::NodeTopicEvent;
 pub use self::push_channel::{PushChannel, PushedEvent};
 use mgp_callers::agent::Agent;
 use mgp_callers::directory::Directory;
-use mgp_callers::exchange::Exchange;
+use mgp_callers::in_flight_call::InFlightCall;
 use mgp_callers::request::Caller;
 use mgp_runtime::mailbox::{Mailbox, Reply};
-use mgp_servers::link::ToldEvent;
-use mgp_servers::server::{RenewalHold, ResourceFigures, ServerTable};
+use mgp_servers::link::ReportedEvent;
+use mgp_servers::server::{ResourceMonitor, ResubscriptionGuard, ServerTable};
 
 /// Bytes of servers' events that may wait for the hub, of all servers together. One more is lost.
-const WAITING_MAX: u64 = 16 << 20;
+const QUEUED_BYTES_MAX: u64 = 16 << 20;
 
 /// The way in for everyone else.
 #[derive(Debug, Clone)]
@@ -52,9 +52,9 @@ pub struct EventsHandle {
     mailbox: Mailbox<EventsMsg>,
     /// The channels that somebody follows, as bits: nothing is made for the others.
     followed: Arc<AtomicU64>,
-    room: Arc<Credit>,
+    queue_credit: Arc<Credit>,
     directory: Arc<Directory>,
-    recorded: RecordedEvents,
+    audit_events: AuditEvents,
 }
 
 /// What the actor is told and asked.
@@ -77,40 +77,40 @@ pub enum EventsMsg {
     /// An agent has gone.
     Leave(ConnectionId),
     /// A server, or an instance, is connected again.
-    Back(ServerId, RenewalHold),
+    ServerUp(ServerId, ResubscriptionGuard),
     /// It is not connected any more.
-    Lost(ServerId),
+    ServerDown(ServerId),
     /// It was taken out for good.
     Removed(ServerId),
     /// A server answered what it was asked: with its id of the subscription, if it has such a channel.
-    Answered {
+    ServerAnswered {
         /// Who.
         server: ServerId,
         /// The number of the connection.
-        life: u64,
+        connection: u64,
         /// What was asked for.
         topic: Topic,
         /// The server's own id.
         id: Option<String>,
     },
     /// How following a topic at another node goes.
-    AtNode(Box<NodeNews>),
+    NodeFollowing(Box<NodeTopicEvent>),
     /// Servers that have not answered until now have no such channels.
-    Due(SubscriptionNumber),
+    AnswersDue(SubscriptionNumber),
     /// An agent took back the request that began a subscription: it never learns its id.
-    TakenBack(SubscriptionNumber),
+    Canceled(SubscriptionNumber),
     /// A server told an event.
-    Told(ServerId, Box<ToldEvent>, Charge),
+    ServerEvent(ServerId, Box<ReportedEvent>, Charge),
     /// Something happened in the kernel that is not written down.
-    Happened(Box<KernelEvent>),
+    KernelEvent(Box<KernelEvent>),
     /// Records of the audit log, each with its number.
     Recorded(Vec<(u64, String)>, Reply<()>),
     /// These are the channels of a server's push events; none when it has gone.
     PushChannels(ServerId, Vec<PushChannel>),
     /// A server pushed an event; answered with how many hear of it.
-    Pushed(Box<PushedEvent>, Reply<usize>),
+    Push(Box<PushedEvent>, Reply<usize>),
     /// A subscription was too slow.
-    Overtaken(SubscriptionNumber),
+    TooSlow(SubscriptionNumber),
     /// Other things are open to agents from now on.
     AccessChanged,
 }
@@ -121,9 +121,9 @@ pub struct EventsRequest {
     /// Whose.
     pub caller: Arc<Caller>,
     /// What is sent comes after the answer of this request.
-    pub exchange: Arc<Exchange>,
+    pub call: Arc<InFlightCall>,
     /// As asked.
-    pub asked: Subscribe,
+    pub request: Subscribe,
     /// It is an agent of another node, whose request stays open.
     pub following: Option<FollowingAgent>,
 }
@@ -134,12 +134,12 @@ pub struct FollowingAgent {
     /// Who is told the events.
     pub agent: Arc<Agent>,
     /// Where it is told that there are no more.
-    pub over: oneshot::Sender<FollowingOver>,
+    pub end: oneshot::Sender<FollowingEnd>,
 }
 
 /// Why an agent of another node is told no more events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FollowingOver {
+pub enum FollowingEnd {
     /// The server is not open to it any more.
     Closed,
     /// It read too slowly.
@@ -154,14 +154,14 @@ impl EventsHandle {
     pub async fn start(
         directory: &Arc<Directory>,
         servers: &Arc<ServerTable>,
-        recorded: &RecordedEvents,
-        figures: &Arc<ResourceFigures>,
+        recorded: &AuditEvents,
+        figures: &Arc<ResourceMonitor>,
     ) -> Result<(Self, ActorCell), SpawnErr> {
         let followed = Arc::default();
         let actor = EventsActor {
             directory: directory.clone(),
             servers: servers.clone(),
-            recorded: recorded.clone(),
+            audit_events: recorded.clone(),
             figures: figures.clone(),
             followed: Arc::clone(&followed),
         };
@@ -170,9 +170,9 @@ impl EventsHandle {
         let handle = Self {
             mailbox: Mailbox::new(actor),
             followed,
-            room: Credit::new(WAITING_MAX),
+            queue_credit: Credit::new(QUEUED_BYTES_MAX),
             directory: directory.clone(),
-            recorded: recorded.clone(),
+            audit_events: recorded.clone(),
         };
         Ok((handle, cell))
     }
@@ -184,7 +184,7 @@ impl EventsHandle {
     pub async fn subscribe(&self, request: EventsRequest) -> Result<Subscribed, Refusal> {
         let request = Box::new(request);
         let asked = |reply| EventsMsg::Subscribe(request, reply);
-        self.mailbox.ask(asked).await.map_err(broken)?
+        self.mailbox.ask(asked).await.map_err(unreachable)?
     }
 
     /// `mgp/events/unsubscribe`.
@@ -193,7 +193,7 @@ impl EventsHandle {
     /// An id that is not one of this connection.
     pub async fn unsubscribe(&self, who: ConnectionId, id: String) -> Result<(), Refusal> {
         let asked = |reply| EventsMsg::Unsubscribe(who, id, reply);
-        self.mailbox.ask(asked).await.map_err(broken)?
+        self.mailbox.ask(asked).await.map_err(unreachable)?
     }
 
     /// `mgp/events/replay`.
@@ -202,7 +202,7 @@ impl EventsHandle {
     /// An id that is not one of this connection.
     pub async fn replay(&self, who: ConnectionId, asked: Replay) -> Result<Replayed, Refusal> {
         let asked = |reply| EventsMsg::Replay(who, asked, reply);
-        self.mailbox.ask(asked).await.map_err(broken)?
+        self.mailbox.ask(asked).await.map_err(unreachable)?
     }
 
     /// `mgp/events/channels`.
@@ -211,7 +211,7 @@ impl EventsHandle {
     /// Only when the kernel itself is in trouble.
     pub async fn channels(&self, caller: Arc<Caller>) -> Result<Vec<Channel>, Refusal> {
         let asked = |reply| EventsMsg::Channels(caller, reply);
-        self.mailbox.ask(asked).await.map_err(broken)
+        self.mailbox.ask(asked).await.map_err(unreachable)
     }
 
     /// The last events of a channel that a caller may hear of, as JSON text: those that were written down, and
@@ -221,8 +221,10 @@ impl EventsHandle {
     /// A URI of no channel.
     pub async fn last(&self, caller: &Arc<Caller>, uri: &str) -> Result<String, Refusal> {
         let asked = |reply| EventsMsg::Last(caller.clone(), uri.to_owned(), reply);
-        let last = self.mailbox.ask(asked).await.map_err(broken)??;
-        Ok(last.text(caller, &self.directory, &self.recorded).await)
+        let last = self.mailbox.ask(asked).await.map_err(unreachable)??;
+        Ok(last
+            .render(caller, &self.directory, &self.audit_events)
+            .await)
     }
 
     /// From now on a connection is told when the resource of a channel changes.
@@ -231,56 +233,68 @@ impl EventsHandle {
     /// A bound, or a URI of no channel.
     pub async fn watch(&self, who: ConnectionId, uri: String) -> Result<(), Refusal> {
         let asked = |reply| EventsMsg::Watch(who, uri, reply);
-        self.mailbox.ask(asked).await.map_err(broken)?
+        self.mailbox.ask(asked).await.map_err(unreachable)?
     }
 
     /// It is not any more.
     pub fn unwatch(&self, who: ConnectionId, uri: String) {
-        let _ = self.mailbox.remind(EventsMsg::Unwatch(who, uri));
+        let _ = self.mailbox.send_to_self(EventsMsg::Unwatch(who, uri));
     }
 
     /// An agent has gone.
-    pub fn leave(&self, who: ConnectionId) {
+    pub fn remove_connection(&self, who: ConnectionId) {
         // Not told, its subscriptions would be kept for as long as the kernel lives.
-        let _ = self.mailbox.remind(EventsMsg::Leave(who));
+        let _ = self.mailbox.send_to_self(EventsMsg::Leave(who));
     }
 
     /// A server is connected again: what agents wanted of it is asked for again.
-    pub fn server_back(&self, server: &ServerId, hold: RenewalHold) {
-        let _ = self.mailbox.remind(EventsMsg::Back(server.clone(), hold));
+    pub fn server_up(&self, server: &ServerId, hold: ResubscriptionGuard) {
+        let _ = self
+            .mailbox
+            .send_to_self(EventsMsg::ServerUp(server.clone(), hold));
     }
 
     /// A server is not connected any more.
-    pub fn server_lost(&self, server: &ServerId) {
-        let _ = self.mailbox.remind(EventsMsg::Lost(server.clone()));
+    pub fn server_down(&self, server: &ServerId) {
+        let _ = self
+            .mailbox
+            .send_to_self(EventsMsg::ServerDown(server.clone()));
     }
 
     /// A server was taken out for good.
     pub fn server_removed(&self, server: &ServerId) {
-        let _ = self.mailbox.remind(EventsMsg::Removed(server.clone()));
+        let _ = self
+            .mailbox
+            .send_to_self(EventsMsg::Removed(server.clone()));
     }
 
     /// A server told an event. It is lost where too many wait.
-    pub fn told(&self, server: ServerId, event: Box<ToldEvent>) {
-        let bytes = event.data.len() + event.channel.len() + size_of::<ToldEvent>();
-        if let Some(charge) = self.room.try_take(bytes as u64) {
-            let _ = self.mailbox.tell(EventsMsg::Told(server, event, charge));
+    pub fn publish_server_event(&self, server: ServerId, event: Box<ReportedEvent>) {
+        let bytes = event.data.len() + event.channel.len() + size_of::<ReportedEvent>();
+        if let Some(charge) = self.queue_credit.try_take(bytes as u64) {
+            let _ = self
+                .mailbox
+                .send(EventsMsg::ServerEvent(server, event, charge));
         }
     }
 
     /// Something happened that is not written down. It is made only where somebody follows its channel, and
     /// lost where too many events wait.
-    pub fn happened(&self, channel: KernelChannel, event: impl FnOnce() -> KernelEvent) {
-        if self.followed.load(Ordering::Relaxed) & bit(channel) != 0 {
+    pub fn publish_kernel_event(
+        &self,
+        channel: KernelChannel,
+        event: impl FnOnce() -> KernelEvent,
+    ) {
+        if self.followed.load(Ordering::Relaxed) & channel_bit(channel) != 0 {
             let event = Box::new(event());
-            let _ = self.mailbox.tell(EventsMsg::Happened(event));
+            let _ = self.mailbox.send(EventsMsg::KernelEvent(event));
         }
     }
 
     /// These are the channels of a server's push events from now on; none when it has gone.
-    pub fn push_channels(&self, server: ServerId, channels: Vec<PushChannel>) {
+    pub fn set_push_channels(&self, server: ServerId, channels: Vec<PushChannel>) {
         let told = EventsMsg::PushChannels(server, channels);
-        let _ = self.mailbox.remind(told);
+        let _ = self.mailbox.send_to_self(told);
     }
 
     /// A server pushed an event: it goes to all who follow its channel and may hear of it, and is kept for who
@@ -288,28 +302,28 @@ impl EventsHandle {
     ///
     /// # Errors
     /// Only when the kernel itself is in trouble.
-    pub async fn pushed(&self, event: PushedEvent) -> Result<usize, Refusal> {
+    pub async fn publish_push(&self, event: PushedEvent) -> Result<usize, Refusal> {
         let event = Box::new(event);
-        let asked = |reply| EventsMsg::Pushed(event, reply);
-        self.mailbox.ask(asked).await.map_err(broken)
+        let asked = |reply| EventsMsg::Push(event, reply);
+        self.mailbox.ask(asked).await.map_err(unreachable)
     }
 
     /// Other things are open to agents from now on.
     pub fn access_changed(&self) {
-        let _ = self.mailbox.remind(EventsMsg::AccessChanged);
+        let _ = self.mailbox.send_to_self(EventsMsg::AccessChanged);
     }
 }
 
-fn bit(channel: KernelChannel) -> u64 {
+fn channel_bit(channel: KernelChannel) -> u64 {
     let place = KernelChannel::ALL.iter().position(|own| *own == channel);
     1 << place.unwrap_or_default()
 }
 
-fn broken(error: mgp_runtime::mailbox::AskError) -> Refusal {
-    Refusal::Broken(format!("events: {error}"))
+fn unreachable(error: mgp_runtime::mailbox::AskError) -> Refusal {
+    Refusal::Internal(format!("events: {error}"))
 }
 
 /// The same words for an id that is not there and for one of somebody else.
-fn unknown(id: &str) -> Refusal {
+fn unknown_subscription(id: &str) -> Refusal {
     Refusal::Denied(Box::new(Denial::NoSubscription { id: id.to_owned() }))
 }

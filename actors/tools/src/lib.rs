@@ -4,8 +4,8 @@
 pub mod catalog;
 pub mod events;
 pub mod offering;
+pub mod published_catalog;
 pub mod registrar;
 pub mod search;
 pub mod server_events;
-pub mod shown;
 pub mod subscriptions;

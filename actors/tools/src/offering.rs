@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mgp_engine::cluster::tool_index::{OfferedServer, schemas_of};
+use mgp_engine::cluster::tool_index::{OfferedServer, hash_schemas};
 use mgp_engine::servers::lifecycle::LifecycleState;
-use mgp_engine::servers::replica_mark::ReplicaMark;
+use mgp_engine::servers::replica_spec::ReplicaSpec;
 use mgp_engine::tools::catalog::{CatalogTool, ServerOffer};
 use mgp_engine::tools::index::ServerIndex;
 use mgp_protocol::federation::tool_index::{ServerRecord, ToolRecord, ToolVector};
@@ -16,16 +16,16 @@ use mgp_runtime::event_sink::EventSink;
 use mgp_servers::server::ServerTable;
 use mgp_sync::Snapshot;
 
+use crate::published_catalog::PublishedCatalog;
 use crate::search::SearchHandle;
-use crate::shown::Shown;
 
 /// How often states and vectors are looked at, which nobody tells of. What has not changed is not read again.
-const LOOK: Duration = Duration::from_secs(1);
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// Changes of the catalog are read together when they come this close.
 const COALESCE: Duration = Duration::from_millis(50);
 
 /// All servers of this node, with what each offers.
-pub type OwnOffer = BTreeMap<ServerId, Arc<OfferedServer>>;
+pub type LocalOffer = BTreeMap<ServerId, Arc<OfferedServer>>;
 
 /// What an offer is read from.
 #[derive(Clone, Debug)]
@@ -33,7 +33,7 @@ pub struct OfferSources {
     /// The servers and their states.
     pub servers: Arc<ServerTable>,
     /// What they offer.
-    pub shown: Arc<Snapshot<Shown>>,
+    pub published: Arc<Snapshot<PublishedCatalog>>,
     /// The vectors of their tools.
     pub search: SearchHandle,
 }
@@ -44,16 +44,16 @@ struct ServerBasis {
     state: LifecycleState,
     /// It lists nothing yet, and will.
     starting: bool,
-    mark: Option<ReplicaMark>,
+    replica_mark: Option<ReplicaSpec>,
     tools: Option<Arc<ServerOffer>>,
     indexed: Option<Arc<ServerIndex>>,
 }
 
 impl ServerBasis {
-    fn is(&self, other: &Self) -> bool {
+    fn is_same_as(&self, other: &Self) -> bool {
         self.state == other.state
             && self.starting == other.starting
-            && self.mark == other.mark
+            && self.replica_mark == other.replica_mark
             && is_same(self.tools.as_ref(), other.tools.as_ref())
             && is_same(self.indexed.as_ref(), other.indexed.as_ref())
     }
@@ -72,13 +72,13 @@ type OfferBasis = BTreeMap<ServerId, ServerBasis>;
 
 impl OfferSources {
     /// Tells what this node's servers offer, now and whenever that has changed. Ends with its task.
-    pub async fn follow(self, offered: EventSink<OwnOffer>) {
-        let mut before: Option<(OfferBasis, OwnOffer)> = None;
+    pub async fn run(self, offered: EventSink<LocalOffer>) {
+        let mut before: Option<(OfferBasis, LocalOffer)> = None;
         loop {
-            let shown = self.shown.load();
-            let basis = self.basis(&shown);
-            let offer = self.read(&basis, before.as_ref());
-            let is_told = |(_, told): &(OfferBasis, OwnOffer)| {
+            let shown = self.published.load();
+            let basis = self.read_basis(&shown);
+            let offer = self.read_offer(&basis, before.as_ref());
+            let is_told = |(_, told): &(OfferBasis, LocalOffer)| {
                 let mut pairs = told.values().zip(offer.values());
                 told.keys().eq(offer.keys()) && pairs.all(|(one, other)| Arc::ptr_eq(one, other))
             };
@@ -86,7 +86,7 @@ impl OfferSources {
                 offered.send(offer.clone());
             }
             before = Some((basis, offer));
-            if tokio::time::timeout(LOOK, shown.replaced.cancelled())
+            if tokio::time::timeout(POLL_INTERVAL, shown.replaced.cancelled())
                 .await
                 .is_ok()
             {
@@ -97,12 +97,12 @@ impl OfferSources {
 
     /// What this node's servers offer now.
     #[must_use]
-    pub fn now(&self) -> OwnOffer {
-        self.read(&self.basis(&self.shown.load()), None)
+    pub fn current(&self) -> LocalOffer {
+        self.read_offer(&self.read_basis(&self.published.load()), None)
     }
 
-    fn basis(&self, shown: &Shown) -> OfferBasis {
-        let (servers, index) = (self.servers.load(), self.search.indexed());
+    fn read_basis(&self, shown: &PublishedCatalog) -> OfferBasis {
+        let (servers, index) = (self.servers.load(), self.search.index());
         // Servers of other nodes, and instances for one agent, are nobody's to share.
         let own = servers
             .iter()
@@ -116,7 +116,7 @@ impl OfferSources {
             let basis = ServerBasis {
                 state,
                 starting: tools.is_none() && comes,
-                mark: handle.mark(),
+                replica_mark: handle.mark(),
                 tools,
                 indexed: index.server(server).cloned(),
             };
@@ -126,10 +126,14 @@ impl OfferSources {
     }
 
     /// What has not changed since `before` is not read again.
-    fn read(&self, basis: &OfferBasis, before: Option<&(OfferBasis, OwnOffer)>) -> OwnOffer {
+    fn read_offer(
+        &self,
+        basis: &OfferBasis,
+        before: Option<&(OfferBasis, LocalOffer)>,
+    ) -> LocalOffer {
         let known = |server: &ServerId, basis: &ServerBasis| {
             let (before, offer) = before?;
-            let same = before.get(server)?.is(basis);
+            let same = before.get(server)?.is_same_as(basis);
             offer.get(server).filter(|_| same).cloned()
         };
         let offers = basis.iter().map(|(server, basis)| {
@@ -142,19 +146,19 @@ impl OfferSources {
 
     fn read_server(&self, basis: &ServerBasis) -> OfferedServer {
         let indexed = basis.indexed.as_deref();
-        let vectors = indexed.map(|indexed| self.search.told_vectors(indexed));
+        let vectors = indexed.map(|indexed| self.search.vectors_for_nodes(indexed));
         let mut vectors = vectors.unwrap_or_default();
         let tools = basis.tools.iter().flat_map(|offer| offer.tools());
         let tools = tools.filter_map(|tool| {
-            let record = told(tool, vectors.remove(&tool.own_name))?;
+            let record = to_tool_record(tool, vectors.remove(&tool.own_name))?;
             Some((Arc::clone(&tool.own_name), record))
         });
         OfferedServer {
             record: ServerRecord {
-                state: told_state(basis.state),
-                specification: basis.mark.map(|mark| mark.specification),
-                replica: basis.mark.is_some(),
-                stateful: basis.mark.is_some_and(|mark| mark.stateful),
+                state: to_status(basis.state),
+                specification: basis.replica_mark.map(|mark| mark.spec_hash),
+                replica: basis.replica_mark.is_some(),
+                stateful: basis.replica_mark.is_some_and(|mark| mark.stateful),
                 starting: basis.starting,
             },
             tools: tools.collect(),
@@ -163,16 +167,16 @@ impl OfferSources {
 }
 
 /// A tool as it is told; `None` for a definition that two readers read differently.
-fn told(tool: &CatalogTool, vector: Option<ToolVector>) -> Option<ToolRecord> {
+fn to_tool_record(tool: &CatalogTool, vector: Option<ToolVector>) -> Option<ToolRecord> {
     Some(ToolRecord {
         definition: tool.raw.to_string(),
-        schemas: schemas_of(&tool.raw)?,
+        schemas: hash_schemas(&tool.raw)?,
         idempotent: tool.requirements.idempotent,
         vector,
     })
 }
 
-fn told_state(state: LifecycleState) -> Status {
+fn to_status(state: LifecycleState) -> Status {
     match state {
         LifecycleState::Registered => Status::Registered,
         LifecycleState::Connecting => Status::Connecting,

@@ -4,12 +4,12 @@
 //! A registration is judged, audited and stored before its server is started. If its code cannot be read, a
 //! person must approve it first.
 
-mod ending;
 mod interpreters;
 mod quarantine;
 mod record;
 mod registrations;
 mod remarks;
+mod removal;
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, OnceLock};
@@ -21,9 +21,9 @@ use mgp_engine::policy::grants;
 use mgp_engine::policy::trust::TrustLevel;
 use mgp_engine::servers::lifecycle::LifecycleState;
 use mgp_engine::servers::sandbox::SandboxProgram;
-use mgp_engine::servers::spec::{Reach, ServerSpec};
+use mgp_engine::servers::spec::{ServerSpec, ServerTransport};
 use mgp_engine::tools::registration::{
-    self, Accepted, RegistrationCount, RegistrationTerms, Script, floor,
+    self, RegistrationContext, RegistrationCount, RegistrationPlan, ScriptSource, strict_floor,
 };
 use mgp_protocol::ids::{AgentId, ConnectionId, ServerId};
 use mgp_protocol::mgp::access::{EntryType, Grant, Permission};
@@ -36,11 +36,11 @@ use serde_json::json;
 use tokio::sync::{Mutex, oneshot};
 
 pub use self::interpreters::Interpreters;
-pub use self::quarantine::Waiting;
-pub use self::record::{Background, Record};
+pub use self::quarantine::PendingApprovals;
+pub use self::record::{Record, RegistrationDefaults};
 pub use self::registrations::{Names, Registrations};
-pub use self::remarks::remarks;
-use mgp_callers::request::{Answering, Caller};
+pub use self::remarks::status_remarks;
+use mgp_callers::request::{AnswerFuture, Caller};
 use mgp_policy::access::AccessHandle;
 use mgp_policy::approvals::ApprovalsHandle;
 use mgp_policy::pins::PinsHandle;
@@ -48,7 +48,7 @@ use mgp_runtime::task;
 use mgp_runtime::task_supervisor::TaskSupervisorHandle;
 use mgp_runtime::trace::Trace;
 use mgp_servers::server::{Connector, ServerTable};
-use mgp_store::audit::{AuditHandle, by_agent, by_operator, event, state_damaged};
+use mgp_store::audit::{AuditHandle, agent_actor, new_event, operator_actor, state_damaged_event};
 
 /// How long a registration waits for its server to connect before it is answered.
 const SETTLE: Duration = Duration::from_secs(10);
@@ -57,22 +57,22 @@ const SETTLE: Duration = Duration::from_secs(10);
 pub trait ServerTree: Send + Sync + std::fmt::Debug + 'static {
     /// Starts the supervisor of a server; false when the id is taken or it cannot be started. Then nothing
     /// of it remains.
-    fn start_server(&self, spec: ServerSpec) -> Answering<bool>;
+    fn start_server(&self, spec: ServerSpec) -> AnswerFuture<bool>;
     /// Removes a server; the inner receiver resolves when it has stopped.
-    fn stop_server(&self, id: ServerId) -> Answering<Option<oneshot::Receiver<()>>>;
+    fn stop_server(&self, id: ServerId) -> AnswerFuture<Option<oneshot::Receiver<()>>>;
     /// The id is free: a configured server may have waited for it.
-    fn name_freed(&self, id: ServerId) -> Answering<()>;
+    fn release_name(&self, id: ServerId) -> AnswerFuture<()>;
 }
 
 /// Who may register servers, and how many.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RegistrationRules {
     /// The agents that may.
-    pub agents: BTreeSet<AgentId>,
+    pub allowed_agents: BTreeSet<AgentId>,
     /// The most servers of one agent.
-    pub most: usize,
+    pub servers_per_agent: usize,
     /// Whether agents are told to create a tool where none is found (§16.6).
-    pub creating: bool,
+    pub suggests_creating: bool,
 }
 
 /// The registrar; shared, not an actor.
@@ -81,7 +81,7 @@ pub struct Registrar {
     /// Who may register.
     pub registration: RegistrationRules,
     /// Settings for all registered servers.
-    pub background: Background,
+    pub defaults: RegistrationDefaults,
     /// The registered servers. Locked during each registration: they are few and done one after the
     /// other.
     pub registrations: Mutex<Registrations>,
@@ -98,7 +98,7 @@ pub struct Registrar {
     /// The audit log.
     pub audit: AuditHandle,
     /// Registrations that wait for a person; dropping an entry ends its wait.
-    pub waiting: Waiting,
+    pub pending_approvals: PendingApprovals,
     /// Supervises the tasks that wait for a person.
     pub supervisor: TaskSupervisorHandle,
     /// The tree, set once it runs.
@@ -108,22 +108,22 @@ pub struct Registrar {
 impl Registrar {
     /// Whether this caller may register; the tools for it are hidden from others.
     #[must_use]
-    pub fn may_register(&self, caller: &Caller) -> bool {
-        caller.operator || self.registration.agents.contains(&caller.agent)
+    pub fn can_register(&self, caller: &Caller) -> bool {
+        caller.operator || self.registration.allowed_agents.contains(&caller.agent)
     }
 
     /// Finishes removals that earlier runs left unfinished, and starts the stored servers.
-    pub async fn revive(self: &Arc<Self>) {
-        let mended = self.registrations.lock().await.mend().await;
+    pub async fn restore(self: &Arc<Self>) {
+        let mended = self.registrations.lock().await.truncate_torn_tail().await;
         match mended {
             Ok(cut) => cut
                 .iter()
-                .for_each(|cut| self.audit.tell(state_damaged(cut))),
+                .for_each(|cut| self.audit.record(state_damaged_event(cut))),
             Err(error) => tracing::error!(%error, "what was never finished is not cut off yet"),
         }
         let ending = self.registrations.lock().await.ending();
         for id in ending {
-            self.vacate(&id, &Trace::minted()).await;
+            self.revoke_grants(&id, &Trace::generate()).await;
         }
         let records: Vec<Record> = self
             .registrations
@@ -134,8 +134,8 @@ impl Registrar {
             .cloned()
             .collect();
         for record in records {
-            let id = record.server();
-            if !self.begin_as_allowed(record).await {
+            let id = record.server_id();
+            if !self.start_if_approved(record).await {
                 tracing::warn!(server = %id, "it was registered, and is not started");
             }
         }
@@ -152,7 +152,7 @@ impl Registrar {
         mut ask: Register,
     ) -> Result<Registered, Refusal> {
         let who = caller.identity();
-        let interpreters = &self.background.interpreters;
+        let interpreters = &self.defaults.interpreters;
         if let Some(name) = ask
             .command
             .as_deref()
@@ -161,11 +161,11 @@ impl Registrar {
             ask.command = Some(name.into());
         }
         let mut registrations = self.registrations.lock().await;
-        let (mut record, accepted) = match self.prepared(caller, &registrations, &ask) {
+        let (mut record, accepted) = match self.prepare(caller, &registrations, &ask) {
             Ok(prepared) => prepared,
             Err(refusal) => {
                 drop(registrations);
-                self.refused(&who, trace, &ask, &refusal);
+                self.record_refusal(&who, trace, &ask, &refusal);
                 return Err(refusal);
             }
         };
@@ -174,83 +174,83 @@ impl Registrar {
             status: "preview".into(),
             trust_level: record.trust.clone(),
             tools: Vec::new(),
-            pending: self.pending(&record, &accepted),
-            remarks: accepted.remarks.clone(),
+            pending: self.pending_decisions(&record, &accepted),
+            remarks: accepted.adjustments.clone(),
         };
         if ask.preview {
             return Ok(answer);
         }
         if record.quarantine.is_some() {
-            record.pinned = self.pinned_now(&record).await;
+            record.pinned = self.current_files(&record).await;
         }
-        let event = self.event(&who, trace, &record, EventType::SERVER_REGISTERED);
-        let written = self.audit.decided(event).await;
-        written.map_err(|error| Refusal::Broken(error.to_string()))?;
-        registrations.put(record.clone()).await?;
-        self.open_to_its_maker(&record, trace).await;
+        let event = self.audit_event(&who, trace, &record, EventType::SERVER_REGISTERED);
+        let written = self.audit.record_decision(event).await;
+        written.map_err(|error| Refusal::Internal(error.to_string()))?;
+        registrations.save_record(record.clone()).await?;
+        self.grant_to_creator(&record, trace).await;
         let quarantined = record.quarantine.is_some();
-        let begun = self.begin(record).await;
+        let begun = self.start_or_ask(record).await;
         // Not earlier: a deregistration must find the server in the tree.
         drop(registrations);
         if !begun {
-            return Err(self.undo(trace, &accepted.id).await);
+            return Err(self.roll_back(trace, &accepted.id).await);
         }
         if quarantined {
             answer.status = LifecycleState::Registered.as_str().into();
             return Ok(answer);
         }
-        self.settled(&accepted.id, &mut answer).await;
+        self.wait_settled(&accepted.id, &mut answer).await;
         Ok(answer)
     }
 
     /// The record to store, if nothing forbids it.
-    fn prepared(
+    fn prepare(
         &self,
         caller: &Caller,
         registrations: &Registrations,
         ask: &Register,
-    ) -> Result<(Record, Accepted), Refusal> {
+    ) -> Result<(Record, RegistrationPlan), Refusal> {
         let who = caller.identity();
-        let accepted = self.judged(&who, registrations, ask)?;
-        let program = program(&accepted)?;
-        let mut record = Record::of(&accepted, program, ask.justification.clone());
+        let accepted = self.check(&who, registrations, ask)?;
+        let program = to_sandbox_program(&accepted)?;
+        let mut record = Record::new(&accepted, program, ask.justification.clone());
         record.by_agent = who.agent().is_some();
-        record.session = session(caller, ask.session_scoped)?;
+        record.session = session_scope(caller, ask.session_scoped)?;
         Ok((record, accepted))
     }
 
-    fn judged(
+    fn check(
         &self,
         who: &Principal,
         registrations: &Registrations,
         ask: &Register,
-    ) -> Result<Accepted, Refusal> {
+    ) -> Result<RegistrationPlan, Refusal> {
         let may = match who {
             Principal::Operator(_) => true,
             Principal::Agent(agent) | Principal::InSet(agent, _) => {
-                self.registration.agents.contains(agent)
+                self.registration.allowed_agents.contains(agent)
             }
         };
         let (servers, names) = (self.servers.load(), registrations.names().load());
         let taken: Vec<ServerId> = servers.keys().chain(&*names).cloned().collect();
-        let terms = RegistrationTerms {
-            who,
-            agents_may: !self.registration.agents.is_empty(),
-            may_run_code: may,
+        let terms = RegistrationContext {
+            caller: who,
+            allow_agents: !self.registration.allowed_agents.is_empty(),
+            can_run_code: may,
             trust_max: TrustLevel::Sandboxed,
-            taken: &taken,
+            reserved_ids: &taken,
             count: RegistrationCount {
-                now: registrations.count(who.name()),
-                max: self.registration.most,
+                current: registrations.count(who.name()),
+                max: self.registration.servers_per_agent,
             },
             roots: &[],
-            code: &floor(),
+            code_floor: &strict_floor(),
         };
-        registration::judge(ask, &terms).map_err(registration::RegistrationRefusal::refusal)
+        registration::check(ask, &terms).map_err(registration::RegistrationRefusal::into_refusal)
     }
 
     /// The agent that registered a server may call it; the operator decides about others.
-    async fn open_to_its_maker(&self, record: &Record, trace: &Trace) {
+    async fn grant_to_creator(&self, record: &Record, trace: &Trace) {
         if !record.by_agent {
             return;
         }
@@ -265,18 +265,18 @@ impl Registrar {
         let granted = self.access.record(by, trace.id.clone(), move |ledger| {
             let (grants, authority) = (ledger.grants, ledger.authority);
             // A denial by the operator must not be undone by registering again.
-            let here = authority.here();
+            let here = authority.local_node();
             let subject = grants::Subject::Agent(here.agent(AgentId::new(grant.agent_id.clone())));
             let server = here.server(ServerId::new(grant.server_id.clone()));
             let resource = grants::GrantResource::Server(server);
-            let standing = grants.standing(&subject, &resource, authority);
+            let standing = grants.unrevoked(&subject, &resource, authority);
             if standing
                 .iter()
                 .any(|it| it.grant.permission == Permission::Deny)
             {
                 return Ok(Vec::new());
             }
-            let (id, now_ms) = (ledger.fresh, ledger.now_ms);
+            let (id, now_ms) = (ledger.new_id, ledger.now_ms);
             // The server is of this node.
             let names = NodeNames::default();
             let made = access::grant(&grant, &who, &names, grants, authority, id, now_ms);
@@ -288,36 +288,36 @@ impl Registrar {
     }
 
     /// A server that could not be started is removed again.
-    async fn undo(&self, trace: &Trace, id: &ServerId) -> Refusal {
+    async fn roll_back(&self, trace: &Trace, id: &ServerId) -> Refusal {
         let kernel = Principal::Operator("kernel".into());
-        let gone = self.forget(&kernel, trace, id, "it could not be started");
+        let gone = self.remove(&kernel, trace, id, "it could not be started");
         if let Err(error) = gone.await {
             tracing::error!(server = %id, %error, "it could not be started, and stays registered");
         }
-        Refusal::Broken(format!("server {id} could not be started"))
+        Refusal::Internal(format!("server {id} could not be started"))
     }
 
     /// Starts a server or asks a person first; false when it could not be started.
-    async fn begin(self: &Arc<Self>, record: Record) -> bool {
+    async fn start_or_ask(self: &Arc<Self>, record: Record) -> bool {
         match record.quarantine {
             Some(_) => {
-                self.wait(record);
+                self.await_approval(record);
                 true
             }
-            None => self.start(&record).await,
+            None => self.start_recorded(&record).await,
         }
     }
 
-    async fn start(&self, record: &Record) -> bool {
-        if let record::Way::Stdio { env, .. } = &record.way {
+    async fn start_recorded(&self, record: &Record) -> bool {
+        if let record::ConnectionMethod::Stdio { env, .. } = &record.way {
             self.audit.redact(env.values().cloned().collect());
         }
-        let id = record.server();
-        let own = self.connector.sandboxes.own_folder(&id);
+        let id = record.server_id();
+        let own = self.connector.sandboxes.server_folder(&id);
         let made = {
-            let (own, interpreters) = (own.clone(), self.background.interpreters.clone());
+            let (own, interpreters) = (own.clone(), self.defaults.interpreters.clone());
             let name = record.command().and_then(|c| interpreters.usual_name(c));
-            task::blocking("registrar.folder", move || {
+            task::run_blocking("registrar.folder", move || {
                 let interpreter = name.and_then(|name| interpreters.find(name));
                 (std::fs::create_dir_all(own), interpreter)
             })
@@ -331,49 +331,54 @@ impl Registrar {
         let Some(tree) = self.tree.get() else {
             return false;
         };
-        let spec = record.spec(&self.background, own, interpreter);
+        let spec = record.to_spec(&self.defaults, own, interpreter);
         tree.start_server(spec).await
     }
 
     /// What a person must decide first.
-    fn pending(&self, record: &Record, accepted: &Accepted) -> Vec<String> {
-        let rules = &self.background.permissions;
+    fn pending_decisions(&self, record: &Record, accepted: &RegistrationPlan) -> Vec<String> {
+        let rules = &self.defaults.permissions;
         let asked = |permission: &PermissionType| {
             let open = !rules.configured.contains(permission);
-            accepted.asks.contains(permission) || open && rules.policy == Policy::Interactive
+            accepted.required_approvals.contains(permission)
+                || open && rules.policy == Policy::Interactive
         };
         let needs = accepted.permissions.iter();
-        let needs = needs.flat_map(|word| PermissionType::read(word));
+        let needs = needs.flat_map(|word| PermissionType::parse_all(word));
         let asks: BTreeSet<PermissionType> = needs.filter(asked).collect();
         let asks = asks.iter();
         let asks = asks.map(|permission| format!("the operator has to permit {permission}"));
-        record.first_start().into_iter().chain(asks).collect()
+        record
+            .first_start_decision()
+            .into_iter()
+            .chain(asks)
+            .collect()
     }
 
     /// Waits a little until it is connected, has failed or waits for the operator.
-    async fn settled(&self, id: &ServerId, answer: &mut Registered) {
+    async fn wait_settled(&self, id: &ServerId, answer: &mut Registered) {
         let Some(handle) = self.servers.load().get(id).cloned() else {
             return;
         };
-        let mut status = handle.follow();
+        let mut status = handle.watch_status();
         let settled = status.wait_for(|now| {
-            let failed = now.state == LifecycleState::Error || now.next_try.is_some();
-            now.waiting || failed || now.state == LifecycleState::Connected
+            let failed = now.state == LifecycleState::Error || now.next_start.is_some();
+            now.awaits_operator || failed || now.state == LifecycleState::Connected
         });
         let _ = tokio::time::timeout(SETTLE, settled).await;
         let now = handle.status();
         answer.status = now.state.as_str().into();
         if now.state == LifecycleState::Connected {
             answer.tools = handle.tools().iter().map(ToString::to_string).collect();
-        } else if now.waiting {
+        } else if now.awaits_operator {
             let needs = now.declared.permissions_required.join(", ");
             answer.pending = vec![format!("{needs} {}", now.reason).trim_start().to_owned()];
         } else {
-            answer.remarks.extend(remarks(&handle));
+            answer.remarks.extend(status_remarks(&handle));
         }
     }
 
-    fn event(
+    fn audit_event(
         &self,
         who: &Principal,
         trace: &Trace,
@@ -384,17 +389,17 @@ impl Registrar {
             "created_by": record.created_by, "justification": record.justification,
             "trust_level": record.trust, "permissions_required": record.permissions,
         });
-        event(
+        new_event(
             kind,
-            actor(who),
-            target(&record.id),
+            audit_actor(who),
+            audit_target(&record.id),
             &trace.id,
             Ended::Success,
             details,
         )
     }
 
-    fn refused(&self, who: &Principal, trace: &Trace, ask: &Register, why: &Refusal) {
+    fn record_refusal(&self, who: &Principal, trace: &Trace, ask: &Register, why: &Refusal) {
         let result = match matches!(why, Refusal::Forbidden(_)) {
             true => Ended::Denied,
             false => Ended::Blocked,
@@ -403,19 +408,26 @@ impl Registrar {
         let why = why.to_string();
         let details = json!({"created_by": who.name(), "reason": why, "preview": ask.preview});
         let kind = EventType::SERVER_REGISTERED;
-        let told = event(kind, actor(who), target(&id), &trace.id, result, details);
-        self.audit.tell(told);
+        let told = new_event(
+            kind,
+            audit_actor(who),
+            audit_target(&id),
+            &trace.id,
+            result,
+            details,
+        );
+        self.audit.record(told);
     }
 }
 
-fn actor(who: &Principal) -> mgp_protocol::mgp::audit::Actor {
+fn audit_actor(who: &Principal) -> mgp_protocol::mgp::audit::Actor {
     match who {
-        Principal::Operator(_) => by_operator(),
-        Principal::Agent(agent) | Principal::InSet(agent, _) => by_agent(agent.as_str()),
+        Principal::Operator(_) => operator_actor(),
+        Principal::Agent(agent) | Principal::InSet(agent, _) => agent_actor(agent.as_str()),
     }
 }
 
-fn target(id: &str) -> Target {
+fn audit_target(id: &str) -> Target {
     Target {
         server_id: Some(id.to_owned()),
         ..Target::default()
@@ -423,23 +435,23 @@ fn target(id: &str) -> Target {
 }
 
 /// The code that was judged, stored so that nothing else is run.
-fn program(accepted: &Accepted) -> Result<Option<SandboxProgram>, Refusal> {
-    let Reach::Stdio { args, .. } = &accepted.reach else {
+fn to_sandbox_program(accepted: &RegistrationPlan) -> Result<Option<SandboxProgram>, Refusal> {
+    let ServerTransport::Stdio { args, .. } = &accepted.transport else {
         return Ok(None);
     };
     match &accepted.script {
-        Script::Unseen(_) => Ok(None),
-        Script::Given { language, text } => Ok(Some(SandboxProgram {
-            file: file_of(language).into(),
+        ScriptSource::Unreadable(_) => Ok(None),
+        ScriptSource::Inline { language, text } => Ok(Some(SandboxProgram {
+            file: program_file_name(language).into(),
             text: text.clone(),
             at: args.len(),
         })),
         // The file could be changed between reading and running it.
-        Script::File(path) => Err(Refusal::Denied(Box::new(by_path(&accepted.id, path)))),
+        ScriptSource::File(path) => Err(Refusal::Denied(Box::new(path_denial(&accepted.id, path)))),
     }
 }
 
-fn by_path(server: &ServerId, path: &str) -> Denial {
+fn path_denial(server: &ServerId, path: &str) -> Denial {
     Denial::Registration {
         server: server.to_string(),
         code: Code::ValidationBlocked,
@@ -450,8 +462,8 @@ fn by_path(server: &ServerId, path: &str) -> Denial {
     }
 }
 
-fn session(caller: &Caller, scoped: bool) -> Result<Option<ConnectionId>, Refusal> {
-    match (scoped, caller.standing()) {
+fn session_scope(caller: &Caller, scoped: bool) -> Result<Option<ConnectionId>, Refusal> {
+    match (scoped, caller.live_connection()) {
         (false, _) => Ok(None),
         (true, Some(agent)) => Ok(Some(agent.connection)),
         (true, None) => Err(Refusal::BadParams(
@@ -461,7 +473,7 @@ fn session(caller: &Caller, scoped: bool) -> Result<Option<ConnectionId>, Refusa
     }
 }
 
-fn file_of(language: &str) -> &'static str {
+fn program_file_name(language: &str) -> &'static str {
     match language {
         "python" => "server.py",
         _ => "server.mjs",

@@ -15,7 +15,7 @@ mod model;
 mod provider;
 mod query;
 mod remote;
-mod uses;
+mod usage_counts;
 mod vector_file;
 mod worker;
 
@@ -23,10 +23,10 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
-use mgp_cluster::tool_index::HeldServer;
+use mgp_cluster::tool_index::PeerServer;
 use mgp_engine::policy::access::GrantTable;
 use mgp_engine::tools::catalog::{CatalogTool, ServerOffer};
-use mgp_engine::tools::index::{Draft, Index, ServerIndex};
+use mgp_engine::tools::index::{Index, IndexDraft, ServerIndex};
 use mgp_protocol::federation::tool_index::ToolVector;
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mgp::discovery::security::Security;
@@ -34,22 +34,22 @@ use mgp_sync::snapshot::Snapshot;
 use ractor::{Actor, ActorCell, ActorProcessingErr, ActorRef, SpawnErr};
 use tokio::sync::Semaphore;
 
-use crate::shown::Shown;
+use crate::published_catalog::PublishedCatalog;
 use mgp_runtime::mailbox::{Mailbox, Queued};
 use mgp_runtime::task::{self, SupervisedTask};
 use mgp_servers::server::ServerTable;
 
 use self::embedding_queue::EmbeddingQueue;
 use self::model::Models;
-pub use self::model::{Embedding, Meanings, ModelLocation, Program, serve};
+pub use self::model::{Embedding, EmbeddingOptions, ModelLocation, Program, serve};
 pub use self::provider::{Key, Provider};
-pub use self::query::{Coverage, Hit, ServerStatusFilter, ToolQuery, ToolsFound};
+pub use self::query::{Coverage, Hit, ServerStatusFilter, ToolQuery, ToolSearchResult};
 pub use self::remote::RemoteTools;
 
 /// Searches that run at once; each takes some milliseconds of a core.
-const SEARCHING: usize = 2;
+const CONCURRENT_MAX: usize = 2;
 /// Searches that wait to run or for the embedding of their query. Further ones are refused.
-const WAITING: usize = 64;
+const WAITING_MAX: usize = 64;
 
 /// Handle for everyone.
 #[derive(Debug, Clone)]
@@ -64,7 +64,7 @@ type Remote = OnceLock<RemoteTools>;
 /// What searches read and what outlives the actor.
 #[derive(Debug)]
 struct SearchParts {
-    shown: Arc<Snapshot<Shown>>,
+    published: Arc<Snapshot<PublishedCatalog>>,
     index: Arc<Snapshot<Index>>,
     queue: Arc<EmbeddingQueue>,
     models: Arc<Models>,
@@ -73,22 +73,22 @@ struct SearchParts {
     kinds: kinds::Kinds,
     remote: Arc<Remote>,
     /// Follows what other nodes share; ends with the last handle.
-    following: OnceLock<SupervisedTask<()>>,
-    room: Semaphore,
-    running: Semaphore,
+    remote_follower: OnceLock<SupervisedTask<()>>,
+    waiting_permits: Semaphore,
+    running_permits: Semaphore,
 }
 
 /// What the search needs.
 #[derive(Debug)]
 pub struct SearchOptions {
     /// The published catalog.
-    pub shown: Arc<Snapshot<Shown>>,
+    pub published: Arc<Snapshot<PublishedCatalog>>,
     /// Access control.
     pub table: Arc<Snapshot<GrantTable>>,
     /// The states of servers.
     pub servers: Arc<ServerTable>,
     /// The source of embeddings.
-    pub meanings: Meanings,
+    pub embedding: EmbeddingOptions,
     /// The file of vectors.
     pub file: PathBuf,
     /// The kernel's data folder, whose audit log shows which tools were called.
@@ -102,23 +102,25 @@ impl SearchOptions {
     /// When the actor cannot be started.
     pub async fn open(self) -> Result<(SearchHandle, ActorCell), SpawnErr> {
         let index = Arc::new(Snapshot::new(Index::default()));
-        let uses = match self.meanings.embedding {
-            Embedding::Off => embedding_queue::Uses::new(),
+        let uses = match self.embedding.embedding {
+            Embedding::Off => embedding_queue::UsageCounts::new(),
             Embedding::Builtin | Embedding::Provider(_) => {
-                let reading = task::blocking("search.uses", move || uses::uses(&self.data_dir));
+                let reading = task::run_blocking("search.uses", move || {
+                    usage_counts::read_usage_counts(&self.data_dir)
+                });
                 reading.await.unwrap_or_default()
             }
         };
         let queue = Arc::new(EmbeddingQueue::new(
-            self.meanings.embedding.dimension(),
+            self.embedding.embedding.dimension(),
             uses,
         ));
-        let models = Arc::new(Models::new(self.meanings));
-        let mailbox = Mailbox::restarted();
+        let models = Arc::new(Models::new(self.embedding));
+        let mailbox = Mailbox::new_restartable();
         worker::start(&queue, &models, self.file, mailbox.clone())
             .map_err(|error| SpawnErr::StartupFailed(error.into()))?;
         let parts = SearchParts {
-            shown: self.shown,
+            published: self.published,
             index,
             queue,
             models,
@@ -126,9 +128,9 @@ impl SearchOptions {
             servers: self.servers,
             kinds: kinds::Kinds::default(),
             remote: Arc::default(),
-            following: OnceLock::new(),
-            room: Semaphore::new(WAITING + SEARCHING),
-            running: Semaphore::new(SEARCHING),
+            remote_follower: OnceLock::new(),
+            waiting_permits: Semaphore::new(WAITING_MAX + CONCURRENT_MAX),
+            running_permits: Semaphore::new(CONCURRENT_MAX),
         };
         let handle = SearchHandle {
             mailbox,
@@ -153,44 +155,44 @@ impl SearchHandle {
     /// When it cannot be started.
     pub async fn start(&self) -> Result<ActorCell, SpawnErr> {
         let actor = SearchActor {
-            shown: self.parts.shown.clone(),
+            published: self.parts.published.clone(),
             index: self.parts.index.clone(),
             queue: self.parts.queue.clone(),
             remote: self.parts.remote.clone(),
             model: self.parts.models.id(),
         };
         let cell = self.mailbox.start(actor, ()).await?;
-        self.published();
+        self.notify_published();
         Ok(cell)
     }
 
     /// From now on the vectors that other nodes made of their tools are used. Once.
-    pub fn look_at(&self, remote: RemoteTools) {
+    pub fn set_remote(&self, remote: RemoteTools) {
         if let Ok(()) = self.parts.remote.set(remote.clone()) {
-            let following = remote::follow(remote, self.mailbox.clone());
-            let following = task::supervised("search.follow", following);
-            let _ = self.parts.following.set(following);
+            let following = remote::run_follower(remote, self.mailbox.clone());
+            let following = task::spawn_supervised("search.follow", following);
+            let _ = self.parts.remote_follower.set(following);
         }
     }
 
     /// The vectors of a server's tools, as they are told to other nodes.
     #[must_use]
-    pub fn told_vectors(&self, indexed: &ServerIndex) -> BTreeMap<Arc<str>, ToolVector> {
+    pub fn vectors_for_nodes(&self, indexed: &ServerIndex) -> BTreeMap<Arc<str>, ToolVector> {
         let model = self.parts.models.id();
-        let told = model.map(|model| remote::told(indexed, &model));
+        let told = model.map(|model| remote::to_remote_vectors(indexed, &model));
         told.unwrap_or_default()
     }
 
     /// What is indexed; another one whenever something in it changes.
     #[must_use]
-    pub fn indexed(&self) -> Arc<Index> {
+    pub fn index(&self) -> Arc<Index> {
         self.parts.index.load()
     }
 
     /// The catalog has changed. May be dropped when the mailbox is full: a waiting message of the same kind
     /// will read the newest catalog.
-    pub fn published(&self) {
-        let _ = self.mailbox.tell(SearchMsg::Published);
+    pub fn notify_published(&self) {
+        let _ = self.mailbox.send(SearchMsg::Published);
     }
 }
 
@@ -202,13 +204,13 @@ pub enum SearchMsg {
     /// More texts of this server have been embedded.
     Embedded(ServerId),
     /// The first vector of a model showed its dimension.
-    Measured,
+    DimensionKnown,
 }
 
 /// Fixed at construction.
 #[derive(Debug)]
 struct SearchActor {
-    shown: Arc<Snapshot<Shown>>,
+    published: Arc<Snapshot<PublishedCatalog>>,
     /// Where the index is published; only this actor writes it.
     index: Arc<Snapshot<Index>>,
     queue: Arc<EmbeddingQueue>,
@@ -220,62 +222,62 @@ struct SearchActor {
 /// The state of the actor: what each server's index was made from.
 #[derive(Debug)]
 struct SearchState {
-    stock: BTreeMap<ServerId, Stock>,
+    inputs: BTreeMap<ServerId, IndexInput>,
 }
 
 /// What a server's index is made from.
 #[derive(Debug, Clone)]
-struct Stock {
+struct IndexInput {
     tools: Arc<[Arc<CatalogTool>]>,
     about: Box<str>,
     /// What its node tells of it, where that has vectors of the model that is used here.
-    told: Option<Arc<HeldServer>>,
+    remote: Option<Arc<PeerServer>>,
 }
 
-impl Stock {
+impl IndexInput {
     /// True when both would give the same index. Most of what is compared is the very same.
-    fn is(&self, other: &Self, model: Option<&str>) -> bool {
+    fn is_same_as(&self, other: &Self, model: Option<&str>) -> bool {
         let same = |(one, other): (&Arc<CatalogTool>, &Arc<CatalogTool>)| Arc::ptr_eq(one, other);
         let tools = Arc::ptr_eq(&self.tools, &other.tools)
             || self.tools.len() == other.tools.len()
                 && self.tools.iter().zip(&*other.tools).all(same);
-        tools && self.about == other.about && self.has_vectors_of(other, model)
+        tools && self.about == other.about && self.has_same_vectors(other, model)
     }
 
-    fn has_vectors_of(&self, other: &Self, model: Option<&str>) -> bool {
-        let told = match (&self.told, &other.told) {
+    fn has_same_vectors(&self, other: &Self, model: Option<&str>) -> bool {
+        let told = match (&self.remote, &other.remote) {
             (Some(one), Some(other)) => Arc::ptr_eq(one, other),
             (None, None) => true,
             (Some(_), None) | (None, Some(_)) => false,
         };
-        told || self.vectors(model) == other.vectors(model)
+        told || self.remote_vectors(model) == other.remote_vectors(model)
     }
 
     /// Of each tool, the vector of this model that came with it from its node.
-    fn vectors(&self, model: Option<&str>) -> Vec<Option<&ToolVector>> {
+    fn remote_vectors(&self, model: Option<&str>) -> Vec<Option<&ToolVector>> {
         let tools = self.tools.iter();
-        let told = self.told.as_deref().zip(model);
+        let told = self.remote.as_deref().zip(model);
         tools
-            .map(|tool| remote::told_vector(told?, &tool.own_name))
+            .map(|tool| remote::remote_vector(told?, &tool.own_name))
             .collect()
     }
 
-    fn shelf(
+    fn build_index(
         &self,
         server: &ServerId,
         model: Option<&str>,
         dimension: Option<usize>,
     ) -> ServerIndex {
         let draft = |(tool, vector): (&Arc<CatalogTool>, Option<&ToolVector>)| {
-            let security = Security::of(&tool.raw);
-            let (name, raw) = (&tool.own_name, tool.shown_raw());
+            let security = Security::from_definition(&tool.raw);
+            let (name, raw) = (&tool.own_name, tool.visible_raw());
             let risk = tool.requirements.risk.level;
-            Draft::read(server, name, raw, security.as_ref(), risk)
-                .placed(&tool.requirements.rules().categories)
-                .fitting(dimension)
-                .meaning(remote::vector(vector, dimension))
+            IndexDraft::parse(server, name, raw, security.as_ref(), risk)
+                .with_categories(&tool.requirements.rules().categories)
+                .with_compatible_embedding(dimension)
+                .with_vector(remote::to_vector(vector, dimension))
         };
-        let drafts = self.tools.iter().zip(self.vectors(model)).map(draft);
+        let drafts = self.tools.iter().zip(self.remote_vectors(model)).map(draft);
         ServerIndex::new(server, &self.about, drafts.collect())
     }
 }
@@ -291,7 +293,7 @@ impl Actor for SearchActor {
         (): (),
     ) -> Result<SearchState, ActorProcessingErr> {
         Ok(SearchState {
-            stock: BTreeMap::new(),
+            inputs: BTreeMap::new(),
         })
     }
 
@@ -301,13 +303,13 @@ impl Actor for SearchActor {
         queued: Self::Msg,
         state: &mut SearchState,
     ) -> Result<(), ActorProcessingErr> {
-        match queued.open() {
-            SearchMsg::Published => self.catch_up(state).await,
-            SearchMsg::Embedded(server) => self.embedded(&server).await,
-            SearchMsg::Measured => {
+        match queued.into_message() {
+            SearchMsg::Published => self.update_index(state).await,
+            SearchMsg::Embedded(server) => self.refresh_vectors(&server).await,
+            SearchMsg::DimensionKnown => {
                 // Vectors can be compared with the model's only now that its dimension is known.
-                state.stock.clear();
-                self.catch_up(state).await;
+                state.inputs.clear();
+                self.update_index(state).await;
             }
         }
         Ok(())
@@ -316,47 +318,47 @@ impl Actor for SearchActor {
 
 impl SearchActor {
     /// What another node tells of its server, where there is a model to use its vectors by.
-    fn told(&self, offer: &ServerOffer) -> Option<Arc<HeldServer>> {
+    fn remote_server(&self, offer: &ServerOffer) -> Option<Arc<PeerServer>> {
         let remote = self.remote.get().filter(|_| self.model.is_some())?;
-        remote.server(offer.server())
+        remote.find_server(offer.server())
     }
 
     /// Brings the index up to date with the catalog.
-    async fn catch_up(&self, state: &mut SearchState) {
-        let shown = self.shown.load();
+    async fn update_index(&self, state: &mut SearchState) {
+        let shown = self.published.load();
         let stock = |offer: &Arc<ServerOffer>| {
             let peer = shown.peers.get(offer.server());
             let about = peer.and_then(|peer| peer.instructions.clone());
-            let stock = Stock {
-                told: self.told(offer),
+            let stock = IndexInput {
+                remote: self.remote_server(offer),
                 tools: offer.shared_tools(),
                 about: about.unwrap_or_default(),
             };
             (offer.server().clone(), stock)
         };
-        let stocks: BTreeMap<ServerId, Stock> = shown.catalog.offers().map(stock).collect();
+        let stocks: BTreeMap<ServerId, IndexInput> = shown.catalog.offers().map(stock).collect();
         let index = self.index.load();
         let indexed = index.servers().map(|shelf| shelf.server());
         for gone in indexed.filter(|server| !stocks.contains_key(*server)) {
-            self.index.update(|index| index.without(gone));
+            self.index.update(|index| index.without_server(gone));
             self.queue.forget(gone);
         }
         for (server, stock) in &stocks {
-            let before = state.stock.get(server);
-            if !before.is_some_and(|before| before.is(stock, self.model.as_deref())) {
-                self.put(server, stock).await;
+            let before = state.inputs.get(server);
+            if !before.is_some_and(|before| before.is_same_as(stock, self.model.as_deref())) {
+                self.index_server(server, stock).await;
             }
         }
-        state.stock = stocks;
+        state.inputs = stocks;
     }
 
     /// Reading words takes time, so it does not run on the threads that carry calls.
-    async fn put(&self, server: &ServerId, stock: &Stock) {
+    async fn index_server(&self, server: &ServerId, stock: &IndexInput) {
         let (own, stock, queue) = (server.clone(), stock.clone(), self.queue.clone());
         let model = self.model.clone();
-        let reading = task::blocking("search.index", move || {
-            let shelf = stock.shelf(&own, model.as_deref(), queue.dimension());
-            let missing = queue.missing(&shelf);
+        let reading = task::run_blocking("search.index", move || {
+            let shelf = stock.build_index(&own, model.as_deref(), queue.dimension());
+            let missing = queue.missing_texts(&shelf);
             (queue.fill(&shelf), missing)
         });
         // A panic over one server's texts affects no other server: only its tools are not found.
@@ -368,19 +370,19 @@ impl SearchActor {
             }
         };
         let shelf = Arc::new(shelf);
-        self.index.update(|index| index.with(shelf.clone()));
+        self.index.update(|index| index.with_server(shelf.clone()));
         // What another node offers is embedded there, once for all.
-        if !server.is_of_node() {
-            self.queue.want(server, missing);
+        if !server.is_remote() {
+            self.queue.push_texts(server, missing);
         }
     }
 
-    async fn embedded(&self, server: &ServerId) {
+    async fn refresh_vectors(&self, server: &ServerId) {
         let Some(shelf) = self.index.load().server(server).cloned() else {
             return;
         };
         let queue = self.queue.clone();
-        let filling = task::blocking("search.index", move || queue.fill(&shelf));
+        let filling = task::run_blocking("search.index", move || queue.fill(&shelf));
         let shelf = match filling.await {
             Ok(shelf) => Arc::new(shelf),
             Err(error) => {
@@ -388,6 +390,6 @@ impl SearchActor {
                 return;
             }
         };
-        self.index.update(|index| index.with(shelf.clone()));
+        self.index.update(|index| index.with_server(shelf.clone()));
     }
 }

@@ -12,7 +12,7 @@ use mgp_servers::server::ServerEvent;
 
 /// Takes the events of all servers.
 #[must_use]
-pub fn taken_by(
+pub fn forward_to(
     catalog: CatalogHandle,
     subscriptions: SubscriptionsHandle,
     events: EventsHandle,
@@ -22,38 +22,38 @@ pub fn taken_by(
             offer,
             peer,
             fetched,
-            seen,
+            published: seen,
         } => catalog.offer(*offer, peer, fetched, seen),
         ServerEvent::Restored(offer) => catalog.restore(*offer),
         ServerEvent::Withdrawn(server) => catalog.withdraw(&server),
         ServerEvent::Connected(server, hold) => {
-            subscriptions.server_back(&server, hold.clone());
-            events.server_back(&server, hold);
+            subscriptions.server_up(&server, hold.clone());
+            events.server_up(&server, hold);
         }
         ServerEvent::Disconnected(server) => {
-            subscriptions.server_lost(&server);
-            events.server_lost(&server);
+            subscriptions.server_down(&server);
+            events.server_down(&server);
         }
         ServerEvent::Removed(server) => {
             subscriptions.server_removed(&server);
             events.server_removed(&server);
         }
-        ServerEvent::Told { server, event } => events.told(server, event),
+        ServerEvent::Reported { server, event } => events.publish_server_event(server, event),
         // Taken above.
-        ServerEvent::Mcpl { .. } | ServerEvent::McplMet { .. } => {}
-        ServerEvent::Stepped(step) => {
-            events.happened(KernelChannel::ServerState, || stepped(&step));
+        ServerEvent::McplReceived { .. } | ServerEvent::McplConnected { .. } => {}
+        ServerEvent::StateChanged(step) => {
+            events.publish_kernel_event(KernelChannel::ServerState, || lifecycle_event(&step));
         }
-        ServerEvent::Updated {
+        ServerEvent::ResourceUpdated {
             server,
             uri,
             params,
-        } => subscriptions.updated(&server, &uri, &params),
+        } => subscriptions.publish_update(&server, &uri, &params),
     })
 }
 
 /// A server went from one state to another.
-fn stepped(step: &Lifecycle) -> KernelEvent {
+fn lifecycle_event(step: &Lifecycle) -> KernelEvent {
     let severity = match step.new_state.as_str() {
         // A second life that was to take over has failed.
         state if state == step.previous_state => Severity::Warning,
@@ -64,7 +64,7 @@ fn stepped(step: &Lifecycle) -> KernelEvent {
     KernelEvent {
         channel: KernelChannel::ServerState,
         severity,
-        scope: EventScope::of_server(ServerId::new(step.server_id.as_str())),
+        scope: EventScope::for_server(ServerId::new(step.server_id.as_str())),
         timestamp: step.timestamp.clone(),
         data: serde_json::to_value(step).unwrap_or_default(),
         for_agents: None,

@@ -10,17 +10,17 @@ use mgp_protocol::ids::{ConnectionId, ServerId};
 use mgp_protocol::jsonrpc;
 use mgp_protocol::mgp::approvals::PENDING_URI;
 use mgp_protocol::refusal::Refusal;
-use mgp_protocol::splice::{Splice, member, quoted};
+use mgp_protocol::splice::{Splice, member, quote};
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 
-use crate::shown::Shown;
+use crate::published_catalog::PublishedCatalog;
 use mgp_callers::directory::Directory;
-use mgp_callers::exchange::Delivery;
-use mgp_policy::approvals::own;
+use mgp_callers::in_flight_call::Delivery;
+use mgp_policy::approvals::kernel_owner;
 use mgp_runtime::mailbox::{Mailbox, Queued, Reply};
 use mgp_runtime::task::{self, SupervisedTask};
 use mgp_servers::link::Link;
-use mgp_servers::server::{RenewalHold, ServerTable};
+use mgp_servers::server::{ResubscriptionGuard, ServerTable};
 use mgp_sync::snapshot::Snapshot;
 
 /// Handle of the actor.
@@ -39,9 +39,9 @@ pub enum SubscriptionsMsg {
     /// A resource changed; `params` as the server sent them.
     Updated(ServerId, String, String),
     /// A server is connected again.
-    Back(ServerId, RenewalHold),
+    ServerUp(ServerId, ResubscriptionGuard),
     /// A server is no longer connected.
-    Lost(ServerId),
+    ServerDown(ServerId),
     /// A server was taken out for good.
     Removed(ServerId),
     /// The rights of agents have changed.
@@ -68,7 +68,7 @@ impl SubscriptionsHandle {
         self.0
             .ask(|reply| SubscriptionsMsg::Subscribe(who, server, uri, reply))
             .await
-            .map_err(|e| Refusal::Broken(format!("subscriptions: {e}")))?
+            .map_err(|e| Refusal::Internal(format!("subscriptions: {e}")))?
     }
 
     /// Ends a subscription.
@@ -84,18 +84,18 @@ impl SubscriptionsHandle {
         self.0
             .ask(|reply| SubscriptionsMsg::Unsubscribe(who, server, uri, reply))
             .await
-            .map_err(|e| Refusal::Broken(format!("subscriptions: {e}")))
+            .map_err(|e| Refusal::Internal(format!("subscriptions: {e}")))
     }
 
     /// An agent has gone.
-    pub fn leave(&self, who: ConnectionId) {
+    pub fn remove_connection(&self, who: ConnectionId) {
         // If this message were lost, its subscriptions would stay until the kernel ends.
-        let _ = self.0.remind(SubscriptionsMsg::Leave(who));
+        let _ = self.0.send_to_self(SubscriptionsMsg::Leave(who));
     }
 
     /// A resource changed.
-    pub fn updated(&self, server: &ServerId, uri: &str, params: &str) {
-        let _ = self.0.tell(SubscriptionsMsg::Updated(
+    pub fn publish_update(&self, server: &ServerId, uri: &str, params: &str) {
+        let _ = self.0.send(SubscriptionsMsg::Updated(
             server.clone(),
             uri.to_owned(),
             params.to_owned(),
@@ -104,31 +104,33 @@ impl SubscriptionsHandle {
 
     /// The operator's list of questions has changed.
     pub fn pending_changed(&self) {
-        let params = format!(r#"{{"uri":{}}}"#, quoted(PENDING_URI));
-        self.updated(&own(), PENDING_URI, &params);
+        let params = format!(r#"{{"uri":{}}}"#, quote(PENDING_URI));
+        self.publish_update(&kernel_owner(), PENDING_URI, &params);
     }
 
     /// A server is connected again: its subscriptions are renewed.
-    pub fn server_back(&self, server: &ServerId, hold: RenewalHold) {
-        let back = SubscriptionsMsg::Back(server.clone(), hold);
-        let _ = self.0.remind(back);
+    pub fn server_up(&self, server: &ServerId, hold: ResubscriptionGuard) {
+        let back = SubscriptionsMsg::ServerUp(server.clone(), hold);
+        let _ = self.0.send_to_self(back);
     }
 
     /// A server is no longer connected.
-    pub fn server_lost(&self, server: &ServerId) {
-        let _ = self.0.remind(SubscriptionsMsg::Lost(server.clone()));
+    pub fn server_down(&self, server: &ServerId) {
+        let _ = self
+            .0
+            .send_to_self(SubscriptionsMsg::ServerDown(server.clone()));
     }
 
     /// A server was taken out for good.
     pub fn server_removed(&self, server: &ServerId) {
         let removed = SubscriptionsMsg::Removed(server.clone());
-        let _ = self.0.remind(removed);
+        let _ = self.0.send_to_self(removed);
     }
 
     /// The rights of agents have changed. A subscription that is no longer allowed ends, and does not come
     /// back with the right.
     pub fn access_changed(&self) {
-        let _ = self.0.remind(SubscriptionsMsg::AccessChanged);
+        let _ = self.0.send_to_self(SubscriptionsMsg::AccessChanged);
     }
 }
 
@@ -140,7 +142,7 @@ pub struct SubscriptionsActor {
     /// The servers; set once the tree is complete.
     pub servers: Arc<OnceLock<Arc<ServerTable>>>,
     /// The URI of a resource in each view.
-    pub shown: Arc<Snapshot<Shown>>,
+    pub published: Arc<Snapshot<PublishedCatalog>>,
 }
 
 /// The state of the actor.
@@ -149,7 +151,7 @@ pub struct SubscriptionsState {
     engine: Subscriptions,
     /// Requests under way at servers without a listen, the latest for each resource. The next request for
     /// a resource waits for it, so that the server hears them in order. Bounded by the engine's table.
-    asking: HashMap<(ServerId, Arc<str>), SupervisedTask<()>>,
+    requests: HashMap<(ServerId, Arc<str>), SupervisedTask<()>>,
 }
 
 impl Actor for SubscriptionsActor {
@@ -171,15 +173,17 @@ impl Actor for SubscriptionsActor {
         queued: Self::Msg,
         state: &mut SubscriptionsState,
     ) -> Result<(), ActorProcessingErr> {
-        match queued.open() {
+        match queued.into_message() {
             SubscriptionsMsg::Subscribe(who, server, uri, reply) => {
                 // It may have been closed since it was asked for.
-                if !self.hears_of(who, &server) {
+                if !self.can_receive(who, &server) {
                     reply.send(Err(Refusal::UnknownResource(uri)));
                     return Ok(());
                 }
                 match state.engine.subscribe(who, &server, &uri) {
-                    Ok(effect) => self.perform(state, effect, SubscriptionWaiter::Agent(reply)),
+                    Ok(effect) => {
+                        self.apply_effect(state, effect, SubscriptionWaiter::Agent(reply))
+                    }
                     Err(full) => reply.send(Err(Refusal::Overloaded {
                         what: full.to_string(),
                     })),
@@ -187,21 +191,21 @@ impl Actor for SubscriptionsActor {
             }
             SubscriptionsMsg::Unsubscribe(who, server, uri, reply) => {
                 let effect = state.engine.unsubscribe(who, &server, &uri);
-                self.perform(state, effect, SubscriptionWaiter::Nobody);
+                self.apply_effect(state, effect, SubscriptionWaiter::Nobody);
                 reply.send(());
             }
             SubscriptionsMsg::Leave(who) => {
-                for effect in state.engine.leave(who) {
-                    self.perform(state, Some(effect), SubscriptionWaiter::Nobody);
+                for effect in state.engine.remove_connection(who) {
+                    self.apply_effect(state, Some(effect), SubscriptionWaiter::Nobody);
                 }
             }
             SubscriptionsMsg::Updated(server, uri, params) => {
                 let followers = state.engine.followers(&server, &uri);
-                self.tell(&server, &uri, &params, followers);
+                self.notify(&server, &uri, &params, followers);
             }
-            SubscriptionsMsg::Back(server, hold) => {
-                for uri in state.engine.server_back(&server) {
-                    self.perform(
+            SubscriptionsMsg::ServerUp(server, hold) => {
+                for uri in state.engine.server_up(&server) {
+                    self.apply_effect(
                         state,
                         Some(SubscriptionEffect::SubscribeUpstream {
                             server: server.clone(),
@@ -211,18 +215,20 @@ impl Actor for SubscriptionsActor {
                     );
                 }
             }
-            SubscriptionsMsg::Lost(server) => {
+            SubscriptionsMsg::ServerDown(server) => {
                 // An instance that nobody follows may never come back.
-                let followed = !state.engine.server_back(&server).is_empty();
+                let followed = !state.engine.server_up(&server).is_empty();
                 if followed || !server.is_instance() {
-                    state.engine.server_lost(&server);
+                    state.engine.server_down(&server);
                 }
             }
-            SubscriptionsMsg::Removed(server) => state.engine.server_removed(&server),
+            SubscriptionsMsg::Removed(server) => state.engine.remove_server(&server),
             SubscriptionsMsg::AccessChanged => {
-                let ended = state.engine.keep(|who, server| self.hears_of(who, server));
+                let ended = state
+                    .engine
+                    .retain(|who, server| self.can_receive(who, server));
                 for effect in ended {
-                    self.perform(state, Some(effect), SubscriptionWaiter::Nobody);
+                    self.apply_effect(state, Some(effect), SubscriptionWaiter::Nobody);
                 }
             }
         }
@@ -233,16 +239,17 @@ impl Actor for SubscriptionsActor {
 impl SubscriptionsActor {
     /// Whether a connection may hear of a server's resources right now. One that has gone never does
     /// again: what it asked for at last would be kept for nobody.
-    fn hears_of(&self, who: ConnectionId, server: &ServerId) -> bool {
+    fn can_receive(&self, who: ConnectionId, server: &ServerId) -> bool {
         let Some(agent) = self.directory.get(who) else {
             return false;
         };
         let (caller, server) = (agent.caller(), &server.server());
-        *server == own() || caller.is_none_or(|caller| self.directory.keeping(server)(caller))
+        *server == kernel_owner()
+            || caller.is_none_or(|caller| self.directory.keep_following_filter(server)(caller))
     }
 
     /// Tells the server; the agent that asked hears what it answered.
-    fn perform(
+    fn apply_effect(
         &self,
         state: &mut SubscriptionsState,
         effect: Option<SubscriptionEffect>,
@@ -252,56 +259,59 @@ impl SubscriptionsActor {
             let (SubscriptionEffect::SubscribeUpstream { server, .. }
             | SubscriptionEffect::UnsubscribeUpstream { server, .. }) = effect;
             let servers = self.servers.get()?.load();
-            servers.get(&server.server())?.link_named(server)
+            servers.get(&server.server())?.link_by_key(server)
         });
         let (Some(effect), Some(link)) = (effect, link) else {
             // Nothing to say to the server, or it is away: it is asked when it comes back.
-            return waiter.done();
+            return waiter.finish();
         };
         let (SubscriptionEffect::SubscribeUpstream { uri, .. }
         | SubscriptionEffect::UnsubscribeUpstream { uri, .. }) = &effect;
-        if !link.set_followed(
+        if !link.set_subscribed(
             uri,
             matches!(effect, SubscriptionEffect::SubscribeUpstream { .. }),
         ) {
-            return waiter.done();
+            return waiter.finish();
         }
-        if link.is_listened_to() {
-            return listen(link, effect, waiter);
+        if link.has_listen() {
+            return request_listen(link, effect, waiter);
         }
-        state.asking.retain(|_, asked| !asked.is_finished());
+        state.requests.retain(|_, asked| !asked.is_finished());
         let (SubscriptionEffect::SubscribeUpstream { server, uri }
         | SubscriptionEffect::UnsubscribeUpstream { server, uri }) = effect.clone();
-        let before = state.asking.remove(&(server.clone(), uri.clone()));
-        let asking = task::supervised("subscriptions.ask", async move {
+        let before = state.requests.remove(&(server.clone(), uri.clone()));
+        let asking = task::spawn_supervised("subscriptions.ask", async move {
             if let Some(before) = before {
                 let _ = before.await;
             }
-            ask(&link, effect, waiter).await;
+            send_request(&link, effect, waiter).await;
         });
-        state.asking.insert((server, uri), asking);
+        state.requests.insert((server, uri), asking);
     }
 
     /// Each agent hears of the resource under the URI it knows.
-    fn tell(
+    fn notify(
         &self,
         server: &ServerId,
         uri: &str,
         params: &str,
         interested: impl Iterator<Item = ConnectionId>,
     ) {
-        let (shown, server) = (self.shown.load(), &server.server());
-        let open = self.directory.following(server);
+        let (shown, server) = (self.published.load(), &server.server());
+        let open = self.directory.follow_filter(server);
         for agent in interested.filter_map(|who| self.directory.get(who)) {
             let Some(caller) = agent.caller() else {
                 continue;
             };
-            let frame = match *server == own() {
-                true => renamed(params, uri),
+            let frame = match *server == kernel_owner() {
+                true => rename_uri(params, uri),
                 false if !open(caller) => continue,
-                false => renamed(params, &shown.catalog.shown_uri(&caller.view, server, uri)),
+                false => rename_uri(
+                    params,
+                    &shown.catalog.visible_uri(&caller.view, server, uri),
+                ),
             };
-            agent.tell(frame, Delivery::Reliable);
+            agent.send(frame, Delivery::Reliable);
         }
     }
 }
@@ -312,13 +322,13 @@ enum SubscriptionWaiter {
     /// The agent that subscribes.
     Agent(Reply<Result<(), Refusal>>),
     /// A life of the server that was replaced and goes when all is asked for again.
-    Renewal(RenewalHold),
+    Renewal(ResubscriptionGuard),
     Nobody,
 }
 
 impl SubscriptionWaiter {
     /// There is nothing to wait for.
-    fn done(self) {
+    fn finish(self) {
         if let Self::Agent(reply) = self {
             reply.send(Ok(()));
         }
@@ -326,35 +336,35 @@ impl SubscriptionWaiter {
 }
 
 /// A server that is listened to is told the whole of what is wanted of it with its next listen.
-fn listen(link: Arc<Link>, effect: SubscriptionEffect, waiter: SubscriptionWaiter) {
+fn request_listen(link: Arc<Link>, effect: SubscriptionEffect, waiter: SubscriptionWaiter) {
     match effect {
         SubscriptionEffect::UnsubscribeUpstream { uri, .. } => {
             link.unfollow(&uri);
-            waiter.done();
+            waiter.finish();
         }
         SubscriptionEffect::SubscribeUpstream { uri, .. } => {
             let agreed = link.follow(&uri);
-            task::detached("subscriptions.listen", async move {
+            task::spawn_detached("subscriptions.listen", async move {
                 let answer = agreed.await;
-                conclude(&link, waiter, "subscriptions/listen", &uri, answer);
+                report_result(&link, waiter, "subscriptions/listen", &uri, answer);
             });
         }
     }
 }
 
 /// Any other server is told of one resource at a time.
-async fn ask(link: &Arc<Link>, effect: SubscriptionEffect, waiter: SubscriptionWaiter) {
+async fn send_request(link: &Arc<Link>, effect: SubscriptionEffect, waiter: SubscriptionWaiter) {
     let (method, uri) = match effect {
         SubscriptionEffect::SubscribeUpstream { uri, .. } => ("resources/subscribe", uri),
         SubscriptionEffect::UnsubscribeUpstream { uri, .. } => ("resources/unsubscribe", uri),
     };
-    let params = format!(r#"{{"uri":{}}}"#, quoted(&uri));
-    let answer = link.ask(method, Some(&params)).await;
-    conclude(link, waiter, method, &uri, answer.map(|_| ()));
+    let params = format!(r#"{{"uri":{}}}"#, quote(&uri));
+    let answer = link.request(method, Some(&params)).await;
+    report_result(link, waiter, method, &uri, answer.map(|_| ()));
 }
 
 /// The agent that asked hears the answer, else the server's log.
-fn conclude(
+fn report_result(
     link: &Link,
     waiter: SubscriptionWaiter,
     method: &str,
@@ -367,16 +377,16 @@ fn conclude(
         SubscriptionWaiter::Nobody => None,
     };
     if let Err(error) = answer {
-        link.log.note(&format!("{method} {uri}: {error}"));
+        link.log.push_note(&format!("{method} {uri}: {error}"));
     }
     // The life before may go now.
     drop(hold);
 }
 
-fn renamed(params: &str, uri: &str) -> Bytes {
+fn rename_uri(params: &str, uri: &str) -> Bytes {
     let mut splice = Splice::new(params);
     if let Some(raw) = member(params, "uri") {
-        splice.replace(raw, quoted(uri));
+        splice.replace(raw, quote(uri));
     }
     jsonrpc::notification("notifications/resources/updated", Some(&splice.finish())).into()
 }

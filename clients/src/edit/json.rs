@@ -4,9 +4,9 @@ use jsonc_parser::ParseOptions;
 use jsonc_parser::cst::{CstInputValue, CstRootNode};
 use serde_json::Value;
 
-use super::EntryPlace;
+use super::EntryLocation;
 
-pub(super) fn edit(text: &str, place: EntryPlace<'_>, entry: Option<&Value>) -> Option<String> {
+pub(super) fn edit(text: &str, place: EntryLocation<'_>, entry: Option<&Value>) -> Option<String> {
     let (mark, text) = match text.strip_prefix('\u{feff}') {
         Some(text) => ("\u{feff}", text),
         None => ("", text),
@@ -36,8 +36,8 @@ pub(super) fn edit(text: &str, place: EntryPlace<'_>, entry: Option<&Value>) -> 
         };
     }
     match (last(&table, place.name), entry) {
-        (Some(property), Some(entry)) => property.set_value(input(entry)),
-        (None, Some(entry)) => drop(table.append(place.name, input(entry))),
+        (Some(property), Some(entry)) => property.set_value(to_cst_value(entry)),
+        (None, Some(entry)) => drop(table.append(place.name, to_cst_value(entry))),
         (Some(property), None) => property.remove(),
         (None, None) => return None,
     }
@@ -57,19 +57,21 @@ pub(super) fn append(text: &str, key: &str, value: &Value) -> Option<String> {
             .append(key, CstInputValue::Array(Vec::new()))
             .array_value()?,
     };
-    list.append(input(value));
+    list.append(to_cst_value(value));
     Some(format!("{mark}{root}"))
 }
 
-fn input(value: &Value) -> CstInputValue {
+fn to_cst_value(value: &Value) -> CstInputValue {
     match value {
         Value::Null => CstInputValue::Null,
         Value::Bool(flag) => CstInputValue::Bool(*flag),
         Value::Number(number) => CstInputValue::Number(number.to_string()),
         Value::String(text) => CstInputValue::String(text.clone()),
-        Value::Array(values) => CstInputValue::Array(values.iter().map(input).collect()),
+        Value::Array(values) => CstInputValue::Array(values.iter().map(to_cst_value).collect()),
         Value::Object(table) => {
-            let entries = table.iter().map(|(key, value)| (key.clone(), input(value)));
+            let entries = table
+                .iter()
+                .map(|(key, value)| (key.clone(), to_cst_value(value)));
             CstInputValue::Object(entries.collect())
         }
     }

@@ -4,8 +4,8 @@ use serde_json::json;
 
 use super::*;
 
-fn place<'p>(table: &'p [String], name: &'p str) -> EntryPlace<'p> {
-    EntryPlace {
+fn place<'p>(table: &'p [String], name: &'p str) -> EntryLocation<'p> {
+    EntryLocation {
         table,
         shape: TableForm::Map,
         name,
@@ -18,7 +18,7 @@ fn table(name: &str) -> [String; 1] {
 
 fn json(text: &str, entry: &Value) -> String {
     let table = table("mcpServers");
-    put(DocumentForm::Json, text, place(&table, "mgp"), entry).unwrap()
+    put_entry(DocumentForm::Json, text, place(&table, "mgp"), entry).unwrap()
 }
 
 #[test]
@@ -34,10 +34,10 @@ fn comments_commas_and_line_ends_survive() {
     }
     assert!(!edited.replace("\r\n", "").contains('\n'), "{edited:?}");
     let table = table("mcpServers");
-    let back = remove(DocumentForm::Json, &edited, place(&table, "mgp")).unwrap();
+    let back = remove_entry(DocumentForm::Json, &edited, place(&table, "mgp")).unwrap();
     assert_eq!(
-        DocumentForm::Json.read(&back),
-        DocumentForm::Json.read(text)
+        DocumentForm::Json.parse(&back),
+        DocumentForm::Json.parse(text)
     );
 }
 
@@ -59,7 +59,7 @@ fn of_a_key_that_is_there_twice_the_one_that_counts_is_edited() {
     let edited = json(text, &json!({"command": "z"}));
     assert!(edited.starts_with(r#"{"mcpServers": {"mgp": {"command": "x"}}, "mcpServers": "#));
     assert_eq!(
-        DocumentForm::Json.read(&edited).unwrap()["mcpServers"]["mgp"]["command"],
+        DocumentForm::Json.parse(&edited).unwrap()["mcpServers"]["mgp"]["command"],
         "z"
     );
 }
@@ -70,18 +70,21 @@ fn a_file_that_is_broken_or_holds_something_else_is_left_alone() {
     let place = place(&table, "mgp");
     let entry = json!({"command": "mgp"});
     assert!(matches!(
-        put(DocumentForm::Json, "{\"mcpServers\": ", place, &entry),
-        Err(ClientEditError::Unread(_))
+        put_entry(DocumentForm::Json, "{\"mcpServers\": ", place, &entry),
+        Err(ClientEditError::Document(_))
     ));
     assert_eq!(
-        put(DocumentForm::Json, "[]", place, &entry),
-        Err(ClientEditError::OtherForm)
+        put_entry(DocumentForm::Json, "[]", place, &entry),
+        Err(ClientEditError::UnsupportedStyle)
     );
     assert_eq!(
-        put(DocumentForm::Json, "{\"mcpServers\": []}", place, &entry),
-        Err(ClientEditError::OtherForm)
+        put_entry(DocumentForm::Json, "{\"mcpServers\": []}", place, &entry),
+        Err(ClientEditError::UnsupportedStyle)
     );
-    assert_eq!(remove(DocumentForm::Json, "{ }", place).unwrap(), "{ }");
+    assert_eq!(
+        remove_entry(DocumentForm::Json, "{ }", place).unwrap(),
+        "{ }"
+    );
 }
 
 #[test]
@@ -90,14 +93,17 @@ fn codexs_settings_keep_their_comments() {
     let table = table("mcp_servers");
     let place = place(&table, "mgp");
     let entry = json!({"command": "mgp", "args": ["stdio"], "http_headers": {"A": "b"}});
-    let edited = put(DocumentForm::Toml, text, place, &entry).unwrap();
+    let edited = put_entry(DocumentForm::Toml, text, place, &entry).unwrap();
     assert!(edited.contains("model = \"o\" # mine\n"), "{edited}");
     assert!(
         edited.contains("[mcp_servers.a] # first\ncommand = \"a\"\n"),
         "{edited}"
     );
     assert!(edited.contains("[mcp_servers.mgp]\n"), "{edited}");
-    assert_eq!(remove(DocumentForm::Toml, &edited, place).unwrap(), text);
+    assert_eq!(
+        remove_entry(DocumentForm::Toml, &edited, place).unwrap(),
+        text
+    );
 }
 
 /// As `codex mcp add` writes it: nothing but the entry says that there is a table.
@@ -106,10 +112,10 @@ fn the_only_entry_of_codexs_settings_is_taken_out_and_another_one_put_there() {
     let text = "[mcp_servers.files]\ncommand = \"npx\"\n";
     let table = table("mcp_servers");
     let place = |name| place(&table, name);
-    let without = remove(DocumentForm::Toml, text, place("files")).unwrap();
+    let without = remove_entry(DocumentForm::Toml, text, place("files")).unwrap();
     let entry = json!({"command": "mgp"});
-    let with = put(DocumentForm::Toml, &without, place("mgp"), &entry).unwrap();
-    let read = DocumentForm::Toml.read(&with).unwrap();
+    let with = put_entry(DocumentForm::Toml, &without, place("mgp"), &entry).unwrap();
+    let read = DocumentForm::Toml.parse(&with).unwrap();
     assert_eq!(read, json!({"mcp_servers": {"mgp": entry}}));
 }
 
@@ -119,16 +125,19 @@ fn gooses_settings_are_edited_where_programs_wrote_them() {
     let table = table("extensions");
     let place = place(&table, "mgp");
     let entry = json!({"name": "mgp", "type": "stdio", "cmd": "/a b/mgp", "args": ["stdio", "yes: no"], "enabled": true});
-    let edited = put(DocumentForm::Yaml, text, place, &entry).unwrap();
+    let edited = put_entry(DocumentForm::Yaml, text, place, &entry).unwrap();
     assert!(
         edited.contains("GOOSE_MODEL: x # mine\nextensions:\n  mgp:\n    name: \"mgp\"\n"),
         "{edited}"
     );
-    assert_eq!(remove(DocumentForm::Yaml, &edited, place).unwrap(), text);
+    assert_eq!(
+        remove_entry(DocumentForm::Yaml, &edited, place).unwrap(),
+        text
+    );
     let flow = "extensions: {developer: {type: builtin}}\n";
     assert_eq!(
-        put(DocumentForm::Yaml, flow, place, &entry),
-        Err(ClientEditError::OtherForm)
+        put_entry(DocumentForm::Yaml, flow, place, &entry),
+        Err(ClientEditError::UnsupportedStyle)
     );
 }
 
@@ -136,49 +145,49 @@ fn gooses_settings_are_edited_where_programs_wrote_them() {
 fn a_list_at_the_top_grows_at_its_end() {
     let text = "{\n  // mine\n  \"inputs\": [{\"id\": \"a\"}], // there\n  \"servers\": {}\n}\n";
     let value = serde_json::json!({"id": "b"});
-    let edited = super::append(text, "inputs", &value).unwrap();
+    let edited = super::append_to_list(text, "inputs", &value).unwrap();
     assert!(
         edited.contains("// mine") && edited.contains("// there"),
         "{edited}"
     );
-    let read = crate::document::DocumentForm::Json.read(&edited).unwrap();
+    let read = crate::document::DocumentForm::Json.parse(&edited).unwrap();
     assert_eq!(
         read["inputs"],
         serde_json::json!([{"id": "a"}, {"id": "b"}])
     );
     assert!(
-        super::append("", "inputs", &value)
+        super::append_to_list("", "inputs", &value)
             .unwrap()
             .contains("\"b\"")
     );
-    assert!(super::append("{\"inputs\": 1}", "inputs", &value).is_err());
+    assert!(super::append_to_list("{\"inputs\": 1}", "inputs", &value).is_err());
 }
 
 #[test]
 fn continues_list_is_edited_item_by_item() {
     let text = "name: mine\nmcpServers:\n  # files\n  - name: fs\n    command: npx\n\n  # the other\n  - name: \"db\"\n    command: db\nmodels: []\n";
     let table = table("mcpServers");
-    let place = |name| EntryPlace {
+    let place = |name| EntryLocation {
         table: &table,
         shape: TableForm::List,
         name,
     };
     let entry = json!({"name": "mgp", "command": "/a b/mgp", "args": ["stdio"]});
-    let edited = put(DocumentForm::Yaml, text, place("mgp"), &entry).unwrap();
+    let edited = put_entry(DocumentForm::Yaml, text, place("mgp"), &entry).unwrap();
     assert!(
         edited.contains("    command: db\n  - name: \"mgp\"\n    command: \"/a b/mgp\"\n"),
         "{edited}"
     );
-    let without = remove(DocumentForm::Yaml, &edited, place("mgp")).unwrap();
+    let without = remove_entry(DocumentForm::Yaml, &edited, place("mgp")).unwrap();
     assert_eq!(without, text);
-    let without = remove(DocumentForm::Yaml, text, place("fs")).unwrap();
+    let without = remove_entry(DocumentForm::Yaml, text, place("fs")).unwrap();
     assert!(
         without.contains("  # the other\n") && !without.contains("npx"),
         "{without}"
     );
-    let none = remove(DocumentForm::Yaml, &without, place("db")).unwrap();
+    let none = remove_entry(DocumentForm::Yaml, &without, place("db")).unwrap();
     assert!(none.contains("mcpServers: []\n"), "{none}");
-    let new = put(DocumentForm::Yaml, "", place("mgp"), &entry).unwrap();
+    let new = put_entry(DocumentForm::Yaml, "", place("mgp"), &entry).unwrap();
     assert!(new.starts_with("mcpServers:\n  - name: \"mgp\"\n"), "{new}");
 }
 
@@ -186,12 +195,12 @@ fn continues_list_is_edited_item_by_item() {
 fn the_last_extension_of_goose_leaves_an_empty_table() {
     let table = table("extensions");
     let text = "a: 1\nextensions:\n  db:\n    type: stdio\n";
-    let without = remove(DocumentForm::Yaml, text, place(&table, "db")).unwrap();
+    let without = remove_entry(DocumentForm::Yaml, text, place(&table, "db")).unwrap();
     assert_eq!(without, "a: 1\nextensions: {}\n");
     let entry = json!({"type": "stdio"});
-    let with = put(DocumentForm::Yaml, &without, place(&table, "db"), &entry).unwrap();
+    let with = put_entry(DocumentForm::Yaml, &without, place(&table, "db"), &entry).unwrap();
     assert_eq!(with, "a: 1\nextensions:\n  db:\n    type: \"stdio\"\n");
-    let none = remove(DocumentForm::Yaml, &without, place(&[], "extensions")).unwrap();
+    let none = remove_entry(DocumentForm::Yaml, &without, place(&[], "extensions")).unwrap();
     assert_eq!(none, "a: 1\n");
 }
 
@@ -201,8 +210,8 @@ fn line_ends_of_a_toml_file_stay() {
     let table = table("mcp_servers");
     let text = "# mine\r\n[mcp_servers.a]\r\ncommand = \"a\"\r\n";
     let entry = json!({"command": "mgp", "args": ["stdio"]});
-    let edited = put(DocumentForm::Toml, text, place(&table, "mgp"), &entry).unwrap();
+    let edited = put_entry(DocumentForm::Toml, text, place(&table, "mgp"), &entry).unwrap();
     assert!(!edited.replace("\r\n", "").contains('\n'), "{edited:?}");
-    let without = remove(DocumentForm::Toml, &edited, place(&table, "mgp")).unwrap();
+    let without = remove_entry(DocumentForm::Toml, &edited, place(&table, "mgp")).unwrap();
     assert_eq!(without, text);
 }

@@ -3,9 +3,9 @@
 use serde_json::Value;
 use toml_edit::{DocumentMut, Item, Table, TableLike};
 
-use super::EntryPlace;
+use super::EntryLocation;
 
-pub(super) fn edit(text: &str, place: EntryPlace<'_>, entry: Option<&Value>) -> Option<String> {
+pub(super) fn edit(text: &str, place: EntryLocation<'_>, entry: Option<&Value>) -> Option<String> {
     let mut document: DocumentMut = text.parse().ok()?;
     let Some((first, deeper)) = place.table.split_first() else {
         document.remove(place.name)?;
@@ -30,32 +30,35 @@ pub(super) fn edit(text: &str, place: EntryPlace<'_>, entry: Option<&Value>) -> 
         Item::Table(table)
     });
     let table: &mut dyn TableLike = table.as_table_like_mut()?;
-    table.insert(place.name, item(entry)?);
+    table.insert(place.name, to_item(entry)?);
     Some(document.to_string())
 }
 
-fn item(entry: &Value) -> Option<Item> {
+fn to_item(entry: &Value) -> Option<Item> {
     let mut table = Table::new();
     for (key, value) in entry.as_object()? {
-        table.insert(key, Item::Value(toml_value(value)?));
+        table.insert(key, Item::Value(to_toml_value(value)?));
     }
     Some(Item::Table(table))
 }
 
-fn toml_value(value: &Value) -> Option<toml_edit::Value> {
+fn to_toml_value(value: &Value) -> Option<toml_edit::Value> {
     Some(match value {
         Value::Null => return None,
         Value::Bool(flag) => (*flag).into(),
         Value::Number(number) => number.as_i64()?.into(),
         Value::String(text) => text.as_str().into(),
         Value::Array(values) => {
-            let values = values.iter().map(toml_value).collect::<Option<Vec<_>>>()?;
+            let values = values
+                .iter()
+                .map(to_toml_value)
+                .collect::<Option<Vec<_>>>()?;
             toml_edit::Value::Array(values.into_iter().collect())
         }
         Value::Object(table) => {
             let mut inline = toml_edit::InlineTable::new();
             for (key, value) in table {
-                inline.insert(key, toml_value(value)?);
+                inline.insert(key, to_toml_value(value)?);
             }
             inline.into()
         }

@@ -9,11 +9,11 @@ use std::collections::BTreeSet;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{ClientEditError, EntryPlace, put, remove};
+use super::{ClientEditError, EntryLocation, put_entry, remove_entry};
 use crate::client::Client;
 use crate::document::DocumentForm;
-use crate::kernel_entry::{address, leads_to_kernel};
-use crate::tables::{at, entry_tables};
+use crate::kernel_entry::{entry_url, is_kernel_entry};
+use crate::tables::{entry_tables, value_at};
 
 /// A file that was connected.
 #[derive(Clone, Copy, Debug)]
@@ -21,15 +21,15 @@ pub struct ConnectedFile<'t> {
     /// Whose it is.
     pub client: Client,
     /// What this kernel's entry is called.
-    pub own: &'t str,
+    pub kernel_entry: &'t str,
     /// Before it was connected; `None` where there was no file.
     pub before: Option<&'t str>,
     /// As it was written then; `None` where nobody knows any more.
     pub after: Option<&'t str>,
     /// As it is.
-    pub now: &'t str,
+    pub current: &'t str,
     /// Where the kernel is reached over HTTP.
-    pub door: &'t str,
+    pub endpoint: &'t str,
     /// What did not come back when it was undone before.
     pub blocked: &'t [BlockedEntry],
 }
@@ -47,7 +47,7 @@ pub struct BlockedEntry {
 
 /// The same file afterwards.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct UndoneFile {
+pub struct UndoResult {
     /// Its text; `None` where there is to be no file.
     pub text: Option<String>,
     /// Entries that come back.
@@ -55,27 +55,27 @@ pub struct UndoneFile {
     /// Entries that cannot come back: the client has other ones by their names now.
     pub blocked: Vec<BlockedEntry>,
     /// Whether this kernel's entry is accounted for; otherwise it may be there in words that nobody knows.
-    pub is_own_known: bool,
+    pub is_kernel_entry_known: bool,
 }
 
 /// Undoes what connecting changed.
 ///
 /// # Errors
 /// [`ClientEditError`]; nothing is half done.
-pub fn undo(file: &ConnectedFile<'_>) -> Result<UndoneFile, ClientEditError> {
-    let whole = |text: Option<&str>| UndoneFile {
+pub fn undo(file: &ConnectedFile<'_>) -> Result<UndoResult, ClientEditError> {
+    let whole = |text: Option<&str>| UndoResult {
         text: text.map(str::to_owned),
         restored: Vec::new(),
         blocked: Vec::new(),
-        is_own_known: true,
+        is_kernel_entry_known: true,
     };
     let merge = Merge::new(file)?;
-    let mut undone = if file.after == Some(file.now) {
+    let mut undone = if file.after == Some(file.current) {
         let mut undone = whole(file.before);
-        undone.restored = merge.missing();
+        undone.restored = merge.missing_entries();
         undone
     } else {
-        merge.run(whole(Some(file.now)))?
+        merge.run(whole(Some(file.current)))?
     };
     merge.unblock(&mut undone)?;
     Ok(undone)
@@ -87,62 +87,72 @@ struct ChangedEntry {
     name: String,
     before: Option<Value>,
     after: Option<Value>,
-    now: Option<Value>,
+    current: Option<Value>,
     /// What is there now is this kernel's entry.
-    is_own: bool,
+    is_kernel_entry: bool,
 }
 
 struct Merge<'f> {
     file: &'f ConnectedFile<'f>,
     form: DocumentForm,
     before: Value,
-    now: Value,
+    current: Value,
     entries: Vec<ChangedEntry>,
-    is_own_known: bool,
+    is_kernel_entry_known: bool,
 }
 
 impl<'f> Merge<'f> {
     fn new(file: &'f ConnectedFile<'f>) -> Result<Self, ClientEditError> {
-        let form = file.client.form();
-        let before = form.read(file.before.unwrap_or_default())?;
-        let now = form.read(file.now)?;
-        let after = file.after.map(|after| form.read(after)).transpose()?;
+        let form = file.client.document_form();
+        let before = form.parse(file.before.unwrap_or_default())?;
+        let now = form.parse(file.current)?;
+        let after = file.after.map(|after| form.parse(after)).transpose()?;
         let mut merge = Self {
             file,
             form,
             before,
-            now,
+            current: now,
             entries: Vec::new(),
-            is_own_known: true,
+            is_kernel_entry_known: true,
         };
-        merge.entries = merge.changed(after.as_ref());
-        let table = file.client.table_in(&merge.now);
-        let was_there = after.is_none_or(|after| entry(&after, &table, file.own).is_some());
-        merge.is_own_known = !was_there || merge.entries.iter().any(|entry| entry.is_own);
+        merge.entries = merge.changed_entries(after.as_ref());
+        let table = file.client.table_path(&merge.current);
+        let was_there =
+            after.is_none_or(|after| find_entry(&after, &table, file.kernel_entry).is_some());
+        merge.is_kernel_entry_known =
+            !was_there || merge.entries.iter().any(|entry| entry.is_kernel_entry);
         Ok(merge)
     }
 
     /// Whether an entry is this kernel's by now; its user may have renamed it, or added to it.
-    fn is_own(&self, after: Option<&Value>, table: &[String], name: &str) -> bool {
-        let get = |document: &Value, name: &str| entry(document, table, name);
-        let Some(now) = get(&self.now, name) else {
+    fn is_kernel_entry(&self, after: Option<&Value>, table: &[String], name: &str) -> bool {
+        let get = |document: &Value, name: &str| find_entry(document, table, name);
+        let Some(now) = get(&self.current, name) else {
             return false;
         };
-        let written = after.and_then(|after| get(after, self.file.own));
-        let has_name = name == self.file.own;
-        if has_name && written.as_ref().is_some_and(|own| leads_to_same(own, &now)) {
+        let written = after.and_then(|after| get(after, self.file.kernel_entry));
+        let has_name = name == self.file.kernel_entry;
+        if has_name
+            && written
+                .as_ref()
+                .is_some_and(|own| has_same_target(own, &now))
+        {
             return true;
         }
-        let door = written.as_ref().and_then(address).unwrap_or(self.file.door);
-        let leads =
-            |entry: &Value| leads_to_kernel(entry, self.file.door) || leads_to_kernel(entry, door);
+        let door = written
+            .as_ref()
+            .and_then(entry_url)
+            .unwrap_or(self.file.endpoint);
+        let leads = |entry: &Value| {
+            is_kernel_entry(entry, self.file.endpoint) || is_kernel_entry(entry, door)
+        };
         // One that led here before connecting is its user's.
         let was_own = !has_name && get(&self.before, name).is_some_and(|before| leads(&before));
-        table == self.file.client.table_in(&self.now) && leads(&now) && !was_own
+        table == self.file.client.table_path(&self.current) && leads(&now) && !was_own
     }
 
-    fn changed(&self, after: Option<&Value>) -> Vec<ChangedEntry> {
-        let documents = [Some(&self.before), after, Some(&self.now)];
+    fn changed_entries(&self, after: Option<&Value>) -> Vec<ChangedEntry> {
+        let documents = [Some(&self.before), after, Some(&self.current)];
         let documents = documents.into_iter().flatten();
         let mut tables: Vec<Vec<String>> = documents
             .flat_map(|document| entry_tables(document, Some(self.file.client)))
@@ -152,18 +162,18 @@ impl<'f> Merge<'f> {
         let mut changed = Vec::new();
         for table in tables {
             let names = |document: &Value| -> BTreeSet<String> {
-                let table = at(document, &table).unwrap_or(&Value::Null);
+                let table = value_at(document, &table).unwrap_or(&Value::Null);
                 let names = Client::entries(table).into_iter();
                 names.map(|(name, _)| name.to_owned()).collect()
             };
             let mut all = names(&self.before);
             all.extend(after.map(names).unwrap_or_default());
-            let now = names(&self.now).into_iter();
-            all.extend(now.filter(|name| self.is_own(after, &table, name)));
+            let now = names(&self.current).into_iter();
+            all.extend(now.filter(|name| self.is_kernel_entry(after, &table, name)));
             for name in all {
-                let is_own = self.is_own(after, &table, &name);
-                let get = |document: &Value| entry(document, &table, &name);
-                let (before, now) = (get(&self.before), get(&self.now));
+                let is_own = self.is_kernel_entry(after, &table, &name);
+                let get = |document: &Value| find_entry(document, &table, &name);
+                let (before, now) = (get(&self.before), get(&self.current));
                 let after = match after {
                     Some(after) => get(after),
                     // Of what is not there now nobody knows who took it out: it comes back.
@@ -177,8 +187,8 @@ impl<'f> Merge<'f> {
                         name,
                         before,
                         after,
-                        now,
-                        is_own,
+                        current: now,
+                        is_kernel_entry: is_own,
                     });
                 }
             }
@@ -187,56 +197,56 @@ impl<'f> Merge<'f> {
     }
 
     /// What was taken out and is not there.
-    fn missing(&self) -> Vec<String> {
+    fn missing_entries(&self) -> Vec<String> {
         let missing = self.entries.iter();
-        let missing = missing.filter(|entry| entry.before.is_some() && entry.now.is_none());
+        let missing = missing.filter(|entry| entry.before.is_some() && entry.current.is_none());
         missing.map(|entry| entry.name.clone()).collect()
     }
 
-    fn run(&self, mut undone: UndoneFile) -> Result<UndoneFile, ClientEditError> {
-        let mut text = self.file.now.to_owned();
+    fn run(&self, mut undone: UndoResult) -> Result<UndoResult, ClientEditError> {
+        let mut text = self.file.current.to_owned();
         for entry in &self.entries {
-            let place = EntryPlace {
+            let place = EntryLocation {
                 table: &entry.table,
-                shape: self.file.client.shape(),
+                shape: self.file.client.table_form(),
                 name: &entry.name,
             };
-            match entry.way_back() {
-                WayBack::Done => {}
-                WayBack::Restore(value) => {
-                    text = put(self.form, &text, place, value)?;
+            match entry.undo_action() {
+                UndoAction::Done => {}
+                UndoAction::Restore(value) => {
+                    text = put_entry(self.form, &text, place, value)?;
                     undone.restored.push(entry.name.clone());
                 }
-                WayBack::Remove => text = remove(self.form, &text, place)?,
-                WayBack::Blocked(value) => undone.blocked.push(BlockedEntry {
+                UndoAction::Remove => text = remove_entry(self.form, &text, place)?,
+                UndoAction::Blocked(value) => undone.blocked.push(BlockedEntry {
                     table: entry.table.clone(),
                     name: entry.name.clone(),
                     entry: value.clone(),
                 }),
             }
         }
-        text = self.without_new_tables(text)?;
-        let rest = self.form.read(&text)?;
+        text = self.remove_new_tables(text)?;
+        let rest = self.form.parse(&text)?;
         let empty = rest.is_null() || rest.as_object().is_some_and(serde_json::Map::is_empty);
         undone.text = (self.file.before.is_some() || !empty).then_some(text);
-        undone.is_own_known = self.is_own_known;
+        undone.is_kernel_entry_known = self.is_kernel_entry_known;
         Ok(undone)
     }
 
     /// What did not come back before does, if its name is free by now.
-    fn unblock(&self, undone: &mut UndoneFile) -> Result<(), ClientEditError> {
+    fn unblock(&self, undone: &mut UndoResult) -> Result<(), ClientEditError> {
         for blocked in self.file.blocked {
             let text = undone.text.clone().unwrap_or_default();
-            match entry(&self.form.read(&text)?, &blocked.table, &blocked.name) {
+            match find_entry(&self.form.parse(&text)?, &blocked.table, &blocked.name) {
                 Some(now) if now == blocked.entry => {}
                 Some(_) => undone.blocked.push(blocked.clone()),
                 None => {
-                    let place = EntryPlace {
+                    let place = EntryLocation {
                         table: &blocked.table,
-                        shape: self.file.client.shape(),
+                        shape: self.file.client.table_form(),
                         name: &blocked.name,
                     };
-                    undone.text = Some(put(self.form, &text, place, &blocked.entry)?);
+                    undone.text = Some(put_entry(self.form, &text, place, &blocked.entry)?);
                     undone.restored.push(blocked.name.clone());
                 }
             }
@@ -245,26 +255,27 @@ impl<'f> Merge<'f> {
     }
 
     /// A table that came with the entry goes with it.
-    fn without_new_tables(&self, mut text: String) -> Result<String, ClientEditError> {
+    fn remove_new_tables(&self, mut text: String) -> Result<String, ClientEditError> {
         let tables: BTreeSet<&Vec<String>> =
             self.entries.iter().map(|entry| &entry.table).collect();
         for table in tables {
-            let (Some((name, above)), None) = (table.split_last(), at(&self.before, table)) else {
+            let (Some((name, above)), None) = (table.split_last(), value_at(&self.before, table))
+            else {
                 continue;
             };
-            let document = self.form.read(&text)?;
-            let is_empty = match at(&document, table) {
+            let document = self.form.parse(&text)?;
+            let is_empty = match value_at(&document, table) {
                 Some(Value::Object(table)) => table.is_empty(),
                 Some(Value::Array(list)) => list.is_empty(),
                 Some(_) | None => false,
             };
             if is_empty {
-                let place = EntryPlace {
+                let place = EntryLocation {
                     table: above,
-                    shape: self.file.client.shape(),
+                    shape: self.file.client.table_form(),
                     name,
                 };
-                text = remove(self.form, &text, place)?;
+                text = remove_entry(self.form, &text, place)?;
             }
         }
         Ok(text)
@@ -272,7 +283,7 @@ impl<'f> Merge<'f> {
 }
 
 /// What is to become of an entry.
-enum WayBack<'e> {
+enum UndoAction<'e> {
     Done,
     Restore(&'e Value),
     Remove,
@@ -280,21 +291,23 @@ enum WayBack<'e> {
 }
 
 impl ChangedEntry {
-    fn way_back(&self) -> WayBack<'_> {
-        match (&self.before, &self.after, &self.now) {
-            (before, _, now) if before == now => WayBack::Done,
-            (Some(before), after, now) if after == now || now.is_none() => WayBack::Restore(before),
+    fn undo_action(&self) -> UndoAction<'_> {
+        match (&self.before, &self.after, &self.current) {
+            (before, _, now) if before == now => UndoAction::Done,
+            (Some(before), after, now) if after == now || now.is_none() => {
+                UndoAction::Restore(before)
+            }
             // The client may have added something to the entry; it is ours as long as it leads to the same.
-            (Some(before), _, _) if self.is_own => WayBack::Restore(before),
-            (Some(before), _, _) => WayBack::Blocked(before),
-            (None, _, _) if self.is_own => WayBack::Remove,
-            (None, _, _) => WayBack::Done,
+            (Some(before), _, _) if self.is_kernel_entry => UndoAction::Restore(before),
+            (Some(before), _, _) => UndoAction::Blocked(before),
+            (None, _, _) if self.is_kernel_entry => UndoAction::Remove,
+            (None, _, _) => UndoAction::Done,
         }
     }
 }
 
 /// Whether two entries start the same program, or have the same address.
-fn leads_to_same(one: &Value, other: &Value) -> bool {
+fn has_same_target(one: &Value, other: &Value) -> bool {
     let keys = [
         "command",
         "cmd",
@@ -307,8 +320,8 @@ fn leads_to_same(one: &Value, other: &Value) -> bool {
     keys.iter().all(|key| one.get(key) == other.get(key))
 }
 
-fn entry(document: &Value, table: &[String], name: &str) -> Option<Value> {
-    let entries = Client::entries(at(document, table)?);
+fn find_entry(document: &Value, table: &[String], name: &str) -> Option<Value> {
+    let entries = Client::entries(value_at(document, table)?);
     let mut named = entries.into_iter().rev().filter(|(own, _)| *own == name);
     named.next().map(|(_, entry)| entry.clone())
 }

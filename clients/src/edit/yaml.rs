@@ -5,11 +5,11 @@ use std::fmt::Write as _;
 
 use serde_json::Value;
 
-use super::{EntryPlace, TableForm};
+use super::{EntryLocation, TableForm};
 
-pub(super) fn edit(text: &str, place: EntryPlace<'_>, entry: Option<&Value>) -> Option<String> {
+pub(super) fn edit(text: &str, place: EntryLocation<'_>, entry: Option<&Value>) -> Option<String> {
     let Some((table, [])) = place.table.split_first() else {
-        return without_empty_table(text, place, entry);
+        return remove_empty_table(text, place, entry);
     };
     let end = if text.contains("\r\n") { "\r\n" } else { "\n" };
     let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
@@ -27,16 +27,16 @@ pub(super) fn edit(text: &str, place: EntryPlace<'_>, entry: Option<&Value>) -> 
             (lines.len() - 1, 2)
         }
     };
-    let block = block(&lines, at, indent, place);
+    let block = find_entry_lines(&lines, at, indent, place);
     if let Some((from, to)) = block {
         lines.drain(from..to);
     }
     if let Some(entry) = entry {
-        let written = written(place, entry, indent)?;
+        let written = render_entry(place, entry, indent)?;
         // What comes to a list comes last, as another reader of it expects.
         let place = match (place.shape, block) {
             (TableForm::List, Some((from, _))) => from,
-            (TableForm::List, None) => end_of(&lines, at, indent, place.shape),
+            (TableForm::List, None) => table_end(&lines, at, indent, place.shape),
             (TableForm::Map, _) => at + 1,
         };
         lines.splice(place..place, written);
@@ -58,7 +58,11 @@ fn empty_table(table: &str, shape: TableForm) -> String {
 }
 
 /// Takes a table out of the document, where it is empty.
-fn without_empty_table(text: &str, place: EntryPlace<'_>, entry: Option<&Value>) -> Option<String> {
+fn remove_empty_table(
+    text: &str,
+    place: EntryLocation<'_>,
+    entry: Option<&Value>,
+) -> Option<String> {
     if !place.table.is_empty() || entry.is_some() {
         return None;
     }
@@ -72,7 +76,7 @@ fn without_empty_table(text: &str, place: EntryPlace<'_>, entry: Option<&Value>)
 fn indent_below(lines: &[String], at: usize, shape: TableForm) -> Option<usize> {
     let mut below = lines[at + 1..].iter().filter(|line| is_content(line));
     let first = below.next()?;
-    let indent = indent_of(first);
+    let indent = indentation(first);
     match shape {
         TableForm::Map => (indent > 0).then_some(indent),
         TableForm::List => is_item(first).then_some(indent),
@@ -80,36 +84,36 @@ fn indent_below(lines: &[String], at: usize, shape: TableForm) -> Option<usize> 
 }
 
 /// Behind the last line of the table that says something.
-fn end_of(lines: &[String], at: usize, indent: usize, shape: TableForm) -> usize {
+fn table_end(lines: &[String], at: usize, indent: usize, shape: TableForm) -> usize {
     let inside = |line: &String| match shape {
         _ if !is_content(line) => true,
-        TableForm::List if indent_of(line) == indent => is_item(line),
-        TableForm::Map | TableForm::List => indent_of(line) >= indent,
+        TableForm::List if indentation(line) == indent => is_item(line),
+        TableForm::Map | TableForm::List => indentation(line) >= indent,
     };
     let end = lines[at + 1..].iter().position(|line| !inside(line));
     let end = end.map_or(lines.len(), |end| at + 1 + end);
-    without_remarks(lines, at, end)
+    trim_comments(lines, at, end)
 }
 
 /// Remarks and empty lines at the end of a block belong to what comes behind it.
-fn without_remarks(lines: &[String], from: usize, to: usize) -> usize {
+fn trim_comments(lines: &[String], from: usize, to: usize) -> usize {
     let last = (from + 1..to).rev().find(|at| is_content(&lines[*at]));
     last.map_or(from + 1, |last| last + 1)
 }
 
 /// The lines of the entry of this name.
-fn block(
+fn find_entry_lines(
     lines: &[String],
     at: usize,
     indent: usize,
-    place: EntryPlace<'_>,
+    place: EntryLocation<'_>,
 ) -> Option<(usize, usize)> {
-    let end = end_of(lines, at, indent, place.shape);
-    let starts = |at: &usize| is_content(&lines[*at]) && indent_of(&lines[*at]) <= indent;
+    let end = table_end(lines, at, indent, place.shape);
+    let starts = |at: &usize| is_content(&lines[*at]) && indentation(&lines[*at]) <= indent;
     let starts: Vec<usize> = (at + 1..end).filter(starts).collect();
     let to = |from: usize| {
         let next = starts.iter().copied().find(|next| *next > from);
-        without_remarks(lines, from, next.unwrap_or(end))
+        trim_comments(lines, from, next.unwrap_or(end))
     };
     let is_it = |from: &usize| match place.shape {
         TableForm::Map => {
@@ -140,12 +144,12 @@ fn is_content(line: &str) -> bool {
     !text.is_empty() && !text.starts_with('#')
 }
 
-fn indent_of(line: &str) -> usize {
+fn indentation(line: &str) -> usize {
     line.len() - line.trim_start_matches(' ').len()
 }
 
 /// The entry's lines. Values are written as JSON, which is YAML.
-fn written(place: EntryPlace<'_>, entry: &Value, indent: usize) -> Option<Vec<String>> {
+fn render_entry(place: EntryLocation<'_>, entry: &Value, indent: usize) -> Option<Vec<String>> {
     let mut lines = Vec::new();
     if place.shape == TableForm::Map {
         lines.push(format!("{:indent$}{}:", "", place.name));

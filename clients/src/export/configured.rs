@@ -20,9 +20,9 @@ pub struct ConfiguredServer {
     /// `inherit_env`.
     pub inherit_env: Vec<String>,
     /// `autostart = false`.
-    pub off: bool,
+    pub is_disabled: bool,
     /// Keys that are this kernel's alone.
-    pub others: Vec<String>,
+    pub kernel_keys: Vec<String>,
 }
 
 /// A text of `mgp.toml`.
@@ -48,7 +48,7 @@ pub enum ConfiguredPiece {
 }
 
 impl ConfiguredPiece {
-    pub(super) fn told(&self) -> String {
+    pub(super) fn render(&self) -> String {
         match self {
             Self::Literal(text) => text.clone(),
             Self::Variable { name, .. } => format!("${{{name}}}"),
@@ -68,7 +68,7 @@ impl ConfiguredText {
     /// Takes a text apart. `whole` is one of `env` and `headers`, which may be `secret:NAME` or `file:PATH`
     /// as a whole.
     #[must_use]
-    pub fn read(text: &str, whole: bool) -> Self {
+    pub fn parse(text: &str, whole: bool) -> Self {
         match (text.strip_prefix("secret:"), text.strip_prefix("file:")) {
             (Some(name), _) if whole => return Self(vec![ConfiguredPiece::Secret(name.into())]),
             // A path with a variable in it is known only where it is read.
@@ -91,7 +91,7 @@ impl ConfiguredText {
                 if !literal.is_empty() {
                     found.push(ConfiguredPiece::Literal(std::mem::take(&mut literal)));
                 }
-                found.push(reference(inner));
+                found.push(parse_reference(inner));
                 rest = after;
             } else {
                 literal.push('$');
@@ -106,14 +106,16 @@ impl ConfiguredText {
     }
 
     /// A path with a slash begins at the folder of its file; a bare name is looked up in `PATH`.
-    pub(super) fn at_folder(self, folder: &Path) -> Self {
+    pub(super) fn resolve_in_folder(self, folder: &Path) -> Self {
         match self.0.first() {
-            Some(ConfiguredPiece::Literal(text)) if text.contains('/') => self.below_folder(folder),
+            Some(ConfiguredPiece::Literal(text)) if text.contains('/') => {
+                self.prefix_folder(folder)
+            }
             _ => self,
         }
     }
 
-    pub(super) fn below_folder(mut self, folder: &Path) -> Self {
+    pub(super) fn prefix_folder(mut self, folder: &Path) -> Self {
         if let Some(ConfiguredPiece::Literal(text)) = self.0.first_mut() {
             *text = folder.join(&*text).to_string_lossy().into_owned();
         }
@@ -139,7 +141,7 @@ impl ConfiguredText {
     }
 
     /// What follows `Bearer `.
-    pub(super) fn after_bearer(&self) -> Option<Self> {
+    pub(super) fn strip_bearer(&self) -> Option<Self> {
         match self.0.split_first() {
             Some((ConfiguredPiece::Literal(scheme), rest)) if scheme == "Bearer " => {
                 Some(Self(rest.to_vec()))
@@ -148,12 +150,12 @@ impl ConfiguredText {
         }
     }
 
-    pub(super) fn told(&self) -> String {
-        self.0.iter().map(ConfiguredPiece::told).collect()
+    pub(super) fn render(&self) -> String {
+        self.0.iter().map(ConfiguredPiece::render).collect()
     }
 }
 
-fn reference(inner: &str) -> ConfiguredPiece {
+fn parse_reference(inner: &str) -> ConfiguredPiece {
     if let Some(name) = inner.strip_prefix("secret:") {
         return ConfiguredPiece::Secret(name.to_owned());
     }

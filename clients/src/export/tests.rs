@@ -3,23 +3,23 @@ use std::path::Path;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::{ConfiguredServer, ConfiguredText, ExportRefused, ExportedServer, Exporter};
+use super::{ConfiguredServer, ConfiguredText, ExportError, ExportedServer, Exporter};
 use crate::client::Client;
-use crate::found::{FoundReach, FoundServer};
-use crate::tables::read;
-use crate::text::FoundText;
+use crate::client_servers::{ClientConnection, ClientServer};
+use crate::tables::read_document;
+use crate::text::ClientText;
 
 fn text(text: &str) -> ConfiguredText {
-    ConfiguredText::read(text, false)
+    ConfiguredText::parse(text, false)
 }
 
 fn pairs(pairs: &[(&str, &str)]) -> Vec<(String, ConfiguredText)> {
     let pair =
-        |(name, value): &(&str, &str)| ((*name).to_owned(), ConfiguredText::read(value, true));
+        |(name, value): &(&str, &str)| ((*name).to_owned(), ConfiguredText::parse(value, true));
     pairs.iter().map(pair).collect()
 }
 
-fn export(client: Client, server: &ConfiguredServer) -> Result<ExportedServer, ExportRefused> {
+fn export(client: Client, server: &ConfiguredServer) -> Result<ExportedServer, ExportError> {
     let exporter = Exporter {
         client,
         home: Path::new("/home/me"),
@@ -38,10 +38,10 @@ fn started(args: &[&str], env: &[(&str, &str)]) -> ConfiguredServer {
 }
 
 /// As the client reads what was written for it.
-fn read_back(client: Client, entry: &Value) -> FoundServer {
+fn read_back(client: Client, entry: &Value) -> ClientServer {
     let document = json!({ client.table(): { "files": entry } });
-    let mut found = read(&document, Some(client));
-    assert_eq!(found.broken, [], "{client}: {document}");
+    let mut found = read_document(&document, Some(client));
+    assert_eq!(found.invalid, [], "{client}: {document}");
     found.servers.remove(0)
 }
 
@@ -50,17 +50,21 @@ fn a_program_is_written_in_every_clients_words() {
     let server = started(&["npx", "-y", "files"], &[("LEVEL", "5")]);
     for client in Client::ALL {
         let out = export(client, &server).unwrap();
-        assert_eq!((&out.left_out, &out.to_set), (&vec![], &vec![]), "{client}");
+        assert_eq!(
+            (&out.skipped, &out.required_variables),
+            (&vec![], &vec![]),
+            "{client}"
+        );
         let found = read_back(client, &out.entry);
-        let FoundReach::Command {
+        let ClientConnection::Command {
             command, args, env, ..
-        } = found.reach
+        } = found.connection
         else {
             panic!("{client} starts it");
         };
-        assert_eq!(command, FoundText::literal("npx"));
-        assert_eq!(args, ["-y", "files"].map(FoundText::literal));
-        assert_eq!(env, [("LEVEL".to_owned(), FoundText::literal("5"))]);
+        assert_eq!(command, ClientText::literal("npx"));
+        assert_eq!(args, ["-y", "files"].map(ClientText::literal));
+        assert_eq!(env, [("LEVEL".to_owned(), ClientText::literal("5"))]);
     }
 }
 
@@ -74,19 +78,19 @@ fn variables_are_in_the_clients_notation_or_named() {
     );
     let cursor = env(Client::Cursor);
     assert_eq!(cursor.entry["env"], json!({"A": "${env:A}"}));
-    assert_eq!(cursor.left_out[0].0, "env.B");
-    assert!(cursor.left_out[0].1.contains("no default"));
+    assert_eq!(cursor.skipped[0].0, "env.B");
+    assert!(cursor.skipped[0].1.contains("no default"));
     assert_eq!(cursor.entry["command"], "${env:HOME}/bin/x");
     let desktop = env(Client::ClaudeDesktop);
     assert_eq!(
         desktop.entry,
         json!({"command": "/home/me/bin/x", "args": []})
     );
-    assert_eq!(desktop.left_out.len(), 2);
+    assert_eq!(desktop.skipped.len(), 2);
     let codex = env(Client::Codex);
     assert_eq!(codex.entry["env_vars"], json!(["A", "B"]));
     let needed = export(Client::Zed, &started(&["x", "--key=${KEY}"], &[]));
-    assert!(matches!(needed, Err(ExportRefused::Unsayable { key, .. }) if key == "args"));
+    assert!(matches!(needed, Err(ExportError::Unsupported { key, .. }) if key == "args"));
 }
 
 #[test]
@@ -99,13 +103,13 @@ fn a_secret_is_a_question_a_variable_or_named_and_never_a_value() {
     let claude = export(Client::ClaudeCode, &server).unwrap();
     assert_eq!(claude.entry["env"], json!({"TOKEN": "${TOKEN}"}));
     let to_set = [("TOKEN".to_owned(), "secret:gh/TOKEN".to_owned())];
-    assert_eq!(claude.to_set, to_set);
+    assert_eq!(claude.required_variables, to_set);
     let goose = export(Client::Goose, &server).unwrap();
     assert_eq!(goose.entry["env_keys"], json!(["TOKEN"]));
-    assert_eq!(goose.to_set, to_set);
+    assert_eq!(goose.required_variables, to_set);
     let desktop = export(Client::ClaudeDesktop, &server).unwrap();
     assert_eq!(desktop.entry, json!({"command": "x", "args": []}));
-    assert_eq!(desktop.left_out[0].0, "env.TOKEN");
+    assert_eq!(desktop.skipped[0].0, "env.TOKEN");
     let file = started(&["x"], &[("TOKEN", "file:./token")]);
     let opencode = export(Client::OpenCode, &file).unwrap();
     assert_eq!(
@@ -132,21 +136,21 @@ fn what_is_at_a_url_has_its_headers() {
     let claude = export(Client::ClaudeCode, &server).unwrap();
     assert_eq!(claude.entry["headers"]["Authorization"], "Bearer ${DOCS}");
     let desktop = export(Client::ClaudeDesktop, &server);
-    assert_eq!(desktop, Err(ExportRefused::NoUrls(Client::ClaudeDesktop)));
+    assert_eq!(desktop, Err(ExportError::NoUrls(Client::ClaudeDesktop)));
 }
 
 #[test]
 fn what_only_the_kernel_has_is_named() {
     let server = ConfiguredServer {
-        off: true,
+        is_disabled: true,
         cwd: Some(text("work")),
-        others: vec!["sandbox".to_owned()],
+        kernel_keys: vec!["sandbox".to_owned()],
         inherit_env: vec!["LANG".to_owned()],
         ..started(&["./x"], &[])
     };
     let keys = |client| {
         let out = export(client, &server).unwrap();
-        let keys: Vec<String> = out.left_out.into_iter().map(|(key, _)| key).collect();
+        let keys: Vec<String> = out.skipped.into_iter().map(|(key, _)| key).collect();
         (out.entry, keys)
     };
     let (entry, left) = keys(Client::Codex);
@@ -170,7 +174,7 @@ proptest! {
         };
         for client in Client::ALL {
             if let Ok(out) = export(client, &server) {
-                let FoundReach::Command { args, .. } = read_back(client, &out.entry).reach else {
+                let ClientConnection::Command { args, .. } = read_back(client, &out.entry).connection else {
                     panic!("{client} starts it");
                 };
                 prop_assert_eq!(args[0].as_literal(), Some(whole.as_str()), "{}", client);

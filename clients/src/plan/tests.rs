@@ -2,21 +2,21 @@
 
 use super::*;
 use crate::document::DocumentForm;
-use crate::tables::read;
+use crate::tables::read_document;
 
-fn file(client: Client, path: &str, text: &str) -> ClientFileRead {
-    let found = read(&DocumentForm::Json.read(text).unwrap(), Some(client));
-    assert_eq!(found.broken, []);
-    ClientFileRead {
+fn file(client: Client, path: &str, text: &str) -> ParsedClientFile {
+    let found = read_document(&DocumentForm::Json.parse(text).unwrap(), Some(client));
+    assert_eq!(found.invalid, []);
+    ParsedClientFile {
         client: Some(client),
         path: PathBuf::from(path),
         project: None,
-        starts: ProjectStarts::All,
+        project_starts: ProjectStarts::All,
         servers: found.servers,
     }
 }
 
-fn plan(files: &[ClientFileRead], taken: &[&str], answers: &[(&str, &str)]) -> Plan {
+fn plan(files: &[ParsedClientFile], taken: &[&str], answers: &[(&str, &str)]) -> Plan {
     let taken = taken.iter().map(|id| (*id).to_owned()).collect();
     let answers = answers.iter().map(|(id, answer)| {
         let text = (*answer).to_owned();
@@ -26,26 +26,26 @@ fn plan(files: &[ClientFileRead], taken: &[&str], answers: &[(&str, &str)]) -> P
     let answers = files
         .iter()
         .map(|file| (file.path.clone(), answers.clone()));
-    let old = |reach: &PlannedReach| {
+    let old = |reach: &PlannedConnection| {
         let words = match reach {
-            PlannedReach::Command { words, .. } => words.clone(),
-            PlannedReach::Url { .. } => Vec::new(),
+            PlannedConnection::Command { words, .. } => words.clone(),
+            PlannedConnection::Url { .. } => Vec::new(),
         };
         (words == ["npx", "old"]).then(|| "old".to_owned())
     };
     let planner = Planner {
         home: Path::new("/home/me"),
         answers: &answers.collect(),
-        own: |words| words[0].ends_with("/mgp"),
-        door: "http://127.0.0.1:7332",
-        here: &old,
+        is_kernel_command: |words| words[0].ends_with("/mgp"),
+        endpoint: "http://127.0.0.1:7332",
+        find_existing: &old,
     };
     planner.plan(files, &taken)
 }
 
 fn command(server: &PlannedServer) -> (Vec<&str>, Vec<(&str, &PlannedValue)>, Option<&str>) {
-    match &server.reach {
-        PlannedReach::Command {
+    match &server.connection {
+        PlannedConnection::Command {
             words, env, cwd, ..
         } => (
             words.iter().map(String::as_str).collect(),
@@ -54,7 +54,7 @@ fn command(server: &PlannedServer) -> (Vec<&str>, Vec<(&str, &PlannedValue)>, Op
                 .collect(),
             cwd.as_deref(),
         ),
-        PlannedReach::Url { .. } => panic!("it has a URL: {server:?}"),
+        PlannedConnection::Url { .. } => panic!("it has a URL: {server:?}"),
     }
 }
 
@@ -113,7 +113,7 @@ fn the_kernels_own_entry_is_never_taken_over() {
         .map(|server| server.id.as_str())
         .collect();
     assert_eq!(ids, ["other"]);
-    assert_eq!(plan.left.len(), 2);
+    assert_eq!(plan.skipped.len(), 2);
 }
 
 #[test]
@@ -127,7 +127,7 @@ fn secrets_are_kept_apart_and_variables_stay_variables() {
         (words, cwd),
         (vec!["a", "--token", "hush"], Some("/home/me/x"))
     );
-    let written = |text: &str| PlannedValue::Written(text.to_owned());
+    let written = |text: &str| PlannedValue::Literal(text.to_owned());
     let expected = [
         ("API_KEY", &PlannedValue::Secret("hush".to_owned())),
         ("DB", &written("${:-file:./dev.db}")),
@@ -137,8 +137,8 @@ fn secrets_are_kept_apart_and_variables_stay_variables() {
     assert_eq!(env, expected);
     let unanswered = plan(&files, &[], &[]);
     assert_eq!(unanswered.servers, []);
-    let unrendered = Unrendered::Unanswered("key".to_owned());
-    assert_eq!(unanswered.left[0].why, unrendered.into());
+    let unrendered = RenderError::Unanswered("key".to_owned());
+    assert_eq!(unanswered.skipped[0].reason, unrendered.into());
 }
 
 #[test]
@@ -152,8 +152,8 @@ fn a_projects_server_starts_in_its_folder() {
         .collect();
     assert_eq!(folders, [None, Some("/home/me/proj")]);
     let text = r#"{"servers": {"a": {"command": "a", "args": ["${workspaceFolder}"]}}}"#;
-    let left = self::plan(&[file(Client::VsCode, "a", text)], &[], &[]).left;
-    assert_eq!(left[0].why, Unrendered::NoFolder.into());
+    let left = self::plan(&[file(Client::VsCode, "a", text)], &[], &[]).skipped;
+    assert_eq!(left[0].reason, RenderError::NoFolder.into());
 }
 
 #[test]
@@ -165,10 +165,10 @@ fn ids_are_made_of_any_name() {
         ("日本", "server"),
         ("a.b_c-d", "a.b_c-d"),
     ] {
-        assert_eq!(id_of(name), id);
+        assert_eq!(sanitize_id(name), id);
     }
-    assert_eq!(id_of(&"x".repeat(100)).len(), ID_MAX);
-    assert_eq!(joined(&"x".repeat(48), "cursor").len(), ID_MAX);
+    assert_eq!(sanitize_id(&"x".repeat(100)).len(), ID_MAX);
+    assert_eq!(join_id(&"x".repeat(48), "cursor").len(), ID_MAX);
 }
 
 #[test]
@@ -181,7 +181,10 @@ fn a_server_that_is_here_is_not_added_again() {
         .map(|server| server.id.as_str())
         .collect();
     assert_eq!(ids, ["b"]);
-    assert_eq!(plan.left[0].why, WhyLeft::Here("old".to_owned()));
+    assert_eq!(
+        plan.skipped[0].reason,
+        SkipReason::AlreadyPresent("old".to_owned())
+    );
 }
 
 /// Two accounts are two servers, in one client and in several.
@@ -220,10 +223,10 @@ fn keys_in_addresses_and_bearer_values_are_kept_apart() {
         "a": {"url": "https://me:hush@a.test/s/AbC123dEf456GhI789jKl0/mcp?region=eu&api_key=h$sh#x"},
         "b": {"command": "npx", "args": ["mcp-remote"], "env": {"AUTH_HEADER": "Bearer abcdefabcdef"}}}}"#;
     let plan = plan(&[file(Client::Cursor, "a", text)], &[], &[]);
-    let PlannedReach::Url { url, .. } = &plan.servers[0].reach else {
+    let PlannedConnection::Url { url, .. } = &plan.servers[0].connection else {
         panic!("{plan:?}");
     };
-    let written = |text: &str| UrlPiece::Written(text.to_owned());
+    let written = |text: &str| UrlPiece::Literal(text.to_owned());
     let secret = |name: &str, value: &str| UrlPiece::Secret {
         name: name.to_owned(),
         value: value.to_owned(),
@@ -252,7 +255,7 @@ fn relative_paths_of_a_project_start_at_its_folder() {
         (ProjectStarts::All, Some("/home/me/proj")),
         (ProjectStarts::Relative, None),
     ] {
-        read.starts = starts;
+        read.project_starts = starts;
         let plan = plan(std::slice::from_ref(&read), &[], &[]);
         let (words, _, cwd) = command(&plan.servers[0]);
         assert_eq!(
@@ -267,7 +270,7 @@ fn relative_paths_of_a_project_start_at_its_folder() {
     }
     read.project = None;
     let plan = plan(&[read], &[], &[]);
-    assert_eq!(plan.left[0].why, Unrendered::RelativeCommand.into());
+    assert_eq!(plan.skipped[0].reason, RenderError::RelativeCommand.into());
 }
 
 /// What one client keeps back, no other one gets here.
@@ -281,7 +284,7 @@ fn limits_of_tools_are_carried_over() {
     let tools = &plan.servers[0].tools;
     assert_eq!(tools.hidden, set(&["drop", "write"]));
     assert_eq!(tools.only, Some(set(&["drop", "read"])));
-    assert_eq!(plan.servers[0].left_out, []);
+    assert_eq!(plan.servers[0].skipped_keys, []);
 }
 
 #[test]
@@ -308,9 +311,9 @@ fn answers_are_those_of_the_file_that_asks() {
     let planner = Planner {
         home: Path::new("/home/me"),
         answers: &answers,
-        own: |_| false,
-        door: "http://127.0.0.1:7332",
-        here: &|_| None,
+        is_kernel_command: |_| false,
+        endpoint: "http://127.0.0.1:7332",
+        find_existing: &|_| None,
     };
     let plan = planner.plan(&files, &BTreeSet::new());
     let values: Vec<_> = plan
@@ -319,7 +322,7 @@ fn answers_are_those_of_the_file_that_asks() {
         .map(|server| command(server).1[0].1.clone())
         .collect();
     let expected = [
-        PlannedValue::Written("1".to_owned()),
+        PlannedValue::Literal("1".to_owned()),
         PlannedValue::Secret("2".to_owned()),
     ];
     assert_eq!(values, expected);

@@ -3,46 +3,46 @@
 use std::collections::BTreeSet;
 
 use super::*;
+use crate::client_servers::{ClientConnection, ClientServer};
 use crate::document::DocumentForm;
-use crate::found::{FoundReach, FoundServer};
-use crate::text::FoundText;
+use crate::text::ClientText;
 use crate::variables::TextPiece;
 
-fn found(form: DocumentForm, text: &str, client: Client) -> FoundDocument {
-    read(&form.read(text).unwrap(), Some(client))
+fn found(form: DocumentForm, text: &str, client: Client) -> ClientDocument {
+    read_document(&form.parse(text).unwrap(), Some(client))
 }
 
-fn one(form: DocumentForm, text: &str, client: Client) -> FoundServer {
+fn one(form: DocumentForm, text: &str, client: Client) -> ClientServer {
     let mut found = found(form, text, client);
-    assert_eq!(found.broken, []);
+    assert_eq!(found.invalid, []);
     assert_eq!(found.servers.len(), 1, "{found:?}");
     found.servers.remove(0)
 }
 
-fn literals(texts: &[FoundText]) -> Vec<&str> {
+fn literals(texts: &[ClientText]) -> Vec<&str> {
     texts
         .iter()
         .map(|text| text.as_literal().unwrap())
         .collect()
 }
 
-fn command(server: &FoundServer) -> (Vec<&str>, &[(String, FoundText)]) {
-    match &server.reach {
-        FoundReach::Command {
+fn command(server: &ClientServer) -> (Vec<&str>, &[(String, ClientText)]) {
+    match &server.connection {
+        ClientConnection::Command {
             command, args, env, ..
         } => {
             let mut words = vec![command.as_literal().unwrap()];
             words.extend(literals(args));
             (words, env)
         }
-        FoundReach::Url { .. } => panic!("it has a URL: {server:?}"),
+        ClientConnection::Url { .. } => panic!("it has a URL: {server:?}"),
     }
 }
 
-fn url(server: &FoundServer) -> (&str, &[(String, FoundText)]) {
-    match &server.reach {
-        FoundReach::Url { url, headers } => (url.as_literal().unwrap(), headers),
-        FoundReach::Command { .. } => panic!("it has a command: {server:?}"),
+fn url(server: &ClientServer) -> (&str, &[(String, ClientText)]) {
+    match &server.connection {
+        ClientConnection::Url { url, headers } => (url.as_literal().unwrap(), headers),
+        ClientConnection::Command { .. } => panic!("it has a command: {server:?}"),
     }
 }
 
@@ -104,17 +104,17 @@ fn vscode_asks_for_inputs_and_allows_comments() {
         ),
         (["eu".to_owned(), "us".to_owned()].as_slice(), Some("eu"))
     );
-    let FoundReach::Command {
+    let ClientConnection::Command {
         args,
         env,
         env_file,
         ..
-    } = &found.servers[0].reach
+    } = &found.servers[0].connection
     else {
         panic!("{found:?}");
     };
     assert_eq!(args[1].0, [TextPiece::Folder]);
-    assert_eq!(env[0].1.inputs().collect::<Vec<_>>(), ["key"]);
+    assert_eq!(env[0].1.input_ids().collect::<Vec<_>>(), ["key"]);
     assert!(env_file.is_some());
 }
 
@@ -128,7 +128,7 @@ fn zed_has_two_forms() {
     );
     assert_eq!(old, new);
     assert_eq!(command(&new).0, ["db", "-v"]);
-    assert_eq!(new.left_out, []);
+    assert_eq!(new.skipped_keys, []);
 }
 
 #[test]
@@ -144,8 +144,8 @@ fn codex_names_variables_for_headers() {
         env_http_headers = { "X-User" = "B_USER" }
         enabled = false"#;
     let found = found(DocumentForm::Toml, text, Client::Codex);
-    assert_eq!(found.servers[0].left_out[0].key, "startup_timeout_sec");
-    assert!(found.servers[0].left_out[0].why.contains("start"));
+    assert_eq!(found.servers[0].skipped_keys[0].key, "startup_timeout_sec");
+    assert!(found.servers[0].skipped_keys[0].reason.contains("start"));
     let b = &found.servers[1];
     assert!(b.disabled);
     let names: Vec<_> = url(b).1.iter().map(|(name, _)| name.as_str()).collect();
@@ -161,7 +161,7 @@ fn gemini_has_two_kinds_of_urls_and_bare_variables() {
         matches!(&headers[0].1.0[..], [TextPiece::Variable { name, default: None }] if name == "A_KEY")
     );
     let left_out: Vec<_> = server
-        .left_out
+        .skipped_keys
         .iter()
         .map(|left| left.key.as_str())
         .collect();
@@ -191,18 +191,21 @@ fn what_goose_is_made_of_is_not_taken_over() {
     let text = "extensions:\n  developer:\n    type: builtin\n    enabled: true\n  db:\n    type: stdio\n    cmd: db\n    args: [-v]\n    envs: {A: '1'}\n    env_keys: [DB_KEY]\n    timeout: 300\n    enabled: true\n";
     let found = found(DocumentForm::Yaml, text, Client::Goose);
     assert_eq!(
-        found.broken,
+        found.invalid,
         [("developer".to_owned(), "it is part of the client itself")]
     );
     let (words, env) = command(&found.servers[0]);
     assert_eq!(words, ["db", "-v"]);
-    assert_eq!(env[1], ("DB_KEY".to_owned(), FoundText::variable("DB_KEY")));
+    assert_eq!(
+        env[1],
+        ("DB_KEY".to_owned(), ClientText::for_variable("DB_KEY"))
+    );
 }
 
 #[test]
 fn a_file_of_nobodys_is_read_by_its_keys() {
     let text = r#"{"mcpServers": {"a": {"command": "a"}}, "servers": {"b": {"url": "http://b"}}}"#;
-    let found = read(&DocumentForm::Json.read(text).unwrap(), None);
+    let found = read_document(&DocumentForm::Json.parse(text).unwrap(), None);
     let names: Vec<_> = found
         .servers
         .iter()
@@ -216,7 +219,11 @@ fn entries_no_server_can_be_made_of_are_named_with_the_reason() {
     let text = r#"{"mcpServers": {"none": {}, "both": {"command": "a", "url": "http://b"}, "odd": 3, "list": {"command": "a", "args": "b"}, "nested": {"command": "a", "args": [[]]}, "empty": {"command": ""}}}"#;
     let found = found(DocumentForm::Json, text, Client::Cursor);
     assert_eq!(found.servers, []);
-    let broken: Vec<_> = found.broken.iter().map(|(name, _)| name.as_str()).collect();
+    let broken: Vec<_> = found
+        .invalid
+        .iter()
+        .map(|(name, _)| name.as_str())
+        .collect();
     assert_eq!(broken, ["none", "both", "odd", "list", "nested", "empty"]);
 }
 
@@ -227,10 +234,10 @@ fn files_as_editors_leave_them_are_read() {
     assert_eq!(found.servers.len(), 1);
     assert_eq!(command(&found.servers[0]).0, ["y"]);
     assert_eq!(
-        read(&DocumentForm::Json.read(" \n").unwrap(), None),
-        FoundDocument::default()
+        read_document(&DocumentForm::Json.parse(" \n").unwrap(), None),
+        ClientDocument::default()
     );
-    assert!(DocumentForm::Json.read("{\"a\": ").is_err());
+    assert!(DocumentForm::Json.parse("{\"a\": ").is_err());
 }
 
 #[test]
@@ -239,7 +246,7 @@ fn gemini_allows_and_excludes_servers_and_tools() {
         "a": {"command": "a", "includeTools": ["x", "y"], "excludeTools": ["y"]},
         "b": {"command": "b"}, "c": {"command": "c", "excludeTools": ["run(rm)"]}}}"#;
     let found = found(DocumentForm::Json, text, Client::Gemini);
-    assert_eq!(found.broken, []);
+    assert_eq!(found.invalid, []);
     let off: Vec<_> = found
         .servers
         .iter()
@@ -249,8 +256,8 @@ fn gemini_allows_and_excludes_servers_and_tools() {
     let tools = &found.servers[0].tools;
     assert_eq!(tools.hidden.iter().collect::<Vec<_>>(), ["y"]);
     assert_eq!(tools.only.as_ref().map(BTreeSet::len), Some(2));
-    assert!(found.servers[2].tools.is_none());
-    assert_eq!(found.servers[2].left_out[0].key, "excludeTools");
+    assert!(found.servers[2].tools.is_unlimited());
+    assert_eq!(found.servers[2].skipped_keys[0].key, "excludeTools");
 }
 
 /// One name that is a pattern or no name keeps no other name of its list from counting.
@@ -265,25 +272,25 @@ fn the_names_of_a_list_count_beside_what_is_no_name() {
     };
     assert_eq!(a.tools.hidden.iter().collect::<Vec<_>>(), ["echo"]);
     assert!(a.tools.only.as_ref().unwrap().contains("read"));
-    assert_eq!(a.left_out[0].key, "excludeTools");
+    assert_eq!(a.skipped_keys[0].key, "excludeTools");
     assert_eq!(b.tools.only.as_ref().map(BTreeSet::len), Some(0));
-    assert!(b.tools.hidden.is_empty() && b.left_out.is_empty());
+    assert!(b.tools.hidden.is_empty() && b.skipped_keys.is_empty());
 }
 
 #[test]
 fn continue_lists_its_servers() {
     let text = "name: mine\nversion: 1.0.0\nschema: v1\nmcpServers:\n  - name: Files\n    command: npx\n    args: [-y, files]\n    env:\n      KEY: ${{ secrets.FILES_KEY }}\n    connectionTimeout: 5\n  - name: docs\n    type: streamable-http\n    url: https://docs.test/mcp\n    requestOptions:\n      headers:\n        Authorization: Bearer ${{ secrets.DOCS }}\n";
     let found = found(DocumentForm::Yaml, text, Client::Continue);
-    assert_eq!(found.broken, []);
+    assert_eq!(found.invalid, []);
     let (words, env) = command(&found.servers[0]);
     assert_eq!(
         (words, found.servers[0].name.as_str()),
         (vec!["npx", "-y", "files"], "Files")
     );
-    assert_eq!(env[0].1, FoundText::variable("FILES_KEY"));
+    assert_eq!(env[0].1, ClientText::for_variable("FILES_KEY"));
     assert_eq!(url(&found.servers[1]).1[0].1.0.len(), 2);
-    assert_eq!(found.servers[1].left_out, []);
-    assert_eq!(found.servers[0].left_out[0].key, "connectionTimeout");
+    assert_eq!(found.servers[1].skipped_keys, []);
+    assert_eq!(found.servers[0].skipped_keys[0].key, "connectionTimeout");
 }
 
 #[test]
@@ -292,7 +299,7 @@ fn a_file_without_a_known_name_is_known_by_its_keys() {
         "servers": {"p": {"command": "npx", "args": ["${input:key}"]}}}"#;
     let workspace = format!(r#"{{"settings": {{"mcp": {text}}}}}"#);
     for text in [text, &workspace] {
-        let found = read(&DocumentForm::Json.read(text).unwrap(), None);
+        let found = read_document(&DocumentForm::Json.parse(text).unwrap(), None);
         assert_eq!(
             found.servers[0].inputs().collect::<Vec<_>>(),
             ["key"],
@@ -328,7 +335,7 @@ fn variables_that_are_null_are_named() {
     let left: Vec<_> = found
         .servers
         .iter()
-        .map(|server| &server.left_out)
+        .map(|server| &server.skipped_keys)
         .collect();
     assert_eq!((left[0].len(), left[1].len()), (1, 0), "{left:?}");
     assert_eq!(left[0][0].key, "env.A");

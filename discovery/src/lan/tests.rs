@@ -30,7 +30,7 @@ fn in_a_network_of_its_own(story: impl FnOnce() + Send + 'static) -> bool {
                 return false;
             }
         }
-        let names: Vec<String> = used();
+        let names: Vec<String> = active_interfaces();
         assert_eq!(names, ["mgp0"], "no other interface is there");
         story();
         true
@@ -70,8 +70,8 @@ fn an_announced_node_is_seen_with_its_addresses_and_without_a_name() {
             let seen = nas.listen().unwrap().next().await.unwrap();
             assert_eq!(seen.node, NodeId([7; 32]));
             assert!(seen.addresses.contains(&"10.73.32.1:7332".parse().unwrap()));
-            assert!(seen.tag.unwrap().is_of(b"cluster"));
-            assert!(nas.records().await.unwrap() > 0);
+            assert!(seen.tag.unwrap().matches_cluster(b"cluster"));
+            assert!(nas.cached_record_count().await.unwrap() > 0);
             // Its name is the salt of this announcement.
             assert_eq!(
                 desk.announced.as_deref(),
@@ -88,13 +88,13 @@ fn an_announced_node_is_seen_with_its_addresses_and_without_a_name() {
 fn a_tag_is_known_by_its_cluster_alone() {
     let one = ClusterTag::new(b"cluster", [1; ClusterTag::SALT]);
     let other = ClusterTag::new(b"cluster", [2; ClusterTag::SALT]);
-    assert!(one.is_of(b"cluster") && other.is_of(b"cluster"));
-    assert!(!one.is_of(b"another"));
+    assert!(one.matches_cluster(b"cluster") && other.matches_cluster(b"cluster"));
+    assert!(!one.matches_cluster(b"another"));
     assert_ne!(one.0[ClusterTag::SALT..], other.0[ClusterTag::SALT..]);
     assert_eq!(ClusterTag::parse(&one.to_string()), Some(one));
     let mut changed = one;
     changed.0[31] ^= 1;
-    assert!(!changed.is_of(b"cluster"));
+    assert!(!changed.matches_cluster(b"cluster"));
 }
 
 /// FED-014: what is no announcement of a node is passed over, whoever sends it.
@@ -103,7 +103,7 @@ fn what_says_no_id_or_no_address_is_no_sighting() {
     let id = NodeId([7; 32]).to_string();
     let said = |said: &[(&str, &str)], ip: &str, port: u16| {
         let info = ServiceInfo::new(SERVICE, "x", "x.local.", ip, port, said).unwrap();
-        sighting(&info.as_resolved_service())
+        parse_service(&info.as_resolved_service())
     };
     let whole: &[(&str, &str)] = &[(ID, &id), (VERSION, "1")];
     let good = said(whole, "10.0.0.2", 7332).unwrap();

@@ -14,19 +14,19 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use mgp_engine::clock::MonotonicTime;
-use mgp_engine::node_key::{NodeKey, first_bad};
+use mgp_engine::node_key::{NodeKey, find_invalid_signature};
 use mgp_engine::policy::access::{
-    Defaults, ForeignLease, ForeignRules, GrantTable, Principal, SharedTools,
+    DefaultPolicies, ForeignLease, ForeignRules, GrantTable, Principal, SharedTools,
 };
 use mgp_engine::policy::grants::{
     Authority, CausalContext, ClusterId, Grant, GrantChange, GrantId, GrantResource, Grants,
-    LogChange, LogPosition, MemberChange, MemberRole, Operation, OperationId, Revoke, Signed,
-    Subject,
+    LogChange, LogPosition, MemberChange, MemberRole, Operation, OperationId, Revoke,
+    SignedOperation, Subject,
 };
-use mgp_engine::replication::exchange::BATCH_ENTRIES;
-use mgp_engine::replication::lease::{LEASE, Nonce};
-use mgp_engine::replication::replica::{Replica, ReplicaEffect, ReplicaMeans, ReplicaStart};
-use mgp_engine::replication::rules::{KnownServers, foreign_rules};
+use mgp_engine::replication::lease::{DEFAULT_LEASE, Nonce};
+use mgp_engine::replication::log_batch::BATCH_ENTRIES;
+use mgp_engine::replication::remote_rules::{LocalServers, foreign_rules};
+use mgp_engine::replication::replica::{Replica, ReplicaConfig, ReplicaContext, ReplicaEffect};
 use mgp_protocol::federation::hello::LifeId;
 use mgp_protocol::ids::{AgentId, ServerId};
 use mgp_protocol::mgp::access::{DefaultPolicy, Permission};
@@ -50,7 +50,7 @@ fn main() {
     told("signed", entries, took);
     let bytes: usize = written.iter().map(|entry| entry.len()).sum();
     println!("{} bytes an entry", bytes as u64 / entries);
-    let founding = Signed::from_bytes(&written[0]).expect("it was written");
+    let founding = SignedOperation::from_bytes(&written[0]).expect("it was written");
     let start = || start(&owner, &founding);
     let before = memory::resident();
     let mut replica = Replica::new(start(), &[]);
@@ -62,20 +62,20 @@ fn main() {
     );
     println!(
         "{} bytes of them in the logs",
-        replica.logs().memory() as u64 / entries
+        replica.logs().memory_bytes() as u64 / entries
     );
     let (read, took) = timed(|| {
         let read = written.iter();
-        read.map(|entry| Signed::from_bytes(entry).expect("it was written"))
-            .collect::<Vec<Signed>>()
+        read.map(|entry| SignedOperation::from_bytes(entry).expect("it was written"))
+            .collect::<Vec<SignedOperation>>()
     });
     told("read from disk", entries, took);
     let (again, took) = timed(|| Replica::new(start(), &read));
     told("started with", entries, took);
     assert!(again.logs() == replica.logs());
-    let known = KnownServers {
+    let known = LocalServers {
         names: (0..SERVERS).map(server).collect(),
-        ..KnownServers::default()
+        ..LocalServers::default()
     };
     let (rules, took) = timed(|| foreign_rules(&again, &known, 0, MonotonicTime::START));
     told("made into rules", entries, took);
@@ -87,27 +87,35 @@ fn main() {
 
 /// How many calls of different agents and tools are allowed.
 fn calls(replica: &Replica) -> usize {
-    let home = NodeKey::new(&[3; 32]).node();
+    let home = NodeKey::new(&[3; 32]).node_id();
     let mut shared = SharedTools::default();
     (0..SERVERS).for_each(|n| shared.add(server(n), None, "*"));
-    let granted = replica.logs().grants().all().map(|granted| (granted, None));
-    let lease = ForeignLease::Held(None);
+    let granted = replica
+        .logs()
+        .grants()
+        .iter()
+        .map(|granted| (granted, None));
+    let lease = ForeignLease::Valid(None);
     let rules = ForeignRules::new([home].into(), shared, lease, granted);
-    let (grants, here) = (Grants::default(), Authority::home(replica.logs().here()));
-    let defaults = Defaults {
+    let (grants, here) = (
+        Grants::default(),
+        Authority::with_local_issuer(replica.logs().local_node()),
+    );
+    let defaults = DefaultPolicies {
         kernel: DefaultPolicy::OptIn,
         servers: HashMap::new(),
     };
     let table = GrantTable::build(&grants, &here, defaults, 0, 1);
     let table = table.with_foreign(Some(Arc::new(rules)), 2);
     let agents = (0..AGENTS).map(|n| AgentId::new(format!("agent.worker{n}")));
-    let callers = agents.map(|agent| Principal::Agent(AgentId::of_node(&home.agent(agent))));
+    let callers =
+        agents.map(|agent| Principal::Agent(AgentId::from_node_agent(&home.agent(agent))));
     let callers: Vec<Principal> = callers.collect();
     let servers: Vec<ServerId> = (0..SERVERS).map(server).collect();
     let tools: Vec<String> = (0..97).map(|n| format!("read_file_{n}")).collect();
     let calls = (0..CALLS as usize).filter(|n| {
         let (caller, server) = (&callers[n % callers.len()], &servers[n % servers.len()]);
-        table.admits(caller, server, Some(&tools[n % tools.len()]), 0)
+        table.is_allowed(caller, server, Some(&tools[n % tools.len()]), 0)
     });
     calls.count()
 }
@@ -118,7 +126,7 @@ fn many_nodes(nodes: u64) {
     let key = |n: u64| {
         let mut seed = [5; 32];
         seed[..8].copy_from_slice(&n.to_le_bytes());
-        NodeKey::new(&seed).public()
+        NodeKey::new(&seed).public_key()
     };
     let written = log(nodes, &admin, |n| {
         LogChange::Members(MemberChange::Admit {
@@ -128,22 +136,22 @@ fn many_nodes(nodes: u64) {
         })
     });
     let read = written.iter();
-    let read = read.map(|entry| Signed::from_bytes(entry).expect("it was written"));
-    let read: Vec<Signed> = read.collect();
+    let read = read.map(|entry| SignedOperation::from_bytes(entry).expect("it was written"));
+    let read: Vec<SignedOperation> = read.collect();
     let (replica, took) = timed(|| Replica::new(start(&admin, &read[0]), &read));
-    assert_eq!(replica.logs().members().all().count() as u64, nodes);
+    assert_eq!(replica.logs().members().iter().count() as u64, nodes);
     told("started with admitted nodes", nodes, took);
 }
 
-fn start(here: &NodeKey, founding: &Signed) -> ReplicaStart {
-    ReplicaStart {
-        here: here.node(),
-        cluster: ClusterId(founding.written().id().0),
-        life: LifeId([0; 16]),
-        lease: LEASE,
+fn start(here: &NodeKey, founding: &SignedOperation) -> ReplicaConfig {
+    ReplicaConfig {
+        node: here.node_id(),
+        cluster: ClusterId(founding.encoded().id().0),
+        instance: LifeId([0; 16]),
+        lease: DEFAULT_LEASE,
         hints: BTreeSet::new(),
-        owed: Vec::new(),
-        twice: BTreeSet::new(),
+        pending_revokes: Vec::new(),
+        duplicates: BTreeSet::new(),
     }
 }
 
@@ -162,11 +170,11 @@ fn entry(sequence: u64, revokes: u64, patterns: u64, owner: &NodeKey) -> LogChan
 fn pattern(n: u64, owner: &NodeKey) -> Grant {
     let single = grant(n, owner);
     let tools = format!("read_file_{}*", n % 97).try_into();
-    let on = owner.node().server(server(n % SERVERS));
+    let on = owner.node_id().server(server(n % SERVERS));
     Grant {
         subject: match n.is_multiple_of(2) {
             true => Subject::AgentEverywhere(AgentId::new(format!("agent.worker{}", n % AGENTS))),
-            false => Subject::AgentsAt(NodeKey::new(&[3; 32]).node()),
+            false => Subject::AgentsAt(NodeKey::new(&[3; 32]).node_id()),
         },
         resource: GrantResource::Tools(on, tools.expect("a pattern")),
         ..single
@@ -180,8 +188,8 @@ fn log(entries: u64, admin: &NodeKey, change: impl Fn(u64) -> LogChange) -> Vec<
     for sequence in 0..entries {
         let change = match sequence {
             0 => LogChange::Members(MemberChange::Found {
-                key: admin.public(),
-                recovery: NodeKey::new(&[9; 32]).public(),
+                key: admin.public_key(),
+                recovery: NodeKey::new(&[9; 32]).public_key(),
                 name: "first".into(),
             }),
             n => change(n),
@@ -189,7 +197,7 @@ fn log(entries: u64, admin: &NodeKey, change: impl Fn(u64) -> LogChange) -> Vec<
         let operation = Operation {
             cluster,
             place: LogPosition {
-                issuer: admin.node(),
+                issuer: admin.node_id(),
                 sequence,
             },
             previous,
@@ -198,10 +206,10 @@ fn log(entries: u64, admin: &NodeKey, change: impl Fn(u64) -> LogChange) -> Vec<
             change,
             context: CausalContext::default(),
         };
-        let signed = Signed::new(operation, admin);
-        previous = signed.written().id();
+        let signed = SignedOperation::new(operation, admin);
+        previous = signed.encoded().id();
         cluster = cluster.or(Some(ClusterId(previous.0)));
-        written.push(signed.entry());
+        written.push(signed.entry_bytes());
     }
     written
 }
@@ -218,9 +226,9 @@ fn grant(n: u64, owner: &NodeKey) -> Grant {
     let agent = AgentId::new(format!("agent.worker{}", n % AGENTS));
     Grant {
         id: id(n),
-        subject: Subject::Agent(NodeKey::new(&[3; 32]).node().agent(agent)),
+        subject: Subject::Agent(NodeKey::new(&[3; 32]).node_id().agent(agent)),
         resource: GrantResource::Tool(
-            owner.node().server(server(n % SERVERS)),
+            owner.node_id().server(server(n % SERVERS)),
             format!("read_file_{}", n % 97),
         ),
         permission: Permission::Allow,
@@ -235,7 +243,7 @@ fn grant(n: u64, owner: &NodeKey) -> Grant {
 fn take_all(replica: &mut Replica, entries: &[Arc<[u8]>]) {
     let sign = |_: Operation| unreachable!("this node writes nothing");
     let mut count = 0_u128;
-    let mut means = ReplicaMeans {
+    let mut means = ReplicaContext {
         now: MonotonicTime::START,
         now_ms: 0,
         nonce: &mut || {
@@ -245,14 +253,17 @@ fn take_all(replica: &mut Replica, entries: &[Arc<[u8]>]) {
         sign: &sign,
     };
     for part in entries.chunks(BATCH_ENTRIES) {
-        let signed = part.iter().map(|entry| Signed::from_bytes(entry));
-        let signed: Vec<Signed> = signed.collect::<Result<_, _>>().expect("written above");
-        let claims: Vec<_> = signed.iter().filter_map(Signed::claim).collect();
-        assert_eq!(first_bad(&claims), None);
-        let effects = replica.take(&signed, &mut means);
+        let signed = part.iter().map(|entry| SignedOperation::from_bytes(entry));
+        let signed: Vec<SignedOperation> = signed.collect::<Result<_, _>>().expect("written above");
+        let claims: Vec<_> = signed
+            .iter()
+            .filter_map(SignedOperation::signature_claim)
+            .collect();
+        assert_eq!(find_invalid_signature(&claims), None);
+        let effects = replica.handle_entries(&signed, &mut means);
         for effect in effects {
             if let ReplicaEffect::Store { ticket, .. } = effect {
-                replica.stored(ticket, &mut means);
+                replica.handle_stored(ticket, &mut means);
             }
         }
     }

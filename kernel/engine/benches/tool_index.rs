@@ -15,11 +15,13 @@ use std::time::{Duration, Instant};
 use mgp_engine::clock::MonotonicTime;
 use mgp_engine::cluster::shares::{Share, ShareAudience, ShareChange, Shares, ToolPattern};
 use mgp_engine::cluster::tool_index::{
-    HeldEntry, HeldIndexes, IndexEffect, OfferedServer, OwnIndex, schemas_of,
+    IndexEffect, LocalIndex, OfferedServer, RemoteEntry, RemoteIndexes, hash_schemas,
 };
 use mgp_engine::tools::catalog::cursor::CursorKey;
-use mgp_engine::tools::catalog::{Catalog, CatalogTool, ListKind, Paging, ServerOffer, changes};
-use mgp_engine::tools::index::{Draft, ServerIndex};
+use mgp_engine::tools::catalog::{
+    Catalog, CatalogTool, ListKind, Paging, ServerOffer, changed_lists,
+};
+use mgp_engine::tools::index::{IndexDraft, ServerIndex};
 use mgp_protocol::federation::tool_index::{ServerRecord, ToolRecord, ToolVector};
 use mgp_protocol::ids::{NodeId, ServerId};
 use mgp_protocol::mgp::discovery::Status;
@@ -44,19 +46,19 @@ fn main() {
 }
 
 /// What is held as the catalog takes it, server by server.
-fn offers(held: &HeldIndexes, nodes: usize) -> Vec<Arc<ServerOffer>> {
+fn offers(held: &RemoteIndexes, nodes: usize) -> Vec<Arc<ServerOffer>> {
     let read = |n: usize| {
         let (index, _) = held.get(node(n), MonotonicTime::START).expect("it is held");
         let mut servers: BTreeMap<&ServerId, Vec<Arc<str>>> = BTreeMap::new();
         for (key, entry) in index.entries() {
             let tools = servers.entry(&key.server).or_default();
-            if let HeldEntry::Tool(tool) = entry {
+            if let RemoteEntry::Tool(tool) = entry {
                 tools.push(Arc::clone(&tool.definition));
             }
         }
         let offer = |(server, tools): (&ServerId, Vec<Arc<str>>)| {
-            let server = ServerId::of_node(&format!("node{n}"), server);
-            Arc::new(ServerOffer::new(server).with(ListKind::Tools, &tools))
+            let server = ServerId::new_remote(&format!("node{n}"), server);
+            Arc::new(ServerOffer::new(server).with_list(ListKind::Tools, &tools))
         };
         servers.into_iter().map(offer).collect::<Vec<_>>()
     };
@@ -69,11 +71,11 @@ fn offers(held: &HeldIndexes, nodes: usize) -> Vec<Arc<ServerOffer>> {
 fn catalog(offers: &[Arc<ServerOffer>]) -> Catalog {
     let tools = offers.iter().map(|offer| offer.counts().tools).sum();
     let first = Catalog::empty(Paging::new(CursorKey::new([1; 32])));
-    let (catalog, cost) = measured(|| first.next(offers));
+    let (catalog, cost) = measured(|| first.with_offers(offers));
     cost.print("one catalog of them", tools);
     let (next, cost) = measured(|| {
-        let next = catalog.next(offers);
-        assert!(changes(&catalog, &next).is_empty());
+        let next = catalog.with_offers(offers);
+        assert!(changed_lists(&catalog, &next).is_empty());
         next
     });
     cost.print("the next one, with nothing new", tools);
@@ -85,7 +87,7 @@ fn index(offers: &[Arc<ServerOffer>]) -> Vec<ServerIndex> {
     let read = |offer: &Arc<ServerOffer>| {
         let server = offer.server();
         let draft = |tool: &Arc<CatalogTool>| {
-            Draft::read(server, &tool.own_name, &tool.raw, None, RiskLevel::Moderate)
+            IndexDraft::parse(server, &tool.own_name, &tool.raw, None, RiskLevel::Moderate)
         };
         ServerIndex::new(server, "", offer.tools().iter().map(draft).collect())
     };
@@ -121,9 +123,9 @@ impl Cost {
 }
 
 /// One node holds the indexes of so many others.
-fn held(nodes: usize, tools: usize, with_vectors: bool) -> HeldIndexes {
+fn held(nodes: usize, tools: usize, with_vectors: bool) -> RemoteIndexes {
     let here = node(nodes);
-    let mut indexes = HeldIndexes::default();
+    let mut indexes = RemoteIndexes::default();
     let (mut grown, mut took, mut bytes) = (0, Duration::ZERO, 0);
     for n in 0..nodes {
         // What the owner holds of it is gone before the next one's is made.
@@ -131,15 +133,15 @@ fn held(nodes: usize, tools: usize, with_vectors: bool) -> HeldIndexes {
         let before = memory::resident();
         let began = Instant::now();
         let now = MonotonicTime::START;
-        let mut effects = indexes.told(node(n), own.digest(here), now);
+        let mut effects = indexes.handle_digest(node(n), own.digest(here), now);
         while let Some(pull) = effects.iter().find_map(pull) {
             let page = own.page(here, &pull);
-            effects = indexes.brought(node(n), page, now);
+            effects = indexes.handle_page(node(n), page, now);
         }
         took += began.elapsed();
         grown += memory::resident().saturating_sub(before);
         let (index, _) = indexes.get(node(n), now).expect("it was told");
-        assert!(index.is_current(), "{:?}", index.broken());
+        assert!(index.is_current(), "{:?}", index.error());
         bytes += index.bytes();
     }
     let all = nodes * tools;
@@ -171,8 +173,8 @@ fn node(n: usize) -> NodeId {
     NodeId(bytes)
 }
 
-fn offered(n: usize, tools: usize, with_vectors: bool) -> OwnIndex {
-    let mut own = OwnIndex::new(n as u64 + 1);
+fn offered(n: usize, tools: usize, with_vectors: bool) -> LocalIndex {
+    let mut own = LocalIndex::new(n as u64 + 1);
     let mut shares = Shares::default();
     for first in (0..tools).step_by(OF_A_SERVER) {
         let server = ServerId::new(format!("server-{}", first / OF_A_SERVER));
@@ -200,7 +202,7 @@ fn offered(n: usize, tools: usize, with_vectors: bool) -> OwnIndex {
             tools: ToolPattern::all(),
         }));
     }
-    own.reshare(shares);
+    own.set_shares(shares);
     own
 }
 
@@ -215,7 +217,7 @@ fn record(tool: usize, with_vectors: bool) -> ToolRecord {
         numbers: direction(tool),
     });
     ToolRecord {
-        schemas: schemas_of(&definition).expect("a definition"),
+        schemas: hash_schemas(&definition).expect("a definition"),
         definition,
         idempotent: false,
         vector,

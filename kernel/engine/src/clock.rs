@@ -25,7 +25,7 @@ impl MonotonicTime {
 
     /// How long after `earlier` it lies; zero when it does not lie after it.
     #[must_use]
-    pub const fn since(self, earlier: Self) -> Duration {
+    pub const fn duration_since(self, earlier: Self) -> Duration {
         self.0.saturating_sub(earlier.0)
     }
 }
@@ -41,7 +41,7 @@ impl Add<Duration> for MonotonicTime {
 /// Whole microseconds, rounded up: nothing that took longer than a bound is counted at it, and nothing that took time
 /// is told as none. What does not fit is the longest time.
 #[must_use]
-pub fn micros(time: Duration) -> u64 {
+pub fn to_micros_rounded_up(time: Duration) -> u64 {
     u64::try_from(time.as_nanos().div_ceil(1_000)).unwrap_or(u64::MAX)
 }
 
@@ -51,17 +51,17 @@ mod tests {
 
     #[test]
     fn microseconds_are_rounded_up() {
-        let of = |nanos| micros(Duration::from_nanos(nanos));
+        let of = |nanos| to_micros_rounded_up(Duration::from_nanos(nanos));
         assert_eq!([0, 1, 1_000, 1_001].map(of), [0, 1, 1, 2]);
-        assert_eq!(micros(Duration::MAX), u64::MAX);
+        assert_eq!(to_micros_rounded_up(Duration::MAX), u64::MAX);
     }
 
     #[test]
     fn time_neither_goes_back_nor_overflows() {
         let early = MonotonicTime::START + Duration::from_secs(1);
         let late = early + Duration::from_secs(2);
-        assert_eq!(late.since(early), Duration::from_secs(2));
-        assert_eq!(early.since(late), Duration::ZERO);
+        assert_eq!(late.duration_since(early), Duration::from_secs(2));
+        assert_eq!(early.duration_since(late), Duration::ZERO);
         assert_eq!((late + Duration::MAX).since_start(), Duration::MAX);
     }
 }

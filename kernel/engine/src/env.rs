@@ -6,11 +6,11 @@
 use crate::store::secrets::is_typed_name;
 
 /// What begins a value that is a secret kept by this name.
-pub const SECRET: &str = "secret:";
+pub const SECRET_PREFIX: &str = "secret:";
 
 /// Why a value could not be resolved. Names what is missing and where it is used, never a value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Unresolved {
+pub enum ResolveError {
     /// `${VAR}` without such a variable.
     #[error("{place}: the variable {name} is not set; set it, or write ${{{name}:-default}}")]
     Unset {
@@ -59,7 +59,7 @@ pub enum Unresolved {
     #[error(
         "{place}: a secret is put into values of `env` and `headers` alone; what stands here is seen by every user of the machine"
     )]
-    OpenSecret {
+    ExposedSecret {
         /// Where in the configuration.
         place: String,
     },
@@ -69,26 +69,26 @@ pub enum Unresolved {
 /// default. Values are not interpolated again.
 ///
 /// # Errors
-/// [`Unresolved`] names the variable and `place`, which says in words where `text` is used.
+/// [`ResolveError`] names the variable and `place`, which says in words where `text` is used.
 pub fn interpolate(
     text: &str,
     place: &str,
     lookup: impl Fn(&str) -> Option<String>,
-) -> Result<String, Unresolved> {
+) -> Result<String, ResolveError> {
     let open = |_: &str| {
-        Err(Unresolved::OpenSecret {
+        Err(ResolveError::ExposedSecret {
             place: place.to_owned(),
         })
     };
-    put_in(text, place, &lookup, &open)
+    interpolate_with(text, place, &lookup, &open)
 }
 
-fn put_in(
+fn interpolate_with(
     text: &str,
     place: &str,
     lookup: &dyn Fn(&str) -> Option<String>,
-    secret: &dyn Fn(&str) -> Result<String, Unresolved>,
-) -> Result<String, Unresolved> {
+    secret: &dyn Fn(&str) -> Result<String, ResolveError>,
+) -> Result<String, ResolveError> {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(at) = rest.find('$') {
@@ -101,9 +101,9 @@ fn put_in(
             let (variable, after) = inner
                 .split_once('}')
                 .ok_or_else(|| malformed(dollar, place))?;
-            out.push_str(&match variable.strip_prefix(SECRET) {
+            out.push_str(&match variable.strip_prefix(SECRET_PREFIX) {
                 Some(name) => secret(name)?,
-                None => value_of(variable, place, lookup)?,
+                None => resolve_variable(variable, place, lookup)?,
             });
             rest = after;
         } else {
@@ -121,14 +121,14 @@ fn put_in(
 /// `file:./dev.db`.
 ///
 /// # Errors
-/// [`Unresolved`], as [`interpolate`], or because the file or the secret could not be had.
+/// [`ResolveError`], as [`interpolate`], or because the file or the secret could not be had.
 pub fn resolve_secret(
     text: &str,
     place: &str,
     lookup: impl Fn(&str) -> Option<String>,
     read: impl Fn(&str) -> Result<String, String>,
     secret: impl Fn(&str) -> Result<String, String>,
-) -> Result<String, Unresolved> {
+) -> Result<String, ResolveError> {
     let secret = |name: &str| {
         let kept = match is_typed_name(name) {
             true => secret(name),
@@ -136,25 +136,25 @@ pub fn resolve_secret(
                 "{name:?} is no name of a secret; letters, digits, '_', '-', '.', '/' and '@' make one"
             )),
         };
-        kept.map_err(|reason| Unresolved::Secret {
+        kept.map_err(|reason| ResolveError::Secret {
             reason,
             place: place.to_owned(),
         })
     };
     if let Some(name) = text.strip_prefix("keyring:") {
-        return Err(Unresolved::Keyring {
+        return Err(ResolveError::Keyring {
             name: name.to_owned(),
             place: place.to_owned(),
         });
     }
-    if let Some(name) = text.strip_prefix(SECRET) {
+    if let Some(name) = text.strip_prefix(SECRET_PREFIX) {
         return secret(name);
     }
     let Some(path) = text.strip_prefix("file:") else {
-        return put_in(text, place, &lookup, &secret);
+        return interpolate_with(text, place, &lookup, &secret);
     };
     let path = interpolate(path, place, lookup)?;
-    let content = read(&path).map_err(|reason| Unresolved::File {
+    let content = read(&path).map_err(|reason| ResolveError::File {
         path,
         reason,
         place: place.to_owned(),
@@ -165,26 +165,27 @@ pub fn resolve_secret(
 
 /// The secrets that a configured value refers to, by their names.
 #[must_use]
-pub fn secrets_in(text: &str) -> Vec<&str> {
-    if let Some(name) = text.strip_prefix(SECRET) {
+pub fn find_secrets(text: &str) -> Vec<&str> {
+    if let Some(name) = text.strip_prefix(SECRET_PREFIX) {
         return vec![name];
     }
-    let all = references_in(text).into_iter();
-    all.filter_map(|it| it.strip_prefix(SECRET)).collect()
+    let all = find_references(text).into_iter();
+    all.filter_map(|it| it.strip_prefix(SECRET_PREFIX))
+        .collect()
 }
 
 /// The variables that a configured value refers to, by their names.
 #[must_use]
-pub fn variables_in(text: &str) -> Vec<&str> {
-    let all = references_in(text).into_iter();
-    let all = all.filter(|it| !it.starts_with(SECRET));
+pub fn find_variables(text: &str) -> Vec<&str> {
+    let all = find_references(text).into_iter();
+    let all = all.filter(|it| !it.starts_with(SECRET_PREFIX));
     let names = all.map(|it| it.split_once(":-").map_or(it, |(name, _)| name));
     // `${:-text}` has none.
     names.filter(|name| !name.is_empty()).collect()
 }
 
 /// What stands in the braces of `${…}`.
-fn references_in(text: &str) -> Vec<&str> {
+fn find_references(text: &str) -> Vec<&str> {
     let (mut found, mut rest) = (Vec::new(), text);
     while let Some(at) = rest.find('$') {
         let dollar = &rest[at..];
@@ -202,11 +203,11 @@ fn references_in(text: &str) -> Vec<&str> {
     found
 }
 
-fn value_of(
+fn resolve_variable(
     variable: &str,
     place: &str,
     lookup: impl Fn(&str) -> Option<String>,
-) -> Result<String, Unresolved> {
+) -> Result<String, ResolveError> {
     let (name, default) = match variable.split_once(":-") {
         Some((name, default)) => (name, Some(default)),
         None => (variable, None),
@@ -222,7 +223,7 @@ fn value_of(
         (Some(value), None) => Ok(value),
         (Some(value), Some(_)) if !value.is_empty() => Ok(value),
         (_, Some(default)) => Ok(default.to_owned()),
-        (None, None) => Err(Unresolved::Unset {
+        (None, None) => Err(ResolveError::Unset {
             name: name.to_owned(),
             place: place.to_owned(),
         }),
@@ -235,8 +236,8 @@ fn is_name(name: &str) -> bool {
         && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
 }
 
-fn malformed(text: &str, place: &str) -> Unresolved {
-    Unresolved::Malformed {
+fn malformed(text: &str, place: &str) -> ResolveError {
+    ResolveError::Malformed {
         text: text.chars().take(40).collect(),
         place: place.to_owned(),
     }
@@ -259,11 +260,11 @@ mod tests {
         }
     }
 
-    fn plain(text: &str) -> Result<String, Unresolved> {
+    fn plain(text: &str) -> Result<String, ResolveError> {
         interpolate(text, PLACE, lookup)
     }
 
-    fn secret(text: &str) -> Result<String, Unresolved> {
+    fn secret(text: &str) -> Result<String, ResolveError> {
         let read = |path: &str| match path {
             "/home/me/token" => Ok("s3cret\r\n".into()),
             _ => Err("No such file or directory".into()),
@@ -281,8 +282,8 @@ mod tests {
         assert_eq!(secret("${:-file:./dev.db}").unwrap(), "file:./dev.db");
         assert_eq!(plain("a${:-secret:b}").unwrap(), "asecret:b");
         assert_eq!(plain("${:-}").unwrap(), "");
-        assert!(matches!(plain("${}"), Err(Unresolved::Malformed { .. })));
-        assert!(matches!(plain("${:}"), Err(Unresolved::Malformed { .. })));
+        assert!(matches!(plain("${}"), Err(ResolveError::Malformed { .. })));
+        assert!(matches!(plain("${:}"), Err(ResolveError::Malformed { .. })));
     }
 
     #[test]
@@ -315,7 +316,7 @@ mod tests {
         );
         for bad in ["${", "${HOME", "${}", "${1A}", "${a b}", "${:x}"] {
             assert!(
-                matches!(plain(bad), Err(Unresolved::Malformed { .. })),
+                matches!(plain(bad), Err(ResolveError::Malformed { .. })),
                 "{bad}"
             );
         }
@@ -356,23 +357,23 @@ mod tests {
         ] {
             let refused = secret(bad).unwrap_err();
             assert!(
-                matches!(refused, Unresolved::Secret { .. }),
+                matches!(refused, ResolveError::Secret { .. }),
                 "{bad}: {refused}"
             );
         }
         let open = plain("--token=${secret:github/TOKEN}").unwrap_err();
-        assert!(matches!(open, Unresolved::OpenSecret { .. }), "{open}");
+        assert!(matches!(open, ResolveError::ExposedSecret { .. }), "{open}");
         let in_path = secret("file:${secret:github/TOKEN}").unwrap_err();
         assert!(
-            matches!(in_path, Unresolved::OpenSecret { .. }),
+            matches!(in_path, ResolveError::ExposedSecret { .. }),
             "{in_path}"
         );
     }
 
     #[test]
     fn the_secrets_of_a_value_are_named() {
-        assert_eq!(secrets_in("secret:a"), ["a"]);
-        assert_eq!(secrets_in("x${secret:a}:${B}${secret:c/d}"), ["a", "c/d"]);
+        assert_eq!(find_secrets("secret:a"), ["a"]);
+        assert_eq!(find_secrets("x${secret:a}:${B}${secret:c/d}"), ["a", "c/d"]);
         for none in [
             "",
             "$${secret:a}",
@@ -380,7 +381,7 @@ mod tests {
             "${secret:a",
             "a secret:b",
         ] {
-            assert!(secrets_in(none).is_empty(), "{none}");
+            assert!(find_secrets(none).is_empty(), "{none}");
         }
     }
 

@@ -13,18 +13,18 @@ pub mod doors {
     pub mod agent_registry;
     pub mod bearer;
     pub mod certificate;
-    pub mod console;
-    pub mod known_names;
-    pub mod nearest;
+    pub mod console_sessions;
+    pub mod name_resolver;
     pub mod permission_names;
+    pub mod suggestions;
 }
 
 /// Bounds on calls and on their retries, and what became of them.
 pub mod calls {
-    pub mod cut_results;
     pub mod outcome;
-    pub mod rates;
+    pub mod rate_limits;
     pub mod recorder;
+    pub mod result_pages;
     pub mod retries;
     pub mod telemetry;
 }
@@ -47,6 +47,7 @@ pub mod cluster {
     pub mod address_hints;
     pub mod assertions;
     pub mod clock_offset;
+    pub mod discovered_nodes;
     pub mod link_plan;
     pub mod membership;
     pub mod node_names;
@@ -54,7 +55,6 @@ pub mod cluster {
     pub mod proven_addresses;
     pub mod remote_requests;
     pub mod routes;
-    pub mod seen_nodes;
     pub mod shares;
     pub mod staleness;
     pub mod tool_index;
@@ -69,7 +69,7 @@ pub mod servers {
     pub mod lifecycle;
     pub mod log_levels;
     pub mod login;
-    pub mod replica_mark;
+    pub mod replica_spec;
     pub mod resources;
     pub mod restart;
     pub mod sandbox;
@@ -82,17 +82,17 @@ pub mod servers {
 /// Many nodes: the logs of their admins, who is in, whom to believe for how long, and what they send each other.
 pub mod replication {
     pub mod clocks;
-    pub mod exchange;
     pub mod lease;
-    pub mod lives;
+    pub mod local_log;
+    pub mod log_batch;
     pub mod logs;
     pub mod members;
-    pub mod own_log;
+    pub mod node_instances;
+    pub mod remote_rules;
     pub mod replica;
     pub mod role_changes;
-    pub mod rules;
     #[cfg(test)]
-    mod scene;
+    mod test_logs;
 }
 
 /// What is allowed, and what must be checked or asked before it is done.
@@ -110,10 +110,10 @@ pub mod policy {
 
 /// What belongs to one caller: its questions, streams, tasks, suspended calls and the tools it holds.
 pub mod callers {
-    pub mod agent_asks;
+    pub mod agent_requests;
     pub mod call_stream;
     pub mod callbacks;
-    pub mod questions;
+    pub mod input_requests;
     pub mod request_ids;
     pub mod request_state;
     pub mod seal;

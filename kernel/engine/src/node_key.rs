@@ -33,14 +33,14 @@ impl NodeKey {
 
     /// Its public half.
     #[must_use]
-    pub fn public(&self) -> PublicKey {
+    pub fn public_key(&self) -> PublicKey {
         PublicKey(self.0.verifying_key().to_bytes())
     }
 
     /// The id of the node whose key this is.
     #[must_use]
-    pub fn node(&self) -> NodeId {
-        self.public().node()
+    pub fn node_id(&self) -> NodeId {
+        self.public_key().node_id()
     }
 
     /// Signs.
@@ -52,7 +52,7 @@ impl NodeKey {
 
 impl fmt::Debug for NodeKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "NodeKey(of {})", self.node())
+        write!(f, "NodeKey(of {})", self.node_id())
     }
 }
 
@@ -73,13 +73,13 @@ impl PublicKey {
 
     /// The id of the node whose key this is.
     #[must_use]
-    pub fn node(&self) -> NodeId {
-        NodeId::of_key(&self.0)
+    pub fn node_id(&self) -> NodeId {
+        NodeId::from_key(&self.0)
     }
 
     /// True when this key signed exactly these bytes.
     #[must_use]
-    pub fn signed(&self, bytes: &[u8], signature: &Signature) -> bool {
+    pub fn verify(&self, bytes: &[u8], signature: &Signature) -> bool {
         VerifyingKey::from_bytes(&self.0).is_ok_and(|key| {
             key.verify_strict(bytes, &Signed::from_bytes(&signature.0))
                 .is_ok()
@@ -106,17 +106,17 @@ impl fmt::Display for PublicKey {
 
 /// The index of the first signature in the list that is not valid.
 #[must_use]
-pub fn first_bad(claims: &[SignatureClaim]) -> Option<usize> {
+pub fn find_invalid_signature(claims: &[SignatureClaim]) -> Option<usize> {
     let chunks = claims.chunks(BATCH).enumerate();
-    let mut bad = chunks.filter(|(_, chunk)| !all_good(chunk));
+    let mut bad = chunks.filter(|(_, chunk)| !verify_batch_of(chunk));
     bad.find_map(|(chunk, claims)| {
-        let holds = |claim: &SignatureClaim| claim.key.signed(&claim.bytes, &claim.signature);
+        let holds = |claim: &SignatureClaim| claim.key.verify(&claim.bytes, &claim.signature);
         let at = claims.iter().position(|claim| !holds(claim))?;
         Some(chunk * BATCH + at)
     })
 }
 
-fn all_good(claims: &[SignatureClaim]) -> bool {
+fn verify_batch_of(claims: &[SignatureClaim]) -> bool {
     let keys: Result<Vec<_>, _> = claims
         .iter()
         .map(|claim| VerifyingKey::from_bytes(&claim.key.0))
@@ -176,7 +176,7 @@ mod tests {
     fn claim(key: &NodeKey, n: usize) -> SignatureClaim {
         let bytes = format!("operation {n}").into_bytes();
         SignatureClaim {
-            key: key.public(),
+            key: key.public_key(),
             signature: key.sign(&bytes),
             bytes,
         }
@@ -186,10 +186,10 @@ mod tests {
     fn what_a_key_signed_is_known_by_its_public_half() {
         let (key, other) = (NodeKey::new(&[1; 32]), NodeKey::new(&[2; 32]));
         let signature = key.sign(b"grant");
-        assert!(key.public().signed(b"grant", &signature));
-        assert!(!key.public().signed(b"grans", &signature));
-        assert!(!other.public().signed(b"grant", &signature));
-        assert_ne!(key.node(), other.node());
+        assert!(key.public_key().verify(b"grant", &signature));
+        assert!(!key.public_key().verify(b"grans", &signature));
+        assert!(!other.public_key().verify(b"grant", &signature));
+        assert_ne!(key.node_id(), other.node_id());
         assert!(!format!("{key:?}").contains("0101"));
     }
 
@@ -197,12 +197,12 @@ mod tests {
     fn of_many_signatures_the_first_bad_one_is_named() {
         let key = NodeKey::new(&[1; 32]);
         let mut claims: Vec<SignatureClaim> = (0..600).map(|n| claim(&key, n)).collect();
-        assert_eq!(first_bad(&claims), None);
+        assert_eq!(find_invalid_signature(&claims), None);
         claims[520].bytes[0] ^= 1;
         claims[300].signature.0[3] ^= 1;
-        assert_eq!(first_bad(&claims), Some(300));
+        assert_eq!(find_invalid_signature(&claims), Some(300));
         claims[300] = claim(&key, 300);
-        assert_eq!(first_bad(&claims), Some(520));
-        assert_eq!(first_bad(&[]), None);
+        assert_eq!(find_invalid_signature(&claims), Some(520));
+        assert_eq!(find_invalid_signature(&[]), None);
     }
 }

@@ -5,21 +5,21 @@ const DAY: i64 = 86_400;
 /// A moment as seen from a place `offset_minutes` east of Greenwich: `2026-11-21T14:03:07+02:00`,
 /// with `Z` for no offset. `unix` is in seconds since 1970.
 #[must_use]
-pub fn rfc3339(unix: i64, offset_minutes: i32) -> String {
+pub fn render_rfc3339(unix: i64, offset_minutes: i32) -> String {
     let local = unix + i64::from(offset_minutes) * 60;
     let (days, second) = (local.div_euclid(DAY), local.rem_euclid(DAY));
-    let (year, month, day) = date(days);
+    let (year, month, day) = civil_from_days(days);
     let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
-    let offset = offset(offset_minutes);
+    let offset = render_offset(offset_minutes);
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}{offset}")
 }
 
 /// A moment in Greenwich to the millisecond: `2026-11-21T14:03:07.045Z`. `unix_ms` is in milliseconds
 /// since 1970; beyond the year 9999 it has more digits.
 #[must_use]
-pub fn rfc3339_ms(unix_ms: u64) -> String {
+pub fn render_rfc3339_ms(unix_ms: u64) -> String {
     let seconds = i64::try_from(unix_ms / 1000).expect("a thousandth of a u64 fits");
-    let mut text = rfc3339(seconds, 0);
+    let mut text = render_rfc3339(seconds, 0);
     let zone = text.pop();
     debug_assert_eq!(zone, Some('Z'));
     format!("{text}.{:03}Z", unix_ms % 1000)
@@ -47,7 +47,7 @@ pub fn parse_rfc3339(text: &str) -> Option<u64> {
     let &[h1, h2, b':', m1, m2, b':', s1, s2] = clock.as_bytes() else {
         return None;
     };
-    let pair = |a: u8, b: u8, most: i64| digits(&[a, b]).filter(|n| *n <= most);
+    let pair = |a: u8, b: u8, most: i64| parse_digits(&[a, b]).filter(|n| *n <= most);
     let second = pair(h1, h2, 23)? * 3600 + pair(m1, m2, 59)? * 60 + pair(s1, s2, 60)?;
     let unix = days * DAY + second - i64::from(minutes) * 60;
     u64::try_from(unix * 1000 + fraction).ok()
@@ -59,23 +59,23 @@ fn parse_date(text: &str) -> Option<i64> {
         return None;
     };
     let (year, month, day) = (
-        digits(&[y1, y2, y3, y4])?,
-        digits(&[m1, m2])?,
-        digits(&[d1, d2])?,
+        parse_digits(&[y1, y2, y3, y4])?,
+        parse_digits(&[m1, m2])?,
+        parse_digits(&[d1, d2])?,
     );
-    let days = days_of(year, month, day);
+    let days = days_from_civil(year, month, day);
     // A day that is not in its month comes back as another one.
-    (date(days) == (year, month, day)).then_some(days)
+    (civil_from_days(days) == (year, month, day)).then_some(days)
 }
 
 /// Milliseconds of the digits behind the point; what is finer is cut off.
 fn parse_fraction(text: &str) -> Option<i64> {
     let valid = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
     let first: String = text.chars().chain("00".chars()).take(3).collect();
-    valid.then(|| digits(first.as_bytes()))?
+    valid.then(|| parse_digits(first.as_bytes()))?
 }
 
-fn digits(text: &[u8]) -> Option<i64> {
+fn parse_digits(text: &[u8]) -> Option<i64> {
     text.iter().try_fold(0, |sum, digit| {
         digit
             .is_ascii_digit()
@@ -83,8 +83,8 @@ fn digits(text: &[u8]) -> Option<i64> {
     })
 }
 
-/// The inverse of [`date`] (Howard Hinnant's `days_from_civil`).
-fn days_of(year: i64, month: i64, day: i64) -> i64 {
+/// The inverse of [`civil_from_days`] (Howard Hinnant's `days_from_civil`).
+fn days_from_civil(year: i64, month: i64, day: i64) -> i64 {
     let year = year - i64::from(month <= 2);
     let (era, year_of_era) = (year.div_euclid(400), year.rem_euclid(400));
     let shifted = (month + 9) % 12;
@@ -95,7 +95,7 @@ fn days_of(year: i64, month: i64, day: i64) -> i64 {
 
 /// `Z`, `+05:30`, `-08:00`.
 #[must_use]
-pub fn offset(minutes: i32) -> String {
+pub fn render_offset(minutes: i32) -> String {
     match minutes {
         0 => "Z".into(),
         _ => {
@@ -132,7 +132,7 @@ pub fn parse_offset(text: &str) -> Option<i32> {
 
 /// Days since 1970-01-01 as year, month and day (Howard Hinnant's `civil_from_days`): eras of 400
 /// years that begin in March, so that the leap day comes last.
-fn date(days: i64) -> (i64, i64, i64) {
+fn civil_from_days(days: i64) -> (i64, i64, i64) {
     let days = days + 719_468;
     let (era, day_of_era) = (days.div_euclid(146_097), days.rem_euclid(146_097));
     let year_of_era =
@@ -154,12 +154,21 @@ mod tests {
 
     #[test]
     fn moments_are_written_as_seen_from_a_place() {
-        assert_eq!(rfc3339_ms(951_782_400_045), "2000-02-29T00:00:00.045Z");
-        assert_eq!(rfc3339(0, 0), "1970-01-01T00:00:00Z");
-        assert_eq!(rfc3339(-1, 0), "1969-12-31T23:59:59Z");
-        assert_eq!(rfc3339(951_782_400, 0), "2000-02-29T00:00:00Z");
-        assert_eq!(rfc3339(1_709_251_199, 60), "2024-03-01T00:59:59+01:00");
-        assert_eq!(rfc3339(1_795_300_000, -150), "2026-11-21T19:56:40-02:30");
+        assert_eq!(
+            render_rfc3339_ms(951_782_400_045),
+            "2000-02-29T00:00:00.045Z"
+        );
+        assert_eq!(render_rfc3339(0, 0), "1970-01-01T00:00:00Z");
+        assert_eq!(render_rfc3339(-1, 0), "1969-12-31T23:59:59Z");
+        assert_eq!(render_rfc3339(951_782_400, 0), "2000-02-29T00:00:00Z");
+        assert_eq!(
+            render_rfc3339(1_709_251_199, 60),
+            "2024-03-01T00:59:59+01:00"
+        );
+        assert_eq!(
+            render_rfc3339(1_795_300_000, -150),
+            "2026-11-21T19:56:40-02:30"
+        );
     }
 
     #[test]
@@ -193,7 +202,7 @@ mod tests {
     proptest::proptest! {
         #[test]
         fn every_moment_comes_back(ms in 0_u64..253_402_300_800_000, text in "\\PC{0,30}") {
-            proptest::prop_assert_eq!(parse_rfc3339(&rfc3339_ms(ms)), Some(ms));
+            proptest::prop_assert_eq!(parse_rfc3339(&render_rfc3339_ms(ms)), Some(ms));
             let _ = parse_rfc3339(&text);
         }
     }

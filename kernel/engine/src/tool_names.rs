@@ -8,7 +8,7 @@
 use mgp_protocol::ids::ServerId;
 
 /// Longest shown name, in characters.
-pub const SHOWN_MAX: usize = 64;
+pub const VISIBLE_NAME_MAX: usize = 64;
 
 const SEPARATOR: &str = "__";
 const HASH_LEN: usize = 8;
@@ -18,24 +18,24 @@ const ALPHABET: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
 /// `server:name`, what policies, audit and the command line use. Ids hold no colon, so it splits
 /// back at the first one.
 #[must_use]
-pub fn canonical(server: &ServerId, name: &str) -> String {
+pub fn canonical_name(server: &ServerId, name: &str) -> String {
     format!("{server}:{name}")
 }
 
 /// What an agent sees and calls. A tool of another node has the node's name in front.
 #[must_use]
-pub fn shown(server: &ServerId, name: &str) -> String {
-    if let Some((node, server)) = server.at_node() {
-        return shown_remote(node, node, &server, name);
+pub fn visible_name(server: &ServerId, name: &str) -> String {
+    if let Some((node, server)) = server.remote_parts() {
+        return visible_remote_name(node, node, &server, name);
     }
     let exact = format!("{server}{SEPARATOR}{name}");
-    let mut shown: String = exact.chars().map(presentable).collect();
-    if shown == exact && shown.len() <= SHOWN_MAX && reads_back(&shown, server) {
+    let mut shown: String = exact.chars().map(to_allowed_char).collect();
+    if shown == exact && shown.len() <= VISIBLE_NAME_MAX && is_unambiguous(&shown, server) {
         return shown;
     }
-    shown.truncate(SHOWN_MAX - HASH_LEN - 1);
+    shown.truncate(VISIBLE_NAME_MAX - HASH_LEN - 1);
     shown.push('_');
-    shown.push_str(&hash(&canonical(server, name)));
+    shown.push_str(&hash_suffix(&canonical_name(server, name)));
     shown
 }
 
@@ -43,35 +43,38 @@ pub fn shown(server: &ServerId, name: &str) -> String {
 /// read in another way. `handle` is what the node is called here, `id` what the hash knows it by: with all
 /// digits of its id, the hash stays the same whatever it is called.
 #[must_use]
-pub fn shown_remote(handle: &str, id: &str, server: &ServerId, name: &str) -> String {
+pub fn visible_remote_name(handle: &str, id: &str, server: &ServerId, name: &str) -> String {
     let own = format!("{server}{SEPARATOR}{name}");
     let exact = format!("{handle}{SEPARATOR}{own}");
-    let mut shown: String = exact.chars().map(presentable).collect();
-    let whole = shown == exact && shown.len() <= SHOWN_MAX;
-    if whole && shown.find(SEPARATOR) == Some(handle.len()) && reads_back(&own, server) {
+    let mut shown: String = exact.chars().map(to_allowed_char).collect();
+    let whole = shown == exact && shown.len() <= VISIBLE_NAME_MAX;
+    if whole && shown.find(SEPARATOR) == Some(handle.len()) && is_unambiguous(&own, server) {
         return shown;
     }
-    shown.truncate(SHOWN_MAX - HASH_LEN - 1);
+    shown.truncate(VISIBLE_NAME_MAX - HASH_LEN - 1);
     shown.push('_');
-    shown.push_str(&hash(&format!("{id}/{}", canonical(server, name))));
+    shown.push_str(&hash_suffix(&format!(
+        "{id}/{}",
+        canonical_name(server, name)
+    )));
     shown
 }
 
 /// What a name says of a server it has the form of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reading<'a> {
+pub enum ToolNameForm<'a> {
     /// The server's own name.
-    Own(&'a str),
+    Plain(&'a str),
     /// Closed with a hash: only what the server offers says which of its things is meant.
-    Closed,
+    Hashed,
 }
 
 /// Reads a name that has the form of this server's; `None` for every other one. Servers whose ids are
 /// presented alike share the closed form.
 #[must_use]
-pub fn read<'a>(server: &ServerId, name: &'a str) -> Option<Reading<'a>> {
+pub fn parse<'a>(server: &ServerId, name: &'a str) -> Option<ToolNameForm<'a>> {
     // As the names of its tools begin.
-    let exact = match server.at_node() {
+    let exact = match server.remote_parts() {
         Some((node, server)) => format!("{node}{SEPARATOR}{server}"),
         None => server.to_string(),
     };
@@ -79,13 +82,13 @@ pub fn read<'a>(server: &ServerId, name: &'a str) -> Option<Reading<'a>> {
     let typed = name.strip_prefix(server.as_str());
     let typed = typed.and_then(|rest| rest.strip_prefix(':'));
     let after = || name.strip_prefix(id)?.strip_prefix(SEPARATOR);
-    let own = typed.or_else(|| after().filter(|own| shown(server, own) == name));
+    let own = typed.or_else(|| after().filter(|own| visible_name(server, own) == name));
     if let Some(own) = own.filter(|own| !own.is_empty()) {
-        return Some(Reading::Own(own));
+        return Some(ToolNameForm::Plain(own));
     }
-    let start: String = id.chars().map(presentable).collect();
+    let start: String = id.chars().map(to_allowed_char).collect();
     let rest = name.strip_prefix(&start)?.strip_prefix(SEPARATOR)?;
-    ends_like_a_hash(rest).then_some(Reading::Closed)
+    has_hash_suffix(rest).then_some(ToolNameForm::Hashed)
 }
 
 /// True for a name that could be the canonical or the shown one of some server's tool: all of those
@@ -96,7 +99,7 @@ pub fn is_qualified(name: &str) -> bool {
     name.contains(':') || name.contains(SEPARATOR)
 }
 
-fn presentable(c: char) -> char {
+fn to_allowed_char(c: char) -> char {
     if c.is_ascii_alphanumeric() || matches!(c, '_' | '-') {
         c
     } else {
@@ -105,11 +108,11 @@ fn presentable(c: char) -> char {
 }
 
 /// The first separator ends the server's id, and the end is not taken for a hash.
-fn reads_back(plain: &str, server: &ServerId) -> bool {
-    plain.find(SEPARATOR) == Some(server.as_str().len()) && !ends_like_a_hash(plain)
+fn is_unambiguous(plain: &str, server: &ServerId) -> bool {
+    plain.find(SEPARATOR) == Some(server.as_str().len()) && !has_hash_suffix(plain)
 }
 
-fn ends_like_a_hash(name: &str) -> bool {
+fn has_hash_suffix(name: &str) -> bool {
     match name.as_bytes().split_last_chunk::<{ HASH_LEN + 1 }>() {
         Some((_, [b'_', digit, rest @ ..])) => {
             digit.is_ascii_digit() && rest.iter().all(|c| ALPHABET.contains(c))
@@ -119,7 +122,7 @@ fn ends_like_a_hash(name: &str) -> bool {
 }
 
 /// Starts with a digit, so that hardly any plain name ends like it.
-fn hash(canonical: &str) -> String {
+fn hash_suffix(canonical: &str) -> String {
     let digest = blake3::hash(canonical.as_bytes());
     let (first, rest) = digest
         .as_bytes()
@@ -138,7 +141,7 @@ mod tests {
     use std::collections::HashMap;
 
     fn show(server: &str, name: &str) -> String {
-        shown(&ServerId::new(server), name)
+        visible_name(&ServerId::new(server), name)
     }
 
     /// plain where it fits, and the same on every machine and every day.
@@ -147,9 +150,9 @@ mod tests {
         assert_eq!(show("files", "read_file"), "files__read_file");
         assert_eq!(show("files", "read__file"), "files__read__file");
         assert_eq!(show("tool.terminal", "run"), "tool_terminal__run_3x4z5r5s");
-        assert_eq!(canonical(&ServerId::new("a"), "b:c"), "a:b:c");
+        assert_eq!(canonical_name(&ServerId::new("a"), "b:c"), "a:b:c");
         let long = show("files", &"x".repeat(70));
-        assert_eq!(long.len(), SHOWN_MAX);
+        assert_eq!(long.len(), VISIBLE_NAME_MAX);
         assert!(long.starts_with("files__xxxx"));
     }
 
@@ -176,10 +179,13 @@ mod tests {
 
     #[test]
     fn a_name_reads_as_that_of_the_server_whose_form_it_has() {
-        let reads = |server: &str, name| read(&ServerId::new(server), name);
-        assert_eq!(reads("it", "it__echo"), Some(Reading::Own("echo")));
-        assert_eq!(reads("it", "it:a:b"), Some(Reading::Own("a:b")));
-        assert_eq!(reads("a.b", "a_b__run_3x4z5r5s"), Some(Reading::Closed));
+        let reads = |server: &str, name| parse(&ServerId::new(server), name);
+        assert_eq!(reads("it", "it__echo"), Some(ToolNameForm::Plain("echo")));
+        assert_eq!(reads("it", "it:a:b"), Some(ToolNameForm::Plain("a:b")));
+        assert_eq!(
+            reads("a.b", "a_b__run_3x4z5r5s"),
+            Some(ToolNameForm::Hashed)
+        );
         for other in ["it", "it__", "it:", "it_echo", "items__echo", "echo", ""] {
             assert_eq!(reads("it", other), None, "{other}");
         }
@@ -190,21 +196,21 @@ mod tests {
         #[test]
         fn every_name_is_read_as_its_own_servers(server in "[A-Za-z0-9._-]{1,48}", name in "\\PC{1,90}") {
             let id = ServerId::new(server.clone());
-            let whole = canonical(&id, &name);
-            prop_assert_eq!(read(&id, &whole), Some(Reading::Own(&name)));
+            let whole = canonical_name(&id, &name);
+            prop_assert_eq!(parse(&id, &whole), Some(ToolNameForm::Plain(&name)));
             let shown = show(&server, &name);
-            let reading = read(&id, &shown);
-            prop_assert!(reading == Some(Reading::Own(&name)) || reading == Some(Reading::Closed));
+            let reading = parse(&id, &shown);
+            prop_assert!(reading == Some(ToolNameForm::Plain(&name)) || reading == Some(ToolNameForm::Hashed));
         }
 
         #[test]
         fn shown_names_fit_every_model_api(server in "[A-Za-z0-9._-]{1,48}", name in "\\PC{1,90}") {
             let shown = show(&server, &name);
-            prop_assert!(shown.len() <= SHOWN_MAX);
+            prop_assert!(shown.len() <= VISIBLE_NAME_MAX);
             prop_assert!(shown.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-'));
             prop_assert_eq!(&shown, &show(&server, &name));
             prop_assert!(is_qualified(&shown));
-            prop_assert!(is_qualified(&canonical(&ServerId::new(server.as_str()), &name)));
+            prop_assert!(is_qualified(&canonical_name(&ServerId::new(server.as_str()), &name)));
         }
 
         #[test]
@@ -228,14 +234,14 @@ mod tests {
         ) {
             let mut owners = HashMap::new();
             let remote = tools.into_iter().map(|(node, server, name)| {
-                let shown = shown_remote(&node, &node, &ServerId::new(server.as_str()), &name);
+                let shown = visible_remote_name(&node, &node, &ServerId::new(server.as_str()), &name);
                 (shown, format!("{node}/{server}:{name}"))
             });
             let local = local.into_iter().map(|(server, name)| {
                 (show(&server, &name), format!("{server}:{name}"))
             });
             for (shown, owner) in remote.chain(local) {
-                prop_assert!(shown.len() <= SHOWN_MAX);
+                prop_assert!(shown.len() <= VISIBLE_NAME_MAX);
                 let first = owners.entry(shown).or_insert_with(|| owner.clone());
                 prop_assert_eq!(&*first, &owner);
             }

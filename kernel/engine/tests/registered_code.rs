@@ -4,9 +4,9 @@
 
 #![allow(clippy::unwrap_used)]
 
-use mgp_engine::tools::registration::{floor, judge_code};
+use mgp_engine::tools::registration::{check_code, strict_floor};
 use mgp_screening::code_safety::{
-    CodePolicy, CodeRule, Declaration, Floor, Level, Rejection, judge,
+    CodePolicy, CodeRule, Declaration, Floor, Level, Rejection, check,
 };
 
 type Corpus = [(&'static str, &'static str); 2];
@@ -56,11 +56,14 @@ fn judged(corpus: Corpus, level: Level) -> Judged {
         ..Declaration::default()
     };
     // As much may be imported as a registered server may, so that no import is what an escape fails at.
-    let floor = Floor { level, ..floor() };
+    let floor = Floor {
+        level,
+        ..strict_floor()
+    };
     let judge = |(language, code)| {
         (
             code,
-            judge(&CodePolicy::new(&declared(language), &floor), code),
+            check(&CodePolicy::new(&declared(language), &floor), code),
         )
     };
     pieces(corpus).map(judge).collect()
@@ -134,8 +137,8 @@ fn strict_is_no_boundary() {
 #[test]
 fn honest_servers_pass_strict() {
     let honest = pieces(HONEST).map(|(language, code)| {
-        let floor = floor();
-        (code, judge_code(language, code, &floor))
+        let floor = strict_floor();
+        (code, check_code(language, code, &floor))
     });
     let honest: Judged = honest.collect();
     let alarms = alarms(&honest);

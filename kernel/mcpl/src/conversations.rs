@@ -16,7 +16,7 @@ pub const IDS_MAX: usize = 1024;
 pub const SIDES_MAX: usize = 1024;
 
 /// Bytes of the hash in an id.
-const HASHED: usize = 16;
+const HASH_BYTES: usize = 16;
 
 /// Who makes or reads an id.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -72,12 +72,12 @@ impl IdKind {
 /// The ids that each side was told, and what they stand for.
 pub struct ForeignIds {
     key: [u8; 32],
-    told: BTreeMap<Side, ToldIds>,
+    issued: BTreeMap<Side, IssuedIds>,
 }
 
 #[derive(Default)]
-struct ToldIds {
-    meaning: BTreeMap<(IdKind, String), (Side, String)>,
+struct IssuedIds {
+    targets: BTreeMap<(IdKind, String), (Side, String)>,
     /// In the order in which they were first told.
     order: VecDeque<(IdKind, String)>,
 }
@@ -85,9 +85,9 @@ struct ToldIds {
 /// The key makes ids that can be followed: it is shown nowhere.
 impl fmt::Debug for ForeignIds {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let told = self.told.values().map(|told| told.order.len());
+        let told = self.issued.values().map(|told| told.order.len());
         f.debug_struct("ForeignIds")
-            .field("sides", &self.told.len())
+            .field("sides", &self.issued.len())
             .field("ids", &told.sum::<usize>())
             .finish_non_exhaustive()
     }
@@ -99,23 +99,23 @@ impl ForeignIds {
     pub fn new(key: [u8; 32]) -> Self {
         Self {
             key,
-            told: BTreeMap::new(),
+            issued: BTreeMap::new(),
         }
     }
 
     /// What `to` reads for an id that `from` says: its own, where `from` was told it, and else one that nobody but
     /// `to` is ever told.
-    pub fn pass(&mut self, from: &Side, to: &Side, kind: IdKind, id: &str) -> String {
+    pub fn map_id(&mut self, from: &Side, to: &Side, kind: IdKind, id: &str) -> String {
         let place = (kind, id.to_owned());
         let known = self
-            .told
+            .issued
             .get(from)
-            .and_then(|told| told.meaning.get(&place));
+            .and_then(|told| told.targets.get(&place));
         match known {
             Some((owner, own)) if owner == to => own.clone(),
             // What a third one made is one of the teller's to all others: no chain leads back to who made it.
             Some(_) | None => {
-                let told = self.name(from, to, kind, id);
+                let told = self.derive_id(from, to, kind, id);
                 self.remember(to, (kind, told.clone()), (from.clone(), id.to_owned()));
                 told
             }
@@ -124,10 +124,10 @@ impl ForeignIds {
 
     /// Forgets what a side was told: it is gone.
     pub fn forget(&mut self, side: &Side) {
-        self.told.remove(side);
+        self.issued.remove(side);
     }
 
-    fn name(&self, from: &Side, to: &Side, kind: IdKind, id: &str) -> String {
+    fn derive_id(&self, from: &Side, to: &Side, kind: IdKind, id: &str) -> String {
         let mut hash = blake3::Hasher::new_keyed(&self.key);
         // Each part with its length before it: no two lists of parts are one text.
         for part in [kind.prefix(), &from.to_string(), &to.to_string(), id] {
@@ -135,24 +135,24 @@ impl ForeignIds {
             hash.update(part.as_bytes());
         }
         let mut name = kind.prefix().to_owned();
-        for byte in &hash.finalize().as_bytes()[..HASHED] {
+        for byte in &hash.finalize().as_bytes()[..HASH_BYTES] {
             let _ = write!(name, "{byte:02x}");
         }
         name
     }
 
     fn remember(&mut self, side: &Side, place: (IdKind, String), stands: (Side, String)) {
-        if !self.told.contains_key(side) && self.told.len() >= SIDES_MAX {
+        if !self.issued.contains_key(side) && self.issued.len() >= SIDES_MAX {
             return;
         }
-        let told = self.told.entry(side.clone()).or_default();
-        if told.meaning.insert(place.clone(), stands).is_none() {
+        let told = self.issued.entry(side.clone()).or_default();
+        if told.targets.insert(place.clone(), stands).is_none() {
             told.order.push_back(place);
         }
         if told.order.len() > IDS_MAX
             && let Some(oldest) = told.order.pop_front()
         {
-            told.meaning.remove(&oldest);
+            told.targets.remove(&oldest);
         }
     }
 }
@@ -181,21 +181,27 @@ mod tests {
             server("memory"),
             server("notes"),
         );
-        let of_alice = ids.pass(&alice, &memory, CONVERSATION, "conv_1");
-        let of_bob = ids.pass(&bob, &memory, CONVERSATION, "conv_1");
+        let of_alice = ids.map_id(&alice, &memory, CONVERSATION, "conv_1");
+        let of_bob = ids.map_id(&bob, &memory, CONVERSATION, "conv_1");
         assert_ne!(of_alice, of_bob);
-        assert_eq!(of_alice, ids.pass(&alice, &memory, CONVERSATION, "conv_1"));
-        assert_ne!(of_alice, ids.pass(&alice, &notes, CONVERSATION, "conv_1"));
-        assert_eq!(ids.pass(&memory, &alice, CONVERSATION, &of_alice), "conv_1");
-        assert_eq!(ids.pass(&memory, &bob, CONVERSATION, &of_bob), "conv_1");
+        assert_eq!(
+            of_alice,
+            ids.map_id(&alice, &memory, CONVERSATION, "conv_1")
+        );
+        assert_ne!(of_alice, ids.map_id(&alice, &notes, CONVERSATION, "conv_1"));
+        assert_eq!(
+            ids.map_id(&memory, &alice, CONVERSATION, &of_alice),
+            "conv_1"
+        );
+        assert_eq!(ids.map_id(&memory, &bob, CONVERSATION, &of_bob), "conv_1");
         // What is another agent's is none of its own, and says nothing.
-        let strange = ids.pass(&memory, &bob, CONVERSATION, &of_alice);
+        let strange = ids.map_id(&memory, &bob, CONVERSATION, &of_alice);
         assert!(strange != "conv_1" && strange != of_alice && strange.starts_with("conv_"));
         // Nor does another server's id lead anywhere.
-        let strange = ids.pass(&notes, &alice, CONVERSATION, &of_alice);
+        let strange = ids.map_id(&notes, &alice, CONVERSATION, &of_alice);
         assert_ne!(strange, "conv_1");
         // The kind is part of it.
-        let inference = ids.pass(&alice, &memory, IdKind::Inference, "conv_1");
+        let inference = ids.map_id(&alice, &memory, IdKind::Inference, "conv_1");
         assert!(inference.starts_with("inf_") && inference[4..] != of_alice[5..]);
     }
 
@@ -204,20 +210,20 @@ mod tests {
     fn a_conversation_of_a_server_comes_back_to_it() {
         let mut ids = ForeignIds::new([7; 32]);
         let (alice, memory, notes) = (agent("agent.a"), server("memory"), server("notes"));
-        let told = ids.pass(&memory, &alice, CONVERSATION, "nightly");
-        assert_eq!(ids.pass(&alice, &memory, CONVERSATION, &told), "nightly");
-        assert_ne!(ids.pass(&alice, &notes, CONVERSATION, &told), "nightly");
+        let told = ids.map_id(&memory, &alice, CONVERSATION, "nightly");
+        assert_eq!(ids.map_id(&alice, &memory, CONVERSATION, &told), "nightly");
+        assert_ne!(ids.map_id(&alice, &notes, CONVERSATION, &told), "nightly");
     }
 
     /// MCPL-155: nobody who does not have the key can name an id, and a restart changes none.
     #[test]
     fn ids_outlast_a_restart_and_depend_on_the_key() {
         let pass = |key: u8| {
-            ForeignIds::new([key; 32]).pass(&agent("agent.a"), &server("m"), CONVERSATION, "c")
+            ForeignIds::new([key; 32]).map_id(&agent("agent.a"), &server("m"), CONVERSATION, "c")
         };
         assert_eq!(pass(1), pass(1));
         assert_ne!(pass(1), pass(2));
-        assert_eq!(pass(1).len(), "conv_".len() + 2 * HASHED);
+        assert_eq!(pass(1).len(), "conv_".len() + 2 * HASH_BYTES);
         assert!(!format!("{:?}", ForeignIds::new([0xab; 32])).contains("171"));
     }
 
@@ -236,26 +242,26 @@ mod tests {
     fn what_is_remembered_is_bounded() {
         let mut ids = ForeignIds::new([7; 32]);
         let (memory, notes) = (server("memory"), server("notes"));
-        let kept = ids.pass(&agent("agent.a"), &notes, CONVERSATION, "mine");
-        let first = ids.pass(&agent("agent.a"), &memory, CONVERSATION, "first");
+        let kept = ids.map_id(&agent("agent.a"), &notes, CONVERSATION, "mine");
+        let first = ids.map_id(&agent("agent.a"), &memory, CONVERSATION, "first");
         for n in 0..IDS_MAX {
-            ids.pass(&agent("agent.b"), &memory, CONVERSATION, &n.to_string());
+            ids.map_id(&agent("agent.b"), &memory, CONVERSATION, &n.to_string());
         }
         assert_ne!(
-            ids.pass(&memory, &agent("agent.a"), CONVERSATION, &first),
+            ids.map_id(&memory, &agent("agent.a"), CONVERSATION, &first),
             "first"
         );
         assert_eq!(
-            ids.pass(&notes, &agent("agent.a"), CONVERSATION, &kept),
+            ids.map_id(&notes, &agent("agent.a"), CONVERSATION, &kept),
             "mine"
         );
         for n in 0..2 * SIDES_MAX {
-            ids.pass(&memory, &agent(&format!("agent.{n}")), CONVERSATION, "x");
+            ids.map_id(&memory, &agent(&format!("agent.{n}")), CONVERSATION, "x");
         }
-        assert!(ids.told.len() <= SIDES_MAX);
+        assert!(ids.issued.len() <= SIDES_MAX);
         ids.forget(&notes);
         assert_ne!(
-            ids.pass(&notes, &agent("agent.a"), CONVERSATION, &kept),
+            ids.map_id(&notes, &agent("agent.a"), CONVERSATION, &kept),
             "mine"
         );
     }

@@ -6,11 +6,12 @@ use std::sync::Arc;
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mcpl::error::MissingUse;
 use mgp_protocol::mcpl::feature_sets::{Capability, FeatureSet, SETS_MAX, ScopePatterns, Update};
-use mgp_protocol::mcpl::negotiation::Abilities;
+use mgp_protocol::mcpl::negotiation::McplFeatures;
 use mgp_protocol::mcpl::{McplError, ServerCapabilities};
 
 use crate::policy::{
-    ApprovedSets, McplServerRules, SetReason, Switches, bounded, exceeds, is_enabled,
+    ApprovedSets, McplServerRules, SetReason, Switches, exceeds_approved, is_enabled,
+    limit_to_approved,
 };
 use crate::scopes::ScopeRules;
 
@@ -33,7 +34,7 @@ pub struct ChangeBudget {
 impl ChangeBudget {
     /// All of them, at this moment.
     #[must_use]
-    pub fn full(now_ms: u64) -> Self {
+    pub fn new(now_ms: u64) -> Self {
         Self {
             left: CHANGES_MAX,
             since_ms: now_ms,
@@ -41,7 +42,7 @@ impl ChangeBudget {
     }
 
     /// Whether it may tell one more now. What is beyond is not taken: its sets stay as they were.
-    pub fn take(&mut self, now_ms: u64) -> bool {
+    pub fn try_take(&mut self, now_ms: u64) -> bool {
         let more = now_ms.saturating_sub(self.since_ms) / CHANGE_EVERY_MS;
         self.since_ms += more * CHANGE_EVERY_MS;
         let more = u32::try_from(more).unwrap_or(CHANGES_MAX);
@@ -63,16 +64,16 @@ pub struct FeatureSets {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ServerSets {
     /// What it takes part in.
-    pub abilities: Abilities,
+    pub abilities: McplFeatures,
     /// Its sets, by name.
-    pub sets: BTreeMap<String, HeldSet>,
+    pub sets: BTreeMap<String, DeclaredSet>,
     /// Which set a tool belongs to, as the configuration says.
     pub tools: BTreeMap<String, String>,
 }
 
 /// A set that a server declared, and what was decided about it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct HeldSet {
+pub struct DeclaredSet {
     /// As it counts.
     pub set: FeatureSet,
     /// As declared.
@@ -89,17 +90,17 @@ pub struct HeldSet {
 
 /// The set a tool belongs to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum SetOfTool<'a> {
+pub enum ToolSet<'a> {
     /// To none, and that is well: no set with scopes can be meant.
     None,
     /// To this one.
-    One(&'a str, &'a HeldSet),
+    Member(&'a str, &'a DeclaredSet),
     /// To one that is not enabled.
     Disabled(&'a str),
     /// To one that the configuration or the definition names, and that is not declared.
     Undeclared(String),
     /// It may belong to one of these, which have scopes: nobody says to which.
-    Unclear(Vec<&'a str>),
+    Ambiguous(Vec<&'a str>),
 }
 
 impl ServerSets {
@@ -112,19 +113,19 @@ impl ServerSets {
         approved: &mut ApprovedSets,
     ) -> Self {
         let mut sets = Self {
-            abilities: said.abilities,
+            abilities: said.features,
             sets: BTreeMap::new(),
             tools: BTreeMap::new(),
         };
         for (name, set) in &said.sets.sets {
             sets.insert(name.clone(), set.clone());
         }
-        sets.judged(rules, switches, approved);
+        sets.reevaluate(rules, switches, approved);
         sets
     }
 
     fn insert(&mut self, name: String, set: FeatureSet) {
-        let held = HeldSet {
+        let held = DeclaredSet {
             set: set.clone(),
             declared: set,
             approved: None,
@@ -137,7 +138,7 @@ impl ServerSets {
 
     /// Decides anew which sets are enabled, and what counts of them. The first declaration of one that is enabled is
     /// approved with that; whoever disables a set takes this back.
-    pub fn judged(
+    pub fn reevaluate(
         &mut self,
         rules: Option<&McplServerRules>,
         switches: Option<&Switches>,
@@ -147,10 +148,10 @@ impl ServerSets {
             let known = approved.get(name);
             held.set = known.map_or_else(
                 || held.declared.clone(),
-                |known| bounded(&held.declared, known),
+                |known| limit_to_approved(&held.declared, known),
             );
             held.approved = known
-                .filter(|known| exceeds(&held.declared, known))
+                .filter(|known| exceeds_approved(&held.declared, known))
                 .cloned();
             (held.enabled, held.reason) = is_enabled(name, &held.set, rules, switches);
             if held.enabled && known.is_none() && approved.len() < APPROVED_MAX {
@@ -170,7 +171,7 @@ impl ServerSets {
         self.tools = rules.map(|rules| rules.tools.clone()).unwrap_or_default();
     }
 
-    /// The server declares other sets (MCPL §6.7). What is new is decided by [`Self::judged`]. Answers what does
+    /// The server declares other sets (MCPL §6.7). What is new is decided by [`Self::reevaluate`]. Answers what does
     /// not fit any more.
     pub fn change(
         &mut self,
@@ -217,14 +218,14 @@ impl ServerSets {
     /// # Errors
     /// -32003 for one that is not declared, -32001 for one that is not enabled, does not use this, or belongs
     /// to a server that does not declare this (MCPL §6.6).
-    pub fn admits(&self, set: &str, uses: Capability) -> Result<&HeldSet, McplError> {
+    pub fn find_usable_set(&self, set: &str, uses: Capability) -> Result<&DeclaredSet, McplError> {
         let Some(held) = self.sets.get(set) else {
             return Err(McplError::unknown_set(set));
         };
         if !held.set.uses.contains(&uses) {
             return Err(McplError::missing_use(set, uses, MissingUse::InSet));
         }
-        if !self.abilities.has(uses) {
+        if !self.abilities.has_capability(uses) {
             return Err(McplError::missing_use(set, uses, MissingUse::InDeclaration));
         }
         match held.enabled {
@@ -234,8 +235,8 @@ impl ServerSets {
     }
 
     /// The enabled sets that use this, of a server that declares it.
-    pub fn using(&self, uses: Capability) -> impl Iterator<Item = (&str, &HeldSet)> {
-        let declared = self.abilities.has(uses);
+    pub fn sets_using(&self, uses: Capability) -> impl Iterator<Item = (&str, &DeclaredSet)> {
+        let declared = self.abilities.has_capability(uses);
         let all = self.sets.iter();
         let using =
             all.filter(move |(_, held)| declared && held.enabled && held.set.uses.contains(&uses));
@@ -245,26 +246,26 @@ impl ServerSets {
     /// The set that a tool belongs to: as the configuration says; else as its definition says in
     /// `_meta.featureSet`; else the only one that uses tools. `defined` is what its definition says.
     #[must_use]
-    pub fn set_of_tool(&self, tool: &str, defined: Option<&str>) -> SetOfTool<'_> {
+    pub fn set_of_tool(&self, tool: &str, defined: Option<&str>) -> ToolSet<'_> {
         if let Some(named) = self.tools.get(tool).map(String::as_str).or(defined) {
             return match self.sets.get_key_value(named) {
-                Some((name, held)) if held.enabled => SetOfTool::One(name, held),
-                Some((name, _)) => SetOfTool::Disabled(name),
-                None => SetOfTool::Undeclared(named.chars().take(128).collect()),
+                Some((name, held)) if held.enabled => ToolSet::Member(name, held),
+                Some((name, _)) => ToolSet::Disabled(name),
+                None => ToolSet::Undeclared(named.chars().take(128).collect()),
             };
         }
-        let able = |(_, held): &(&String, &HeldSet)| held.set.uses.contains(&Capability::Tools);
+        let able = |(_, held): &(&String, &DeclaredSet)| held.set.uses.contains(&Capability::Tools);
         let able: Vec<_> = self.sets.iter().filter(able).collect();
         match able.as_slice() {
-            [] => SetOfTool::None,
-            [(name, held)] if held.enabled => SetOfTool::One(name, held),
-            [(name, _)] => SetOfTool::Disabled(name),
+            [] => ToolSet::None,
+            [(name, held)] if held.enabled => ToolSet::Member(name, held),
+            [(name, _)] => ToolSet::Disabled(name),
             several => {
                 let scoped = several.iter().filter(|(_, held)| held.set.scoped);
                 let scoped: Vec<_> = scoped.map(|(name, _)| name.as_str()).collect();
                 match scoped.is_empty() {
-                    true => SetOfTool::None,
-                    false => SetOfTool::Unclear(scoped),
+                    true => ToolSet::None,
+                    false => ToolSet::Ambiguous(scoped),
                 }
             }
         }
@@ -274,22 +275,24 @@ impl ServerSets {
 impl FeatureSets {
     /// The sets of a server that speaks MCPL.
     #[must_use]
-    pub fn of(&self, server: &ServerId) -> Option<&Arc<ServerSets>> {
+    pub fn get(&self, server: &ServerId) -> Option<&Arc<ServerSets>> {
         self.servers.get(server)
     }
 
     /// The set of this name, if this server may use it for this now.
     ///
     /// # Errors
-    /// As [`ServerSets::admits`]; -32003 for a server that speaks no MCPL.
-    pub fn admits(
+    /// As [`ServerSets::find_usable_set`]; -32003 for a server that speaks no MCPL.
+    pub fn find_usable_set(
         &self,
         server: &ServerId,
         set: &str,
         uses: Capability,
-    ) -> Result<&HeldSet, McplError> {
-        let sets = self.of(server).ok_or_else(|| McplError::unknown_set(set))?;
-        sets.admits(set, uses)
+    ) -> Result<&DeclaredSet, McplError> {
+        let sets = self
+            .get(server)
+            .ok_or_else(|| McplError::unknown_set(set))?;
+        sets.find_usable_set(set, uses)
     }
 
     /// The servers that have an enabled set which uses this, and declare it.
@@ -298,27 +301,22 @@ impl FeatureSets {
         uses: Capability,
     ) -> impl Iterator<Item = (&ServerId, &Arc<ServerSets>)> {
         let all = self.servers.iter();
-        all.filter(move |(_, sets)| sets.using(uses).next().is_some())
+        all.filter(move |(_, sets)| sets.sets_using(uses).next().is_some())
     }
 
     /// The set that a tool of a server belongs to; none where the server speaks no MCPL.
     #[must_use]
-    pub fn set_of_tool(
-        &self,
-        server: &ServerId,
-        tool: &str,
-        defined: Option<&str>,
-    ) -> SetOfTool<'_> {
-        match self.of(server) {
+    pub fn set_of_tool(&self, server: &ServerId, tool: &str, defined: Option<&str>) -> ToolSet<'_> {
+        match self.get(server) {
             Some(sets) => sets.set_of_tool(tool, defined),
-            None => SetOfTool::None,
+            None => ToolSet::None,
         }
     }
 
     /// What is said of the scopes of a set.
     #[must_use]
-    pub fn scope_of(&self, server: &ServerId, set: &str) -> Option<&ScopeRules> {
-        Some(&self.of(server)?.sets.get(set)?.scope)
+    pub fn scope_rules(&self, server: &ServerId, set: &str) -> Option<&ScopeRules> {
+        Some(&self.get(server)?.sets.get(set)?.scope)
     }
 }
 
@@ -326,13 +324,13 @@ impl FeatureSets {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AgentSets {
     /// Sets as the agent knows them, and whether it wants them. What it says nothing of it takes as it is.
-    said: BTreeMap<String, bool>,
+    choices: BTreeMap<String, bool>,
     /// Scopes it does not want, and those it wants alone.
     scopes: BTreeMap<String, ScopePatterns>,
 }
 
 /// Sets that one agent may say something of; more are not there.
-const SAID_MAX: usize = 4096;
+const CHOICES_MAX: usize = 4096;
 
 impl AgentSets {
     /// Takes up a `featureSets/update` of the agent. Wildcards are written out against `known`, the names it
@@ -347,8 +345,8 @@ impl AgentSets {
                 None => *name == pattern,
             });
             for name in named {
-                if self.said.len() < SAID_MAX || self.said.contains_key(name) {
-                    self.said.insert(name.to_owned(), wanted);
+                if self.choices.len() < CHOICES_MAX || self.choices.contains_key(name) {
+                    self.choices.insert(name.to_owned(), wanted);
                 }
             }
         };
@@ -356,7 +354,7 @@ impl AgentSets {
         update.disabled.iter().for_each(|one| say(one, false));
         for (name, patterns) in &update.scopes {
             let seen = known.clone().any(|one| one == name);
-            if seen && (self.scopes.len() < SAID_MAX || self.scopes.contains_key(name)) {
+            if seen && (self.scopes.len() < CHOICES_MAX || self.scopes.contains_key(name)) {
                 self.scopes.insert(name.clone(), patterns.clone());
             }
         }
@@ -364,8 +362,8 @@ impl AgentSets {
 
     /// Whether it wants a set, by the name it knows.
     #[must_use]
-    pub fn wants(&self, name: &str) -> bool {
-        self.said.get(name).copied().unwrap_or(true)
+    pub fn allows(&self, name: &str) -> bool {
+        self.choices.get(name).copied().unwrap_or(true)
     }
 
     /// What it says of the scopes of a set, by the name it knows.

@@ -11,13 +11,13 @@ use std::time::Duration;
 use mgp_protocol::ids::ServerId;
 
 /// All answers to `context/beforeInference` of one inference, by default (§10.6).
-pub const BEFORE: Duration = Duration::from_secs(5);
+pub const BEFORE_TIMEOUT: Duration = Duration::from_secs(5);
 /// The whole chain of `context/afterInference`, by default (§10.6).
-pub const AFTER: Duration = Duration::from_secs(10);
+pub const AFTER_TIMEOUT: Duration = Duration::from_secs(10);
 /// What one server may add to one inference, by default, in bytes: some 16,000 tokens.
 pub const SERVER_BYTES: usize = 64 << 10;
 /// What all servers may add to one inference, by default, in bytes.
-pub const BYTES: usize = 256 << 10;
+pub const TOTAL_BYTES: usize = 256 << 10;
 
 /// What the operator says of hooks: `[mcpl.hooks]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,10 +41,10 @@ pub struct HookPolicy {
 impl Default for HookPolicy {
     fn default() -> Self {
         Self {
-            before: BEFORE,
-            after: AFTER,
+            before: BEFORE_TIMEOUT,
+            after: AFTER_TIMEOUT,
             server_bytes: SERVER_BYTES,
-            bytes: BYTES,
+            bytes: TOTAL_BYTES,
             order: Vec::new(),
             channels: false,
             fail_closed: BTreeSet::new(),
@@ -68,19 +68,19 @@ impl HookPolicy {
 
     /// Whether a server has to answer.
     #[must_use]
-    pub fn is_closed(&self, server: &ServerId) -> bool {
+    pub fn is_fail_closed(&self, server: &ServerId) -> bool {
         self.fail_closed.contains(&server.server())
     }
 
     /// How much of the time that is left a server of the chain may take. Each server behind it that has to answer has
     /// an equal share of its own, which a silent one before it cannot use up.
     #[must_use]
-    pub fn share<'a>(
+    pub fn time_share<'a>(
         &self,
         left: Duration,
         behind: impl Iterator<Item = &'a ServerId>,
     ) -> Duration {
-        let closed = behind.filter(|server| self.is_closed(server)).count();
+        let closed = behind.filter(|server| self.is_fail_closed(server)).count();
         left / u32::try_from(closed + 1).unwrap_or(u32::MAX)
     }
 }
@@ -117,13 +117,13 @@ mod tests {
         let mut left = Duration::from_secs(9);
         let mut shares = Vec::new();
         for place in 0..ids.len() {
-            let share = policy.share(left, ids[place + 1..].iter());
+            let share = policy.time_share(left, ids[place + 1..].iter());
             shares.push(share.as_millis());
             // Each takes all that it may.
             left -= share;
         }
         assert_eq!(shares, [3000, 3000, 1500, 1500]);
         let open = HookPolicy::default();
-        assert_eq!(open.share(left, ids.iter()), left);
+        assert_eq!(open.time_share(left, ids.iter()), left);
     }
 }

@@ -12,11 +12,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mgp_protocol::ids::ServerId;
-use mgp_protocol::mcpl::model::ModelFacts;
+use mgp_protocol::mcpl::model::ModelDescription;
 
 use self::budget::BudgetRules;
 use self::provider::ProviderSpec;
-use self::routes::{InferenceRoutes, RouteKey, best};
+use self::routes::{InferenceRoutes, RouteKey, find_best};
 
 /// `[mcpl.inference]` and `[mcpl.providers.*]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,7 +30,7 @@ pub struct InferenceRules {
     /// How long an answer of an agent may take.
     pub agent_timeout: Duration,
     /// What `model/info` says where nobody else knows.
-    pub model: Option<ModelFacts>,
+    pub model: Option<ModelDescription>,
     /// The prompt that a push event becomes; `{content}` is its text.
     pub push_prompt: Arc<str>,
     /// Where the answer to an event goes, by the names that agents know: the set, and the channel.
@@ -68,7 +68,7 @@ impl InferenceRules {
     /// The channel that the answer to an event of this set goes to.
     #[must_use]
     pub fn channel(&self, server: &ServerId, set: &str) -> Option<&Arc<str>> {
-        best(&self.channels, server, set)
+        find_best(&self.channels, server, set)
     }
 
     /// The prompt for an event of `server`. What is put in is not read again for places.

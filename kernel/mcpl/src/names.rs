@@ -7,42 +7,42 @@
 use mgp_protocol::ids::ServerId;
 
 /// What stands for the sign that divides a name, within the server's id.
-const INSTEAD: char = '~';
+const ESCAPE: char = '~';
 
 /// The name of a server's set, for agents.
 #[must_use]
-pub fn set(server: &ServerId, set: &str) -> String {
-    joined(server, '.', set)
+pub fn set_name(server: &ServerId, set: &str) -> String {
+    join(server, '.', set)
 }
 
 /// The server and the set of this name; `None` for what is none.
 #[must_use]
 pub fn parse_set(name: &str) -> Option<(ServerId, &str)> {
-    parted(name, '.')
+    split(name, '.')
 }
 
 /// The name of a server's channel, for agents.
 #[must_use]
-pub fn channel(server: &ServerId, channel: &str) -> String {
-    joined(server, ':', channel)
+pub fn channel_name(server: &ServerId, channel: &str) -> String {
+    join(server, ':', channel)
 }
 
 /// The server and the channel of this name; `None` for what is none.
 #[must_use]
 pub fn parse_channel(name: &str) -> Option<(ServerId, &str)> {
-    parted(name, ':')
+    split(name, ':')
 }
 
-fn joined(server: &ServerId, sign: char, own: &str) -> String {
-    let server = server.as_str().replace(sign, &INSTEAD.to_string());
+fn join(server: &ServerId, sign: char, own: &str) -> String {
+    let server = server.as_str().replace(sign, &ESCAPE.to_string());
     format!("{server}{sign}{own}")
 }
 
-fn parted(name: &str, sign: char) -> Option<(ServerId, &str)> {
+fn split(name: &str, sign: char) -> Option<(ServerId, &str)> {
     let (server, own) = name.split_once(sign)?;
-    let id = server.replace(INSTEAD, &sign.to_string());
-    let id = ServerId::parse_of_any_node(&id).ok()?;
-    (!own.is_empty() && joined(&id, sign, own) == name).then_some((id, own))
+    let id = server.replace(ESCAPE, &sign.to_string());
+    let id = ServerId::parse_local_or_remote(&id).ok()?;
+    (!own.is_empty() && join(&id, sign, own) == name).then_some((id, own))
 }
 
 #[cfg(test)]
@@ -54,12 +54,12 @@ mod tests {
     fn a_name_stands_for_one_thing() {
         let ids = ["memory", "mind.cerebras", "a-b_c"].map(ServerId::new);
         for id in &ids {
-            let name = set(id, "memory.retrieval");
+            let name = set_name(id, "memory.retrieval");
             assert_eq!(parse_set(&name), Some((id.clone(), "memory.retrieval")));
-            let name = channel(id, "discord:#general");
+            let name = channel_name(id, "discord:#general");
             assert_eq!(parse_channel(&name), Some((id.clone(), "discord:#general")));
         }
-        assert_eq!(set(&ids[1], "a"), "mind~cerebras.a");
+        assert_eq!(set_name(&ids[1], "a"), "mind~cerebras.a");
         for none in ["memory", ".a", "memory.", "", "a b.c", "Ünï.c", "a/b/c.d"] {
             assert_eq!(parse_set(none), None, "{none}");
         }
@@ -74,9 +74,9 @@ mod tests {
             x in "[a-z:.#~]{1,8}", y in "[a-z:.#~]{1,8}",
         ) {
             if let (Ok(a), Ok(b)) = (ServerId::parse(&a), ServerId::parse(&b)) {
-                prop_assert_eq!(set(&a, &x) == set(&b, &y), a == b && x == y);
-                prop_assert_eq!(channel(&a, &x) == channel(&b, &y), a == b && x == y);
-                let name = channel(&a, &x);
+                prop_assert_eq!(set_name(&a, &x) == set_name(&b, &y), a == b && x == y);
+                prop_assert_eq!(channel_name(&a, &x) == channel_name(&b, &y), a == b && x == y);
+                let name = channel_name(&a, &x);
                 prop_assert_eq!(parse_channel(&name), Some((a, x.as_str())));
             }
         }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use mgp_protocol::mcpl::feature_sets::{Capability, FeatureSet, is_name};
+use mgp_protocol::mcpl::feature_sets::{Capability, FeatureSet, is_valid_name};
 
 use crate::scopes::ScopeRules;
 
@@ -26,21 +26,21 @@ pub struct SetPattern(String);
 /// Why a text is no name of sets.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is no name of a feature set, and none of several like `memory.*`")]
-pub struct BadSetPattern(String);
+pub struct SetPatternError(String);
 
 impl SetPattern {
     /// Reads `memory.retrieval`, `memory.*` or `*`.
     ///
     /// # Errors
-    /// [`BadSetPattern`].
-    pub fn parse(text: &str) -> Result<Self, BadSetPattern> {
+    /// [`SetPatternError`].
+    pub fn parse(text: &str) -> Result<Self, SetPatternError> {
         let good = match text.strip_suffix(".*") {
-            Some(group) => is_name(group),
-            None => text == "*" || is_name(text),
+            Some(group) => is_valid_name(group),
+            None => text == "*" || is_valid_name(text),
         };
         match good {
             true => Ok(Self(text.to_owned())),
-            false => Err(BadSetPattern(text.chars().take(200).collect())),
+            false => Err(SetPatternError(text.chars().take(200).collect())),
         }
     }
 
@@ -58,7 +58,7 @@ impl SetPattern {
 
     /// How exactly it names this set; `None` when it does not name it.
     #[must_use]
-    pub fn names(&self, set: &str) -> Option<usize> {
+    pub fn specificity(&self, set: &str) -> Option<usize> {
         match self.0.strip_suffix('*') {
             // `memory.*` begins with `memory.`, so that `memories` is not meant.
             Some(group) => set.starts_with(group).then_some(group.len()),
@@ -81,7 +81,7 @@ pub enum SetReason {
 impl SetReason {
     /// For people.
     #[must_use]
-    pub fn told(&self) -> String {
+    pub fn render(&self) -> String {
         match self {
             Self::Switched(pattern) => format!("switched by hand ({})", pattern.as_str()),
             Self::Configured(pattern) => format!("[mcpl] of mgp.toml ({})", pattern.as_str()),
@@ -96,7 +96,7 @@ pub type Switches = BTreeMap<SetPattern, bool>;
 /// Whether a set is enabled when nobody says anything of it: only one that does nothing unasked. Its tools are
 /// called by agents, and who may call them is said elsewhere.
 #[must_use]
-pub fn by_default(set: &FeatureSet) -> bool {
+pub fn is_enabled_by_default(set: &FeatureSet) -> bool {
     let only_tools = set.uses.iter().all(|uses| *uses == Capability::Tools);
     only_tools && !set.uses.is_empty()
 }
@@ -108,7 +108,7 @@ pub type ApprovedSets = BTreeMap<String, FeatureSet>;
 /// What counts of a declaration until it is approved: nothing that the approved one did not say, and scopes where either
 /// of the two has them.
 #[must_use]
-pub fn bounded(declared: &FeatureSet, approved: &FeatureSet) -> FeatureSet {
+pub fn limit_to_approved(declared: &FeatureSet, approved: &FeatureSet) -> FeatureSet {
     FeatureSet {
         description: approved.description.clone(),
         uses: declared
@@ -124,7 +124,7 @@ pub fn bounded(declared: &FeatureSet, approved: &FeatureSet) -> FeatureSet {
 /// Whether a declaration says more than the approved one, or something else to whoever reads it. One that only uses less
 /// counts as it is.
 #[must_use]
-pub fn exceeds(declared: &FeatureSet, approved: &FeatureSet) -> bool {
+pub fn exceeds_approved(declared: &FeatureSet, approved: &FeatureSet) -> bool {
     declared.description != approved.description
         || !declared.uses.is_subset(&approved.uses)
         || (approved.scoped && !declared.scoped)
@@ -132,7 +132,7 @@ pub fn exceeds(declared: &FeatureSet, approved: &FeatureSet) -> bool {
 }
 
 /// Longest description that is shown, in characters.
-const SHOWN: usize = 160;
+const DESCRIPTION_CHARS_MAX: usize = 160;
 
 /// What changed of a set, old against new, for people.
 #[must_use]
@@ -141,7 +141,12 @@ pub fn difference(name: &str, approved: &FeatureSet, declared: &FeatureSet) -> V
         let uses = set.uses.iter().map(ToString::to_string);
         uses.collect::<Vec<_>>().join(", ")
     };
-    let description = |set: &FeatureSet| set.description.chars().take(SHOWN).collect();
+    let description = |set: &FeatureSet| {
+        set.description
+            .chars()
+            .take(DESCRIPTION_CHARS_MAX)
+            .collect()
+    };
     let yes = |it: bool| if it { "yes" } else { "no" }.to_owned();
     let all: [(&str, String, String); 4] = [
         ("uses", uses(approved), uses(declared)),
@@ -167,12 +172,12 @@ pub fn is_enabled(
     switches: Option<&Switches>,
 ) -> (bool, SetReason) {
     let switched = switches.into_iter().flatten().filter_map(|(pattern, on)| {
-        let exact = pattern.names(name)?;
+        let exact = pattern.specificity(name)?;
         Some((exact, true, !on, SetReason::Switched(pattern.clone())))
     });
     let said = |patterns: &[SetPattern], off: bool| {
         let said = patterns.iter().filter_map(move |pattern| {
-            let exact = pattern.names(name)?;
+            let exact = pattern.specificity(name)?;
             Some((exact, false, off, SetReason::Configured(pattern.clone())))
         });
         said.collect::<Vec<_>>()
@@ -186,7 +191,7 @@ pub fn is_enabled(
         .max_by_key(|(exact, by_hand, off, _)| (*exact, *by_hand, *off));
     match last {
         Some((_, _, off, reason)) => (!off, reason),
-        None => (by_default(set), SetReason::Default),
+        None => (is_enabled_by_default(set), SetReason::Default),
     }
 }
 
@@ -212,17 +217,21 @@ mod tests {
     #[test]
     fn only_tools_are_on_by_default() {
         for one in Capability::ALL {
-            assert_eq!(by_default(&set(&[one])), one == Capability::Tools, "{one}");
+            assert_eq!(
+                is_enabled_by_default(&set(&[one])),
+                one == Capability::Tools,
+                "{one}"
+            );
             let with_tools = set(&[Capability::Tools, one]);
-            assert_eq!(by_default(&with_tools), one == Capability::Tools);
+            assert_eq!(is_enabled_by_default(&with_tools), one == Capability::Tools);
         }
-        assert!(!by_default(&set(&[])));
+        assert!(!is_enabled_by_default(&set(&[])));
     }
 
     /// MCPL-036: `memory.*` means all below `memory`, and no other one.
     #[test]
     fn a_pattern_names_what_is_below_it() {
-        let names = |pattern: &str, set: &str| SetPattern::parse(pattern).unwrap().names(set);
+        let names = |pattern: &str, set: &str| SetPattern::parse(pattern).unwrap().specificity(set);
         assert!(names("memory.*", "memory.retrieval").is_some());
         assert!(names("memory.*", "memory.a.b").is_some());
         assert!(names("memory.a.*", "memory.a.b") > names("memory.*", "memory.a.b"));
@@ -269,7 +278,7 @@ mod tests {
         assert!(on("memory.a", &[("*", false)]));
         assert!(on("other", &[("*", true)]));
         let (_, why) = is_enabled("memory.a", &hook, Some(&rules), None);
-        assert_eq!(why.told(), "[mcpl] of mgp.toml (memory.*)");
+        assert_eq!(why.render(), "[mcpl] of mgp.toml (memory.*)");
     }
 
     /// Less is taken as it is; more, or another text, waits. What counts meanwhile is the less of both.
@@ -304,17 +313,17 @@ mod tests {
             (&base, &none, false),
         ] {
             assert_eq!(
-                exceeds(declared, approved),
+                exceeds_approved(declared, approved),
                 more,
                 "{approved:?} {declared:?}"
             );
-            let counts = bounded(declared, approved);
-            assert!(!exceeds(&counts, approved));
+            let counts = limit_to_approved(declared, approved);
+            assert!(!exceeds_approved(&counts, approved));
             assert!(counts.uses.is_subset(&declared.uses));
             assert_eq!(counts.scoped, approved.scoped || declared.scoped);
             assert_eq!(counts.rollback, approved.rollback && declared.rollback);
         }
-        assert_eq!(bounded(&hook, &base).uses, base.uses);
+        assert_eq!(limit_to_approved(&hook, &base).uses, base.uses);
     }
 
     #[test]
@@ -352,9 +361,9 @@ mod tests {
         for (text, is_exact) in [("memory.a", true), ("memory.*", false), ("*", false)] {
             let pattern = SetPattern::parse(text).unwrap();
             assert_eq!((pattern.as_str(), pattern.is_exact()), (text, is_exact));
-            let by_hand = SetReason::Switched(pattern).told();
+            let by_hand = SetReason::Switched(pattern).render();
             assert_eq!(by_hand, format!("switched by hand ({text})"));
         }
-        assert_eq!(SetReason::Default.told(), "default");
+        assert_eq!(SetReason::Default.render(), "default");
     }
 }

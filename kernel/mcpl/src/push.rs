@@ -22,15 +22,15 @@ pub const PER_MINUTE: u32 = 60;
 /// Events a minute of one server, by default.
 pub const SERVER_PER_MINUTE: u32 = 240;
 /// How long one agent may take to answer, by default.
-pub const AGENT: Duration = Duration::from_secs(5);
+pub const AGENT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// What the operator says of push events: `[mcpl.push]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PushPolicy {
     /// For sets of which nothing else is said.
-    pub usual: PushRule,
+    pub default_rule: PushRule,
     /// By `SERVER.SET`, or a beginning of it with `.*` behind.
-    pub of_sets: BTreeMap<String, PushRule>,
+    pub set_rules: BTreeMap<String, PushRule>,
     /// Events a minute of one server with all its sets; 0 sets no limit.
     pub server_per_minute: u32,
     /// How long one agent may take to answer.
@@ -61,10 +61,10 @@ impl Default for PushRule {
 impl Default for PushPolicy {
     fn default() -> Self {
         Self {
-            usual: PushRule::default(),
-            of_sets: BTreeMap::new(),
+            default_rule: PushRule::default(),
+            set_rules: BTreeMap::new(),
             server_per_minute: SERVER_PER_MINUTE,
-            agent: AGENT,
+            agent: AGENT_TIMEOUT,
         }
     }
 }
@@ -73,14 +73,14 @@ impl PushPolicy {
     /// What holds for a set, by its name for agents: what is said of it alone, else the longest beginning.
     #[must_use]
     pub fn rule(&self, set: &str) -> &PushRule {
-        let mut beginnings = self.of_sets.iter().rev();
+        let mut beginnings = self.set_rules.iter().rev();
         let covering = || {
             let covers = |name: &str| name.strip_suffix('*').is_some_and(|of| set.starts_with(of));
             // In the order of names a longer beginning comes after a shorter one.
             beginnings.find_map(|(name, rule)| covers(name).then_some(rule))
         };
-        let exact = self.of_sets.get(set);
-        exact.or_else(covering).unwrap_or(&self.usual)
+        let exact = self.set_rules.get(set);
+        exact.or_else(covering).unwrap_or(&self.default_rule)
     }
 }
 
@@ -128,11 +128,11 @@ pub fn parse_iso8601(text: &str) -> Option<u64> {
 /// The channel that the events of a set have on the bus: `push.SERVER.SET`. What cannot stand in the
 /// name of a channel is `-` there, with eight digits of its hash behind, so that no other has the same name.
 #[must_use]
-pub fn channel(server: &ServerId, set: &str) -> String {
-    let server = word(server.as_str(), false);
+pub fn channel_name(server: &ServerId, set: &str) -> String {
+    let server = channel_word(server.as_str(), false);
     let room = ChannelPattern::MAX_LEN - CHANNELS.len() - server.len() - 1;
-    let set = match word(set, true) {
-        long if long.len() > room => format!("{}-{}", &long[..room - 9], digits(set)),
+    let set = match channel_word(set, true) {
+        long if long.len() > room => format!("{}-{}", &long[..room - 9], short_hash(set)),
         short => short,
     };
     format!("{CHANNELS}{server}.{set}")
@@ -141,7 +141,7 @@ pub fn channel(server: &ServerId, set: &str) -> String {
 /// Longest that stands for a server: longer than any id of a server of this node.
 const SERVER_MAX: usize = 64;
 
-fn word(text: &str, dots: bool) -> String {
+fn channel_word(text: &str, dots: bool) -> String {
     let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-') || (dots && c == '.');
     let words = || text.split('.').all(|word| !word.is_empty());
     if text.chars().all(fits) && words() && (dots || text.len() <= SERVER_MAX) {
@@ -150,10 +150,10 @@ fn word(text: &str, dots: bool) -> String {
     let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
     let kept = text.chars().map(|c| if fits(c) { c } else { '-' });
     let kept: String = kept.take(SERVER_MAX - 9).collect();
-    format!("{kept}-{}", digits(text))
+    format!("{kept}-{}", short_hash(text))
 }
 
-fn digits(text: &str) -> String {
+fn short_hash(text: &str) -> String {
     blake3::hash(text.as_bytes()).to_hex()[..8].to_owned()
 }
 
@@ -232,7 +232,7 @@ mod tests {
                 &long,
                 &longer,
             ] {
-                all.push(channel(&ServerId::new(server), set));
+                all.push(channel_name(&ServerId::new(server), set));
             }
         }
         for name in &all {
@@ -245,7 +245,7 @@ mod tests {
         all.sort();
         all.dedup();
         assert_eq!(all.len(), count);
-        let plain = channel(&ServerId::new("git"), "gitlab.notifications");
+        let plain = channel_name(&ServerId::new("git"), "gitlab.notifications");
         assert_eq!(plain, "push.git.gitlab.notifications");
     }
 
@@ -258,7 +258,7 @@ mod tests {
         let of_sets = [("git.*", 1), ("git.ci.*", 2), ("git.ci.failed", 3)];
         let of_sets = of_sets.map(|(name, n)| (name.to_owned(), rule(n)));
         let policy = PushPolicy {
-            of_sets: of_sets.into(),
+            set_rules: of_sets.into(),
             ..PushPolicy::default()
         };
         let of = |set| policy.rule(set).per_minute;

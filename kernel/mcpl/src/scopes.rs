@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use mgp_protocol::mcpl::feature_sets::ScopePatterns;
 use mgp_protocol::splice::{Splice, members};
 
-pub use self::glob::{BadScopePattern, ScopePattern};
+pub use self::glob::{ScopePattern, ScopePatternError};
 use self::template::LabelTemplate;
 
 /// Patterns in one list.
@@ -46,8 +46,8 @@ pub enum ScopeVerdict {
 impl ScopeRules {
     /// Evaluates a label: the blacklist first, then the whitelist, else a person (MCPL §7.6).
     #[must_use]
-    pub fn judge(&self, label: &str) -> ScopeVerdict {
-        judge(label, &self.blacklist, &self.whitelist)
+    pub fn evaluate(&self, label: &str) -> ScopeVerdict {
+        evaluate_lists(label, &self.blacklist, &self.whitelist)
     }
 
     /// The lists, as servers read them.
@@ -63,10 +63,10 @@ impl ScopeRules {
     /// The payload with what the operator adds to labels like this one (MCPL §7.5); `None` for an empty one that
     /// stays empty. A member that is there already is the operator's afterwards.
     #[must_use]
-    pub fn enriched(&self, label: &str, payload: Option<&str>) -> Option<String> {
+    pub fn enrich(&self, label: &str, payload: Option<&str>) -> Option<String> {
         let rules = self.enrich.iter();
         let added: BTreeMap<&str, &str> = rules
-            .filter(|(pattern, _)| label::is_normal(label).is_ok() && pattern.matches(label))
+            .filter(|(pattern, _)| label::check_normal(label).is_ok() && pattern.matches(label))
             .flat_map(|(_, added)| added.iter().map(|(k, v)| (k.as_str(), v.as_str())))
             .collect();
         if added.is_empty() {
@@ -97,7 +97,11 @@ impl ScopeRules {
 
 /// Evaluates a label against two lists.
 #[must_use]
-pub fn judge(label: &str, blacklist: &[ScopePattern], whitelist: &[ScopePattern]) -> ScopeVerdict {
+pub fn evaluate_lists(
+    label: &str,
+    blacklist: &[ScopePattern],
+    whitelist: &[ScopePattern],
+) -> ScopeVerdict {
     // Whatever it may be read as is closed.
     let readings = label::readings(label);
     let closes = |pattern: &&ScopePattern| {
@@ -108,7 +112,7 @@ pub fn judge(label: &str, blacklist: &[ScopePattern], whitelist: &[ScopePattern]
     if let Some(pattern) = blacklist.iter().find(closes) {
         return ScopeVerdict::Denied(pattern.as_str().to_owned());
     }
-    if let Err(why) = label::is_normal(label) {
+    if let Err(why) = label::check_normal(label) {
         return ScopeVerdict::Undecided(Some(why));
     }
     match whitelist.iter().find(|pattern| pattern.matches(label)) {
@@ -120,7 +124,7 @@ pub fn judge(label: &str, blacklist: &[ScopePattern], whitelist: &[ScopePattern]
 /// What an agent says of a set's scopes, read as lists: an agent only narrows, so a pattern that cannot be read
 /// opens nothing, and closes everything.
 #[must_use]
-pub fn narrowed(label: &str, said: &ScopePatterns) -> bool {
+pub fn is_allowed_by(label: &str, said: &ScopePatterns) -> bool {
     let read = |all: &[String]| -> Option<Vec<ScopePattern>> {
         let all = all.iter().take(PATTERNS_MAX + 1);
         let all: Vec<_> = all
@@ -133,7 +137,7 @@ pub fn narrowed(label: &str, said: &ScopePatterns) -> bool {
         return false;
     };
     let whitelist = read(&said.whitelist).unwrap_or_default();
-    match judge(label, &blacklist, &whitelist) {
+    match evaluate_lists(label, &blacklist, &whitelist) {
         ScopeVerdict::Denied(_) => false,
         ScopeVerdict::Approved(_) => true,
         ScopeVerdict::Undecided(_) => said.whitelist.is_empty(),

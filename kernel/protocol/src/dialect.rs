@@ -19,11 +19,11 @@ pub enum Version {
 
 /// How a peer is met: with a handshake, or with everything in each request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Era {
+pub enum ProtocolFamily {
     /// Opened by `initialize`: 2024-11-05 to 2025-11-25.
     Legacy,
     /// Stateless, with its caller in each request's `_meta`: 2026-07-28.
-    Modern,
+    Stateless,
 }
 
 /// In whose words a client is answered.
@@ -56,7 +56,7 @@ impl Version {
     /// What is answered to an `initialize` that names a version nobody knows.
     pub const LATEST_LEGACY: Self = Self::V2025_11_25;
     /// The version whose requests stand alone.
-    pub const MODERN: Self = Self::V2026_07_28;
+    pub const STATELESS: Self = Self::V2026_07_28;
 
     /// Reads a version's date.
     #[must_use]
@@ -100,29 +100,29 @@ impl Version {
 
     /// How a peer of this version is met.
     #[must_use]
-    pub fn era(self) -> Era {
+    pub fn family(self) -> ProtocolFamily {
         if self.is_legacy() {
-            Era::Legacy
+            ProtocolFamily::Legacy
         } else {
-            Era::Modern
+            ProtocolFamily::Stateless
         }
     }
 
     /// JSON-RPC batches exist in this version only.
     #[must_use]
-    pub fn allows_batches(self) -> bool {
+    pub fn has_batches(self) -> bool {
         self == Self::V2025_03_26
     }
 
     /// Bad arguments of a tool are a result with `isError`, so that the model can mend them (SEP-1303).
     #[must_use]
-    pub fn reports_input_errors_as_results(self) -> bool {
+    pub fn has_input_errors_as_results(self) -> bool {
         self >= Self::V2025_11_25
     }
 
     /// An SSE stream opens with an event that has an id and no data, to resume from (SEP-1699).
     #[must_use]
-    pub fn primes_streams(self) -> bool {
+    pub fn has_stream_priming(self) -> bool {
         self == Self::V2025_11_25
     }
 }

@@ -8,8 +8,8 @@
 pub mod addresses;
 pub mod assertion;
 pub mod call;
+pub mod close_codes;
 pub mod control;
-pub mod ends;
 pub mod frames;
 pub mod hello;
 pub mod logs;
@@ -22,4 +22,4 @@ pub mod tool_index;
 mod byte_text;
 mod message;
 
-pub use message::{BadMessage, plain};
+pub use message::{BadMessage, to_printable};

@@ -4,7 +4,7 @@ mod line;
 
 use bytes::{Buf, Bytes, BytesMut};
 
-pub use line::{on_one_line, one_line};
+pub use line::{to_one_line, to_one_line_bytes};
 
 /// What the stream held next.
 #[derive(Debug, PartialEq, Eq)]
@@ -14,13 +14,13 @@ pub enum Frame {
     /// A line has passed the limit and is thrown away as it comes: said at once, for it may never
     /// end. [`Frame::Oversized`] follows when it does. Its ends are kept to find out whose answer it
     /// is.
-    Overrun {
-        /// The first [`KEPT`] bytes.
+    LimitExceeded {
+        /// The first [`EDGE_LEN`] bytes.
         head: Bytes,
     },
     /// The end of a line that was thrown away.
     Oversized {
-        /// The last [`KEPT`] bytes.
+        /// The last [`EDGE_LEN`] bytes.
         tail: Bytes,
         /// Length of the whole line, in bytes.
         len: u64,
@@ -28,19 +28,19 @@ pub enum Frame {
 }
 
 /// How much of either end of an oversized line is kept: an id stands near one of them.
-pub const KEPT: usize = 256;
+pub const EDGE_LEN: usize = 256;
 
 /// Cuts a byte stream into lines of at most `limit` bytes. Blank lines are passed over.
 #[derive(Debug)]
 pub struct Framer {
     limit: usize,
     scanned: usize,
-    refused: bool,
-    dropping: Option<Dropping>,
+    discard_current: bool,
+    discarded: Option<DiscardedLine>,
 }
 
 #[derive(Debug, Default)]
-struct Dropping {
+struct DiscardedLine {
     tail: Vec<u8>,
     len: u64,
 }
@@ -52,20 +52,20 @@ impl Framer {
         Self {
             limit,
             scanned: 0,
-            refused: false,
-            dropping: None,
+            discard_current: false,
+            discarded: None,
         }
     }
 
     /// Bytes of the oversized line that is being thrown away, 0 when there is none.
     #[must_use]
-    pub fn dropped(&self) -> u64 {
-        self.dropping.as_ref().map_or(0, |d| d.len)
+    pub fn discarded_bytes(&self) -> u64 {
+        self.discarded.as_ref().map_or(0, |d| d.len)
     }
 
     /// The line that has begun is thrown away as one over the limit is: there is no room for it.
-    pub fn refuse(&mut self) {
-        self.refused = true;
+    pub fn discard_line(&mut self) {
+        self.discard_current = true;
     }
 
     /// Takes the next frame out of `buffer`; `None` when more bytes are needed.
@@ -74,9 +74,9 @@ impl Framer {
             let newline =
                 memchr::memchr(b'\n', &buffer[self.scanned..]).map(|at| at + self.scanned);
             let too_long = newline.unwrap_or(buffer.len()) > self.limit;
-            if self.dropping.is_some() || self.refused || too_long {
+            if self.discarded.is_some() || self.discard_current || too_long {
                 self.scanned = 0;
-                return self.throw_away(buffer, newline);
+                return self.discard(buffer, newline);
             }
             let Some(end) = newline else {
                 self.scanned = buffer.len();
@@ -95,20 +95,20 @@ impl Framer {
         }
     }
 
-    fn throw_away(&mut self, buffer: &mut BytesMut, newline: Option<usize>) -> Option<Frame> {
-        let Some(mut drop) = self.dropping.take() else {
-            self.dropping = Some(Dropping::default());
-            self.refused = false;
-            let head = Bytes::copy_from_slice(&buffer[..buffer.len().min(KEPT)]);
-            return Some(Frame::Overrun { head });
+    fn discard(&mut self, buffer: &mut BytesMut, newline: Option<usize>) -> Option<Frame> {
+        let Some(mut drop) = self.discarded.take() else {
+            self.discarded = Some(DiscardedLine::default());
+            self.discard_current = false;
+            let head = Bytes::copy_from_slice(&buffer[..buffer.len().min(EDGE_LEN)]);
+            return Some(Frame::LimitExceeded { head });
         };
         let part = buffer.split_to(newline.unwrap_or(buffer.len()));
         drop.len += part.len() as u64;
         drop.tail
-            .extend_from_slice(&part[part.len().saturating_sub(KEPT)..]);
-        drop.tail.drain(..drop.tail.len().saturating_sub(KEPT));
+            .extend_from_slice(&part[part.len().saturating_sub(EDGE_LEN)..]);
+        drop.tail.drain(..drop.tail.len().saturating_sub(EDGE_LEN));
         if newline.is_none() {
-            self.dropping = Some(drop);
+            self.discarded = Some(drop);
             return None;
         }
         buffer.advance(1);
@@ -149,7 +149,7 @@ mod tests {
         let long = vec![b'x'; 5000];
         let frames = cut(64, &[b"head", &long, &long, b"tail\n{}\n"]);
         let [
-            Frame::Overrun { head },
+            Frame::LimitExceeded { head },
             Frame::Oversized { tail, len },
             Frame::Line(line),
         ] = &frames[..]
@@ -159,7 +159,7 @@ mod tests {
         assert_eq!(*len, 10_008);
         assert!(head.starts_with(b"headx"));
         assert!(tail.ends_with(b"xtail"));
-        assert_eq!((head.len(), tail.len()), (KEPT, KEPT));
+        assert_eq!((head.len(), tail.len()), (EDGE_LEN, EDGE_LEN));
         assert_eq!(line.as_ref(), b"{}");
     }
 
@@ -168,16 +168,16 @@ mod tests {
         assert_eq!(cut(64, &[&[b'x'; 64]]), []);
         let frames = cut(64, &[&[b'x'; 65], &[b'x'; 9999]]);
         let head = Bytes::from_static(&[b'x'; 65]);
-        assert_eq!(frames, [Frame::Overrun { head }]);
+        assert_eq!(frames, [Frame::LimitExceeded { head }]);
     }
 
     #[test]
     fn a_refused_line_is_dropped_and_the_next_one_survives() {
         let (mut framer, mut buffer) = (Framer::new(64), BytesMut::from("ha"));
         assert_eq!(framer.next(&mut buffer), None);
-        framer.refuse();
+        framer.discard_line();
         let overrun = framer.next(&mut buffer);
-        assert!(matches!(overrun, Some(Frame::Overrun { head }) if head == "ha"));
+        assert!(matches!(overrun, Some(Frame::LimitExceeded { head }) if head == "ha"));
         assert_eq!(framer.next(&mut buffer), None);
         buffer.extend_from_slice(b"lf\n{}\n");
         let ended = framer.next(&mut buffer);
@@ -191,6 +191,9 @@ mod tests {
             cut(4, &[b"abcd\n"]),
             vec![Frame::Line(Bytes::from_static(b"abcd"))]
         );
-        assert!(matches!(cut(4, &[b"abcde\n"])[0], Frame::Overrun { .. }));
+        assert!(matches!(
+            cut(4, &[b"abcde\n"])[0],
+            Frame::LimitExceeded { .. }
+        ));
     }
 }

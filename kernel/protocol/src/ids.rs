@@ -117,7 +117,7 @@ impl ServerId {
 
     /// A server of another node, which is called `node` here.
     #[must_use]
-    pub fn of_node(node: &str, server: &Self) -> Self {
+    pub fn new_remote(node: &str, server: &Self) -> Self {
         Self::new(format!("{node}{}{server}", Self::NODE))
     }
 
@@ -125,12 +125,12 @@ impl ServerId {
     ///
     /// # Errors
     /// [`BadServerId`] of the part that is wrong.
-    pub fn parse_of_any_node(text: &str) -> Result<Self, BadServerId> {
+    pub fn parse_local_or_remote(text: &str) -> Result<Self, BadServerId> {
         match text.split_once(Self::NODE) {
             None => Self::parse(text),
             Some((node, server)) => {
                 let node = Self::parse(node)?;
-                Ok(Self::of_node(node.as_str(), &Self::parse(server)?))
+                Ok(Self::new_remote(node.as_str(), &Self::parse(server)?))
             }
         }
     }
@@ -138,14 +138,14 @@ impl ServerId {
     /// What the node is called here that runs the server, and the server's id there; `None` for a server of
     /// this node.
     #[must_use]
-    pub fn at_node(&self) -> Option<(&str, Self)> {
+    pub fn remote_parts(&self) -> Option<(&str, Self)> {
         let (node, server) = self.0.split_once(Self::NODE)?;
         Some((node, Self::new(server)))
     }
 
     /// True for a server of another node.
     #[must_use]
-    pub fn is_of_node(&self) -> bool {
+    pub fn is_remote(&self) -> bool {
         self.0.contains(Self::NODE)
     }
 
@@ -166,7 +166,7 @@ pub enum BadServerId {
     #[error("a server id has at most {max} characters, this one has {0}", max = ServerId::MAX_LEN)]
     TooLong(usize),
     /// A character that would not survive in a tool's name or a path.
-    #[error("a server id is made of letters, digits, '.', '_' and '-'; {} is none of them", told(*.0))]
+    #[error("a server id is made of letters, digits, '.', '_' and '-'; {} is none of them", describe_char(*.0))]
     Character(char),
     /// Nothing but dots.
     #[error("a server id is not made of dots alone")]
@@ -175,7 +175,7 @@ pub enum BadServerId {
 
 /// A character in a sentence: where it may only look like one of ours, with its number.
 #[must_use]
-pub fn told(c: char) -> String {
+pub fn describe_char(c: char) -> String {
     match c.is_ascii() {
         true => format!("{c:?}"),
         false => format!("{c:?} (U+{:04X})", u32::from(c)),
@@ -193,7 +193,7 @@ impl AgentId {
     pub const ANONYMOUS: &str = "agent.anonymous";
 
     /// Names nobody can be given: they are somebody already.
-    const TAKEN: [&str; 4] = ["local", "anonymous", "operator", "kernel"];
+    const RESERVED: [&str; 4] = ["local", "anonymous", "operator", "kernel"];
 
     /// Judges a name given by a person, with or without the prefix.
     ///
@@ -202,12 +202,12 @@ impl AgentId {
     pub fn parse(text: &str) -> Result<Self, BadAgentName> {
         let name = text.strip_prefix(Self::PREFIX).unwrap_or(text);
         if name.starts_with(Self::PREFIX) {
-            return Err(BadAgentName::Twice);
+            return Err(BadAgentName::DoublePrefix);
         }
         let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
         match name.chars().find(|c| !plain(*c)) {
             Some(c) => Err(BadAgentName::Character(c)),
-            None => Self::of_subject(name),
+            None => Self::from_subject(name),
         }
     }
 
@@ -216,7 +216,7 @@ impl AgentId {
     ///
     /// # Errors
     /// As [`Self::parse`], but for characters.
-    pub fn written(text: &str) -> Result<Self, BadAgentName> {
+    pub fn parse_or_from_subject(text: &str) -> Result<Self, BadAgentName> {
         match Self::parse(text) {
             Err(BadAgentName::Character(_)) => {}
             read => return read,
@@ -238,10 +238,10 @@ impl AgentId {
         // What is printed is read back as what it stands for; nothing else with a `%` is.
         let printed = String::from_utf8(subject)
             .ok()
-            .and_then(|it| Self::of_subject(&it).ok());
+            .and_then(|it| Self::from_subject(&it).ok());
         match printed.filter(|it| it.as_str()[Self::PREFIX.len()..] == *name) {
             Some(printed) => Ok(printed),
-            None => Self::of_subject(name),
+            None => Self::from_subject(name),
         }
     }
 
@@ -250,7 +250,7 @@ impl AgentId {
     ///
     /// # Errors
     /// [`BadAgentName`] for an empty, an overlong and a taken name.
-    pub fn of_subject(subject: &str) -> Result<Self, BadAgentName> {
+    pub fn from_subject(subject: &str) -> Result<Self, BadAgentName> {
         let mut id = String::from(Self::PREFIX);
         for byte in subject.bytes() {
             match byte {
@@ -266,11 +266,11 @@ impl AgentId {
         if name.len() > Self::MAX_NAME {
             return Err(BadAgentName::TooLong(name.len()));
         }
-        match Self::TAKEN
+        match Self::RESERVED
             .iter()
             .find(|taken| name.eq_ignore_ascii_case(taken))
         {
-            Some(taken) => Err(BadAgentName::Taken(taken)),
+            Some(taken) => Err(BadAgentName::Reserved(taken)),
             None => Ok(Self::new(id)),
         }
     }
@@ -286,16 +286,16 @@ pub enum BadAgentName {
     #[error("an agent's name has at most {max} characters, this one has {0}", max = AgentId::MAX_NAME)]
     TooLong(usize),
     /// A character that would not survive in a log line or a list.
-    #[error("an agent's name is made of letters, digits, '.', '_' and '-'; {} is none of them", told(*.0))]
+    #[error("an agent's name is made of letters, digits, '.', '_' and '-'; {} is none of them", describe_char(*.0))]
     Character(char),
     /// Somebody is called so already, whom no token and no certificate can name.
     #[error("{0:?} is a name of the kernel's own; choose another one")]
-    Taken(&'static str),
+    Reserved(&'static str),
     /// It would be read as another one's.
     #[error(
         "an agent's name does not begin with \"agent.\" again: it would be taken for that of another"
     )]
-    Twice,
+    DoublePrefix,
 }
 
 #[cfg(test)]
@@ -316,10 +316,10 @@ mod tests {
 
     #[test]
     fn a_server_of_another_node_is_named_behind_its_node() {
-        let parse = ServerId::parse_of_any_node;
+        let parse = ServerId::parse_local_or_remote;
         assert_eq!(parse("demo"), Ok(ServerId::new("demo")));
         let there = parse("nas/demo").unwrap();
-        assert_eq!(there.at_node(), Some(("nas", ServerId::new("demo"))));
+        assert_eq!(there.remote_parts(), Some(("nas", ServerId::new("demo"))));
         assert_eq!(parse("nas/"), Err(BadServerId::Empty));
         assert_eq!(parse("/demo"), Err(BadServerId::Empty));
         for other in ["nas/demo/x", "nas//demo", "nas/demo~0a", "na s/demo"] {
@@ -347,7 +347,7 @@ mod tests {
     /// One name, one agent: no other authority's name can be made to look like this one.
     #[test]
     fn agents_of_other_authorities_never_meet() {
-        let of = |name: &str| AgentId::of_subject(name).unwrap().to_string();
+        let of = |name: &str| AgentId::from_subject(name).unwrap().to_string();
         assert_eq!(AgentId::parse("alice").unwrap().as_str(), "agent.alice");
         assert_eq!(AgentId::parse("agent.alice"), AgentId::parse("alice"));
         assert_eq!(of("alice"), "agent.alice");
@@ -356,31 +356,44 @@ mod tests {
         assert_eq!(of("agent.alice"), "agent.agent.alice");
         for taken in ["local", "LOCAL", "anonymous", "operator", "kernel"] {
             assert!(matches!(
-                AgentId::of_subject(taken),
-                Err(BadAgentName::Taken(_))
+                AgentId::from_subject(taken),
+                Err(BadAgentName::Reserved(_))
             ));
         }
         assert_eq!(AgentId::parse("a b"), Err(BadAgentName::Character(' ')));
-        let alice = AgentId::of_subject("alice@corp").unwrap();
+        let alice = AgentId::from_subject("alice@corp").unwrap();
         for written in [
             "alice@corp",
             "agent.alice@corp",
             "alice%40corp",
             "agent.alice%40corp",
         ] {
-            assert_eq!(AgentId::written(written), Ok(alice.clone()), "{written}");
+            assert_eq!(
+                AgentId::parse_or_from_subject(written),
+                Ok(alice.clone()),
+                "{written}"
+            );
         }
-        assert_eq!(AgentId::written("bob"), AgentId::parse("bob"));
-        assert_eq!(AgentId::written("100%"), AgentId::of_subject("100%"));
-        assert_eq!(AgentId::written("a%62"), AgentId::of_subject("a%62"));
-        assert!(AgentId::written("local").is_err() && AgentId::written("agent.agent.x").is_err());
+        assert_eq!(AgentId::parse_or_from_subject("bob"), AgentId::parse("bob"));
+        assert_eq!(
+            AgentId::parse_or_from_subject("100%"),
+            AgentId::from_subject("100%")
+        );
+        assert_eq!(
+            AgentId::parse_or_from_subject("a%62"),
+            AgentId::from_subject("a%62")
+        );
+        assert!(
+            AgentId::parse_or_from_subject("local").is_err()
+                && AgentId::parse_or_from_subject("agent.agent.x").is_err()
+        );
         assert_eq!(AgentId::parse("agent."), Err(BadAgentName::Empty));
         assert_eq!(
             AgentId::parse("agent.agent.alice"),
-            Err(BadAgentName::Twice)
+            Err(BadAgentName::DoublePrefix)
         );
         assert_eq!(
-            AgentId::of_subject(&"|".repeat(43)),
+            AgentId::from_subject(&"|".repeat(43)),
             Err(BadAgentName::TooLong(129))
         );
     }

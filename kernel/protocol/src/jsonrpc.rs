@@ -1,6 +1,6 @@
 //! JSON-RPC 2.0 envelopes, parsed once and borrowed from the frame (MGP §1.5, MCP base protocol).
 
-pub mod torn;
+pub mod partial_message;
 
 use std::borrow::Cow;
 use std::fmt;
@@ -9,7 +9,7 @@ use std::hash::{Hash, Hasher};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use self::torn::Glance;
+use self::partial_message::PartialMessage;
 use crate::lookalike;
 
 /// A request id as its sender wrote it: a string or an integer, kept as JSON text so that the answer
@@ -23,7 +23,7 @@ pub struct RequestId {
 
 impl PartialEq for RequestId {
     fn eq(&self, other: &Self) -> bool {
-        self.meant() == other.meant()
+        self.canonical() == other.canonical()
     }
 }
 
@@ -31,7 +31,7 @@ impl Eq for RequestId {}
 
 impl Hash for RequestId {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        self.meant().hash(state);
+        self.canonical().hash(state);
     }
 }
 
@@ -47,7 +47,7 @@ impl RequestId {
         let escaped = is_string && memchr::memchr(b'\\', text.as_bytes()).is_some();
         let meant = || {
             let string: String = serde_json::from_str(text).ok()?;
-            Some(crate::splice::quoted(&string).into())
+            Some(crate::splice::quote(&string).into())
         };
         (is_string || integer()).then(|| Self {
             text: text.into(),
@@ -55,7 +55,7 @@ impl RequestId {
         })
     }
 
-    fn meant(&self) -> &str {
+    fn canonical(&self) -> &str {
         self.meant.as_deref().unwrap_or(&self.text)
     }
 
@@ -68,14 +68,14 @@ impl RequestId {
     /// Reads the id in an answer to a request that had a number: some servers keep numbers as doubles, and write
     /// `7.0` for it.
     #[must_use]
-    pub fn from_answer(text: &str) -> Option<Self> {
-        Self::from_json(text).or_else(|| whole(text).map(Self::from))
+    pub fn from_response_id(text: &str) -> Option<Self> {
+        Self::from_json(text).or_else(|| parse_whole_number(text).map(Self::from))
     }
 
     /// The id as the number it has in any form: others keep numbers as texts, and write `"7"`.
     #[must_use]
     pub fn as_number(&self) -> Option<u64> {
-        let digits = self.meant().trim_matches('"');
+        let digits = self.canonical().trim_matches('"');
         let plain = !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit());
         digits.parse().ok().filter(|_| plain)
     }
@@ -88,10 +88,10 @@ impl RequestId {
 }
 
 /// A number without a fraction that every double holds exactly.
-fn whole(text: &str) -> Option<u64> {
-    const EXACT: f64 = 9_007_199_254_740_992.0;
+fn parse_whole_number(text: &str) -> Option<u64> {
+    const EXACT_INTEGER_LIMIT: f64 = 9_007_199_254_740_992.0;
     let number: f64 = serde_json::from_str(text).ok()?;
-    let fits = number.fract() == 0.0 && (0.0..EXACT).contains(&number);
+    let fits = number.fract() == 0.0 && (0.0..EXACT_INTEGER_LIMIT).contains(&number);
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
@@ -226,7 +226,7 @@ pub enum Malformed {
     },
     /// A notification of that kind: nobody is answered.
     #[error("`params` of a notification must be an object")]
-    BadNotice,
+    BadNotification,
 }
 
 impl Malformed {
@@ -236,7 +236,7 @@ impl Malformed {
         match self {
             Self::NotJson(_) => PARSE_ERROR,
             Self::Batch | Self::NotAMessage { .. } => INVALID_REQUEST,
-            Self::BadParams { .. } | Self::BadNotice => INVALID_PARAMS,
+            Self::BadParams { .. } | Self::BadNotification => INVALID_PARAMS,
         }
     }
 
@@ -244,20 +244,20 @@ impl Malformed {
     #[must_use]
     pub fn to_frame(&self) -> Option<Vec<u8>> {
         let id = match self {
-            Self::BadNotice => return None,
+            Self::BadNotification => return None,
             Self::NotAMessage { id: Some(id), .. } | Self::BadParams { id } => id.as_json(),
             Self::NotAMessage { id: None, .. } | Self::NotJson(_) | Self::Batch => "null",
         };
-        Some(self.under(id))
+        Some(self.to_frame_with_id(id))
     }
 
     /// The error answer without the id: to what is an answer itself.
     #[must_use]
-    pub fn to_nobody(&self) -> Vec<u8> {
-        self.under("null")
+    pub fn to_frame_without_id(&self) -> Vec<u8> {
+        self.to_frame_with_id("null")
     }
 
-    fn under(&self, id: &str) -> Vec<u8> {
+    fn to_frame_with_id(&self, id: &str) -> Vec<u8> {
         let error_object = ErrorObject::new(self.code(), self.to_string());
         let text = serde_json::to_string(&error_object).expect("an error object is always JSON");
         error(id, &text)
@@ -321,27 +321,27 @@ pub fn parse(frame: &[u8]) -> Result<Message<'_>, Malformed> {
 pub fn parse_text(text: &str) -> Result<Message<'_>, Malformed> {
     match text.trim_start().as_bytes().first() {
         Some(b'{') => {}
-        Some(b'[') => return batch_or_noise(text),
-        _ => return Err(not_an_object(text)),
+        Some(b'[') => return classify_array(text),
+        _ => return Err(reject_non_object(text)),
     }
     let envelope: Envelope<'_> = lookalike::from_str(text).map_err(|e| classify(text, &e))?;
-    envelope.judge()
+    envelope.into_message()
 }
 
 /// Splits a batch into its messages, each as JSON text; `None` when the frame is no array.
 #[must_use]
-pub fn batch(frame: &[u8]) -> Option<Vec<&RawValue>> {
+pub fn split_batch(frame: &[u8]) -> Option<Vec<&RawValue>> {
     serde_json::from_slice(frame).ok()
 }
 
-fn batch_or_noise<'a>(text: &'a str) -> Result<Message<'a>, Malformed> {
+fn classify_array<'a>(text: &'a str) -> Result<Message<'a>, Malformed> {
     match serde_json::from_str::<Vec<&'a RawValue>>(text) {
         Ok(_) => Err(Malformed::Batch),
         Err(e) => Err(Malformed::NotJson(e.to_string())),
     }
 }
 
-fn not_an_object(text: &str) -> Malformed {
+fn reject_non_object(text: &str) -> Malformed {
     match serde_json::from_str::<serde::de::IgnoredAny>(text) {
         Ok(_) => Malformed::NotAMessage {
             id: None,
@@ -357,8 +357,8 @@ fn classify(text: &str, error: &serde_json::Error) -> Malformed {
         return Malformed::NotJson(error.to_string());
     }
     Malformed::NotAMessage {
-        id: Glance::at(text.as_bytes()).id(),
-        why: lookalike::words(error).map_or(
+        id: PartialMessage::scan(text.as_bytes()).id(),
+        why: lookalike::as_lookalike_message(error).map_or(
             Cow::Borrowed("`jsonrpc` and `method` are strings, and each member stands once"),
             Cow::Owned,
         ),
@@ -366,12 +366,15 @@ fn classify(text: &str, error: &serde_json::Error) -> Malformed {
 }
 
 impl<'a> Envelope<'a> {
-    fn judge(self) -> Result<Message<'a>, Malformed> {
+    fn into_message(self) -> Result<Message<'a>, Malformed> {
         let id = self
             .id
             .map(|raw| (RequestId::from_json(raw.get()), raw.get()));
         let known = id.as_ref().and_then(|(id, _)| id.clone());
-        let answered = || id.as_ref().and_then(|(_, raw)| RequestId::from_answer(raw));
+        let answered = || {
+            id.as_ref()
+                .and_then(|(_, raw)| RequestId::from_response_id(raw))
+        };
         let wrong = |why: &'static str| Malformed::NotAMessage {
             id: known.clone(),
             why: why.into(),
@@ -384,7 +387,7 @@ impl<'a> Envelope<'a> {
         let object = params.starts_with('{') || id.is_none() && params == "null";
         match (self.method, self.result, self.error) {
             (Some(method), None, None) => match id {
-                None if !object => Err(Malformed::BadNotice),
+                None if !object => Err(Malformed::BadNotification),
                 Some((Some(id), _)) if !object => Err(Malformed::BadParams { id }),
                 None => Ok(Message::Notification {
                     method,
@@ -436,7 +439,7 @@ fn message(id: Option<&str>, method: &str, params: Option<&str>) -> Vec<u8> {
         out.extend_from_slice(id.as_bytes());
     }
     out.extend_from_slice(br#","method":"#);
-    out.extend_from_slice(crate::splice::quoted(method).as_bytes());
+    out.extend_from_slice(crate::splice::quote(method).as_bytes());
     if let Some(params) = params {
         out.extend_from_slice(br#","params":"#);
         out.extend_from_slice(params.as_bytes());
@@ -448,16 +451,16 @@ fn message(id: Option<&str>, method: &str, params: Option<&str>) -> Vec<u8> {
 /// `{"jsonrpc":"2.0","id":ID,"result":RESULT}`; `result` is JSON text.
 #[must_use]
 pub fn result(id: &str, result: &str) -> Vec<u8> {
-    answer(id, br#","result":"#, result)
+    response(id, br#","result":"#, result)
 }
 
 /// `{"jsonrpc":"2.0","id":ID,"error":ERROR}`; `error` is JSON text.
 #[must_use]
 pub fn error(id: &str, error: &str) -> Vec<u8> {
-    answer(id, br#","error":"#, error)
+    response(id, br#","error":"#, error)
 }
 
-fn answer(id: &str, member: &[u8], value: &str) -> Vec<u8> {
+fn response(id: &str, member: &[u8], value: &str) -> Vec<u8> {
     let mut out = Vec::with_capacity(40 + id.len() + value.len());
     out.extend_from_slice(br#"{"jsonrpc":"2.0","id":"#);
     out.extend_from_slice(id.as_bytes());

@@ -4,9 +4,7 @@
 //! No IO, no clock, no runtime. Payloads that are only relayed stay raw text: a frame is parsed
 //! once, to its envelope, and edited by [`splice`] where a name or a token must change.
 
-pub mod address;
 pub mod dialect;
-pub mod era;
 pub mod federation;
 pub mod framing;
 pub mod ids;
@@ -16,5 +14,7 @@ pub mod lookalike;
 pub mod mcp;
 pub mod mcpl;
 pub mod mgp;
+pub mod redacted_url;
 pub mod refusal;
 pub mod splice;
+pub mod versions;

@@ -3,11 +3,11 @@
 //! A lite caller has no session and no handshake. It lists tools, calls them, and redeems promises.
 
 pub mod answer;
+pub mod elicitation;
 pub mod error;
-pub mod listing;
 pub mod openapi;
-pub mod prefer;
-pub mod question;
+pub mod preferences;
+pub mod tool_list;
 
 /// The version of the document.
 pub const VERSION: &str = "0.042";
@@ -31,7 +31,7 @@ pub enum LiteEndpoint {
 impl LiteEndpoint {
     /// The endpoint of that name, which is the last part of its path.
     #[must_use]
-    pub fn named(name: &str) -> Option<Self> {
+    pub fn from_name(name: &str) -> Option<Self> {
         match name {
             "listtools" | "tools" => Some(Self::List),
             "calltools" | "calltool" | "rpc" => Some(Self::Call),
@@ -112,10 +112,10 @@ mod tests {
     /// LITE-035 to LITE-039: the document's names of the endpoints, to the letter.
     #[test]
     fn endpoints_have_the_names_of_the_document() {
-        assert_eq!(LiteEndpoint::named("tools"), Some(LiteEndpoint::List));
-        assert_eq!(LiteEndpoint::named("rpc"), Some(LiteEndpoint::Call));
+        assert_eq!(LiteEndpoint::from_name("tools"), Some(LiteEndpoint::List));
+        assert_eq!(LiteEndpoint::from_name("rpc"), Some(LiteEndpoint::Call));
         for other in ["", "Tools", "calltoolsEndpoint", "prompts", "tools/"] {
-            assert_eq!(LiteEndpoint::named(other), None, "{other}");
+            assert_eq!(LiteEndpoint::from_name(other), None, "{other}");
         }
     }
 }

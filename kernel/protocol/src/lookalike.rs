@@ -4,22 +4,22 @@
 //! `Name`, `NAME` and, with the long s, `argument\u{17f}`. What the kernel passed over as unknown would
 //! be the very name and arguments that such a server reads.
 
-mod wary;
+mod strict_deserializer;
 
 use serde::Deserialize;
 use serde::de::{Error as _, Unexpected};
 use serde_json::value::RawValue;
 
-use self::wary::Wary;
+use self::strict_deserializer::StrictDeserializer;
 
 /// How the words of an error about a lookalike begin.
-const WORDS: &str = "member ";
+const MESSAGE_PREFIX: &str = "member ";
 
 /// Any value: a member that is known so that nothing else can pass for it, and that stands once.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Present;
+pub struct AnyMember;
 
-impl<'de> Deserialize<'de> for Present {
+impl<'de> Deserialize<'de> for AnyMember {
     fn deserialize<D: serde::Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
         serde::de::IgnoredAny::deserialize(d).map(|_| Self)
     }
@@ -30,28 +30,28 @@ impl<'de> Deserialize<'de> for Present {
 /// # Errors
 /// As serde_json.
 pub fn is_there<'de, D: serde::Deserializer<'de>>(d: D) -> Result<bool, D::Error> {
-    Present::deserialize(d).map(|Present| true)
+    AnyMember::deserialize(d).map(|AnyMember| true)
 }
 
 /// The known member that this one is not, and that it may be taken for. Known ones are ASCII.
 #[must_use]
-pub fn lookalike<'k>(member: &str, known: &[&'k str]) -> Option<&'k str> {
+pub fn find_lookalike<'k>(member: &str, known: &[&'k str]) -> Option<&'k str> {
     if known.contains(&member) {
         return None;
     }
-    let alike = |known: &&&str| folded(member).eq(folded(known));
+    let alike = |known: &&&str| fold_case(member).eq(fold_case(known));
     known.iter().find(alike).copied()
 }
 
 /// True when two names are one to a reader that does not regard case.
 #[must_use]
 pub fn are_alike(one: &str, other: &str) -> bool {
-    folded(one).eq(folded(other))
+    fold_case(one).eq(fold_case(other))
 }
 
 /// Folded as readers do that fold at all: the long s, the sign of the kelvin and, in some of them, the
 /// i's of Turkish are letters of ASCII.
-fn folded(name: &str) -> impl Iterator<Item = char> {
+fn fold_case(name: &str) -> impl Iterator<Item = char> {
     name.chars().map(|c| match c {
         '\u{17f}' => 's',
         '\u{212a}' => 'k',
@@ -72,9 +72,9 @@ fn folded(name: &str) -> impl Iterator<Item = char> {
 /// values stay what they are: nobody looks into them.
 ///
 /// # Errors
-/// As serde_json, for an array in place of a struct, and for a lookalike, whose error [`words`] knows.
+/// As serde_json, for an array in place of a struct, and for a lookalike, whose error [`as_lookalike_message`] knows.
 pub fn from_str<'a, T: Deserialize<'a>>(text: &'a str) -> Result<T, serde_json::Error> {
-    read(text, true)
+    parse(text, true)
 }
 
 /// The same for texts in which lookalikes do no harm.
@@ -82,13 +82,16 @@ pub fn from_str<'a, T: Deserialize<'a>>(text: &'a str) -> Result<T, serde_json::
 /// # Errors
 /// As serde_json, and for an array in place of a struct.
 pub fn from_object<'a, T: Deserialize<'a>>(text: &'a str) -> Result<T, serde_json::Error> {
-    read(text, false)
+    parse(text, false)
 }
 
-fn read<'a, T: Deserialize<'a>>(text: &'a str, names: bool) -> Result<T, serde_json::Error> {
+fn parse<'a, T: Deserialize<'a>>(text: &'a str, names: bool) -> Result<T, serde_json::Error> {
     let mut json = serde_json::Deserializer::from_str(text);
     let of = &mut json;
-    let read = T::deserialize(Wary { of, names })?;
+    let read = T::deserialize(StrictDeserializer {
+        inner: of,
+        checks_names: names,
+    })?;
     json.end()?;
     Ok(read)
 }
@@ -123,12 +126,14 @@ pub fn required_object<'de: 'a, 'a, D: serde::Deserializer<'de>>(
 }
 
 /// What is wrong with a lookalike, in words for its sender.
-fn refused(member: &str, known: &str) -> String {
-    format!("{WORDS}{member:?} is not {known:?}, but some readers take it for that; leave it out")
+fn lookalike_message(member: &str, known: &str) -> String {
+    format!(
+        "{MESSAGE_PREFIX}{member:?} is not {known:?}, but some readers take it for that; leave it out"
+    )
 }
 
 /// Serde's words without its position: params are one line of a frame, a column means nothing there.
-pub(crate) fn plain(error: &serde_json::Error) -> String {
+pub(crate) fn strip_position(error: &serde_json::Error) -> String {
     let mut text = error.to_string();
     text.truncate(text.rfind(" at line ").unwrap_or(text.len()));
     text
@@ -136,9 +141,9 @@ pub(crate) fn plain(error: &serde_json::Error) -> String {
 
 /// The words of an error that is about a lookalike; `None` for every other one.
 #[must_use]
-pub fn words(error: &serde_json::Error) -> Option<String> {
-    let text = plain(error);
-    (error.is_data() && text.starts_with(WORDS)).then_some(text)
+pub fn as_lookalike_message(error: &serde_json::Error) -> Option<String> {
+    let text = strip_position(error);
+    (error.is_data() && text.starts_with(MESSAGE_PREFIX)).then_some(text)
 }
 
 #[cfg(test)]
@@ -161,7 +166,7 @@ mod tests {
         #[serde(default, rename = "ref")]
         reference: Option<Inner>,
         #[serde(default)]
-        task: Option<Present>,
+        task: Option<AnyMember>,
     }
 
     fn read(text: &str) -> Result<Outer<'_>, serde_json::Error> {
@@ -182,8 +187,8 @@ mod tests {
             (r#"{"name":"a","ref":{"taskID":"x"}}"#, "taskID", "taskId"),
             (r#"{"name":"a","\u004eame":1}"#, "Name", "name"),
         ] {
-            let said = words(&read(text).unwrap_err()).unwrap();
-            assert_eq!(said, refused(member, known));
+            let said = as_lookalike_message(&read(text).unwrap_err()).unwrap();
+            assert_eq!(said, lookalike_message(member, known));
         }
     }
 
@@ -228,9 +233,9 @@ mod tests {
         ] {
             let error = read(text).unwrap_err();
             assert!(error.to_string().starts_with(other), "{error}");
-            assert_eq!(words(&error), None);
+            assert_eq!(as_lookalike_message(&error), None);
         }
-        assert!(lookalike("m\u{308}", &["name"]).is_none());
+        assert!(find_lookalike("m\u{308}", &["name"]).is_none());
         assert!(are_alike("Stra\u{df}e", "stra\u{df}E") && !are_alike("\u{ff4e}", "n"));
     }
 }

@@ -6,7 +6,7 @@ pub mod elicitation;
 pub mod logging;
 pub mod meta;
 pub mod prompts;
-mod related;
+mod related_call;
 pub mod request_headers;
 pub mod resources;
 pub mod roots;
@@ -23,8 +23,8 @@ use serde_json::value::RawValue;
 
 pub use self::capabilities::{ClientCapabilities, ServerCapabilities};
 pub use self::meta::{Meta, WithMeta};
-pub use self::related::RelatedCall;
-use crate::lookalike::{self, Present};
+pub use self::related_call::RelatedCall;
+use crate::lookalike::{self, AnyMember};
 use crate::refusal::Refusal;
 
 /// A method or notification: its name on the wire is its address in this crate.
@@ -79,7 +79,7 @@ pub struct Implementation<'a> {
 /// The result of `initialize`.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Initialization<'a> {
+pub struct InitializeResult<'a> {
     /// The version the server chose.
     #[serde(borrow)]
     pub protocol_version: Cow<'a, str>,
@@ -131,16 +131,16 @@ pub struct Progress<'a> {
     pub progress_token: &'a RawValue,
     /// Relayed verbatim, like all that follows.
     #[serde(default)]
-    pub progress: Option<Present>,
+    pub progress: Option<AnyMember>,
     /// How much there is to do.
     #[serde(default)]
-    pub total: Option<Present>,
+    pub total: Option<AnyMember>,
     /// The message for people.
     #[serde(default)]
-    pub message: Option<Present>,
+    pub message: Option<AnyMember>,
     /// Relayed verbatim.
     #[serde(default, rename = "_meta")]
-    pub meta: Option<Present>,
+    pub meta: Option<AnyMember>,
 }
 
 /// `notifications/message`: a log record of a server.
@@ -156,11 +156,11 @@ pub struct Message<'a> {
 
 /// `notifications/tasks` of the tasks extension: the whole state of a task, as `tasks/get` has it.
 #[derive(Debug, Deserialize)]
-pub struct Tasks<'a>(#[serde(borrow)] pub tasks::About<'a>);
+pub struct Tasks<'a>(#[serde(borrow)] pub tasks::TaskParams<'a>);
 
 /// `params` of any of the four list methods.
 #[derive(Debug, Default, Deserialize)]
-pub struct Listing<'a> {
+pub struct ListParams<'a> {
     /// Where to go on; the empty string is a cursor too.
     #[serde(borrow, default)]
     pub cursor: Option<Cow<'a, str>>,
@@ -171,9 +171,9 @@ pub struct Listing<'a> {
 ///
 /// # Errors
 /// [`Refusal::BadParams`] with serde's words, which name the member that is missing or wrong.
-pub fn read<'a, T: Deserialize<'a>>(params: Option<&'a str>) -> Result<T, Refusal> {
+pub fn parse_params<'a, T: Deserialize<'a>>(params: Option<&'a str>) -> Result<T, Refusal> {
     lookalike::from_str(params.unwrap_or("{}"))
-        .map_err(|e| Refusal::BadParams(lookalike::plain(&e)))
+        .map_err(|e| Refusal::BadParams(lookalike::strip_position(&e)))
 }
 
 #[cfg(test)]
@@ -183,25 +183,25 @@ mod tests {
     /// MCP-012: what is missing is named.
     #[test]
     fn bad_params_name_the_member() {
-        let error = read::<tools::Call<'_>>(Some("{}")).unwrap_err();
+        let error = parse_params::<tools::Call<'_>>(Some("{}")).unwrap_err();
         assert_eq!(error.to_string(), "Invalid params: missing field `name`");
     }
 
     /// What MCP has as an object is one, at every depth that the kernel reads.
     #[test]
     fn an_array_is_never_an_object() {
-        assert!(read::<tools::Call<'_>>(Some(r#"["a",{}]"#)).is_err());
+        assert!(parse_params::<tools::Call<'_>>(Some(r#"["a",{}]"#)).is_err());
         for params in [
             r#"{"ref":["ref/prompt","p"]}"#,
             r#"{"ref":{"type":"ref/prompt"},"argument":["a",""]}"#,
             r#"{"ref":{"type":"ref/prompt"},"context":[{}]}"#,
         ] {
-            let error = read::<completion::Complete<'_>>(Some(params)).unwrap_err();
+            let error = parse_params::<completion::Complete<'_>>(Some(params)).unwrap_err();
             assert!(error.to_string().contains("expected an object"), "{error}");
         }
         for member in ["clientInfo", "capabilities"] {
             let params = hello(member, r#"["x"]"#);
-            let error = read::<Initialize<'_>>(Some(&params)).unwrap_err();
+            let error = parse_params::<Initialize<'_>>(Some(&params)).unwrap_err();
             assert!(error.to_string().contains("expected an object"), "{error}");
         }
     }
@@ -227,17 +227,20 @@ mod tests {
     /// CMCP-020: who does not say who it is, or what it can, has not shaken hands.
     #[test]
     fn an_initialize_is_whole_or_none() {
-        assert!(read::<Initialize<'_>>(Some(&hello("", ""))).is_ok());
+        assert!(parse_params::<Initialize<'_>>(Some(&hello("", ""))).is_ok());
         for member in ["protocolVersion", "capabilities", "clientInfo"] {
             for value in ["", "null", "1", "[]", "true"] {
                 let params = hello(member, value);
-                let error = read::<Initialize<'_>>(Some(&params)).unwrap_err();
+                let error = parse_params::<Initialize<'_>>(Some(&params)).unwrap_err();
                 assert!(matches!(error, Refusal::BadParams(_)), "{params}");
             }
         }
         for info in ["{}", r#"{"name":"a"}"#, r#"{"name":1,"version":"1"}"#] {
             let params = hello("clientInfo", info);
-            assert!(read::<Initialize<'_>>(Some(&params)).is_err(), "{params}");
+            assert!(
+                parse_params::<Initialize<'_>>(Some(&params)).is_err(),
+                "{params}"
+            );
         }
     }
 
@@ -260,29 +263,35 @@ mod tests {
             "requeststate",
         ] {
             let params = format!(r#"{{"name":"a","{member}":1}}"#);
-            refused(read::<tools::Call<'_>>(Some(&params)).unwrap_err(), member);
+            refused(
+                parse_params::<tools::Call<'_>>(Some(&params)).unwrap_err(),
+                member,
+            );
         }
         for member in ["Name", "argument\u{17f}", "_Meta"] {
             let params = format!(r#"{{"name":"a","{member}":1}}"#);
-            refused(read::<prompts::Get<'_>>(Some(&params)).unwrap_err(), member);
+            refused(
+                parse_params::<prompts::Get<'_>>(Some(&params)).unwrap_err(),
+                member,
+            );
         }
         for member in ["URI", "_Meta"] {
             let params = format!(r#"{{"uri":"a:b","{member}":1}}"#);
             refused(
-                read::<resources::Read<'_>>(Some(&params)).unwrap_err(),
+                parse_params::<resources::Read<'_>>(Some(&params)).unwrap_err(),
                 member,
             );
         }
         for member in ["Ref", "Argument", "conteXt"] {
             let params = format!(r#"{{"ref":{{"type":"ref/prompt"}},"{member}":1}}"#);
             refused(
-                read::<completion::Complete<'_>>(Some(&params)).unwrap_err(),
+                parse_params::<completion::Complete<'_>>(Some(&params)).unwrap_err(),
                 member,
             );
         }
         let params = r#"{"ref":{"type":"ref/prompt","Name":1}}"#;
         refused(
-            read::<completion::Complete<'_>>(Some(params)).unwrap_err(),
+            parse_params::<completion::Complete<'_>>(Some(params)).unwrap_err(),
             "Name",
         );
         for (member, inside) in [
@@ -292,21 +301,24 @@ mod tests {
         ] {
             let params = format!(r#"{{"ref":{{"type":"ref/prompt"}},{inside}}}"#);
             refused(
-                read::<completion::Complete<'_>>(Some(&params)).unwrap_err(),
+                parse_params::<completion::Complete<'_>>(Some(&params)).unwrap_err(),
                 member,
             );
         }
         let inside = r#"{"ref":{"type":"ref/prompt"},"argument":{"name":"a","value":""},
             "context":{"arguments":{"Name":"x","name":"y"}}}"#;
-        assert!(read::<completion::Complete<'_>>(Some(inside)).is_ok());
+        assert!(parse_params::<completion::Complete<'_>>(Some(inside)).is_ok());
         let params = r#"{"taskId":"a","TaskID":1}"#;
-        refused(read::<tasks::Get<'_>>(Some(params)).unwrap_err(), "TaskID");
+        refused(
+            parse_params::<tasks::Get<'_>>(Some(params)).unwrap_err(),
+            "TaskID",
+        );
         let params = r#"{"progressToken":1,"ProgressToken":2}"#;
         refused(
-            read::<Progress<'_>>(Some(params)).unwrap_err(),
+            parse_params::<Progress<'_>>(Some(params)).unwrap_err(),
             "ProgressToken",
         );
         let inside = r#"{"name":"a","arguments":{"Name":1},"_meta":{"ProgressToken":1}}"#;
-        assert!(read::<tools::Call<'_>>(Some(inside)).is_ok());
+        assert!(parse_params::<tools::Call<'_>>(Some(inside)).is_ok());
     }
 }

@@ -94,7 +94,7 @@ pub mod agent {
     }
 
     request! {
-        /// `mgp/agent/ask`; answers [`Asked`].
+        /// `mgp/agent/ask`; answers [`AskResult`].
         Ask {
             /// `agent.bob`, or `bob`.
             target_agent_id: String,
@@ -111,7 +111,7 @@ pub mod agent {
 
     /// Answer of `mgp/agent/ask`.
     #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-    pub struct Asked {
+    pub struct AskResult {
         /// Who answered.
         pub target_agent_id: String,
         /// In its own words.
@@ -132,7 +132,7 @@ pub mod agents {
         "mgp/agents/token" => Token,
     }
 
-    /// `mgp/agents/add`: makes an agent and its token. Answers [`Made`].
+    /// `mgp/agents/add`: makes an agent and its token. Answers [`IssuedToken`].
     #[derive(Debug, Serialize, Deserialize)]
     #[serde(deny_unknown_fields)]
     pub struct Add {
@@ -156,7 +156,7 @@ pub mod agents {
         pub name: String,
     }
 
-    /// `mgp/agents/token`: with `rotate` a new token in place of the one before: answers [`Made`], and what
+    /// `mgp/agents/token`: with `rotate` a new token in place of the one before: answers [`IssuedToken`], and what
     /// the agent has under way ends. Without, answers the [`Agent`]; a token is never shown again.
     #[derive(Debug, Serialize, Deserialize)]
     #[serde(deny_unknown_fields)]
@@ -189,7 +189,7 @@ pub mod agents {
 
     /// A token that was just made. The only time it is shown.
     #[derive(Serialize, Deserialize)]
-    pub struct Made {
+    pub struct IssuedToken {
         /// Whose it is.
         #[serde(flatten)]
         pub agent: Agent,
@@ -197,7 +197,7 @@ pub mod agents {
         pub token: String,
     }
 
-    impl std::fmt::Debug for Made {
+    impl std::fmt::Debug for IssuedToken {
         fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
             f.debug_struct("Made")
                 .field("agent", &self.agent)
@@ -218,7 +218,7 @@ pub mod names {
         "mgp/names/list" => List,
     }
 
-    /// `mgp/names/read`: reads names in any of their spellings. Answers [`Meant`]; invalid params, in words, for
+    /// `mgp/names/read`: reads names in any of their spellings. Answers [`ResolvedNames`]; invalid params, in words, for
     /// what cannot be read or could be two things.
     #[derive(Clone, Debug, Default, Serialize, Deserialize)]
     #[serde(deny_unknown_fields)]
@@ -239,7 +239,7 @@ pub mod names {
 
     /// What names mean.
     #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-    pub struct Meant {
+    pub struct ResolvedNames {
         /// `agent.alice`.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub agent_id: Option<String>,
@@ -257,7 +257,7 @@ pub mod names {
         pub doubts: Vec<String>,
     }
 
-    /// `mgp/names/list`; answers `{"tools": [`[`Named`]`, …]}`: every tool that is offered now.
+    /// `mgp/names/list`; answers `{"tools": [`[`ToolNames`]`, …]}`: every tool that is offered now.
     #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
     #[serde(deny_unknown_fields)]
     pub struct List {
@@ -268,7 +268,7 @@ pub mod names {
 
     /// One tool by all its names.
     #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-    pub struct Named {
+    pub struct ToolNames {
         /// What agents are shown.
         pub shown: String,
         /// `server:tool`.
@@ -348,7 +348,7 @@ impl Audit<'_> {
 /// True when `name` means this method: `mgp/access/grant` itself, or one of the tool names
 /// `mgp.access.grant` and `mgp_access_grant` (A-11).
 #[must_use]
-pub fn spells(method: &str, name: &str) -> bool {
+pub fn matches_method(method: &str, name: &str) -> bool {
     let spelled = |by: char| {
         let same = |(m, n): (char, char)| if m == '/' { n == by } else { m == n };
         method.len() == name.len() && method.chars().zip(name.chars()).all(same)
@@ -368,7 +368,7 @@ const PREFIXES: [&str; 8] = [
     "notifications/featureSets/",
 ];
 /// The methods of MCPL that have no prefix of their own.
-const OF_MCPL: [&str; 17] = [
+const MCPL_METHODS: [&str; 17] = [
     "channels/changed",
     "channels/close",
     "channels/incoming",
@@ -391,13 +391,16 @@ const OF_MCPL: [&str; 17] = [
 /// True for a method that means something only to peers that agreed to MGP or MCPL. However it is
 /// spelled: a peer that does not regard case would read it as that.
 #[must_use]
-pub fn is_of_extension(method: &str) -> bool {
+pub fn is_extension_method(method: &str) -> bool {
     let begins = |prefix: &&str| {
         let head = method.get(..prefix.len());
         head.is_some_and(|head| head.eq_ignore_ascii_case(prefix))
     };
     let bare = method.strip_prefix("notifications/").unwrap_or(method);
-    PREFIXES.iter().any(begins) || OF_MCPL.iter().any(|own| bare.eq_ignore_ascii_case(own))
+    PREFIXES.iter().any(begins)
+        || MCPL_METHODS
+            .iter()
+            .any(|own| bare.eq_ignore_ascii_case(own))
 }
 
 /// `mgp/calls/*`: what became of a call whose answer did not come.
@@ -484,7 +487,7 @@ pub mod state {
     methods! { "mgp/state/rollback" => Rollback }
 
     request! {
-        /// `mgp/state/rollback`; answers [`RolledBack`](crate::mcpl::state::RolledBack).
+        /// `mgp/state/rollback`; answers [`RolledBack`](crate::mcpl::valid_state::RollbackResult).
         Rollback {
             /// `SERVER.SET`.
             feature_set: String,
@@ -523,7 +526,7 @@ mod tests {
             "push/event",
             "mgp/stream/cancel",
         ] {
-            assert!(is_of_extension(method), "{method}");
+            assert!(is_extension_method(method), "{method}");
         }
         for method in [
             "notifications/acme/mgp.chunk",
@@ -533,7 +536,7 @@ mod tests {
             "notifications/message",
             "",
         ] {
-            assert!(!is_of_extension(method), "{method}");
+            assert!(!is_extension_method(method), "{method}");
         }
     }
 
@@ -556,11 +559,12 @@ mod tests {
     #[test]
     fn a_step_of_a_server_is_told_whole() {
         let text = r#"{"server_id":"mind.cerebras","previous_state":"connected","new_state":"draining","reason":"operator_request","timestamp":"2026-02-27T12:00:00.000Z"}"#;
-        let step: Lifecycle = crate::mcp::read(Some(text)).unwrap();
+        let step: Lifecycle = crate::mcp::parse_params(Some(text)).unwrap();
         assert_eq!(serde_json::to_string(&step).unwrap(), text);
-        let short: Lifecycle = crate::mcp::read(Some(r#"{"new_state":"draining"}"#)).unwrap();
+        let short: Lifecycle =
+            crate::mcp::parse_params(Some(r#"{"new_state":"draining"}"#)).unwrap();
         assert_eq!(short.previous_state, "");
-        assert!(crate::mcp::read::<Lifecycle>(Some("{}")).is_err());
+        assert!(crate::mcp::parse_params::<Lifecycle>(Some("{}")).is_err());
     }
 
     /// A-11, A-30: one method, three spellings, none of them mixed.
@@ -568,7 +572,7 @@ mod tests {
     fn a_method_is_a_tool_under_two_more_names() {
         let method = "mgp/access/grant";
         for name in [method, "mgp.access.grant", "mgp_access_grant"] {
-            assert!(spells(method, name), "{name}");
+            assert!(matches_method(method, name), "{name}");
         }
         for name in [
             "mgp.access_grant",
@@ -577,15 +581,15 @@ mod tests {
             "mgpaccessgrant",
             "",
         ] {
-            assert!(!spells(method, name), "{name}");
+            assert!(!matches_method(method, name), "{name}");
         }
-        assert!(!spells("tools/call", "tools.call"));
+        assert!(!matches_method("tools/call", "tools.call"));
     }
 
     #[test]
     fn an_ask_names_whom_and_what() {
         let text = r#"{"target_agent_id":"agent.bob","prompt":"how?","_meta":{}}"#;
-        let ask: agent::Ask = crate::mcp::read(Some(text)).unwrap();
+        let ask: agent::Ask = crate::mcp::parse_params(Some(text)).unwrap();
         assert_eq!(
             (ask.target_agent_id.as_str(), ask.timeout_ms),
             ("agent.bob", None)
@@ -594,7 +598,10 @@ mod tests {
             r#"{"prompt":"x"}"#,
             r#"{"target_agent_id":"a","prompt":"x","agent_id":"b"}"#,
         ] {
-            assert!(crate::mcp::read::<agent::Ask>(Some(bad)).is_err(), "{bad}");
+            assert!(
+                crate::mcp::parse_params::<agent::Ask>(Some(bad)).is_err(),
+                "{bad}"
+            );
         }
     }
 }

@@ -4,13 +4,13 @@ mod code;
 mod denial;
 pub mod mgp;
 pub mod owner_refusal;
-mod relayed;
+mod relayed_error;
 mod unanswered_call;
 
 use serde_json::json;
 use serde_json::value::RawValue;
 
-use crate::dialect::{Dialect, Era, Version};
+use crate::dialect::{Dialect, ProtocolFamily, Version};
 use crate::ids::ServerId;
 use crate::jsonrpc::{
     ErrorObject, INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND,
@@ -18,7 +18,7 @@ use crate::jsonrpc::{
 
 pub use self::denial::Denial;
 use self::owner_refusal::{OwnerAnswer, OwnerRefusal};
-use self::relayed::status_of;
+use self::relayed_error::peer_http_status;
 pub use self::unanswered_call::{CallOutcome, UnansweredCall};
 
 /// Code of "resource not found" up to 2025-11-25; later versions say -32602.
@@ -56,7 +56,7 @@ pub enum Refusal {
     /// `_meta` names a version that no modern request can be served in.
     #[error(
         "Unsupported protocol version: {requested}; supported: {}",
-        Version::MODERN
+        Version::STATELESS
     )]
     UnsupportedVersion {
         /// As the caller wrote it.
@@ -85,15 +85,15 @@ pub enum Refusal {
     UnknownServer(String),
     /// What is named by an id of the kernel's is not there, or not any more. The words name it.
     #[error("{0}")]
-    Gone(String),
+    UnknownId(String),
     /// It was open for a while, and that while is over.
     #[error("{0}")]
-    TooLate(String),
+    WindowExpired(String),
     /// A list cursor this kernel did not make, or whose place is gone.
     #[error("Invalid cursor: ask for the list again from its start")]
     BadCursor,
     /// Arguments that do not fit the tool's `inputSchema`; the call did not leave the kernel.
-    #[error("Invalid arguments for tool {tool}{}: {message}", at(.path))]
+    #[error("Invalid arguments for tool {tool}{}: {message}", render_location(.path))]
     BadArguments {
         /// As the caller named it.
         tool: String,
@@ -106,7 +106,7 @@ pub enum Refusal {
     },
     /// A structured result that does not fit the tool's `outputSchema`.
     #[error(
-        "Server {server} answered tool {tool} against its own outputSchema{}: {message}", at(.path)
+        "Server {server} answered tool {tool} against its own outputSchema{}: {message}", render_location(.path)
     )]
     BadResult {
         /// Who answered.
@@ -121,7 +121,7 @@ pub enum Refusal {
         message: String,
     },
     /// The server is not connected.
-    #[error("Server {server} is {state}{}{}", because(.reason.as_deref()), again(*.retry_after_ms))]
+    #[error("Server {server} is {state}{}{}", render_reason(.reason.as_deref()), render_retry(*.retry_after_ms))]
     NotReady {
         /// Whose tool it is.
         server: ServerId,
@@ -138,7 +138,7 @@ pub enum Refusal {
     #[error(
         "Server {server} went away before it answered ({reason}); whether the call took effect is unknown"
     )]
-    Lost {
+    ServerLost {
         /// Who was asked.
         server: ServerId,
         /// What became of it.
@@ -146,7 +146,7 @@ pub enum Refusal {
     },
     /// The server said something that is no answer to the call.
     #[error("Server {server} failed ({reason}); whether the call took effect is unknown")]
-    Faulty {
+    InvalidAnswer {
         /// Who was asked.
         server: ServerId,
         /// What it did instead.
@@ -170,7 +170,7 @@ pub enum Refusal {
          saying in which call, so they get their turns one after the other, and this call was not made; \
          `questions = \"by-call\"` of that server lets it say so"
     )]
-    HeldUp {
+    QueueTimeout {
         /// Whose turns they are.
         server: ServerId,
         /// How long the call waited.
@@ -210,7 +210,7 @@ pub enum Refusal {
     /// What is called is at another node, whose owner does not open it to the caller: nothing was done, and another
     /// owner of the same may open it.
     #[error("{0}")]
-    Closed(String),
+    ClosedByOwner(String),
     /// Somebody who watches said no.
     #[error("{0}")]
     Denied(Box<Denial>),
@@ -222,12 +222,12 @@ pub enum Refusal {
     Cancelled,
     /// Something in the kernel broke.
     #[error("Internal error: {0}")]
-    Broken(String),
+    Internal(String),
     /// The peer's own error, relayed as it is.
     #[error("{}", .0.get())]
     Peer(Box<RawValue>),
     /// The kernel of another node refused a call of one of its servers, and says whether the call took effect.
-    #[error("{}", .0.text())]
+    #[error("{}", .0.as_json())]
     Owner(Box<OwnerRefusal>),
     /// An error that is not known to be the server's answer: from another node of an older version it may be its server's
     /// or its kernel's; or it is what the client answered to a question.
@@ -236,18 +236,18 @@ pub enum Refusal {
 }
 
 /// Where in a value; the value itself needs no place.
-fn at(path: &str) -> String {
+fn render_location(path: &str) -> String {
     match path {
         "" => String::new(),
         path => format!(" at {path}"),
     }
 }
 
-fn because(reason: Option<&str>) -> String {
+fn render_reason(reason: Option<&str>) -> String {
     reason.map(|r| format!(": {r}")).unwrap_or_default()
 }
 
-fn again(retry_after_ms: Option<u64>) -> String {
+fn render_retry(retry_after_ms: Option<u64>) -> String {
     match retry_after_ms {
         None | Some(0) => String::new(),
         Some(ms) => format!("; next try in {} s", ms.div_ceil(1000)),
@@ -255,12 +255,12 @@ fn again(retry_after_ms: Option<u64>) -> String {
 }
 
 /// A reserved code for a caller of this version: a legacy one knows only those of JSON-RPC.
-pub(crate) fn in_era(code: i64, version: Version) -> i64 {
-    match (version.era(), code) {
-        (Era::Legacy, HEADER_MISMATCH | MISSING_CAPABILITY) => INVALID_REQUEST,
+pub(crate) fn code_for_version(code: i64, version: Version) -> i64 {
+    match (version.family(), code) {
+        (ProtocolFamily::Legacy, HEADER_MISMATCH | MISSING_CAPABILITY) => INVALID_REQUEST,
         // What legacy servers answer to an `initialize` they cannot serve.
-        (Era::Legacy, UNSUPPORTED_VERSION) => INVALID_PARAMS,
-        (Era::Legacy | Era::Modern, code) => code,
+        (ProtocolFamily::Legacy, UNSUPPORTED_VERSION) => INVALID_PARAMS,
+        (ProtocolFamily::Legacy | ProtocolFamily::Stateless, code) => code,
     }
 }
 
@@ -278,7 +278,7 @@ impl Refusal {
     #[must_use]
     pub fn render(&self, version: Version) -> Rendered {
         if let Some(error) = self.relayed_error() {
-            let plain = mgp::without_mgp(error);
+            let plain = mgp::strip_mgp(error);
             return Rendered::Error(plain.unwrap_or_else(|| error.to_owned()));
         }
         if let Self::Owner(refusal) = self
@@ -287,11 +287,11 @@ impl Refusal {
             return Rendered::Result(result.clone());
         }
         if let Some(text) = self
-            .for_the_model()
-            .filter(|_| version.reports_input_errors_as_results())
+            .model_message()
+            .filter(|_| version.has_input_errors_as_results())
         {
             let mut result = json!({"content": [{"type": "text", "text": text}], "isError": true});
-            if version.era() == Era::Modern {
+            if version.family() == ProtocolFamily::Stateless {
                 result["resultType"] = "complete".into();
             }
             return Rendered::Result(result.to_string());
@@ -304,9 +304,9 @@ impl Refusal {
     }
 
     /// What a model can mend by writing its arguments anew.
-    fn for_the_model(&self) -> Option<String> {
+    fn model_message(&self) -> Option<String> {
         if let Self::Denied(denial) = self {
-            return denial.for_the_model();
+            return denial.model_message();
         }
         matches!(self, Self::BadArguments { .. }).then(|| self.to_string())
     }
@@ -318,9 +318,9 @@ impl Refusal {
             Self::UnknownMethod(_) => METHOD_NOT_FOUND,
             Self::BadRequest(_) => INVALID_REQUEST,
             Self::UnknownResource(_) if version.is_legacy() => RESOURCE_NOT_FOUND,
-            Self::HeaderMismatch(_) => in_era(HEADER_MISMATCH, version),
-            Self::MissingCapability { .. } => in_era(MISSING_CAPABILITY, version),
-            Self::UnsupportedVersion { .. } => in_era(UNSUPPORTED_VERSION, version),
+            Self::HeaderMismatch(_) => code_for_version(HEADER_MISMATCH, version),
+            Self::MissingCapability { .. } => code_for_version(MISSING_CAPABILITY, version),
+            Self::UnsupportedVersion { .. } => code_for_version(UNSUPPORTED_VERSION, version),
             Self::BadParams(_)
             | Self::BadMeta(_)
             | Self::Expired(_)
@@ -328,25 +328,25 @@ impl Refusal {
             | Self::UnknownPrompt(_)
             | Self::UnknownResource(_)
             | Self::UnknownServer(_)
-            | Self::Gone(_)
-            | Self::TooLate(_)
+            | Self::UnknownId(_)
+            | Self::WindowExpired(_)
             | Self::BadCursor
             | Self::BadArguments { .. } => INVALID_PARAMS,
-            Self::Denied(denial) => denial.plain_code(),
-            Self::Unanswered(call) => call.why.code(version),
+            Self::Denied(denial) => denial.jsonrpc_code(),
+            Self::Unanswered(call) => call.refusal.code(version),
             Self::BadResult { .. }
             | Self::NotReady { .. }
-            | Self::Lost { .. }
-            | Self::Faulty { .. }
+            | Self::ServerLost { .. }
+            | Self::InvalidAnswer { .. }
             | Self::TimedOut { .. }
-            | Self::HeldUp { .. }
+            | Self::QueueTimeout { .. }
             | Self::Overloaded { .. }
             | Self::TooLarge { .. }
             | Self::Undelivered { .. }
             | Self::Forbidden(_)
-            | Self::Closed(_)
+            | Self::ClosedByOwner(_)
             | Self::Cancelled
-            | Self::Broken(_)
+            | Self::Internal(_)
             | Self::Peer(_)
             | Self::Owner(_)
             | Self::Unattributed(_) => INTERNAL_ERROR,
@@ -364,33 +364,33 @@ impl Refusal {
             | Self::MissingCapability { .. }
             | Self::UnsupportedVersion { .. } => 400,
             Self::UnknownMethod(_) => 404,
-            Self::Peer(error) | Self::Unattributed(error) => status_of(error.get()),
-            Self::Owner(refusal) => refusal.error().map_or(200, status_of),
+            Self::Peer(error) | Self::Unattributed(error) => peer_http_status(error.get()),
+            Self::Owner(refusal) => refusal.error().map_or(200, peer_http_status),
             Self::Denied(denial) => denial.http_status(),
-            Self::Unanswered(call) => call.why.http_status(),
+            Self::Unanswered(call) => call.refusal.http_status(),
             Self::BadParams(_)
             | Self::Expired(_)
             | Self::UnknownTool(_)
             | Self::UnknownPrompt(_)
             | Self::UnknownResource(_)
             | Self::UnknownServer(_)
-            | Self::Gone(_)
-            | Self::TooLate(_)
+            | Self::UnknownId(_)
+            | Self::WindowExpired(_)
             | Self::BadCursor
             | Self::BadArguments { .. }
             | Self::BadResult { .. }
             | Self::NotReady { .. }
-            | Self::Lost { .. }
-            | Self::Faulty { .. }
+            | Self::ServerLost { .. }
+            | Self::InvalidAnswer { .. }
             | Self::TimedOut { .. }
-            | Self::HeldUp { .. }
+            | Self::QueueTimeout { .. }
             | Self::Overloaded { .. }
             | Self::TooLarge { .. }
             | Self::Undelivered { .. }
             | Self::Forbidden(_)
-            | Self::Closed(_)
+            | Self::ClosedByOwner(_)
             | Self::Cancelled
-            | Self::Broken(_) => 200,
+            | Self::Internal(_) => 200,
         }
     }
 
@@ -421,13 +421,13 @@ impl Refusal {
             } => Some(json!({
                 "server": server, "state": state, "reason": reason, "retryAfterMs": retry_after_ms
             })),
-            Self::Lost { server, reason } | Self::Faulty { server, reason } => {
+            Self::ServerLost { server, reason } | Self::InvalidAnswer { server, reason } => {
                 Some(json!({"server": server, "reason": reason, "outcome": CallOutcome::Unknown}))
             }
             Self::TimedOut {
                 server, after_ms, ..
             } => Some(json!({"server": server, "timeoutMs": after_ms})),
-            Self::HeldUp { server, after_ms } => Some(
+            Self::QueueTimeout { server, after_ms } => Some(
                 json!({"server": server, "waitedMs": after_ms, "outcome": CallOutcome::NotExecuted}),
             ),
             Self::TooLarge { server, limit } => Some(json!({"server": server, "limit": limit})),
@@ -435,13 +435,15 @@ impl Refusal {
                 Some(json!({"server": server, "limit": limit, "outcome": CallOutcome::Done}))
             }
             Self::Expired(_) => Some(json!({"outcome": CallOutcome::Unknown})),
-            Self::Closed(_) => Some(json!({"closed": true, "outcome": CallOutcome::NotExecuted})),
+            Self::ClosedByOwner(_) => {
+                Some(json!({"closed": true, "outcome": CallOutcome::NotExecuted}))
+            }
             Self::MissingCapability { required } => Some(json!({"requiredCapabilities": required})),
             Self::Denied(denial) => denial.data(),
             Self::Unanswered(call) => Some(call.data("callId")),
             // Legacy versions are reached by `initialize`, not by being named in `_meta`.
             Self::UnsupportedVersion { requested } => {
-                Some(json!({"supported": [Version::MODERN.as_str()], "requested": requested}))
+                Some(json!({"supported": [Version::STATELESS.as_str()], "requested": requested}))
             }
             Self::UnknownMethod(_)
             | Self::BadParams(_)
@@ -451,13 +453,13 @@ impl Refusal {
             | Self::UnknownTool(_)
             | Self::UnknownPrompt(_)
             | Self::UnknownServer(_)
-            | Self::Gone(_)
-            | Self::TooLate(_)
+            | Self::UnknownId(_)
+            | Self::WindowExpired(_)
             | Self::BadCursor
             | Self::Overloaded { .. }
             | Self::Forbidden(_)
             | Self::Cancelled
-            | Self::Broken(_)
+            | Self::Internal(_)
             | Self::Peer(_)
             | Self::Owner(_)
             | Self::Unattributed(_) => None,
@@ -466,7 +468,7 @@ impl Refusal {
 
     /// Renders it in the words of its caller.
     #[must_use]
-    pub fn render_in(&self, dialect: Dialect) -> Rendered {
+    pub fn render_for_dialect(&self, dialect: Dialect) -> Rendered {
         match dialect.mgp {
             true => self.render_mgp(dialect.version),
             false => self.render(dialect.version),
@@ -475,8 +477,8 @@ impl Refusal {
 
     /// The whole answer to the request `id`.
     #[must_use]
-    pub fn answer(&self, id: &str, dialect: impl Into<Dialect>) -> Vec<u8> {
-        match self.render_in(dialect.into()) {
+    pub fn render_response(&self, id: &str, dialect: impl Into<Dialect>) -> Vec<u8> {
+        match self.render_for_dialect(dialect.into()) {
             Rendered::Error(error) => crate::jsonrpc::error(id, &error),
             Rendered::Result(result) => crate::jsonrpc::result(id, &result),
         }
@@ -512,7 +514,7 @@ mod tests {
             }
             Rendered::Error(e) => panic!("{e}"),
         }
-        match refusal.render(Version::MODERN) {
+        match refusal.render(Version::STATELESS) {
             Rendered::Result(r) => assert!(r.contains(r#""resultType":"complete""#), "{r}"),
             Rendered::Error(e) => panic!("{e}"),
         }
@@ -557,14 +559,14 @@ mod tests {
     fn reserved_codes_are_said_to_modern_callers_only() {
         let required = RawValue::from_string(r#"{"elicitation":{"url":{}}}"#.into()).unwrap();
         let missing = Refusal::MissingCapability { required };
-        let said = error(&missing, Version::MODERN);
+        let said = error(&missing, Version::STATELESS);
         assert_eq!(said["code"], -32021);
         assert!(said["data"]["requiredCapabilities"]["elicitation"]["url"].is_object());
         assert_eq!(error(&missing, Version::V2025_11_25)["code"], -32600);
         let version = Refusal::UnsupportedVersion {
             requested: "1900-01-01".into(),
         };
-        let said = error(&version, Version::MODERN);
+        let said = error(&version, Version::STATELESS);
         assert_eq!(said["code"], -32022);
         assert_eq!(
             said["data"],
@@ -572,7 +574,7 @@ mod tests {
         );
         assert_eq!(error(&version, Version::V2024_11_05)["code"], -32602);
         let headers = Refusal::HeaderMismatch("Mcp-Name is 'a', the body says 'b'".into());
-        assert_eq!(error(&headers, Version::MODERN)["code"], -32020);
+        assert_eq!(error(&headers, Version::STATELESS)["code"], -32020);
         assert_eq!(error(&headers, Version::V2025_06_18)["code"], -32600);
     }
 

@@ -4,7 +4,7 @@
 //! order. Spans are found by parsing borrowed values and comparing addresses, so an edit can only
 //! land on a value the parser saw.
 
-pub mod mention;
+pub mod string_search;
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -59,7 +59,7 @@ impl<'a> Splice<'a> {
         }
         let all: Vec<String> = members
             .iter()
-            .map(|(name, json)| format!("{}:{json}", quoted(name)))
+            .map(|(name, json)| format!("{}:{json}", quote(name)))
             .collect();
         let empty = object[1..].trim_start().starts_with('}');
         let comma = if empty { "" } else { "," };
@@ -146,7 +146,7 @@ impl<'a> Splice<'a> {
 
 /// A text as a JSON string, quotes included.
 #[must_use]
-pub fn quoted(text: &str) -> String {
+pub fn quote(text: &str) -> String {
     serde_json::to_string(text).expect("a string is always JSON")
 }
 
@@ -224,7 +224,7 @@ mod tests {
         let meta = member(deep, "_meta").unwrap();
         let mut splice = Splice::new(text);
         splice.insert_member(meta, "progressToken", "7");
-        splice.replace(name, quoted("c"));
+        splice.replace(name, quote("c"));
         assert_eq!(
             splice.finish(),
             r#"{ "z":1.0e2, "name" : "c", "deep":{"_meta":{"progressToken":7}} ,"big":12345678901234567890123}"#

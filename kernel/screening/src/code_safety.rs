@@ -23,9 +23,9 @@ pub use policy::{
 pub use rejection::{CodeFinding, CodeRule, MAX_FINDINGS, Rejection};
 
 use rejection::Findings;
-use rules::{LanguageRules, squeezed};
-use scan::{Scan, place};
-use tree::{Roles, UnreadCode, parse, walk};
+use rules::{LanguageRules, strip_whitespace};
+use scan::{Scan, line_and_column};
+use tree::{ParseError, Roles, parse, walk};
 use tree_sitter::Tree;
 
 /// Bytes of code that are read at all, whatever a policy allows.
@@ -43,7 +43,7 @@ pub enum Language {
 impl Language {
     /// By one of its usual names, in any case.
     #[must_use]
-    pub fn named(name: &str) -> Option<Self> {
+    pub fn from_name(name: &str) -> Option<Self> {
         match name.trim().to_ascii_lowercase().as_str() {
             "python" | "python3" | "py" => Some(Self::Python),
             "javascript" | "js" | "ecmascript" | "node" | "nodejs" | "node.js" => {
@@ -59,7 +59,7 @@ impl Language {
 /// # Errors
 /// Everything that is wrong with it, at once. Above [`Level::Unrestricted`] code that cannot be read
 /// (unknown language, not a sentence of it, too large or too complex) is refused for that.
-pub fn judge(policy: &CodePolicy, code: &str) -> Result<(), Box<Rejection>> {
+pub fn check(policy: &CodePolicy, code: &str) -> Result<(), Box<Rejection>> {
     if policy.level == Level::Unrestricted {
         return Ok(());
     }
@@ -70,33 +70,33 @@ pub fn judge(policy: &CodePolicy, code: &str) -> Result<(), Box<Rejection>> {
     {
         let construct = format!("{} bytes", code.len());
         let hint = format!("at most {limit} bytes; split the work into smaller pieces");
-        findings.add(whole(CodeRule::TooLarge, construct, hint));
+        findings.add(whole_code_finding(CodeRule::TooLarge, construct, hint));
     }
     let Some(language) = policy.parser() else {
         let hint = "this code cannot be judged; use python or javascript".to_owned();
-        findings.add(whole(
+        findings.add(whole_code_finding(
             CodeRule::UnknownLanguage,
             policy.language.clone(),
             hint,
         ));
-        return findings.verdict(policy);
+        return findings.into_verdict(policy);
     };
     if code.len() > MAX_CODE_BYTES {
         let hint = format!("no code of more than {MAX_CODE_BYTES} bytes is read");
-        findings.add(whole(
+        findings.add(whole_code_finding(
             CodeRule::TooComplex,
             format!("{} bytes", code.len()),
             hint,
         ));
-        return findings.verdict(policy);
+        return findings.into_verdict(policy);
     }
-    let code = with_plain_lines(code);
-    hidden(language, &code, &mut findings);
+    let code = normalize_line_ends(code);
+    report_hidden_text(language, &code, &mut findings);
     match parse(language, &code) {
-        Ok(tree) => read(policy, language, &code, &tree, &mut findings),
-        Err(UnreadCode::TooComplex) => findings.add(complex()),
-        Err(UnreadCode::Syntax(at)) => {
-            let (line, column) = place(&code, at);
+        Ok(tree) => check_tree(policy, language, &code, &tree, &mut findings),
+        Err(ParseError::TooComplex) => findings.add(too_complex_finding()),
+        Err(ParseError::Syntax(at)) => {
+            let (line, column) = line_and_column(&code, at);
             let construct = code[at..].lines().next().unwrap_or_default().to_owned();
             let hint = "code that cannot be read is not run; mend it, or write it in plainer words"
                 .to_owned();
@@ -109,10 +109,10 @@ pub fn judge(policy: &CodePolicy, code: &str) -> Result<(), Box<Rejection>> {
             });
         }
     }
-    findings.verdict(policy)
+    findings.into_verdict(policy)
 }
 
-fn whole(rule: CodeRule, construct: String, hint: String) -> CodeFinding {
+fn whole_code_finding(rule: CodeRule, construct: String, hint: String) -> CodeFinding {
     CodeFinding {
         rule,
         construct,
@@ -122,14 +122,14 @@ fn whole(rule: CodeRule, construct: String, hint: String) -> CodeFinding {
     }
 }
 
-fn complex() -> CodeFinding {
+fn too_complex_finding() -> CodeFinding {
     let hint = "split it into smaller pieces that are nested less".to_owned();
-    whole(CodeRule::TooComplex, "the code".to_owned(), hint)
+    whole_code_finding(CodeRule::TooComplex, "the code".to_owned(), hint)
 }
 
 /// A lone carriage return ends a line in both languages and not in both parsers: it would hide the
 /// code behind it in a comment. Places stay as they are.
-fn with_plain_lines(code: &str) -> String {
+fn normalize_line_ends(code: &str) -> String {
     let mut out = String::with_capacity(code.len());
     let mut rest = code.chars().peekable();
     while let Some(c) = rest.next() {
@@ -143,14 +143,14 @@ fn with_plain_lines(code: &str) -> String {
 }
 
 /// What makes code read otherwise than it looks, or otherwise than its parser reads it.
-fn hidden(language: Language, code: &str, findings: &mut Findings) {
+fn report_hidden_text(language: Language, code: &str, findings: &mut Findings) {
     // Two signs end a line in JavaScript, and not everywhere for its parser.
     let ends_line = |c| language == Language::JavaScript && matches!(c, '\u{2028}' | '\u{2029}');
     let odd = |c: char| {
         ends_line(c) || matches!(c, '\0' | '\u{202A}'..='\u{202E}' | '\u{2066}'..='\u{2069}')
     };
     for (at, c) in code.char_indices().filter(|(_, c)| odd(*c)) {
-        let (line, column) = place(code, at);
+        let (line, column) = line_and_column(code, at);
         let hint = "write it without control characters; escapes in strings are fine".to_owned();
         let construct = format!("U+{:04X}", u32::from(c));
         findings.add(CodeFinding {
@@ -166,7 +166,7 @@ fn hidden(language: Language, code: &str, findings: &mut Findings) {
     }
     if language == Language::Python {
         for (i, line) in code.lines().take(2).enumerate() {
-            if let Some(coding) = coding(line)
+            if let Some(coding) = declared_encoding(line)
                 .filter(|c| !["utf-8", "utf8", "ascii", "us-ascii"].contains(&c.as_str()))
             {
                 let hint = "code is read as UTF-8".to_owned();
@@ -183,7 +183,7 @@ fn hidden(language: Language, code: &str, findings: &mut Findings) {
 }
 
 /// The encoding that a comment in the first two lines declares (PEP 263).
-fn coding(line: &str) -> Option<String> {
+fn declared_encoding(line: &str) -> Option<String> {
     let comment = line
         .trim_start_matches('\u{feff}')
         .trim_start()
@@ -200,11 +200,17 @@ fn coding(line: &str) -> Option<String> {
     None
 }
 
-fn read(policy: &CodePolicy, language: Language, code: &str, tree: &Tree, findings: &mut Findings) {
+fn check_tree(
+    policy: &CodePolicy,
+    language: Language,
+    code: &str,
+    tree: &Tree,
+    findings: &mut Findings,
+) {
     let rules = LanguageRules::new(policy, language);
-    let (text, places) = without_comments(code, tree);
-    for ((rule, construct, hint), at) in rules.text(&text) {
-        let (line, column) = place(code, places.get(at).copied().unwrap_or(0));
+    let (text, places) = strip_comments(code, tree);
+    for ((rule, construct, hint), at) in rules.match_text(&text) {
+        let (line, column) = line_and_column(code, places.get(at).copied().unwrap_or(0));
         findings.add(CodeFinding {
             rule,
             construct,
@@ -217,8 +223,8 @@ fn read(policy: &CodePolicy, language: Language, code: &str, tree: &Tree, findin
         Language::Python => &*python::ROLES,
         Language::JavaScript => &*javascript::ROLES,
     };
-    let Some(roles) = Roles::of(query, tree, code) else {
-        findings.add(complex());
+    let Some(roles) = Roles::from_query(query, tree, code) else {
+        findings.add(too_complex_finding());
         return;
     };
     let mut scan = Scan {
@@ -229,14 +235,14 @@ fn read(policy: &CodePolicy, language: Language, code: &str, tree: &Tree, findin
     };
     scan.report_refused();
     match language {
-        Language::Python => python::judge(&mut scan, tree),
-        Language::JavaScript => javascript::judge(&mut scan, tree),
+        Language::Python => python::check(&mut scan, tree),
+        Language::JavaScript => javascript::check(&mut scan, tree),
     }
     *findings = scan.findings;
 }
 
 /// The code without comments and white space, and where each of its bytes was.
-fn without_comments(code: &str, tree: &Tree) -> (String, Vec<usize>) {
+fn strip_comments(code: &str, tree: &Tree) -> (String, Vec<usize>) {
     let mut text = String::with_capacity(code.len());
     let mut places = Vec::with_capacity(code.len());
     let mut from = 0;
@@ -257,7 +263,7 @@ fn without_comments(code: &str, tree: &Tree) -> (String, Vec<usize>) {
         true
     });
     add(from, code.len());
-    debug_assert_eq!(text.len(), squeezed(&text).len());
+    debug_assert_eq!(text.len(), strip_whitespace(&text).len());
     (text, places)
 }
 

@@ -9,22 +9,22 @@ mod addresses;
 mod arguments;
 mod command_rules;
 mod commands;
-mod dangers;
+mod dangerous_commands;
+mod fast_path;
 mod network;
+mod normalization;
 mod paths;
 mod patterns;
 mod programs;
-mod quiet;
 mod readonly;
 mod roles;
 mod sandbox;
 mod scripts;
 mod sql;
-mod views;
 
 use serde_json::{Value, json};
 
-pub use quiet::is_light;
+pub use fast_path::is_trivially_safe;
 
 use arguments::{CallArguments, Leaf};
 use roles::Role;
@@ -59,7 +59,7 @@ impl Validator {
 
     /// By its name, to the letter. `none` is not one of them.
     #[must_use]
-    pub fn named(name: &str) -> Option<Self> {
+    pub fn from_name(name: &str) -> Option<Self> {
         [
             Self::Sandbox,
             Self::Readonly,
@@ -73,19 +73,19 @@ impl Validator {
 
 /// True for the names under which tools take code.
 #[must_use]
-pub fn is_code(argument: &str) -> bool {
-    roles::of_key(argument) == Role::Code
+pub fn is_code_argument(argument: &str) -> bool {
+    roles::role_for_key(argument) == Role::Code
 }
 
 /// True for the names that say what an argument is.
 #[must_use]
-pub fn is_telling(argument: &str) -> bool {
-    roles::of_key(argument) != Role::Other
+pub fn has_known_role(argument: &str) -> bool {
+    roles::role_for_key(argument) != Role::Other
 }
 
 /// Whether a variable of this name decides which code a program runs.
 #[must_use]
-pub fn chooses_code(variable: &str) -> bool {
+pub fn can_select_code(variable: &str) -> bool {
     sandbox::ENVIRONMENT.contains(&variable)
 }
 
@@ -94,13 +94,22 @@ pub fn chooses_code(variable: &str) -> bool {
 ///
 /// # Errors
 /// What it would do besides running that program.
-pub fn judge_start(words: &[String], roots: &[String]) -> Result<(), Blocked> {
-    let plain: Vec<String> = words.iter().map(|word| views::plain(word)).collect();
-    let found = sandbox::judge_start(words, roots).or_else(|| sandbox::judge_start(&plain, roots));
+pub fn check_start_command(words: &[String], roots: &[String]) -> Result<(), BlockedArgument> {
+    let plain: Vec<String> = words
+        .iter()
+        .map(|word| normalization::normalize(word))
+        .collect();
+    let found = sandbox::check_start_command(words, roots)
+        .or_else(|| sandbox::check_start_command(&plain, roots));
     match found {
         Some(finding) => {
             let line = words.join(" ");
-            Err(Blocked::new(Validator::Sandbox, "/args", &line, finding))
+            Err(BlockedArgument::new(
+                Validator::Sandbox,
+                "/args",
+                &line,
+                finding,
+            ))
         }
         None => Ok(()),
     }
@@ -109,17 +118,17 @@ pub fn judge_start(words: &[String], roots: &[String]) -> Result<(), Blocked> {
 /// The validators of one tool: made when its definition is read, used at each call.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Validators {
-    chosen: Vec<Validator>,
-    unknown: Vec<String>,
+    active: Vec<Validator>,
+    unknown_names: Vec<String>,
 }
 
 impl Validators {
     /// By their names. Several add up, and `none` takes nothing away from others. A name nobody
     /// knows is kept for the audit and stands for `sandbox` and `network_restricted`.
-    pub fn of<'a>(names: impl IntoIterator<Item = &'a str>) -> Self {
+    pub fn from_names<'a>(names: impl IntoIterator<Item = &'a str>) -> Self {
         let mut made = Self::default();
         for name in names {
-            match Validator::named(name) {
+            match Validator::from_name(name) {
                 Some(one) => made.add(one),
                 None if name == "none" => {}
                 None => made.add_unknown(name.to_owned()),
@@ -131,13 +140,13 @@ impl Validators {
     /// For a tool that declares no validator, by the words of its name (MGP-272). The operator may
     /// switch it off with `none`.
     #[must_use]
-    pub fn by_name(tool: &str) -> Self {
-        let words = roles::words(tool);
+    pub fn for_tool_name(tool: &str) -> Self {
+        let words = roles::split_words(tool);
         let mut made = Self::default();
-        if roles::runs_commands(&words) {
+        if roles::is_command_name(&words) {
             made.add(Validator::Sandbox);
         }
-        if roles::runs_code(&words) {
+        if roles::is_code_name(&words) {
             made.add(Validator::CodeSafety);
         }
         made
@@ -145,15 +154,15 @@ impl Validators {
 
     /// Both together: what the server declares and what the operator sets.
     #[must_use]
-    pub fn and(mut self, other: Self) -> Self {
-        other.chosen.into_iter().for_each(|one| self.add(one));
-        self.unknown.extend(other.unknown);
+    pub fn merge(mut self, other: Self) -> Self {
+        other.active.into_iter().for_each(|one| self.add(one));
+        self.unknown_names.extend(other.unknown_names);
         self
     }
 
     /// With one more, on a condition.
     #[must_use]
-    pub fn and_if(mut self, holds: bool, one: Validator) -> Self {
+    pub fn with_if(mut self, holds: bool, one: Validator) -> Self {
         if holds {
             self.add(one);
         }
@@ -162,50 +171,54 @@ impl Validators {
 
     /// In force, in the order of judgement.
     #[must_use]
-    pub fn chosen(&self) -> &[Validator] {
-        &self.chosen
+    pub fn active(&self) -> &[Validator] {
+        &self.active
     }
 
     /// Names that nobody knows; worth a line in the audit.
     #[must_use]
-    pub fn unknown(&self) -> &[String] {
-        &self.unknown
+    pub fn unknown_names(&self) -> &[String] {
+        &self.unknown_names
     }
 
     fn add(&mut self, one: Validator) {
-        if let Err(at) = self.chosen.binary_search(&one) {
-            self.chosen.insert(at, one);
+        if let Err(at) = self.active.binary_search(&one) {
+            self.active.insert(at, one);
         }
     }
 
     fn add_unknown(&mut self, name: String) {
         self.add(Validator::Sandbox);
         self.add(Validator::NetworkRestricted);
-        self.unknown.push(name);
+        self.unknown_names.push(name);
     }
 
     /// Judges one call; `code` is asked about each argument that is code, if `code_safety` holds.
     ///
     /// # Errors
     /// The first thing that is not allowed.
-    pub fn judge<R>(
+    pub fn check<R>(
         &self,
         call: &ScreenedCall<'_>,
         code: impl Fn(&str) -> Result<(), R>,
-    ) -> Result<(), No<R>> {
-        let Some(first) = self.chosen.first() else {
+    ) -> Result<(), ScreeningRejection<R>> {
+        let Some(first) = self.active.first() else {
             return Ok(());
         };
-        let args = match CallArguments::read(call.args, call.declared) {
+        let args = match CallArguments::parse(call.args, call.declared) {
             Ok(args) => args,
-            Err(finding) => return Err(No::Blocked(Blocked::new(*first, "", "", finding))),
+            Err(finding) => {
+                return Err(ScreeningRejection::Blocked(BlockedArgument::new(
+                    *first, "", "", finding,
+                )));
+            }
         };
-        for &validator in &self.chosen {
+        for &validator in &self.active {
             match validator {
-                Validator::Sandbox => sandbox::judge(call, &args)?,
-                Validator::Readonly => readonly::judge(call, &args)?,
-                Validator::NetworkRestricted => network::judge(call, &args)?,
-                Validator::CodeSafety => judge_code(call, &args, &code)?,
+                Validator::Sandbox => sandbox::check(call, &args)?,
+                Validator::Readonly => readonly::check(call, &args)?,
+                Validator::NetworkRestricted => network::check(call, &args)?,
+                Validator::CodeSafety => check_code(call, &args, &code)?,
             }
         }
         Ok(())
@@ -218,7 +231,7 @@ pub struct ScreenedCall<'a> {
     /// The tool's own name on its server.
     pub tool: &'a str,
     /// Whether it runs commands, where that is known; else its name and effects tell.
-    pub runs: Option<bool>,
+    pub runs_commands: Option<bool>,
     /// `security.side_effects`, as the server declares them.
     pub side_effects: &'a [String],
     /// `annotations.readOnlyHint`, if the server gives it.
@@ -237,23 +250,24 @@ pub struct ScreenedCall<'a> {
 impl ScreenedCall<'_> {
     /// Whether a tool of this name and these effects runs commands.
     #[must_use]
-    pub fn runs_commands(tool: &str, side_effects: &[String]) -> bool {
-        roles::runs_commands(&roles::words(tool)) || side_effects.iter().any(|e| e == "process")
+    pub fn is_command_tool(tool: &str, side_effects: &[String]) -> bool {
+        roles::is_command_name(&roles::split_words(tool))
+            || side_effects.iter().any(|e| e == "process")
     }
 
-    fn runs(&self) -> bool {
-        self.runs
-            .unwrap_or_else(|| Self::runs_commands(self.tool, self.side_effects))
+    fn can_run_commands(&self) -> bool {
+        self.runs_commands
+            .unwrap_or_else(|| Self::is_command_tool(self.tool, self.side_effects))
     }
 }
 
 /// Why a call is not forwarded.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum No<R> {
+pub enum ScreeningRejection<R> {
     /// By a rule of this module: 1010 `VALIDATION_BLOCKED`.
-    Blocked(Blocked),
+    Blocked(BlockedArgument),
     /// By the judge of code: 1011 `CODE_SAFETY_VIOLATION`.
-    Unsafe {
+    UnsafeCode {
         /// JSON pointer to the argument.
         path: String,
         /// What the judge of code said.
@@ -261,27 +275,27 @@ pub enum No<R> {
     },
 }
 
-impl<R> From<Blocked> for No<R> {
-    fn from(blocked: Blocked) -> Self {
+impl<R> From<BlockedArgument> for ScreeningRejection<R> {
+    fn from(blocked: BlockedArgument) -> Self {
         Self::Blocked(blocked)
     }
 }
 
-impl<R> No<R> {
+impl<R> ScreeningRejection<R> {
     /// Of MGP §14.3.
     #[must_use]
     pub fn code(&self) -> i64 {
         match self {
             Self::Blocked(_) => 1010,
-            Self::Unsafe { .. } => 1011,
+            Self::UnsafeCode { .. } => 1011,
         }
     }
 }
 
 /// A refused argument: enough for an agent to mend its call.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("Validator {} blocked the call at {}: {reason}; {hint}", validator.name(), place(path))]
-pub struct Blocked {
+#[error("Validator {} blocked the call at {}: {reason}; {hint}", validator.name(), render_location(path))]
+pub struct BlockedArgument {
     /// Whose rule it is.
     pub validator: Validator,
     /// JSON pointer into the arguments; empty for the call as a whole.
@@ -293,14 +307,14 @@ pub struct Blocked {
     /// What to do instead.
     pub hint: &'static str,
     /// The argument, cut short. Not for the audit, which keeps no arguments.
-    pub found: String,
+    pub excerpt: String,
 }
 
-fn place(path: &str) -> &str {
+fn render_location(path: &str) -> &str {
     if path.is_empty() { "its root" } else { path }
 }
 
-impl Blocked {
+impl BlockedArgument {
     fn new(validator: Validator, path: &str, found: &str, finding: ArgumentFinding) -> Self {
         Self {
             validator,
@@ -308,11 +322,11 @@ impl Blocked {
             rule: finding.rule,
             reason: finding.reason,
             hint: finding.hint,
-            found: echo(found),
+            excerpt: echo(found),
         }
     }
 
-    fn at(validator: Validator, leaf: &Leaf, finding: ArgumentFinding) -> Self {
+    fn for_leaf(validator: Validator, leaf: &Leaf, finding: ArgumentFinding) -> Self {
         Self::new(validator, &leaf.path, &leaf.text, finding)
     }
 
@@ -325,7 +339,7 @@ impl Blocked {
             "rule": self.rule,
             "reason": self.reason,
             "hint": self.hint,
-            "found": self.found,
+            "found": self.excerpt,
         })
     }
 }
@@ -351,7 +365,7 @@ impl ArgumentFinding {
 /// Cut short, and without what would move a terminal's cursor or turn its text around.
 fn echo(text: &str) -> String {
     let shown = |c: char| {
-        if c.is_control() || views::is_invisible(c) {
+        if c.is_control() || normalization::is_invisible(c) {
             '\u{fffd}'
         } else {
             c
@@ -366,11 +380,11 @@ fn echo(text: &str) -> String {
 
 /// Asks about each argument that is code. When none is named as such, each text of no other known
 /// kind counts: a validator that finds nothing to judge would let everything through.
-fn judge_code<R>(
+fn check_code<R>(
     call: &ScreenedCall<'_>,
     args: &CallArguments,
     judge: &impl Fn(&str) -> Result<(), R>,
-) -> Result<(), No<R>> {
+) -> Result<(), ScreeningRejection<R>> {
     let marked = |leaf: &Leaf| {
         leaf.role == Role::Code || call.code_arguments.iter().any(|name| **name == *leaf.key)
     };
@@ -378,12 +392,12 @@ fn judge_code<R>(
         use Role::{Args, Command, Other, Prose, Sql};
         matches!(leaf.role, Args | Command | Other | Prose | Sql)
     };
-    let mut texts = args.joined(marked);
+    let mut texts = args.join_texts(marked);
     if texts.is_empty() {
-        texts = args.joined(unmarked);
+        texts = args.join_texts(unmarked);
     }
     for (path, text) in texts {
-        judge(&text).map_err(|rejection| No::Unsafe { path, rejection })?;
+        judge(&text).map_err(|rejection| ScreeningRejection::UnsafeCode { path, rejection })?;
     }
     Ok(())
 }

@@ -2,7 +2,7 @@
 //! `harmless.txt` calls that look like them and must. A line is `[validator, tool, arguments]`.
 #![allow(clippy::unwrap_used)]
 
-use mgp_screening::validators::{No, ScreenedCall, Validators};
+use mgp_screening::validators::{ScreenedCall, ScreeningRejection, Validators};
 use serde_json::value::RawValue;
 
 const ATTACKS: &str = include_str!("validators/attacks.txt");
@@ -38,7 +38,7 @@ fn lines(corpus: &str) -> impl Iterator<Item = &str> {
         .filter(|l| !l.is_empty() && !l.starts_with('#'))
 }
 
-fn judge(line: &str) -> Result<(), No<()>> {
+fn judge(line: &str) -> Result<(), ScreeningRejection<()>> {
     let (validator, tool, args): (&str, &str, &RawValue) =
         serde_json::from_str(line).unwrap_or_else(|e| panic!("{line}: {e}"));
     let roots = ["/srv/project".to_owned()];
@@ -48,7 +48,7 @@ fn judge(line: &str) -> Result<(), No<()>> {
         args: args.get(),
         ..ScreenedCall::default()
     };
-    Validators::of([validator]).judge(&call, |_| Ok(()))
+    Validators::from_names([validator]).check(&call, |_| Ok(()))
 }
 
 /// MGP-058, MGP-059, MGP-060, MGP-063: no attack passes, and look-alikes do.
@@ -57,7 +57,7 @@ fn attacks_are_blocked_and_look_alikes_are_not() {
     let attacks: Vec<&str> = lines(ATTACKS).collect();
     let harmless: Vec<&str> = lines(HARMLESS).collect();
     let missed: Vec<&&str> = attacks.iter().filter(|l| judge(l).is_ok()).collect();
-    let alarms: Vec<(&str, No<()>)> = harmless
+    let alarms: Vec<(&str, ScreeningRejection<()>)> = harmless
         .iter()
         .filter_map(|l| judge(l).err().map(|no| (*l, no)))
         .collect();
@@ -95,8 +95,8 @@ fn every_attack_passes_with_none() {
             args: args.get(),
             ..ScreenedCall::default()
         };
-        let none = Validators::of(["none"]);
-        assert_eq!(none.judge(&call, |_| Err(())), Ok(()), "{line}");
+        let none = Validators::from_names(["none"]);
+        assert_eq!(none.check(&call, |_| Err(())), Ok(()), "{line}");
     }
 }
 
@@ -141,7 +141,7 @@ fn hostile_texts_are_judged_to_the_end() {
                     args: &args,
                     ..ScreenedCall::default()
                 };
-                let _ = Validators::of([validator]).judge(&call, |_| Ok::<(), ()>(()));
+                let _ = Validators::from_names([validator]).check(&call, |_| Ok::<(), ()>(()));
             }
         }
     }

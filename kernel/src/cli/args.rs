@@ -10,7 +10,7 @@ mod nodes;
 mod prompts;
 mod resources;
 mod servers;
-mod times;
+mod time_values;
 mod tools;
 mod trust;
 mod up;
@@ -20,7 +20,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
-pub use access::{About, Explain, Grant, Grants, ListGrants, Revoke};
+pub use access::{Explain, Grant, Grants, ListGrants, Revoke, RuleSubject};
 pub use agents::{AddAgent, AgentToken, Agents, NamedAgent};
 pub use approvals::{Answer, Approve, Deny, ListPermissions, Permissions, RemovePermission};
 pub use audit::{Acknowledge, Audit, FindAudit, TailAudit};
@@ -29,16 +29,17 @@ pub use events::replay::Replay;
 pub use events::trace::Trace;
 pub use events::{Events, TailEvents};
 pub use nodes::{
-    Audience, Cluster, Demote, Drain, Forget, Invite, Join, Lan, Leave, LetIn, Nodes, Promote,
-    Recover, Rekey, Rename, RevokeNode, Share, Shares, TurnAway, Unshare, Withdraw,
+    ApproveNode, Audience, Cluster, Demote, Drain, Forget, Invite, Join, Lan, Leave, Nodes,
+    Promote, Recover, RefuseNode, Rekey, Rename, RevokeNode, Share, Shares, Unshare, Withdraw,
 };
 pub use prompts::{GetPrompt, Prompts};
 pub use resources::{ReadResource, Resources};
 pub use servers::{
-    Add, Connect, Export, FromRegistry, Import, Login, Logins, Logout, Logs, Named, NamedSecret,
-    RegistryAddress, Removed, Restarted, Search, Secrets, Servers, SetSecret, Update,
+    Add, Connect, Export, Import, Login, Logins, Logout, Logs, NamedSecret, RegistryAddress,
+    RegistryOptions, RemoveServer, RestartServer, Search, Secrets, ServerName, Servers, SetSecret,
+    Update,
 };
-pub use tools::mcpl::{FeatureSets, ForgetScopes, Mcpl, SwitchedSets};
+pub use tools::mcpl::{FeatureSetSelection, FeatureSets, ForgetScopes, Mcpl};
 pub use tools::sets::{NamedSet, Sets};
 pub use tools::state::{State, StateLog, StateRollback};
 pub use tools::{Call, Find, ListTools, Tools};
@@ -317,7 +318,7 @@ pub struct Metrics {
 
 /// What is listed.
 #[derive(Debug, Args)]
-pub struct Listing {
+pub struct ListArgs {
     /// Only this server's, under its own names.
     #[arg(long, value_name = "ID")]
     pub server: Option<String>,

@@ -1,22 +1,22 @@
 //! How the command line reaches the kernel: finds it, starts it, asks it, and shows progress.
 
-mod answer;
 pub(super) mod background;
 mod connection;
 mod context;
-pub(super) mod names;
+mod form_prompt;
+pub(super) mod name_resolution;
 mod observer;
 pub(super) mod pages;
 mod progress;
-mod question;
-mod silence;
+mod response;
+mod response_timeout;
 mod socket;
 
-pub(super) use answer::{read, refused};
 pub(super) use connection::{ConnectOptions, KernelClient};
 pub(super) use context::CliContext;
+pub(super) use form_prompt::{has_promptable_missing, prompt_missing_arguments};
 pub(super) use observer::RequestObserver;
 pub(super) use progress::ProgressLine;
-pub(super) use question::{ask_missing, lacks_some};
-pub(super) use silence::{POLL, SilenceTimer};
-pub(super) use socket::{ConnectRetries, backlog_is_full, no_connection, trusted};
+pub(super) use response::{parse_error, parse_result};
+pub(super) use response_timeout::{POLL_INTERVAL, ResponseTimer};
+pub(super) use socket::{ConnectRetries, backlog_is_full, check_owner, connect_failure};

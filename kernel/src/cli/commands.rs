@@ -35,31 +35,31 @@ fn is_long(command: &Command) -> bool {
         || matches!(command, Command::Audit(it) if ends(it))
 }
 
-pub(super) use events::replay::replay_kernel;
+pub(super) use events::replay::run_replay_kernel;
 
 /// Carries out a command.
 pub(super) fn run(context: &CliContext, command: Command) -> Result<(), Failure> {
-    let _pager = Pager::begin(context.paged && is_long(&command));
+    let _pager = Pager::start(context.use_pager && is_long(&command));
     match command {
-        Command::Up(typed) if typed.detach => up::detached(context),
-        Command::Up(typed) => up::here(context, &typed),
-        Command::Demo => up::demo(context),
-        Command::Stdio(typed) => stdio::join(context, typed),
-        Command::Down => up::down(context),
+        Command::Up(typed) if typed.detach => up::start_detached(context),
+        Command::Up(typed) => up::run_foreground(context, &typed),
+        Command::Demo => up::run_demo(context),
+        Command::Stdio(typed) => stdio::run_stdio(context, typed),
+        Command::Down => up::stop_kernel(context),
         Command::Status(asked) => status::show(context, &asked),
         Command::Metrics(typed) => status::metrics::show(context, &typed),
-        Command::Top(typed) => status::top::top(context, &typed),
-        Command::Console(typed) => status::console::console(context, &typed),
-        Command::Doctor(typed) => status::doctor::doctor(context, &typed),
+        Command::Top(typed) => status::top::run_top(context, &typed),
+        Command::Console(typed) => status::console::open_console(context, &typed),
+        Command::Doctor(typed) => status::doctor::run_doctor(context, &typed),
         Command::Service(typed) => up::service::run(context, &typed),
-        Command::Accept(typed) => up::accept(context, &typed),
-        Command::Backup(typed) => up::backup::back_up(context, &typed),
-        Command::Restore(typed) => up::backup::restore(context, &typed),
+        Command::Accept(typed) => up::accept_file(context, &typed),
+        Command::Backup(typed) => up::backup::create_backup(context, &typed),
+        Command::Restore(typed) => up::backup::restore_backup(context, &typed),
         Command::Servers(typed) => servers::run(context, typed),
         Command::Connect(typed) => servers::connect::connect(context, &typed),
         Command::Export(typed) => servers::export::export(context, &typed),
         Command::Import(typed) => servers::import::import(context, &typed),
-        Command::Secrets(typed) => servers::kept_secrets::run(context, typed),
+        Command::Secrets(typed) => servers::stored_secrets::run(context, typed),
         Command::Logins(typed) => servers::login::run(context, &typed),
         Command::Trust(typed) => trust::trust(context, &typed),
         Command::Untrust(typed) => trust::untrust(context, &typed),
@@ -75,7 +75,7 @@ pub(super) fn run(context: &CliContext, command: Command) -> Result<(), Failure>
         Command::Events(typed) => events::run(context, typed),
         Command::Trace(typed) => events::trace::trace(context, &typed),
         Command::Replay(typed) => events::replay::replay(context, &typed),
-        Command::Pending => approvals::pending(context),
+        Command::Pending => approvals::list_pending(context),
         Command::Approve(typed) => approvals::approve(context, &typed),
         Command::Answer(typed) => approvals::answer(context, &typed),
         Command::Deny(typed) => approvals::deny(context, &typed),
@@ -83,9 +83,9 @@ pub(super) fn run(context: &CliContext, command: Command) -> Result<(), Failure>
         Command::Grants(typed) => access::run(context, &typed),
         Command::Explain(typed) => access::explain(context, &typed),
         Command::Nodes(typed) => nodes::run(context, typed),
-        Command::Cluster(typed) => nodes::cluster(context, &typed),
+        Command::Cluster(typed) => nodes::run_cluster(context, &typed),
         Command::Shares(typed) => shares::run(context, &typed),
         Command::Lan(typed) => nodes::lan(context, &typed),
-        Command::Completions(typed) => completions::script(typed.shell),
+        Command::Completions(typed) => completions::print_script(typed.shell),
     }
 }

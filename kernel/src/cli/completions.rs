@@ -5,20 +5,20 @@
 //! name reaches the line only so written that the shell takes it for a word.
 
 mod bash;
-mod line;
+mod command_line;
 mod names;
 
 use clap::CommandFactory;
 
 use self::bash::BashLine;
-use self::line::{CommandLine, Suggestion, Suggestions};
+use self::command_line::{CommandLine, Suggestion, Suggestions};
 use super::args::{Cli, Complete, CompletionShell, Options};
 use super::failure::Failure;
-use super::print::say;
+use super::print::print_line;
 
 /// Prints the script of a shell.
-pub(super) fn script(shell: CompletionShell) -> Result<(), Failure> {
-    say(match shell {
+pub(super) fn print_script(shell: CompletionShell) -> Result<(), Failure> {
+    print_line(match shell {
         CompletionShell::Bash => include_str!("completions/mgp.bash").trim_end(),
         CompletionShell::Zsh => include_str!("completions/mgp.zsh").trim_end(),
         CompletionShell::Fish => include_str!("completions/mgp.fish").trim_end(),
@@ -27,22 +27,22 @@ pub(super) fn script(shell: CompletionShell) -> Result<(), Failure> {
 
 /// Says what may stand at the cursor: first `words`, `files` or `folders`, then a line for each word, with
 /// what it is behind a tab.
-pub(super) fn complete(typed: &Complete, options: Options) -> Result<(), Failure> {
+pub(super) fn print_completions(typed: &Complete, options: Options) -> Result<(), Failure> {
     let words = typed.words.iter().map(|word| word.to_string_lossy());
     let words: Vec<String> = words.map(std::borrow::Cow::into_owned).collect();
     let (words, bash) = match (typed.shell, words.as_slice()) {
         (CompletionShell::Bash, [breaks, line]) => {
-            let line = BashLine::read(line, breaks);
+            let line = BashLine::parse(line, breaks);
             (line.words.clone(), Some(line))
         }
         (CompletionShell::Bash, _) => return Ok(()),
         (CompletionShell::Zsh | CompletionShell::Fish, _) => (words, None),
     };
     let suggestions = suggestions(&words, options);
-    let mut said = suggestions.kind.word().to_owned();
-    for Suggestion { word, what } in suggestions.words {
+    let mut said = suggestions.kind.as_str().to_owned();
+    for Suggestion { word, help: what } in suggestions.words {
         let word = match &bash {
-            Some(line) => line.replaced_by(&word),
+            Some(line) => line.replacement_for(&word),
             None => Some(word),
         };
         let Some(word) = word else { continue };
@@ -53,7 +53,7 @@ pub(super) fn complete(typed: &Complete, options: Options) -> Result<(), Failure
             said += &what;
         }
     }
-    say(said)
+    print_line(said)
 }
 
 fn suggestions(words: &[String], options: Options) -> Suggestions {
@@ -63,13 +63,18 @@ fn suggestions(words: &[String], options: Options) -> Suggestions {
         return Suggestions::default();
     };
     // The first one is the program.
-    let Some(line) = CommandLine::read(&root, before.get(1..).unwrap_or_default()) else {
+    let Some(line) = CommandLine::parse(&root, before.get(1..).unwrap_or_default()) else {
         return Suggestions::default();
     };
-    let mut found = line.at(cursor, |kind, typed| {
-        names::names(kind, &line.options_over(&options), &line.given, typed)
+    let mut found = line.suggest(cursor, |kind, typed| {
+        names::list_names(
+            kind,
+            &line.merge_options(&options),
+            &line.positionals,
+            typed,
+        )
     });
-    found.words.retain(|found| names::can_be_shown(&found.word));
-    found.words.truncate(names::MOST);
+    found.words.retain(|found| names::is_printable(&found.word));
+    found.words.truncate(names::SUGGESTIONS_MAX);
     found
 }

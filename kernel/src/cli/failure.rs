@@ -8,21 +8,21 @@ use mgp_runtime::time::unix_ms;
 
 use serde_json::{Value, json};
 
-use super::words::time;
-use crate::kernel::running::RunningKernel;
+use super::text_format::format_duration;
+use crate::kernel::running_kernel::RunningKernel;
 
 /// Why a command was not carried out. Its text says what to do next.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Failure {
     /// Nobody answers at the socket.
     #[error("{0}")]
-    NotRunning(Absence),
+    NotRunning(KernelAbsence),
     /// The command line, or the arguments of a tool, are wrong.
     #[error("{0}")]
     Usage(String),
     /// The kernel answered with an error.
     #[error("{message}")]
-    Refused {
+    ErrorResponse {
         /// JSON-RPC, MCP or MGP code.
         code: i64,
         /// The kernel's words.
@@ -35,19 +35,19 @@ pub(super) enum Failure {
     ToolError,
     /// The audit log is not as it was written; what is wrong has been shown.
     #[error("the audit log is damaged")]
-    Damaged,
+    AuditLogDamaged,
     /// Something that a kernel needs is broken; what, has been shown.
     #[error("something is broken; what stands behind each arrow above mends it")]
-    Unwell,
+    ChecksFailed,
     /// Ctrl-C.
     #[error("interrupted")]
     Interrupted,
     /// Whoever read stdout has gone.
     #[error("nobody reads the output any more")]
-    NobodyReads,
+    OutputClosed,
     /// The connection ended before the answer came.
     #[error("the kernel closed the connection")]
-    Gone,
+    ConnectionClosed,
     /// Anything else.
     #[error("{0}")]
     Other(String),
@@ -55,30 +55,32 @@ pub(super) enum Failure {
 
 /// A kernel that is not there, or cannot be reached.
 #[derive(Debug)]
-pub(super) enum Absence {
+pub(super) enum KernelAbsence {
     /// Nobody answers at this socket.
-    At(PathBuf),
+    NotListening(PathBuf),
     /// The kernel that was joined has stopped, and none has come to its socket.
     Stopped(PathBuf),
     /// Nobody answers at the usual socket, and no kernel is recorded in these folders.
-    Nowhere(PathBuf, Vec<PathBuf>),
+    NotFound(PathBuf, Vec<PathBuf>),
     /// This kernel runs, and its socket (the second) does not answer.
-    NotAnswering(RunningKernel, PathBuf),
+    Unresponsive(RunningKernel, PathBuf),
     /// This process holds the data folder, and has not recorded where it listens.
-    NotRecorded(i32, PathBuf),
+    Unrecorded(i32, PathBuf),
 }
 
-impl fmt::Display for Absence {
+impl fmt::Display for KernelAbsence {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         const UP: &str = "start one with `mgp up`";
         match self {
-            Self::At(socket) => write!(f, "no kernel is running at {}: {UP}", socket.display()),
+            Self::NotListening(socket) => {
+                write!(f, "no kernel is running at {}: {UP}", socket.display())
+            }
             Self::Stopped(socket) => write!(
                 f,
                 "the kernel was stopped, and no other one has come to {}: {UP}, and connect again",
                 socket.display()
             ),
-            Self::Nowhere(socket, folders) => {
+            Self::NotFound(socket, folders) => {
                 let folders: Vec<_> = folders
                     .iter()
                     .map(|dir| dir.display().to_string())
@@ -89,13 +91,13 @@ impl fmt::Display for Absence {
                     "no kernel is running at {socket}, and none is recorded in {folders}: {UP}"
                 )
             }
-            Self::NotAnswering(kernel, socket) => {
+            Self::Unresponsive(kernel, socket) => {
                 let (pid, data) = (kernel.pid, kernel.data_dir.display());
                 let ago = unix_ms().saturating_sub(kernel.since.saturating_mul(1000));
                 write!(
                     f,
                     "the kernel (process {pid}) has held {data} for {}, and nobody answers at {}",
-                    time(ago),
+                    format_duration(ago),
                     socket.display()
                 )?;
                 match *socket == kernel.socket {
@@ -107,7 +109,7 @@ impl fmt::Display for Absence {
                     ),
                 }
             }
-            Self::NotRecorded(pid, folder) => write!(
+            Self::Unrecorded(pid, folder) => write!(
                 f,
                 "a process ({pid}) holds {} and has not said where it listens: it is starting, or of \
                  an earlier version; name its socket with --socket, or end it with `kill {pid}`, then {UP}",
@@ -120,20 +122,23 @@ impl fmt::Display for Absence {
 impl Failure {
     /// The exit code of the process.
     #[must_use]
-    pub(super) fn code(&self) -> u8 {
+    pub(super) fn exit_code(&self) -> u8 {
         match self {
-            Self::Refused { .. } | Self::NobodyReads | Self::Gone | Self::Other(_) => 1,
+            Self::ErrorResponse { .. }
+            | Self::OutputClosed
+            | Self::ConnectionClosed
+            | Self::Other(_) => 1,
             Self::Usage(_) => 2,
             Self::NotRunning(_) => 3,
-            Self::ToolError | Self::Damaged | Self::Unwell => 4,
+            Self::ToolError | Self::AuditLogDamaged | Self::ChecksFailed => 4,
             Self::Interrupted => 130,
         }
     }
 
     /// For programs.
     pub(super) fn to_json(&self) -> Value {
-        let mut error = json!({"message": self.to_string(), "exit_code": self.code()});
-        if let Self::Refused { code, data, .. } = self {
+        let mut error = json!({"message": self.to_string(), "exit_code": self.exit_code()});
+        if let Self::ErrorResponse { code, data, .. } = self {
             error["code"] = (*code).into();
             error["data"] = data.clone().unwrap_or_default();
         }

@@ -2,10 +2,10 @@
 //! but protocol reaches stdout (MCP-069).
 
 mod bridge;
+mod connection;
 mod conversation;
-mod door;
 mod handshake;
-mod lines;
+mod line_reader;
 mod resume;
 
 use std::fs::File;
@@ -20,37 +20,37 @@ use nix::unistd::User;
 
 use super::args::Stdio;
 use super::client::{CliContext, background};
-use super::failure::{Absence, Failure};
-use super::print::report;
-use super::words::plain;
-use crate::kernel::running::RunningKernel;
-use bridge::{Reconnect, Waiting};
+use super::failure::{Failure, KernelAbsence};
+use super::print::print_error;
+use super::text_format::sanitize_line;
+use crate::kernel::running_kernel::RunningKernel;
+use bridge::{Reconnect, ReconnectWait};
 
 /// How long a request may wait for a kernel to come back: a restart with its servers takes a few
 /// seconds, and clients wait a minute for most answers.
-const PATIENCE: Duration = Duration::from_secs(30);
+const RECONNECT_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long one is waited for while nobody asks for anything: an upgrade.
-const IDLE: Duration = Duration::from_secs(600);
+const IDLE_RECONNECT_TIMEOUT: Duration = Duration::from_secs(600);
 /// How long others have to start a kernel that fell, before it is started here: a service manager.
-const GRACE: Duration = Duration::from_secs(2);
+const RESTART_GRACE: Duration = Duration::from_secs(2);
 /// Time between two looks.
-const PACE: Duration = Duration::from_millis(100);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-pub(super) fn join(context: &CliContext, stdio: Stdio) -> Result<(), Failure> {
-    let of = stdio.of.as_deref().map(user).transpose()?;
-    context.tell_untrusted();
+pub(super) fn run_stdio(context: &CliContext, stdio: Stdio) -> Result<(), Failure> {
+    let of = stdio.of.as_deref().map(resolve_uid).transpose()?;
+    context.warn_untrusted();
     let asked = Open {
         server: stdio.server,
         set: stdio.set,
         agent: stdio.agent,
         // Of a client of somebody else's kernel nobody there may know where it is.
-        folder: of.is_none().then(|| context.here()).flatten(),
+        folder: of.is_none().then(|| context.current_folder()).flatten(),
     };
-    let mut kernels = Kernels {
+    let mut kernels = KernelConnector {
         context: context.clone(),
-        of,
-        asked,
-        joined: None,
+        owner_uid: of,
+        open_params: asked,
+        last_kernel: None,
     };
     let socket = match kernels.connect() {
         Err(Failure::NotRunning(_)) if of.is_none() => {
@@ -65,30 +65,30 @@ pub(super) fn join(context: &CliContext, stdio: Stdio) -> Result<(), Failure> {
 }
 
 /// The kernels that the client is joined to, one after the other.
-struct Kernels {
+struct KernelConnector {
     context: CliContext,
-    of: Option<u32>,
-    asked: Open,
+    owner_uid: Option<u32>,
+    open_params: Open,
     /// The kernel that was got to last.
-    joined: Option<RunningKernel>,
+    last_kernel: Option<RunningKernel>,
 }
 
-impl Kernels {
+impl KernelConnector {
     fn connect(&mut self) -> Result<UnixStream, Failure> {
-        let socket = door::open(&self.context, self.of, &self.asked)?;
+        let socket = connection::open(&self.context, self.owner_uid, &self.open_params)?;
         let here = self.context.socket();
-        self.joined = self.context.running().filter(|it| it.socket == here);
+        self.last_kernel = self.context.find_running().filter(|it| it.socket == here);
         Ok(socket)
     }
 
     /// Starts a kernel, says what it runs on, and waits for its servers.
     fn start(&self) -> Result<(), Failure> {
-        let status = background::start(&self.context)?;
+        let status = background::start_kernel(&self.context)?;
         let files = match status.config_files.as_slice() {
             [] => "without a configuration".to_owned(),
             files => format!("with {}", files.join(" and ")),
         };
-        report(plain(&format!(
+        print_error(sanitize_line(&format!(
             "mgp: a kernel was started (process {}) {files}; its data is in {}",
             status.pid, status.data_dir
         )));
@@ -96,35 +96,41 @@ impl Kernels {
     }
 }
 
-impl Reconnect for Kernels {
+impl Reconnect for KernelConnector {
     /// Waits for a kernel that somebody starts. One that fell is started here, as the first one was; one
     /// that was stopped is not.
-    fn reconnect(&mut self, waiting: &Waiting<'_>) -> Result<UnixStream, Failure> {
+    fn reconnect(&mut self, waiting: &ReconnectWait<'_>) -> Result<UnixStream, Failure> {
         let begun = Instant::now();
-        let mut may_start = self.of.is_none();
+        let mut may_start = self.owner_uid.is_none();
         loop {
             match self.connect() {
                 Ok(socket) => return Ok(socket),
-                Err(Failure::NotRunning(_) | Failure::Gone) => {}
+                Err(Failure::NotRunning(_) | Failure::ConnectionClosed) => {}
                 Err(failure) => return Err(failure),
             }
             let asked_for = waiting
-                .since()
-                .is_some_and(|since| since.elapsed() > PATIENCE);
-            if waiting.client_left() || asked_for || begun.elapsed() > IDLE {
-                return Err(Failure::NotRunning(Absence::Stopped(self.context.socket())));
+                .waiting_since()
+                .is_some_and(|since| since.elapsed() > RECONNECT_TIMEOUT);
+            if waiting.client_left() || asked_for || begun.elapsed() > IDLE_RECONNECT_TIMEOUT {
+                return Err(Failure::NotRunning(KernelAbsence::Stopped(
+                    self.context.socket(),
+                )));
             }
-            let fallen = || self.joined.as_ref().is_some_and(RunningKernel::has_fallen);
-            if may_start && begun.elapsed() > GRACE && fallen() {
+            let fallen = || {
+                self.last_kernel
+                    .as_ref()
+                    .is_some_and(RunningKernel::has_crashed)
+            };
+            if may_start && begun.elapsed() > RESTART_GRACE && fallen() {
                 may_start = false;
                 self.start()?;
             }
-            thread::sleep(PACE);
+            thread::sleep(POLL_INTERVAL);
         }
     }
 }
 
-fn user(name: &str) -> Result<u32, Failure> {
+fn resolve_uid(name: &str) -> Result<u32, Failure> {
     let found = User::from_name(name).map_err(io::Error::from)?;
     let uid = found.map(|user| user.uid.as_raw());
     uid.or_else(|| name.parse().ok())

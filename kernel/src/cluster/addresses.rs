@@ -15,70 +15,82 @@ use mgp_store::regular_file;
 #[derive(Debug)]
 pub(super) struct LastAddresses {
     file: PathBuf,
-    known: Mutex<BTreeMap<NodeId, SocketAddr>>,
+    addresses: Mutex<BTreeMap<NodeId, SocketAddr>>,
     /// One writes at a time, what is known then.
-    writing: tokio::sync::Mutex<()>,
+    write_lock: tokio::sync::Mutex<()>,
     /// Somebody waits to write already: one is enough, however often addresses change.
-    waiting: AtomicBool,
+    is_write_queued: AtomicBool,
 }
 
 impl LastAddresses {
     /// What was kept. A file that cannot be read is as good as none.
-    pub(super) fn read(file: PathBuf) -> Self {
+    pub(super) fn load(file: PathBuf) -> Self {
         let kept = regular_file::read(&file).unwrap_or_default();
         let kept: BTreeMap<String, SocketAddr> = serde_json::from_slice(&kept).unwrap_or_default();
         let known = kept
             .into_iter()
             .filter_map(|(node, at)| Some((NodeId::parse(&node)?, at)));
         Self {
-            known: Mutex::new(known.collect()),
-            writing: tokio::sync::Mutex::default(),
-            waiting: AtomicBool::default(),
+            addresses: Mutex::new(known.collect()),
+            write_lock: tokio::sync::Mutex::default(),
+            is_write_queued: AtomicBool::default(),
             file,
         }
     }
 
     /// All of them.
     pub(super) fn all(&self) -> BTreeMap<NodeId, SocketAddr> {
-        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = self
+            .addresses
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         known.clone()
     }
 
     /// Where a link last proved one of them to be.
     pub(super) fn get(&self, node: NodeId) -> Option<SocketAddr> {
-        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = self
+            .addresses
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         known.get(&node).copied()
     }
 
     /// A link has shown that the node is there. True when that is new.
-    pub(super) fn proven(&self, node: NodeId, at: SocketAddr) -> bool {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+    pub(super) fn record_proven(&self, node: NodeId, at: SocketAddr) -> bool {
+        let mut known = self
+            .addresses
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         known.insert(node, at) != Some(at)
     }
 
     /// Exactly these may be kept: the members. True when that changes anything.
-    pub(super) fn keep(&self, members: impl Fn(NodeId) -> bool) -> bool {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+    pub(super) fn retain(&self, members: impl Fn(NodeId) -> bool) -> bool {
+        let mut known = self
+            .addresses
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         let before = known.len();
         known.retain(|node, _| members(*node));
         known.len() != before
     }
 
     /// Puts what is known on disk, or leaves that to who waits to do so.
-    pub(super) async fn write(&self) {
-        if self.waiting.swap(true, Ordering::AcqRel) {
+    pub(super) async fn save(&self) {
+        if self.is_write_queued.swap(true, Ordering::AcqRel) {
             return;
         }
-        let _one = self.writing.lock().await;
-        self.waiting.store(false, Ordering::Release);
+        let _one = self.write_lock.lock().await;
+        self.is_write_queued.store(false, Ordering::Release);
         let known: BTreeMap<String, SocketAddr> = self
             .all()
             .into_iter()
             .map(|(node, at)| (node.to_string(), at))
             .collect();
         let file = self.file.clone();
-        let written = task::blocking("cluster.addresses", move || {
-            let folder = file.parent().map_or(Ok(()), atomic_file::make_folder);
+        let written = task::run_blocking("cluster.addresses", move || {
+            let folder = file.parent().map_or(Ok(()), atomic_file::create_folder);
             folder.and_then(|()| atomic_file::write(&file, &serde_json::to_vec(&known)?))
         });
         if let Ok(Err(error)) = written.await {
@@ -95,13 +107,13 @@ mod tests {
     async fn addresses_of_members_outlast_a_restart() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("cluster").join("addresses.json");
-        let addresses = LastAddresses::read(file.clone());
+        let addresses = LastAddresses::load(file.clone());
         let (one, other) = (NodeId([1; 32]), NodeId([2; 32]));
         let at = SocketAddr::from(([10, 0, 0, 1], 7332));
-        assert!(addresses.proven(one, at) && !addresses.proven(one, at));
-        assert!(addresses.proven(other, at));
-        assert!(addresses.keep(|node| node == one));
-        addresses.write().await;
-        assert_eq!(LastAddresses::read(file).all(), [(one, at)].into());
+        assert!(addresses.record_proven(one, at) && !addresses.record_proven(one, at));
+        assert!(addresses.record_proven(other, at));
+        assert!(addresses.retain(|node| node == one));
+        addresses.save().await;
+        assert_eq!(LastAddresses::load(file).all(), [(one, at)].into());
     }
 }

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use mgp_cluster::links::{HeardTurn, InboundNodeCall, LinksEvent};
+use mgp_cluster::links::{InboundNodeCall, LinksEvent, MessagePermit};
 use mgp_cluster::replication::{self, ReplicationEvent};
 use mgp_cluster::tool_index::ToolIndexEvent;
 use mgp_engine::cluster::shares::Shares;
+use mgp_protocol::federation::close_codes::LinkClose;
 use mgp_protocol::federation::control::Control;
-use mgp_protocol::federation::ends::LinkClose;
 use mgp_protocol::federation::sync::SyncOpening;
 use mgp_protocol::ids::NodeId;
 use mgp_runtime::task;
@@ -20,28 +20,28 @@ use tokio::time::Instant;
 use super::Cluster;
 
 /// Longest that a node may take to say what a stream is for.
-const OPENING: Duration = Duration::from_secs(10);
+const STREAM_OPEN_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long after a start calls wait for admins to be heard: links are there sooner where there is a way.
-const CONFIRMING: Duration = Duration::from_secs(3);
+const ADMIN_CONTACT_TIMEOUT: Duration = Duration::from_secs(3);
 
 impl Cluster {
     /// What happens on links.
-    pub(super) fn of_links(self: &Arc<Self>, event: LinksEvent) {
+    pub(super) fn on_links_event(self: &Arc<Self>, event: LinksEvent) {
         match event {
             LinksEvent::Up(link) => {
                 let address = link.link.address();
-                let is_new = |at| self.addresses.proven(link.link.peer(), at);
+                let is_new = |at| self.addresses.record_proven(link.link.peer(), at);
                 if address.is_some_and(is_new) {
                     let cluster = self.clone();
-                    task::detached("cluster.addresses", async move {
-                        cluster.addresses.write().await;
+                    task::spawn_detached("cluster.addresses", async move {
+                        cluster.addresses.save().await;
                     });
                 }
                 self.replication.link_up(link.link.peer());
                 self.tool_index.link_up(link);
             }
             LinksEvent::Down { node, why } => {
-                let name = self.name_of(node);
+                let name = self.node_label(node);
                 // Of other ends the transport tells, once for each reason: who links again and again fills no log.
                 match why.0 == StreamFailure::LinkClosed(LinkClose::Revoked) {
                     true => tracing::info!(node = %name, %why, "a node was cut off"),
@@ -52,39 +52,41 @@ impl Cluster {
             }
             // A node is there for its tools when it is linked: what others say of it changes nothing.
             LinksEvent::Present(_) | LinksEvent::Missing(_) => {}
-            LinksEvent::Clock(node, clock) => self.replication.clock_measured(node, clock),
-            LinksEvent::Control(node, message, turn) => self.told(node, message, turn),
+            LinksEvent::Clock(node, clock) => self.replication.record_clock(node, clock),
+            LinksEvent::Control(node, message, turn) => {
+                self.on_control_message(node, message, turn)
+            }
             LinksEvent::Sync(node, stream) => {
                 let (replication, index) = (self.replication.clone(), self.tool_index.clone());
-                task::detached("cluster.sync", async move {
-                    dispatch(replication, index, node, stream).await;
+                task::spawn_detached("cluster.sync", async move {
+                    dispatch_stream(replication, index, node, stream).await;
                 });
             }
-            LinksEvent::Call(call) => self.take_call(*call),
-            LinksEvent::Pairing(link) => self.pairing.asked(link),
+            LinksEvent::Call(call) => self.accept_call(*call),
+            LinksEvent::Pairing(link) => self.pairing.add_guest(link),
         }
     }
 
     /// After a start nobody who could take a grant back has been heard: agents of other nodes may do nothing until then.
     /// Their calls wait for it a moment, in place of being refused.
-    fn take_call(self: &Arc<Self>, call: InboundNodeCall) {
-        let Some(calls) = self.calls.get().cloned() else {
+    fn accept_call(self: &Arc<Self>, call: InboundNodeCall) {
+        let Some(calls) = self.inbound_calls.get().cloned() else {
             // The kernel is starting: the caller's stream ends, and nothing was executed.
             return;
         };
-        let until = self.begun + CONFIRMING;
+        let until = self.started_at + ADMIN_CONTACT_TIMEOUT;
         if Instant::now() >= until {
             return calls.send(call);
         }
         let (replication, access) = (self.replication.clone(), self.access.clone());
-        task::detached("cluster.confirming", async move {
+        task::spawn_detached("cluster.confirming", async move {
             let confirmed = async {
                 loop {
                     let view = replication.view();
-                    if view.unheard.is_none() {
+                    if view.silent_node.is_none() {
                         // What the logs allow was sent before the view was published: it is in force once this is
                         // answered.
-                        let _in_force = access.look(|_| ()).await;
+                        let _in_force = access.read(|_| ()).await;
                         return;
                     }
                     view.replaced.cancelled().await;
@@ -95,12 +97,12 @@ impl Cluster {
         });
     }
 
-    fn told(self: &Arc<Self>, node: NodeId, message: Control, turn: HeardTurn) {
+    fn on_control_message(self: &Arc<Self>, node: NodeId, message: Control, turn: MessagePermit) {
         match message {
-            Control::Logs(held) => self.replication.heard(node, held, turn),
-            Control::Index(digest) => self.tool_index.heard(node, digest, turn),
-            Control::IndexReport(report) => self.tool_index.report(node, report, turn),
-            Control::Leaving(leaving) => self.leaves(node, leaving),
+            Control::Logs(held) => self.replication.receive_heads(node, held, turn),
+            Control::Index(digest) => self.tool_index.receive_digest(node, digest, turn),
+            Control::IndexReport(report) => self.tool_index.receive_report(node, report, turn),
+            Control::Leaving(leaving) => self.on_peer_leaving(node, leaving),
             Control::Reach(reach) => {
                 let view = self.replication.view();
                 let is_member = |node| view.members.contains_key(&node);
@@ -117,22 +119,22 @@ impl Cluster {
     }
 
     /// Tells a node, if it is linked; what is told to nobody is told again when there is a link.
-    pub(super) fn tells(self: &Arc<Self>, (node, message): (NodeId, Control)) {
-        let _ = self.links.tell(node, message);
+    pub(super) fn send_control(self: &Arc<Self>, (node, message): (NodeId, Control)) {
+        let _ = self.links.send(node, message);
     }
 
     /// What the logs want done.
-    pub(super) fn of_replication(self: &Arc<Self>, event: ReplicationEvent) {
+    pub(super) fn on_replication_event(self: &Arc<Self>, event: ReplicationEvent) {
         match event {
-            ReplicationEvent::Tell(node, message) => self.tells((node, message)),
-            ReplicationEvent::Bring(node, entries, turn) => {
+            ReplicationEvent::Send(node, message) => self.send_control((node, message)),
+            ReplicationEvent::Transfer(node, entries, turn) => {
                 // Without a link the turn ends at once, and they are brought when there is one.
                 let Some(link) = self.links.link(node) else {
                     return;
                 };
-                task::detached("cluster.bring", async move {
-                    if let Err(why) = replication::bring(&link, entries, turn).await {
-                        tracing::debug!(node = %node.short(), %why, "entries did not come over");
+                task::spawn_detached("cluster.bring", async move {
+                    if let Err(why) = replication::send_entries(&link, entries, turn).await {
+                        tracing::debug!(node = %node.short_id(), %why, "entries did not come over");
                     }
                 });
             }
@@ -142,54 +144,54 @@ impl Cluster {
     }
 
     /// What the index tells.
-    pub(super) fn of_tool_index(self: &Arc<Self>, event: ToolIndexEvent) {
+    pub(super) fn on_tool_index_event(self: &Arc<Self>, event: ToolIndexEvent) {
         match event {
             // Whoever needs them follows what is published.
             ToolIndexEvent::Changed | ToolIndexEvent::Renamed => {}
             // The index warns of them, as often as people read it: a peer says so as often as it likes.
             ToolIndexEvent::Reported(node, report) => {
-                let (node, refused) = (self.name_of(node), report.refused);
+                let (node, refused) = (self.node_label(node), report.refused);
                 tracing::debug!(%node, refused, "a node does not take all that is shared with it");
             }
             ToolIndexEvent::Refused(node, report) => {
-                let (node, refused) = (self.name_of(node), report.refused);
+                let (node, refused) = (self.node_label(node), report.refused);
                 tracing::debug!(%node, refused, "not all that a node shares can be taken");
             }
         }
     }
 
     /// Somebody says on the local network that a node is there.
-    pub(super) fn found(self: &Arc<Self>, (node, address): (NodeId, SocketAddr)) {
-        self.links.found_at(node, address);
+    pub(super) fn on_node_discovered(self: &Arc<Self>, (node, address): (NodeId, SocketAddr)) {
+        self.links.add_hint(node, address);
     }
 
     /// Other things are shared.
-    pub(super) fn of_shares(self: &Arc<Self>, shares: Arc<Shares>) {
+    pub(super) fn on_shares_changed(self: &Arc<Self>, shares: Arc<Shares>) {
         self.tool_index
-            .set_shares(match self.withdrawn.load(Ordering::Acquire) {
+            .set_shares(match self.exports_withdrawn.load(Ordering::Acquire) {
                 true => Arc::default(),
                 false => shares,
             });
-        self.exports.notify_one();
+        self.export_wakeup.notify_one();
     }
 }
 
 /// Gives a copying stream to who it is for.
-async fn dispatch(
+async fn dispatch_stream(
     replication: replication::ReplicationHandle,
     index: mgp_cluster::tool_index::ToolIndexHandle,
     node: NodeId,
     mut stream: Box<SyncStream>,
 ) {
-    let opening = tokio::time::timeout(OPENING, stream.next()).await;
+    let opening = tokio::time::timeout(STREAM_OPEN_TIMEOUT, stream.next()).await;
     let Ok(Ok(Some(opening))) = opening else {
         return;
     };
     match SyncOpening::decode(&opening) {
         Ok(SyncOpening::Index) => index.serve(node, stream),
         Ok(SyncOpening::Logs) => {
-            if let Err(why) = replication::take(&replication, node, *stream).await {
-                tracing::debug!(node = %node.short(), %why, "entries did not come over");
+            if let Err(why) = replication::receive_entries(&replication, node, *stream).await {
+                tracing::debug!(node = %node.short_id(), %why, "entries did not come over");
             }
         }
         // Of a later version, or nothing at all: the stream ends.

@@ -14,19 +14,21 @@ pub struct WrittenKeys(BTreeMap<String, BTreeMap<String, String>>);
 
 impl WrittenKeys {
     /// Takes over what a file says, over what weaker files said. One that cannot be read says nothing here.
-    pub(super) fn add(&mut self, text: &str) {
+    pub(super) fn add_file(&mut self, text: &str) {
         let table: Table = text.parse().unwrap_or_default();
         for (section, value) in &table {
             if let Value::Table(keys) = value {
-                self.gather(section, keys);
+                self.add_keys(section, keys);
             }
         }
     }
 
-    fn gather(&mut self, section: &str, keys: &Table) {
+    fn add_keys(&mut self, section: &str, keys: &Table) {
         for (key, value) in keys {
             match value {
-                Value::Table(inner) => self.gather(&format!("{section}.{}", named(key)), inner),
+                Value::Table(inner) => {
+                    self.add_keys(&format!("{section}.{}", table_key(key)), inner)
+                }
                 Value::String(_)
                 | Value::Integer(_)
                 | Value::Float(_)
@@ -41,7 +43,7 @@ impl WrittenKeys {
     }
 
     /// The keys that are not the same in both.
-    fn changed<'w>(&'w self, other: &'w Self) -> BTreeMap<&'w str, BTreeSet<&'w str>> {
+    fn changed_keys<'w>(&'w self, other: &'w Self) -> BTreeMap<&'w str, BTreeSet<&'w str>> {
         let mut changed: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
         for (one, another) in [(self, other), (other, self)] {
             for (section, keys) in &one.0 {
@@ -57,7 +59,7 @@ impl WrittenKeys {
 }
 
 /// A key as it stands in the head of a table.
-fn named(key: &str) -> String {
+fn table_key(key: &str) -> String {
     let bare = |c: char| c.is_ascii_alphanumeric() || "-_".contains(c);
     match !key.is_empty() && key.chars().all(bare) {
         true => key.to_owned(),
@@ -68,15 +70,15 @@ fn named(key: &str) -> String {
 /// What a kernel that runs by `running` does not do yet of what is written now: a line for each section, with
 /// what to do. What is only written otherwise, or is what holds anyway, is no change.
 #[must_use]
-pub fn waiting(
+pub fn pending_restart(
     running: (&KernelConfig, &WrittenKeys),
     now: (&KernelConfig, &WrittenKeys),
 ) -> Vec<String> {
-    let differing = differing(running.0, now.0);
+    let differing = changed_sections(running.0, now.0);
     let mut lines = Vec::new();
-    for (section, keys) in running.1.changed(now.1) {
+    for (section, keys) in running.1.changed_keys(now.1) {
         let top = section.split('.').next().unwrap_or(section);
-        let waits = |key: &&str| differing.contains(&top) && !is_live(section, key);
+        let waits = |key: &&str| differing.contains(&top) && !is_reloadable(section, key);
         let keys: Vec<&str> = keys.into_iter().filter(waits).collect();
         if !keys.is_empty() {
             let keys = keys.join(", ");
@@ -89,7 +91,7 @@ pub fn waiting(
 }
 
 /// Keys that reach servers and agents with the next reading of the files.
-fn is_live(section: &str, key: &str) -> bool {
+fn is_reloadable(section: &str, key: &str) -> bool {
     match section {
         // Only the command line looks there.
         "registry" => true,
@@ -106,7 +108,7 @@ fn is_live(section: &str, key: &str) -> bool {
 }
 
 /// The sections that mean something else than before.
-fn differing(one: &KernelConfig, other: &KernelConfig) -> Vec<&'static str> {
+fn changed_sections(one: &KernelConfig, other: &KernelConfig) -> Vec<&'static str> {
     let all = [
         ("http", one.http != other.http),
         ("oauth", one.oauth != other.oauth),

@@ -7,7 +7,7 @@ use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use comments::keep_comments;
+use comments::preserve_comments;
 use mgp_clients::{ToolLimits, keep_line_ends};
 use mgp_protocol::ids::{BadServerId, ServerId};
 use mgp_store::atomic_file;
@@ -53,27 +53,27 @@ pub enum EditError {
     },
     /// The id is none.
     #[error(transparent)]
-    BadId(#[from] BadServerId),
+    InvalidId(#[from] BadServerId),
     /// The id is taken.
     #[error("there is already a server `{0}`")]
-    Taken(String),
+    DuplicateId(String),
     /// Nobody has the id.
     #[error("there is no server `{0}`")]
-    Unknown(String),
+    UnknownId(String),
     /// Entries are written in a way this does not edit.
     #[error("`servers` is not written as [[servers]] tables; edit the file by hand")]
-    OtherForm,
+    UnsupportedForm,
 }
 
 /// Puts an entry at the end of the file, below whatever comments stand there.
 ///
 /// # Errors
 /// [`EditError`]; nothing is half done.
-pub fn add(text: &str, server: &NewServer) -> Result<String, EditError> {
+pub fn add_entry(text: &str, server: &NewServer) -> Result<String, EditError> {
     ServerId::parse(&server.id)?;
     let mut document = parse(text)?;
-    if position(entries(&mut document)?, &server.id).is_some() {
-        return Err(EditError::Taken(server.id.clone()));
+    if entry_position(entries(&mut document)?, &server.id).is_some() {
+        return Err(EditError::DuplicateId(server.id.clone()));
     }
     let mut entry = DocumentMut::new();
     entries(&mut entry)?.push(server.to_table());
@@ -86,10 +86,10 @@ pub fn add(text: &str, server: &NewServer) -> Result<String, EditError> {
 
 /// Whether the file has an entry of this id.
 #[must_use]
-pub fn names(text: &str, id: &str) -> bool {
+pub fn has_entry(text: &str, id: &str) -> bool {
     let document = parse(text);
     document.is_ok_and(|mut document| {
-        entries(&mut document).is_ok_and(|servers| position(servers, id).is_some())
+        entries(&mut document).is_ok_and(|servers| entry_position(servers, id).is_some())
     })
 }
 
@@ -110,9 +110,9 @@ pub fn ids(text: &str) -> Vec<String> {
 ///
 /// # Errors
 /// [`EditError`].
-pub fn command(text: &str, id: &str) -> Result<Option<(String, Vec<String>)>, EditError> {
+pub fn read_command(text: &str, id: &str) -> Result<Option<(String, Vec<String>)>, EditError> {
     let mut document = parse(text)?;
-    let entry = entry(&mut document, id)?;
+    let entry = find_entry(&mut document, id)?;
     let Some(command) = entry.get("command").and_then(Item::as_str) else {
         return Ok(None);
     };
@@ -126,9 +126,9 @@ pub fn command(text: &str, id: &str) -> Result<Option<(String, Vec<String>)>, Ed
 ///
 /// # Errors
 /// [`EditError`]; nothing is half done.
-pub fn limit_tools(text: &str, id: &str, tools: &ToolLimits) -> Result<String, EditError> {
+pub fn set_tool_limits(text: &str, id: &str, tools: &ToolLimits) -> Result<String, EditError> {
     let mut document = parse(text)?;
-    limit(entry(&mut document, id)?, tools);
+    apply_tool_limits(find_entry(&mut document, id)?, tools);
     Ok(keep_line_ends(text, document.to_string()))
 }
 
@@ -138,19 +138,19 @@ pub fn limit_tools(text: &str, id: &str, tools: &ToolLimits) -> Result<String, E
 /// [`EditError`]; nothing is half done.
 pub fn set_argument(text: &str, id: &str, at: usize, argument: &str) -> Result<String, EditError> {
     let mut document = parse(text)?;
-    let args = entry(&mut document, id)?.get_mut("args");
+    let args = find_entry(&mut document, id)?.get_mut("args");
     let args = args.and_then(Item::as_array_mut);
     let place = args.and_then(|args| args.get_mut(at));
-    let place = place.ok_or(EditError::OtherForm)?;
+    let place = place.ok_or(EditError::UnsupportedForm)?;
     let around = place.decor().clone();
     *place = Value::from(argument);
     *place.decor_mut() = around;
     Ok(keep_line_ends(text, document.to_string()))
 }
 
-fn entry<'d>(document: &'d mut DocumentMut, id: &str) -> Result<&'d mut Table, EditError> {
+fn find_entry<'d>(document: &'d mut DocumentMut, id: &str) -> Result<&'d mut Table, EditError> {
     let servers = entries(document)?;
-    let at = position(servers, id).ok_or_else(|| EditError::Unknown(id.to_owned()))?;
+    let at = entry_position(servers, id).ok_or_else(|| EditError::UnknownId(id.to_owned()))?;
     Ok(servers.get_mut(at).expect("it was found there"))
 }
 
@@ -158,16 +158,16 @@ fn entry<'d>(document: &'d mut DocumentMut, id: &str) -> Result<&'d mut Table, E
 ///
 /// # Errors
 /// [`EditError`]; nothing is half done.
-pub fn remove(text: &str, id: &str) -> Result<String, EditError> {
+pub fn remove_entry(text: &str, id: &str) -> Result<String, EditError> {
     let mut document = parse(text)?;
     let servers = entries(&mut document)?;
-    let at = position(servers, id).ok_or_else(|| EditError::Unknown(id.to_owned()))?;
+    let at = entry_position(servers, id).ok_or_else(|| EditError::UnknownId(id.to_owned()))?;
     let removed = servers.get(at).expect("it was found there").clone();
     servers.remove(at);
     if servers.is_empty() {
         document.remove("servers");
     }
-    keep_comments(&mut document, &removed);
+    preserve_comments(&mut document, &removed);
     Ok(keep_line_ends(text, document.to_string()))
 }
 
@@ -176,10 +176,10 @@ pub fn remove(text: &str, id: &str) -> Result<String, EditError> {
 ///
 /// # Errors
 /// The system's, with the file as it was.
-pub fn write(path: &Path, text: &str) -> io::Result<()> {
+pub fn write_file(path: &Path, text: &str) -> io::Result<()> {
     let path = atomic_file::behind_links(path);
     if let Some(folder) = path.parent() {
-        atomic_file::make_folder(folder)?;
+        atomic_file::create_folder(folder)?;
     }
     let mode = fs::metadata(&path).map_or(0o600, |m| m.permissions().mode());
     atomic_file::write_with_mode(&path, text.as_bytes(), mode)
@@ -199,10 +199,12 @@ fn entries(document: &mut DocumentMut) -> Result<&mut ArrayOfTables, EditError> 
     let servers = document
         .entry("servers")
         .or_insert(Item::ArrayOfTables(ArrayOfTables::new()));
-    servers.as_array_of_tables_mut().ok_or(EditError::OtherForm)
+    servers
+        .as_array_of_tables_mut()
+        .ok_or(EditError::UnsupportedForm)
 }
 
-fn position(servers: &ArrayOfTables, id: &str) -> Option<usize> {
+fn entry_position(servers: &ArrayOfTables, id: &str) -> Option<usize> {
     servers
         .iter()
         .position(|s| s.get("id").and_then(Item::as_str) == Some(id))
@@ -233,16 +235,16 @@ impl NewServer {
         let mgp = mgp
             .into_iter()
             .filter_map(|(key, v)| Some((key, v.as_deref()?)));
-        put(&mut table, "mgp", mgp);
-        put(&mut table, "headers", pairs(&self.headers));
-        put(&mut table, "env", pairs(&self.env));
-        limit(&mut table, &self.tools);
+        insert_table(&mut table, "mgp", mgp);
+        insert_table(&mut table, "headers", as_str_pairs(&self.headers));
+        insert_table(&mut table, "env", as_str_pairs(&self.env));
+        apply_tool_limits(&mut table, &self.tools);
         table
     }
 }
 
 /// Writes down which tools are kept back, beside those that are already.
-fn limit(entry: &mut Table, tools: &ToolLimits) {
+fn apply_tool_limits(entry: &mut Table, tools: &ToolLimits) {
     if let Some(only) = &tools.only {
         let before = entry.get("only_tools").and_then(Item::as_array);
         let before = before.map(|names| names.iter().filter_map(Value::as_str).collect::<Vec<_>>());
@@ -276,13 +278,13 @@ fn limit(entry: &mut Table, tools: &ToolLimits) {
     }
 }
 
-fn pairs(pairs: &[(String, String)]) -> impl Iterator<Item = (&str, &str)> {
+fn as_str_pairs(pairs: &[(String, String)]) -> impl Iterator<Item = (&str, &str)> {
     pairs
         .iter()
         .map(|(key, value)| (key.as_str(), value.as_str()))
 }
 
-fn put<'p>(table: &mut Table, key: &str, pairs: impl Iterator<Item = (&'p str, &'p str)>) {
+fn insert_table<'p>(table: &mut Table, key: &str, pairs: impl Iterator<Item = (&'p str, &'p str)>) {
     let mut inner = Table::new();
     for (name, text) in pairs {
         inner[name] = value(text);

@@ -9,20 +9,25 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::kernel::KernelConfig;
-use super::reading::{Env, Problem, Problems, Section, Severity, SourceFile, WrittenOrder};
+use super::parsing::{Env, Problem, Problems, Section, Severity, SourceFile, StartOrder};
 use super::server::{ServerContext, read_server};
 use super::{BrokenServer, ServerResults};
 
 /// What stands in one file.
 #[derive(Default)]
-pub(super) struct ReadFile {
+pub(super) struct ParsedFile {
     pub(super) servers: ServerResults,
     pub(super) problems: Vec<Problem>,
-    pub(super) orders: Vec<WrittenOrder>,
+    pub(super) start_orders: Vec<StartOrder>,
 }
 
 /// Reads a file over what weaker files said.
-pub(super) fn read(text: &str, path: &Path, env: &Env<'_>, kernel: &mut KernelConfig) -> ReadFile {
+pub(super) fn read_file(
+    text: &str,
+    path: &Path,
+    env: &Env<'_>,
+    kernel: &mut KernelConfig,
+) -> ParsedFile {
     let mut problems = Problems::new(SourceFile { path, text });
     let servers = match DeTable::parse(text) {
         Ok(table) => read_table(&mut problems, table.get_ref(), env, kernel),
@@ -40,10 +45,10 @@ pub(super) fn read(text: &str, path: &Path, env: &Env<'_>, kernel: &mut KernelCo
     };
     let location = |p: &Problem| p.location.as_ref().map(|at| (at.line, at.column));
     problems.all.sort_by_key(location);
-    ReadFile {
+    ParsedFile {
         servers,
         problems: problems.all,
-        orders: problems.orders,
+        start_orders: problems.start_orders,
     }
 }
 
@@ -56,11 +61,11 @@ fn read_table<'t>(
     let folder = problems.file.path.parent().unwrap_or(Path::new(""));
     let mut root = Section::root(problems, table);
     kernel.read(&mut root, folder, env);
-    let list = root.take("servers");
+    let list = root.value("servers");
     let entries = list.and_then(|list| list.get_ref().as_array());
     if let (Some(other), None) = (list, entries) {
         let message = "`servers` is a list: write [[servers]] above each server";
-        root.refuse(other.span(), message);
+        root.reject(other.span(), message);
     }
     root.finish();
     let context = ServerContext {
@@ -80,21 +85,21 @@ fn read_servers<'t>(
     let mut lines: BTreeMap<ServerId, Vec<String>> = BTreeMap::new();
     for entry in entries {
         if let Ok(id) = read_id(entry) {
-            let line = problems.file.line(entry.span().start);
+            let line = problems.file.line_at(entry.span().start);
             lines.entry(id).or_default().push(line.to_string());
         }
     }
     let read = |entry: &&'t Spanned<DeValue<'t>>| {
         let id = match read_id(entry) {
             Ok(id) => id,
-            Err(message) => return Err(broken(problems, entry, None, message)),
+            Err(message) => return Err(broken_server(problems, entry, None, message)),
         };
         match lines[&id].as_slice() {
             [first, others @ ..] if !others.is_empty() => {
                 let others = others.join(", ");
                 let message =
                     format!("more than one server is called `{id}`: lines {first} and {others}");
-                Err(broken(problems, entry, Some(id), message))
+                Err(broken_server(problems, entry, Some(id), message))
             }
             _ => read_entry(problems, entry, id, context),
         }
@@ -102,14 +107,14 @@ fn read_servers<'t>(
     entries.iter().map(read).collect()
 }
 
-fn broken(
+fn broken_server(
     problems: &mut Problems<'_>,
     entry: &Spanned<DeValue<'_>>,
     id: Option<ServerId>,
     message: String,
 ) -> BrokenServer {
     let span = entry.get_ref().get("id").unwrap_or(entry).span();
-    let problem = problems.add(Severity::Entry, span, message).clone();
+    let problem = problems.add(Severity::Server, span, message).clone();
     BrokenServer { id, problem }
 }
 
@@ -128,7 +133,7 @@ fn read_entry<'t>(
     let table = entry.get_ref().as_table();
     let table = table.expect("what has an id is a table");
     let before = problems.all.len();
-    let section = Section::entry(problems, table, format!("server `{id}`"));
+    let section = Section::for_entry(problems, table, format!("server `{id}`"));
     let spec = read_server(section, id.clone(), context);
     let wrong = |p: &&Problem| p.severity != Severity::Warning;
     let found = || problems.all[before..].iter().filter(wrong);
@@ -153,5 +158,5 @@ pub(super) fn known_keys() -> Vec<String> {
     let table = DeTable::parse(text).expect("it is TOML");
     let mut kernel = KernelConfig::default();
     read_table(&mut problems, table.get_ref(), &|_: &str| None, &mut kernel);
-    problems.known.into_iter().collect()
+    problems.known_keys.into_iter().collect()
 }

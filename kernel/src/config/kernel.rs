@@ -2,18 +2,18 @@
 
 use std::path::Path;
 
-use mgp_engine::callers::agent_asks::AnsweringAgents;
-use mgp_engine::calls::rates::RateRules;
+use mgp_engine::callers::agent_requests::RequestableAgents;
+use mgp_engine::calls::rate_limits::RateLimits;
 use mgp_engine::policy::access::ToolSets;
 use mgp_engine::policy::permissions::PermissionRules;
 use mgp_engine::policy::pins::PinRules;
 use mgp_engine::policy::requirements::ToolRules;
-use mgp_engine::servers::health::HealthRules;
+use mgp_engine::servers::health::HealthCheckConfig;
 use mgp_engine::servers::sandbox;
 use mgp_engine::servers::spec::ServerLimits;
 use mgp_mcpl_engine::rules::McplRules;
 
-use super::reading::{Env, SecretsConfig, Section};
+use super::parsing::{Env, SecretsConfig, Section};
 use super::sections::agents::read_agents;
 use super::sections::audit::AuditConfig;
 use super::sections::cluster::ClusterConfig;
@@ -61,7 +61,7 @@ pub struct KernelConfig {
     /// `[lists]`: the merged lists.
     pub lists: ListsConfig,
     /// `[health]`: how often servers are asked how they are.
-    pub health: HealthRules,
+    pub health: HealthCheckConfig,
     /// `[audit]`: what was done, written down.
     pub audit: AuditConfig,
     /// `[access]`: who may call what.
@@ -75,7 +75,7 @@ pub struct KernelConfig {
     /// `[limits]`: what holds for a server whose entry says nothing else.
     pub limits: ServerLimits,
     /// `[limits]`: how many calls an agent may make.
-    pub rates: RateRules,
+    pub rates: RateLimits,
     /// `[validation]`: what holds for the tools of all servers.
     pub tools: ToolRules,
     /// `[confirmation]`: a person's yes to dangerous calls.
@@ -85,13 +85,13 @@ pub struct KernelConfig {
     /// `[pins]`: what a changed tool comes to.
     pub pin: PinRules,
     /// `[sandbox]`: how the servers that are trusted least are confined.
-    pub sandbox: sandbox::SandboxRules,
+    pub sandbox: sandbox::SandboxConfig,
     /// `[discovery]`: how tools are found.
     pub discovery: DiscoveryConfig,
     /// `[cluster]`: this node among others.
     pub cluster: ClusterConfig,
     /// `[agents.*]`: which agents answer others.
-    pub answering: AnsweringAgents,
+    pub answering: RequestableAgents,
     /// `[mcpl]`: what servers may do beside being called.
     pub mcpl: McplRules,
     /// `[sets.*]`, and of `[agents.*]` who is held to one.
@@ -101,45 +101,56 @@ pub struct KernelConfig {
 impl KernelConfig {
     /// Takes over what the file says; `folder` is the file's, for relative paths.
     pub(super) fn read(&mut self, root: &mut Section<'_, '_, '_>, folder: &Path, env: &Env<'_>) {
-        self.http.read(root.own("http"), folder);
+        self.http.read(root.kernel_section("http"), folder);
         let wanted = self.http.auth == HttpAuth::OAuth;
-        self.oauth.read(root.own("oauth"), wanted, folder);
-        self.lite.read(root.own("lite"));
-        self.socket.read(root.own("socket"), folder);
-        self.data.read(root.own("data"), folder);
-        self.secrets.read(root.own("secrets"));
+        self.oauth
+            .read(root.kernel_section("oauth"), wanted, folder);
+        self.lite.read(root.kernel_section("lite"));
+        self.socket.read(root.kernel_section("socket"), folder);
+        self.data.read(root.kernel_section("data"), folder);
+        self.secrets.read(root.kernel_section("secrets"));
         self.network
-            .read(root.own("network"), folder, env, &self.secrets);
-        self.registry.read(root.own("registry"));
-        self.streams.read(root.own("streams"));
-        self.questions.read(root.own("questions"));
-        self.lists.read(root.own("lists"));
-        read_health(root.own("health"), &mut self.health);
-        self.audit.read(root.own("audit"));
-        self.access.read(root.own("access"));
-        self.log.read(root.own("log"));
-        self.metrics.read(root.own("metrics"));
+            .read(root.kernel_section("network"), folder, env, &self.secrets);
+        self.registry.read(root.kernel_section("registry"));
+        self.streams.read(root.kernel_section("streams"));
+        self.questions.read(root.kernel_section("questions"));
+        self.lists.read(root.kernel_section("lists"));
+        read_health(root.kernel_section("health"), &mut self.health);
+        self.audit.read(root.kernel_section("audit"));
+        self.access.read(root.kernel_section("access"));
+        self.log.read(root.kernel_section("log"));
+        self.metrics.read(root.kernel_section("metrics"));
         self.telemetry
-            .read(root.own("telemetry"), folder, env, &self.secrets);
-        limits::read(root.own("limits"), &mut self.limits, &mut self.rates);
-        read_validation(root.own("validation"), folder, &mut self.tools);
-        let mut confirmation = root.own("confirmation");
-        confirmation.flag("enabled", &mut self.tools.confirms);
+            .read(root.kernel_section("telemetry"), folder, env, &self.secrets);
+        limits::read(
+            root.kernel_section("limits"),
+            &mut self.limits,
+            &mut self.rates,
+        );
+        read_validation(root.kernel_section("validation"), folder, &mut self.tools);
+        let mut confirmation = root.kernel_section("confirmation");
+        confirmation.flag("enabled", &mut self.tools.confirm_dangerous);
         self.confirmation.read(confirmation);
-        read_permissions(root.own("permissions"), &mut self.permissions);
-        read_pins(root.own("pins"), &mut self.pin);
-        read_sandbox(root.own("sandbox"), &mut self.sandbox);
+        read_permissions(root.kernel_section("permissions"), &mut self.permissions);
+        read_pins(root.kernel_section("pins"), &mut self.pin);
+        read_sandbox(root.kernel_section("sandbox"), &mut self.sandbox);
         self.discovery
-            .read(root.own("discovery"), folder, env, &self.secrets);
-        self.cluster.read(root.own("cluster"));
-        read_mcpl(root.own("mcpl"), folder, env, &self.secrets, &mut self.mcpl);
+            .read(root.kernel_section("discovery"), folder, env, &self.secrets);
+        self.cluster.read(root.kernel_section("cluster"));
+        read_mcpl(
+            root.kernel_section("mcpl"),
+            folder,
+            env,
+            &self.secrets,
+            &mut self.mcpl,
+        );
         read_sets(root, &mut self.sets);
         read_agents(root, &mut self.answering, &mut self.sets);
     }
 }
 
-fn read_health(mut section: Section<'_, '_, '_>, rules: &mut HealthRules) {
+fn read_health(mut section: Section<'_, '_, '_>, rules: &mut HealthCheckConfig) {
     section.secs("interval_secs", 0..=86_400, &mut rules.interval);
-    section.count("misses", 1..=100, &mut rules.misses);
+    section.count("misses", 1..=100, &mut rules.failure_threshold);
     section.finish();
 }

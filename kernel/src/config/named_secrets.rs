@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 use std::env;
 use std::path::{Path, PathBuf};
 
-use mgp_discovery::config::LookUp;
-use mgp_engine::doors::nearest::nearest;
+use mgp_discovery::config::ConfigLookup;
+use mgp_engine::doors::suggestions::nearest;
 use mgp_store::secrets::{Namespace, SecretStore};
 use nix::unistd::{User, geteuid};
 use secrecy::{ExposeSecret, SecretString};
@@ -17,25 +17,25 @@ use crate::config::{Lookup, SecretsConfig};
 
 /// The file of the key, below the home: away from the sealed files, and hidden from servers in a sandbox
 /// like everything there.
-const KEY: &str = ".local/share/mgp/secrets.key";
+const KEY_FILE: &str = ".local/share/mgp/secrets.key";
 
 /// The named secrets of a user.
 #[derive(Clone, Debug)]
 pub struct NamedSecrets {
     store: Option<SecretStore>,
     /// Whether the home is that of the account: the keyring is the account's, too.
-    account: bool,
+    is_account_home: bool,
 }
 
 impl NamedSecrets {
     /// Those of the user who reads this configuration.
     #[must_use]
-    pub fn of(look_up: &LookUp) -> Self {
+    pub fn for_look_up(look_up: &ConfigLookup) -> Self {
         let home = look_up.home.as_deref();
         let place = look_up.sealed_folder().zip(home);
         Self {
-            store: place.map(|(folder, home)| SecretStore::at(&folder, &home.join(KEY))),
-            account: home.is_some_and(is_account_home),
+            store: place.map(|(folder, home)| SecretStore::new(&folder, &home.join(KEY_FILE))),
+            is_account_home: home.is_some_and(is_account_home),
         }
     }
 
@@ -43,7 +43,7 @@ impl NamedSecrets {
     #[must_use]
     pub fn store(&self, secrets: &SecretsConfig) -> Option<SecretStore> {
         let store = self.store.clone()?;
-        match secrets.keyring.unwrap_or(self.account) {
+        match secrets.keyring.unwrap_or(self.is_account_home) {
             true => Some(store.with_keyring()),
             false => Some(store),
         }
@@ -69,7 +69,7 @@ impl NamedSecrets {
             }
         }
         if !secrets.command.is_empty() {
-            return command::ask(&secrets.command, name);
+            return command::run_command(&secrets.command, name);
         }
         let Some(store) = store else {
             return Err("there is no home, where secrets are kept".to_owned());
@@ -93,16 +93,16 @@ fn is_account_home(home: &Path) -> bool {
 /// once for a reading.
 pub struct KernelLookup {
     secrets: NamedSecrets,
-    had: RefCell<BTreeMap<(String, SecretsConfig), Result<SecretString, String>>>,
+    cache: RefCell<BTreeMap<(String, SecretsConfig), Result<SecretString, String>>>,
 }
 
 impl KernelLookup {
     /// For the files of a look-up.
     #[must_use]
-    pub fn of(look_up: &LookUp) -> Self {
+    pub fn for_look_up(look_up: &ConfigLookup) -> Self {
         Self {
-            secrets: NamedSecrets::of(look_up),
-            had: RefCell::default(),
+            secrets: NamedSecrets::for_look_up(look_up),
+            cache: RefCell::default(),
         }
     }
 }
@@ -113,7 +113,7 @@ impl Lookup for KernelLookup {
     }
 
     fn secret(&self, name: &str, secrets: &SecretsConfig) -> Result<String, String> {
-        let mut had = self.had.borrow_mut();
+        let mut had = self.cache.borrow_mut();
         let place = (name.to_owned(), secrets.clone());
         let read = || self.secrets.read(name, secrets);
         let secret = had.entry(place).or_insert_with(read);
@@ -122,8 +122,8 @@ impl Lookup for KernelLookup {
             .map(|secret| secret.expose_secret().to_owned())
     }
 
-    fn had(&self) -> Vec<String> {
-        let had = self.had.borrow();
+    fn resolved_secrets(&self) -> Vec<String> {
+        let had = self.cache.borrow();
         let secrets = had.values().filter_map(|had| had.as_ref().ok());
         secrets
             .map(|secret| secret.expose_secret().to_owned())
@@ -141,26 +141,26 @@ mod tests {
     /// A home with a user's file.
     struct Home {
         root: tempfile::TempDir,
-        look_up: LookUp,
+        look_up: ConfigLookup,
     }
 
     impl Home {
         fn new(text: &str) -> Self {
             let root = tempfile::tempdir().unwrap();
-            let look_up = LookUp {
+            let look_up = ConfigLookup {
                 home: Some(root.path().join("home")),
-                folder: root.path().join("work"),
-                ..LookUp::default()
+                current_dir: root.path().join("work"),
+                ..ConfigLookup::default()
             };
             let file = look_up.user_file().unwrap();
             fs::create_dir_all(file.parent().unwrap()).unwrap();
-            fs::create_dir_all(&look_up.folder).unwrap();
+            fs::create_dir_all(&look_up.current_dir).unwrap();
             fs::write(file, text).unwrap();
             Self { root, look_up }
         }
 
         fn set(&self, name: &str, value: &str) {
-            let store = NamedSecrets::of(&self.look_up).store(&SecretsConfig::default());
+            let store = NamedSecrets::for_look_up(&self.look_up).store(&SecretsConfig::default());
             store
                 .unwrap()
                 .set(Namespace::Named, name, &value.into())
@@ -168,7 +168,12 @@ mod tests {
         }
 
         fn load(&self, held: Option<&str>) -> LoadedConfig {
-            config::load_with(&self.look_up, &KernelLookup::of(&self.look_up), held).unwrap()
+            config::load_with_env(
+                &self.look_up,
+                &KernelLookup::for_look_up(&self.look_up),
+                held,
+            )
+            .unwrap()
         }
     }
 
@@ -218,9 +223,9 @@ mod tests {
         let loaded = home.load(None);
         assert!(loaded.servers.is_empty() && loaded.secrets().is_empty());
         let held = ENTRY.replace("U = \"p://${secret:pw}@h\"\n", "");
-        let place = crate::trust::location(&home.look_up.project_file()).unwrap();
+        let place = crate::trust::trusted_path(&home.look_up.project_file()).unwrap();
         let file = home.look_up.trust_file();
-        crate::trust::change(file.as_deref(), |entries| {
+        crate::trust::modify_store(file.as_deref(), |entries| {
             entries.push(crate::trust::TrustedFile {
                 file: place,
                 blake3: crate::trust::hash(&held),

@@ -1,6 +1,6 @@
 //! Which entries of a file refer to which secrets, variables and files.
 
-use mgp_engine::env::{secrets_in, variables_in};
+use mgp_engine::env::{find_secrets, find_variables};
 use toml::{Table, Value};
 
 /// One reference, as it stands in a file.
@@ -29,7 +29,7 @@ pub fn secret_references(text: &str) -> Vec<SecretReference> {
     let mut found = Vec::new();
     walk_file(&table, &mut |place| {
         if place.is_resolved {
-            let names = secrets_in(place.text).into_iter();
+            let names = find_secrets(place.text).into_iter();
             found.extend(names.map(|name| SecretReference {
                 name: name.to_owned(),
                 server: place.server.map(id),
@@ -67,10 +67,10 @@ pub struct ReadReference {
 }
 
 /// The sections of a server in whose values `file:PATH` and `secret:NAME` are read.
-const RESOLVED: [&str; 4] = ["env", "headers", "login", "url"];
+const RESOLVED_SECTIONS: [&str; 4] = ["env", "headers", "login", "url"];
 
 /// Keys of the kernel that are paths of files it reads.
-const PATHS_READ: [&str; 5] = [
+const PATH_KEYS: [&str; 5] = [
     "http.tls.cert",
     "http.tls.client_ca",
     "http.tls.key",
@@ -92,7 +92,7 @@ pub fn read_references(text: &str) -> Vec<ReadReference> {
                 key: place.key.to_owned(),
             });
         };
-        let is_path = place.server.is_none() && PATHS_READ.contains(&place.key);
+        let is_path = place.server.is_none() && PATH_KEYS.contains(&place.key);
         let file = place
             .text
             .strip_prefix("file:")
@@ -102,7 +102,7 @@ pub fn read_references(text: &str) -> Vec<ReadReference> {
         } else if let Some(path) = file {
             read(ReadKind::File, path);
         }
-        let variables = variables_in(place.text).into_iter();
+        let variables = find_variables(place.text).into_iter();
         variables.for_each(|name| read(ReadKind::Variable, name));
         if place.server.is_some() && place.key == "inherit_env" {
             read(ReadKind::Variable, place.text);
@@ -114,7 +114,7 @@ pub fn read_references(text: &str) -> Vec<ReadReference> {
 }
 
 /// One text of a file.
-struct TextPlace<'t> {
+struct TextValue<'t> {
     /// Which of the servers has it, in the order of the file; `None` for the kernel's own sections.
     server: Option<usize>,
     /// Its key, as `env.TOKEN`.
@@ -125,7 +125,7 @@ struct TextPlace<'t> {
 }
 
 /// Shows `visit` every text of a file, whatever its key: a section that is new is not forgotten.
-fn walk_file(table: &Table, visit: &mut dyn FnMut(&TextPlace<'_>)) {
+fn walk_file(table: &Table, visit: &mut dyn FnMut(&TextValue<'_>)) {
     for (key, value) in table.iter().filter(|(key, _)| *key != "servers") {
         walk(value, None, key, true, visit);
     }
@@ -133,7 +133,7 @@ fn walk_file(table: &Table, visit: &mut dyn FnMut(&TextPlace<'_>)) {
     let servers = servers.into_iter().flatten().map(Value::as_table);
     for (at, entry) in servers.enumerate() {
         for (key, value) in entry.into_iter().flatten() {
-            let is_resolved = RESOLVED.contains(&key.as_str());
+            let is_resolved = RESOLVED_SECTIONS.contains(&key.as_str());
             walk(value, Some(at), key, is_resolved, visit);
         }
     }
@@ -144,7 +144,7 @@ fn walk(
     server: Option<usize>,
     key: &str,
     is_resolved: bool,
-    visit: &mut dyn FnMut(&TextPlace<'_>),
+    visit: &mut dyn FnMut(&TextValue<'_>),
 ) {
     match value {
         Value::Table(table) => {
@@ -156,7 +156,7 @@ fn walk(
             all.iter()
                 .for_each(|inner| walk(inner, server, key, is_resolved, visit));
         }
-        Value::String(text) => visit(&TextPlace {
+        Value::String(text) => visit(&TextValue {
             server,
             key,
             text,
@@ -227,6 +227,6 @@ login = { client_secret = "secret:client" }
                 || (key.starts_with("http.tls.") && !key.ends_with("client_auth"))
         };
         let named: Vec<&String> = known.iter().filter(is_path).collect();
-        assert_eq!(named, PATHS_READ);
+        assert_eq!(named, PATH_KEYS);
     }
 }

@@ -21,7 +21,7 @@ use std::time::Duration;
 use mgp_protocol::mgp::access::DefaultPolicy;
 use tracing::level_filters::LevelFilter;
 
-use super::reading::Section;
+use super::parsing::Section;
 
 const DAY: u64 = 86_400;
 

@@ -1,33 +1,33 @@
 //! One `[[servers]]` entry (MGP §15.2, with the restart keys of §11.5).
 
 mod login;
-mod passed;
+mod passed_headers;
 mod reach;
 
 use std::path::Path;
 use std::sync::Arc;
 
-use mgp_engine::env::secrets_in;
+use mgp_engine::env::find_secrets;
 use mgp_engine::policy::requirements::ToolRules;
 use mgp_engine::policy::trust::TrustLevel;
 use mgp_engine::servers::resources::ResourceLimits;
 use mgp_engine::servers::spec::{
-    MgpDeclaration, PerAgent, QuestionAttribution, Reach, ReplicaRule, RestartPolicy, RestartRules,
-    ServerInstances, ServerSpec,
+    CallbackAttribution, MgpConfig, PerAgent, ReplicaMode, RestartConfig, RestartPolicy,
+    ServerInstances, ServerSpec, ServerTransport,
 };
 use mgp_protocol::ids::ServerId;
 use toml::Spanned;
 
 use super::kernel::KernelConfig;
-use super::reading::{Env, Section};
+use super::parsing::{Env, Section};
 use super::sections::POLICIES;
 use super::sections::limits::{read_limits, read_resources};
 use super::sections::permissions::read_server_permissions;
 use super::sections::sandbox::read_server_sandbox;
 use super::sections::tools::{read_server_rules, read_tools};
 use login::read_login;
-use passed::read_passed;
-use reach::{CALLERS, read_reach};
+use passed_headers::read_passed_headers;
+use reach::{CALLER_FOLDER, read_reach};
 
 const DAY: u64 = 86_400;
 const DAY_MS: u64 = DAY * 1000;
@@ -49,7 +49,7 @@ pub(super) fn read_server(
     id: ServerId,
     context: &ServerContext<'_>,
 ) -> Option<ServerSpec> {
-    entry.take("id");
+    entry.value("id");
     let KernelConfig {
         mut limits,
         mut tools,
@@ -71,29 +71,29 @@ pub(super) fn read_server(
         context.env,
         &context.kernel.secrets,
     );
-    let (pass_headers, shows_who) = read_passed(&mut entry, reach.as_ref(), context.kernel);
+    let (pass_headers, shows_who) = read_passed_headers(&mut entry, reach.as_ref(), context.kernel);
     // Who hands on the agent's own token has it signed in already.
     login.enabled &= !shows_who;
     let mut autostart = true;
     entry.flag("autostart", &mut autostart);
-    let after = read_after(&mut entry, &id);
+    let after = read_start_after(&mut entry, &id);
     read_limits(&mut entry, &mut limits);
     let mut resources = ResourceLimits::default();
-    read_resources(entry.inner("limits", "servers.limits"), &mut resources);
-    if let (Some(Reach::Http { .. }), Some(span)) = (&reach, entry.span("limits")) {
+    read_resources(entry.subsection("limits", "servers.limits"), &mut resources);
+    if let (Some(ServerTransport::Http { .. }), Some(span)) = (&reach, entry.span("limits")) {
         let name = entry.name();
         let message = format!(
             "{name} is reached at its `url`: what it uses there cannot be limited, leave out [servers.limits]"
         );
-        entry.refuse(span, message);
+        entry.reject(span, message);
     }
     let mut default_policy = None;
     let policies = POLICIES.map(|(word, policy)| (word, Some(policy)));
     entry.choice("default_policy", &policies, &mut default_policy);
-    let mut asking = QuestionAttribution::default();
+    let mut asking = CallbackAttribution::default();
     let known = [
-        ("by-turn", QuestionAttribution::ByTurn),
-        ("by-call", QuestionAttribution::ByCall),
+        ("by-turn", CallbackAttribution::ByTurn),
+        ("by-call", CallbackAttribution::ByCall),
     ];
     entry.choice("questions", &known, &mut asking);
     let instances = read_instances(&mut entry, login.per_agent && login.enabled);
@@ -108,33 +108,37 @@ pub(super) fn read_server(
         let message = format!(
             "{name} has an instance for each caller, which ends by itself when it is idle: `restart_mode = \"rolling\"` is for servers that all agents share"
         );
-        entry.refuse(span, message);
+        entry.reject(span, message);
     }
-    let mut restart = RestartRules::default();
+    let mut restart = RestartConfig::default();
     read_restart(&mut entry, &mut restart);
     let mgp = read_mgp(&mut entry, &mut restart, &mut tools, context.folder);
     let mut mcpl = true;
     entry.flag("mcpl", &mut mcpl);
     read_tools(&mut entry, &mut tools);
     entry.strings("categories", &mut tools.categories);
-    entry.count("max_result_bytes", 0..=RESULT_MAX, &mut tools.result_max);
-    entry.flag("check_arguments", &mut tools.checks_schema);
+    entry.count(
+        "max_result_bytes",
+        0..=RESULT_BYTES_MAX,
+        &mut tools.result_max,
+    );
+    entry.flag("check_arguments", &mut tools.check_schema);
     read_server_permissions(&mut entry, &mut permissions, &mut pin);
-    let own = entry.inner("sandbox", "servers.sandbox");
+    let own = entry.subsection("sandbox", "servers.sandbox");
     read_server_sandbox(own, context.folder, &mut sandbox);
     entry.finish();
     Some(ServerSpec {
         id,
-        reach: reach?,
+        transport: reach?,
         autostart,
-        after,
+        start_after: after,
         rolling,
         replica,
         restart,
         limits,
         resources,
         default_policy,
-        asking,
+        callback_attribution: asking,
         instances,
         mgp,
         mcpl,
@@ -148,12 +152,14 @@ pub(super) fn read_server(
 }
 
 /// Longest text of a result that can be asked for, in bytes: as much as is kept of one that is cut.
-const RESULT_MAX: u64 = 8 << 20;
+const RESULT_BYTES_MAX: u64 = 8 << 20;
 
 /// Names that are none are told with those that nobody has.
-fn read_after(entry: &mut Section<'_, '_, '_>, id: &ServerId) -> Vec<ServerId> {
+fn read_start_after(entry: &mut Section<'_, '_, '_>, id: &ServerId) -> Vec<ServerId> {
     let names = entry.texts("after").unwrap_or_default();
-    names.iter().for_each(|name| entry.order(id, name));
+    names
+        .iter()
+        .for_each(|name| entry.add_start_order(id, name));
     let ids = names
         .iter()
         .filter_map(|name| ServerId::parse(name.get_ref()).ok());
@@ -171,7 +177,7 @@ fn read_instances(entry: &mut Section<'_, '_, '_>, per_agent_login: bool) -> Ser
     entry.count("max_instances", 1..=1000, &mut bounds.max);
     entry.secs("instance_idle_secs", 1..=DAY, &mut bounds.idle);
     let mut instances = ServerInstances::default();
-    let by_folder = matches!(entry.text("cwd"), Some(cwd) if *cwd.get_ref() == CALLERS);
+    let by_folder = matches!(entry.text("cwd"), Some(cwd) if *cwd.get_ref() == CALLER_FOLDER);
     if by_folder || per_agent_login {
         bounds.by_folder = by_folder;
         instances = ServerInstances::PerAgent(bounds);
@@ -194,14 +200,14 @@ fn read_instances(entry: &mut Section<'_, '_, '_>, per_agent_login: bool) -> Ser
         let message = format!(
             "{name} {why}, so each has an instance: leave out `instances`, or write \"agent\""
         );
-        entry.refuse(span, message);
+        entry.reject(span, message);
     }
     instances
 }
 
 /// Whether it is one of several that are alike. What it remembers decides between these, so that says nothing of
 /// a server that stands alone.
-fn read_replica(entry: &mut Section<'_, '_, '_>) -> ReplicaRule {
+fn read_replica(entry: &mut Section<'_, '_, '_>) -> ReplicaMode {
     let (mut replica, mut stateful) = (false, false);
     entry.flag("replica", &mut replica);
     entry.flag("stateful", &mut stateful);
@@ -210,33 +216,33 @@ fn read_replica(entry: &mut Section<'_, '_, '_>) -> ReplicaRule {
         let message = format!(
             "{name} stands alone, so all its calls go to it: `stateful` is for one of several, with `replica = true`"
         );
-        entry.refuse(span, message);
+        entry.reject(span, message);
     }
     match replica {
         true => {
-            refuse_open_address(entry);
-            ReplicaRule::Replica { stateful }
+            warn_open_address(entry);
+            ReplicaMode::Replica { stateful }
         }
-        false => ReplicaRule::Alone,
+        false => ReplicaMode::Standalone,
     }
 }
 
 /// Other nodes are sent a hash of a replica's address, and who holds a hash can try what it was made of.
-fn refuse_open_address(entry: &mut Section<'_, '_, '_>) {
+fn warn_open_address(entry: &mut Section<'_, '_, '_>) {
     let Some(url) = entry.text("url") else {
         return;
     };
-    if !secrets_in(url.get_ref()).is_empty() {
+    if !find_secrets(url.get_ref()).is_empty() {
         let name = entry.name();
         let message = format!(
             "{name} is a replica, whose `url` other nodes compare: send the secret as a header"
         );
-        entry.refuse(url.span(), message);
+        entry.reject(url.span(), message);
     }
 }
 
-/// The keys of [`RestartRules`]: §15.2 shows them in `[servers.mgp]`, §11.5 flat.
-fn read_restart(section: &mut Section<'_, '_, '_>, rules: &mut RestartRules) {
+/// The keys of [`RestartConfig`]: §15.2 shows them in `[servers.mgp]`, §11.5 flat.
+fn read_restart(section: &mut Section<'_, '_, '_>, rules: &mut RestartConfig) {
     let policies = [
         ("never", RestartPolicy::Never),
         ("on_failure", RestartPolicy::OnFailure),
@@ -252,16 +258,16 @@ fn read_restart(section: &mut Section<'_, '_, '_>, rules: &mut RestartRules) {
 /// `[servers.mgp]`, or `mgp = false`.
 fn read_mgp(
     entry: &mut Section<'_, '_, '_>,
-    restart: &mut RestartRules,
+    restart: &mut RestartConfig,
     tools: &mut ToolRules,
     folder: &Path,
-) -> MgpDeclaration {
-    let mut mgp = MgpDeclaration::default();
-    if let Some(offered) = entry.take("mgp").and_then(|v| v.get_ref().as_bool()) {
-        mgp.suppressed = !offered;
+) -> MgpConfig {
+    let mut mgp = MgpConfig::default();
+    if let Some(offered) = entry.value("mgp").and_then(|v| v.get_ref().as_bool()) {
+        mgp.is_disabled = !offered;
         return mgp;
     }
-    let mut section = entry.inner("mgp", "servers.mgp");
+    let mut section = entry.subsection("mgp", "servers.mgp");
     section.strings("extensions", &mut mgp.extensions);
     section.strings("permissions_required", &mut mgp.permissions_required);
     if let Some(text) = section.text("trust_level") {

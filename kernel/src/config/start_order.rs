@@ -3,18 +3,18 @@
 
 use std::collections::BTreeMap;
 
-use mgp_engine::servers::start_order::circle;
+use mgp_engine::servers::start_order::find_cycle;
 use mgp_protocol::ids::ServerId;
 
-use super::reading::{Problem, Severity, WrittenOrder, nearest};
-use super::{BrokenServer, ServerResults, id_of};
+use super::parsing::{Problem, Severity, StartOrder, nearest};
+use super::{BrokenServer, ServerResults, server_id};
 
 /// Makes the entries broken that name nobody or wait in a circle; answers what is wrong.
-pub(super) fn judge(servers: &mut ServerResults, orders: &[WrittenOrder]) -> Vec<Problem> {
-    let ids: Vec<ServerId> = servers.iter().filter_map(id_of).cloned().collect();
+pub(super) fn check(servers: &mut ServerResults, orders: &[StartOrder]) -> Vec<Problem> {
+    let ids: Vec<ServerId> = servers.iter().filter_map(server_id).cloned().collect();
     let specs = servers.iter().flatten();
     let after: BTreeMap<_, _> = specs
-        .map(|spec| (spec.id.clone(), spec.after.clone()))
+        .map(|spec| (spec.id.clone(), spec.start_after.clone()))
         .collect();
     let mut problems = Vec::new();
     for entry in servers.iter_mut() {
@@ -22,10 +22,15 @@ pub(super) fn judge(servers: &mut ServerResults, orders: &[WrittenOrder]) -> Vec
         // The same server of a weaker file is not in force.
         let own = orders.iter().filter(|order| order.server == spec.id);
         let own = own.filter(|order| {
-            spec.after.iter().any(|id| id.as_str() == order.before)
-                || ServerId::parse(&order.before).is_err()
+            spec.start_after
+                .iter()
+                .any(|id| id.as_str() == order.predecessor)
+                || ServerId::parse(&order.predecessor).is_err()
         });
-        let Some(problem) = own.filter_map(|order| wrong(order, &ids, &after)).next() else {
+        let Some(problem) = own
+            .filter_map(|order| find_order_problem(order, &ids, &after))
+            .next()
+        else {
             continue;
         };
         problems.push(problem.clone());
@@ -37,12 +42,16 @@ pub(super) fn judge(servers: &mut ServerResults, orders: &[WrittenOrder]) -> Vec
     problems
 }
 
-fn wrong(
-    order: &WrittenOrder,
+fn find_order_problem(
+    order: &StartOrder,
     ids: &[ServerId],
     after: &BTreeMap<ServerId, Vec<ServerId>>,
 ) -> Option<Problem> {
-    let WrittenOrder { server, before, .. } = order;
+    let StartOrder {
+        server,
+        predecessor: before,
+        ..
+    } = order;
     let (message, near) = match ids.iter().find(|id| id.as_str() == before) {
         None => {
             let message = format!(
@@ -51,7 +60,8 @@ fn wrong(
             (message, nearest(before, ids.iter().map(ServerId::as_str)))
         }
         Some(other) => {
-            let way = circle(server, after).filter(|way| way.get(1).unwrap_or(server) == other)?;
+            let way =
+                find_cycle(server, after).filter(|way| way.get(1).unwrap_or(server) == other)?;
             let rest = way[1..].iter().chain([server]);
             let rest: Vec<_> = rest.map(|id| format!("`{id}`")).collect();
             let message = format!(
@@ -62,7 +72,7 @@ fn wrong(
         }
     };
     Some(Problem {
-        severity: Severity::Entry,
+        severity: Severity::Server,
         file: order.file.clone(),
         location: Some(Box::new(order.location.clone())),
         message,

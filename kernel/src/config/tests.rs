@@ -24,11 +24,11 @@ fn read_text(text: &str) -> Read {
     read_with(text, &env)
 }
 
-fn read_with(text: &str, env: &reading::Env<'_>) -> Read {
+fn read_with(text: &str, env: &parsing::Env<'_>) -> Read {
     let mut kernel = KernelConfig::default();
     let path = Path::new("/etc/mgp/mgp.toml");
-    let mut read = file::read(text, path, env, &mut kernel);
-    let wrong = start_order::judge(&mut read.servers, &read.orders);
+    let mut read = file::read_file(text, path, env, &mut kernel);
+    let wrong = start_order::check(&mut read.servers, &read.start_orders);
     read.problems.extend(wrong);
     Read {
         kernel,

@@ -3,7 +3,7 @@
 use mgp_protocol::jsonrpc::{ErrorObject, INVALID_PARAMS};
 use serde_json::{Value, json};
 
-use super::session::required;
+use super::session::required_text;
 
 const PROMPT: &str = "explain";
 const TOPICS: [&str; 6] = [
@@ -15,7 +15,7 @@ const TOPICS: [&str; 6] = [
     "tools",
 ];
 
-pub(super) fn list() -> Value {
+pub(super) fn list_prompts() -> Value {
     json!({"prompts": [{
         "name": PROMPT,
         "description": "Asks for a short explanation of a topic",
@@ -23,9 +23,9 @@ pub(super) fn list() -> Value {
     }]})
 }
 
-pub(super) fn get(params: &Value) -> Result<Value, ErrorObject> {
+pub(super) fn get_prompt(params: &Value) -> Result<Value, ErrorObject> {
     let refused = |why: String| Err(ErrorObject::new(INVALID_PARAMS, why));
-    let name = required(params, "name")?;
+    let name = required_text(params, "name")?;
     if name != PROMPT {
         return refused(format!("Unknown prompt: {name}"));
     }
@@ -40,7 +40,7 @@ pub(super) fn get(params: &Value) -> Result<Value, ErrorObject> {
     }))
 }
 
-pub(super) fn complete(params: &Value) -> Value {
+pub(super) fn complete_argument(params: &Value) -> Value {
     let known = params["ref"]["type"] == "ref/prompt" && params["argument"]["name"] == "topic";
     let typed = params["argument"]["value"]
         .as_str()

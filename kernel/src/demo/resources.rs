@@ -1,16 +1,16 @@
 //! The resource and the template of the demo server.
 
-use mgp_engine::tools::uris::decode;
+use mgp_engine::tools::uris::percent_decode;
 use mgp_protocol::jsonrpc::ErrorObject;
 use mgp_protocol::refusal::RESOURCE_NOT_FOUND;
 use serde_json::{Value, json};
 
-use super::session::required;
+use super::session::required_text;
 
 const README: &str = "demo://readme";
-const GREETING: &str = "demo://greeting/";
+const GREETING_PREFIX: &str = "demo://greeting/";
 /// Longest name greeted, in characters.
-const MAX_NAME: usize = 80;
+const NAME_LENGTH_MAX: usize = 80;
 
 const README_TEXT: &str = "\
 # The demo server
@@ -22,7 +22,7 @@ It is built into the kernel, so that everything MCP knows can be tried without a
 - prompts: `explain`, whose argument is completed
 ";
 
-pub(super) fn list() -> Value {
+pub(super) fn list_resources() -> Value {
     json!({"resources": [{
         "uri": README,
         "name": "readme",
@@ -31,23 +31,23 @@ pub(super) fn list() -> Value {
     }]})
 }
 
-pub(super) fn templates() -> Value {
+pub(super) fn list_templates() -> Value {
     json!({"resourceTemplates": [{
-        "uriTemplate": format!("{GREETING}{{name}}"),
+        "uriTemplate": format!("{GREETING_PREFIX}{{name}}"),
         "name": "greeting",
         "description": "A greeting for somebody",
         "mimeType": "text/plain",
     }]})
 }
 
-pub(super) fn read(params: &Value) -> Result<Value, ErrorObject> {
-    let uri = required(params, "uri")?;
+pub(super) fn read_resource(params: &Value) -> Result<Value, ErrorObject> {
+    let uri = required_text(params, "uri")?;
     let name = uri
-        .strip_prefix(GREETING)
+        .strip_prefix(GREETING_PREFIX)
         .filter(|name| !name.is_empty() && !name.contains('/'));
-    let (kind, text) = match (uri, name.and_then(decode)) {
+    let (kind, text) = match (uri, name.and_then(percent_decode)) {
         (README, _) => ("text/markdown", README_TEXT.to_owned()),
-        (_, Some(name)) if name.chars().count() <= MAX_NAME => {
+        (_, Some(name)) if name.chars().count() <= NAME_LENGTH_MAX => {
             ("text/plain", format!("Hello {name}."))
         }
         _ => {

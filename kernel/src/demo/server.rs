@@ -23,16 +23,16 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::timeout;
 
-use super::session::{DemoSession, answer, send};
+use super::session::{DemoSession, send_line, send_response};
 
 /// How long calls may go on after the input has ended.
-const GRACE: Duration = Duration::from_secs(1);
+const SHUTDOWN_GRACE: Duration = Duration::from_secs(1);
 /// Longest line taken, in bytes: no request of a demo is longer.
-const MAX_LINE: usize = 1 << 20;
+const LINE_BYTES_MAX: usize = 1 << 20;
 /// Calls at once; one more is refused. More than anybody needs to try things out.
-const MAX_CALLS: usize = 64;
+const CALLS_MAX: usize = 64;
 /// A client that takes nothing for this long is gone.
-const STALL: Duration = Duration::from_secs(3600);
+const WRITE_TIMEOUT: Duration = Duration::from_secs(3600);
 
 /// Serves one client until its input ends; `root` is the folder that may be searched.
 ///
@@ -43,8 +43,8 @@ pub(super) async fn serve(
     output: impl AsyncWrite + Unpin + Send + 'static,
     root: PathBuf,
 ) -> io::Result<()> {
-    let (sink, writer) = lines::sink(QueueLimits::default());
-    let writer = tokio::spawn(writer.run(output, STALL));
+    let (sink, writer) = lines::line_channel(QueueLimits::default());
+    let writer = tokio::spawn(writer.run(output, WRITE_TIMEOUT));
     let mut server = DemoConnection {
         sink,
         root,
@@ -52,9 +52,9 @@ pub(super) async fn serve(
         calls: JoinSet::new(),
         running: HashMap::new(),
     };
-    let heard = lines::read(input, MAX_LINE, |frame| server.hear(frame)).await;
+    let heard = lines::read_lines(input, LINE_BYTES_MAX, |frame| server.handle_frame(frame)).await;
     // A client that closes its end wants to be done; what is nearly done may still be said.
-    let _ = timeout(GRACE, async {
+    let _ = timeout(SHUTDOWN_GRACE, async {
         while server.calls.join_next().await.is_some() {}
     })
     .await;
@@ -76,28 +76,29 @@ struct DemoConnection {
 }
 
 impl DemoConnection {
-    fn hear(&mut self, frame: Frame) {
+    fn handle_frame(&mut self, frame: Frame) {
         match frame {
-            Frame::Line(line) => self.line(&line),
+            Frame::Line(line) => self.handle_line(&line),
             Frame::Oversized { len, .. } => eprintln!("passed over a line of {len} bytes"),
-            Frame::Overrun { .. } => {}
+            Frame::LimitExceeded { .. } => {}
         }
     }
 
-    fn line(&mut self, line: &[u8]) {
+    fn handle_line(&mut self, line: &[u8]) {
         match jsonrpc::parse(line) {
             Ok(Message::Request {
                 id, method, params, ..
             }) => {
                 let params = params.map_or("{}", RawValue::get);
-                if let Some(outcome) = self.request(&id, &method, params) {
-                    answer(&self.sink, &id, outcome);
+                if let Some(outcome) = self.handle_request(&id, &method, params) {
+                    send_response(&self.sink, &id, outcome);
                 }
             }
             Ok(Message::Notification { method, params }) => {
                 // No answer comes any more. Unknown ids are those of calls that ended.
                 if method == Cancelled::METHOD
-                    && let Ok(cancelled) = mcp::read::<Cancelled<'_>>(params.map(RawValue::get))
+                    && let Ok(cancelled) =
+                        mcp::parse_params::<Cancelled<'_>>(params.map(RawValue::get))
                     && let Some(id) = RequestId::from_json(cancelled.request_id.get())
                     && let Some(task) = self.running.remove(&id)
                 {
@@ -106,19 +107,19 @@ impl DemoConnection {
             }
             Ok(Message::Response { id, outcome }) => {
                 if let (Some(session), Some(id)) = (&self.session, id) {
-                    session.answered(&id, outcome.map(RawValue::get).ok());
+                    session.resolve_callback(&id, outcome.map(RawValue::get).ok());
                 }
             }
             Err(malformed) => {
                 if let Some(frame) = malformed.to_frame() {
-                    send(&self.sink, frame);
+                    send_line(&self.sink, frame);
                 }
             }
         }
     }
 
     /// The answer, or nothing when a call of its own will give it.
-    fn request(
+    fn handle_request(
         &mut self,
         id: &RequestId,
         method: &str,
@@ -130,15 +131,17 @@ impl DemoConnection {
             (Initialize::METHOD, None) => Some(self.initialize(params)),
             (_, None) => refused("say initialize first"),
             (Initialize::METHOD, Some(_)) => refused("initialize was said already"),
-            (tools::Call::METHOD, Some(session)) => self.start(id, session, params).err().map(Err),
-            (_, Some(session)) => Some(at_once(&session, method, params)),
+            (tools::Call::METHOD, Some(session)) => {
+                self.start_call(id, session, params).err().map(Err)
+            }
+            (_, Some(session)) => Some(handle_immediate(&session, method, params)),
         }
     }
 
     fn initialize(&mut self, params: &str) -> Result<Value, ErrorObject> {
-        let asked: Initialize<'_> = mcp::read(Some(params)).map_err(bad_params)?;
+        let asked: Initialize<'_> = mcp::parse_params(Some(params)).map_err(invalid_params)?;
         let version = Version::negotiate(&asked.protocol_version);
-        let client = ClientCapabilities::read(Some(asked.capabilities));
+        let client = ClientCapabilities::parse(Some(asked.capabilities));
         let session = DemoSession::new(version, client, self.root.clone(), self.sink.clone());
         self.session = Some(Arc::new(session));
         let mut capabilities = json!({"tools": {}, "resources": {}, "prompts": {}});
@@ -154,7 +157,7 @@ impl DemoConnection {
         }))
     }
 
-    fn start(
+    fn start_call(
         &mut self,
         id: &RequestId,
         session: Arc<DemoSession>,
@@ -166,19 +169,19 @@ impl DemoConnection {
                 self.running.remove(&id);
             }
         }
-        if self.running.len() >= MAX_CALLS {
-            let busy = format!("{MAX_CALLS} calls are under way; try again");
+        if self.running.len() >= CALLS_MAX {
+            let busy = format!("{CALLS_MAX} calls are under way; try again");
             return Err(ErrorObject::new(INTERNAL_ERROR, busy));
         }
         if self.running.contains_key(id) {
             let twice = "a call with this id is under way";
             return Err(ErrorObject::new(INVALID_REQUEST, twice));
         }
-        let params = serde_json::from_str(params).map_err(bad_params)?;
+        let params = serde_json::from_str(params).map_err(invalid_params)?;
         let call = id.clone();
         let task = self.calls.spawn(async move {
-            let outcome = super::tools::call(&session, params).await;
-            session.answer(&call, outcome);
+            let outcome = super::tools::call_tool(&session, params).await;
+            session.respond(&call, outcome);
             call
         });
         self.running.insert(id.clone(), task);
@@ -187,18 +190,22 @@ impl DemoConnection {
 }
 
 /// What takes no time.
-fn at_once(session: &DemoSession, method: &str, params: &str) -> Result<Value, ErrorObject> {
+fn handle_immediate(
+    session: &DemoSession,
+    method: &str,
+    params: &str,
+) -> Result<Value, ErrorObject> {
     use super::{prompts as demo_prompts, resources as demo_resources, tools as demo_tools};
 
-    let params: Value = serde_json::from_str(params).map_err(bad_params)?;
+    let params: Value = serde_json::from_str(params).map_err(invalid_params)?;
     match method {
-        tools::List::METHOD => Ok(demo_tools::list(session.version)),
-        resources::List::METHOD => Ok(demo_resources::list()),
-        resources::templates::List::METHOD => Ok(demo_resources::templates()),
-        resources::Read::METHOD => demo_resources::read(&params),
-        prompts::List::METHOD => Ok(demo_prompts::list()),
-        prompts::Get::METHOD => demo_prompts::get(&params),
-        completion::Complete::METHOD => Ok(demo_prompts::complete(&params)),
+        tools::List::METHOD => Ok(demo_tools::list_tools(session.version)),
+        resources::List::METHOD => Ok(demo_resources::list_resources()),
+        resources::templates::List::METHOD => Ok(demo_resources::list_templates()),
+        resources::Read::METHOD => demo_resources::read_resource(&params),
+        prompts::List::METHOD => Ok(demo_prompts::list_prompts()),
+        prompts::Get::METHOD => demo_prompts::get_prompt(&params),
+        completion::Complete::METHOD => Ok(demo_prompts::complete_argument(&params)),
         _ => Err(ErrorObject::new(
             METHOD_NOT_FOUND,
             format!("Method not found: {method}"),
@@ -206,7 +213,7 @@ fn at_once(session: &DemoSession, method: &str, params: &str) -> Result<Value, E
     }
 }
 
-fn bad_params(why: impl std::fmt::Display) -> ErrorObject {
+fn invalid_params(why: impl std::fmt::Display) -> ErrorObject {
     ErrorObject::new(INVALID_PARAMS, why.to_string())
 }
 

@@ -16,58 +16,58 @@ pub(super) struct DemoSession {
     /// The version both speak.
     pub(super) version: Version,
     /// What it can be asked for.
-    pub(super) client: ClientCapabilities,
+    pub(super) client_capabilities: ClientCapabilities,
     /// The folder that may be searched; canonical.
     pub(super) root: PathBuf,
     sink: LineSink,
-    questions: Mutex<OpenQuestions>,
+    callbacks: Mutex<PendingCallbacks>,
 }
 
 /// Questions without an answer, at most one for each call under way.
 #[derive(Default)]
-struct OpenQuestions {
-    last: u64,
-    waiting: HashMap<u64, oneshot::Sender<Option<Value>>>,
+struct PendingCallbacks {
+    last_id: u64,
+    pending: HashMap<u64, oneshot::Sender<Option<Value>>>,
 }
 
 impl DemoSession {
     pub(super) fn new(
         version: Version,
-        client: ClientCapabilities,
+        client_capabilities: ClientCapabilities,
         root: PathBuf,
         sink: LineSink,
     ) -> Self {
         Self {
             version,
-            client,
+            client_capabilities,
             root,
             sink,
-            questions: Mutex::default(),
+            callbacks: Mutex::default(),
         }
     }
 
     /// Tells how far the call with this token is.
-    pub(super) fn progress(&self, token: &Value, done: u64, total: u64, message: &str) {
+    pub(super) fn notify_progress(&self, token: &Value, done: u64, total: u64, message: &str) {
         let params = json!({
             "progressToken": token, "progress": done, "total": total, "message": message,
         });
-        self.tell(Progress::METHOD, &params);
+        self.notify(Progress::METHOD, &params);
     }
 
     /// Asks the person behind the client; `None` when it answers with an error. Dropped unanswered, the
     /// question is taken back.
-    pub(super) async fn ask(&self, params: &Value) -> Option<Value> {
+    pub(super) async fn elicit(&self, params: &Value) -> Option<Value> {
         let (sender, answer) = oneshot::channel();
         let id = {
-            let mut questions = self.questions();
-            questions.last += 1;
-            let id = questions.last;
-            questions.waiting.insert(id, sender);
+            let mut questions = self.lock_callbacks();
+            questions.last_id += 1;
+            let id = questions.last_id;
+            questions.pending.insert(id, sender);
             id
         };
-        let _open = AskedClient { session: self, id };
+        let _open = PendingCallback { session: self, id };
         let (method, params) = (elicitation::Create::METHOD, params.to_string());
-        send(
+        send_line(
             &self.sink,
             jsonrpc::request(&id.to_string(), method, Some(&params)),
         );
@@ -75,42 +75,42 @@ impl DemoSession {
     }
 
     /// Takes the client's answer to a question; `None` stands for an error.
-    pub(super) fn answered(&self, id: &RequestId, result: Option<&str>) {
+    pub(super) fn resolve_callback(&self, id: &RequestId, result: Option<&str>) {
         let id = id.as_u64();
-        if let Some(waiting) = id.and_then(|id| self.questions().waiting.remove(&id)) {
+        if let Some(waiting) = id.and_then(|id| self.lock_callbacks().pending.remove(&id)) {
             // The call may have been taken back meanwhile.
             let _ = waiting.send(result.and_then(|text| serde_json::from_str(text).ok()));
         }
     }
 
     /// Answers a request.
-    pub(super) fn answer(&self, id: &RequestId, outcome: Result<Value, ErrorObject>) {
-        answer(&self.sink, id, outcome);
+    pub(super) fn respond(&self, id: &RequestId, outcome: Result<Value, ErrorObject>) {
+        send_response(&self.sink, id, outcome);
     }
 
     /// What finds no room is lost: the client does not read.
-    fn tell(&self, method: &str, params: &Value) {
+    fn notify(&self, method: &str, params: &Value) {
         let line = jsonrpc::notification(method, Some(&params.to_string()));
-        let _ = self.sink.offer(line.into());
+        let _ = self.sink.send_low_priority(line.into());
     }
 
-    fn questions(&self) -> MutexGuard<'_, OpenQuestions> {
-        self.questions
+    fn lock_callbacks(&self) -> MutexGuard<'_, PendingCallbacks> {
+        self.callbacks
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// A text that `params` have to have.
-pub(super) fn required<'p>(params: &'p Value, key: &str) -> Result<&'p str, ErrorObject> {
+pub(super) fn required_text<'p>(params: &'p Value, key: &str) -> Result<&'p str, ErrorObject> {
     let missing = || format!("Invalid params: missing field `{key}`");
     let text = params[key].as_str();
     text.ok_or_else(|| ErrorObject::new(INVALID_PARAMS, missing()))
 }
 
 /// Answers a request.
-pub(super) fn answer(sink: &LineSink, id: &RequestId, outcome: Result<Value, ErrorObject>) {
-    send(
+pub(super) fn send_response(sink: &LineSink, id: &RequestId, outcome: Result<Value, ErrorObject>) {
+    send_line(
         sink,
         match outcome {
             Ok(result) => jsonrpc::result(id.as_json(), &result.to_string()),
@@ -123,24 +123,24 @@ pub(super) fn answer(sink: &LineSink, id: &RequestId, outcome: Result<Value, Err
 }
 
 /// Sends a line. A client that lets the queue fill up does not read, and hears the end instead.
-pub(super) fn send(sink: &LineSink, line: Vec<u8>) {
+pub(super) fn send_line(sink: &LineSink, line: Vec<u8>) {
     if sink.send(line.into()).is_err() {
         sink.close();
     }
 }
 
 /// A question on its way.
-struct AskedClient<'s> {
+struct PendingCallback<'s> {
     session: &'s DemoSession,
     id: u64,
 }
 
-impl Drop for AskedClient<'_> {
+impl Drop for PendingCallback<'_> {
     fn drop(&mut self) {
-        let unanswered = self.session.questions().waiting.remove(&self.id);
+        let unanswered = self.session.lock_callbacks().pending.remove(&self.id);
         if unanswered.is_some() {
             let params = json!({ "requestId": self.id });
-            self.session.tell(Cancelled::METHOD, &params);
+            self.session.notify(Cancelled::METHOD, &params);
         }
     }
 }

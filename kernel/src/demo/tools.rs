@@ -5,22 +5,22 @@ mod search;
 use std::ops::RangeInclusive;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use mgp_engine::timestamps::{offset, parse_offset, rfc3339};
+use mgp_engine::timestamps::{parse_offset, render_offset, render_rfc3339};
 use mgp_protocol::dialect::Version;
 use mgp_protocol::jsonrpc::{ErrorObject, INVALID_PARAMS};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::session::{DemoSession, required};
+use super::session::{DemoSession, required_text};
 
 const MAX_STEPS: u64 = 1000;
 const MAX_STEP_MS: u64 = 60_000;
-const NOBODY: &str = "I would like to ask you something, but this client cannot be asked.";
+const NO_ELICITATION: &str = "I would like to ask you something, but this client cannot be asked.";
 
 /// `tools/list`, with what this version knows.
-pub(super) fn list(version: Version) -> Value {
-    let mut tools = definitions();
+pub(super) fn list_tools(version: Version) -> Value {
+    let mut tools = tool_definitions();
     for tool in tools.iter_mut().filter_map(Value::as_object_mut) {
         if version < Version::V2025_06_18 {
             tool.shift_remove("title");
@@ -34,17 +34,20 @@ pub(super) fn list(version: Version) -> Value {
 }
 
 /// `tools/call`.
-pub(super) async fn call(session: &DemoSession, mut params: Value) -> Result<Value, ErrorObject> {
+pub(super) async fn call_tool(
+    session: &DemoSession,
+    mut params: Value,
+) -> Result<Value, ErrorObject> {
     let mut arguments = params["arguments"].take();
     if arguments.is_null() {
         arguments = json!({});
     }
-    let name = required(&params, "name")?;
+    let name = required_text(&params, "name")?;
     let outcome = match name {
-        "time" => time(session.version, arguments),
+        "time" => call_time(session.version, arguments),
         "search_text" => search::search_text(session, arguments).await,
-        "slow_job" => slow_job(session, arguments, &params["_meta"]["progressToken"]).await,
-        "ask_me" => ask_me(session, arguments).await,
+        "slow_job" => call_slow_job(session, arguments, &params["_meta"]["progressToken"]).await,
+        "ask_me" => call_ask_me(session, arguments).await,
         _ => {
             return Err(ErrorObject::new(
                 INVALID_PARAMS,
@@ -53,12 +56,12 @@ pub(super) async fn call(session: &DemoSession, mut params: Value) -> Result<Val
         }
     };
     match outcome {
-        Err(wrong) if session.version.reports_input_errors_as_results() => Ok(failed(&wrong)),
+        Err(wrong) if session.version.has_input_errors_as_results() => Ok(error_result(&wrong)),
         outcome => outcome.map_err(|wrong| ErrorObject::new(INVALID_PARAMS, wrong)),
     }
 }
 
-fn definitions() -> [Value; 4] {
+fn tool_definitions() -> [Value; 4] {
     let time = json!({
         "name": "time",
         "title": "Current time",
@@ -108,7 +111,7 @@ fn definitions() -> [Value; 4] {
         "inputSchema": {"type": "object", "properties": {}, "additionalProperties": false},
         "annotations": {"readOnlyHint": true, "idempotentHint": false, "openWorldHint": false},
     });
-    [time, search::definition(), slow_job, ask_me]
+    [time, search::tool_definition(), slow_job, ask_me]
 }
 
 #[derive(Deserialize)]
@@ -117,8 +120,8 @@ struct TimeArguments {
     utc_offset: Option<String>,
 }
 
-fn time(version: Version, arguments: Value) -> Result<Value, String> {
-    let TimeArguments { utc_offset } = read(arguments)?;
+fn call_time(version: Version, arguments: Value) -> Result<Value, String> {
+    let TimeArguments { utc_offset } = parse_arguments(arguments)?;
     let minutes = match utc_offset.as_deref().map(str::trim) {
         None => 0,
         Some(text) => parse_offset(text)
@@ -129,9 +132,9 @@ fn time(version: Version, arguments: Value) -> Result<Value, String> {
         .unwrap_or_default();
     let unix = i64::try_from(since.as_secs()).unwrap_or(i64::MAX);
     let told = json!({
-        "time": rfc3339(unix, minutes), "utc_offset": offset(minutes), "unix_seconds": unix,
+        "time": render_rfc3339(unix, minutes), "utc_offset": render_offset(minutes), "unix_seconds": unix,
     });
-    Ok(structured(told, version))
+    Ok(structured_result(told, version))
 }
 
 #[derive(Deserialize)]
@@ -142,31 +145,31 @@ struct SlowJobArguments {
 }
 
 /// Takes its time and tells how far it is, where `progress` is a token and not null.
-async fn slow_job(
+async fn call_slow_job(
     session: &DemoSession,
     arguments: Value,
     progress: &Value,
 ) -> Result<Value, String> {
-    let SlowJobArguments { steps, step_ms } = read(arguments)?;
-    let steps = within("steps", steps.unwrap_or(10), 1..=MAX_STEPS)?;
-    let step_ms = within("step_ms", step_ms.unwrap_or(500), 0..=MAX_STEP_MS)?;
+    let SlowJobArguments { steps, step_ms } = parse_arguments(arguments)?;
+    let steps = check_range("steps", steps.unwrap_or(10), 1..=MAX_STEPS)?;
+    let step_ms = check_range("step_ms", step_ms.unwrap_or(500), 0..=MAX_STEP_MS)?;
     for step in 1..=steps {
         tokio::time::sleep(Duration::from_millis(step_ms)).await;
         if !progress.is_null() {
-            session.progress(progress, step, steps, &format!("step {step} of {steps}"));
+            session.notify_progress(progress, step, steps, &format!("step {step} of {steps}"));
         }
     }
-    Ok(text(&format!("{steps} steps done")))
+    Ok(text_result(&format!("{steps} steps done")))
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct AskMeArguments {}
 
-async fn ask_me(session: &DemoSession, arguments: Value) -> Result<Value, String> {
-    let AskMeArguments {} = read(arguments)?;
-    if session.version < Version::V2025_06_18 || !session.client.elicitation_form {
-        return Ok(text(NOBODY));
+async fn call_ask_me(session: &DemoSession, arguments: Value) -> Result<Value, String> {
+    let AskMeArguments {} = parse_arguments(arguments)?;
+    if session.version < Version::V2025_06_18 || !session.client_capabilities.elicitation_form {
+        return Ok(text_result(NO_ELICITATION));
     }
     let params = json!({
         "message": "Nice to meet you. Who are you?",
@@ -184,27 +187,29 @@ async fn ask_me(session: &DemoSession, arguments: Value) -> Result<Value, String
         },
     });
     // A client behind a kernel may turn out to be one that cannot be asked.
-    let Some(answer) = session.ask(&params).await else {
-        return Ok(text(NOBODY));
+    let Some(answer) = session.elicit(&params).await else {
+        return Ok(text_result(NO_ELICITATION));
     };
     if answer["action"] != "accept" {
-        return Ok(text("You would rather not say. That is fine."));
+        return Ok(text_result("You would rather not say. That is fine."));
     }
     let content = &answer["content"];
     Ok(
         match (content["name"].as_str(), content["colour"].as_str()) {
-            (Some(name), Some(colour)) => text(&format!("Hello {name}, who likes {colour}.")),
-            (Some(name), None) => text(&format!("Hello {name}.")),
-            (None, _) => failed("The client accepted the question but gave no name."),
+            (Some(name), Some(colour)) => {
+                text_result(&format!("Hello {name}, who likes {colour}."))
+            }
+            (Some(name), None) => text_result(&format!("Hello {name}.")),
+            (None, _) => error_result("The client accepted the question but gave no name."),
         },
     )
 }
 
-fn read<T: DeserializeOwned>(arguments: Value) -> Result<T, String> {
+fn parse_arguments<T: DeserializeOwned>(arguments: Value) -> Result<T, String> {
     serde_json::from_value(arguments).map_err(|e| e.to_string())
 }
 
-fn within(name: &str, number: u64, range: RangeInclusive<u64>) -> Result<u64, String> {
+fn check_range(name: &str, number: u64, range: RangeInclusive<u64>) -> Result<u64, String> {
     match range.contains(&number) {
         true => Ok(number),
         false => Err(format!(
@@ -217,8 +222,8 @@ fn within(name: &str, number: u64, range: RangeInclusive<u64>) -> Result<u64, St
 
 /// A result for people, and for programs where the version has a place for that. The text repeats
 /// the structure for clients that read only text.
-fn structured(value: Value, version: Version) -> Value {
-    let mut result = text(&value.to_string());
+fn structured_result(value: Value, version: Version) -> Value {
+    let mut result = text_result(&value.to_string());
     if version >= Version::V2025_06_18 {
         result["structuredContent"] = value;
     }
@@ -226,11 +231,11 @@ fn structured(value: Value, version: Version) -> Value {
 }
 
 /// A result of one text.
-fn text(text: &str) -> Value {
+fn text_result(text: &str) -> Value {
     json!({"content": [{"type": "text", "text": text}]})
 }
 
 /// A result that says why the tool failed.
-fn failed(why: &str) -> Value {
+fn error_result(why: &str) -> Value {
     json!({"content": [{"type": "text", "text": why}], "isError": true})
 }

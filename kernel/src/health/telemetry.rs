@@ -3,30 +3,30 @@
 //! Nothing here holds up a request: a span or a line that finds no room in its queue is dropped and counted.
 
 mod client;
+mod exporter;
 pub mod logs;
-mod posting;
 mod request_spans;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use mgp_callers::request::Answering;
+use mgp_callers::request::AnswerFuture;
 use mgp_engine::calls::telemetry::families::{MetricFamily, MetricKind};
-use mgp_engine::calls::telemetry::otlp::TelemetrySource;
+use mgp_engine::calls::telemetry::otlp::TelemetryResource;
 use mgp_runtime::event_sink::EventSink;
-use mgp_runtime::metrics::GrowingCount;
+use mgp_runtime::metrics::Counter;
 use mgp_runtime::task::{self, SupervisedTask};
 use mgp_runtime::time::unix_ns;
 use mgp_transports::http::client::Client;
 use tokio::sync::{Mutex, mpsc};
 use tokio_util::sync::CancellationToken;
 
-use self::posting::{Collector, Gathering};
+use self::exporter::{Batcher, Exporter};
 pub use self::request_spans::Tracing;
 use crate::config::TelemetryConfig;
 
 /// How long the last messages may take when the kernel ends.
-const PARTING: Duration = Duration::from_secs(1);
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// What is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,16 +55,16 @@ impl Signal {
 /// What became of spans, of messages with figures and of lines of the log.
 #[derive(Debug, Default)]
 pub struct TelemetryCounts {
-    told: [GrowingCount; 3],
-    dropped: [GrowingCount; 3],
+    exported: [Counter; 3],
+    dropped: [Counter; 3],
 }
 
 impl TelemetryCounts {
-    fn told(&self, signal: Signal) -> &GrowingCount {
-        &self.told[signal as usize]
+    fn exported(&self, signal: Signal) -> &Counter {
+        &self.exported[signal as usize]
     }
 
-    fn dropped(&self, signal: Signal) -> &GrowingCount {
+    fn dropped(&self, signal: Signal) -> &Counter {
         &self.dropped[signal as usize]
     }
 
@@ -83,8 +83,8 @@ impl TelemetryCounts {
         );
         for signal in Signal::ALL {
             let label = [("signal", signal.name())];
-            told.add(&label, self.told(signal).get());
-            dropped.add(&label, self.dropped(signal).get());
+            told.add_point(&label, self.exported(signal).get());
+            dropped.add_point(&label, self.dropped(signal).get());
         }
         [told, dropped]
     }
@@ -94,7 +94,7 @@ impl TelemetryCounts {
 #[derive(Debug, Default)]
 pub struct Telemetry {
     tasks: Mutex<Vec<SupervisedTask<()>>>,
-    closing: CancellationToken,
+    shutdown: CancellationToken,
 }
 
 impl Telemetry {
@@ -103,38 +103,38 @@ impl Telemetry {
     pub fn start(
         config: &TelemetryConfig,
         client: Client,
-        source: TelemetrySource,
+        source: TelemetryResource,
         counts: &Arc<TelemetryCounts>,
-        figures: impl Fn() -> Answering<Vec<MetricFamily>> + Send + Sync + 'static,
+        figures: impl Fn() -> AnswerFuture<Vec<MetricFamily>> + Send + Sync + 'static,
     ) -> (Self, Tracing) {
         let telemetry = Self::default();
-        let Some(collector) = Collector::new(config, client, source, counts) else {
-            return (telemetry, Tracing::off());
+        let Some(collector) = Exporter::new(config, client, source, counts) else {
+            return (telemetry, Tracing::disabled());
         };
         let mut tasks = Vec::new();
-        let gathering = |signal| Gathering {
+        let gathering = |signal| Batcher {
             collector: collector.clone(),
             signal,
             interval: config.interval,
-            closing: telemetry.closing.clone(),
+            shutdown: telemetry.shutdown.clone(),
         };
-        let mut tracing = Tracing::off();
+        let mut tracing = Tracing::disabled();
         if config.traces {
-            let (sink, spans) = bounded(config.queue, Signal::Traces, counts);
-            tracing = Tracing::of(config.sampling, sink);
-            let tell = gathering(Signal::Traces).run(spans, TelemetrySource::traces);
-            tasks.push(task::supervised("telemetry.traces", tell));
+            let (sink, spans) = bounded_queue(config.queue, Signal::Traces, counts);
+            tracing = Tracing::with_rule(config.sampling, sink);
+            let tell = gathering(Signal::Traces).run(spans, TelemetryResource::encode_traces);
+            tasks.push(task::spawn_supervised("telemetry.traces", tell));
         }
         if config.logs {
-            let (sink, lines) = bounded(config.queue, Signal::Logs, counts);
-            logs::tell(sink);
-            let tell = gathering(Signal::Logs).run(lines, TelemetrySource::logs);
-            tasks.push(task::supervised("telemetry.logs", tell));
+            let (sink, lines) = bounded_queue(config.queue, Signal::Logs, counts);
+            logs::export_to(sink);
+            let tell = gathering(Signal::Logs).run(lines, TelemetryResource::encode_logs);
+            tasks.push(task::spawn_supervised("telemetry.logs", tell));
         }
         if config.metrics {
-            let (closing, every) = (telemetry.closing.clone(), config.metrics_interval);
-            let tell = tell_figures(collector, closing, every, figures);
-            tasks.push(task::supervised("telemetry.metrics", tell));
+            let (closing, every) = (telemetry.shutdown.clone(), config.metrics_interval);
+            let tell = export_metrics(collector, closing, every, figures);
+            tasks.push(task::spawn_supervised("telemetry.metrics", tell));
         }
         let telemetry = Self {
             tasks: Mutex::new(tasks),
@@ -144,20 +144,20 @@ impl Telemetry {
     }
 
     /// Tells what still waits, for a moment.
-    pub async fn end(&self) {
-        self.closing.cancel();
+    pub async fn flush(&self) {
+        self.shutdown.cancel();
         let tasks = std::mem::take(&mut *self.tasks.lock().await);
         let ended = async {
             for task in tasks {
                 let _ = task.await;
             }
         };
-        let _ = tokio::time::timeout(PARTING, ended).await;
+        let _ = tokio::time::timeout(FLUSH_TIMEOUT, ended).await;
     }
 }
 
 /// A queue that takes what it has room for, and counts the rest.
-fn bounded<T: Send + 'static>(
+fn bounded_queue<T: Send + 'static>(
     most: usize,
     signal: Signal,
     counts: &Arc<TelemetryCounts>,
@@ -166,25 +166,25 @@ fn bounded<T: Send + 'static>(
     let counts = counts.clone();
     let sink = EventSink::new(move |told| {
         if sender.try_send(told).is_err() {
-            counts.dropped(signal).one_more();
+            counts.dropped(signal).increment();
         }
     });
     (sink, receiver)
 }
 
-async fn tell_figures(
-    collector: Arc<Collector>,
+async fn export_metrics(
+    collector: Arc<Exporter>,
     closing: CancellationToken,
     every: Duration,
-    figures: impl Fn() -> Answering<Vec<MetricFamily>>,
+    figures: impl Fn() -> AnswerFuture<Vec<MetricFamily>>,
 ) {
     loop {
         let last = tokio::select! {
             () = tokio::time::sleep(every) => false,
             () = closing.cancelled() => true,
         };
-        let body = collector.source.metrics(&figures().await, unix_ns());
-        collector.tell(Signal::Metrics, 1, body, &closing).await;
+        let body = collector.source.encode_metrics(&figures().await, unix_ns());
+        collector.export(Signal::Metrics, 1, body, &closing).await;
         if last {
             return;
         }
@@ -201,7 +201,7 @@ mod tests {
         let most = TelemetryConfig::default().queue;
         assert_eq!(most, 2_048);
         let counts = Arc::default();
-        let (sink, mut queue) = bounded(most, Signal::Logs, &counts);
+        let (sink, mut queue) = bounded_queue(most, Signal::Logs, &counts);
         for told in 0..most + 3 {
             sink.send(told);
         }

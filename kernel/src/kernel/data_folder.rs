@@ -7,44 +7,44 @@ use std::path::{Path, PathBuf};
 use mgp_callers::tasks::{self, TaskRecord};
 use mgp_doors::agent_registry;
 use mgp_engine::doors::agent_registry::AgentRegistry;
-use mgp_mcpl::feature_sets::SetKeeper;
-use mgp_mcpl::inference::TakenTokens;
-use mgp_mcpl::push::{JOURNAL as PUSHES, KeptPushes};
+use mgp_mcpl::feature_sets::FeatureSetStore;
+use mgp_mcpl::inference::UsedTokens;
+use mgp_mcpl::push::{JOURNAL as PUSHES, StoredPushes};
 use mgp_mcpl::scopes;
 use mgp_mcpl_engine::scopes::approvals::ApprovedScope;
-use mgp_policy::access::Books;
-use mgp_store::audit::{AuditHandle, Folder};
-use mgp_store::trouble::explained;
+use mgp_policy::access::GrantStore;
+use mgp_store::audit::{AuditHandle, LogFolder};
+use mgp_store::health::explain_io_error;
 use mgp_store::witnesses::{Witness, Witnesses};
 use mgp_tools::registrar::Registrations;
 
-use super::options::UpOptions;
-use super::secrets::node_key;
+use super::options::KernelOptions;
+use super::secrets::load_node_key;
 use crate::config::HttpAuth;
 
 /// What a kernel must be able to write at its start, in bytes: its keys, some records, a page of each file.
-const ROOM: usize = 64 << 10;
+const START_BYTES_MIN: usize = 64 << 10;
 
 /// Sees that the disk takes what a kernel writes at its start: a kernel that cannot write anything down
 /// does nothing.
-pub(super) fn has_room(data_dir: &Path) -> Result<(), String> {
+pub(super) fn check_disk_space(data_dir: &Path) -> Result<(), String> {
     let path = data_dir.join("room");
-    let tried = fs::write(&path, [0; ROOM]).and_then(|()| File::open(&path)?.sync_all());
+    let tried = fs::write(&path, [0; START_BYTES_MIN]).and_then(|()| File::open(&path)?.sync_all());
     let removed = fs::remove_file(&path);
     tried.and(removed).map_err(|e| {
-        let why = explained(data_dir, &e);
+        let why = explain_io_error(data_dir, &e);
         format!(
             "the kernel needs room for {} KiB there to start: {why}",
-            ROOM >> 10
+            START_BYTES_MIN >> 10
         )
     })
 }
 
 /// Files that are missing from a folder that a kernel has run on, each with what that means. Asked before
 /// anything is made there.
-pub(super) fn missing(options: &UpOptions) -> Vec<String> {
+pub(super) fn missing_files(options: &KernelOptions) -> Vec<String> {
     let data_dir = &options.data_dir;
-    if Folder::of(data_dir).beside().is_none() {
+    if LogFolder::new(data_dir).marker().is_none() {
         return Vec::new();
     }
     let mut found = Vec::new();
@@ -61,32 +61,32 @@ pub(super) fn missing(options: &UpOptions) -> Vec<String> {
         );
     }
     look(
-        roster_file(data_dir),
+        agents_file(data_dir),
         "no agent has a token any more; put a copy back and start the kernel again, or make new ones with `mgp agents add`",
     );
     found
 }
 
 /// The journal of registered servers.
-pub(super) const REGISTERED: &str = "registered.journal";
+pub(super) const REGISTRATIONS_JOURNAL: &str = "registered.journal";
 /// Which sets of MCPL were switched.
-pub(super) const SETS: &str = "mcpl/sets.json";
+pub(super) const SETS_FILE: &str = "mcpl/sets.json";
 /// Which scopes of MCPL were approved for good.
-pub(super) const SCOPES: &str = "mcpl/scopes.json";
+pub(super) const SCOPES_FILE: &str = "mcpl/scopes.json";
 /// The journal of grants.
-pub(super) const GRANTS: &str = "grants.journal";
+pub(super) const GRANTS_JOURNAL: &str = "grants.journal";
 
 /// Where that is kept which was granted and denied on this node.
 pub(super) fn grants_file(data_dir: &Path) -> PathBuf {
-    data_dir.join(GRANTS)
+    data_dir.join(GRANTS_JOURNAL)
 }
 
 /// What was granted and denied on this node.
-pub(super) fn books(data_dir: &Path, witnesses: &Witnesses) -> Result<Books, String> {
-    let (path, witness) = (grants_file(data_dir), witnesses.witness(GRANTS));
-    let books = Books::open_witnessed(&path, node_key(data_dir)?, witness);
+pub(super) fn load_replicas(data_dir: &Path, witnesses: &Witnesses) -> Result<GrantStore, String> {
+    let (path, witness) = (grants_file(data_dir), witnesses.witness(GRANTS_JOURNAL));
+    let books = GrantStore::open_witnessed(&path, load_node_key(data_dir)?, witness);
     let books = books.map_err(|e| e.to_string())?;
-    if let Some(cut) = books.cut() {
+    if let Some(cut) = books.torn_tail() {
         tracing::warn!("{cut}");
     }
     Ok(books)
@@ -97,40 +97,46 @@ pub(super) struct StoredMcpl {
     /// Where it is.
     pub(super) folder: PathBuf,
     /// Which feature sets the operator switched.
-    pub(super) sets: SetKeeper,
+    pub(super) sets: FeatureSetStore,
     /// Which scopes a person approved for good.
     pub(super) scopes: Vec<ApprovedScope>,
     /// The witness of that.
     pub(super) scopes_witness: Witness,
     /// What ids of conversations are made with.
-    pub(super) ids: [u8; 32],
+    pub(super) id_key: [u8; 32],
     /// How many tokens servers took today.
-    pub(super) tokens: TakenTokens,
-    pub(super) push: KeptPushes,
+    pub(super) tokens: UsedTokens,
+    pub(super) push: StoredPushes,
 }
 
 /// What was switched and approved of MCPL.
-pub(super) fn mcpl(
+pub(super) fn load_mcpl(
     data_dir: &Path,
     witnesses: &Witnesses,
     audit: &AuditHandle,
 ) -> Result<StoredMcpl, String> {
     let folder = data_dir.join("mcpl");
-    let switched = witnesses.witness(SETS);
+    let switched = witnesses.witness(SETS_FILE);
     Ok(StoredMcpl {
-        sets: SetKeeper::open(data_dir.join(SETS), switched, audit.clone())?,
-        scopes: scopes::load(&data_dir.join(SCOPES))?,
-        scopes_witness: witnesses.witness(SCOPES),
-        ids: super::secrets::ids_key(data_dir)?,
-        tokens: TakenTokens::open(&folder).map_err(|why| why.to_string())?,
-        push: KeptPushes::open(data_dir, witnesses.witness(PUSHES)).map_err(|e| e.to_string())?,
+        sets: FeatureSetStore::open(data_dir.join(SETS_FILE), switched, audit.clone())?,
+        scopes: scopes::load(&data_dir.join(SCOPES_FILE))?,
+        scopes_witness: witnesses.witness(SCOPES_FILE),
+        id_key: super::secrets::derive_id_key(data_dir)?,
+        tokens: UsedTokens::open(&folder).map_err(|why| why.to_string())?,
+        push: StoredPushes::open(data_dir, witnesses.witness(PUSHES)).map_err(|e| e.to_string())?,
         folder,
     })
 }
 
 /// The servers that were registered while a kernel ran.
-pub(super) fn registered(data_dir: &Path, witnesses: &Witnesses) -> Result<Registrations, String> {
-    Registrations::open(&data_dir.join(REGISTERED), witnesses.witness(REGISTERED))
+pub(super) fn load_registrations(
+    data_dir: &Path,
+    witnesses: &Witnesses,
+) -> Result<Registrations, String> {
+    Registrations::open(
+        &data_dir.join(REGISTRATIONS_JOURNAL),
+        witnesses.witness(REGISTRATIONS_JOURNAL),
+    )
 }
 
 /// Where the meanings of tools are kept.
@@ -144,22 +150,22 @@ pub(super) fn tasks_folder(data_dir: &Path) -> PathBuf {
 }
 
 /// The tasks of earlier lives.
-pub(super) fn tasks(data_dir: &Path) -> Result<Vec<TaskRecord>, String> {
+pub(super) fn load_tasks(data_dir: &Path) -> Result<Vec<TaskRecord>, String> {
     let folder = tasks_folder(data_dir);
     tasks::load(&folder).map_err(|e| format!("{}: {e}", folder.display()))
 }
 
 /// Where the agents that have a token are kept.
-pub(super) fn roster_file(data_dir: &Path) -> PathBuf {
+pub(super) fn agents_file(data_dir: &Path) -> PathBuf {
     data_dir.join("agents.json")
 }
 
 /// The agents that have a token. The file is made where there is none, so that it can be missed.
-pub(super) fn roster(data_dir: &Path) -> Result<AgentRegistry, String> {
-    let path = roster_file(data_dir);
+pub(super) fn load_agents(data_dir: &Path) -> Result<AgentRegistry, String> {
+    let path = agents_file(data_dir);
     let roster = agent_registry::load(&path).map_err(|e| e.to_string())?;
     if !path.exists() {
-        agent_registry::begin(&path).map_err(|e| explained(&path, &e))?;
+        agent_registry::create_empty(&path).map_err(|e| explain_io_error(&path, &e))?;
     }
     Ok(roster)
 }

@@ -12,26 +12,26 @@ use std::path::Path;
 use std::thread::sleep;
 use std::time::Duration;
 
+use mgp_store::health::explain_io_error;
 use mgp_store::regular_file;
-use mgp_store::trouble::explained;
 use nix::fcntl::{FcntlArg, fcntl};
 use nix::libc;
 use serde::Deserialize;
 
 use super::process::{ProcessIdentity, ProcessState};
-use crate::paths::{is_own, private_folder, read_own};
+use crate::paths::{ensure_private_folder, is_exclusively_owned, read_owned_json};
 
 /// The lock's file in a data folder; it holds the number of the process.
-pub(super) const LOCK: &str = "kernel.lock";
+pub(super) const LOCK_FILE: &str = "kernel.lock";
 /// The file of the record of a kernel that runs.
-pub(super) const RECORD: &str = "kernel.json";
+pub(super) const RECORD_FILE: &str = "kernel.json";
 /// Longest lock file that is read, in bytes: it holds a number.
-const LONGEST: u64 = 64 << 10;
+const LOCK_FILE_BYTES_MAX: u64 = 64 << 10;
 /// Looks at the lock of a kernel that has ended, 2 s of them: a child that it was just starting holds a
 /// copy until it becomes another program.
-const LOOKS: u32 = 200;
+const ATTEMPTS: u32 = 200;
 /// Time between two of them.
-const PACE: Duration = Duration::from_millis(10);
+const RETRY_INTERVAL: Duration = Duration::from_millis(10);
 
 /// The process in a kernel's record.
 #[derive(Deserialize)]
@@ -47,21 +47,21 @@ pub(crate) struct FolderLock {
 }
 
 /// Holds a data folder, which is made where there is none. In one that another kernel holds, nothing is changed.
-pub(crate) fn take(data_dir: &Path) -> Result<FolderLock, String> {
-    private_folder(data_dir).map_err(|e| format!("the data folder: {e}"))?;
-    let path = data_dir.join(LOCK);
-    let explain = |e: io::Error| explained(&path, &e);
-    let mut looks = LOOKS;
+pub(crate) fn acquire(data_dir: &Path) -> Result<FolderLock, String> {
+    ensure_private_folder(data_dir).map_err(|e| format!("the data folder: {e}"))?;
+    let path = data_dir.join(LOCK_FILE);
+    let explain = |e: io::Error| explain_io_error(&path, &e);
+    let mut looks = ATTEMPTS;
     let mut lock = loop {
-        if let Some(lock) = try_take(data_dir).map_err(explain)? {
+        if let Some(lock) = try_acquire(data_dir).map_err(explain)? {
             break lock;
         }
-        let holder = named(data_dir);
+        let holder = recorded_holder(data_dir);
         if looks == 0 || !holder.is_some_and(has_ended) {
-            return Err(held(data_dir, holder));
+            return Err(already_locked_message(data_dir, holder));
         }
         looks -= 1;
-        sleep(PACE);
+        sleep(RETRY_INTERVAL);
     };
     let file = &mut lock.file;
     let write = file
@@ -72,19 +72,19 @@ pub(crate) fn take(data_dir: &Path) -> Result<FolderLock, String> {
     Ok(lock)
 }
 
-fn try_take(data_dir: &Path) -> io::Result<Option<FolderLock>> {
+fn try_acquire(data_dir: &Path) -> io::Result<Option<FolderLock>> {
     let folder = File::open(data_dir)?;
     if is_held(&folder) {
         return Ok(None);
     }
-    let path = data_dir.join(LOCK);
+    let path = data_dir.join(LOCK_FILE);
     let mut open = OpenOptions::new();
     open.read(true).write(true).create(true).truncate(false);
     let file = regular_file::open_with(&path, open.mode(0o600))?;
     if is_locked(file.try_lock())? {
         return Ok(None);
     }
-    hold(&folder);
+    lock_shared(&folder);
     // Another one may have come at the same time, and the file may be removed at any time.
     let found = file.metadata()?;
     let is_there = fs::metadata(&path).is_ok_and(|there| there.ino() == found.ino());
@@ -97,20 +97,20 @@ fn try_take(data_dir: &Path) -> io::Result<Option<FolderLock>> {
 
 /// Holds a folder, until all copies of this description are closed. Some network file systems cannot: there the file
 /// alone counts.
-fn hold(folder: &File) {
-    if let Err(error) = fcntl(folder, FcntlArg::F_OFD_SETLK(&first_byte(libc::F_RDLCK))) {
+fn lock_shared(folder: &File) {
+    if let Err(error) = fcntl(folder, FcntlArg::F_OFD_SETLK(&flock_request(libc::F_RDLCK))) {
         tracing::debug!(%error, "the data folder itself cannot be locked");
     }
 }
 
 /// Whether another open file description holds the folder.
 fn is_held(folder: &File) -> bool {
-    let mut asked = first_byte(libc::F_WRLCK);
+    let mut asked = flock_request(libc::F_WRLCK);
     let answered = fcntl(folder, FcntlArg::F_OFD_GETLK(&mut asked));
     answered.is_ok() && i32::from(asked.l_type) != libc::F_UNLCK
 }
 
-fn first_byte(kind: i32) -> libc::flock {
+fn flock_request(kind: i32) -> libc::flock {
     libc::flock {
         l_type: kind.try_into().expect("a small number"),
         l_whence: libc::SEEK_SET.try_into().expect("a small number"),
@@ -122,27 +122,29 @@ fn first_byte(kind: i32) -> libc::flock {
 
 /// The process that holds a data folder of this user, while one does.
 #[must_use]
-pub(crate) fn holder(data_dir: &Path) -> Option<i32> {
-    if !is_own(data_dir) {
+pub(crate) fn find_holder(data_dir: &Path) -> Option<i32> {
+    if !is_exclusively_owned(data_dir) {
         return None;
     }
     let by_folder = File::open(data_dir).is_ok_and(|folder| is_held(&folder));
-    let file = regular_file::open(&data_dir.join(LOCK)).ok();
+    let file = regular_file::open(&data_dir.join(LOCK_FILE)).ok();
     let by_file = file.and_then(|file| is_locked(file.try_lock_shared()).ok());
     (by_folder || by_file == Some(true))
-        .then(|| named(data_dir))
+        .then(|| recorded_holder(data_dir))
         .flatten()
 }
 
 /// The process that says it holds the folder: in its lock file or, if that was removed, in its record.
-fn named(data_dir: &Path) -> Option<i32> {
-    let by_file = regular_file::open(&data_dir.join(LOCK));
+fn recorded_holder(data_dir: &Path) -> Option<i32> {
+    let by_file = regular_file::open(&data_dir.join(LOCK_FILE));
     let by_file = by_file.ok().and_then(|file| {
         let mut pid = String::new();
-        file.take(LONGEST).read_to_string(&mut pid).ok()?;
+        file.take(LOCK_FILE_BYTES_MAX)
+            .read_to_string(&mut pid)
+            .ok()?;
         pid.trim().parse().ok()
     });
-    by_file.or_else(|| Some(read_own::<RecordedProcess>(data_dir, RECORD)?.pid))
+    by_file.or_else(|| Some(read_owned_json::<RecordedProcess>(data_dir, RECORD_FILE)?.pid))
 }
 
 /// Whether somebody else has the lock that was tried.
@@ -155,10 +157,10 @@ fn is_locked(tried: Result<(), TryLockError>) -> io::Result<bool> {
 }
 
 fn has_ended(pid: i32) -> bool {
-    ProcessIdentity::of(pid).state() == ProcessState::Gone
+    ProcessIdentity::from_pid(pid).state() == ProcessState::Exited
 }
 
-fn held(data_dir: &Path, holder: Option<i32>) -> String {
+fn already_locked_message(data_dir: &Path, holder: Option<i32>) -> String {
     let pid = holder.map_or_else(|| "?".into(), |pid| pid.to_string());
     format!(
         "a kernel (process {pid}) already runs on {}; use it, stop it, or give this one its own folder with --data-dir and --socket",
@@ -178,14 +180,14 @@ mod tests {
     fn a_folder_is_held_by_one_kernel() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("data");
-        let first = take(&path).unwrap();
-        let refused = take(&path).unwrap_err();
+        let first = acquire(&path).unwrap();
+        let refused = acquire(&path).unwrap_err();
         assert!(
             refused.contains(&std::process::id().to_string()),
             "{refused}"
         );
         drop(first);
-        take(&path).unwrap();
+        acquire(&path).unwrap();
     }
 
     /// Its file is no part of what holds the folder: a cleaner may remove it, or a person who takes it for stale.
@@ -193,13 +195,13 @@ mod tests {
     fn a_folder_is_held_after_its_lock_file_was_removed() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("data");
-        let first = take(&path).unwrap();
-        fs::remove_file(path.join(LOCK)).unwrap();
-        assert!(take(&path).unwrap_err().contains("already runs on"));
+        let first = acquire(&path).unwrap();
+        fs::remove_file(path.join(LOCK_FILE)).unwrap();
+        assert!(acquire(&path).unwrap_err().contains("already runs on"));
         let left: Vec<_> = fs::read_dir(&path).unwrap().collect();
         assert!(left.is_empty(), "nothing is made there: {left:?}");
         drop(first);
-        take(&path).unwrap();
+        acquire(&path).unwrap();
     }
 
     /// As a kernel of an older version holds it.
@@ -207,13 +209,13 @@ mod tests {
     fn a_lock_file_alone_holds_a_folder() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("data");
-        drop(take(&path).unwrap());
-        let older = File::open(path.join(LOCK)).unwrap();
+        drop(acquire(&path).unwrap());
+        let older = File::open(path.join(LOCK_FILE)).unwrap();
         older.lock().unwrap();
-        assert!(take(&path).unwrap_err().contains("already runs on"));
-        assert_eq!(holder(&path), i32::try_from(std::process::id()).ok());
-        let own = take(&dir.path().join("other")).unwrap();
-        let seen_by_older = File::open(dir.path().join("other").join(LOCK)).unwrap();
+        assert!(acquire(&path).unwrap_err().contains("already runs on"));
+        assert_eq!(find_holder(&path), i32::try_from(std::process::id()).ok());
+        let own = acquire(&dir.path().join("other")).unwrap();
+        let seen_by_older = File::open(dir.path().join("other").join(LOCK_FILE)).unwrap();
         assert!(is_locked(seen_by_older.try_lock()).unwrap());
         drop(own);
     }
@@ -226,16 +228,16 @@ mod tests {
         let path = dir.path().join("data");
         let mut dead = Command::new("true").spawn().unwrap();
         dead.wait().unwrap();
-        let mut copy = take(&path).unwrap();
+        let mut copy = acquire(&path).unwrap();
         copy.file.set_len(0).unwrap();
         copy.file.rewind().unwrap();
         writeln!(copy.file, "{}", dead.id()).unwrap();
         let next = {
             let path = path.clone();
-            std::thread::spawn(move || take(&path).map(drop))
+            std::thread::spawn(move || acquire(&path).map(drop))
         };
         let begun = Instant::now();
-        while begun.elapsed() < 10 * PACE {
+        while begun.elapsed() < 10 * RETRY_INTERVAL {
             assert!(!next.is_finished(), "it waits");
             std::thread::yield_now();
         }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::thread::JoinHandle;
 
-use mgp_runtime::task::{self, NoThread};
+use mgp_runtime::task::{self, SpawnThreadError};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
 /// Every connection and child needs descriptors; the usual soft limit of 1,024 is soon reached.
@@ -17,49 +17,51 @@ pub(super) fn raise_file_limit() {
 }
 
 /// How many descriptors the kernel may have open.
-pub(super) fn open_files() -> usize {
-    let limit = getrlimit(Resource::RLIMIT_NOFILE).map_or(DEFAULT_FILES, |(soft, _)| soft);
+pub(super) fn open_file_limit() -> usize {
+    let limit = getrlimit(Resource::RLIMIT_NOFILE).map_or(DEFAULT_FILE_LIMIT, |(soft, _)| soft);
     usize::try_from(limit).unwrap_or(usize::MAX)
 }
 
 /// Half of the descriptors are for HTTP and a quarter for the socket: of fewer than this, the last quarter would not be
 /// enough for the kernel's own files and its first servers.
-const LEAST_FILES: usize = 256;
+const FILES_MIN: usize = 256;
 
 /// Sees that there are descriptors enough for what nobody else may take.
-pub(super) fn has_files(open_files: usize) -> Result<(), String> {
+pub(super) fn check_file_limit(open_files: usize) -> Result<(), String> {
     match open_files {
-        LEAST_FILES.. => Ok(()),
+        FILES_MIN.. => Ok(()),
         few => Err(format!(
-            "this process may have {few} open files, and a kernel needs {LEAST_FILES}: raise `ulimit -Hn`, or \
+            "this process may have {few} open files, and a kernel needs {FILES_MIN}: raise `ulimit -Hn`, or \
              `LimitNOFILE=` of its unit"
         )),
     }
 }
 
 /// What most systems give a process that asks for no more.
-const DEFAULT_FILES: u64 = 1_024;
+const DEFAULT_FILE_LIMIT: u64 = 1_024;
 
 /// Threads that carry calls: half of the cores, because the servers and agents of this machine run on
 /// the same ones, and a call that stays on one thread costs a third of one that changes threads.
-pub(super) fn threads() -> usize {
+pub(super) fn worker_threads() -> usize {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     (cores / 2).max(1)
 }
 
 /// Threads that a kernel starts besides: of its files, its view, its model, and for what waits for the disk.
-const BESIDE: usize = 12;
+const EXTRA_THREADS: usize = 12;
 
 /// Sees that a kernel gets the threads it cannot do without: later it would fall for each of them in another way.
-pub(super) fn has_threads() -> Result<(), NoThread> {
-    hold_threads(threads() + BESIDE, |wait| task::thread("trial", wait))
+pub(super) fn check_threads() -> Result<(), SpawnThreadError> {
+    spawn_and_join_threads(worker_threads() + EXTRA_THREADS, |wait| {
+        task::spawn_thread("trial", wait)
+    })
 }
 
 /// Has so many threads at once, and ends them.
-fn hold_threads(
+fn spawn_and_join_threads(
     count: usize,
-    start: impl Fn(Box<dyn FnOnce() + Send>) -> Result<JoinHandle<()>, NoThread>,
-) -> Result<(), NoThread> {
+    start: impl Fn(Box<dyn FnOnce() + Send>) -> Result<JoinHandle<()>, SpawnThreadError>,
+) -> Result<(), SpawnThreadError> {
     let held = Arc::new(RwLock::new(()));
     let until = held.write().unwrap_or_else(PoisonError::into_inner);
     let wait = || {
@@ -75,7 +77,7 @@ fn hold_threads(
 }
 
 /// Where the kernel was started: the working folder of children whose entry names none.
-pub(super) fn folder() -> PathBuf {
+pub(super) fn start_folder() -> PathBuf {
     std::env::current_dir().unwrap_or_else(|_| "/".into())
 }
 
@@ -88,21 +90,21 @@ mod tests {
 
     #[test]
     fn a_limit_of_files_that_is_too_low_is_named() {
-        assert!(has_files(256).is_ok());
-        let refused = has_files(255).unwrap_err();
+        assert!(check_file_limit(256).is_ok());
+        let refused = check_file_limit(255).unwrap_err();
         assert!(refused.contains("ulimit -Hn"), "{refused}");
     }
 
     #[test]
     fn a_thread_limit_is_named_as_one() {
-        assert!(has_threads().is_ok());
+        assert!(check_threads().is_ok());
         let started = AtomicUsize::new(0);
         let limited = |wait: Box<dyn FnOnce() + Send>| match started.fetch_add(1, Ordering::SeqCst)
         {
-            0..5 => task::thread("trial", wait),
+            0..5 => task::spawn_thread("trial", wait),
             _ => Err(io::Error::from(io::ErrorKind::WouldBlock).into()),
         };
-        let refused = hold_threads(8, limited).unwrap_err().to_string();
+        let refused = spawn_and_join_threads(8, limited).unwrap_err().to_string();
         assert!(refused.contains("ulimit -u"), "{refused}");
     }
 }

@@ -4,18 +4,18 @@ use std::net::SocketAddr;
 use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
 
-use mgp_discovery::config::LookUp;
+use mgp_discovery::config::ConfigLookup;
 use mgp_store::secrets::SecretStore;
 
 use crate::config::LoadedConfig;
 use crate::config::named_secrets::NamedSecrets;
 
 /// What the kernel is started with.
-pub struct UpOptions {
+pub struct KernelOptions {
     /// The configuration, usable and with its problems told.
     pub loaded: LoadedConfig,
     /// How to look it up again when a file changes; `None` when there are no files.
-    pub look_up: Option<LookUp>,
+    pub look_up: Option<ConfigLookup>,
     /// Where the socket goes.
     pub socket: PathBuf,
     /// The socket there, where the system's service manager listens on it already.
@@ -23,36 +23,36 @@ pub struct UpOptions {
     /// The folder for what lasts; it may not exist yet.
     pub data_dir: PathBuf,
     /// Whether somebody told that folder.
-    pub named: bool,
+    pub is_data_dir_named: bool,
     /// Where the running kernel is recorded beside that folder, in the order of looking; the last is
     /// below the home. Empty for a kernel that only those find who know where it is.
     pub record_folders: Vec<PathBuf>,
     /// Stdin is a pipe from the process that started this one, and the kernel ends when that ends, however it does.
-    pub ends_with_stdin: bool,
+    pub stop_on_stdin_close: bool,
     /// To be called once, when every door is open.
-    pub opened: Box<dyn FnOnce(&OpenDoors) + Send>,
+    pub on_ready: Box<dyn FnOnce(&OpenListeners) + Send>,
 }
 
-impl UpOptions {
+impl KernelOptions {
     /// Where the secrets of the user are kept; `None` without a home, or without files.
     #[must_use]
     pub(super) fn secret_store(&self) -> Option<SecretStore> {
-        NamedSecrets::of(self.look_up.as_ref()?).store(&self.loaded.kernel.secrets)
+        NamedSecrets::for_look_up(self.look_up.as_ref()?).store(&self.loaded.kernel.secrets)
     }
 }
 
 /// The doors of a kernel that is up.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OpenDoors {
+pub struct OpenListeners {
     /// The owner's socket.
     pub socket: PathBuf,
     /// The HTTP door, when there is one.
-    pub http: Option<OpenHttpDoor>,
+    pub http: Option<OpenHttpListener>,
 }
 
 /// The HTTP door.
 #[derive(Clone, PartialEq, Eq)]
-pub struct OpenHttpDoor {
+pub struct OpenHttpListener {
     /// Where it listens, with the port it really got.
     pub address: SocketAddr,
     /// Whether it speaks TLS.
@@ -63,7 +63,7 @@ pub struct OpenHttpDoor {
     pub token_file: Option<PathBuf>,
 }
 
-impl OpenHttpDoor {
+impl OpenHttpListener {
     /// The endpoint that shows everything.
     #[must_use]
     pub fn url(&self) -> String {
@@ -72,7 +72,7 @@ impl OpenHttpDoor {
     }
 }
 
-impl std::fmt::Debug for OpenHttpDoor {
+impl std::fmt::Debug for OpenHttpListener {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let token = self.token.as_ref().map(|_| "…");
         f.debug_struct("OpenHttpDoor")

@@ -11,11 +11,11 @@ use nix::unistd::Pid;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ProcessState {
     /// It can do something.
-    Runs,
+    Running,
     /// A signal or a debugger holds it: it does nothing until it is told to go on.
     Stopped,
     /// It has ended. One that nobody has waited for yet (a zombie) has ended, too.
-    Gone,
+    Exited,
 }
 
 /// One process, told from a later one of the same number by the time of its start.
@@ -23,14 +23,14 @@ pub(crate) enum ProcessState {
 pub(crate) struct ProcessIdentity {
     pid: i32,
     /// In clock ticks since the machine's start; `None` where the system does not tell.
-    started: Option<u64>,
+    start_ticks: Option<u64>,
 }
 
 impl ProcessIdentity {
     /// The process that has this number now.
-    pub(crate) fn of(pid: i32) -> Self {
-        let started = stat(pid).ok().and_then(|stat| stat.started);
-        Self { pid, started }
+    pub(crate) fn from_pid(pid: i32) -> Self {
+        let start_ticks = read_stat(pid).ok().and_then(|stat| stat.start_ticks);
+        Self { pid, start_ticks }
     }
 
     /// Its number.
@@ -40,41 +40,44 @@ impl ProcessIdentity {
 
     /// How it is now.
     pub(crate) fn state(&self) -> ProcessState {
-        match stat(self.pid) {
-            Ok(now) if now.started != self.started => ProcessState::Gone,
+        match read_stat(self.pid) {
+            Ok(now) if now.start_ticks != self.start_ticks => ProcessState::Exited,
             Ok(now) => now.state,
-            Err(_) if Path::new("/proc/self/stat").exists() => ProcessState::Gone,
+            Err(_) if Path::new("/proc/self/stat").exists() => ProcessState::Exited,
             // Without a process table only its number can be asked for.
             Err(_) => match kill(Pid::from_raw(self.pid), None) {
-                Ok(()) => ProcessState::Runs,
-                Err(_) => ProcessState::Gone,
+                Ok(()) => ProcessState::Running,
+                Err(_) => ProcessState::Exited,
             },
         }
     }
 }
 
 /// What `/proc/PID/stat` says.
-struct Stat {
+struct ProcStat {
     state: ProcessState,
-    started: Option<u64>,
+    start_ticks: Option<u64>,
 }
 
-fn stat(pid: i32) -> io::Result<Stat> {
+fn read_stat(pid: i32) -> io::Result<ProcStat> {
     let text = fs::read(format!("/proc/{pid}/stat"))?;
-    Ok(parse(&String::from_utf8_lossy(&text)))
+    Ok(parse_stat(&String::from_utf8_lossy(&text)))
 }
 
 /// The name stands in parentheses and may hold some itself; what follows is counted from the state.
-fn parse(text: &str) -> Stat {
+fn parse_stat(text: &str) -> ProcStat {
     let fields = text.rsplit_once(") ").map_or("", |(_, fields)| fields);
     let mut fields = fields.split_ascii_whitespace();
     let state = match fields.next() {
-        Some("Z" | "X") => ProcessState::Gone,
+        Some("Z" | "X") => ProcessState::Exited,
         Some("T" | "t") => ProcessState::Stopped,
-        Some(_) | None => ProcessState::Runs,
+        Some(_) | None => ProcessState::Running,
     };
     let started = fields.nth(18).and_then(|started| started.parse().ok());
-    Stat { state, started }
+    ProcStat {
+        state,
+        start_ticks: started,
+    }
 }
 
 #[cfg(test)]
@@ -90,12 +93,12 @@ mod tests {
     fn a_name_with_parentheses_does_not_confuse() {
         let rest = "1 42 43 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 987654 0 0";
         for (state, want) in [
-            ("S", ProcessState::Runs),
+            ("S", ProcessState::Running),
             ("T", ProcessState::Stopped),
-            ("Z", ProcessState::Gone),
+            ("Z", ProcessState::Exited),
         ] {
-            let stat = parse(&format!("7 (a) Z (b) {state} {rest}"));
-            assert_eq!((stat.state, stat.started), (want, Some(987_654)));
+            let stat = parse_stat(&format!("7 (a) Z (b) {state} {rest}"));
+            assert_eq!((stat.state, stat.start_ticks), (want, Some(987_654)));
         }
     }
 
@@ -104,18 +107,18 @@ mod tests {
     fn a_zombie_is_gone() {
         let mut child = Command::new("sleep").arg("600").spawn().unwrap();
         let pid = child.id().cast_signed();
-        let process = ProcessIdentity::of(pid);
-        assert_eq!(process.state(), ProcessState::Runs);
+        let process = ProcessIdentity::from_pid(pid);
+        assert_eq!(process.state(), ProcessState::Running);
         let system = Pid::from_raw(pid);
         kill(system, Signal::SIGSTOP).unwrap();
         waitpid(system, Some(WaitPidFlag::WUNTRACED)).unwrap();
         assert_eq!(process.state(), ProcessState::Stopped);
         kill(system, Signal::SIGKILL).unwrap();
-        while process.state() != ProcessState::Gone {
+        while process.state() != ProcessState::Exited {
             std::thread::yield_now();
         }
         assert!(kill(system, None).is_ok(), "its number is still taken");
         child.wait().unwrap();
-        assert_eq!(process.state(), ProcessState::Gone);
+        assert_eq!(process.state(), ProcessState::Exited);
     }
 }

@@ -9,32 +9,32 @@ use std::path::{Path, PathBuf};
 
 use mgp_engine::callers::seal::SealKey;
 use mgp_engine::node_key::NodeKey;
-use mgp_store::trouble::explained;
+use mgp_store::health::explain_io_error;
 
-use crate::renewed_key::NODE_KEY;
+use crate::key_rotation::NODE_KEY;
 
 /// What comes of a token that is removed.
-const NEW_TOKEN: &str = "a new one is made at the next start, which whoever had this one needs";
+const TOKEN_LOSS: &str = "a new one is made at the next start, which whoever had this one needs";
 /// What removing the key that seals costs.
-const SEALED: &str = "what clients hold of suspended calls and tasks is lost";
+const SEAL_KEY_LOSS: &str = "what clients hold of suspended calls and tasks is lost";
 /// Shortest text that is taken for a token, in bytes: one of 32 hexadecimal digits has 128 bits.
 const TOKEN_MIN: usize = 32;
 
 /// The operator's token: made at the first start, kept in an owner-only file.
-pub(super) fn token(data_dir: &Path) -> Result<(String, PathBuf), String> {
-    long_enough(data_dir.join("token"))
+pub(super) fn load_token(data_dir: &Path) -> Result<(String, PathBuf), String> {
+    check_length(data_dir.join("token"))
 }
 
 /// The token of `/metrics`, which opens nothing else: made and kept as the other one.
-pub(super) fn metrics_token(data_dir: &Path) -> Result<(String, PathBuf), String> {
-    long_enough(data_dir.join("metrics.token"))
+pub(super) fn load_metrics_token(data_dir: &Path) -> Result<(String, PathBuf), String> {
+    check_length(data_dir.join("metrics.token"))
 }
 
-fn long_enough(path: PathBuf) -> Result<(String, PathBuf), String> {
-    let token = secret(&path, NEW_TOKEN)?;
+fn check_length(path: PathBuf) -> Result<(String, PathBuf), String> {
+    let token = load_or_create(&path, TOKEN_LOSS)?;
     let bad = |what: &str| {
         Err(format!(
-            "{} {what}; remove it, and {NEW_TOKEN}",
+            "{} {what}; remove it, and {TOKEN_LOSS}",
             path.display()
         ))
     };
@@ -52,15 +52,15 @@ fn long_enough(path: PathBuf) -> Result<(String, PathBuf), String> {
 
 /// The key that seals what clients bring back: made at the first start, so that it opens what the
 /// kernel gave out in an earlier life.
-pub(super) fn seal_key(data_dir: &Path) -> Result<SealKey, String> {
+pub(super) fn load_seal_key(data_dir: &Path) -> Result<SealKey, String> {
     let path = data_dir.join("seal.key");
-    Ok(SealKey::new(key(&path, SEALED)?))
+    Ok(SealKey::new(load_key(&path, SEAL_KEY_LOSS)?))
 }
 
 /// The key of the ids that servers and agents are told for each other's conversations: made of the one that seals, so
 /// that they are the same in the next life, too.
-pub(super) fn ids_key(data_dir: &Path) -> Result<[u8; 32], String> {
-    let sealing = key(&data_dir.join("seal.key"), SEALED)?;
+pub(super) fn derive_id_key(data_dir: &Path) -> Result<[u8; 32], String> {
+    let sealing = load_key(&data_dir.join("seal.key"), SEAL_KEY_LOSS)?;
     Ok(blake3::derive_key(
         "mgp 2026-11 ids of conversations",
         &sealing,
@@ -68,19 +68,19 @@ pub(super) fn ids_key(data_dir: &Path) -> Result<[u8; 32], String> {
 }
 
 /// The key this node signs with: made at the first start, never replaced by itself.
-pub(super) fn node_key(data_dir: &Path) -> Result<NodeKey, String> {
+pub(super) fn load_node_key(data_dir: &Path) -> Result<NodeKey, String> {
     let path = data_dir.join(NODE_KEY);
-    let bytes = key(&path, "nothing that was granted or denied holds any more")?;
+    let bytes = load_key(&path, "nothing that was granted or denied holds any more")?;
     Ok(NodeKey::new(&bytes))
 }
 
 /// The key of what is digested in the audit log: made at the first start.
-pub(super) fn audit_key(data_dir: &Path) -> Result<[u8; 32], String> {
+pub(super) fn load_audit_key(data_dir: &Path) -> Result<[u8; 32], String> {
     let path = data_dir.join("audit.key");
     // Whatever the file holds is as good a key as it was before.
     Ok(blake3::derive_key(
         "mgp 2026-11 audit key",
-        secret(
+        load_or_create(
             &path,
             "arguments have other digests in the audit log from then on",
         )?
@@ -89,13 +89,13 @@ pub(super) fn audit_key(data_dir: &Path) -> Result<[u8; 32], String> {
 }
 
 /// Bytes in hexadecimal digits.
-pub(super) fn hex(bytes: &[u8]) -> String {
+pub(super) fn to_hex(bytes: &[u8]) -> String {
     bytes.iter().map(|b| format!("{b:02x}")).collect()
 }
 
 /// 32 bytes of a key file; `lost` is what removing it costs.
-fn key(path: &Path, lost: &str) -> Result<[u8; 32], String> {
-    let text = secret(path, lost)?;
+fn load_key(path: &Path, lost: &str) -> Result<[u8; 32], String> {
+    let text = load_or_create(path, lost)?;
     let byte = |pair: &[u8]| {
         let pair = std::str::from_utf8(pair).ok()?;
         u8::from_str_radix(pair, 16).ok()
@@ -112,12 +112,12 @@ fn key(path: &Path, lost: &str) -> Result<[u8; 32], String> {
 
 /// A secret in an owner-only file: 32 random bytes in hexadecimal, made where there is none. `lost` is what
 /// removing it comes to.
-fn secret(path: &Path, lost: &str) -> Result<String, String> {
+fn load_or_create(path: &Path, lost: &str) -> Result<String, String> {
     let bytes = match regular_file::read(path) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => {
-            return made(path).map_err(|e| explained(path, &e));
+            return create(path).map_err(|e| explain_io_error(path, &e));
         }
-        read => read.map_err(|e| explained(path, &e))?,
+        read => read.map_err(|e| explain_io_error(path, &e))?,
     };
     let shown = path.display();
     let bad = |what: &str| format!("{shown} {what}; put a copy back, or remove it, and {lost}");
@@ -129,8 +129,8 @@ fn secret(path: &Path, lost: &str) -> Result<String, String> {
 }
 
 /// A new secret, in its file whole or not at all.
-fn made(path: &Path) -> io::Result<String> {
-    let new = hex(&randomness::bytes::<32>());
+fn create(path: &Path) -> io::Result<String> {
+    let new = to_hex(&randomness::random_bytes::<32>());
     atomic_file::write(path, format!("{new}\n").as_bytes())?;
     Ok(new)
 }
@@ -146,21 +146,25 @@ mod tests {
     #[test]
     fn what_an_earlier_life_sealed_is_opened() {
         let dir = tempfile::tempdir().unwrap();
-        let sealed = seal_key(dir.path())
+        let sealed = load_seal_key(dir.path())
             .unwrap()
             .seal(Purpose::Task, "a", &"record");
-        let again = seal_key(dir.path()).unwrap();
+        let again = load_seal_key(dir.path()).unwrap();
         let opened: Result<String, _> = again.open(Purpose::Task, "a", &sealed);
         assert_eq!(opened.unwrap(), "record");
         std::fs::write(dir.path().join("seal.key"), "zz").unwrap();
-        assert!(seal_key(dir.path()).unwrap_err().contains("hexadecimal"));
+        assert!(
+            load_seal_key(dir.path())
+                .unwrap_err()
+                .contains("hexadecimal")
+        );
     }
 
     #[test]
     fn a_node_keeps_its_key() {
         let dir = tempfile::tempdir().unwrap();
-        let node = node_key(dir.path()).unwrap().node();
-        assert_eq!(node_key(dir.path()).unwrap().node(), node);
+        let node = load_node_key(dir.path()).unwrap().node_id();
+        assert_eq!(load_node_key(dir.path()).unwrap().node_id(), node);
         let file = dir.path().join("node.key").metadata().unwrap();
         let mode = std::os::unix::fs::PermissionsExt::mode(&file.permissions());
         assert_eq!(mode & 0o777, 0o600);
@@ -169,8 +173,8 @@ mod tests {
     #[test]
     fn the_token_stays_the_same() {
         let dir = tempfile::tempdir().unwrap();
-        let (first, path) = token(dir.path()).unwrap();
-        assert_eq!(token(dir.path()).unwrap().0, first);
+        let (first, path) = load_token(dir.path()).unwrap();
+        assert_eq!(load_token(dir.path()).unwrap().0, first);
         assert_eq!(first.len(), 64);
         let mode = std::os::unix::fs::PermissionsExt::mode(&path.metadata().unwrap().permissions());
         assert_eq!(mode & 0o777, 0o600);
@@ -191,15 +195,15 @@ mod tests {
         ];
         for (bytes, why) in cases {
             fs::write(&path, bytes).unwrap();
-            let told = token(dir.path()).unwrap_err();
+            let told = load_token(dir.path()).unwrap_err();
             assert!(told.contains(why) && told.contains("remove it"), "{told}");
             assert!(told.starts_with(&path.display().to_string()), "{told}");
             assert_eq!(fs::read(&path).unwrap(), bytes, "nothing is changed");
         }
         fs::remove_file(&path).unwrap();
-        assert_eq!(token(dir.path()).unwrap().0.len(), 64);
+        assert_eq!(load_token(dir.path()).unwrap().0.len(), 64);
         fs::write(dir.path().join("node.key"), b"\xff").unwrap();
-        let told = node_key(dir.path()).err().unwrap();
+        let told = load_node_key(dir.path()).err().unwrap();
         assert!(told.contains("nothing that was granted"), "{told}");
     }
 }

@@ -12,14 +12,14 @@ use std::process::Command;
 use mgp_store::{atomic_file, regular_file};
 
 /// In the data folder.
-const FILE: &str = "environment.json";
+const FILE_NAME: &str = "environment.json";
 
 /// Has the names of the variables that were restored; for `mgp doctor`.
-pub(crate) const RESTORED: &str = "MGP_RESTORED_VARIABLES";
+pub(crate) const RESTORED_VARIABLES: &str = "MGP_RESTORED_VARIABLES";
 
 /// Where programs are, how to speak to the user, and whom to trust on the network. `LC_*` belongs to it, too. None
 /// of them holds a secret; proxies are below.
-const NAMES: [&str; 10] = [
+const STORED_NAMES: [&str; 10] = [
     "PATH",
     "LANG",
     "LANGUAGE",
@@ -45,11 +45,11 @@ pub(crate) type Variables = BTreeMap<String, String>;
 
 /// Before a kernel runs in this process: starts this program again with the variables that are missing, for a process
 /// cannot safely change its own. Then this does not return.
-pub(crate) fn restore(data_dir: &Path) {
-    if env::var_os(RESTORED).is_some() || io::stdin().is_terminal() {
+pub(crate) fn restore_and_exec(data_dir: &Path) {
+    if env::var_os(RESTORED_VARIABLES).is_some() || io::stdin().is_terminal() {
         return;
     }
-    let missing = missing(read(data_dir), |name| env::var_os(name).is_some());
+    let missing = unset_variables(read(data_dir), |name| env::var_os(name).is_some());
     if missing.is_empty() {
         return;
     }
@@ -63,7 +63,10 @@ pub(crate) fn restore(data_dir: &Path) {
     arguments.next().into_iter().for_each(|name| {
         again.arg0(name);
     });
-    again.args(arguments).envs(&missing).env(RESTORED, names);
+    again
+        .args(arguments)
+        .envs(&missing)
+        .env(RESTORED_VARIABLES, names);
     let error = again.exec();
     eprintln!("mgp: the variables of the last start were not restored: {error}");
 }
@@ -71,17 +74,20 @@ pub(crate) fn restore(data_dir: &Path) {
 /// Stores this process's environment: that of a terminal, or a complete one where none is stored yet. Called once the
 /// kernel runs, so that one which is refused changes nothing.
 pub(crate) fn store(data_dir: &Path) {
-    if env::var_os(RESTORED).is_some() {
+    if env::var_os(RESTORED_VARIABLES).is_some() {
         return;
     }
-    let here = select(env::vars_os());
-    let is_first = || !data_dir.join(FILE).exists();
+    let here = select_stored(env::vars_os());
+    let is_first = || !data_dir.join(FILE_NAME).exists();
     let counts = io::stdin().is_terminal() || is_first() && is_complete(|name| env::var_os(name));
     if !counts || here == read(data_dir) {
         return;
     }
-    let stored = atomic_file::make_folder(data_dir).and_then(|()| {
-        atomic_file::write(&data_dir.join(FILE), &serde_json::to_vec_pretty(&here)?)
+    let stored = atomic_file::create_folder(data_dir).and_then(|()| {
+        atomic_file::write(
+            &data_dir.join(FILE_NAME),
+            &serde_json::to_vec_pretty(&here)?,
+        )
     });
     if let Err(error) = stored {
         eprintln!("mgp: the environment is not stored for kernels that clients start: {error}");
@@ -96,7 +102,7 @@ fn is_complete(variable: impl Fn(&str) -> Option<OsString>) -> bool {
 }
 
 /// What is stored of an environment.
-pub(crate) fn select(all: impl IntoIterator<Item = (OsString, OsString)>) -> Variables {
+pub(crate) fn select_stored(all: impl IntoIterator<Item = (OsString, OsString)>) -> Variables {
     let texts = all
         .into_iter()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
@@ -104,7 +110,7 @@ pub(crate) fn select(all: impl IntoIterator<Item = (OsString, OsString)>) -> Var
     let selected = fitting.filter_map(|(name, value)| {
         let value = match is_proxy(&name) {
             true => strip_login(&value)?,
-            false if NAMES.contains(&&*name) || name.starts_with("LC_") => value,
+            false if STORED_NAMES.contains(&&*name) || name.starts_with("LC_") => value,
             false => return None,
         };
         Some((name, value))
@@ -137,7 +143,7 @@ fn strip_login(value: &str) -> Option<String> {
 }
 
 /// What is stored and not set. A proxy counts as set in small letters and in capitals.
-fn missing(stored: Variables, is_set: impl Fn(&str) -> bool) -> Variables {
+fn unset_variables(stored: Variables, is_set: impl Fn(&str) -> bool) -> Variables {
     let is_absent = |name: &String| {
         !is_set(name)
             && !(is_proxy(name)
@@ -150,18 +156,18 @@ fn missing(stored: Variables, is_set: impl Fn(&str) -> bool) -> Variables {
 
 /// What is stored; a file that cannot be read, or that has more than is ever stored, is none.
 fn read(data_dir: &Path) -> Variables {
-    let bytes = regular_file::read(&data_dir.join(FILE)).unwrap_or_default();
+    let bytes = regular_file::read(&data_dir.join(FILE_NAME)).unwrap_or_default();
     let stored: BTreeMap<OsString, OsString> = serde_json::from_slice::<Variables>(&bytes)
         .unwrap_or_default()
         .into_iter()
         .map(|(name, value)| (name.into(), value.into()))
         .collect();
-    select(stored)
+    select_stored(stored)
 }
 
 /// Why what is stored cannot be read; for `mgp doctor`.
 pub(crate) fn unread(data_dir: &Path) -> Option<String> {
-    let path = data_dir.join(FILE);
+    let path = data_dir.join(FILE_NAME);
     let why = match regular_file::read(&path) {
         Ok(bytes) => serde_json::from_slice::<Variables>(&bytes)
             .err()?
@@ -191,7 +197,7 @@ mod tests {
     }
 
     fn selected(all: &[(&str, &str)]) -> Variables {
-        select(
+        select_stored(
             variables(all)
                 .into_iter()
                 .map(|(n, v)| (n.into(), v.into())),
@@ -234,7 +240,7 @@ mod tests {
         ]);
         let set = |name: &str| ["LANG", "https_proxy"].contains(&name);
         let restored = variables(&[("TZ", "Europe/Berlin"), ("http_proxy", "http://proxy.lan")]);
-        assert_eq!(missing(stored, set), restored);
+        assert_eq!(unset_variables(stored, set), restored);
     }
 
     #[test]
@@ -276,10 +282,10 @@ mod tests {
             ("{\"TZ\": ", false),
             ("[1]", false),
         ] {
-            std::fs::write(folder.path().join(FILE), text).unwrap();
+            std::fs::write(folder.path().join(FILE_NAME), text).unwrap();
             let why = unread(folder.path());
             assert_eq!(why.is_none(), good, "{why:?}");
-            assert!(good || why.unwrap().contains(FILE));
+            assert!(good || why.unwrap().contains(FILE_NAME));
         }
     }
 }

@@ -5,18 +5,18 @@ mod console;
 use std::time::Duration;
 
 use mgp_callers::request::{Outcome, Request};
-use mgp_doors::agent_registry::{NewToken, NotChanged};
-use mgp_engine::doors::agent_registry::{RegisteredAgent, RegistryRefusal};
-use mgp_engine::timestamps::rfc3339_ms;
+use mgp_doors::agent_registry::{NewToken, RegistryChangeError};
+use mgp_engine::doors::agent_registry::{AgentChangeError, RegisteredAgent};
+use mgp_engine::timestamps::render_rfc3339_ms;
 use mgp_protocol::ids::AgentId;
-use mgp_protocol::mgp::agents::{Add, Agent, Made, Remove, Token};
+use mgp_protocol::mgp::agents::{Add, Agent, IssuedToken, Remove, Token};
 use mgp_protocol::refusal::Refusal;
 use mgp_runtime::time::unix_ms;
 
 use super::{Operator, json, read};
 
 /// Longest a token may be good for, when it is not good for ever: ten years.
-const LONGEST: Duration = Duration::from_secs(3653 * 86_400);
+const TOKEN_LIFETIME_MAX: Duration = Duration::from_secs(3653 * 86_400);
 
 impl Operator {
     /// `mgp/agents/add`: on disk before it is answered.
@@ -25,10 +25,10 @@ impl Operator {
     /// A name that is none or is there already; a disk that does not take it.
     pub async fn add_agent(&self, request: &Request) -> Outcome {
         let add: Add = read(request)?;
-        let (id, end) = (named(&add.name)?, end_of(add.expires_secs)?);
-        let made = self.roster.add(&id, end, &request.trace.id).await;
-        let made = made.map_err(refused)?;
-        json(&shown_once(&id, made))
+        let (id, end) = (parse_agent(&add.name)?, token_expiry(add.expires_secs)?);
+        let made = self.agents.add(&id, end, &request.trace.id).await;
+        let made = made.map_err(to_refusal)?;
+        json(&to_created_agent(&id, made))
     }
 
     /// `mgp/agents/list`.
@@ -36,8 +36,11 @@ impl Operator {
     /// # Errors
     /// None at present; the type is that of every answer.
     pub fn list_agents(&self) -> Outcome {
-        let agents = self.roster.registered_agents.list();
-        let agents: Vec<_> = agents.iter().map(|(id, entry)| shown(id, entry)).collect();
+        let agents = self.agents.registered_agents.list();
+        let agents: Vec<_> = agents
+            .iter()
+            .map(|(id, entry)| to_protocol_agent(id, entry))
+            .collect();
         json(&json!({ "agents": agents }))
     }
 
@@ -47,16 +50,16 @@ impl Operator {
     /// Unknown agent; a disk that does not take it.
     pub async fn remove_agent(&self, request: &Request) -> Outcome {
         let remove: Remove = read(request)?;
-        let id = named(&remove.name)?;
-        let before = self.entry(&id)?;
-        let removed = self.roster.remove(&id, &request.trace.id).await;
-        removed.map_err(refused)?;
+        let id = parse_agent(&remove.name)?;
+        let before = self.find_agent(&id)?;
+        let removed = self.agents.remove(&id, &request.trace.id).await;
+        removed.map_err(to_refusal)?;
         // Whoever is called the same later is somebody else.
         let forgotten = self.logins.forget_agent(&id).await;
         forgotten.map_err(|e| {
-            Refusal::Broken(format!("{id} is removed, but its logins are not: {e}"))
+            Refusal::Internal(format!("{id} is removed, but its logins are not: {e}"))
         })?;
-        json(&shown(&id, &before))
+        json(&to_protocol_agent(&id, &before))
     }
 
     /// `mgp/agents/token`.
@@ -65,37 +68,37 @@ impl Operator {
     /// Unknown agent; a disk that does not take the new token.
     pub async fn agent_token(&self, request: &Request) -> Outcome {
         let token: Token = read(request)?;
-        let id = named(&token.name)?;
+        let id = parse_agent(&token.name)?;
         if !token.rotate {
-            return json(&shown(&id, &self.entry(&id)?));
+            return json(&to_protocol_agent(&id, &self.find_agent(&id)?));
         }
-        let end = end_of(token.expires_secs)?;
-        let made = self.roster.renew(&id, end, &request.trace.id).await;
-        let made = made.map_err(refused)?;
-        json(&shown_once(&id, made))
+        let end = token_expiry(token.expires_secs)?;
+        let made = self.agents.renew(&id, end, &request.trace.id).await;
+        let made = made.map_err(to_refusal)?;
+        json(&to_created_agent(&id, made))
     }
 
-    fn entry(&self, id: &AgentId) -> Result<RegisteredAgent, Refusal> {
+    fn find_agent(&self, id: &AgentId) -> Result<RegisteredAgent, Refusal> {
         let found = self
-            .roster
+            .agents
             .registered_agents
             .list()
             .into_iter()
             .find(|(known, _)| known == id);
         found
             .map(|(_, entry)| entry)
-            .ok_or_else(|| refused(RegistryRefusal::Unknown(id.clone()).into()))
+            .ok_or_else(|| to_refusal(AgentChangeError::Unknown(id.clone()).into()))
     }
 }
 
-fn named(name: &str) -> Result<AgentId, Refusal> {
+fn parse_agent(name: &str) -> Result<AgentId, Refusal> {
     AgentId::parse(name).map_err(|e| Refusal::BadParams(e.to_string()))
 }
 
-fn end_of(expires_secs: Option<u64>) -> Result<Option<u64>, Refusal> {
+fn token_expiry(expires_secs: Option<u64>) -> Result<Option<u64>, Refusal> {
     match expires_secs.map(Duration::from_secs) {
         None => Ok(None),
-        Some(time) if time.is_zero() || time > LONGEST => Err(Refusal::BadParams(
+        Some(time) if time.is_zero() || time > TOKEN_LIFETIME_MAX => Err(Refusal::BadParams(
             "a token is good for at least a second and at most ten years".into(),
         )),
         Some(time) => {
@@ -105,28 +108,28 @@ fn end_of(expires_secs: Option<u64>) -> Result<Option<u64>, Refusal> {
     }
 }
 
-fn shown(id: &AgentId, entry: &RegisteredAgent) -> Agent {
+fn to_protocol_agent(id: &AgentId, entry: &RegisteredAgent) -> Agent {
     Agent {
         id: id.to_string(),
-        added_at: rfc3339_ms(entry.added_ms),
-        token_made_at: rfc3339_ms(entry.made_ms),
-        expires_at: entry.not_after_ms.map(rfc3339_ms),
+        added_at: render_rfc3339_ms(entry.added_ms),
+        token_made_at: render_rfc3339_ms(entry.made_ms),
+        expires_at: entry.not_after_ms.map(render_rfc3339_ms),
         expired: entry.is_expired(unix_ms()),
     }
 }
 
-fn shown_once(id: &AgentId, made: NewToken) -> Made {
-    Made {
-        agent: shown(id, &made.entry),
+fn to_created_agent(id: &AgentId, made: NewToken) -> IssuedToken {
+    IssuedToken {
+        agent: to_protocol_agent(id, &made.entry),
         token: made.text,
     }
 }
 
-fn refused(why: NotChanged) -> Refusal {
+fn to_refusal(why: RegistryChangeError) -> Refusal {
     match why {
-        NotChanged::Refused(refused) => Refusal::BadParams(refused.to_string()),
-        NotChanged::Disk(_) | NotChanged::Unwritten(_) | NotChanged::Unreachable(_) => {
-            Refusal::Broken(why.to_string())
-        }
+        RegistryChangeError::Refused(refused) => Refusal::BadParams(refused.to_string()),
+        RegistryChangeError::Disk(_)
+        | RegistryChangeError::Audit(_)
+        | RegistryChangeError::Unreachable(_) => Refusal::Internal(why.to_string()),
     }
 }

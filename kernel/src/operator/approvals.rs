@@ -5,35 +5,35 @@ mod pins;
 use std::collections::{BTreeMap, BTreeSet};
 
 use mgp_callers::request::{Outcome, Request};
-use mgp_cluster::pairing::WaitingNode as Waits;
-use mgp_engine::doors::permission_names::read_typed;
+use mgp_cluster::pairing::PendingNode as Waits;
+use mgp_engine::doors::permission_names::parse;
 use mgp_engine::servers::lifecycle::LifecycleState;
-use mgp_engine::servers::sandbox::widening;
+use mgp_engine::servers::sandbox::sandbox_permissions;
 use mgp_engine::timestamps::parse_rfc3339;
 use mgp_policy::approvals::Decider;
-use mgp_protocol::mgp::approvals::{Answer, Approve, Decided, Deny, Pending};
-use mgp_protocol::mgp::permission::{Given, Grant, Revoke, Revoked, Verdict};
+use mgp_protocol::mgp::approvals::{Answer, Approve, DecisionResult, Deny, PendingList};
+use mgp_protocol::mgp::permission::{Grant, PermissionDecision, Revoke, Revoked, Verdict};
 use mgp_protocol::refusal::Refusal;
 use mgp_runtime::time::unix_ms;
 use mgp_servers::server::ServerMsg;
 use serde_json::json;
 
-use super::pairing::{given, words_wanted};
-use super::{Operator, read, tell};
+use super::pairing::{from_reported_role, words_wanted};
+use super::{Operator, read, send_to_server};
 
 impl Operator {
     /// `mgp/approvals/list`.
     ///
     /// # Errors
     /// When the pairing actor does not answer.
-    pub async fn pending(&self) -> Outcome {
+    pub async fn list_pending(&self) -> Outcome {
         let servers = self.servers.load();
         let wanted = servers
             .keys()
-            .filter_map(|id| Some((id.to_string(), self.logins.wanted(id)?)));
-        let of_agents = self.logins.wanted_of_agents().into_iter();
+            .filter_map(|id| Some((id.to_string(), self.logins.wanted_login(id)?)));
+        let of_agents = self.logins.wanted_by_agents().into_iter();
         let of_agents = of_agents.map(|(id, agent, wanted)| (format!("{id} for {agent}"), wanted));
-        super::json(&Pending {
+        super::json(&PendingList {
             pending: self.approvals.list(),
             nodes: self.waiting_nodes().await?,
             logins: wanted.chain(of_agents).collect(),
@@ -49,7 +49,7 @@ impl Operator {
         let until_ms = approve.for_ms.map(|ms| unix_ms().saturating_add(ms));
         let Approve { id, only, .. } = approve;
         if let Some(node) = self.asking_node(&id, &only).await? {
-            if node.who.words != id.trim().to_ascii_lowercase() {
+            if node.node.words != id.trim().to_ascii_lowercase() {
                 return Err(words_wanted(&node));
             }
             if until_ms.is_some() {
@@ -74,7 +74,7 @@ impl Operator {
     ///
     /// # Errors
     /// Nothing waits under that name, or it does not take this value.
-    pub async fn answer_question(&self, request: &Request) -> Outcome {
+    pub async fn answer_pending(&self, request: &Request) -> Outcome {
         let Answer { id, value } = read(request)?;
         let decider = decider(request);
         super::json(&self.approvals.answer(&id, &value, &decider).await?)
@@ -114,7 +114,7 @@ impl Operator {
         let until_ms = until_ms.transpose()?;
         let mut parts: BTreeMap<Verdict, Vec<String>> = BTreeMap::new();
         for (permission, given) in &decision.grants {
-            let of_it = parts.entry(Given::verdict(given)).or_default();
+            let of_it = parts.entry(PermissionDecision::verdict(given)).or_default();
             of_it.push(permission.clone());
         }
         if parts.is_empty() {
@@ -130,7 +130,7 @@ impl Operator {
             decided?;
         }
         super::json(&json!({
-            "request_id": id, "grants": decision.grants, "approved_by": decider.by,
+            "request_id": id, "grants": decision.grants, "approved_by": decider.name,
             "expires_at": decision.expires_at
         }))
     }
@@ -141,10 +141,10 @@ impl Operator {
     /// Unknown server, or it could not be written down.
     pub async fn revoke_permission(&self, request: &Request) -> Outcome {
         let Revoke { server, permission } = read(request)?;
-        let handle = self.find(&server)?;
+        let handle = self.find_server(&server)?;
         let (mut taken, mut permissions, decider) = (BTreeSet::new(), Vec::new(), decider(request));
-        let known = self.permissions.known(&handle.id).await?;
-        let meant = read_typed(&permission, &known)
+        let known = self.permissions.known_permissions(&handle.id).await?;
+        let meant = parse(&permission, &known)
             .map_err(|unknown| Refusal::BadParams(unknown.to_string()))?;
         for permission in meant {
             let revoked = self.permissions.revoke(&handle.id, &permission, &decider);
@@ -155,10 +155,10 @@ impl Operator {
         }
         let restarts = handle.sandbox().is_some()
             && handle.state() == LifecycleState::Connected
-            && !widening(&taken).is_empty();
+            && !sandbox_permissions(&taken).is_empty();
         if restarts {
             // A sandbox cannot be narrowed around a process.
-            tell(&handle, ServerMsg::Restart)?;
+            send_to_server(&handle, ServerMsg::Restart)?;
         }
         super::json(&Revoked {
             server,
@@ -170,10 +170,10 @@ impl Operator {
 }
 
 /// What was decided about a node that asks to join.
-fn decided(node: &Waits, verdict: Verdict) -> Decided {
-    let (name, role) = (&node.who.name, given(node.role));
-    Decided {
-        id: node.who.words.clone(),
+fn decided(node: &Waits, verdict: Verdict) -> DecisionResult {
+    let (name, role) = (&node.node.name, from_reported_role(node.role));
+    DecisionResult {
+        id: node.node.words.clone(),
         text: format!("{name} asks to join as {}", role.as_str()),
         verdict,
         parts: Vec::new(),
@@ -184,7 +184,7 @@ fn decided(node: &Waits, verdict: Verdict) -> Decided {
 
 fn decider(request: &Request) -> Decider {
     Decider {
-        by: request.caller.agent.to_string(),
+        name: request.caller.agent.to_string(),
         trace: request.trace.id.clone(),
     }
 }

@@ -1,30 +1,30 @@
 //! `mgp/kernel/lan/*`: whether this node is seen on the local network.
 
 use mgp_callers::request::Outcome;
-use mgp_cluster::lan::{LanRefusal, LanStatus};
-use mgp_engine::cluster::seen_nodes::SeenNode;
-use mgp_protocol::mgp::kernel::lan::{Presence, Seen};
+use mgp_cluster::lan::{LanError, LanStatus};
+use mgp_engine::cluster::discovered_nodes::DiscoveredNode;
+use mgp_protocol::mgp::kernel::lan::{LanNode, Presence};
 use mgp_protocol::refusal::Refusal;
 
-use super::{Operator, broken, json};
+use super::{Operator, internal_error, json};
 
 impl Operator {
     /// `mgp/kernel/lan/on`.
     ///
     /// # Errors
     /// A data folder that cannot be written.
-    pub async fn lan_on(&self) -> Outcome {
-        let on = self.cluster.lan.on().await.map_err(not_switched)?;
-        json(&self.presence(on))
+    pub async fn enable_lan(&self) -> Outcome {
+        let on = self.cluster.lan.enable().await.map_err(lan_refusal)?;
+        json(&self.to_presence(on))
     }
 
     /// `mgp/kernel/lan/off`.
     ///
     /// # Errors
     /// A data folder that cannot be written.
-    pub async fn lan_off(&self) -> Outcome {
-        let off = self.cluster.lan.off().await.map_err(not_switched)?;
-        json(&self.presence(off))
+    pub async fn disable_lan(&self) -> Outcome {
+        let off = self.cluster.lan.disable().await.map_err(lan_refusal)?;
+        json(&self.to_presence(off))
     }
 
     /// `mgp/kernel/lan/status`.
@@ -32,28 +32,31 @@ impl Operator {
     /// # Errors
     /// When the actor does not answer.
     pub async fn lan_status(&self) -> Outcome {
-        let status = self.cluster.lan.status().await.map_err(broken)?;
-        json(&self.presence(status))
+        let status = self.cluster.lan.status().await.map_err(internal_error)?;
+        json(&self.to_presence(status))
     }
 
-    fn presence(&self, status: LanStatus) -> Presence {
-        let seen = status.seen.into_iter();
+    fn to_presence(&self, status: LanStatus) -> Presence {
+        let seen = status.observed.into_iter();
         Presence {
-            on: status.on,
+            on: status.enabled,
             announced: status.announced,
             interfaces: status.interfaces,
             seen: seen
-                .map(|(seen, ago_ms)| self.shown_seen(&seen, ago_ms))
+                .map(|(seen, ago_ms)| self.to_observed_node(&seen, ago_ms))
                 .collect(),
-            more: status.passed_over,
-            why: status.why,
+            more: status.dropped_sightings,
+            why: status.failure,
         }
     }
 
-    fn shown_seen(&self, seen: &SeenNode, ago_ms: u64) -> Seen {
+    fn to_observed_node(&self, seen: &DiscoveredNode, ago_ms: u64) -> LanNode {
         let names = self.cluster.names.load();
-        let name = names.names.of(seen.node).filter(|_| seen.same_cluster);
-        Seen {
+        let name = names
+            .names
+            .handle_for(seen.node)
+            .filter(|_| seen.same_cluster);
+        LanNode {
             id: seen.node.to_string(),
             name: name.map(ToString::to_string),
             addresses: seen.addresses.iter().map(ToString::to_string).collect(),
@@ -63,6 +66,6 @@ impl Operator {
     }
 }
 
-fn not_switched(why: LanRefusal) -> Refusal {
-    Refusal::Broken(why.to_string())
+fn lan_refusal(why: LanError) -> Refusal {
+    Refusal::Internal(why.to_string())
 }

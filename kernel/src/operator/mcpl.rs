@@ -1,11 +1,11 @@
 //! `mgp/kernel/mcpl/*`: feature sets and scopes.
 
 use mgp_callers::request::{Outcome, Request};
-use mgp_calls::known_names;
-use mgp_engine::doors::known_names::Meant;
-use mgp_engine::doors::nearest::nearest_name;
+use mgp_calls::name_sources;
+use mgp_engine::doors::name_resolver::ResolvedName;
+use mgp_engine::doors::suggestions::nearest_name;
 use mgp_mcpl::host::HostEvent;
-use mgp_mcpl_engine::feature_sets::{HeldSet, ServerSets};
+use mgp_mcpl_engine::feature_sets::{DeclaredSet, ServerSets};
 use mgp_mcpl_engine::policy::SetPattern;
 use mgp_mcpl_engine::scopes::template::LabelTemplate;
 use mgp_protocol::ids::ServerId;
@@ -13,7 +13,7 @@ use mgp_protocol::mgp::kernel::mcpl::{
     FeatureSetList, Forget, Forgotten, ListedFeatureSet, McplServer, Switch, Switched,
 };
 use mgp_protocol::refusal::Refusal;
-use mgp_store::audit::by_operator;
+use mgp_store::audit::operator_actor;
 
 use super::{Operator, json, read};
 
@@ -30,17 +30,17 @@ impl Operator {
             sets: sets
                 .sets
                 .iter()
-                .map(|(name, held)| listed(name, held))
+                .map(|(name, held)| to_listed_feature_set(name, held))
                 .collect(),
         });
         json(&FeatureSetList {
             servers: servers.collect(),
-            unknown: self.unknown_sets(),
+            unknown: self.unknown_set_warnings(),
         })
     }
 
     /// What the configuration and the command line say of sets that a server which is here does not have.
-    fn unknown_sets(&self) -> Vec<String> {
+    fn unknown_set_warnings(&self) -> Vec<String> {
         let (rules, switches) = {
             let keeper = self.mcpl.set_keeper();
             (keeper.rules(), keeper.switches())
@@ -69,7 +69,7 @@ impl Operator {
     /// Names that nobody has, unless they are said to be still to come; a disk that does not take it.
     pub async fn switch_feature_sets(&self, request: &Request) -> Outcome {
         let typed: Switch = read(request)?;
-        let server = self.mcpl_server(&typed.server, !typed.yet_unknown)?;
+        let server = self.parse_server(&typed.server, !typed.yet_unknown)?;
         if typed.sets.is_empty() {
             return Err(Refusal::BadParams("no feature set is named".into()));
         }
@@ -78,20 +78,20 @@ impl Operator {
             .collect::<Result<_, _>>()
             .map_err(|why| Refusal::BadParams(why.to_string()))?;
         if !typed.yet_unknown && typed.enabled.is_some() {
-            self.has_sets(&server, &patterns)?;
+            self.require_sets(&server, &patterns)?;
         }
         let keeper = self.mcpl.set_keeper();
-        let switched = keeper.switch(&server, &patterns, typed.enabled, by_operator());
+        let switched = keeper.switch(&server, &patterns, typed.enabled, operator_actor());
         let changed = switched
             .await
-            .map_err(|why| Refusal::Broken(why.to_string()))?;
+            .map_err(|why| Refusal::Internal(why.to_string()))?;
         for server in changed {
-            self.mcpl.happened(&HostEvent::SetsChanged(server));
+            self.mcpl.dispatch(&HostEvent::SetsChanged(server));
         }
         let sets = self.mcpl.sets().load();
         let (enabled, disabled) = sets
-            .of(&server)
-            .map(|sets| parted(sets))
+            .get(&server)
+            .map(|sets| enabled_and_disabled(sets))
             .unwrap_or_default();
         json(&Switched {
             server: server.to_string(),
@@ -107,30 +107,34 @@ impl Operator {
     pub async fn forget_scopes(&self, request: &Request) -> Outcome {
         let typed: Forget = read(request)?;
         // One that is gone may have left approvals.
-        let server = self.mcpl_server(&typed.server, false)?;
+        let server = self.parse_server(&typed.server, false)?;
         let forgotten = self.mcpl.scopes().forget(&server, typed.set.as_deref());
         json(&Forgotten {
-            scopes: forgotten.await.map_err(Refusal::Broken)?,
+            scopes: forgotten.await.map_err(Refusal::Internal)?,
         })
     }
 
-    fn mcpl_server(&self, typed: &str, there: bool) -> Result<ServerId, Refusal> {
-        let known = self.name_sources.known();
-        let meant: Meant<ServerId> = known_names::read(known.server(typed), there)?;
-        Ok(meant.it)
+    fn parse_server(&self, typed: &str, there: bool) -> Result<ServerId, Refusal> {
+        let known = self.name_sources.name_resolver();
+        let meant: ResolvedName<ServerId> =
+            name_sources::require_name(known.resolve_server(typed), there)?;
+        Ok(meant.value)
     }
 
     /// Refuses names of sets that the server does not have.
-    fn has_sets(&self, server: &ServerId, patterns: &[SetPattern]) -> Result<(), Refusal> {
+    fn require_sets(&self, server: &ServerId, patterns: &[SetPattern]) -> Result<(), Refusal> {
         let sets = self.mcpl.sets().load();
-        let Some(sets) = sets.of(server) else {
+        let Some(sets) = sets.get(server) else {
             return Err(Refusal::BadParams(format!(
                 "server {server} does not speak MCPL, or is not connected; `--yet-unknown` says it for later"
             )));
         };
         for pattern in patterns {
             let mut names = sets.sets.keys().map(String::as_str);
-            if names.clone().any(|name| pattern.names(name).is_some()) {
+            if names
+                .clone()
+                .any(|name| pattern.specificity(name).is_some())
+            {
                 continue;
             }
             let near = nearest_name(pattern.as_str(), names.clone());
@@ -149,12 +153,12 @@ impl Operator {
     }
 }
 
-fn parted(sets: &ServerSets) -> (Vec<String>, Vec<String>) {
+fn enabled_and_disabled(sets: &ServerSets) -> (Vec<String>, Vec<String>) {
     let update = sets.update();
     (update.enabled, update.disabled)
 }
 
-fn listed(name: &str, held: &HeldSet) -> ListedFeatureSet {
+fn to_listed_feature_set(name: &str, held: &DeclaredSet) -> ListedFeatureSet {
     let patterns = held.scope.patterns();
     ListedFeatureSet {
         set: name.to_owned(),
@@ -163,7 +167,7 @@ fn listed(name: &str, held: &HeldSet) -> ListedFeatureSet {
         scoped: held.set.scoped,
         rollback: held.set.rollback,
         enabled: held.enabled,
-        by: held.reason.told(),
+        by: held.reason.render(),
         waits: held.approved.is_some(),
         label: held.scope.label.as_ref().map(LabelTemplate::to_string),
         whitelist: patterns.whitelist,

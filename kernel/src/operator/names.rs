@@ -3,15 +3,15 @@
 use std::sync::Arc;
 
 use mgp_callers::request::{Outcome, Request};
-use mgp_calls::known_names;
-use mgp_cluster::replication::ClusterRecords;
-use mgp_engine::doors::known_names::{
-    KnownNames, Meant as Read, NotRead, ServerOrTool, UnknownName,
+use mgp_calls::name_sources;
+use mgp_cluster::replication::ClusterSnapshot;
+use mgp_engine::doors::name_resolver::{
+    NameError, NameResolver, ResolvedName as Read, ServerOrTool, UnknownName,
 };
 use mgp_engine::policy::access::Principal;
 use mgp_protocol::ids::{AgentId, NodeServer, ServerId};
 use mgp_protocol::mgp::access::Permission;
-use mgp_protocol::mgp::names::{self, Meant, Named};
+use mgp_protocol::mgp::names::{self, ResolvedNames, ToolNames};
 use mgp_protocol::refusal::Refusal;
 use mgp_runtime::time::unix_ms;
 use serde_json::json;
@@ -24,33 +24,33 @@ impl Operator {
     ///
     /// # Errors
     /// What cannot be read, or could be two things.
-    pub fn read_names(&self, request: &Request) -> Outcome {
+    pub fn resolve_names(&self, request: &Request) -> Outcome {
         let asked: names::Read = read(request)?;
-        let known = self.name_sources.known();
-        let mut meant = Meant::default();
+        let known = self.name_sources.name_resolver();
+        let mut meant = ResolvedNames::default();
         if let Some(agent) = &asked.agent {
-            let agent = known_names::read(known.grantee(agent), false)?;
-            tell(&mut meant, agent.unknown);
-            meant.agent_id = Some(agent.it.to_string());
+            let agent = name_sources::require_name(known.resolve_grantee(agent), false)?;
+            add_unknown(&mut meant, agent.unknown);
+            meant.agent_id = Some(agent.value.to_string());
         }
-        if let Some(place) = place(&known, &asked)? {
-            let place = known_names::read(place, false)?;
-            tell(&mut meant, place.unknown);
-            meant.server_id = Some(place.it.server.to_string());
-            meant.tool_name = place.it.tool;
+        if let Some(place) = resolve_place(&known, &asked)? {
+            let place = name_sources::require_name(place, false)?;
+            add_unknown(&mut meant, place.unknown);
+            meant.server_id = Some(place.value.server.to_string());
+            meant.tool_name = place.value.tool;
         }
         super::json(&meant)
     }
 
     /// Names in the configuration that mean nothing, in words.
-    pub(super) fn misspelt(&self, mentions: &[Mention]) -> Vec<String> {
+    pub(super) fn unknown_mentions(&self, mentions: &[Mention]) -> Vec<String> {
         if mentions.is_empty() {
             return Vec::new();
         }
-        let known = self.name_sources.known();
+        let known = self.name_sources.name_resolver();
         let unknown = mentions
             .iter()
-            .filter_map(|mention| mention.unknown(&known));
+            .filter_map(|mention| mention.unknown_name(&known));
         unknown.collect()
     }
 
@@ -60,28 +60,31 @@ impl Operator {
     /// A name that no agent can have; logs that are not reachable.
     pub async fn list_names(&self, request: &Request) -> Outcome {
         let asked: names::List = read(request)?;
-        let shown = self.shown.load();
+        let shown = self.catalog.load();
         let offered = shown.catalog.offers().flat_map(|offer| offer.tools());
         let mut places = Vec::new();
         let mut tools = Vec::new();
         for tool in offered {
             places.push((tool.server.clone(), tool.own_name.clone()));
-            tools.push(Named {
-                shown: tool.shown.to_string(),
-                tool_id: tool.canonical.to_string(),
+            tools.push(ToolNames {
+                shown: tool.merged_name.to_string(),
+                tool_id: tool.canonical_name.to_string(),
                 server_id: tool.server.to_string(),
                 granted: None,
             });
         }
         if let Some(agent) = &asked.agent {
-            let agent = known_names::read(self.name_sources.known().agent(agent), false)?;
+            let agent = name_sources::require_name(
+                self.name_sources.name_resolver().resolve_agent(agent),
+                false,
+            )?;
             let (table, now) = (self.name_sources.access.table(), unix_ms());
-            let who = Principal::Agent(agent.it.clone());
+            let who = Principal::Agent(agent.value.clone());
             let here: Vec<bool> = places
                 .iter()
-                .map(|(server, tool)| table.admits(&who, server, Some(tool), now))
+                .map(|(server, tool)| table.is_allowed(&who, server, Some(tool), now))
                 .collect();
-            let elsewhere = self.granted_elsewhere(agent.it, places).await?;
+            let elsewhere = self.remote_grants(agent.value, places).await?;
             for (tool, (here, elsewhere)) in tools.iter_mut().zip(here.into_iter().zip(elsewhere)) {
                 tool.granted = Some(elsewhere.unwrap_or(here));
             }
@@ -90,21 +93,21 @@ impl Operator {
     }
 
     /// Of each tool of another node, whether the logs of the cluster allow it to an agent of this one.
-    async fn granted_elsewhere(
+    async fn remote_grants(
         &self,
         agent: AgentId,
         places: Vec<(ServerId, Arc<str>)>,
     ) -> Result<Vec<Option<bool>>, Refusal> {
         let names = self.name_sources.nodes.others();
         let owned = places.into_iter().map(|(server, tool)| {
-            let (node, own) = server.at_node()?;
+            let (node, own) = server.remote_parts()?;
             Some((names.get(node)?.server(own), tool))
         });
         let owned: Vec<Option<(NodeServer, Arc<str>)>> = owned.collect();
-        let look = move |records: Option<&ClusterRecords<'_>>| {
+        let look = move |records: Option<&ClusterSnapshot<'_>>| {
             let judge = |(on, tool): &(NodeServer, Arc<str>)| {
                 records.is_some_and(|records| {
-                    let caller = records.replica.logs().here().agent(agent.clone());
+                    let caller = records.replica.logs().local_node().agent(agent.clone());
                     let (replica, now_ms) = (records.replica, records.now_ms);
                     let decisive = replica.decisive_grant(&caller, on, Some(&**tool), now_ms);
                     decisive.is_some_and(|it| it.grant.permission == Permission::Allow)
@@ -115,13 +118,13 @@ impl Operator {
                 .map(|owned| owned.as_ref().map(&judge))
                 .collect()
         };
-        self.cluster.replication.look(look).await
+        self.cluster.replication.read_logs(look).await
     }
 }
 
-fn tell(meant: &mut Meant, unknown: Option<UnknownName>) {
+fn add_unknown(meant: &mut ResolvedNames, unknown: Option<UnknownName>) {
     let Some(unknown) = unknown else { return };
-    let told = match unknown.is_doubt() {
+    let told = match unknown.is_uncertain() {
         true => &mut meant.doubts,
         false => &mut meant.unknown,
     };
@@ -129,15 +132,15 @@ fn tell(meant: &mut Meant, unknown: Option<UnknownName>) {
 }
 
 /// The server or tool that is asked about, where one is.
-fn place(
-    known: &KnownNames,
+fn resolve_place(
+    known: &NameResolver,
     asked: &names::Read,
-) -> Result<Option<Result<Read<ServerOrTool>, NotRead>>, Refusal> {
+) -> Result<Option<Result<Read<ServerOrTool>, NameError>>, Refusal> {
     Ok(match (&asked.server, &asked.place, &asked.tool) {
         (None, None, None) => None,
-        (Some(server), None, None) => Some(known.place(server, None)),
-        (None, Some(place), None) => Some(known.typed(place)),
-        (None, None, Some(tool)) => Some(known.tool(tool)),
+        (Some(server), None, None) => Some(known.resolve_parts(server, None)),
+        (None, Some(place), None) => Some(known.resolve_server_or_tool(place)),
+        (None, None, Some(tool)) => Some(known.resolve_tool(tool)),
         _ => {
             let several = "one of `server`, `place` and `tool` is read at a time";
             return Err(Refusal::BadParams(several.into()));

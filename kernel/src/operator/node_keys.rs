@@ -10,10 +10,10 @@ use mgp_protocol::ids::NodeId;
 use mgp_protocol::mgp::kernel::nodes::{Confirmations, Recover, Recovered, Rekey, Rekeyed};
 use mgp_protocol::refusal::Refusal;
 
-use super::nodes::asked_by;
-use super::nodes::membership::admins;
-use super::{Operator, broken, json, read};
-use crate::renewed_key::RenewedKey;
+use super::nodes::membership::admin_names;
+use super::nodes::request_author;
+use super::{Operator, internal_error, json, read};
+use crate::key_rotation::KeyRotation;
 
 impl Operator {
     /// `mgp/kernel/nodes/rekey`.
@@ -23,65 +23,68 @@ impl Operator {
     pub async fn rekey_node(&self, request: &Request) -> Outcome {
         let rekey: Rekey = read(request)?;
         match (rekey.node, rekey.to) {
-            (None, None) => self.rekey_here(request).await,
-            (Some(node), Some(key)) => self.rekey_other(&node, &key, request).await,
+            (None, None) => self.rekey_local(request).await,
+            (Some(node), Some(key)) => self.accept_peer_key(&node, &key, request).await,
             (Some(_), None) | (None, Some(_)) => Err(Refusal::BadParams(
                 "a node and its new key belong together: `mgp nodes rekey` at that node shows the key, `mgp nodes rekey NODE --to KEY` here takes it".into(),
             )),
         }
     }
 
-    async fn rekey_here(&self, request: &Request) -> Outcome {
-        let renewed = RenewedKey::of(&self.data_dir);
-        if let Some(key) = renewed.next().map_err(broken)? {
+    async fn rekey_local(&self, request: &Request) -> Outcome {
+        let renewed = KeyRotation::new(&self.data_dir);
+        if let Some(key) = renewed.next_key().map_err(internal_error)? {
             // Asked again before the next start: the same key.
-            let signed = self.is_member(key.node());
-            return json(&self.rekeyed(key, signed, Confirmations::default()));
+            let signed = self.is_member(key.node_id());
+            return json(&self.rekey_outcome(key, signed, Confirmations::default()));
         }
         let key = renewed.propose().map_err(|e| {
             if e.kind() == ErrorKind::AlreadyExists {
                 let words = "a new key is being made; if that was cut short, the next start of the kernel settles it: `mgp down`, `mgp up`";
                 return Refusal::BadParams(words.into());
             }
-            broken(e)
+            internal_error(e)
         })?;
         let replication = &self.cluster.replication;
-        let here = self.cluster.here;
+        let here = self.cluster.local_node;
         // Nobody would hear it, and the other one of the two may sign another key at the same place.
-        let signed = match (replication.view().cluster, self.kept_out().await?) {
-            (Some(_), None) => Some(replication.rekey(here, key, asked_by(request)).await),
+        let signed = match (
+            replication.view().cluster,
+            self.duplicate_key_report().await?,
+        ) {
+            (Some(_), None) => Some(replication.rekey(here, key, request_author(request)).await),
             (Some(_), Some(why)) => Some(Err(Refusal::BadParams(why))),
             (None, _) => None,
         };
         // A failure may come after it was written.
         if let Some(Err(why)) = &signed
             && self.is_last_admin()
-            && !self.is_member(key.node())
+            && !self.is_member(key.node_id())
         {
-            renewed.withdraw().map_err(broken)?;
+            renewed.discard_proposed().map_err(internal_error)?;
             return Err(Refusal::BadParams(format!(
                 "this node is the only admin, and cannot sign its new key: {why}. Connect it to another node; or make another node an admin by the recovery key, `mgp cluster recover` there, and then this one's key can change"
             )));
         }
-        renewed.decide().map_err(broken)?;
-        json(&self.rekeyed(key, matches!(signed, Some(Ok(_))), Confirmations::default()))
+        renewed.confirm().map_err(internal_error)?;
+        json(&self.rekey_outcome(key, matches!(signed, Some(Ok(_))), Confirmations::default()))
     }
 
-    async fn rekey_other(&self, typed: &str, key: &str, request: &Request) -> Outcome {
-        let node = self.other_node(typed)?;
+    async fn accept_peer_key(&self, typed: &str, key: &str, request: &Request) -> Outcome {
+        let node = self.find_peer(typed)?;
         let key = PublicKey::parse(&key.trim().to_ascii_lowercase()).ok_or_else(|| {
             let words = "a key has 64 hexadecimal digits; `mgp nodes rekey` at that node shows it";
             Refusal::BadParams(words.into())
         })?;
-        if self.is_member(key.node()) {
+        if self.is_member(key.node_id()) {
             let words = "a node of the cluster has, or had, that key already";
             return Err(Refusal::BadParams(words.into()));
         }
-        let by = asked_by(request);
-        let name = self.cluster.name_of(node);
+        let by = request_author(request);
+        let name = self.cluster.node_label(node);
         let rekeyed = self.cluster.replication.rekey(node, key, by).await?;
-        let confirmed = self.confirmed(&rekeyed).await?;
-        let answer = self.rekeyed(key, true, confirmed);
+        let confirmed = self.wait_for_confirmations(&rekeyed).await?;
+        let answer = self.rekey_outcome(key, true, confirmed);
         json(&Rekeyed {
             name,
             restart: false,
@@ -89,8 +92,8 @@ impl Operator {
         })
     }
 
-    fn rekeyed(&self, key: PublicKey, signed: bool, confirmed: Confirmations) -> Rekeyed {
-        let node = key.node();
+    fn rekey_outcome(&self, key: PublicKey, signed: bool, confirmed: Confirmations) -> Rekeyed {
+        let node = key.node_id();
         Rekeyed {
             id: node.to_string(),
             words: node.words(),
@@ -102,7 +105,7 @@ impl Operator {
                 .view()
                 .cluster
                 .map(|id| id.to_string()),
-            admins: self.admins(),
+            admins: self.admin_names(),
             signed,
             restart: true,
             confirmed,
@@ -110,9 +113,9 @@ impl Operator {
     }
 
     /// Where an admin can take this node's new key.
-    fn admins(&self) -> Vec<String> {
+    fn admin_names(&self) -> Vec<String> {
         let view = self.cluster.replication.view();
-        admins(&view, |node| self.cluster.name_of(node))
+        admin_names(&view, |node| self.cluster.node_label(node))
     }
 
     fn is_member(&self, node: NodeId) -> bool {
@@ -123,9 +126,7 @@ impl Operator {
     fn is_last_admin(&self) -> bool {
         let view = self.cluster.replication.view();
         let admin = |(node, member): (&NodeId, &ClusterMemberView)| {
-            *node != view.here
-                && member.role == Some(MemberRole::Admin)
-                && !member.standing.is_out()
+            *node != view.node && member.role == Some(MemberRole::Admin) && !member.status.is_out()
         };
         view.role == Some(MemberRole::Admin) && !view.members.iter().any(admin)
     }
@@ -141,20 +142,24 @@ impl Operator {
             return Err(Refusal::BadParams(words.into()));
         };
         let view = self.cluster.replication.view();
-        let here = view.members.get(&view.here);
-        if here.is_some_and(|member| member.standing.is_out()) {
+        let here = view.members.get(&view.node);
+        if here.is_some_and(|member| member.status.is_out()) {
             let words = "this node was cut off under its key: `mgp nodes rekey` gives it another one, with which the recovery key makes it an admin";
             return Err(Refusal::BadParams(words.into()));
         }
-        let without = recover.without.iter().map(|typed| self.other_node(typed));
+        let without = recover.without.iter().map(|typed| self.find_peer(typed));
         let without: Vec<NodeId> = without.collect::<Result<_, _>>()?;
-        let names = without.iter().map(|node| self.cluster.name_of(*node));
+        let names = without.iter().map(|node| self.cluster.node_label(*node));
         let names: Vec<String> = names.collect();
-        let (name, by) = (self.cluster.name(), asked_by(request));
+        let (name, by) = (self.cluster.name(), request_author(request));
         let replication = &self.cluster.replication;
-        let recovery = ClusterRecovery { key, name, without };
+        let recovery = ClusterRecovery {
+            key,
+            name,
+            removed: without,
+        };
         replication.recover(recovery, by).await?;
-        self.cluster.pin().await;
+        self.cluster.update_pinned_peers().await;
         json(&Recovered {
             cluster: view.cluster.map(|id| id.to_string()).unwrap_or_default(),
             name: self.cluster.name().to_string(),

@@ -1,33 +1,33 @@
 //! `mgp/kernel/nodes/*`: this node, and the nodes of its cluster.
 
-mod ending;
+mod maintenance;
 pub(super) mod membership;
-mod upkeep;
+mod revoke_impact;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use mgp_callers::request::{Outcome, Request};
-use mgp_calls::confirmations::confirmations;
+use mgp_calls::confirmations::wait_for_confirmations;
 use mgp_cluster::links::LinkStatus;
 use mgp_cluster::replication::{
-    AskedBy, ClusterMemberView, ClusterView, MemberStanding, ProposedChanges,
+    ClusterMemberView, ClusterView, MemberStatus, ProposedChanges, RequestedBy,
 };
 use mgp_cluster::tool_index::IndexedNode;
-use mgp_engine::clock::micros;
-use mgp_engine::doors::nearest::nearest_name;
+use mgp_engine::clock::to_micros_rounded_up;
+use mgp_engine::doors::suggestions::nearest_name;
 use mgp_engine::policy::grants::MemberRole;
 use mgp_protocol::federation::hello::NodeName;
 use mgp_protocol::ids::{NodeId, ServerId};
 use mgp_protocol::mgp::kernel::nodes::{
-    CONFLICTS_MAX, Cluster, Confirmations, GrantConflict, Identity, Leave, Left, Node,
-    RelayedNodes, Rename, Revoke, Revoked, Role, SharedServer, Standing,
+    CONFLICTS_MAX, Cluster, Confirmations, GrantConflict, Identity, Leave, LeaveResult, Node,
+    NodeStatus, RelayedNodes, Rename, Revoke, Revoked, Role, SharedServer,
 };
 use mgp_protocol::refusal::Refusal;
-use mgp_runtime::time::{boot_moment, unix_ms};
+use mgp_runtime::time::{boottime_now, unix_ms};
 
-use self::membership::{OwnPart, own_part};
-use super::{Operator, cluster_troubles, json, read};
+use self::membership::{LocalMembership, local_membership};
+use super::{Operator, cluster_failures, json, read};
 
 impl Operator {
     /// `mgp/kernel/nodes/id`.
@@ -37,22 +37,27 @@ impl Operator {
     pub async fn identity(&self) -> Outcome {
         let (cluster, view) = (&self.cluster, self.cluster.replication.view());
         json(&Identity {
-            id: cluster.here.to_string(),
-            short: cluster.here.short(),
-            words: cluster.here.words(),
+            id: cluster.local_node.to_string(),
+            short: cluster.local_node.short_id(),
+            words: cluster.local_node.words(),
             name: cluster.name().to_string(),
             cluster: view.cluster.map(|id| id.to_string()),
-            role: view.role.map(role),
+            role: view.role.map(to_protocol_role),
             listens: cluster.links.address().map(|at| at.to_string()),
-            trouble: self.own_trouble().await?,
+            trouble: self.local_failure().await?,
         })
     }
 
     /// Which nodes found another living kernel with this node's key, in words; nothing where none did.
-    pub(super) async fn kept_out(&self) -> Result<Option<String>, Refusal> {
-        let links = self.cluster.links.status().await.map_err(super::broken)?;
-        let by = links.iter().filter(|link| link.keeps_out);
-        let by: Vec<String> = by.map(|link| self.cluster.name_of(link.node)).collect();
+    pub(super) async fn duplicate_key_report(&self) -> Result<Option<String>, Refusal> {
+        let links = self
+            .cluster
+            .links
+            .status()
+            .await
+            .map_err(super::internal_error)?;
+        let by = links.iter().filter(|link| link.is_blocked);
+        let by: Vec<String> = by.map(|link| self.cluster.node_label(link.node)).collect();
         Ok((!by.is_empty()).then(|| {
             let by = by.join(", ");
             format!(
@@ -62,17 +67,24 @@ impl Operator {
     }
 
     /// What is wrong with this node's key, or with its part in the cluster.
-    async fn own_trouble(&self) -> Result<Option<String>, Refusal> {
-        let kept_out = self.kept_out().await?;
-        let part = self.own_part(&self.cluster.replication.view()).await?;
-        Ok(kept_out.or(part.trouble))
+    async fn local_failure(&self) -> Result<Option<String>, Refusal> {
+        let kept_out = self.duplicate_key_report().await?;
+        let part = self
+            .local_membership(&self.cluster.replication.view())
+            .await?;
+        Ok(kept_out.or(part.failure))
     }
 
-    async fn own_part(&self, view: &ClusterView) -> Result<OwnPart, Refusal> {
-        let links = self.cluster.links.status().await.map_err(super::broken)?;
+    async fn local_membership(&self, view: &ClusterView) -> Result<LocalMembership, Refusal> {
+        let links = self
+            .cluster
+            .links
+            .status()
+            .await
+            .map_err(super::internal_error)?;
         let (key, name) = (self.cluster.key.to_string(), self.cluster.name());
-        let name_of = |node| self.cluster.name_of(node);
-        Ok(own_part(view, &key, name.as_str(), &links, name_of))
+        let name_of = |node| self.cluster.node_label(node);
+        Ok(local_membership(view, &key, name.as_str(), &links, name_of))
     }
 
     /// `mgp/kernel/nodes/list`.
@@ -82,20 +94,20 @@ impl Operator {
     pub async fn list_nodes(&self) -> Outcome {
         let view = self.cluster.replication.view();
         let nodes = match view.cluster {
-            Some(_) => self.nodes(&view).await?,
+            Some(_) => self.all_nodes(&view).await?,
             None => Vec::new(),
         };
-        let name_of = |node| self.cluster.name_of(node);
-        let mut troubles = cluster_troubles::troubles(&view, name_of, boot_moment());
+        let name_of = |node| self.cluster.node_label(node);
+        let mut troubles = cluster_failures::find_failures(&view, name_of, boottime_now());
         if self.cluster.is_draining() {
             troubles.push("this node is drained: it takes no new calls of other nodes' agents until `mgp nodes drain --end`, or a start of the kernel".into());
         }
-        let part = self.own_part(&view).await?;
-        troubles.extend(self.kept_out().await?);
-        let mut conflicts = self.conflicts().await?;
+        let part = self.local_membership(&view).await?;
+        troubles.extend(self.duplicate_key_report().await?);
+        let mut conflicts = self.grant_conflicts().await?;
         let conflict_count = conflicts.len();
         conflicts.truncate(CONFLICTS_MAX);
-        troubles.extend(part.trouble);
+        troubles.extend(part.failure);
         let is_member = part.membership.is_member();
         json(&Cluster {
             id: view.cluster.map(|id| id.to_string()),
@@ -103,8 +115,8 @@ impl Operator {
             lease_secs: view.lease.as_secs(),
             confirmed: is_member
                 && view.cluster.is_some()
-                && view.unheard.is_none()
-                && view.shortened.is_none(),
+                && view.silent_node.is_none()
+                && view.loss.is_none(),
             membership: part.membership,
             listens: self.cluster.links.address().map(|at| at.to_string()),
             waiting: self.waiting_nodes().await?,
@@ -116,13 +128,18 @@ impl Operator {
     }
 
     /// The grants that a revoke closes of which their authors did not know.
-    async fn conflicts(&self) -> Result<Vec<GrantConflict>, Refusal> {
+    async fn grant_conflicts(&self) -> Result<Vec<GrantConflict>, Refusal> {
         let names = self.cluster.names.load();
         let name = move |node: NodeId| {
-            let name = names.names.of(node).map(ToString::to_string);
-            name.unwrap_or_else(|| node.short())
+            let name = names.names.handle_for(node).map(ToString::to_string);
+            name.unwrap_or_else(|| node.short_id())
         };
-        let entries = self.cluster.replication.list(name).await?.into_iter();
+        let entries = self
+            .cluster
+            .replication
+            .list_entries(name)
+            .await?
+            .into_iter();
         let conflicts = entries.filter_map(|entry| {
             Some(GrantConflict {
                 conflict: entry.conflict?,
@@ -138,7 +155,7 @@ impl Operator {
     fn relayed_nodes(&self) -> Vec<RelayedNodes> {
         let pairs = self.cluster.links.relayed_pairs().into_iter();
         let relayed = pairs.map(|pair| RelayedNodes {
-            nodes: pair.nodes.map(|node| self.cluster.name_of(node)),
+            nodes: pair.nodes.map(|node| self.cluster.node_label(node)),
             bytes: pair.bytes,
             dropped: pair.dropped,
             since_ms: u64::try_from(pair.age.as_millis()).unwrap_or(u64::MAX),
@@ -146,13 +163,18 @@ impl Operator {
         relayed.collect()
     }
 
-    async fn nodes(&self, view: &ClusterView) -> Result<Vec<Node>, Refusal> {
-        let links = self.cluster.links.status().await.map_err(super::broken)?;
+    async fn all_nodes(&self, view: &ClusterView) -> Result<Vec<Node>, Refusal> {
+        let links = self
+            .cluster
+            .links
+            .status()
+            .await
+            .map_err(super::internal_error)?;
         let links: BTreeMap<NodeId, LinkStatus> =
             links.into_iter().map(|link| (link.node, link)).collect();
         let indexed = self.cluster.tool_index.status().await;
         let indexed: BTreeMap<NodeId, IndexedNode> = indexed
-            .map_err(super::broken)?
+            .map_err(super::internal_error)?
             .into_iter()
             .map(|indexed| (indexed.node, indexed))
             .collect();
@@ -160,23 +182,23 @@ impl Operator {
             .members
             .iter()
             // It is listed under its other key.
-            .filter(|(_, member)| member.standing != MemberStanding::Rekeyed)
+            .filter(|(_, member)| member.status != MemberStatus::Rekeyed)
             .filter(|(node, member)| {
-                **node != view.here
-                    && !(member.standing.is_out() && self.cluster.is_forgotten(**node))
+                **node != view.node
+                    && !(member.status.is_out() && self.cluster.is_forgotten(**node))
             })
-            .map(|(node, member)| self.other(*node, member, links.get(node), indexed.get(node)))
+            .map(|(node, member)| self.peer_node(*node, member, links.get(node), indexed.get(node)))
             .collect();
-        nodes.push(self.own_node(view.members.get(&view.here)));
-        self.tell_reach(view, &mut nodes);
-        nodes.sort_by_key(|node| (node.standing != Standing::Here, node.name.clone()));
+        nodes.push(self.local_node(view.members.get(&view.node)));
+        self.add_reachability(view, &mut nodes);
+        nodes.sort_by_key(|node| (node.standing != NodeStatus::Here, node.name.clone()));
         Ok(nodes)
     }
 
     /// What each node that is linked says of its lease, and of whom it reaches.
-    fn tell_reach(&self, view: &ClusterView, nodes: &mut [Node]) {
+    fn add_reachability(&self, view: &ClusterView, nodes: &mut [Node]) {
         let members = view.members.iter();
-        let is_in = |member: &ClusterMemberView| !member.standing.is_out();
+        let is_in = |member: &ClusterMemberView| !member.status.is_out();
         let there: Vec<NodeId> = members
             .filter(|(_, member)| is_in(member))
             .map(|(node, _)| *node)
@@ -185,15 +207,15 @@ impl Operator {
             let Some(node) = NodeId::parse(&shown.id) else {
                 continue;
             };
-            let reach = match node == view.here {
+            let reach = match node == view.node {
                 true => Some((
                     view.lease.as_secs(),
-                    view.unheard.is_none(),
-                    self.cluster.links.linked(),
+                    view.silent_node.is_none(),
+                    self.cluster.links.linked_nodes(),
                 )),
                 false => self
                     .cluster
-                    .reach_of(node)
+                    .reported_reach(node)
                     .map(|reach| (reach.lease_ms / 1000, reach.confirmed, reach.linked)),
             };
             let Some((lease, confirmed, linked)) = reach else {
@@ -203,16 +225,18 @@ impl Operator {
             shown.confirmed = Some(confirmed);
             let missed = there.iter();
             let missed = missed.filter(|other| **other != node && !linked.contains(other));
-            shown.unreached = missed.map(|other| self.cluster.name_of(*other)).collect();
+            shown.unreached = missed
+                .map(|other| self.cluster.node_label(*other))
+                .collect();
         }
     }
 
-    fn own_node(&self, member: Option<&ClusterMemberView>) -> Node {
-        let here = self.cluster.here;
-        let shares = self.cluster.shares.now();
+    fn local_node(&self, member: Option<&ClusterMemberView>) -> Node {
+        let here = self.cluster.local_node;
+        let shares = self.cluster.shares.current();
         let mut servers: BTreeMap<String, u64> = BTreeMap::new();
-        for share in shares.all() {
-            let means = self.shown_share(&share).means.unwrap_or_default();
+        for share in shares.iter() {
+            let means = self.to_protocol_share(&share).means.unwrap_or_default();
             let most = servers.entry(share.server.to_string()).or_default();
             *most = means.max(*most);
         }
@@ -228,8 +252,8 @@ impl Operator {
             words: here.words(),
             role: member
                 .and_then(|member| member.role)
-                .map_or(Role::Leaf, role),
-            standing: Standing::Here,
+                .map_or(Role::Leaf, to_protocol_role),
+            standing: NodeStatus::Here,
             address: self.cluster.links.address().map(|at| at.to_string()),
             servers: servers
                 .map(|(id, tools)| SharedServer {
@@ -238,12 +262,12 @@ impl Operator {
                     tools,
                 })
                 .collect(),
-            why: member.and_then(|member| said_of(member.standing)),
+            why: member.and_then(|member| standing_problem(member.status)),
             ..Node::default()
         }
     }
 
-    fn other(
+    fn peer_node(
         &self,
         node: NodeId,
         member: &ClusterMemberView,
@@ -251,13 +275,13 @@ impl Operator {
         indexed: Option<&IndexedNode>,
     ) -> Node {
         let linked = link.and_then(|link| link.linked);
-        let standing = match (member.standing, linked) {
-            (MemberStanding::Cut | MemberStanding::Rekeyed, _) => Standing::Revoked,
-            (MemberStanding::Left, _) => Standing::Left,
-            (_, Some(_)) => Standing::Linked,
-            (_, None) => Standing::Away,
+        let standing = match (member.status, linked) {
+            (MemberStatus::CutOff | MemberStatus::Rekeyed, _) => NodeStatus::Revoked,
+            (MemberStatus::Left, _) => NodeStatus::Left,
+            (_, Some(_)) => NodeStatus::Linked,
+            (_, None) => NodeStatus::Away,
         };
-        let held = self.cluster.held.load();
+        let held = self.cluster.imported_tools.load();
         let shared = held
             .servers
             .iter()
@@ -278,36 +302,38 @@ impl Operator {
         let index_age = index_age.map(|age| u64::try_from(age.as_millis()).unwrap_or(u64::MAX));
         let lost = link.and_then(|link| link.lost_ms);
         let age_of = |at: u64| unix_ms().saturating_sub(at);
-        let since = linked.map(|linked| linked.since_ms).or(member.out_ms);
+        let since = linked.map(|linked| linked.since_ms).or(member.removed_ms);
         let last = || self.cluster.last_address(node);
-        let trouble = link.and_then(|link| link.trouble.clone());
+        let trouble = link.and_then(|link| link.problem.clone());
         let broken = indexed.and_then(|indexed| indexed.broken.clone());
         Node {
             id: node.to_string(),
             name: match standing {
-                Standing::Revoked | Standing::Left => member.name.clone(),
-                Standing::Here | Standing::Linked | Standing::Away => self.cluster.name_of(node),
+                NodeStatus::Revoked | NodeStatus::Left => member.name.clone(),
+                NodeStatus::Here | NodeStatus::Linked | NodeStatus::Away => {
+                    self.cluster.node_label(node)
+                }
             },
             words: node.words(),
-            role: member.role.map(role).unwrap_or(Role::Leaf),
+            role: member.role.map(to_protocol_role).unwrap_or(Role::Leaf),
             standing,
             address: linked
                 .and_then(|linked| linked.address)
                 .or_else(last)
-                .map(plain),
+                .map(canonical_address),
             relay: linked
                 .and_then(|linked| linked.relay)
-                .map(|relay| self.cluster.name_of(relay)),
+                .map(|relay| self.cluster.node_label(relay)),
             since_ms: since.or(lost).map(age_of).or(index_age),
-            rtt_us: linked.map(|linked| micros(linked.round_trip)),
+            rtt_us: linked.map(|linked| to_micros_rounded_up(linked.round_trip)),
             clock_ms: linked
                 .and_then(|linked| linked.clock)
                 .map(|clock| clock.offset_ms),
             index_age_ms: index_age,
             servers: shared.chain(hidden).collect(),
-            why: why_of(
-                member.standing,
-                linked.is_some() || standing == Standing::Here,
+            why: member_problem(
+                member.status,
+                linked.is_some() || standing == NodeStatus::Here,
                 trouble,
             )
             .or(broken),
@@ -321,14 +347,14 @@ impl Operator {
     /// Unknown node; a node that may not, or cannot write now.
     pub async fn revoke_node(&self, request: &Request) -> Outcome {
         let revoke: Revoke = read(request)?;
-        let node = self.other_node(&revoke.node)?;
-        let name = self.cluster.name_of(node);
+        let node = self.find_peer(&revoke.node)?;
+        let name = self.cluster.node_label(node);
         let cut = self
             .cluster
             .replication
-            .cut(node, asked_by(request))
+            .cut_off(node, request_author(request))
             .await?;
-        let confirmed = self.confirmed(&cut).await?;
+        let confirmed = self.wait_for_confirmations(&cut).await?;
         json(&Revoked {
             id: node.to_string(),
             name,
@@ -345,20 +371,20 @@ impl Operator {
         let name = NodeName::parse(&rename.name);
         let name = name.map_err(|why| Refusal::BadParams(why.to_string()))?;
         let node = match &rename.node {
-            Some(node) => self.any_node(node)?,
-            None => self.cluster.here,
+            Some(node) => self.find_node(node)?,
+            None => self.cluster.local_node,
         };
         let view = self.cluster.replication.view();
         let has = |(other, member): (&NodeId, &ClusterMemberView)| {
-            *other != node && member.name == name.as_str() && !member.standing.is_out()
+            *other != node && member.name == name.as_str() && !member.status.is_out()
         };
         if view.members.iter().any(has) {
             return Err(Refusal::BadParams(format!("another node is called {name}")));
         }
-        let by = asked_by(request);
+        let by = request_author(request);
         self.cluster.replication.rename(node, name, by).await?;
         let view = self.cluster.replication.view();
-        let nodes = self.nodes(&view).await?;
+        let nodes = self.all_nodes(&view).await?;
         let id = node.to_string();
         let renamed = nodes.into_iter().find(|node| node.id == id);
         json(&renamed.unwrap_or_default())
@@ -375,9 +401,7 @@ impl Operator {
             return Err(Refusal::BadParams("this node is in no cluster".into()));
         };
         let admin = |(node, member): &(&NodeId, &ClusterMemberView)| {
-            **node != view.here
-                && member.role == Some(MemberRole::Admin)
-                && !member.standing.is_out()
+            **node != view.node && member.role == Some(MemberRole::Admin) && !member.status.is_out()
         };
         let others = view.members.len() > 1;
         let last =
@@ -387,35 +411,35 @@ impl Operator {
                 "this node is the last admin: nobody could let nodes in or grant anything without it; let another admin in first, or say --last-admin".into(),
             ));
         }
-        let (replication, by) = (&self.cluster.replication, asked_by(request));
-        let noted = match replication.say_left(by.clone()).await {
+        let (replication, by) = (&self.cluster.replication, request_author(request));
+        let noted = match replication.record_own_leave(by.clone()).await {
             Ok(_) => true,
             // Who may not write asks somebody who may, and leaves in any case.
-            Err(_) => self.cluster.take_leave().await,
+            Err(_) => self.cluster.announce_leave().await,
         };
         replication.forget(by).await?;
-        self.cluster.listen_no_more().await;
-        json(&Left {
+        self.cluster.stop_listening().await;
+        json(&LeaveResult {
             cluster: cluster.to_string(),
             noted,
         })
     }
 
-    pub(super) async fn confirmed(
+    pub(super) async fn wait_for_confirmations(
         &self,
         proposed: &ProposedChanges,
     ) -> Result<Confirmations, Refusal> {
-        let name = |node| self.cluster.name_of(node);
-        let confirmed = confirmations(&self.cluster.replication, proposed, name).await?;
+        let name = |node| self.cluster.node_label(node);
+        let confirmed = wait_for_confirmations(&self.cluster.replication, proposed, name).await?;
         Ok(confirmed.unwrap_or_default())
     }
 
     /// Another node, as it was typed.
-    pub(super) fn other_node(&self, typed: &str) -> Result<NodeId, Refusal> {
+    pub(super) fn find_peer(&self, typed: &str) -> Result<NodeId, Refusal> {
         let names = self.cluster.names.load();
-        let node = names.names.read(typed);
+        let node = names.names.resolve(typed);
         node.map_err(|why| {
-            let known: Vec<&str> = names.names.all().map(|(name, _)| name.as_str()).collect();
+            let known: Vec<&str> = names.names.iter().map(|(name, _)| name.as_str()).collect();
             let near = nearest_name(typed, known.into_iter());
             let near = near.map(|near| format!(" (did you mean {near}?)"));
             Refusal::BadParams(format!("{why}{}", near.unwrap_or_default()))
@@ -423,24 +447,24 @@ impl Operator {
     }
 
     /// The same, or this one.
-    fn any_node(&self, typed: &str) -> Result<NodeId, Refusal> {
-        let here = self.cluster.here;
+    fn find_node(&self, typed: &str) -> Result<NodeId, Refusal> {
+        let here = self.cluster.local_node;
         if typed == self.cluster.name().as_str() || typed == here.to_string() {
             return Ok(here);
         }
-        self.other_node(typed)
+        self.find_peer(typed)
     }
 }
 
 /// Who asks, and by which request.
-pub(super) fn asked_by(request: &Request) -> AskedBy {
-    AskedBy {
+pub(super) fn request_author(request: &Request) -> RequestedBy {
+    RequestedBy {
         principal: request.caller.identity(),
         trace: request.trace.id.clone(),
     }
 }
 
-pub(super) fn role(role: MemberRole) -> Role {
+pub(super) fn to_protocol_role(role: MemberRole) -> Role {
     match role {
         MemberRole::Admin => Role::Admin,
         MemberRole::Member => Role::Member,
@@ -450,30 +474,30 @@ pub(super) fn role(role: MemberRole) -> Role {
 
 /// What is wrong with a node: what the logs say of it, and what the last try to reach it came to. Of a node that is
 /// up, linked or this one, its last word that it shuts down says nothing.
-fn why_of(standing: MemberStanding, up: bool, trouble: Option<String>) -> Option<String> {
-    match (standing, said_of(standing), trouble) {
-        (MemberStanding::Resting, _, trouble) if up => trouble,
-        (MemberStanding::Resting, Some(said), Some(trouble)) => Some(format!("{said} ({trouble})")),
+fn member_problem(standing: MemberStatus, up: bool, trouble: Option<String>) -> Option<String> {
+    match (standing, standing_problem(standing), trouble) {
+        (MemberStatus::Retired, _, trouble) if up => trouble,
+        (MemberStatus::Retired, Some(said), Some(trouble)) => Some(format!("{said} ({trouble})")),
         (_, said, trouble) => said.or(trouble),
     }
 }
 
-fn said_of(standing: MemberStanding) -> Option<String> {
+fn standing_problem(standing: MemberStatus) -> Option<String> {
     let said = match standing {
-        MemberStanding::In
-        | MemberStanding::Left
-        | MemberStanding::Cut
-        | MemberStanding::Rekeyed => return None,
-        MemberStanding::Resting => {
+        MemberStatus::Active
+        | MemberStatus::Left
+        | MemberStatus::CutOff
+        | MemberStatus::Rekeyed => return None,
+        MemberStatus::Retired => {
             "the last that it wrote is that it shuts down; it has not answered since"
         }
-        MemberStanding::Doubtful => {
+        MemberStatus::Doubtful => {
             "it is not certain that it was let in: what says so is missing, or its author was cut off"
         }
-        MemberStanding::Forked => {
+        MemberStatus::Forked => {
             "it signed two different logs, or somebody with its key did: `mgp nodes rekey` there gives it another key"
         }
-        MemberStanding::Twice => {
+        MemberStatus::DuplicateKey => {
             "two living nodes have its key, and neither is let in: stop the copy, then `mgp nodes rekey` on the one that stays, and here what it says then; or cut it off with `mgp nodes remove`"
         }
     };
@@ -481,7 +505,7 @@ fn said_of(standing: MemberStanding) -> Option<String> {
 }
 
 /// An address as people write it: one of IPv4, although it came by a socket for both.
-pub(super) fn plain(at: SocketAddr) -> String {
+pub(super) fn canonical_address(at: SocketAddr) -> String {
     SocketAddr::new(at.ip().to_canonical(), at.port()).to_string()
 }
 
@@ -493,12 +517,15 @@ mod tests {
     #[test]
     fn a_node_that_is_linked_is_not_called_shut_down() {
         let timed_out = || Some("no node answers at 10.0.0.2:7332".to_owned());
-        assert_eq!(why_of(MemberStanding::Resting, true, None), None);
-        let told = why_of(MemberStanding::Resting, false, timed_out()).unwrap();
+        assert_eq!(member_problem(MemberStatus::Retired, true, None), None);
+        let told = member_problem(MemberStatus::Retired, false, timed_out()).unwrap();
         assert!(
             told.contains("that it shuts down") && told.contains("10.0.0.2:7332"),
             "{told}"
         );
-        assert_eq!(why_of(MemberStanding::In, false, timed_out()), timed_out());
+        assert_eq!(
+            member_problem(MemberStatus::Active, false, timed_out()),
+            timed_out()
+        );
     }
 }

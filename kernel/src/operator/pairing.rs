@@ -4,31 +4,31 @@ use std::time::Duration;
 
 use mgp_callers::request::{Outcome, Request};
 use mgp_cluster::pairing::{
-    InviteTerms, JoinProgress, Joining, PairingFailed, TicketStatus, WaitingNode as Waits,
+    InviteOptions, JoinProgress, Joining, PairingActionError, PendingNode as Waits, TicketStatus,
 };
 use mgp_discovery::interfaces;
-use mgp_engine::cluster::node_names::looks_like;
+use mgp_engine::cluster::node_names::find_lookalike;
 use mgp_engine::policy::grants::MemberRole;
-use mgp_engine::timestamps::rfc3339_ms;
-use mgp_protocol::federation::hello::{NodeName, ToldRole};
+use mgp_engine::timestamps::render_rfc3339_ms;
+use mgp_protocol::federation::hello::{NodeName, ReportedRole};
 use mgp_protocol::ids::NodeId;
 use mgp_protocol::mgp::kernel::nodes::{
-    Admitting, Answered, Approve, Founded, Invitations, Invite, Invited, Join, Refuse, Role, Stage,
-    Ticket, WaitingNode, Withdraw,
+    AdmissionResult, Approve, Founded, Invitations, Invite, Invited, Join, JoinStage, JoinStatus,
+    Refuse, Role, Ticket, WaitingNode, Withdraw,
 };
 use mgp_protocol::refusal::Refusal;
 use serde_json::Value;
 
-use super::nodes::{asked_by, plain};
-use super::{Operator, broken, json, read};
-use crate::renewed_key::RenewedKey;
+use super::nodes::{canonical_address, request_author};
+use super::{Operator, internal_error, json, read};
+use crate::key_rotation::KeyRotation;
 
 /// How long a ticket is good for when nobody says.
-const LIVES: Duration = Duration::from_secs(15 * 60);
+const DEFAULT_TICKET_TTL: Duration = Duration::from_secs(15 * 60);
 /// Longest, a week: whoever finds a ticket may ask to be let in.
-const LIVES_MAX: Duration = Duration::from_secs(7 * 24 * 3600);
+const TICKET_TTL_MAX: Duration = Duration::from_secs(7 * 24 * 3600);
 /// Longest that a node waits for a person: then it asks again.
-const WAITS: Duration = Duration::from_secs(15 * 60);
+const APPROVAL_TIMEOUT: Duration = Duration::from_secs(15 * 60);
 
 impl Operator {
     /// `mgp/kernel/nodes/invite`: founds a cluster where this node is in none.
@@ -37,38 +37,45 @@ impl Operator {
     /// A node that is no admin; a port that cannot be opened; a disk that does not take it.
     pub async fn invite_node(&self, request: &Request) -> Outcome {
         let invite: Invite = read(request)?;
-        let lives = invite.lives_secs.map_or(LIVES, Duration::from_secs);
-        if lives.is_zero() || lives > LIVES_MAX {
+        let lives = invite
+            .lives_secs
+            .map_or(DEFAULT_TICKET_TTL, Duration::from_secs);
+        if lives.is_zero() || lives > TICKET_TTL_MAX {
             let words = "a ticket is good for at least a second and at most a week";
             return Err(Refusal::BadParams(words.into()));
         }
-        let listens = self.cluster.listen().await.map_err(broken)?;
-        let founded = self.found(request).await?;
+        let listens = self.cluster.listen().await.map_err(internal_error)?;
+        let founded = self.found_cluster(request).await?;
         let view = self.cluster.replication.view();
         let Some(cluster) = view.cluster else {
-            return Err(Refusal::Broken("there is no cluster".into()));
+            return Err(Refusal::Internal("there is no cluster".into()));
         };
         if view.role != Some(MemberRole::Admin) {
             let words =
                 "only an admin of the cluster lets nodes in: `mgp cluster status` shows who is one";
             return Err(Refusal::BadParams(words.into()));
         }
-        let addresses = self.addresses(invite.addresses, listens)?;
+        let addresses = self.advertised_addresses(invite.addresses, listens)?;
         let role = invite.role.unwrap_or_default();
-        let terms = InviteTerms {
+        let terms = InviteOptions {
             cluster,
-            role: asked(role),
-            lives_for: Some(lives),
-            approved_before: invite.approved,
+            role: to_reported_role(role),
+            ttl: Some(lives),
+            is_preapproved: invite.approved,
             addresses: addresses.clone(),
         };
-        let invited = self.cluster.pairing.invite(terms).await.map_err(failed)?;
+        let invited = self
+            .cluster
+            .pairing
+            .invite(terms)
+            .await
+            .map_err(pairing_refusal)?;
         json(&Invited {
             ticket: invited.ticket,
             about: Ticket {
                 id: invited.id.to_string(),
                 role,
-                expires_at: rfc3339_ms(invited.expires_ms),
+                expires_at: render_rfc3339_ms(invited.expires_ms),
                 approved: invite.approved,
                 addresses,
             },
@@ -77,21 +84,22 @@ impl Operator {
     }
 
     /// Founds a cluster where there is none.
-    async fn found(&self, request: &Request) -> Result<Option<Founded>, Refusal> {
+    async fn found_cluster(&self, request: &Request) -> Result<Option<Founded>, Refusal> {
         let replication = &self.cluster.replication;
         if replication.view().cluster.is_some() {
             return Ok(None);
         }
-        let founded = replication.found(self.cluster.config.node_name(), asked_by(request));
+        let founded =
+            replication.found_cluster(self.cluster.config.node_name(), request_author(request));
         let founded = founded.await?;
         Ok(Some(Founded {
             cluster: founded.cluster.to_string(),
-            recovery_key: founded.recovery.text(),
+            recovery_key: founded.recovery.render(),
         }))
     }
 
     /// Where this node is reached: as somebody says, as the configuration says, or as its interfaces do.
-    fn addresses(
+    fn advertised_addresses(
         &self,
         asked: Vec<String>,
         listens: std::net::SocketAddr,
@@ -103,7 +111,7 @@ impl Operator {
                 false => asked,
             });
         }
-        let found = interfaces::reachable(listens).map_err(broken)?;
+        let found = interfaces::reachable_addresses(listens).map_err(internal_error)?;
         Ok(found.iter().map(ToString::to_string).collect())
     }
 
@@ -112,8 +120,13 @@ impl Operator {
     /// # Errors
     /// When the actor does not answer.
     pub async fn list_tickets(&self) -> Outcome {
-        let tickets = self.cluster.pairing.tickets().await.map_err(broken)?;
-        let tickets = tickets.iter().map(shown_ticket).collect();
+        let tickets = self
+            .cluster
+            .pairing
+            .list_tickets()
+            .await
+            .map_err(internal_error)?;
+        let tickets = tickets.iter().map(to_protocol_ticket).collect();
         json(&Invitations {
             tickets,
             waiting: self.waiting_nodes().await?,
@@ -126,7 +139,12 @@ impl Operator {
     /// No such ticket.
     pub async fn withdraw_ticket(&self, request: &Request) -> Outcome {
         let withdraw: Withdraw = read(request)?;
-        let tickets = self.cluster.pairing.tickets().await.map_err(broken)?;
+        let tickets = self
+            .cluster
+            .pairing
+            .list_tickets()
+            .await
+            .map_err(internal_error)?;
         let mut tickets = tickets.into_iter();
         let ticket = tickets.find(|ticket| ticket.id.to_string() == withdraw.ticket);
         let Some(ticket) = ticket else {
@@ -136,14 +154,19 @@ impl Operator {
             )));
         };
         let withdrawn = self.cluster.pairing.withdraw(ticket.id).await;
-        withdrawn.map_err(broken)?;
-        json(&shown_ticket(&ticket))
+        withdrawn.map_err(internal_error)?;
+        json(&to_protocol_ticket(&ticket))
     }
 
     /// The nodes that wait for a person.
     pub(super) async fn waiting_nodes(&self) -> Result<Vec<WaitingNode>, Refusal> {
-        let waiting = self.cluster.pairing.waiting().await.map_err(broken)?;
-        let shown = waiting.iter().map(|waits| self.shown_waiting(waits));
+        let waiting = self
+            .cluster
+            .pairing
+            .pending_nodes()
+            .await
+            .map_err(internal_error)?;
+        let shown = waiting.iter().map(|waits| self.to_waiting_node(waits));
         Ok(shown.collect())
     }
 
@@ -153,8 +176,8 @@ impl Operator {
     /// Nobody waits, or not this one, or it shows other words, or none were said; it cannot be written down.
     pub async fn approve_node(&self, request: &Request) -> Outcome {
         let approve: Approve = read(request)?;
-        let waits = self.waiting_one(approve.node.as_deref()).await?;
-        let (name, shows) = (&waits.who.name, &waits.who.words);
+        let waits = self.find_waiting_node(approve.node.as_deref()).await?;
+        let (name, shows) = (&waits.node.name, &waits.node.words);
         let typed = approve.node.filter(|typed| typed == shows);
         // A name or the beginning of an id may be another node's by now: the words are those of its key and its name.
         let words = approve
@@ -167,7 +190,7 @@ impl Operator {
             )));
         }
         self.let_in(&waits).await?;
-        json(&answered(&waits, true))
+        json(&to_decision(&waits, true))
     }
 
     /// The node that asks to join under these words or, where no other entry has that name, under this name of its
@@ -178,10 +201,15 @@ impl Operator {
         only: &[String],
     ) -> Result<Option<Waits>, Refusal> {
         let typed = typed.trim().to_ascii_lowercase();
-        let mut waiting = self.cluster.pairing.waiting().await.map_err(broken)?;
+        let mut waiting = self
+            .cluster
+            .pairing
+            .pending_nodes()
+            .await
+            .map_err(internal_error)?;
         let is_entry = self.approvals.list().iter().any(|entry| entry.id == typed);
         waiting.retain(|node| {
-            node.who.words == typed || (!is_entry && node.who.name.as_str() == typed)
+            node.node.words == typed || (!is_entry && node.node.name.as_str() == typed)
         });
         match (waiting.pop(), only) {
             (Some(_), _) if !waiting.is_empty() => Err(Refusal::BadParams(format!(
@@ -196,18 +224,18 @@ impl Operator {
 
     /// Admits a node whose words were compared.
     pub(super) async fn let_in(&self, node: &Waits) -> Result<(), Refusal> {
-        let words = node.who.words.clone();
+        let words = node.node.words.clone();
         self.cluster
             .pairing
             .approve(node.id, words)
             .await
-            .map_err(failed)
+            .map_err(pairing_refusal)
     }
 
     /// Rejects a node that asks; its ticket is used up.
     pub(super) async fn turn_away(&self, node: &Waits) -> Result<(), Refusal> {
-        let refused = self.cluster.pairing.refuse(node.id).await;
-        refused.map(drop).map_err(broken)
+        let refused = self.cluster.pairing.deny(node.id).await;
+        refused.map(drop).map_err(internal_error)
     }
 
     /// `mgp/kernel/nodes/refuse`.
@@ -216,41 +244,52 @@ impl Operator {
     /// Nobody waits, or not this one.
     pub async fn refuse_node(&self, request: &Request) -> Outcome {
         let refuse: Refuse = read(request)?;
-        let waits = self.waiting_one(refuse.node.as_deref()).await?;
+        let waits = self.find_waiting_node(refuse.node.as_deref()).await?;
         self.turn_away(&waits).await?;
-        json(&answered(&waits, false))
+        json(&to_decision(&waits, false))
     }
 
-    fn shown_waiting(&self, waits: &Waits) -> WaitingNode {
-        let until = waits.who.since_ms.saturating_add(millis(WAITS));
+    fn to_waiting_node(&self, waits: &Waits) -> WaitingNode {
+        let until = waits
+            .node
+            .waiting_since_ms
+            .saturating_add(to_millis(APPROVAL_TIMEOUT));
         let view = self.cluster.replication.view();
         let known = view.members.values();
-        let known = known.filter(|member| !member.standing.is_out());
+        let known = known.filter(|member| !member.status.is_out());
         let known = known.map(|member| member.name.as_str());
         WaitingNode {
-            id: waits.who.node.to_string(),
-            name: waits.who.name.to_string(),
-            called_before: waits.who.called_before.as_ref().map(ToString::to_string),
-            looks_like: looks_like(waits.who.name.as_str(), known).map(str::to_owned),
-            words: waits.who.words.clone(),
-            words_note: waits.who.fixed_words.then(|| words_note(waits.who.node)),
-            role: given(waits.role),
-            from: waits.from.map(plain).unwrap_or_default(),
+            id: waits.node.node.to_string(),
+            name: waits.node.name.to_string(),
+            called_before: waits.node.previous_name.as_ref().map(ToString::to_string),
+            looks_like: find_lookalike(waits.node.name.as_str(), known).map(str::to_owned),
+            words: waits.node.words.clone(),
+            words_note: waits
+                .node
+                .has_fixed_words
+                .then(|| id_check_note(waits.node.node)),
+            role: from_reported_role(waits.role),
+            from: waits.address.map(canonical_address).unwrap_or_default(),
             ticket: waits.id.to_string(),
-            since: rfc3339_ms(waits.who.since_ms),
-            until: rfc3339_ms(until.min(waits.expires_ms)),
+            since: render_rfc3339_ms(waits.node.waiting_since_ms),
+            until: render_rfc3339_ms(until.min(waits.expires_ms)),
         }
     }
 
     /// The node that is meant: by its name, its words, its id or the beginning of it; nothing where only one waits.
-    async fn waiting_one(&self, typed: Option<&str>) -> Result<Waits, Refusal> {
-        let mut waiting = self.cluster.pairing.waiting().await.map_err(broken)?;
-        let known: Vec<String> = waiting.iter().map(|it| it.who.name.to_string()).collect();
+    async fn find_waiting_node(&self, typed: Option<&str>) -> Result<Waits, Refusal> {
+        let mut waiting = self
+            .cluster
+            .pairing
+            .pending_nodes()
+            .await
+            .map_err(internal_error)?;
+        let known: Vec<String> = waiting.iter().map(|it| it.node.name.to_string()).collect();
         if let Some(typed) = typed {
             waiting.retain(|it| {
-                let id = it.who.node.to_string();
-                it.who.name.as_str() == typed
-                    || it.who.words == typed
+                let id = it.node.node.to_string();
+                it.node.name.as_str() == typed
+                    || it.node.words == typed
                     || (typed.len() >= 6 && id.starts_with(typed))
             });
         }
@@ -283,21 +322,21 @@ impl Operator {
             let words = "this node is in a cluster already: `mgp nodes leave` leaves it";
             return Err(Refusal::BadParams(words.into()));
         }
-        if RenewedKey::of(&self.data_dir)
-            .next()
-            .map_err(broken)?
+        if KeyRotation::new(&self.data_dir)
+            .next_key()
+            .map_err(internal_error)?
             .is_some()
         {
             let words = "this node has a new key from its next start on: `mgp down`, start it as before, then `mgp nodes join` again; the ticket was not used";
             return Err(Refusal::BadParams(words.into()));
         }
-        self.cluster.listen().await.map_err(broken)?;
+        self.cluster.listen().await.map_err(internal_error)?;
         let joining = self.cluster.pairing.join(join.ticket, name).await;
         match joining {
-            Ok(joining) => json(&self.shown_joining(&joining)),
+            Ok(joining) => json(&self.to_admission_status(&joining)),
             Err(why) => {
-                self.cluster.listen_no_more().await;
-                Err(failed(why))
+                self.cluster.stop_listening().await;
+                Err(pairing_refusal(why))
             }
         }
     }
@@ -306,21 +345,27 @@ impl Operator {
     ///
     /// # Errors
     /// When the actor does not answer.
-    pub async fn admission(&self) -> Outcome {
-        match self.cluster.pairing.joining().await.map_err(broken)? {
-            Some(joining) => json(&self.shown_joining(&joining)),
+    pub async fn admission_status(&self) -> Outcome {
+        match self
+            .cluster
+            .pairing
+            .joining()
+            .await
+            .map_err(internal_error)?
+        {
+            Some(joining) => json(&self.to_admission_status(&joining)),
             None => json(&Value::Null),
         }
     }
 
-    fn shown_joining(&self, joining: &Joining) -> Admitting {
+    fn to_admission_status(&self, joining: &Joining) -> JoinStatus {
         let (stage, why) = match &joining.progress {
-            JoinProgress::Dialing(why) => (Stage::Reaching, why.clone()),
-            JoinProgress::Waiting => (Stage::Waiting, None),
-            JoinProgress::Admitted(_) => (Stage::Admitted, None),
-            JoinProgress::Refused(why) => (Stage::Refused, Some(why.clone())),
-            JoinProgress::Expired => (Stage::Expired, None),
-            JoinProgress::Failed(why) => (Stage::Failed, Some(why.clone())),
+            JoinProgress::Dialing(why) => (JoinStage::Reaching, why.clone()),
+            JoinProgress::Waiting => (JoinStage::Waiting, None),
+            JoinProgress::Admitted(_) => (JoinStage::Admitted, None),
+            JoinProgress::Refused(why) => (JoinStage::Refused, Some(why.clone())),
+            JoinProgress::Expired => (JoinStage::Expired, None),
+            JoinProgress::Failed(why) => (JoinStage::Failed, Some(why.clone())),
         };
         let admission = match &joining.progress {
             JoinProgress::Admitted(admission) => Some(admission),
@@ -330,86 +375,88 @@ impl Operator {
             | JoinProgress::Expired
             | JoinProgress::Failed(_) => None,
         };
-        Admitting {
+        JoinStatus {
             stage,
-            inviter: self.cluster.name_of(joining.inviter),
+            inviter: self.cluster.node_label(joining.inviter),
             words: joining.words.clone(),
-            words_note: joining.fixed_words.then(|| words_note(joining.inviter)),
+            words_note: joining
+                .has_weak_words
+                .then(|| id_check_note(joining.inviter)),
             name: joining.name.to_string(),
-            role: admission.map(|admission| given(admission.role)),
+            role: admission.map(|admission| from_reported_role(admission.role)),
             cluster: admission.map(|admission| admission.cluster.to_string()),
-            until: rfc3339_ms(joining.expires_ms),
+            until: render_rfc3339_ms(joining.expires_ms),
             why,
         }
     }
 }
 
 /// Words without nonces are no proof against who holds the ticket; a whole id is.
-fn words_note(other: NodeId) -> String {
+fn id_check_note(other: NodeId) -> String {
     format!(
         "the node there runs an older version, or says so: whoever holds the ticket can forge these words; compare \
          its whole id too, which `mgp nodes show` shows there: {other}"
     )
 }
 
-fn shown_ticket(ticket: &TicketStatus) -> Ticket {
+fn to_protocol_ticket(ticket: &TicketStatus) -> Ticket {
     Ticket {
         id: ticket.id.to_string(),
-        role: given(ticket.role),
-        expires_at: rfc3339_ms(ticket.expires_ms),
-        approved: ticket.approved_before,
-        addresses: ticket.places.clone(),
+        role: from_reported_role(ticket.role),
+        expires_at: render_rfc3339_ms(ticket.expires_ms),
+        approved: ticket.is_preapproved,
+        addresses: ticket.addresses.clone(),
     }
 }
 
-fn answered(waits: &Waits, admitted: bool) -> Answered {
-    Answered {
-        id: waits.who.node.to_string(),
-        name: waits.who.name.to_string(),
-        words: waits.who.words.clone(),
+fn to_decision(waits: &Waits, admitted: bool) -> AdmissionResult {
+    AdmissionResult {
+        id: waits.node.node.to_string(),
+        name: waits.node.name.to_string(),
+        words: waits.node.words.clone(),
         admitted,
-        role: given(waits.role),
+        role: from_reported_role(waits.role),
     }
 }
 
-fn millis(time: Duration) -> u64 {
+fn to_millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
-fn asked(role: Role) -> ToldRole {
+fn to_reported_role(role: Role) -> ReportedRole {
     match role {
-        Role::Admin => ToldRole::Admin,
-        Role::Member => ToldRole::Member,
-        Role::Leaf => ToldRole::Leaf,
+        Role::Admin => ReportedRole::Admin,
+        Role::Member => ReportedRole::Member,
+        Role::Leaf => ReportedRole::Leaf,
     }
 }
 
 /// A name is the node's own choice, and may be another node's by now: an approval takes the words of its key and name.
 pub(super) fn words_wanted(node: &Waits) -> Refusal {
-    let (name, words) = (&node.who.name, &node.who.words);
+    let (name, words) = (&node.node.name, &node.node.words);
     Refusal::BadParams(format!(
         "{name} asks to join: if it shows the words {words}, approve it with them: `mgp approve {words}`"
     ))
 }
 
-pub(super) fn given(role: ToldRole) -> Role {
+pub(super) fn from_reported_role(role: ReportedRole) -> Role {
     match role {
-        ToldRole::Admin => Role::Admin,
-        ToldRole::Member => Role::Member,
-        ToldRole::Leaf | ToldRole::Unknown => Role::Leaf,
+        ReportedRole::Admin => Role::Admin,
+        ReportedRole::Member => Role::Member,
+        ReportedRole::Leaf | ReportedRole::Unknown => Role::Leaf,
     }
 }
 
-fn failed(why: PairingFailed) -> Refusal {
+fn pairing_refusal(why: PairingActionError) -> Refusal {
     let words = why.to_string();
     match why {
-        PairingFailed::Ticket(_)
-        | PairingFailed::Refused(_)
-        | PairingFailed::NotAdmitted(_)
-        | PairingFailed::Own
-        | PairingFailed::Expired => Refusal::BadParams(words),
-        PairingFailed::NotOpen | PairingFailed::NotRecorded(_) | PairingFailed::Actor(_) => {
-            Refusal::Broken(words)
-        }
+        PairingActionError::Ticket(_)
+        | PairingActionError::Refused(_)
+        | PairingActionError::NotAdmitted(_)
+        | PairingActionError::OwnTicket
+        | PairingActionError::Expired => Refusal::BadParams(words),
+        PairingActionError::NotOpen
+        | PairingActionError::NotRecorded(_)
+        | PairingActionError::Actor(_) => Refusal::Internal(words),
     }
 }

@@ -8,8 +8,8 @@ use super::Operator;
 
 impl Operator {
     /// Where the tools of a server can be called, and where the next call goes of an agent that none remembers.
-    pub(super) fn places(&self, catalog: &Catalog, server: &ServerId) -> Vec<String> {
-        let Some(tool) = catalog.replica_of(server, None) else {
+    pub(super) fn replica_locations(&self, catalog: &Catalog, server: &ServerId) -> Vec<String> {
+        let Some(tool) = catalog.replica_tool(server, None) else {
             return Vec::new();
         };
         let servers = self.servers.load();
@@ -17,6 +17,6 @@ impl Operator {
             let handle = servers.get(&tool.server)?;
             Some(handle.candidate(tool.requirements.idempotent))
         });
-        routes::told(&places.collect::<Vec<_>>(), None)
+        routes::describe_candidates(&places.collect::<Vec<_>>(), None)
     }
 }

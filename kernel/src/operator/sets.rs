@@ -4,13 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use mgp_callers::request::Outcome;
 use mgp_engine::policy::access::{ToolSet, ToolSets};
-use mgp_engine::tool_names::canonical;
-use mgp_engine::tools::catalog::Outlook;
+use mgp_engine::tool_names::canonical_name;
+use mgp_engine::tools::catalog::Availability;
 use mgp_protocol::ids::{ServerId, SetName};
 use mgp_protocol::mgp::kernel::sets::{ListedSet, ListedSets};
 
 use super::{Operator, json};
-use crate::config::of_set;
+use crate::config::mentions_of_set;
 
 impl Operator {
     /// `mgp/kernel/sets/list`, after servers that are just starting, as the lists of agents.
@@ -21,47 +21,47 @@ impl Operator {
         let new: Vec<_> = self.servers.load().values().cloned().collect();
         // Each has its own deadline, so the order does not matter.
         for newcomer in new.iter().filter(|server| server.is_new()) {
-            newcomer.arrives().await;
+            newcomer.wait_for_first_start().await;
         }
         let table = self.directory.access();
         let sets = table.sets();
         let sets = sets
-            .named
+            .by_name
             .iter()
-            .map(|(name, set)| self.listed_set(sets, name, set));
+            .map(|(name, set)| self.to_listed_set(sets, name, set));
         json(&ListedSets {
             sets: sets.collect(),
         })
     }
 
-    fn listed_set(&self, sets: &ToolSets, name: &SetName, set: &ToolSet) -> ListedSet {
-        let held = sets.held.iter().filter(|(_, held)| *held == name);
+    fn to_listed_set(&self, sets: &ToolSets, name: &SetName, set: &ToolSet) -> ListedSet {
+        let held = sets.by_agent.iter().filter(|(_, held)| *held == name);
         let mut agents: Vec<_> = held.map(|(agent, _)| agent.to_string()).collect();
         agents.sort();
-        let shown = self.shown.load();
+        let shown = self.catalog.load();
         let tools = shown.catalog.offers().flat_map(|offer| offer.tools());
-        let tools = tools.filter(|tool| set.has(&tool.server, Some(&tool.own_name)));
-        let mentions: Vec<_> = of_set(name, set).collect();
+        let tools = tools.filter(|tool| set.contains(&tool.server, Some(&tool.own_name)));
+        let mentions: Vec<_> = mentions_of_set(name, set).collect();
         let servers = self.servers.load();
         let coming = servers.values().filter(|server| {
             let named = set.servers.contains(&server.id) || set.tools.contains_key(&server.id);
-            named && server.outlook() == Outlook::First
+            named && server.outlook() == Availability::FirstStart
         });
         ListedSet {
             name: name.to_string(),
             servers: set.servers.iter().map(ServerId::to_string).collect(),
-            tools: named(&set.tools),
-            except: named(&set.except),
+            tools: tool_names(&set.tools),
+            except: tool_names(&set.except),
             agents,
-            offered: tools.map(|tool| tool.shown.to_string()).collect(),
+            offered: tools.map(|tool| tool.merged_name.to_string()).collect(),
             starting: coming.map(|server| server.id.to_string()).collect(),
-            unknown: self.misspelt(&mentions),
+            unknown: self.unknown_mentions(&mentions),
         }
     }
 }
 
-fn named(tools: &BTreeMap<ServerId, BTreeSet<String>>) -> Vec<String> {
+fn tool_names(tools: &BTreeMap<ServerId, BTreeSet<String>>) -> Vec<String> {
     let all = tools.iter();
-    let all = all.flat_map(|(server, tools)| tools.iter().map(|tool| canonical(server, tool)));
+    let all = all.flat_map(|(server, tools)| tools.iter().map(|tool| canonical_name(server, tool)));
     all.collect()
 }

@@ -4,22 +4,22 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use mgp_callers::request::{Outcome, Request};
-use mgp_calls::known_names;
-use mgp_cluster::shares::{NotShared, ShareWish};
+use mgp_calls::name_sources;
+use mgp_cluster::shares::{ShareChangeError, ShareSpec};
 use mgp_engine::cluster::shares::{Share, ShareAudience};
-use mgp_engine::doors::known_names::Meant;
+use mgp_engine::doors::name_resolver::ResolvedName;
 use mgp_engine::policy::grants::MemberRole;
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mgp::kernel::shares::{self, Add, Changed, Remove, Shares};
 use mgp_protocol::refusal::Refusal;
-use mgp_store::audit::by_operator;
+use mgp_store::audit::operator_actor;
 
 use super::{Operator, json, read};
 
 /// What stands for everybody.
-const CLUSTER: &str = "cluster";
+const CLUSTER_AUDIENCE: &str = "cluster";
 /// What stands before the name of a node.
-const NODE: &str = "node:";
+const NODE_AUDIENCE_PREFIX: &str = "node:";
 
 impl Operator {
     /// `mgp/kernel/shares/add`.
@@ -28,17 +28,17 @@ impl Operator {
     /// What cannot be shared; a disk that does not take it.
     pub async fn share(&self, request: &Request) -> Outcome {
         let add: Add = read(request)?;
-        let server = self.server_named(&add.server, !add.yet_unknown)?;
-        let wish = ShareWish {
-            to: self.audience(&add.to)?,
+        let server = self.parse_local_server(&add.server, !add.yet_unknown)?;
+        let wish = ShareSpec {
+            to: self.parse_audience(&add.to)?,
             tools: add.tools,
-            listed: self.listed(&server),
-            not_yet: add.yet_unknown,
+            listed: self.listed_tools(&server),
+            allow_missing: add.yet_unknown,
             server,
         };
-        let shared = self.cluster.shares.add(wish, by_operator()).await;
-        let shared = shared.map_err(not_shared)?;
-        self.cluster.export().await?;
+        let shared = self.cluster.shares.add(wish, operator_actor()).await;
+        let shared = shared.map_err(share_refusal)?;
+        self.cluster.publish_exports().await?;
         let mut notes = Vec::new();
         let view = self.cluster.replication.view();
         if view.role == Some(MemberRole::Leaf) {
@@ -54,7 +54,10 @@ impl Operator {
             );
         }
         json(&Changed {
-            changed: shared.iter().map(|share| self.shown_share(share)).collect(),
+            changed: shared
+                .iter()
+                .map(|share| self.to_protocol_share(share))
+                .collect(),
             notes,
         })
     }
@@ -65,16 +68,19 @@ impl Operator {
     /// What is not shared; a disk that does not take it.
     pub async fn unshare(&self, request: &Request) -> Outcome {
         let remove: Remove = read(request)?;
-        let server = self.server_named(&remove.server, false)?;
-        let to = remove.to.as_deref().map(|to| self.audience(to));
+        let server = self.parse_local_server(&remove.server, false)?;
+        let to = remove.to.as_deref().map(|to| self.parse_audience(to));
         let ended =
             self.cluster
                 .shares
-                .remove(server, to.transpose()?, remove.tools, by_operator());
-        let ended = ended.await.map_err(not_shared)?;
-        self.cluster.export().await?;
+                .remove(server, to.transpose()?, remove.tools, operator_actor());
+        let ended = ended.await.map_err(share_refusal)?;
+        self.cluster.publish_exports().await?;
         json(&Changed {
-            changed: ended.iter().map(|share| self.shown_share(share)).collect(),
+            changed: ended
+                .iter()
+                .map(|share| self.to_protocol_share(share))
+                .collect(),
             notes: Vec::new(),
         })
     }
@@ -84,33 +90,37 @@ impl Operator {
     /// # Errors
     /// None at present; the type is that of every answer.
     pub fn list_shares(&self) -> Outcome {
-        let shares = self.cluster.shares.now();
-        let shares = shares.all().map(|share| self.shown_share(&share)).collect();
+        let shares = self.cluster.shares.current();
+        let shares = shares
+            .iter()
+            .map(|share| self.to_protocol_share(&share))
+            .collect();
         json(&Shares { shares })
     }
 
     /// A server of this node; with `there`, one that exists.
-    fn server_named(&self, typed: &str, there: bool) -> Result<ServerId, Refusal> {
-        let known = self.name_sources.known();
-        let meant: Meant<ServerId> = known_names::read(known.server(typed), there)?;
-        Ok(meant.it)
+    fn parse_local_server(&self, typed: &str, there: bool) -> Result<ServerId, Refusal> {
+        let known = self.name_sources.name_resolver();
+        let meant: ResolvedName<ServerId> =
+            name_sources::require_name(known.resolve_server(typed), there)?;
+        Ok(meant.value)
     }
 
-    fn audience(&self, to: &str) -> Result<ShareAudience, Refusal> {
-        if to == CLUSTER {
+    fn parse_audience(&self, to: &str) -> Result<ShareAudience, Refusal> {
+        if to == CLUSTER_AUDIENCE {
             return Ok(ShareAudience::Cluster);
         }
-        let Some(node) = to.strip_prefix(NODE) else {
+        let Some(node) = to.strip_prefix(NODE_AUDIENCE_PREFIX) else {
             return Err(Refusal::BadParams(format!(
                 "{to:?} is nobody to share with: `cluster` is everybody, `node:NAME` one node"
             )));
         };
-        Ok(ShareAudience::Node(self.other_node(node)?))
+        Ok(ShareAudience::Node(self.find_peer(node)?))
     }
 
     /// The server's own names for its tools; `None` when it has listed none yet.
-    fn listed(&self, server: &ServerId) -> Option<BTreeSet<Arc<str>>> {
-        let offer = self.servers.load().get(server)?.last()?;
+    fn listed_tools(&self, server: &ServerId) -> Option<BTreeSet<Arc<str>>> {
+        let offer = self.servers.load().get(server)?.last_offer()?;
         Some(
             offer
                 .tools()
@@ -120,18 +130,20 @@ impl Operator {
         )
     }
 
-    pub(super) fn shown_share(&self, share: &Share) -> shares::Share {
-        let listed = self.listed(&share.server);
+    pub(super) fn to_protocol_share(&self, share: &Share) -> shares::Share {
+        let listed = self.listed_tools(&share.server);
         let means = listed.map(|tools| {
-            let meant = tools.iter().filter(|tool| share.tools.covers(tool));
+            let meant = tools.iter().filter(|tool| share.tools.matches(tool));
             meant.count() as u64
         });
         let there = self.servers.load().contains_key(&share.server);
         shares::Share {
             server: share.server.to_string(),
             to: match share.to {
-                ShareAudience::Cluster => CLUSTER.to_owned(),
-                ShareAudience::Node(node) => format!("{NODE}{}", self.cluster.name_of(node)),
+                ShareAudience::Cluster => CLUSTER_AUDIENCE.to_owned(),
+                ShareAudience::Node(node) => {
+                    format!("{NODE_AUDIENCE_PREFIX}{}", self.cluster.node_label(node))
+                }
             },
             tools: share.tools.to_string(),
             means,
@@ -140,12 +152,12 @@ impl Operator {
     }
 }
 
-fn not_shared(why: NotShared) -> Refusal {
+fn share_refusal(why: ShareChangeError) -> Refusal {
     let words = why.to_string();
     match why {
-        NotShared::Refused(_) => Refusal::BadParams(words),
-        NotShared::NotRecorded(_) | NotShared::NotKept(_) | NotShared::Unreachable(_) => {
-            Refusal::Broken(words)
-        }
+        ShareChangeError::Refused(_) => Refusal::BadParams(words),
+        ShareChangeError::NotRecorded(_)
+        | ShareChangeError::Save(_)
+        | ShareChangeError::Unreachable(_) => Refusal::Internal(words),
     }
 }

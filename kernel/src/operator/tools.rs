@@ -1,16 +1,16 @@
-//! Methods of the operator that are tools of the kernel as well, under the names of [`spells`], for
+//! Methods of the operator that are tools of the kernel as well, under the names of [`matches_method`], for
 //! clients that can only call tools. Nobody else's call is looked at.
 
 use std::borrow::Cow;
 
 use bytestring::ByteString;
 use mgp_callers::request::Request;
-use mgp_protocol::jsonrpc::torn;
+use mgp_protocol::jsonrpc::partial_message;
 use mgp_protocol::mcp::{self, Method};
 use mgp_protocol::mgp::audit::Replay;
 use mgp_protocol::mgp::health::{Ping, Status};
 use mgp_protocol::mgp::lifecycle::Shutdown;
-use mgp_protocol::mgp::spells;
+use mgp_protocol::mgp::matches_method;
 
 /// What they stand for; what is about access and about servers has its tools among the calls.
 pub(crate) const METHODS: [&str; 4] = [
@@ -22,19 +22,21 @@ pub(crate) const METHODS: [&str; 4] = [
 
 /// The request of a method that this call of a tool stands for; its arguments are the params.
 #[must_use]
-pub fn meant(request: &Request) -> Option<Request> {
+pub fn as_method_request(request: &Request) -> Option<Request> {
     if !request.caller.operator {
         return None;
     }
     let params = request.params.as_ref()?;
     // Nearly all calls are of servers' tools: of those no more is read here.
     let name: Cow<'_, str> =
-        serde_json::from_slice(torn::first(params.as_bytes(), "name")?).ok()?;
-    let method = METHODS.into_iter().find(|method| spells(method, &name))?;
-    let call: mcp::tools::Call<'_> = mcp::read(Some(params)).ok()?;
+        serde_json::from_slice(partial_message::first_member(params.as_bytes(), "name")?).ok()?;
+    let method = METHODS
+        .into_iter()
+        .find(|method| matches_method(method, &name))?;
+    let call: mcp::tools::Call<'_> = mcp::parse_params(Some(params)).ok()?;
     Some(Request {
         caller: request.caller.clone(),
-        exchange: request.exchange.clone(),
+        call: request.call.clone(),
         method: ByteString::from_static(method),
         params: call.arguments.map(|said| params.slice_ref(said.get())),
         trace: request.trace.clone(),

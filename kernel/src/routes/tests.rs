@@ -7,7 +7,10 @@ use super::*;
 
 #[test]
 fn a_method_is_there_for_the_clients_that_know_it() {
-    let known = |method| [Era::Legacy, Era::Modern].map(|era| from_agents(method, era).is_some());
+    let known = |method| {
+        [ProtocolFamily::Legacy, ProtocolFamily::Stateless]
+            .map(|era| agent_route(method, era).is_some())
+    };
     assert_eq!(known("tools/call"), [true, true]);
     assert_eq!(known("ping"), [true, false]);
     assert_eq!(known("tasks/update"), [false, true]);
@@ -18,7 +21,9 @@ fn a_method_is_there_for_the_clients_that_know_it() {
 /// A call that waited is looked at again where one that is new is looked at, too.
 #[test]
 fn what_names_something_of_a_server_is_asked_again_after_it_waited() {
-    let again = |method| from_agents(method, Era::Modern).is_some_and(|r| r.still.is_some());
+    let again = |method| {
+        agent_route(method, ProtocolFamily::Stateless).is_some_and(|r| r.recheck.is_some())
+    };
     for method in ["tools/call", "prompts/get", "resources/read"] {
         assert!(again(method), "{method}");
     }
@@ -33,16 +38,16 @@ fn literals() -> impl Iterator<Item = &'static str> {
 /// decided by feature sets.
 #[test]
 fn the_audience_of_each_method_agrees_with_the_checks_of_its_row() {
-    let eras = [Era::Legacy, Era::Modern];
-    let routes = literals().flat_map(|name| eras.map(|era| (name, from_agents(name, era))));
+    let eras = [ProtocolFamily::Legacy, ProtocolFamily::Stateless];
+    let routes = literals().flat_map(|name| eras.map(|era| (name, agent_route(name, era))));
     for (name, route) in routes.filter_map(|(name, route)| Some((name, route?))) {
-        let row = remote_requests::row(RemoteTarget::Method(name)).expect(name);
-        let expected = match route.who {
+        let row = remote_requests::find_rule(RemoteTarget::Method(name)).expect(name);
+        let expected = match route.audience {
             RouteAudience::Operator => row.check == MethodCheck::Operator,
             RouteAudience::McplHosts => {
                 [MethodCheck::FeatureSet, MethodCheck::Channel].contains(&row.check)
             }
-            RouteAudience::Everybody | RouteAudience::Agreed(_) | RouteAudience::Discovery => {
+            RouteAudience::Everybody | RouteAudience::Negotiated(_) | RouteAudience::Discovery => {
                 row.check != MethodCheck::Operator
             }
         };
@@ -59,13 +64,13 @@ fn the_audience_of_each_method_agrees_with_the_checks_of_its_row() {
 fn each_method_and_tool_has_a_row_of_its_checks() {
     let methods: BTreeSet<&str> = literals()
         .filter(|name| {
-            [Era::Legacy, Era::Modern]
+            [ProtocolFamily::Legacy, ProtocolFamily::Stateless]
                 .into_iter()
-                .any(|era| from_agents(name, era).is_some())
+                .any(|era| agent_route(name, era).is_some())
         })
         .collect();
     let notifications: BTreeSet<&str> = literals()
-        .filter(|name| told_by_agents(name).is_some())
+        .filter(|name| agent_notification_handler(name).is_some())
         .collect();
     let operators = operator::tools::METHODS.into_iter();
     let tools: Vec<&str> = kernel_tool::methods()
@@ -84,18 +89,18 @@ fn each_method_and_tool_has_a_row_of_its_checks() {
     let targets = methods.into_iter().map(RemoteTarget::Method);
     let targets = targets.chain(notifications.into_iter().map(RemoteTarget::Notification));
     let targets = targets.chain(tools.into_iter().map(RemoteTarget::KernelTool));
-    let without = targets.filter(|target| remote_requests::row(*target).is_none());
+    let without = targets.filter(|target| remote_requests::find_rule(*target).is_none());
     assert_eq!(without.collect::<Vec<_>>(), []);
 }
 
 #[test]
 fn every_tool_of_the_operators_stands_for_a_method() {
     for method in operator::tools::METHODS {
-        let route = from_agents(method, Era::Modern).expect(method);
+        let route = agent_route(method, ProtocolFamily::Stateless).expect(method);
         assert!(
             matches!(
-                route.who,
-                RouteAudience::Operator | RouteAudience::Agreed(_)
+                route.audience,
+                RouteAudience::Operator | RouteAudience::Negotiated(_)
             ),
             "{method}"
         );

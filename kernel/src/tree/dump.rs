@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use mgp_callers::exchange::call_stream::CallStreamMsg;
+use mgp_callers::in_flight_call::call_stream::CallStreamMsg;
 use mgp_callers::tool_cache::ToolCacheMsg;
 use mgp_calls::listener::ListenerMsg;
 use mgp_doors::session::SessionMsg;
@@ -15,47 +15,47 @@ use ractor::{ActorCell, ActorId, Message};
 use super::RootActor;
 
 /// All actors below the tree, in the order of their names.
-pub(super) fn actors(
+pub(super) fn actor_tree(
     root: &[RootActor],
     servers: &HashMap<ActorId, (ActorCell, ServerId)>,
 ) -> ActorNode {
-    let root = root.iter().map(|actor| node(actor.name, &actor.cell));
+    let root = root.iter().map(|actor| actor_node(actor.name, &actor.cell));
     let servers = servers.values();
-    let servers = servers.map(|(cell, id)| node(&format!("server:{id}"), cell));
-    sorted("tree", root.chain(servers).collect())
+    let servers = servers.map(|(cell, id)| actor_node(&format!("server:{id}"), cell));
+    sorted_node("tree", root.chain(servers).collect())
 }
 
-fn node(name: &str, cell: &ActorCell) -> ActorNode {
+fn actor_node(name: &str, cell: &ActorCell) -> ActorNode {
     let under = cell.get_children();
     let kind = |child| match name {
         // All that live there are of one kind.
         "events" => "subscription",
-        _ => kind(child),
+        _ => actor_kind(child),
     };
-    let under = under.iter().map(|child| node(kind(child), child));
-    sorted(name, under.collect())
+    let under = under.iter().map(|child| actor_node(kind(child), child));
+    sorted_node(name, under.collect())
 }
 
-fn sorted(name: &str, mut under: Vec<ActorNode>) -> ActorNode {
+fn sorted_node(name: &str, mut under: Vec<ActorNode>) -> ActorNode {
     under.sort_by(|one, other| one.name.cmp(&other.name));
     let name = name.to_owned();
     ActorNode { name, under }
 }
 
 /// What an actor is that is not at the root, by what it is told.
-fn kind(cell: &ActorCell) -> &'static str {
-    fn hears<M: Message>(cell: &ActorCell) -> bool {
+fn actor_kind(cell: &ActorCell) -> &'static str {
+    fn accepts<M: Message>(cell: &ActorCell) -> bool {
         cell.is_message_type_of::<M>() == Some(true)
     }
-    if hears::<Queued<ServerMsg>>(cell) {
+    if accepts::<Queued<ServerMsg>>(cell) {
         "instance"
-    } else if hears::<Queued<SessionMsg>>(cell) {
+    } else if accepts::<Queued<SessionMsg>>(cell) {
         "session"
-    } else if hears::<Queued<ToolCacheMsg>>(cell) {
+    } else if accepts::<Queued<ToolCacheMsg>>(cell) {
         "tool_cache"
-    } else if hears::<Queued<CallStreamMsg>>(cell) {
+    } else if accepts::<Queued<CallStreamMsg>>(cell) {
         "call_stream"
-    } else if hears::<ListenerMsg>(cell) {
+    } else if accepts::<ListenerMsg>(cell) {
         "listener"
     } else {
         "connection"

@@ -18,11 +18,16 @@ const STICKY: u32 = 0o1000;
 ///
 /// # Errors
 /// In words, who could, through what, and what to do.
-pub(super) fn fit(found: &Metadata, place: &Path) -> Result<(), String> {
+pub(super) fn check_ownership(found: &Metadata, place: &Path) -> Result<(), String> {
     let own = nix::unistd::geteuid();
     let held = |what: &str, found: &Metadata, sticky_helps: bool| {
-        let danger = danger(&Bits::of(found), own.as_raw(), sticky_helps, is_private);
-        danger.map_or(Ok(()), |danger| Err(danger.told(what)))
+        let danger = find_other_writer(
+            &FileMode::from_metadata(found),
+            own.as_raw(),
+            sticky_helps,
+            is_private_group,
+        );
+        danger.map_or(Ok(()), |danger| Err(danger.describe(what)))
     };
     held("it", found, false)?;
     for (above, folder) in place.ancestors().skip(1).enumerate() {
@@ -36,14 +41,14 @@ pub(super) fn fit(found: &Metadata, place: &Path) -> Result<(), String> {
 }
 
 /// What of a file says who can change it.
-struct Bits {
+struct FileMode {
     uid: u32,
     gid: u32,
     mode: u32,
 }
 
-impl Bits {
-    fn of(found: &Metadata) -> Self {
+impl FileMode {
+    fn from_metadata(found: &Metadata) -> Self {
         Self {
             uid: found.uid(),
             gid: found.gid(),
@@ -54,14 +59,14 @@ impl Bits {
 
 /// Who else can change a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Danger {
+enum OtherWriter {
     Owner(u32),
     Everybody,
     Group(u32),
 }
 
-impl Danger {
-    fn told(self, what: &str) -> String {
+impl OtherWriter {
+    fn describe(self, what: &str) -> String {
         let of = match what {
             "it" => "the file",
             folder => folder,
@@ -85,27 +90,27 @@ impl Danger {
 
 /// Who but the user `own` and root can change a file of these bits; `private` says whether a group has
 /// no other members.
-fn danger(
-    bits: &Bits,
+fn find_other_writer(
+    bits: &FileMode,
     own: u32,
     sticky_helps: bool,
     private: impl Fn(u32) -> bool,
-) -> Option<Danger> {
+) -> Option<OtherWriter> {
     if bits.uid != own && bits.uid != 0 {
-        return Some(Danger::Owner(bits.uid));
+        return Some(OtherWriter::Owner(bits.uid));
     }
     if sticky_helps && bits.mode & STICKY != 0 {
         return None;
     }
     if bits.mode & WRITABLE_BY_ALL != 0 {
-        return Some(Danger::Everybody);
+        return Some(OtherWriter::Everybody);
     }
     let by_group = bits.mode & WRITABLE_BY_GROUP != 0 && bits.gid != 0 && !private(bits.gid);
-    by_group.then_some(Danger::Group(bits.gid))
+    by_group.then_some(OtherWriter::Group(bits.gid))
 }
 
 /// Whether a group is this user's own: the first one of the user, with the user's name and nobody else.
-fn is_private(gid: u32) -> bool {
+fn is_private_group(gid: u32) -> bool {
     let gid = Gid::from_raw(gid);
     let user = User::from_uid(Uid::effective()).ok().flatten();
     let group = Group::from_gid(gid).ok().flatten();
@@ -121,7 +126,7 @@ mod tests {
     #[test]
     fn only_the_user_and_root_may_be_able_to_change_it() {
         let told = |uid, gid, mode, sticky_helps| {
-            danger(&Bits { uid, gid, mode }, 1000, sticky_helps, |gid| {
+            find_other_writer(&FileMode { uid, gid, mode }, 1000, sticky_helps, |gid| {
                 gid == 1000
             })
         };
@@ -134,12 +139,15 @@ mod tests {
         ] {
             assert_eq!(told(uid, gid, mode, true), None, "{uid} {gid} {mode:o}");
         }
-        assert_eq!(told(1001, 0, 0o40700, true), Some(Danger::Owner(1001)));
+        assert_eq!(told(1001, 0, 0o40700, true), Some(OtherWriter::Owner(1001)));
         // The owner of a sticky folder is not held by the bit.
-        assert_eq!(told(1001, 0, 0o41777, true), Some(Danger::Owner(1001)));
-        assert_eq!(told(0, 0, 0o40777, true), Some(Danger::Everybody));
-        assert_eq!(told(0, 0, 0o41777, false), Some(Danger::Everybody));
-        assert_eq!(told(1000, 100, 0o40775, true), Some(Danger::Group(100)));
-        assert_eq!(told(0, 50, 0o42775, true), Some(Danger::Group(50)));
+        assert_eq!(told(1001, 0, 0o41777, true), Some(OtherWriter::Owner(1001)));
+        assert_eq!(told(0, 0, 0o40777, true), Some(OtherWriter::Everybody));
+        assert_eq!(told(0, 0, 0o41777, false), Some(OtherWriter::Everybody));
+        assert_eq!(
+            told(1000, 100, 0o40775, true),
+            Some(OtherWriter::Group(100))
+        );
+        assert_eq!(told(0, 50, 0o42775, true), Some(OtherWriter::Group(50)));
     }
 }

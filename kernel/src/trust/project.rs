@@ -12,13 +12,13 @@ use super::ownership;
 use super::store::TrustStore;
 
 /// Largest configuration file, in bytes: a thousand servers fit, a wrong file does not.
-pub const MAX_FILE: u64 = 1 << 20;
+pub const FILE_BYTES_MAX: u64 = 1 << 20;
 
 /// What became of the project's file.
 #[derive(Clone, Debug, Default)]
 pub struct ProjectFile {
     /// What it says, where it is in force: the very bytes that were found to be trusted.
-    pub held: Option<String>,
+    pub effective_text: Option<String>,
     /// Distrust it, or its change, is not in force.
     pub untrusted: Option<UntrustedFile>,
 }
@@ -29,43 +29,43 @@ pub struct UntrustedFile {
     /// The file.
     pub file: PathBuf,
     /// Whether it is in force as it was when it was trusted.
-    pub held: bool,
+    pub trusted_version_in_force: bool,
     /// Distrust.
-    pub why: Distrust,
+    pub reason: UntrustedReason,
 }
 
 /// Distrust a project's file is not in force as it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Distrust {
+pub enum UntrustedReason {
     /// Nobody has looked at it.
     New,
     /// It is not what was looked at.
     Changed,
     /// It could not be trusted as it lies there, or cannot be read; in words.
-    Unfit(String),
+    Unusable(String),
 }
 
 impl fmt::Display for UntrustedFile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (file, folder) = (self.file.display(), self.folder());
-        match (&self.why, self.held) {
-            (Distrust::New, _) => write!(
+        match (&self.reason, self.trusted_version_in_force) {
+            (UntrustedReason::New, _) => write!(
                 f,
                 "{file} is left out, for it was never trusted: `mgp trust {folder}` shows what it \
                  would start, and asks"
             ),
-            (Distrust::Changed, false) => write!(
+            (UntrustedReason::Changed, false) => write!(
                 f,
                 "{file} is left out, for it has changed since it was trusted: `mgp trust {folder}` \
                  shows what it would start now, and asks"
             ),
-            (Distrust::Changed, true) => write!(
+            (UntrustedReason::Changed, true) => write!(
                 f,
                 "{file} has changed and holds as it was when it was trusted: `mgp trust {folder}` \
                  shows what it would start now, and asks"
             ),
-            (Distrust::Unfit(why), false) => write!(f, "{file} is left out: {why}"),
-            (Distrust::Unfit(why), true) => {
+            (UntrustedReason::Unusable(why), false) => write!(f, "{file} is left out: {why}"),
+            (UntrustedReason::Unusable(why), true) => {
                 write!(f, "{file} holds as it was when it was trusted: {why}")
             }
         }
@@ -90,7 +90,7 @@ impl UntrustedFile {
 ///
 /// # Errors
 /// Those of the folder.
-pub fn location(file: &Path) -> io::Result<PathBuf> {
+pub fn trusted_path(file: &Path) -> io::Result<PathBuf> {
     let folder = file.parent().filter(|p| !p.as_os_str().is_empty());
     let folder = fs::canonicalize(folder.unwrap_or(Path::new(".")))?;
     Ok(folder.join(file.file_name().unwrap_or_default()))
@@ -105,53 +105,53 @@ pub fn hash(text: &str) -> String {
 /// Reads a project's file once and says whether those bytes hold. Where they do not, but `held` is what
 /// was trusted, that stays in force.
 #[must_use]
-pub fn judge(file: &Path, store: &TrustStore, held: Option<&str>) -> ProjectFile {
-    let read = location(file)
+pub fn evaluate(file: &Path, store: &TrustStore, held: Option<&str>) -> ProjectFile {
+    let read = trusted_path(file)
         .map_err(|e| e.to_string())
-        .and_then(|place| Ok((read_fit(&place)?, place)));
-    let trusted = |place: &Path| store.entry(place).map(|entry| entry.blake3.clone());
+        .and_then(|place| Ok((read_checked(&place)?, place)));
+    let trusted = |place: &Path| store.find(place).map(|entry| entry.blake3.clone());
     let (why, place) = match read {
-        Ok((text, place)) => match (trusted(&place), store.why_empty()) {
+        Ok((text, place)) => match (trusted(&place), store.load_error()) {
             (Some(trusted), _) if trusted == hash(&text) => {
                 return ProjectFile {
-                    held: Some(text),
+                    effective_text: Some(text),
                     untrusted: None,
                 };
             }
-            (Some(_), _) => (Distrust::Changed, place),
+            (Some(_), _) => (UntrustedReason::Changed, place),
             (None, Some(wrong)) => (
-                Distrust::Unfit(format!("nothing is trusted, for {wrong}")),
+                UntrustedReason::Unusable(format!("nothing is trusted, for {wrong}")),
                 place,
             ),
-            (None, None) => (Distrust::New, place),
+            (None, None) => (UntrustedReason::New, place),
         },
         Err(why) => (
-            Distrust::Unfit(why),
-            location(file).unwrap_or_else(|_| file.to_owned()),
+            UntrustedReason::Unusable(why),
+            trusted_path(file).unwrap_or_else(|_| file.to_owned()),
         ),
     };
     // What cannot be read takes nothing back.
-    let unknown = store.why_empty().is_some();
+    let unknown = store.load_error().is_some();
     let as_trusted =
         |text: &&str| unknown || trusted(&place).is_some_and(|trusted| trusted == hash(text));
     let held = held.filter(as_trusted).map(str::to_owned);
     let untrusted = UntrustedFile {
         file: place,
-        held: held.is_some(),
-        why,
+        trusted_version_in_force: held.is_some(),
+        reason: why,
     };
     ProjectFile {
-        held,
+        effective_text: held,
         untrusted: Some(untrusted),
     }
 }
 
 /// The text of a file that could be trusted: a plain file that nobody but this user and root can
-/// change or swap, itself or by a folder on the way to it. `place` is a [`location`].
+/// change or swap, itself or by a folder on the way to it. `place` is a [`trusted_path`].
 ///
 /// # Errors
 /// In words, why it could not.
-pub fn read_fit(place: &Path) -> Result<String, String> {
+pub fn read_checked(place: &Path) -> Result<String, String> {
     let mut options = OpenOptions::new();
     // Nothing that lies there, a pipe or a terminal, holds up who looks at it.
     let flags = OFlag::O_NONBLOCK | OFlag::O_NOCTTY;
@@ -161,16 +161,16 @@ pub fn read_fit(place: &Path) -> Result<String, String> {
     if !found.is_file() {
         return Err("it is no plain file".into());
     }
-    ownership::fit(&found, place)?;
-    text(file)
+    ownership::check_ownership(&found, place)?;
+    read_text(file)
 }
 
-fn text(file: File) -> Result<String, String> {
+fn read_text(file: File) -> Result<String, String> {
     let mut bytes = Vec::new();
-    let read = file.take(MAX_FILE + 1).read_to_end(&mut bytes);
+    let read = file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes);
     read.map_err(|e| format!("it cannot be read: {e}"))?;
-    if bytes.len() as u64 > MAX_FILE {
-        return Err(format!("it has more than {MAX_FILE} bytes"));
+    if bytes.len() as u64 > FILE_BYTES_MAX {
+        return Err(format!("it has more than {FILE_BYTES_MAX} bytes"));
     }
     String::from_utf8(bytes).map_err(|_| "it is not UTF-8".into())
 }
@@ -180,7 +180,7 @@ mod tests {
     use std::os::unix::fs::{PermissionsExt, symlink};
 
     use super::*;
-    use crate::trust::{TrustedFile, change};
+    use crate::trust::{TrustedFile, modify_store};
 
     /// Two projects and what is trusted.
     struct World {
@@ -206,22 +206,22 @@ mod tests {
 
         fn trust(&self, file: &Path, text: &str) {
             let entry = TrustedFile {
-                file: location(file).unwrap(),
+                file: trusted_path(file).unwrap(),
                 blake3: hash(text),
                 at: String::new(),
             };
             let path = self.folder.path().join("trusted.json");
-            change(Some(&path), |entries| entries.push(entry)).unwrap();
+            modify_store(Some(&path), |entries| entries.push(entry)).unwrap();
         }
 
         fn judged(&self, file: &Path, held: Option<&str>) -> ProjectFile {
-            judge(file, &self.store(), held)
+            evaluate(file, &self.store(), held)
         }
     }
 
-    fn why(project: &ProjectFile) -> Distrust {
-        assert_eq!(project.held, None);
-        project.untrusted.clone().unwrap().why
+    fn why(project: &ProjectFile) -> UntrustedReason {
+        assert_eq!(project.effective_text, None);
+        project.untrusted.clone().unwrap().reason
     }
 
     #[test]
@@ -229,25 +229,30 @@ mod tests {
         let world = World::new();
         let file = world.file("one");
         fs::write(&file, "a = 1\n").unwrap();
-        assert_eq!(why(&world.judged(&file, None)), Distrust::New);
+        assert_eq!(why(&world.judged(&file, None)), UntrustedReason::New);
         world.trust(&file, "a = 1\n");
-        assert_eq!(world.judged(&file, None).held.unwrap(), "a = 1\n");
+        assert_eq!(world.judged(&file, None).effective_text.unwrap(), "a = 1\n");
         fs::write(&file, "a = 2\n").unwrap();
-        assert_eq!(why(&world.judged(&file, None)), Distrust::Changed);
+        assert_eq!(why(&world.judged(&file, None)), UntrustedReason::Changed);
         // What was trusted stays, and nothing that is merely remembered.
         let held = world.judged(&file, Some("a = 1\n"));
-        assert_eq!(held.held.as_deref(), Some("a = 1\n"));
-        assert!(held.untrusted.unwrap().held);
+        assert_eq!(held.effective_text.as_deref(), Some("a = 1\n"));
+        assert!(held.untrusted.unwrap().trusted_version_in_force);
         assert_eq!(
             why(&world.judged(&file, Some("a = 2\n"))),
-            Distrust::Changed
+            UntrustedReason::Changed
         );
         // A damaged store takes nothing back, and trusts nothing new.
         fs::write(world.folder.path().join("trusted.json"), "{").unwrap();
-        assert!(world.judged(&file, Some("a = 1\n")).held.is_some());
+        assert!(
+            world
+                .judged(&file, Some("a = 1\n"))
+                .effective_text
+                .is_some()
+        );
         assert!(matches!(
             why(&world.judged(&file, None)),
-            Distrust::Unfit(_)
+            UntrustedReason::Unusable(_)
         ));
     }
 
@@ -261,11 +266,16 @@ mod tests {
         world.trust(&file, "a = 1\n");
         let way = world.folder.path().join("way");
         symlink(file.parent().unwrap(), &way).unwrap();
-        assert!(world.judged(&way.join("mgp.toml"), None).held.is_some());
+        assert!(
+            world
+                .judged(&way.join("mgp.toml"), None)
+                .effective_text
+                .is_some()
+        );
         symlink(&file, world.file("other")).unwrap();
         assert_eq!(
             why(&world.judged(&world.file("other"), None)),
-            Distrust::New
+            UntrustedReason::New
         );
     }
 
@@ -278,13 +288,13 @@ mod tests {
         for (path, mode) in [(file.as_path(), 0o666), (file.parent().unwrap(), 0o777)] {
             let before = fs::metadata(path).unwrap().permissions();
             fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
-            let Distrust::Unfit(words) = why(&world.judged(&file, None)) else {
+            let UntrustedReason::Unusable(words) = why(&world.judged(&file, None)) else {
                 panic!("{}", path.display());
             };
             assert!(words.contains("everybody can write"), "{words}");
             fs::set_permissions(path, before).unwrap();
         }
-        assert!(world.judged(&file, None).held.is_some());
+        assert!(world.judged(&file, None).effective_text.is_some());
     }
 
     /// Whoever may write to a folder above swaps the project for another one; a sticky folder, like the
@@ -300,7 +310,7 @@ mod tests {
         world.trust(&file, "a = 1\n");
         let open = |mode| fs::set_permissions(&above, fs::Permissions::from_mode(mode)).unwrap();
         open(0o777);
-        let Distrust::Unfit(words) = why(&world.judged(&file, None)) else {
+        let UntrustedReason::Unusable(words) = why(&world.judged(&file, None)) else {
             panic!("it holds");
         };
         let named = fs::canonicalize(&above).unwrap().display().to_string();
@@ -310,7 +320,10 @@ mod tests {
         );
         for mode in [0o1777, 0o755] {
             open(mode);
-            assert!(world.judged(&file, None).held.is_some(), "{mode:o}");
+            assert!(
+                world.judged(&file, None).effective_text.is_some(),
+                "{mode:o}"
+            );
         }
     }
 
@@ -323,19 +336,19 @@ mod tests {
         for file in [&file, &other] {
             assert_eq!(
                 why(&world.judged(file, None)),
-                Distrust::Unfit("it is no plain file".into())
+                UntrustedReason::Unusable("it is no plain file".into())
             );
         }
         fs::remove_file(&file).unwrap();
-        fs::write(&file, vec![b'#'; MAX_FILE as usize + 1]).unwrap();
+        fs::write(&file, vec![b'#'; FILE_BYTES_MAX as usize + 1]).unwrap();
         assert!(matches!(
             why(&world.judged(&file, None)),
-            Distrust::Unfit(_)
+            UntrustedReason::Unusable(_)
         ));
         fs::write(&file, b"\xff").unwrap();
         assert!(matches!(
             why(&world.judged(&file, None)),
-            Distrust::Unfit(_)
+            UntrustedReason::Unusable(_)
         ));
     }
 }

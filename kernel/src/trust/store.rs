@@ -6,15 +6,15 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use mgp_store::atomic_file;
+use mgp_store::health::explain_io_error;
 use mgp_store::regular_file;
-use mgp_store::trouble::explained;
 use serde::{Deserialize, Serialize};
 
 /// Projects remembered at once: far more than a person works on. One more is refused in words that say
 /// how to let others go.
-const MAX_ENTRIES: usize = 1024;
-/// Longest file that is read, in bytes: [`MAX_ENTRIES`] with long paths.
-const MAX_FILE: u64 = 4 << 20;
+const ENTRIES_MAX: usize = 1024;
+/// Longest file that is read, in bytes: [`ENTRIES_MAX`] with long paths.
+const FILE_BYTES_MAX: u64 = 4 << 20;
 
 /// A project's file as it was when it was trusted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -32,11 +32,11 @@ pub struct TrustedFile {
 pub struct TrustStore {
     entries: Vec<TrustedFile>,
     /// Why nothing is trusted.
-    wrong: Option<String>,
+    load_error: Option<String>,
 }
 
 #[derive(Default, Serialize, Deserialize)]
-struct TrustFileText {
+struct TrustFileContents {
     trusted: Vec<TrustedFile>,
 }
 
@@ -52,14 +52,14 @@ pub enum TrustError {
     /// The file is not what was written.
     #[error("{0}; remove the file, and every project is asked about again")]
     Damaged(String),
-    /// There are [`MAX_ENTRIES`].
+    /// There are [`ENTRIES_MAX`].
     #[error(
-        "{MAX_ENTRIES} projects are trusted already: `mgp trust --list` shows them, `mgp untrust \
+        "{ENTRIES_MAX} projects are trusted already: `mgp trust --list` shows them, `mgp untrust \
          FOLDER` lets one go"
     )]
     Full,
     /// The system refuses.
-    #[error("{}", explained(.path, .why))]
+    #[error("{}", explain_io_error(.path, .why))]
     System {
         /// The file or its folder.
         path: PathBuf,
@@ -73,21 +73,21 @@ impl TrustStore {
     #[must_use]
     pub fn open(path: Option<&Path>) -> Self {
         let Some(path) = path else {
-            return Self::wrong("there is no home to keep trust in".into());
+            return Self::with_error("there is no home to keep trust in".into());
         };
-        match read(path) {
+        match read_entries(path) {
             Ok(entries) => Self {
                 entries,
-                wrong: None,
+                load_error: None,
             },
-            Err(why) => Self::wrong(format!("{}: {why}", path.display())),
+            Err(why) => Self::with_error(format!("{}: {why}", path.display())),
         }
     }
 
-    fn wrong(why: String) -> Self {
+    fn with_error(why: String) -> Self {
         Self {
             entries: Vec::new(),
-            wrong: Some(why),
+            load_error: Some(why),
         }
     }
 
@@ -99,14 +99,14 @@ impl TrustStore {
 
     /// The entry of a file.
     #[must_use]
-    pub fn entry(&self, file: &Path) -> Option<&TrustedFile> {
+    pub fn find(&self, file: &Path) -> Option<&TrustedFile> {
         self.entries.iter().find(|entry| entry.file == file)
     }
 
     /// Why nothing is trusted, when there is a reason.
     #[must_use]
-    pub fn why_empty(&self) -> Option<&str> {
-        self.wrong.as_deref()
+    pub fn load_error(&self) -> Option<&str> {
+        self.load_error.as_deref()
     }
 }
 
@@ -114,7 +114,7 @@ impl TrustStore {
 ///
 /// # Errors
 /// [`TrustError`]; then nothing has changed.
-pub fn change<T>(
+pub fn modify_store<T>(
     path: Option<&Path>,
     edit: impl FnOnce(&mut Vec<TrustedFile>) -> T,
 ) -> Result<T, TrustError> {
@@ -124,21 +124,21 @@ pub fn change<T>(
         path: path.to_owned(),
         why,
     };
-    atomic_file::make_folder(folder).map_err(system)?;
-    let _turn = turn(&path.with_extension("lock")).map_err(system)?;
+    atomic_file::create_folder(folder).map_err(system)?;
+    let _turn = lock_file(&path.with_extension("lock")).map_err(system)?;
     let damaged = |why| TrustError::Damaged(format!("{}: {why}", path.display()));
-    let mut entries = read(path).map_err(damaged)?;
+    let mut entries = read_entries(path).map_err(damaged)?;
     let before = entries.len();
     let done = edit(&mut entries);
-    if entries.len() > MAX_ENTRIES && entries.len() > before {
+    if entries.len() > ENTRIES_MAX && entries.len() > before {
         return Err(TrustError::Full);
     }
-    write(path, entries).map_err(system)?;
+    write_entries(path, entries).map_err(system)?;
     Ok(done)
 }
 
 /// Held until it is dropped; others wait, for as long as a small file takes to be written.
-fn turn(path: &Path) -> io::Result<File> {
+fn lock_file(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.write(true).create(true).truncate(false).mode(0o600);
     let file = regular_file::open_with(path, &mut options)?;
@@ -146,7 +146,7 @@ fn turn(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-fn read(path: &Path) -> Result<Vec<TrustedFile>, String> {
+fn read_entries(path: &Path) -> Result<Vec<TrustedFile>, String> {
     let file = match regular_file::open(path) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         opened => opened.map_err(|e| e.to_string())?,
@@ -159,16 +159,16 @@ fn read(path: &Path) -> Result<Vec<TrustedFile>, String> {
         );
     }
     let mut text = String::new();
-    file.take(MAX_FILE)
+    file.take(FILE_BYTES_MAX)
         .read_to_string(&mut text)
         .map_err(|e| e.to_string())?;
-    let written: TrustFileText =
+    let written: TrustFileContents =
         serde_json::from_str(&text).map_err(|e| format!("not what mgp wrote ({e})"))?;
     Ok(written.trusted)
 }
 
-fn write(path: &Path, trusted: Vec<TrustedFile>) -> io::Result<()> {
-    let text = serde_json::to_string_pretty(&TrustFileText { trusted })?;
+fn write_entries(path: &Path, trusted: Vec<TrustedFile>) -> io::Result<()> {
+    let text = serde_json::to_string_pretty(&TrustFileContents { trusted })?;
     atomic_file::write(path, format!("{text}\n").as_bytes())
 }
 
@@ -192,12 +192,12 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("config/mgp/trusted.json");
         assert!(TrustStore::open(Some(&path)).entries().is_empty());
-        change(Some(&path), |entries| entries.push(entry(1))).unwrap();
+        modify_store(Some(&path), |entries| entries.push(entry(1))).unwrap();
         let mode = fs::metadata(&path).unwrap().mode();
         assert_eq!(mode & 0o777, 0o600);
         let store = TrustStore::open(Some(&path));
-        assert_eq!(store.entry(Path::new("/p1/mgp.toml")), Some(&entry(1)));
-        change(Some(&path), Vec::clear).unwrap();
+        assert_eq!(store.find(Path::new("/p1/mgp.toml")), Some(&entry(1)));
+        modify_store(Some(&path), Vec::clear).unwrap();
         assert!(TrustStore::open(Some(&path)).entries().is_empty());
     }
 
@@ -205,27 +205,32 @@ mod tests {
     fn what_others_could_have_written_and_what_is_damaged_trusts_nobody() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("trusted.json");
-        change(Some(&path), |entries| entries.push(entry(1))).unwrap();
+        modify_store(Some(&path), |entries| entries.push(entry(1))).unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o620)).unwrap();
         let open = TrustStore::open(Some(&path));
-        assert!(open.entries().is_empty() && open.why_empty().unwrap().contains("chmod 600"));
+        assert!(open.entries().is_empty() && open.load_error().unwrap().contains("chmod 600"));
         fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
         fs::write(&path, "{\"trusted\":[{").unwrap();
-        assert!(TrustStore::open(Some(&path)).why_empty().is_some());
-        let refused = change(Some(&path), Vec::clear).unwrap_err().to_string();
+        assert!(TrustStore::open(Some(&path)).load_error().is_some());
+        let refused = modify_store(Some(&path), Vec::clear)
+            .unwrap_err()
+            .to_string();
         assert!(refused.contains("remove the file"), "{refused}");
-        assert!(matches!(change(None, |_| ()), Err(TrustError::NoHome)));
+        assert!(matches!(
+            modify_store(None, |_| ()),
+            Err(TrustError::NoHome)
+        ));
     }
 
     #[test]
     fn there_are_only_so_many() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("trusted.json");
-        let fill = |entries: &mut Vec<TrustedFile>| entries.extend((0..MAX_ENTRIES).map(entry));
-        change(Some(&path), fill).unwrap();
-        let one_more = change(Some(&path), |entries| entries.push(entry(MAX_ENTRIES)));
+        let fill = |entries: &mut Vec<TrustedFile>| entries.extend((0..ENTRIES_MAX).map(entry));
+        modify_store(Some(&path), fill).unwrap();
+        let one_more = modify_store(Some(&path), |entries| entries.push(entry(ENTRIES_MAX)));
         assert!(matches!(one_more, Err(TrustError::Full)));
-        assert_eq!(TrustStore::open(Some(&path)).entries().len(), MAX_ENTRIES);
-        change(Some(&path), |entries| entries.truncate(1)).unwrap();
+        assert_eq!(TrustStore::open(Some(&path)).entries().len(), ENTRIES_MAX);
+        modify_store(Some(&path), |entries| entries.truncate(1)).unwrap();
     }
 }

@@ -9,7 +9,7 @@ use crate::shim::{AtomicU64, Ordering};
 
 /// So much may be under way at once; the unit is the caller's: messages, bytes, requests.
 pub struct Credit {
-    taken: AtomicU64,
+    in_use: AtomicU64,
     limit: u64,
 }
 
@@ -25,7 +25,10 @@ impl Credit {
     #[must_use]
     pub fn new(limit: u64) -> Arc<Self> {
         let taken = AtomicU64::new(0);
-        Arc::new(Self { taken, limit })
+        Arc::new(Self {
+            in_use: taken,
+            limit,
+        })
     }
 
     /// Takes `amount` whole, or `None` when less is left. Nobody waits: a large charge can be
@@ -34,13 +37,13 @@ impl Credit {
         let raise = |taken: u64| taken.checked_add(amount).filter(|&sum| sum <= self.limit);
         // Who gets a place that came back sees what was done while it was taken.
         let (taken, refused) = (Ordering::Acquire, Ordering::Relaxed);
-        self.taken.fetch_update(taken, refused, raise).ok()?;
+        self.in_use.fetch_update(taken, refused, raise).ok()?;
         let credit = Arc::clone(self);
         Some(Charge { credit, amount })
     }
 
     /// Takes `amount` of both, or of none.
-    pub fn try_take_of_both(both: [&Arc<Self>; 2], amount: u64) -> Option<[Charge; 2]> {
+    pub fn try_take_both(both: [&Arc<Self>; 2], amount: u64) -> Option<[Charge; 2]> {
         let first = both[0].try_take(amount)?;
         let second = both[1].try_take(amount)?;
         Some([first, second])
@@ -49,13 +52,13 @@ impl Credit {
     /// What is left at this moment.
     #[must_use]
     pub fn available(&self) -> u64 {
-        self.limit - self.taken()
+        self.limit - self.in_use_amount()
     }
 
     /// What is taken at this moment.
     #[must_use]
-    pub fn taken(&self) -> u64 {
-        self.taken.load(Ordering::Relaxed)
+    pub fn in_use_amount(&self) -> u64 {
+        self.in_use.load(Ordering::Relaxed)
     }
 }
 
@@ -69,7 +72,7 @@ impl Charge {
 
 impl Drop for Charge {
     fn drop(&mut self) {
-        self.credit.taken.fetch_sub(self.amount, Ordering::Release);
+        self.credit.in_use.fetch_sub(self.amount, Ordering::Release);
     }
 }
 
@@ -86,10 +89,10 @@ mod tests {
         let seven = credit.try_take(7).unwrap();
         assert!(credit.try_take(4).is_none());
         let three = credit.try_take(3).unwrap();
-        assert_eq!((credit.taken(), credit.available()), (10, 0));
+        assert_eq!((credit.in_use_amount(), credit.available()), (10, 0));
         assert_eq!(three.amount(), 3);
         std::thread::spawn(|| drop(seven)).join().unwrap();
-        assert_eq!((credit.taken(), credit.available()), (3, 7));
+        assert_eq!((credit.in_use_amount(), credit.available()), (3, 7));
     }
 
     #[test]
@@ -126,7 +129,7 @@ mod loom_tests {
             charge(1)();
             one.join().unwrap();
             two.join().unwrap();
-            assert_eq!(credit.taken(), 0);
+            assert_eq!(credit.in_use_amount(), 0);
             assert_eq!(credit.try_take(2).map(|whole| whole.amount()), Some(2));
         });
     }
@@ -140,15 +143,18 @@ mod loom_tests {
             let peers = own.clone().map(|own| {
                 let all = Arc::clone(&all);
                 thread::spawn(move || {
-                    let taken = Credit::try_take_of_both([&own, &all], 1);
-                    let (of_own, of_all) = (own.taken(), all.taken());
+                    let taken = Credit::try_take_both([&own, &all], 1);
+                    let (of_own, of_all) = (own.in_use_amount(), all.in_use_amount());
                     assert!(taken.is_none() || (of_own, of_all) == (1, 1));
                 })
             });
             for peer in peers {
                 peer.join().unwrap();
             }
-            assert_eq!((all.taken(), own.map(|own| own.taken())), (0, [0, 0]));
+            assert_eq!(
+                (all.in_use_amount(), own.map(|own| own.in_use_amount())),
+                (0, [0, 0])
+            );
         });
     }
 

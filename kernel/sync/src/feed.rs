@@ -33,20 +33,20 @@ pub struct FeedRead<T> {
     /// Each with its place.
     pub events: Vec<(u64, T)>,
     /// Events between the reader's place and these are gone.
-    pub overtaken: bool,
+    pub has_gap: bool,
 }
 
 struct FeedLog<T> {
-    held: VecDeque<FeedEvent<T>>,
+    events: VecDeque<FeedEvent<T>>,
     bytes: usize,
     /// The last place given, 0 before the first.
-    newest: u64,
+    newest_position: u64,
     /// The place of the newest event that is gone, 0 when none is.
-    gone: u64,
+    evicted_through: u64,
 }
 
 struct FeedEvent<T> {
-    place: u64,
+    position: u64,
     weight: usize,
     item: T,
 }
@@ -62,10 +62,10 @@ impl<T> Feed<T> {
     #[must_use]
     pub fn new() -> Self {
         let log = FeedLog {
-            held: VecDeque::new(),
+            events: VecDeque::new(),
             bytes: 0,
-            newest: 0,
-            gone: 0,
+            newest_position: 0,
+            evicted_through: 0,
         };
         Self {
             log: Mutex::new(log),
@@ -76,27 +76,27 @@ impl<T> Feed<T> {
     /// Gives its place.
     pub fn push(&self, item: T, weight: usize, missed: u64, limits: FeedLimits) -> u64 {
         let mut log = self.log.lock();
-        log.newest = log.newest.saturating_add(missed).saturating_add(1);
+        log.newest_position = log.newest_position.saturating_add(missed).saturating_add(1);
         log.bytes = log.bytes.saturating_add(weight);
-        let place = log.newest;
-        log.held.push_back(FeedEvent {
-            place,
+        let place = log.newest_position;
+        log.events.push_back(FeedEvent {
+            position: place,
             weight,
             item,
         });
-        while log.held.len() > limits.events || log.bytes > limits.bytes {
-            let Some(oldest) = log.held.pop_front() else {
+        while log.events.len() > limits.events || log.bytes > limits.bytes {
+            let Some(oldest) = log.events.pop_front() else {
                 break;
             };
             log.bytes -= oldest.weight;
-            log.gone = oldest.place;
+            log.evicted_through = oldest.position;
         }
         place
     }
 
     /// The last place given: who reads from here on reads only what comes.
-    pub fn newest(&self) -> u64 {
-        self.log.lock().newest
+    pub fn newest_position(&self) -> u64 {
+        self.log.lock().newest_position
     }
 }
 
@@ -104,13 +104,13 @@ impl<T: Clone> Feed<T> {
     /// The events after a place, at most so many.
     pub fn read(&self, after: u64, most: usize) -> FeedRead<T> {
         let log = self.log.lock();
-        let begin = log.held.partition_point(|event| event.place <= after);
-        let rest = log.held.range(begin..).take(most);
+        let begin = log.events.partition_point(|event| event.position <= after);
+        let rest = log.events.range(begin..).take(most);
         FeedRead {
             events: rest
-                .map(|event| (event.place, event.item.clone()))
+                .map(|event| (event.position, event.item.clone()))
                 .collect(),
-            overtaken: log.gone > after,
+            has_gap: log.evicted_through > after,
         }
     }
 }
@@ -122,9 +122,9 @@ opaque_debug!(Feed<T>);
 /// Who adds something rings after adding it; who reads settles before reading. Then nothing is added that a
 /// reader neither sees nor is woken for.
 #[derive(Default)]
-pub struct Doorbell(AtomicUsize);
+pub struct Wakeup(AtomicUsize);
 
-impl Doorbell {
+impl Wakeup {
     /// Not rung.
     #[must_use]
     pub fn new() -> Self {
@@ -133,14 +133,14 @@ impl Doorbell {
 
     /// There is something new. True when the reader is to be woken: it was not rung for since it settled.
     #[must_use]
-    pub fn ring(&self) -> bool {
+    pub fn signal(&self) -> bool {
         self.0.swap(1, Ordering::AcqRel) == 0
     }
 
     /// The reader is about to look.
-    pub fn settle(&self) {
+    pub fn reset(&self) {
         self.0.swap(0, Ordering::AcqRel);
     }
 }
 
-opaque_debug!(Doorbell);
+opaque_debug!(Wakeup);

@@ -57,7 +57,7 @@ impl Gate {
         let before = self.state.fetch_or(CLOSED, Ordering::AcqRel);
         drop(waiting);
         if before == 0 {
-            self.report();
+            self.notify_idle();
         }
         true
     }
@@ -70,19 +70,19 @@ impl Gate {
 
     /// How many are inside right now.
     #[must_use]
-    pub fn inside(&self) -> usize {
+    pub fn active_count(&self) -> usize {
         self.state.load(Ordering::Acquire) / ONE
     }
 
-    fn leave(&self) {
+    fn exit(&self) {
         let before = self.state.fetch_sub(ONE, Ordering::AcqRel);
         if before == CLOSED + ONE {
-            self.report();
+            self.notify_idle();
         }
     }
 
     /// Runs in one place only: where a closed gate's count reached nought, which it never leaves.
-    fn report(&self) {
+    fn notify_idle(&self) {
         let on_idle = self.on_idle.lock().take();
         on_idle.expect("a drain is reported once")();
     }
@@ -90,7 +90,7 @@ impl Gate {
 
 impl Drop for GatePass {
     fn drop(&mut self) {
-        self.0.leave();
+        self.0.exit();
     }
 }
 
@@ -122,11 +122,11 @@ mod tests {
         assert!(gate.is_closed() && gate.enter().is_none());
         drop(first);
         assert_eq!(
-            (gate.inside(), told.try_recv()),
+            (gate.active_count(), told.try_recv()),
             (1, Err(TryRecvError::Empty))
         );
         std::thread::spawn(|| drop(second)).join().unwrap();
-        assert_eq!((gate.inside(), told.try_recv()), (0, Ok(())));
+        assert_eq!((gate.active_count(), told.try_recv()), (0, Ok(())));
     }
 
     #[test]
@@ -185,7 +185,7 @@ mod loom_tests {
             let close = |gate: &Arc<Gate>, reports: &Arc<Count>| {
                 let (seen, reports) = (Arc::clone(gate), Arc::clone(reports));
                 gate.close(move || {
-                    assert_eq!(seen.inside(), 0);
+                    assert_eq!(seen.active_count(), 0);
                     reports.fetch_add(1, Ordering::SeqCst);
                 })
             };

@@ -2,14 +2,14 @@
 //!
 //! | structure | what it protects | its invariant |
 //! |---|---|---|
-//! | [`Pending`] | requests that await an answer | each request is settled exactly once |
+//! | [`PendingRequests`] | requests that await an answer | each request is settled exactly once |
 //! | [`Gate`] | a server or a door that drains | nothing enters after it closes; the drain is reported once |
 //! | [`Ring`] | the event streams of a session | replay, then live events: no gap, no duplicate |
 //! | [`Feed`] | the last events of a channel | no reader misses an event unawares, and none is waited for |
 //! | [`Snapshot`] | tables that calls read without asking their owner | a load sees the last store that returned |
 //! | [`Slot`] | the way to something that is restarted | a tenant is removed only by its own tenancy |
 //! | [`Credit`] | the bound of a queue | charges stay within the limit and come back exactly once |
-//! | [`Line`] | what waits to be sent over a link | an item is taken once, in order; a taker that waits is woken |
+//! | [`CoalescingQueue`] | what waits to be sent over a link | an item is taken once, in order; a taker that waits is woken |
 //! | [`Roster`] | the links there are, and whose there may be | once a change is back, nobody is left in who may not |
 //! | [`SendWindow`] | what of a stream is on its way to its reader | a sender that waits is told of the next return |
 //!
@@ -37,29 +37,29 @@ macro_rules! opaque_debug {
     };
 }
 
+pub mod coalescing_queue;
 pub mod credit;
 pub mod feed;
 pub mod gate;
-pub mod line;
-pub mod pending;
+pub mod pending_requests;
 pub mod ring;
 pub mod roster;
 pub mod send_window;
 pub mod slot;
 pub mod snapshot;
 
-mod numbers;
-mod refused;
+mod admission_error;
+mod number_map;
 mod shim;
 
+pub use admission_error::AdmissionError;
+pub use coalescing_queue::CoalescingQueue;
 pub use credit::{Charge, Credit};
-pub use feed::{Doorbell, Feed, FeedLimits, FeedRead};
+pub use feed::{Feed, FeedLimits, FeedRead, Wakeup};
 pub use gate::{Gate, GatePass};
-pub use line::Line;
-pub use pending::Pending;
-pub use refused::NotAdmitted;
+pub use pending_requests::PendingRequests;
 pub use ring::{Ring, RingLimits, RingNext, RingReader};
-pub use roster::{NotEntered, Roster, RosterPlace};
-pub use send_window::{Returned, SendWindow};
-pub use slot::{Filled, Slot, Tenancy};
+pub use roster::{EnterError, Roster, RosterGuard};
+pub use send_window::{ReleasedFrames, SendWindow};
+pub use slot::{FillToken, Slot, UntilFilled};
 pub use snapshot::Snapshot;

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-pub use crate::refused::NotAdmitted;
+pub use crate::admission_error::AdmissionError;
 use crate::shim::Mutex;
 
 mod events;
@@ -42,8 +42,8 @@ pub struct RingLimits {
     /// neither itself nor what was before.
     pub bytes: usize,
     /// Older events that are held only because an attached reader has not taken one yet, at most;
-    /// there is room for as many again, which [`Ring::push_kept`] alone may use.
-    pub undelivered: usize,
+    /// there is room for as many again, which [`Ring::push_reserved`] alone may use.
+    pub max_undelivered: usize,
 }
 
 /// What a reader finds next.
@@ -69,20 +69,20 @@ pub enum RingNext<T> {
 pub struct RingReader<T> {
     ring: Arc<Ring<T>>,
     lane: u64,
-    number: u64,
+    reader_id: u64,
 }
 
 /// The `after` of a reader that wants no replay, see [`Ring::attach`].
 pub const LIVE: u64 = u64::MAX;
 
 /// No allocation is larger, so clamping weights to it loses nothing, and two of them never overflow.
-const MOST: usize = isize::MAX as usize;
+const MAX_WEIGHT: usize = isize::MAX as usize;
 
 impl<T> Ring<T> {
     /// An empty ring.
     #[must_use]
     pub fn new(limits: RingLimits) -> Self {
-        let bytes = limits.bytes.min(MOST);
+        let bytes = limits.bytes.min(MAX_WEIGHT);
         Self {
             log: Mutex::new(RingLog::new()),
             limits: RingLimits { bytes, ..limits },
@@ -93,30 +93,41 @@ impl<T> Ring<T> {
     /// lane's reader. Gives its number: 1, 2, 3, … through all lanes.
     ///
     /// # Errors
-    /// [`NotAdmitted::Full`] when `undelivered` events are held for readers that do not take them (see
-    /// [`detach_slowest`](Self::detach_slowest)); [`NotAdmitted::Closed`] when the lane or the ring is.
-    pub fn push(&self, lane: u64, item: T, weight: usize) -> Result<u64, NotAdmitted<T>> {
-        self.add(lane, item, weight, self.limits.undelivered)
+    /// [`AdmissionError::Accept`] when `undelivered` events are held for readers that do not take them (see
+    /// [`detach_slowest`](Self::detach_slowest)); [`AdmissionError::Closed`] when the lane or the ring is.
+    pub fn push(&self, lane: u64, item: T, weight: usize) -> Result<u64, AdmissionError<T>> {
+        self.push_within(lane, item, weight, self.limits.max_undelivered)
     }
 
     /// Adds an event that must not be lost: however many others wait, there is room reserved for it.
     ///
     /// # Errors
-    /// As [`push`](Self::push), but [`NotAdmitted::Full`] only at twice `undelivered`.
-    pub fn push_kept(&self, lane: u64, item: T, weight: usize) -> Result<u64, NotAdmitted<T>> {
-        self.add(
+    /// As [`push`](Self::push), but [`AdmissionError::Accept`] only at twice `undelivered`.
+    pub fn push_reserved(
+        &self,
+        lane: u64,
+        item: T,
+        weight: usize,
+    ) -> Result<u64, AdmissionError<T>> {
+        self.push_within(
             lane,
             item,
             weight,
-            self.limits.undelivered.saturating_mul(2),
+            self.limits.max_undelivered.saturating_mul(2),
         )
     }
 
-    fn add(&self, lane: u64, item: T, weight: usize, most: usize) -> Result<u64, NotAdmitted<T>> {
-        let weight = weight.min(MOST);
+    fn push_within(
+        &self,
+        lane: u64,
+        item: T,
+        weight: usize,
+        most: usize,
+    ) -> Result<u64, AdmissionError<T>> {
+        let weight = weight.min(MAX_WEIGHT);
         let event = RingEvent { lane, weight, item };
         let limits = RingLimits {
-            undelivered: most,
+            max_undelivered: most,
             ..self.limits
         };
         let (seq, waker) = self.log.lock().push(event, &limits)?;
@@ -125,8 +136,8 @@ impl<T> Ring<T> {
     }
 
     /// The lane of an event that is still held.
-    pub fn lane_of(&self, seq: u64) -> Option<u64> {
-        self.log.lock().lane_of(seq)
+    pub fn lane_for_seq(&self, seq: u64) -> Option<u64> {
+        self.log.lock().lane_for_seq(seq)
     }
 
     /// Reads a lane from the event after number `after` on, in the place of any older reader.
@@ -141,7 +152,7 @@ impl<T> Ring<T> {
         RingReader {
             ring: Arc::clone(self),
             lane,
-            number,
+            reader_id: number,
         }
     }
 
@@ -172,10 +183,10 @@ impl<T: Clone> RingReader<T> {
     /// [`RingNext::End`] and [`RingNext::Detached`] are final: every later poll finds them again.
     pub fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<RingNext<T>> {
         let mut log = self.ring.log.lock();
-        if let Some(next) = log.take(self.lane, self.number) {
+        if let Some(next) = log.take_next(self.lane, self.reader_id) {
             return Poll::Ready(next);
         }
-        let former = log.wait(self.lane, cx.waker());
+        let former = log.register_waker(self.lane, cx.waker());
         drop(log);
         drop(former);
         Poll::Pending
@@ -184,7 +195,7 @@ impl<T: Clone> RingReader<T> {
 
 impl<T> Drop for RingReader<T> {
     fn drop(&mut self) {
-        let waker = self.ring.log.lock().detach(self.lane, self.number);
+        let waker = self.ring.log.lock().detach(self.lane, self.reader_id);
         drop(waker);
     }
 }

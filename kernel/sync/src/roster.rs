@@ -12,58 +12,58 @@ use crate::snapshot::Snapshot;
 
 /// Who may be in, and who is.
 pub struct Roster<K, V> {
-    may: Snapshot<HashSet<K>>,
-    live: Mutex<RosterEntries<K, V>>,
+    allowed: Snapshot<HashSet<K>>,
+    state: Mutex<RosterEntries<K, V>>,
 }
 
 struct RosterEntries<K, V> {
     entries: Vec<(u64, K, V)>,
     /// The number of the last one.
-    last: u64,
+    last_id: u64,
 }
 
 /// Why somebody was not let in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NotEntered {
+pub enum EnterError {
     /// There is no room beside those of the same key.
     Full,
     /// It may not, or no longer.
-    NotAllowed,
+    Denied,
 }
 
 /// A place on the roster; goes with it.
 #[must_use = "who drops it is out"]
-pub struct RosterPlace<K: Clone + Eq + Hash, V: Clone> {
+pub struct RosterGuard<K: Clone + Eq + Hash, V: Clone> {
     roster: Arc<Roster<K, V>>,
-    number: u64,
+    entry_id: u64,
 }
 
 impl<K: Clone + Eq + Hash, V: Clone> Default for Roster<K, V> {
     fn default() -> Self {
         let entries = RosterEntries {
             entries: Vec::new(),
-            last: 0,
+            last_id: 0,
         };
         Self {
-            may: Snapshot::new(HashSet::new()),
-            live: Mutex::new(entries),
+            allowed: Snapshot::new(HashSet::new()),
+            state: Mutex::new(entries),
         }
     }
 }
 
 impl<K: Clone + Eq + Hash, V: Clone> Roster<K, V> {
     /// Whether this one may be in, at this moment.
-    pub fn allows(&self, key: &K) -> bool {
-        self.may.load().contains(key)
+    pub fn is_allowed(&self, key: &K) -> bool {
+        self.allowed.load().contains(key)
     }
 
     /// From when this is back nobody else comes in; those who are in and may not come out, to be ended.
     #[must_use = "who may not be in has to be ended"]
-    pub fn replace(&self, may: HashSet<K>) -> Vec<V> {
-        self.may.store(Arc::new(may));
+    pub fn replace_allowed(&self, may: HashSet<K>) -> Vec<V> {
+        self.allowed.store(Arc::new(may));
         // A later change may have come meanwhile: what holds is the last one.
-        let may = self.may.load();
-        let live = self.live.lock();
+        let may = self.allowed.load();
+        let live = self.state.lock();
         let gone = live.entries.iter().filter(|(_, key, _)| !may.contains(key));
         gone.map(|(_, _, value)| value.clone()).collect()
     }
@@ -72,43 +72,43 @@ impl<K: Clone + Eq + Hash, V: Clone> Roster<K, V> {
     /// lock.
     ///
     /// # Errors
-    /// [`NotEntered`].
+    /// [`EnterError`].
     pub fn enter(
         self: &Arc<Self>,
         key: K,
         value: V,
         has_room: impl FnOnce(&mut dyn Iterator<Item = &V>) -> bool,
-    ) -> Result<RosterPlace<K, V>, NotEntered> {
-        let mut live = self.live.lock();
+    ) -> Result<RosterGuard<K, V>, EnterError> {
+        let mut live = self.state.lock();
         let same = live.entries.iter().filter(|(_, other, _)| *other == key);
         if !has_room(&mut same.map(|(_, _, value)| value)) {
-            return Err(NotEntered::Full);
+            return Err(EnterError::Full);
         }
-        live.last += 1;
-        let number = live.last;
+        live.last_id += 1;
+        let number = live.last_id;
         live.entries.push((number, key.clone(), value));
         drop(live);
-        let place = RosterPlace {
+        let place = RosterGuard {
             roster: Arc::clone(self),
-            number,
+            entry_id: number,
         };
-        match self.allows(&key) {
+        match self.is_allowed(&key) {
             true => Ok(place),
-            false => Err(NotEntered::NotAllowed),
+            false => Err(EnterError::Denied),
         }
     }
 
     /// How many are in.
     pub fn count(&self) -> usize {
-        self.live.lock().entries.len()
+        self.state.lock().entries.len()
     }
 }
 
-impl<K: Clone + Eq + Hash, V: Clone> Drop for RosterPlace<K, V> {
+impl<K: Clone + Eq + Hash, V: Clone> Drop for RosterGuard<K, V> {
     fn drop(&mut self) {
-        let mut live = self.roster.live.lock();
+        let mut live = self.roster.state.lock();
         let mut entries = live.entries.iter();
-        let at = entries.position(|(number, ..)| *number == self.number);
+        let at = entries.position(|(number, ..)| *number == self.entry_id);
         let taken = at.map(|at| live.entries.swap_remove(at));
         drop(live);
         drop(taken);
@@ -121,10 +121,12 @@ impl<K, V> std::fmt::Debug for Roster<K, V> {
     }
 }
 
-impl<K: Clone + Eq + Hash, V: Clone> std::fmt::Debug for RosterPlace<K, V> {
+impl<K: Clone + Eq + Hash, V: Clone> std::fmt::Debug for RosterGuard<K, V> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let mut place = f.debug_struct("RosterPlace");
-        place.field("number", &self.number).finish_non_exhaustive()
+        place
+            .field("number", &self.entry_id)
+            .finish_non_exhaustive()
     }
 }
 
@@ -137,16 +139,16 @@ mod tests {
         let roster = Arc::new(Roster::default());
         let room = |those: &mut dyn Iterator<Item = &&str>| those.count() < 2;
         let none = roster.enter(1, "a", room);
-        assert_eq!(none.err(), Some(NotEntered::NotAllowed));
-        assert!(roster.replace(HashSet::from([1, 2])).is_empty());
+        assert_eq!(none.err(), Some(EnterError::Denied));
+        assert!(roster.replace_allowed(HashSet::from([1, 2])).is_empty());
         let a = roster.enter(1, "a", room).unwrap();
         let b = roster.enter(1, "b", room).unwrap();
         let _c = roster.enter(2, "c", room).unwrap();
-        assert_eq!(roster.enter(1, "d", room).err(), Some(NotEntered::Full));
+        assert_eq!(roster.enter(1, "d", room).err(), Some(EnterError::Full));
         assert_eq!(roster.count(), 3);
         drop(a);
-        assert_eq!(roster.replace(HashSet::from([2])), ["b"]);
-        assert!(!roster.allows(&1));
+        assert_eq!(roster.replace_allowed(HashSet::from([2])), ["b"]);
+        assert!(!roster.is_allowed(&1));
         drop(b);
         assert_eq!(roster.count(), 1);
     }
@@ -164,13 +166,13 @@ mod loom_tests {
     fn nobody_is_left_in_who_may_not() {
         loom::model(|| {
             let roster = Arc::new(Roster::default());
-            assert!(roster.replace(HashSet::from([1])).is_empty());
+            assert!(roster.replace_allowed(HashSet::from([1])).is_empty());
             let ended = Arc::new(AtomicUsize::new(0));
             let enters = {
                 let (roster, ended) = (Arc::clone(&roster), Arc::clone(&ended));
                 thread::spawn(move || roster.enter(1, ended, |_| true).ok())
             };
-            for value in roster.replace(HashSet::new()) {
+            for value in roster.replace_allowed(HashSet::new()) {
                 value.store(1, Ordering::SeqCst);
             }
             // From here on the change is acknowledged.
@@ -186,7 +188,7 @@ mod loom_tests {
     fn of_two_changes_the_last_one_holds() {
         loom::model(|| {
             let roster = Arc::new(Roster::default());
-            assert!(roster.replace(HashSet::from([1])).is_empty());
+            assert!(roster.replace_allowed(HashSet::from([1])).is_empty());
             let ended = Arc::new(AtomicUsize::new(0));
             let _place = roster.enter(1, Arc::clone(&ended), |_| true).unwrap();
             let end = |values: Vec<Arc<AtomicUsize>>| {
@@ -196,11 +198,11 @@ mod loom_tests {
             };
             let other = {
                 let roster = Arc::clone(&roster);
-                thread::spawn(move || end(roster.replace(HashSet::from([1]))))
+                thread::spawn(move || end(roster.replace_allowed(HashSet::from([1]))))
             };
-            end(roster.replace(HashSet::new()));
+            end(roster.replace_allowed(HashSet::new()));
             other.join().unwrap();
-            assert!(roster.allows(&1) || ended.load(Ordering::SeqCst) == 1);
+            assert!(roster.is_allowed(&1) || ended.load(Ordering::SeqCst) == 1);
         });
     }
 }

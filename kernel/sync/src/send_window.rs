@@ -10,13 +10,13 @@ pub struct SendWindow(Mutex<SendWindowState>);
 
 #[derive(Default)]
 struct SendWindowState {
-    back: Returned,
-    waits: bool,
+    released: ReleasedFrames,
+    is_waiting: bool,
 }
 
 /// Frames that came back, and their bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Returned {
+pub struct ReleasedFrames {
     /// How many.
     pub frames: usize,
     /// The sum of their bytes.
@@ -33,23 +33,23 @@ impl SendWindow {
     /// A reader has taken one frame, or never will. True when the sender waits: it must be woken then,
     /// and nobody else does it.
     #[must_use = "a sender that waits has to be woken"]
-    pub fn give_back(&self, bytes: usize) -> bool {
+    pub fn release(&self, bytes: usize) -> bool {
         let mut state = self.0.lock();
-        state.back.frames += 1;
-        state.back.bytes += bytes;
-        std::mem::take(&mut state.waits)
+        state.released.frames += 1;
+        state.released.bytes += bytes;
+        std::mem::take(&mut state.is_waiting)
     }
 
     /// What came back since it was asked last.
-    pub fn collect(&self) -> Returned {
-        std::mem::take(&mut self.0.lock().back)
+    pub fn collect(&self) -> ReleasedFrames {
+        std::mem::take(&mut self.0.lock().released)
     }
 
     /// The same; `None` when nothing did: from now on the sender waits.
-    pub fn collect_or_wait(&self) -> Option<Returned> {
+    pub fn collect_or_wait(&self) -> Option<ReleasedFrames> {
         let mut state = self.0.lock();
-        let back = std::mem::take(&mut state.back);
-        state.waits = back.frames == 0;
+        let back = std::mem::take(&mut state.released);
+        state.is_waiting = back.frames == 0;
         (back.frames > 0).then_some(back)
     }
 }
@@ -63,12 +63,12 @@ mod tests {
     #[test]
     fn only_a_sender_that_found_nothing_is_woken_and_once() {
         let window = SendWindow::default();
-        assert!(!window.give_back(5));
-        let both = |frames, bytes| Returned { frames, bytes };
+        assert!(!window.release(5));
+        let both = |frames, bytes| ReleasedFrames { frames, bytes };
         assert_eq!(window.collect_or_wait(), Some(both(1, 5)));
         assert_eq!(window.collect_or_wait(), None);
-        assert!(window.give_back(2));
-        assert!(!window.give_back(3));
+        assert!(window.release(2));
+        assert!(!window.release(3));
         assert_eq!(window.collect(), both(2, 5));
         assert_eq!(window.collect(), both(0, 0));
     }
@@ -91,12 +91,12 @@ mod loom_tests {
             let readers = [3, 4].map(|bytes| {
                 let (window, bell) = (Arc::clone(&window), Arc::clone(&bell));
                 thread::spawn(move || {
-                    if window.give_back(bytes) {
+                    if window.release(bytes) {
                         bell.notify();
                     }
                 })
             });
-            let mut all = Returned::default();
+            let mut all = ReleasedFrames::default();
             while all.frames < 2 {
                 match window.collect_or_wait() {
                     Some(back) => {

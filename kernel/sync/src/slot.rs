@@ -7,28 +7,28 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-use crate::numbers::NumberMap;
+use crate::number_map::NumberMap;
 use crate::shim::Mutex;
 
 /// The place of something that is restarted: handles hold the slot, the supervisor refills it.
 pub struct Slot<T>(Mutex<SlotState<T>>);
 
 struct SlotState<T> {
-    tenant: Option<Arc<T>>,
-    tenancy: u64,
+    occupant: Option<Arc<T>>,
+    fill_number: u64,
     /// Empty while there is a tenant. Each waiter is a future somebody holds and takes itself out
     /// when dropped, so there are never more than there are callers.
     waiters: NumberMap<Waker>,
-    tickets: u64,
+    last_ticket: u64,
 }
 
 /// The right to empty the slot that one fill gave, until the next.
 #[derive(Debug)]
-pub struct Tenancy(u64);
+pub struct FillToken(u64);
 
-/// Waits for a tenant: see [`Slot::filled`].
+/// Waits for a tenant: see [`Slot::wait_until_filled`].
 #[must_use = "a future does nothing until it is polled"]
-pub struct Filled<'a, T> {
+pub struct UntilFilled<'a, T> {
     slot: &'a Slot<T>,
     ticket: Option<u64>,
 }
@@ -38,20 +38,20 @@ impl<T> Slot<T> {
     #[must_use]
     pub fn new() -> Self {
         Self(Mutex::new(SlotState {
-            tenant: None,
-            tenancy: 0,
+            occupant: None,
+            fill_number: 0,
             waiters: NumberMap::default(),
-            tickets: 0,
+            last_ticket: 0,
         }))
     }
 
     /// Puts a tenant in, in the place of any other, and wakes all who wait for one. The tenancy
     /// that comes back is good for this slot alone.
-    pub fn fill(&self, tenant: Arc<T>) -> Tenancy {
+    pub fn fill(&self, tenant: Arc<T>) -> FillToken {
         let mut room = self.0.lock();
-        room.tenancy += 1;
-        let tenancy = Tenancy(room.tenancy);
-        let former = room.tenant.replace(tenant);
+        room.fill_number += 1;
+        let tenancy = FillToken(room.fill_number);
+        let former = room.occupant.replace(tenant);
         let waiters = std::mem::take(&mut room.waiters);
         drop(room);
         waiters.into_values().for_each(Waker::wake);
@@ -60,23 +60,23 @@ impl<T> Slot<T> {
     }
 
     /// Takes the tenant of this tenancy out; false when it has been replaced by a newer one.
-    pub fn vacate(&self, Tenancy(number): Tenancy) -> bool {
+    pub fn vacate(&self, FillToken(number): FillToken) -> bool {
         let mut room = self.0.lock();
-        let mine = room.tenancy == number;
-        let former = if mine { room.tenant.take() } else { None };
+        let mine = room.fill_number == number;
+        let former = if mine { room.occupant.take() } else { None };
         drop(room);
         former.is_some()
     }
 
     /// The tenant of this moment.
     pub fn get(&self) -> Option<Arc<T>> {
-        self.0.lock().tenant.clone()
+        self.0.lock().occupant.clone()
     }
 
     /// Waits until there is a tenant. Knows no deadline: give it up by dropping it. A tenant that
     /// came and went before the waiter looked is waited past.
-    pub fn filled(&self) -> Filled<'_, T> {
-        Filled {
+    pub fn wait_until_filled(&self) -> UntilFilled<'_, T> {
+        UntilFilled {
             slot: self,
             ticket: None,
         }
@@ -89,17 +89,17 @@ impl<T> Default for Slot<T> {
     }
 }
 
-impl<T> Future for Filled<'_, T> {
+impl<T> Future for UntilFilled<'_, T> {
     type Output = Arc<T>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Arc<T>> {
         let mut room = self.slot.0.lock();
-        if let Some(tenant) = &room.tenant {
+        if let Some(tenant) = &room.occupant {
             return Poll::Ready(Arc::clone(tenant));
         }
         let ticket = *self.ticket.get_or_insert_with(|| {
-            room.tickets += 1;
-            room.tickets
+            room.last_ticket += 1;
+            room.last_ticket
         });
         let former = room.waiters.insert(ticket, cx.waker().clone());
         drop(room);
@@ -108,7 +108,7 @@ impl<T> Future for Filled<'_, T> {
     }
 }
 
-impl<T> Drop for Filled<'_, T> {
+impl<T> Drop for UntilFilled<'_, T> {
     fn drop(&mut self) {
         if let Some(ticket) = self.ticket {
             let waker = self.slot.0.lock().waiters.remove(&ticket);
@@ -140,7 +140,11 @@ mod tests {
     fn all_who_wait_are_woken_by_a_fill_and_get_the_tenant() {
         let slot = Slot::new();
         let bell = Arc::new(Bell::default());
-        let (waker, mut a, mut b) = (bell.waker(), pin!(slot.filled()), pin!(slot.filled()));
+        let (waker, mut a, mut b) = (
+            bell.waker(),
+            pin!(slot.wait_until_filled()),
+            pin!(slot.wait_until_filled()),
+        );
         let mut cx = Context::from_waker(&waker);
         assert!(a.as_mut().poll(&mut cx).is_pending() && b.as_mut().poll(&mut cx).is_pending());
         let first = slot.fill(Arc::new(1));
@@ -159,7 +163,7 @@ mod tests {
         let waker = bell.waker();
         let mut cx = Context::from_waker(&waker);
         {
-            let mut filled = pin!(slot.filled());
+            let mut filled = pin!(slot.wait_until_filled());
             assert!(filled.as_mut().poll(&mut cx).is_pending());
             assert!(filled.as_mut().poll(&mut cx).is_pending());
             assert_eq!(slot.0.lock().waiters.len(), 1);
@@ -201,11 +205,11 @@ mod loom_tests {
             let slot = Arc::new(Slot::new());
             let (waiting, leaving) = (Arc::clone(&slot), Arc::clone(&slot));
             let waiter = thread::spawn(move || {
-                let mut filled = pin!(waiting.filled());
+                let mut filled = pin!(waiting.wait_until_filled());
                 *block_on(|cx| filled.as_mut().poll(cx))
             });
             let leaver = thread::spawn(move || {
-                let mut filled = pin!(leaving.filled());
+                let mut filled = pin!(leaving.wait_until_filled());
                 let _ = filled
                     .as_mut()
                     .poll(&mut Context::from_waker(Waker::noop()));

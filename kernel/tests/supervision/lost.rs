@@ -12,9 +12,9 @@ use mgp_cluster::shares::SharesMsg;
 use mgp_cluster::tool_index::ToolIndexMsg;
 use mgp_doors::agent_registry::AgentRegistryMsg;
 use mgp_engine::policy::permissions::PermissionRules;
-use mgp_engine::servers::tree_plan::Loss;
+use mgp_engine::servers::tree_plan::LossPolicy;
 use mgp_engine::tools::catalog::CatalogView;
-use mgp_kernel::tree::{ROOT, RootActor};
+use mgp_kernel::tree::{ROOT_ACTORS, RootActor};
 use mgp_policy::access::AccessMsg;
 use mgp_protocol::ids::{AgentId, ServerId};
 use mgp_protocol::mgp::audit::TraceId;
@@ -22,7 +22,7 @@ use mgp_protocol::mgp::permission::Ask;
 use mgp_runtime::mailbox::Queued;
 use mgp_runtime::task_supervisor::TaskSupervisorMsg;
 use mgp_servers::guard::GuardMsg;
-use mgp_store::audit::by_kernel;
+use mgp_store::audit::kernel_actor;
 use mgp_tools::catalog::CatalogMsg;
 use mgp_tools::events::EventsMsg;
 use mgp_tools::registrar::ServerTree;
@@ -38,7 +38,7 @@ use crate::scene::{DEADLINE, Kernel, Load, connected, spec, until};
 /// the actor is started again. The calls never fail, and whoever asks the actor itself is answered.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_actor_at_the_root_that_panics_leaves_nobody_waiting() {
-    for (at, (name, loss)) in ROOT.into_iter().enumerate() {
+    for (at, (name, loss)) in ROOT_ACTORS.into_iter().enumerate() {
         let (called, later) = (format!("called{at}"), format!("later{at}"));
         let kernel = Arc::new(Kernel::grow(&[&called]).await);
         let one = kernel.server(&called);
@@ -52,11 +52,11 @@ async fn an_actor_at_the_root_that_panics_leaves_nobody_waiting() {
         let gone = || lost.cell.get_status() == ActorStatus::Stopped;
         until("it is gone", gone).await;
         match loss {
-            Loss::EndsKernel => {
+            LossPolicy::StopKernel => {
                 let closing = kernel.closing.cancelled();
                 tokio::time::timeout(DEADLINE, closing).await.unwrap();
             }
-            Loss::Restarted => {
+            LossPolicy::Restart => {
                 assert!(kernel.tree.start_server(spec(&later)).await);
                 connected(&kernel.server(&later), 0).await;
                 kernel.finds(&later).await;
@@ -153,7 +153,7 @@ async fn ask(kernel: &Kernel, name: &'static str, begun: &tokio::sync::Notify) -
             let who = shared_connection(&who, &CatalogView::All);
             said(asked.events.unsubscribe(who, "sub-none".into()).await)
         }
-        "access" => said(asked.access.look(|_| ()).await),
+        "access" => said(asked.access.read(|_| ()).await),
         "agent_registry" => {
             let trace = TraceId::parse("550e8400-e29b-41d4-a716-446655440000").unwrap();
             said(asked.agents.renew(&who, None, &trace).await.map(|_| ()))
@@ -172,7 +172,7 @@ async fn ask(kernel: &Kernel, name: &'static str, begun: &tokio::sync::Notify) -
                 policy: None,
                 message: None,
             };
-            let decided = asked.permissions.asked(&it, &ask).await;
+            let decided = asked.permissions.request(&it, &ask).await;
             format!("{:?}", decided)
         }
         "pins" | "registrar" | "tasks" => {
@@ -184,13 +184,19 @@ async fn ask(kernel: &Kernel, name: &'static str, begun: &tokio::sync::Notify) -
         }
         "search" => said(kernel.search("nothing").await.map(|_| ())),
         "links" => said(asked.cluster.links.status().await.map(|_| ())),
-        "replication" => said(asked.cluster.replication.look(|_| ()).await),
+        "replication" => said(asked.cluster.replication.read_logs(|_| ()).await),
         "tool_index" => said(asked.cluster.tool_index.status().await.map(|_| ())),
         "shares" => {
-            let nobody = asked.cluster.here;
-            said(asked.cluster.shares.forget(nobody, by_kernel()).await)
+            let nobody = asked.cluster.local_node;
+            said(
+                asked
+                    .cluster
+                    .shares
+                    .remove_node(nobody, kernel_actor())
+                    .await,
+            )
         }
-        "pairing" => said(asked.cluster.pairing.tickets().await.map(|_| ())),
+        "pairing" => said(asked.cluster.pairing.list_tickets().await.map(|_| ())),
         "lan" => said(asked.cluster.lan.status().await.map(|_| ())),
         // They are only told: nobody waits for them.
         "guard" | "catalog" | "agents" => "nothing is asked".into(),

@@ -10,11 +10,11 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mgp_callers::agent::{Agent, Outward};
-use mgp_callers::exchange::streams::Streams;
-use mgp_engine::servers::spec::Reach;
+use mgp_callers::agent::{Agent, AgentChannel};
+use mgp_callers::in_flight_call::streams::Streams;
+use mgp_engine::servers::spec::ServerTransport;
 use mgp_engine::tools::subscriptions::PER_CONNECTION_MAX;
-use mgp_policy::access::{AccessMsg, Look};
+use mgp_policy::access::{AccessMsg, ReadFn};
 use mgp_protocol::ids::{AgentId, ServerId};
 use mgp_servers::server::ServerMsg;
 use mgp_tools::registrar::ServerTree;
@@ -74,7 +74,7 @@ async fn a_server_that_was_taken_out_leaves_nothing() {
     for _ in 0..3 {
         assert!(call(&one, "time", "{}").await.contains("content"));
         links.push(Arc::downgrade(&one.link().unwrap()));
-        one.tell(ServerMsg::Restart).unwrap();
+        one.send(ServerMsg::Restart).unwrap();
         process = connected(&one, process).await;
     }
     let held = || links.iter().filter(|link| link.strong_count() > 0).count();
@@ -99,8 +99,8 @@ async fn a_server_that_was_taken_out_leaves_nothing() {
 async fn nobody_follows_a_server_that_was_taken_out() {
     let kernel = Kernel::grow(&[]).await;
     let agent = AgentId::new("agent.follows");
-    let agent = Agent::new(agent, false, Outward::Session(Streams::new(1, None)));
-    kernel.directory.enter(agent.clone());
+    let agent = Agent::new(agent, false, AgentChannel::Session(Streams::new(1, None)));
+    kernel.directory.insert(agent.clone());
     let gone = ServerId::new("gone");
     let follow = |n: usize| {
         let (server, uri) = (gone.clone(), format!("a:{n}"));
@@ -126,7 +126,7 @@ async fn nobody_follows_a_server_that_was_taken_out() {
 async fn a_registered_server_that_could_not_be_started_leaves_nothing() {
     let kernel = Kernel::grow(&["beside"]).await;
     let (release, held) = std::sync::mpsc::channel::<()>();
-    let look = |look: Look| kernel.access.tell(AccessMsg::Look(look));
+    let look = |look: ReadFn| kernel.access.send(AccessMsg::Read(look));
     look(Box::new(move |_| assert!(held.recv().is_err()))).unwrap();
     while look(Box::new(|_| ())).is_ok() {}
     assert!(!kernel.tree.start_server(spec("half")).await);
@@ -150,7 +150,7 @@ async fn a_server_that_failed_leaves_no_clock() {
     let kernel = Kernel::grow(&[]).await;
     let before = alive();
     let mut spec = spec("failing");
-    spec.reach = Reach::Stdio {
+    spec.transport = ServerTransport::Stdio {
         command: "/bin/false".into(),
         args: Vec::new(),
         env: BTreeMap::new(),
@@ -161,8 +161,8 @@ async fn a_server_that_failed_leaves_no_clock() {
     spec.restart.backoff_max = Duration::from_secs(3600);
     assert!(kernel.tree.start_server(spec).await);
     let one = kernel.server("failing");
-    let mut status = one.follow();
-    let waits = status.wait_for(|status| status.next_try.is_some());
+    let mut status = one.watch_status();
+    let waits = status.wait_for(|status| status.next_start.is_some());
     tokio::time::timeout(DEADLINE, waits)
         .await
         .unwrap()

@@ -7,13 +7,13 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use mgp_cluster::links::{LinkTable, PeerLink};
-use mgp_cluster::tool_index::{HeldServer, HeldTool, HeldTools};
+use mgp_cluster::tool_index::{PeerServer, PeerTool, PeerTools};
 use mgp_engine::cluster::staleness::Stage;
 use mgp_engine::node_key::NodeKey;
 use mgp_engine::servers::spec::ServerSpec;
-use mgp_protocol::federation::ends::LinkClose;
+use mgp_protocol::federation::close_codes::LinkClose;
 use mgp_protocol::federation::hello::{
-    Hello, LifeId, NodeName, ToldRole, WIRE_VERSIONS, WireFeatures,
+    Hello, LifeId, NodeName, ReportedRole, WIRE_VERSIONS, WireFeatures,
 };
 use mgp_protocol::federation::tool_index::ServerRecord;
 use mgp_protocol::ids::{NodeId, NodeServer, ServerId};
@@ -35,7 +35,7 @@ struct EndSigner(NodeKey);
 
 impl NodeSigner for EndSigner {
     fn public_key(&self) -> [u8; 32] {
-        self.0.public().0
+        self.0.public_key().0
     }
 
     fn sign(&self, bytes: &[u8]) -> [u8; 64] {
@@ -58,12 +58,12 @@ impl EndOfLink {
         let at = socket.local_addr().unwrap().to_string();
         let config = LinkConfig {
             identity: NodeIdentity::new(Arc::new(EndSigner(key.clone()))).unwrap(),
-            greeting: Arc::new(move || Hello {
+            hello: Arc::new(move || Hello {
                 versions: WIRE_VERSIONS,
                 features: WireFeatures::CALLS,
                 life: LifeId([n; 16]),
                 name: NodeName::parse("nas").unwrap(),
-                role: ToldRole::Member,
+                role: ReportedRole::Member,
                 wall_ms: 5,
             }),
             memory: Credit::new(1 << 30),
@@ -108,14 +108,14 @@ async fn played(call: InboundCall) {
                 "params": {"notifications": params["notifications"], "_meta": tag},
             });
             output.relay(told.to_string().into()).await.unwrap();
-            output.stopped().await;
+            output.wait_stopped().await;
             return;
         }
         "prompts/list" => json!({"resultType": "complete", "prompts": [{"name": "greet"}]}),
         "tools/call" => json!({"resultType": "complete", "content": [], "called": params["name"]}),
         other => panic!("{other} is not asked of another node"),
     };
-    let _ = output.result(Bytes::from(answer.to_string())).await;
+    let _ = output.send_result(Bytes::from(answer.to_string())).await;
 }
 
 /// A kernel and another node.
@@ -132,11 +132,14 @@ struct KernelAndNode {
 impl KernelAndNode {
     async fn new() -> Self {
         let (home, owner) = (EndOfLink::new(1), EndOfLink::new(2));
-        home.endpoint.pin(HashSet::from([owner.key.node()]));
-        owner.endpoint.pin(HashSet::from([home.key.node()]));
-        let of = owner.key.node().server(ServerId::new("demo"));
+        home.endpoint
+            .set_pinned_nodes(HashSet::from([owner.key.node_id()]));
+        owner
+            .endpoint
+            .set_pinned_nodes(HashSet::from([home.key.node_id()]));
+        let of = owner.key.node_id().server(ServerId::new("demo"));
         let kernel = Kernel::grow(&[]).await;
-        let spec = ServerSpec::of_node("nas", of.clone());
+        let spec = ServerSpec::for_node_server("nas", of.clone());
         assert!(kernel.tree.start_server(spec).await);
         Self {
             kernel,
@@ -191,21 +194,21 @@ impl KernelAndNode {
     /// The owner ends the link, and says why.
     async fn owner_closes(&self, peer: &PeerLink, why: LinkClose) {
         self.at_owner.as_ref().unwrap().close(why);
-        peer.link.ended().await;
+        peer.link.wait_closed().await;
     }
 
     /// The owner shares these tools.
     fn shares(&self, tools: &[&str]) {
         let tool = |name: &&str| {
             let definition = json!({"name": name, "inputSchema": {"type": "object"}});
-            let tool = HeldTool {
+            let tool = PeerTool {
                 definition: definition.to_string().into(),
                 idempotent: false,
                 vector: None,
             };
             (Arc::from(*name), tool)
         };
-        let server = HeldServer {
+        let server = PeerServer {
             record: ServerRecord {
                 state: Status::Connected,
                 specification: None,
@@ -216,11 +219,11 @@ impl KernelAndNode {
             tools: tools.iter().map(tool).collect(),
             stage: Stage::Fresh,
         };
-        let held = &self.kernel.connector.held;
+        let held = &self.kernel.connector.peer_tools;
         let before = held.load();
-        held.store(Arc::new(HeldTools {
+        held.store(Arc::new(PeerTools {
             servers: BTreeMap::from([(self.of.clone(), Arc::new(server))]),
-            ..HeldTools::default()
+            ..PeerTools::default()
         }));
         before.replaced.cancel();
     }
@@ -251,8 +254,8 @@ async fn a_server_of_another_node_is_there_while_its_node_is_linked() {
 
     nodes.shares(&["time", "date"]);
     until("its tools are those that are told", || tools().len() == 2).await;
-    let last = server.last().unwrap();
-    assert!(last.has(mgp_engine::tools::catalog::ListKind::Prompts, "greet"));
+    let last = server.last_offer().unwrap();
+    assert!(last.offers_item(mgp_engine::tools::catalog::ListKind::Prompts, "greet"));
 
     peer.link.close(LinkClose::Done);
     nodes.links(BTreeMap::new());
@@ -262,7 +265,7 @@ async fn a_server_of_another_node_is_there_while_its_node_is_linked() {
     .await;
     let link = server.link().unwrap();
     let away = link
-        .ask("tools/call", Some(r#"{"name":"time"}"#))
+        .request("tools/call", Some(r#"{"name":"time"}"#))
         .await
         .unwrap_err();
     assert!(away.to_string().contains("nas is away"), "{away}");
@@ -294,7 +297,7 @@ async fn a_call_waits_for_an_owner_that_was_shut_down() {
     let link = server.link().unwrap();
     let begin = || {
         let link = link.clone();
-        tokio::spawn(async move { link.ask("tools/call", Some(r#"{"name":"time"}"#)).await })
+        tokio::spawn(async move { link.request("tools/call", Some(r#"{"name":"time"}"#)).await })
     };
     nodes.owner_closes(&peer, LinkClose::Shutdown).await;
     let at_once = begin();

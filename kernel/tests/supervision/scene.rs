@@ -10,29 +10,29 @@ use std::time::Duration;
 
 use mgp_callers::agent::supervisor::AgentsActor;
 use mgp_callers::directory::Directory;
-use mgp_callers::exchange::{Exchange, ReplyPath};
+use mgp_callers::in_flight_call::{InFlightCall, ReplyPath};
 use mgp_callers::registered_agents::RegisteredAgents;
 use mgp_callers::request::suspended_calls::SuspendedCalls;
 use mgp_callers::tasks::Tasks;
 use mgp_cluster::links::LinkTable;
-use mgp_cluster::tool_index::{HeldTools, NamedNodes};
-use mgp_discovery::config::LookUp;
+use mgp_cluster::tool_index::{PeerTools, PublishedNames};
+use mgp_discovery::config::ConfigLookup;
 use mgp_doors::agent_registry::{AgentRegistryActor, AgentRegistryHandle};
 use mgp_doors::revocation::Revocation;
 use mgp_engine::callers::seal::SealKey;
 use mgp_engine::doors::agent_registry::AgentRegistry;
 use mgp_engine::node_key::NodeKey;
-use mgp_engine::policy::access::{Defaults, GrantTable, Principal};
+use mgp_engine::policy::access::{DefaultPolicies, GrantTable, Principal};
 use mgp_engine::servers::lifecycle::LifecycleState;
-use mgp_engine::servers::spec::{Reach, ServerSpec};
+use mgp_engine::servers::spec::{ServerSpec, ServerTransport};
 use mgp_engine::tools::catalog::cursor::CursorKey;
 use mgp_engine::tools::catalog::{Catalog, CatalogView, Paging};
-use mgp_engine::tools::index::{Filter, Strategy};
-use mgp_kernel::cluster::{Cluster, ClusterNeeds};
+use mgp_engine::tools::index::{SearchFilter, Strategy};
+use mgp_kernel::cluster::{Cluster, ClusterDeps};
 use mgp_kernel::config::{self, ClusterConfig, LoadedConfig};
-use mgp_kernel::source::ConfigSource;
-use mgp_kernel::tree::{RootActor, ServerParts, TreeActor, TreeHandle};
-use mgp_policy::access::{AccessActor, AccessHandle, AccessMsg, Books};
+use mgp_kernel::config_source::ConfigSource;
+use mgp_kernel::tree::{RootActor, ServerDeps, TreeActor, TreeHandle};
+use mgp_policy::access::{AccessActor, AccessHandle, AccessMsg, GrantStore};
 use mgp_policy::approvals::ApprovalsHandle;
 use mgp_policy::permissions::PermissionsHandle;
 use mgp_policy::pins::PinsHandle;
@@ -43,18 +43,18 @@ use mgp_runtime::event_sink::EventSink;
 use mgp_runtime::mailbox::Mailbox;
 use mgp_runtime::task_supervisor::TaskSupervisorHandle;
 use mgp_servers::guard::{GuardActor, GuardHandle};
-use mgp_servers::server::{Connector, ResourceFigures, ServerHandle, ServerTable, Status};
+use mgp_servers::server::{Connector, ResourceMonitor, ServerHandle, ServerTable, Status};
 use mgp_store::audit::AuditHandle;
 use mgp_store::witnesses::Witnesses;
 use mgp_sync::Snapshot;
-use mgp_tools::catalog::{CatalogActor, CatalogHandle, Shown};
-use mgp_tools::events::{EventsHandle, RecordedEvents};
+use mgp_tools::catalog::{CatalogActor, CatalogHandle, PublishedCatalog};
+use mgp_tools::events::{AuditEvents, EventsHandle};
 use mgp_tools::registrar::Names;
 use mgp_tools::search::{
-    Embedding, Meanings, Program, SearchHandle, SearchOptions, ServerStatusFilter as SearchStatus,
-    ToolQuery, ToolsFound,
+    Embedding, EmbeddingOptions, Program, SearchHandle, SearchOptions,
+    ServerStatusFilter as SearchStatus, ToolQuery, ToolSearchResult,
 };
-use mgp_tools::server_events::taken_by;
+use mgp_tools::server_events::forward_to;
 use mgp_tools::subscriptions::{SubscriptionsActor, SubscriptionsHandle};
 use mgp_transports::http::{client::Client, tls::Tls};
 use ractor::{Actor, ActorRef};
@@ -86,7 +86,7 @@ pub(crate) fn alive() -> usize {
 pub(crate) fn spec(id: &str) -> ServerSpec {
     let folder = TempDir::new().unwrap();
     let mut spec = loaded(&folder, &[id]).servers.remove(0).unwrap();
-    if let Reach::Stdio { cwd, .. } = &mut spec.reach {
+    if let ServerTransport::Stdio { cwd, .. } = &mut spec.transport {
         *cwd = None;
     }
     spec
@@ -95,9 +95,9 @@ pub(crate) fn spec(id: &str) -> ServerSpec {
 fn loaded(folder: &TempDir, servers: &[&str]) -> LoadedConfig {
     let path = folder.path().join("mgp.toml");
     std::fs::write(&path, entries(servers)).unwrap();
-    let look_up = LookUp {
+    let look_up = ConfigLookup {
         explicit: Some(path),
-        ..LookUp::default()
+        ..ConfigLookup::default()
     };
     let loaded = config::load(&look_up, &|_| None, None).unwrap();
     assert!(loaded.is_usable(), "{loaded:?}");
@@ -123,25 +123,25 @@ impl Kernel {
         let loaded = loaded(&folder, servers);
         let table = Arc::new(ServerTable::new(BTreeMap::new()));
         let parts = parts(folder.path(), &table).await;
-        let look_up = LookUp {
+        let look_up = ConfigLookup {
             explicit: Some(folder.path().join("mgp.toml")),
-            ..LookUp::default()
+            ..ConfigLookup::default()
         };
         let directory = parts.servers.directory.clone();
         let connector = parts.servers.connector.clone();
         let actor = TreeActor {
-            parts: parts.servers,
+            deps: parts.servers,
             servers: table,
             source: Arc::new(ConfigSource::new(Some(look_up), &loaded)),
             access: parts.access,
             names: Arc::new(Names::new(BTreeSet::new())),
-            mcpl: EventSink::new(|_| ()),
-            closing: CancellationToken::new(),
+            mcpl_rules: EventSink::new(|_| ()),
+            shutdown: CancellationToken::new(),
             root: parts.root.clone(),
         };
         Self {
             servers: actor.servers.clone(),
-            closing: actor.closing.clone(),
+            closing: actor.shutdown.clone(),
             root: parts.root,
             access: parts.mailbox,
             directory,
@@ -164,14 +164,14 @@ impl Kernel {
     }
 
     /// Asks for a tool of a server.
-    pub(crate) async fn search(&self, id: &str) -> Result<ToolsFound, Refusal> {
+    pub(crate) async fn search(&self, id: &str) -> Result<ToolSearchResult, Refusal> {
         let wanted = ToolQuery {
             query: "what time is it".into(),
             strategy: Strategy::Keyword,
-            filter: Filter::default(),
+            filter: SearchFilter::default(),
             status: SearchStatus::Connected,
             view: CatalogView::One(ServerId::new(id)),
-            most: 3,
+            limit: 3,
         };
         let who = Principal::Operator("test".into());
         self.asked.search.search(&who, wanted).await
@@ -216,11 +216,11 @@ impl Load {
 
 async fn tried(server: &ServerHandle) -> Result<(), String> {
     let link = server
-        .connection(None, &Exchange::new(ReplyPath::Nowhere))
+        .connection(None, &InFlightCall::new(ReplyPath::Discard))
         .await;
     let link = link.map_err(|refusal| refusal.to_string())?;
     let params = r#"{"name":"time","arguments":{}}"#;
-    let asked = link.ask("tools/call", Some(params)).await;
+    let asked = link.request("tools/call", Some(params)).await;
     asked.map(drop).map_err(|refusal| refusal.to_string())
 }
 
@@ -232,13 +232,13 @@ fn entries(servers: &[&str]) -> String {
     servers.iter().map(entry).collect()
 }
 
-fn no_meanings() -> Meanings {
-    Meanings {
+fn no_meanings() -> EmbeddingOptions {
+    EmbeddingOptions {
         embedding: Embedding::Off,
         program: Program {
             exe: PathBuf::new(),
             args: Vec::new(),
-            patience: Duration::ZERO,
+            timeout: Duration::ZERO,
         },
         idle: Duration::ZERO,
         outbound: Tls::system().into(),
@@ -246,7 +246,7 @@ fn no_meanings() -> Meanings {
 }
 
 struct Parts {
-    servers: ServerParts,
+    servers: ServerDeps,
     access: AccessHandle,
     mailbox: Mailbox<AccessMsg>,
     asked: Asked,
@@ -279,15 +279,15 @@ async fn guard(mark: &str) -> ActorRef<<GuardActor as Actor>::Msg> {
 /// What the index of tools is opened with.
 fn finder(
     folder: &Path,
-    shown: &Arc<Snapshot<Shown>>,
+    shown: &Arc<Snapshot<PublishedCatalog>>,
     table: &Arc<Snapshot<GrantTable>>,
     servers: &Arc<ServerTable>,
 ) -> SearchOptions {
     SearchOptions {
-        shown: shown.clone(),
+        published: shown.clone(),
         table: table.clone(),
         servers: servers.clone(),
-        meanings: no_meanings(),
+        embedding: no_meanings(),
         file: folder.join("vectors"),
         data_dir: folder.to_path_buf(),
     }
@@ -301,15 +301,15 @@ async fn cluster(
     access: &AccessHandle,
     root: &mut Vec<RootActor>,
 ) -> Arc<Cluster> {
-    let needs = ClusterNeeds {
+    let needs = ClusterDeps {
         key: NodeKey::new(&[7; 32]),
         config: &ClusterConfig::default(),
         data_dir: folder.to_path_buf(),
         connector,
-        names: Arc::new(Snapshot::new(NamedNodes::default())),
+        names: Arc::new(Snapshot::new(PublishedNames::default())),
         servers,
         access: access.clone(),
-        audit: AuditHandle::off(),
+        audit: AuditHandle::disabled(),
         witnesses: Witnesses::open(folder).unwrap().witnesses,
     };
     Cluster::start(needs, root).await.unwrap()
@@ -318,11 +318,11 @@ async fn cluster(
 /// What supervisors need, and the actors behind it.
 async fn parts(folder: &Path, servers: &Arc<ServerTable>) -> Parts {
     let mark = format!("test-{}", std::process::id());
-    let open = Defaults {
+    let open = DefaultPolicies {
         kernel: DefaultPolicy::OptOut,
         servers: HashMap::new(),
     };
-    let books = Books::open(&folder.join("grants"), NodeKey::new(&[7; 32])).unwrap();
+    let books = GrantStore::open(&folder.join("grants"), NodeKey::new(&[7; 32])).unwrap();
     let table = GrantTable::build(books.grants(), books.authority(), open, 0, 1);
     let table = Arc::new(Snapshot::new(table));
     let directory = Arc::new(Directory::new(table.clone()));
@@ -331,12 +331,12 @@ async fn parts(folder: &Path, servers: &Arc<ServerTable>) -> Parts {
     let subscriptions = SubscriptionsActor {
         directory: directory.clone(),
         servers: Arc::new(OnceLock::new()),
-        shown: shown.clone(),
+        published: shown.clone(),
     };
     let (following, _) = Actor::spawn(None, subscriptions, ()).await.unwrap();
     let subscriptions = SubscriptionsHandle::new(Mailbox::new(following.clone()));
-    let (audit, figures) = (AuditHandle::off(), ResourceFigures::new());
-    let recorded = RecordedEvents {
+    let (audit, figures) = (AuditHandle::disabled(), ResourceMonitor::new());
+    let recorded = AuditEvents {
         audit: audit.clone(),
         seal: SealKey::new([7; 32]),
     };
@@ -345,8 +345,8 @@ async fn parts(folder: &Path, servers: &Arc<ServerTable>) -> Parts {
     let access = AccessActor {
         table: table.clone(),
         directory: directory.clone(),
-        changed: EventSink::new(|()| ()),
-        audit: AuditHandle::off(),
+        on_change: EventSink::new(|()| ()),
+        audit: AuditHandle::disabled(),
     };
     let (access, _) = Actor::spawn(None, access, (books, Vec::new()))
         .await
@@ -354,7 +354,7 @@ async fn parts(folder: &Path, servers: &Arc<ServerTable>) -> Parts {
     let search = finder(folder, &shown, &table, servers);
     let (search, finding) = search.open().await.unwrap();
     let merging = CatalogActor {
-        shown: shown.clone(),
+        published: shown.clone(),
         directory: directory.clone(),
         search: search.clone(),
         events: events.clone(),
@@ -373,13 +373,13 @@ async fn parts(folder: &Path, servers: &Arc<ServerTable>) -> Parts {
         async move { search.start().await }
     };
     let mut root = vec![
-        RootActor::lasting("guard", guard.get_cell()),
-        RootActor::lasting("subscriptions", following.get_cell()),
-        RootActor::lasting("events", hub),
-        RootActor::lasting("access", access.get_cell()),
-        RootActor::restarted("catalog", cell, catalog_again),
-        RootActor::restarted("search", finding, finder_again),
-        RootActor::lasting("agents", agents.get_cell()),
+        RootActor::permanent("guard", guard.get_cell()),
+        RootActor::permanent("subscriptions", following.get_cell()),
+        RootActor::permanent("events", hub),
+        RootActor::permanent("access", access.get_cell()),
+        RootActor::restartable("catalog", cell, catalog_again),
+        RootActor::restartable("search", finding, finder_again),
+        RootActor::permanent("agents", agents.get_cell()),
     ];
     let mailbox = Mailbox::new(access);
     let access = AccessHandle::new(mailbox.clone(), table, false);
@@ -398,14 +398,14 @@ async fn parts(folder: &Path, servers: &Arc<ServerTable>) -> Parts {
         search,
         tasks,
     };
-    let parts = ServerParts {
-        events: taken_by(catalog.clone(), subscriptions, events),
+    let parts = ServerDeps {
+        events: forward_to(catalog.clone(), subscriptions, events),
         catalog,
         permissions,
         pins,
         directory,
         guard: GuardHandle::new(Mailbox::new(guard)),
-        audit: AuditHandle::off(),
+        audit: AuditHandle::disabled(),
         connector,
     };
     Parts {
@@ -421,7 +421,7 @@ fn connector(mark: String) -> Connector {
     Connector {
         client: Client::new(Tls::system()),
         logins: Arc::new(mgp_servers::login::Logins::new(
-            mgp_servers::login::LoginPlace {
+            mgp_servers::login::LoginBackend {
                 store: None,
                 outbound: Tls::system().into(),
             },
@@ -429,19 +429,19 @@ fn connector(mark: String) -> Connector {
         version: "test".into(),
         mark,
         folder: std::env::temp_dir(),
-        drain: Duration::from_secs(5),
-        hurry: std::sync::OnceLock::new(),
-        health: mgp_engine::servers::health::HealthRules::default(),
+        drain_timeout: Duration::from_secs(5),
+        shutdown_drain_timeout: std::sync::OnceLock::new(),
+        health: mgp_engine::servers::health::HealthCheckConfig::default(),
         sandboxes: mgp_servers::sandbox::Sandboxes::default(),
-        starts: mgp_servers::server::Starts::default(),
-        figures: ResourceFigures::new(),
+        spawner: mgp_servers::server::ProcessSpawner::default(),
+        resource_usage: ResourceMonitor::new(),
         links: Arc::new(Snapshot::new(LinkTable::default())),
-        held: Arc::new(Snapshot::new(HeldTools::default())),
+        peer_tools: Arc::new(Snapshot::new(PeerTools::default())),
     }
 }
 
-fn nothing_shown() -> Arc<Snapshot<Shown>> {
-    Arc::new(Snapshot::new(Shown {
+fn nothing_shown() -> Arc<Snapshot<PublishedCatalog>> {
+    Arc::new(Snapshot::new(PublishedCatalog {
         catalog: Arc::new(Catalog::empty(Paging {
             size: NonZeroUsize::MIN,
             key: CursorKey::new([7; 32]),
@@ -459,7 +459,7 @@ async fn task_supervisors(
     let mut handles = HashMap::new();
     for name in ["permissions", "pins", "registrar", "tasks"] {
         let (handle, cell) = TaskSupervisorHandle::start().await.unwrap();
-        root.push(RootActor::lasting(name, cell));
+        root.push(RootActor::permanent(name, cell));
         handles.insert(name, handle);
     }
     handles
@@ -472,7 +472,7 @@ fn asking(
     tasks: &HashMap<&'static str, TaskSupervisorHandle>,
 ) -> (PermissionsHandle, PinsHandle) {
     let approvals = ApprovalsHandle::new(EventSink::new(|()| ()));
-    let (audit, folder) = (AuditHandle::off(), folder.join("pins"));
+    let (audit, folder) = (AuditHandle::disabled(), folder.join("pins"));
     let (decided, waiting) = (EventSink::new(|_| ()), tasks["pins"].clone());
     let pins = PinsHandle::new(folder, approvals.clone(), audit.clone(), decided, waiting);
     let waiting = tasks["permissions"].clone();
@@ -501,16 +501,16 @@ async fn agent_registry(
         file: folder.join("agents"),
         registered_agents: registered_agents.clone(),
         revocation: Arc::new(revocation),
-        audit: AuditHandle::off(),
+        audit: AuditHandle::disabled(),
     };
     let (actor, _) = Actor::spawn(None, actor, ()).await.unwrap();
-    root.push(RootActor::lasting("agent_registry", actor.get_cell()));
+    root.push(RootActor::permanent("agent_registry", actor.get_cell()));
     AgentRegistryHandle::new(Mailbox::new(actor), registered_agents)
 }
 
 /// Waits until a server is connected in another process than `before`; gives its number.
 pub(crate) async fn connected(server: &ServerHandle, before: i32) -> i32 {
-    let mut status = server.follow();
+    let mut status = server.watch_status();
     let there =
         |status: &Status| status.state == LifecycleState::Connected && pid(status) != before;
     let waiting = status.wait_for(there);
@@ -527,10 +527,10 @@ pub(crate) fn pid(status: &Status) -> i32 {
 /// Calls a tool of a server; gives the result as text.
 pub(crate) async fn call(server: &ServerHandle, tool: &str, arguments: &str) -> String {
     let link = server
-        .connection(None, &Exchange::new(ReplyPath::Nowhere))
+        .connection(None, &InFlightCall::new(ReplyPath::Discard))
         .await
         .unwrap();
     let params = format!(r#"{{"name":"{tool}","arguments":{arguments}}}"#);
-    let result = link.ask("tools/call", Some(&params)).await.unwrap();
+    let result = link.request("tools/call", Some(&params)).await.unwrap();
     String::from_utf8(result.to_vec()).unwrap()
 }

@@ -7,7 +7,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-use mgp_engine::tools::index::{Draft, Index, ServerIndex};
+use mgp_engine::tools::index::{Index, IndexDraft, ServerIndex};
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mgp::discovery::security::RiskLevel;
 use serde::Deserialize;
@@ -53,7 +53,7 @@ impl Collection {
     pub(crate) fn index(&self, means: &mut Means<'_>) -> Index {
         let shelves = self.shelves("", 0..1, |tool, _| tool.description.clone());
         shelves.into_iter().fold(Index::default(), |index, shelf| {
-            index.with(Arc::new(shelf.with_vectors(&mut |text| means.known(text))))
+            index.with_server(Arc::new(shelf.with_vectors(&mut |text| means.known(text))))
         })
     }
 
@@ -81,12 +81,12 @@ impl Collection {
     }
 }
 
-fn draft(server: &ServerId, tool: &Tool, copy: usize, description: String) -> Draft {
+fn draft(server: &ServerId, tool: &Tool, copy: usize, description: String) -> IndexDraft {
     let name = match copy {
         0 => tool.name.clone(),
         copy => format!("{}_{copy}", tool.name),
     };
     let raw = json!({"name": name, "title": tool.title, "description": description, "inputSchema": tool.schema});
     let (name, raw) = (Arc::from(name.as_str()), Arc::from(raw.to_string()));
-    Draft::read(server, &name, &raw, None, RiskLevel::Moderate)
+    IndexDraft::parse(server, &name, &raw, None, RiskLevel::Moderate)
 }

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use mgp_engine::callers::token_cost;
-use mgp_engine::tools::exposure::{Exposure, categories, with_categories};
+use mgp_engine::tools::exposure::{Exposure, count_categories, describe_categories};
 use mgp_engine::tools::index::{Index, IndexedTool};
 use mgp_protocol::mgp::tools::meta::MetaTool;
 use mgp_tests::load::{Cell, Table};
@@ -56,23 +56,26 @@ pub(crate) fn table(index: &Index) -> Table {
 
 /// How many definitions there are in the list, and what they cost.
 fn cost(exposure: Exposure, tools: &[&IndexedTool], pinned: usize) -> (usize, u64) {
-    let kinds: BTreeMap<String, usize> = categories(tools.iter().copied());
-    let own = exposure.meta().iter().map(|tool| match (tool, exposure) {
-        (MetaTool::Discover, Exposure::Categories) => {
-            tool.described(false, &with_categories(&kinds))
-        }
-        _ => tool.definition(false),
-    });
+    let kinds: BTreeMap<String, usize> = count_categories(tools.iter().copied());
+    let own = exposure
+        .meta_tools()
+        .iter()
+        .map(|tool| match (tool, exposure) {
+            (MetaTool::Discover, Exposure::Categories) => {
+                tool.definition_with(false, &describe_categories(&kinds))
+            }
+            _ => tool.definition(false),
+        });
     // Spread over them, so that it is not two of one server.
     let step = tools.len() / pinned.max(1);
     let listed = tools.iter().enumerate().filter(|(n, _)| {
         let pinned = pinned > 0 && n % step == 0 && n / step < pinned;
-        exposure.lists(pinned, false)
+        exposure.includes(pinned, false)
     });
     let listed = listed.map(|(_, tool)| tool.raw.to_string());
     let costs = own
         .chain(listed)
-        .map(|text| token_cost::of_definition(&text));
+        .map(|text| token_cost::estimate_definition(&text));
     let costs: Vec<u64> = costs.collect();
     (costs.len(), costs.iter().sum())
 }

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use mgp_engine::tools::index::{
-    Evidence, Filter, Index, IndexSearch, RESULTS_MAX, SearchRequest, Strategy,
+    Evidence, Index, IndexSearch, RESULTS_MAX, SearchFilter, SearchRequest, Strategy,
 };
 use mgp_tests::load::{Cell, Table};
 use serde::Deserialize;
@@ -55,15 +55,15 @@ impl Everyday {
     }
 
     fn came(&self, asked: &Asked, way: Strategy, means: &mut Means<'_>) -> Came {
-        let request = SearchRequest::read(&asked.request);
+        let request = SearchRequest::parse(&asked.request);
         let meanings = means.of(&asked.request);
         let found = self.index.search(&IndexSearch {
             request: &request,
-            meanings: &meanings,
+            vectors: &meanings,
             strategy: way,
-            filter: &Filter::default(),
-            most: RESULTS_MAX,
-            visible: &|_| true,
+            filter: &SearchFilter::default(),
+            limit: RESULTS_MAX,
+            is_visible: &|_| true,
         });
         let name = |hit: &mgp_engine::tools::index::SearchHit<'_>| {
             format!("{}:{}", hit.entry.server, hit.entry.name)
@@ -75,7 +75,7 @@ impl Everyday {
                 .iter()
                 .position(|hit| asked.tools.contains(&name(hit))),
             first: best.map(name).unwrap_or_default(),
-            fits: found.hits.iter().any(|hit| hit.fits),
+            fits: found.hits.iter().any(|hit| hit.is_match),
             evidence: best.map_or(NOTHING, |hit| hit.evidence),
         }
     }
@@ -125,13 +125,13 @@ impl Everyday {
             let place = came
                 .place
                 .map_or(Cell::Nothing, |at| Cell::Number((at + 1) as f64, 0));
-            let like = came.evidence.likeness.unwrap_or(0.0);
+            let like = came.evidence.similarity.unwrap_or(0.0);
             vec![
                 asked.request.as_str().into(),
                 place,
                 came.first.as_str().into(),
                 Cell::Number(like.into(), 2),
-                Cell::Number(came.evidence.words.unwrap_or(0.0).into(), 2),
+                Cell::Number(came.evidence.word_score.unwrap_or(0.0).into(), 2),
                 if came.fits { "fits" } else { "none" }.into(),
             ]
         };
@@ -145,6 +145,6 @@ impl Everyday {
 
 /// Where nothing was found.
 const NOTHING: Evidence = Evidence {
-    likeness: None,
-    words: None,
+    similarity: None,
+    word_score: None,
 };

@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use mgp_embedding::Embedder;
-use mgp_engine::policy::access::{self, Defaults, Principal};
+use mgp_engine::policy::access::{self, DefaultPolicies, Principal};
 use mgp_engine::policy::grants::{Authority, Grants};
 use mgp_engine::tools::index::{
-    Filter, Index, IndexSearch, SearchRequest, ServerIndex, Strategy, Vector,
+    Index, IndexSearch, SearchFilter, SearchRequest, ServerIndex, Strategy, Vector,
 };
 use mgp_protocol::ids::{AgentId, NodeId, ServerId};
 use mgp_protocol::mgp::access::DefaultPolicy;
@@ -87,7 +87,7 @@ pub(crate) fn table(
         let memory = Usage::own().resident.saturating_sub(before);
         let began = Instant::now();
         let shelf = Arc::clone(index.servers().next().expect("a server"));
-        let next = index.with(shelf);
+        let next = index.with_server(shelf);
         let adding = began.elapsed();
         drop(next);
         for (kind, texts) in [("question", &questions), ("step", &steps)] {
@@ -126,13 +126,13 @@ pub(crate) fn table(
 /// every tool, as for an agent whose access is not the same everywhere.
 fn rules() -> (access::GrantTable, Principal) {
     let closed = (ServerId::new("closed"), DefaultPolicy::OptIn);
-    let defaults = Defaults {
+    let defaults = DefaultPolicies {
         kernel: DefaultPolicy::OptOut,
         servers: [closed].into(),
     };
     let table = access::GrantTable::build(
         &Grants::default(),
-        &Authority::nobody(NodeId([0; 32])),
+        &Authority::without_issuers(NodeId([0; 32])),
         defaults,
         0,
         1,
@@ -147,14 +147,14 @@ fn timed(index: &Index, model: &Embedder, texts: &[&str]) -> Vec<Cell> {
         let (began, cpu_began) = (Instant::now(), cpu());
         let vectors = meanings(model, text);
         let cpu_embedded = cpu();
-        let request = SearchRequest::read(text);
+        let request = SearchRequest::parse(text);
         let found = index.search(&IndexSearch {
             request: &request,
-            meanings: &vectors,
+            vectors: &vectors,
             strategy: Strategy::Hybrid,
-            filter: &Filter::default(),
-            most: 5,
-            visible: &|tool| table.admits(&who, &tool.server, Some(&tool.name), 0),
+            filter: &SearchFilter::default(),
+            limit: 5,
+            is_visible: &|tool| table.is_allowed(&who, &tool.server, Some(&tool.name), 0),
         });
         assert_eq!(found.hits.len(), 5);
         let (both, cpu_ended) = (began.elapsed(), cpu());
@@ -194,7 +194,7 @@ fn grown(collection: &Collection, vectors: &[Vector], size: usize, from: From) -
         ),
     };
     shelves.fold(Index::default(), |index, shelf| {
-        index.with(Arc::new(filled(&shelf, vectors)))
+        index.with_server(Arc::new(filled(&shelf, vectors)))
     })
 }
 
@@ -209,6 +209,6 @@ fn filled(shelf: &ServerIndex, vectors: &[Vector]) -> ServerIndex {
         let number =
             |at: usize| usize::from(u16::from_le_bytes([text.hash[at], text.hash[at + 1]]));
         let pick = |at| &vectors[number(at) % vectors.len()];
-        Vector::between(&[pick(0), pick(2)])
+        Vector::mean(&[pick(0), pick(2)])
     })
 }

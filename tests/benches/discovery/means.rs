@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use mgp_embedding::Embedder;
-use mgp_engine::tools::index::{SearchRequest, Text, Vector};
+use mgp_engine::tools::index::{EmbeddingText, SearchRequest, Vector};
 
 pub(crate) struct Means<'a> {
     model: &'a Embedder,
@@ -21,8 +21,8 @@ impl<'a> Means<'a> {
     }
 
     /// As the kernel makes them: one text at a time.
-    pub(crate) fn known(&mut self, text: &Text) -> Option<Vector> {
-        let make = || Vector::of(&self.model.embed(&text.text).expect("a vector"));
+    pub(crate) fn known(&mut self, text: &EmbeddingText) -> Option<Vector> {
+        let make = || Vector::quantize(&self.model.embed(&text.text).expect("a vector"));
         let vector = self
             .texts
             .entry(text.hash)
@@ -48,11 +48,15 @@ impl<'a> Means<'a> {
 
 /// The vectors that a search for this text wants.
 pub(crate) fn meanings(model: &Embedder, text: &str) -> Vec<Vector> {
-    let request = SearchRequest::read(text);
-    let texts: Vec<&str> = request.meanings().iter().map(String::as_str).collect();
+    let request = SearchRequest::parse(text);
+    let texts: Vec<&str> = request
+        .embedding_texts()
+        .iter()
+        .map(String::as_str)
+        .collect();
     let vectors = model.embed_all(&texts).expect("vectors");
     let vectors = vectors
         .iter()
-        .map(|vector| Vector::of(vector).expect("a direction"));
+        .map(|vector| Vector::quantize(vector).expect("a direction"));
     vectors.collect()
 }

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use mgp_engine::tools::index::{Filter, Index, IndexSearch, RESULTS_MAX, SearchRequest, Strategy};
+use mgp_engine::tools::index::{
+    Index, IndexSearch, RESULTS_MAX, SearchFilter, SearchRequest, Strategy,
+};
 use mgp_tests::load::{Cell, Table};
 
 use super::collection::Collection;
@@ -13,15 +15,15 @@ const WAYS: [Strategy; 3] = [Strategy::Keyword, Strategy::Semantic, Strategy::Hy
 
 /// Names that were found, the best first, each once.
 fn names(index: &Index, means: &mut Means<'_>, text: &str, way: Strategy) -> Vec<String> {
-    let request = SearchRequest::read(text);
+    let request = SearchRequest::parse(text);
     let meanings = means.of(text);
     let found = index.search(&IndexSearch {
         request: &request,
-        meanings: &meanings,
+        vectors: &meanings,
         strategy: way,
-        filter: &Filter::default(),
-        most: RESULTS_MAX,
-        visible: &|_| true,
+        filter: &SearchFilter::default(),
+        limit: RESULTS_MAX,
+        is_visible: &|_| true,
     });
     let mut seen = BTreeSet::new();
     let names = found.hits.iter().map(|hit| hit.entry.name.to_string());

@@ -4,9 +4,9 @@
 //! bounds stand in the engine; here is what they let through, and what others would.
 
 use mgp_engine::tools::index::{
-    Evidence, Filter, Index, IndexSearch, SearchRequest, Strategy, Vector,
+    Evidence, Index, IndexSearch, SearchFilter, SearchRequest, Strategy, Vector,
 };
-use mgp_engine::tools::tool_requests::CANDIDATES;
+use mgp_engine::tools::tool_requests::CANDIDATES_MAX;
 use mgp_tests::load::{Cell, Table};
 
 use super::collection::Collection;
@@ -89,12 +89,12 @@ struct Found {
 
 impl Found {
     fn words(&self) -> f32 {
-        self.evidence.words.unwrap_or(0.0)
+        self.evidence.word_score.unwrap_or(0.0)
     }
 }
 
 fn fits(one: &Found) -> bool {
-    one.evidence.fits()
+    one.evidence.is_match()
 }
 
 /// A capability as it was searched for, and the tools that people used for it; without any, there is none.
@@ -181,7 +181,7 @@ fn bounds(all: &[Vec<Asked<'_>>; 4]) -> Table {
         for least in LEAST {
             let bounds = format!("meaning and {share} of words: {least}");
             row(bounds, true, &|one| {
-                let own = one.evidence.likeness.unwrap_or(0.0);
+                let own = one.evidence.similarity.unwrap_or(0.0);
                 own + share * one.words() >= least
             });
         }
@@ -255,14 +255,14 @@ fn alike(one: &str, other: &str) -> bool {
 
 /// As the kernel looks for a capability: with these meanings of it, or by words alone.
 fn sought(index: &Index, meanings: &[Vector], capability: &str) -> Vec<Found> {
-    let request = SearchRequest::read(capability);
+    let request = SearchRequest::parse(capability);
     let found = index.search(&IndexSearch {
         request: &request,
-        meanings,
+        vectors: meanings,
         strategy: Strategy::Hybrid,
-        filter: &Filter::default(),
-        most: CANDIDATES,
-        visible: &|_| true,
+        filter: &SearchFilter::default(),
+        limit: CANDIDATES_MAX,
+        is_visible: &|_| true,
     });
     let hits = found.hits.iter().map(|hit| Found {
         tool: hit.entry.name.to_string(),

@@ -14,7 +14,7 @@ fuzz_target!(|bytes: &[u8]| {
     for item in LogReader::new(bytes) {
         assert!(item.end() >= end && item.end() <= bytes.len() as u64);
         end = item.end();
-        verifier.take(1, &item);
+        verifier.add_item(1, &item);
     }
     assert_eq!(end, bytes.len() as u64, "nothing is left out");
     let _ = verifier.finish();

@@ -3,31 +3,33 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use mgp_clients::{DocumentForm, EntryPlace, put, read, remove};
+use mgp_clients::{DocumentForm, EntryLocation, TableForm, put_entry, read_document, remove_entry};
 use serde_json::{Value, json};
 
 fuzz_target!(|input: (u8, &str)| {
     let (which, text) = input;
     let forms = [DocumentForm::Json, DocumentForm::Toml, DocumentForm::Yaml];
     let form = forms[usize::from(which) % 3];
-    let Ok(before) = form.read(text) else {
+    let Ok(before) = form.parse(text) else {
         return;
     };
-    let _ = read(&before, None);
-    let place = EntryPlace {
-        table: "mcpServers",
+    let _ = read_document(&before, None);
+    let table = ["mcpServers".to_owned()];
+    let place = EntryLocation {
+        table: &table,
+        shape: TableForm::Map,
         name: "mgp",
     };
     let entry = json!({"command": "mgp", "args": ["stdio"]});
-    let Ok(edited) = put(form, text, place, &entry) else {
+    let Ok(edited) = put_entry(form, text, place, &entry) else {
         return;
     };
-    let after = form.read(&edited).expect("it stays what it was");
+    let after = form.parse(&edited).expect("it stays what it was");
     assert_eq!(after["mcpServers"]["mgp"], entry);
     assert_eq!(without(after), without(before));
     // A form that cannot be edited is left alone, and what to do is said.
-    if let Ok(gone) = remove(form, &edited, place) {
-        let gone = form.read(&gone).expect("it stays what it was");
+    if let Ok(gone) = remove_entry(form, &edited, place) {
+        let gone = form.parse(&gone).expect("it stays what it was");
         assert!(gone["mcpServers"]["mgp"].is_null());
     }
 });

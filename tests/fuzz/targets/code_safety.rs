@@ -2,7 +2,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use mgp_screening::code_safety::{CodePolicy, Declaration, Floor, Level, judge};
+use mgp_screening::code_safety::{CodePolicy, Declaration, Floor, Level, check};
 
 fuzz_target!(|input: (bool, &str)| {
     let (python, code) = input;
@@ -13,6 +13,6 @@ fuzz_target!(|input: (bool, &str)| {
             language: Some(language.into()),
             ..Declaration::default()
         };
-        let _ = judge(&CodePolicy::new(&declared, &Floor::default()), code);
+        let _ = check(&CodePolicy::new(&declared, &Floor::default()), code);
     }
 });

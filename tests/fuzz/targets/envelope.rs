@@ -7,12 +7,12 @@ use serde_json::Value;
 
 fuzz_target!(|frame: &[u8]| {
     let other = serde_json::from_slice::<Value>(frame);
-    let _ = jsonrpc::batch(frame);
+    let _ = jsonrpc::split_batch(frame);
     match jsonrpc::parse(frame) {
         Err(malformed) => drop((
             malformed.code(),
             malformed.to_frame(),
-            malformed.to_nobody(),
+            malformed.to_frame_without_id(),
         )),
         Ok(message) => {
             let other = other.expect("what is taken is JSON");

@@ -2,7 +2,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use mgp_grpc::exact::{NotExact, Struct, Why};
+use mgp_grpc::exact::{Struct, StructError, StructErrorKind};
 use serde_json::Value;
 
 fuzz_target!(|text: &str| {
@@ -11,8 +11,8 @@ fuzz_target!(|text: &str| {
     };
     let back = match object.to_json(1 << 20) {
         // A whole number beyond 2^53 may be that of somebody who rounded.
-        Err(NotExact {
-            why: Why::Ambiguous(_),
+        Err(StructError {
+            why: StructErrorKind::Ambiguous(_),
             ..
         }) => return,
         back => back.expect("what was taken is given back"),

@@ -2,13 +2,14 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use mgp_engine::policy::grants::Signed;
+use mgp_engine::policy::grants::SignedOperation;
 
 fuzz_target!(|bytes: &[u8]| {
-    if let Ok(signed) = Signed::from_bytes(bytes) {
+    if let Ok(signed) = SignedOperation::from_bytes(bytes) {
         assert_eq!(signed.to_bytes(), bytes, "what is relayed is what came");
-        let _ = signed.claim().is_some();
-        let again = Signed::from_bytes(&signed.entry()).expect("what is kept is read");
-        assert_eq!(again.written().operation(), signed.written().operation());
+        let _ = signed.signature_claim().is_some();
+        let again =
+            SignedOperation::from_bytes(&signed.entry_bytes()).expect("what is kept is read");
+        assert_eq!(again.encoded().operation(), signed.encoded().operation());
     }
 });

@@ -27,7 +27,7 @@ fuzz_target!(|bytes: &[u8]| {
         assert!(end <= bytes.len());
         // It goes on behind the last whole entry.
         let mut file = bytes[..end].to_vec();
-        let mut writer = JournalWriter::after(reader.head());
+        let mut writer = JournalWriter::resume(reader.head());
         writer.write(b"one more", &mut file).expect("it is short");
         let mut again = JournalReader::new("fuzz", &file);
         let all: Vec<_> = again.by_ref().collect();

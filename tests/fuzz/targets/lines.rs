@@ -2,11 +2,11 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use mgp_protocol::framing::on_one_line;
+use mgp_protocol::framing::to_one_line_bytes;
 use serde_json::Value;
 
 fuzz_target!(|bytes: &[u8]| {
-    let line = on_one_line(bytes);
+    let line = to_one_line_bytes(bytes);
     let ends = |byte: &u8| matches!(byte, b'\n' | b'\r' | 0x0b | 0x0c | 0x1c..=0x1e);
     assert!(!line.iter().any(ends));
     if let Ok(text) = std::str::from_utf8(&line) {

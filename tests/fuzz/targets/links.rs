@@ -3,7 +3,7 @@
 
 use bytes::Bytes;
 use libfuzzer_sys::fuzz_target;
-use mgp_protocol::federation::call::{CallHeader, CallRefused, owner_refusal, times};
+use mgp_protocol::federation::call::{CallHeader, CallRejection, owner_refusal, timings};
 use mgp_protocol::federation::control::Control;
 use mgp_protocol::federation::hello::{Hello, NodeName};
 use mgp_protocol::federation::{assertion, frames, logs, pairing, sync, tool_index};
@@ -26,10 +26,10 @@ fuzz_target!(|input: &[u8]| {
         0 => stable!(Hello, bytes),
         1 => stable!(Control, bytes),
         2 => stable!(CallHeader, bytes),
-        3 => stable!(CallRefused, bytes),
+        3 => stable!(CallRejection, bytes),
         4 => stable!(logs::LogEntries, bytes),
         5 => stable!(pairing::PairingMessage, bytes),
-        6 => drop(pairing::WelcomeBook::decode(bytes)),
+        6 => drop(pairing::WelcomeBundle::decode(bytes)),
         7 => stable!(sync::SyncOpening, bytes),
         8 => stable!(tool_index::IndexPage, bytes),
         9 => stable!(tool_index::IndexReport, bytes),
@@ -37,14 +37,14 @@ fuzz_target!(|input: &[u8]| {
         11 => stable!(tool_index::ToolRecord, bytes),
         12 => drop((
             owner_refusal::decode(bytes),
-            times::PartTimes::decode(bytes),
+            timings::CallTimings::decode(bytes),
         )),
-        13 => drop(assertion::Assertion::read(bytes)),
+        13 => drop(assertion::Assertion::decode(bytes)),
         14 => {
             let packet = Bytes::copy_from_slice(bytes);
-            if let Some((head, payload)) = frames::PacketHead::read(&packet) {
+            if let Some((head, payload)) = frames::PacketHeader::parse(&packet) {
                 assert_eq!(
-                    frames::PacketHead::read(&head.packet(&payload)),
+                    frames::PacketHeader::parse(&head.to_packet(&payload)),
                     Some((head, payload))
                 );
             }

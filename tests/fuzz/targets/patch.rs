@@ -2,7 +2,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use mgp_mcpl_engine::state::patch::{patched, whole};
+use mgp_mcpl_engine::state::patch::{apply_patch, normalize_state};
 use serde_json::Value;
 
 fuzz_target!(|texts: (&str, &str)| {
@@ -11,13 +11,13 @@ fuzz_target!(|texts: (&str, &str)| {
     let Ok(value) = serde_json::from_str::<Value>(data) else {
         return;
     };
-    let Ok(before) = whole(data) else {
+    let Ok(before) = normalize_state(data) else {
         return;
     };
     assert_eq!(serde_json::from_str::<Value>(&before).ok(), Some(value));
     let test = format!(r#"[{{"op":"test","path":"","value":{before}}}]"#);
-    assert_eq!(patched(data, &test).as_deref(), Ok(&*before));
-    if let Ok(after) = patched(data, patch) {
+    assert_eq!(apply_patch(data, &test).as_deref(), Ok(&*before));
+    if let Ok(after) = apply_patch(data, patch) {
         serde_json::from_str::<Value>(&after).expect("a patched state is JSON");
     }
 });

@@ -7,7 +7,7 @@ use std::process::{ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::{LazyLock, Mutex};
 
 use libfuzzer_sys::fuzz_target;
-use mgp_protocol::framing::on_one_line;
+use mgp_protocol::framing::to_one_line_bytes;
 use mgp_protocol::jsonrpc::{self, Message};
 
 /// Reads a message on a line and on the next one what the kernel makes of it; answers `same`, or what is not.
@@ -70,7 +70,7 @@ fuzz_target!(|frame: &[u8]| {
         .collect();
     let said = format!("{{{}}}", members.join(","));
     let mut python = PYTHON.lock().expect("no other input failed");
-    for line in [on_one_line(frame), on_one_line(said.as_bytes())] {
+    for line in [to_one_line_bytes(frame), to_one_line_bytes(said.as_bytes())] {
         python.asks.write_all(&line).expect("it reads");
         python.asks.write_all(b"\n").expect("it reads");
     }

@@ -2,12 +2,17 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use mgp_protocol::jsonrpc::torn::{self, Glance};
+use mgp_protocol::jsonrpc::partial_message::{self, PartialMessage};
 use serde_json::Value;
 
 fuzz_target!(|bytes: &[u8]| {
-    let cut = Glance::at(bytes);
-    let _ = (cut.id(), cut.asks(), cut.answers(), torn::id_at_end(bytes));
+    let cut = PartialMessage::scan(bytes);
+    let _ = (
+        cut.id(),
+        cut.has_method(),
+        cut.is_response(),
+        partial_message::find_trailing_id(bytes),
+    );
     let Ok(Value::Object(whole)) = serde_json::from_slice::<Value>(bytes) else {
         return;
     };
@@ -17,7 +22,7 @@ fuzz_target!(|bytes: &[u8]| {
         return;
     }
     for (name, value) in &whole {
-        if let Some(first) = torn::first(bytes, name) {
+        if let Some(first) = partial_message::first_member(bytes, name) {
             assert_eq!(
                 &serde_json::from_slice::<Value>(first).expect("a member is JSON"),
                 value

@@ -17,7 +17,7 @@ fuzz_target!(|input: (u8, &str)| {
                 roots: &roots,
                 ..ScreenedCall::default()
             };
-            let _ = Validators::of([validator]).judge(&call, |_| Ok::<(), ()>(()));
+            let _ = Validators::from_names([validator]).check(&call, |_| Ok::<(), ()>(()));
         }
     }
 });

@@ -1,4 +1,4 @@
-//! The two edges: where it may be asked in which era of MCP somebody speaks.
+//! The two edges: where code may ask which protocol family of MCP somebody speaks.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use crate::workspace::{Sources, below, sources};
 /// The rooms where messages come in and leave.
 const EDGES: [&str; 2] = ["actors/doors/", "actors/servers/"];
 
-/// Where an era is named all the same, and why.
+/// Where a protocol family is named all the same, and why.
 const ALLOWED: &[(&str, &str)] = &[
     (
         "kernel/src/routes.rs",
@@ -26,7 +26,7 @@ const ALLOWED: &[(&str, &str)] = &[
 
 /// A dialect is named at the edges only: between them a request has one form.
 #[test]
-fn an_era_is_named_at_the_edges() {
+fn a_protocol_family_is_named_at_the_edges() {
     let found = named(&sources());
     let allowed = |file: &String| ALLOWED.iter().any(|(at, _)| at == file);
     let strays: Vec<_> = found.iter().filter(|file| !allowed(file)).collect();
@@ -39,32 +39,36 @@ fn an_era_is_named_at_the_edges() {
 }
 
 #[test]
-fn an_era_between_the_edges_is_found() {
+fn a_protocol_family_between_the_edges_is_found() {
     let planted = |file: &str, text: &str| {
         let sources = Sources::from([(file.to_owned(), text.to_owned())]);
         named(&sources).len()
     };
     let calls = "actors/calls/src/mcp/prompts.rs";
-    let import = "use mgp_protocol::dialect::{Era, Version};";
+    let import = "use mgp_protocol::dialect::{ProtocolFamily, Version};";
     assert_eq!(planted(calls, import), 1);
     assert_eq!(planted("actors/servers/src/upstream.rs", import), 0);
-    let renamed = "use mgp_protocol::dialect::Era as Age; fn f(age: Age) {}";
+    let renamed = "use mgp_protocol::dialect::ProtocolFamily as Family; fn f(family: Family) {}";
     assert_eq!(planted(calls, renamed), 1);
-    let path = "fn f(v: Version) -> bool { v.era() == mgp_protocol::dialect::Era::Legacy }";
+    let path =
+        "fn f(v: Version) -> bool { v.family() == mgp_protocol::dialect::ProtocolFamily::Legacy }";
     assert_eq!(planted(calls, path), 1);
     let method = "fn f(v: Version) -> bool {\n    v.is_legacy()\n}";
     assert_eq!(planted(calls, method), 1);
     assert_eq!(
-        planted(calls, "/// Not `is_legacy()`, no `Era`.\nfn f() {}"),
+        planted(
+            calls,
+            "/// Not `is_legacy()`, no `ProtocolFamily`.\nfn f() {}"
+        ),
         0
     );
-    assert_eq!(planted(calls, "fn f(v: Version) { form(v.era()); }"), 0);
-    let tests = "#[cfg(test)] mod tests { use mgp_protocol::dialect::Era; }";
+    assert_eq!(planted(calls, "fn f(v: Version) { form(v.family()); }"), 0);
+    let tests = "#[cfg(test)] mod tests { use mgp_protocol::dialect::ProtocolFamily; }";
     assert_eq!(planted(calls, tests), 0);
 }
 
-/// The files of the actors and the kernel between the edges that name an era, or ask for one. Who only
-/// hands on what `era()` answered does not.
+/// The files of the actors and the kernel between the edges that name a protocol family, or ask for one. Who only
+/// hands on what `family()` answered does not.
 fn named(sources: &Sources) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     for folder in folders(sources) {
@@ -72,7 +76,9 @@ fn named(sources: &Sources) -> BTreeSet<String> {
             let file = format!("{folder}/{}", module.file);
             let uses = module.uses.iter().map(|import| &import.path);
             let mut paths = uses.chain(&module.paths);
-            if paths.any(|path| path.iter().any(|part| part == "Era")) || asks(&sources[&file]) {
+            if paths.any(|path| path.iter().any(|part| part == "ProtocolFamily"))
+                || asks(&sources[&file])
+            {
                 found.insert(file);
             }
         }

@@ -1,12 +1,9 @@
-//! Modules: no circles among siblings, and no folder that cannot be read at a glance.
+//! Modules: no circles among siblings, and no imports of all of a module.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::reader::{Address, Package};
-use crate::workspace::{self, Sources, below, sources};
-
-/// The most files and folders in one folder.
-const MOST: usize = 20;
+use crate::workspace::{self, below, sources};
 
 /// No modules beside each other need each other in a circle, at any level of any package.
 #[test]
@@ -22,12 +19,6 @@ fn no_module_imports_all_of_another() {
     let mut found = offences(globs);
     found.retain(|offence| !offence.starts_with("tests/tests/"));
     assert!(found.is_empty(), "{}", found.join("\n"));
-}
-
-#[test]
-fn a_folder_is_read_at_a_glance() {
-    let full = full_folders(&sources());
-    assert!(full.is_empty(), "{full:#?}");
 }
 
 #[test]
@@ -84,19 +75,6 @@ fn an_import_of_everything_is_found() {
         ("a.rs", "use serde::*;"),
     ];
     assert_eq!(globs(&Package::read(planted)), ["lib.rs: use a::*"]);
-}
-
-#[test]
-fn an_entry_beyond_the_most_is_one_too_many() {
-    let mut planted = Sources::new();
-    for n in 0..MOST {
-        planted.insert(format!("x/src/f{n}.rs"), String::new());
-    }
-    planted.insert("x/src/f0/below.rs".to_owned(), String::new());
-    assert!(full_folders(&planted).is_empty());
-    planted.insert("x/src/deep/file.rs".to_owned(), String::new());
-    let found = format!("x/src has {} entries", MOST + 1);
-    assert_eq!(full_folders(&planted), [found]);
 }
 
 /// What a rule finds in the packages and in each suite of tests.
@@ -194,19 +172,4 @@ fn globs(package: &Package) -> Vec<String> {
         }
     }
     found
-}
-
-/// The folders of more than [`MOST`] entries; `x.rs` and the folder `x` are one.
-fn full_folders(sources: &Sources) -> Vec<String> {
-    let mut folders: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
-    for path in sources.keys() {
-        let mut rest = path.trim_end_matches(".rs");
-        while let Some((folder, entry)) = rest.rsplit_once('/') {
-            folders.entry(folder).or_default().insert(entry);
-            rest = folder;
-        }
-    }
-    let full = folders.iter().filter(|(_, all)| all.len() > MOST);
-    full.map(|(folder, all)| format!("{folder} has {} entries", all.len()))
-        .collect()
 }

@@ -11,11 +11,11 @@ const SUPERVISED: &str = "actors/runtime/src/task.rs";
 /// Where a thread is started all the same, and why.
 const THREADS: &[(&str, &str)] = &[
     (
-        "actors/store/src/audit/opening.rs",
+        "actors/store/src/audit/startup.rs",
         "it owns the files of the log",
     ),
     (
-        "actors/store/src/audit/examine.rs",
+        "actors/store/src/audit/verification.rs",
         "it is worth less than those of calls",
     ),
     (

@@ -75,10 +75,10 @@ fn params(method: &str, channel: &str) -> Value {
 /// Tries a method in every way that it has; the answer of the request, where it can be one.
 async fn try_method(host: &Host, method: &str, channel: &str) -> Option<Value> {
     let params = params(method, channel);
-    if remote_requests::row(RemoteTarget::Notification(method)).is_some() {
+    if remote_requests::find_rule(RemoteTarget::Notification(method)).is_some() {
         host.tell(method, params.clone());
     }
-    match remote_requests::row(RemoteTarget::Method(method)) {
+    match remote_requests::find_rule(RemoteTarget::Method(method)) {
         Some(_) => Some(host.request(method, params).await),
         None => {
             // What was sent before is done when this is answered.

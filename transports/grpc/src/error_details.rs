@@ -47,7 +47,7 @@ struct RpcStatus {
 impl ErrorDetails {
     /// A status that says this.
     #[must_use]
-    pub fn status(&self, code: Code, message: String) -> Status {
+    pub fn to_status(&self, code: Code, message: String) -> Status {
         let details = RpcStatus {
             code: i32::from(code),
             message: message.clone(),
@@ -61,7 +61,7 @@ impl ErrorDetails {
 
     /// What a status says; `None` where it says nothing that can be read.
     #[must_use]
-    pub fn of(status: &Status) -> Option<Self> {
+    pub fn from_status(status: &Status) -> Option<Self> {
         let details = RpcStatus::decode(status.details()).ok()?.details;
         let said = details.iter().find(|any| any.type_url == TYPE_URL)?;
         Self::decode(said.value.clone()).ok()
@@ -80,11 +80,11 @@ mod tests {
             domain: "mcplite".into(),
             metadata: HashMap::from([("requested_tool".into(), "x".into())]),
         };
-        let status = info.status(Code::NotFound, "Tool not found: x".into());
+        let status = info.to_status(Code::NotFound, "Tool not found: x".into());
         assert_eq!(status.message(), "Tool not found: x");
-        assert_eq!(ErrorDetails::of(&status), Some(info));
-        assert_eq!(ErrorDetails::of(&Status::internal("broken")), None);
+        assert_eq!(ErrorDetails::from_status(&status), Some(info));
+        assert_eq!(ErrorDetails::from_status(&Status::internal("broken")), None);
         let torn = Status::with_details(Code::Internal, "m", Bytes::from_static(b"\x1a\xff"));
-        assert_eq!(ErrorDetails::of(&torn), None);
+        assert_eq!(ErrorDetails::from_status(&torn), None);
     }
 }

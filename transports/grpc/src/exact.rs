@@ -4,9 +4,9 @@
 //! below 2^53, so one that is larger was perhaps another one before its sender's library wrote it down:
 //! such numbers are refused, never rounded (LITE-075). Members keep their order, strings their characters.
 
+mod decoder;
+mod encoder;
 mod number;
-mod read;
-mod write;
 
 use std::borrow::Cow;
 
@@ -16,13 +16,13 @@ use prost::{DecodeError, Message};
 
 /// Most messages within one another. The readers of most languages take 100 and count the outermost in
 /// different ways; an object takes three, a list two.
-pub const LEVELS: usize = 96;
+pub const MAX_DEPTH: usize = 96;
 
 /// Members of an object up to which each is compared with each other; more are sorted.
-const FEW: usize = 16;
+const LINEAR_SCAN_MAX: usize = 16;
 
 /// Longest piece of what is refused that is repeated in the words of a refusal, in bytes.
-const REPEATED: usize = 64;
+const ECHO_MAX_BYTES: usize = 64;
 
 /// A `google.protobuf.Struct`, as it is on the wire.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -30,17 +30,17 @@ pub struct Struct(Vec<u8>);
 
 /// Why a JSON object cannot be a `Struct`, or a `Struct` no JSON object.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{}{why}", at(.path))]
-pub struct NotExact {
+#[error("{}{why}", render_location(.path))]
+pub struct StructError {
     /// Where, as a JSON pointer (RFC 6901); empty for the whole.
     pub path: String,
     /// What is in the way.
-    pub why: Why,
+    pub why: StructErrorKind,
 }
 
 /// What is in the way.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Why {
+pub enum StructErrorKind {
     /// An integer of 2^53 or more, as a double.
     #[error(
         "{0} may have been another number: a `Struct` holds numbers as doubles, which tell integers apart only below 2^53; send it as a string, or over HTTP"
@@ -54,15 +54,15 @@ pub enum Why {
     /// NaN or infinity.
     #[error("{0} is no number in JSON")]
     NotFinite(String),
-    /// More than [`LEVELS`].
-    #[error("it is nested too deeply: {LEVELS} messages within one another are the limit")]
+    /// More than [`MAX_DEPTH`].
+    #[error("it is nested too deeply: {MAX_DEPTH} messages within one another are the limit")]
     TooDeep,
     /// Longer than agreed.
     #[error("it is longer than {0} bytes, the limit")]
     TooLong(usize),
     /// A member that is there twice: readers differ on which one counts.
     #[error("the member {0} is there twice")]
-    Twice(String),
+    DuplicateMember(String),
     /// Bytes that are no `Struct`.
     #[error("it is no google.protobuf.Struct: {0}")]
     Malformed(&'static str),
@@ -75,17 +75,17 @@ impl Struct {
     /// The object in JSON text, on the wire in at most `longest` bytes.
     ///
     /// # Errors
-    /// [`NotExact`].
-    pub fn from_json(text: &str, longest: usize) -> Result<Self, NotExact> {
-        write::object(text, longest).map(Self)
+    /// [`StructError`].
+    pub fn from_json(text: &str, longest: usize) -> Result<Self, StructError> {
+        encoder::encode_struct(text, longest).map(Self)
     }
 
     /// The object as JSON text of at most `longest` bytes.
     ///
     /// # Errors
-    /// [`NotExact`].
-    pub fn to_json(&self, longest: usize) -> Result<String, NotExact> {
-        read::object(&self.0, longest)
+    /// [`StructError`].
+    pub fn to_json(&self, longest: usize) -> Result<String, StructError> {
+        decoder::decode_struct(&self.0, longest)
     }
 
     /// True for `{}`.
@@ -127,8 +127,8 @@ impl Message for Struct {
     }
 }
 
-impl NotExact {
-    fn new(why: Why) -> Self {
+impl StructError {
+    fn new(why: StructErrorKind) -> Self {
         Self {
             path: String::new(),
             why,
@@ -136,22 +136,22 @@ impl NotExact {
     }
 
     /// The same, seen from outside the member or item of this name.
-    fn within(mut self, name: &str) -> Self {
-        if self.path.len() < REPEATED {
-            let name = clipped(name).replace('~', "~0").replace('/', "~1");
+    fn nested_in(mut self, name: &str) -> Self {
+        if self.path.len() < ECHO_MAX_BYTES {
+            let name = truncate(name).replace('~', "~0").replace('/', "~1");
             self.path.insert_str(0, &format!("/{name}"));
         }
         self
     }
 }
 
-impl From<Why> for NotExact {
-    fn from(why: Why) -> Self {
+impl From<StructErrorKind> for StructError {
+    fn from(why: StructErrorKind) -> Self {
         Self::new(why)
     }
 }
 
-fn at(path: &str) -> String {
+fn render_location(path: &str) -> String {
     match path {
         "" => String::new(),
         path => format!("at {path}: "),
@@ -159,8 +159,8 @@ fn at(path: &str) -> String {
 }
 
 /// Refuses an object that has a member twice.
-fn twice(keys: &mut [Cow<'_, str>]) -> Result<(), NotExact> {
-    let again = if keys.len() <= FEW {
+fn reject_duplicate_keys(keys: &mut [Cow<'_, str>]) -> Result<(), StructError> {
+    let again = if keys.len() <= LINEAR_SCAN_MAX {
         let mut seen = keys.iter().enumerate();
         seen.find(|(nth, key)| keys[..*nth].contains(key))
             .map(|(_, key)| key)
@@ -170,14 +170,14 @@ fn twice(keys: &mut [Cow<'_, str>]) -> Result<(), NotExact> {
         pairs.find(|pair| pair[0] == pair[1]).map(|pair| &pair[0])
     };
     match again {
-        Some(key) => Err(Why::Twice(clipped(key).into()).into()),
+        Some(key) => Err(StructErrorKind::DuplicateMember(truncate(key).into()).into()),
         None => Ok(()),
     }
 }
 
 /// The beginning of a text that is not ours.
-fn clipped(text: &str) -> &str {
-    &text[..text.floor_char_boundary(REPEATED)]
+fn truncate(text: &str) -> &str {
+    &text[..text.floor_char_boundary(ECHO_MAX_BYTES)]
 }
 
 #[cfg(test)]

@@ -4,9 +4,9 @@
 //! [`mcplite`] is generated from [`PROTO`], the document's own text. A `google.protobuf.Struct` is never
 //! unpacked to values: [`exact::Struct`] goes from JSON text to the wire and back, exactly or not at all.
 
+pub mod builtin_services;
 pub mod error_details;
 pub mod exact;
-pub mod standing;
 
 pub use prost;
 pub use tonic;

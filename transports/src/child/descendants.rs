@@ -29,7 +29,7 @@ const START_LOOK: Duration = Duration::from_millis(1);
 /// The processes that descend from this one, whatever group or session they are in: its children, and
 /// theirs. What ended is no link: its children are those of the subreaper above it.
 #[must_use]
-pub fn below(root: Pid) -> Vec<Descendant> {
+pub fn find_descendants(root: Pid) -> Vec<Descendant> {
     let mut rest = processes().collect::<Vec<_>>();
     let mut found = Vec::<Descendant>::new();
     let mut parents = vec![root];
@@ -52,7 +52,7 @@ fn processes() -> impl Iterator<Item = Descendant> {
 
 /// The processes of one server, or of all servers of a kernel.
 #[derive(Clone, Debug)]
-pub(crate) struct Kin {
+pub(crate) struct ProcessSet {
     groups: Vec<Pid>,
     /// What an entry of the environment begins with; nobody is marked when it is empty.
     mark: Vec<u8>,
@@ -61,9 +61,9 @@ pub(crate) struct Kin {
     since: u64,
 }
 
-impl Kin {
+impl ProcessSet {
     /// The processes of the server `id` with this leader.
-    pub(crate) fn of_server(leader: Pid, kernel_mark: &str, id: &str) -> Self {
+    pub(crate) fn for_server(leader: Pid, kernel_mark: &str, id: &str) -> Self {
         Self {
             groups: vec![leader],
             mark: format!("{MARK_VARIABLE}={kernel_mark}:{id}\0").into(),
@@ -72,7 +72,7 @@ impl Kin {
     }
 
     /// The processes of all servers of a kernel; without a mark only those in the groups.
-    pub(crate) fn of_kernel(groups: Vec<Pid>, kernel_mark: Option<&str>) -> Self {
+    pub(crate) fn for_kernel(groups: Vec<Pid>, kernel_mark: Option<&str>) -> Self {
         let mark = kernel_mark.map(|mark| format!("{MARK_VARIABLE}={mark}:"));
         Self {
             groups,
@@ -82,12 +82,12 @@ impl Kin {
     }
 
     /// Those that live now. Takes some milliseconds for a few hundred processes.
-    pub(crate) fn living(&self) -> Vec<Descendant> {
+    pub(crate) fn find_live(&self) -> Vec<Descendant> {
         let own = Pid::this();
         processes()
             .filter(|process| process.pid != own)
             .filter(|process| process.started >= self.since)
-            .filter(|process| self.groups.contains(&process.group) || self.marked(process.pid))
+            .filter(|process| self.groups.contains(&process.group) || self.is_marked(process.pid))
             .collect()
     }
 
@@ -95,7 +95,7 @@ impl Kin {
     pub(crate) fn signal(&self, living: &[Descendant], signal: Signal) {
         self.signal_groups(signal);
         let outside = |process: &&Descendant| {
-            let now = process.now();
+            let now = process.read_current();
             now.is_some_and(|now| !self.groups.contains(&now.group))
         };
         for process in living.iter().filter(outside) {
@@ -106,7 +106,7 @@ impl Kin {
     /// Kills those that live, and then what they started while they were being looked for.
     pub(crate) fn kill(&self) {
         for _ in 0..2 {
-            self.signal(&self.living(), Signal::SIGKILL);
+            self.signal(&self.find_live(), Signal::SIGKILL);
         }
     }
 
@@ -117,18 +117,18 @@ impl Kin {
         }
     }
 
-    fn marked(&self, pid: Pid) -> bool {
-        !self.mark.is_empty() && environment(pid).is_some_and(|all| carries(&all, &self.mark))
+    fn is_marked(&self, pid: Pid) -> bool {
+        !self.mark.is_empty() && environment(pid).is_some_and(|all| has_mark(&all, &self.mark))
     }
 
     /// Whether this one is in the group, or may be marked: older ones cannot be.
-    pub(super) fn begins_with(&self, process: &Descendant) -> bool {
+    pub(super) fn contains_group_member(&self, process: &Descendant) -> bool {
         process.started >= self.since && self.groups.contains(&process.group)
     }
 
     /// Whether this environment, of one that started then, has the mark.
-    pub(super) fn carried_by(&self, process: &Descendant, environment: &[u8]) -> bool {
-        process.started >= self.since && carries(environment, &self.mark)
+    pub(super) fn is_marked_environment(&self, process: &Descendant, environment: &[u8]) -> bool {
+        process.started >= self.since && has_mark(environment, &self.mark)
     }
 }
 
@@ -146,7 +146,7 @@ fn environment(pid: Pid) -> Option<Vec<u8>> {
     None
 }
 
-fn carries(environment: &[u8], mark: &[u8]) -> bool {
+fn has_mark(environment: &[u8], mark: &[u8]) -> bool {
     let mut entries = environment.split_inclusive(|byte| *byte == 0);
     entries.any(|entry| entry.starts_with(mark))
 }
@@ -164,12 +164,12 @@ pub struct Descendant {
 impl Descendant {
     /// The process with this number, unless it has ended; a zombie has.
     pub(crate) fn read(pid: Pid) -> Option<Self> {
-        ProcStat::read(pid)?.process(pid)
+        ProcStat::read(pid)?.to_descendant(pid)
     }
 
     /// True while it is still the same process, and runs.
-    pub(crate) fn lives(&self) -> bool {
-        self.now().is_some()
+    pub(crate) fn is_alive(&self) -> bool {
+        self.read_current().is_some()
     }
 
     /// Signals it, unless its number is another process's by now.
@@ -181,13 +181,13 @@ impl Descendant {
         };
         // Whoever has the number once it is held fast, has it when it is signalled.
         if let Ok(held) = pidfd_open(pid, PidfdFlags::empty())
-            && self.lives()
+            && self.is_alive()
         {
             let _ = pidfd_send_signal(held, number);
         }
     }
 
-    fn now(&self) -> Option<Self> {
+    fn read_current(&self) -> Option<Self> {
         Self::read(self.pid).filter(|now| now.started == self.started)
     }
 }
@@ -244,7 +244,7 @@ impl ProcStat {
         self.number(Self::RESIDENT).unwrap_or(0)
     }
 
-    pub(super) fn process(&self, pid: Pid) -> Option<Descendant> {
+    pub(super) fn to_descendant(&self, pid: Pid) -> Option<Descendant> {
         // One whose first thread has ended runs on in the others.
         let threads = self.number(Self::THREADS).unwrap_or(0_u32);
         if matches!(self.field(Self::STATE)?, "Z" | "X") && threads <= 1 {
@@ -273,7 +273,7 @@ mod tests {
 
     #[test]
     fn a_name_with_parentheses_does_not_confuse() {
-        let parse = |stat: &str| ProcStat(stat.into()).process(Pid::from_raw(7));
+        let parse = |stat: &str| ProcStat(stat.into()).to_descendant(Pid::from_raw(7));
         let stat = "7 (a) Z (b) S 1 42 43 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 987654 0 0";
         let process = parse(stat).unwrap();
         assert_eq!(
@@ -291,21 +291,21 @@ mod tests {
     #[test]
     fn a_mark_is_a_whole_entry_and_names_one_server() {
         let environment = b"A=MGP_SERVER=m:a\0MGP_SERVER=m:ab\0";
-        let carries = |kin: &Kin| super::carries(environment, &kin.mark);
+        let carries = |kin: &ProcessSet| super::has_mark(environment, &kin.mark);
         let leader = Pid::from_raw(1);
-        assert!(carries(&Kin::of_server(leader, "m", "ab")));
-        assert!(!carries(&Kin::of_server(leader, "m", "a")));
-        assert!(carries(&Kin::of_kernel(vec![], Some("m"))));
-        assert!(!carries(&Kin::of_kernel(vec![], Some("n"))));
+        assert!(carries(&ProcessSet::for_server(leader, "m", "ab")));
+        assert!(!carries(&ProcessSet::for_server(leader, "m", "a")));
+        assert!(carries(&ProcessSet::for_kernel(vec![], Some("m"))));
+        assert!(!carries(&ProcessSet::for_kernel(vec![], Some("n"))));
     }
 
     #[test]
     fn this_process_is_nobodys_prey() {
         let own = Descendant::read(Pid::this()).unwrap();
-        assert!(own.lives());
+        assert!(own.is_alive());
         assert!(
-            !Kin::of_kernel(vec![own.group], None)
-                .living()
+            !ProcessSet::for_kernel(vec![own.group], None)
+                .find_live()
                 .contains(&own)
         );
     }

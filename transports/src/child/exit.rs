@@ -13,14 +13,14 @@ pub struct ChildExit {
     /// in the system and does not even go away when killed.
     pub signal: Option<i32>,
     /// What brought it about.
-    pub how: How,
+    pub cause: ExitCause,
     /// Something of it was killed and still runs: it hangs in the system.
-    pub left: bool,
+    pub has_leftovers: bool,
 }
 
 /// What brought the end about: the rung of the shutdown ladder that was reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum How {
+pub enum ExitCause {
     /// It had ended before it was asked to.
     ByItself,
     /// It went when its stdin was closed, as a server should.
@@ -38,13 +38,13 @@ impl fmt::Display for ChildExit {
             (None, Some(number)) => write!(f, "killed by signal {number}{}", SignalName(number))?,
             (None, None) => f.write_str("hangs in the system and cannot be killed")?,
         }
-        f.write_str(match self.how {
-            How::ByItself => "",
-            How::StdinClosed => " when its stdin was closed",
-            How::Terminated => " when told to stop",
-            How::Killed => " after it had ignored SIGTERM",
+        f.write_str(match self.cause {
+            ExitCause::ByItself => "",
+            ExitCause::StdinClosed => " when its stdin was closed",
+            ExitCause::Terminated => " when told to stop",
+            ExitCause::Killed => " after it had ignored SIGTERM",
         })?;
-        match self.left {
+        match self.has_leftovers {
             true => f.write_str("; something of it was killed and still runs"),
             false => Ok(()),
         }
@@ -73,21 +73,27 @@ mod tests {
             ChildExit {
                 code,
                 signal,
-                how,
-                left,
+                cause: how,
+                has_leftovers: left,
             }
             .to_string()
         };
-        assert_eq!(text(Some(3), None, How::ByItself), "exited with code 3");
         assert_eq!(
-            text(None, Some(9), How::ByItself),
+            text(Some(3), None, ExitCause::ByItself),
+            "exited with code 3"
+        );
+        assert_eq!(
+            text(None, Some(9), ExitCause::ByItself),
             "killed by signal 9 (SIGKILL)"
         );
         let left = "exited with code 5; something of it was killed and still runs";
-        assert_eq!(text(Some(5), None, How::ByItself), left);
-        assert_eq!(text(None, Some(40), How::ByItself), "killed by signal 40");
+        assert_eq!(text(Some(5), None, ExitCause::ByItself), left);
         assert_eq!(
-            text(Some(0), None, How::StdinClosed),
+            text(None, Some(40), ExitCause::ByItself),
+            "killed by signal 40"
+        );
+        assert_eq!(
+            text(Some(0), None, ExitCause::StdinClosed),
             "exited with code 0 when its stdin was closed"
         );
     }

@@ -57,16 +57,16 @@ pub(super) fn find(
     cwd: Option<&Path>,
 ) -> Result<PathBuf, SpawnError> {
     if let Some(cwd) = cwd {
-        enter(cwd)?;
+        check_folder(cwd)?;
     }
     if command.contains('/') {
-        return judge(within(cwd, command.as_ref()));
+        return check_executable(resolve_path(cwd, command.as_ref()));
     }
     let path = path.unwrap_or(USUAL_PATH.as_ref());
     let mut found = None;
     // An empty entry means the working folder, where nobody meant to look for programs.
     for folder in std::env::split_paths(path).filter(|folder| !folder.as_os_str().is_empty()) {
-        match judge(within(cwd, &folder.join(command))) {
+        match check_executable(resolve_path(cwd, &folder.join(command))) {
             Ok(program) => return Ok(program),
             Err(error @ SpawnError::NotExecutable(_)) => found = found.or(Some(error)),
             Err(_) => {}
@@ -79,11 +79,11 @@ pub(super) fn find(
     }))
 }
 
-fn within(cwd: Option<&Path>, path: &Path) -> PathBuf {
+fn resolve_path(cwd: Option<&Path>, path: &Path) -> PathBuf {
     cwd.map_or_else(|| path.to_owned(), |cwd| cwd.join(path))
 }
 
-fn judge(path: PathBuf) -> Result<PathBuf, SpawnError> {
+fn check_executable(path: PathBuf) -> Result<PathBuf, SpawnError> {
     if !path.is_file() {
         return Err(SpawnError::NoSuchFile(path));
     }
@@ -93,7 +93,7 @@ fn judge(path: PathBuf) -> Result<PathBuf, SpawnError> {
     std::path::absolute(&path).map_err(|why| SpawnError::System { path, why })
 }
 
-fn enter(cwd: &Path) -> Result<(), SpawnError> {
+fn check_folder(cwd: &Path) -> Result<(), SpawnError> {
     let bad = |why| SpawnError::BadFolder {
         path: cwd.to_owned(),
         why,
@@ -105,7 +105,7 @@ fn enter(cwd: &Path) -> Result<(), SpawnError> {
 }
 
 /// What a failed start of a program that was found means.
-pub(super) fn explain(program: &Path, why: io::Error) -> SpawnError {
+pub(super) fn explain_failure(program: &Path, why: io::Error) -> SpawnError {
     let path = program.to_owned();
     if why.kind() == io::ErrorKind::NotFound {
         return SpawnError::NoInterpreter(path);

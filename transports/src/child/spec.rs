@@ -43,13 +43,13 @@ pub struct Launcher {
     pub exe: PathBuf,
     /// What it is told first.
     pub args: Vec<String>,
-    /// Its own variables. Those of the server it gets under [`FOR_SERVER`], so that they mean nothing
+    /// Its own variables. Those of the server it gets under [`SERVER_PREFIX`], so that they mean nothing
     /// to the launcher, which is held to nothing yet.
     pub env: BTreeMap<String, String>,
 }
 
 /// Stands before the names of a server's variables while they are a launcher's.
-pub const FOR_SERVER: &str = "MGP_FOR_SERVER_";
+pub const SERVER_PREFIX: &str = "MGP_FOR_SERVER_";
 
 /// What is needed to start a server.
 #[derive(Clone)]
@@ -95,7 +95,7 @@ impl ChildSpec {
     ) -> BTreeMap<OsString, OsString> {
         let mut all: BTreeMap<_, _> = kernel
             .into_iter()
-            .filter(|(name, _)| name.to_str().is_some_and(|name| self.inherits(name)))
+            .filter(|(name, _)| name.to_str().is_some_and(|name| self.is_inherited(name)))
             .collect();
         all.extend(
             self.env
@@ -108,13 +108,13 @@ impl ChildSpec {
 
     /// What the launcher finds: its own variables, the server's out of its way, and the mark, by which
     /// the process is found from its first moment on.
-    pub(super) fn wrapped(
+    pub(super) fn launcher_environment(
         &self,
         launcher: &Launcher,
         environment: &BTreeMap<OsString, OsString>,
     ) -> BTreeMap<OsString, OsString> {
         let prefixed = environment.iter().map(|(name, value)| {
-            let mut under = OsString::from(FOR_SERVER);
+            let mut under = OsString::from(SERVER_PREFIX);
             under.push(name);
             (under, value.clone())
         });
@@ -126,7 +126,7 @@ impl ChildSpec {
         all
     }
 
-    fn inherits(&self, name: &str) -> bool {
+    fn is_inherited(&self, name: &str) -> bool {
         BASE_ENVIRONMENT.contains(&name)
             || name.starts_with("LC_")
             || self.inherit_env.iter().any(|wanted| wanted == name)

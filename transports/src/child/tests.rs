@@ -67,7 +67,7 @@ async fn started_by(child: &mut Child) -> Vec<Descendant> {
 /// Waits until none of them lives.
 async fn ended(family: &[Descendant]) {
     let deadline = Instant::now() + LONG;
-    while family.iter().any(Descendant::lives) {
+    while family.iter().any(Descendant::is_alive) {
         assert!(Instant::now() < deadline, "killed, but still there");
         tokio::task::yield_now().await;
     }
@@ -90,7 +90,7 @@ async fn closing_stdin_ends_cat() {
     assert_eq!((exit.code, exit.signal), (Some(0), None));
     // Whether it had gone before it was asked is a matter of who was faster.
     assert!(
-        matches!(exit.how, How::StdinClosed | How::ByItself),
+        matches!(exit.cause, ExitCause::StdinClosed | ExitCause::ByItself),
         "{exit}"
     );
     assert!(is_reaped(&child));
@@ -100,7 +100,7 @@ async fn closing_stdin_ends_cat() {
 #[tokio::test]
 async fn stop_closes_the_stdin_nobody_took() {
     let mut child = start("cat", "exec cat");
-    assert_eq!(child.stop(LONG).await.how, How::StdinClosed);
+    assert_eq!(child.stop(LONG).await.cause, ExitCause::StdinClosed);
 }
 
 /// MCP-023: a child that ignores EOF is terminated.
@@ -124,7 +124,7 @@ async fn a_child_that_ignores_sigterm_is_killed() {
     let mut child = start("stubborn", script);
     assert!(started_by(&mut child).await.is_empty());
     let exit = child.stop(SOON).await;
-    assert_eq!((exit.signal, exit.how), (Some(9), How::Killed));
+    assert_eq!((exit.signal, exit.cause), (Some(9), ExitCause::Killed));
     assert!(is_reaped(&child));
 }
 
@@ -142,8 +142,8 @@ async fn a_child_that_left_its_group_and_its_mark_is_killed() {
     let mut child = start("joiner", &script);
     assert!(started_by(&mut child).await.is_empty());
     let exit = child.stop(SOON).await;
-    let end = (exit.signal, exit.how, exit.left);
-    assert_eq!(end, (Some(9), How::Killed, false));
+    let end = (exit.signal, exit.cause, exit.has_leftovers);
+    assert_eq!(end, (Some(9), ExitCause::Killed, false));
     assert!(is_reaped(&child));
 }
 
@@ -155,8 +155,8 @@ async fn grandchildren_go_with_the_server() {
     let family = started_by(&mut child).await;
     assert_eq!(family.len(), 2);
     let exit = child.stop(LONG).await;
-    assert_eq!((exit.code, exit.how), (Some(0), How::StdinClosed));
-    assert!(!family.iter().any(Descendant::lives));
+    assert_eq!((exit.code, exit.cause), (Some(0), ExitCause::StdinClosed));
+    assert!(!family.iter().any(Descendant::is_alive));
 }
 
 /// CMCP-073: also when the server has ended by itself, and when they ignore SIGTERM.
@@ -169,8 +169,8 @@ async fn what_a_dead_server_left_behind_is_ended() {
     timeout(LONG, child.wait()).await.unwrap();
     let exit = child.stop(SOON).await;
     assert_eq!(exit.to_string(), "exited with code 3");
-    assert_eq!(exit.how, How::ByItself);
-    assert!(!family.iter().any(Descendant::lives));
+    assert_eq!(exit.cause, ExitCause::ByItself);
+    assert!(!family.iter().any(Descendant::is_alive));
 }
 
 #[tokio::test]
@@ -180,12 +180,12 @@ async fn who_leaves_the_group_while_it_is_being_ended_is_ended_too() {
     let mut child = start("leaver", &script);
     let mut lines = lines(&mut child);
     let leaver = Descendant::read(Pid::from_raw(next(&mut lines).await.parse().unwrap())).unwrap();
-    let living = child.kin.living();
+    let living = child.processes.find_live();
     assert!(living.contains(&leaver));
     let stdin = child.stdin.as_mut().unwrap();
     stdin.write_all(b"go\n").await.unwrap();
     assert_eq!(next(&mut lines).await, "left");
-    child.kin.signal(&living, Signal::SIGTERM);
+    child.processes.signal(&living, Signal::SIGTERM);
     ended(&[leaver]).await;
     child.stop(LONG).await;
 }
@@ -196,8 +196,8 @@ async fn a_server_of_a_similar_name_is_not_touched() {
     let (mut one, mut other) = (start("a", script), start("ab", script));
     let (its, others) = (started_by(&mut one).await, started_by(&mut other).await);
     one.stop(LONG).await;
-    assert!(!its[0].lives());
-    assert!(others[0].lives() && other.runs());
+    assert!(!its[0].is_alive());
+    assert!(others[0].is_alive() && other.is_running());
     other.stop(LONG).await;
 }
 
@@ -218,8 +218,8 @@ async fn a_stop_that_was_cut_short_can_be_taken_up() {
     );
     assert!(started_by(&mut child).await.is_empty());
     assert!(timeout(SOON, child.stop(LONG)).await.is_err());
-    assert!(child.runs());
-    assert_eq!(child.stop(SOON).await.how, How::Killed);
+    assert!(child.is_running());
+    assert_eq!(child.stop(SOON).await.cause, ExitCause::Killed);
 }
 
 /// MCP-071: 10 MB on stderr neither block the child nor fill the memory.

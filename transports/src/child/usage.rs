@@ -12,14 +12,14 @@ use std::time::Duration;
 use mgp_protocol::ids::ServerId;
 use nix::unistd::{Pid, SysconfVar, sysconf};
 
-use super::descendants::{Descendant, Kin, ProcStat};
+use super::descendants::{Descendant, ProcStat, ProcessSet};
 
 /// Most processes that are read in one look; on a machine with more the figures are too low.
-const MOST_PROCESSES: usize = 65_536;
+const MAX_PROCESSES: usize = 65_536;
 /// Most bytes of an environment that are read: the mark of a server is in its first kilobytes.
-const MOST_ENVIRONMENT: u64 = 256 << 10;
+const MAX_ENVIRONMENT: u64 = 256 << 10;
 /// Most descriptors that are counted one by one, where the system does not tell their number.
-const MOST_DESCRIPTORS: usize = 1 << 20;
+const MAX_DESCRIPTORS: usize = 1 << 20;
 
 /// What processes use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -36,13 +36,13 @@ pub struct ProcessUsage {
 
 /// The processes of one life of a server, by what they are known.
 #[derive(Clone, Debug)]
-pub struct ProcessTree(Kin);
+pub struct ProcessTree(ProcessSet);
 
 impl ProcessTree {
     /// Those below this leader, in its group or with its mark.
     #[must_use]
     pub fn new(leader: i32, kernel_mark: &str, id: &ServerId) -> Self {
-        Self(Kin::of_server(
+        Self(ProcessSet::for_server(
             Pid::from_raw(leader),
             kernel_mark,
             id.as_str(),
@@ -52,9 +52,9 @@ impl ProcessTree {
 
 /// What each of these uses now, in their order. Blocks.
 #[must_use]
-pub fn usages(trees: &[ProcessTree]) -> Vec<ProcessUsage> {
+pub fn measure_all(trees: &[ProcessTree]) -> Vec<ProcessUsage> {
     let table = ProcessTable::read();
-    let owners = table.owners(trees);
+    let owners = table.find_owners(trees);
     let mut sums = vec![ProcessUsage::default(); trees.len()];
     for (row, owner) in table.0.iter().zip(owners) {
         if let Some(owner) = owner {
@@ -66,7 +66,7 @@ pub fn usages(trees: &[ProcessTree]) -> Vec<ProcessUsage> {
 
 /// What this process uses alone. Blocks.
 #[must_use]
-pub fn usage_of_this() -> ProcessUsage {
+pub fn measure_self() -> ProcessUsage {
     let mut usage = ProcessUsage::default();
     let own = ProcessRow::read(Pid::this());
     own.iter().for_each(|row| usage.add(row));
@@ -77,7 +77,7 @@ impl ProcessUsage {
     fn add(&mut self, row: &ProcessRow) {
         self.memory = self.memory.saturating_add(row.memory);
         self.cpu = self.cpu.saturating_add(row.cpu);
-        let open = descriptors(row.process.pid);
+        let open = count_descriptors(row.process.pid);
         self.descriptors = self.descriptors.saturating_add(open);
         self.processes += 1;
     }
@@ -93,18 +93,18 @@ impl ProcessRow {
     fn read(pid: Pid) -> Option<Self> {
         let stat = ProcStat::read(pid)?;
         Some(Self {
-            process: stat.process(pid)?,
+            process: stat.to_descendant(pid)?,
             memory: stat
                 .pages()
-                .saturating_mul(of_system(SysconfVar::PAGE_SIZE, 4096)),
+                .saturating_mul(sysconf_or(SysconfVar::PAGE_SIZE, 4096)),
             cpu: Duration::from_secs(1)
                 .saturating_mul(u32::try_from(stat.ticks()).unwrap_or(u32::MAX))
-                / u32::try_from(of_system(SysconfVar::CLK_TCK, 100)).unwrap_or(100),
+                / u32::try_from(sysconf_or(SysconfVar::CLK_TCK, 100)).unwrap_or(100),
         })
     }
 }
 
-fn of_system(what: SysconfVar, usual: u64) -> u64 {
+fn sysconf_or(what: SysconfVar, usual: u64) -> u64 {
     let told = sysconf(what).ok().flatten();
     told.and_then(|told| u64::try_from(told).ok())
         .filter(|told| *told > 0)
@@ -119,17 +119,17 @@ impl ProcessTable {
         let numbers = fs::read_dir("/proc").into_iter().flatten().flatten();
         let numbers = numbers.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
         let rows = numbers.filter_map(|number| ProcessRow::read(Pid::from_raw(number)));
-        Self(rows.take(MOST_PROCESSES).collect())
+        Self(rows.take(MAX_PROCESSES).collect())
     }
 
     /// Whose each process is: that of the nearest process above it that is known to be somebody's.
-    fn owners(&self, trees: &[ProcessTree]) -> Vec<Option<usize>> {
+    fn find_owners(&self, trees: &[ProcessTree]) -> Vec<Option<usize>> {
         let places = self.0.iter().enumerate();
         let places: HashMap<Pid, usize> = places.map(|(at, row)| (row.process.pid, at)).collect();
         let known: Vec<_> = self
             .0
             .iter()
-            .map(|row| owner(trees, &row.process))
+            .map(|row| find_owner(trees, &row.process))
             .collect();
         let above = |at: usize| places.get(&self.0[at].process.parent).copied();
         let mut owners: Vec<_> = (0..known.len())
@@ -150,32 +150,34 @@ impl ProcessTable {
             if owner.is_some() || row.process.pid == own || trees.is_empty() {
                 continue;
             }
-            let Some(all) = environment(row.process.pid) else {
+            let Some(all) = read_environment(row.process.pid) else {
                 continue;
             };
-            let marked = |tree: &ProcessTree| tree.0.carried_by(&row.process, &all);
+            let marked = |tree: &ProcessTree| tree.0.is_marked_environment(&row.process, &all);
             *owner = trees.iter().position(marked);
         }
     }
 }
 
-fn owner(trees: &[ProcessTree], process: &Descendant) -> Option<usize> {
-    trees.iter().position(|tree| tree.0.begins_with(process))
+fn find_owner(trees: &[ProcessTree], process: &Descendant) -> Option<usize> {
+    trees
+        .iter()
+        .position(|tree| tree.0.contains_group_member(process))
 }
 
-fn environment(pid: Pid) -> Option<Vec<u8>> {
+fn read_environment(pid: Pid) -> Option<Vec<u8>> {
     let file = File::open(format!("/proc/{pid}/environ")).ok()?;
     let mut all = Vec::new();
-    file.take(MOST_ENVIRONMENT).read_to_end(&mut all).ok()?;
+    file.take(MAX_ENVIRONMENT).read_to_end(&mut all).ok()?;
     Some(all)
 }
 
-fn descriptors(pid: Pid) -> u64 {
+fn count_descriptors(pid: Pid) -> u64 {
     let folder = format!("/proc/{pid}/fd");
     match fs::metadata(&folder).map(|folder| folder.len()) {
         Ok(0) | Err(_) => {
             let open = fs::read_dir(&folder).into_iter().flatten();
-            open.take(MOST_DESCRIPTORS).count() as u64
+            open.take(MAX_DESCRIPTORS).count() as u64
         }
         Ok(count) => count,
     }
@@ -187,7 +189,7 @@ mod tests {
 
     #[test]
     fn this_process_uses_memory_and_time_and_has_descriptors() {
-        let usage = usage_of_this();
+        let usage = measure_self();
         assert_eq!(usage.processes, 1);
         assert!(usage.memory > 1 << 20, "{usage:?}");
         assert!(usage.descriptors >= 3, "{usage:?}");
@@ -216,7 +218,7 @@ mod tests {
         let leader = shell.id().cast_signed();
         let tree = ProcessTree::new(leader, "nobody", &ServerId::new("a"));
         let none = ProcessTree::new(i32::MAX, "nobody", &ServerId::new("b"));
-        let [usage, nothing] = usages(&[tree, none])[..] else {
+        let [usage, nothing] = measure_all(&[tree, none])[..] else {
             panic!("one for each");
         };
         drop(shell.stdin.take());

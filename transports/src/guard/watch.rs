@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::{SigSet, Signal};
 use nix::unistd::{Pid, getpgrp};
 
-use crate::child::descendants::{Descendant, Kin};
+use crate::child::descendants::{Descendant, ProcessSet};
 
 /// Groups remembered: far more than the servers of one machine. Later ones have only their mark.
 const MAX_GROUPS: usize = 4096;
@@ -21,10 +21,10 @@ const MAX_LINE: usize = 256;
 pub(super) const GRACE: Duration = Duration::from_millis(500);
 
 /// Time to make sure that killed processes are gone, and those they started meanwhile.
-pub(super) const LAST_WAIT: Duration = Duration::from_millis(800);
+pub(super) const KILL_TIMEOUT: Duration = Duration::from_millis(800);
 
 /// How often the process table is looked through.
-const LOOK_AGAIN: Duration = Duration::from_millis(25);
+const POLL_INTERVAL: Duration = Duration::from_millis(25);
 
 /// The guard's whole life: reads the kernel's lines from `input` until it says `bye` or dies, and
 /// ends the kernel's servers in the latter case. The process should exit when this returns.
@@ -32,14 +32,14 @@ const LOOK_AGAIN: Duration = Duration::from_millis(25);
 /// Has to be called on the main thread before any other is started: it holds off the signals by
 /// which terminals and service managers end the kernel.
 pub fn run(input: impl Read) {
-    hold_signals_off();
-    let mut wards = Wards::default();
-    if !hears_bye(input, &mut wards) {
-        wards.end();
+    block_signals();
+    let mut wards = GuardedGroups::default();
+    if !follow_commands(input, &mut wards) {
+        wards.terminate_all();
     }
 }
 
-fn hold_signals_off() {
+fn block_signals() {
     let mut held = SigSet::empty();
     for signal in [
         Signal::SIGINT,
@@ -53,7 +53,7 @@ fn hold_signals_off() {
 }
 
 /// Follows the kernel's lines; false when they end without a `bye`.
-fn hears_bye(input: impl Read, wards: &mut Wards) -> bool {
+fn follow_commands(input: impl Read, wards: &mut GuardedGroups) -> bool {
     let mut input = BufReader::new(input);
     let mut line = Vec::new();
     loop {
@@ -68,7 +68,7 @@ fn hears_bye(input: impl Read, wards: &mut Wards) -> bool {
             if line == b"bye" {
                 return true;
             }
-            wards.hear(&String::from_utf8_lossy(&line));
+            wards.apply_command(&String::from_utf8_lossy(&line));
             line.clear();
         }
     }
@@ -86,14 +86,14 @@ fn take_line(bytes: &[u8], line: &mut Vec<u8>) -> (usize, bool) {
 
 /// Who is under guard.
 #[derive(Debug, Default)]
-struct Wards {
+struct GuardedGroups {
     mark: Option<String>,
     /// Groups, each with its leader as it was when the kernel named it.
     groups: HashMap<i32, Option<Descendant>>,
 }
 
-impl Wards {
-    fn hear(&mut self, line: &str) {
+impl GuardedGroups {
+    fn apply_command(&mut self, line: &str) {
         if line.len() > MAX_LINE {
             return;
         }
@@ -122,22 +122,22 @@ impl Wards {
     }
 
     /// SIGTERM for all, SIGKILL for those who stay.
-    fn end(&self) {
-        let kin = self.kin();
-        let living = kin.living();
+    fn terminate_all(&self) {
+        let kin = self.processes();
+        let living = kin.find_live();
         kin.signal(&living, Signal::SIGTERM);
-        if gone_within(GRACE, || kin.living().is_empty()) {
+        if wait_until_gone(GRACE, || kin.find_live().is_empty()) {
             return;
         }
-        gone_within(LAST_WAIT, || {
-            let living = kin.living();
+        wait_until_gone(KILL_TIMEOUT, || {
+            let living = kin.find_live();
             kin.signal(&living, Signal::SIGKILL);
             living.is_empty()
         });
     }
 
-    fn kin(&self) -> Kin {
-        Kin::of_kernel(self.groups(), self.mark.as_deref())
+    fn processes(&self) -> ProcessSet {
+        ProcessSet::for_kernel(self.groups(), self.mark.as_deref())
     }
 
     /// A number whose leader is another one now was given to a stranger. A leader that has ended
@@ -152,13 +152,13 @@ impl Wards {
     }
 }
 
-pub(super) fn gone_within(patience: Duration, mut gone: impl FnMut() -> bool) -> bool {
+pub(super) fn wait_until_gone(patience: Duration, mut gone: impl FnMut() -> bool) -> bool {
     let begun = Instant::now();
     while begun.elapsed() < patience {
         if gone() {
             return true;
         }
-        sleep(LOOK_AGAIN);
+        sleep(POLL_INTERVAL);
     }
     false
 }
@@ -167,9 +167,9 @@ pub(super) fn gone_within(patience: Duration, mut gone: impl FnMut() -> bool) ->
 mod tests {
     use super::*;
 
-    fn heard(input: &[u8]) -> (Wards, bool) {
-        let mut wards = Wards::default();
-        let bye = hears_bye(input, &mut wards);
+    fn heard(input: &[u8]) -> (GuardedGroups, bool) {
+        let mut wards = GuardedGroups::default();
+        let bye = follow_commands(input, &mut wards);
         (wards, bye)
     }
 
@@ -206,7 +206,7 @@ mod tests {
     fn a_number_given_to_a_stranger_is_left_alone() {
         // The process this test runs in stands for one that got the number of a group.
         let own = Pid::this();
-        let mut wards = Wards::default();
+        let mut wards = GuardedGroups::default();
         wards.groups.insert(own.as_raw(), None);
         assert_eq!(wards.groups(), []);
         wards.groups.insert(own.as_raw(), Descendant::read(own));

@@ -23,11 +23,11 @@ impl AddressScope {
     /// How far a document may lead that was found from the address a person wrote: to this machine from one
     /// that names it as such, into private networks from one whose name has no address but there, else only to
     /// the public network. Asks for the addresses of the name, for as long as the caller waits.
-    pub async fn from(written: &Uri) -> Self {
+    pub async fn from_url(written: &Uri) -> Self {
         let host = written.host().unwrap_or_default();
         let bare = host.trim_start_matches('[').trim_end_matches(']');
         if let Ok(ip) = bare.parse::<IpAddr>() {
-            return Self::of(&[ip]);
+            return Self::for_addresses(&[ip]);
         }
         if host == "localhost" {
             return Self::Loopback;
@@ -36,15 +36,17 @@ impl AddressScope {
         let ips: Vec<IpAddr> = found
             .map(|all| all.map(|at| at.ip()).collect())
             .unwrap_or_default();
-        match Self::of(&ips) {
+        match Self::for_addresses(&ips) {
             // Whoever owns a name can say that it is here.
             Self::Loopback | Self::Any => Self::Public,
             scope @ (Self::Public | Self::Private) => scope,
         }
     }
 
-    fn of(ips: &[IpAddr]) -> Self {
-        let all = |scope: Self| !ips.is_empty() && ips.iter().all(|ip| kind(*ip) == Some(scope));
+    fn for_addresses(ips: &[IpAddr]) -> Self {
+        let all = |scope: Self| {
+            !ips.is_empty() && ips.iter().all(|ip| narrowest_scope(*ip) == Some(scope))
+        };
         match (all(Self::Loopback), all(Self::Private)) {
             (true, _) => Self::Loopback,
             (false, true) => Self::Private,
@@ -54,8 +56,8 @@ impl AddressScope {
 
     /// Whether this address is one of them.
     #[must_use]
-    pub fn admits(self, ip: IpAddr) -> bool {
-        match (self, kind(ip)) {
+    pub fn contains(self, ip: IpAddr) -> bool {
+        match (self, narrowest_scope(ip)) {
             (Self::Any, _)
             | (_, Some(Self::Public))
             | (Self::Private, Some(Self::Private))
@@ -66,17 +68,17 @@ impl AddressScope {
 }
 
 /// The narrowest scope of an address; `None` for one that nobody has: of a link, of many, of no machine.
-fn kind(ip: IpAddr) -> Option<AddressScope> {
+fn narrowest_scope(ip: IpAddr) -> Option<AddressScope> {
     match ip {
-        IpAddr::V4(ip) => kind_of_v4(ip),
-        IpAddr::V6(ip) => match embedded(ip) {
-            Some(ip) => kind_of_v4(ip),
-            None => kind_of_v6(ip),
+        IpAddr::V4(ip) => narrowest_scope_v4(ip),
+        IpAddr::V6(ip) => match embedded_v4(ip) {
+            Some(ip) => narrowest_scope_v4(ip),
+            None => narrowest_scope_v6(ip),
         },
     }
 }
 
-fn kind_of_v4(ip: Ipv4Addr) -> Option<AddressScope> {
+fn narrowest_scope_v4(ip: Ipv4Addr) -> Option<AddressScope> {
     let [a, b, ..] = ip.octets();
     match (a, b) {
         (127, _) => Some(AddressScope::Loopback),
@@ -88,7 +90,7 @@ fn kind_of_v4(ip: Ipv4Addr) -> Option<AddressScope> {
     }
 }
 
-fn kind_of_v6(ip: Ipv6Addr) -> Option<AddressScope> {
+fn narrowest_scope_v6(ip: Ipv6Addr) -> Option<AddressScope> {
     match ip.segments()[0] {
         _ if ip.is_loopback() => Some(AddressScope::Loopback),
         _ if ip.is_unspecified() => None,
@@ -99,7 +101,7 @@ fn kind_of_v6(ip: Ipv6Addr) -> Option<AddressScope> {
 }
 
 /// The IPv4 address that is meant: mapped, or behind a translator.
-fn embedded(ip: Ipv6Addr) -> Option<Ipv4Addr> {
+fn embedded_v4(ip: Ipv6Addr) -> Option<Ipv4Addr> {
     let [.., high, low] = ip.segments();
     let v4 = || Ipv4Addr::from((u32::from(high) << 16) | u32::from(low));
     let translated = ip.segments()[..6] == [0x64, 0xff9b, 0, 0, 0, 0];
@@ -136,7 +138,7 @@ mod tests {
         let check = |scope: AddressScope, open: &[&[&str]]| {
             for group in [&public[..], &private, &own, &nobody] {
                 for text in group {
-                    let admits = scope.admits(text.parse().unwrap());
+                    let admits = scope.contains(text.parse().unwrap());
                     assert_eq!(admits, open.contains(&group), "{scope:?} {text}");
                 }
             }
@@ -149,7 +151,7 @@ mod tests {
 
     #[tokio::test]
     async fn the_written_address_says_how_far() {
-        let from = async |url: &str| AddressScope::from(&url.parse().unwrap()).await;
+        let from = async |url: &str| AddressScope::from_url(&url.parse().unwrap()).await;
         assert_eq!(from("http://127.0.0.1:1/mcp").await, AddressScope::Loopback);
         assert_eq!(from("http://[::1]:1/mcp").await, AddressScope::Loopback);
         assert_eq!(from("http://localhost:1/mcp").await, AddressScope::Loopback);

@@ -10,23 +10,23 @@ use bytes::{Bytes, BytesMut};
 use http::StatusCode;
 use http_body::Body;
 use http_body_util::BodyExt;
-use mgp_protocol::framing::KEPT;
+use mgp_protocol::framing::EDGE_LEN;
 use tokio::time::timeout;
 
-use super::innermost;
+use super::root_cause;
 use crate::budget::MessageBudget;
 
-pub use reply::{CutOff, ReplyBody};
+pub use reply::{AbortTrailers, ReplyBody};
 pub use request::RequestBody;
 
 /// Most bytes set aside because of a `Content-Length` alone; a longer body has to come to be kept.
 const TRUSTED: usize = 1 << 20;
 
 /// Most bytes of a refused body that are read all the same.
-const PATIENCE_BYTES: usize = 64 << 20;
+const DISCARD_BYTES_MAX: usize = 64 << 20;
 
 /// How long a refused body is read all the same.
-const PATIENCE: Duration = Duration::from_secs(5);
+const DISCARD_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Why a body could not be taken whole.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -45,7 +45,7 @@ pub enum BodyError {
     },
     /// Messages under way hold all the bytes they may; the rest was not read.
     #[error("there is no room for the body")]
-    NoRoom,
+    OverBudget,
     /// The connection broke off, or the framing is wrong.
     #[error("the body broke off: {0}")]
     Broken(String),
@@ -58,7 +58,7 @@ impl BodyError {
         match self {
             Self::TooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
             Self::TooSlow { .. } => StatusCode::REQUEST_TIMEOUT,
-            Self::NoRoom => StatusCode::SERVICE_UNAVAILABLE,
+            Self::OverBudget => StatusCode::SERVICE_UNAVAILABLE,
             Self::Broken(_) => StatusCode::BAD_REQUEST,
         }
     }
@@ -66,30 +66,30 @@ impl BodyError {
 
 /// A body that was not taken: why, and what was seen of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Untaken {
+pub struct RejectedBody {
     /// The reason.
-    pub why: BodyError,
+    pub error: BodyError,
     /// Where its sender may have said what it is about.
-    pub ends: Ends,
+    pub excerpt: BodyExcerpt,
 }
 
-/// The first and the last bytes of a body, at most [`KEPT`] of each; none of one that was not refused
+/// The first and the last bytes of a body, at most [`DISCARDED_LINE_MAX`] of each; none of one that was not refused
 /// for its length.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Ends {
+pub struct BodyExcerpt {
     /// The first.
     pub head: Vec<u8>,
     /// The last that came.
     pub tail: Vec<u8>,
 }
 
-impl Ends {
-    fn see(&mut self, bytes: &[u8]) {
-        let room = KEPT.saturating_sub(self.head.len());
+impl BodyExcerpt {
+    fn record(&mut self, bytes: &[u8]) {
+        let room = EDGE_LEN.saturating_sub(self.head.len());
         self.head.extend_from_slice(&bytes[..bytes.len().min(room)]);
-        let last = &bytes[bytes.len().saturating_sub(KEPT)..];
+        let last = &bytes[bytes.len().saturating_sub(EDGE_LEN)..];
         self.tail.extend_from_slice(last);
-        self.tail.drain(..self.tail.len().saturating_sub(KEPT));
+        self.tail.drain(..self.tail.len().saturating_sub(EDGE_LEN));
     }
 }
 
@@ -99,46 +99,49 @@ impl Ends {
 /// never reads why.
 ///
 /// # Errors
-/// [`Untaken`]; `within` is the time for the whole body, however busily it trickles.
+/// [`RejectedBody`]; `within` is the time for the whole body, however busily it trickles.
 pub async fn collect<B>(
     mut body: B,
     limit: usize,
     within: Duration,
     room: impl FnOnce() -> MessageBudget,
-) -> Result<Bytes, Untaken>
+) -> Result<Bytes, RejectedBody>
 where
     B: Body<Data = Bytes> + Unpin,
     B::Error: Error + 'static,
 {
-    let (mut room, mut held, mut ends) = (Some(room), None, Ends::default());
+    let (mut room, mut held, mut ends) = (Some(room), None, BodyExcerpt::default());
     let reach = |bytes| {
         held = held.take().or_else(|| Some(room.take()?().reserve()));
         held.as_mut().is_some_and(|held| held.grow_to(bytes))
     };
-    let taken = timeout(within, gathered(&mut body, limit, reach, &mut ends)).await;
+    let taken = timeout(within, read_chunks(&mut body, limit, reach, &mut ends)).await;
     match taken.unwrap_or(Err(BodyError::TooSlow { within })) {
         Ok(whole) => Ok(match held {
-            Some(held) => held.keep(whole),
+            Some(held) => held.attach_to(whole),
             None => whole,
         }),
         Err(why) => {
             drop(held);
-            if matches!(why, BodyError::TooLarge { .. } | BodyError::NoRoom) {
-                let _ = timeout(PATIENCE, pass_over(&mut body, &mut ends)).await;
+            if matches!(why, BodyError::TooLarge { .. } | BodyError::OverBudget) {
+                let _ = timeout(DISCARD_TIMEOUT, discard_rest(&mut body, &mut ends)).await;
             }
-            Err(Untaken { why, ends })
+            Err(RejectedBody {
+                error: why,
+                excerpt: ends,
+            })
         }
     }
 }
 
-async fn pass_over<B>(body: &mut B, ends: &mut Ends)
+async fn discard_rest<B>(body: &mut B, ends: &mut BodyExcerpt)
 where
     B: Body<Data = Bytes> + Unpin,
     B::Error: Error + 'static,
 {
-    let mut left = PATIENCE_BYTES;
-    while let Ok(Some(bytes)) = next(body).await {
-        ends.see(&bytes);
+    let mut left = DISCARD_BYTES_MAX;
+    while let Ok(Some(bytes)) = next_data(body).await {
+        ends.record(&bytes);
         match left.checked_sub(bytes.len()) {
             Some(less) => left = less,
             None => return,
@@ -147,21 +150,21 @@ where
 }
 
 /// As [`collect`], for callers with a deadline and a bound of their own.
-pub(super) async fn gather<B>(mut body: B, limit: usize) -> Result<Bytes, BodyError>
+pub(super) async fn read_to_end<B>(mut body: B, limit: usize) -> Result<Bytes, BodyError>
 where
     B: Body<Data = Bytes> + Unpin,
     B::Error: Error + 'static,
 {
-    gathered(&mut body, limit, |_| true, &mut Ends::default()).await
+    read_chunks(&mut body, limit, |_| true, &mut BodyExcerpt::default()).await
 }
 
 /// `reach` is told how much there is whenever more is waited for, and whether there is room for it; what
 /// is thrown away goes by `ends`.
-async fn gathered<B>(
+async fn read_chunks<B>(
     body: &mut B,
     limit: usize,
     mut reach: impl FnMut(usize) -> bool,
-    ends: &mut Ends,
+    ends: &mut BodyExcerpt,
 ) -> Result<Bytes, BodyError>
 where
     B: Body<Data = Bytes> + Unpin,
@@ -171,21 +174,21 @@ where
     if announced > limit {
         return Err(BodyError::TooLarge { limit });
     }
-    let Some(first) = next(body).await? else {
+    let Some(first) = next_data(body).await? else {
         return Ok(Bytes::new());
     };
     if first.len() > limit {
-        ends.see(&first);
+        ends.record(&first);
         return Err(BodyError::TooLarge { limit });
     }
     if body.is_end_stream() {
         return Ok(first);
     }
     if !reach(first.len()) {
-        ends.see(&first);
-        return Err(BodyError::NoRoom);
+        ends.record(&first);
+        return Err(BodyError::OverBudget);
     }
-    let Some(second) = next(body).await? else {
+    let Some(second) = next_data(body).await? else {
         return Ok(first);
     };
     let mut whole = BytesMut::with_capacity(announced.min(TRUSTED).max(first.len() * 2));
@@ -194,21 +197,21 @@ where
     while let Some(bytes) = more {
         let refused = match whole.len() + bytes.len() {
             len if len > limit => Some(BodyError::TooLarge { limit }),
-            len => (!reach(len)).then_some(BodyError::NoRoom),
+            len => (!reach(len)).then_some(BodyError::OverBudget),
         };
         if let Some(refused) = refused {
-            ends.see(&whole);
-            ends.see(&bytes);
+            ends.record(&whole);
+            ends.record(&bytes);
             return Err(refused);
         }
         whole.extend_from_slice(&bytes);
-        more = next(body).await?;
+        more = next_data(body).await?;
     }
     Ok(whole.freeze())
 }
 
 /// The next bytes of a body; trailers are passed over.
-pub(super) async fn next<B>(body: &mut B) -> Result<Option<Bytes>, BodyError>
+pub(super) async fn next_data<B>(body: &mut B) -> Result<Option<Bytes>, BodyError>
 where
     B: Body<Data = Bytes> + Unpin,
     B::Error: Error + 'static,
@@ -216,7 +219,7 @@ where
     while !body.is_end_stream()
         && let Some(frame) = body.frame().await
     {
-        let frame = frame.map_err(|e| BodyError::Broken(innermost(&e)))?;
+        let frame = frame.map_err(|e| BodyError::Broken(root_cause(&e)))?;
         if let Ok(bytes) = frame.into_data() {
             return Ok(Some(bytes));
         }
@@ -258,14 +261,14 @@ mod tests {
         let all = ["{\"a\"", ":", "", "1}"];
         let taken = |pieces, limit| {
             let taken = collect(pieces, limit, DAY, || room(1 << 20));
-            async { taken.await.map_err(|untaken| untaken.why) }
+            async { taken.await.map_err(|untaken| untaken.error) }
         };
         assert_eq!(taken(pieces(&all), 7).await.unwrap(), "{\"a\":1}");
         let too_large = Err(BodyError::TooLarge { limit: 6 });
         assert_eq!(taken(pieces(&all), 6).await, too_large);
         assert_eq!(taken(pieces(&["1234567"]), 6).await, too_large);
         let announced = collect(ReplyBody::full("1234567"), 6, DAY, || room(1 << 20));
-        let announced = announced.await.map_err(|untaken| untaken.why);
+        let announced = announced.await.map_err(|untaken| untaken.error);
         assert_eq!(announced, too_large);
         assert_eq!(taken(pieces(&[]), 0).await.unwrap(), "");
     }
@@ -273,17 +276,17 @@ mod tests {
     /// Who is refused is told under the id of its message, which clients write first or last.
     #[tokio::test]
     async fn both_ends_of_a_refused_body_are_seen() {
-        let long = String::leak("x".repeat(KEPT));
+        let long = String::leak("x".repeat(EDGE_LEN));
         let all = ["{\"id\":1,", long, long, ",\"id\"", ":1}"];
         let whole = all.concat();
-        for limit in [0, 20, KEPT, 2 * KEPT + 12] {
+        for limit in [0, 20, EDGE_LEN, 2 * EDGE_LEN + 12] {
             let untaken = collect(pieces(&all), limit, DAY, || room(1 << 20)).await;
-            let ends = untaken.unwrap_err().ends;
-            assert_eq!(ends.head, whole.as_bytes()[..KEPT], "{limit}");
-            assert!(whole.as_bytes().ends_with(&ends.tail) && ends.tail.len() == KEPT);
+            let ends = untaken.unwrap_err().excerpt;
+            assert_eq!(ends.head, whole.as_bytes()[..EDGE_LEN], "{limit}");
+            assert!(whole.as_bytes().ends_with(&ends.tail) && ends.tail.len() == EDGE_LEN);
         }
         let none = collect(pieces(&all), 1 << 20, DAY, || room(0)).await;
-        assert_eq!(none.unwrap_err().ends.head, whole.as_bytes()[..KEPT]);
+        assert_eq!(none.unwrap_err().excerpt.head, whole.as_bytes()[..EDGE_LEN]);
     }
 
     fn room(bytes: u64) -> MessageBudget {
@@ -299,10 +302,10 @@ mod tests {
         let part: &'static str = String::leak("x".repeat(20 << 10));
         let taken = |count| collect(pieces(&vec![part; count]), 1 << 20, DAY, room);
         let whole = taken(2).await.unwrap();
-        assert_eq!((whole.len(), credit.taken()), (40 << 10, 48 << 10));
+        assert_eq!((whole.len(), credit.in_use_amount()), (40 << 10, 48 << 10));
         drop(whole);
-        assert_eq!(taken(4).await.unwrap_err().why, BodyError::NoRoom);
-        assert_eq!(credit.taken(), 0);
+        assert_eq!(taken(4).await.unwrap_err().error, BodyError::OverBudget);
+        assert_eq!(credit.in_use_amount(), 0);
     }
 
     /// A body that always comes, and never comes to an end.
@@ -317,6 +320,6 @@ mod tests {
             room(1 << 20)
         })
         .await;
-        assert_eq!(late.unwrap_err().why, BodyError::TooSlow { within });
+        assert_eq!(late.unwrap_err().error, BodyError::TooSlow { within });
     }
 }

@@ -5,7 +5,7 @@ use x509_parser::extensions::GeneralName;
 use x509_parser::prelude::{FromDer, X509Certificate};
 
 /// Most names that are read of one certificate; what has more is no agent's.
-const MOST_NAMES: usize = 64;
+const MAX_NAMES: usize = 64;
 
 /// The names in a certificate, as they stand there.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -15,14 +15,14 @@ pub struct Certificate {
     /// Host names among its alternative names.
     pub hosts: Vec<String>,
     /// Common names of its subject.
-    pub common: Vec<String>,
+    pub common_names: Vec<String>,
     /// From then on it is good for nothing, in milliseconds since 1970.
     pub not_after_ms: u64,
 }
 
 impl Certificate {
     /// Reads a certificate; `None` when it is none, or names too many.
-    pub(super) fn read(der: &CertificateDer<'_>) -> Option<Self> {
+    pub(super) fn parse(der: &CertificateDer<'_>) -> Option<Self> {
         let (_, read) = X509Certificate::from_der(der).ok()?;
         let mut said = Self {
             not_after_ms: end_ms(read.validity().not_after.timestamp()),
@@ -30,7 +30,7 @@ impl Certificate {
         };
         let names = read.subject_alternative_name().ok()?;
         let names = names.map_or(&[][..], |names| &names.value.general_names);
-        if names.len() > MOST_NAMES {
+        if names.len() > MAX_NAMES {
             return None;
         }
         for name in names {
@@ -40,8 +40,8 @@ impl Certificate {
                 said.hosts.push((*host).to_owned());
             }
         }
-        for name in read.subject().iter_common_name().take(MOST_NAMES) {
-            said.common.push(name.as_str().ok()?.to_owned());
+        for name in read.subject().iter_common_name().take(MAX_NAMES) {
+            said.common_names.push(name.as_str().ok()?.to_owned());
         }
         Some(said)
     }

@@ -18,13 +18,13 @@ use tokio::task::coop::consume_budget;
 
 use super::address_scope::AddressScope;
 use super::body::{self, BodyError};
-use super::dial::{Dial, address};
-use super::proxy::{Outbound, ProxyAddress, refusal};
-use super::{causes, innermost, wire};
+use super::dial::{Dial, host_and_port};
+use super::proxy::{Outbound, ProxyAddress, explain_refusal};
+use super::{causes, pooled_connection, root_cause};
 use crate::sse;
 
 pub use self::h2::{H2Body, H2Client};
-pub use self::unary::{UnaryAnswer, UnaryClient};
+pub use self::unary::{UnaryClient, UnaryResponse};
 pub use super::dial::DialError;
 
 /// How long a connection waits for its next request. Common servers close theirs after 5 s: we
@@ -35,7 +35,7 @@ const IDLE: Duration = Duration::from_secs(4);
 const IDLE_PER_SERVER: usize = 32;
 
 /// Most characters of a foreign text that are repeated to a person.
-const QUOTED: usize = 300;
+const QUOTE_CHARS_MAX: usize = 300;
 
 /// Sends requests; clones share the connections.
 ///
@@ -55,7 +55,7 @@ pub struct Response {
     pub status: StatusCode,
     /// The header fields.
     pub headers: HeaderMap,
-    /// For [`read_json`] or [`events`].
+    /// For [`read_json`] or [`read_events`].
     pub body: Incoming,
 }
 
@@ -121,13 +121,15 @@ fn check_url(url: &Uri) -> Result<(), ClientError> {
 
 fn bad_url(url: &str, why: String) -> ClientError {
     ClientError::BadUrl {
-        url: quote(&mgp_protocol::address::shown(&without_credentials(url))),
+        url: quote(&mgp_protocol::redacted_url::redact_url(&strip_credentials(
+            url,
+        ))),
         why,
     }
 }
 
 /// What is shown and logged holds no secret.
-fn without_credentials(url: &str) -> String {
+fn strip_credentials(url: &str) -> String {
     let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
     match rest.rsplit_once('@') {
         Some((_, host)) => format!("{scheme}://***@{host}"),
@@ -139,13 +141,13 @@ impl Client {
     /// A client that trusts these authorities, and goes through these proxies.
     #[must_use]
     pub fn new(outbound: impl Into<Outbound>) -> Self {
-        Self::within(outbound, AddressScope::Any)
+        Self::with_scope(outbound, AddressScope::Any)
     }
 
     /// The same, which connects to these addresses only, whatever names lead to. Through a proxy, too: the name
     /// is looked up here, and the proxy is asked for a way to the address that was judged.
     #[must_use]
-    pub fn within(outbound: impl Into<Outbound>, scope: AddressScope) -> Self {
+    pub fn with_scope(outbound: impl Into<Outbound>, scope: AddressScope) -> Self {
         let outbound = outbound.into();
         let dial = Dial {
             outbound,
@@ -180,7 +182,7 @@ impl Client {
         *request.uri_mut() = url.clone();
         *request.headers_mut() = headers;
         // Only a request that the proxy itself reads has its credentials.
-        let reader = self.reading_proxy(url);
+        let reader = self.forward_proxy(url);
         if let Some(value) = reader.and_then(ProxyAddress::authorization) {
             let headers = request.headers_mut();
             headers.insert(PROXY_AUTHORIZATION, value.clone());
@@ -189,13 +191,13 @@ impl Client {
         if let (Some(proxy), StatusCode::PROXY_AUTHENTICATION_REQUIRED) = (reader, head.status) {
             return Err(ClientError::Dial(DialError::Proxy {
                 proxy: proxy.to_string(),
-                why: refusal(407, proxy.authorization().is_some(), &address(url)),
+                why: explain_refusal(407, proxy.authorization().is_some(), &host_and_port(url)),
             }));
         }
         if head.status.is_redirection()
             && let Some(to) = head.headers.get(LOCATION)
         {
-            let to = absolute(&String::from_utf8_lossy(to.as_bytes()), url);
+            let to = to_absolute_url(&String::from_utf8_lossy(to.as_bytes()), url);
             return Err(ClientError::Redirected { to });
         }
         Ok(Response {
@@ -206,10 +208,10 @@ impl Client {
     }
 
     /// The proxy that is sent the whole request, as it is for `http://` (RFC 9112, section 3.2.2).
-    fn reading_proxy(&self, url: &Uri) -> Option<&ProxyAddress> {
+    fn forward_proxy(&self, url: &Uri) -> Option<&ProxyAddress> {
         let plain = url.scheme() == Some(&Scheme::HTTP) && self.dial.scope == AddressScope::Any;
         let proxies = &self.dial.outbound.proxies;
-        proxies.of(url).ok().flatten().filter(|_| plain)
+        proxies.proxy_for(url).ok().flatten().filter(|_| plain)
     }
 
     async fn send(
@@ -220,7 +222,7 @@ impl Client {
         // After a restart of the server every idle connection may be a closed one.
         for _ in 0..IDLE_PER_SERVER {
             match self.pool.request(request.clone()).await {
-                Err(e) if causes(&e).any(wire::is_unsent) => {}
+                Err(e) if causes(&e).any(pooled_connection::is_unsent) => {}
                 answer => return answer.map_err(|e| explain(&e, url)),
             }
         }
@@ -234,8 +236,8 @@ fn explain(error: &legacy::Error, url: &Uri) -> ClientError {
     if let Some(dial) = causes(error).find_map(|e| e.downcast_ref::<DialError>()) {
         return dial.clone().into();
     }
-    let at = address(url);
-    let why = innermost(error);
+    let at = host_and_port(url);
+    let why = root_cause(error);
     let hyper = causes(error).find_map(|e| e.downcast_ref::<hyper::Error>());
     if hyper.is_some_and(hyper::Error::is_parse) {
         return ClientError::NotHttp { at, why };
@@ -244,7 +246,7 @@ fn explain(error: &legacy::Error, url: &Uri) -> ClientError {
 }
 
 /// A `Location` is often only a path.
-fn absolute(location: &str, base: &Uri) -> String {
+fn to_absolute_url(location: &str, base: &Uri) -> String {
     let scheme = base.scheme_str().unwrap_or("http");
     let authority = base.authority().map_or("", http::uri::Authority::as_str);
     if location.starts_with("//") {
@@ -260,7 +262,7 @@ fn absolute(location: &str, base: &Uri) -> String {
 fn quote(text: &str) -> String {
     text.chars()
         .filter(|c| !c.is_control())
-        .take(QUOTED)
+        .take(QUOTE_CHARS_MAX)
         .collect()
 }
 
@@ -273,11 +275,11 @@ where
     B: Body<Data = Bytes> + Unpin,
     B::Error: Error + 'static,
 {
-    body::gather(body, limit).await
+    body::read_to_end(body, limit).await
 }
 
 /// Reads an answer as an event stream with events of at most `limit` bytes.
-pub fn events<B>(body: B, limit: usize) -> SseEvents<B> {
+pub fn read_events<B>(body: B, limit: usize) -> SseEvents<B> {
     SseEvents {
         body,
         decoder: sse::Decoder::new(limit),
@@ -319,7 +321,7 @@ where
             if let Some(event) = self.decoder.next() {
                 return Ok(Some(event?));
             }
-            match body::next(&mut self.body).await? {
+            match body::next_data(&mut self.body).await? {
                 Some(bytes) => self.decoder.push(bytes),
                 None => return Ok(None),
             }

@@ -1,7 +1,7 @@
 //! One connection to a door, from its first bytes to its end.
 
 mod frame_budget;
-pub(super) mod places;
+pub(super) mod slots;
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -27,12 +27,12 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use self::frame_budget::CountedFrames;
-pub use self::places::Proof;
-use self::places::{ConnectionPlace, Places};
+pub use self::slots::ConnectionAuth;
+use self::slots::{ConnectionSlot, ConnectionSlots};
 use super::body::{ReplyBody, RequestBody};
 use super::certificate::Certificate;
-use super::door_tls::{DoorTls, SecuredStream};
-use super::guard::{Allow, Denied};
+use super::guard::{AllowList, GuardRejection};
+use super::listener_tls::{ListenerTls, SecuredStream};
 use crate::stall::StallGuard;
 
 /// What no HTTP/1 request begins with, and every HTTP/2 connection does.
@@ -41,54 +41,54 @@ const HTTP2: &[u8] = b"PRI";
 /// What a TLS connection begins with: the type of a handshake record.
 const HANDSHAKE_RECORD: u8 = 0x16;
 
-const IN_THE_CLEAR: &[u8] = b"HTTP/1.1 400 Bad Request\r\ncontent-type: text/plain\r\n\
+const PLAINTEXT_RESPONSE: &[u8] = b"HTTP/1.1 400 Bad Request\r\ncontent-type: text/plain\r\n\
     content-length: 43\r\nconnection: close\r\n\r\nthis door speaks TLS: begin with https://.\n";
 
 /// How long one who speaks in the clear has to take that news.
-const FAREWELL: Duration = Duration::from_secs(1);
+const REJECT_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Most bytes of one connection that wait to be parsed or to be sent: a slow client holds no more.
 const BUFFERED: usize = 64 * 1024;
 
 /// Requests at a time on one HTTP/2 connection.
-const STREAMS: u32 = 256;
+const MAX_STREAMS: u32 = 256;
 
 /// After this long without a byte we ask whether the peer is still there.
-const SILENCE: Duration = Duration::from_secs(60);
+const KEEPALIVE_IDLE: Duration = Duration::from_secs(60);
 
 /// A peer that acknowledges nothing for this long is gone: its machine sleeps, or its cable is out.
-const GONE: Duration = Duration::from_secs(60);
+const PEER_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// What a door allows its callers.
 #[derive(Clone, Debug)]
-pub struct DoorLimits {
+pub struct ListenerLimits {
     /// Connections at a time. For one more the oldest goes on which nobody showed who it is, or else one of
     /// whoever has most; without any, the next one is told 503 and closed.
     pub connections: usize,
     /// How long a connection may take until its first head, or the preface and settings of HTTP/2, is there.
-    pub greeting: Duration,
+    pub first_request: Duration,
     /// How long a connection may take until the next head is there, silence included. A slow head
     /// holds no more than a silent connection does, so one deadline serves both.
-    pub head: Duration,
+    pub header_timeout: Duration,
     /// Longest head of a request, in bytes; a longer one is told 431.
-    pub head_bytes: usize,
+    pub header_bytes: usize,
     /// How long a client may leave bytes untaken before it is dropped.
     pub stall: Duration,
     /// How long requests in flight may go on after the door closes.
     pub grace: Duration,
 }
 
-impl Default for DoorLimits {
+impl Default for ListenerLimits {
     fn default() -> Self {
         Self {
             // 10,000 idle sessions, and room for the calls beside them.
             connections: 12_000,
             // As long as a TLS handshake may take: a client connects because it has something to say.
-            greeting: Duration::from_secs(10),
+            first_request: Duration::from_secs(10),
             // Common clients give an idle connection up after 90 s or less: they close first, and
             // no request meets a connection that was just closed.
-            head: Duration::from_secs(120),
-            head_bytes: 32 * 1024,
+            header_timeout: Duration::from_secs(120),
+            header_bytes: 32 * 1024,
             stall: Duration::from_secs(30),
             grace: Duration::from_secs(10),
         }
@@ -103,45 +103,45 @@ pub struct HttpPeer {
     /// What it showed, where the door's TLS asks for it: good, and signed by whom the door trusts.
     pub certificate: Option<Arc<Certificate>>,
     /// Where to report that it has shown who it is.
-    pub proof: Proof,
+    pub auth: ConnectionAuth,
 }
 
 /// What the connections of a door share.
-pub(super) struct Hall<H> {
-    limits: DoorLimits,
-    pub(super) places: Arc<Places>,
-    allow: Allow,
+pub(super) struct ListenerContext<H> {
+    limits: ListenerLimits,
+    pub(super) slots: Arc<ConnectionSlots>,
+    allow: AllowList,
     handler: H,
     pub(super) closing: CancellationToken,
-    tls: Option<DoorTls>,
+    tls: Option<ListenerTls>,
     http1: http1::Builder,
     http2: http2::Builder<TokioExecutor>,
 }
 
-impl<H> Hall<H> {
+impl<H> ListenerContext<H> {
     pub(super) fn new(
-        limits: DoorLimits,
-        allow: Allow,
+        limits: ListenerLimits,
+        allow: AllowList,
         handler: H,
         closing: CancellationToken,
-        tls: Option<DoorTls>,
+        tls: Option<ListenerTls>,
     ) -> Self {
         let mut http1 = http1::Builder::new();
         http1
             .timer(TokioTimer::new())
-            .header_read_timeout(limits.head)
-            .max_header_size(limits.head_bytes)
+            .header_read_timeout(limits.header_timeout)
+            .max_header_size(limits.header_bytes)
             .max_buf_size(BUFFERED);
         let mut http2 = http2::Builder::new(TokioExecutor::new());
         http2
             .timer(TokioTimer::new())
-            .keep_alive_interval(SILENCE)
+            .keep_alive_interval(KEEPALIVE_IDLE)
             .keep_alive_timeout(limits.stall)
-            .max_concurrent_streams(STREAMS)
-            .max_header_list_size(u32::try_from(limits.head_bytes).unwrap_or(u32::MAX))
+            .max_concurrent_streams(MAX_STREAMS)
+            .max_header_list_size(u32::try_from(limits.header_bytes).unwrap_or(u32::MAX))
             .max_send_buf_size(BUFFERED);
         Self {
-            places: Places::new(limits.connections),
+            slots: ConnectionSlots::new(limits.connections),
             limits,
             allow,
             handler,
@@ -157,55 +157,55 @@ impl<H> Hall<H> {
 pub(super) async fn serve<H, F>(
     stream: TcpStream,
     addr: SocketAddr,
-    hall: Arc<Hall<H>>,
-    place: ConnectionPlace,
+    hall: Arc<ListenerContext<H>>,
+    place: ConnectionSlot,
 ) where
     H: Fn(Request<RequestBody>, HttpPeer) -> F + Send + Sync + 'static,
     F: Future<Output = Response<ReplyBody>> + Send + 'static,
 {
     let first = async {
-        prepare(&stream)?;
-        opening(&stream, hall.tls.is_some()).await
+        configure_socket(&stream)?;
+        detect_protocol(&stream, hall.tls.is_some()).await
     };
     let opened = tokio::select! {
         biased;
-        opened = timeout(hall.limits.greeting, first) => opened,
+        opened = timeout(hall.limits.first_request, first) => opened,
         () = hall.closing.cancelled() => return,
-        () = place.revoked() => return,
+        () = place.wait_evicted() => return,
     };
     let Ok(Ok(opening)) = opened else { return };
     let peer = HttpPeer {
         addr,
         certificate: None,
-        proof: place.proof(),
+        auth: place.auth(),
     };
     match (opening, &hall.tls) {
         // Both are large: they are not to make every other connection's task larger.
-        (FirstBytes::Http2, _) => Box::pin(speak_http2(stream, peer, &hall, &place)).await,
-        (FirstBytes::Tls, Some(tls)) => {
-            Box::pin(behind_tls(stream, peer, tls, &hall, &place)).await;
+        (DetectedProtocol::Http2, _) => Box::pin(serve_http2(stream, peer, &hall, &place)).await,
+        (DetectedProtocol::Tls, Some(tls)) => {
+            Box::pin(serve_tls(stream, peer, tls, &hall, &place)).await;
         }
-        (FirstBytes::Other, Some(_)) => wants_tls(stream).await,
-        (FirstBytes::Tls | FirstBytes::Other, None) => {
-            speak_http1(stream, peer, &hall, &place).await;
+        (DetectedProtocol::Other, Some(_)) => reject_plaintext(stream).await,
+        (DetectedProtocol::Tls | DetectedProtocol::Other, None) => {
+            serve_http1(stream, peer, &hall, &place).await;
         }
     }
 }
 
-async fn speak_http1<IO, H, F>(
+async fn serve_http1<IO, H, F>(
     stream: IO,
     peer: HttpPeer,
-    hall: &Arc<Hall<H>>,
-    place: &ConnectionPlace,
+    hall: &Arc<ListenerContext<H>>,
+    place: &ConnectionSlot,
 ) where
     IO: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     H: Fn(Request<RequestBody>, HttpPeer) -> F + Send + Sync + 'static,
     F: Future<Output = Response<ReplyBody>> + Send + 'static,
 {
     let io = TokioIo::new(StallGuard::new(stream, hall.limits.stall));
-    let service = service_fn(|request| answer(hall, request, peer.clone()));
+    let service = service_fn(|request| handle_request(hall, request, peer.clone()));
     let never = CancellationToken::new();
-    drive(
+    drive_connection(
         hall.http1.serve_connection(io, service),
         hall,
         place,
@@ -214,11 +214,11 @@ async fn speak_http1<IO, H, F>(
     .await;
 }
 
-async fn speak_http2<IO, H, F>(
+async fn serve_http2<IO, H, F>(
     stream: IO,
     peer: HttpPeer,
-    hall: &Arc<Hall<H>>,
-    place: &ConnectionPlace,
+    hall: &Arc<ListenerContext<H>>,
+    place: &ConnectionSlot,
 ) where
     IO: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     H: Fn(Request<RequestBody>, HttpPeer) -> F + Send + Sync + 'static,
@@ -226,11 +226,11 @@ async fn speak_http2<IO, H, F>(
 {
     let stream = StallGuard::new(stream, hall.limits.stall);
     let spent = CancellationToken::new();
-    let frames = CountedFrames::new(stream, place.proof(), hall.limits.stall, spent.clone());
+    let frames = CountedFrames::new(stream, place.auth(), hall.limits.stall, spent.clone());
     let io = TokioIo::new(frames);
     let asked = Arc::clone(hall);
-    let service = service_fn(move |request| answer(&asked, request, peer.clone()));
-    drive(
+    let service = service_fn(move |request| handle_request(&asked, request, peer.clone()));
+    drive_connection(
         hall.http2.serve_connection(io, service),
         hall,
         place,
@@ -239,12 +239,12 @@ async fn speak_http2<IO, H, F>(
     .await;
 }
 
-async fn behind_tls<H, F>(
+async fn serve_tls<H, F>(
     stream: TcpStream,
     peer: HttpPeer,
-    tls: &DoorTls,
-    hall: &Arc<Hall<H>>,
-    place: &ConnectionPlace,
+    tls: &ListenerTls,
+    hall: &Arc<ListenerContext<H>>,
+    place: &ConnectionSlot,
 ) where
     H: Fn(Request<RequestBody>, HttpPeer) -> F + Send + Sync + 'static,
     F: Future<Output = Response<ReplyBody>> + Send + 'static,
@@ -253,7 +253,7 @@ async fn behind_tls<H, F>(
         biased;
         shaken = tls.accept(stream) => shaken,
         () = hall.closing.cancelled() => return,
-        () = place.revoked() => return,
+        () = place.wait_evicted() => return,
     };
     let Some(SecuredStream {
         stream,
@@ -268,50 +268,50 @@ async fn behind_tls<H, F>(
         ..peer
     };
     match http2 {
-        true => speak_http2(stream, peer, hall, place).await,
-        false => speak_http1(stream, peer, hall, place).await,
+        true => serve_http2(stream, peer, hall, place).await,
+        false => serve_http1(stream, peer, hall, place).await,
     }
 }
 
 /// Says to one who speaks in the clear how to speak. What it sent is read, or its kernel would throw
 /// the words away on our reset.
-async fn wants_tls(mut stream: TcpStream) {
+async fn reject_plaintext(mut stream: TcpStream) {
     let said = async {
-        stream.write_all(IN_THE_CLEAR).await?;
+        stream.write_all(PLAINTEXT_RESPONSE).await?;
         stream.shutdown().await?;
         let mut rest = [0; 1024];
         while stream.read(&mut rest).await? > 0 {}
         io::Result::Ok(())
     };
-    let _ = timeout(FAREWELL, said).await;
+    let _ = timeout(REJECT_TIMEOUT, said).await;
 }
 
-fn prepare(stream: &TcpStream) -> io::Result<()> {
+fn configure_socket(stream: &TcpStream) -> io::Result<()> {
     stream.set_nodelay(true)?;
     let socket = SockRef::from(stream);
-    socket.set_tcp_keepalive(&TcpKeepalive::new().with_time(SILENCE))?;
+    socket.set_tcp_keepalive(&TcpKeepalive::new().with_time(KEEPALIVE_IDLE))?;
     #[cfg(any(target_os = "linux", target_os = "android"))]
-    socket.set_tcp_user_timeout(Some(GONE))?;
+    socket.set_tcp_user_timeout(Some(PEER_TIMEOUT))?;
     Ok(())
 }
 
 /// What a connection opens with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum FirstBytes {
+enum DetectedProtocol {
     Tls,
     Http2,
     Other,
 }
 
 /// Looks at the first bytes and leaves them where they are.
-async fn opening(stream: &TcpStream, tls: bool) -> io::Result<FirstBytes> {
+async fn detect_protocol(stream: &TcpStream, tls: bool) -> io::Result<DetectedProtocol> {
     let peek = || {
         let mut first = [0; HTTP2.len()];
         let len = recv(stream.as_raw_fd(), &mut first, MsgFlags::MSG_PEEK)?;
         if tls {
             return Ok(match first[0] {
-                HANDSHAKE_RECORD => FirstBytes::Tls,
-                _ => FirstBytes::Other,
+                HANDSHAKE_RECORD => DetectedProtocol::Tls,
+                _ => DetectedProtocol::Other,
             });
         }
         let undecided = 0 < len && len < HTTP2.len() && HTTP2.starts_with(&first[..len]);
@@ -320,8 +320,8 @@ async fn opening(stream: &TcpStream, tls: bool) -> io::Result<FirstBytes> {
             return Err(io::ErrorKind::WouldBlock.into());
         }
         Ok(match first[..len] == *HTTP2 {
-            true => FirstBytes::Http2,
-            false => FirstBytes::Other,
+            true => DetectedProtocol::Http2,
+            false => DetectedProtocol::Other,
         })
     };
     loop {
@@ -329,7 +329,7 @@ async fn opening(stream: &TcpStream, tls: bool) -> io::Result<FirstBytes> {
         match stream.try_io(Interest::READABLE, peek) {
             // It will never be more: a beginning of neither, which HTTP/1 turns away.
             Err(e) if e.kind() == io::ErrorKind::WouldBlock && ready.is_read_closed() => {
-                return Ok(FirstBytes::Other);
+                return Ok(DetectedProtocol::Other);
             }
             Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
             decided => return decided,
@@ -338,8 +338,8 @@ async fn opening(stream: &TcpStream, tls: bool) -> io::Result<FirstBytes> {
 }
 
 /// Judges a request, has it handled, and ties a standing reply to the door.
-fn answer<H, F>(
-    hall: &Arc<Hall<H>>,
+fn handle_request<H, F>(
+    hall: &Arc<ListenerContext<H>>,
     request: Request<Incoming>,
     peer: HttpPeer,
 ) -> impl Future<Output = Result<Response<ReplyBody>, Infallible>> + use<H, F>
@@ -347,7 +347,7 @@ where
     H: Fn(Request<RequestBody>, HttpPeer) -> F,
     F: Future<Output = Response<ReplyBody>>,
 {
-    let request_use = peer.proof.begin_request();
+    let request_use = peer.auth.begin_request();
     let request = request.map(RequestBody::from);
     let handled = hall
         .allow
@@ -357,16 +357,16 @@ where
     async move {
         let mut response = match handled {
             Ok(handled) => handled.await,
-            Err(denied) => forbidden(&denied),
+            Err(denied) => forbidden_response(&denied),
         };
         let body = response.body_mut();
-        body.ends_with(&hall.closing);
-        body.belongs_to(request_use);
+        body.close_with(&hall.closing);
+        body.attach_request(request_use);
         Ok(response)
     }
 }
 
-fn forbidden(denied: &Denied) -> Response<ReplyBody> {
+fn forbidden_response(denied: &GuardRejection) -> Response<ReplyBody> {
     let mut response = Response::new(ReplyBody::full(format!("{denied}\n")));
     *response.status_mut() = StatusCode::FORBIDDEN;
     let plain = HeaderValue::from_static("text/plain; charset=utf-8");
@@ -377,18 +377,18 @@ fn forbidden(denied: &Denied) -> Response<ReplyBody> {
 /// Runs a connection to its end. When the door closes it takes no new request, and what is in
 /// flight has the grace to finish; one of HTTP/2 whose frames carry nothing, or that gives its answers no
 /// room, is told to go and closed.
-async fn drive<C: GracefulConnection, H>(
+async fn drive_connection<C: GracefulConnection, H>(
     connection: C,
-    hall: &Hall<H>,
-    place: &ConnectionPlace,
+    hall: &ListenerContext<H>,
+    place: &ConnectionSlot,
     spent: &CancellationToken,
 ) where
     C::Error: std::fmt::Display,
 {
     let mut connection = pin!(connection);
     let silent = async {
-        tokio::time::sleep(hall.limits.greeting).await;
-        if place.has_greeted() {
+        tokio::time::sleep(hall.limits.first_request).await;
+        if place.has_handshaken() {
             std::future::pending::<()>().await;
         }
     };
@@ -399,12 +399,12 @@ async fn drive<C: GracefulConnection, H>(
             connection.as_mut().graceful_shutdown();
             timeout(hall.limits.grace, connection).await.ok()
         }
-        () = place.revoked() => None,
+        () = place.wait_evicted() => None,
         ended = connection.as_mut() => Some(ended),
         () = spent.cancelled() => {
             tracing::debug!("a connection of HTTP/2 sent too many empty frames, or read nothing");
             connection.as_mut().graceful_shutdown();
-            timeout(FAREWELL, connection).await.ok()
+            timeout(REJECT_TIMEOUT, connection).await.ok()
         }
         () = silent => None,
     };

@@ -21,12 +21,12 @@ use tokio_rustls::TlsConnector;
 use tower_service::Service;
 
 use super::address_scope::AddressScope;
-use super::proxy::{Outbound, ProxyAddress, tunnel};
-use super::tls::NoRoots;
-use super::wire::Wire;
+use super::pooled_connection::PooledConnection;
+use super::proxy::{Outbound, ProxyAddress, open_tunnel};
+use super::tls::RootsError;
 
 /// Time for everything: the name, the address, TLS.
-const PATIENCE: Duration = Duration::from_secs(10);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How long an address has before the next one is tried beside it (RFC 8305).
 const HEAD_START: Duration = Duration::from_millis(250);
@@ -81,7 +81,7 @@ pub enum DialError {
     },
     /// There is nothing to judge a certificate by.
     #[error(transparent)]
-    NoRoots(#[from] NoRoots),
+    Roots(#[from] RootsError),
     /// The proxy gives no way there.
     #[error("the proxy {proxy} is of no use: {why}")]
     Proxy {
@@ -94,7 +94,7 @@ pub enum DialError {
     #[error(
         "the host name of {at} could not be resolved here, so nobody knows where the proxy would lead; where its address is yours to name, write it into the entry"
     )]
-    Unjudged {
+    UnresolvedForProxy {
         /// The server, `host:port`.
         at: String,
     },
@@ -118,9 +118,9 @@ pub(super) struct Dial {
 }
 
 impl Service<Uri> for Dial {
-    type Response = Wire;
+    type Response = PooledConnection;
     type Error = DialError;
-    type Future = Pin<Box<dyn Future<Output = Result<Wire, DialError>> + Send>>;
+    type Future = Pin<Box<dyn Future<Output = Result<PooledConnection, DialError>> + Send>>;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), DialError>> {
         Poll::Ready(Ok(()))
@@ -130,29 +130,33 @@ impl Service<Uri> for Dial {
         let dial = self.clone();
         Box::pin(async move {
             let proxies = dial.outbound.proxies.clone();
-            let at = address(&server);
-            let proxy = proxies.of(&server).map_err(|bad| DialError::Proxy {
+            let at = host_and_port(&server);
+            let proxy = proxies.proxy_for(&server).map_err(|bad| DialError::Proxy {
                 proxy: "that is written down".to_owned(),
                 why: bad.to_string(),
             })?;
             let late = |_| match proxy {
                 Some(proxy) => DialError::Proxy {
                     proxy: proxy.to_string(),
-                    why: format!("it gave no way to {at} within {PATIENCE:?}"),
+                    why: format!("it gave no way to {at} within {CONNECT_TIMEOUT:?}"),
                 },
                 None => DialError::TimedOut {
                     at: at.clone(),
-                    within: PATIENCE,
+                    within: CONNECT_TIMEOUT,
                 },
             };
-            let dialed = timeout(PATIENCE, dial.dial(&server, proxy));
+            let dialed = timeout(CONNECT_TIMEOUT, dial.dial(&server, proxy));
             dialed.await.map_err(late)?
         })
     }
 }
 
 impl Dial {
-    async fn dial(&self, server: &Uri, proxy: Option<&ProxyAddress>) -> Result<Wire, DialError> {
+    async fn dial(
+        &self,
+        server: &Uri,
+        proxy: Option<&ProxyAddress>,
+    ) -> Result<PooledConnection, DialError> {
         let host = host(server);
         let config = match server.scheme() {
             Some(scheme) if *scheme == Scheme::HTTPS => {
@@ -161,41 +165,41 @@ impl Dial {
             _ => None,
         };
         let tcp = match proxy {
-            Some(proxy) => self.through(proxy, server, config.is_some()).await?,
+            Some(proxy) => self.connect_proxy(proxy, server, config.is_some()).await?,
             None => connect(server, host, self.scope).await?,
         };
         let Some(config) = config else {
-            let wire = Wire::new(MaybeHttpsStream::Http(TokioIo::new(tcp)), self.h2);
+            let wire = PooledConnection::new(MaybeHttpsStream::Http(TokioIo::new(tcp)), self.h2);
             // Who is judged is asked by its address, in a tunnel, and reads the request itself.
             return Ok(
                 match proxy.is_some() && self.scope == AddressScope::Any && !self.h2 {
-                    true => wire.read_by_proxy(),
+                    true => wire.with_proxy(),
                     false => wire,
                 },
             );
         };
         let failed = |why: String| DialError::Tls {
-            at: address(server),
+            at: host_and_port(server),
             why,
         };
         let name = ServerName::try_from(host.to_owned()).map_err(|e| failed(e.to_string()))?;
         let tcp = TokioIo::new(TokioIo::new(tcp));
         let stream = TlsConnector::from(config).connect(name, tcp).await;
         let stream = stream.map_err(|e| failed(e.to_string()))?;
-        Ok(Wire::new(stream.into(), self.h2))
+        Ok(PooledConnection::new(stream.into(), self.h2))
     }
 
     /// A connection to the proxy; for https, HTTP/2 and what is judged, with a way through it.
-    async fn through(
+    async fn connect_proxy(
         &self,
         proxy: &ProxyAddress,
         server: &Uri,
         secure: bool,
     ) -> Result<TcpStream, DialError> {
         let target = match self.scope {
-            AddressScope::Any => address(server),
+            AddressScope::Any => host_and_port(server),
             scope @ (AddressScope::Public | AddressScope::Private | AddressScope::Loopback) => {
-                judged(server, scope).await?.to_string()
+                resolve_in_scope(server, scope).await?.to_string()
             }
         };
         let no_use = |why: String| DialError::Proxy {
@@ -206,24 +210,26 @@ impl Dial {
         let dialed = connect(&at, host(&at), AddressScope::Any).await;
         let mut tcp = dialed.map_err(|e| no_use(e.to_string()))?;
         if secure || self.h2 || self.scope != AddressScope::Any {
-            tunnel(&mut tcp, proxy, &target).await.map_err(no_use)?;
+            open_tunnel(&mut tcp, proxy, &target)
+                .await
+                .map_err(no_use)?;
         }
         Ok(tcp)
     }
 }
 
 /// The address that a proxy is asked for in the place of a name that leads only so far.
-async fn judged(server: &Uri, scope: AddressScope) -> Result<SocketAddr, DialError> {
-    let at = address(server);
+async fn resolve_in_scope(server: &Uri, scope: AddressScope) -> Result<SocketAddr, DialError> {
+    let at = host_and_port(server);
     let Ok(addresses) = lookup_host((host(server), port(server))).await else {
-        return Err(DialError::Unjudged { at });
+        return Err(DialError::UnresolvedForProxy { at });
     };
-    let mut admitted = addresses.filter(|at| scope.admits(at.ip()));
+    let mut admitted = addresses.filter(|at| scope.contains(at.ip()));
     admitted.next().ok_or(DialError::OutOfScope { at })
 }
 
 async fn connect(server: &Uri, host: &str, scope: AddressScope) -> Result<TcpStream, DialError> {
-    let at = || address(server);
+    let at = || host_and_port(server);
     let addresses = match lookup_host((host, port(server))).await {
         Ok(addresses) => addresses,
         Err(e) => {
@@ -234,11 +240,11 @@ async fn connect(server: &Uri, host: &str, scope: AddressScope) -> Result<TcpStr
         }
     };
     // Judged here, where they are connected to: a name may have other addresses the next time.
-    let admitted: Vec<_> = addresses.filter(|at| scope.admits(at.ip())).collect();
+    let admitted: Vec<_> = addresses.filter(|at| scope.contains(at.ip())).collect();
     if admitted.is_empty() && scope != AddressScope::Any {
         return Err(DialError::OutOfScope { at: at() });
     }
-    match race(admitted.into_iter().take(ADDRESSES)).await {
+    match race_addresses(admitted.into_iter().take(ADDRESSES)).await {
         Ok(stream) => Ok(stream),
         Err(e) if e.kind() == io::ErrorKind::ConnectionRefused => {
             Err(DialError::Refused { at: at() })
@@ -251,12 +257,12 @@ async fn connect(server: &Uri, host: &str, scope: AddressScope) -> Result<TcpStr
 }
 
 /// The first address that answers; each has a head start before the next.
-async fn race(mut addresses: impl Iterator<Item = SocketAddr>) -> io::Result<TcpStream> {
+async fn race_addresses(mut addresses: impl Iterator<Item = SocketAddr>) -> io::Result<TcpStream> {
     let mut tries = FuturesUnordered::new();
     let mut failure = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
     loop {
         match addresses.next() {
-            Some(address) => tries.push(open(address)),
+            Some(address) => tries.push(connect_tcp(address)),
             None if tries.is_empty() => return Err(failure),
             None => {}
         }
@@ -270,7 +276,7 @@ async fn race(mut addresses: impl Iterator<Item = SocketAddr>) -> io::Result<Tcp
     }
 }
 
-async fn open(address: SocketAddr) -> io::Result<TcpStream> {
+async fn connect_tcp(address: SocketAddr) -> io::Result<TcpStream> {
     let stream = TcpStream::connect(address).await?;
     stream.set_nodelay(true)?;
     let socket = SockRef::from(&stream);
@@ -295,6 +301,6 @@ fn port(server: &Uri) -> u16 {
 }
 
 /// `host:port`, as people write it.
-pub(super) fn address(server: &Uri) -> String {
+pub(super) fn host_and_port(server: &Uri) -> String {
     format!("{}:{}", server.host().unwrap_or_default(), port(server))
 }

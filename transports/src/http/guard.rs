@@ -12,20 +12,20 @@ const QUOTED: usize = 100;
 /// The hosts a door answers to, besides loopback, and the origins whose pages it lets in, besides its
 /// own: what another program of this machine serves on another port is as foreign as any page.
 #[derive(Clone, Debug, Default)]
-pub struct Allow {
+pub struct AllowList {
     hosts: Vec<String>,
     origins: Vec<String>,
 }
 
 /// Why a request was turned away: 403.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Denied {
+pub enum GuardRejection {
     /// The request does not say which host it wants.
     #[error("the request names no host")]
     NoHost,
     /// Header fields that may stand once stand several times.
     #[error("the request names more than one {0}")]
-    Several(HeaderName),
+    RepeatedHeader(HeaderName),
     /// The host asked for is not ours: DNS rebinding, or a name that was not configured.
     #[error("host {0:?} is neither loopback nor among the configured hosts")]
     Host(String),
@@ -34,7 +34,7 @@ pub enum Denied {
     Origin(String),
 }
 
-impl Allow {
+impl AllowList {
     /// Loopback and these. A host is `name` (any port) or `name:port`, IPv6 in brackets; an origin
     /// is `scheme://host[:port]`, as a browser sends it.
     #[must_use]
@@ -52,35 +52,37 @@ impl Allow {
     /// Judges the target and the header of a request.
     ///
     /// # Errors
-    /// [`Denied`], whose words can be told to the caller.
-    pub fn check(&self, target: &Uri, headers: &HeaderMap) -> Result<(), Denied> {
-        let host = only(headers, &HOST)?;
+    /// [`GuardRejection`], whose words can be told to the caller.
+    pub fn check(&self, target: &Uri, headers: &HeaderMap) -> Result<(), GuardRejection> {
+        let host = single_value(headers, &HOST)?;
         let authority = target.authority().map(http::uri::Authority::as_str);
         if host.is_none() && authority.is_none() {
-            return Err(Denied::NoHost);
+            return Err(GuardRejection::NoHost);
         }
         for name in [host, authority].into_iter().flatten() {
             if !self.has_host(name) {
-                return Err(Denied::Host(quote(name)));
+                return Err(GuardRejection::Host(quote(name)));
             }
         }
         let own = authority.or(host).unwrap_or("");
-        match only(headers, &ORIGIN)? {
-            Some(origin) if !self.has_origin(origin, own) => Err(Denied::Origin(quote(origin))),
+        match single_value(headers, &ORIGIN)? {
+            Some(origin) if !self.has_origin(origin, own) => {
+                Err(GuardRejection::Origin(quote(origin)))
+            }
             _ => Ok(()),
         }
     }
 
     fn has_host(&self, authority: &str) -> bool {
-        is_loopback(authority) || self.lists_host(authority)
+        is_loopback(authority) || self.is_configured_host(authority)
     }
 
     /// True for a host that is configured, by its name alone or with this port.
     #[must_use]
-    pub fn lists_host(&self, authority: &str) -> bool {
+    pub fn is_configured_host(&self, authority: &str) -> bool {
         let same = |host: &String| {
             host.eq_ignore_ascii_case(authority)
-                || name(authority).is_some_and(|name| host.eq_ignore_ascii_case(name))
+                || host_name(authority).is_some_and(|name| host.eq_ignore_ascii_case(name))
         };
         self.hosts.iter().any(same)
     }
@@ -100,11 +102,11 @@ impl Allow {
 #[must_use]
 pub fn is_loopback(authority: &str) -> bool {
     let own = |name: &str| LOOPBACK.iter().any(|own| own.eq_ignore_ascii_case(name));
-    name(authority).is_some_and(own)
+    host_name(authority).is_some_and(own)
 }
 
 /// The name of `name[:port]`; `None` when what follows it is no port.
-fn name(authority: &str) -> Option<&str> {
+fn host_name(authority: &str) -> Option<&str> {
     let end = authority.rfind(']').map_or(0, |bracket| bracket + 1);
     let Some(colon) = authority[end..].find(':') else {
         return Some(authority);
@@ -115,11 +117,14 @@ fn name(authority: &str) -> Option<&str> {
 }
 
 /// The value of a field that may stand once; what is not text is no name of ours.
-fn only<'a>(headers: &'a HeaderMap, field: &HeaderName) -> Result<Option<&'a str>, Denied> {
+fn single_value<'a>(
+    headers: &'a HeaderMap,
+    field: &HeaderName,
+) -> Result<Option<&'a str>, GuardRejection> {
     let mut values = headers.get_all(field).iter();
     let first = values.next();
     if values.next().is_some() {
-        return Err(Denied::Several(field.clone()));
+        return Err(GuardRejection::RepeatedHeader(field.clone()));
     }
     Ok(first.map(|value| value.to_str().unwrap_or("?")))
 }
@@ -134,12 +139,12 @@ mod tests {
 
     use super::*;
 
-    fn configured() -> Allow {
+    fn configured() -> AllowList {
         let hosts = ["Gateway.example", "[fd00::1]:8443"].map(str::to_owned);
-        Allow::new(hosts, ["https://app.example/".to_owned()])
+        AllowList::new(hosts, ["https://app.example/".to_owned()])
     }
 
-    fn ask(allow: &Allow, host: &str, origin: Option<&str>) -> Result<(), Denied> {
+    fn ask(allow: &AllowList, host: &str, origin: Option<&str>) -> Result<(), GuardRejection> {
         let mut headers = HeaderMap::new();
         headers.insert(HOST, HeaderValue::from_str(host).unwrap());
         if let Some(origin) = origin {
@@ -179,7 +184,7 @@ mod tests {
             "[fd00::1]:9",
             "",
         ] {
-            let denied = Err(Denied::Host(host.to_owned()));
+            let denied = Err(GuardRejection::Host(host.to_owned()));
             assert_eq!(ask(&configured(), host, None), denied, "{host}");
         }
     }
@@ -212,7 +217,7 @@ mod tests {
             "file://localhost",
             "localhost",
         ] {
-            let denied = Err(Denied::Origin(origin.to_owned()));
+            let denied = Err(GuardRejection::Origin(origin.to_owned()));
             assert_eq!(
                 ask(&configured(), "localhost", Some(origin)),
                 denied,
@@ -224,18 +229,24 @@ mod tests {
     /// MCP-080: HTTP/2 and absolute targets carry the host in the target; it must agree.
     #[test]
     fn the_target_s_host_is_judged_too() {
-        let allow = Allow::default();
+        let allow = AllowList::default();
         let target = |text: &'static str| Uri::from_static(text);
         let none = HeaderMap::new();
         assert_eq!(
             allow.check(&target("http://localhost:1/mcp"), &none),
             Ok(())
         );
-        assert_eq!(allow.check(&target("/mcp"), &none), Err(Denied::NoHost));
+        assert_eq!(
+            allow.check(&target("/mcp"), &none),
+            Err(GuardRejection::NoHost)
+        );
         let mut own = HeaderMap::new();
         own.insert(HOST, HeaderValue::from_static("localhost"));
         let foreign = allow.check(&target("http://evil.example/mcp"), &own);
-        assert_eq!(foreign, Err(Denied::Host("evil.example".to_owned())));
+        assert_eq!(
+            foreign,
+            Err(GuardRejection::Host("evil.example".to_owned()))
+        );
     }
 
     #[test]
@@ -243,14 +254,14 @@ mod tests {
         let mut headers = HeaderMap::new();
         headers.append(HOST, HeaderValue::from_static("localhost"));
         headers.append(HOST, HeaderValue::from_static("evil.example"));
-        let denied = Allow::default().check(&Uri::from_static("/"), &headers);
-        assert_eq!(denied, Err(Denied::Several(HOST)));
+        let denied = AllowList::default().check(&Uri::from_static("/"), &headers);
+        assert_eq!(denied, Err(GuardRejection::RepeatedHeader(HOST)));
     }
 
     #[test]
     fn a_refusal_repeats_no_more_than_a_line() {
         let long = "x".repeat(5000);
-        let denied = ask(&Allow::default(), &long, None).unwrap_err();
+        let denied = ask(&AllowList::default(), &long, None).unwrap_err();
         assert!(denied.to_string().len() < 250);
     }
 }

@@ -15,7 +15,7 @@ use http::{HeaderValue, Uri};
 use super::tls::Tls;
 
 pub use self::exceptions::ProxyExceptions;
-pub(super) use self::tunnel::{refusal, tunnel};
+pub(super) use self::tunnel::{explain_refusal, open_tunnel};
 
 /// The port of a proxy whose address names none.
 const PORT: u16 = 80;
@@ -31,26 +31,26 @@ pub struct ProxyAddress {
 
 /// An address of a proxy that cannot be used; never repeats the address, which may hold a password.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum BadProxy {
+pub enum ProxyAddressError {
     /// Another kind of proxy.
     #[error("a proxy reached by {0}:// is not supported; write http://HOST:PORT")]
-    Kind(String),
+    UnsupportedScheme(String),
     /// No address at all.
     #[error(
         "it is no address of a proxy; write http://HOST:PORT or http://USER:PASSWORD@HOST:PORT"
     )]
-    Address,
+    InvalidAddress,
 }
 
 /// Through which proxy each address is reached.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ProxyRules {
     /// For `http://`.
-    pub http: Option<Result<ProxyAddress, BadProxy>>,
+    pub http: Option<Result<ProxyAddress, ProxyAddressError>>,
     /// For `https://`.
-    pub https: Option<Result<ProxyAddress, BadProxy>>,
+    pub https: Option<Result<ProxyAddress, ProxyAddressError>>,
     /// What is reached directly.
-    pub except: ProxyExceptions,
+    pub exceptions: ProxyExceptions,
 }
 
 /// What a client needs to reach a server: clones share it.
@@ -75,15 +75,15 @@ impl ProxyAddress {
     /// Reads what a person wrote; without a scheme, http is meant. In the credentials `%XX` stands for a byte.
     ///
     /// # Errors
-    /// [`BadProxy`].
-    pub fn parse(text: &str) -> Result<Self, BadProxy> {
+    /// [`ProxyAddressError`].
+    pub fn parse(text: &str) -> Result<Self, ProxyAddressError> {
         let text = text.trim();
         let (scheme, rest) = text.split_once("://").unwrap_or(("http", text));
         if !scheme.eq_ignore_ascii_case("http") {
             let plain = scheme.chars().all(|c| c.is_ascii_alphanumeric());
             return Err(match plain && scheme.len() <= 12 {
-                true => BadProxy::Kind(scheme.to_ascii_lowercase()),
-                false => BadProxy::Address,
+                true => ProxyAddressError::UnsupportedScheme(scheme.to_ascii_lowercase()),
+                false => ProxyAddressError::InvalidAddress,
             });
         }
         let (credentials, place) = match rest.rsplit_once('@') {
@@ -92,10 +92,10 @@ impl ProxyAddress {
         };
         let url: Uri = format!("http://{place}")
             .parse()
-            .map_err(|_| BadProxy::Address)?;
+            .map_err(|_| ProxyAddressError::InvalidAddress)?;
         let host = url.host().filter(|host| !host.is_empty());
         let (Some(host), "/") = (host, url.path()) else {
-            return Err(BadProxy::Address);
+            return Err(ProxyAddressError::InvalidAddress);
         };
         let authorization = credentials.map(authorization).transpose()?;
         Ok(Self {
@@ -107,7 +107,7 @@ impl ProxyAddress {
 
     /// Its host, an IPv6 address in brackets, and its port.
     #[must_use]
-    pub fn place(&self) -> (&str, u16) {
+    pub fn host_and_port(&self) -> (&str, u16) {
         (&self.host, self.port)
     }
 
@@ -136,20 +136,20 @@ impl fmt::Debug for ProxyAddress {
     }
 }
 
-fn authorization(credentials: &str) -> Result<HeaderValue, BadProxy> {
+fn authorization(credentials: &str) -> Result<HeaderValue, ProxyAddressError> {
     let (user, password) = credentials.split_once(':').unwrap_or((credentials, ""));
-    let mut pair = percent_decoded(user);
+    let mut pair = percent_decode(user);
     pair.push(b':');
-    pair.extend(percent_decoded(password));
+    pair.extend(percent_decode(password));
     let value = format!("Basic {}", BASE64_STANDARD.encode(pair));
-    let mut value = HeaderValue::try_from(value).map_err(|_| BadProxy::Address)?;
+    let mut value = HeaderValue::try_from(value).map_err(|_| ProxyAddressError::InvalidAddress)?;
     value.set_sensitive(true);
     Ok(value)
 }
 
 /// With `%XX` read as bytes (RFC 3986, section 2.1); what is none of them stays as it is.
 #[must_use]
-pub fn percent_decoded(text: &str) -> Vec<u8> {
+pub fn percent_decode(text: &str) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let [first, after @ ..] = rest {
@@ -185,7 +185,7 @@ impl ProxyRules {
         Self {
             http: proxy("http_proxy"),
             https: proxy("https_proxy"),
-            except: ProxyExceptions::lenient(&said("no_proxy").unwrap_or_default()),
+            exceptions: ProxyExceptions::parse_lenient(&said("no_proxy").unwrap_or_default()),
         }
     }
 
@@ -194,14 +194,14 @@ impl ProxyRules {
     /// # Errors
     /// The proxy that was written down is none. Going there directly instead would show the network what was
     /// not meant for it.
-    pub fn of(&self, url: &Uri) -> Result<Option<&ProxyAddress>, &BadProxy> {
+    pub fn proxy_for(&self, url: &Uri) -> Result<Option<&ProxyAddress>, &ProxyAddressError> {
         let secure = url.scheme() == Some(&Scheme::HTTPS);
         let Some(proxy) = (if secure { &self.https } else { &self.http }) else {
             return Ok(None);
         };
-        let host = bare(url.host().unwrap_or_default());
+        let host = normalize_host(url.host().unwrap_or_default());
         let port = url.port_u16().unwrap_or(if secure { 443 } else { 80 });
-        if is_this_machine(&host) || self.except.have(&host, port) {
+        if is_local_host(&host) || self.exceptions.contains(&host, port) {
             return Ok(None);
         }
         proxy.as_ref().map(Some)
@@ -209,13 +209,13 @@ impl ProxyRules {
 }
 
 /// A host as it is compared: without brackets, the dot at its end, and capitals.
-fn bare(host: &str) -> String {
+fn normalize_host(host: &str) -> String {
     let host = host.trim_start_matches('[').trim_end_matches(']');
     host.trim_end_matches('.').to_ascii_lowercase()
 }
 
 /// An address as it is compared: an IPv4 address is one however it is written.
-fn canonical(ip: IpAddr) -> IpAddr {
+fn normalize_ip(ip: IpAddr) -> IpAddr {
     let v4 = |ip: Ipv6Addr| ip.to_ipv4_mapped().map(IpAddr::V4);
     match ip {
         IpAddr::V4(_) => ip,
@@ -223,8 +223,8 @@ fn canonical(ip: IpAddr) -> IpAddr {
     }
 }
 
-fn is_this_machine(host: &str) -> bool {
-    let ip = host.parse::<IpAddr>().map(canonical);
+fn is_local_host(host: &str) -> bool {
+    let ip = host.parse::<IpAddr>().map(normalize_ip);
     host == "localhost"
         || host.ends_with(".localhost")
         || ip.is_ok_and(|ip| ip.is_loopback() || ip.is_unspecified())
@@ -242,7 +242,7 @@ mod tests {
     }
 
     fn through(rules: &ProxyRules, url: &str) -> String {
-        match rules.of(&url.parse().unwrap()) {
+        match rules.proxy_for(&url.parse().unwrap()) {
             Ok(Some(proxy)) => proxy.to_string(),
             Ok(None) => "-".to_owned(),
             Err(bad) => bad.to_string(),
@@ -310,7 +310,7 @@ mod tests {
 
     #[test]
     fn what_is_no_escape_stays() {
-        assert_eq!(percent_decoded("%41%2f%zz%4"), b"A/%zz%4");
-        assert_eq!(percent_decoded("%é%"), "%é%".as_bytes());
+        assert_eq!(percent_decode("%41%2f%zz%4"), b"A/%zz%4");
+        assert_eq!(percent_decode("%é%"), "%é%".as_bytes());
     }
 }

@@ -15,35 +15,36 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::body::{ReplyBody, RequestBody};
-use super::connection::{self, Hall};
-pub use super::connection::{DoorLimits, HttpPeer, Proof};
-use super::door_tls::DoorTls;
-use super::guard::Allow;
+use super::connection::{self, ListenerContext};
+pub use super::connection::{ConnectionAuth, HttpPeer, ListenerLimits};
+use super::guard::AllowList;
+use super::listener_tls::ListenerTls;
 
 /// Connections the kernel may hold ready for us; a burst of agents that start together fits.
 const BACKLOG: u32 = 4096;
 
 /// How many connections are told at a time that there is no room; more are closed without a word.
-const TURNED_AWAY: usize = 64;
+const MAX_REJECTIONS: usize = 64;
 
 /// How long a connection that is turned away has to take the news.
-const FAREWELL: Duration = Duration::from_secs(1);
+const REJECT_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// How long to wait when the machine is out of descriptors or memory.
-const BREATHER: Duration = Duration::from_millis(100);
+const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(100);
 
-const NO_ROOM: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: text/plain\r\n\
+const OVERLOAD_RESPONSE: &[u8] =
+    b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: text/plain\r\n\
     content-length: 22\r\nretry-after: 1\r\nconnection: close\r\n\r\ntoo many connections.\n";
 
 /// A bound address that nobody answers at yet.
 #[derive(Debug)]
-pub struct Door {
+pub struct HttpListener {
     listener: TcpListener,
     addr: SocketAddr,
-    tls: Option<DoorTls>,
+    tls: Option<ListenerTls>,
 }
 
-impl Door {
+impl HttpListener {
     /// Binds the address; port 0 picks a free one.
     ///
     /// # Errors
@@ -66,7 +67,7 @@ impl Door {
 
     /// Speaks TLS only.
     #[must_use]
-    pub fn secured(mut self, tls: Option<DoorTls>) -> Self {
+    pub fn with_tls(mut self, tls: Option<ListenerTls>) -> Self {
         self.tls = tls;
         self
     }
@@ -80,7 +81,7 @@ impl Door {
     /// What is bound at this address, as programs of this machine reach it: nobody can be asked at the address of all
     /// networks.
     #[must_use]
-    pub fn reached_at(bound: SocketAddr) -> SocketAddr {
+    pub fn reachable_address(bound: SocketAddr) -> SocketAddr {
         let ip = match bound.ip() {
             IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
             IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
@@ -95,8 +96,8 @@ impl Door {
     /// A handler's future is dropped when its client goes away.
     pub async fn serve<H, F>(
         self,
-        limits: DoorLimits,
-        allow: Allow,
+        limits: ListenerLimits,
+        allow: AllowList,
         handler: H,
         closing: CancellationToken,
     ) where
@@ -104,28 +105,34 @@ impl Door {
         F: Future<Output = Response<ReplyBody>> + Send + 'static,
     {
         let visits = TaskTracker::new();
-        let porch = Arc::new(Semaphore::new(TURNED_AWAY));
+        let porch = Arc::new(Semaphore::new(MAX_REJECTIONS));
         let grace = limits.grace;
-        let hall = Arc::new(Hall::new(limits, allow, handler, closing, self.tls.clone()));
-        while let Some((stream, peer)) = self.next(&hall.closing).await {
-            match hall.places.enter() {
+        let hall = Arc::new(ListenerContext::new(
+            limits,
+            allow,
+            handler,
+            closing,
+            self.tls.clone(),
+        ));
+        while let Some((stream, peer)) = self.accept(&hall.closing).await {
+            match hall.slots.acquire() {
                 Some(place) => {
                     let visit = connection::serve(stream, peer, Arc::clone(&hall), place);
                     visits.spawn(visit);
                 }
                 // In the clear, nothing could be told to one who speaks TLS.
                 None if self.tls.is_some() => drop(stream),
-                None => turn_away(stream, &porch),
+                None => reject_connection(stream, &porch),
             }
         }
         drop(self.listener);
         visits.close();
         // Every connection keeps the grace itself; one that cannot is not worth waiting for.
-        let _ = timeout(grace + FAREWELL, visits.wait()).await;
+        let _ = timeout(grace + REJECT_TIMEOUT, visits.wait()).await;
     }
 
     /// The next connection; `None` once the door closes.
-    async fn next(&self, closing: &CancellationToken) -> Option<(TcpStream, SocketAddr)> {
+    async fn accept(&self, closing: &CancellationToken) -> Option<(TcpStream, SocketAddr)> {
         loop {
             let accepted = tokio::select! {
                 biased;
@@ -134,10 +141,10 @@ impl Door {
             };
             match accepted {
                 Ok(accepted) => return Some(accepted),
-                Err(e) if is_the_peer_s(&e) => {}
+                Err(e) if is_peer_error(&e) => {}
                 Err(e) => {
                     tracing::warn!("{} accepts nobody: {e}", self.addr);
-                    let _ = timeout(BREATHER, closing.cancelled()).await;
+                    let _ = timeout(ACCEPT_RETRY_DELAY, closing.cancelled()).await;
                 }
             }
         }
@@ -145,7 +152,7 @@ impl Door {
 }
 
 /// True when only this one connection failed, before it was accepted.
-fn is_the_peer_s(error: &io::Error) -> bool {
+fn is_peer_error(error: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
     matches!(
         error.kind(),
@@ -153,25 +160,25 @@ fn is_the_peer_s(error: &io::Error) -> bool {
     )
 }
 
-async fn keep(place: OwnedSemaphorePermit, visit: impl Future<Output = ()>) {
+async fn run_with_permit(place: OwnedSemaphorePermit, visit: impl Future<Output = ()>) {
     visit.await;
     drop(place);
 }
 
 /// Says that there is no room. What the client already sent is read, or its kernel would throw the
 /// reply away on our reset.
-fn turn_away(mut stream: TcpStream, porch: &Arc<Semaphore>) {
+fn reject_connection(mut stream: TcpStream, porch: &Arc<Semaphore>) {
     let Ok(place) = Arc::clone(porch).try_acquire_owned() else {
         return;
     };
     let farewell = async move {
-        stream.write_all(NO_ROOM).await?;
+        stream.write_all(OVERLOAD_RESPONSE).await?;
         stream.shutdown().await?;
         let mut rest = [0; 1024];
         while stream.read(&mut rest).await? > 0 {}
         io::Result::Ok(())
     };
-    tokio::spawn(keep(place, async {
-        let _ = timeout(FAREWELL, farewell).await;
+    tokio::spawn(run_with_permit(place, async {
+        let _ = timeout(REJECT_TIMEOUT, farewell).await;
     }));
 }

@@ -21,8 +21,8 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use super::body::{ReplyBody, RequestBody, collect};
-use super::guard::Allow;
-use super::server::{Door, DoorLimits, HttpPeer};
+use super::guard::AllowList;
+use super::server::{HttpListener, HttpPeer, ListenerLimits};
 use crate::budget::MessageBudget;
 
 /// What should happen at all happens within this time.
@@ -38,15 +38,15 @@ struct Open {
     served: JoinHandle<()>,
 }
 
-fn open<H, F>(limits: DoorLimits, handler: H) -> Open
+fn open<H, F>(limits: ListenerLimits, handler: H) -> Open
 where
     H: Fn(Request<RequestBody>, HttpPeer) -> F + Send + Sync + 'static,
     F: Future<Output = Response<ReplyBody>> + Send + 'static,
 {
-    let door = Door::bind(([127, 0, 0, 1], 0).into()).unwrap();
+    let door = HttpListener::bind(([127, 0, 0, 1], 0).into()).unwrap();
     let at = door.addr().to_string();
     let closing = CancellationToken::new();
-    let serving = door.serve(limits, Allow::default(), handler, closing.clone());
+    let serving = door.serve(limits, AllowList::default(), handler, closing.clone());
     Open {
         at,
         closing,
@@ -60,8 +60,8 @@ async fn echo(request: Request<RequestBody>, _: HttpPeer) -> Response<ReplyBody>
     match collect(request.into_body(), 100, Duration::from_millis(200), room).await {
         Ok(body) => Response::new(ReplyBody::full(body)),
         Err(e) => {
-            let mut response = Response::new(ReplyBody::full(e.why.to_string()));
-            *response.status_mut() = e.why.status();
+            let mut response = Response::new(ReplyBody::full(e.error.to_string()));
+            *response.status_mut() = e.error.status();
             response
         }
     }

@@ -16,12 +16,12 @@ use tokio::sync::OnceCell;
 pub struct Tls {
     config: Arc<OnceCell<Arc<ClientConfig>>>,
     /// More authorities than the machine has.
-    more: Option<PathBuf>,
+    extra_authorities: Option<PathBuf>,
 }
 
 /// There is nothing to judge a certificate by.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum NoRoots {
+pub enum RootsError {
     /// The machine has no certificate authorities to trust.
     #[error(
         "this machine trusts no certificate authority (install ca-certificates, or mend SSL_CERT_FILE where it is set): {0}"
@@ -47,32 +47,32 @@ impl Tls {
 
     /// And those in this file, in PEM.
     #[must_use]
-    pub fn system_and(file: Option<PathBuf>) -> Self {
+    pub fn system_with_file(file: Option<PathBuf>) -> Self {
         Self {
             config: Arc::default(),
-            more: file,
+            extra_authorities: file,
         }
     }
 
     /// These authorities and no others.
     #[must_use]
-    pub fn trusting(roots: RootCertStore) -> Self {
+    pub fn with_roots(roots: RootCertStore) -> Self {
         let config = builder()
             .with_root_certificates(roots)
             .with_no_client_auth();
         Self {
             config: Arc::new(OnceCell::from(Arc::new(config))),
-            more: None,
+            extra_authorities: None,
         }
     }
 
     /// The settings of a connection, on which HTTP/2 is agreed on where that is all that is spoken. A machine
     /// without roots is asked again the next time.
-    pub(super) async fn config(&self, h2: bool) -> Result<Arc<ClientConfig>, NoRoots> {
+    pub(super) async fn config(&self, h2: bool) -> Result<Arc<ClientConfig>, RootsError> {
         let read = || async {
-            let more = self.more.clone();
-            let roots = tokio::task::spawn_blocking(move || roots(more.as_deref())).await;
-            let roots = roots.map_err(|e| NoRoots::Machine(e.to_string()))??;
+            let more = self.extra_authorities.clone();
+            let roots = tokio::task::spawn_blocking(move || load_roots(more.as_deref())).await;
+            let roots = roots.map_err(|e| RootsError::Machine(e.to_string()))??;
             let config = builder().with_root_certificates(roots);
             Ok(Arc::new(config.with_no_client_auth()))
         };
@@ -86,12 +86,12 @@ impl Tls {
     }
 }
 
-fn roots(more: Option<&Path>) -> Result<RootCertStore, NoRoots> {
+fn load_roots(more: Option<&Path>) -> Result<RootCertStore, RootsError> {
     let mut roots = RootCertStore::empty();
     let native = rustls_native_certs::load_native_certs();
     roots.add_parsable_certificates(native.certs);
     if let Some(path) = more {
-        add(path, &mut roots).map_err(|why| NoRoots::File {
+        add_roots(path, &mut roots).map_err(|why| RootsError::File {
             path: path.to_owned(),
             why,
         })?;
@@ -100,13 +100,13 @@ fn roots(more: Option<&Path>) -> Result<RootCertStore, NoRoots> {
         true => {
             let why = native.errors.iter().map(ToString::to_string);
             let why = why.collect::<Vec<_>>().join("; ");
-            Err(NoRoots::Machine(why))
+            Err(RootsError::Machine(why))
         }
         false => Ok(roots),
     }
 }
 
-fn add(path: &Path, roots: &mut RootCertStore) -> Result<(), String> {
+fn add_roots(path: &Path, roots: &mut RootCertStore) -> Result<(), String> {
     let found = CertificateDer::pem_file_iter(path).map_err(|e| e.to_string())?;
     let found: Result<Vec<_>, _> = found.collect();
     match roots.add_parsable_certificates(found.map_err(|e| e.to_string())?) {
@@ -118,8 +118,8 @@ fn add(path: &Path, roots: &mut RootCertStore) -> Result<(), String> {
 
 /// What is wrong with a file of certificate authorities, in words.
 #[must_use]
-pub fn trouble_with(file: &Path) -> Option<String> {
-    add(file, &mut RootCertStore::empty()).err()
+pub fn validate_authorities(file: &Path) -> Option<String> {
+    add_roots(file, &mut RootCertStore::empty()).err()
 }
 
 fn builder() -> ConfigBuilder<ClientConfig, WantsVerifier> {

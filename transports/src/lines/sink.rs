@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
-use mgp_protocol::framing::one_line;
+use mgp_protocol::framing::to_one_line;
 
 /// How much may wait for a reader that is slower than its writers.
 #[derive(Clone, Copy, Debug)]
@@ -39,20 +39,20 @@ pub enum SendError {
 }
 
 /// Both ends of a new queue.
-pub(super) fn queue(limits: QueueLimits) -> (LineSink, QueueOutlet) {
+pub(super) fn queue(limits: QueueLimits) -> (LineSink, QueueReceiver) {
     let queue = Arc::new(FrameQueue {
         limits,
         state: Mutex::default(),
     });
-    let sink = LineSink(Arc::new(QueueInlet(Arc::clone(&queue))));
-    (sink, QueueOutlet(queue))
+    let sink = LineSink(Arc::new(QueueSender(Arc::clone(&queue))));
+    (sink, QueueReceiver(queue))
 }
 
 /// Where frames go in. All clones feed the same stream, each frame whole (CMCP-016).
 ///
 /// When the last clone is dropped the writer finishes what is queued and ends.
 #[derive(Clone, Debug)]
-pub struct LineSink(Arc<QueueInlet>);
+pub struct LineSink(Arc<QueueSender>);
 
 impl LineSink {
     /// Queues one frame, given without its newline. Never waits.
@@ -64,7 +64,7 @@ impl LineSink {
     /// [`SendError`]: the queue is full, or the stream has ended.
     pub fn send(&self, frame: Bytes) -> Result<(), SendError> {
         let queue = &self.0.0;
-        queue.push(one_line(frame), queue.limits)
+        queue.push(to_one_line(frame), queue.limits)
     }
 
     /// Queues a frame that may be lost, as [`send`](Self::send) does, but takes no more than half of
@@ -72,13 +72,13 @@ impl LineSink {
     ///
     /// # Errors
     /// [`SendError`]: half of the queue is full, or the stream has ended.
-    pub fn offer(&self, frame: Bytes) -> Result<(), SendError> {
+    pub fn send_low_priority(&self, frame: Bytes) -> Result<(), SendError> {
         let queue = &self.0.0;
         let half = QueueLimits {
             frames: queue.limits.frames / 2,
             bytes: queue.limits.bytes / 2,
         };
-        queue.push(one_line(frame), half)
+        queue.push(to_one_line(frame), half)
     }
 
     /// Queues a frame that can be sent later, as [`send`](Self::send) does, but takes no more than this much
@@ -86,8 +86,8 @@ impl LineSink {
     ///
     /// # Errors
     /// [`SendError`]: so much waits already, or the stream has ended.
-    pub fn offer_within(&self, frame: Bytes, room: QueueLimits) -> Result<(), SendError> {
-        self.0.0.push(one_line(frame), room)
+    pub fn send_within(&self, frame: Bytes, room: QueueLimits) -> Result<(), SendError> {
+        self.0.0.push(to_one_line(frame), room)
     }
 
     /// Lets the writer finish what is queued, then end the stream. Later frames are refused.
@@ -97,16 +97,16 @@ impl LineSink {
 
     /// Frames that are queued or being written, and those a writer that ended did not write.
     #[must_use]
-    pub fn waiting(&self) -> usize {
+    pub fn queued_frames(&self) -> usize {
         self.0.0.lock().load.frames
     }
 }
 
 /// All sinks of a stream together: its end is theirs.
 #[derive(Debug)]
-struct QueueInlet(Arc<FrameQueue>);
+struct QueueSender(Arc<FrameQueue>);
 
-impl Drop for QueueInlet {
+impl Drop for QueueSender {
     fn drop(&mut self) {
         self.0.close();
     }
@@ -114,9 +114,9 @@ impl Drop for QueueInlet {
 
 /// The writer's end of the queue. Dropped, it refuses further frames and frees the queued ones.
 #[derive(Debug)]
-pub(super) struct QueueOutlet(Arc<FrameQueue>);
+pub(super) struct QueueReceiver(Arc<FrameQueue>);
 
-impl QueueOutlet {
+impl QueueReceiver {
     /// Gives back what was `written` and, when `batch` is used up, moves all that is queued into
     /// it. `false` when the stream is closed and everything has been taken.
     pub(super) fn poll_refill(
@@ -143,7 +143,7 @@ impl QueueOutlet {
     }
 }
 
-impl Drop for QueueOutlet {
+impl Drop for QueueReceiver {
     fn drop(&mut self) {
         let mut state = self.0.lock();
         state.closed = true;
@@ -227,7 +227,7 @@ fn wake(mut state: MutexGuard<'_, QueueState>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lines::sink;
+    use crate::lines::line_channel;
 
     const SMALL: QueueLimits = QueueLimits {
         frames: 2,
@@ -240,7 +240,7 @@ mod tests {
 
     #[test]
     fn a_full_queue_refuses_by_count_and_by_size() {
-        let (sink, _writer) = sink(SMALL);
+        let (sink, _writer) = line_channel(SMALL);
         assert_eq!(sink.send(frame(11)), Err(SendError::Full));
         assert_eq!(sink.send(frame(1)), Ok(()));
         assert_eq!(sink.send(frame(9)), Ok(()));
@@ -253,7 +253,7 @@ mod tests {
             limits: SMALL,
             state: Mutex::default(),
         });
-        let (outlet, mut batch) = (QueueOutlet(Arc::clone(&queue)), VecDeque::new());
+        let (outlet, mut batch) = (QueueReceiver(Arc::clone(&queue)), VecDeque::new());
         let refill = |written: &mut Load, batch: &mut VecDeque<Bytes>| {
             outlet.poll_refill(batch, written, &mut Context::from_waker(Waker::noop()))
         };
@@ -272,16 +272,16 @@ mod tests {
 
     #[test]
     fn what_may_be_lost_leaves_room_for_what_may_not() {
-        let (sink, _writer) = sink(SMALL);
-        assert_eq!(sink.offer(frame(6)), Err(SendError::Full));
-        assert_eq!(sink.offer(frame(5)), Ok(()));
-        assert_eq!(sink.offer(frame(0)), Err(SendError::Full));
+        let (sink, _writer) = line_channel(SMALL);
+        assert_eq!(sink.send_low_priority(frame(6)), Err(SendError::Full));
+        assert_eq!(sink.send_low_priority(frame(5)), Ok(()));
+        assert_eq!(sink.send_low_priority(frame(0)), Err(SendError::Full));
         assert_eq!(sink.send(frame(5)), Ok(()));
     }
 
     #[test]
     fn a_stream_without_writer_refuses_and_holds_nothing() {
-        let (sink, writer) = sink(QueueLimits::default());
+        let (sink, writer) = line_channel(QueueLimits::default());
         let mut held = frame(1000);
         sink.send(held.clone()).unwrap();
         drop(writer);
@@ -296,10 +296,10 @@ mod tests {
     /// MCP-068: a frame from a pretty-printing caller stays one frame, whichever way it goes in.
     #[tokio::test]
     async fn a_frame_never_spans_lines() {
-        let (sink, writer) = sink(QueueLimits::default());
+        let (sink, writer) = line_channel(QueueLimits::default());
         let pretty = Bytes::from("{\n\r\"a\": \"x\\ny\u{2028}\"\r\n}");
         sink.send(pretty.clone()).unwrap();
-        sink.offer(pretty).unwrap();
+        sink.send_low_priority(pretty).unwrap();
         drop(sink);
         let mut written = Vec::new();
         writer

@@ -10,7 +10,7 @@ use std::time::Duration;
 use bytes::{Buf, Bytes};
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 
-use super::sink::{Load, QueueOutlet};
+use super::sink::{Load, QueueReceiver};
 use crate::stall::{self, StallGuard};
 
 /// Frames per system call: their slices stay on the stack, and what a longer batch would save is
@@ -41,12 +41,12 @@ impl From<io::Error> for WriteEnd {
 /// Empties the queue of a [`LineSink`](super::LineSink) into a stream.
 #[derive(Debug)]
 pub struct LineWriter {
-    queue: QueueOutlet,
+    queue: QueueReceiver,
     batch: WriteBatch,
 }
 
 impl LineWriter {
-    pub(super) fn new(queue: QueueOutlet) -> Self {
+    pub(super) fn new(queue: QueueReceiver) -> Self {
         Self {
             queue,
             batch: WriteBatch::default(),
@@ -139,7 +139,7 @@ mod tests {
     use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
     use tokio::net::UnixStream;
 
-    use super::super::{LineSink, QueueLimits, SendError, sink};
+    use super::super::{LineSink, QueueLimits, SendError, line_channel};
     use super::*;
 
     const LONG: Duration = Duration::from_secs(20);
@@ -192,7 +192,7 @@ mod tests {
 
     #[tokio::test]
     async fn all_that_is_queued_leaves_with_one_write() {
-        let (sink, writer) = sink(QueueLimits::default());
+        let (sink, writer) = line_channel(QueueLimits::default());
         for n in 0..FRAMES_PER_WRITE {
             sink.send(text(&n.to_string())).unwrap();
         }
@@ -213,7 +213,7 @@ mod tests {
     #[tokio::test]
     async fn partial_writes_lose_and_repeat_nothing() {
         for bite in 1..12 {
-            let (sink, writer) = sink(QueueLimits::default());
+            let (sink, writer) = line_channel(QueueLimits::default());
             for frame in ["{}", "", "[1,2,3]", "\"long enough\"", "x"] {
                 sink.send(text(frame)).unwrap();
             }
@@ -235,7 +235,7 @@ mod tests {
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn frames_of_many_tasks_never_interleave() {
         let (near, far) = UnixStream::pair().unwrap();
-        let (sink, writer) = sink(QueueLimits::default());
+        let (sink, writer) = line_channel(QueueLimits::default());
         for task in 0..64 {
             tokio::spawn(send_a_hundred(sink.clone(), task));
         }
@@ -268,7 +268,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_reader_that_never_reads_ends_the_writer() {
         let (near, far) = tokio::io::duplex(64);
-        let (sink, writer) = sink(QueueLimits::default());
+        let (sink, writer) = line_channel(QueueLimits::default());
         sink.send(text(&"z".repeat(1000))).unwrap();
         assert!(matches!(writer.run(near, LONG).await, WriteEnd::Stalled));
         assert_eq!(sink.send(text("{}")), Err(SendError::Closed));
@@ -280,7 +280,7 @@ mod tests {
     async fn a_peer_that_is_gone_fails_the_writer() {
         let (near, far) = UnixStream::pair().unwrap();
         drop(far);
-        let (sink, writer) = sink(QueueLimits::default());
+        let (sink, writer) = line_channel(QueueLimits::default());
         sink.send(text("{}")).unwrap();
         assert!(matches!(writer.run(near, LONG).await, WriteEnd::Failed(_)));
         assert_eq!(sink.send(text("{}")), Err(SendError::Closed));
@@ -290,7 +290,7 @@ mod tests {
     #[tokio::test]
     async fn closing_finishes_the_queue_and_ends_the_stream() {
         let (near, mut far) = UnixStream::pair().unwrap();
-        let (sink, writer) = sink(QueueLimits::default());
+        let (sink, writer) = line_channel(QueueLimits::default());
         let writing = tokio::spawn(writer.run(near, LONG));
         sink.send(text("{}")).unwrap();
         sink.close();

@@ -18,7 +18,7 @@ pub async fn drain<R: AsyncRead + Unpin>(mut stderr: R, log: ServerLog) {
             break;
         }
         for piece in room[..count].split_inclusive(|byte| *byte == b'\n') {
-            line.take(piece, &log);
+            line.push_piece(piece, &log);
             consume_budget().await;
         }
     }
@@ -31,7 +31,7 @@ struct LineBuffer(Vec<u8>);
 
 impl LineBuffer {
     /// Takes a part of a line, or its end.
-    fn take(&mut self, piece: &[u8], log: &ServerLog) {
+    fn push_piece(&mut self, piece: &[u8], log: &ServerLog) {
         let ended = piece.strip_suffix(b"\n");
         let text = ended.unwrap_or(piece);
         let room = MAX_LINE + 1 - self.0.len();

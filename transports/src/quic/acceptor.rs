@@ -6,18 +6,18 @@ use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
-use mgp_protocol::federation::ends::LinkClose;
+use mgp_protocol::federation::close_codes::LinkClose;
 use mgp_protocol::ids::NodeId;
 use quinn::{Connecting, Incoming};
 use tokio::time::timeout;
 
-use super::frames::{StreamFailure, in_words};
-use super::greeting::{EndpointCore, NoLink, Shaken};
+use super::frames::{StreamFailure, describe_error};
 use super::handshake::{LinkPurpose, PeerFindings};
-use super::limits::{HANDSHAKE, HANDSHAKES, HANDSHAKES_OF_ONE};
+use super::limits::{HANDSHAKE_TIMEOUT, HANDSHAKES_PER_ADDRESS, MAX_HANDSHAKES};
 use super::link::NewLink;
+use super::negotiation::{EndpointCore, HandshakenConnection, LinkError};
 use super::pairing::PairingLink;
-use super::pinned::close;
+use super::pinned::close_connection;
 
 /// Who dialed.
 #[derive(Debug)]
@@ -31,8 +31,8 @@ pub enum AcceptedPeer {
 /// Takes links. Nothing that a peer does ends it: it ends with the endpoint.
 pub struct Acceptor {
     core: Arc<EndpointCore>,
-    under_way: FuturesUnordered<BoxFuture<'static, (IpAddr, Option<AcceptedPeer>)>>,
-    from: Vec<IpAddr>,
+    handshakes: FuturesUnordered<BoxFuture<'static, (IpAddr, Option<AcceptedPeer>)>>,
+    sources: Vec<IpAddr>,
 }
 
 impl fmt::Debug for Acceptor {
@@ -45,8 +45,8 @@ impl Acceptor {
     pub(super) fn new(core: Arc<EndpointCore>) -> Self {
         Self {
             core,
-            under_way: FuturesUnordered::new(),
-            from: Vec::new(),
+            handshakes: FuturesUnordered::new(),
+            sources: Vec::new(),
         }
     }
 
@@ -56,9 +56,9 @@ impl Acceptor {
             tokio::select! {
                 incoming = self.core.socket.accept() => self.begin_direct(incoming?),
                 incoming = self.core.relayed.accept() => self.begin_relayed(incoming?),
-                Some((from, accepted)) = self.under_way.next() => {
-                    if let Some(at) = self.from.iter().position(|other| *other == from) {
-                        self.from.swap_remove(at);
+                Some((from, accepted)) = self.handshakes.next() => {
+                    if let Some(at) = self.sources.iter().position(|other| *other == from) {
+                        self.sources.swap_remove(at);
                     }
                     if let Some(accepted) = accepted {
                         return Some(accepted);
@@ -70,8 +70,8 @@ impl Acceptor {
 
     /// Handshakes under way.
     #[must_use]
-    pub fn under_way(&self) -> usize {
-        self.under_way.len()
+    pub fn pending_handshakes(&self) -> usize {
+        self.handshakes.len()
     }
 
     fn begin_direct(&mut self, incoming: Incoming) {
@@ -83,101 +83,104 @@ impl Acceptor {
             }
             return;
         }
-        self.begin(incoming, None);
+        self.begin_handshake(incoming, None);
     }
 
     /// Where the packets come from is said by the relay, a node that was let in.
     fn begin_relayed(&mut self, incoming: Incoming) {
-        match self.core.relay.ends(incoming.remote_address()) {
-            Some((_, relay)) => self.begin(incoming, Some(relay)),
+        match self.core.relay.resolve_address(incoming.remote_address()) {
+            Some((_, relay)) => self.begin_handshake(incoming, Some(relay)),
             None => incoming.ignore(),
         }
     }
 
-    fn begin(&mut self, incoming: Incoming, relay: Option<NodeId>) {
+    fn begin_handshake(&mut self, incoming: Incoming, relay: Option<NodeId>) {
         let from = incoming.remote_address().ip();
-        let of_one = self.from.iter().filter(|other| **other == from).count();
-        if self.from.len() >= HANDSHAKES || of_one >= HANDSHAKES_OF_ONE {
+        let of_one = self.sources.iter().filter(|other| **other == from).count();
+        if self.sources.len() >= MAX_HANDSHAKES || of_one >= HANDSHAKES_PER_ADDRESS {
             incoming.refuse();
             return;
         }
-        let (crypto, findings) = self.core.handshakes.server();
+        let (crypto, findings) = self.core.handshakes.server_config();
         let mut config = self.core.server.clone();
         config.crypto = Arc::new(crypto);
         // One that cannot be taken any more was lost meanwhile.
         let Ok(connecting) = incoming.accept_with(Arc::new(config)) else {
             return;
         };
-        self.from.push(from);
+        self.sources.push(from);
         let core = Arc::clone(&self.core);
-        self.under_way.push(Box::pin(async move {
-            let accepted = take(&core, connecting, &findings, relay).await;
+        self.handshakes.push(Box::pin(async move {
+            let accepted = accept_peer(&core, connecting, &findings, relay).await;
             let accepted = accepted.inspect_err(|why| {
-                let peer = findings.peer().map(|(_, key)| NodeId::of_key(&key));
-                core.told(peer, why);
+                let peer = findings.peer().map(|(_, key)| NodeId::from_key(&key));
+                core.log_failure(peer, why);
             });
             (from, accepted.ok())
         }));
     }
 }
 
-async fn take(
+async fn accept_peer(
     core: &EndpointCore,
     connecting: Connecting,
     findings: &PeerFindings,
     relay: Option<NodeId>,
-) -> Result<AcceptedPeer, NoLink> {
+) -> Result<AcceptedPeer, LinkError> {
     let address = connecting.remote_address();
-    let failed = |why: String| match findings.fault() {
-        Some(fault) => NoLink::Peer(fault),
+    let failed = |why: String| match findings.error() {
+        Some(fault) => LinkError::Peer(fault),
         None => match relay {
-            Some(relay) => NoLink::RelaySilent { relay, why },
-            None => NoLink::Unreachable(address, why),
+            Some(relay) => LinkError::RelaySilent { relay, why },
+            None => LinkError::Unreachable(address, why),
         },
     };
-    let connected = timeout(HANDSHAKE, connecting).await;
+    let connected = timeout(HANDSHAKE_TIMEOUT, connecting).await;
     let connected = connected.map_err(|_| failed("it took too long".to_owned()))?;
-    let connection = connected.map_err(|error| failed(in_words(&error)))?;
-    let shaken = |key| Shaken {
+    let connection = connected.map_err(|error| failed(describe_error(&error)))?;
+    let shaken = |key| HandshakenConnection {
         connection: connection.clone(),
         key,
         relay,
     };
     match findings.peer() {
         Some((LinkPurpose::Link, key)) => {
-            let linked = core.greet(shaken(key), false).await?;
+            let linked = core.negotiate(shaken(key), false).await?;
             Ok(AcceptedPeer::Link(Box::new(linked)))
         }
         // Only nodes that are in the cluster already are reached through others.
         Some((LinkPurpose::Pair, _)) if relay.is_some() => {
-            close(&connection, LinkClose::NotPinned);
-            Err(NoLink::NotEntered(LinkClose::NotPinned))
+            close_connection(&connection, LinkClose::NotPinned);
+            Err(LinkError::LinkRejected(LinkClose::NotPinned))
         }
         Some((LinkPurpose::Pair, key)) => {
-            let paired = pair(core, shaken(key)).await?;
+            let paired = accept_pairing(core, shaken(key)).await?;
             Ok(AcceptedPeer::Pairing(Box::new(paired)))
         }
         None => Err(failed("it has shown no key".to_owned())),
     }
 }
 
-async fn pair(core: &EndpointCore, shaken: Shaken) -> Result<PairingLink, NoLink> {
+async fn accept_pairing(
+    core: &EndpointCore,
+    shaken: HandshakenConnection,
+) -> Result<PairingLink, LinkError> {
     let guest = core
         .handshakes
-        .door
-        .enter(&shaken.connection)
+        .pairing_gate
+        .admit_guest(&shaken.connection)
         .map_err(|why| {
-            close(&shaken.connection, why);
-            NoLink::NotEntered(why)
+            close_connection(&shaken.connection, why);
+            LinkError::LinkRejected(why)
         })?;
-    let opened = timeout(HANDSHAKE, shaken.connection.accept_bi()).await;
+    let opened = timeout(HANDSHAKE_TIMEOUT, shaken.connection.accept_bi()).await;
     let opened = match opened {
         Ok(Ok(opened)) => opened,
-        Ok(Err(gone)) => return Err(StreamFailure::of_link(&gone).into()),
+        Ok(Err(gone)) => return Err(StreamFailure::from_connection_error(&gone).into()),
         Err(_) => {
-            close(&shaken.connection, LinkClose::Silent);
-            return Err(StreamFailure::Late.into());
+            close_connection(&shaken.connection, LinkClose::Silent);
+            return Err(StreamFailure::DeadlineExceeded.into());
         }
     };
-    Ok(core.pairing(shaken, opened, Some(guest)))
+    Ok(core.new_pairing_link(shaken, opened, Some(guest)))
 }

@@ -7,21 +7,21 @@ use mgp_protocol::ids::NodeId;
 
 /// Reasons remembered, of all peers. At the bound nothing new is said: who makes so many different
 /// things go wrong is not to fill the log with them.
-const MOST: usize = 1024;
+const REASONS_MAX: usize = 1024;
 
-/// A reason that was said is said again only after [`CloseLog::lasted`].
+/// A reason that was said is said again only after [`CloseLog::reset_peer`].
 #[derive(Debug, Default)]
 pub(super) struct CloseLog(Mutex<HashSet<(Option<NodeId>, &'static str)>>);
 
 impl CloseLog {
     /// True if this is to be said. A peer that has shown no key is nobody in particular.
-    pub(super) fn is_news(&self, peer: Option<NodeId>, kind: &'static str) -> bool {
+    pub(super) fn should_log(&self, peer: Option<NodeId>, kind: &'static str) -> bool {
         let mut said = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        said.len() < MOST && said.insert((peer, kind))
+        said.len() < REASONS_MAX && said.insert((peer, kind))
     }
 
     /// A link to this node has lasted: what goes wrong from now on is new.
-    pub(super) fn lasted(&self, peer: NodeId) {
+    pub(super) fn reset_peer(&self, peer: NodeId) {
         let mut said = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         said.retain(|(other, _)| *other != Some(peer));
     }
@@ -34,12 +34,12 @@ mod tests {
     #[test]
     fn a_reason_is_said_once_for_each_peer_until_a_link_has_lasted() {
         let (log, a, b) = (CloseLog::default(), NodeId([1; 32]), NodeId([2; 32]));
-        assert!(log.is_news(Some(a), "timed out"));
-        assert!(!log.is_news(Some(a), "timed out"));
-        assert!(log.is_news(Some(a), "revoked") && log.is_news(Some(b), "timed out"));
-        assert!(log.is_news(None, "timed out") && !log.is_news(None, "timed out"));
-        log.lasted(a);
-        assert!(log.is_news(Some(a), "timed out") && !log.is_news(Some(b), "timed out"));
+        assert!(log.should_log(Some(a), "timed out"));
+        assert!(!log.should_log(Some(a), "timed out"));
+        assert!(log.should_log(Some(a), "revoked") && log.should_log(Some(b), "timed out"));
+        assert!(log.should_log(None, "timed out") && !log.should_log(None, "timed out"));
+        log.reset_peer(a);
+        assert!(log.should_log(Some(a), "timed out") && !log.should_log(Some(b), "timed out"));
     }
 
     #[test]
@@ -50,7 +50,10 @@ mod tests {
             node.0[..4].copy_from_slice(&n.to_be_bytes());
             Some(node)
         };
-        let said = (0..5000).filter(|n| log.is_news(node(*n), "x")).count();
-        assert_eq!((said, log.0.lock().unwrap().len()), (MOST, MOST));
+        let said = (0..5000).filter(|n| log.should_log(node(*n), "x")).count();
+        assert_eq!(
+            (said, log.0.lock().unwrap().len()),
+            (REASONS_MAX, REASONS_MAX)
+        );
     }
 }

@@ -3,20 +3,20 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use mgp_protocol::federation::close_codes::LinkClose;
 use mgp_protocol::federation::control::Control;
-use mgp_protocol::federation::ends::LinkClose;
 use mgp_protocol::federation::frames::FrameKind;
 use mgp_protocol::federation::hello::Hello;
 use tokio::time::timeout;
 
 use super::frames::{FrameReader, FrameWriter, StreamFailure, WriteFailure};
-use super::pinned::close;
+use super::pinned::close_connection;
 
 /// Longest that a peer may leave its control stream unread: whoever does is as good as gone.
-const UNREAD: Duration = Duration::from_secs(5);
+const UNREAD_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Goes before all other streams.
-const FIRST: i32 = 10;
+const PRIORITY: i32 = 10;
 
 /// What the peer says. What cannot be read ends the link, with a reason the peer is told.
 #[derive(Debug)]
@@ -58,15 +58,15 @@ impl ControlInput {
             ) => Ok(message),
             Err(failure) => Err(failure),
         };
-        self.judged(read)
+        self.close_on_failure(read)
     }
 
     /// The first message. One of a link that is closed by now is not taken.
-    pub(super) async fn hello(&mut self) -> Result<Hello, StreamFailure> {
+    pub(super) async fn read_hello(&mut self) -> Result<Hello, StreamFailure> {
         let read = match self.read().await {
             Ok(Control::Hello(hello)) => match self.connection.close_reason() {
                 None => Ok(hello),
-                Some(gone) => Err(StreamFailure::of_link(&gone)),
+                Some(gone) => Err(StreamFailure::from_connection_error(&gone)),
             },
             Ok(
                 Control::Ping(_)
@@ -84,7 +84,7 @@ impl ControlInput {
             )),
             Err(failure) => Err(failure),
         };
-        self.judged(read)
+        self.close_on_failure(read)
     }
 
     async fn read(&mut self) -> Result<Control, StreamFailure> {
@@ -98,7 +98,7 @@ impl ControlInput {
         }
     }
 
-    fn judged<T>(&self, read: Result<T, StreamFailure>) -> Result<T, StreamFailure> {
+    fn close_on_failure<T>(&self, read: Result<T, StreamFailure>) -> Result<T, StreamFailure> {
         if let Err(failure) = &read {
             let why = match failure {
                 StreamFailure::Oversized { .. } => LinkClose::Oversized,
@@ -108,10 +108,10 @@ impl ControlInput {
                 | StreamFailure::ClosedHere
                 | StreamFailure::Reset(_)
                 | StreamFailure::Unfinished
-                | StreamFailure::NoRoom
-                | StreamFailure::Late => LinkClose::Done,
+                | StreamFailure::OverBudget
+                | StreamFailure::DeadlineExceeded => LinkClose::Done,
             };
-            close(&self.connection, why);
+            close_connection(&self.connection, why);
         }
         read
     }
@@ -119,7 +119,7 @@ impl ControlInput {
 
 impl ControlOutput {
     pub(super) fn new(writer: FrameWriter, connection: quinn::Connection) -> Self {
-        writer.prefer(FIRST);
+        writer.set_priority(PRIORITY);
         Self { writer, connection }
     }
 
@@ -136,10 +136,10 @@ impl ControlOutput {
     pub async fn send(&mut self, message: &Control) -> Result<(), WriteFailure> {
         let body = Bytes::from(message.encode());
         let writing = self.writer.write(FrameKind::Message, body);
-        let written = timeout(UNREAD, writing).await;
-        let written = written.unwrap_or(Err(WriteFailure::Gone(StreamFailure::Late)));
+        let written = timeout(UNREAD_TIMEOUT, writing).await;
+        let written = written.unwrap_or(Err(WriteFailure::Gone(StreamFailure::DeadlineExceeded)));
         if let Err(WriteFailure::Stopped(_) | WriteFailure::Gone(_)) = written {
-            close(&self.connection, LinkClose::Done);
+            close_connection(&self.connection, LinkClose::Done);
         }
         written
     }

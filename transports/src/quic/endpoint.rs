@@ -6,29 +6,29 @@ use std::io;
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
 
-use mgp_protocol::federation::ends::LinkClose;
+use mgp_protocol::federation::close_codes::LinkClose;
 use mgp_protocol::ids::NodeId;
 use mgp_sync::Credit;
 use quinn::{ClientConfig, ServerConfig, TokioRuntime, VarInt};
 use tokio::time::timeout;
 
 use super::acceptor::Acceptor;
-use super::frames::{StreamFailure, in_words};
-use super::greeting::{EndpointCore, Greeting, NoLink, Shaken};
+use super::frames::{StreamFailure, describe_error};
 use super::handshake::identity::NodeIdentity;
-use super::handshake::{Handshakes, LinkPurpose};
-use super::limits::{self, DIALED_ADDRESSES, HANDSHAKE, RESOLVING};
+use super::handshake::{HandshakeConfig, LinkPurpose};
+use super::limits::{self, DIALED_ADDRESSES, HANDSHAKE_TIMEOUT, RESOLVE_TIMEOUT};
 use super::link::NewLink;
+use super::negotiation::{EndpointCore, HandshakenConnection, HelloProvider, LinkError};
 use super::packets::relay::{Relay, RelayedPair};
-use super::pairing::{PairingDoor, PairingLink, PairingOpen, turned_away};
-use super::pinned::Pinned;
+use super::pairing::{PairingGate, PairingGuard, PairingLink, is_handshake_refused};
+use super::pinned::PinnedNodes;
 
 /// What an endpoint needs.
 pub struct LinkConfig {
     /// The key and its certificate.
     pub identity: NodeIdentity,
     /// What is said first on each link.
-    pub greeting: Greeting,
+    pub hello: HelloProvider,
     /// What the messages of all links may take.
     pub memory: Arc<Credit>,
     /// Whether packets are passed on between nodes that have no link to each other.
@@ -51,18 +51,18 @@ impl LinkEndpoint {
     /// # Errors
     /// The socket cannot be used.
     pub fn new(socket: UdpSocket, config: LinkConfig) -> io::Result<(Self, Acceptor)> {
-        let door = Arc::new(PairingDoor::default());
-        let (here, pinned) = (config.identity.id(), Pinned::new());
-        let handshakes = Handshakes::new(config.identity, Arc::clone(&pinned), door);
-        let mut server = ServerConfig::with_crypto(Arc::new(handshakes.server().0));
-        server.transport_config(limits::guest());
+        let door = Arc::new(PairingGate::default());
+        let (here, pinned) = (config.identity.id(), PinnedNodes::new());
+        let handshakes = HandshakeConfig::new(config.identity, Arc::clone(&pinned), door);
+        let mut server = ServerConfig::with_crypto(Arc::new(handshakes.server_config().0));
+        server.transport_config(limits::guest_transport());
         limits::bound_incoming(&mut server);
         let runtime = Arc::new(TokioRuntime);
-        let of_socket = limits::socket();
+        let of_socket = limits::socket_config();
         let socket =
             quinn::Endpoint::new(of_socket, Some(server.clone()), socket, runtime.clone())?;
         let (relay, ends) = Relay::new(here, pinned, config.relay);
-        let (of_relayed, ends) = (limits::socket(), Arc::new(ends));
+        let (of_relayed, ends) = (limits::socket_config(), Arc::new(ends));
         let relayed = quinn::Endpoint::new_with_abstract_socket(
             of_relayed,
             Some(server.clone()),
@@ -75,7 +75,7 @@ impl LinkEndpoint {
             relay,
             handshakes,
             server,
-            greeting: config.greeting,
+            hello: config.hello,
             memory: config.memory,
             log: Arc::default(),
         });
@@ -98,44 +98,44 @@ impl LinkEndpoint {
     }
 
     /// From when this returns, exactly these nodes may have links: those of others are cut.
-    pub fn pin(&self, nodes: HashSet<NodeId>) {
+    pub fn set_pinned_nodes(&self, nodes: HashSet<NodeId>) {
         self.0.handshakes.pinned.replace(nodes);
     }
 
     /// A ticket is open while what this returns is held.
     #[must_use]
-    pub fn open_pairing(&self) -> PairingOpen {
-        PairingOpen::new(Arc::clone(&self.0.handshakes.door))
+    pub fn open_pairing(&self) -> PairingGuard {
+        PairingGuard::new(Arc::clone(&self.0.handshakes.pairing_gate))
     }
 
     /// Dials a pinned node. The name is resolved now, since it may lead elsewhere than the last time,
     /// and each of its addresses is tried.
     ///
     /// # Errors
-    /// [`NoLink`], that of the last address.
-    pub async fn dial(&self, node: NodeId, at: &str) -> Result<NewLink, NoLink> {
+    /// [`LinkError`], that of the last address.
+    pub async fn dial(&self, node: NodeId, at: &str) -> Result<NewLink, LinkError> {
         let linked = async {
             let shaken = self.connect(node, at, LinkPurpose::Link).await?;
-            self.0.greet(shaken, true).await
+            self.0.negotiate(shaken, true).await
         };
         let linked = linked.await;
-        linked.inspect_err(|why| self.0.told(Some(node), why))
+        linked.inspect_err(|why| self.0.log_failure(Some(node), why))
     }
 
     /// Dials a pinned node through another one, to which there is a direct link.
     ///
     /// # Errors
-    /// [`NoLink`].
-    pub async fn dial_through(&self, node: NodeId, relay: NodeId) -> Result<NewLink, NoLink> {
+    /// [`LinkError`].
+    pub async fn dial_through(&self, node: NodeId, relay: NodeId) -> Result<NewLink, LinkError> {
         let linked = async {
             let shaken = self.connect_through(node, relay).await?;
-            self.0.greet(shaken, true).await
+            self.0.negotiate(shaken, true).await
         };
         let linked = linked.await;
         // Who refuses says so each time, and changes nothing.
         linked.inspect_err(|why| {
-            if !matches!(why, NoLink::RelayRefused { .. }) {
-                self.0.told(Some(node), why);
+            if !matches!(why, LinkError::RelayRefused { .. }) {
+                self.0.log_failure(Some(node), why);
             }
         })
     }
@@ -143,21 +143,21 @@ impl LinkEndpoint {
     /// What this node passes on for others at present.
     #[must_use]
     pub fn relayed_pairs(&self) -> Vec<RelayedPair> {
-        self.0.relay.pairs()
+        self.0.relay.relayed_pairs()
     }
 
     /// Dials a node to be paired with it: the one that made the ticket.
     ///
     /// # Errors
-    /// [`NoLink`].
-    pub async fn dial_pairing(&self, node: NodeId, at: &str) -> Result<PairingLink, NoLink> {
+    /// [`LinkError`].
+    pub async fn dial_pairing(&self, node: NodeId, at: &str) -> Result<PairingLink, LinkError> {
         let shaken = self.connect(node, at, LinkPurpose::Pair).await?;
         let opened = shaken.connection.open_bi().await;
-        let opened = opened.map_err(|gone| match turned_away(&shaken.connection) {
-            true => NoLink::TurnedAway,
-            false => StreamFailure::of_link(&gone).into(),
+        let opened = opened.map_err(|gone| match is_handshake_refused(&shaken.connection) {
+            true => LinkError::PairingRefused,
+            false => StreamFailure::from_connection_error(&gone).into(),
         })?;
-        Ok(self.0.pairing(shaken, opened, None))
+        Ok(self.0.new_pairing_link(shaken, opened, None))
     }
 
     /// Ends all links, and takes no more. Once they have ended it has no effect.
@@ -168,7 +168,7 @@ impl LinkEndpoint {
     }
 
     /// Waits until all peers were told.
-    pub async fn closed(&self) {
+    pub async fn wait_closed(&self) {
         self.0.socket.wait_idle().await;
     }
 
@@ -192,13 +192,13 @@ impl LinkEndpoint {
         node: NodeId,
         at: &str,
         purpose: LinkPurpose,
-    ) -> Result<Shaken, NoLink> {
+    ) -> Result<HandshakenConnection, LinkError> {
         if node == self.id() {
-            return Err(NoLink::Itself);
+            return Err(LinkError::Itself);
         }
-        let mut last = NoLink::Unresolved(at.to_owned(), "it has no address".to_owned());
+        let mut last = LinkError::Unresolved(at.to_owned(), "it has no address".to_owned());
         for address in resolve(at).await? {
-            match self.shake(node, address, purpose).await {
+            match self.handshake(node, address, purpose).await {
                 Ok(shaken) => return Ok(shaken),
                 Err(why) => last = why,
             }
@@ -206,35 +206,39 @@ impl LinkEndpoint {
         Err(last)
     }
 
-    async fn connect_through(&self, node: NodeId, relay: NodeId) -> Result<Shaken, NoLink> {
+    async fn connect_through(
+        &self,
+        node: NodeId,
+        relay: NodeId,
+    ) -> Result<HandshakenConnection, LinkError> {
         if node == self.id() || node == relay {
-            return Err(NoLink::Itself);
+            return Err(LinkError::Itself);
         }
-        let silent = |why: &dyn fmt::Display| NoLink::RelaySilent {
+        let silent = |why: &dyn fmt::Display| LinkError::RelaySilent {
             relay,
-            why: in_words(why),
+            why: describe_error(why),
         };
-        let Some(mut dial) = self.0.relay.dial(node, relay) else {
+        let Some(mut dial) = self.0.relay.register_dial(node, relay) else {
             return Err(silent(&"it is not linked itself"));
         };
-        let (crypto, findings) = self.0.handshakes.client(node, LinkPurpose::Link);
+        let (crypto, findings) = self.0.handshakes.client_config(node, LinkPurpose::Link);
         let mut config = ClientConfig::new(Arc::new(crypto));
-        config.transport_config(limits::peer());
-        let failed = |why: &dyn fmt::Display| match findings.fault() {
-            Some(fault) => NoLink::Peer(fault),
+        config.transport_config(limits::peer_transport());
+        let failed = |why: &dyn fmt::Display| match findings.error() {
+            Some(fault) => LinkError::Peer(fault),
             None => silent(why),
         };
         let relayed = &self.0.relayed;
         let connecting = relayed.connect_with(config, dial.address, "node.invalid");
         let connecting = connecting.map_err(|error| failed(&error))?;
         let connected = tokio::select! {
-            connected = timeout(HANDSHAKE, connecting) => connected,
-            Ok(why) = &mut dial.refused => return Err(NoLink::RelayRefused { relay, why }),
+            connected = timeout(HANDSHAKE_TIMEOUT, connecting) => connected,
+            Ok(why) = &mut dial.refused => return Err(LinkError::RelayRefused { relay, why }),
         };
         let connected = connected.map_err(|_| failed(&"it took too long"))?;
         let connection = connected.map_err(|error| failed(&error))?;
         match findings.peer() {
-            Some((_, key)) => Ok(Shaken {
+            Some((_, key)) => Ok(HandshakenConnection {
                 connection,
                 key,
                 relay: Some(relay),
@@ -243,30 +247,30 @@ impl LinkEndpoint {
         }
     }
 
-    async fn shake(
+    async fn handshake(
         &self,
         node: NodeId,
         address: SocketAddr,
         purpose: LinkPurpose,
-    ) -> Result<Shaken, NoLink> {
-        let (crypto, findings) = self.0.handshakes.client(node, purpose);
+    ) -> Result<HandshakenConnection, LinkError> {
+        let (crypto, findings) = self.0.handshakes.client_config(node, purpose);
         let mut config = ClientConfig::new(Arc::new(crypto));
         config.transport_config(match purpose {
-            LinkPurpose::Link => limits::peer(),
-            LinkPurpose::Pair => limits::guest(),
+            LinkPurpose::Link => limits::peer_transport(),
+            LinkPurpose::Pair => limits::guest_transport(),
         });
-        let failed = |why: &dyn fmt::Display| match findings.fault() {
-            Some(fault) => NoLink::Peer(fault),
-            None => NoLink::Unreachable(address, in_words(why)),
+        let failed = |why: &dyn fmt::Display| match findings.error() {
+            Some(fault) => LinkError::Peer(fault),
+            None => LinkError::Unreachable(address, describe_error(why)),
         };
         // The name is neither sent nor read.
         let connecting = self.0.socket.connect_with(config, address, "node.invalid");
         let connecting = connecting.map_err(|error| failed(&error))?;
-        let connected = timeout(HANDSHAKE, connecting).await;
+        let connected = timeout(HANDSHAKE_TIMEOUT, connecting).await;
         let connected = connected.map_err(|_| failed(&"it took too long"))?;
         let connection = connected.map_err(|error| failed(&error))?;
         match findings.peer() {
-            Some((_, key)) => Ok(Shaken {
+            Some((_, key)) => Ok(HandshakenConnection {
                 connection,
                 key,
                 relay: None,
@@ -277,9 +281,9 @@ impl LinkEndpoint {
 }
 
 /// The addresses a name leads to at this moment.
-async fn resolve(at: &str) -> Result<Vec<SocketAddr>, NoLink> {
-    let failed = |why: String| NoLink::Unresolved(at.to_owned(), why);
-    let found = timeout(RESOLVING, tokio::net::lookup_host(at)).await;
+async fn resolve(at: &str) -> Result<Vec<SocketAddr>, LinkError> {
+    let failed = |why: String| LinkError::Unresolved(at.to_owned(), why);
+    let found = timeout(RESOLVE_TIMEOUT, tokio::net::lookup_host(at)).await;
     let found = found.map_err(|_| failed("it took too long".to_owned()))?;
     let found = found.map_err(|error| failed(error.to_string()))?;
     Ok(found.take(DIALED_ADDRESSES).collect())

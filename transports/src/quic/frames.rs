@@ -2,9 +2,11 @@
 
 use bytes::{Bytes, BytesMut};
 use futures_util::FutureExt as _;
-use mgp_protocol::federation::ends::{LinkClose, StreamReset};
-use mgp_protocol::federation::frames::{BadHead, FrameHead, FrameKind, HEAD, StreamKind};
-use mgp_protocol::federation::plain;
+use mgp_protocol::federation::close_codes::{LinkClose, StreamReset};
+use mgp_protocol::federation::frames::{
+    BadFrameHeader, FrameHeader, FrameKind, HEADER_LEN, StreamKind,
+};
+use mgp_protocol::federation::to_printable;
 use quinn::{ConnectionError, ReadError, RecvStream, SendStream, VarInt, WriteError};
 use tokio::task::coop::consume_budget;
 
@@ -41,28 +43,28 @@ pub enum StreamFailure {
     Malformed(&'static str),
     /// As much as the link may take is in use.
     #[error("there is no room for what the node sends")]
-    NoRoom,
+    OverBudget,
     /// Its time is over.
     #[error("its time was over")]
-    Late,
+    DeadlineExceeded,
 }
 
 /// Longest text of an error of QUIC, in bytes.
-const LONGEST_ERROR: usize = 200;
+const ERROR_TEXT_MAX: usize = 200;
 
 /// An error of QUIC. Whoever is at the other end, known or not, may have written some of it.
-pub(super) fn in_words(error: &dyn std::fmt::Display) -> String {
-    plain(&error.to_string(), LONGEST_ERROR)
+pub(super) fn describe_error(error: &dyn std::fmt::Display) -> String {
+    to_printable(&error.to_string(), ERROR_TEXT_MAX)
 }
 
 impl StreamFailure {
     /// What the peer is told.
-    pub(super) fn reset(&self) -> StreamReset {
+    pub(super) fn to_reset(&self) -> StreamReset {
         match self {
             Self::Oversized { .. } => StreamReset::Oversized,
             Self::Malformed(_) => StreamReset::Malformed,
-            Self::NoRoom => StreamReset::Busy,
-            Self::Late => StreamReset::Late,
+            Self::OverBudget => StreamReset::Busy,
+            Self::DeadlineExceeded => StreamReset::Late,
             Self::LinkLost(_)
             | Self::LinkClosed(_)
             | Self::ClosedHere
@@ -71,7 +73,7 @@ impl StreamFailure {
         }
     }
 
-    pub(super) fn of_link(error: &ConnectionError) -> Self {
+    pub(super) fn from_connection_error(error: &ConnectionError) -> Self {
         match error {
             ConnectionError::ApplicationClosed(close) => {
                 Self::LinkClosed(LinkClose::of_code(close.error_code.into_inner()))
@@ -87,7 +89,7 @@ impl StreamFailure {
             | ConnectionError::ConnectionClosed(_)
             | ConnectionError::Reset
             | ConnectionError::TimedOut
-            | ConnectionError::CidsExhausted => Self::LinkLost(in_words(error)),
+            | ConnectionError::CidsExhausted => Self::LinkLost(describe_error(error)),
         }
     }
 }
@@ -118,7 +120,7 @@ pub enum WriteFailure {
     Gone(StreamFailure),
 }
 
-pub(super) fn code(reset: StreamReset) -> VarInt {
+pub(super) fn reset_code(reset: StreamReset) -> VarInt {
     VarInt::from_u64(reset.code()).unwrap_or(VarInt::MAX)
 }
 
@@ -129,7 +131,7 @@ pub(super) struct FrameWriter {
     limit: usize,
     done: bool,
     /// A reset takes back what is still on its way, too.
-    finishes: bool,
+    finish_on_drop: bool,
 }
 
 impl FrameWriter {
@@ -138,24 +140,27 @@ impl FrameWriter {
             stream,
             limit,
             done: false,
-            finishes: false,
+            finish_on_drop: false,
         }
     }
 
     /// Longest body from here on.
-    pub(super) fn allow(&mut self, limit: usize) {
+    pub(super) fn set_limit(&mut self, limit: usize) {
         self.limit = limit;
     }
 
     /// Dropped, it leaves what was written.
     pub(super) fn finish_when_dropped(&mut self) {
-        self.finishes = true;
+        self.finish_on_drop = true;
     }
 
     /// Says what the stream is for.
-    pub(super) async fn begin(&mut self, kind: StreamKind) -> Result<(), WriteFailure> {
+    pub(super) async fn write_stream_kind(&mut self, kind: StreamKind) -> Result<(), WriteFailure> {
         let first = Bytes::copy_from_slice(&[kind.code()]);
-        self.stream.write_chunk(first).await.map_err(failure)
+        self.stream
+            .write_chunk(first)
+            .await
+            .map_err(to_write_failure)
     }
 
     /// Says what the stream is for and writes its first two frames, in one go: each write takes the connection's
@@ -167,18 +172,18 @@ impl FrameWriter {
         params: Bytes,
     ) -> Result<(), WriteFailure> {
         let first = Bytes::copy_from_slice(&[stream.code()]);
-        let head = self.head(FrameKind::Header, &header)?;
-        let params_head = self.head(FrameKind::Params, &params)?;
+        let head = self.render_head(FrameKind::Header, &header)?;
+        let params_head = self.render_head(FrameKind::Params, &params)?;
         let mut chunks = [first, head, header, params_head, params];
         let written = self.stream.write_all_chunks(&mut chunks).await;
-        written.map_err(failure)
+        written.map_err(to_write_failure)
     }
 
     /// Writes one frame. Given up half way, the stream can only be dropped.
     pub(super) async fn write(&mut self, kind: FrameKind, body: Bytes) -> Result<(), WriteFailure> {
-        let head = self.head(kind, &body)?;
+        let head = self.render_head(kind, &body)?;
         let written = self.stream.write_all_chunks(&mut [head, body]).await;
-        written.map_err(failure)
+        written.map_err(to_write_failure)
     }
 
     /// Writes two frames at once, so that the first one is no packet of its own. When one is too large, nothing of
@@ -188,15 +193,18 @@ impl FrameWriter {
         (first, first_body): (FrameKind, Bytes),
         (kind, body): (FrameKind, Bytes),
     ) -> Result<(), WriteFailure> {
-        let heads = (self.head(first, &first_body)?, self.head(kind, &body)?);
+        let heads = (
+            self.render_head(first, &first_body)?,
+            self.render_head(kind, &body)?,
+        );
         let mut chunks = [heads.0, first_body, heads.1, body];
         let written = self.stream.write_all_chunks(&mut chunks).await;
-        written.map_err(failure)
+        written.map_err(to_write_failure)
     }
 
-    fn head(&self, kind: FrameKind, body: &Bytes) -> Result<Bytes, WriteFailure> {
+    fn render_head(&self, kind: FrameKind, body: &Bytes) -> Result<Bytes, WriteFailure> {
         let (size, limit) = (body.len() as u64, self.limit as u64);
-        let head = FrameHead::of(kind, body.len(), self.limit);
+        let head = FrameHeader::new(kind, body.len(), self.limit);
         let head = head.ok_or(WriteFailure::TooLarge { size, limit })?;
         Ok(Bytes::copy_from_slice(&head.to_bytes()))
     }
@@ -216,11 +224,11 @@ impl FrameWriter {
 
     pub(super) fn reset(&mut self, why: StreamReset) {
         self.done = true;
-        let _reset = self.stream.reset(code(why));
+        let _reset = self.stream.reset(reset_code(why));
     }
 
     /// Waits until the peer reads no more: it has all, or wants none of it.
-    pub(super) fn stopped(&self) -> impl Future<Output = Option<StreamReset>> + Send + use<> {
+    pub(super) fn wait_stopped(&self) -> impl Future<Output = Option<StreamReset>> + Send + use<> {
         let stopped = self.stream.stopped();
         async move {
             match stopped.await {
@@ -230,14 +238,14 @@ impl FrameWriter {
         }
     }
 
-    pub(super) fn prefer(&self, priority: i32) {
+    pub(super) fn set_priority(&self, priority: i32) {
         let _set = self.stream.set_priority(priority);
     }
 }
 
 impl Drop for FrameWriter {
     fn drop(&mut self) {
-        match (self.done, self.finishes) {
+        match (self.done, self.finish_on_drop) {
             (true, _) => {}
             (false, true) => self.finish(),
             (false, false) => self.reset(StreamReset::Abandoned),
@@ -245,10 +253,12 @@ impl Drop for FrameWriter {
     }
 }
 
-fn failure(error: WriteError) -> WriteFailure {
+fn to_write_failure(error: WriteError) -> WriteFailure {
     match error {
         WriteError::Stopped(code) => WriteFailure::Stopped(StreamReset::of_code(code.into_inner())),
-        WriteError::ConnectionLost(error) => WriteFailure::Gone(StreamFailure::of_link(&error)),
+        WriteError::ConnectionLost(error) => {
+            WriteFailure::Gone(StreamFailure::from_connection_error(&error))
+        }
         WriteError::ClosedStream | WriteError::ZeroRttRejected => {
             WriteFailure::Gone(StreamFailure::Unfinished)
         }
@@ -261,11 +271,11 @@ pub(super) struct FrameReader {
     stream: RecvStream,
     limit: usize,
     budget: MessageBudget,
-    head: Option<FrameHead>,
+    head: Option<FrameHeader>,
     body: BytesMut,
-    taken: Option<Reservation>,
+    reservation: Option<Reservation>,
     done: bool,
-    left_for: StreamReset,
+    drop_reason: StreamReset,
 }
 
 impl FrameReader {
@@ -276,29 +286,33 @@ impl FrameReader {
             budget,
             head: None,
             body: BytesMut::new(),
-            taken: None,
+            reservation: None,
             done: false,
-            left_for: StreamReset::Abandoned,
+            drop_reason: StreamReset::Abandoned,
         }
     }
 
     /// Longest body from here on.
-    pub(super) fn allow(&mut self, limit: usize) {
+    pub(super) fn set_limit(&mut self, limit: usize) {
         self.limit = limit;
     }
 
     /// What the peer is told if it is dropped before its end.
-    pub(super) fn leave_for(&mut self, why: StreamReset) {
-        self.left_for = why;
+    pub(super) fn set_drop_reason(&mut self, why: StreamReset) {
+        self.drop_reason = why;
     }
 
     /// The first byte of a stream. `None` when it says nothing that is known.
-    pub(super) async fn begin(&mut self) -> Result<Option<StreamKind>, StreamFailure> {
-        let chunk = self.stream.read_chunk(1, true).await.map_err(failed)?;
+    pub(super) async fn read_stream_kind(&mut self) -> Result<Option<StreamKind>, StreamFailure> {
+        let chunk = self
+            .stream
+            .read_chunk(1, true)
+            .await
+            .map_err(to_stream_failure)?;
         let first = chunk.ok_or(StreamFailure::Unfinished)?.bytes;
-        let kind = first.first().and_then(|code| StreamKind::of_code(*code));
+        let kind = first.first().and_then(|code| StreamKind::from_code(*code));
         if let Some(kind) = kind {
-            self.limit = kind.longest();
+            self.limit = kind.max_body();
         }
         Ok(kind)
     }
@@ -309,7 +323,7 @@ impl FrameReader {
         match &read {
             Ok(Some(_)) => {}
             Ok(None) => self.done = true,
-            Err(failure) => self.stop(failure.reset()),
+            Err(failure) => self.stop(failure.to_reset()),
         }
         read
     }
@@ -320,7 +334,7 @@ impl FrameReader {
             consume_budget().await;
             let head = match self.head {
                 Some(head) => head,
-                None => match self.fill(HEAD).await? {
+                None => match self.fill(HEADER_LEN).await? {
                     true => self.read_head()?,
                     false if self.body.is_empty() => return Ok(None),
                     false => return Err(StreamFailure::Unfinished),
@@ -331,8 +345,8 @@ impl FrameReader {
             }
             self.head = None;
             let body = self.body.split_to(head.len as usize).freeze();
-            let body = match self.taken.take() {
-                Some(taken) => taken.keep(body),
+            let body = match self.reservation.take() {
+                Some(taken) => taken.attach_to(body),
                 None => body,
             };
             if !matches!(head.kind, FrameKind::Optional(_)) {
@@ -341,13 +355,13 @@ impl FrameReader {
         }
     }
 
-    fn read_head(&mut self) -> Result<FrameHead, StreamFailure> {
-        let bytes = self.body.split_to(HEAD);
-        let bytes = <[u8; HEAD]>::try_from(bytes.as_ref());
+    fn read_head(&mut self) -> Result<FrameHeader, StreamFailure> {
+        let bytes = self.body.split_to(HEADER_LEN);
+        let bytes = <[u8; HEADER_LEN]>::try_from(bytes.as_ref());
         let bytes = bytes.expect("so many bytes were split off");
-        let head = FrameHead::read(bytes, self.limit).map_err(|bad| match bad {
-            BadHead::Kind(_) => StreamFailure::Malformed("a frame of an unknown kind"),
-            BadHead::Oversized { size, limit } => StreamFailure::Oversized { size, limit },
+        let head = FrameHeader::parse(bytes, self.limit).map_err(|bad| match bad {
+            BadFrameHeader::Kind(_) => StreamFailure::Malformed("a frame of an unknown kind"),
+            BadFrameHeader::Oversized { size, limit } => StreamFailure::Oversized { size, limit },
         })?;
         self.head = Some(head);
         Ok(head)
@@ -362,16 +376,18 @@ impl FrameReader {
                 .stream
                 .read_chunk(missing, true)
                 .await
-                .map_err(failed)?;
+                .map_err(to_stream_failure)?;
             let Some(chunk) = chunk else {
                 return Ok(false);
             };
             let bytes = self.body.len() + chunk.bytes.len();
-            if bytes > HEAD {
+            if bytes > HEADER_LEN {
                 let budget = &self.budget;
-                let taken = self.taken.get_or_insert_with(|| budget.clone().reserve());
+                let taken = self
+                    .reservation
+                    .get_or_insert_with(|| budget.clone().reserve());
                 if !taken.grow_to(bytes) {
-                    return Err(StreamFailure::NoRoom);
+                    return Err(StreamFailure::OverBudget);
                 }
             }
             self.body.extend_from_slice(&chunk.bytes);
@@ -390,24 +406,24 @@ impl FrameReader {
 
     pub(super) fn stop(&mut self, why: StreamReset) {
         self.done = true;
-        let _stopped = self.stream.stop(code(why));
+        let _stopped = self.stream.stop(reset_code(why));
         self.body = BytesMut::new();
-        self.taken = None;
+        self.reservation = None;
     }
 }
 
 impl Drop for FrameReader {
     fn drop(&mut self) {
         if !self.done {
-            self.stop(self.left_for);
+            self.stop(self.drop_reason);
         }
     }
 }
 
-fn failed(error: ReadError) -> StreamFailure {
+fn to_stream_failure(error: ReadError) -> StreamFailure {
     match error {
         ReadError::Reset(code) => StreamFailure::Reset(StreamReset::of_code(code.into_inner())),
-        ReadError::ConnectionLost(error) => StreamFailure::of_link(&error),
+        ReadError::ConnectionLost(error) => StreamFailure::from_connection_error(&error),
         ReadError::ClosedStream | ReadError::IllegalOrderedRead | ReadError::ZeroRttRejected => {
             StreamFailure::Unfinished
         }

@@ -18,18 +18,18 @@ use rustls::sign::CertifiedKey;
 use rustls::{DigitallySignedStruct, DistinguishedName, SignatureScheme};
 use x509_parser::prelude::{FromDer, X509Certificate};
 
-use self::identity::{NodeIdentity, ShowsIdentity};
-use super::pairing::PairingDoor;
-use super::pinned::Pinned;
+use self::identity::{IdentityResolver, NodeIdentity};
+use super::pairing::PairingGate;
+use super::pinned::PinnedNodes;
 
 /// What links between nodes of a cluster are called in a handshake.
-const LINK: &[u8] = b"mgp/1";
+const LINK_ALPN: &[u8] = b"mgp/1";
 
 /// And those over which a node asks to become one.
-const PAIR: &[u8] = b"mgp-pair/1";
+const PAIRING_ALPN: &[u8] = b"mgp-pair/1";
 
 /// Longest certificate looked at; ours have 250 bytes.
-const LONGEST: usize = 1024;
+const CERTIFICATE_BYTES_MAX: usize = 1024;
 
 /// The object identifier of Ed25519, 1.3.101.112.
 const ED25519_OID: &[u8] = &[0x2b, 0x65, 0x70];
@@ -43,12 +43,12 @@ pub(super) enum LinkPurpose {
 
 /// Why a peer is not taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum PeerFault {
+pub enum PeerError {
     /// Its key is not pinned.
-    #[error("the node {} is not known here", .0.short())]
+    #[error("the node {} is not known here", .0.short_id())]
     NotPinned(NodeId),
     /// Another node is there than was dialed.
-    #[error("the node {} is there, not {}", .found.short(), .dialed.short())]
+    #[error("the node {} is there, not {}", .found.short_id(), .dialed.short_id())]
     OtherNode {
         /// Which one should be there.
         dialed: NodeId,
@@ -60,12 +60,12 @@ pub enum PeerFault {
     NoTicket,
     /// Its certificate is none of a node.
     #[error("its certificate is none of a node: {0}")]
-    Certificate(#[from] CertificateFault),
+    Certificate(#[from] NodeCertificateError),
 }
 
 /// What is wrong with a certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum CertificateFault {
+pub enum NodeCertificateError {
     /// Not exactly one, of a sensible length, that can be read.
     #[error("it cannot be read")]
     Unreadable,
@@ -77,7 +77,7 @@ pub enum CertificateFault {
     Signature,
 }
 
-impl PeerFault {
+impl PeerError {
     /// One word for each, to count by.
     pub(super) fn kind(&self) -> &'static str {
         match self {
@@ -90,15 +90,17 @@ impl PeerFault {
 }
 
 /// The key that a certificate is for, and that signed it.
-pub(super) fn key_of(certificate: &CertificateDer<'_>) -> Result<[u8; 32], CertificateFault> {
-    if certificate.len() > LONGEST {
-        return Err(CertificateFault::Unreadable);
+pub(super) fn verify_key(
+    certificate: &CertificateDer<'_>,
+) -> Result<[u8; 32], NodeCertificateError> {
+    if certificate.len() > CERTIFICATE_BYTES_MAX {
+        return Err(NodeCertificateError::Unreadable);
     }
     let Ok((rest, read)) = X509Certificate::from_der(certificate) else {
-        return Err(CertificateFault::Unreadable);
+        return Err(NodeCertificateError::Unreadable);
     };
     if !rest.is_empty() {
-        return Err(CertificateFault::Unreadable);
+        return Err(NodeCertificateError::Unreadable);
     }
     let spki = &read.tbs_certificate.subject_pki;
     let kinds = [
@@ -110,13 +112,13 @@ pub(super) fn key_of(certificate: &CertificateDer<'_>) -> Result<[u8; 32], Certi
         .iter()
         .any(|kind| kind.algorithm.as_bytes() != ED25519_OID || kind.parameters.is_some())
     {
-        return Err(CertificateFault::Algorithm);
+        return Err(NodeCertificateError::Algorithm);
     }
     let key = spki.subject_public_key.data.as_ref();
-    let key = <[u8; 32]>::try_from(key).map_err(|_| CertificateFault::Algorithm)?;
+    let key = <[u8; 32]>::try_from(key).map_err(|_| NodeCertificateError::Algorithm)?;
     let signed = UnparsedPublicKey::new(&ED25519, &key)
         .verify(read.tbs_certificate.as_ref(), &read.signature_value.data);
-    signed.map_err(|_| CertificateFault::Signature)?;
+    signed.map_err(|_| NodeCertificateError::Signature)?;
     Ok(key)
 }
 
@@ -125,13 +127,13 @@ pub(super) fn key_of(certificate: &CertificateDer<'_>) -> Result<[u8; 32], Certi
 pub(super) struct PeerFindings {
     purpose: OnceLock<LinkPurpose>,
     key: OnceLock<[u8; 32]>,
-    fault: OnceLock<PeerFault>,
+    error: OnceLock<PeerError>,
 }
 
 impl PeerFindings {
     /// Why the peer was not taken, if that was it.
-    pub(super) fn fault(&self) -> Option<PeerFault> {
-        self.fault.get().copied()
+    pub(super) fn error(&self) -> Option<PeerError> {
+        self.error.get().copied()
     }
 
     /// Whose key was proven, and for what. `None` unless the handshake is over.
@@ -139,11 +141,11 @@ impl PeerFindings {
         Some((*self.purpose.get()?, *self.key.get()?))
     }
 
-    fn refused(&self, fault: PeerFault) -> rustls::Error {
-        let _first = self.fault.set(fault);
+    fn reject(&self, fault: PeerError) -> rustls::Error {
+        let _first = self.error.set(fault);
         let kind = match fault {
-            PeerFault::Certificate(_) => rustls::CertificateError::BadEncoding,
-            PeerFault::NotPinned(_) | PeerFault::OtherNode { .. } | PeerFault::NoTicket => {
+            PeerError::Certificate(_) => rustls::CertificateError::BadEncoding,
+            PeerError::NotPinned(_) | PeerError::OtherNode { .. } | PeerError::NoTicket => {
                 rustls::CertificateError::ApplicationVerificationFailure
             }
         };
@@ -152,17 +154,17 @@ impl PeerFindings {
 }
 
 /// Which peer is taken in one handshake.
-enum Takes {
+enum PeerPolicy {
     /// As client: this node, and for a link only while it is pinned.
-    Dialed(NodeId, LinkPurpose),
+    Outgoing(NodeId, LinkPurpose),
     /// As server: whoever is pinned, or whoever asks to be paired while a ticket is open.
-    Guests(Arc<PairingDoor>),
+    Incoming(Arc<PairingGate>),
 }
 
 /// Judges one peer.
 struct PeerVerifier {
-    pinned: Arc<Pinned>,
-    takes: Takes,
+    pinned: Arc<PinnedNodes>,
+    policy: PeerPolicy,
     findings: Arc<PeerFindings>,
     provider: Arc<CryptoProvider>,
 }
@@ -174,26 +176,28 @@ impl fmt::Debug for PeerVerifier {
 }
 
 impl PeerVerifier {
-    fn judge(&self, certificate: &CertificateDer<'_>, chain: usize) -> Result<(), PeerFault> {
+    fn verify(&self, certificate: &CertificateDer<'_>, chain: usize) -> Result<(), PeerError> {
         if chain > 0 {
-            return Err(CertificateFault::Unreadable.into());
+            return Err(NodeCertificateError::Unreadable.into());
         }
-        let key = key_of(certificate)?;
-        let found = NodeId::of_key(&key);
-        let purpose = match &self.takes {
-            Takes::Dialed(dialed, _) if *dialed != found => {
+        let key = verify_key(certificate)?;
+        let found = NodeId::from_key(&key);
+        let purpose = match &self.policy {
+            PeerPolicy::Outgoing(dialed, _) if *dialed != found => {
                 let dialed = *dialed;
-                return Err(PeerFault::OtherNode { dialed, found });
+                return Err(PeerError::OtherNode { dialed, found });
             }
-            Takes::Dialed(_, purpose) => *purpose,
+            PeerPolicy::Outgoing(_, purpose) => *purpose,
             // Who says nothing of a purpose wants a link.
-            Takes::Guests(_) => *self.findings.purpose.get_or_init(|| LinkPurpose::Link),
+            PeerPolicy::Incoming(_) => *self.findings.purpose.get_or_init(|| LinkPurpose::Link),
         };
-        match (purpose, &self.takes) {
+        match (purpose, &self.policy) {
             (LinkPurpose::Link, _) if !self.pinned.contains(&found) => {
-                Err(PeerFault::NotPinned(found))
+                Err(PeerError::NotPinned(found))
             }
-            (LinkPurpose::Pair, Takes::Guests(door)) if !door.is_open() => Err(PeerFault::NoTicket),
+            (LinkPurpose::Pair, PeerPolicy::Incoming(door)) if !door.is_open() => {
+                Err(PeerError::NoTicket)
+            }
             (LinkPurpose::Link | LinkPurpose::Pair, _) => {
                 let _first = self.findings.purpose.set(purpose);
                 let _first = self.findings.key.set(key);
@@ -203,19 +207,23 @@ impl PeerVerifier {
     }
 
     /// The same, in the words of the library; what is wrong with the peer is noted.
-    fn judged(&self, certificate: &CertificateDer<'_>, chain: usize) -> Result<(), rustls::Error> {
-        let judged = self.judge(certificate, chain);
-        judged.map_err(|fault| self.findings.refused(fault))
+    fn verify_and_record(
+        &self,
+        certificate: &CertificateDer<'_>,
+        chain: usize,
+    ) -> Result<(), rustls::Error> {
+        let judged = self.verify(certificate, chain);
+        judged.map_err(|fault| self.findings.reject(fault))
     }
 
-    fn signature(
+    fn verify_signature(
         &self,
         message: &[u8],
         certificate: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
         if signed.scheme != SignatureScheme::ED25519 {
-            return Err(self.findings.refused(CertificateFault::Algorithm.into()));
+            return Err(self.findings.reject(NodeCertificateError::Algorithm.into()));
         }
         let known = &self.provider.signature_verification_algorithms;
         verify_tls13_signature(message, certificate, signed, known)
@@ -243,7 +251,7 @@ macro_rules! one_signature {
             certificate: &CertificateDer<'_>,
             signed: &DigitallySignedStruct,
         ) -> Result<HandshakeSignatureValid, rustls::Error> {
-            self.signature(message, certificate, signed)
+            self.verify_signature(message, certificate, signed)
         }
 
         fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
@@ -261,7 +269,7 @@ impl ServerCertVerifier for PeerVerifier {
         _: &[u8],
         _: UnixTime,
     ) -> Result<ServerCertVerified, rustls::Error> {
-        self.judged(certificate, chain.len())?;
+        self.verify_and_record(certificate, chain.len())?;
         Ok(ServerCertVerified::assertion())
     }
 
@@ -279,7 +287,7 @@ impl ClientCertVerifier for PeerVerifier {
         chain: &[CertificateDer<'_>],
         _: UnixTime,
     ) -> Result<ClientCertVerified, rustls::Error> {
-        self.judged(certificate, chain.len())?;
+        self.verify_and_record(certificate, chain.len())?;
         Ok(ClientCertVerified::assertion())
     }
 
@@ -289,17 +297,17 @@ impl ClientCertVerifier for PeerVerifier {
 /// Shows the certificate to who dials this node, and notes what for: that is said before the other
 /// certificate is judged.
 #[derive(Debug)]
-struct NotesPurpose {
+struct PurposeRecorder {
     certified: Arc<CertifiedKey>,
     findings: Arc<PeerFindings>,
 }
 
-impl ResolvesServerCert for NotesPurpose {
+impl ResolvesServerCert for PurposeRecorder {
     fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         // Whoever names both wants a link, and is judged like one.
         let mut named = hello.alpn().into_iter().flatten();
         let purpose = match (named.next(), named.next()) {
-            (Some(PAIR), None) => LinkPurpose::Pair,
+            (Some(PAIRING_ALPN), None) => LinkPurpose::Pair,
             (Some(_) | None, _) => LinkPurpose::Link,
         };
         let _first = self.findings.purpose.set(purpose);
@@ -309,29 +317,36 @@ impl ResolvesServerCert for NotesPurpose {
 
 /// What handshakes are judged by.
 #[derive(Clone, Debug)]
-pub(super) struct Handshakes {
+pub(super) struct HandshakeConfig {
     pub(super) identity: NodeIdentity,
-    pub(super) pinned: Arc<Pinned>,
-    pub(super) door: Arc<PairingDoor>,
+    pub(super) pinned: Arc<PinnedNodes>,
+    pub(super) pairing_gate: Arc<PairingGate>,
     provider: Arc<CryptoProvider>,
 }
 
-impl Handshakes {
-    pub(super) fn new(identity: NodeIdentity, pinned: Arc<Pinned>, door: Arc<PairingDoor>) -> Self {
+impl HandshakeConfig {
+    pub(super) fn new(
+        identity: NodeIdentity,
+        pinned: Arc<PinnedNodes>,
+        pairing_gate: Arc<PairingGate>,
+    ) -> Self {
         Self {
             identity,
             pinned,
-            door,
+            pairing_gate,
             provider: Arc::new(provider::default_provider()),
         }
     }
 
     /// For one connection that came in.
-    pub(super) fn server(&self) -> (QuicServerConfig, Arc<PeerFindings>) {
+    pub(super) fn server_config(&self) -> (QuicServerConfig, Arc<PeerFindings>) {
         let findings = Arc::new(PeerFindings::default());
-        let verifier = self.verifier(Takes::Guests(Arc::clone(&self.door)), &findings);
-        let shows = NotesPurpose {
-            certified: self.identity.certified(),
+        let verifier = self.verifier(
+            PeerPolicy::Incoming(Arc::clone(&self.pairing_gate)),
+            &findings,
+        );
+        let shows = PurposeRecorder {
+            certified: self.identity.certified_key(),
             findings: Arc::clone(&findings),
         };
         let builder = rustls::ServerConfig::builder_with_provider(Arc::clone(&self.provider))
@@ -340,7 +355,7 @@ impl Handshakes {
         let mut config = builder
             .with_client_cert_verifier(Arc::new(verifier))
             .with_cert_resolver(Arc::new(shows));
-        config.alpn_protocols = vec![LINK.to_vec(), PAIR.to_vec()];
+        config.alpn_protocols = vec![LINK_ALPN.to_vec(), PAIRING_ALPN.to_vec()];
         // A resumed session would bring a key that nobody judges again, and early data could be replayed.
         config.session_storage = Arc::new(NoServerSessionStorage {});
         config.send_tls13_tickets = 0;
@@ -351,23 +366,23 @@ impl Handshakes {
     }
 
     /// For one connection that goes out.
-    pub(super) fn client(
+    pub(super) fn client_config(
         &self,
         node: NodeId,
         purpose: LinkPurpose,
     ) -> (QuicClientConfig, Arc<PeerFindings>) {
         let findings = Arc::new(PeerFindings::default());
-        let verifier = self.verifier(Takes::Dialed(node, purpose), &findings);
+        let verifier = self.verifier(PeerPolicy::Outgoing(node, purpose), &findings);
         let builder = rustls::ClientConfig::builder_with_provider(Arc::clone(&self.provider))
             .with_protocol_versions(&[&rustls::version::TLS13])
             .expect("ring knows TLS 1.3");
         let mut config = builder
             .dangerous()
             .with_custom_certificate_verifier(Arc::new(verifier))
-            .with_client_cert_resolver(Arc::new(ShowsIdentity(self.identity.clone())));
+            .with_client_cert_resolver(Arc::new(IdentityResolver(self.identity.clone())));
         let name = match purpose {
-            LinkPurpose::Link => LINK,
-            LinkPurpose::Pair => PAIR,
+            LinkPurpose::Link => LINK_ALPN,
+            LinkPurpose::Pair => PAIRING_ALPN,
         };
         config.alpn_protocols = vec![name.to_vec()];
         config.resumption = Resumption::disabled();
@@ -379,10 +394,10 @@ impl Handshakes {
         (config, findings)
     }
 
-    fn verifier(&self, takes: Takes, findings: &Arc<PeerFindings>) -> PeerVerifier {
+    fn verifier(&self, takes: PeerPolicy, findings: &Arc<PeerFindings>) -> PeerVerifier {
         PeerVerifier {
             pinned: Arc::clone(&self.pinned),
-            takes,
+            policy: takes,
             findings: Arc::clone(findings),
             provider: Arc::clone(&self.provider),
         }

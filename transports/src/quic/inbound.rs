@@ -7,19 +7,19 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
-use mgp_protocol::federation::call::{CallHeader, CallRefused};
-use mgp_protocol::federation::ends::StreamReset;
+use mgp_protocol::federation::call::{CallHeader, CallRejection};
+use mgp_protocol::federation::close_codes::StreamReset;
 use mgp_protocol::federation::frames::{CALL_BODY, CONTROL_BODY, FrameKind, StreamKind};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout};
 
 use super::frames::{FrameReader, FrameWriter, StreamFailure};
-use super::limits::{CALLS, FOLLOWS, LISTENS, OPENING, SYNCS};
+use super::limits::{MAX_CALLS, MAX_FOLLOWS, MAX_LISTENS, MAX_SYNCS, STREAM_OPEN_TIMEOUT};
 use super::streams::{CallInput, CallOutput, SyncStream};
 use crate::budget::MessageBudget;
 
 /// Longest that one copies from another on one stream.
-const LONGEST_SYNC: Duration = Duration::from_secs(120);
+const SYNC_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// A stream that a peer opened.
 #[derive(Debug)]
@@ -38,7 +38,7 @@ pub struct InboundCall {
     /// The parameters, as they were written.
     pub params: Bytes,
     /// When its time is over.
-    pub until: Instant,
+    pub deadline: Instant,
     /// What the caller says further.
     pub input: CallInput,
     /// What the caller is told.
@@ -70,10 +70,10 @@ impl InboundStreams {
         Self {
             connection,
             budget,
-            calls: Arc::new(Semaphore::new(CALLS)),
-            listens: Arc::new(Semaphore::new(LISTENS)),
-            follows: Arc::new(Semaphore::new(FOLLOWS)),
-            syncs: Arc::new(Semaphore::new(SYNCS)),
+            calls: Arc::new(Semaphore::new(MAX_CALLS)),
+            listens: Arc::new(Semaphore::new(MAX_LISTENS)),
+            follows: Arc::new(Semaphore::new(MAX_FOLLOWS)),
+            syncs: Arc::new(Semaphore::new(MAX_SYNCS)),
             opening: FuturesUnordered::new(),
         }
     }
@@ -86,8 +86,8 @@ impl InboundStreams {
         loop {
             tokio::select! {
                 stream = self.connection.accept_bi() => {
-                    let (send, receive) = stream.map_err(|gone| StreamFailure::of_link(&gone))?;
-                    let opening = Opening {
+                    let (send, receive) = stream.map_err(|gone| StreamFailure::from_connection_error(&gone))?;
+                    let opening = OpeningStream {
                         writer: FrameWriter::new(send, CALL_BODY),
                         reader: FrameReader::new(receive, CONTROL_BODY, self.budget.clone()),
                         calls: Arc::clone(&self.calls),
@@ -108,7 +108,7 @@ impl InboundStreams {
 }
 
 /// A stream whose beginning is not whole yet.
-struct Opening {
+struct OpeningStream {
     writer: FrameWriter,
     reader: FrameReader,
     calls: Arc<Semaphore>,
@@ -117,94 +117,108 @@ struct Opening {
     syncs: Arc<Semaphore>,
 }
 
-impl Opening {
+impl OpeningStream {
     async fn open(mut self) -> Option<InboundStream> {
-        let kind = timeout(OPENING, self.reader.begin()).await;
+        let kind = timeout(STREAM_OPEN_TIMEOUT, self.reader.read_stream_kind()).await;
         match kind {
             Ok(Ok(Some(kind @ StreamKind::Call))) => {
                 let turns = Arc::clone(&self.calls);
-                self.turn(turns, kind).await
+                self.open_call_with_permit(turns, kind).await
             }
             Ok(Ok(Some(kind @ StreamKind::Listen))) => {
                 let turns = Arc::clone(&self.listens);
-                self.turn(turns, kind).await
+                self.open_call_with_permit(turns, kind).await
             }
             Ok(Ok(Some(kind @ StreamKind::Follow))) => {
                 let turns = Arc::clone(&self.follows);
-                self.turn(turns, kind).await
+                self.open_call_with_permit(turns, kind).await
             }
             Ok(Ok(Some(StreamKind::Sync))) => match Arc::clone(&self.syncs).try_acquire_owned() {
-                Ok(turn) => Some(self.sync(turn)),
-                Err(_) => self.end(StreamReset::Busy),
+                Ok(turn) => Some(self.open_sync(turn)),
+                Err(_) => self.reset(StreamReset::Busy),
             },
-            Ok(Ok(Some(StreamKind::Control) | None)) => self.end(StreamReset::Unexpected),
-            Ok(Err(failure)) => self.end(failure.reset()),
-            Err(_) => self.end(StreamReset::Late),
+            Ok(Ok(Some(StreamKind::Control) | None)) => self.reset(StreamReset::Unexpected),
+            Ok(Err(failure)) => self.reset(failure.to_reset()),
+            Err(_) => self.reset(StreamReset::Late),
         }
     }
 
-    fn sync(mut self, turn: OwnedSemaphorePermit) -> InboundStream {
-        let until = Instant::now() + LONGEST_SYNC;
-        self.writer.allow(StreamKind::Sync.longest());
+    fn open_sync(mut self, turn: OwnedSemaphorePermit) -> InboundStream {
+        let until = Instant::now() + SYNC_TIMEOUT;
+        self.writer.set_limit(StreamKind::Sync.max_body());
         let sync = SyncStream::new(self.reader, self.writer, until, turn);
         InboundStream::Sync(Box::new(sync))
     }
 
-    async fn turn(self, turns: Arc<Semaphore>, kind: StreamKind) -> Option<InboundStream> {
+    async fn open_call_with_permit(
+        self,
+        turns: Arc<Semaphore>,
+        kind: StreamKind,
+    ) -> Option<InboundStream> {
         match turns.try_acquire_owned() {
-            Ok(turn) => self.call(turn, kind).await,
-            Err(_) => self.refuse(&CallRefused::Busy).await,
+            Ok(turn) => self.read_call(turn, kind).await,
+            Err(_) => self.refuse_call(&CallRejection::Busy).await,
         }
     }
 
-    async fn call(mut self, turn: OwnedSemaphorePermit, kind: StreamKind) -> Option<InboundStream> {
-        self.reader.allow(CONTROL_BODY);
-        let header = match timeout(OPENING, self.reader.next()).await {
+    async fn read_call(
+        mut self,
+        turn: OwnedSemaphorePermit,
+        kind: StreamKind,
+    ) -> Option<InboundStream> {
+        self.reader.set_limit(CONTROL_BODY);
+        let header = match timeout(STREAM_OPEN_TIMEOUT, self.reader.next()).await {
             Ok(Ok(Some((FrameKind::Header, body)))) => CallHeader::decode(&body),
-            Ok(Ok(Some(_) | None)) => return self.end(StreamReset::Malformed),
-            Ok(Err(failure)) => return self.end(failure.reset()),
-            Err(_) => return self.end(StreamReset::Late),
+            Ok(Ok(Some(_) | None)) => return self.reset(StreamReset::Malformed),
+            Ok(Err(failure)) => return self.reset(failure.to_reset()),
+            Err(_) => return self.reset(StreamReset::Late),
         };
         let header = match header {
             Ok(header) => header,
-            Err(refused) => return self.refuse(&refused).await,
+            Err(refused) => return self.refuse_call(&refused).await,
         };
         let until = Instant::now() + Duration::from_millis(header.left_ms);
-        self.reader.allow(CALL_BODY);
+        self.reader.set_limit(CALL_BODY);
         let params = match tokio::time::timeout_at(until, self.reader.next()).await {
             Ok(Ok(Some((FrameKind::Params, body)))) => body,
-            Ok(Ok(Some(_) | None)) => return self.end(StreamReset::Malformed),
+            Ok(Ok(Some(_) | None)) => return self.reset(StreamReset::Malformed),
             Ok(Err(StreamFailure::Oversized { size, limit })) => {
                 return self
-                    .refuse(&CallRefused::CallTooLarge { size, limit })
+                    .refuse_call(&CallRejection::CallTooLarge { size, limit })
                     .await;
             }
-            Ok(Err(StreamFailure::NoRoom)) => return self.refuse(&CallRefused::Busy).await,
-            Ok(Err(failure)) => return self.end(failure.reset()),
-            Err(_) => return self.refuse(&CallRefused::Late).await,
+            Ok(Err(StreamFailure::OverBudget)) => {
+                return self.refuse_call(&CallRejection::Busy).await;
+            }
+            Ok(Err(failure)) => return self.reset(failure.to_reset()),
+            Err(_) => return self.refuse_call(&CallRejection::Late).await,
         };
         Some(InboundStream::Call(Box::new(InboundCall {
             header,
             params,
-            until,
-            input: CallInput::called(self.reader, until),
-            output: CallOutput::called(self.writer, until, turn),
+            deadline: until,
+            input: CallInput::new_callee(self.reader, until),
+            output: CallOutput::new_callee(self.writer, until, turn),
             kind,
         })))
     }
 
     /// Answers in the place of a server. A peer that does not read the answer is not waited for.
-    async fn refuse(mut self, why: &CallRefused) -> Option<InboundStream> {
+    async fn refuse_call(mut self, why: &CallRejection) -> Option<InboundStream> {
         let body = Bytes::from(why.encode());
-        let written = timeout(OPENING, self.writer.write(FrameKind::Refused, body)).await;
+        let written = timeout(
+            STREAM_OPEN_TIMEOUT,
+            self.writer.write(FrameKind::Refused, body),
+        )
+        .await;
         if let Ok(Ok(())) = written {
             self.writer.finish();
         }
-        self.reader.leave_for(StreamReset::Answered);
+        self.reader.set_drop_reason(StreamReset::Answered);
         None
     }
 
-    fn end(mut self, why: StreamReset) -> Option<InboundStream> {
+    fn reset(mut self, why: StreamReset) -> Option<InboundStream> {
         self.writer.reset(why);
         self.reader.stop(why);
         None

@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use mgp_protocol::federation::assertion::{BINDING_LABEL, LinkBinding};
-use mgp_protocol::federation::call::{CallHeader, CallRefused};
-use mgp_protocol::federation::ends::LinkClose;
-use mgp_protocol::federation::frames::{CALL_BODY, CONTROL_BODY, PACKET, PacketHead, StreamKind};
-use mgp_protocol::federation::hello::{Agreed, Hello, WireFeatures};
+use mgp_protocol::federation::call::{CallHeader, CallRejection};
+use mgp_protocol::federation::close_codes::LinkClose;
+use mgp_protocol::federation::frames::{CALL_BODY, CONTROL_BODY, PACKET, PacketHeader, StreamKind};
+use mgp_protocol::federation::hello::{Hello, NegotiatedWire, WireFeatures};
 use mgp_protocol::ids::NodeId;
 use mgp_sync::Credit;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -18,17 +18,20 @@ use tokio::time::{Instant, timeout_at};
 
 use super::close_log::CloseLog;
 use super::control::{ControlInput, ControlOutput};
-use super::frames::{FrameReader, FrameWriter, StreamFailure, WriteFailure, in_words};
+use super::frames::{FrameReader, FrameWriter, StreamFailure, WriteFailure, describe_error};
 use super::inbound::InboundStreams;
-use super::limits::{CALLS, FOLLOWS, IDLE, LINK_MEMORY, LISTENS, LONG_PACKETS, LOOK, SYNCS};
-use super::packets::relay::{NeighborPlace, Relay};
-use super::packets::{self, PacketFate, PacketHeads, PacketInput};
-use super::pinned::{Entered, close};
+use super::limits::{
+    IDLE, LINK_MEMORY, LIVENESS_INTERVAL, LONG_PACKETS, MAX_CALLS, MAX_FOLLOWS, MAX_LISTENS,
+    MAX_SYNCS,
+};
+use super::packets::relay::{NeighborEntry, Relay};
+use super::packets::{self, PacketInput, PacketOutcome, PacketRouter};
+use super::pinned::{LinkEntry, close_connection};
 use super::streams::{CallInput, CallOutput, SyncStream};
 use crate::budget::MessageBudget;
 
 /// A link that has lasted so long has come about: what ends it is news again.
-const LASTED: Duration = Duration::from_secs(60);
+const STABLE_AFTER: Duration = Duration::from_secs(60);
 
 /// A new link and its parts, each of which one owner reads.
 #[derive(Debug)]
@@ -55,7 +58,7 @@ struct LinkCore {
     peer: NodeId,
     key: [u8; 32],
     hello: Hello,
-    agreed: Agreed,
+    negotiated: NegotiatedWire,
     binding: LinkBinding,
     dialed: bool,
     relay: Option<NodeId>,
@@ -65,12 +68,12 @@ struct LinkCore {
     syncs: Arc<Semaphore>,
     long_packets: Arc<Semaphore>,
     budget: MessageBudget,
-    begun: Instant,
+    opened_at: Instant,
     /// Nothing was heard of the peer for too long, and so this node closed it.
-    silent: AtomicBool,
+    is_silent: AtomicBool,
     log: Arc<CloseLog>,
-    _neighbor: Option<NeighborPlace>,
-    _entered: Entered,
+    _neighbor: Option<NeighborEntry>,
+    _entry: LinkEntry,
 }
 
 /// Packets of QUIC itself, since the link began.
@@ -89,7 +92,7 @@ pub struct LinkGone(pub StreamFailure);
 
 /// Why no call was begun. Nothing of it reached the peer's servers.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum CallNotBegun {
+pub enum BeginCallError {
     /// Parameters beyond what a frame carries.
     #[error("a call of {size} bytes is too large for a link, which carries {limit}")]
     TooLarge {
@@ -100,27 +103,27 @@ pub enum CallNotBegun {
     },
     /// No turn came before its time was over.
     #[error("its time was over before it began")]
-    Late,
+    DeadlineExceeded,
     /// The link is gone.
     #[error(transparent)]
     Gone(#[from] LinkGone),
 }
 
 /// What a link is made of once its handshake is over.
-pub(super) struct Greeted {
+pub(super) struct NegotiatedConnection {
     pub(super) connection: quinn::Connection,
     pub(super) peer: NodeId,
     pub(super) key: [u8; 32],
     pub(super) hello: Hello,
-    pub(super) agreed: Agreed,
+    pub(super) negotiated: NegotiatedWire,
     pub(super) dialed: bool,
     pub(super) relay: Option<NodeId>,
-    pub(super) entered: Entered,
+    pub(super) entry: LinkEntry,
     pub(super) control: (ControlInput, ControlOutput),
 }
 
 /// The value that both ends of a connection have, and nobody else.
-pub(super) fn binding(connection: &quinn::Connection) -> LinkBinding {
+pub(super) fn export_binding(connection: &quinn::Connection) -> LinkBinding {
     let mut binding = LinkBinding([0; 32]);
     connection
         .export_keying_material(&mut binding.0, BINDING_LABEL, b"")
@@ -129,13 +132,13 @@ pub(super) fn binding(connection: &quinn::Connection) -> LinkBinding {
 }
 
 /// What one link may take of the memory of all.
-pub(super) fn budget(all: &Arc<Credit>) -> MessageBudget {
+pub(super) fn message_budget(all: &Arc<Credit>) -> MessageBudget {
     MessageBudget::new(Arc::clone(all), Credit::new(LINK_MEMORY))
 }
 
 impl NewLink {
     pub(super) fn new(
-        greeted: Greeted,
+        greeted: NegotiatedConnection,
         relay: &Arc<Relay>,
         budget: MessageBudget,
         log: Arc<CloseLog>,
@@ -143,38 +146,38 @@ impl NewLink {
         let (control_input, control_output) = greeted.control;
         let connection = greeted.connection;
         let inbound = InboundStreams::new(connection.clone(), budget.clone());
-        let has_heads = greeted.agreed.features.contains(WireFeatures::RELAY);
+        let has_heads = greeted.negotiated.features.contains(WireFeatures::RELAY);
         let (neighbor, heads) = match (has_heads, greeted.relay) {
             (false, _) => (None, None),
-            (true, Some(_)) => (None, Some(PacketHeads::new(greeted.peer))),
+            (true, Some(_)) => (None, Some(PacketRouter::new(greeted.peer))),
             (true, None) => {
-                let (place, to_stream) = relay.enter(greeted.peer, connection.clone());
+                let (place, to_stream) = relay.add_neighbor(greeted.peer, connection.clone());
                 let relay = Arc::clone(relay);
-                let heads = PacketHeads::with_relay(greeted.peer, relay, to_stream);
+                let heads = PacketRouter::with_relay(greeted.peer, relay, to_stream);
                 (Some(place), Some(heads))
             }
         };
         let packets = PacketInput::new(connection.clone(), heads);
         let link = NodeLink(Arc::new(LinkCore {
-            binding: binding(&connection),
+            binding: export_binding(&connection),
             connection,
             peer: greeted.peer,
             key: greeted.key,
             hello: greeted.hello,
-            agreed: greeted.agreed,
+            negotiated: greeted.negotiated,
             dialed: greeted.dialed,
             relay: greeted.relay,
-            calls: Arc::new(Semaphore::new(CALLS)),
-            listens: Arc::new(Semaphore::new(LISTENS)),
-            follows: Arc::new(Semaphore::new(FOLLOWS)),
-            syncs: Arc::new(Semaphore::new(SYNCS)),
+            calls: Arc::new(Semaphore::new(MAX_CALLS)),
+            listens: Arc::new(Semaphore::new(MAX_LISTENS)),
+            follows: Arc::new(Semaphore::new(MAX_FOLLOWS)),
+            syncs: Arc::new(Semaphore::new(MAX_SYNCS)),
             long_packets: Arc::new(Semaphore::new(LONG_PACKETS)),
             budget,
-            begun: Instant::now(),
-            silent: AtomicBool::new(false),
+            opened_at: Instant::now(),
+            is_silent: AtomicBool::new(false),
             log,
             _neighbor: neighbor,
-            _entered: greeted.entered,
+            _entry: greeted.entry,
         }));
         Self {
             link,
@@ -207,8 +210,8 @@ impl NodeLink {
 
     /// What both speak.
     #[must_use]
-    pub fn agreed(&self) -> Agreed {
-        self.0.agreed
+    pub fn negotiated(&self) -> NegotiatedWire {
+        self.0.negotiated
     }
 
     /// What binds an assertion to this link.
@@ -219,7 +222,7 @@ impl NodeLink {
 
     /// True when this node dialed.
     #[must_use]
-    pub fn dialed(&self) -> bool {
+    pub fn is_dialer(&self) -> bool {
         self.0.dialed
     }
 
@@ -245,7 +248,7 @@ impl NodeLink {
 
     /// What got lost on the way to the peer.
     #[must_use]
-    pub fn loss(&self) -> PacketLoss {
+    pub fn packet_loss(&self) -> PacketLoss {
         let path = self.0.connection.stats().path;
         PacketLoss {
             sent: path.sent_packets,
@@ -255,159 +258,165 @@ impl NodeLink {
 
     /// True for the same link, not only the same peer.
     #[must_use]
-    pub fn is(&self, other: &Self) -> bool {
+    pub fn is_same_link(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
     /// Why it ended, if it has.
     #[must_use]
-    pub fn gone(&self) -> Option<LinkGone> {
+    pub fn end_reason(&self) -> Option<LinkGone> {
         let reason = self.0.connection.close_reason()?;
-        Some(LinkGone(self.0.why(&reason)))
+        Some(LinkGone(self.0.to_stream_failure(&reason)))
     }
 
     /// Waits for its end.
-    pub async fn ended(&self) -> LinkGone {
+    pub async fn wait_closed(&self) -> LinkGone {
         let reason = self.0.connection.closed().await;
-        LinkGone(self.0.why(&reason))
+        LinkGone(self.0.to_stream_failure(&reason))
     }
 
     /// Waits until nothing was heard of the peer for [`IDLE`], and closes the link. QUIC itself waits for three times
     /// as long as it gives a packet, which is seconds on a link whose first packets were lost. A time in which this
     /// machine stands still counts as one look.
-    pub async fn falls_silent(&self) {
+    pub async fn close_when_silent(&self) {
         let heard = || self.0.connection.stats().udp_rx.datagrams;
         let (mut before, mut silent) = (heard(), Duration::ZERO);
         while silent < IDLE {
-            tokio::time::sleep(LOOK).await;
+            tokio::time::sleep(LIVENESS_INTERVAL).await;
             let now = heard();
             silent = match now == before {
-                true => silent + LOOK,
+                true => silent + LIVENESS_INTERVAL,
                 false => Duration::ZERO,
             };
             before = now;
         }
-        self.0.silent.store(true, Ordering::Release);
+        self.0.is_silent.store(true, Ordering::Release);
         self.close(LinkClose::Silent);
     }
 
     /// Ends it, for a reason that the peer is told.
     pub fn close(&self, why: LinkClose) {
-        close(&self.0.connection, why);
+        close_connection(&self.0.connection, why);
     }
 
     /// Begins a call, which takes at most until then, its wait for a turn included. The header's
     /// `left_ms` is filled in here.
     ///
     /// # Errors
-    /// [`CallNotBegun`]: the call did not reach a server.
-    pub async fn call(
+    /// [`BeginCallError`]: the call did not reach a server.
+    pub async fn open_call(
         &self,
         header: CallHeader,
         params: Bytes,
         until: Instant,
-    ) -> Result<(CallInput, CallOutput), CallNotBegun> {
+    ) -> Result<(CallInput, CallOutput), BeginCallError> {
         let way = (&self.0.calls, StreamKind::Call);
-        self.begin(way, header, params, until).await
+        self.begin_call(way, header, params, until).await
     }
 
     /// The same for a call that waits for news as long as it may. These have turns of their own.
     ///
     /// # Errors
-    /// [`CallNotBegun`].
-    pub async fn listen(
+    /// [`BeginCallError`].
+    pub async fn open_listen(
         &self,
         header: CallHeader,
         params: Bytes,
         until: Instant,
-    ) -> Result<(CallInput, CallOutput), CallNotBegun> {
+    ) -> Result<(CallInput, CallOutput), BeginCallError> {
         let way = (&self.0.listens, StreamKind::Listen);
-        self.begin(way, header, params, until).await
+        self.begin_call(way, header, params, until).await
     }
 
     /// The same for the events of one channel.
     ///
     /// # Errors
-    /// [`CallNotBegun`].
-    pub async fn follow(
+    /// [`BeginCallError`].
+    pub async fn open_follow(
         &self,
         header: CallHeader,
         params: Bytes,
         until: Instant,
-    ) -> Result<(CallInput, CallOutput), CallNotBegun> {
+    ) -> Result<(CallInput, CallOutput), BeginCallError> {
         let way = (&self.0.follows, StreamKind::Follow);
-        self.begin(way, header, params, until).await
+        self.begin_call(way, header, params, until).await
     }
 
-    async fn begin(
+    async fn begin_call(
         &self,
         (turns, kind): (&Arc<Semaphore>, StreamKind),
         mut header: CallHeader,
         params: Bytes,
         until: Instant,
-    ) -> Result<(CallInput, CallOutput), CallNotBegun> {
+    ) -> Result<(CallInput, CallOutput), BeginCallError> {
         if params.len() > CALL_BODY {
             let (size, limit) = (params.len() as u64, CALL_BODY as u64);
-            return Err(CallNotBegun::TooLarge { size, limit });
+            return Err(BeginCallError::TooLarge { size, limit });
         }
-        let (reader, mut writer, turn) = self.open(turns, kind, until).await?;
+        let (reader, mut writer, turn) = self.open_stream(turns, kind, until).await?;
         let left = until.saturating_duration_since(Instant::now());
         header.left_ms = u64::try_from(left.as_millis()).unwrap_or(u64::MAX);
         if header.left_ms == 0 {
-            return Err(CallNotBegun::Late);
+            return Err(BeginCallError::DeadlineExceeded);
         }
         let head = Bytes::from(header.encode());
         if head.len() > CONTROL_BODY {
             let (size, limit) = (head.len() as u64, CONTROL_BODY as u64);
-            return Err(CallNotBegun::TooLarge { size, limit });
+            return Err(BeginCallError::TooLarge { size, limit });
         }
         let written = timeout_at(until, writer.begin_call(kind, head, params))
             .await
-            .map_err(|_| CallNotBegun::Late)?;
-        let input = CallInput::calling(reader, until, turn);
+            .map_err(|_| BeginCallError::DeadlineExceeded)?;
+        let input = CallInput::new_caller(reader, until, turn);
         match written {
             // A peer that reads no more has an answer, and it is on its way.
             Ok(()) | Err(WriteFailure::Stopped(_)) => {
-                Ok((input, CallOutput::calling(writer, until)))
+                Ok((input, CallOutput::new_caller(writer, until)))
             }
             Err(WriteFailure::TooLarge { size, limit }) => {
-                Err(CallNotBegun::TooLarge { size, limit })
+                Err(BeginCallError::TooLarge { size, limit })
             }
-            Err(WriteFailure::Gone(failure)) => Err(CallNotBegun::Gone(LinkGone(failure))),
+            Err(WriteFailure::Gone(failure)) => Err(BeginCallError::Gone(LinkGone(failure))),
         }
     }
 
     /// Begins to copy, within a time.
     ///
     /// # Errors
-    /// [`CallNotBegun`].
-    pub async fn sync(&self, until: Instant) -> Result<SyncStream, CallNotBegun> {
-        let (reader, mut writer, turn) = self.open(&self.0.syncs, StreamKind::Sync, until).await?;
-        let begun = timeout_at(until, writer.begin(StreamKind::Sync)).await;
-        let begun = begun.map_err(|_| CallNotBegun::Late)?;
-        begun.map_err(|_| self.gone().unwrap_or(LinkGone(StreamFailure::Unfinished)))?;
+    /// [`BeginCallError`].
+    pub async fn open_sync(&self, until: Instant) -> Result<SyncStream, BeginCallError> {
+        let (reader, mut writer, turn) = self
+            .open_stream(&self.0.syncs, StreamKind::Sync, until)
+            .await?;
+        let begun = timeout_at(until, writer.write_stream_kind(StreamKind::Sync)).await;
+        let begun = begun.map_err(|_| BeginCallError::DeadlineExceeded)?;
+        begun.map_err(|_| {
+            self.end_reason()
+                .unwrap_or(LinkGone(StreamFailure::Unfinished))
+        })?;
         Ok(SyncStream::new(reader, writer, until, turn))
     }
 
-    async fn open(
+    async fn open_stream(
         &self,
         turns: &Arc<Semaphore>,
         kind: StreamKind,
         until: Instant,
-    ) -> Result<(FrameReader, FrameWriter, OwnedSemaphorePermit), CallNotBegun> {
+    ) -> Result<(FrameReader, FrameWriter, OwnedSemaphorePermit), BeginCallError> {
         let opened = async {
             let turn = Arc::clone(turns).acquire_owned().await;
             let turn = turn.expect("turns are never closed");
             let opened = self.0.connection.open_bi().await;
-            let (send, receive) = opened.map_err(|gone| LinkGone(StreamFailure::of_link(&gone)))?;
-            let limit = kind.longest();
+            let (send, receive) =
+                opened.map_err(|gone| LinkGone(StreamFailure::from_connection_error(&gone)))?;
+            let limit = kind.max_body();
             let writer = FrameWriter::new(send, limit);
             let reader = FrameReader::new(receive, limit, self.0.budget.clone());
             Ok((reader, writer, turn))
         };
-        let gone = async { Err(CallNotBegun::Gone(self.ended().await)) };
+        let gone = async { Err(BeginCallError::Gone(self.wait_closed().await)) };
         tokio::select! {
-            opened = timeout_at(until, opened) => opened.map_err(|_| CallNotBegun::Late)?,
+            opened = timeout_at(until, opened) => opened.map_err(|_| BeginCallError::DeadlineExceeded)?,
             gone = gone => gone,
         }
     }
@@ -418,55 +427,55 @@ impl NodeLink {
     }
 
     /// Sends a packet, which may be lost.
-    pub async fn packet(&self, packet: Bytes) -> PacketFate {
+    pub async fn send_packet(&self, packet: Bytes) -> PacketOutcome {
         if packet.len() > PACKET {
-            return PacketFate::TooLong;
+            return PacketOutcome::TooLong;
         }
-        let packet = match self.0.agreed.features.contains(WireFeatures::RELAY) {
-            true => PacketHead::Membership.packet(&packet),
+        let packet = match self.0.negotiated.features.contains(WireFeatures::RELAY) {
+            true => PacketHeader::Membership.to_packet(&packet),
             false => packet,
         };
         packets::send(&self.0.connection, &self.0.long_packets, packet).await
     }
 }
 
-impl CallNotBegun {
+impl BeginCallError {
     /// The same as a node that was called would say it, where it could.
     #[must_use]
-    pub fn refused(&self) -> Option<CallRefused> {
+    pub fn to_call_refused(&self) -> Option<CallRejection> {
         match self {
-            Self::TooLarge { size, limit } => Some(CallRefused::CallTooLarge {
+            Self::TooLarge { size, limit } => Some(CallRejection::CallTooLarge {
                 size: *size,
                 limit: *limit,
             }),
-            Self::Late => Some(CallRefused::Late),
+            Self::DeadlineExceeded => Some(CallRejection::Late),
             Self::Gone(_) => None,
         }
     }
 }
 
 impl LinkCore {
-    fn why(&self, reason: &quinn::ConnectionError) -> StreamFailure {
+    fn to_stream_failure(&self, reason: &quinn::ConnectionError) -> StreamFailure {
         let by_us = matches!(reason, quinn::ConnectionError::LocallyClosed);
-        match by_us && self.silent.load(Ordering::Acquire) {
-            true => StreamFailure::LinkLost(in_words(&quinn::ConnectionError::TimedOut)),
-            false => StreamFailure::of_link(reason),
+        match by_us && self.is_silent.load(Ordering::Acquire) {
+            true => StreamFailure::LinkLost(describe_error(&quinn::ConnectionError::TimedOut)),
+            false => StreamFailure::from_connection_error(reason),
         }
     }
 }
 
 impl Drop for LinkCore {
     fn drop(&mut self) {
-        close(&self.connection, LinkClose::Done);
-        if self.begun.elapsed() >= LASTED {
-            self.log.lasted(self.peer);
+        close_connection(&self.connection, LinkClose::Done);
+        if self.opened_at.elapsed() >= STABLE_AFTER {
+            self.log.reset_peer(self.peer);
         }
         let Some(reason) = self.connection.close_reason() else {
             return;
         };
-        let why = self.why(&reason);
-        let node = self.peer.short();
-        match self.log.is_news(Some(self.peer), kind(&why)) {
+        let why = self.to_stream_failure(&reason);
+        let node = self.peer.short_id();
+        match self.log.should_log(Some(self.peer), failure_kind(&why)) {
             true => tracing::info!(node, %why, "a link to another node ended"),
             false => tracing::debug!(node, %why, "a link to another node ended"),
         }
@@ -474,17 +483,17 @@ impl Drop for LinkCore {
 }
 
 /// One word for each kind of end, whatever the details.
-pub(super) fn kind(why: &StreamFailure) -> &'static str {
+pub(super) fn failure_kind(why: &StreamFailure) -> &'static str {
     match why {
         StreamFailure::LinkLost(_) => "lost",
         StreamFailure::LinkClosed(LinkClose::Revoked) => "revoked",
         StreamFailure::LinkClosed(LinkClose::Oversized | LinkClose::Malformed) => "malformed",
         StreamFailure::LinkClosed(_) | StreamFailure::ClosedHere => "closed",
-        StreamFailure::Late => "late",
+        StreamFailure::DeadlineExceeded => "late",
         StreamFailure::Reset(_)
         | StreamFailure::Unfinished
         | StreamFailure::Oversized { .. }
         | StreamFailure::Malformed(_)
-        | StreamFailure::NoRoom => "malformed",
+        | StreamFailure::OverBudget => "malformed",
     }
 }

@@ -8,20 +8,20 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
-use mgp_protocol::federation::ends::StreamReset;
-use mgp_protocol::federation::frames::{PACKET, PacketHead};
+use mgp_protocol::federation::close_codes::StreamReset;
+use mgp_protocol::federation::frames::{PACKET, PacketHeader};
 use mgp_protocol::ids::NodeId;
 use quinn::SendDatagramError;
 use tokio::sync::{Semaphore, mpsc};
 use tokio::time::timeout;
 
 use self::relay::Relay;
-use super::frames::{StreamFailure, code};
-use super::limits::{OPENING, RELAY_STREAMS};
+use super::frames::{StreamFailure, reset_code};
+use super::limits::{RELAY_STREAMS, STREAM_OPEN_TIMEOUT};
 
 /// What became of a packet on this side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PacketFate {
+pub enum PacketOutcome {
     /// It left as a datagram.
     Datagram,
     /// It was too long for one and left on a stream of its own.
@@ -37,15 +37,15 @@ pub(super) async fn send(
     connection: &quinn::Connection,
     long: &Arc<Semaphore>,
     packet: Bytes,
-) -> PacketFate {
+) -> PacketOutcome {
     match connection.send_datagram(packet.clone()) {
-        Ok(()) => return PacketFate::Datagram,
+        Ok(()) => return PacketOutcome::Datagram,
         Err(SendDatagramError::TooLarge) => {}
         Err(
             SendDatagramError::UnsupportedByPeer
             | SendDatagramError::Disabled
             | SendDatagramError::ConnectionLost(_),
-        ) => return PacketFate::Lost,
+        ) => return PacketOutcome::Lost,
     }
     send_as_stream(connection, long, packet).await
 }
@@ -54,18 +54,18 @@ async fn send_as_stream(
     connection: &quinn::Connection,
     long: &Arc<Semaphore>,
     packet: Bytes,
-) -> PacketFate {
+) -> PacketOutcome {
     let Ok(_turn) = Arc::clone(long).try_acquire_owned() else {
-        return PacketFate::Lost;
+        return PacketOutcome::Lost;
     };
     let sent = async {
         let mut stream = connection.open_uni().await.ok()?;
         stream.write_chunk(packet).await.ok()?;
         stream.finish().ok()
     };
-    match timeout(OPENING, sent).await {
-        Ok(Some(())) => PacketFate::Stream,
-        Ok(None) | Err(_) => PacketFate::Lost,
+    match timeout(STREAM_OPEN_TIMEOUT, sent).await {
+        Ok(Some(())) => PacketOutcome::Stream,
+        Ok(None) | Err(_) => PacketOutcome::Lost,
     }
 }
 
@@ -73,12 +73,12 @@ async fn send_as_stream(
 pub struct PacketInput {
     connection: quinn::Connection,
     /// At most as many as the peer may have streams for them.
-    long: FuturesUnordered<BoxFuture<'static, Option<Bytes>>>,
-    heads: Option<PacketHeads>,
+    long_packets: FuturesUnordered<BoxFuture<'static, Option<Bytes>>>,
+    router: Option<PacketRouter>,
 }
 
 /// What is done by the heads of packets, where both ends have them.
-pub(super) struct PacketHeads {
+pub(super) struct PacketRouter {
     peer: NodeId,
     /// On a direct link. Nothing is passed on that came by a relayed one.
     relayed: Option<RelayedPackets>,
@@ -89,12 +89,12 @@ struct RelayedPackets {
     relay: Arc<Relay>,
     /// Those that are too long for this link's datagrams.
     to_stream: mpsc::Receiver<Bytes>,
-    turns: Arc<Semaphore>,
+    permits: Arc<Semaphore>,
     /// At most as many as there are turns.
-    sending: FuturesUnordered<BoxFuture<'static, PacketFate>>,
+    sending: FuturesUnordered<BoxFuture<'static, PacketOutcome>>,
 }
 
-impl PacketHeads {
+impl PacketRouter {
     /// Of a relayed link.
     pub(super) fn new(peer: NodeId) -> Self {
         let relayed = None;
@@ -110,18 +110,18 @@ impl PacketHeads {
         let relayed = Some(RelayedPackets {
             relay,
             to_stream,
-            turns: Arc::new(Semaphore::new(RELAY_STREAMS)),
+            permits: Arc::new(Semaphore::new(RELAY_STREAMS)),
             sending: FuturesUnordered::new(),
         });
         Self { peer, relayed }
     }
 
     /// The packet of membership that this is, if it is one.
-    fn sort(&self, packet: &Bytes) -> Option<Bytes> {
-        match (PacketHead::read(packet)?, &self.relayed) {
-            ((PacketHead::Membership, packet), _) => Some(packet),
+    fn route(&self, packet: &Bytes) -> Option<Bytes> {
+        match (PacketHeader::parse(packet)?, &self.relayed) {
+            ((PacketHeader::Membership, packet), _) => Some(packet),
             ((head, payload), Some(relayed)) => {
-                relayed.relay.take(self.peer, head, payload);
+                relayed.relay.handle_packet(self.peer, head, payload);
                 None
             }
             (_, None) => None,
@@ -139,7 +139,7 @@ impl PacketHeads {
                     if relayed.sending.len() >= RELAY_STREAMS {
                         continue;
                     }
-                    let (connection, turns) = (connection.clone(), Arc::clone(&relayed.turns));
+                    let (connection, turns) = (connection.clone(), Arc::clone(&relayed.permits));
                     let sending = async move { send_as_stream(&connection, &turns, packet).await };
                     relayed.sending.push(Box::pin(sending));
                 }
@@ -157,11 +157,11 @@ impl fmt::Debug for PacketInput {
 }
 
 impl PacketInput {
-    pub(super) fn new(connection: quinn::Connection, heads: Option<PacketHeads>) -> Self {
+    pub(super) fn new(connection: quinn::Connection, router: Option<PacketRouter>) -> Self {
         Self {
             connection,
-            long: FuturesUnordered::new(),
-            heads,
+            long_packets: FuturesUnordered::new(),
+            router,
         }
     }
 
@@ -172,9 +172,9 @@ impl PacketInput {
     /// The link is gone.
     pub async fn next(&mut self) -> Result<Bytes, StreamFailure> {
         loop {
-            let packet = self.next_of_any_kind().await?;
-            let packet = match &self.heads {
-                Some(heads) => heads.sort(&packet),
+            let packet = self.next_raw().await?;
+            let packet = match &self.router {
+                Some(heads) => heads.route(&packet),
                 None => Some(packet),
             };
             if let Some(packet) = packet {
@@ -183,10 +183,10 @@ impl PacketInput {
         }
     }
 
-    async fn next_of_any_kind(&mut self) -> Result<Bytes, StreamFailure> {
+    async fn next_raw(&mut self) -> Result<Bytes, StreamFailure> {
         let connection = self.connection.clone();
         let sending = async {
-            match &mut self.heads {
+            match &mut self.router {
                 Some(heads) => heads.send_long(&connection).await,
                 None => std::future::pending().await,
             }
@@ -195,14 +195,14 @@ impl PacketInput {
         loop {
             tokio::select! {
                 packet = self.connection.read_datagram() => {
-                    return packet.map_err(|gone| StreamFailure::of_link(&gone));
+                    return packet.map_err(|gone| StreamFailure::from_connection_error(&gone));
                 }
                 () = &mut sending => {}
                 stream = self.connection.accept_uni() => {
-                    let stream = stream.map_err(|gone| StreamFailure::of_link(&gone))?;
-                    self.long.push(Box::pin(long_packet(stream)));
+                    let stream = stream.map_err(|gone| StreamFailure::from_connection_error(&gone))?;
+                    self.long_packets.push(Box::pin(read_long_packet(stream)));
                 }
-                Some(packet) = self.long.next() => {
+                Some(packet) = self.long_packets.next() => {
                     if let Some(packet) = packet {
                         return Ok(packet);
                     }
@@ -213,16 +213,20 @@ impl PacketInput {
 }
 
 /// A packet on a stream of its own; `None` when it is too long or takes too long.
-async fn long_packet(mut stream: quinn::RecvStream) -> Option<Bytes> {
-    let read = timeout(OPENING, stream.read_to_end(PACKET + PacketHead::LONGEST)).await;
+async fn read_long_packet(mut stream: quinn::RecvStream) -> Option<Bytes> {
+    let read = timeout(
+        STREAM_OPEN_TIMEOUT,
+        stream.read_to_end(PACKET + PacketHeader::MAX_LEN),
+    )
+    .await;
     match read {
         Ok(Ok(packet)) => Some(Bytes::from(packet)),
         Ok(Err(_)) => {
-            let _stopped = stream.stop(code(StreamReset::Oversized));
+            let _stopped = stream.stop(reset_code(StreamReset::Oversized));
             None
         }
         Err(_) => {
-            let _stopped = stream.stop(code(StreamReset::Late));
+            let _stopped = stream.stop(reset_code(StreamReset::Late));
             None
         }
     }

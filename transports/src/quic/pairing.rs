@@ -7,45 +7,45 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 use mgp_protocol::federation::assertion::LinkBinding;
-use mgp_protocol::federation::ends::LinkClose;
+use mgp_protocol::federation::close_codes::LinkClose;
 use mgp_protocol::federation::frames::{FrameKind, PAIRING_BODY};
 use mgp_protocol::ids::NodeId;
 use tokio::time::{Instant, timeout_at};
 
 use super::frames::{FrameReader, FrameWriter, StreamFailure, WriteFailure};
-use super::limits::{ASKING, PAIRING, PAIRINGS, PAIRINGS_OF_ONE};
-use super::pinned::close;
+use super::limits::{MAX_PAIRINGS, PAIRING_TIMEOUT, PAIRINGS_PER_ADDRESS, TICKET_TIMEOUT};
+use super::pinned::close_connection;
 
 /// Codes of QUIC that carry an alert of TLS (RFC 9001 §4.8).
 const HANDSHAKE_CODES: std::ops::Range<u64> = 0x100..0x200;
 
 /// Who is there, and whether it has shown a ticket.
 #[derive(Debug)]
-struct PairingPlace {
+struct GuestConnection {
     guest: quinn::Connection,
     is_proven: bool,
 }
 
 #[derive(Debug, Default)]
-struct DoorState {
+struct GateState {
     tickets: usize,
-    guests: Vec<PairingPlace>,
+    guests: Vec<GuestConnection>,
 }
 
 /// Whether a node that is not known may say something.
 #[derive(Debug, Default)]
-pub(super) struct PairingDoor(Mutex<DoorState>);
+pub(super) struct PairingGate(Mutex<GateState>);
 
-impl PairingDoor {
+impl PairingGate {
     pub(super) fn is_open(&self) -> bool {
         self.state().tickets > 0
     }
 
     /// Lets a guest in: a handshake that is over, with a ticket that is still open.
-    pub(super) fn enter(
+    pub(super) fn admit_guest(
         self: &Arc<Self>,
         connection: &quinn::Connection,
-    ) -> Result<PairingGuest, LinkClose> {
+    ) -> Result<GuestSlot, LinkClose> {
         let mut state = self.state();
         if state.tickets == 0 {
             return Err(LinkClose::PairingOver);
@@ -53,42 +53,42 @@ impl PairingDoor {
         let from = connection.remote_address().ip();
         let unproven = state.guests.iter().filter(|place| !place.is_proven);
         let of_one = unproven.filter(|place| place.guest.remote_address().ip() == from);
-        if state.guests.len() >= PAIRINGS || of_one.count() >= PAIRINGS_OF_ONE {
+        if state.guests.len() >= MAX_PAIRINGS || of_one.count() >= PAIRINGS_PER_ADDRESS {
             return Err(LinkClose::TooMany);
         }
-        state.guests.push(PairingPlace {
+        state.guests.push(GuestConnection {
             guest: connection.clone(),
             is_proven: false,
         });
-        Ok(PairingGuest {
-            door: Arc::clone(self),
+        Ok(GuestSlot {
+            gate: Arc::clone(self),
             stable_id: connection.stable_id(),
         })
     }
 
-    fn state(&self) -> std::sync::MutexGuard<'_, DoorState> {
+    fn state(&self) -> std::sync::MutexGuard<'_, GateState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// A ticket is open for as long as this is held. When the last one goes, the links of guests are cut.
 #[derive(Debug)]
-pub struct PairingOpen(Arc<PairingDoor>);
+pub struct PairingGuard(Arc<PairingGate>);
 
-impl PairingOpen {
-    pub(super) fn new(door: Arc<PairingDoor>) -> Self {
+impl PairingGuard {
+    pub(super) fn new(door: Arc<PairingGate>) -> Self {
         door.state().tickets += 1;
         Self(door)
     }
 }
 
-impl Drop for PairingOpen {
+impl Drop for PairingGuard {
     fn drop(&mut self) {
         let mut state = self.0.state();
         state.tickets -= 1;
         if state.tickets == 0 {
             for place in &state.guests {
-                close(&place.guest, LinkClose::PairingOver);
+                close_connection(&place.guest, LinkClose::PairingOver);
             }
         }
     }
@@ -96,14 +96,14 @@ impl Drop for PairingOpen {
 
 /// The place of one guest.
 #[derive(Debug)]
-pub(super) struct PairingGuest {
-    door: Arc<PairingDoor>,
+pub(super) struct GuestSlot {
+    gate: Arc<PairingGate>,
     stable_id: usize,
 }
 
-impl Drop for PairingGuest {
+impl Drop for GuestSlot {
     fn drop(&mut self) {
-        let mut state = self.door.state();
+        let mut state = self.gate.state();
         state
             .guests
             .retain(|place| place.guest.stable_id() != self.stable_id);
@@ -118,23 +118,23 @@ pub struct PairingLink {
     pub(super) binding: LinkBinding,
     pub(super) reader: FrameReader,
     pub(super) writer: FrameWriter,
-    pub(super) until: Instant,
-    pub(super) guest: Option<PairingGuest>,
+    pub(super) deadline: Instant,
+    pub(super) guest: Option<GuestSlot>,
 }
 
 impl PairingLink {
     /// When a pairing that begins now has to be done.
-    pub(super) fn until() -> Instant {
-        Instant::now() + PAIRING
+    pub(super) fn deadline() -> Instant {
+        Instant::now() + PAIRING_TIMEOUT
     }
 
     /// Longest message.
-    pub(super) const LONGEST: usize = PAIRING_BODY;
+    pub(super) const MESSAGE_BYTES_MAX: usize = PAIRING_BODY;
 
     /// The node at the other end: it has shown that it has this key, and nothing else.
     #[must_use]
     pub fn peer(&self) -> NodeId {
-        NodeId::of_key(&self.key)
+        NodeId::from_key(&self.key)
     }
 
     /// Its public key.
@@ -157,8 +157,8 @@ impl PairingLink {
 
     /// True when the other end ended the handshake: no ticket is open there. It judges after this end is done.
     #[must_use]
-    pub fn is_turned_away(&self) -> bool {
-        turned_away(&self.connection)
+    pub fn is_refused(&self) -> bool {
+        is_handshake_refused(&self.connection)
     }
 
     /// Writes one message.
@@ -167,14 +167,14 @@ impl PairingLink {
     /// [`WriteFailure`].
     pub async fn send(&mut self, message: Bytes) -> Result<(), WriteFailure> {
         let writing = self.writer.write(FrameKind::Message, message);
-        let late = Err(WriteFailure::Gone(StreamFailure::Late));
-        timeout_at(self.until, writing).await.unwrap_or(late)
+        let late = Err(WriteFailure::Gone(StreamFailure::DeadlineExceeded));
+        timeout_at(self.deadline, writing).await.unwrap_or(late)
     }
 
     /// It has shown a ticket: its place is its own until the pairing is over.
-    pub fn proven(&self) {
+    pub fn mark_proven(&self) {
         let Some(guest) = &self.guest else { return };
-        let mut state = guest.door.state();
+        let mut state = guest.gate.state();
         let mut places = state.guests.iter_mut();
         if let Some(place) = places.find(|place| place.guest.stable_id() == guest.stable_id) {
             place.is_proven = true;
@@ -185,8 +185,8 @@ impl PairingLink {
     ///
     /// # Errors
     /// [`StreamFailure`].
-    pub async fn prompt(&mut self) -> Result<Option<Bytes>, StreamFailure> {
-        self.read_until(Instant::now() + ASKING).await
+    pub async fn first_message(&mut self) -> Result<Option<Bytes>, StreamFailure> {
+        self.read_until(Instant::now() + TICKET_TIMEOUT).await
     }
 
     /// The next message; `None` after the last one.
@@ -194,12 +194,12 @@ impl PairingLink {
     /// # Errors
     /// [`StreamFailure`].
     pub async fn next(&mut self) -> Result<Option<Bytes>, StreamFailure> {
-        self.read_until(self.until).await
+        self.read_until(self.deadline).await
     }
 
     async fn read_until(&mut self, until: Instant) -> Result<Option<Bytes>, StreamFailure> {
         let read = timeout_at(until, self.reader.next()).await;
-        match read.unwrap_or(Err(StreamFailure::Late))? {
+        match read.unwrap_or(Err(StreamFailure::DeadlineExceeded))? {
             Some((FrameKind::Message, body)) => Ok(Some(body)),
             Some(_) => Err(StreamFailure::Malformed("a frame of a call")),
             None => Ok(None),
@@ -209,18 +209,18 @@ impl PairingLink {
     /// All is said; waits until the other side has it.
     pub async fn finish(mut self) {
         self.writer.finish();
-        let _heard = timeout_at(self.until, self.writer.stopped()).await;
+        let _heard = timeout_at(self.deadline, self.writer.wait_stopped()).await;
     }
 }
 
 impl Drop for PairingLink {
     fn drop(&mut self) {
-        close(&self.connection, LinkClose::PairingOver);
+        close_connection(&self.connection, LinkClose::PairingOver);
     }
 }
 
 /// Whether the other end refused the handshake itself.
-pub(super) fn turned_away(connection: &quinn::Connection) -> bool {
+pub(super) fn is_handshake_refused(connection: &quinn::Connection) -> bool {
     match connection.close_reason() {
         Some(quinn::ConnectionError::ConnectionClosed(close)) => {
             HANDSHAKE_CODES.contains(&u64::from(close.error_code))

@@ -3,15 +3,15 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use mgp_protocol::federation::ends::LinkClose;
+use mgp_protocol::federation::close_codes::LinkClose;
 use mgp_protocol::ids::NodeId;
-use mgp_sync::{NotEntered, Roster, RosterPlace};
+use mgp_sync::{EnterError, Roster, RosterGuard};
 use quinn::VarInt;
 
-use super::limits::LINKS_OF_A_NODE;
+use super::limits::LINKS_PER_NODE;
 
 /// Closes a connection for a reason that its peer is told. One that is closed keeps the reason it has.
-pub(super) fn close(connection: &quinn::Connection, why: LinkClose) {
+pub(super) fn close_connection(connection: &quinn::Connection, why: LinkClose) {
     if connection.close_reason().is_some() {
         return;
     }
@@ -21,41 +21,41 @@ pub(super) fn close(connection: &quinn::Connection, why: LinkClose) {
 
 /// The keys of the cluster, at this moment, and the links there are.
 #[derive(Debug)]
-pub(super) struct Pinned(Arc<Roster<NodeId, quinn::Connection>>);
+pub(super) struct PinnedNodes(Arc<Roster<NodeId, quinn::Connection>>);
 
 /// A link's entry; goes with it.
-pub(super) type Entered = RosterPlace<NodeId, quinn::Connection>;
+pub(super) type LinkEntry = RosterGuard<NodeId, quinn::Connection>;
 
-impl Pinned {
+impl PinnedNodes {
     pub(super) fn new() -> Arc<Self> {
         Arc::new(Self(Arc::default()))
     }
 
     pub(super) fn contains(&self, node: &NodeId) -> bool {
-        self.0.allows(node)
+        self.0.is_allowed(node)
     }
 
     /// From when this returns, no other node gets a link, and none has one.
     pub(super) fn replace(&self, nodes: HashSet<NodeId>) {
-        for connection in self.0.replace(nodes) {
-            close(&connection, LinkClose::Revoked);
+        for connection in self.0.replace_allowed(nodes) {
+            close_connection(&connection, LinkClose::Revoked);
         }
     }
 
     /// Enters a link of a node, if it may have one.
-    pub(super) fn enter(
+    pub(super) fn register(
         &self,
         node: NodeId,
         connection: &quinn::Connection,
-    ) -> Result<Entered, LinkClose> {
+    ) -> Result<LinkEntry, LinkClose> {
         // One that is gone already takes no place, even if somebody still holds it.
         let lives = |held: &&quinn::Connection| held.close_reason().is_none();
         let entered = self.0.enter(node, connection.clone(), |of_node| {
-            of_node.filter(lives).count() < LINKS_OF_A_NODE
+            of_node.filter(lives).count() < LINKS_PER_NODE
         });
         entered.map_err(|why| match why {
-            NotEntered::Full => LinkClose::TooMany,
-            NotEntered::NotAllowed => LinkClose::NotPinned,
+            EnterError::Full => LinkClose::TooMany,
+            EnterError::Denied => LinkClose::NotPinned,
         })
     }
 

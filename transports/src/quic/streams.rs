@@ -1,9 +1,9 @@
 //! A call as one of its two ends has it, and the streams on which nodes copy from each other.
 
 use bytes::Bytes;
-use mgp_protocol::federation::call::times::PartTimes;
-use mgp_protocol::federation::call::{CallRefused, owner_refusal};
-use mgp_protocol::federation::ends::StreamReset;
+use mgp_protocol::federation::call::timings::CallTimings;
+use mgp_protocol::federation::call::{CallRejection, owner_refusal};
+use mgp_protocol::federation::close_codes::StreamReset;
 use mgp_protocol::federation::frames::{CALL_BODY, FrameKind};
 use mgp_protocol::refusal::owner_refusal::{OwnerAnswer, OwnerRefusal};
 use tokio::sync::OwnedSemaphorePermit;
@@ -13,7 +13,7 @@ use tokio::time::{Instant, timeout_at};
 use super::frames::{FrameReader, FrameWriter, StreamFailure, WriteFailure};
 
 /// What the agent is answered where the words of a refusal are too large for a frame.
-const TOO_LONG: &str = r#"{"code":-32603,"message":"the node of the server refused the call, in words that are too long for a link"}"#;
+const TRUNCATED_MESSAGE: &str = r#"{"code":-32603,"message":"the node of the server refused the call, in words that are too long for a link"}"#;
 
 /// What the other end of a call says.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,7 +25,7 @@ pub enum CallFrame {
     /// The server's error. The last frame.
     Error(Bytes),
     /// The node answers by itself. The last frame.
-    Refused(CallRefused),
+    Refused(CallRejection),
     /// The node's kernel refuses the call in the place of its server. The last frame.
     OwnerRefusal(OwnerRefusal),
 }
@@ -34,41 +34,41 @@ pub enum CallFrame {
 #[derive(Debug)]
 pub struct CallInput {
     reader: FrameReader,
-    until: Instant,
+    deadline: Instant,
     /// Answers come in at the calling end only.
-    calling: bool,
-    ended: bool,
+    is_caller: bool,
+    is_ended: bool,
     /// What the called node said of where the call's time went.
-    times: Option<PartTimes>,
+    times: Option<CallTimings>,
     _turn: Option<OwnedSemaphorePermit>,
 }
 
 impl CallInput {
     /// The calling end: what it reads ends with an answer.
-    pub(super) fn calling(
+    pub(super) fn new_caller(
         mut reader: FrameReader,
-        until: Instant,
+        deadline: Instant,
         turn: OwnedSemaphorePermit,
     ) -> Self {
-        reader.leave_for(StreamReset::Cancelled);
+        reader.set_drop_reason(StreamReset::Cancelled);
         Self {
             reader,
-            until,
-            calling: true,
-            ended: false,
+            deadline,
+            is_caller: true,
+            is_ended: false,
             times: None,
             _turn: Some(turn),
         }
     }
 
     /// The called end.
-    pub(super) fn called(mut reader: FrameReader, until: Instant) -> Self {
-        reader.leave_for(StreamReset::Answered);
+    pub(super) fn new_callee(mut reader: FrameReader, deadline: Instant) -> Self {
+        reader.set_drop_reason(StreamReset::Answered);
         Self {
             reader,
-            until,
-            calling: false,
-            ended: false,
+            deadline,
+            is_caller: false,
+            is_ended: false,
             times: None,
             _turn: None,
         }
@@ -80,32 +80,32 @@ impl CallInput {
     /// # Errors
     /// [`StreamFailure`]; then there is nothing more.
     pub async fn next(&mut self) -> Result<CallFrame, StreamFailure> {
-        if self.ended {
+        if self.is_ended {
             return Err(StreamFailure::Unfinished);
         }
-        let read = match timeout_at(self.until, self.past_times()).await {
+        let read = match timeout_at(self.deadline, self.next_after_times()).await {
             Ok(read) => read,
             Err(_) => {
                 self.reader.stop(StreamReset::Late);
-                Err(StreamFailure::Late)
+                Err(StreamFailure::DeadlineExceeded)
             }
         };
         let frame = read.and_then(|frame| frame.ok_or(StreamFailure::Unfinished));
-        let frame = frame.and_then(|(kind, body)| self.understand(kind, body));
-        self.ended = !matches!(frame, Ok(CallFrame::Relayed(_)));
-        if self.ended {
-            self.reader.leave_for(StreamReset::Answered);
+        let frame = frame.and_then(|(kind, body)| self.parse_frame(kind, body));
+        self.is_ended = !matches!(frame, Ok(CallFrame::Relayed(_)));
+        if self.is_ended {
+            self.reader.set_drop_reason(StreamReset::Answered);
             self.reader.take_end();
         }
         frame
     }
 
     /// The next frame that is no times. The first times that can be are kept; others are passed over.
-    async fn past_times(&mut self) -> Result<Option<(FrameKind, Bytes)>, StreamFailure> {
+    async fn next_after_times(&mut self) -> Result<Option<(FrameKind, Bytes)>, StreamFailure> {
         loop {
             match self.reader.next().await? {
-                Some((FrameKind::Times, body)) if self.calling => {
-                    self.times = self.times.or_else(|| PartTimes::decode(&body));
+                Some((FrameKind::Times, body)) if self.is_caller => {
+                    self.times = self.times.or_else(|| CallTimings::decode(&body));
                 }
                 Some((FrameKind::Times, _)) => {}
                 frame => return Ok(frame),
@@ -116,20 +116,20 @@ impl CallInput {
     /// Where the call's time went at the called node, as far as that said so before its answer. Its own word: the
     /// parts are not longer than the whole, and no more is known.
     #[must_use]
-    pub fn times(&self) -> Option<PartTimes> {
+    pub fn times(&self) -> Option<CallTimings> {
         self.times
     }
 
-    fn understand(&mut self, kind: FrameKind, body: Bytes) -> Result<CallFrame, StreamFailure> {
+    fn parse_frame(&mut self, kind: FrameKind, body: Bytes) -> Result<CallFrame, StreamFailure> {
         let malformed = match kind {
             FrameKind::Relayed => return Ok(CallFrame::Relayed(body)),
-            FrameKind::Result if self.calling => return Ok(CallFrame::Result(body)),
-            FrameKind::Error if self.calling => return Ok(CallFrame::Error(body)),
-            FrameKind::Refused if self.calling => match CallRefused::decode(&body) {
+            FrameKind::Result if self.is_caller => return Ok(CallFrame::Result(body)),
+            FrameKind::Error if self.is_caller => return Ok(CallFrame::Error(body)),
+            FrameKind::Refused if self.is_caller => match CallRejection::decode(&body) {
                 Ok(refused) => return Ok(CallFrame::Refused(refused)),
                 Err(_) => "a refusal that cannot be read",
             },
-            FrameKind::OwnerRefusal if self.calling => match owner_refusal::decode(&body) {
+            FrameKind::OwnerRefusal if self.is_caller => match owner_refusal::decode(&body) {
                 Ok(refusal) => return Ok(CallFrame::OwnerRefusal(refusal)),
                 Err(_) => "a refusal that cannot be read",
             },
@@ -156,35 +156,39 @@ impl CallInput {
 #[derive(Debug)]
 pub struct CallOutput {
     writer: FrameWriter,
-    until: Instant,
+    deadline: Instant,
     /// What is said right before the answer.
-    times: Option<PartTimes>,
+    times: Option<CallTimings>,
     _turn: Option<OwnedSemaphorePermit>,
 }
 
 impl CallOutput {
-    pub(super) fn calling(mut writer: FrameWriter, until: Instant) -> Self {
+    pub(super) fn new_caller(mut writer: FrameWriter, deadline: Instant) -> Self {
         // Who has nothing more to say has still asked.
         writer.finish_when_dropped();
         Self {
             writer,
-            until,
+            deadline,
             times: None,
             _turn: None,
         }
     }
 
-    pub(super) fn called(writer: FrameWriter, until: Instant, turn: OwnedSemaphorePermit) -> Self {
+    pub(super) fn new_callee(
+        writer: FrameWriter,
+        deadline: Instant,
+        turn: OwnedSemaphorePermit,
+    ) -> Self {
         Self {
             writer,
-            until,
+            deadline,
             times: None,
             _turn: Some(turn),
         }
     }
 
     /// Says with the answer where the call's time went here. Never a part of the answer, which others read.
-    pub fn took(&mut self, times: PartTimes) {
+    pub fn set_times(&mut self, times: CallTimings) {
         self.times = Some(times);
     }
 
@@ -200,61 +204,62 @@ impl CallOutput {
     ///
     /// # Errors
     /// [`WriteFailure`], also when it was too large.
-    pub async fn result(self, result: Bytes) -> Result<(), WriteFailure> {
-        self.answer(FrameKind::Result, result).await
+    pub async fn send_result(self, result: Bytes) -> Result<(), WriteFailure> {
+        self.send_last_frame(FrameKind::Result, result).await
     }
 
     /// The server's error; the same holds for it.
     ///
     /// # Errors
     /// [`WriteFailure`], also when it was too large.
-    pub async fn error(self, error: Bytes) -> Result<(), WriteFailure> {
-        self.answer(FrameKind::Error, error).await
+    pub async fn send_error(self, error: Bytes) -> Result<(), WriteFailure> {
+        self.send_last_frame(FrameKind::Error, error).await
     }
 
     /// This node's kernel refuses the call in the place of its server. Words that are too large are left out.
     ///
     /// # Errors
     /// [`WriteFailure`].
-    pub async fn reject(self, refusal: &OwnerRefusal) -> Result<(), WriteFailure> {
+    pub async fn send_refusal(self, refusal: &OwnerRefusal) -> Result<(), WriteFailure> {
         let mut body = owner_refusal::encode(refusal);
         if body.len() > CALL_BODY {
             let short = OwnerRefusal {
-                answer: OwnerAnswer::Error(TOO_LONG.to_owned()),
+                answer: OwnerAnswer::Error(TRUNCATED_MESSAGE.to_owned()),
                 ..*refusal
             };
             body = owner_refusal::encode(&short);
         }
-        self.answer(FrameKind::OwnerRefusal, body.into()).await
+        self.send_last_frame(FrameKind::OwnerRefusal, body.into())
+            .await
     }
 
     /// This node answers by itself.
     ///
     /// # Errors
     /// [`WriteFailure`].
-    pub async fn refuse(mut self, why: &CallRefused) -> Result<(), WriteFailure> {
+    pub async fn send_refused(mut self, why: &CallRejection) -> Result<(), WriteFailure> {
         let body = Bytes::from(why.encode());
         self.write(FrameKind::Refused, body).await?;
         self.writer.finish();
         Ok(())
     }
 
-    async fn answer(mut self, kind: FrameKind, body: Bytes) -> Result<(), WriteFailure> {
+    async fn send_last_frame(mut self, kind: FrameKind, body: Bytes) -> Result<(), WriteFailure> {
         let written = match self.times.take() {
             Some(times) => {
                 let times = (FrameKind::Times, Bytes::from(times.encode()));
                 let both = self.writer.write_two(times, (kind, body));
-                timeout_at(self.until, both).await
+                timeout_at(self.deadline, both).await
             }
-            None => timeout_at(self.until, self.writer.write(kind, body)).await,
+            None => timeout_at(self.deadline, self.writer.write(kind, body)).await,
         };
-        match self.in_time(written) {
+        match self.check_deadline(written) {
             Ok(()) => {
                 self.writer.finish();
                 Ok(())
             }
             Err(WriteFailure::TooLarge { size, limit }) => {
-                self.refuse(&CallRefused::AnswerTooLarge { size, limit })
+                self.send_refused(&CallRejection::AnswerTooLarge { size, limit })
                     .await?;
                 Err(WriteFailure::TooLarge { size, limit })
             }
@@ -263,28 +268,28 @@ impl CallOutput {
     }
 
     pub(super) async fn write(&mut self, kind: FrameKind, body: Bytes) -> Result<(), WriteFailure> {
-        let written = timeout_at(self.until, self.writer.write(kind, body)).await;
-        self.in_time(written)
+        let written = timeout_at(self.deadline, self.writer.write(kind, body)).await;
+        self.check_deadline(written)
     }
 
-    fn in_time(
+    fn check_deadline(
         &mut self,
         written: Result<Result<(), WriteFailure>, Elapsed>,
     ) -> Result<(), WriteFailure> {
         written.unwrap_or_else(|_| {
             self.writer.reset(StreamReset::Late);
-            Err(WriteFailure::Gone(StreamFailure::Late))
+            Err(WriteFailure::Gone(StreamFailure::DeadlineExceeded))
         })
     }
 
     /// Until the other end reads no more: at the called end, the call was cancelled or lost.
-    pub fn stopped(&self) -> impl Future<Output = Option<StreamReset>> + Send + use<> {
-        self.writer.stopped()
+    pub fn wait_stopped(&self) -> impl Future<Output = Option<StreamReset>> + Send + use<> {
+        self.writer.wait_stopped()
     }
 
     /// Longest body of a frame.
     #[must_use]
-    pub const fn longest() -> usize {
+    pub const fn max_frame() -> usize {
         CALL_BODY
     }
 }
@@ -294,7 +299,7 @@ impl CallOutput {
 pub struct SyncStream {
     reader: FrameReader,
     writer: FrameWriter,
-    until: Instant,
+    deadline: Instant,
     _turn: OwnedSemaphorePermit,
 }
 
@@ -302,13 +307,13 @@ impl SyncStream {
     pub(super) fn new(
         reader: FrameReader,
         writer: FrameWriter,
-        until: Instant,
+        deadline: Instant,
         turn: OwnedSemaphorePermit,
     ) -> Self {
         Self {
             reader,
             writer,
-            until,
+            deadline,
             _turn: turn,
         }
     }
@@ -318,11 +323,16 @@ impl SyncStream {
     /// # Errors
     /// [`WriteFailure`].
     pub async fn send(&mut self, message: Bytes) -> Result<(), WriteFailure> {
-        match timeout_at(self.until, self.writer.write(FrameKind::Message, message)).await {
+        match timeout_at(
+            self.deadline,
+            self.writer.write(FrameKind::Message, message),
+        )
+        .await
+        {
             Ok(written) => written,
             Err(_) => {
                 self.writer.reset(StreamReset::Late);
-                Err(WriteFailure::Gone(StreamFailure::Late))
+                Err(WriteFailure::Gone(StreamFailure::DeadlineExceeded))
             }
         }
     }
@@ -337,7 +347,7 @@ impl SyncStream {
     /// # Errors
     /// [`StreamFailure`].
     pub async fn next(&mut self) -> Result<Option<Bytes>, StreamFailure> {
-        match timeout_at(self.until, self.reader.next()).await {
+        match timeout_at(self.deadline, self.reader.next()).await {
             Ok(Ok(Some((FrameKind::Message, body)))) => Ok(Some(body)),
             Ok(Ok(Some(_))) => {
                 self.reader.stop(StreamReset::Malformed);
@@ -347,7 +357,7 @@ impl SyncStream {
             Ok(Err(failure)) => Err(failure),
             Err(_) => {
                 self.reader.stop(StreamReset::Late);
-                Err(StreamFailure::Late)
+                Err(StreamFailure::DeadlineExceeded)
             }
         }
     }

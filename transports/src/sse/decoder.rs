@@ -28,7 +28,7 @@ pub struct TooLarge {
 }
 
 /// Longest line that is still read in an event that is thrown away: an id fits.
-const KEPT: usize = 1024;
+const DISCARDED_LINE_MAX: usize = 1024;
 
 /// Cuts pushed bytes into events of at most `max_event` bytes.
 ///
@@ -88,7 +88,7 @@ impl Decoder {
     }
 
     /// The next bytes of the line at hand, and whether they end it; `None` when there are no more.
-    fn cut(&mut self) -> Option<(Bytes, bool)> {
+    fn next_part(&mut self) -> Option<(Bytes, bool)> {
         if !self.chunk.is_empty() && mem::take(&mut self.after_cr) && self.chunk[0] == b'\n' {
             self.chunk.advance(1);
         }
@@ -104,15 +104,15 @@ impl Decoder {
     }
 
     /// How long a line may be: what the data before it left of the limit.
-    fn room(&self) -> usize {
+    fn remaining_limit(&self) -> usize {
         if self.oversized {
-            return KEPT;
+            return DISCARDED_LINE_MAX;
         }
         self.max_event.saturating_sub(self.event.data.len())
     }
 
     /// Gives the line up and, once per event, says so.
-    fn lose_line(&mut self) -> Option<TooLarge> {
+    fn discard_line(&mut self) -> Option<TooLarge> {
         self.started = true;
         self.line.clear();
         if mem::replace(&mut self.oversized, true) {
@@ -140,7 +140,7 @@ impl Decoder {
         line
     }
 
-    fn field(&mut self, line: &Bytes) {
+    fn parse_field(&mut self, line: &Bytes) {
         let colon = memchr::memchr(b':', line).unwrap_or(line.len());
         let mut value = line.slice((colon + 1).min(line.len())..);
         if value.first() == Some(&b' ') {
@@ -192,11 +192,11 @@ impl Iterator for Decoder {
     type Item = Result<SseEvent, TooLarge>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        while let Some((part, ended)) = self.cut() {
-            let lost = self.line_lost || self.line.len() + part.len() > self.room();
+        while let Some((part, ended)) = self.next_part() {
+            let lost = self.line_lost || self.line.len() + part.len() > self.remaining_limit();
             self.line_lost = lost && !ended;
             if lost {
-                if let Some(error) = self.lose_line() {
+                if let Some(error) = self.discard_line() {
                     return Some(Err(error));
                 }
             } else if !ended {
@@ -204,7 +204,7 @@ impl Iterator for Decoder {
             } else {
                 let line = self.end_line(part);
                 if !line.is_empty() {
-                    self.field(&line);
+                    self.parse_field(&line);
                 } else if let Some(event) = self.complete() {
                     return Some(Ok(event));
                 }

@@ -90,7 +90,10 @@ pub(crate) const BATCHES: [Batch; 57] = [
     decision("kernel/screening/src/validators/addresses", VALIDATORS),
     decision("kernel/screening/src/validators/arguments", VALIDATORS),
     decision("kernel/screening/src/validators/commands", VALIDATORS),
-    decision("kernel/screening/src/validators/dangers", VALIDATORS),
+    decision(
+        "kernel/screening/src/validators/dangerous_commands",
+        VALIDATORS,
+    ),
     decision(
         "kernel/screening/src/validators/network",
         &["validators::network", "attack"],
@@ -141,7 +144,7 @@ pub(crate) const BATCHES: [Batch; 57] = [
     other("kernel/engine/src", &[]),
     other("kernel/protocol/src/jsonrpc", &[]),
     other("kernel/protocol/src/federation", &["federation::"]),
-    other("kernel/protocol/src/era", &[]),
+    other("kernel/protocol/src/versions", &[]),
     other("kernel/protocol/src/lite", &["lite::"]),
     other("kernel/protocol/src/mcp", &["mcp::"]),
     other("kernel/protocol/src/mcpl", &["mcpl::"]),
@@ -191,7 +194,7 @@ impl Batch {
         inner.flat_map(Self::files)
     }
 
-    fn holds(&self, file: &str) -> bool {
+    fn contains(&self, file: &str) -> bool {
         let module = file.strip_suffix(".rs").unwrap_or(file);
         is_below(module, self.module)
     }
@@ -210,12 +213,12 @@ impl fmt::Display for Batch {
 
 /// The batch of a file: the innermost one.
 fn find_batch(file: &str) -> Option<&'static Batch> {
-    let all = BATCHES.iter().filter(|batch| batch.holds(file));
+    let all = BATCHES.iter().filter(|batch| batch.contains(file));
     all.max_by_key(|batch| batch.module.len())
 }
 
 /// The batches that these paths are in, and those that are in them.
-pub(crate) fn chosen(paths: &[PathBuf]) -> Result<Vec<&'static Batch>, String> {
+pub(crate) fn select_batches(paths: &[PathBuf]) -> Result<Vec<&'static Batch>, String> {
     if paths.is_empty() {
         return Ok(BATCHES.iter().collect());
     }
@@ -284,7 +287,7 @@ mod tests {
     #[test]
     fn a_path_chooses_the_batches_around_it_and_in_it() {
         let names = |path: &str| {
-            let chosen = chosen(&[path.into()])?;
+            let chosen = select_batches(&[path.into()])?;
             Ok::<_, String>(chosen.into_iter().map(Batch::name).collect::<Vec<_>>())
         };
         let sets = "kernel/engine/src/policy/access/sets.rs";
@@ -314,7 +317,7 @@ mod tests {
         let policy = find_batch("kernel/engine/src/policy/permissions.rs").unwrap();
         let excluded: Vec<String> = policy.excluded_files().collect();
         assert!(excluded.contains(&"kernel/engine/src/policy/pins.rs".to_owned()));
-        let pins = find_batch("kernel/engine/src/policy/pins/difference.rs").unwrap();
+        let pins = find_batch("kernel/engine/src/policy/pins/diff.rs").unwrap();
         assert_eq!(pins.excluded_files().count(), 0);
     }
 }

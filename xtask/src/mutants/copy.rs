@@ -12,33 +12,33 @@ use super::workspace;
 const ENGINE: &str = "kernel/engine/src";
 
 /// Makes it anew in this folder. `module` is the one that is tried.
-pub(crate) fn make(folder: &Path, module: &str) -> Result<(), String> {
+pub(crate) fn create_copy(folder: &Path, module: &str) -> Result<(), String> {
     let failed = |path: &Path, error| format!("{}: {error}", path.display());
     if folder.exists() {
         fs::remove_dir_all(folder).map_err(|error| failed(folder, error))?;
     }
-    for file in sources()? {
+    for file in list_sources()? {
         let (from, to) = (workspace().join(&file), folder.join(&file));
         let parent = to.parent().unwrap_or(folder);
         fs::create_dir_all(parent).map_err(|error| failed(parent, error))?;
         // One that was deleted stands in the list until that is committed.
         if from.is_file() {
-            copy(&from, &to).map_err(|error| failed(&from, error))?;
+            copy_file(&from, &to).map_err(|error| failed(&from, error))?;
         }
     }
-    let Some(room) = room(module) else {
+    let Some(room) = engine_crate_of(module) else {
         return Ok(());
     };
     let path = folder.join(ENGINE).join("lib.rs");
     let text = fs::read_to_string(&path).map_err(|error| failed(&path, error))?;
-    let needed = needed(room, &rooms(&text), &|room| {
-        text_of(&folder.join(ENGINE), room)
+    let needed = needed_modules(room, &declared_modules(&text), &|room| {
+        module_text(&folder.join(ENGINE), room)
     });
-    fs::write(&path, trimmed(&text, &needed)).map_err(|error| failed(&path, error))
+    fs::write(&path, trim_root(&text, &needed)).map_err(|error| failed(&path, error))
 }
 
 /// With its time: what did not change is not built again.
-fn copy(from: &Path, to: &Path) -> std::io::Result<()> {
+fn copy_file(from: &Path, to: &Path) -> std::io::Result<()> {
     fs::copy(from, to)?;
     let changed = fs::metadata(from)?.modified()?;
     fs::File::options()
@@ -48,7 +48,7 @@ fn copy(from: &Path, to: &Path) -> std::io::Result<()> {
 }
 
 /// All files of the project, but for what git ignores.
-fn sources() -> Result<Vec<PathBuf>, String> {
+fn list_sources() -> Result<Vec<PathBuf>, String> {
     let mut list = Command::new("git");
     list.current_dir(workspace());
     list.args([
@@ -69,22 +69,22 @@ fn sources() -> Result<Vec<PathBuf>, String> {
 }
 
 /// The room of the engine that a module is in.
-fn room(module: &str) -> Option<&str> {
+fn engine_crate_of(module: &str) -> Option<&str> {
     let path = module.strip_prefix(ENGINE)?.strip_prefix('/')?;
     path.split('/').next()
 }
 
 /// The rooms that the root of the crate declares.
-fn rooms(root: &str) -> BTreeSet<&str> {
-    root.lines().filter_map(declared).collect()
+fn declared_modules(root: &str) -> BTreeSet<&str> {
+    root.lines().filter_map(parse_module).collect()
 }
 
-fn declared(line: &str) -> Option<&str> {
+fn parse_module(line: &str) -> Option<&str> {
     line.strip_prefix("pub mod ")?.strip_suffix(" {")
 }
 
 /// A room with all that it names, and what these name.
-fn needed<'a>(
+fn needed_modules<'a>(
     room: &'a str,
     all: &BTreeSet<&'a str>,
     text_of: &dyn Fn(&str) -> String,
@@ -103,7 +103,7 @@ fn needed<'a>(
 }
 
 /// All text of a room or, without a name, of the modules outside of rooms.
-fn text_of(root: &Path, room: &str) -> String {
+fn module_text(root: &Path, room: &str) -> String {
     let mut open = vec![root.join(room)];
     let mut text = String::new();
     while let Some(path) = open.pop() {
@@ -120,11 +120,11 @@ fn text_of(root: &Path, room: &str) -> String {
 }
 
 /// The root without the rooms that are not needed.
-fn trimmed(root: &str, needed: &BTreeSet<&str>) -> String {
+fn trim_root(root: &str, needed: &BTreeSet<&str>) -> String {
     let mut kept = String::new();
     let mut is_left_out = false;
     for line in root.lines() {
-        is_left_out |= declared(line).is_some_and(|room| !needed.contains(room));
+        is_left_out |= parse_module(line).is_some_and(|room| !needed.contains(room));
         if !is_left_out {
             kept.push_str(line);
             kept.push('\n');
@@ -142,17 +142,17 @@ mod tests {
 
     #[test]
     fn a_batch_has_the_rooms_that_it_needs_and_no_others() {
-        let all = rooms(ROOT);
+        let all = declared_modules(ROOT);
         assert_eq!(Vec::from_iter(&all), [&"calls", &"policy", &"store"]);
         let text_of = |room: &str| match room {
             "calls" => "use crate::policy::pins;".to_owned(),
             "" => "use crate::store::journal;".to_owned(),
             _ => String::new(),
         };
-        let of_policy = needed("policy", &all, &text_of);
+        let of_policy = needed_modules("policy", &all, &text_of);
         assert!(of_policy.contains("store") && !of_policy.contains("calls"));
-        assert!(needed("calls", &all, &text_of).contains("policy"));
-        let text = trimmed(ROOT, &of_policy);
+        assert!(needed_modules("calls", &all, &text_of).contains("policy"));
+        let text = trim_root(ROOT, &of_policy);
         assert!(!text.contains("rates"), "{text}");
         assert!(
             text.contains("pub mod policy {\n    pub mod pins;\n}"),
@@ -163,8 +163,11 @@ mod tests {
 
     #[test]
     fn modules_of_the_engine_have_a_room() {
-        assert_eq!(room("kernel/engine/src/policy/access"), Some("policy"));
-        assert_eq!(room("kernel/engine/src"), None);
-        assert_eq!(room("kernel/mcpl/src/policy"), None);
+        assert_eq!(
+            engine_crate_of("kernel/engine/src/policy/access"),
+            Some("policy")
+        );
+        assert_eq!(engine_crate_of("kernel/engine/src"), None);
+        assert_eq!(engine_crate_of("kernel/mcpl/src/policy"), None);
     }
 }

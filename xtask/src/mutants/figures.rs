@@ -5,7 +5,7 @@ use std::fmt;
 use std::ops::AddAssign;
 
 use super::reasons::Reasons;
-use super::results::{End, Results};
+use super::results::{MutantOutcome, Results};
 use super::{Batch, Kind};
 
 /// How many mutants ended how.
@@ -15,7 +15,7 @@ struct Counts {
     caught: usize,
     missed: usize,
     /// Of those missed, how many have a written reason.
-    excused: usize,
+    explained: usize,
     timed_out: usize,
     unviable: usize,
     not_run: usize,
@@ -27,7 +27,7 @@ impl AddAssign for Counts {
         self.mutants += other.mutants;
         self.caught += other.caught;
         self.missed += other.missed;
-        self.excused += other.excused;
+        self.explained += other.explained;
         self.timed_out += other.timed_out;
         self.unviable += other.unviable;
         self.not_run += other.not_run;
@@ -36,7 +36,7 @@ impl AddAssign for Counts {
 }
 
 /// What came of a batch.
-pub(crate) struct Judgement {
+pub(crate) struct BatchResult {
     name: String,
     package: &'static str,
     kind: Kind,
@@ -47,15 +47,15 @@ pub(crate) struct Judgement {
     unused: Vec<String>,
 }
 
-impl Judgement {
+impl BatchResult {
     /// Every mutant has an end, and none survived without a reason: there is nothing to run.
-    pub(crate) fn is_settled(&self) -> bool {
+    pub(crate) fn is_complete(&self) -> bool {
         self.counts.not_run == 0 && self.survivors.is_empty()
     }
 
-    fn passed(&self) -> bool {
+    fn is_passed(&self) -> bool {
         match self.kind {
-            Kind::Decision => self.is_settled() && self.unused.is_empty(),
+            Kind::Decision => self.is_complete() && self.unused.is_empty(),
             Kind::Other => true,
         }
     }
@@ -67,7 +67,7 @@ pub(crate) fn count_batch(
     mutants: &[String],
     results: &Results,
     reasons: &mut Reasons,
-) -> Judgement {
+) -> BatchResult {
     let mut counts = Counts {
         mutants: mutants.len(),
         seconds: results.seconds(),
@@ -75,15 +75,15 @@ pub(crate) fn count_batch(
     };
     let mut survivors = Vec::new();
     for mutant in mutants {
-        match results.end(mutant) {
-            Some(End::Caught) => counts.caught += 1,
-            Some(End::TimedOut) => counts.timed_out += 1,
-            Some(End::Unviable) => counts.unviable += 1,
+        match results.outcome(mutant) {
+            Some(MutantOutcome::Caught) => counts.caught += 1,
+            Some(MutantOutcome::TimedOut) => counts.timed_out += 1,
+            Some(MutantOutcome::Unviable) => counts.unviable += 1,
             None => counts.not_run += 1,
-            Some(End::Missed) => {
+            Some(MutantOutcome::Missed) => {
                 counts.missed += 1;
-                match reasons.take(mutant) {
-                    true => counts.excused += 1,
+                match reasons.take_reason(mutant) {
+                    true => counts.explained += 1,
                     false => survivors.push(mutant.clone()),
                 }
             }
@@ -92,8 +92,10 @@ pub(crate) fn count_batch(
     // Whether a reason is needed is known once all has run.
     let files = mutants.iter().filter_map(|mutant| mutant.split(':').next());
     let files: BTreeSet<&str> = files.filter(|_| counts.not_run == 0).collect();
-    let unused = files.into_iter().flat_map(|file| reasons.of_file(file));
-    Judgement {
+    let unused = files
+        .into_iter()
+        .flat_map(|file| reasons.unused_for_file(file));
+    BatchResult {
         name: batch.name(),
         package: batch.package(),
         kind: batch.kind,
@@ -105,20 +107,20 @@ pub(crate) fn count_batch(
 
 /// Of all batches that were chosen.
 #[derive(Default)]
-pub(crate) struct Figures(Vec<Judgement>);
+pub(crate) struct BatchResults(Vec<BatchResult>);
 
-impl Figures {
-    pub(crate) fn add(&mut self, judgement: Judgement) {
+impl BatchResults {
+    pub(crate) fn add(&mut self, judgement: BatchResult) {
         self.0.push(judgement);
     }
 
     /// No decision has a mutant that is missed without a reason, or that was not run.
-    pub(crate) fn passed(&self) -> bool {
-        self.0.iter().all(Judgement::passed)
+    pub(crate) fn is_passed(&self) -> bool {
+        self.0.iter().all(BatchResult::is_passed)
     }
 }
 
-impl fmt::Display for Figures {
+impl fmt::Display for BatchResults {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
@@ -141,7 +143,7 @@ impl fmt::Display for Figures {
                 writeln!(f, "a reason without a missed mutant: {reason}")?;
             }
         }
-        for batch in self.0.iter().filter(|batch| !batch.passed()) {
+        for batch in self.0.iter().filter(|batch| !batch.is_passed()) {
             writeln!(
                 f,
                 "{}: a decision needs a test or a reason for every mutant",
@@ -157,7 +159,7 @@ fn row(f: &mut fmt::Formatter<'_>, name: &str, counts: &Counts) -> fmt::Result {
         mutants,
         caught,
         missed,
-        excused,
+        explained: excused,
         timed_out,
         unviable,
         not_run,

@@ -25,7 +25,7 @@ impl Reasons {
     }
 
     /// Uses up the reason of this mutant, if it has one.
-    pub(crate) fn take(&mut self, mutant: &str) -> bool {
+    pub(crate) fn take_reason(&mut self, mutant: &str) -> bool {
         let (file, what) = split(mutant);
         let prefix = format!("{file}: {what}: ");
         let found = self.0.iter().position(|line| line.starts_with(&prefix));
@@ -33,7 +33,7 @@ impl Reasons {
     }
 
     /// Those left for this file: of mutants that are caught, or that are not there any more.
-    pub(crate) fn of_file<'a>(&'a self, file: &'a str) -> impl Iterator<Item = &'a str> {
+    pub(crate) fn unused_for_file<'a>(&'a self, file: &'a str) -> impl Iterator<Item = &'a str> {
         let lines = self.0.iter().map(String::as_str);
         lines.filter(move |line| line.split_once(": ").is_some_and(|(of, _)| of == file))
     }
@@ -56,19 +56,19 @@ mod tests {
     fn a_reason_counts_for_one_mutant_wherever_it_stands() {
         let text = "# why\n\nsrc/a.rs: replace A::b -> Vec<B> with vec![]: it is empty: always\n";
         let mut reasons = Reasons::parse(text);
-        assert!(reasons.take(MUTANT));
-        assert!(!reasons.take(MUTANT), "it is used up");
+        assert!(reasons.take_reason(MUTANT));
+        assert!(!reasons.take_reason(MUTANT), "it is used up");
         let mut reasons = Reasons::parse(text);
-        assert!(!reasons.take("src/b.rs:25:9: replace A::b -> Vec<B> with vec![]"));
-        assert!(!reasons.take("src/a.rs:25:9: replace A::b -> Vec<B> with vec![B]"));
-        assert_eq!(reasons.of_file("src/a.rs").count(), 1);
-        assert_eq!(reasons.of_file("src/b.rs").count(), 0);
+        assert!(!reasons.take_reason("src/b.rs:25:9: replace A::b -> Vec<B> with vec![]"));
+        assert!(!reasons.take_reason("src/a.rs:25:9: replace A::b -> Vec<B> with vec![B]"));
+        assert_eq!(reasons.unused_for_file("src/a.rs").count(), 1);
+        assert_eq!(reasons.unused_for_file("src/b.rs").count(), 0);
     }
 
     #[test]
     fn a_mutant_without_words_after_it_has_no_reason() {
         let line = "src/a.rs: replace A::b -> Vec<B> with vec![]";
-        assert!(!Reasons::parse(line).take(MUTANT));
+        assert!(!Reasons::parse(line).take_reason(MUTANT));
     }
 
     /// A reason for a file that is in no batch excuses nothing.

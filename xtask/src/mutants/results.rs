@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum End {
+pub(crate) enum MutantOutcome {
     Caught,
     Missed,
     TimedOut,
@@ -13,11 +13,11 @@ pub(crate) enum End {
 }
 
 /// The ends, with the file that cargo-mutants lists each in.
-const ENDS: [(End, &str); 4] = [
-    (End::Caught, "caught"),
-    (End::Missed, "missed"),
-    (End::TimedOut, "timeout"),
-    (End::Unviable, "unviable"),
+const ENDS: [(MutantOutcome, &str); 4] = [
+    (MutantOutcome::Caught, "caught"),
+    (MutantOutcome::Missed, "missed"),
+    (MutantOutcome::TimedOut, "timeout"),
+    (MutantOutcome::Unviable, "unviable"),
 ];
 /// What was found so far, over all runs.
 const FILE: &str = "results.txt";
@@ -26,27 +26,30 @@ const SECONDS: &str = "seconds.txt";
 
 #[derive(Default)]
 pub(crate) struct Results {
-    ends: BTreeMap<String, End>,
+    outcomes: BTreeMap<String, MutantOutcome>,
     seconds: u64,
 }
 
 impl Results {
     /// Takes over what the last run found, also where it was stopped.
     pub(crate) fn load(folder: &Path) -> Result<Self, String> {
-        let mut ends = parse(&read(&folder.join(FILE)));
+        let mut ends = parse(&read_or_empty(&folder.join(FILE)));
         for (end, name) in ENDS {
-            let found = read(&folder.join("mutants.out").join(format!("{name}.txt")));
+            let found = read_or_empty(&folder.join("mutants.out").join(format!("{name}.txt")));
             ends.extend(found.lines().map(|mutant| (mutant.to_owned(), end)));
         }
         if folder.is_dir() {
-            write(&folder.join(FILE), &render(&ends))?;
+            write_file(&folder.join(FILE), &render(&ends))?;
         }
-        let seconds = seconds(folder);
-        Ok(Self { ends, seconds })
+        let seconds = read_seconds(folder);
+        Ok(Self {
+            outcomes: ends,
+            seconds,
+        })
     }
 
-    pub(crate) fn end(&self, mutant: &str) -> Option<End> {
-        self.ends.get(mutant).copied()
+    pub(crate) fn outcome(&self, mutant: &str) -> Option<MutantOutcome> {
+        self.outcomes.get(mutant).copied()
     }
 
     pub(crate) fn seconds(&self) -> u64 {
@@ -55,27 +58,30 @@ impl Results {
 }
 
 pub(crate) fn add_seconds(folder: &Path, more: u64) -> Result<(), String> {
-    let sum = seconds(folder) + more;
-    write(&folder.join(SECONDS), &sum.to_string())
+    let sum = read_seconds(folder) + more;
+    write_file(&folder.join(SECONDS), &sum.to_string())
 }
 
 /// Whole or not at all: a full disk takes nothing away that was found before.
-fn write(path: &Path, text: &str) -> Result<(), String> {
+fn write_file(path: &Path, text: &str) -> Result<(), String> {
     let new = path.with_extension("new");
     let written = fs::write(&new, text).and_then(|()| fs::rename(&new, path));
     written.map_err(|error| format!("{}: {error}", path.display()))
 }
 
-fn seconds(folder: &Path) -> u64 {
-    read(&folder.join(SECONDS)).trim().parse().unwrap_or(0)
+fn read_seconds(folder: &Path) -> u64 {
+    read_or_empty(&folder.join(SECONDS))
+        .trim()
+        .parse()
+        .unwrap_or(0)
 }
 
 /// Nothing where there is no such file yet.
-fn read(path: &Path) -> String {
+fn read_or_empty(path: &Path) -> String {
     fs::read_to_string(path).unwrap_or_default()
 }
 
-fn parse(text: &str) -> BTreeMap<String, End> {
+fn parse(text: &str) -> BTreeMap<String, MutantOutcome> {
     let ends = text.lines().filter_map(|line| {
         let (word, mutant) = line.split_once(' ')?;
         let (end, _) = ENDS.into_iter().find(|(_, name)| *name == word)?;
@@ -84,7 +90,7 @@ fn parse(text: &str) -> BTreeMap<String, End> {
     ends.collect()
 }
 
-fn render(ends: &BTreeMap<String, End>) -> String {
+fn render(ends: &BTreeMap<String, MutantOutcome>) -> String {
     let lines = ends.iter().map(|(mutant, end)| {
         let found = ENDS.iter().find(|(other, _)| other == end);
         let (_, word) = found.expect("every end has a word");
@@ -109,8 +115,8 @@ mod tests {
         fs::write(out.join("caught.txt"), "b\n").unwrap();
         fs::write(out.join("missed.txt"), "c\n").unwrap();
         let results = Results::load(&folder).unwrap();
-        let ends = ["a", "b", "c", "d"].map(|mutant| results.end(mutant));
-        let (caught, missed) = (Some(End::Caught), Some(End::Missed));
+        let ends = ["a", "b", "c", "d"].map(|mutant| results.outcome(mutant));
+        let (caught, missed) = (Some(MutantOutcome::Caught), Some(MutantOutcome::Missed));
         assert_eq!(ends, [caught, caught, missed, None]);
         add_seconds(&folder, 7).unwrap();
         add_seconds(&folder, 5).unwrap();

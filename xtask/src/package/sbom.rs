@@ -7,20 +7,20 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use crate::cargo;
+use crate::cargo_command;
 
 const FILE: &str = "mgp.cdx.json";
 
 /// Writes it into a folder; answers where.
 pub(super) fn write(package: &str, folder: &Path) -> Result<String, String> {
-    let said = cargo(&["metadata", "--format-version", "1", "--locked"]).output();
+    let said = cargo_command(&["metadata", "--format-version", "1", "--locked"]).output();
     let said = said.map_err(|why| format!("cargo metadata: {why}"))?;
     if !said.status.success() {
         return Err(String::from_utf8_lossy(&said.stderr).into_owned());
     }
     let metadata: Value = serde_json::from_slice(&said.stdout).map_err(|why| why.to_string())?;
     let lock = fs::read_to_string("Cargo.lock").map_err(|why| format!("Cargo.lock: {why}"))?;
-    let bom = bom(&metadata, &checksums(&lock), package)?;
+    let bom = render_bom(&metadata, &parse_checksums(&lock), package)?;
     let place = folder.join(FILE);
     let text = serde_json::to_string_pretty(&bom).expect("a document is JSON") + "\n";
     fs::create_dir_all(folder)
@@ -31,7 +31,7 @@ pub(super) fn write(package: &str, folder: &Path) -> Result<String, String> {
 }
 
 /// The SHA-256 of each package's archive, by name and version.
-fn checksums(lock: &str) -> BTreeMap<(String, String), String> {
+fn parse_checksums(lock: &str) -> BTreeMap<(String, String), String> {
     let mut found = BTreeMap::new();
     for part in lock.split("[[package]]").skip(1) {
         let value = |key: &str| {
@@ -48,7 +48,7 @@ fn checksums(lock: &str) -> BTreeMap<(String, String), String> {
     found
 }
 
-fn bom(
+fn render_bom(
     metadata: &Value,
     checksums: &BTreeMap<(String, String), String>,
     root: &str,
@@ -144,7 +144,7 @@ mod tests {
                 {"id": "b", "deps": []}, {"id": "t", "deps": []}]},
         });
         let lock = "[[package]]\nname = \"aa\"\nversion = \"1.0.0\"\nchecksum = \"0a\"\n";
-        let bom = bom(&metadata, &checksums(lock), "root").unwrap();
+        let bom = render_bom(&metadata, &parse_checksums(lock), "root").unwrap();
         let names: Vec<_> = bom["components"]
             .as_array()
             .unwrap()

@@ -10,39 +10,39 @@ use mgp_protocol::dialect::Version;
 use mgp_protocol::mcp::Implementation;
 use mgp_protocol::mgp::kernel;
 
-use mgp_runtime::time::moment;
+use mgp_runtime::time::monotonic_now;
 
 /// Characters kept of a name or version, which are shown in a table.
-const LONGEST: usize = 64;
+const NAME_CHARS_MAX: usize = 64;
 
 /// One client: since when it is connected, its name and how much it asks.
 #[derive(Debug)]
 pub struct ClientActivity {
     since: MonotonicTime,
-    said: OnceLock<Said>,
+    introduction: OnceLock<ClientIntroduction>,
     calls: AtomicU64,
     /// Its last request, in milliseconds of the kernel's clock.
-    heard: AtomicU64,
+    last_request_ms: AtomicU64,
     /// Where it works, as its client on the owner's socket said.
     folder: OnceLock<Arc<Path>>,
 }
 
 /// What a client says about itself, unverified.
 #[derive(Debug)]
-struct Said {
+struct ClientIntroduction {
     name: String,
     version: String,
-    speaks: Version,
+    protocol_version: Version,
 }
 
 impl Default for ClientActivity {
     fn default() -> Self {
-        let since = moment();
+        let since = monotonic_now();
         Self {
             since,
-            said: OnceLock::new(),
+            introduction: OnceLock::new(),
             calls: AtomicU64::new(0),
-            heard: AtomicU64::new(millis(since)),
+            last_request_ms: AtomicU64::new(millis(since)),
             folder: OnceLock::new(),
         }
     }
@@ -51,16 +51,16 @@ impl Default for ClientActivity {
 impl ClientActivity {
     /// Notes the client's name and version of MCP; only the first call counts.
     pub fn introduce(&self, client: &Implementation<'_>, speaks: Version) {
-        self.said.get_or_init(|| Said {
-            name: cut(&client.name),
-            version: cut(&client.version),
-            speaks,
+        self.introduction.get_or_init(|| ClientIntroduction {
+            name: truncate(&client.name),
+            version: truncate(&client.version),
+            protocol_version: speaks,
         });
     }
 
     /// The same from the JSON text of a `clientInfo`, which stateless requests may omit.
     pub fn introduce_text(&self, client: Option<&str>, speaks: Version) {
-        if self.said.get().is_some() {
+        if self.introduction.get().is_some() {
             return;
         }
         let nobody = Implementation {
@@ -72,7 +72,7 @@ impl ClientActivity {
     }
 
     /// Notes the folder that it works in; only the first one counts.
-    pub fn works_in(&self, folder: Arc<Path>) {
+    pub fn set_folder(&self, folder: Arc<Path>) {
         let _ = self.folder.set(folder);
     }
 
@@ -83,28 +83,28 @@ impl ClientActivity {
     }
 
     /// Notes a request that came then.
-    pub fn asks(&self, method: &str, at: MonotonicTime) {
+    pub fn record_request(&self, method: &str, at: MonotonicTime) {
         if method == "tools/call" {
             self.calls.fetch_add(1, Ordering::Relaxed);
         }
-        self.heard.store(millis(at), Ordering::Relaxed);
+        self.last_request_ms.store(millis(at), Ordering::Relaxed);
     }
 
     /// Milliseconds since its last request.
-    pub(super) fn silent_ms(&self) -> u64 {
-        millis(moment()).saturating_sub(self.heard.load(Ordering::Relaxed))
+    pub(super) fn idle_ms(&self) -> u64 {
+        millis(monotonic_now()).saturating_sub(self.last_request_ms.load(Ordering::Relaxed))
     }
 
     /// The client as shown to the operator; `agent` is who the kernel knows it as.
     #[must_use]
-    pub fn told(&self, agent: String, door: &str, view: &CatalogView) -> kernel::Client {
-        let said = self.said.get();
+    pub fn to_client(&self, agent: String, door: &str, view: &CatalogView) -> kernel::Client {
+        let said = self.introduction.get();
         let text = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
         kernel::Client {
             agent,
             name: said.and_then(|said| text(&said.name)),
             version: said.and_then(|said| text(&said.version)),
-            speaks: said.map(|said| said.speaks.as_str().to_owned()),
+            speaks: said.map(|said| said.protocol_version.as_str().to_owned()),
             door: door.to_owned(),
             server: match view {
                 CatalogView::All | CatalogView::Set(_) => None,
@@ -114,8 +114,8 @@ impl ClientActivity {
                 CatalogView::Set(set) => Some(set.to_string()),
                 CatalogView::All | CatalogView::One(_) => None,
             },
-            since_ms: millis(moment()).saturating_sub(millis(self.since)),
-            silent_ms: self.silent_ms(),
+            since_ms: millis(monotonic_now()).saturating_sub(millis(self.since)),
+            silent_ms: self.idle_ms(),
             calls: self.calls.load(Ordering::Relaxed),
             holds: 0,
             held: Vec::new(),
@@ -123,8 +123,8 @@ impl ClientActivity {
     }
 }
 
-fn cut(text: &str) -> String {
-    text.chars().take(LONGEST).collect()
+fn truncate(text: &str) -> String {
+    text.chars().take(NAME_CHARS_MAX).collect()
 }
 
 fn millis(moment: MonotonicTime) -> u64 {
@@ -138,18 +138,21 @@ mod tests {
     #[test]
     fn a_client_is_what_it_said_first_and_not_at_length() {
         let activity = ClientActivity::default();
-        let told = activity.told("agent.a".into(), "http", &CatalogView::All);
+        let told = activity.to_client("agent.a".into(), "http", &CatalogView::All);
         assert_eq!((told.name, told.speaks), (None, None));
         let long = format!(r#"{{"name":"{}","version":7}}"#, "é".repeat(200));
-        activity.introduce_text(Some(&long), Version::MODERN);
-        activity.introduce_text(Some(r#"{"name":"other","version":"2"}"#), Version::MODERN);
-        let told = activity.told("agent.a".into(), "http", &CatalogView::All);
+        activity.introduce_text(Some(&long), Version::STATELESS);
+        activity.introduce_text(
+            Some(r#"{"name":"other","version":"2"}"#),
+            Version::STATELESS,
+        );
+        let told = activity.to_client("agent.a".into(), "http", &CatalogView::All);
         assert_eq!(told.name, None, "a version that is no text");
         let activity = ClientActivity::default();
         let long = long.replace('7', "\"7\"");
-        activity.introduce_text(Some(&long), Version::MODERN);
-        let told = activity.told("agent.a".into(), "http", &CatalogView::All);
-        assert_eq!(told.name.unwrap().chars().count(), LONGEST);
+        activity.introduce_text(Some(&long), Version::STATELESS);
+        let told = activity.to_client("agent.a".into(), "http", &CatalogView::All);
+        assert_eq!(told.name.unwrap().chars().count(), NAME_CHARS_MAX);
         assert_eq!(told.version.as_deref(), Some("7"));
         assert_eq!(told.speaks.as_deref(), Some("2026-07-28"));
     }
@@ -158,11 +161,11 @@ mod tests {
     fn calls_are_counted_and_other_requests_are_heard() {
         let activity = ClientActivity::default();
         for method in ["tools/call", "tools/list", "tools/call"] {
-            activity.asks(method, moment());
+            activity.record_request(method, monotonic_now());
         }
         assert_eq!(
             activity
-                .told(String::new(), "http", &CatalogView::All)
+                .to_client(String::new(), "http", &CatalogView::All)
                 .calls,
             2
         );

@@ -13,7 +13,7 @@ use mgp_protocol::mgp::negotiation::Negotiated;
 
 use super::Agent;
 use super::activity::ClientActivity;
-use crate::exchange::Exchange;
+use crate::in_flight_call::InFlightCall;
 
 /// The sender of a request. Filled in at the door: from the session of a legacy client, from `_meta` of a
 /// stateless one.
@@ -68,32 +68,32 @@ pub enum CallerSession {
     /// A stateless request: all answers go with the request.
     Stateless,
     /// The same of another node, for an agent that has a session there.
-    AtNode,
+    RemoteSession,
 }
 
 impl Caller {
     /// The connection or session, if there is one and it has not ended.
     #[must_use]
-    pub fn standing(&self) -> Option<Arc<Agent>> {
+    pub fn live_connection(&self) -> Option<Arc<Agent>> {
         match &self.session {
             CallerSession::Open(agent) => agent.upgrade(),
-            CallerSession::Stateless | CallerSession::AtNode => None,
+            CallerSession::Stateless | CallerSession::RemoteSession => None,
         }
     }
 
     /// False before `notifications/initialized`: until then it gets only answers and log messages
     /// (MCP-017).
     #[must_use]
-    pub fn hears(&self) -> bool {
-        self.standing().is_none_or(|agent| agent.is_ready())
+    pub fn is_ready(&self) -> bool {
+        self.live_connection().is_none_or(|agent| agent.is_ready())
     }
 
     /// True for stateless requests.
     #[must_use]
-    pub fn is_alone(&self) -> bool {
+    pub fn is_stateless(&self) -> bool {
         matches!(
             self.session,
-            CallerSession::Stateless | CallerSession::AtNode
+            CallerSession::Stateless | CallerSession::RemoteSession
         )
     }
 
@@ -107,7 +107,7 @@ impl Caller {
     /// As whom it calls at other nodes: there is no operator there, so what the one here calls there, it calls as the
     /// agent it is.
     #[must_use]
-    pub fn abroad(&self) -> AgentId {
+    pub fn remote_identity(&self) -> AgentId {
         match self.operator {
             true => AgentId::new(AgentId::LOCAL),
             false => self.agent.clone(),
@@ -119,7 +119,7 @@ impl Caller {
     pub fn dialect(&self) -> Dialect {
         Dialect {
             version: self.version,
-            mgp: self.mgp.says_codes(),
+            mgp: self.mgp.has_error_codes(),
         }
     }
 
@@ -138,20 +138,20 @@ impl Caller {
 
     /// The lowest log level it wants for the call in `exchange`; `None` for no log.
     #[must_use]
-    pub fn log_level(&self, exchange: &Exchange) -> Option<LogLevel> {
+    pub fn log_level(&self, exchange: &InFlightCall) -> Option<LogLevel> {
         match exchange.rounds() {
-            Some(rounds) => rounds.level(),
-            None => self.standing().map(|agent| agent.level()),
+            Some(rounds) => rounds.log_level(),
+            None => self.live_connection().map(|agent| agent.level()),
         }
     }
 
     /// The same, where it asked for one itself; `None` where it leaves that to the server.
     #[must_use]
-    pub fn asked_log_level(&self, exchange: &Exchange) -> Option<LogLevel> {
+    pub fn requested_log_level(&self, exchange: &InFlightCall) -> Option<LogLevel> {
         match exchange.rounds() {
-            Some(rounds) => rounds.level(),
+            Some(rounds) => rounds.log_level(),
             None => {
-                let agent = self.standing().filter(|agent| agent.has_set_level());
+                let agent = self.live_connection().filter(|agent| agent.has_set_level());
                 agent.map(|agent| agent.level())
             }
         }

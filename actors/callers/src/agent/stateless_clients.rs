@@ -12,14 +12,14 @@ use mgp_protocol::mgp::kernel;
 use super::activity::ClientActivity;
 
 /// Milliseconds without a request after which a client counts as gone; a model may think for minutes.
-const FORGOTTEN_MS: u64 = 5 * 60 * 1000;
+const IDLE_MS_MAX: u64 = 5 * 60 * 1000;
 /// Clients remembered; the one silent for longest is dropped.
-const MOST: usize = 1024;
+const CLIENTS_MAX: usize = 1024;
 
 /// Recent clients. Two clients of one agent that use the same name count as one.
 #[derive(Debug, Default)]
 pub struct StatelessClients {
-    seen: RwLock<HashMap<u64, StatelessClient>>,
+    clients: RwLock<HashMap<u64, StatelessClient>>,
     hasher: RandomState,
 }
 
@@ -39,51 +39,51 @@ impl StatelessClients {
         client: Option<&str>,
     ) -> Arc<ClientActivity> {
         let key = self.hasher.hash_one((agent, view, client));
-        let seen = self.seen.read().unwrap_or_else(PoisonError::into_inner);
+        let seen = self.clients.read().unwrap_or_else(PoisonError::into_inner);
         if let Some(visitor) = seen.get(&key) {
             return visitor.activity.clone();
         }
         drop(seen);
-        let mut seen = self.seen.write().unwrap_or_else(PoisonError::into_inner);
-        if seen.len() >= MOST && !seen.contains_key(&key) {
-            make_room(&mut seen);
+        let mut seen = self.clients.write().unwrap_or_else(PoisonError::into_inner);
+        if seen.len() >= CLIENTS_MAX && !seen.contains_key(&key) {
+            evict_oldest(&mut seen);
         }
         let visitor = seen.entry(key).or_insert_with(|| StatelessClient {
             agent: agent.clone(),
             view: view.clone(),
             activity: Arc::default(),
         });
-        visitor.activity.introduce_text(client, Version::MODERN);
+        visitor.activity.introduce_text(client, Version::STATELESS);
         visitor.activity.clone()
     }
 
     /// The clients that count as present.
-    pub fn told(&self) -> Vec<kernel::Client> {
-        let mut seen = self.seen.write().unwrap_or_else(PoisonError::into_inner);
-        forget(&mut seen);
+    pub fn list_clients(&self) -> Vec<kernel::Client> {
+        let mut seen = self.clients.write().unwrap_or_else(PoisonError::into_inner);
+        remove_idle(&mut seen);
         let told = seen.values().map(|visitor| {
             let agent = visitor.agent.to_string();
-            visitor.activity.told(agent, "http", &visitor.view)
+            visitor.activity.to_client(agent, "http", &visitor.view)
         });
         told.collect()
     }
 }
 
-fn forget(seen: &mut HashMap<u64, StatelessClient>) {
-    seen.retain(|_, visitor| visitor.activity.silent_ms() < FORGOTTEN_MS);
+fn remove_idle(seen: &mut HashMap<u64, StatelessClient>) {
+    seen.retain(|_, visitor| visitor.activity.idle_ms() < IDLE_MS_MAX);
 }
 
 /// Drops half of them at once, so that a flood of names costs little per name.
-fn make_room(seen: &mut HashMap<u64, StatelessClient>) {
-    forget(seen);
-    if seen.len() < MOST {
+fn evict_oldest(seen: &mut HashMap<u64, StatelessClient>) {
+    remove_idle(seen);
+    if seen.len() < CLIENTS_MAX {
         return;
     }
     // Read once, so that the order does not change during the sort.
-    let silent = seen.iter().map(|(key, v)| (v.activity.silent_ms(), *key));
+    let silent = seen.iter().map(|(key, v)| (v.activity.idle_ms(), *key));
     let mut silent: Vec<_> = silent.collect();
-    silent.select_nth_unstable(MOST / 2);
-    for (_, key) in &silent[MOST / 2..] {
+    silent.select_nth_unstable(CLIENTS_MAX / 2);
+    for (_, key) in &silent[CLIENTS_MAX / 2..] {
         seen.remove(key);
     }
 }
@@ -101,10 +101,10 @@ mod tests {
         };
         assert!(Arc::ptr_eq(&of("one"), &of("one")));
         assert!(!Arc::ptr_eq(&of("one"), &of("two")));
-        for number in 0..3 * MOST {
+        for number in 0..3 * CLIENTS_MAX {
             of(&number.to_string());
         }
-        let there = stateless_clients.told().len();
-        assert!((MOST / 2..=MOST).contains(&there), "{there}");
+        let there = stateless_clients.list_clients().len();
+        assert!((CLIENTS_MAX / 2..=CLIENTS_MAX).contains(&there), "{there}");
     }
 }

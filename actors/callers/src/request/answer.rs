@@ -8,15 +8,15 @@ use mgp_protocol::refusal::Rendered;
 use super::Outcome;
 
 /// Answers up to this size are copied into one buffer; larger ones are written in parts.
-const COPIED: usize = 16 << 10;
+const COPY_BYTES_MAX: usize = 16 << 10;
 
 /// The whole answer to the request `id`: one part, or three of which the middle one is the server's
 /// own bytes.
 #[must_use]
-pub fn answer_parts(id: &str, outcome: &Outcome, dialect: impl Into<Dialect>) -> [Bytes; 3] {
+pub fn render_answer_parts(id: &str, outcome: &Outcome, dialect: impl Into<Dialect>) -> [Bytes; 3] {
     let whole = |frame: Vec<u8>| [frame.into(), Bytes::new(), Bytes::new()];
     match outcome {
-        Ok(result) if result.len() <= COPIED => {
+        Ok(result) if result.len() <= COPY_BYTES_MAX => {
             let mut out = Vec::with_capacity(40 + id.len() + result.len());
             out.extend_from_slice(PREFIX);
             out.extend_from_slice(id.as_bytes());
@@ -29,7 +29,7 @@ pub fn answer_parts(id: &str, outcome: &Outcome, dialect: impl Into<Dialect>) ->
             let head = [PREFIX, id.as_bytes(), RESULT].concat();
             [head.into(), result.clone(), Bytes::from_static(b"}")]
         }
-        Err(refusal) => whole(match refusal.render_in(dialect.into()) {
+        Err(refusal) => whole(match refusal.render_for_dialect(dialect.into()) {
             Rendered::Error(error) => jsonrpc::error(id, &error),
             Rendered::Result(result) => jsonrpc::result(id, &result),
         }),
@@ -41,8 +41,8 @@ const RESULT: &[u8] = br#","result":"#;
 
 /// The whole answer as one frame.
 #[must_use]
-pub fn answer_frame(id: &str, outcome: &Outcome, dialect: impl Into<Dialect>) -> Bytes {
-    let [head, middle, tail] = answer_parts(id, outcome, dialect);
+pub fn render_answer(id: &str, outcome: &Outcome, dialect: impl Into<Dialect>) -> Bytes {
+    let [head, middle, tail] = render_answer_parts(id, outcome, dialect);
     if middle.is_empty() {
         return head;
     }

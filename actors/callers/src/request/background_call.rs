@@ -4,14 +4,14 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::{GuardedAnswer, Outcome};
-use crate::exchange::{Exchange, Flag};
+use crate::in_flight_call::{Flag, InFlightCall};
 use mgp_runtime::task;
 
 /// One such call.
 #[derive(Debug)]
 pub struct BackgroundCall {
     /// The call's own state.
-    pub exchange: Arc<Exchange>,
+    pub call: Arc<InFlightCall>,
     outcome: Mutex<Option<Outcome>>,
     done: Flag,
 }
@@ -19,14 +19,14 @@ pub struct BackgroundCall {
 impl BackgroundCall {
     /// Lets the call continue as a task of the runtime.
     #[must_use]
-    pub fn begin(exchange: Arc<Exchange>, answering: GuardedAnswer) -> Arc<Self> {
+    pub fn start(exchange: Arc<InFlightCall>, answering: GuardedAnswer) -> Arc<Self> {
         let background = Arc::new(Self {
-            exchange,
+            call: exchange,
             outcome: Mutex::new(None),
             done: Flag::default(),
         });
         let own = background.clone();
-        task::detached("calls.background", async move {
+        task::spawn_detached("calls.background", async move {
             let outcome = answering.await;
             *own.outcome.lock().unwrap_or_else(PoisonError::into_inner) = Some(outcome);
             own.done.raise();
@@ -35,8 +35,8 @@ impl BackgroundCall {
     }
 
     /// Resolves when the call has its answer.
-    pub async fn outcome(&self) -> Outcome {
-        self.done.raised().await;
+    pub async fn wait_for_outcome(&self) -> Outcome {
+        self.done.wait_until_raised().await;
         let outcome = self.outcome.lock().unwrap_or_else(PoisonError::into_inner);
         outcome.clone().expect("it is there before the flag is up")
     }
@@ -47,7 +47,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::exchange::ReplyPath;
+    use crate::in_flight_call::ReplyPath;
     use mgp_protocol::refusal::Refusal;
 
     #[tokio::test(start_paused = true)]
@@ -58,9 +58,9 @@ mod tests {
                 panic!("as it was told to")
             })
         });
-        let call = BackgroundCall::begin(Exchange::new(ReplyPath::Nowhere), answering);
-        let outcome = tokio::time::timeout(Duration::from_secs(60), call.outcome()).await;
+        let call = BackgroundCall::start(InFlightCall::new(ReplyPath::Discard), answering);
+        let outcome = tokio::time::timeout(Duration::from_secs(60), call.wait_for_outcome()).await;
         let outcome = outcome.expect("nobody waits for ever");
-        assert!(matches!(outcome, Err(Refusal::Broken(_))), "{outcome:?}");
+        assert!(matches!(outcome, Err(Refusal::Internal(_))), "{outcome:?}");
     }
 }

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use mgp_protocol::lookalike;
 use mgp_protocol::splice::Splice;
-use mgp_protocol::splice::mention::may_mention;
+use mgp_protocol::splice::string_search::can_contain_string;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -16,12 +16,12 @@ pub const MAX_ROUNDS: usize = 64;
 /// What a server needs to continue.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Needs<'a> {
+pub struct InputRequired<'a> {
     #[serde(borrow, default)]
     result_type: Option<Cow<'a, str>>,
     #[serde(borrow, default)]
     /// Its questions, each under the server's own key.
-    pub input_requests: BTreeMap<String, Input<'a>>,
+    pub input_requests: BTreeMap<String, InputRequest<'a>>,
     #[serde(borrow, default)]
     /// The server's state, to be returned with the next round.
     pub request_state: Option<&'a RawValue>,
@@ -29,7 +29,7 @@ pub struct Needs<'a> {
 
 /// One question.
 #[derive(Debug, Deserialize)]
-pub struct Input<'a> {
+pub struct InputRequest<'a> {
     /// The method.
     pub method: String,
     #[serde(borrow, default)]
@@ -38,16 +38,16 @@ pub struct Input<'a> {
 }
 
 /// What the result asks for; `None` when it is final.
-pub fn needs(result: &str) -> Option<Needs<'_>> {
-    if !may_mention(result.as_bytes(), "\"input_required\"") {
+pub fn parse_input_required(result: &str) -> Option<InputRequired<'_>> {
+    if !can_contain_string(result.as_bytes(), "\"input_required\"") {
         return None;
     }
-    let needs: Needs<'_> = lookalike::from_object(result).ok()?;
+    let needs: InputRequired<'_> = lookalike::from_object(result).ok()?;
     (needs.result_type.as_deref() == Some("input_required")).then_some(needs)
 }
 
 /// The first params, with the answers and the server's state.
-pub fn next_round(first: &str, responses: &str, state: Option<&RawValue>) -> String {
+pub fn render_next_round(first: &str, responses: &str, state: Option<&RawValue>) -> String {
     let mut splice = Splice::new(first);
     splice.insert_member(first, "inputResponses", responses);
     let with = splice.finish();
@@ -70,7 +70,7 @@ mod tests {
     #[test]
     fn the_next_round_repeats_the_first_with_what_was_said() {
         let state: Box<RawValue> = RawValue::from_string("\"s\\u0041\"".into()).unwrap();
-        let next = next_round(r#"{"name":"a"}"#, r#"{"k":{}}"#, Some(&state));
+        let next = render_next_round(r#"{"name":"a"}"#, r#"{"k":{}}"#, Some(&state));
         assert_eq!(member(&next, "inputResponses"), Some(r#"{"k":{}}"#));
         assert_eq!(member(&next, "requestState"), Some("\"s\\u0041\""));
         assert_eq!(member(&next, "name"), Some("\"a\""));

@@ -26,7 +26,7 @@ pub struct SuspendedCalls {
     calls: Mutex<HashMap<u64, SuspendedCall>>,
     numbers: AtomicU64,
     /// How long a client may take to return.
-    patience: Duration,
+    return_timeout: Duration,
 }
 
 /// A suspended call.
@@ -39,9 +39,9 @@ pub struct SuspendedCall {
     /// The params of the first request.
     pub params: Option<ByteString>,
     /// Distinguishes this suspension from earlier ones of the same call.
-    stay: u64,
+    suspension: u64,
     /// Ends the suspension when its time is over.
-    _patience: SupervisedTask<()>,
+    _expiry: SupervisedTask<()>,
 }
 
 impl SuspendedCalls {
@@ -51,18 +51,18 @@ impl SuspendedCalls {
         Arc::new(Self {
             calls: Mutex::default(),
             numbers: AtomicU64::new(1),
-            patience,
+            return_timeout: patience,
         })
     }
 
     /// How long a client may take to return.
     #[must_use]
-    pub fn patience(&self) -> Duration {
-        self.patience
+    pub fn return_timeout(&self) -> Duration {
+        self.return_timeout
     }
 
     /// A new number for a call.
-    pub fn number(&self) -> u64 {
+    pub fn next_number(&self) -> u64 {
         self.numbers.fetch_add(1, Ordering::Relaxed)
     }
 
@@ -78,8 +78,8 @@ impl SuspendedCalls {
         caller: Arc<Caller>,
         params: Option<ByteString>,
     ) -> Result<(), Refusal> {
-        let stay = self.number();
-        let mut calls = self.calls();
+        let stay = self.next_number();
+        let mut calls = self.lock_calls();
         if calls.len() >= MAX_SUSPENDED {
             return Err(Refusal::Overloaded {
                 what: format!("the list of {MAX_SUSPENDED} calls that wait for their clients"),
@@ -95,16 +95,16 @@ impl SuspendedCalls {
             });
         }
         let table = self.clone();
-        let patience = task::supervised("calls.suspended", async move {
-            tokio::time::sleep(table.patience).await;
+        let patience = task::spawn_supervised("calls.suspended", async move {
+            tokio::time::sleep(table.return_timeout).await;
             table.expire(number, stay);
         });
         let suspended = SuspendedCall {
             background,
             caller,
             params,
-            stay,
-            _patience: patience,
+            suspension: stay,
+            _expiry: patience,
         };
         calls.insert(number, suspended);
         Ok(())
@@ -113,43 +113,43 @@ impl SuspendedCalls {
     /// The params of a suspended call's first request, for its own caller; what is asked of it meanwhile, as the
     /// `inputRequests` object. `None` when it does not wait any more.
     #[must_use]
-    pub fn asked(&self, number: u64, caller: &str) -> Option<(Option<ByteString>, String)> {
-        let calls = self.calls();
+    pub fn pending_input(&self, number: u64, caller: &str) -> Option<(Option<ByteString>, String)> {
+        let calls = self.lock_calls();
         let call = calls.get(&number)?;
         if call.caller.principal() != caller {
             return None;
         }
-        let rounds = call.background.exchange.rounds()?;
+        let rounds = call.background.call.rounds()?;
         Some((call.params.clone(), rounds.input_requests()))
     }
 
     /// The client is back: takes the call out, unless it was taken back meanwhile.
     #[must_use]
     pub fn take(&self, number: u64) -> Option<SuspendedCall> {
-        let suspended = self.calls().remove(&number);
-        suspended.filter(|suspended| !suspended.background.exchange.is_cancelled())
+        let suspended = self.lock_calls().remove(&number);
+        suspended.filter(|suspended| !suspended.background.call.is_cancelled())
     }
 
     /// Cancels every call of an agent whose credential was revoked.
-    pub fn end_of(&self, agent: &AgentId) {
-        let mut calls = self.calls();
+    pub fn cancel_for_agent(&self, agent: &AgentId) {
+        let mut calls = self.lock_calls();
         for (_, suspended) in calls.extract_if(|_, suspended| suspended.caller.agent == *agent) {
-            suspended.background.exchange.cancel();
+            suspended.background.call.cancel();
         }
     }
 
     fn expire(&self, number: u64, stay: u64) {
-        let mut calls = self.calls();
+        let mut calls = self.lock_calls();
         if calls
             .get(&number)
-            .is_some_and(|suspended| suspended.stay == stay)
+            .is_some_and(|suspended| suspended.suspension == stay)
             && let Some(suspended) = calls.remove(&number)
         {
-            suspended.background.exchange.cancel();
+            suspended.background.call.cancel();
         }
     }
 
-    fn calls(&self) -> MutexGuard<'_, HashMap<u64, SuspendedCall>> {
+    fn lock_calls(&self) -> MutexGuard<'_, HashMap<u64, SuspendedCall>> {
         self.calls.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -164,7 +164,7 @@ mod tests {
 
     use super::*;
     use crate::agent::caller::CallerSession;
-    use crate::exchange::{Exchange, ReplyPath};
+    use crate::in_flight_call::{InFlightCall, ReplyPath};
     use crate::request::GuardedAnswer;
 
     fn caller(name: &str) -> Arc<Caller> {
@@ -173,7 +173,7 @@ mod tests {
             agent: AgentId::new(name),
             operator: false,
             view: CatalogView::All,
-            version: Version::MODERN,
+            version: Version::STATELESS,
             capabilities: ClientCapabilities::default(),
             mgp: PLAIN,
             mcpl: None,
@@ -188,8 +188,9 @@ mod tests {
         let table = SuspendedCalls::new(Duration::from_secs(600));
         let suspend = |name: &str| {
             let answering = GuardedAnswer::new(|| Box::pin(std::future::pending()));
-            let background = BackgroundCall::begin(Exchange::new(ReplyPath::Nowhere), answering);
-            table.suspend(table.number(), background, caller(name), None)
+            let background =
+                BackgroundCall::start(InFlightCall::new(ReplyPath::Discard), answering);
+            table.suspend(table.next_number(), background, caller(name), None)
         };
         for _ in 0..AGENT_MAX {
             suspend("agent.greedy").unwrap();
@@ -197,7 +198,7 @@ mod tests {
         let refused = suspend("agent.greedy").unwrap_err();
         assert!(matches!(refused, Refusal::Overloaded { .. }), "{refused}");
         suspend("agent.other").unwrap();
-        table.end_of(&AgentId::new("agent.greedy"));
+        table.cancel_for_agent(&AgentId::new("agent.greedy"));
         suspend("agent.greedy").unwrap();
     }
 }

@@ -6,12 +6,14 @@ use std::sync::Arc;
 use bytestring::ByteString;
 use futures_util::future::join_all;
 use mgp_protocol::refusal::Refusal;
-use mgp_protocol::splice::quoted;
+use mgp_protocol::splice::quote;
 use serde_json::value::RawValue;
 
-use crate::exchange::Exchange;
+use crate::in_flight_call::InFlightCall;
 use crate::request::background_call::BackgroundCall;
-use crate::request::input_required::{MAX_ROUNDS, Needs, needs, next_round};
+use crate::request::input_required::{
+    InputRequired, MAX_ROUNDS, parse_input_required, render_next_round,
+};
 use crate::request::{Caller, GuardedAnswer, Outcome, Request, Routes};
 use mgp_runtime::trace::Trace;
 
@@ -31,9 +33,12 @@ pub struct NextRound {
 }
 
 /// Resolves with the call's final outcome.
-pub(super) async fn whole(background: &BackgroundCall, round: &NextRound) -> Outcome {
-    let first = background.outcome().await;
-    round.to_its_end(&background.exchange, first).await
+pub(super) async fn wait_for_final_outcome(
+    background: &BackgroundCall,
+    round: &NextRound,
+) -> Outcome {
+    let first = background.wait_for_outcome().await;
+    round.run_rounds(&background.call, first).await
 }
 
 impl NextRound {
@@ -41,21 +46,21 @@ impl NextRound {
     /// call made again with it.
     ///
     /// # Errors
-    /// Those of the call; [`Refusal::Broken`] where its questions do not end.
-    pub async fn to_its_end(&self, exchange: &Arc<Exchange>, first: Outcome) -> Outcome {
+    /// Those of the call; [`Refusal::Internal`] where its questions do not end.
+    pub async fn run_rounds(&self, exchange: &Arc<InFlightCall>, first: Outcome) -> Outcome {
         let mut outcome = first?;
         for _ in 0..MAX_ROUNDS {
             let text = String::from_utf8_lossy(&outcome);
-            let Some(needs) = needs(&text) else {
+            let Some(needs) = parse_input_required(&text) else {
                 drop(text);
                 return Ok(outcome);
             };
-            let responses = ask(exchange, &needs).await?;
+            let responses = ask_client(exchange, &needs).await?;
             let first = self.params.as_deref().unwrap_or("{}");
-            let params = next_round(first, &responses, needs.request_state);
+            let params = render_next_round(first, &responses, needs.request_state);
             let request = Request {
                 caller: self.caller.clone(),
-                exchange: exchange.clone(),
+                call: exchange.clone(),
                 method: self.method.clone(),
                 params: Some(params.into()),
                 trace: self.trace.clone(),
@@ -64,14 +69,14 @@ impl NextRound {
             drop(text);
             outcome = GuardedAnswer::new(|| self.routes.answer(request)).await?;
         }
-        Err(Refusal::Broken(format!(
+        Err(Refusal::Internal(format!(
             "the server asked for more input {MAX_ROUNDS} times in one call"
         )))
     }
 }
 
 /// Puts the questions of a round to the client; returns the `inputResponses` object.
-async fn ask(exchange: &Exchange, needs: &Needs<'_>) -> Result<String, Refusal> {
+async fn ask_client(exchange: &InFlightCall, needs: &InputRequired<'_>) -> Result<String, Refusal> {
     let rounds = exchange
         .rounds()
         .expect("only a stateless client's call has rounds");
@@ -88,17 +93,19 @@ async fn ask(exchange: &Exchange, needs: &Needs<'_>) -> Result<String, Refusal> 
     let asking = needs.input_requests.iter().map(|(key, input)| async move {
         let params = input.params.map(RawValue::get);
         let answer = rounds
-            .ask(exchange.cancelled(), &input.method, params)
+            .ask(exchange.wait_until_cancelled(), &input.method, params)
             .await;
         match answer {
             Ok(Ok(result)) => Ok(format!(
                 "{}:{}",
-                quoted(key),
+                quote(key),
                 String::from_utf8_lossy(&result)
             )),
             Ok(Err(_)) | Err(_) if exchange.is_cancelled() => Err(Refusal::Cancelled),
-            Ok(Err(_)) => Err(Refusal::Broken("the client answered with an error".into())),
-            Err(why) => Err(Refusal::Broken(why.to_string())),
+            Ok(Err(_)) => Err(Refusal::Internal(
+                "the client answered with an error".into(),
+            )),
+            Err(why) => Err(Refusal::Internal(why.to_string())),
         }
     });
     let answers: Result<Vec<String>, Refusal> = join_all(asking).await.into_iter().collect();

@@ -47,7 +47,7 @@ pub struct TaskRecord {
 
 impl TaskRecord {
     /// The stored state; a task that has not ended is stored as `working`.
-    pub(super) fn of(
+    pub(super) fn new(
         (boot, number): (u64, u64),
         (server, tool): (&ServerId, &str),
         principal: &str,
@@ -74,7 +74,7 @@ impl TaskRecord {
     }
 
     /// The task of an earlier run: as it ended, or failed because the kernel stopped.
-    pub(super) fn task(&self) -> Task {
+    pub(super) fn to_task(&self) -> Task {
         let text = |json: &Option<Box<RawValue>>| json.as_ref().map(|json| json.get().to_owned());
         let end = match TaskStatus::parse(&self.status) {
             Some(TaskStatus::Completed) => text(&self.result).map(TaskStep::Complete),
@@ -83,20 +83,20 @@ impl TaskRecord {
             Some(TaskStatus::Working | TaskStatus::InputRequired) | None => None,
         };
         let end = end.unwrap_or_else(|| {
-            let lost = Refusal::Lost {
+            let lost = Refusal::ServerLost {
                 server: self.server.clone(),
                 reason: "the kernel was restarted while the task was under way".into(),
             };
-            follow::failed(&lost, Version::MODERN.into())
+            follow::failed_step(&lost, Version::STATELESS.into())
         });
         let mut task = Task::new(self.created_ms, self.ttl_ms, POLL_MS);
-        let ended = task.step(self.updated_ms, end);
+        let ended = task.apply(self.updated_ms, end);
         debug_assert!(ended.is_ok(), "a new task has not ended");
         task
     }
 
     /// Its file in `folder`.
-    fn path(&self, folder: &Path) -> PathBuf {
+    fn file_path(&self, folder: &Path) -> PathBuf {
         folder.join(format!("{:016x}-{}.json", self.boot, self.number))
     }
 
@@ -105,12 +105,12 @@ impl TaskRecord {
     /// # Errors
     /// The disk's error.
     pub fn write(&self, folder: &Path) -> io::Result<()> {
-        atomic_file::write(&self.path(folder), &serde_json::to_vec(self)?)
+        atomic_file::write(&self.file_path(folder), &serde_json::to_vec(self)?)
     }
 
     /// Removes the file.
     pub fn remove(&self, folder: &Path) {
-        if let Err(error) = fs::remove_file(self.path(folder))
+        if let Err(error) = fs::remove_file(self.file_path(folder))
             && error.kind() != io::ErrorKind::NotFound
         {
             tracing::warn!(%error, "the record of a task that is over stays");
@@ -124,7 +124,7 @@ impl TaskRecord {
 /// # Errors
 /// The folder cannot be made or read.
 pub fn load(folder: &Path) -> io::Result<Vec<TaskRecord>> {
-    atomic_file::make_folder(folder)?;
+    atomic_file::create_folder(folder)?;
     let mut records = Vec::new();
     for entry in fs::read_dir(folder)? {
         let path = entry?.path();
@@ -185,10 +185,10 @@ mod tests {
         assert_eq!(found.len(), 1);
         let result = found[0].result.as_ref().unwrap();
         assert_eq!(result.get(), r#"{"n":12345678901234567890123}"#);
-        assert_eq!(found[0].task().status(), TaskStatus::Completed);
+        assert_eq!(found[0].to_task().status(), TaskStatus::Completed);
         assert!(!folder.join("half.new").exists());
         let mode = |path: &Path| path.metadata().unwrap().permissions().mode() & 0o777;
         assert_eq!(mode(&folder), 0o700);
-        assert_eq!(mode(&record(1).path(&folder)), 0o600);
+        assert_eq!(mode(&record(1).file_path(&folder)), 0o600);
     }
 }

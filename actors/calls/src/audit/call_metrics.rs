@@ -5,33 +5,33 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
-use mgp_engine::calls::telemetry::families::{MetricFamily, MetricKind, is_legible};
+use mgp_engine::calls::telemetry::families::{MetricFamily, MetricKind, is_valid_label};
 use mgp_engine::calls::telemetry::refusal_reasons::RefusalReason;
 use mgp_engine::tools::catalog::CatalogTool;
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mgp::audit::Outcome as Ending;
 use mgp_protocol::refusal::Refusal;
-use mgp_runtime::metrics::{GrowingCount, Latencies};
+use mgp_runtime::metrics::{Counter, LatencyRecorder};
 
 /// What stands in a label for calls beyond the bound; in no id of a server.
-pub const OTHERS: &str = "~other";
+pub const OTHER_LABEL: &str = "~other";
 /// What stands there for calls of no server's tool: the kernel's own, and names that are none.
-pub const NO_TOOL: &str = "~none";
+pub const NO_TOOL_LABEL: &str = "~none";
 
 /// Counts and times of all calls.
 ///
 /// A call costs a look into a table under a lock that only the first call of a tool takes for itself, and four
 /// additions; nothing is allocated. Once there are as many tools as are told apart, all further ones are counted
-/// together under [`OTHERS`], in both labels: names that servers and other nodes choose take no more memory. So are
+/// together under [`OTHER_LABEL`], in both labels: names that servers and other nodes choose take no more memory. So are
 /// those whose names no label shows as they are, for two of them could look the same there.
 #[derive(Debug)]
 pub struct CallMetrics {
     tools: RwLock<ToolTable>,
-    most: usize,
+    tools_max: usize,
     others: Arc<ToolMetrics>,
     no_tool: Arc<ToolMetrics>,
-    under_way: AtomicU64,
-    refusals: [GrowingCount; RefusalReason::ALL.len()],
+    in_flight: AtomicU64,
+    refusals: [Counter; RefusalReason::ALL.len()],
 }
 
 #[derive(Debug, Default)]
@@ -43,40 +43,40 @@ struct ToolTable {
 /// Those of one tool.
 #[derive(Debug, Default)]
 struct ToolMetrics {
-    ended: [GrowingCount; Ending::ALL.len()],
-    lasted: Latencies,
+    finished: [Counter; Ending::ALL.len()],
+    latency: LatencyRecorder,
 }
 
 impl CallMetrics {
     /// Nothing counted yet; so many tools are told apart at most.
     #[must_use]
-    pub fn new(most: usize) -> Self {
+    pub fn new(tools_max: usize) -> Self {
         Self {
             tools: RwLock::default(),
-            most,
+            tools_max,
             others: Arc::default(),
             no_tool: Arc::default(),
-            under_way: AtomicU64::new(0),
-            refusals: [const { GrowingCount::new() }; RefusalReason::ALL.len()],
+            in_flight: AtomicU64::new(0),
+            refusals: [const { Counter::new() }; RefusalReason::ALL.len()],
         }
     }
 
     /// A call begins.
-    pub(super) fn begin(&self) {
-        self.under_way.fetch_add(1, Ordering::Relaxed);
+    pub(super) fn record_start(&self) {
+        self.in_flight.fetch_add(1, Ordering::Relaxed);
     }
 
     /// It ended so.
-    pub(super) fn end(
+    pub(super) fn record_end(
         &self,
         tool: Option<&CatalogTool>,
         ending: Ending,
         refusal: Option<&Refusal>,
         lasted: Duration,
     ) {
-        self.under_way.fetch_sub(1, Ordering::Relaxed);
+        self.in_flight.fetch_sub(1, Ordering::Relaxed);
         if let Some(refusal) = refusal {
-            self.refusals[RefusalReason::of(refusal) as usize].one_more();
+            self.refusals[RefusalReason::from_refusal(refusal) as usize].increment();
         }
         let Some(tool) = tool else {
             return self.no_tool.count(ending, lasted);
@@ -85,22 +85,22 @@ impl CallMetrics {
             let table = self.tools.read().unwrap_or_else(PoisonError::into_inner);
             let of_server = table.servers.get(&tool.server);
             let known = of_server.and_then(|tools| tools.get(&tool.own_name).cloned());
-            let others = || table.tools >= self.most || !is_legible(&tool.own_name);
+            let others = || table.tools >= self.tools_max || !is_valid_label(&tool.own_name);
             known.or_else(|| others().then(|| self.others.clone()))
         };
-        let metrics = known.unwrap_or_else(|| self.first_of(tool));
+        let metrics = known.unwrap_or_else(|| self.insert_tool(tool));
         metrics.count(ending, lasted);
     }
 
     /// The place of a tool that was never called before.
-    fn first_of(&self, tool: &CatalogTool) -> Arc<ToolMetrics> {
+    fn insert_tool(&self, tool: &CatalogTool) -> Arc<ToolMetrics> {
         let mut table = self.tools.write().unwrap_or_else(PoisonError::into_inner);
         let of_server = table.servers.get(&tool.server);
         if let Some(known) = of_server.and_then(|tools| tools.get(&tool.own_name)) {
             return known.clone();
         }
         // Others may have taken the last place meanwhile.
-        if table.tools >= self.most {
+        if table.tools >= self.tools_max {
             return self.others.clone();
         }
         table.tools += 1;
@@ -110,7 +110,7 @@ impl CallMetrics {
 
     /// All of it, for who reads it.
     #[must_use]
-    pub fn families(&self) -> Vec<MetricFamily> {
+    pub fn metric_families(&self) -> Vec<MetricFamily> {
         let mut calls = MetricFamily::new(
             "mgp_calls",
             MetricKind::Counter,
@@ -118,19 +118,19 @@ impl CallMetrics {
         );
         let mut times = MetricFamily::new(
             "mgp_call_duration_seconds",
-            MetricKind::Latency,
+            MetricKind::Histogram,
             "Time from the arrival of a call of a tool to its answer, with all waits.",
         )
-        .in_unit("seconds");
+        .with_unit("seconds");
         let mut add = |server: &str, tool: &str, metrics: &ToolMetrics| {
             let labels = [("server", server), ("tool", tool)];
-            for (outcome, count) in Ending::ALL.iter().zip(&metrics.ended) {
+            for (outcome, count) in Ending::ALL.iter().zip(&metrics.finished) {
                 if count.get() > 0 {
                     let outcome = ("outcome", outcome.label());
-                    calls.add(&[labels[0], labels[1], outcome], count.get());
+                    calls.add_point(&[labels[0], labels[1], outcome], count.get());
                 }
             }
-            times.add(&labels, metrics.lasted.read());
+            times.add_point(&labels, metrics.latency.snapshot());
         };
         let table = self.tools.read().unwrap_or_else(PoisonError::into_inner);
         for (server, tools) in &table.servers {
@@ -138,8 +138,8 @@ impl CallMetrics {
                 add(server.as_str(), tool, metrics);
             }
         }
-        add(OTHERS, OTHERS, &self.others);
-        add(NO_TOOL, NO_TOOL, &self.no_tool);
+        add(OTHER_LABEL, OTHER_LABEL, &self.others);
+        add(NO_TOOL_LABEL, NO_TOOL_LABEL, &self.no_tool);
         let told_apart = table.tools;
         drop(table);
         let mut refusals = MetricFamily::new(
@@ -148,7 +148,7 @@ impl CallMetrics {
             "Calls of tools that ended without a result, by reason.",
         );
         for (reason, count) in RefusalReason::ALL.iter().zip(&self.refusals) {
-            refusals.add(&[("reason", reason.as_str())], count.get());
+            refusals.add_point(&[("reason", reason.as_str())], count.get());
         }
         let gauge = |name, help| MetricFamily::new(name, MetricKind::Gauge, help);
         vec![
@@ -156,13 +156,13 @@ impl CallMetrics {
             times,
             refusals,
             gauge("mgp_calls_under_way", "Calls of tools that have not ended.")
-                .with(&[], self.under_way.load(Ordering::Relaxed)),
+                .with_point(&[], self.in_flight.load(Ordering::Relaxed)),
             gauge(
                 "mgp_tools_told_apart",
                 "Tools that have labels of their own; calls of further ones have the label ~other.",
             )
-            .with(&[("is", "now")], told_apart)
-            .with(&[("is", "limit")], self.most),
+            .with_point(&[("is", "now")], told_apart)
+            .with_point(&[("is", "limit")], self.tools_max),
         ]
     }
 }
@@ -177,26 +177,26 @@ impl ToolMetrics {
             Ending::Timeout => 4,
             Ending::Cancelled => 5,
         };
-        self.ended[place].one_more();
-        self.lasted.record(lasted);
+        self.finished[place].increment();
+        self.latency.record(lasted);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use mgp_engine::calls::telemetry::exposition::{TextForm, text};
+    use mgp_engine::calls::telemetry::exposition::{TextFormat, render};
     use mgp_engine::tools::catalog::{ListKind, ServerOffer};
     use std::time::Instant;
 
     fn tool(server: &str, name: &str) -> Arc<CatalogTool> {
         let text = format!(r#"{{"name":"{name}","inputSchema":{{"type":"object"}}}}"#);
-        let offer = ServerOffer::new(ServerId::new(server)).with(ListKind::Tools, &[&*text]);
+        let offer = ServerOffer::new(ServerId::new(server)).with_list(ListKind::Tools, &[&*text]);
         Arc::clone(&offer.tools()[0])
     }
 
     fn told(metrics: &CallMetrics) -> String {
-        text(&metrics.families(), TextForm::Prometheus)
+        render(&metrics.metric_families(), TextFormat::Prometheus)
     }
 
     /// Decision 0066: a tool beyond the bound is counted with the others, and one that has its place keeps it.
@@ -207,8 +207,8 @@ mod tests {
         for round in 0..2 {
             for n in 0..10 {
                 let tool = tool("a", &format!("t{n}"));
-                metrics.begin();
-                metrics.end(Some(&tool), Ending::Success, None, second);
+                metrics.record_start();
+                metrics.record_end(Some(&tool), Ending::Success, None, second);
             }
             let told = told(&metrics);
             let own = format!(
@@ -241,8 +241,8 @@ mod tests {
             "b",
         ];
         for name in names {
-            metrics.begin();
-            metrics.end(
+            metrics.record_start();
+            metrics.record_end(
                 Some(&tool("s", name)),
                 Ending::Success,
                 None,
@@ -269,10 +269,10 @@ mod tests {
     #[test]
     fn a_refusal_is_counted_by_its_reason() {
         let metrics = CallMetrics::new(2);
-        metrics.begin();
-        metrics.begin();
+        metrics.record_start();
+        metrics.record_start();
         let unknown = Refusal::UnknownTool("a secret".into());
-        metrics.end(None, Ending::Blocked, Some(&unknown), Duration::ZERO);
+        metrics.record_end(None, Ending::Blocked, Some(&unknown), Duration::ZERO);
         let told = told(&metrics);
         assert!(
             told.contains("mgp_call_refusals_total{reason=\"unknown\"} 1"),
@@ -298,8 +298,8 @@ mod tests {
         let round = || {
             let began = Instant::now();
             for tool in &tools {
-                metrics.begin();
-                metrics.end(Some(tool), Ending::Success, None, Duration::from_millis(1));
+                metrics.record_start();
+                metrics.record_end(Some(tool), Ending::Success, None, Duration::from_millis(1));
             }
             began.elapsed() / 1000
         };

@@ -3,19 +3,19 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use mgp_callers::exchange::Exchange;
-use mgp_callers::exchange::times_abroad::NodeTimes;
-use mgp_engine::clock::{MonotonicTime, micros};
-use mgp_protocol::federation::call::times::PartTimes;
-use mgp_runtime::time::moment;
+use mgp_callers::in_flight_call::InFlightCall;
+use mgp_callers::in_flight_call::remote_times::NodeTimes;
+use mgp_engine::clock::{MonotonicTime, to_micros_rounded_up};
+use mgp_protocol::federation::call::timings::CallTimings;
+use mgp_runtime::time::monotonic_now;
 use serde_json::{Map, Value};
 
 /// Calls that took less have no parts in their record: nobody looks for where half a millisecond went.
-const SHORTEST: Duration = Duration::from_millis(1);
+const RECORDED_MIN: Duration = Duration::from_millis(1);
 
 /// By what part of a time the clocks of two machines may differ in how fast they run: what a node says is not longer
 /// than what was measured here, but for that.
-const DRIFT: u64 = 1_000;
+const CLOCK_DRIFT_DIVISOR: u64 = 1_000;
 
 /// A part of a call that is measured while it is handled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,27 +34,35 @@ pub(crate) struct CallTimes([AtomicU64; 3]);
 
 /// The parts of a call as its record tells them.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct ToldTimes {
-    here: PartTimes,
+pub(crate) struct CallTimeBreakdown {
+    local: CallTimings,
     /// What the nodes say that it went to.
     nodes: Vec<NodeTimes>,
 }
 
 impl CallTimes {
     /// This part has taken the time since `from`. Answers now.
-    pub(crate) fn took(&self, part: CallPart, from: MonotonicTime) -> MonotonicTime {
-        let now = moment();
-        self.0[part as usize].fetch_add(micros(now.since(from)), Ordering::Relaxed);
+    pub(crate) fn record(&self, part: CallPart, from: MonotonicTime) -> MonotonicTime {
+        let now = monotonic_now();
+        self.0[part as usize].fetch_add(
+            to_micros_rounded_up(now.duration_since(from)),
+            Ordering::Relaxed,
+        );
         now
     }
 
     /// Each part. The call was handled for `lasted` after `door`, and had to wait for its turn for `queue` of that.
-    pub(crate) fn measured(&self, lasted: Duration, door: Duration, queue: Duration) -> PartTimes {
+    pub(crate) fn to_timings(
+        &self,
+        lasted: Duration,
+        door: Duration,
+        queue: Duration,
+    ) -> CallTimings {
         let of = |part: CallPart| self.0[part as usize].load(Ordering::Relaxed);
-        let queue = micros(queue);
-        PartTimes {
-            whole: micros(door.saturating_add(lasted)),
-            door: micros(door),
+        let queue = to_micros_rounded_up(queue);
+        CallTimings {
+            whole: to_micros_rounded_up(door.saturating_add(lasted)),
+            door: to_micros_rounded_up(door),
             checks: of(CallPart::Checks),
             queue,
             server: of(CallPart::Server).saturating_sub(queue),
@@ -63,27 +71,27 @@ impl CallTimes {
     }
 
     /// For the record of a call that began to be handled then; `None` where it took too little.
-    pub(crate) fn told(
+    pub(crate) fn breakdown(
         &self,
         began: MonotonicTime,
         lasted: Duration,
-        exchange: &Exchange,
-    ) -> Option<ToldTimes> {
-        if lasted < SHORTEST {
+        exchange: &InFlightCall,
+    ) -> Option<CallTimeBreakdown> {
+        if lasted < RECORDED_MIN {
             return None;
         }
-        let door = began.since(exchange.began());
-        let here = self.measured(lasted, door, exchange.has_waited());
-        let mut nodes = exchange.times_abroad().heard();
-        keep_fitting(&mut nodes, here.server);
-        Some(ToldTimes { here, nodes })
+        let door = began.duration_since(exchange.started_at());
+        let here = self.to_timings(lasted, door, exchange.queue_wait());
+        let mut nodes = exchange.remote_times().reported();
+        drop_implausible(&mut nodes, here.server);
+        Some(CallTimeBreakdown { local: here, nodes })
     }
 }
 
 /// Leaves out what nodes say that does not fit into the time their part took here: it is theirs to say and nobody's to
 /// believe.
-fn keep_fitting(nodes: &mut Vec<NodeTimes>, within: u64) {
-    let mut room = within.saturating_add(within / DRIFT);
+fn drop_implausible(nodes: &mut Vec<NodeTimes>, within: u64) {
+    let mut room = within.saturating_add(within / CLOCK_DRIFT_DIVISOR);
     nodes.retain(|node| {
         let fits = node.times.whole <= room;
         room -= if fits { node.times.whole } else { 0 };
@@ -91,15 +99,15 @@ fn keep_fitting(nodes: &mut Vec<NodeTimes>, within: u64) {
     });
 }
 
-impl ToldTimes {
+impl CallTimeBreakdown {
     /// Adds them to what a record says.
-    pub(crate) fn tell(&self, details: &mut Map<String, Value>) {
-        details.insert("parts_us".into(), Value::Object(parts(&self.here)));
+    pub(crate) fn add_to_details(&self, details: &mut Map<String, Value>) {
+        details.insert("parts_us".into(), Value::Object(nonzero_parts(&self.local)));
         if self.nodes.is_empty() {
             return;
         }
         let nodes = self.nodes.iter().map(|NodeTimes { node, times }| {
-            let mut told = parts(times);
+            let mut told = nonzero_parts(times);
             told.insert("node".into(), Value::from(&**node));
             told.insert("whole".into(), times.whole.into());
             Value::Object(told)
@@ -109,7 +117,7 @@ impl ToldTimes {
 }
 
 /// Those that took any time.
-fn parts(times: &PartTimes) -> Map<String, Value> {
+fn nonzero_parts(times: &CallTimings) -> Map<String, Value> {
     let parts = times.parts().into_iter().filter(|(_, us)| *us > 0);
     parts
         .map(|(part, us)| (part.to_owned(), us.into()))
@@ -118,7 +126,7 @@ fn parts(times: &PartTimes) -> Map<String, Value> {
 
 #[cfg(test)]
 mod tests {
-    use mgp_callers::exchange::ReplyPath;
+    use mgp_callers::in_flight_call::ReplyPath;
     use serde_json::json;
 
     use super::*;
@@ -132,15 +140,15 @@ mod tests {
         add(CallPart::Checks, 2);
         add(CallPart::Server, 5_000);
         let us = Duration::from_micros;
-        let measured = times.measured(us(5_100), us(7), us(1_000));
+        let measured = times.to_timings(us(5_100), us(7), us(1_000));
         let parts = ["door", "checks", "queue", "server", "answer"];
         assert_eq!(measured.parts().map(|(part, _)| part), parts);
         assert_eq!(measured.parts().map(|(_, us)| us), [7, 42, 1_000, 4_000, 0]);
         assert_eq!(measured.whole, 5_107);
-        let exchange = Exchange::new(ReplyPath::Nowhere);
-        let began = moment();
-        assert_eq!(times.told(began, us(999), &exchange), None);
-        assert!(times.took(CallPart::Answer, began) >= began);
+        let exchange = InFlightCall::new(ReplyPath::Discard);
+        let began = monotonic_now();
+        assert_eq!(times.breakdown(began, us(999), &exchange), None);
+        assert!(times.record(CallPart::Answer, began) >= began);
     }
 
     /// Decision 0069: what a node says of its part is in the record where it fits into what was measured here, and is not
@@ -150,19 +158,19 @@ mod tests {
         let (times, us) = (CallTimes::default(), Duration::from_micros);
         times.0[CallPart::Server as usize].store(5_000, Ordering::Relaxed);
         let told = |said: &[(&str, u64)]| {
-            let exchange = Exchange::new(ReplyPath::Nowhere);
+            let exchange = InFlightCall::new(ReplyPath::Discard);
             for (node, whole) in said {
                 let (whole, server) = (*whole, whole / 2);
-                let times = PartTimes {
+                let times = CallTimings {
                     whole,
                     server,
-                    ..PartTimes::default()
+                    ..CallTimings::default()
                 };
-                exchange.times_abroad().hear(node, &times);
+                exchange.remote_times().add_reported(node, &times);
             }
             let mut details = Map::new();
-            let told = times.told(exchange.began(), us(5_100), &exchange);
-            told.unwrap().tell(&mut details);
+            let told = times.breakdown(exchange.started_at(), us(5_100), &exchange);
+            told.unwrap().add_to_details(&mut details);
             assert_eq!(details["parts_us"]["server"], 5_000);
             details.remove("node_parts_us").unwrap_or_default()
         };

@@ -4,7 +4,7 @@
 use std::sync::OnceLock;
 
 use mgp_engine::policy::access::{
-    AccessDecision, AccessLease, DenialAnswer, ForeignClosed, Principal, told,
+    AccessDecision, AccessLease, DenialResponse, ForeignDenial, Principal, denial_response,
 };
 use mgp_engine::tools::catalog::{CatalogTool, CatalogView};
 use mgp_protocol::ids::ServerId;
@@ -12,10 +12,10 @@ use mgp_protocol::mgp::negotiation::Features;
 use mgp_protocol::refusal::{Denial, Refusal};
 
 use crate::Context;
-use crate::known_names::NodeNaming;
+use crate::name_sources::NodeNaming;
 use mgp_callers::request::Caller;
 use mgp_policy::access::AccessHandle;
-use mgp_runtime::time::{boot_moment, unix_ms};
+use mgp_runtime::time::{boottime_now, unix_ms};
 use mgp_servers::link::FinalCheck;
 
 /// A caller's right to send one request to a server: to call a tool (by the server's own name for it), or
@@ -56,38 +56,40 @@ impl<'a> Admission<'a> {
 
 impl Admission<'_> {
     /// An agent of another node whose grant counts is told what keeps it out: it would look for a missing grant.
-    fn refuse(&self, decision: &AccessDecision<'_>) -> Refusal {
-        match decision.closed {
-            Some(why @ (ForeignClosed::Lapsed(_) | ForeignClosed::Shortened)) => {
-                let why = why.in_words(|node| self.nodes.name(node), boot_moment());
+    fn to_refusal(&self, decision: &AccessDecision<'_>) -> Refusal {
+        match decision.foreign_denial {
+            Some(why @ (ForeignDenial::LeaseExpired(_) | ForeignDenial::LogsIncomplete)) => {
+                let why = why.describe(|node| self.nodes.name(node), boottime_now());
                 let what = match self.tool {
                     Some(tool) => format!("tool {tool} of server {}", self.server),
                     None => format!("server {}", self.server),
                 };
-                Refusal::Closed(format!(
+                Refusal::ClosedByOwner(format!(
                     "{what} is closed to agents of other nodes: {why}; see `mgp cluster status` there"
                 ))
             }
-            Some(ForeignClosed::NotIn | ForeignClosed::NotGranted | ForeignClosed::NotShared)
-            | None => closed(self.unknown.clone(), decision),
+            Some(
+                ForeignDenial::NotMember | ForeignDenial::NotGranted | ForeignDenial::NotShared,
+            )
+            | None => add_denial_rule(self.unknown.clone(), decision),
         }
     }
 }
 
 impl FinalCheck for Admission<'_> {
-    fn still(&self) -> Result<(), Refusal> {
+    fn recheck(&self) -> Result<(), Refusal> {
         let (table, now) = (self.access.table(), unix_ms());
         let lease = self.lease.get();
-        if lease.is_some_and(|lease| table.honours(*lease, now)) {
+        if lease.is_some_and(|lease| table.is_lease_valid(*lease, now)) {
             return Ok(());
         }
         let decision = table.decide(&self.principal, self.server, self.tool, now);
-        match table.pass(&decision) {
+        match table.lease(&decision) {
             Some(lease) => {
                 self.lease.get_or_init(|| lease);
                 Ok(())
             }
-            None => Err(self.refuse(&decision)),
+            None => Err(self.to_refusal(&decision)),
         }
     }
 }
@@ -104,12 +106,17 @@ pub(crate) fn admit<'a>(
     unknown: Refusal,
 ) -> Result<Admission<'a>, Refusal> {
     let admission = Admission::new(cx, caller, server, tool, unknown);
-    admission.still()?;
+    admission.recheck()?;
     Ok(admission)
 }
 
 /// The refusal of a denied tool, in words the caller may read; `shown`: it was shown the tool before.
-pub(crate) fn denied(cx: &Context, caller: &Caller, refusal: Refusal, shown: bool) -> Refusal {
+pub(crate) fn denied_refusal(
+    cx: &Context,
+    caller: &Caller,
+    refusal: Refusal,
+    shown: bool,
+) -> Refusal {
     let Refusal::Denied(denial) = refusal else {
         return refusal;
     };
@@ -118,55 +125,55 @@ pub(crate) fn denied(cx: &Context, caller: &Caller, refusal: Refusal, shown: boo
     };
     let agreed = caller.mgp.features().contains(Features::ACCESS_CONTROL);
     // A caller that does not speak MGP cannot tell the two apart.
-    match told(agreed, shown, cx.policies.access.reveals()) {
-        DenialAnswer::Unknown => Refusal::UnknownTool(tool.clone()),
-        DenialAnswer::Denied => Refusal::Denied(denial),
+    match denial_response(agreed, shown, cx.policies.access.should_reveal_denials()) {
+        DenialResponse::Unknown => Refusal::UnknownTool(tool.clone()),
+        DenialResponse::Denied => Refusal::Denied(denial),
     }
 }
 
 /// Whether this caller may call the tool, as far as access control goes.
 #[must_use]
-pub fn may_call(cx: &Context, who: &Principal, tool: &CatalogTool) -> bool {
+pub fn can_call(cx: &Context, who: &Principal, tool: &CatalogTool) -> bool {
     let table = cx.policies.access.table();
-    table.admits(who, &tool.server, Some(&tool.own_name), unix_ms())
+    table.is_allowed(who, &tool.server, Some(&tool.own_name), unix_ms())
 }
 
 /// Whether the server as a whole is open to the caller.
-pub(crate) fn opens(cx: &Context, caller: &Caller, server: &ServerId) -> bool {
+pub(crate) fn is_server_open(cx: &Context, caller: &Caller, server: &ServerId) -> bool {
     let table = cx.policies.access.table();
-    table.opens(&caller.identity(), server, unix_ms())
+    table.is_server_open(&caller.identity(), server, unix_ms())
 }
 
 /// Whether the caller knows of the server at all.
-pub(crate) fn sees(cx: &Context, caller: &Caller, server: &ServerId) -> bool {
+pub(crate) fn can_see_server(cx: &Context, caller: &Caller, server: &ServerId) -> bool {
     let table = cx.policies.access.table();
-    table.sees(&caller.identity(), server, unix_ms())
+    table.is_server_visible(&caller.identity(), server, unix_ms())
 }
 
 /// Why a server that agents of other nodes may use otherwise is closed to them at present.
 #[must_use]
-pub fn lapse(cx: &Context) -> Option<String> {
+pub fn foreign_closure_reason(cx: &Context) -> Option<String> {
     let table = cx.policies.access.table();
-    match table.foreign_lapse()? {
-        ForeignClosed::Lapsed(lapsed) => {
-            let name = cx.name_sources.nodes.name(lapsed.by);
-            Some(lapsed.in_words(&name, boot_moment()))
+    match table.foreign_lease_denial()? {
+        ForeignDenial::LeaseExpired(lapsed) => {
+            let name = cx.name_sources.nodes.name(lapsed.node);
+            Some(lapsed.describe(&name, boottime_now()))
         }
-        ForeignClosed::Shortened => {
+        ForeignDenial::LogsIncomplete => {
             Some("its logs of the cluster lack entries that they held".to_owned())
         }
-        ForeignClosed::NotIn | ForeignClosed::NotGranted | ForeignClosed::NotShared => None,
+        ForeignDenial::NotMember | ForeignDenial::NotGranted | ForeignDenial::NotShared => None,
     }
 }
 
 /// Whether a set takes something away from the caller: then nothing leads out of it either.
-pub(crate) fn is_narrowed(cx: &Context, caller: &Caller) -> bool {
+pub(crate) fn is_restricted_by_set(cx: &Context, caller: &Caller) -> bool {
     let table = cx.policies.access.table();
-    table.is_narrowed(&caller.identity())
+    table.is_in_any_set(&caller.identity())
 }
 
 /// The refusal for a tool that was not granted to this caller.
-pub(crate) fn not_granted(name: &str) -> Refusal {
+pub(crate) fn not_granted_refusal(name: &str) -> Refusal {
     Refusal::Denied(Box::new(Denial::NotGranted {
         tool: name.to_owned(),
         rule: String::new(),
@@ -174,24 +181,24 @@ pub(crate) fn not_granted(name: &str) -> Refusal {
 }
 
 /// Adds to a refusal, for the audit log, the rule that closes the server or tool.
-fn closed(mut refusal: Refusal, decision: &AccessDecision<'_>) -> Refusal {
+fn add_denial_rule(mut refusal: Refusal, decision: &AccessDecision<'_>) -> Refusal {
     if let Refusal::Denied(denial) = &mut refusal
         && let Denial::NotGranted { rule, .. } = &mut **denial
     {
-        *rule = decision.rule();
+        *rule = decision.describe_rule();
     }
     refusal
 }
 
 /// True when this view shows something that exists and that the caller may know of.
 #[must_use]
-pub fn knows(cx: &Context, view: &CatalogView, who: &Principal) -> bool {
+pub fn is_view_known(cx: &Context, view: &CatalogView, who: &Principal) -> bool {
     match view {
         CatalogView::All => true,
-        CatalogView::Set(set) => cx.policies.access.table().has_door(who, set),
+        CatalogView::Set(set) => cx.policies.access.table().can_use_set(who, set),
         CatalogView::One(id) => {
             let table = cx.policies.access.table();
-            cx.servers.load().contains_key(id) && table.sees(who, id, unix_ms())
+            cx.servers.load().contains_key(id) && table.is_server_visible(who, id, unix_ms())
         }
     }
 }

@@ -15,20 +15,20 @@ const SCHEMAS_MAX: usize = 32 << 20;
 
 /// Schemas that are compiled at once: each may take many times its own memory meanwhile. Further calls wait for
 /// their turn, each for as long as a call may.
-const COMPILING: usize = 2;
+const COMPILATIONS_MAX: usize = 2;
 
 /// Compiles them, and keeps those that were needed lately.
 #[derive(Debug)]
 pub struct CompiledSchemas {
     cache: Mutex<SchemaCache>,
-    turns: Semaphore,
+    permits: Semaphore,
 }
 
 impl Default for CompiledSchemas {
     fn default() -> Self {
         Self {
             cache: Mutex::new(SchemaCache::new(SCHEMAS_MAX)),
-            turns: Semaphore::new(COMPILING),
+            permits: Semaphore::new(COMPILATIONS_MAX),
         }
     }
 }
@@ -36,59 +36,61 @@ impl Default for CompiledSchemas {
 impl CompiledSchemas {
     /// How many are kept.
     #[must_use]
-    pub fn held(&self) -> usize {
-        self.cache().held()
+    pub fn cached_count(&self) -> usize {
+        self.lock_cache().schema_count()
     }
 
     /// The `inputSchema` of a tool.
     ///
     /// # Errors
-    /// [`Refusal::Broken`]: compiling it failed, which it did not when the tool was listed.
-    pub(crate) async fn input(&self, tool: &CatalogTool) -> Result<Schema, Refusal> {
-        self.compiled(tool, &tool.input, Schema::input).await
+    /// [`Refusal::Internal`]: compiling it failed, which it did not when the tool was listed.
+    pub(crate) async fn input_schema(&self, tool: &CatalogTool) -> Result<Schema, Refusal> {
+        self.compile_cached(tool, &tool.input, Schema::compile_input)
+            .await
     }
 
     /// The `outputSchema` of a tool.
     ///
     /// # Errors
-    /// [`Refusal::Broken`]: compiling it failed, which it did not when the tool was listed.
-    pub(crate) async fn output(
+    /// [`Refusal::Internal`]: compiling it failed, which it did not when the tool was listed.
+    pub(crate) async fn output_schema(
         &self,
         tool: &CatalogTool,
         schema: &ToolSchema,
     ) -> Result<Schema, Refusal> {
-        self.compiled(tool, schema, Schema::output).await
+        self.compile_cached(tool, schema, Schema::compile_output)
+            .await
     }
 
-    async fn compiled<E: std::fmt::Display + Send + 'static>(
+    async fn compile_cached<E: std::fmt::Display + Send + 'static>(
         &self,
         tool: &CatalogTool,
         schema: &ToolSchema,
         compile: fn(&str) -> Result<Schema, E>,
     ) -> Result<Schema, Refusal> {
-        if let Some(kept) = schema.kept() {
+        if let Some(kept) = schema.compiled() {
             return Ok(kept.clone());
         }
         let text = schema.text(&tool.raw).unwrap_or_default().to_owned();
-        if let Some(known) = self.cache().get(&text) {
+        if let Some(known) = self.lock_cache().get(&text) {
             return Ok(known);
         }
-        let _turn = self.turns.acquire().await;
+        let _turn = self.permits.acquire().await;
         // Whoever had the turn before may have needed the same.
-        if let Some(known) = self.cache().get(&text) {
+        if let Some(known) = self.lock_cache().get(&text) {
             return Ok(known);
         }
         // It may be long: the threads that carry calls are not held up.
-        let compiling = task::blocking("schema.compile", move || (compile(&text), text));
+        let compiling = task::run_blocking("schema.compile", move || (compile(&text), text));
         let (compiled, text) = compiling
             .await
-            .map_err(|broken| Refusal::Broken(broken.to_string()))?;
-        let compiled = compiled.map_err(|error| Refusal::Broken(error.to_string()))?;
-        self.cache().keep(&text, compiled.clone());
+            .map_err(|broken| Refusal::Internal(broken.to_string()))?;
+        let compiled = compiled.map_err(|error| Refusal::Internal(error.to_string()))?;
+        self.lock_cache().insert(&text, compiled.clone());
         Ok(compiled)
     }
 
-    fn cache(&self) -> MutexGuard<'_, SchemaCache> {
+    fn lock_cache(&self) -> MutexGuard<'_, SchemaCache> {
         self.cache.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -108,14 +110,14 @@ mod tests {
         "outputSchema":{"type":"object","required":["sum"]}}"#;
 
     fn tool(server: &str) -> Arc<CatalogTool> {
-        let offer = ServerOffer::new(ServerId::new(server)).with(ListKind::Tools, &[ADD]);
+        let offer = ServerOffer::new(ServerId::new(server)).with_list(ListKind::Tools, &[ADD]);
         assert!(offer.rejected().0.is_empty());
         Arc::clone(&offer.tools()[0])
     }
 
     async fn call(schemas: &CompiledSchemas, tool: &CatalogTool, arguments: &str) -> String {
         let arguments = RawValue::from_string(arguments.to_owned()).unwrap();
-        let judged = schema::arguments(schemas, "add", tool, Some(&arguments)).await;
+        let judged = schema::check_arguments(schemas, "add", tool, Some(&arguments)).await;
         judged.map_or_else(|refusal| format!("{refusal:?}"), |()| "taken".into())
     }
 
@@ -131,7 +133,7 @@ mod tests {
             let local = call(&schemas, &here, arguments).await;
             assert_eq!(local, call(&schemas, &there, arguments).await);
             assert_eq!(local == "taken", arguments == r#"{"a":1}"#, "{local}");
-            weights.push(schemas.cache().weight());
+            weights.push(schemas.lock_cache().weight());
         }
         assert!(
             weights[0] > 0 && weights == [weights[0]; 3],
@@ -140,7 +142,7 @@ mod tests {
         let wrong = bytes::Bytes::from_static(br#"{"content":[],"structuredContent":{"a":1}}"#);
         let mut refused = Vec::new();
         for tool in [&here, &there] {
-            let result = schema::result(&schemas, "add", tool, wrong.clone()).await;
+            let result = schema::check_result(&schemas, "add", tool, wrong.clone()).await;
             let Err(Refusal::BadResult { path, keyword, .. }) = result else {
                 panic!("{result:?}")
             };

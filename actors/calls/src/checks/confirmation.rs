@@ -3,30 +3,31 @@
 
 use std::time::Duration;
 
-use mgp_engine::policy::approvals::{ApprovalQuestion, Asker};
+use mgp_engine::policy::approvals::{PendingEntry, Requester};
 use mgp_engine::policy::risk::{
-    CallDigest, Caution, ConfirmationAnswer, ConfirmationChannel, ConfirmationReason,
-    ConfirmationStep, Confirming, OpenChannels, Settled, needs_yes,
+    AvailableChannels, CallDigest, ConfirmationAnswer, ConfirmationChannel, ConfirmationFlow,
+    ConfirmationOutcome, ConfirmationPolicy, ConfirmationReason, ConfirmationStep,
+    confirmation_reason,
 };
 use mgp_engine::tools::catalog::CatalogTool;
 use mgp_protocol::mgp::approvals::Subject;
 use mgp_protocol::refusal::{Denial, Refusal};
-use mgp_protocol::splice::{member, quoted};
+use mgp_protocol::splice::{member, quote};
 
 use crate::Context;
-use mgp_callers::exchange::rounds::CallRounds;
+use mgp_callers::in_flight_call::rounds::CallRounds;
 use mgp_callers::request::Request;
-use mgp_policy::approvals::legible;
-use mgp_runtime::time::{moment, unix_ms};
-use mgp_servers::link::{ClientQuestion, question};
+use mgp_policy::approvals::escape_for_display;
+use mgp_runtime::time::{monotonic_now, unix_ms};
+use mgp_servers::link::{Callback, callback};
 
 /// The operator's settings for confirming dangerous calls.
 #[derive(Clone, Copy, Debug)]
 pub struct ConfirmationRules {
     /// Which calls are asked about.
-    pub caution: Caution,
+    pub caution: ConfirmationPolicy,
     /// How long a question stays open.
-    pub patience: Duration,
+    pub timeout: Duration,
     /// Ask the operator where the caller's client cannot be asked.
     pub operator_queue: bool,
 }
@@ -47,35 +48,35 @@ pub(crate) struct ConfirmationRequest<'a> {
 ///
 /// # Errors
 /// [`Denial::Unconfirmed`], and [`Refusal::Cancelled`] when the call is taken back meanwhile.
-pub(crate) async fn confirmed(
+pub(crate) async fn confirm_call(
     cx: &Context,
     request: &Request,
     name: &str,
     tool: &CatalogTool,
     arguments: &str,
 ) -> Result<(), Refusal> {
-    let Some(asking) = asks(cx, request, tool) else {
+    let Some(asking) = call_confirmation_reason(cx, request, tool) else {
         return Ok(());
     };
     let caller = &request.caller;
     let wanted = ConfirmationRequest {
         request,
         tool,
-        digest: CallDigest::of(&caller.principal(), &tool.canonical, arguments),
-        text: question_about(tool, asking),
-        arguments: legible(arguments),
+        digest: CallDigest::new(&caller.principal(), &tool.canonical_name, arguments),
+        text: confirmation_text(tool, asking),
+        arguments: escape_for_display(arguments),
     };
-    let why = match settle(cx, &wanted).await? {
-        Settled::Yes(_) => return Ok(()),
-        Settled::No(ConfirmationChannel::Queue) => "the operator said no".to_owned(),
-        Settled::No(ConfirmationChannel::Callback | ConfirmationChannel::Elicitation) => {
+    let why = match run_confirmation(cx, &wanted).await? {
+        ConfirmationOutcome::Confirmed(_) => return Ok(()),
+        ConfirmationOutcome::Denied(ConfirmationChannel::Queue) => "the operator said no".to_owned(),
+        ConfirmationOutcome::Denied(ConfirmationChannel::Callback | ConfirmationChannel::Elicitation) => {
             "the person who was asked did not say yes".to_owned()
         }
-        Settled::TooLate => format!(
+        ConfirmationOutcome::TimedOut => format!(
             "nobody answered within {} s (`timeout_secs` in [confirmation])",
-            cx.policies.confirmation.patience.as_secs()
+            cx.policies.confirmation.timeout.as_secs()
         ),
-        Settled::Nobody => "it needs a person's yes, and nobody can be asked; the operator can grant it with `mgp grants add`"
+        ConfirmationOutcome::NoChannel => "it needs a person's yes, and nobody can be asked; the operator can grant it with `mgp grants add`"
             .to_owned(),
     };
     let tool = name.to_owned();
@@ -83,59 +84,69 @@ pub(crate) async fn confirmed(
 }
 
 /// Why a person must be asked; `None` for most calls.
-fn asks(cx: &Context, request: &Request, tool: &CatalogTool) -> Option<ConfirmationReason> {
+fn call_confirmation_reason(
+    cx: &Context,
+    request: &Request,
+    tool: &CatalogTool,
+) -> Option<ConfirmationReason> {
     let (requirements, caution) = (&tool.requirements, cx.policies.confirmation.caution);
-    if !requirements.confirms {
+    if !requirements.needs_confirmation {
         return None;
     }
-    needs_yes(&requirements.risk, caution, false)?;
+    confirmation_reason(&requirements.risk, caution, false)?;
     let table = cx.policies.access.table();
     let principal = request.caller.identity();
     let decision = table.decide(&principal, &tool.server, Some(&tool.own_name), unix_ms());
-    needs_yes(&requirements.risk, caution, decision.is_explicit_allow())
+    confirmation_reason(&requirements.risk, caution, decision.is_explicit_allow())
 }
 
-async fn settle(cx: &Context, wanted: &ConfirmationRequest<'_>) -> Result<Settled, Refusal> {
+async fn run_confirmation(
+    cx: &Context,
+    wanted: &ConfirmationRequest<'_>,
+) -> Result<ConfirmationOutcome, Refusal> {
     let Request {
-        caller, exchange, ..
+        caller,
+        call: exchange,
+        ..
     } = wanted.request;
     let can = exchange
         .rounds()
         .map_or(caller.capabilities, CallRounds::capabilities);
-    let reach = OpenChannels {
+    let reach = AvailableChannels {
         // A yes to a dangerous call is a person's; a callback is answered by the agent, with or without one.
         callback: false,
         elicitation: can.elicitation_form,
         queue: cx.policies.confirmation.operator_queue,
     };
-    let patience = cx.policies.confirmation.patience;
-    let (mut confirming, mut next) = Confirming::begin(wanted.digest, reach, moment(), patience);
+    let patience = cx.policies.confirmation.timeout;
+    let (mut confirming, mut next) =
+        ConfirmationFlow::start(wanted.digest, reach, monotonic_now(), patience);
     loop {
         next = match next {
-            ConfirmationStep::Settled(settled) => return Ok(settled),
-            ConfirmationStep::Ignored => confirming.tick(confirming.until()),
+            ConfirmationStep::Finished(settled) => return Ok(settled),
+            ConfirmationStep::Ignored => confirming.handle_timeout(confirming.deadline()),
             ConfirmationStep::Ask(way) => {
-                let left = confirming.until().since(moment());
+                let left = confirming.deadline().duration_since(monotonic_now());
                 tokio::select! {
-                    answer = ask(cx, way, wanted, left) => {
-                        confirming.answer(way, wanted.digest, answer, moment())
+                    answer = ask_channel(cx, way, wanted, left) => {
+                        confirming.handle_answer(way, wanted.digest, answer, monotonic_now())
                     }
-                    () = tokio::time::sleep(left) => confirming.tick(confirming.until()),
-                    () = exchange.cancelled() => return Err(Refusal::Cancelled),
+                    () = tokio::time::sleep(left) => confirming.handle_timeout(confirming.deadline()),
+                    () = exchange.wait_until_cancelled() => return Err(Refusal::Cancelled),
                 }
             }
         };
     }
 }
 
-async fn ask(
+async fn ask_channel(
     cx: &Context,
     way: ConfirmationChannel,
     wanted: &ConfirmationRequest<'_>,
     left: Duration,
 ) -> ConfirmationAnswer {
     match way {
-        ConfirmationChannel::Callback => ConfirmationAnswer::NoWay,
+        ConfirmationChannel::Callback => ConfirmationAnswer::Unavailable,
         ConfirmationChannel::Elicitation => elicit(wanted).await,
         ConfirmationChannel::Queue => ask_operator(cx, wanted, left).await,
     }
@@ -147,26 +158,26 @@ async fn ask_operator(
     left: Duration,
 ) -> ConfirmationAnswer {
     let left = u64::try_from(left.as_millis()).unwrap_or(u64::MAX);
-    let causes = wanted.tool.requirements.risk.causes.iter();
-    let mut details: Vec<String> = causes.map(|cause| cause.why.clone()).collect();
+    let causes = wanted.tool.requirements.risk.reasons.iter();
+    let mut details: Vec<String> = causes.map(|cause| cause.reason.clone()).collect();
     details.push(format!("arguments: {}", wanted.arguments));
     let agent = &wanted.request.caller.agent;
-    let question = ApprovalQuestion {
+    let question = PendingEntry {
         subject: Subject::Confirmation,
-        asker: Asker::Agent(agent.clone()),
+        requester: Requester::Agent(agent.clone()),
         server: Some(wanted.tool.server.clone()),
         text: format!("{agent} wants a call: {}", wanted.text),
         details,
         parts: Vec::new(),
         options: None,
-        until_ms: Some(unix_ms().saturating_add(left)),
+        expires_ms: Some(unix_ms().saturating_add(left)),
     };
-    match cx.policies.approvals.yes_or_no(question).await {
+    match cx.policies.approvals.wait_for_verdict(question).await {
         Ok(Some(true)) => ConfirmationAnswer::Accepted,
         Ok(Some(false)) => ConfirmationAnswer::Declined,
         // The deadline decides, not this.
         Ok(None) => std::future::pending().await,
-        Err(_) => ConfirmationAnswer::NoWay,
+        Err(_) => ConfirmationAnswer::Unavailable,
     }
 }
 
@@ -174,12 +185,14 @@ async fn elicit(wanted: &ConfirmationRequest<'_>) -> ConfirmationAnswer {
     let message = format!("{}\nArguments: {}", wanted.text, wanted.arguments);
     let params = format!(
         r#"{{"message":{},"requestedSchema":{{"type":"object","properties":{{}}}}}}"#,
-        quoted(&message)
+        quote(&message)
     );
     let Request {
-        caller, exchange, ..
+        caller,
+        call: exchange,
+        ..
     } = wanted.request;
-    match question::put_own(caller, exchange, ClientQuestion::Elicitation, &params).await {
+    match callback::ask_client_for_kernel(caller, exchange, Callback::Elicitation, &params).await {
         Ok(Ok(result)) => {
             let action = std::str::from_utf8(&result).ok();
             match action.and_then(|result| member(result, "action")) {
@@ -188,15 +201,15 @@ async fn elicit(wanted: &ConfirmationRequest<'_>) -> ConfirmationAnswer {
             }
         }
         // The client answered with an error, or cannot be reached any more.
-        Ok(Err(_)) | Err(_) => ConfirmationAnswer::NoWay,
+        Ok(Err(_)) | Err(_) => ConfirmationAnswer::Unavailable,
     }
 }
 
-fn question_about(tool: &CatalogTool, asking: ConfirmationReason) -> String {
+fn confirmation_text(tool: &CatalogTool, asking: ConfirmationReason) -> String {
     let why = match asking {
         ConfirmationReason::EachTime => "it wants a yes before each call",
         ConfirmationReason::Dangerous => "it is dangerous",
         ConfirmationReason::Moderate => "it has effects",
     };
-    format!("Call {}? {why}.", tool.canonical)
+    format!("Call {}? {why}.", tool.canonical_name)
 }

@@ -4,21 +4,21 @@ use mgp_engine::tools::catalog::CatalogTool;
 use mgp_protocol::refusal::Refusal;
 
 use crate::Context;
-use crate::checks::arrival;
+use crate::checks::unlisted_names;
 use mgp_callers::request::Caller;
 
 /// Refuses a tool that changed since it was approved, as if it were gone.
 ///
 /// # Errors
-/// What [`arrival::absent`] says.
-pub(super) fn approved(
+/// What [`unlisted_names::absent_refusal`] says.
+pub(super) fn check_approved(
     cx: &Context,
     caller: &Caller,
     name: &str,
     tool: &CatalogTool,
 ) -> Result<(), Refusal> {
-    match cx.policies.pins.blocks(&tool.server, &tool.own_name) {
-        true => Err(arrival::absent(cx, caller, name.to_owned())),
+    match cx.policies.pins.is_blocked(&tool.server, &tool.own_name) {
+        true => Err(unlisted_names::absent_refusal(cx, caller, name.to_owned())),
         false => Ok(()),
     }
 }

@@ -3,26 +3,26 @@
 use bytes::Bytes;
 use mgp_engine::tools::catalog::{CatalogPrompt, CatalogTool};
 use mgp_protocol::lookalike;
-use mgp_protocol::mcp::tools::Called;
+use mgp_protocol::mcp::tools::CallResult;
 use mgp_protocol::refusal::Refusal;
-use mgp_protocol::splice::mention::may_mention;
-use mgp_protocol::splice::{Splice, members, quoted};
+use mgp_protocol::splice::string_search::can_contain_string;
+use mgp_protocol::splice::{Splice, members, quote};
 use serde_json::value::RawValue;
 
 use super::CompiledSchemas;
 use mgp_callers::request::Outcome;
 
 /// CMCP-009: checks the arguments before anything is sent. Absent arguments count as `{}`.
-pub(crate) async fn arguments(
+pub(crate) async fn check_arguments(
     schemas: &CompiledSchemas,
     tool: &str,
     route: &CatalogTool,
     arguments: Option<&RawValue>,
 ) -> Result<(), Refusal> {
-    if !route.requirements.rules().checks_schema {
+    if !route.requirements.rules().check_schema {
         return Ok(());
     }
-    let schema = schemas.input(route).await?;
+    let schema = schemas.input_schema(route).await?;
     schema
         .check(arguments.map_or("{}", RawValue::get))
         .map_err(|mismatch| Refusal::BadArguments {
@@ -34,12 +34,12 @@ pub(crate) async fn arguments(
 }
 
 /// MCP-045, CMCP-043: a prompt's required arguments must be there; all else is the server's to judge.
-pub(crate) fn prompt_arguments(
+pub(crate) fn check_prompt_arguments(
     name: &str,
     route: &CatalogPrompt,
     arguments: Option<&RawValue>,
 ) -> Result<(), Refusal> {
-    if route.required.is_empty() {
+    if route.required_arguments.is_empty() {
         return Ok(());
     }
     let given = members(arguments.map_or("{}", RawValue::get)).unwrap_or_default();
@@ -47,7 +47,7 @@ pub(crate) fn prompt_arguments(
         let mut all = given.iter();
         all.any(|(name, value)| name == wanted && value.get() != "null")
     };
-    let all = route.required.iter();
+    let all = route.required_arguments.iter();
     let missing: Vec<&str> = all
         .map(|wanted| &**wanted)
         .filter(|wanted| !is_given(wanted))
@@ -63,13 +63,13 @@ pub(crate) fn prompt_arguments(
 
 /// CMCP-012, CMCP-013: a structured result fits the tool's `outputSchema`, and has a text for
 /// clients that do not read it.
-pub(crate) async fn result(
+pub(crate) async fn check_result(
     schemas: &CompiledSchemas,
     tool: &str,
     route: &CatalogTool,
     result: Bytes,
 ) -> Outcome {
-    let structured = may_mention(&result, "\"structuredContent\"");
+    let structured = can_contain_string(&result, "\"structuredContent\"");
     // Where there is a schema, also what some clients would take for structured content is checked.
     if !structured && route.output.is_none() {
         return Ok(result);
@@ -77,10 +77,10 @@ pub(crate) async fn result(
     let Ok(text) = std::str::from_utf8(&result) else {
         return Ok(result);
     };
-    let called: Called<'_> = match lookalike::from_str(text) {
+    let called: CallResult<'_> = match lookalike::from_str(text) {
         Ok(called) => called,
         Err(error) => {
-            return match lookalike::words(&error) {
+            return match lookalike::as_lookalike_message(&error) {
                 None => Ok(result),
                 Some(message) => Err(Refusal::BadResult {
                     server: route.server.clone(),
@@ -96,7 +96,7 @@ pub(crate) async fn result(
         return Ok(result);
     };
     if let Some(schema) = route.output.as_ref().filter(|_| !called.is_error) {
-        let schema = schemas.output(route, schema).await?;
+        let schema = schemas.output_schema(route, schema).await?;
         schema
             .check(structured.get())
             .map_err(|mismatch| Refusal::BadResult {
@@ -111,7 +111,7 @@ pub(crate) async fn result(
         return Ok(result);
     }
     let mut splice = Splice::new(text);
-    let content = format!(r#"[{{"type":"text","text":{}}}]"#, quoted(structured.get()));
+    let content = format!(r#"[{{"type":"text","text":{}}}]"#, quote(structured.get()));
     splice.insert_member(text, "content", &content);
     Ok(splice.finish().into_owned().into())
 }

@@ -8,21 +8,21 @@ use mgp_engine::policy::requirements::CodeRules;
 use mgp_engine::tools::catalog::CatalogTool;
 use mgp_protocol::refusal::{Denial, Refusal};
 use mgp_screening::code_safety::{self, Rejection};
-use mgp_screening::validators::{Blocked, No, is_light};
+use mgp_screening::validators::{BlockedArgument, ScreeningRejection, is_trivially_safe};
 use serde_json::value::RawValue;
 use tokio::sync::Semaphore;
 
-use mgp_runtime::task::blocking;
+use mgp_runtime::task::run_blocking;
 
 /// Arguments longer than this are judged on another thread, unless nothing in them needs a closer look.
 /// A judgement takes some 0.1 µs per byte.
-const SHORT: usize = 8 << 10;
+const INLINE_BYTES_MAX: usize = 8 << 10;
 /// How many judgements may wait for a thread; each holds its arguments.
-const WAITING: usize = 64;
+const QUEUED_CHECKS_MAX: usize = 64;
 /// Verdicts kept in each generation; a rejection takes some kilobytes.
-const KEPT: usize = 512;
+const VERDICTS_PER_GENERATION: usize = 512;
 
-type Name = [u8; 32];
+type CodeHash = [u8; 32];
 type Verdict = Result<(), Arc<Rejection>>;
 
 /// Judges arguments, and caches its verdicts on code.
@@ -30,9 +30,9 @@ type Verdict = Result<(), Arc<Rejection>>;
 pub struct Validation {
     verdicts: Arc<Mutex<Verdicts>>,
     /// Limits the judgements that run at once.
-    judges: Semaphore,
+    running: Semaphore,
     /// Limits those that run or wait to run.
-    room: Semaphore,
+    queued: Semaphore,
 }
 
 impl Default for Validation {
@@ -40,8 +40,8 @@ impl Default for Validation {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         Self {
             verdicts: Arc::default(),
-            judges: Semaphore::new(cores),
-            room: Semaphore::new(WAITING + cores),
+            running: Semaphore::new(cores),
+            queued: Semaphore::new(QUEUED_CHECKS_MAX + cores),
         }
     }
 }
@@ -49,22 +49,22 @@ impl Default for Validation {
 /// Verdicts on code, in two generations: when the younger is full, the older is dropped.
 #[derive(Debug, Default)]
 struct Verdicts {
-    young: HashMap<Name, Verdict>,
-    old: HashMap<Name, Verdict>,
+    young: HashMap<CodeHash, Verdict>,
+    old: HashMap<CodeHash, Verdict>,
 }
 
 impl Verdicts {
-    fn get(&mut self, name: &Name) -> Option<Verdict> {
+    fn get(&mut self, name: &CodeHash) -> Option<Verdict> {
         if let Some(known) = self.young.get(name) {
             return Some(known.clone());
         }
         let known = self.old.remove(name)?;
-        self.keep(*name, known.clone());
+        self.insert(*name, known.clone());
         Some(known)
     }
 
-    fn keep(&mut self, name: Name, verdict: Verdict) {
-        if self.young.len() >= KEPT {
+    fn insert(&mut self, name: CodeHash, verdict: Verdict) {
+        if self.young.len() >= VERDICTS_PER_GENERATION {
             self.old = std::mem::take(&mut self.young);
         }
         self.young.insert(name, verdict);
@@ -72,10 +72,10 @@ impl Verdicts {
 }
 
 /// What the cache knows about code.
-enum Known {
+enum CacheLookup {
     Rejected(Arc<Rejection>),
     /// Not in the cache.
-    Unseen,
+    Missing,
 }
 
 impl Validation {
@@ -84,70 +84,77 @@ impl Validation {
     /// # Errors
     /// [`Denial::Validator`], [`Denial::UnsafeCode`], and [`Refusal::Overloaded`] when too many wait
     /// to be judged.
-    pub async fn judge(&self, tool: &Arc<CatalogTool>, arguments: &str) -> Result<(), Refusal> {
+    pub async fn check(&self, tool: &Arc<CatalogTool>, arguments: &str) -> Result<(), Refusal> {
         let requirements = &tool.requirements;
-        if requirements.validators.chosen().is_empty() {
+        if requirements.validators.active().is_empty() {
             return Ok(());
         }
-        if arguments.len() <= SHORT || is_light(arguments) {
-            let known = |code: &str| self.known(requirements.code.as_deref(), code);
-            match requirements.judge(&tool.own_name, arguments, known) {
+        if arguments.len() <= INLINE_BYTES_MAX || is_trivially_safe(arguments) {
+            let known = |code: &str| self.look_up(requirements.code.as_deref(), code);
+            match requirements.validate(&tool.own_name, arguments, known) {
                 Ok(()) => return Ok(()),
-                Err(No::Unsafe {
-                    rejection: Known::Unseen,
+                Err(ScreeningRejection::UnsafeCode {
+                    rejection: CacheLookup::Missing,
                     ..
                 }) => {}
-                Err(No::Unsafe {
+                Err(ScreeningRejection::UnsafeCode {
                     path,
-                    rejection: Known::Rejected(rejection),
-                }) => return Err(unsafe_code(path, &rejection)),
-                Err(No::Blocked(no)) => return Err(blocked(no)),
+                    rejection: CacheLookup::Rejected(rejection),
+                }) => return Err(unsafe_code_refusal(path, &rejection)),
+                Err(ScreeningRejection::Blocked(no)) => return Err(blocked_refusal(no)),
             }
         }
-        self.elsewhere(tool, arguments).await
+        self.check_on_thread(tool, arguments).await
     }
 
-    fn known(&self, rules: Option<&CodeRules>, code: &str) -> Result<(), Known> {
+    fn look_up(&self, rules: Option<&CodeRules>, code: &str) -> Result<(), CacheLookup> {
         let Some(rules) = rules else { return Ok(()) };
-        match lock(&self.verdicts).get(&rules.name(code)) {
+        match lock(&self.verdicts).get(&rules.digest(code)) {
             Some(Ok(())) => Ok(()),
-            Some(Err(rejection)) => Err(Known::Rejected(rejection)),
-            None => Err(Known::Unseen),
+            Some(Err(rejection)) => Err(CacheLookup::Rejected(rejection)),
+            None => Err(CacheLookup::Missing),
         }
     }
 
-    async fn elsewhere(&self, tool: &Arc<CatalogTool>, arguments: &str) -> Result<(), Refusal> {
+    async fn check_on_thread(
+        &self,
+        tool: &Arc<CatalogTool>,
+        arguments: &str,
+    ) -> Result<(), Refusal> {
         let full = |_| Refusal::Overloaded {
             what: "the queue of arguments that are to be judged".into(),
         };
-        let _place = self.room.try_acquire().map_err(full)?;
-        let _judge = self.judges.acquire().await.expect("it is never closed");
+        let _place = self.queued.try_acquire().map_err(full)?;
+        let _judge = self.running.acquire().await.expect("it is never closed");
         let (tool, arguments) = (tool.clone(), arguments.to_owned());
         let verdicts = self.verdicts.clone();
-        let judging = blocking("validators.judge", move || {
+        let judging = run_blocking("validators.judge", move || {
             let rules = tool.requirements.code.as_deref();
-            let judge = |code: &str| judge_code(&verdicts, rules, code);
-            tool.requirements.judge(&tool.own_name, &arguments, judge)
+            let judge = |code: &str| check_code(&verdicts, rules, code);
+            tool.requirements
+                .validate(&tool.own_name, &arguments, judge)
         });
         match judging.await {
             Ok(Ok(())) => Ok(()),
-            Ok(Err(No::Unsafe { path, rejection })) => Err(unsafe_code(path, &rejection)),
-            Ok(Err(No::Blocked(no))) => Err(blocked(no)),
+            Ok(Err(ScreeningRejection::UnsafeCode { path, rejection })) => {
+                Err(unsafe_code_refusal(path, &rejection))
+            }
+            Ok(Err(ScreeningRejection::Blocked(no))) => Err(blocked_refusal(no)),
             // The kernel is ending or the judge panicked: arguments that nobody judged are not sent.
-            Err(error) => Err(Refusal::Broken(format!(
+            Err(error) => Err(Refusal::Internal(format!(
                 "the arguments could not be judged: {error}"
             ))),
         }
     }
 }
 
-fn judge_code(verdicts: &Mutex<Verdicts>, rules: Option<&CodeRules>, code: &str) -> Verdict {
+fn check_code(verdicts: &Mutex<Verdicts>, rules: Option<&CodeRules>, code: &str) -> Verdict {
     let Some(rules) = rules else { return Ok(()) };
-    let name = rules.name(code);
+    let name = rules.digest(code);
     let known = lock(verdicts).get(&name);
     known.unwrap_or_else(|| {
-        let verdict = code_safety::judge(&rules.policy, code).map_err(|no| Arc::new(*no));
-        lock(verdicts).keep(name, verdict.clone());
+        let verdict = code_safety::check(&rules.policy, code).map_err(|no| Arc::new(*no));
+        lock(verdicts).insert(name, verdict.clone());
         verdict
     })
 }
@@ -156,7 +163,7 @@ fn lock(verdicts: &Mutex<Verdicts>) -> std::sync::MutexGuard<'_, Verdicts> {
     verdicts.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn blocked(no: Blocked) -> Refusal {
+fn blocked_refusal(no: BlockedArgument) -> Refusal {
     Refusal::Denied(Box::new(Denial::Validator {
         validator: no.validator.name().to_owned(),
         path: no.path,
@@ -166,7 +173,7 @@ fn blocked(no: Blocked) -> Refusal {
     }))
 }
 
-fn unsafe_code(path: String, rejection: &Rejection) -> Refusal {
+fn unsafe_code_refusal(path: String, rejection: &Rejection) -> Refusal {
     let body = rejection.body().to_string();
     Refusal::Denied(Box::new(Denial::UnsafeCode {
         violations: rejection.violations(),

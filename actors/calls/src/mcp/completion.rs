@@ -5,30 +5,30 @@ use mgp_protocol::ids::ServerId;
 use mgp_protocol::mcp::meta::progress_token;
 use mgp_protocol::mcp::{self, completion};
 use mgp_protocol::refusal::Refusal;
-use mgp_protocol::splice::quoted;
+use mgp_protocol::splice::quote;
 
 use crate::Context;
-use crate::answer::{required, text};
+use crate::answer::{parse_string, require_params};
 use crate::checks::access;
-use crate::checks::arrival::named_item;
-use crate::mcp::prompts::prompt;
-use crate::mcp::resources::{listed_owner, owner_by};
-use crate::replicas::reading;
+use crate::checks::unlisted_names::named_item;
+use crate::mcp::prompts::find_prompt;
+use crate::mcp::resources::{find_listed_owner, find_owner_with};
+use crate::replicas::replica_reads;
 use mgp_callers::request::{Outcome, Request};
-use mgp_servers::upstream::{Mirrored, Outgoing, may_be_of_mgp};
+use mgp_servers::upstream::{HeaderParams, Outgoing, may_hold_mgp};
 
 /// Completes an argument of a prompt or a template.
 ///
 /// # Errors
 /// Any refusal of a call.
 pub async fn complete(cx: &Context, request: &Request) -> Outcome {
-    let params = required(request)?;
-    let complete: completion::Complete<'_> = mcp::read(Some(params))?;
-    let (server, part, own) = Box::pin(referred(cx, request, &complete.reference)).await?;
+    let params = require_params(request)?;
+    let complete: completion::Complete<'_> = mcp::parse_params(Some(params))?;
+    let (server, part, own) = Box::pin(resolve_reference(cx, request, &complete.reference)).await?;
     let gone = Refusal::BadParams("`ref` names nothing that is there".into());
     let final_check = access::admit(cx, &request.caller, &server, None, gone)?;
     let can = cx
-        .shown
+        .catalog
         .load()
         .peers
         .get(&server)
@@ -41,18 +41,18 @@ pub async fn complete(cx: &Context, request: &Request) -> Outcome {
         final_check: Some(&final_check),
         method: "completion/complete",
         params,
-        of_mgp: may_be_of_mgp(params),
+        may_hold_mgp: may_hold_mgp(params),
         mcpl: None,
-        edit: (part, &quoted(&own)),
+        edit: (part, &quote(&own)),
         token: progress_token(params)?,
-        wish: None,
-        mirrored: Mirrored::default(),
+        stream_options: None,
+        header_params: HeaderParams::default(),
     };
     cx.upstream(&server).send(request, outgoing).await
 }
 
 /// The server, the part of the frame that names the prompt or template, and the server's own name for it.
-async fn referred<'a>(
+async fn resolve_reference<'a>(
     cx: &Context,
     request: &Request,
     reference: &completion::Reference<'a>,
@@ -61,14 +61,14 @@ async fn referred<'a>(
     match reference.kind.as_ref() {
         "ref/prompt" => {
             let raw = reference.name.ok_or_else(|| missing("name"))?;
-            let name = text(raw, "ref.name")?;
-            let route = prompt(cx, request, &name).await?;
+            let name = parse_string(raw, "ref.name")?;
+            let route = find_prompt(cx, request, &name).await?;
             Ok((route.server.clone(), raw.get(), route.own_name.to_string()))
         }
         "ref/resource" => {
             let raw = reference.uri.ok_or_else(|| missing("uri"))?;
-            let uri = text(raw, "ref.uri")?;
-            let (server, own) = template_owner(cx, request, &uri).await?;
+            let uri = parse_string(raw, "ref.uri")?;
+            let (server, own) = find_template_owner(cx, request, &uri).await?;
             Ok((server, raw.get(), own))
         }
         other => Err(Refusal::BadParams(format!(
@@ -78,24 +78,28 @@ async fn referred<'a>(
 }
 
 /// The server that has this template or resource, and its own name for it.
-async fn template_owner(
+async fn find_template_owner(
     cx: &Context,
     request: &Request,
     uri: &str,
 ) -> Result<(ServerId, String), Refusal> {
     let caller = &request.caller;
     let template = || {
-        let shown = cx.shown.load();
+        let shown = cx.catalog.load();
         let template = shown.catalog.template(&caller.view, uri);
         let template = template?;
-        let it = (ListKind::Templates, &template.server, &*template.uri);
+        let it = (
+            ListKind::Templates,
+            &template.server,
+            &*template.uri_template,
+        );
         Some((
-            reading::open_place(cx, caller, it)?,
-            template.uri.to_string(),
+            replica_reads::find_open_server(cx, caller, it)?,
+            template.uri_template.to_string(),
         ))
     };
-    let look = || template().or_else(|| listed_owner(cx, caller, uri));
-    owner_by(
+    let look = || template().or_else(|| find_listed_owner(cx, caller, uri));
+    find_owner_with(
         cx,
         request,
         named_item(request, ListKind::Templates, uri),

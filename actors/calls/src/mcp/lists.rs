@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use mgp_engine::tools::catalog::freshness::{Freshness, Scope};
-use mgp_engine::tools::catalog::{CatalogView, ListKind, Outlook};
+use mgp_engine::tools::catalog::freshness::{CacheScope, Freshness};
+use mgp_engine::tools::catalog::{Availability, CatalogView, ListKind};
 use mgp_engine::tools::exposure::Exposure;
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mcp::meta::SERVER_INFO;
@@ -17,26 +17,26 @@ use mgp_protocol::mcp::{self, ServerCapabilities};
 use mgp_protocol::refusal::Refusal;
 
 use crate::Context;
-use crate::answer::whole;
+use crate::answer::complete_result;
 use crate::checks::access;
-use crate::mcp::initialize::absence_for_node;
-use crate::mcp::lists::exposure::before;
-use crate::mcp::own_resources::with_own;
+use crate::mcp::initialize::unavailable_for_node;
+use crate::mcp::kernel_resources::add_kernel_entries;
+use crate::mcp::lists::exposure::prepend_tools;
 use crate::mgp::kernel_tool;
-use mgp_callers::negotiation::kernel_info;
+use mgp_callers::negotiation::render_kernel_info;
 use mgp_callers::request::{Caller, Outcome, Request};
-use mgp_runtime::time::moment;
+use mgp_runtime::time::monotonic_now;
 use mgp_servers::link::List;
 use mgp_servers::server::ServerHandle;
-use mgp_tools::catalog::Shown;
+use mgp_tools::catalog::PublishedCatalog;
 
 /// The shortest time between two fetches of a stale list, however often clients ask and however short
 /// a time its server promised.
-const REFETCH: Duration = Duration::from_secs(1);
+const REFETCH_INTERVAL_MIN: Duration = Duration::from_secs(1);
 
 /// Pages of all tools of a caller: with [`Paging`](mgp_engine::tools::catalog::Paging) as it is, 8000 tools or
 /// 32 MiB, more than any program reads.
-const ALL_PAGES: usize = 8;
+const ALL_PAGES_MAX: usize = 8;
 
 /// Answers `tools/list` and the three like it from what was prepared with the catalog.
 ///
@@ -44,70 +44,66 @@ const ALL_PAGES: usize = 8;
 /// [`Refusal::BadCursor`], [`Refusal::BadParams`]; [`Refusal::NotReady`] to another node whose server is away.
 pub fn list(cx: &Context, request: &Request, kind: ListKind) -> Outcome {
     // An empty list would take away what the node has of the server.
-    if let Some(away) = absence_for_node(cx, &request.caller) {
+    if let Some(away) = unavailable_for_node(cx, &request.caller) {
         return Err(away);
     }
-    let listing: mcp::Listing<'_> = mcp::read(request.params.as_deref())?;
-    let shown = cx.shown.load();
+    let listing: mcp::ListParams<'_> = mcp::parse_params(request.params.as_deref())?;
+    let shown = cx.catalog.load();
     let cursor = listing.cursor.as_deref();
     let page = filtered::page(cx, &shown, &request.caller, kind, cursor)
         .map_err(|_| Refusal::BadCursor)?;
-    let page = with_own(page, &request.caller, kind, listing.cursor.is_none());
+    let page = add_kernel_entries(page, &request.caller, kind, listing.cursor.is_none());
     let page = match kind {
         ListKind::Tools if listing.cursor.is_none() => {
-            let mut own = kernel_tool::listed(cx, &request.caller);
-            own.extend(exposure::describe_finding_tools(
-                cx,
-                &shown,
-                &request.caller,
-            ));
-            before(page, &own)
+            let mut own = kernel_tool::listed_tools(cx, &request.caller);
+            own.extend(exposure::describe_search_tools(cx, &shown, &request.caller));
+            prepend_tools(page, &own)
         }
         ListKind::Tools | ListKind::Prompts | ListKind::Resources | ListKind::Templates => page,
     };
-    Ok(whole(&request.caller, page, || {
-        kept(freshness(cx, &shown, &request.caller, kind))
+    Ok(complete_result(&request.caller, page, || {
+        render_freshness(freshness(cx, &shown, &request.caller, kind))
     }))
 }
 
 /// What a stateless client is told with a page: how long it may be kept (MCP 2026-07-28, caching).
-fn kept(freshness: Freshness) -> String {
+fn render_freshness(freshness: Freshness) -> String {
     format!(
         r#","ttlMs":{},"cacheScope":"{}","_meta":{{"{SERVER_INFO}":{}}}"#,
         freshness.ttl_ms,
         freshness.scope.as_str(),
-        kernel_info()
+        render_kernel_info()
     )
 }
 
 /// How long clients may cache a list. The promise of a server that announces changes counts from now;
 /// that of another one from when the list was fetched, and when it has run out the list is fetched
 /// again. A list that lacks a server that is still starting may not be cached.
-fn freshness(cx: &Context, shown: &Shown, caller: &Caller, kind: ListKind) -> Freshness {
+fn freshness(cx: &Context, shown: &PublishedCatalog, caller: &Caller, kind: ListKind) -> Freshness {
     let view = &caller.view;
     let mut freshness = shown.catalog.freshness(view, kind);
     if !cx.policies.access.table().is_uniform() {
-        freshness.scope = Scope::Private;
+        freshness.scope = CacheScope::Private;
     }
     for (server, peer) in &shown.peers {
-        let told = tells(&peer.capabilities, kind);
-        if told || !peer.says_freshness() || !view.shows(server) {
+        let told = has_change_notifications(&peer.capabilities, kind);
+        if told || !peer.declares_freshness() || !view.includes(server) {
             continue;
         }
         let Some(fetched) = shown.fetched.get(server).map(|at| at[kind as usize]) else {
             continue;
         };
-        let Some(promised) = shown.catalog.freshness_of(server, kind) else {
+        let Some(promised) = shown.catalog.server_freshness(server, kind) else {
             continue;
         };
-        let age = moment().since(fetched);
+        let age = monotonic_now().duration_since(fetched);
         let left = promised.remaining(age);
-        if left.ttl_ms == 0 && age >= REFETCH {
+        if left.ttl_ms == 0 && age >= REFETCH_INTERVAL_MIN {
             refetch(cx, server, kind);
         }
-        freshness = freshness.and(left);
+        freshness = freshness.combine(left);
     }
-    if lacks_some(cx, caller) {
+    if is_missing_servers(cx, caller) {
         freshness.ttl_ms = 0;
     }
     freshness
@@ -120,11 +116,11 @@ fn refetch(cx: &Context, server: &ServerId, kind: ListKind) {
         ListKind::Resources | ListKind::Templates => List::Resources,
     };
     if let Some(handle) = cx.servers.load().get(server) {
-        handle.refresh(list);
+        handle.refetch_list(list);
     }
 }
 
-fn tells(can: &ServerCapabilities, kind: ListKind) -> bool {
+fn has_change_notifications(can: &ServerCapabilities, kind: ListKind) -> bool {
     match kind {
         ListKind::Tools => can.tools_list_changed,
         ListKind::Prompts => can.prompts_list_changed,
@@ -136,39 +132,39 @@ fn tells(can: &ServerCapabilities, kind: ListKind) -> bool {
 ///
 /// # Errors
 /// As of [`Context::list`], and [`Refusal::Cancelled`].
-pub async fn list_with_newcomers(cx: &Context, request: &Request, kind: ListKind) -> Outcome {
-    let newcomers = newcomers(cx, &request.caller);
+pub async fn list_after_starts(cx: &Context, request: &Request, kind: ListKind) -> Outcome {
+    let newcomers = starting_servers(cx, &request.caller);
     let arriving = async {
         // Each has its own deadline, so the order does not matter.
         for newcomer in &newcomers {
-            newcomer.arrives().await;
+            newcomer.wait_for_first_start().await;
         }
     };
     tokio::select! {
         () = arriving => list(cx, request, kind),
-        () = request.exchange.cancelled() => Err(Refusal::Cancelled),
+        () = request.call.wait_until_cancelled() => Err(Refusal::Cancelled),
     }
 }
 
 /// The definitions of all tools that the caller may call, however many its list shows of them, as pages of a
-/// list; after servers that are just starting, as for a list. At most [`ALL_PAGES`], for documents about the
+/// list; after servers that are just starting, as for a list. At most [`ALL_PAGES_MAX`], for documents about the
 /// tools.
 ///
 /// # Errors
 /// None that a caller could cause.
 pub async fn all_tools(cx: &Context, caller: &Caller) -> Result<Vec<Bytes>, Refusal> {
-    for newcomer in &newcomers(cx, caller) {
-        newcomer.arrives().await;
+    for newcomer in &starting_servers(cx, caller) {
+        newcomer.wait_for_first_start().await;
     }
     // One edition of the catalog is read to its end: its cursors stay good.
-    let shown = cx.shown.load();
+    let shown = cx.catalog.load();
     let (mut pages, mut cursor) = (Vec::new(), None);
-    while pages.len() < ALL_PAGES {
+    while pages.len() < ALL_PAGES_MAX {
         let asked = (Exposure::All, cursor.as_deref());
-        let page = filtered::page_of(cx, &shown, caller, ListKind::Tools, asked)
+        let page = filtered::page_with_exposure(cx, &shown, caller, ListKind::Tools, asked)
             .map_err(|_| Refusal::BadCursor)?;
         let next: NextPage =
-            serde_json::from_slice(&page).map_err(|error| Refusal::Broken(error.to_string()))?;
+            serde_json::from_slice(&page).map_err(|error| Refusal::Internal(error.to_string()))?;
         pages.push(page);
         match next.next_cursor {
             Some(next) => cursor = Some(next),
@@ -188,30 +184,33 @@ struct NextPage {
 
 /// Whether the caller's lists lack a server that is just starting.
 #[must_use]
-pub fn awaits_newcomers(cx: &Context, caller: &Caller) -> bool {
-    any(cx, caller, ServerHandle::is_new)
+pub fn has_starting_servers(cx: &Context, caller: &Caller) -> bool {
+    has_visible_server(cx, caller, ServerHandle::is_new)
 }
 
 /// Whether the caller's lists lack a server that has never been connected and is still expected,
 /// however long that takes.
-pub(crate) fn lacks_some(cx: &Context, caller: &Caller) -> bool {
-    any(cx, caller, |server| server.outlook() == Outlook::First)
+pub(crate) fn is_missing_servers(cx: &Context, caller: &Caller) -> bool {
+    has_visible_server(cx, caller, |server| {
+        server.outlook() == Availability::FirstStart
+    })
 }
 
-fn newcomers(cx: &Context, caller: &Caller) -> Vec<Arc<ServerHandle>> {
+fn starting_servers(cx: &Context, caller: &Caller) -> Vec<Arc<ServerHandle>> {
     let servers = cx.servers.load();
     let mut all: Vec<_> = match &caller.view {
         CatalogView::All | CatalogView::Set(_) => servers.values().cloned().collect(),
         CatalogView::One(only) => servers.get(only).cloned().into_iter().collect(),
     };
-    all.retain(|server| server.is_new() && access::sees(cx, caller, &server.id));
+    all.retain(|server| server.is_new() && access::can_see_server(cx, caller, &server.id));
     all
 }
 
 /// Whether this is true of a server that the caller may see; hidden servers must not show.
-fn any(cx: &Context, caller: &Caller, is: impl Fn(&ServerHandle) -> bool) -> bool {
+fn has_visible_server(cx: &Context, caller: &Caller, is: impl Fn(&ServerHandle) -> bool) -> bool {
     let servers = cx.servers.load();
-    let is = |server: &Arc<ServerHandle>| is(server) && access::sees(cx, caller, &server.id);
+    let is =
+        |server: &Arc<ServerHandle>| is(server) && access::can_see_server(cx, caller, &server.id);
     match &caller.view {
         CatalogView::All | CatalogView::Set(_) => servers.values().any(is),
         CatalogView::One(only) => servers.get(only).is_some_and(is),

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use mgp_engine::tool_names::canonical;
+use mgp_engine::tool_names::canonical_name;
 use mgp_engine::tools::catalog::{CatalogPrompt, ListKind};
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mcp::meta::progress_token;
@@ -10,10 +10,10 @@ use mgp_protocol::mcp::{self, prompts};
 use mgp_protocol::refusal::Refusal;
 
 use crate::Context;
-use crate::answer::{required, text};
-use crate::checks::arrival::{self, named_item};
+use crate::answer::{parse_string, require_params};
 use crate::checks::schema;
-use crate::replicas::reading::{self, ReadRequest};
+use crate::checks::unlisted_names::{self, named_item};
+use crate::replicas::replica_reads::{self, ReadRequest};
 use mgp_callers::request::{Caller, Outcome, Request};
 
 /// Gets a prompt.
@@ -21,39 +21,39 @@ use mgp_callers::request::{Caller, Outcome, Request};
 /// # Errors
 /// Any refusal of a call.
 pub async fn get(cx: &Context, request: &Request) -> Outcome {
-    let params = required(request)?;
-    let get: prompts::Get<'_> = mcp::read(Some(params))?;
-    let name = text(get.name, "name")?;
-    let route = Box::pin(prompt(cx, request, &name)).await?;
-    schema::prompt_arguments(&name, &route, get.arguments)?;
+    let params = require_params(request)?;
+    let get: prompts::Get<'_> = mcp::parse_params(Some(params))?;
+    let name = parse_string(get.name, "name")?;
+    let route = Box::pin(find_prompt(cx, request, &name)).await?;
+    schema::check_prompt_arguments(&name, &route, get.arguments)?;
     let reading = ReadRequest {
         kind: ListKind::Prompts,
         server: &route.server,
-        own: &route.own_name,
+        server_name: &route.own_name,
         method: "prompts/get",
         params,
         edit: (get.name.get(), &route.own_name_json),
         token: progress_token(params)?,
         unknown: Refusal::UnknownPrompt(name.clone()),
     };
-    reading::read(cx, request, &reading).await
+    replica_reads::read(cx, request, &reading).await
 }
 
 /// The prompt of that name, of a server that is open to the caller.
-pub(crate) async fn prompt(
+pub(crate) async fn find_prompt(
     cx: &Context,
     request: &Request,
     name: &str,
 ) -> Result<Arc<CatalogPrompt>, Refusal> {
     let caller = &request.caller;
     let look = || {
-        let shown = cx.shown.load();
+        let shown = cx.catalog.load();
         let prompt = shown.catalog.prompt(&caller.view, name)?;
-        let server = open_place(cx, caller, prompt)?;
+        let server = find_open_server(cx, caller, prompt)?;
         match server == prompt.server {
             true => Some(prompt.clone()),
             false => {
-                let there = canonical(&server, &prompt.own_name);
+                let there = canonical_name(&server, &prompt.own_name);
                 shown.catalog.prompt(&caller.view, &there).cloned()
             }
         }
@@ -62,29 +62,29 @@ pub(crate) async fn prompt(
         return Ok(prompt);
     }
     let named = named_item(request, ListKind::Prompts, name);
-    let found = arrival::arrived(cx, request, named, look).await?;
+    let found = unlisted_names::wait_for_item(cx, request, named, look).await?;
     found.ok_or_else(|| {
-        let away = arrival::standing(cx, caller, named);
+        let away = unlisted_names::unavailable_refusal(cx, caller, named);
         away.unwrap_or_else(|| Refusal::UnknownPrompt(name.to_owned()))
     })
 }
 
 /// Its server, or where that is closed to the caller another one that has the same.
-fn open_place(cx: &Context, caller: &Caller, prompt: &CatalogPrompt) -> Option<ServerId> {
+fn find_open_server(cx: &Context, caller: &Caller, prompt: &CatalogPrompt) -> Option<ServerId> {
     let it = (ListKind::Prompts, &prompt.server, &*prompt.own_name);
-    reading::open_place(cx, caller, it)
+    replica_reads::find_open_server(cx, caller, it)
 }
 
 /// Whether a request that waited for its client may go on.
 ///
 /// # Errors
 /// [`Refusal::UnknownPrompt`] for one that is closed to the caller by now.
-pub fn still(cx: &Context, caller: &Caller, params: &str) -> Result<(), Refusal> {
-    let get: prompts::Get<'_> = mcp::read(Some(params))?;
-    let name = text(get.name, "name")?;
-    let shown = cx.shown.load();
+pub fn recheck(cx: &Context, caller: &Caller, params: &str) -> Result<(), Refusal> {
+    let get: prompts::Get<'_> = mcp::parse_params(Some(params))?;
+    let name = parse_string(get.name, "name")?;
+    let shown = cx.catalog.load();
     let hidden = shown.catalog.prompt(&caller.view, &name);
-    match hidden.is_some_and(|prompt| open_place(cx, caller, prompt).is_none()) {
+    match hidden.is_some_and(|prompt| find_open_server(cx, caller, prompt).is_none()) {
         true => Err(Refusal::UnknownPrompt(name)),
         false => Ok(()),
     }

@@ -3,20 +3,20 @@
 use std::borrow::Cow;
 
 use mgp_engine::tools::catalog::{ListKind, NamedItem};
-use mgp_engine::tools::uris::WRAPPED;
+use mgp_engine::tools::uris::WRAPPED_PREFIX;
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mcp::meta::progress_token;
 use mgp_protocol::mcp::{self, resources};
 use mgp_protocol::refusal::Refusal;
-use mgp_protocol::splice::{Splice, member, quoted};
+use mgp_protocol::splice::{Splice, member, quote};
 use serde_json::value::RawValue;
 
 use crate::Context;
-use crate::answer::{nothing, required, text};
+use crate::answer::{empty_result, parse_string, require_params};
 use crate::checks::access;
-use crate::checks::arrival::{self, named_item};
-use crate::mcp::own_resources;
-use crate::replicas::reading::{self, ReadRequest};
+use crate::checks::unlisted_names::{self, named_item};
+use crate::mcp::kernel_resources;
+use crate::replicas::replica_reads::{self, ReadRequest};
 use mgp_callers::request::{Caller, Outcome, Request};
 use mgp_policy::approvals;
 use mgp_servers::link::Peer;
@@ -26,24 +26,24 @@ use mgp_servers::link::Peer;
 /// # Errors
 /// Any refusal of a call.
 pub async fn read(cx: &Context, request: &Request) -> Outcome {
-    let params = required(request)?;
-    let about: resources::About<'_> = mcp::read(Some(params))?;
-    let uri = text(about.uri, "uri")?;
-    if own_resources::is_own(&request.caller, &uri) {
-        return own_resources::read_own(cx, &request.caller, &uri).await;
+    let params = require_params(request)?;
+    let about: resources::ResourceParams<'_> = mcp::parse_params(Some(params))?;
+    let uri = parse_string(about.uri, "uri")?;
+    if kernel_resources::is_kernel_resource(&request.caller, &uri) {
+        return kernel_resources::read_kernel_resource(cx, &request.caller, &uri).await;
     }
-    let (server, own) = Box::pin(owner(cx, request, &uri)).await?;
+    let (server, own) = Box::pin(find_owner(cx, request, &uri)).await?;
     let reading = ReadRequest {
         kind: ListKind::Resources,
         server: &server,
-        own: &own,
+        server_name: &own,
         method: "resources/read",
         params,
-        edit: (about.uri.get(), &quoted(&own)),
+        edit: (about.uri.get(), &quote(&own)),
         token: progress_token(params)?,
         unknown: Refusal::UnknownResource(uri.clone()),
     };
-    let result = reading::read(cx, request, &reading).await?;
+    let result = replica_reads::read(cx, request, &reading).await?;
     if own == uri {
         return Ok(result);
     }
@@ -52,13 +52,13 @@ pub async fn read(cx: &Context, request: &Request) -> Outcome {
 
 /// The server a URI belongs to, and its own URI for it. Waits for a server that is starting and may
 /// have it.
-pub(crate) async fn owner(
+pub(crate) async fn find_owner(
     cx: &Context,
     request: &Request,
     uri: &str,
 ) -> Result<(ServerId, String), Refusal> {
-    let look = || listed_owner(cx, &request.caller, uri);
-    owner_by(
+    let look = || find_listed_owner(cx, &request.caller, uri);
+    find_owner_with(
         cx,
         request,
         named_item(request, ListKind::Resources, uri),
@@ -67,7 +67,7 @@ pub(crate) async fn owner(
     .await
 }
 
-pub(crate) async fn owner_by(
+pub(crate) async fn find_owner_with(
     cx: &Context,
     request: &Request,
     named: NamedItem<'_>,
@@ -76,18 +76,18 @@ pub(crate) async fn owner_by(
     if let Some(owner) = look() {
         return Ok(owner);
     }
-    if let Some(owner) = Box::pin(arrival::arrived(cx, request, named, look)).await? {
+    if let Some(owner) = Box::pin(unlisted_names::wait_for_item(cx, request, named, look)).await? {
         return Ok(owner);
     }
-    match arrival::standing(cx, &request.caller, named) {
+    match unlisted_names::unavailable_refusal(cx, &request.caller, named) {
         Some(away) => Err(away),
-        None => unlisted_owner(cx, &request.caller, named.name),
+        None => find_unlisted_owner(cx, &request.caller, named.name),
     }
 }
 
 /// The same without waiting, with servers that are away. A server that is closed to the caller has
 /// nothing.
-pub(crate) fn owner_of(
+pub(crate) fn find_owner_now(
     cx: &Context,
     caller: &Caller,
     uri: &str,
@@ -97,30 +97,43 @@ pub(crate) fn owner_of(
         kind: ListKind::Resources,
         name: uri,
     };
-    let listed = listed_owner(cx, caller, uri);
-    match listed.or_else(|| arrival::absent_owner(cx, caller, named)) {
+    let listed = find_listed_owner(cx, caller, uri);
+    match listed.or_else(|| unlisted_names::unavailable_owner(cx, caller, named)) {
         Some(owner) => Ok(owner),
-        None => unlisted_owner(cx, caller, uri),
+        None => find_unlisted_owner(cx, caller, uri),
     }
 }
 
-pub(crate) fn listed_owner(cx: &Context, caller: &Caller, uri: &str) -> Option<(ServerId, String)> {
-    let shown = cx.shown.load();
+pub(crate) fn find_listed_owner(
+    cx: &Context,
+    caller: &Caller,
+    uri: &str,
+) -> Option<(ServerId, String)> {
+    let shown = cx.catalog.load();
     let route = shown.catalog.resource(&caller.view, uri);
     let route = route?;
     let it = (ListKind::Resources, route.server, &*route.uri);
-    Some((reading::open_place(cx, caller, it)?, route.uri.into_owned()))
+    Some((
+        replica_reads::find_open_server(cx, caller, it)?,
+        route.uri.into_owned(),
+    ))
 }
 
 /// A server may have resources it does not list; it is asked where only one server can be meant.
-fn unlisted_owner(cx: &Context, caller: &Caller, uri: &str) -> Result<(ServerId, String), Refusal> {
-    let shown = cx.shown.load();
+fn find_unlisted_owner(
+    cx: &Context,
+    caller: &Caller,
+    uri: &str,
+) -> Result<(ServerId, String), Refusal> {
+    let shown = cx.catalog.load();
     // A wrapped URI names its server: no other one may answer.
-    if caller.view.is_merged() && uri.starts_with(WRAPPED) {
+    if caller.view.is_merged() && uri.starts_with(WRAPPED_PREFIX) {
         return Err(Refusal::UnknownResource(uri.to_owned()));
     }
     let mut can = shown.peers.iter().filter(|(id, peer)| {
-        peer.capabilities.resources && caller.view.shows(id) && access::opens(cx, caller, id)
+        peer.capabilities.resources
+            && caller.view.includes(id)
+            && access::is_server_open(cx, caller, id)
     });
     match (can.next(), can.next()) {
         (Some((only, _)), None) => Ok((only.clone(), uri.to_owned())),
@@ -137,7 +150,7 @@ fn rename_contents(result: &[u8], own: &str, shown: &str) -> Option<String> {
     for content in contents {
         let uri = member(content.get(), "uri")?;
         if serde_json::from_str::<Cow<'_, str>>(uri).ok()? == own {
-            splice.replace(uri, quoted(shown));
+            splice.replace(uri, quote(shown));
         }
     }
     Some(splice.finish().into_owned())
@@ -148,61 +161,61 @@ fn rename_contents(result: &[u8], own: &str, shown: &str) -> Option<String> {
 /// # Errors
 /// Unknown resource, a full table, or the server's own error.
 pub async fn subscribe(cx: &Context, request: &Request) -> Outcome {
-    let about: resources::About<'_> = mcp::read(Some(required(request)?))?;
-    let uri = text(about.uri, "uri")?;
-    if own_resources::is_of_events(&request.caller, &uri) {
+    let about: resources::ResourceParams<'_> = mcp::parse_params(Some(require_params(request)?))?;
+    let uri = parse_string(about.uri, "uri")?;
+    if kernel_resources::is_event_resource(&request.caller, &uri) {
         cx.events.watch(request.caller.connection, uri).await?;
-        return Ok(nothing());
+        return Ok(empty_result());
     }
-    let (server, own) = followed(cx, request, uri).await?;
-    if !tells_of_resources(cx, &server) {
+    let (server, own) = subscription_target(cx, request, uri).await?;
+    if !has_resource_updates(cx, &server) {
         return Err(Refusal::UnknownMethod(format!(
             "resources/subscribe (server {server} does not offer it)"
         )));
     }
-    let server = life(cx, request, server).await?;
+    let server = open_subscription_key(cx, request, server).await?;
     cx.subscriptions
         .subscribe(request.caller.connection, server, own)
         .await?;
-    Ok(nothing())
+    Ok(empty_result())
 }
 
 /// The server of a resource that is subscribed to, and its URI there; the kernel has resources, too.
-pub(crate) async fn followed(
+pub(crate) async fn subscription_target(
     cx: &Context,
     request: &Request,
     uri: String,
 ) -> Result<(ServerId, String), Refusal> {
-    match own_resources::is_own(&request.caller, &uri) {
-        true => Ok((approvals::own(), uri)),
-        false => Box::pin(owner(cx, request, &uri)).await,
+    match kernel_resources::is_kernel_resource(&request.caller, &uri) {
+        true => Ok((approvals::kernel_owner(), uri)),
+        false => Box::pin(find_owner(cx, request, &uri)).await,
     }
 }
 
 /// The key of a subscription at the server: with the caller's own instance, where it has one, which is
 /// started.
-pub(crate) async fn life(
+pub(crate) async fn open_subscription_key(
     cx: &Context,
     request: &Request,
     server: ServerId,
 ) -> Result<ServerId, Refusal> {
-    let life = life_of(cx, &request.caller, server);
+    let life = subscription_key(cx, &request.caller, server);
     if life.is_instance() {
         cx.upstream(&life.server()).start(request).await?;
     }
     Ok(life)
 }
 
-fn life_of(cx: &Context, caller: &Caller, server: ServerId) -> ServerId {
+fn subscription_key(cx: &Context, caller: &Caller, server: ServerId) -> ServerId {
     let servers = cx.servers.load();
     let handle = servers.get(&server);
-    handle.map_or(server, |handle| handle.key_of(caller))
+    handle.map_or(server, |handle| handle.subscription_key(caller))
 }
 
 /// True when the server announces changes of its resources.
-pub(crate) fn tells_of_resources(cx: &Context, server: &ServerId) -> bool {
+pub(crate) fn has_resource_updates(cx: &Context, server: &ServerId) -> bool {
     let tells = |peer: &Peer| peer.capabilities.resources_subscribe;
-    *server == approvals::own() || cx.shown.load().peers.get(server).is_some_and(tells)
+    *server == approvals::kernel_owner() || cx.catalog.load().peers.get(server).is_some_and(tells)
 }
 
 /// `resources/unsubscribe`.
@@ -210,29 +223,29 @@ pub(crate) fn tells_of_resources(cx: &Context, server: &ServerId) -> bool {
 /// # Errors
 /// Unknown resource.
 pub async fn unsubscribe(cx: &Context, request: &Request) -> Outcome {
-    let about: resources::About<'_> = mcp::read(Some(required(request)?))?;
-    let uri = text(about.uri, "uri")?;
-    if own_resources::is_of_events(&request.caller, &uri) {
+    let about: resources::ResourceParams<'_> = mcp::parse_params(Some(require_params(request)?))?;
+    let uri = parse_string(about.uri, "uri")?;
+    if kernel_resources::is_event_resource(&request.caller, &uri) {
         cx.events.unwatch(request.caller.connection, uri);
-        return Ok(nothing());
+        return Ok(empty_result());
     }
-    let (server, own) = match own_resources::is_own(&request.caller, &uri) {
-        true => (approvals::own(), uri),
+    let (server, own) = match kernel_resources::is_kernel_resource(&request.caller, &uri) {
+        true => (approvals::kernel_owner(), uri),
         // The server need not be connected for this.
-        false => owner_of(cx, &request.caller, &uri)?,
+        false => find_owner_now(cx, &request.caller, &uri)?,
     };
-    let server = life_of(cx, &request.caller, server);
+    let server = subscription_key(cx, &request.caller, server);
     cx.subscriptions
         .unsubscribe(request.caller.connection, server, own)
         .await?;
-    Ok(nothing())
+    Ok(empty_result())
 }
 
 /// Whether a request that waited for its client may go on.
 ///
 /// # Errors
 /// [`Refusal::UnknownResource`] for one that is closed to the caller by now.
-pub fn still(cx: &Context, caller: &Caller, params: &str) -> Result<(), Refusal> {
-    let about: resources::About<'_> = mcp::read(Some(params))?;
-    owner_of(cx, caller, &text(about.uri, "uri")?).map(|_| ())
+pub fn recheck(cx: &Context, caller: &Caller, params: &str) -> Result<(), Refusal> {
+    let about: resources::ResourceParams<'_> = mcp::parse_params(Some(params))?;
+    find_owner_now(cx, caller, &parse_string(about.uri, "uri")?).map(|_| ())
 }

@@ -2,20 +2,20 @@
 //! 2026-07-28, subscriptions).
 
 use futures_util::future::join_all;
-use mgp_engine::callers::tasks::{Maker, NamedTask};
+use mgp_engine::callers::tasks::{Maker, TaskHandle};
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mcp::meta::SUBSCRIPTION_ID;
 use mgp_protocol::mcp::subscriptions::{Filter, Listen};
 use mgp_protocol::refusal::Refusal;
 use mgp_protocol::{jsonrpc, mcp};
 
-use crate::answer::required;
-use crate::mcp::{own_resources, resources, tasks};
+use crate::answer::require_params;
+use crate::mcp::{kernel_resources, resources, tasks};
 use crate::{Context, listener};
 use mgp_callers::agent::Agent;
-use mgp_callers::exchange::Delivery;
+use mgp_callers::in_flight_call::Delivery;
 use mgp_callers::request::{Caller, Outcome, Request};
-use mgp_servers::upstream::{FollowedTask, knows_tasks};
+use mgp_servers::upstream::{FollowedTask, check_tasks_declared};
 
 /// Resources, or tasks, that one request may name; a client that wants more listens twice.
 const MAX_RESOURCES: usize = 1000;
@@ -25,7 +25,7 @@ const MAX_RESOURCES: usize = 1000;
 /// # Errors
 /// [`Refusal::BadParams`]; [`Refusal::Cancelled`] when the client has heard enough.
 pub async fn listen(cx: &Context, request: &Request) -> Outcome {
-    let Listen { notifications } = mcp::read(Some(required(request)?))?;
+    let Listen { notifications } = mcp::parse_params(Some(require_params(request)?))?;
     if notifications.resource_subscriptions.len() > MAX_RESOURCES {
         return Err(Refusal::BadParams(format!(
             "`resourceSubscriptions` names more than {MAX_RESOURCES} resources; listen twice"
@@ -37,32 +37,32 @@ pub async fn listen(cx: &Context, request: &Request) -> Outcome {
         )));
     }
     if !notifications.task_ids.is_empty() {
-        knows_tasks(request)?;
+        check_tasks_declared(request)?;
     }
-    let attempts = request.exchange.rounds();
+    let attempts = request.call.rounds();
     let id = attempts.ok_or_else(|| Refusal::UnknownMethod("subscriptions/listen".into()))?;
     let tag = format!(r#"{{"{SUBSCRIPTION_ID}":{}}}"#, id.id().as_json());
-    let (mut wanted, resources) = agreed(cx, request, notifications).await;
-    let tasks = named(cx, request, &mut wanted);
+    let (mut wanted, resources) = resolve_filter(cx, request, notifications).await;
+    let tasks = resolve_tasks(cx, request, &mut wanted);
     let followed = follow_tasks(cx, &request.caller, &tasks);
-    let agent = Agent::listening(&request.caller, &request.exchange, &wanted, &tag, tasks);
-    let listener = listener::begin(
+    let agent = Agent::new_listener(&request.caller, &request.call, &wanted, &tag, tasks);
+    let listener = listener::start(
         &cx.agents,
         &cx.directory,
         (&cx.subscriptions, &cx.events),
         &agent,
     );
     let mut listener = listener.await?;
-    let wanted = follow(cx, &agent, wanted, resources).await;
-    join_all(followed.iter().map(FollowedTask::agreed)).await;
+    let wanted = follow_resources(cx, &agent, wanted, resources).await;
+    join_all(followed.iter().map(FollowedTask::wait_until_answered)).await;
     request
-        .exchange
-        .send(acknowledged(&wanted, &tag), Delivery::Reliable);
+        .call
+        .send(render_acknowledgment(&wanted, &tag), Delivery::Reliable);
     agent.set_ready();
     tokio::select! {
-        () = request.exchange.cancelled() => Err(Refusal::Cancelled),
-        () = listener.lost() => Err(Refusal::Broken("the subscription is lost; listen again".into())),
-        () = cx.closing.cancelled() => {
+        () = request.call.wait_until_cancelled() => Err(Refusal::Cancelled),
+        () = listener.wait_until_lost() => Err(Refusal::Internal("the subscription is lost; listen again".into())),
+        () = cx.shutdown.cancelled() => {
             Ok(format!(r#"{{"resultType":"complete","_meta":{tag}}}"#).into())
         }
     }
@@ -70,21 +70,25 @@ pub async fn listen(cx: &Context, request: &Request) -> Outcome {
 
 /// Which of the events it wants the client will get, and the servers of the resources. Servers that
 /// are starting are waited for, all at once.
-async fn agreed(
+async fn resolve_filter(
     cx: &Context,
     request: &Request,
     wanted: Filter,
 ) -> (Filter, Vec<FollowedResource>) {
     let owned = async |shown: &String| {
-        let (server, own) = resources::followed(cx, request, shown.clone()).await.ok()?;
-        if !resources::tells_of_resources(cx, &server) {
+        let (server, own) = resources::subscription_target(cx, request, shown.clone())
+            .await
+            .ok()?;
+        if !resources::has_resource_updates(cx, &server) {
             return None;
         }
-        let server = resources::life(cx, request, server).await.ok()?;
+        let server = resources::open_subscription_key(cx, request, server)
+            .await
+            .ok()?;
         Some(FollowedResource {
-            shown: shown.clone(),
+            client_uri: shown.clone(),
             server,
-            own,
+            server_uri: own,
         })
     };
     let resources = join_all(wanted.resource_subscriptions.iter().map(owned)).await;
@@ -92,18 +96,26 @@ async fn agreed(
 }
 
 /// The tasks it wants; names that were not given to this client are left out.
-fn named(cx: &Context, request: &Request, wanted: &mut Filter) -> Vec<(NamedTask, String)> {
+fn resolve_tasks(
+    cx: &Context,
+    request: &Request,
+    wanted: &mut Filter,
+) -> Vec<(TaskHandle, String)> {
     let named = std::mem::take(&mut wanted.task_ids);
     let tasks: Vec<_> = named
         .into_iter()
-        .filter_map(|id| Some((tasks::task(cx, &request.caller, &id)?, id)))
+        .filter_map(|id| Some((tasks::find_task(cx, &request.caller, &id)?, id)))
         .collect();
     wanted.task_ids = tasks.iter().map(|(_, id)| id.clone()).collect();
     tasks
 }
 
 /// Subscribes to tasks at servers, until dropped.
-fn follow_tasks(cx: &Context, caller: &Caller, tasks: &[(NamedTask, String)]) -> Vec<FollowedTask> {
+fn follow_tasks(
+    cx: &Context,
+    caller: &Caller,
+    tasks: &[(TaskHandle, String)],
+) -> Vec<FollowedTask> {
     let tasks = tasks.iter().map(|(named, _)| &named.task);
     let of_servers = tasks.filter_map(|task| match &task.maker {
         Maker::Modern { task: own } => cx.upstream(&task.server).follow_task(caller, own),
@@ -113,17 +125,22 @@ fn follow_tasks(cx: &Context, caller: &Caller, tasks: &[(NamedTask, String)]) ->
 }
 
 /// Subscribes to resources at servers; what a server refuses is left out of the answer.
-async fn follow(
+async fn follow_resources(
     cx: &Context,
     agent: &Agent,
     mut wanted: Filter,
     resources: Vec<FollowedResource>,
 ) -> Filter {
     wanted.resource_subscriptions.clear();
-    for FollowedResource { shown, server, own } in resources {
+    for FollowedResource {
+        client_uri: shown,
+        server,
+        server_uri: own,
+    } in resources
+    {
         let of_events = agent
             .caller()
-            .is_some_and(|caller| own_resources::is_of_events(caller, &own));
+            .is_some_and(|caller| kernel_resources::is_event_resource(caller, &own));
         let subscribed = match of_events {
             true => cx.events.watch(agent.connection, own).await,
             false => {
@@ -140,12 +157,12 @@ async fn follow(
 
 /// A resource, by the URI the client knows and by the server's own.
 struct FollowedResource {
-    shown: String,
+    client_uri: String,
     server: ServerId,
-    own: String,
+    server_uri: String,
 }
 
-fn acknowledged(wanted: &Filter, tag: &str) -> bytes::Bytes {
+fn render_acknowledgment(wanted: &Filter, tag: &str) -> bytes::Bytes {
     let wanted = serde_json::to_string(wanted).expect("a filter is always JSON");
     let params = format!(r#"{{"notifications":{wanted},"_meta":{tag}}}"#);
     jsonrpc::notification("notifications/subscriptions/acknowledged", Some(&params)).into()

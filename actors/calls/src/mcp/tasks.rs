@@ -3,40 +3,42 @@
 
 pub mod legacy;
 
-use mgp_engine::callers::tasks::{Maker, NamedTask, TaskRef};
+use mgp_engine::callers::tasks::{Maker, TaskHandle, TaskRef};
 use mgp_engine::tools::catalog::CatalogTool;
 use mgp_protocol::mcp::{self, tasks as words};
 use mgp_protocol::refusal::Refusal;
-use mgp_protocol::splice::mention::may_mention;
-use mgp_protocol::splice::{Splice, member, quoted};
+use mgp_protocol::splice::string_search::can_contain_string;
+use mgp_protocol::splice::{Splice, member, quote};
 use serde_json::value::RawValue;
 
 use crate::Context;
-use crate::answer::{required, text};
+use crate::answer::{parse_string, require_params};
 use crate::checks::access::{self, Admission};
 use mgp_callers::request::{Caller, Outcome, Request};
-use mgp_servers::upstream::{EXTENSION, TaskRequest, Upstream, knows_tasks, unknown_task};
+use mgp_servers::upstream::{
+    TASKS_CAPABILITY, TaskRequest, Upstream, check_tasks_declared, unknown_task,
+};
 
 /// The longest task id of a server, in bytes, that can be sealed into a name.
 pub(crate) const MAX_ID: usize = 1024;
 
 /// The answer that only acknowledges.
-const TAKEN: &[u8] = br#"{"resultType":"complete"}"#;
+const ACKNOWLEDGED: &[u8] = br#"{"resultType":"complete"}"#;
 
 /// `tasks/get` of the extension.
 ///
 /// # Errors
 /// [`Refusal::BadParams`] when the task is unknown, is another client's, or is forgotten.
 pub async fn get(cx: &Context, request: &Request) -> Outcome {
-    let words::Get(about) = mcp::read(Some(required(request)?))?;
-    let named = meant(cx, request, about.task_id)?;
+    let words::Get(about) = mcp::parse_params(Some(require_params(request)?))?;
+    let named = resolve_task(cx, request, about.task_id)?;
     match named.task.maker {
         Maker::Kernel { boot, number } => {
             let shown = cx.tasks.get((boot, number));
             shown.ok_or_else(|| unknown_task(about.task_id))
         }
         Maker::Modern { .. } | Maker::Legacy { .. } => {
-            pass_task(cx, request, &named, about.task_id).await
+            forward_task_request(cx, request, &named, about.task_id).await
         }
     }
 }
@@ -46,18 +48,18 @@ pub async fn get(cx: &Context, request: &Request) -> Outcome {
 /// # Errors
 /// As [`get`].
 pub async fn update(cx: &Context, request: &Request) -> Outcome {
-    let update: words::Update<'_> = mcp::read(Some(required(request)?))?;
-    let named = meant(cx, request, update.task_id)?;
+    let update: words::Update<'_> = mcp::parse_params(Some(require_params(request)?))?;
+    let named = resolve_task(cx, request, update.task_id)?;
     match named.task.maker {
         Maker::Kernel { boot, number } => {
             let responses = update.input_responses.map_or("{}", RawValue::get);
             match cx.tasks.update((boot, number), responses) {
-                true => Ok(TAKEN.into()),
+                true => Ok(ACKNOWLEDGED.into()),
                 false => Err(unknown_task(update.task_id)),
             }
         }
         Maker::Modern { .. } | Maker::Legacy { .. } => {
-            pass_task(cx, request, &named, update.task_id).await
+            forward_task_request(cx, request, &named, update.task_id).await
         }
     }
 }
@@ -67,95 +69,105 @@ pub async fn update(cx: &Context, request: &Request) -> Outcome {
 /// # Errors
 /// As [`get`].
 pub async fn cancel(cx: &Context, request: &Request) -> Outcome {
-    let words::Cancel(about) = mcp::read(Some(required(request)?))?;
-    let named = meant(cx, request, about.task_id)?;
+    let words::Cancel(about) = mcp::parse_params(Some(require_params(request)?))?;
+    let named = resolve_task(cx, request, about.task_id)?;
     match named.task.maker {
         Maker::Kernel { boot, number } => match cx.tasks.cancel((boot, number)).await {
-            true => Ok(TAKEN.into()),
+            true => Ok(ACKNOWLEDGED.into()),
             false => Err(unknown_task(about.task_id)),
         },
         Maker::Modern { .. } | Maker::Legacy { .. } => {
-            pass_task(cx, request, &named, about.task_id).await
+            forward_task_request(cx, request, &named, about.task_id).await
         }
     }
 }
 
 /// The task that a stateless client names.
-fn meant(cx: &Context, request: &Request, id: &RawValue) -> Result<NamedTask, Refusal> {
-    knows_tasks(request)?;
-    task(cx, &request.caller, &text(id, "taskId")?).ok_or_else(|| unknown_task(id))
+fn resolve_task(cx: &Context, request: &Request, id: &RawValue) -> Result<TaskHandle, Refusal> {
+    check_tasks_declared(request)?;
+    find_task(cx, &request.caller, &parse_string(id, "taskId")?).ok_or_else(|| unknown_task(id))
 }
 
 /// The task with this name, if it was given to this client and its tool is still open to it.
-pub(crate) fn task(cx: &Context, caller: &Caller, id: &str) -> Option<NamedTask> {
+pub(crate) fn find_task(cx: &Context, caller: &Caller, id: &str) -> Option<TaskHandle> {
     let known = cx.tasks.find(caller, id);
-    known.filter(|named| about(cx, caller, named, Refusal::Cancelled).is_ok())
+    known.filter(|named| admit_task_request(cx, caller, named, Refusal::Cancelled).is_ok())
 }
 
 /// The right to ask a server about a task: that of calling the tool.
-pub(crate) fn about<'a>(
+pub(crate) fn admit_task_request<'a>(
     cx: &'a Context,
     caller: &Caller,
-    named: &'a NamedTask,
+    named: &'a TaskHandle,
     unknown: Refusal,
 ) -> Result<Admission<'a>, Refusal> {
     access::admit(cx, caller, &named.task.server, Some(&named.tool), unknown)
 }
 
 /// Asks the server that made a task, by its own id for it.
-async fn pass_task(cx: &Context, request: &Request, named: &NamedTask, id: &RawValue) -> Outcome {
-    let final_check = about(cx, &request.caller, named, unknown_task(id))?;
+async fn forward_task_request(
+    cx: &Context,
+    request: &Request,
+    named: &TaskHandle,
+    id: &RawValue,
+) -> Outcome {
+    let final_check = admit_task_request(cx, &request.caller, named, unknown_task(id))?;
     let about = TaskRequest {
         maker: &named.task.maker,
         id,
-        name: &text(id, "taskId")?,
-        params: required(request)?,
+        name: &parse_string(id, "taskId")?,
+        params: require_params(request)?,
         final_check: &final_check,
     };
-    cx.upstream(&named.task.server).task(request, about).await
+    cx.upstream(&named.task.server)
+        .send_task_request(request, about)
+        .await
 }
 
 /// The answer to a call that became a task at its server, with the name the client can use; `None` for
 /// every other answer.
 ///
 /// # Errors
-/// [`Refusal::Broken`] when the server's own name for it is too long.
-pub(crate) fn announced(
+/// [`Refusal::Internal`] when the server's own name for it is too long.
+pub(crate) fn rename_created_task(
     cx: &Context,
     request: &Request,
     tool: &CatalogTool,
     result: &[u8],
 ) -> Result<Option<bytes::Bytes>, Refusal> {
-    if !may_mention(result, "\"taskId\"") {
+    if !can_contain_string(result, "\"taskId\"") {
         return Ok(None);
     }
     if request.caller.version.is_legacy() {
         let result = std::str::from_utf8(result).unwrap_or_default();
-        return Ok(legacy::created(cx, request, tool, result)?.map(Into::into));
+        return Ok(legacy::rename_created_task(cx, request, tool, result)?.map(Into::into));
     }
-    let Some((result, own)) = std::str::from_utf8(result).ok().and_then(own_id) else {
+    let Some((result, own)) = std::str::from_utf8(result)
+        .ok()
+        .and_then(parse_created_task)
+    else {
         return Ok(None);
     };
     let server = &tool.server;
     let task = serde_json::from_str::<String>(own).unwrap_or_default();
     if task.len() > MAX_ID {
-        return Err(Refusal::Broken(format!(
+        return Err(Refusal::Internal(format!(
             "server {server} names a task with more than {MAX_ID} bytes"
         )));
     }
-    let task = named(tool, Maker::Modern { task });
+    let task = to_named_task(tool, Maker::Modern { task });
     let mut splice = Splice::new(result);
-    splice.replace(own, quoted(&cx.tasks.name(&request.caller, &task)));
+    splice.replace(own, quote(&cx.tasks.name(&request.caller, &task)));
     Ok(Some(splice.finish().into_owned().into()))
 }
 
 /// True when a client may be given tasks.
-pub(crate) fn offers_tasks(cx: &Context, caller: &Caller) -> bool {
-    cx.upstreams(caller).iter().any(Upstream::gives_tasks)
+pub(crate) fn can_offer_tasks(cx: &Context, caller: &Caller) -> bool {
+    cx.upstreams(caller).iter().any(Upstream::can_create_tasks)
 }
 
 /// A result that announces a task: its text, and the server's own id in it.
-pub(crate) fn own_id(result: &str) -> Option<(&str, &str)> {
+pub(crate) fn parse_created_task(result: &str) -> Option<(&str, &str)> {
     let kind = serde_json::from_str::<String>(member(result, "resultType")?);
     let announces = kind.is_ok_and(|kind| kind == "task");
     let own = member(result, "taskId").filter(|_| announces)?;
@@ -163,8 +175,8 @@ pub(crate) fn own_id(result: &str) -> Option<(&str, &str)> {
 }
 
 /// The record of a task that a server made of a tool call.
-pub(crate) fn named(tool: &CatalogTool, maker: Maker) -> NamedTask {
-    NamedTask {
+pub(crate) fn to_named_task(tool: &CatalogTool, maker: Maker) -> TaskHandle {
+    TaskHandle {
         task: TaskRef {
             server: tool.server.clone(),
             maker,
@@ -174,10 +186,10 @@ pub(crate) fn named(tool: &CatalogTool, maker: Maker) -> NamedTask {
 }
 
 /// Adds what `server/discover` says about tasks.
-pub(crate) fn with_tasks(capabilities: &str, offered: bool) -> String {
+pub(crate) fn add_tasks_capability(capabilities: &str, offered: bool) -> String {
     let mut splice = Splice::new(capabilities);
     if offered {
-        let extensions = member(EXTENSION, "extensions").unwrap_or("{}");
+        let extensions = member(TASKS_CAPABILITY, "extensions").unwrap_or("{}");
         splice.insert_member(capabilities, "extensions", extensions);
     }
     splice.finish().into_owned()

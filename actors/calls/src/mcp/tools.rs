@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use mgp_engine::calls::outcome::after_answer;
+use mgp_engine::calls::outcome::mark_answered;
 use mgp_engine::calls::telemetry::refusal_reasons::RefusalReason;
 use mgp_engine::tools::catalog::{CatalogTool, ListKind};
 use mgp_protocol::mcp::{self, tools};
@@ -17,23 +17,23 @@ use mgp_protocol::refusal::Refusal;
 use mgp_protocol::splice::member;
 use serde_json::value::RawValue;
 
-use self::retries::{Next, Tries};
-use crate::answer::{required, structured, text};
-use crate::audit::{self, CallFacts, CallPart};
-use crate::checks::arrival::{self, named_item};
-use crate::checks::{Check, ToolCall, access, schema};
+use self::retries::{NextStep, RetryState};
+use crate::answer::{parse_string, require_params, to_tool_result};
+use crate::audit::{self, CallPart, PendingCallRecord};
+use crate::checks::unlisted_names::{self, named_item};
+use crate::checks::{Check, ToolCallChecks, access, schema};
 use crate::mcp::tasks;
 use crate::mcpl::call::CheckedCall;
 use crate::mgp::kernel_tool::{self, KernelTool};
 use crate::mgp::tools::session;
-use crate::{Context, cut_results, mcpl, mgp};
-use mgp_callers::request::{Answering, Caller, Outcome, Request};
-use mgp_runtime::time::moment;
+use crate::{Context, mcpl, mgp, result_pages};
+use mgp_callers::request::{AnswerFuture, Caller, Outcome, Request};
+use mgp_runtime::time::monotonic_now;
 use mgp_servers::link::FinalCheck;
-use mgp_servers::upstream::{Mirrored, Outgoing, StreamWish};
+use mgp_servers::upstream::{HeaderParams, Outgoing, StreamOptions};
 
 /// How long a call whose tool has changed waits for the server's tools to be fetched again.
-const FETCHED_AGAIN: Duration = Duration::from_millis(500);
+const REFETCH_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// Calls a tool: checks the arguments before the call is sent, and a structured result when it comes
 /// back.
@@ -42,50 +42,52 @@ const FETCHED_AGAIN: Duration = Duration::from_millis(500);
 /// Any refusal of a call.
 pub async fn call(cx: &Context, request: &Request) -> Outcome {
     let admitted = AtomicBool::new(false);
-    let made = async |facts: Arc<CallFacts>| {
-        let generation = cx.shown.load().catalog.generation();
+    let made = async |facts: Arc<PendingCallRecord>| {
+        let generation = cx.catalog.load().catalog.generation();
         match call_once(cx, request, &facts, &admitted).await {
             // The headers were made from an older definition of the tool; the server has done nothing yet.
             Err(Refusal::Peer(error))
-                if is_mismatch(&error)
-                    && reads_headers(cx, &facts)
-                    && fetched_again(cx, generation).await =>
+                if is_header_mismatch(&error)
+                    && has_header_params(cx, &facts)
+                    && wait_for_refetch(cx, generation).await =>
             {
                 call_once(cx, request, &facts, &admitted).await
             }
             outcome => outcome,
         }
     };
-    let under_way = mgp::stream::begun(cx, request);
-    let outcome = audit::audited(cx, request, made).await;
+    let under_way = mgp::stream::register_call(cx, request);
+    let outcome = audit::run_audited(cx, request, made).await;
     if under_way.is_some() {
-        mgp::stream::ended(request, &outcome).await;
+        mgp::stream::finish_stream(request, &outcome).await;
     }
     // The audit log records the denial; the caller may not learn of it.
     let shown = admitted.load(Ordering::Relaxed);
-    outcome.map_err(|refusal| access::denied(cx, &request.caller, refusal, shown))
+    outcome.map_err(|refusal| access::denied_refusal(cx, &request.caller, refusal, shown))
 }
 
 /// `mgp/tools/call`: calls a tool that search returned as if it had been in the caller's list.
 ///
 /// # Errors
 /// [`Refusal::BadParams`]; any refusal of a call.
-pub async fn call_found(cx: &Context, request: &Request) -> Outcome {
-    let found = mcp::read(request.params.as_deref())?;
-    let found = mgp::tools::called(request, found)?;
+pub async fn call_found_tool(cx: &Context, request: &Request) -> Outcome {
+    let found = mcp::parse_params(request.params.as_deref())?;
+    let found = mgp::tools::to_direct_call(request, found)?;
     Box::pin(call(cx, &found)).await
 }
 
 /// True when a newer catalog is published in time.
-async fn fetched_again(cx: &Context, generation: u64) -> bool {
-    let published = newer(cx, generation);
-    tokio::time::timeout(FETCHED_AGAIN, published).await.is_ok()
+async fn wait_for_refetch(cx: &Context, generation: u64) -> bool {
+    let published = wait_for_newer_catalog(cx, generation);
+    tokio::time::timeout(REFETCH_TIMEOUT, published)
+        .await
+        .is_ok()
 }
 
 /// Resolves when a newer catalog is published.
-async fn newer(cx: &Context, generation: u64) {
+async fn wait_for_newer_catalog(cx: &Context, generation: u64) {
     loop {
-        let shown = cx.shown.load();
+        let shown = cx.catalog.load();
         if shown.catalog.generation() > generation {
             return;
         }
@@ -98,38 +100,38 @@ async fn newer(cx: &Context, generation: u64) {
 async fn call_once(
     cx: &Context,
     request: &Request,
-    facts: &CallFacts,
+    facts: &PendingCallRecord,
     admitted: &AtomicBool,
 ) -> Outcome {
-    let params = required(request)?;
-    let call: tools::Call<'_> = mcp::read(Some(params))?;
-    let name = text(call.name, "name")?;
-    let token = mcp::Meta::read(call.meta)?.progress_token;
-    facts.asks_for(&name, request, call.arguments.map(RawValue::get));
+    let params = require_params(request)?;
+    let call: tools::Call<'_> = mcp::parse_params(Some(params))?;
+    let name = parse_string(call.name, "name")?;
+    let token = mcp::Meta::parse(call.meta)?.progress_token;
+    facts.set_request(&name, request, call.arguments.map(RawValue::get));
     let arguments = call.arguments.map_or("{}", RawValue::get);
     if let Some(tool) = kernel_tool::meta_tool(&request.caller, &name) {
-        let answer = by_meta_tool(cx, request, tool, arguments, facts, admitted);
+        let answer = call_meta_tool(cx, request, tool, arguments, facts, admitted);
         return Box::pin(answer).await;
     }
-    cx.policies.rates.call(&request.caller.agent)?;
-    if let Some(tool) = KernelTool::named(cx, &request.caller, &name) {
+    cx.policies.rates.count_call(&request.caller.agent)?;
+    if let Some(tool) = KernelTool::from_name(cx, &request.caller, &name) {
         return Box::pin(tool.answer(cx, request, call.arguments)).await;
     }
     let tool = match cx.tool(&request.caller.view, &name) {
         Some(tool) => tool,
-        None => Box::pin(arriving(cx, request, &name)).await?,
+        None => Box::pin(wait_for_starting_server(cx, request, &name)).await?,
     };
-    if let Some(params) = mcpl::call::without_own(cx, &tool.server, params) {
+    if let Some(params) = mcpl::call::strip_mcpl_members(cx, &tool.server, params) {
         let again = Request {
             caller: request.caller.clone(),
-            exchange: request.exchange.clone(),
+            call: request.call.clone(),
             method: request.method.clone(),
             params: Some(params.into_owned().into()),
             trace: request.trace.clone(),
         };
         return Box::pin(call_once(cx, &again, facts, admitted)).await;
     }
-    let wanted = WantedCall {
+    let wanted = RequestedCall {
         call: &call,
         name: &name,
         params,
@@ -137,14 +139,14 @@ async fn call_once(
         token,
     };
     if tool.replica.is_some() && request.caller.view.is_merged() {
-        let called = failover::call(cx, request, facts, admitted, &wanted, &tool);
+        let called = failover::call_with_failover(cx, request, facts, admitted, &wanted, &tool);
         return Box::pin(called).await;
     }
     call_at(cx, request, facts, admitted, &wanted, &tool, false).await
 }
 
 /// What a caller wants.
-struct WantedCall<'a> {
+struct RequestedCall<'a> {
     call: &'a tools::Call<'a>,
     /// The tool's name as the caller knows it.
     name: &'a str,
@@ -157,83 +159,85 @@ struct WantedCall<'a> {
 async fn call_at(
     cx: &Context,
     request: &Request,
-    facts: &CallFacts,
+    facts: &PendingCallRecord,
     admitted: &AtomicBool,
-    wanted: &WantedCall<'_>,
+    wanted: &RequestedCall<'_>,
     tool: &Arc<CatalogTool>,
     moves: bool,
 ) -> Outcome {
-    let WantedCall {
+    let RequestedCall {
         call,
         name,
         params,
         arguments,
         token,
     } = *wanted;
-    facts.is_of(tool);
-    told_of(request, tool);
-    let checked = ToolCall::new(cx, &request.caller, name, tool);
-    let began = moment();
-    let mut checks = request.trace.part("checks");
-    let passed = checked.passes(request, call.arguments).await;
+    facts.set_tool(tool);
+    name_span(request, tool);
+    let checked = ToolCallChecks::new(cx, &request.caller, name, tool);
+    let began = monotonic_now();
+    let mut checks = request.trace.start_child_span("checks");
+    let passed = checked.run(request, call.arguments).await;
     if let (Some(checks), Err((_, refusal))) = (&mut checks, &passed) {
-        checks.failed(Some(RefusalReason::of(refusal).as_str()));
+        checks.set_error(Some(RefusalReason::from_refusal(refusal).as_str()));
     }
     drop(checks);
-    let began = facts.times.took(CallPart::Checks, began);
+    let began = facts.times.record(CallPart::Checks, began);
     if let Err((Check::Access, unknown)) = passed {
-        return Err(Box::pin(unseen(cx, request, name, unknown)).await);
+        return Err(Box::pin(reject_as_unknown_tool(cx, request, name, unknown)).await);
     }
     admitted.store(true, Ordering::Relaxed);
     passed.map_err(|(_, refusal)| refusal)?;
-    let mcpl = mcpl::call::before(cx, request, facts, tool, arguments).await?;
+    let mcpl = mcpl::call::prepare_call(cx, request, facts, tool, arguments).await?;
     let began = match &mcpl {
-        Some(_) => facts.times.took(CallPart::Checks, began),
+        Some(_) => facts.times.record(CallPart::Checks, began),
         None => began,
     };
     let checked = CheckedCall {
         cx,
-        checked: &checked,
+        checks: &checked,
         request,
         mcpl: mcpl.as_ref(),
     };
-    let under = (&cx.agents, &cx.streams.rooms);
-    let wish = StreamWish::of(under, request, params, token);
+    let under = (&cx.agents, &cx.streams.budgets);
+    let wish = StreamOptions::from_request(under, request, params, token);
     let outgoing = Outgoing {
         tool: Some(tool),
         final_check: Some(&checked),
         method: "tools/call",
         params,
-        of_mgp: call.trace_id || call.mgp,
+        may_hold_mgp: call.trace_id || call.mgp,
         mcpl: mcpl.as_ref().map(|call| &call.members),
         edit: (call.name.get(), &tool.own_name_json),
         token,
-        wish: wish.as_ref(),
-        mirrored: Mirrored {
+        stream_options: wish.as_ref(),
+        header_params: HeaderParams {
             name: Some(&tool.own_name),
             arguments: Some((&tool.param_headers, arguments)),
         },
     };
     let upstream = cx.upstream(&tool.server);
-    mgp::events::started(cx, request, tool);
-    let mut tries = Tries::default();
+    mgp::events::publish_call_started(cx, request, tool);
+    let mut tries = RetryState::default();
     let outcome = loop {
         let outcome = upstream.send(request, outgoing).await;
-        if moves && matches!(outcome, Err(Refusal::Lost { .. })) {
+        if moves && matches!(outcome, Err(Refusal::ServerLost { .. })) {
             break outcome;
         }
-        match retries::next(cx, request, &upstream, &outgoing, &mut tries, outcome).await {
-            Next::Again => {}
-            Next::Done(outcome) => break outcome,
+        match retries::decide_next_step(cx, request, &upstream, &outgoing, &mut tries, outcome)
+            .await
+        {
+            NextStep::Retry => {}
+            NextStep::Done(outcome) => break outcome,
         }
     };
-    let began = facts.times.took(CallPart::Server, began);
+    let began = facts.times.record(CallPart::Server, began);
     let result = outcome?;
-    let _answer = request.trace.part("answer");
+    let _answer = request.trace.start_child_span("answer");
     let answer = prepare_result(cx, request, facts, (name, tool), mcpl, result).await;
-    let answer = answer.map_err(|refusal| after_answer(refusal, request.trace.id.as_str()))?;
-    session::used(cx, &request.caller, tool);
-    facts.times.took(CallPart::Answer, began);
+    let answer = answer.map_err(|refusal| mark_answered(refusal, request.trace.id.as_str()))?;
+    session::record_use(cx, &request.caller, tool);
+    facts.times.record(CallPart::Answer, began);
     Ok(answer)
 }
 
@@ -241,30 +245,30 @@ async fn call_at(
 async fn prepare_result(
     cx: &Context,
     request: &Request,
-    facts: &CallFacts,
+    facts: &PendingCallRecord,
     (name, tool): (&str, &Arc<CatalogTool>),
     mcpl: Option<mcpl::call::McplCall>,
     result: Bytes,
 ) -> Outcome {
     let result = match mcpl {
-        Some(call) => mcpl::call::after(cx, request, call, result).await?,
+        Some(call) => mcpl::call::finish_result(cx, request, call, result).await?,
         None => result,
     };
-    if let Some(task) = tasks::announced(cx, request, tool, &result)? {
-        facts.goes_on(&task);
+    if let Some(task) = tasks::rename_created_task(cx, request, tool, &result)? {
+        facts.continues_as(&task);
         return Ok(task);
     }
-    let result = schema::result(&cx.policies.schemas, name, tool, result).await?;
-    Ok(cut_results::fitting(cx, &request.caller, tool, result))
+    let result = schema::check_result(&cx.policies.schemas, name, tool, result).await?;
+    Ok(result_pages::first_page(cx, &request.caller, tool, result))
 }
 
 /// Says in the span of a sampled call which tool it is of: names, and never what it is called with.
-fn told_of(request: &Request, tool: &CatalogTool) {
+fn name_span(request: &Request, tool: &CatalogTool) {
     if let Some(span) = &request.trace.span {
-        span.name(&format!("tools/call {}", tool.own_name));
-        span.set("gen_ai.operation.name", "execute_tool");
-        span.set("gen_ai.tool.name", &*tool.own_name);
-        span.set("mgp.server.id", tool.server.as_str());
+        span.set_name(&format!("tools/call {}", tool.own_name));
+        span.set_attribute("gen_ai.operation.name", "execute_tool");
+        span.set_attribute("gen_ai.tool.name", &*tool.own_name);
+        span.set_attribute("mgp.server.id", tool.server.as_str());
     }
 }
 
@@ -272,38 +276,43 @@ fn told_of(request: &Request, tool: &CatalogTool) {
 ///
 /// # Errors
 /// What a new call of the same would be answered.
-pub fn still(cx: &Context, caller: &Caller, params: &str) -> Result<(), Refusal> {
-    let call: tools::Call<'_> = mcp::read(Some(params))?;
-    let name = mgp::tools::meant(caller, &call)?;
+pub fn recheck(cx: &Context, caller: &Caller, params: &str) -> Result<(), Refusal> {
+    let call: tools::Call<'_> = mcp::parse_params(Some(params))?;
+    let name = mgp::tools::called_tool_name(caller, &call)?;
     let Some(tool) = cx.tool(&caller.view, &name) else {
-        return Err(arrival::absent(cx, caller, name));
+        return Err(unlisted_names::absent_refusal(cx, caller, name));
     };
-    let again = |tool: &Arc<CatalogTool>| ToolCall::new(cx, caller, &name, tool).still();
-    let shown = cx.shown.load();
+    let again = |tool: &Arc<CatalogTool>| ToolCallChecks::new(cx, caller, &name, tool).recheck();
+    let shown = cx.catalog.load();
     let mut places = shown.catalog.replicas(&tool).iter();
     match again(&tool) {
         // It may have gone to another one of several; right before it goes on its own place is asked again.
         Err(_) if places.any(|tool| again(tool).is_ok()) => Ok(()),
-        checked => checked.map_err(|refusal| access::denied(cx, caller, refusal, true)),
+        checked => checked.map_err(|refusal| access::denied_refusal(cx, caller, refusal, true)),
     }
 }
 
 /// Waits for a starting server that may have the tool of that name.
-async fn arriving(
+async fn wait_for_starting_server(
     cx: &Context,
     request: &Request,
     name: &str,
 ) -> Result<Arc<CatalogTool>, Refusal> {
     let look = || cx.tool(&request.caller.view, name);
     let named = named_item(request, ListKind::Tools, name);
-    let found = arrival::arrived(cx, request, named, look).await?;
-    found.ok_or_else(|| arrival::absent(cx, &request.caller, name.to_owned()))
+    let found = unlisted_names::wait_for_item(cx, request, named, look).await?;
+    found.ok_or_else(|| unlisted_names::absent_refusal(cx, &request.caller, name.to_owned()))
 }
 
 /// Refuses a closed tool like a name that does not exist, after the same wait for servers that are starting.
-async fn unseen(cx: &Context, request: &Request, name: &str, unknown: Refusal) -> Refusal {
+async fn reject_as_unknown_tool(
+    cx: &Context,
+    request: &Request,
+    name: &str,
+    unknown: Refusal,
+) -> Refusal {
     let named = named_item(request, ListKind::Tools, name);
-    match arrival::arrived(cx, request, named, || None::<()>).await {
+    match unlisted_names::wait_for_item(cx, request, named, || None::<()>).await {
         Ok(_) => unknown,
         Err(stop) => stop,
     }
@@ -311,29 +320,29 @@ async fn unseen(cx: &Context, request: &Request, name: &str, unknown: Refusal) -
 
 /// A call through a tool that finds others (MGP §16). A found tool is called as if it had been listed: the
 /// audit event is about that tool, and it counts as one call.
-async fn by_meta_tool(
+async fn call_meta_tool(
     cx: &Context,
     request: &Request,
     tool: MetaTool,
     arguments: &str,
-    facts: &CallFacts,
+    facts: &PendingCallRecord,
     admitted: &AtomicBool,
 ) -> Outcome {
     if tool == MetaTool::Call {
-        let call = mgp::tools::called(request, mcp::read(Some(arguments))?)?;
+        let call = mgp::tools::to_direct_call(request, mcp::parse_params(Some(arguments))?)?;
         return call_once(cx, &call, facts, admitted).await;
     }
-    cx.policies.rates.call(&request.caller.agent)?;
-    mgp::tools::by_tool(cx, request, tool, arguments, facts).await
+    cx.policies.rates.count_call(&request.caller.agent)?;
+    mgp::tools::call_as_tool(cx, request, tool, arguments, facts).await
 }
 
 /// Whether the server of the tool is one whose requests have headers that may differ: no other one may say so.
-fn reads_headers(cx: &Context, facts: &CallFacts) -> bool {
-    let tool = facts.called();
-    tool.is_some_and(|tool| cx.upstream(&tool.server).reads_headers())
+fn has_header_params(cx: &Context, facts: &PendingCallRecord) -> bool {
+    let tool = facts.called_tool();
+    tool.is_some_and(|tool| cx.upstream(&tool.server).has_header_params())
 }
 
-fn is_mismatch(error: &RawValue) -> bool {
+fn is_header_mismatch(error: &RawValue) -> bool {
     member(error.get(), "code") == Some("-32020")
 }
 
@@ -341,12 +350,12 @@ fn is_mismatch(error: &RawValue) -> bool {
 ///
 /// # Errors
 /// What the method can end with, or that the call cannot be written down.
-pub async fn answer_as_tool(cx: &Context, request: &Request, answer: Answering) -> Outcome {
-    let facts = async |facts: Arc<CallFacts>| {
-        let call: tools::Call<'_> = mcp::read(request.params.as_deref())?;
+pub async fn answer_as_tool(cx: &Context, request: &Request, answer: AnswerFuture) -> Outcome {
+    let facts = async |facts: Arc<PendingCallRecord>| {
+        let call: tools::Call<'_> = mcp::parse_params(request.params.as_deref())?;
         let arguments = call.arguments.map(RawValue::get);
-        facts.asks_for(&text(call.name, "name")?, request, arguments);
-        Ok(structured(&request.caller, &answer.await?))
+        facts.set_request(&parse_string(call.name, "name")?, request, arguments);
+        Ok(to_tool_result(&request.caller, &answer.await?))
     };
-    audit::audited(cx, request, facts).await
+    audit::run_audited(cx, request, facts).await
 }

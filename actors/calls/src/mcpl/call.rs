@@ -7,37 +7,37 @@ use futures_util::future::BoxFuture;
 use mgp_engine::tools::catalog::CatalogTool;
 use mgp_mcpl::audit::{self, McplRecord};
 use mgp_mcpl::scopes::ScopedAction;
-use mgp_mcpl::state::{self, StateTurn};
-use mgp_mcpl_engine::feature_sets::{HeldSet, SetOfTool};
+use mgp_mcpl::state::{self, TreeLock};
+use mgp_mcpl_engine::feature_sets::{DeclaredSet, ToolSet};
 use mgp_mcpl_engine::names;
 use mgp_mcpl_engine::scopes::ScopeRules;
-use mgp_mcpl_engine::state::tree::Carried;
+use mgp_mcpl_engine::state::tree::CarriedState;
 use mgp_policy::pins::EarlierSet;
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::lookalike::are_alike;
-use mgp_protocol::mcpl::feature_sets::{Capability, set_of_definition};
-use mgp_protocol::mcpl::state::StateNote;
+use mgp_protocol::mcpl::feature_sets::{Capability, tool_feature_set};
+use mgp_protocol::mcpl::state::StateMeta;
 use mgp_protocol::mgp::audit::Outcome;
 use mgp_protocol::refusal::Refusal;
-use mgp_protocol::splice::mention::may_mention;
-use mgp_protocol::splice::{Splice, members, quoted};
+use mgp_protocol::splice::string_search::can_contain_string;
+use mgp_protocol::splice::{Splice, members, quote};
 use mgp_servers::link::FinalCheck;
 use mgp_servers::upstream::McplMembers;
 use serde_json::value::RawValue;
 
 use crate::Context;
-use crate::audit::CallFacts;
-use crate::checks::ToolCall;
+use crate::audit::PendingCallRecord;
+use crate::checks::ToolCallChecks;
 use mgp_callers::request::{Caller, Request};
 
 /// The params of a call without what a caller says under the names of what the kernel says there itself: of one
 /// that holds such members alone. Only servers that speak MCPL would follow them.
-pub(crate) fn without_own<'p>(
+pub(crate) fn strip_mcpl_members<'p>(
     cx: &Context,
     server: &ServerId,
     params: &'p str,
 ) -> Option<Cow<'p, str>> {
-    if !cx.mcpl.speaks(server) {
+    if !cx.mcpl.is_connected(server) {
         return None;
     }
     let all = members(params)?;
@@ -60,7 +60,7 @@ pub(crate) struct McplCall {
     /// The set that its tool belongs to, and whose it is.
     set: Option<(ServerId, String)>,
     /// Its turn among the calls of one state, where its set has one.
-    turn: Option<StateTurn>,
+    state_permit: Option<TreeLock>,
     /// The scope it is in, where its set has scopes.
     scope: Option<ScopedAction>,
 }
@@ -69,23 +69,26 @@ pub(crate) struct McplCall {
 #[derive(Debug)]
 pub(crate) struct CheckedCall<'a> {
     pub(crate) cx: &'a Context,
-    pub(crate) checked: &'a ToolCall<'a>,
+    pub(crate) checks: &'a ToolCallChecks<'a>,
     pub(crate) request: &'a Request,
     pub(crate) mcpl: Option<&'a McplCall>,
 }
 
 impl FinalCheck for CheckedCall<'_> {
-    fn still(&self) -> Result<(), Refusal> {
-        self.checked.still()?;
+    fn recheck(&self) -> Result<(), Refusal> {
+        self.checks.recheck()?;
         match self.mcpl {
-            Some(call) => call.still(self.cx, &self.request.caller),
+            Some(call) => call.recheck(self.cx, &self.request.caller),
             None => Ok(()),
         }
     }
 
-    fn more<'a>(&'a self, arguments: &'a RawValue) -> BoxFuture<'a, Result<(), Refusal>> {
+    fn recheck_arguments<'a>(
+        &'a self,
+        arguments: &'a RawValue,
+    ) -> BoxFuture<'a, Result<(), Refusal>> {
         Box::pin(async move {
-            let passed = self.checked.passes(self.request, Some(arguments)).await;
+            let passed = self.checks.run(self.request, Some(arguments)).await;
             passed.map_err(|(_, refusal)| refusal)
         })
     }
@@ -93,25 +96,25 @@ impl FinalCheck for CheckedCall<'_> {
 
 impl McplCall {
     /// Asked again when the call has waited: its set may be off by now, or its scope closed.
-    fn still(&self, cx: &Context, caller: &Caller) -> Result<(), Refusal> {
+    fn recheck(&self, cx: &Context, caller: &Caller) -> Result<(), Refusal> {
         let Some((server, set)) = &self.set else {
             return Ok(());
         };
         let sets = cx.mcpl.sets().load();
-        let held = sets.of(server).and_then(|sets| sets.sets.get(set));
+        let held = sets.get(server).and_then(|sets| sets.sets.get(set));
         let Some(held) = held.filter(|held| held.enabled) else {
-            return Err(disabled(server, set));
+            return Err(disabled_refusal(server, set));
         };
         let Some(scope) = &self.scope else {
             return Ok(());
         };
-        let open = cx.mcpl.scopes().known(scope, &held.scope);
+        let open = cx.mcpl.scopes().known_decision(scope, &held.scope);
         let agents = cx
             .mcpl_agents
-            .opens_scope(caller, &scope.server, set, &scope.label);
+            .allows_scope(caller, &scope.server, set, &scope.label);
         match open.is_some_and(|decided| decided.approved) && agents {
             true => Ok(()),
-            false => Err(closed(scope, "it was taken back")),
+            false => Err(closed_scope_refusal(scope, "it was taken back")),
         }
     }
 }
@@ -122,17 +125,17 @@ impl McplCall {
 /// # Errors
 /// [`Refusal::Forbidden`] with what to write where, for a tool whose set is not enabled or not clear, and for a
 /// scope that is closed.
-pub(crate) async fn before(
+pub(crate) async fn prepare_call(
     cx: &Context,
     request: &Request,
-    facts: &CallFacts,
+    facts: &PendingCallRecord,
     tool: &CatalogTool,
     arguments: &str,
 ) -> Result<Option<McplCall>, Refusal> {
-    if !cx.mcpl.speaks(&tool.server) {
+    if !cx.mcpl.is_connected(&tool.server) {
         return Ok(None);
     }
-    let Some((set, held)) = set_of(cx, &request.caller, tool)? else {
+    let Some((set, held)) = enabled_set(cx, &request.caller, tool)? else {
         return Ok(Some(McplCall::default()));
     };
     let rolls_back = held.set.rollback;
@@ -142,15 +145,15 @@ pub(crate) async fn before(
     };
     if held.set.scoped {
         let rules = (set.clone(), held.scope);
-        call = Box::pin(scoped(cx, request, facts, tool, rules, arguments)).await?;
+        call = Box::pin(check_scope(cx, request, facts, tool, rules, arguments)).await?;
     }
     // Last, so that nobody waits for the turn of a call that a person thinks about.
-    Box::pin(with_state(cx, request, tool, &set, rolls_back, &mut call)).await?;
+    Box::pin(add_state(cx, request, tool, &set, rolls_back, &mut call)).await?;
     Ok(Some(call))
 }
 
 /// Waits for the turn of a call whose set has a state, and puts the state into it (MCPL §8.4).
-async fn with_state(
+async fn add_state(
     cx: &Context,
     request: &Request,
     tool: &CatalogTool,
@@ -161,35 +164,35 @@ async fn with_state(
     let Some(key) = cx.states.key(&tool.server, set, &request.caller) else {
         return Ok(());
     };
-    if !rolls_back && !cx.states.has(&tool.server, &key).await {
+    if !rolls_back && !cx.states.has_tree(&tool.server, &key).await {
         return Ok(());
     }
     let turn = tokio::select! {
-        turn = cx.states.turn(&tool.server, key) => turn?,
-        () = request.exchange.cancelled() => return Err(Refusal::Cancelled),
+        turn = cx.states.lock_tree(&tool.server, key) => turn?,
+        () = request.call.wait_until_cancelled() => return Err(Refusal::Cancelled),
     };
     match &turn.carried {
-        Carried::Nothing => {}
-        Carried::State(data) => call.members.state = Some(data.to_string()),
-        Carried::Checkpoint(id) => call.members.checkpoint = Some(quoted(id)),
+        CarriedState::Nothing => {}
+        CarriedState::State(data) => call.members.state = Some(data.to_string()),
+        CarriedState::Checkpoint(id) => call.members.checkpoint = Some(quote(id)),
     }
-    call.turn = Some(turn);
+    call.state_permit = Some(turn);
     Ok(())
 }
 
 /// The result as its caller reads it: without the state in it, which is kept (MCPL §8.2).
 ///
 /// # Errors
-/// [`Refusal::Broken`] when the disk does not take the state.
-pub(crate) async fn after(
+/// [`Refusal::Internal`] when the disk does not take the state.
+pub(crate) async fn finish_result(
     cx: &Context,
     request: &Request,
     call: McplCall,
     result: Bytes,
 ) -> Result<Bytes, Refusal> {
     let text = std::str::from_utf8(&result).unwrap_or_default();
-    let state = may_mention(&result, "state")
-        .then(|| state::without(text))
+    let state = can_contain_string(&result, "state")
+        .then(|| state::split_state(text))
         .flatten();
     let Some((shown, said)) = state else {
         return Ok(result);
@@ -198,64 +201,64 @@ pub(crate) async fn after(
         tracing::warn!("a tool that belongs to no feature set answered a state; it is not kept");
         return Ok(shown.into());
     };
-    let turn = match call.turn {
+    let turn = match call.state_permit {
         Some(turn) => turn,
         None => match cx.states.key(&server, &set, &request.caller) {
-            Some(key) => cx.states.turn(&server, key).await?,
+            Some(key) => cx.states.lock_tree(&server, key).await?,
             None => return Ok(shown.into()),
         },
     };
     let standing = turn.settle(said).await?;
-    if let Some(why) = &standing.refused {
+    if let Some(why) = &standing.rejection {
         let record = McplRecord {
             feature_set: Some(&set),
             agent: Some(&request.caller.agent),
             outcome: Outcome::Failure,
             reason: Some(why),
-            ..McplRecord::of_server(&server, "tools/call")
+            ..McplRecord::from_server(&server, "tools/call")
         };
         audit::record(cx.mcpl.audit(), &record);
     }
-    let shown = match (request.caller.mcpl.is_some(), &standing.refused) {
-        (true, _) => state::noted(
+    let shown = match (request.caller.mcpl.is_some(), &standing.rejection) {
+        (true, _) => state::with_note(
             &shown,
-            &StateNote {
-                feature_set: names::set(&server, &set),
+            &StateMeta {
+                feature_set: names::set_name(&server, &set),
                 checkpoint: standing.checkpoint.as_deref().map(str::to_owned),
-                refused: standing.refused.clone(),
+                refused: standing.rejection.clone(),
             },
         ),
-        (false, Some(why)) => state::spoken(&shown, why),
+        (false, Some(why)) => state::with_text(&shown, why),
         (false, None) => shown,
     };
     Ok(shown.into())
 }
 
 /// The set that a tool belongs to, enabled by the operator and wanted by its caller.
-fn set_of(
+fn enabled_set(
     cx: &Context,
     caller: &Caller,
     tool: &CatalogTool,
-) -> Result<Option<(String, HeldSet)>, Refusal> {
+) -> Result<Option<(String, DeclaredSet)>, Refusal> {
     let (server, own) = (&tool.server, &*tool.own_name);
     let sets = cx.mcpl.sets().load();
-    if sets.of(server).is_none() {
+    if sets.get(server).is_none() {
         return Ok(None);
     }
     let defined = defined_set(cx, tool)?;
     let (set, held) = match sets.set_of_tool(server, own, defined.as_deref()) {
-        SetOfTool::None => return Ok(None),
-        SetOfTool::One(set, held) => (set.to_owned(), held.clone()),
-        SetOfTool::Disabled(set) => return Err(disabled(server, set)),
-        SetOfTool::Undeclared(set) => return Err(undeclared(server, own, &set)),
-        SetOfTool::Unclear(sets) => return Err(unclear(server, own, &sets)),
+        ToolSet::None => return Ok(None),
+        ToolSet::Member(set, held) => (set.to_owned(), held.clone()),
+        ToolSet::Disabled(set) => return Err(disabled_refusal(server, set)),
+        ToolSet::Undeclared(set) => return Err(undeclared_refusal(server, own, &set)),
+        ToolSet::Ambiguous(sets) => return Err(ambiguous_set_refusal(server, own, &sets)),
     };
     if !held.set.uses.contains(&Capability::Tools) {
         return Err(Refusal::Forbidden(format!(
             "tool {own} belongs to the feature set {set}, which uses no tools"
         )));
     }
-    match cx.mcpl_agents.wants(caller, server, &set) {
+    match cx.mcpl_agents.allows_set(caller, server, &set) {
         true => Ok(Some((set, held))),
         false => Err(Refusal::Forbidden(format!(
             "this client disabled the feature set {set} of {server}"
@@ -264,11 +267,11 @@ fn set_of(
 }
 
 /// What MCPL has to say of calls of a tool, for who asks why it can be called or cannot.
-pub(crate) fn explained(cx: &Context, server: &ServerId, own: &str) -> Vec<String> {
-    if !cx.mcpl.speaks(server) {
+pub(crate) fn explain(cx: &Context, server: &ServerId, own: &str) -> Vec<String> {
+    if !cx.mcpl.is_connected(server) {
         return Vec::new();
     }
-    let shown = cx.shown.load();
+    let shown = cx.catalog.load();
     let tools = shown.catalog.offers().flat_map(|offer| offer.tools());
     let mut tools = tools.filter(|tool| tool.server == *server && *tool.own_name == *own);
     let defined = match tools.next().map(|tool| defined_set(cx, tool)) {
@@ -278,13 +281,13 @@ pub(crate) fn explained(cx: &Context, server: &ServerId, own: &str) -> Vec<Strin
     };
     let sets = cx.mcpl.sets().load();
     let told = match sets.set_of_tool(server, own, defined.as_deref()) {
-        SetOfTool::None => return Vec::new(),
-        SetOfTool::One(set, held) if held.set.scoped => {
+        ToolSet::None => return Vec::new(),
+        ToolSet::Member(set, held) if held.set.scoped => {
             let patterns = held.scope.patterns();
             let label = held.scope.label.as_ref().map(ToString::to_string);
             format!(
                 "feature set {set} is enabled ({}); the scope of a call is {}: closed are [{}], open are [{}], else a person decides",
-                held.reason.told(),
+                held.reason.render(),
                 label
                     .as_deref()
                     .unwrap_or("made of nothing yet, so no call goes"),
@@ -292,12 +295,12 @@ pub(crate) fn explained(cx: &Context, server: &ServerId, own: &str) -> Vec<Strin
                 patterns.whitelist.join(", "),
             )
         }
-        SetOfTool::One(set, held) => {
-            format!("feature set {set} is enabled ({})", held.reason.told())
+        ToolSet::Member(set, held) => {
+            format!("feature set {set} is enabled ({})", held.reason.render())
         }
-        SetOfTool::Disabled(set) => disabled(server, set).to_string(),
-        SetOfTool::Undeclared(set) => undeclared(server, own, &set).to_string(),
-        SetOfTool::Unclear(sets) => unclear(server, own, &sets).to_string(),
+        ToolSet::Disabled(set) => disabled_refusal(server, set).to_string(),
+        ToolSet::Undeclared(set) => undeclared_refusal(server, own, &set).to_string(),
+        ToolSet::Ambiguous(sets) => ambiguous_set_refusal(server, own, &sets).to_string(),
     };
     vec![told]
 }
@@ -307,7 +310,7 @@ pub(crate) fn explained(cx: &Context, server: &ServerId, own: &str) -> Vec<Strin
 fn defined_set(cx: &Context, tool: &CatalogTool) -> Result<Option<String>, Refusal> {
     let pins = &cx.policies.pins;
     match pins.earlier_set(&tool.server, &tool.own_name) {
-        None => Ok(set_of_definition(&tool.raw)),
+        None => Ok(tool_feature_set(&tool.raw)),
         Some(EarlierSet::Approved(set)) => Ok(set),
         Some(EarlierSet::Unknown) => Err(Refusal::Forbidden(format!(
             "tool {} of {} has changed, and which feature set it belonged to is not known: look at it with `mgp pending`",
@@ -316,25 +319,25 @@ fn defined_set(cx: &Context, tool: &CatalogTool) -> Result<Option<String>, Refus
     }
 }
 
-fn undeclared(server: &ServerId, own: &str, set: &str) -> Refusal {
+fn undeclared_refusal(server: &ServerId, own: &str, set: &str) -> Refusal {
     Refusal::Forbidden(format!(
         "tool {own} belongs to the feature set {set:?}, which server {server} does not declare"
     ))
 }
 
-fn unclear(server: &ServerId, own: &str, sets: &[&str]) -> Refusal {
+fn ambiguous_set_refusal(server: &ServerId, own: &str, sets: &[&str]) -> Refusal {
     Refusal::Forbidden(format!(
         "nobody says which feature set of {server} tool {own} belongs to, and some have scopes ({}); say it in mgp.toml: [mcpl.servers.{}.tools] {} = \"SET\"",
         sets.join(", "),
-        toml_key(server.as_str()),
-        toml_key(own),
+        render_toml_key(server.as_str()),
+        render_toml_key(own),
     ))
 }
 
-async fn scoped(
+async fn check_scope(
     cx: &Context,
     request: &Request,
-    facts: &CallFacts,
+    facts: &PendingCallRecord,
     tool: &CatalogTool,
     (set, rules): (String, ScopeRules),
     arguments: &str,
@@ -343,14 +346,14 @@ async fn scoped(
     let Some(template) = &rules.label else {
         return Err(Refusal::Forbidden(format!(
             "nobody says what the scope of tool {own} is made of; say it in mgp.toml: [mcpl.servers.{}.scopes.{}] label = \"{{ARGUMENT}}\"",
-            toml_key(server.as_str()),
-            toml_key(&set),
+            render_toml_key(server.as_str()),
+            render_toml_key(&set),
         )));
     };
     let made = template
-        .label(arguments)
+        .render_label(arguments)
         .map_err(|why| Refusal::Forbidden(format!("tool {own} is not called: {why}")))?;
-    let payload = rules.enriched(&made.label, Some(&made.payload));
+    let payload = rules.enrich(&made.label, Some(&made.payload));
     let action = ScopedAction {
         server: server.clone(),
         set: set.clone(),
@@ -361,22 +364,22 @@ async fn scoped(
     };
     if !cx
         .mcpl_agents
-        .opens_scope(&request.caller, server, &set, &action.label)
+        .allows_scope(&request.caller, server, &set, &action.label)
     {
-        facts.is_in_scope(&action, false, "its client closed it");
-        return Err(closed(&action, "this client closed it"));
+        facts.set_scope(&action, false, "its client closed it");
+        return Err(closed_scope_refusal(&action, "this client closed it"));
     }
     let patience = cx.mcpl.set_keeper().rules().scope_patience;
     let decided = cx.mcpl.scopes().decide(&action, &rules, patience).await;
-    facts.is_in_scope(&action, decided.approved, &decided.why);
+    facts.set_scope(&action, decided.approved, &decided.reason);
     if !decided.approved {
-        return Err(closed(&action, &decided.why));
+        return Err(closed_scope_refusal(&action, &decided.reason));
     }
     let payload = match &action.payload {
         Some(payload) => format!(r#","payload":{payload}"#),
         None => String::new(),
     };
-    let scope = format!(r#"{{"label":{}{payload}}}"#, quoted(&action.label));
+    let scope = format!(r#"{{"label":{}{payload}}}"#, quote(&action.label));
     Ok(McplCall {
         members: McplMembers {
             scope: Some(scope),
@@ -384,17 +387,17 @@ async fn scoped(
         },
         set: Some((server.clone(), set)),
         scope: Some(action),
-        turn: None,
+        state_permit: None,
     })
 }
 
-fn disabled(server: &ServerId, set: &str) -> Refusal {
+fn disabled_refusal(server: &ServerId, set: &str) -> Refusal {
     Refusal::Forbidden(format!(
         "the feature set {set} of {server} is not enabled; the operator enables it with `mgp mcpl sets enable {server} {set}`"
     ))
 }
 
-fn closed(action: &ScopedAction, why: &str) -> Refusal {
+fn closed_scope_refusal(action: &ScopedAction, why: &str) -> Refusal {
     Refusal::Forbidden(format!(
         "the scope {:?} of {} is not open ({}): {why}",
         action.label, action.server, action.set
@@ -402,7 +405,7 @@ fn closed(action: &ScopedAction, why: &str) -> Refusal {
 }
 
 /// A key as it is written in TOML.
-fn toml_key(key: &str) -> String {
+fn render_toml_key(key: &str) -> String {
     let bare = |c: char| c.is_ascii_alphanumeric() || "-_".contains(c);
     match !key.is_empty() && key.chars().all(bare) {
         true => key.to_owned(),

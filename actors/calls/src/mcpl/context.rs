@@ -7,8 +7,8 @@ use mgp_protocol::mcpl::context::{AfterInference, BeforeInference};
 use mgp_protocol::refusal::Refusal;
 
 use crate::Context;
-use crate::answer::required;
-use crate::mcpl::unanswered;
+use crate::answer::require_params;
+use crate::mcpl::unhandled_method;
 use mgp_callers::request::{Caller, Outcome, Request};
 
 /// `context/beforeInference`: what all servers that take part add, in one answer (MCPL-152).
@@ -17,10 +17,10 @@ use mgp_callers::request::{Caller, Outcome, Request};
 /// Params that cannot be read.
 pub async fn before_inference(cx: &Context, request: &Request) -> Outcome {
     let Some(origin) = origin(cx, &request.caller) else {
-        return unanswered(request);
+        return unhandled_method(request);
     };
-    let asked = BeforeInference::read(required(request)?).map_err(Refusal::BadParams)?;
-    let verdict = cx.hooks.before(&origin, &asked).await;
+    let asked = BeforeInference::read(require_params(request)?).map_err(Refusal::BadParams)?;
+    let verdict = cx.hooks.before_inference(&origin, &asked).await;
     Ok(verdict.to_json().into())
 }
 
@@ -31,10 +31,10 @@ pub async fn before_inference(cx: &Context, request: &Request) -> Outcome {
 /// Params that cannot be read; an answer that is withheld, in words for the user.
 pub async fn after_inference(cx: &Context, request: &Request) -> Outcome {
     let Some(origin) = origin(cx, &request.caller) else {
-        return unanswered(request);
+        return unhandled_method(request);
     };
-    let told = AfterInference::read(required(request)?).map_err(Refusal::BadParams)?;
-    let chain = cx.hooks.after(&origin, &told).await;
+    let told = AfterInference::read(require_params(request)?).map_err(Refusal::BadParams)?;
+    let chain = cx.hooks.after_inference(&origin, &told).await;
     match (chain.to_json(), chain.verdict) {
         (_, AfterVerdict::Withheld(why)) => {
             Err(McplError::new(INTERNAL_ERROR, why.to_string()).into())
@@ -45,9 +45,10 @@ pub async fn after_inference(cx: &Context, request: &Request) -> Outcome {
 
 /// `context/afterInference`, as a notification: the servers are asked and told as of a request, and the agent, which
 /// does not wait, hears nothing of it. What it sends out of this inference through the kernel waits all the same.
-pub fn inferred(cx: &Context, caller: &Caller, params: Option<&str>) {
+pub fn handle_inference_finished(cx: &Context, caller: &Caller, params: Option<&str>) {
     if let Some(origin) = origin(cx, caller) {
-        cx.hooks.inferred(origin, params.unwrap_or("{}").to_owned());
+        cx.hooks
+            .notify_after(origin, params.unwrap_or("{}").to_owned());
     }
 }
 

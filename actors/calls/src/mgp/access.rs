@@ -1,30 +1,33 @@
 //! `mgp/access/*` (MGP §5.4), as methods and as tools of the kernel: for the operator, and within limits
 //! for agents that negotiated access control.
 
-mod of_cluster;
+mod cluster;
 
 use std::sync::Arc;
 
-use mgp_cluster::replication::AskedBy;
-use mgp_engine::doors::known_names::{Meant, ServerOrTool};
-use mgp_engine::policy::access::{self, GrantRefusal, GrantRequest, Principal, hidden};
+use mgp_cluster::replication::RequestedBy;
+use mgp_engine::doors::name_resolver::{ResolvedName, ServerOrTool};
+use mgp_engine::policy::access::{
+    self, GrantRequest, GrantRequestError, Principal, hidden_query_response,
+};
 use mgp_engine::policy::grants::GrantChange;
 use mgp_engine::tools::catalog::{CatalogTool, CatalogView};
 use mgp_protocol::ids::{AgentId, NodeId, ServerId};
 use mgp_protocol::mcp::{self, Method};
 use mgp_protocol::mgp::access::{
-    Explain, Explanation, Grant, Granted, List, Listed, Permission, Query, Revoke, Revoked, Source,
+    AccessList, Explain, Explanation, Grant, Granted, List, Permission, Query, Revoke, Revoked,
+    Source,
 };
+use mgp_protocol::mgp::matches_method;
 use mgp_protocol::mgp::negotiation::Features;
 use mgp_protocol::mgp::permission::PermissionType;
-use mgp_protocol::mgp::spells;
 use mgp_protocol::refusal::Refusal;
 
-use self::of_cluster::DecidedInCluster;
+use self::cluster::ClusterDecision;
 use crate::Context;
-use crate::answer::json;
-use crate::known_names::{self, NameSources};
+use crate::answer::json_outcome;
 use crate::mcpl;
+use crate::name_sources::{self, NameSources};
 use crate::replicas;
 use mgp_callers::request::{Caller, Outcome, Request};
 use mgp_runtime::time::unix_ms;
@@ -65,9 +68,9 @@ impl AccessTool {
 }
 
 /// The tool of that name or spelling, when it is one for this caller.
-pub(super) fn tool(caller: &Caller, name: &str) -> Option<AccessTool> {
+pub(super) fn find_tool(caller: &Caller, name: &str) -> Option<AccessTool> {
     let mut all = AccessTool::ALL.into_iter();
-    let tool = all.find(|tool| spells(tool.method(), name))?;
+    let tool = all.find(|tool| matches_method(tool.method(), name))?;
     let agreed = caller.mgp.features().contains(Features::ACCESS_CONTROL);
     (caller.operator || agreed).then_some(tool)
 }
@@ -77,11 +80,11 @@ pub(super) fn tool(caller: &Caller, name: &str) -> Option<AccessTool> {
 /// # Errors
 /// [`Refusal::Forbidden`] for who may not ask; [`Refusal::BadParams`].
 pub async fn answer(cx: &Context, request: &Request, tool: AccessTool) -> Outcome {
-    answered(cx, request, tool, request.params.as_deref()).await
+    execute(cx, request, tool, request.params.as_deref()).await
 }
 
 /// What the method answers, whichever way it was called.
-pub(super) async fn answered(
+pub(super) async fn execute(
     cx: &Context,
     request: &Request,
     tool: AccessTool,
@@ -89,25 +92,25 @@ pub(super) async fn answered(
 ) -> Outcome {
     let who = request.caller.identity();
     if tool == AccessTool::Query {
-        return query(cx, &request.caller, &who, mcp::read(params)?);
+        return query(cx, &request.caller, &who, mcp::parse_params(params)?);
     }
     // First, so that a caller that may not ask learns nothing from errors about its params.
-    access::may(&who, GrantRequest::Administer).map_err(refused)?;
+    access::authorize(&who, GrantRequest::Administer).map_err(grant_refusal)?;
     match tool {
         AccessTool::Query => Err(Refusal::UnknownMethod(tool.method().to_owned())),
-        AccessTool::Grant => grant(cx, request, who, mcp::read(params)?).await,
-        AccessTool::Revoke => revoke(cx, request, who, mcp::read(params)?).await,
-        AccessTool::List => entries(cx, mcp::read(params)?).await,
-        AccessTool::Explain => explain(cx, mcp::read(params)?).await,
+        AccessTool::Grant => grant(cx, request, who, mcp::parse_params(params)?).await,
+        AccessTool::Revoke => revoke(cx, request, who, mcp::parse_params(params)?).await,
+        AccessTool::List => list_entries(cx, mcp::parse_params(params)?).await,
+        AccessTool::Explain => explain(cx, mcp::parse_params(params)?).await,
     }
 }
 
 /// An agent that may not know gets the same answer for what is denied and what does not exist.
 fn query(cx: &Context, caller: &Caller, who: &Principal, mut query: Query) -> Outcome {
     if caller.operator {
-        query.agent_id = agent_id(&cx.name_sources, &query.agent_id)?;
+        query.agent_id = resolve_agent_id(&cx.name_sources, &query.agent_id)?;
     }
-    access::may(who, GrantRequest::Query(&query.agent_id)).map_err(refused)?;
+    access::authorize(who, GrantRequest::Query(&query.agent_id)).map_err(grant_refusal)?;
     let server = ServerId::new(query.server_id);
     let tool = query.tool_name.as_deref().filter(|tool| !tool.is_empty());
     let table = cx.policies.access.table();
@@ -118,23 +121,27 @@ fn query(cx: &Context, caller: &Caller, who: &Principal, mut query: Query) -> Ou
     };
     let decision = table.decide(&about, &server, tool, unix_ms());
     let standing = match caller.operator {
-        false if !is_there(cx, &server, tool) => hidden(),
-        false if !cx.policies.access.reveals() && table.pass(&decision).is_none() => hidden(),
-        _ => decision.standing(),
+        false if !exists(cx, &server, tool) => hidden_query_response(),
+        false
+            if !cx.policies.access.should_reveal_denials() && table.lease(&decision).is_none() =>
+        {
+            hidden_query_response()
+        }
+        _ => decision.to_query_response(),
     };
-    json(&standing)
+    json_outcome(&standing)
 }
 
-fn is_there(cx: &Context, server: &ServerId, tool: Option<&str>) -> bool {
+fn exists(cx: &Context, server: &ServerId, tool: Option<&str>) -> bool {
     let view = CatalogView::One(server.clone());
     let known = cx.servers.load().contains_key(server);
-    let has = |tool| cx.shown.load().catalog.tool(&view, tool).is_some();
+    let has = |tool| cx.catalog.load().catalog.tool(&view, tool).is_some();
     known && tool.is_none_or(has)
 }
 
 async fn grant(cx: &Context, request: &Request, by: Principal, mut grant: Grant) -> Outcome {
     let there = grant.yet_unknown == Some(false);
-    let about = GrantTarget::read(
+    let about = GrantTarget::resolve(
         &cx.name_sources,
         &grant.agent_id,
         &grant.server_id,
@@ -144,26 +151,26 @@ async fn grant(cx: &Context, request: &Request, by: Principal, mut grant: Grant)
     grant.agent_id = about.agent.to_string();
     grant.server_id = about.place.server.to_string();
     let mut notes = about.notes;
-    let is_own = of_cluster::may_deny_itself(&about.agent, &about.place.server);
+    let is_own = cluster::can_deny_locally(&about.agent, &about.place.server);
     let (changes, confirmed) = if is_own && grant.permission == Permission::Deny {
-        notes.push(of_cluster::DENIED_HERE.to_owned());
-        (granted_here(cx, request, by, grant).await?, None)
-    } else if of_cluster::is_about_others(&about.agent, &about.place.server) {
-        let own = is_own.then(|| of_cluster::revoke_of(&grant)).transpose()?;
-        let decided = of_cluster::grant(cx, asked_by(request, by.clone()), grant).await?;
+        notes.push(cluster::LOCAL_DENIAL_NOTE.to_owned());
+        (grant_locally(cx, request, by, grant).await?, None)
+    } else if cluster::is_cluster_entry(&about.agent, &about.place.server) {
+        let own = is_own.then(|| cluster::to_revoke(&grant)).transpose()?;
+        let decided = cluster::grant(cx, to_requester(request, by.clone()), grant).await?;
         if let Some(own) = own {
-            revoked_here(cx, request, by, own).await?;
+            revoke_locally(cx, request, by, own).await?;
         }
         notes.extend(decided.notes);
-        (decided.changes, decided.confirmed)
+        (decided.changes, decided.confirmations)
     } else {
-        (granted_here(cx, request, by, grant).await?, None)
+        (grant_locally(cx, request, by, grant).await?, None)
     };
     let Some(GrantChange::Grant(granted)) = changes.last() else {
-        return Err(Refusal::Broken("a grant that is none".into()));
+        return Err(Refusal::Internal("a grant that is none".into()));
     };
-    let replaced = changes.iter().flat_map(GrantChange::revoked);
-    json(&Granted {
+    let replaced = changes.iter().flat_map(GrantChange::revoked_ids);
+    json_outcome(&Granted {
         grant_id: granted.id.to_string(),
         replaced: replaced.map(ToString::to_string).collect(),
         confirmed,
@@ -171,14 +178,14 @@ async fn grant(cx: &Context, request: &Request, by: Principal, mut grant: Grant)
     })
 }
 
-fn asked_by(request: &Request, principal: Principal) -> AskedBy {
-    AskedBy {
+fn to_requester(request: &Request, principal: Principal) -> RequestedBy {
+    RequestedBy {
         principal,
         trace: request.trace.id.clone(),
     }
 }
 
-async fn granted_here(
+async fn grant_locally(
     cx: &Context,
     request: &Request,
     by: Principal,
@@ -189,44 +196,44 @@ async fn granted_here(
     let trace = request.trace.id.clone();
     let decided = cx.policies.access.record(by, trace, move |ledger| {
         let (grants, authority) = (ledger.grants, ledger.authority);
-        let (id, now_ms) = (ledger.fresh, ledger.now_ms);
-        access::grant(&grant, &who, &names, grants, authority, id, now_ms).map_err(refused)
+        let (id, now_ms) = (ledger.new_id, ledger.now_ms);
+        access::grant(&grant, &who, &names, grants, authority, id, now_ms).map_err(grant_refusal)
     });
     decided.await
 }
 
 async fn revoke(cx: &Context, request: &Request, by: Principal, mut revoke: Revoke) -> Outcome {
-    revoke.agent_id = grantee(&cx.name_sources, &revoke.agent_id)?;
+    revoke.agent_id = resolve_grantee(&cx.name_sources, &revoke.agent_id)?;
     let (agent, server) = (
         AgentId::new(&*revoke.agent_id),
         ServerId::new(&*revoke.server_id),
     );
-    let own = match of_cluster::may_deny_itself(&agent, &server) {
-        true => revoked_here(cx, request, by.clone(), revoke.clone()).await?,
+    let own = match cluster::can_deny_locally(&agent, &server) {
+        true => revoke_locally(cx, request, by.clone(), revoke.clone()).await?,
         false => Vec::new(),
     };
-    let decided = match of_cluster::is_about_others(&agent, &server) {
-        _ if !own.is_empty() => DecidedInCluster {
+    let decided = match cluster::is_cluster_entry(&agent, &server) {
+        _ if !own.is_empty() => ClusterDecision {
             changes: own,
-            confirmed: None,
-            notes: vec![of_cluster::DENIED_NO_MORE.to_owned()],
+            confirmations: None,
+            notes: vec![cluster::LOCAL_DENIAL_ENDED_NOTE.to_owned()],
         },
-        true => of_cluster::revoke(cx, asked_by(request, by), revoke).await?,
-        false => DecidedInCluster {
-            changes: revoked_here(cx, request, by, revoke).await?,
-            confirmed: None,
+        true => cluster::revoke(cx, to_requester(request, by), revoke).await?,
+        false => ClusterDecision {
+            changes: revoke_locally(cx, request, by, revoke).await?,
+            confirmations: None,
             notes: Vec::new(),
         },
     };
-    let revoked = decided.changes.iter().flat_map(GrantChange::revoked);
-    json(&Revoked {
+    let revoked = decided.changes.iter().flat_map(GrantChange::revoked_ids);
+    json_outcome(&Revoked {
         revoked: revoked.map(ToString::to_string).collect(),
-        confirmed: decided.confirmed,
+        confirmed: decided.confirmations,
         notes: decided.notes,
     })
 }
 
-async fn revoked_here(
+async fn revoke_locally(
     cx: &Context,
     request: &Request,
     by: Principal,
@@ -236,39 +243,40 @@ async fn revoked_here(
     let who = by.clone();
     let trace = request.trace.id.clone();
     let decided = cx.policies.access.record(by, trace, move |ledger| {
-        access::revoke(&revoke, &who, &names, ledger.grants, ledger.authority).map_err(refused)
+        access::revoke(&revoke, &who, &names, ledger.grants, ledger.authority)
+            .map_err(grant_refusal)
     });
     decided.await
 }
 
-async fn entries(cx: &Context, mut list: List) -> Outcome {
+async fn list_entries(cx: &Context, mut list: List) -> Outcome {
     if let Some(agent) = &mut list.agent_id {
-        *agent = grantee(&cx.name_sources, agent)?;
+        *agent = resolve_grantee(&cx.name_sources, agent)?;
     }
-    let of_others = of_cluster::entries(cx, &list).await?;
+    let of_others = cluster::list_entries(cx, &list).await?;
     let names = cx.name_sources.nodes.others();
-    let entries = cx.policies.access.look(move |ledger| {
+    let entries = cx.policies.access.read(move |ledger| {
         let name = |node: NodeId| {
             names
-                .of(node)
-                .map_or_else(|| node.short(), ToString::to_string)
+                .handle_for(node)
+                .map_or_else(|| node.short_id(), ToString::to_string)
         };
         access::list(ledger.grants, ledger.authority, &list, ledger.now_ms, name)
     });
     let mut entries = entries.await?;
     entries.extend(of_others);
-    let known = cx.name_sources.known();
+    let known = cx.name_sources.name_resolver();
     let unknown = entries.iter().filter_map(|entry| {
-        let place = known.place(&entry.server_id, entry.tool_name.as_deref());
-        let why = place.and_then(Meant::there).err()?;
+        let place = known.resolve_parts(&entry.server_id, entry.tool_name.as_deref());
+        let why = place.and_then(ResolvedName::require_existing).err()?;
         Some(format!("an entry of {}: {why}", entry.agent_id))
     });
     let notes: Vec<String> = unknown.collect();
-    json(&Listed { entries, notes })
+    json_outcome(&AccessList { entries, notes })
 }
 
 async fn explain(cx: &Context, explain: Explain) -> Outcome {
-    let target = GrantTarget::read(
+    let target = GrantTarget::resolve(
         &cx.name_sources,
         &explain.agent_id,
         &explain.server_id,
@@ -280,53 +288,53 @@ async fn explain(cx: &Context, explain: Explain) -> Outcome {
         return Err(Refusal::BadParams(why.into()));
     }
     let (agent, place) = (target.agent.clone(), target.place.clone());
-    let explained = match of_cluster::is_about_others(&agent, &place.server) {
-        true => of_cluster::explain(cx, target).await?,
+    let explained = match cluster::is_cluster_entry(&agent, &place.server) {
+        true => cluster::explain(cx, target).await?,
         false => Explanation {
             notes: target.notes,
-            ..explained(cx, target.agent, target.place).await?
+            ..explain_locally(cx, target.agent, target.place).await?
         },
     };
-    let called = shown_as(cx, &place);
+    let called = describe_visible_name(cx, &place);
     // Those of other nodes name the server they call.
-    let places = match agent.is_foreign() {
+    let places = match agent.is_remote() {
         true => Vec::new(),
-        false => replicas::told(cx, &agent, &place.server, place.tool.as_deref()),
+        false => replicas::describe_replicas(cx, &agent, &place.server, place.tool.as_deref()),
     };
     let own = place.tool.as_deref();
-    let scopes = own.map(|own| mcpl::call::explained(cx, &place.server, own));
+    let scopes = own.map(|own| mcpl::call::explain(cx, &place.server, own));
     let scopes = scopes.unwrap_or_default();
     let is_allowed = explained.permission == Permission::Allow;
-    json(&Explanation {
+    json_outcome(&Explanation {
         notes: [explained.notes, called, places, scopes].concat(),
-        waits: is_allowed.then(|| awaited_approval(cx, &place)).flatten(),
+        waits: is_allowed.then(|| pending_approval(cx, &place)).flatten(),
         ..explained
     })
 }
 
 /// What the operator has yet to approve before a call of this can be made.
-fn awaited_approval(cx: &Context, place: &ServerOrTool) -> Option<String> {
+fn pending_approval(cx: &Context, place: &ServerOrTool) -> Option<String> {
     let server = &place.server;
     let handle = cx.servers.load().get(server).cloned();
-    if handle.is_some_and(|handle| handle.status().waiting) {
+    if handle.is_some_and(|handle| handle.status().awaits_operator) {
         return Some(format!("server {server} waits for the operator's approval"));
     }
     let tool = place.tool.as_deref()?;
-    if cx.policies.pins.blocks(server, tool) {
+    if cx.policies.pins.is_blocked(server, tool) {
         return Some(format!(
             "the changed definition of {} waits for the operator's approval",
-            place.canonical()
+            place.canonical_name()
         ));
     }
-    let shown = cx.shown.load();
+    let shown = cx.catalog.load();
     let offered = shown.catalog.offer(server)?.tools().iter();
     let tool = offered.into_iter().find(|it| *it.own_name == *tool)?;
     let needs = &tool.requirements.permissions;
-    let lacking = cx.policies.permissions.lacks(server, needs)?;
+    let lacking = cx.policies.permissions.find_missing(server, needs)?;
     let names = lacking.permissions.iter().map(PermissionType::as_str);
     let names: Vec<&str> = names.collect();
-    lacking.waiting.then(|| {
-        let place = place.canonical();
+    lacking.is_pending.then(|| {
+        let place = place.canonical_name();
         format!(
             "{place} needs {}, which waits for the operator's approval",
             names.join(", ")
@@ -335,23 +343,27 @@ fn awaited_approval(cx: &Context, place: &ServerOrTool) -> Option<String> {
 }
 
 /// That agents are shown the tool under another name.
-fn shown_as(cx: &Context, place: &ServerOrTool) -> Vec<String> {
-    let shown = cx.shown.load();
-    let tool = || shown.catalog.tool(&CatalogView::All, &place.canonical());
+fn describe_visible_name(cx: &Context, place: &ServerOrTool) -> Vec<String> {
+    let shown = cx.catalog.load();
+    let tool = || {
+        shown
+            .catalog
+            .tool(&CatalogView::All, &place.canonical_name())
+    };
     let tool = place.tool.as_ref().and_then(|_| tool());
-    let tool = tool.filter(|tool| tool.called != tool.own_name);
-    let note = |tool: &Arc<CatalogTool>| format!("agents are shown it as {}", tool.shown);
+    let tool = tool.filter(|tool| tool.exposed_name != tool.own_name);
+    let note = |tool: &Arc<CatalogTool>| format!("agents are shown it as {}", tool.merged_name);
     tool.map(note).into_iter().collect()
 }
 
 /// What this node's own entries and defaults decide.
-async fn explained(
+async fn explain_locally(
     cx: &Context,
     agent: AgentId,
     place: ServerOrTool,
 ) -> Result<Explanation, Refusal> {
     let (who, about) = (Principal::Agent(agent.clone()), place.clone());
-    let explained = cx.policies.access.look(move |ledger| {
+    let explained = cx.policies.access.read(move |ledger| {
         access::explain(
             ledger.grants,
             ledger.authority,
@@ -364,7 +376,7 @@ async fn explained(
     });
     let (explained, table) = (explained.await?, cx.policies.access.table());
     let who = Principal::Agent(agent);
-    let Some((_, set)) = table.left_out(&who, &place.server, place.tool.as_deref()) else {
+    let Some((_, set)) = table.excluding_set(&who, &place.server, place.tool.as_deref()) else {
         return Ok(explained);
     };
     let rule = format!(
@@ -390,53 +402,55 @@ struct GrantTarget {
 
 impl GrantTarget {
     /// Reads the names of a request; with `there`, only existing ones are allowed.
-    fn read(
+    fn resolve(
         name_sources: &NameSources,
         agent: &str,
         server: &str,
         tool: Option<&str>,
         there: bool,
     ) -> Result<Self, Refusal> {
-        let known = name_sources.known();
-        let agent = known_names::read(known.grantee(agent), there)?;
+        let known = name_sources.name_resolver();
+        let agent = name_sources::require_name(known.resolve_grantee(agent), there)?;
         let tool = tool.filter(|tool| !tool.is_empty());
-        let place = known_names::read(known.place(server, tool), there)?;
+        let place = name_sources::require_name(known.resolve_parts(server, tool), there)?;
         let notes = [agent.unknown, place.unknown].into_iter().flatten();
         Ok(Self {
             notes: notes.map(|unknown| unknown.to_string()).collect(),
-            agent: agent.it,
-            place: place.it,
+            agent: agent.value,
+            place: place.value,
         })
     }
 }
 
 /// The id of the named agent, whether it exists or not.
-fn agent_id(name_sources: &NameSources, name: &str) -> Result<String, Refusal> {
-    let agent = known_names::read(name_sources.known().agent(name), false)?;
-    Ok(agent.it.to_string())
+fn resolve_agent_id(name_sources: &NameSources, name: &str) -> Result<String, Refusal> {
+    let agent =
+        name_sources::require_name(name_sources.name_resolver().resolve_agent(name), false)?;
+    Ok(agent.value.to_string())
 }
 
 /// The id of whom an entry is for, whether somebody is called so or not.
-fn grantee(name_sources: &NameSources, name: &str) -> Result<String, Refusal> {
-    let agent = known_names::read(name_sources.known().grantee(name), false)?;
-    Ok(agent.it.to_string())
+fn resolve_grantee(name_sources: &NameSources, name: &str) -> Result<String, Refusal> {
+    let agent =
+        name_sources::require_name(name_sources.name_resolver().resolve_grantee(name), false)?;
+    Ok(agent.value.to_string())
 }
 
 /// §14: code 1000 for a caller that may not ask, invalid params for a wrong request.
-fn refused(refused: GrantRefusal) -> Refusal {
+fn grant_refusal(refused: GrantRequestError) -> Refusal {
     let words = refused.to_string();
     match refused {
-        GrantRefusal::NotOperator { .. } | GrantRefusal::NotOneself { .. } => {
+        GrantRequestError::NotOperator { .. } | GrantRequestError::NotSelf { .. } => {
             Refusal::Forbidden(words)
         }
-        GrantRefusal::Target(_)
-        | GrantRefusal::NoTime(_)
-        | GrantRefusal::Past(_)
-        | GrantRefusal::Form(_)
-        | GrantRefusal::NoNode(_)
-        | GrantRefusal::AllHere
-        | GrantRefusal::ToolsHere(_)
-        | GrantRefusal::TooManyPatterns
-        | GrantRefusal::TooMany => Refusal::BadParams(words),
+        GrantRequestError::Target(_)
+        | GrantRequestError::BadTime(_)
+        | GrantRequestError::AlreadyExpired(_)
+        | GrantRequestError::Form(_)
+        | GrantRequestError::UnknownNode(_)
+        | GrantRequestError::AllLocalAgents
+        | GrantRequestError::LocalPattern(_)
+        | GrantRequestError::TooManyPatterns
+        | GrantRequestError::TooMany => Refusal::BadParams(words),
     }
 }

@@ -4,28 +4,28 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use mgp_engine::callers::agent_asks::NotAskable;
+use mgp_engine::callers::agent_requests::AgentRequestError;
 use mgp_engine::callers::callbacks::{
-    CallbackAnswer, CallbackForm, NotOpened, OpenCallback, Patience,
+    CallbackAnswer, CallbackForm, CallbackTimeout, OpenCallback, OpenCallbackError,
 };
 use mgp_protocol::ids::AgentId;
 use mgp_protocol::jsonrpc;
 use mgp_protocol::mcp::{self, Method};
-use mgp_protocol::mgp::agent::{Ask, Asked};
+use mgp_protocol::mgp::agent::{Ask, AskResult};
 use mgp_protocol::mgp::callback::{self, CallbackKind};
+use mgp_protocol::mgp::matches_method;
 use mgp_protocol::mgp::negotiation::Features;
-use mgp_protocol::mgp::spells;
 use mgp_protocol::refusal::Refusal;
-use mgp_protocol::splice::quoted;
+use mgp_protocol::splice::quote;
 
 use crate::Context;
-use crate::answer::json;
-use crate::audit::{self, CallFacts};
+use crate::answer::json_outcome;
+use crate::audit::{self, PendingCallRecord};
 use crate::checks::access;
 use mgp_callers::agent::Agent;
-use mgp_callers::exchange::Delivery;
+use mgp_callers::in_flight_call::Delivery;
 use mgp_callers::request::{Caller, Outcome, Request};
-use mgp_runtime::time::{moment, sleep_for_answer};
+use mgp_runtime::time::{monotonic_now, sleep_with_grace};
 
 /// Longest prompt with what goes with it, in bytes.
 const PROMPT_MAX: usize = 256 << 10;
@@ -33,11 +33,11 @@ const PROMPT_MAX: usize = 256 << 10;
 /// True when this tool is `mgp.agent.ask`, for who may ask.
 pub(super) fn is_tool(caller: &Caller, name: &str) -> bool {
     let agreed = caller.mgp.features().contains(Features::CALLBACKS);
-    (caller.operator || agreed) && spells(Ask::METHOD, name)
+    (caller.operator || agreed) && matches_method(Ask::METHOD, name)
 }
 
 /// It is listed for who agreed to callbacks.
-pub(super) fn listed(caller: &Caller) -> Option<&'static str> {
+pub(super) fn tool_definition(caller: &Caller) -> Option<&'static str> {
     let agreed = caller.mgp.features().contains(Features::CALLBACKS);
     agreed.then_some(Ask::METHOD)
 }
@@ -47,18 +47,18 @@ pub(super) fn listed(caller: &Caller) -> Option<&'static str> {
 /// # Errors
 /// Why the other agent is not asked, or does not answer.
 pub async fn ask(cx: &Context, request: &Request) -> Outcome {
-    cx.policies.rates.call(&request.caller.agent)?;
+    cx.policies.rates.count_call(&request.caller.agent)?;
     let params = request.params.as_deref();
-    let made = async |facts: Arc<CallFacts>| {
-        facts.asks_for(Ask::METHOD, request, params);
-        answered(cx, request, params).await
+    let made = async |facts: Arc<PendingCallRecord>| {
+        facts.set_request(Ask::METHOD, request, params);
+        execute(cx, request, params).await
     };
-    audit::audited(cx, request, made).await
+    audit::run_audited(cx, request, made).await
 }
 
 /// What the method answers, whichever way it was called.
-pub(super) async fn answered(cx: &Context, request: &Request, params: Option<&str>) -> Outcome {
-    let ask: Ask = mcp::read(params)?;
+pub(super) async fn execute(cx: &Context, request: &Request, params: Option<&str>) -> Outcome {
+    let ask: Ask = mcp::parse_params(params)?;
     let caller = &request.caller;
     let target = AgentId::parse(&ask.target_agent_id)
         .map_err(|why| Refusal::BadParams(format!("`target_agent_id`: {why}")))?;
@@ -72,42 +72,44 @@ pub(super) async fn answered(cx: &Context, request: &Request, params: Option<&st
     }
     // In one piece for all reasons: who is connected is nobody's business.
     let unasked = || {
-        Refusal::Gone(format!(
+        Refusal::UnknownId(format!(
             "{target} cannot be asked: it is not connected, takes no callbacks, or does not answer you \
              (`answers` in [agents.*] of the configuration)"
         ))
     };
     let agreed = match caller.operator {
-        true => cx.answering.agreed(&target),
-        false => cx.answering.answers(&target, &caller.agent),
+        true => cx.answering_agents.accepts_requests(&target),
+        false => cx
+            .answering_agents
+            .accepts_requests_from(&target, &caller.agent),
     };
     let _under_way = cx
         .directory
-        .agent_asks
+        .agent_requests
         .begin(&caller.agent, &target)
-        .map_err(refused)?;
+        .map_err(agent_request_refusal)?;
     // Another agent is no part of a set.
-    let agreed = agreed && !access::is_narrowed(cx, caller);
-    let agent = cx.directory.askable(&target).filter(|_| agreed);
+    let agreed = agreed && !access::is_restricted_by_set(cx, caller);
+    let agent = cx.directory.callback_connection(&target).filter(|_| agreed);
     let agent = agent.ok_or_else(unasked)?;
-    let patience = Patience::of(ask.timeout_ms).lasts;
+    let patience = CallbackTimeout::from_timeout_ms(ask.timeout_ms).duration;
     tokio::select! {
-        answer = put(cx, request, &agent, &prompt, patience) => match answer? {
-            CallbackAnswer::Said(response) => json(&Asked {
+        answer = send_callback(cx, request, &agent, &prompt, patience) => match answer? {
+            CallbackAnswer::Response(response) => json_outcome(&AskResult {
                 target_agent_id: target.to_string(),
                 response: serde_json::from_str(&response).unwrap_or_default(),
             }),
             CallbackAnswer::Declined => Err(Refusal::Forbidden(format!("{target} declined to answer"))),
         },
-        () = sleep_for_answer(patience) => Err(Refusal::TooLate(format!(
+        () = sleep_with_grace(patience) => Err(Refusal::WindowExpired(format!(
             "{target} did not answer within {} ms", patience.as_millis()
         ))),
-        () = request.exchange.cancelled() => Err(Refusal::Cancelled),
+        () = request.call.wait_until_cancelled() => Err(Refusal::Cancelled),
     }
 }
 
 /// Puts the question as a callback.
-async fn put(
+async fn send_callback(
     cx: &Context,
     request: &Request,
     agent: &Arc<Agent>,
@@ -116,45 +118,47 @@ async fn put(
 ) -> Result<CallbackAnswer, Refusal> {
     let form = CallbackForm::new(CallbackKind::Input, None);
     let form = form.map_err(|unfit| Refusal::BadParams(unfit.to_string()))?;
-    let (asker, since) = (&request.caller, moment());
+    let (asker, since) = (&request.caller, monotonic_now());
     let callback = OpenCallback {
-        party: agent.connection,
-        within: (asker.connection, request.exchange.began()),
+        client: agent.connection,
+        origin_call: (asker.connection, request.call.started_at()),
         form,
         cascades: true,
-        asker: asker.agent.to_string(),
-        request: None,
+        requester: asker.agent.to_string(),
+        request_id: None,
         message: prompt.to_owned(),
-        since,
-        until: since + patience,
+        opened_at: since,
+        expires_at: since + patience,
     };
     let mut open = cx
         .directory
         .callbacks
-        .ask(callback)
+        .open(callback)
         .map_err(|why| match why {
-            NotOpened::TooDeep => Refusal::Forbidden(why.to_string()),
-            NotOpened::TooMany => Refusal::Overloaded {
+            OpenCallbackError::TooDeep => Refusal::Forbidden(why.to_string()),
+            OpenCallbackError::TooMany => Refusal::Overloaded {
                 what: "the list of callbacks that wait for that agent".into(),
             },
         })?;
     let params = format!(
         r#"{{"callback_id":{},"request_id":null,"agent_id":{},"type":"input","message":{},"timeout_ms":{}}}"#,
-        quoted(open.id()),
-        quoted(asker.agent.as_str()),
-        quoted(prompt),
+        quote(open.id()),
+        quote(asker.agent.as_str()),
+        quote(prompt),
         patience.as_millis()
     );
     let frame = jsonrpc::notification(callback::Request::METHOD, Some(&params));
-    agent.tell(frame.into(), Delivery::Reliable);
-    Ok(open.answered().await)
+    agent.send(frame.into(), Delivery::Reliable);
+    Ok(open.wait_for_answer().await)
 }
 
-fn refused(why: NotAskable) -> Refusal {
+fn agent_request_refusal(why: AgentRequestError) -> Refusal {
     match why {
-        NotAskable::Itself => Refusal::BadParams(why.to_string()),
-        NotAskable::Circle | NotAskable::TooDeep => Refusal::Forbidden(why.to_string()),
-        NotAskable::TooMany => Refusal::Overloaded {
+        AgentRequestError::SameAgent => Refusal::BadParams(why.to_string()),
+        AgentRequestError::Cycle | AgentRequestError::TooDeep => {
+            Refusal::Forbidden(why.to_string())
+        }
+        AgentRequestError::TooMany => Refusal::Overloaded {
             what: "the list of agents that are being asked".into(),
         },
     }

@@ -3,11 +3,11 @@
 
 use mgp_protocol::mcp::{self, Method};
 use mgp_protocol::mgp::callback::Respond;
+use mgp_protocol::mgp::matches_method;
 use mgp_protocol::mgp::negotiation::Features;
-use mgp_protocol::mgp::spells;
 
 use crate::Context;
-use crate::answer::json;
+use crate::answer::json_outcome;
 use mgp_callers::request::{Caller, Outcome, Request};
 
 /// One of these methods, and the tool that stands for it.
@@ -31,15 +31,15 @@ impl CallbackTool {
 }
 
 /// The tool of that name or spelling, when it is one for this caller.
-pub(super) fn tool(caller: &Caller, name: &str) -> Option<CallbackTool> {
+pub(super) fn find_tool(caller: &Caller, name: &str) -> Option<CallbackTool> {
     let mut all = CallbackTool::ALL.into_iter();
-    let tool = all.find(|tool| spells(tool.method(), name))?;
+    let tool = all.find(|tool| matches_method(tool.method(), name))?;
     let agreed = caller.mgp.features().contains(Features::CALLBACKS);
     (caller.operator || agreed).then_some(tool)
 }
 
 /// Those that are listed for this caller.
-pub(super) fn listed(caller: &Caller) -> impl Iterator<Item = &'static str> + use<> {
+pub(super) fn listed_tools(caller: &Caller) -> impl Iterator<Item = &'static str> + use<> {
     let agreed = caller.mgp.features().contains(Features::CALLBACKS);
     let all = CallbackTool::ALL.into_iter().filter(move |_| agreed);
     all.map(CallbackTool::method)
@@ -50,11 +50,11 @@ pub(super) fn listed(caller: &Caller) -> impl Iterator<Item = &'static str> + us
 /// # Errors
 /// Why the answer is not taken.
 pub async fn answer(cx: &Context, request: &Request, tool: CallbackTool) -> Outcome {
-    answered(cx, request, tool, request.params.as_deref())
+    execute(cx, request, tool, request.params.as_deref())
 }
 
 /// What the method answers, whichever way it was called.
-pub(super) fn answered(
+pub(super) fn execute(
     cx: &Context,
     request: &Request,
     tool: CallbackTool,
@@ -63,9 +63,9 @@ pub(super) fn answered(
     let (callbacks, caller) = (&cx.directory.callbacks, &request.caller);
     match tool {
         CallbackTool::Respond => {
-            let said: Respond = mcp::read(params)?;
-            json(&callbacks.respond(caller, &said)?)
+            let said: Respond = mcp::parse_params(params)?;
+            json_outcome(&callbacks.respond(caller, &said)?)
         }
-        CallbackTool::Pending => json(&callbacks.pending(caller)),
+        CallbackTool::Pending => json_outcome(&callbacks.pending(caller)),
     }
 }

@@ -12,32 +12,32 @@ use mgp_protocol::mgp::calls::{CallRecord, Show};
 use mgp_protocol::refusal::Refusal;
 
 use crate::Context;
-use crate::answer::json;
+use crate::answer::json_outcome;
 use mgp_callers::request::{Outcome, Request};
 
 /// Records whose tasks are looked up: one call has one, and a caller may give any number of calls its trace.
-const LOOKED_UP: usize = 16;
+const TASK_LOOKUPS_MAX: usize = 16;
 
 /// `mgp/calls/show`. The call of another agent is one that does not exist.
 ///
 /// # Errors
-/// [`Refusal::BadParams`] for what is no id; [`Refusal::Gone`] where nothing can be said, with why.
+/// [`Refusal::BadParams`] for what is no id; [`Refusal::UnknownId`] where nothing can be said, with why.
 pub async fn show(cx: &Context, request: &Request) -> Outcome {
-    let asked: Show = mcp::read(request.params.as_deref())?;
-    let id = TraceId::parse(&asked.call_id).map_err(|_| no_id(&asked.call_id))?;
+    let asked: Show = mcp::parse_params(request.params.as_deref())?;
+    let id = TraceId::parse(&asked.call_id).map_err(|_| invalid_id_refusal(&asked.call_id))?;
     let agent = &request.caller.agent;
     let own = !request.caller.operator;
     if own {
         // It reads the whole log: it counts as a call.
-        cx.policies.rates.call(agent)?;
+        cx.policies.rates.count_call(agent)?;
     }
     let whose = own.then(|| agent.to_string());
-    let found = cx.audit.calls_of(&id, whose).await?;
-    let told = found.told(id.as_str(), own);
-    let told = told.map_err(|none| Refusal::Gone(none.to_string()))?;
-    let records = told.records.iter().take(LOOKED_UP);
+    let found = cx.audit.find_calls(&id, whose).await?;
+    let told = found.into_history(id.as_str(), own);
+    let told = told.map_err(|none| Refusal::UnknownId(none.to_string()))?;
+    let records = told.records.iter().take(TASK_LOOKUPS_MAX);
     let tasks = join_all(records.map(|record| task_status(cx, record))).await;
-    json(&outcome::with_tasks(told, &tasks))
+    json_outcome(&outcome::apply_task_statuses(told, &tasks))
 }
 
 /// How the task stands that a call became; `None` where nobody knows it any more.
@@ -45,13 +45,13 @@ async fn task_status(cx: &Context, record: &CallRecord) -> Option<TaskStatus> {
     let server = ServerId::new(record.server_id.as_deref()?);
     let task = record.task_id.as_deref()?;
     let table = cx.policies.access.table();
-    let sets = table.sets().named.keys().cloned().map(CatalogView::Set);
+    let sets = table.sets().by_name.keys().cloned().map(CatalogView::Set);
     let mut views = [CatalogView::All, CatalogView::One(server.clone())]
         .into_iter()
         .chain(sets);
     let named = views.find_map(|view| {
         let who = format!("{}@{view}", record.actor);
-        cx.tasks.find_of(&who, task)
+        cx.tasks.find_for(&who, task)
     })?;
     match named.task.maker {
         Maker::Kernel { boot, number } => cx.tasks.status((boot, number)),
@@ -61,7 +61,7 @@ async fn task_status(cx: &Context, record: &CallRecord) -> Option<TaskStatus> {
     }
 }
 
-fn no_id(said: &str) -> Refusal {
+fn invalid_id_refusal(said: &str) -> Refusal {
     let said: String = said.chars().take(60).collect();
     Refusal::BadParams(format!(
         "`{said}` is no id of a call: that is a UUID such as 550e8400-e29b-41d4-a716-446655440000; the error of \

@@ -1,21 +1,21 @@
 //! `mgp/events/*` (MGP §13.2), as methods and as tools of the kernel: for the operator, and for agents that
 //! negotiated events.
 
-mod following;
+mod remote_subscription;
 
 use std::sync::Arc;
 
-use mgp_engine::timestamps::rfc3339_ms;
+use mgp_engine::timestamps::render_rfc3339_ms;
 use mgp_engine::tools::catalog::CatalogTool;
 use mgp_engine::tools::events::channels::{EventScope, KernelChannel, KernelEvent};
 use mgp_protocol::mcp::{self, Method};
 use mgp_protocol::mgp::events::{Channels, Replay, Severity, Subscribe, Unsubscribe};
+use mgp_protocol::mgp::matches_method;
 use mgp_protocol::mgp::negotiation::Features;
-use mgp_protocol::mgp::spells;
 use serde_json::json;
 
 use crate::Context;
-use crate::answer::{json, nothing};
+use crate::answer::{empty_result, json_outcome};
 use mgp_callers::request::{Caller, Outcome, Request};
 use mgp_runtime::time::unix_ms;
 use mgp_tools::events::EventsRequest;
@@ -52,23 +52,23 @@ impl EventsTool {
 }
 
 /// The tool of that name or spelling, when it is one for this caller.
-pub(super) fn tool(caller: &Caller, name: &str) -> Option<EventsTool> {
+pub(super) fn find_tool(caller: &Caller, name: &str) -> Option<EventsTool> {
     let mut all = EventsTool::ALL.into_iter();
-    let tool = all.find(|tool| spells(tool.method(), name))?;
-    (caller.operator || agreed(caller)).then_some(tool)
+    let tool = all.find(|tool| matches_method(tool.method(), name))?;
+    (caller.operator || has_negotiated(caller)).then_some(tool)
 }
 
 /// Those that are listed for this caller: a stateless one has nobody to send events to.
-pub(super) fn listed(caller: &Caller) -> impl Iterator<Item = &'static str> + use<> {
-    let (agreed, alone) = (agreed(caller), caller.is_alone());
+pub(super) fn listed_tools(caller: &Caller) -> impl Iterator<Item = &'static str> + use<> {
+    let (agreed, alone) = (has_negotiated(caller), caller.is_stateless());
     let all = EventsTool::ALL.into_iter().filter(move |_| agreed);
     all.filter(move |tool| !alone || *tool == EventsTool::Channels)
         .map(EventsTool::method)
 }
 
 /// Of another node only the method itself is asked.
-fn agreed(caller: &Caller) -> bool {
-    caller.mgp.features().contains(Features::EVENTS) && !caller.agent.is_foreign()
+fn has_negotiated(caller: &Caller) -> bool {
+    caller.mgp.features().contains(Features::EVENTS) && !caller.agent.is_remote()
 }
 
 /// `mgp/events/*` as a method.
@@ -76,11 +76,11 @@ fn agreed(caller: &Caller) -> bool {
 /// # Errors
 /// Params that cannot be read; a bound; an id that is not one of this connection.
 pub async fn answer(cx: &Context, request: &Request, tool: EventsTool) -> Outcome {
-    answered(cx, request, tool, request.params.as_deref()).await
+    execute(cx, request, tool, request.params.as_deref()).await
 }
 
 /// What the method answers, whichever way it was called.
-pub(super) async fn answered(
+pub(super) async fn execute(
     cx: &Context,
     request: &Request,
     tool: EventsTool,
@@ -88,39 +88,39 @@ pub(super) async fn answered(
 ) -> Outcome {
     let (events, caller) = (&cx.events, &request.caller);
     match tool {
-        EventsTool::Subscribe if caller.agent.is_foreign() => {
-            following::follow(cx, request, params).await
+        EventsTool::Subscribe if caller.agent.is_remote() => {
+            remote_subscription::follow(cx, request, params).await
         }
         EventsTool::Subscribe => {
             let request = EventsRequest {
                 caller: caller.clone(),
-                exchange: request.exchange.clone(),
-                asked: mcp::read(params)?,
+                call: request.call.clone(),
+                request: mcp::parse_params(params)?,
                 following: None,
             };
-            json(&events.subscribe(request).await?)
+            json_outcome(&events.subscribe(request).await?)
         }
         EventsTool::Unsubscribe => {
-            let asked: Unsubscribe = mcp::read(params)?;
+            let asked: Unsubscribe = mcp::parse_params(params)?;
             let ended = events.unsubscribe(caller.connection, asked.subscription_id);
-            ended.await.map(|()| nothing())
+            ended.await.map(|()| empty_result())
         }
         EventsTool::Replay => {
-            let asked = mcp::read(params)?;
-            json(&events.replay(caller.connection, asked).await?)
+            let asked = mcp::parse_params(params)?;
+            json_outcome(&events.replay(caller.connection, asked).await?)
         }
         EventsTool::Channels => {
             let channels = events.channels(caller.clone()).await?;
-            json(&json!({"channels": channels}))
+            json_outcome(&json!({"channels": channels}))
         }
     }
 }
 
 /// A call leaves for its server. It has no record yet, and so no cursor.
-pub(crate) fn started(cx: &Context, request: &Request, tool: &Arc<CatalogTool>) {
+pub(crate) fn publish_call_started(cx: &Context, request: &Request, tool: &Arc<CatalogTool>) {
     let caller = &request.caller;
     cx.events
-        .happened(KernelChannel::ToolStarted, || KernelEvent {
+        .publish_kernel_event(KernelChannel::ToolStarted, || KernelEvent {
             channel: KernelChannel::ToolStarted,
             severity: Severity::Info,
             scope: EventScope {
@@ -128,7 +128,7 @@ pub(crate) fn started(cx: &Context, request: &Request, tool: &Arc<CatalogTool>) 
                 agent: (!caller.operator).then(|| caller.agent.clone()),
                 operator_only: caller.operator,
             },
-            timestamp: rfc3339_ms(unix_ms()),
+            timestamp: render_rfc3339_ms(unix_ms()),
             data: json!({
                 "trace_id": request.trace.id,
                 "server_id": tool.server.as_str(),

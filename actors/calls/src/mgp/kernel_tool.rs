@@ -9,9 +9,9 @@ use super::discovery;
 use super::events::{self, EventsTool};
 use super::stream::{self, StreamTool};
 use crate::Context;
-use crate::answer::structured;
-use crate::cut_results;
+use crate::answer::to_tool_result;
 use crate::mcpl;
+use crate::result_pages;
 use mgp_callers::request::{Caller, Outcome, Request};
 use mgp_engine::cluster::remote_requests::{self, RemoteTarget};
 use mgp_protocol::mcp::Method;
@@ -25,23 +25,23 @@ use mgp_protocol::mgp::tools::meta::MetaTool;
 use mgp_protocol::mgp::tools::methods::definition;
 
 /// How every spelling of a method begins.
-const BEGINS: &str = "mgp";
+const METHOD_PREFIX: &str = "mgp";
 
 /// The definitions of the tools that are listed for this caller: those of the extensions it negotiated, and
 /// those for registering servers where it may.
-pub(crate) fn listed(cx: &Context, caller: &Caller) -> Vec<String> {
+pub(crate) fn listed_tools(cx: &Context, caller: &Caller) -> Vec<String> {
     let security = caller.mgp.features().contains(Features::TOOL_SECURITY);
-    let methods = agent::listed(caller)
+    let methods = agent::tool_definition(caller)
         .into_iter()
-        .chain(callback::listed(caller))
-        .chain(events::listed(caller))
-        .chain(stream::listed(caller))
-        .chain(cut_results::listed(cx, caller))
-        .chain(mcpl::state::listed(cx, caller))
-        .chain(mcpl::channels::listed(cx, caller));
+        .chain(callback::listed_tools(caller))
+        .chain(events::listed_tools(caller))
+        .chain(stream::listed_tools(caller))
+        .chain(result_pages::tool_definition(cx, caller))
+        .chain(mcpl::state::tool_definition(cx, caller))
+        .chain(mcpl::channels::tool_definition(cx, caller));
     let methods = methods.filter(|method| is_open(caller, method));
     let mut all = match is_open(caller, DiscoveryTool::Register.method()) {
-        true => discovery::registering_tools(cx, caller, security),
+        true => discovery::registration_tools(cx, caller, security),
         false => Vec::new(),
     };
     all.extend(methods.filter_map(|method| definition(method, security)));
@@ -51,12 +51,12 @@ pub(crate) fn listed(cx: &Context, caller: &Caller) -> Vec<String> {
 /// Whether the tool that stands for this method is there for callers of the caller's node. Where it is not, its
 /// name may be that of a server's tool.
 fn is_open(caller: &Caller, method: &str) -> bool {
-    remote_requests::allows(&caller.agent, RemoteTarget::KernelTool(method))
+    remote_requests::is_allowed(&caller.agent, RemoteTarget::KernelTool(method))
 }
 
 /// The tool for finding others that has this name or spelling, when it is one for this caller.
 pub(crate) fn meta_tool(caller: &Caller, name: &str) -> Option<MetaTool> {
-    MetaTool::named(name).filter(|tool| is_open(caller, tool.method()))
+    MetaTool::from_name(name).filter(|tool| is_open(caller, tool.method()))
 }
 
 /// The methods of all tools of the kernel that are answered here.
@@ -67,7 +67,7 @@ pub fn methods() -> Vec<&'static str> {
     let discovery = DiscoveryTool::ALL.map(KernelTool::Discovery);
     let stream = StreamTool::ALL.map(KernelTool::Stream);
     let events = EventsTool::ALL.map(KernelTool::Events);
-    let tools = KernelTool::PLAIN.into_iter();
+    let tools = KernelTool::SINGLE_METHOD_TOOLS.into_iter();
     let tools = tools.chain(access).chain(callback).chain(discovery);
     let tools = tools.chain(stream).chain(events);
     let meta = MetaTool::ALL.map(MetaTool::method);
@@ -83,7 +83,7 @@ pub(crate) enum KernelTool {
     /// `mgp/callback/respond` and what is pending.
     Callback(CallbackTool),
     /// `mgp/calls/read`.
-    ReadOn,
+    ReadPage,
     /// `mgp/discovery/*`.
     Discovery(DiscoveryTool),
     /// `mgp/channels/publish`.
@@ -98,14 +98,19 @@ pub(crate) enum KernelTool {
 
 impl KernelTool {
     /// Those that are one of a kind.
-    const PLAIN: [Self; 4] = [Self::AskAgent, Self::ReadOn, Self::Publish, Self::RollBack];
+    const SINGLE_METHOD_TOOLS: [Self; 4] = [
+        Self::AskAgent,
+        Self::ReadPage,
+        Self::Publish,
+        Self::RollBack,
+    ];
 
     const fn method(&self) -> &'static str {
         match self {
             Self::Access(tool) => tool.method(),
             Self::AskAgent => Ask::METHOD,
             Self::Callback(tool) => tool.method(),
-            Self::ReadOn => Read::METHOD,
+            Self::ReadPage => Read::METHOD,
             Self::Discovery(tool) => tool.method(),
             Self::Publish => Publish::METHOD,
             Self::RollBack => Rollback::METHOD,
@@ -115,21 +120,21 @@ impl KernelTool {
     }
 
     /// The tool of that name or spelling, when it is one for this caller.
-    pub(crate) fn named(cx: &Context, caller: &Caller, name: &str) -> Option<Self> {
-        let tool = Self::agreed(cx, caller, name)?;
+    pub(crate) fn from_name(cx: &Context, caller: &Caller, name: &str) -> Option<Self> {
+        let tool = Self::from_negotiated_name(cx, caller, name)?;
         is_open(caller, tool.method()).then_some(tool)
     }
 
     /// The method of that name or spelling, when the caller agreed to it.
-    fn agreed(cx: &Context, caller: &Caller, name: &str) -> Option<Self> {
-        if !name.starts_with(BEGINS) {
+    fn from_negotiated_name(cx: &Context, caller: &Caller, name: &str) -> Option<Self> {
+        if !name.starts_with(METHOD_PREFIX) {
             return None;
         }
         if agent::is_tool(caller, name) {
             return Some(Self::AskAgent);
         }
-        if cut_results::is_tool(cx, caller, name) {
-            return Some(Self::ReadOn);
+        if result_pages::is_tool(cx, caller, name) {
+            return Some(Self::ReadPage);
         }
         if mcpl::state::is_tool(cx, caller, name) {
             return Some(Self::RollBack);
@@ -137,11 +142,11 @@ impl KernelTool {
         if mcpl::channels::is_tool(cx, caller, name) {
             return Some(Self::Publish);
         }
-        let access = access::tool(caller, name).map(Self::Access);
-        let callback = || callback::tool(caller, name).map(Self::Callback);
-        let discovery = || discovery::tool(cx, caller, name).map(Self::Discovery);
-        let stream = || stream::tool(caller, name).map(Self::Stream);
-        let events = || events::tool(caller, name).map(Self::Events);
+        let access = access::find_tool(caller, name).map(Self::Access);
+        let callback = || callback::find_tool(caller, name).map(Self::Callback);
+        let discovery = || discovery::find_tool(cx, caller, name).map(Self::Discovery);
+        let stream = || stream::find_tool(caller, name).map(Self::Stream);
+        let events = || events::find_tool(caller, name).map(Self::Events);
         access
             .or_else(callback)
             .or_else(discovery)
@@ -160,20 +165,20 @@ impl KernelTool {
         arguments: Option<&RawValue>,
     ) -> Outcome {
         let params = Some(arguments.map_or("{}", RawValue::get));
-        if let Self::ReadOn = self {
-            return cut_results::read(cx, request, params);
+        if let Self::ReadPage = self {
+            return result_pages::next_page(cx, request, params);
         }
         let answer = match self {
-            Self::Access(tool) => access::answered(cx, request, tool, params).await,
-            Self::AskAgent => agent::answered(cx, request, params).await,
-            Self::ReadOn => cut_results::read(cx, request, params),
-            Self::Publish => mcpl::channels::by_tool(cx, request, params).await,
-            Self::RollBack => mcpl::state::by_tool(cx, request, params).await,
-            Self::Callback(tool) => callback::answered(cx, request, tool, params),
-            Self::Discovery(tool) => discovery::answered(cx, request, tool, params).await,
-            Self::Stream(tool) => stream::answered(cx, request, tool, params).await,
-            Self::Events(tool) => events::answered(cx, request, tool, params).await,
+            Self::Access(tool) => access::execute(cx, request, tool, params).await,
+            Self::AskAgent => agent::execute(cx, request, params).await,
+            Self::ReadPage => result_pages::next_page(cx, request, params),
+            Self::Publish => mcpl::channels::publish_as_tool(cx, request, params).await,
+            Self::RollBack => mcpl::state::rollback_as_tool(cx, request, params).await,
+            Self::Callback(tool) => callback::execute(cx, request, tool, params),
+            Self::Discovery(tool) => discovery::execute(cx, request, tool, params).await,
+            Self::Stream(tool) => stream::execute(cx, request, tool, params).await,
+            Self::Events(tool) => events::execute(cx, request, tool, params).await,
         };
-        Ok(structured(&request.caller, &answer?))
+        Ok(to_tool_result(&request.caller, &answer?))
     }
 }

@@ -5,9 +5,11 @@ mod play;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mgp_callers::exchange::SendError;
+use mgp_callers::in_flight_call::SendError;
 use mgp_callers::request::{Outcome, Request};
-use mgp_engine::calls::recorder::{PassedMessage, PassedText, Recorder, began, missed};
+use mgp_engine::calls::recorder::{
+    ObservedMessage, ObservedText, Recorder, missed_entry, started_entry,
+};
 use mgp_engine::store::masks::Masks;
 use mgp_protocol::ids::{AgentId, ServerId};
 use mgp_protocol::jsonrpc;
@@ -15,10 +17,10 @@ use mgp_protocol::mcp::{self, Method};
 use mgp_protocol::mgp::audit::{Event, EventType, Outcome as Ending, Target};
 use mgp_protocol::mgp::kernel::recorder::{Follow, Heard};
 use mgp_protocol::refusal::Refusal;
-use mgp_runtime::tap::{OpenTap, TAPS_MAX, TapNews, TapSubject, TappedMessage};
+use mgp_runtime::tap::{OpenTap, TAPS_MAX, TapEvent, TapSubject, TappedMessage};
 use mgp_runtime::time::unix_ms;
 use mgp_servers::login::Logins;
-use mgp_store::audit::{AuditHandle, by_operator, event};
+use mgp_store::audit::{AuditHandle, new_event, operator_actor};
 use serde::de::DeserializeOwned;
 use serde_json::json;
 
@@ -26,48 +28,48 @@ pub use self::play::play;
 use crate::Context;
 
 /// How long a reader that is behind is left alone: meanwhile the tap fills, and counts what it misses.
-const PAUSE: Duration = Duration::from_millis(20);
+const SLOW_READER_WAIT: Duration = Duration::from_millis(20);
 
 /// `mgp/kernel/recorder/follow`: tells what passes until it is cancelled.
 ///
 /// # Errors
 /// Neither a server nor an agent, an unknown server, or too many look on.
 pub async fn follow(cx: &Context, logins: &Logins, request: &Request) -> Outcome {
-    let asked: Follow = read(request)?;
-    let subject = subject(cx, &asked)?;
-    let tap = OpenTap::on(subject).ok_or_else(|| Refusal::Overloaded {
+    let asked: Follow = parse_params(request)?;
+    let subject = resolve_subject(cx, &asked)?;
+    let tap = OpenTap::open(subject).ok_or_else(|| Refusal::Overloaded {
         what: format!("the list of {TAPS_MAX} commands that follow messages"),
     })?;
-    let _record = LookingOn::begin(&cx.audit, request, &asked);
+    let _record = TapAuditGuard::begin(&cx.audit, request, &asked);
     let mut following = FollowedMessages {
         cx,
         logins,
         request,
         recorder: Recorder::new(asked),
-        masks: masks(cx, logins),
-        known: (cx.audit.masks(), logins.tokens()),
+        masks: current_masks(cx, logins),
+        mask_sources: (cx.audit.masks(), logins.tokens()),
     };
     tokio::select! {
         biased;
-        () = request.exchange.cancelled() => Err(Refusal::Cancelled),
-        () = cx.closing.cancelled() => Ok(crate::nothing()),
-        () = following.run(&tap) => Ok(crate::nothing()),
+        () = request.call.wait_until_cancelled() => Err(Refusal::Cancelled),
+        () = cx.shutdown.cancelled() => Ok(crate::empty_result()),
+        () = following.run(&tap) => Ok(crate::empty_result()),
     }
 }
 
 /// The params; `_meta` and `trace_id`, which any request may carry, are none of its own.
-fn read<T: DeserializeOwned>(request: &Request) -> Result<T, Refusal> {
+fn parse_params<T: DeserializeOwned>(request: &Request) -> Result<T, Refusal> {
     let mut params: serde_json::Map<String, serde_json::Value> =
-        mcp::read(request.params.as_deref())?;
+        mcp::parse_params(request.params.as_deref())?;
     params.remove("_meta");
     params.remove("trace_id");
     serde_json::from_value(params.into()).map_err(|e| Refusal::BadParams(e.to_string()))
 }
 
-fn subject(cx: &Context, asked: &Follow) -> Result<TapSubject, Refusal> {
+fn resolve_subject(cx: &Context, asked: &Follow) -> Result<TapSubject, Refusal> {
     match (&asked.server, &asked.agent) {
         (Some(server), None) => {
-            let id = ServerId::parse_of_any_node(server).ok();
+            let id = ServerId::parse_local_or_remote(server).ok();
             let known = id.filter(|id| cx.servers.load().contains_key(id));
             let known = known.ok_or_else(|| Refusal::UnknownServer(server.clone()));
             known.map(TapSubject::Server)
@@ -82,9 +84,9 @@ fn subject(cx: &Context, asked: &Follow) -> Result<TapSubject, Refusal> {
 }
 
 /// What is a secret right now, also of other servers than the one that is asked: a server says what it was told.
-fn masks(cx: &Context, logins: &Logins) -> Masks {
+fn current_masks(cx: &Context, logins: &Logins) -> Masks {
     let mut masks = Masks::clone(&cx.audit.masks());
-    masks.learn(logins.tokens());
+    masks.add_secrets(logins.tokens());
     masks
 }
 
@@ -96,19 +98,19 @@ struct FollowedMessages<'a> {
     /// All that was a secret since this began.
     masks: Masks,
     /// What it was made from last: the configuration's, and the tokens, which are renewed.
-    known: (Arc<Masks>, Vec<String>),
+    mask_sources: (Arc<Masks>, Vec<String>),
 }
 
 impl FollowedMessages<'_> {
     /// Resolves when nobody reads any more.
     async fn run(&mut self, tap: &OpenTap) {
-        if !self.send(&began(unix_ms())).await {
+        if !self.send(&started_entry(unix_ms())).await {
             return;
         }
         loop {
             let heard = match tap.next().await {
-                TapNews::Message(message) => self.heard(&message),
-                TapNews::Missed(many) => Some(missed(many, unix_ms())),
+                TapEvent::Message(message) => self.next_notification(&message),
+                TapEvent::Missed(many) => Some(missed_entry(many, unix_ms())),
             };
             if let Some(heard) = heard
                 && !self.send(&heard).await
@@ -118,25 +120,25 @@ impl FollowedMessages<'_> {
         }
     }
 
-    fn heard(&mut self, message: &TappedMessage) -> Option<Heard> {
+    fn next_notification(&mut self, message: &TappedMessage) -> Option<Heard> {
         let id = String::from_utf8_lossy(&message.frame);
-        let passed = PassedMessage {
-            at_ms: message.at_ms,
-            at: message.at,
+        let passed = ObservedMessage {
+            unix_ms: message.sent_unix_ms,
+            observed_at: message.sent_at,
             connection: message.connection,
-            from: message.from,
-            what: match &message.given_up {
-                Some(why) => PassedText::GivenUp(&id, why),
-                None => PassedText::Frame(&message.frame),
+            sender: message.from,
+            text: match &message.abandon_reason {
+                Some(why) => ObservedText::Abandoned(&id, why),
+                None => ObservedText::Frame(&message.frame),
             },
         };
         let now = (self.cx.audit.masks(), self.logins.tokens());
-        if !Arc::ptr_eq(&now.0, &self.known.0) || now.1 != self.known.1 {
-            self.masks.join(&now.0);
-            self.masks.learn(now.1.iter().cloned());
-            self.known = now;
+        if !Arc::ptr_eq(&now.0, &self.mask_sources.0) || now.1 != self.mask_sources.1 {
+            self.masks.merge(&now.0);
+            self.masks.add_secrets(now.1.iter().cloned());
+            self.mask_sources = now;
         }
-        self.recorder.hear(&passed, &self.masks)
+        self.recorder.record(&passed, &self.masks)
     }
 
     /// Waits for a reader that is behind. False when there is none any more.
@@ -146,26 +148,26 @@ impl FollowedMessages<'_> {
         };
         let frame = bytes::Bytes::from(jsonrpc::notification(Heard::METHOD, Some(&params)));
         loop {
-            match self.request.exchange.offer_later(frame.clone()) {
+            match self.request.call.try_send(frame.clone()) {
                 Ok(()) => return true,
                 Err(SendError::Closed) => return false,
-                Err(SendError::Full) => tokio::time::sleep(PAUSE).await,
+                Err(SendError::Full) => tokio::time::sleep(SLOW_READER_WAIT).await,
             }
         }
     }
 }
 
 /// In the audit log: who looked on, at what, and until when.
-struct LookingOn {
+struct TapAuditGuard {
     audit: AuditHandle,
     event: Event,
 }
 
-impl LookingOn {
+impl TapAuditGuard {
     fn begin(audit: &AuditHandle, request: &Request, asked: &Follow) -> Self {
-        let event = event(
+        let event = new_event(
             EventType::MESSAGES_FOLLOWED,
-            by_operator(),
+            operator_actor(),
             Target {
                 server_id: asked.server.clone(),
                 tool_name: None,
@@ -175,7 +177,7 @@ impl LookingOn {
             Ending::Success,
             json!({"step": "began", "bodies": asked.bodies}),
         );
-        audit.tell(event.clone());
+        audit.record(event.clone());
         Self {
             audit: audit.clone(),
             event,
@@ -183,11 +185,11 @@ impl LookingOn {
     }
 }
 
-impl Drop for LookingOn {
+impl Drop for TapAuditGuard {
     fn drop(&mut self) {
         let mut event = self.event.clone();
-        event.timestamp = mgp_engine::timestamps::rfc3339_ms(unix_ms());
+        event.timestamp = mgp_engine::timestamps::render_rfc3339_ms(unix_ms());
         event.details.insert("step".into(), "ended".into());
-        self.audit.tell(event);
+        self.audit.record(event);
     }
 }

@@ -6,30 +6,30 @@ use std::time::Duration;
 
 use mgp_protocol::jsonrpc::RequestId;
 use mgp_protocol::mcp::{self, Method};
+use mgp_protocol::mgp::matches_method;
 use mgp_protocol::mgp::negotiation::Features;
-use mgp_protocol::mgp::spells;
 use mgp_protocol::mgp::stream::{Cancel, Cancelled, Gap, MISSING_MAX, PACE_TOOL, Pace};
 use mgp_protocol::refusal::Refusal;
 use serde_json::value::RawValue;
 
 use crate::Context;
-use crate::answer::{json, nothing};
-use mgp_callers::exchange::Exchange;
-use mgp_callers::exchange::call_stream::PartialResult;
-use mgp_callers::exchange::call_stream::room::StreamRooms;
-use mgp_callers::exchange::under_way::{CallUnderWay, CallsUnderWay};
+use crate::answer::{empty_result, json_outcome};
+use mgp_callers::in_flight_call::InFlightCall;
+use mgp_callers::in_flight_call::call_stream::PartialResult;
+use mgp_callers::in_flight_call::call_stream::budget::StreamBudgets;
+use mgp_callers::in_flight_call::in_flight_calls::{InFlightCallGuard, InFlightCalls};
 use mgp_callers::request::{Caller, Outcome, Request};
 
 /// How long a stopped call may take to end: its server has five seconds to answer.
-const ENDED: Duration = Duration::from_secs(8);
+const STOP_TIMEOUT: Duration = Duration::from_secs(8);
 
 /// The calls under way of callers that know streams, and what streams may hold.
 #[derive(Debug, Default)]
 pub struct CallStreams {
     /// Where callers find their calls.
-    pub under_way: Arc<CallsUnderWay>,
+    pub in_flight: Arc<InFlightCalls>,
     /// What the streams of each agent may hold.
-    pub rooms: Arc<StreamRooms>,
+    pub budgets: Arc<StreamBudgets>,
 }
 
 /// One of `mgp/stream/*` that is a tool of the kernel, too.
@@ -53,14 +53,14 @@ impl StreamTool {
 }
 
 /// The tool of that name or spelling, when it is one for this caller.
-pub(super) fn tool(caller: &Caller, name: &str) -> Option<StreamTool> {
+pub(super) fn find_tool(caller: &Caller, name: &str) -> Option<StreamTool> {
     let agreed = caller.mgp.features().contains(Features::STREAMING);
     let mut all = StreamTool::ALL.into_iter().filter(|_| agreed);
-    all.find(|tool| spells(tool.method(), name))
+    all.find(|tool| matches_method(tool.method(), name))
 }
 
 /// Those that are listed for this caller.
-pub(super) fn listed(caller: &Caller) -> impl Iterator<Item = &'static str> + use<> {
+pub(super) fn listed_tools(caller: &Caller) -> impl Iterator<Item = &'static str> + use<> {
     let agreed = caller.mgp.features().contains(Features::STREAMING);
     let all = StreamTool::ALL.into_iter().filter(move |_| agreed);
     all.map(StreamTool::method)
@@ -71,34 +71,34 @@ pub(super) fn listed(caller: &Caller) -> impl Iterator<Item = &'static str> + us
 /// # Errors
 /// [`Refusal::BadParams`].
 pub async fn answer(cx: &Context, request: &Request, tool: StreamTool) -> Outcome {
-    answered(cx, request, tool, request.params.as_deref()).await
+    execute(cx, request, tool, request.params.as_deref()).await
 }
 
 /// What the method answers, whichever way it was called.
-pub(super) async fn answered(
+pub(super) async fn execute(
     cx: &Context,
     request: &Request,
     tool: StreamTool,
     params: Option<&str>,
 ) -> Outcome {
     match tool {
-        StreamTool::Cancel => cancel(cx, request, mcp::read(params)?).await,
+        StreamTool::Cancel => cancel(cx, request, mcp::parse_params(params)?).await,
         StreamTool::Pace => {
-            let asked: Pace<'_> = mcp::read(params)?;
-            if let Some(call) = own(cx, &request.caller, asked.request_id)
+            let asked: Pace<'_> = mcp::parse_params(params)?;
+            if let Some(call) = find_own_call(cx, &request.caller, asked.request_id)
                 && let Some(stream) = call.stream()
             {
-                stream.pace(asked.rate());
+                stream.set_pace(asked.rate());
             }
-            Ok(nothing())
+            Ok(empty_result())
         }
     }
 }
 
 /// The caller's own call with this id.
-fn own(cx: &Context, caller: &Caller, id: &RawValue) -> Option<Arc<Exchange>> {
+fn find_own_call(cx: &Context, caller: &Caller, id: &RawValue) -> Option<Arc<InFlightCall>> {
     let id = RequestId::from_json(id.get())?;
-    cx.streams.under_way.find(caller.connection, &id)
+    cx.streams.in_flight.find(caller.connection, &id)
 }
 
 /// `mgp/stream/cancel`: ends a call of the caller's own, and answers with what there is of its result. What
@@ -108,79 +108,79 @@ async fn cancel(cx: &Context, request: &Request, asked: Cancel<'_>) -> Outcome {
         let words = "`request_id` must be the id of the request, a string or an integer";
         return Err(Refusal::BadParams(words.into()));
     }
-    let call = own(cx, &request.caller, asked.request_id);
+    let call = find_own_call(cx, &request.caller, asked.request_id);
     // A call cannot wait for its own end.
-    let call = call.filter(|call| !Arc::ptr_eq(call, &request.exchange));
+    let call = call.filter(|call| !Arc::ptr_eq(call, &request.call));
     let reason = asked
         .reason
         .and_then(|raw| serde_json::from_str(raw.get()).ok());
     let partial = match call {
-        Some(call) => stopped(&call, reason).await,
+        Some(call) => stop_call(&call, reason).await,
         None => None,
     };
-    json(&Cancelled {
+    json_outcome(&Cancelled {
         cancelled: partial.is_some(),
         partial_result: partial.and_then(|partial| RawValue::from_string(partial.0.into()).ok()),
     })
 }
 
 /// Stops a call and waits for its end; `None` when it was answered before.
-async fn stopped(call: &Exchange, reason: Option<String>) -> Option<PartialResult> {
+async fn stop_call(call: &InFlightCall, reason: Option<String>) -> Option<PartialResult> {
     let stop = call.stop();
-    if !stop.ask(reason) {
+    if !stop.request(reason) {
         return None;
     }
     // While it waits for its turn, or for a person, no server knows of it.
-    if !stop.is_carried() {
+    if !stop.has_tracked_request() {
         call.cancel();
     }
-    let _ = tokio::time::timeout(ENDED, stop.ended()).await;
+    let _ = tokio::time::timeout(STOP_TIMEOUT, stop.wait_until_ended()).await;
     stop.partial().cloned()
 }
 
 /// `notifications/mgp.stream.pace` of a client.
-pub fn paced(cx: &Context, caller: &Caller, params: Option<&str>) {
-    if let Ok(asked) = mcp::read::<Pace<'_>>(params)
-        && let Some(call) = agreed(cx, caller, asked.request_id)
+pub fn handle_pace(cx: &Context, caller: &Caller, params: Option<&str>) {
+    if let Ok(asked) = mcp::parse_params::<Pace<'_>>(params)
+        && let Some(call) = find_streaming_call(cx, caller, asked.request_id)
         && let Some(stream) = call.stream()
     {
-        stream.pace(asked.rate());
+        stream.set_pace(asked.rate());
     }
 }
 
 /// `notifications/mgp.stream.gap` of a client.
-pub fn missed(cx: &Context, caller: &Caller, params: Option<&str>) {
-    if let Ok(mut asked) = mcp::read::<Gap<'_>>(params)
-        && let Some(call) = agreed(cx, caller, asked.request_id)
+pub fn handle_gap(cx: &Context, caller: &Caller, params: Option<&str>) {
+    if let Ok(mut asked) = mcp::parse_params::<Gap<'_>>(params)
+        && let Some(call) = find_streaming_call(cx, caller, asked.request_id)
         && let Some(stream) = call.stream()
     {
         asked.missing_indices.truncate(MISSING_MAX);
-        stream.gap(asked.missing_indices);
+        stream.report_gap(asked.missing_indices);
     }
 }
 
-fn agreed(cx: &Context, caller: &Caller, id: &RawValue) -> Option<Arc<Exchange>> {
+fn find_streaming_call(cx: &Context, caller: &Caller, id: &RawValue) -> Option<Arc<InFlightCall>> {
     let agreed = caller.mgp.features().contains(Features::STREAMING);
-    agreed.then(|| own(cx, caller, id)).flatten()
+    agreed.then(|| find_own_call(cx, caller, id)).flatten()
 }
 
 /// A call of a tool begins; ended with what this gives. `None` for a call within a call.
-pub(crate) fn begun(cx: &Context, request: &Request) -> Option<CallUnderWay> {
+pub(crate) fn register_call(cx: &Context, request: &Request) -> Option<InFlightCallGuard> {
     let connection = request.caller.connection;
-    cx.streams.under_way.enter(connection, &request.exchange)
+    cx.streams.in_flight.register(connection, &request.call)
 }
 
 /// The call has this outcome: its chunks go before it. Of one that was stopped, what there was is kept for
 /// who stopped it.
-pub(crate) async fn ended(request: &Request, outcome: &Outcome) {
-    let exchange = &request.exchange;
+pub(crate) async fn finish_stream(request: &Request, outcome: &Outcome) {
+    let exchange = &request.call;
     let cancelled = matches!(outcome, Err(Refusal::Cancelled));
-    if cancelled && exchange.stop().is_asked() {
+    if cancelled && exchange.stop().is_requested() {
         let so_far = match exchange.stream() {
-            Some(stream) => stream.so_far().await,
+            Some(stream) => stream.partial_result().await,
             None => None,
         };
-        let so_far = so_far.unwrap_or_else(PartialResult::nothing);
+        let so_far = so_far.unwrap_or_else(PartialResult::unknown);
         exchange.stop().set_partial(so_far);
     } else if let Some(stream) = exchange.stream() {
         stream.finish().await;

@@ -8,20 +8,22 @@ use std::sync::Arc;
 
 use bytestring::ByteString;
 use mgp_engine::callers::{token_cost, tool_cache};
-use mgp_engine::tool_names::canonical;
+use mgp_engine::tool_names::canonical_name;
 use mgp_engine::tools::catalog::CatalogView;
-use mgp_engine::tools::index::{Filter, IndexedTool, RESULTS_MAX, Strategy};
+use mgp_engine::tools::index::{IndexedTool, RESULTS_MAX, SearchFilter, Strategy};
 use mgp_protocol::mcp;
-use mgp_protocol::mgp::discovery::security::with_effective;
+use mgp_protocol::mgp::discovery::security::with_effective_level;
 use mgp_protocol::mgp::tools::meta::MetaTool;
-use mgp_protocol::mgp::tools::{self, Call, Discover, Discovered, Found, RESULTS, Session};
+use mgp_protocol::mgp::tools::{
+    self, Call, DEFAULT_RESULTS, Discover, DiscoverToolsResult, Session, ToolMatch,
+};
 use mgp_protocol::refusal::Refusal;
-use mgp_protocol::splice::{Splice, member, quoted};
+use mgp_protocol::splice::{Splice, member, quote};
 use serde_json::value::RawValue;
 
 use crate::Context;
-use crate::answer::{json, structured, text};
-use crate::audit::{self, CallFacts};
+use crate::answer::{json_outcome, parse_string, to_tool_result};
+use crate::audit::{self, PendingCallRecord};
 use crate::mgp::kernel_tool;
 use mgp_callers::request::{Caller, Outcome, Request};
 use mgp_tools::search::{Hit, ServerStatusFilter, ToolQuery};
@@ -31,9 +33,9 @@ use mgp_tools::search::{Hit, ServerStatusFilter, ToolQuery};
 /// # Errors
 /// [`Refusal::BadParams`]; what a search can end with.
 pub async fn discover(cx: &Context, request: &Request) -> Outcome {
-    counts(cx, &request.caller, 1)?;
-    let asked = mcp::read(request.params.as_deref())?;
-    discovered(cx, &request.caller, asked).await
+    count_searches(cx, &request.caller, 1)?;
+    let asked = mcp::parse_params(request.params.as_deref())?;
+    search_tools(cx, &request.caller, asked).await
 }
 
 /// `mgp/tools/request`.
@@ -41,13 +43,13 @@ pub async fn discover(cx: &Context, request: &Request) -> Outcome {
 /// # Errors
 /// As [`discover`].
 pub async fn request(cx: &Context, request: &Request) -> Outcome {
-    let asked = mcp::read(request.params.as_deref())?;
-    let answer = async |facts: Arc<CallFacts>| {
-        facts.asks_for(MetaTool::Request.shown(), request, None);
-        counts(cx, &request.caller, 1)?;
-        request::requested(cx, &request.caller, asked, &facts).await
+    let asked = mcp::parse_params(request.params.as_deref())?;
+    let answer = async |facts: Arc<PendingCallRecord>| {
+        facts.set_request(MetaTool::Request.tool_name(), request, None);
+        count_searches(cx, &request.caller, 1)?;
+        request::request_tools(cx, &request.caller, asked, &facts).await
     };
-    audit::audited(cx, request, answer).await
+    audit::run_audited(cx, request, answer).await
 }
 
 /// `mgp/tools/session`.
@@ -55,8 +57,8 @@ pub async fn request(cx: &Context, request: &Request) -> Outcome {
 /// # Errors
 /// [`Refusal::BadParams`].
 pub async fn session(cx: &Context, request: &Request) -> Outcome {
-    let Session { .. } = mcp::read(request.params.as_deref())?;
-    session::held(cx, &request.caller).await
+    let Session { .. } = mcp::parse_params(request.params.as_deref())?;
+    session::show_session(cx, &request.caller).await
 }
 
 /// `mgp/tools/session/evict`.
@@ -64,81 +66,89 @@ pub async fn session(cx: &Context, request: &Request) -> Outcome {
 /// # Errors
 /// [`Refusal::BadParams`].
 pub async fn evict(cx: &Context, request: &Request) -> Outcome {
-    let asked = mcp::read(request.params.as_deref())?;
-    session::evicted(cx, &request.caller, asked).await
+    let asked = mcp::parse_params(request.params.as_deref())?;
+    session::evict(cx, &request.caller, asked).await
 }
 
 /// The same as a tool of the kernel.
-pub(crate) async fn by_tool(
+pub(crate) async fn call_as_tool(
     cx: &Context,
     request: &Request,
     tool: MetaTool,
     arguments: &str,
-    facts: &CallFacts,
+    facts: &PendingCallRecord,
 ) -> Outcome {
     let caller = &request.caller;
     let answer = match tool {
-        MetaTool::Discover => discovered(cx, caller, mcp::read(Some(arguments))?).await?,
+        MetaTool::Discover => search_tools(cx, caller, mcp::parse_params(Some(arguments))?).await?,
         MetaTool::Request => {
-            let asked = mcp::read(Some(arguments))?;
-            request::requested(cx, caller, asked, facts).await?
+            let asked = mcp::parse_params(Some(arguments))?;
+            request::request_tools(cx, caller, asked, facts).await?
         }
         MetaTool::Session => {
-            let Session { .. } = mcp::read(Some(arguments))?;
-            session::held(cx, caller).await?
+            let Session { .. } = mcp::parse_params(Some(arguments))?;
+            session::show_session(cx, caller).await?
         }
-        MetaTool::Evict => session::evicted(cx, caller, mcp::read(Some(arguments))?).await?,
-        MetaTool::Call => return Err(Refusal::UnknownTool(tool.shown().to_owned())),
+        MetaTool::Evict => session::evict(cx, caller, mcp::parse_params(Some(arguments))?).await?,
+        MetaTool::Call => return Err(Refusal::UnknownTool(tool.tool_name().to_owned())),
     };
-    Ok(structured(caller, &answer))
+    Ok(to_tool_result(caller, &answer))
 }
 
 /// Counts an agent's searches as calls; the operator's do not count.
-pub(crate) fn counts(cx: &Context, caller: &Caller, searches: usize) -> Result<(), Refusal> {
+pub(crate) fn count_searches(
+    cx: &Context,
+    caller: &Caller,
+    searches: usize,
+) -> Result<(), Refusal> {
     match caller.operator {
         true => Ok(()),
-        false => (0..searches).try_for_each(|_| cx.policies.rates.call(&caller.agent)),
+        false => (0..searches).try_for_each(|_| cx.policies.rates.count_call(&caller.agent)),
     }
 }
 
-async fn discovered(cx: &Context, caller: &Caller, asked: Discover) -> Outcome {
-    let wanted = wanted(&caller.view, asked);
+async fn search_tools(cx: &Context, caller: &Caller, asked: Discover) -> Outcome {
+    let wanted = to_query(&caller.view, asked);
     let strategy = wanted.strategy;
     let found = cx.search.search(&caller.identity(), wanted).await?;
-    let tools: Vec<Found> = found
+    let tools: Vec<ToolMatch> = found
         .hits
         .iter()
-        .map(|hit| told(&caller.view, hit))
+        .map(|hit| to_found(&caller.view, hit))
         .collect();
-    let costs: Vec<u64> = tools.iter().map(cost).collect();
-    let fitting = tool_cache::fitting(&cx.exposing.budget, &costs);
+    let costs: Vec<u64> = tools.iter().map(found_cost).collect();
+    let fitting = tool_cache::count_fitting_results(&cx.exposure.budget, &costs);
     let left_out = tools.len() - fitting;
-    let answer = Discovered {
+    let answer = DiscoverToolsResult {
         tools: tools.into_iter().take(fitting).collect(),
         total_available: found.visible,
-        search_strategy: word(strategy),
-        fallback_strategy: (found.strategy != strategy).then(|| word(found.strategy)),
-        query_time_ms: u64::try_from(found.took.as_millis()).unwrap_or(u64::MAX),
+        search_strategy: to_protocol_strategy(strategy),
+        fallback_strategy: (found.strategy != strategy)
+            .then(|| to_protocol_strategy(found.strategy)),
+        query_time_ms: u64::try_from(found.duration.as_millis()).unwrap_or(u64::MAX),
         left_out,
-        note: found.note(),
+        note: found.remark(),
     };
-    json(&answer)
+    json_outcome(&answer)
 }
 
 /// The tool that a call through `mgp/tools/call` means.
-pub(crate) fn meant(caller: &Caller, call: &mcp::tools::Call<'_>) -> Result<String, Refusal> {
-    let name = text(call.name, "name")?;
+pub(crate) fn called_tool_name(
+    caller: &Caller,
+    call: &mcp::tools::Call<'_>,
+) -> Result<String, Refusal> {
+    let name = parse_string(call.name, "name")?;
     if kernel_tool::meta_tool(caller, &name) != Some(MetaTool::Call) {
         return Ok(name);
     }
     let arguments = call.arguments.map_or("{}", RawValue::get);
-    let found: Call<'_> = mcp::read(Some(arguments))?;
+    let found: Call<'_> = mcp::parse_params(Some(arguments))?;
     Ok(found.name.into_owned())
 }
 
 /// That call, as the caller would make it directly.
-pub(crate) fn called(request: &Request, call: Call<'_>) -> Result<Request, Refusal> {
-    if MetaTool::named(&call.name).is_some() {
+pub(crate) fn to_direct_call(request: &Request, call: Call<'_>) -> Result<Request, Refusal> {
+    if MetaTool::from_name(&call.name).is_some() {
         return Err(Refusal::BadParams(format!(
             "`name` is {}, which is called by itself",
             call.name
@@ -148,7 +158,7 @@ pub(crate) fn called(request: &Request, call: Call<'_>) -> Result<Request, Refus
     let outer = request.params.as_deref().unwrap_or("{}");
     let mut params = format!(
         r#"{{"name":{},"arguments":{arguments}}}"#,
-        quoted(&call.name)
+        quote(&call.name)
     );
     for kept in ["_meta", "trace_id"] {
         if let Some(said) = member(outer, kept) {
@@ -159,31 +169,35 @@ pub(crate) fn called(request: &Request, call: Call<'_>) -> Result<Request, Refus
     }
     Ok(Request {
         caller: request.caller.clone(),
-        exchange: request.exchange.clone(),
+        call: request.call.clone(),
         method: ByteString::from_static("tools/call"),
         params: Some(params.into()),
         trace: request.trace.clone(),
     })
 }
 
-fn wanted(view: &CatalogView, asked: Discover) -> ToolQuery {
+fn to_query(view: &CatalogView, asked: Discover) -> ToolQuery {
     let filter = asked.filter;
     ToolQuery {
         query: asked.query,
-        strategy: asked.strategy.map_or(Strategy::Hybrid, searched),
-        filter: Filter {
+        strategy: asked.strategy.map_or(Strategy::Hybrid, to_engine_strategy),
+        filter: SearchFilter {
             categories: filter.categories,
             risk_max: filter.risk_level_max,
         },
-        status: filter
-            .status
-            .map_or(ServerStatusFilter::Connected, ServerStatusFilter::of),
+        status: filter.status.map_or(
+            ServerStatusFilter::Connected,
+            ServerStatusFilter::from_status,
+        ),
         view: view.clone(),
-        most: asked.max_results.unwrap_or(RESULTS).min(RESULTS_MAX),
+        limit: asked
+            .max_results
+            .unwrap_or(DEFAULT_RESULTS)
+            .min(RESULTS_MAX),
     }
 }
 
-fn searched(strategy: tools::Strategy) -> Strategy {
+fn to_engine_strategy(strategy: tools::Strategy) -> Strategy {
     match strategy {
         tools::Strategy::Keyword => Strategy::Keyword,
         tools::Strategy::Semantic => Strategy::Semantic,
@@ -192,7 +206,7 @@ fn searched(strategy: tools::Strategy) -> Strategy {
     }
 }
 
-fn word(strategy: Strategy) -> tools::Strategy {
+fn to_protocol_strategy(strategy: Strategy) -> tools::Strategy {
     match strategy {
         Strategy::Keyword => tools::Strategy::Keyword,
         Strategy::Semantic => tools::Strategy::Semantic,
@@ -202,7 +216,7 @@ fn word(strategy: Strategy) -> tools::Strategy {
 }
 
 /// A hit under the name by which it is called in this view, with all that a call needs.
-pub(crate) fn told(view: &CatalogView, hit: &Hit) -> Found {
+pub(crate) fn to_found(view: &CatalogView, hit: &Hit) -> ToolMatch {
     let IndexedTool {
         server,
         name,
@@ -220,22 +234,22 @@ pub(crate) fn told(view: &CatalogView, hit: &Hit) -> Found {
     let description = member(raw, "description");
     let description = description.and_then(|text| serde_json::from_str(text).ok());
     let empty = || RawValue::from_string("{\"type\":\"object\"}".into()).expect("this is JSON");
-    Found {
-        name: view.name_of(server, called),
+    ToolMatch {
+        name: view.name_for(server, called),
         server_id: server.to_string(),
-        tool_id: canonical(server, name),
+        tool_id: canonical_name(server, name),
         description: description.unwrap_or_default(),
         relevance_score: Some(hit.score),
-        fits: hit.fits,
+        fits: hit.is_good_match,
         input_schema: part("inputSchema", raw).unwrap_or_else(empty),
-        security: part("security", &with_effective(raw, *risk)),
+        security: part("security", &with_effective_level(raw, *risk)),
     }
 }
 
-/// What a hit costs of a model's context, as estimated by [`tokens`].
-fn cost(found: &Found) -> u64 {
-    let description = token_cost::of_text(&found.description);
+/// What a hit costs of a model's context, as estimated by [`tokenizer`].
+fn found_cost(found: &ToolMatch) -> u64 {
+    let description = token_cost::estimate_text(&found.description);
     description
-        + token_cost::of_definition(found.input_schema.get())
-        + token_cost::of_text(&found.name)
+        + token_cost::estimate_definition(found.input_schema.get())
+        + token_cost::estimate_text(&found.name)
 }

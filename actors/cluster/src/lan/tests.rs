@@ -35,7 +35,7 @@ fn in_a_network_of_its_own<F: Future<Output = ()> + 'static>(
                 return;
             }
         }
-        assert_eq!(mgp_discovery::lan::used(), ["mgp0"]);
+        assert_eq!(mgp_discovery::lan::active_interfaces(), ["mgp0"]);
         // One thread: all it starts stays in this network.
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -53,10 +53,10 @@ type LanFinds = UnboundedReceiver<(NodeId, SocketAddr)>;
 async fn node(n: u8, folder: &Path) -> (LanHandle, ActorCell, LanFinds) {
     let (found, heard) = unbounded_channel();
     let start = LanStart {
-        here: NodeId([n; 32]),
+        node: NodeId([n; 32]),
         folder: folder.to_owned(),
         witness: mgp_store::witnesses::Witness::default(),
-        found: EventSink::new(move |one| {
+        addresses: EventSink::new(move |one| {
             let _ = found.send(one);
         }),
     };
@@ -64,8 +64,8 @@ async fn node(n: u8, folder: &Path) -> (LanHandle, ActorCell, LanFinds) {
     (handle, cell, heard)
 }
 
-fn presence(cluster: u8) -> LanPresence {
-    LanPresence {
+fn presence(cluster: u8) -> LanAnnouncement {
+    LanAnnouncement {
         port: 7332,
         cluster: Some([cluster; 32]),
     }
@@ -79,12 +79,12 @@ fn nodes_that_switched_it_on_find_each_others_addresses() {
         let (desk, desk_cell, mut desk_hears) = node(1, folders[0].path()).await;
         let (nas, nas_cell, mut nas_hears) = node(2, folders[1].path()).await;
         for node in [&desk, &nas] {
-            node.present(Some(presence(9)));
+            node.set_announcement(Some(presence(9)));
             let status = node.status().await.unwrap();
             assert_eq!(status, LanStatus::default(), "off until it is switched on");
         }
-        assert!(desk.on().await.unwrap().on);
-        let status = nas.on().await.unwrap();
+        assert!(desk.enable().await.unwrap().enabled);
+        let status = nas.enable().await.unwrap();
         assert!(status.announced && status.interfaces == ["mgp0"]);
         let at: SocketAddr = "10.73.33.1:7332".parse().unwrap();
         let first = async |hears: &mut LanFinds| loop {
@@ -95,10 +95,10 @@ fn nodes_that_switched_it_on_find_each_others_addresses() {
         };
         assert_eq!(first(&mut desk_hears).await, NodeId([2; 32]));
         assert_eq!(first(&mut nas_hears).await, NodeId([1; 32]));
-        let seen = desk.status().await.unwrap().seen;
+        let seen = desk.status().await.unwrap().observed;
         assert!(seen.iter().all(|(seen, _)| seen.same_cluster));
         // Off again: nothing is kept, and nothing is heard.
-        let status = desk.off().await.unwrap();
+        let status = desk.disable().await.unwrap();
         assert_eq!(status, LanStatus::default());
         desk_cell.stop(None);
         nas_cell.stop(None);
@@ -112,16 +112,16 @@ fn it_is_remembered_over_a_restart() {
     in_a_network_of_its_own(|| async {
         let folder = tempfile::tempdir().unwrap();
         let (first, cell, _) = node(1, folder.path()).await;
-        first.on().await.unwrap();
+        first.enable().await.unwrap();
         cell.stop_and_wait(None, None).await.unwrap();
         let (second, cell, _) = node(1, folder.path()).await;
         let status = second.status().await.unwrap();
         // It does not listen for others yet, so it is not announced.
-        assert!(status.on && !status.announced);
-        second.off().await.unwrap();
+        assert!(status.enabled && !status.announced);
+        second.disable().await.unwrap();
         cell.stop_and_wait(None, None).await.unwrap();
         let (third, cell, _) = node(1, folder.path()).await;
-        assert!(!third.status().await.unwrap().on);
+        assert!(!third.status().await.unwrap().enabled);
         cell.stop(None);
         sleep(Duration::from_millis(200)).await;
     });
@@ -134,9 +134,9 @@ fn what_cannot_be_remembered_is_not_done() {
         let folder = tempfile::tempdir().unwrap();
         let nowhere = folder.path().join("gone");
         let (lan, cell, _) = node(1, &nowhere).await;
-        let refused = lan.on().await.unwrap_err();
-        assert!(matches!(refused, LanRefusal::Disk(_)), "{refused}");
-        assert!(!lan.status().await.unwrap().on);
+        let refused = lan.enable().await.unwrap_err();
+        assert!(matches!(refused, LanError::Disk(_)), "{refused}");
+        assert!(!lan.status().await.unwrap().enabled);
         cell.stop(None);
     });
 }

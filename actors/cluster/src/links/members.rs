@@ -4,41 +4,44 @@ use std::net::SocketAddr;
 
 use mgp_engine::cluster::membership::MembershipEffect;
 use mgp_protocol::federation::addresses::{ADDRESSES_MAX, NodeAddress, NodeAddresses};
-use mgp_protocol::federation::control::{Control, Renewal};
+use mgp_protocol::federation::control::{Control, Incarnation};
 use mgp_protocol::federation::hello::WireFeatures;
 use mgp_protocol::ids::NodeId;
-use mgp_runtime::time::moment;
+use mgp_runtime::time::monotonic_now;
 
 use super::LinksEvent;
-use super::alarms::Due;
-use super::live::{HeardOnLink, LiveLink};
+use super::live_link::{LinkMessage, LiveLink};
 use super::state::LinksState;
+use super::timers::TimerEvent;
 
 impl LinksState {
-    pub(super) fn carry_out(&mut self, effects: Vec<MembershipEffect>) {
+    pub(super) fn apply_effects(&mut self, effects: Vec<MembershipEffect>) {
         for effect in effects {
             match effect {
                 MembershipEffect::Send(node, packet) => {
-                    if let Some(live) = self.in_membership(node) {
-                        live.outbox.packet(packet);
+                    if let Some(live) = self.membership_link(node) {
+                        live.outbox.send_packet(packet);
                     }
                 }
-                MembershipEffect::Timer(after, timer) => {
-                    self.alarms.set(moment() + after, Due::Membership(timer));
+                MembershipEffect::StartTimer(after, timer) => {
+                    self.alarms
+                        .set(monotonic_now() + after, TimerEvent::Membership(timer));
                 }
-                MembershipEffect::Due(after) => self.alarms.set(moment() + after, Due::Asked),
-                MembershipEffect::Up(node) => self.presence(node, true),
-                MembershipEffect::Down(node) => self.presence(node, false),
-                MembershipEffect::Ask(node) => {
-                    if let Some(live) = self.live(node) {
-                        live.ask();
+                MembershipEffect::CheckProbesAfter(after) => self
+                    .alarms
+                    .set(monotonic_now() + after, TimerEvent::ProbesExpired),
+                MembershipEffect::Up(node) => self.set_present(node, true),
+                MembershipEffect::Down(node) => self.set_present(node, false),
+                MembershipEffect::ProbeLink(node) => {
+                    if let Some(live) = self.live_link(node) {
+                        live.ping();
                     }
                 }
-                MembershipEffect::Meet(node) => self.dial_soon(node),
-                MembershipEffect::Renewed(renewal) => {
+                MembershipEffect::Contact(node) => self.dial_soon(node),
+                MembershipEffect::NewIncarnation(renewal) => {
                     for member in self.members.values() {
-                        if let Some(live) = &member.live {
-                            live.tell(Control::Renewal(Renewal { renewal }));
+                        if let Some(live) = &member.link {
+                            live.send(Control::Renewal(Incarnation { renewal }));
                         }
                     }
                 }
@@ -46,7 +49,7 @@ impl LinksState {
         }
     }
 
-    fn presence(&mut self, node: NodeId, present: bool) {
+    fn set_present(&mut self, node: NodeId, present: bool) {
         let Some(member) = self.members.get_mut(&node) else {
             return;
         };
@@ -58,81 +61,93 @@ impl LinksState {
         }
     }
 
-    fn live(&self, node: NodeId) -> Option<&LiveLink> {
-        self.members.get(&node)?.live.as_ref()
+    fn live_link(&self, node: NodeId) -> Option<&LiveLink> {
+        self.members.get(&node)?.link.as_ref()
     }
 
-    fn in_membership(&self, node: NodeId) -> Option<&LiveLink> {
+    fn membership_link(&self, node: NodeId) -> Option<&LiveLink> {
         let takes = |live: &&LiveLink| {
-            let features = live.peer.link.agreed().features;
+            let features = live.peer.link.negotiated().features;
             features.contains(WireFeatures::MEMBERSHIP)
         };
-        self.live(node).filter(takes)
+        self.live_link(node).filter(takes)
     }
 
     /// Tells a new link of this node's renewal and of the others, and the others of it.
-    pub(super) fn introduce(&self, node: NodeId) {
-        let Some(new) = self.live(node) else {
+    pub(super) fn exchange_addresses(&self, node: NodeId) {
+        let Some(new) = self.live_link(node) else {
             return;
         };
-        let renewal = self.membership.renewal();
-        new.tell(Control::Renewal(Renewal { renewal }));
+        let renewal = self.membership.incarnation();
+        new.send(Control::Renewal(Incarnation { renewal }));
         // Who is linked through another node was not seen at any address.
         let Some(address) = new.peer.link.address() else {
             return;
         };
         let mut others = Vec::new();
         for (other, member) in &self.members {
-            let Some(live) = member.live.as_ref().filter(|_| *other != node) else {
+            let Some(live) = member.link.as_ref().filter(|_| *other != node) else {
                 continue;
             };
             let Some(at) = live.peer.link.address() else {
                 continue;
             };
-            if reaches(address, at) {
+            if can_reach(address, at) {
                 others.push(NodeAddress {
                     node: *other,
                     address: at,
                 });
             }
-            if reaches(at, address) {
+            if can_reach(at, address) {
                 let nodes = vec![NodeAddress { node, address }];
-                live.tell(Control::Addresses(NodeAddresses { nodes }));
+                live.send(Control::Addresses(NodeAddresses { nodes }));
             }
         }
         for nodes in others.chunks(ADDRESSES_MAX) {
             let nodes = nodes.to_vec();
-            new.tell(Control::Addresses(NodeAddresses { nodes }));
+            new.send(Control::Addresses(NodeAddresses { nodes }));
         }
     }
 
     /// What came over a link.
-    pub(super) fn heard(&mut self, number: u64, heard: HeardOnLink) {
+    pub(super) fn handle_message(&mut self, number: u64, heard: LinkMessage) {
         let Some(node) = self.owner(number) else {
             return;
         };
         match heard {
-            HeardOnLink::Renewal(renewal) => {
-                if self.in_membership(node).is_some() {
-                    let effects = self.membership.linked(node, renewal, moment());
-                    self.carry_out(effects);
+            LinkMessage::Renewal(renewal) => {
+                if self.membership_link(node).is_some() {
+                    let effects = self
+                        .membership
+                        .handle_link_up(node, renewal, monotonic_now());
+                    self.apply_effects(effects);
                 }
             }
-            HeardOnLink::Addresses(addresses) => self.told(node, &addresses),
-            HeardOnLink::Packet(packet) => match self.membership.packet(node, &packet, moment()) {
-                Ok(effects) => self.carry_out(effects),
-                Err(why) => tracing::debug!(node = node.short(), %why, "a packet is not taken"),
-            },
-            HeardOnLink::Answered => self.membership.heard(node),
+            LinkMessage::Addresses(addresses) => self.add_addresses(node, &addresses),
+            LinkMessage::Packet(packet) => {
+                match self
+                    .membership
+                    .handle_packet(node, &packet, monotonic_now())
+                {
+                    Ok(effects) => self.apply_effects(effects),
+                    Err(why) => {
+                        tracing::debug!(node = node.short_id(), %why, "a packet is not taken")
+                    }
+                }
+            }
+            LinkMessage::PingReceived => self.membership.record_activity(node),
         }
     }
 
-    fn told(&mut self, by: NodeId, addresses: &NodeAddresses) {
-        let Some(link) = self.live(by).map(|live| live.peer.link.clone()) else {
+    fn add_addresses(&mut self, by: NodeId, addresses: &NodeAddresses) {
+        let Some(link) = self.live_link(by).map(|live| live.peer.link.clone()) else {
             return;
         };
         for told in &addresses.nodes {
-            if self.hints.told(link.address(), told.node, told.address) {
+            if self
+                .hints
+                .add_reported(link.address(), told.node, told.address)
+            {
                 self.dial_soon(told.node);
             }
         }
@@ -141,6 +156,6 @@ impl LinksState {
 
 /// Whether somebody at the one address can reach the other one as this node does: its own machine, it cannot
 /// name to others.
-fn reaches(from: SocketAddr, to: SocketAddr) -> bool {
+fn can_reach(from: SocketAddr, to: SocketAddr) -> bool {
     from.ip().is_loopback() || !to.ip().is_loopback()
 }

@@ -6,21 +6,21 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use mgp_engine::node_key::NodeKey;
 use mgp_protocol::federation::hello::{
-    Hello, LifeId, NodeName, ToldRole, WIRE_VERSIONS, WireFeatures,
+    Hello, LifeId, NodeName, ReportedRole, WIRE_VERSIONS, WireFeatures,
 };
 use mgp_protocol::ids::NodeId;
 use mgp_runtime::event_sink::EventSink;
 use mgp_runtime::time::unix_ms;
 use mgp_sync::{Credit, Snapshot};
 use mgp_transports::quic::{
-    Greeting, IdentityError, LinkConfig, LinkEndpoint, NodeIdentity, NodeSigner,
+    HelloProvider, IdentityError, LinkConfig, LinkEndpoint, NodeIdentity, NodeSigner,
 };
 
-use super::{LinkPins, LinkTable, LinkTimes, LinksEvent, LinksStart};
+use super::{LinkPins, LinkTable, LinkTimeouts, LinksEvent, LinksStart};
 
 /// What a restarted actor goes on with.
 #[derive(Clone, Debug, Default)]
-pub(super) struct KeptLinks {
+pub(super) struct SavedLinks {
     pub(super) listen: Option<SocketAddr>,
     pub(super) pins: LinkPins,
     pub(super) pairing: bool,
@@ -28,19 +28,19 @@ pub(super) struct KeptLinks {
 
 /// What the actor and its handles share.
 #[derive(Debug)]
-pub(super) struct LinksParts {
+pub(super) struct LinksShared {
     pub(super) key: NodeKey,
-    pub(super) own: NodeId,
+    pub(super) node: NodeId,
     pub(super) identity: NodeIdentity,
-    pub(super) life: LifeId,
-    pub(super) said: Arc<Snapshot<(NodeName, ToldRole)>>,
+    pub(super) instance: LifeId,
+    pub(super) hello: Arc<Snapshot<(NodeName, ReportedRole)>>,
     pub(super) table: Arc<Snapshot<LinkTable>>,
     pub(super) endpoint: Snapshot<Option<LinkEndpoint>>,
     pub(super) events: EventSink<LinksEvent>,
     pub(super) memory: Arc<Credit>,
-    pub(super) times: LinkTimes,
+    pub(super) times: LinkTimeouts,
     pub(super) relay: bool,
-    kept: Mutex<KeptLinks>,
+    saved: Mutex<SavedLinks>,
 }
 
 /// Signs handshakes.
@@ -54,7 +54,7 @@ impl fmt::Debug for HandshakeKey {
 
 impl NodeSigner for HandshakeKey {
     fn public_key(&self) -> [u8; 32] {
-        self.0.public().0
+        self.0.public_key().0
     }
 
     fn sign(&self, bytes: &[u8]) -> [u8; 64] {
@@ -62,22 +62,22 @@ impl NodeSigner for HandshakeKey {
     }
 }
 
-impl LinksParts {
+impl LinksShared {
     pub(super) fn new(start: LinksStart) -> Result<Self, IdentityError> {
         let signer = Arc::new(HandshakeKey(start.key.clone()));
         Ok(Self {
-            own: start.key.node(),
+            node: start.key.node_id(),
             identity: NodeIdentity::new(signer)?,
             key: start.key,
-            life: start.life,
-            said: Arc::new(Snapshot::new((start.name, start.role))),
+            instance: start.instance,
+            hello: Arc::new(Snapshot::new((start.name, start.role))),
             table: start.table,
             endpoint: Snapshot::new(None),
             events: start.events,
             memory: start.memory,
             times: start.times,
             relay: start.relay,
-            kept: Mutex::default(),
+            saved: Mutex::default(),
         })
     }
 
@@ -85,14 +85,14 @@ impl LinksParts {
     pub(super) fn config(&self) -> LinkConfig {
         LinkConfig {
             identity: self.identity.clone(),
-            greeting: self.greeting(),
+            hello: self.hello_provider(),
             memory: Arc::clone(&self.memory),
             relay: self.relay,
         }
     }
 
-    fn greeting(&self) -> Greeting {
-        let (said, life) = (Arc::clone(&self.said), self.life);
+    fn hello_provider(&self) -> HelloProvider {
+        let (said, life) = (Arc::clone(&self.hello), self.instance);
         Arc::new(move || {
             let (name, role) = (*said.load()).clone();
             Hello {
@@ -114,12 +114,12 @@ impl LinksParts {
         })
     }
 
-    pub(super) fn kept(&self) -> KeptLinks {
-        let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+    pub(super) fn saved(&self) -> SavedLinks {
+        let kept = self.saved.lock().unwrap_or_else(PoisonError::into_inner);
         kept.clone()
     }
 
-    pub(super) fn keep(&self, change: impl FnOnce(&mut KeptLinks)) {
-        change(&mut self.kept.lock().unwrap_or_else(PoisonError::into_inner));
+    pub(super) fn save(&self, change: impl FnOnce(&mut SavedLinks)) {
+        change(&mut self.saved.lock().unwrap_or_else(PoisonError::into_inner));
     }
 }

@@ -5,21 +5,21 @@ use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::time::Duration;
 
-use mgp_protocol::federation::ends::LinkClose;
+use mgp_protocol::federation::close_codes::LinkClose;
 use mgp_runtime::mailbox::{AskError, Mailbox, Reply};
 use mgp_runtime::task::{self, SupervisedTask};
-use mgp_transports::quic::{AcceptedPeer, Acceptor, LinkEndpoint, PairingOpen};
+use mgp_transports::quic::{AcceptedPeer, Acceptor, LinkEndpoint, PairingGuard};
 
-use super::live::AcceptedLink;
-use super::parts::LinksParts;
+use super::live_link::AcceptedLink;
+use super::parts::LinksShared;
 use super::{LinksEvent, LinksMsg};
 
 /// Longest that peers are waited for when the socket is closed: then they miss this node by themselves.
-const CLOSING: Duration = Duration::from_secs(1);
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Why there is no socket.
 #[derive(Debug, thiserror::Error)]
-pub enum OpenFailed {
+pub enum OpenError {
     /// The address cannot be used.
     #[error(
         "no links to other nodes: cannot listen on UDP {0}: {1}; look for another program there, or name another address"
@@ -35,7 +35,7 @@ pub enum OpenFailed {
 pub(super) struct OpenSocket {
     pub(super) number: u64,
     pub(super) endpoint: LinkEndpoint,
-    pub(super) pairing: Option<PairingOpen>,
+    pub(super) pairing: Option<PairingGuard>,
     _accepting: SupervisedTask<()>,
 }
 
@@ -43,30 +43,30 @@ impl OpenSocket {
     pub(super) fn open(
         number: u64,
         listen: SocketAddr,
-        parts: &Arc<LinksParts>,
+        parts: &Arc<LinksShared>,
         mailbox: Mailbox<LinksMsg>,
-    ) -> Result<Self, OpenFailed> {
-        let failed = |error| OpenFailed::Listen(listen, error);
+    ) -> Result<Self, OpenError> {
+        let failed = |error| OpenError::Listen(listen, error);
         let socket = UdpSocket::bind(listen).map_err(failed)?;
         let (endpoint, acceptor) = LinkEndpoint::new(socket, parts.config()).map_err(failed)?;
         let parts = Arc::clone(parts);
         let accepting = async move {
             let accepted = accept(acceptor, &parts, &mailbox);
-            let _broken = task::caught("links.accept", accepted).await;
-            let _over = mailbox.remind(LinksMsg::SocketLost(number));
+            let _broken = task::catch_panic("links.accept", accepted).await;
+            let _over = mailbox.send_to_self(LinksMsg::SocketLost(number));
         };
         Ok(Self {
             number,
             endpoint,
             pairing: None,
-            _accepting: task::supervised("links.accept", accepting),
+            _accepting: task::spawn_supervised("links.accept", accepting),
         })
     }
 
     /// Tells all peers that it closes.
     pub(super) async fn close(self, why: LinkClose) {
         self.endpoint.close(why);
-        let _late = tokio::time::timeout(CLOSING, self.endpoint.closed()).await;
+        let _late = tokio::time::timeout(CLOSE_TIMEOUT, self.endpoint.wait_closed()).await;
     }
 }
 
@@ -76,14 +76,14 @@ impl Drop for OpenSocket {
     }
 }
 
-async fn accept(mut acceptor: Acceptor, parts: &LinksParts, mailbox: &Mailbox<LinksMsg>) {
+async fn accept(mut acceptor: Acceptor, parts: &LinksShared, mailbox: &Mailbox<LinksMsg>) {
     while let Some(accepted) = acceptor.next().await {
         match accepted {
             AcceptedPeer::Pairing(pairing) => parts.events.send(LinksEvent::Pairing(pairing)),
             AcceptedPeer::Link(link) => {
                 let (taken, looked_at) = Reply::new();
-                let accepted = LinksMsg::Accepted(AcceptedLink { link, taken });
-                if mailbox.remind(accepted).is_ok() {
+                let accepted = LinksMsg::Accepted(AcceptedLink { link, done: taken });
+                if mailbox.send_to_self(accepted).is_ok() {
                     let _looked_at = looked_at.await;
                 }
             }

@@ -6,34 +6,34 @@ use std::time::Instant;
 
 use mgp_engine::clock::MonotonicTime;
 use mgp_engine::cluster::address_hints::AddressHints;
-use mgp_engine::cluster::link_plan::{DialPlan, takes_over};
+use mgp_engine::cluster::link_plan::{DialBackoff, should_replace};
 use mgp_engine::cluster::membership::Membership;
+use mgp_protocol::federation::close_codes::LinkClose;
 use mgp_protocol::federation::control::Control;
-use mgp_protocol::federation::ends::LinkClose;
-use mgp_protocol::federation::hello::ToldRole;
+use mgp_protocol::federation::hello::ReportedRole;
 use mgp_protocol::ids::NodeId;
 use mgp_runtime::mailbox::Mailbox;
 use mgp_runtime::randomness;
 use mgp_runtime::task::SupervisedTask;
-use mgp_runtime::time::{moment, unix_ms};
+use mgp_runtime::time::{monotonic_now, unix_ms};
 use mgp_transports::quic::{LinkGone, NewLink, StreamFailure};
 use tokio_util::sync::CancellationToken;
 
-use super::alarms::{Alarms, Due};
-use super::failures::LinkRefusal;
-use super::live::LiveLink;
-use super::parts::LinksParts;
+use super::failure_text::LinkRefusal;
+use super::live_link::LiveLink;
+use super::parts::LinksShared;
 use super::socket::OpenSocket;
-use super::{LinkPins, LinkTable, LinksEvent, LinksMsg, PinnedPeer, failures};
+use super::timers::{TimerEvent, Timers};
+use super::{LinkPins, LinkTable, LinksEvent, LinksMsg, PinnedPeer, failure_text};
 
 /// A member, and the links to it.
 #[derive(Debug)]
 pub(super) struct MemberLinks {
     pub(super) pinned: PinnedPeer,
-    pub(super) plan: DialPlan,
+    pub(super) plan: DialBackoff,
     pub(super) due: Option<MonotonicTime>,
     pub(super) dialing: Option<SupervisedTask<()>>,
-    pub(super) live: Option<LiveLink>,
+    pub(super) link: Option<LiveLink>,
     pub(super) since: Option<Instant>,
     /// Links whose place another one took; the transport bounds them.
     pub(super) draining: Vec<LiveLink>,
@@ -47,59 +47,61 @@ pub(super) struct MemberLinks {
 
 /// The state of the actor.
 pub struct LinksState {
-    pub(super) parts: Arc<LinksParts>,
+    pub(super) parts: Arc<LinksShared>,
     pub(super) mailbox: Mailbox<LinksMsg>,
     pub(super) socket: Option<OpenSocket>,
     pub(super) members: BTreeMap<NodeId, MemberLinks>,
     pub(super) hints: AddressHints,
     pub(super) membership: Membership,
-    pub(super) alarms: Alarms,
+    pub(super) alarms: Timers,
     /// Nodes whose dial waits for a turn, each once.
-    pub(super) turns: VecDeque<NodeId>,
-    numbers: u64,
+    pub(super) dial_queue: VecDeque<NodeId>,
+    last_number: u64,
 }
 
 impl LinksState {
-    pub(super) fn new(parts: Arc<LinksParts>, mailbox: Mailbox<LinksMsg>) -> Self {
-        let seed = u64::from_le_bytes(randomness::bytes());
+    pub(super) fn new(parts: Arc<LinksShared>, mailbox: Mailbox<LinksMsg>) -> Self {
+        let seed = u64::from_le_bytes(randomness::random_bytes());
         Self {
-            membership: Membership::new(parts.own, unix_ms(), seed),
-            alarms: Alarms::new(mailbox.clone()),
+            membership: Membership::new(parts.node, unix_ms(), seed),
+            alarms: Timers::new(mailbox.clone()),
             parts,
             mailbox,
             socket: None,
             members: BTreeMap::new(),
             hints: AddressHints::default(),
-            turns: VecDeque::new(),
-            numbers: 0,
+            dial_queue: VecDeque::new(),
+            last_number: 0,
         }
     }
 
     /// Goes on where the actor before stopped.
-    pub(super) fn go_on(&mut self) {
+    pub(super) fn restore(&mut self) {
         // Whoever still held its socket would keep the port.
         self.parts.endpoint.store(Arc::new(None));
         self.publish();
-        let kept = self.parts.kept();
+        let kept = self.parts.saved();
         self.pin(kept.pins);
         if kept.listen.is_some() {
             self.reopen();
         }
     }
 
-    pub(super) fn pinned(&self) -> HashSet<NodeId> {
+    pub(super) fn pinned_nodes(&self) -> HashSet<NodeId> {
         self.members.keys().copied().collect()
     }
 
     pub(super) fn pin(&mut self, mut pins: LinkPins) {
-        pins.peers.remove(&self.parts.own);
-        self.parts.keep(|kept| kept.pins = pins.clone());
+        pins.peers.remove(&self.parts.node);
+        self.parts.save(|kept| kept.pins = pins.clone());
         // Cut first: whatever else this does, those links carry nothing any more.
         if let Some(socket) = &self.socket {
-            socket.endpoint.pin(pins.peers.keys().copied().collect());
+            socket
+                .endpoint
+                .set_pinned_nodes(pins.peers.keys().copied().collect());
         }
-        self.hints.pin(pins.peers.keys().copied());
-        self.hints.name(pins.names.into_iter());
+        self.hints.set_pinned(pins.peers.keys().copied());
+        self.hints.set_names(pins.names.into_iter());
         let before = std::mem::take(&mut self.members);
         let (mut stayed, mut left) = (BTreeMap::new(), Vec::new());
         for (node, member) in before {
@@ -113,7 +115,7 @@ impl LinksState {
         for (node, pinned) in pins.peers {
             match self.members.get_mut(&node) {
                 Some(member) => {
-                    if pinned.lives_twice && !member.pinned.lives_twice {
+                    if pinned.has_duplicate_key && !member.pinned.has_duplicate_key {
                         twice.push(node);
                     }
                     member.pinned = pinned;
@@ -123,76 +125,76 @@ impl LinksState {
         }
         self.publish();
         for node in twice {
-            self.keep_out(node);
+            self.block_duplicate_key(node);
         }
         for (node, member) in left {
-            self.left(node, member);
+            self.remove_member(node, member);
         }
         for (node, pinned) in came {
             self.members.insert(node, MemberLinks::new(pinned));
             self.membership.admit(node);
-            self.dial_in(node, DialPlan::first(self.parts.own, node));
+            self.schedule_dial(node, DialBackoff::initial_delay(self.parts.node, node));
         }
     }
 
-    fn left(&mut self, node: NodeId, member: MemberLinks) {
+    fn remove_member(&mut self, node: NodeId, member: MemberLinks) {
         if member.present {
             self.parts.events.send(LinksEvent::Missing(node));
         }
-        if let Some(live) = &member.live {
+        if let Some(live) = &member.link {
             live.peer.link.close(LinkClose::Revoked);
-            let why = gone(LinkClose::Revoked);
+            let why = closed_here(LinkClose::Revoked);
             self.parts.events.send(LinksEvent::Down { node, why });
         }
-        let effects = self.membership.forget(node, moment());
-        self.carry_out(effects);
+        let effects = self.membership.forget(node, monotonic_now());
+        self.apply_effects(effects);
     }
 
     /// A new link, whoever dialed.
-    pub(super) fn linked(&mut self, new: NewLink) {
+    pub(super) fn add_link(&mut self, new: NewLink) {
         let node = new.link.peer();
-        if !self.members.contains_key(&node) || new.link.gone().is_some() {
+        if !self.members.contains_key(&node) || new.link.end_reason().is_some() {
             return;
         }
-        if self.keeps_out(node) {
+        if self.is_blocked(node) {
             new.link.close(LinkClose::TwoLives);
             return;
         }
         if let Some(address) = new.link.address() {
-            self.hints.proven(node, address);
+            self.hints.add_proven(node, address);
         }
-        let number = self.number();
+        let number = self.next_number();
         let live = LiveLink::new(number, new, &self.parts, self.mailbox.clone());
         let Some(member) = self.members.get_mut(&node) else {
             return;
         };
         let facts = live.facts();
-        match member.live.take() {
-            Some(held) if takes_over(self.parts.own, node, held.facts(), facts) => {
-                match held.facts().life == facts.life {
+        match member.link.take() {
+            Some(held) if should_replace(self.parts.node, node, held.facts(), facts) => {
+                match held.facts().instance == facts.instance {
                     true => self.drain(node, held),
                     // Of a life that is over: nobody waits for anything on it.
                     false => held.peer.link.close(LinkClose::Replaced),
                 }
             }
             Some(held) => {
-                member.live = Some(held);
+                member.link = Some(held);
                 self.drain(node, live);
                 return;
             }
             None => {}
         }
-        self.put(node, live);
+        self.set_link(node, live);
     }
 
     /// Makes a link the one of its node.
-    fn put(&mut self, node: NodeId, live: LiveLink) {
+    fn set_link(&mut self, node: NodeId, live: LiveLink) {
         let Some(member) = self.members.get_mut(&node) else {
             return;
         };
         let peer = Arc::clone(&live.peer);
         let is_direct = live.is_direct();
-        member.live = Some(live);
+        member.link = Some(live);
         member.since = Some(Instant::now());
         member.due = None;
         if is_direct {
@@ -200,7 +202,7 @@ impl LinksState {
         }
         self.publish();
         self.parts.events.send(LinksEvent::Up(peer));
-        self.introduce(node);
+        self.exchange_addresses(node);
         match is_direct {
             true => self.dial_through(node),
             false => self.dial_directly(node),
@@ -208,8 +210,9 @@ impl LinksState {
     }
 
     fn drain(&mut self, node: NodeId, link: LiveLink) {
-        let until = moment() + self.parts.times.drain;
-        self.alarms.set(until, Due::Drained(node, link.number));
+        let until = monotonic_now() + self.parts.times.drain;
+        self.alarms
+            .set(until, TimerEvent::Drained(node, link.number));
         if let Some(member) = self.members.get_mut(&node) {
             member.draining.push(link);
         }
@@ -218,14 +221,14 @@ impl LinksState {
     /// The member whose link has this number, and whether it is the one that counts.
     pub(super) fn owner(&self, number: u64) -> Option<NodeId> {
         let has = |member: &MemberLinks| {
-            let mut links = member.live.iter().chain(&member.draining);
+            let mut links = member.link.iter().chain(&member.draining);
             links.any(|link| link.number == number)
         };
         let mut owners = self.members.iter().filter(|(_, member)| has(member));
         owners.next().map(|(node, _)| *node)
     }
 
-    pub(super) fn ended(&mut self, number: u64, why: &LinkGone) {
+    pub(super) fn handle_link_end(&mut self, number: u64, why: &LinkGone) {
         let Some(node) = self.owner(number) else {
             return;
         };
@@ -234,63 +237,63 @@ impl LinksState {
         };
         member.draining.retain(|link| link.number != number);
         if member
-            .live
+            .link
             .as_ref()
             .is_none_or(|live| live.number != number)
         {
             return;
         }
-        member.live = None;
+        member.link = None;
         // The other end may have kept the one that was drained here.
         member
             .draining
-            .retain(|link| link.peer.link.gone().is_none());
+            .retain(|link| link.peer.link.end_reason().is_none());
         if let Some(other) = member.draining.pop() {
-            self.put(node, other);
+            self.set_link(node, other);
             return;
         }
         let shut_down = why.0 == StreamFailure::LinkClosed(LinkClose::Shutdown);
         member.shut_down = shut_down.then(Instant::now);
         self.publish();
-        self.down(node, why);
-        self.dial_again(node, why);
+        self.set_down(node, why);
+        self.redial_after_loss(node, why);
     }
 
-    pub(super) fn down(&mut self, node: NodeId, why: &LinkGone) {
+    pub(super) fn set_down(&mut self, node: NodeId, why: &LinkGone) {
         if let Some(member) = self.members.get_mut(&node) {
-            member.failure = Some(failures::words_of_end(why));
-            member.refusal = failures::refusal_of_end(why);
+            member.failure = Some(failure_text::describe_end(why));
+            member.refusal = failure_text::end_to_refusal(why);
             member.lost_ms = Some(unix_ms());
         }
         let why = why.clone();
         self.parts.events.send(LinksEvent::Down { node, why });
-        let effects = self.membership.unlinked(node, moment());
-        self.carry_out(effects);
+        let effects = self.membership.handle_link_down(node, monotonic_now());
+        self.apply_effects(effects);
     }
 
-    pub(super) fn tell(&self, node: NodeId, message: Control) {
+    pub(super) fn send(&self, node: NodeId, message: Control) {
         let live = self
             .members
             .get(&node)
-            .and_then(|member| member.live.as_ref());
+            .and_then(|member| member.link.as_ref());
         if let Some(live) = live {
-            live.tell(message);
+            live.send(message);
         }
     }
 
-    pub(super) fn alarm(&mut self) {
-        let now = moment();
-        for due in self.alarms.take(now) {
+    pub(super) fn run_due_timers(&mut self) {
+        let now = monotonic_now();
+        for due in self.alarms.take_due(now) {
             match due {
-                Due::Membership(timer) => {
-                    let effects = self.membership.timer(timer, now);
-                    self.carry_out(effects);
+                TimerEvent::Membership(timer) => {
+                    let effects = self.membership.handle_timer(timer, now);
+                    self.apply_effects(effects);
                 }
-                Due::Asked => {
-                    let effects = self.membership.due(now);
-                    self.carry_out(effects);
+                TimerEvent::ProbesExpired => {
+                    let effects = self.membership.check_probes(now);
+                    self.apply_effects(effects);
                 }
-                Due::Dial(node) => {
+                TimerEvent::Dial(node) => {
                     let member = self.members.get_mut(&node);
                     let due = member.filter(|member| member.due.is_some_and(|due| due <= now));
                     if let Some(member) = due {
@@ -298,7 +301,7 @@ impl LinksState {
                         self.dial(node);
                     }
                 }
-                Due::Drained(node, number) => {
+                TimerEvent::Drained(node, number) => {
                     let Some(member) = self.members.get_mut(&node) else {
                         continue;
                     };
@@ -307,7 +310,7 @@ impl LinksState {
                         link.peer.link.close(LinkClose::Replaced);
                     }
                 }
-                Due::Reopen => self.reopen(),
+                TimerEvent::Reopen => self.reopen(),
             }
         }
     }
@@ -315,26 +318,26 @@ impl LinksState {
     /// Publishes the links there are.
     pub(super) fn publish(&self) {
         let live = self.members.iter().filter_map(|(node, member)| {
-            let live = member.live.as_ref()?;
+            let live = member.link.as_ref()?;
             Some((*node, Arc::clone(&live.peer)))
         });
         let without = self
             .members
             .iter()
-            .filter(|(_, member)| member.live.is_none());
+            .filter(|(_, member)| member.link.is_none());
         let shut_down = without.filter_map(|(node, member)| Some((*node, member.shut_down?)));
-        let said = self.parts.said.load();
-        let here = (self.parts.own, said.1);
+        let said = self.parts.hello.load();
+        let here = (self.parts.node, said.1);
         let members = self.members.iter();
         let roles = members.map(|(node, member)| (*node, member.pinned.role));
         let admins = roles
             .chain([here])
-            .filter(|(_, role)| *role == ToldRole::Admin);
+            .filter(|(_, role)| *role == ReportedRole::Admin);
         let table = LinkTable {
             links: live.collect(),
             shut_down: shut_down.collect(),
             admins: admins.map(|(node, _)| node).collect(),
-            here: Some(said.0.clone()),
+            local_name: Some(said.0.clone()),
             replaced: CancellationToken::new(),
         };
         let before = self.parts.table.load();
@@ -342,9 +345,9 @@ impl LinksState {
         before.replaced.cancel();
     }
 
-    pub(super) fn number(&mut self) -> u64 {
-        self.numbers += 1;
-        self.numbers
+    pub(super) fn next_number(&mut self) -> u64 {
+        self.last_number += 1;
+        self.last_number
     }
 }
 
@@ -352,10 +355,10 @@ impl MemberLinks {
     fn new(pinned: PinnedPeer) -> Self {
         Self {
             pinned,
-            plan: DialPlan::default(),
+            plan: DialBackoff::default(),
             due: None,
             dialing: None,
-            live: None,
+            link: None,
             since: None,
             draining: Vec::new(),
             failure: None,
@@ -368,6 +371,6 @@ impl MemberLinks {
 }
 
 /// Why a link is gone that was closed here.
-pub(super) fn gone(closed: LinkClose) -> LinkGone {
+pub(super) fn closed_here(closed: LinkClose) -> LinkGone {
     LinkGone(StreamFailure::LinkClosed(closed))
 }

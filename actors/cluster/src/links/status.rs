@@ -3,12 +3,12 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use mgp_engine::cluster::clock_offset::MeasuredClock;
-use mgp_protocol::federation::hello::ToldRole;
+use mgp_engine::cluster::clock_offset::PeerClock;
+use mgp_protocol::federation::hello::ReportedRole;
 use mgp_protocol::ids::NodeId;
 use mgp_transports::quic::PacketLoss;
 
-use super::failures::LinkRefusal;
+use super::failure_text::LinkRefusal;
 use super::state::LinksState;
 
 /// A member, and how the link to it is.
@@ -19,19 +19,19 @@ pub struct LinkStatus {
     /// What the cluster calls it.
     pub name: String,
     /// What it may do.
-    pub role: ToldRole,
+    pub role: ReportedRole,
     /// Membership takes it for there.
     pub present: bool,
     /// The link to it.
     pub linked: Option<LinkedStatus>,
     /// The node keeps this one out: it says that two living nodes have this one's key.
-    pub keeps_out: bool,
+    pub is_blocked: bool,
     /// The node takes no link of this one, as its last answer showed.
     pub refusal: Option<LinkRefusal>,
     /// When the last link to it ended, in milliseconds since 1970; none where there was none since the kernel's start.
     pub lost_ms: Option<u64>,
     /// What is wrong, and where to look: the last failure where there is no link, or the clocks.
-    pub trouble: Option<String>,
+    pub problem: Option<String>,
 }
 
 /// A link that lives.
@@ -42,13 +42,13 @@ pub struct LinkedStatus {
     /// The node that passes on what both send each other, if the link is not direct.
     pub relay: Option<NodeId>,
     /// This node dialed.
-    pub dialed: bool,
+    pub is_dialer: bool,
     /// When it came about, in milliseconds since 1970.
     pub since_ms: u64,
     /// How long a packet takes there and back.
     pub round_trip: Duration,
     /// The node's clock.
-    pub clock: Option<MeasuredClock>,
+    pub clock: Option<PeerClock>,
     /// What got lost on the way.
     pub loss: PacketLoss,
 }
@@ -56,19 +56,19 @@ pub struct LinkedStatus {
 impl LinksState {
     pub(super) fn status(&self) -> Vec<LinkStatus> {
         let members = self.members.iter().map(|(node, member)| {
-            let linked = member.live.as_ref().map(|live| LinkedStatus {
+            let linked = member.link.as_ref().map(|live| LinkedStatus {
                 address: live.peer.link.address(),
                 relay: live.peer.link.relay(),
-                dialed: live.peer.link.dialed(),
+                is_dialer: live.peer.link.is_dialer(),
                 since_ms: live.since_ms,
                 round_trip: live.peer.link.round_trip(),
                 clock: live.peer.clock(),
-                loss: live.peer.link.loss(),
+                loss: live.peer.link.packet_loss(),
             });
             let trouble = match &linked {
                 Some(linked) => {
                     // Why the link is not direct is of use as well.
-                    let clock = linked.clock.and_then(words_of_clock);
+                    let clock = linked.clock.and_then(describe_clock);
                     clock.or_else(|| {
                         let failure = linked.relay.and(member.failure.as_ref())?;
                         Some(format!("it is linked through another node: {failure}"))
@@ -81,11 +81,11 @@ impl LinksState {
                 name: member.pinned.name.clone(),
                 role: member.pinned.role,
                 present: member.present,
-                keeps_out: linked.is_none() && member.plan.is_kept_out(),
+                is_blocked: linked.is_none() && member.plan.is_rejected_as_duplicate(),
                 refusal: member.refusal.filter(|_| linked.is_none()),
                 lost_ms: member.lost_ms.filter(|_| linked.is_none()),
                 linked,
-                trouble,
+                problem: trouble,
             }
         });
         members.collect()
@@ -93,8 +93,8 @@ impl LinksState {
 }
 
 /// What is wrong with the clocks.
-fn words_of_clock(clock: MeasuredClock) -> Option<String> {
-    if !clock.differs() {
+fn describe_clock(clock: PeerClock) -> Option<String> {
+    if !clock.is_skewed() {
         return None;
     }
     let apart = clock.offset_ms.unsigned_abs();
@@ -118,7 +118,7 @@ mod tests {
     #[test]
     fn a_clock_that_differs_is_told_with_the_side_it_is_on() {
         let of = |offset_ms, error_ms| {
-            words_of_clock(MeasuredClock {
+            describe_clock(PeerClock {
                 offset_ms,
                 error_ms,
             })

@@ -5,9 +5,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use mgp_engine::cluster::assertions::{
-    Assertions, CallAssertion, LinkEnds, NotBelieved, OwnAssertions,
+    AssertionError, AssertionIssuer, AssertionVerifier, CallAssertion, LinkEnds,
 };
-use mgp_engine::cluster::clock_offset::{ClockOffset, MeasuredClock};
+use mgp_engine::cluster::clock_offset::{ClockOffsetEstimator, PeerClock};
 use mgp_engine::node_key::{NodeKey, PublicKey};
 use mgp_protocol::federation::assertion::{AssertionId, SignedAssertion};
 use mgp_protocol::federation::hello::{NodeName, WireFeatures};
@@ -17,7 +17,7 @@ use mgp_runtime::time::unix_ms;
 use mgp_transports::quic::{InboundCall, NodeLink};
 use tokio_util::sync::CancellationToken;
 
-use crate::agent_turns::AgentTurns;
+use crate::agent_limits::AgentLimits;
 
 /// The links of this node, one for each peer that is linked now.
 #[derive(Debug, Default)]
@@ -29,7 +29,7 @@ pub struct LinkTable {
     /// Who signs grants by the logs as this node has them, itself included.
     pub admins: BTreeSet<NodeId>,
     /// What this node is called, as it says on its links.
-    pub here: Option<NodeName>,
+    pub local_name: Option<NodeName>,
     /// Cancelled when a newer table is published.
     pub replaced: CancellationToken,
 }
@@ -40,12 +40,12 @@ pub struct PeerLink {
     /// The link.
     pub link: NodeLink,
     /// The turns of this node's agents at the peer.
-    pub outgoing: Arc<AgentTurns>,
+    pub outgoing: Arc<AgentLimits>,
     /// And of the peer's agents here.
-    pub incoming: Arc<AgentTurns>,
-    own: Mutex<OwnAssertions>,
-    believed: Mutex<Assertions>,
-    clock: Mutex<ClockOffset>,
+    pub incoming: Arc<AgentLimits>,
+    local_assertions: Mutex<AssertionIssuer>,
+    accepted_assertions: Mutex<AssertionVerifier>,
+    clock: Mutex<ClockOffsetEstimator>,
 }
 
 /// A call from another node. Who calls has not been judged.
@@ -64,76 +64,88 @@ impl PeerLink {
         let home = PublicKey(link.peer_key());
         let ends = LinkEnds {
             home,
-            owner: key.node(),
+            owner: key.node_id(),
             binding: link.binding(),
         };
-        let own = OwnAssertions::new(key.clone(), link.peer(), link.binding());
+        let own = AssertionIssuer::new(key.clone(), link.peer(), link.binding());
         Arc::new(Self {
             link,
             outgoing: Arc::default(),
             incoming: Arc::default(),
-            own: Mutex::new(own),
-            believed: Mutex::new(Assertions::new(ends)),
+            local_assertions: Mutex::new(own),
+            accepted_assertions: Mutex::new(AssertionVerifier::new(ends)),
             clock: Mutex::default(),
         })
     }
 
     /// Whether the peer may be asked to pass packets on.
-    pub(super) fn may_relay(&self) -> bool {
-        let features = self.link.agreed().features;
+    pub(super) fn can_relay(&self) -> bool {
+        let features = self.link.negotiated().features;
         self.link.relay().is_none() && features.contains(WireFeatures::RELAY)
     }
 
     /// What a call of one of this node's agents says of it.
-    pub fn assertion_of(&self, agent: &AgentId) -> CallAssertion {
-        let mut own = self.own.lock().unwrap_or_else(PoisonError::into_inner);
-        own.of(agent, unix_ms(), randomness::bytes())
+    pub fn assertion_for(&self, agent: &AgentId) -> CallAssertion {
+        let mut own = self
+            .local_assertions
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        own.assertion_for(agent, unix_ms(), randomness::random_bytes())
     }
 
     /// The peer has taken it.
-    pub fn assertion_taken(&self, id: AssertionId) {
-        let mut own = self.own.lock().unwrap_or_else(PoisonError::into_inner);
-        own.taken(id);
+    pub fn confirm_assertion(&self, id: AssertionId) {
+        let mut own = self
+            .local_assertions
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        own.mark_accepted(id);
     }
 
     /// The peer does not know it, or no longer.
-    pub fn assertion_forgotten(&self, id: AssertionId) {
-        let mut own = self.own.lock().unwrap_or_else(PoisonError::into_inner);
-        own.forgotten(id);
+    pub fn forget_assertion(&self, id: AssertionId) {
+        let mut own = self
+            .local_assertions
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        own.mark_unknown(id);
     }
 
     /// Who makes a call of the peer, by the peer's clock.
     ///
     /// # Errors
-    /// [`NotBelieved`].
-    pub fn caller(
+    /// [`AssertionError`].
+    pub fn resolve_caller(
         &self,
         id: AssertionId,
         shown: Option<&SignedAssertion>,
-    ) -> Result<NodeAgent, NotBelieved> {
+    ) -> Result<NodeAgent, AssertionError> {
         let now_ms = self.peer_clock_ms();
-        let mut believed = self.believed.lock().unwrap_or_else(PoisonError::into_inner);
-        believed.caller(id, shown, now_ms)
+        let mut believed = self
+            .accepted_assertions
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        believed.authenticate(id, shown, now_ms)
     }
 
-    /// The peer's clock was measured (see [`ClockOffset::measured`]).
-    pub fn clock_measured(&self, asked_ms: u64, way_ms: u64, theirs_ms: u64) {
+    /// The peer's clock was measured (see [`ClockOffsetEstimator::measured`]).
+    pub fn record_clock(&self, asked_ms: u64, way_ms: u64, theirs_ms: u64) {
         let mut clock = self.clock.lock().unwrap_or_else(PoisonError::into_inner);
-        clock.measured(asked_ms, way_ms, theirs_ms);
+        clock.add_sample(asked_ms, way_ms, theirs_ms);
     }
 
     /// What is known of the peer's clock.
     #[must_use]
-    pub fn clock(&self) -> Option<MeasuredClock> {
+    pub fn clock(&self) -> Option<PeerClock> {
         let clock = self.clock.lock().unwrap_or_else(PoisonError::into_inner);
-        clock.known()
+        clock.estimate()
     }
 
     /// The peer's wall clock, in milliseconds since 1970; ours until it was measured.
     #[must_use]
     pub fn peer_clock_ms(&self) -> u64 {
         match self.clock() {
-            Some(known) => known.theirs(unix_ms()),
+            Some(known) => known.to_peer_ms(unix_ms()),
             None => unix_ms(),
         }
     }

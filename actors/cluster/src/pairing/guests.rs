@@ -19,85 +19,85 @@ use super::PairingMsg;
 pub enum PairingDecision {
     /// Nobody has decided.
     #[default]
-    Open,
+    Pending,
     /// It is let in: the messages that it is sent.
-    Yes(Arc<Vec<PairingMessage>>),
+    Approved(Arc<Vec<PairingMessage>>),
     /// It is not, and why.
-    No(String),
+    Denied(String),
 }
 
 /// Follows what becomes of a ticket.
-pub(super) type WaitForDecision = watch::Receiver<PairingDecision>;
+pub(super) type DecisionReceiver = watch::Receiver<PairingDecision>;
 
 /// A ticket that was shown.
 #[derive(Clone, Debug)]
-pub struct AskedOver {
-    pub(super) ask: PairingAsk,
+pub struct TicketRequest {
+    pub(super) request: PairingAsk,
     /// Revealed, of a node that committed to it.
     pub(super) nonce: Option<WordNonce>,
     pub(super) node: NodeId,
     pub(super) key: [u8; 32],
     pub(super) binding: LinkBinding,
-    pub(super) from: SocketAddr,
+    pub(super) address: SocketAddr,
 }
 
-impl AskedOver {
-    pub(super) fn request(self, inviter: NodeId) -> PairingRequest {
+impl TicketRequest {
+    pub(super) fn into_request(self, inviter: NodeId) -> PairingRequest {
         PairingRequest {
-            ticket: self.ask.ticket,
-            proof: self.ask.proof,
+            ticket: self.request.ticket,
+            proof: self.request.proof,
             binding: self.binding,
             inviter,
             key: self.key,
-            name: self.ask.name,
-            commitment: self.ask.commitment,
+            name: self.request.name,
+            commitment: self.request.commitment,
         }
     }
 }
 
 /// Hears one node, until it is let in or sent away, or its link ends.
-pub(super) async fn host(mut link: PairingLink, mailbox: Mailbox<PairingMsg>) {
-    let asked = link.prompt().await.ok().flatten();
+pub(super) async fn serve_guest(mut link: PairingLink, mailbox: Mailbox<PairingMsg>) {
+    let asked = link.first_message().await.ok().flatten();
     let asked = asked.and_then(|bytes| PairingMessage::decode(&bytes).ok());
     let Some(PairingMessage::Ask(ask)) = asked else {
         return;
     };
     let id = ask.ticket;
     let commits = ask.commitment.is_some();
-    let mut asked = AskedOver {
-        ask,
+    let mut asked = TicketRequest {
+        request: ask,
         nonce: None,
         node: link.peer(),
         key: link.peer_key(),
         binding: link.binding(),
-        from: link.address(),
+        address: link.address(),
     };
     if commits {
-        asked.nonce = exchange(&mut link, &asked, &mailbox).await;
+        asked.nonce = exchange_nonces(&mut link, &asked, &mailbox).await;
         if asked.nonce.is_none() {
             return link.finish().await;
         }
     }
     let (reply, answer) = Reply::new();
     if mailbox
-        .remind(PairingMsg::Shown(Box::new(asked), reply))
+        .send_to_self(PairingMsg::ShowTicket(Box::new(asked), reply))
         .is_err()
     {
         return;
     }
     match answer.await {
         Ok(Ok((shown, decided))) => {
-            link.proven();
+            link.mark_proven();
             let answer = match shown.nonce {
                 Some(nonce) => PairingMessage::Reveal(nonce),
-                None => PairingMessage::Heard(shown.heard.proof),
+                None => PairingMessage::Heard(shown.reply.proof),
             };
-            if said(&mut link, &answer).await {
-                wait(link, id, decided, &mailbox).await;
+            if send_message(&mut link, &answer).await {
+                wait_for_decision(link, id, decided, &mailbox).await;
             }
         }
         Ok(Err(refusal)) => {
-            said(&mut link, &PairingMessage::Refused(refusal.to_string())).await;
+            send_message(&mut link, &PairingMessage::Refused(refusal.to_string())).await;
             link.finish().await;
         }
         Err(_ended) => {}
@@ -105,21 +105,21 @@ pub(super) async fn host(mut link: PairingLink, mailbox: Mailbox<PairingMsg>) {
 }
 
 /// Commits to this side's nonce and reads the node's; nothing where it is refused, or says something else.
-async fn exchange(
+async fn exchange_nonces(
     link: &mut PairingLink,
-    asked: &AskedOver,
+    asked: &TicketRequest,
     mailbox: &Mailbox<PairingMsg>,
 ) -> Option<WordNonce> {
     let (reply, answer) = Reply::new();
     let commit = PairingMsg::Commit(Box::new(asked.clone()), reply);
-    mailbox.remind(commit).ok()?;
+    mailbox.send_to_self(commit).ok()?;
     match answer.await.ok()? {
         Ok(committed) => {
-            link.proven();
-            if !said(link, &PairingMessage::Committed(committed)).await {
+            link.mark_proven();
+            if !send_message(link, &PairingMessage::Committed(committed)).await {
                 return None;
             }
-            let revealed = link.prompt().await.ok()??;
+            let revealed = link.first_message().await.ok()??;
             match PairingMessage::decode(&revealed).ok()? {
                 PairingMessage::Reveal(nonce) => Some(nonce),
                 PairingMessage::Ask(_)
@@ -131,37 +131,37 @@ async fn exchange(
             }
         }
         Err(refusal) => {
-            said(link, &PairingMessage::Refused(refusal.to_string())).await;
+            send_message(link, &PairingMessage::Refused(refusal.to_string())).await;
             None
         }
     }
 }
 
-async fn wait(
+async fn wait_for_decision(
     mut link: PairingLink,
     id: TicketId,
-    mut decided: WaitForDecision,
+    mut decided: DecisionReceiver,
     mailbox: &Mailbox<PairingMsg>,
 ) {
     let decision = tokio::select! {
-        decision = made(&mut decided) => decision,
+        decision = next_decision(&mut decided) => decision,
         // Nothing is said meanwhile: the link is gone, or took too long, and comes again.
         _said = link.next() => return,
     };
     match decision {
-        PairingDecision::Open => {}
-        PairingDecision::No(why) => {
-            said(&mut link, &PairingMessage::Refused(why)).await;
+        PairingDecision::Pending => {}
+        PairingDecision::Denied(why) => {
+            send_message(&mut link, &PairingMessage::Refused(why)).await;
             link.finish().await;
         }
-        PairingDecision::Yes(parts) => {
+        PairingDecision::Approved(parts) => {
             for part in parts.iter() {
-                if !said(&mut link, part).await {
+                if !send_message(&mut link, part).await {
                     return;
                 }
             }
-            if let Some(PairingMessage::Taken) = heard(&mut link).await {
-                let _ended = mailbox.remind(PairingMsg::Delivered(id));
+            if let Some(PairingMessage::Taken) = receive_message(&mut link).await {
+                let _ended = mailbox.send_to_self(PairingMsg::Delivered(id));
                 link.finish().await;
             }
         }
@@ -169,21 +169,21 @@ async fn wait(
 }
 
 /// The decision, once there is one; none where the ticket is gone without.
-async fn made(decided: &mut WaitForDecision) -> PairingDecision {
-    let is_made = |decision: &PairingDecision| !matches!(decision, PairingDecision::Open);
+async fn next_decision(decided: &mut DecisionReceiver) -> PairingDecision {
+    let is_made = |decision: &PairingDecision| !matches!(decision, PairingDecision::Pending);
     match decided.wait_for(is_made).await {
         Ok(decision) => PairingDecision::clone(&decision),
-        Err(_gone) => PairingDecision::Open,
+        Err(_gone) => PairingDecision::Pending,
     }
 }
 
 /// The next message; `None` for anything that is none.
-pub(super) async fn heard(link: &mut PairingLink) -> Option<PairingMessage> {
+pub(super) async fn receive_message(link: &mut PairingLink) -> Option<PairingMessage> {
     let bytes = link.next().await.ok()??;
     PairingMessage::decode(&bytes).ok()
 }
 
-pub(super) async fn said(link: &mut PairingLink, message: &PairingMessage) -> bool {
+pub(super) async fn send_message(link: &mut PairingLink, message: &PairingMessage) -> bool {
     let bytes = Bytes::from(message.encode());
     link.send(bytes).await.is_ok()
 }

@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use mgp_engine::cluster::pairing::{
-    JoinNonce, PairingEnds, PairingSide, PairingTicket, Unrevealed, is_proven,
+    JoinNonce, PairingEnds, PairingSide, PairingTicket, RevealError, is_valid_proof,
 };
 use mgp_engine::node_key::PublicKey;
 use mgp_engine::policy::grants::ClusterId;
 use mgp_protocol::federation::hello::NodeName;
 use mgp_protocol::federation::pairing::{
-    PARTS_MAX, PairingAsk, PairingMessage, WelcomeBook, WelcomePart, WordCommitment, WordNonce,
+    PARTS_MAX, PairingAsk, PairingMessage, WelcomeBundle, WelcomePart, WordCommitment, WordNonce,
     WordNonces,
 };
 use mgp_protocol::ids::NodeId;
@@ -17,21 +17,21 @@ use mgp_runtime::event_sink::EventSink;
 use mgp_runtime::mailbox::{Mailbox, Reply};
 use mgp_runtime::randomness;
 use mgp_runtime::time::unix_ms;
-use mgp_transports::quic::{NoLink, PairingLink};
+use mgp_transports::quic::{LinkError, PairingLink};
 
-use super::guests::{heard, said};
+use super::guests::{receive_message, send_message};
 use super::{JoinProgress, NodeAdmission, PairingEvent, PairingMsg};
 use crate::links::LinksHandle;
 
 /// Between one try and the next.
-const AGAIN: Duration = Duration::from_secs(1);
+const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 /// How much later than by this clock a ticket may end: the inviter's clock counts, and may be behind.
-pub(super) const CLOCKS_MS: u64 = 10 * 60 * 1000;
+pub(super) const CLOCK_SKEW_MS: u64 = 10 * 60 * 1000;
 
 /// One joining.
 pub(super) struct JoinTask {
     pub(super) number: u64,
-    pub(super) own: NodeId,
+    pub(super) node: NodeId,
     pub(super) ticket: PairingTicket,
     pub(super) name: NodeName,
     pub(super) nonce: JoinNonce,
@@ -41,57 +41,61 @@ pub(super) struct JoinTask {
 }
 
 /// Why one try came to nothing.
-enum NotYet {
+enum AttemptError {
     /// The next one may come to something.
-    Again(String),
+    Retry(String),
     /// None will.
-    Never(JoinProgress),
+    Fatal(JoinProgress),
 }
 
 impl JoinTask {
     pub(super) async fn run(mut self) {
-        let ends = self.ticket.expires_ms.saturating_add(CLOCKS_MS);
+        let ends = self.ticket.expires_ms.saturating_add(CLOCK_SKEW_MS);
         while unix_ms() < ends {
             match self.attempt().await {
-                Ok(admission) => return self.tell(JoinProgress::Admitted(Box::new(admission))),
-                Err(NotYet::Never(progress)) => return self.tell(progress),
-                Err(NotYet::Again(why)) => self.tell(JoinProgress::Dialing(Some(why))),
+                Ok(admission) => {
+                    return self.report_progress(JoinProgress::Admitted(Box::new(admission)));
+                }
+                Err(AttemptError::Fatal(progress)) => return self.report_progress(progress),
+                Err(AttemptError::Retry(why)) => {
+                    self.report_progress(JoinProgress::Dialing(Some(why)))
+                }
             }
-            tokio::time::sleep(AGAIN).await;
+            tokio::time::sleep(RETRY_INTERVAL).await;
         }
-        self.tell(JoinProgress::Expired);
+        self.report_progress(JoinProgress::Expired);
     }
 
-    fn tell(&self, progress: JoinProgress) {
+    fn report_progress(&self, progress: JoinProgress) {
         let _ended = self
             .mailbox
-            .remind(PairingMsg::Progress(self.number, progress));
+            .send_to_self(PairingMsg::Progress(self.number, progress));
     }
 
-    async fn attempt(&mut self) -> Result<NodeAdmission, NotYet> {
+    async fn attempt(&mut self) -> Result<NodeAdmission, AttemptError> {
         let mut link = self.dial().await?;
         let ends = PairingEnds {
-            inviter: NodeId::of_key(&self.ticket.inviter),
-            joiner: self.own,
+            inviter: NodeId::from_key(&self.ticket.inviter),
+            joiner: self.node,
             binding: link.binding(),
         };
         self.show_ticket(&mut link, &ends).await?;
-        self.tell(JoinProgress::Waiting);
-        let admission = self.welcome(&mut link).await?;
+        self.report_progress(JoinProgress::Waiting);
+        let admission = self.receive_admission(&mut link).await?;
         let (reply, kept) = Reply::new();
         self.events
             .send(PairingEvent::Joined(admission.clone(), reply));
         match kept.await {
             Ok(Ok(())) => {}
-            Ok(Err(why)) => return Err(NotYet::Never(JoinProgress::Failed(why))),
+            Ok(Err(why)) => return Err(AttemptError::Fatal(JoinProgress::Failed(why))),
             Err(_ended) => {
                 let why = "the kernel ended meanwhile".to_owned();
-                return Err(NotYet::Never(JoinProgress::Failed(why)));
+                return Err(AttemptError::Fatal(JoinProgress::Failed(why)));
             }
         }
-        self.links.found_at(ends.inviter, link.address());
+        self.links.add_hint(ends.inviter, link.address());
         // Lost, the ticket stays out until its time is over, and is of use to nobody else.
-        let _told = said(&mut link, &PairingMessage::Taken).await;
+        let _told = send_message(&mut link, &PairingMessage::Taken).await;
         link.finish().await;
         Ok(admission)
     }
@@ -101,33 +105,33 @@ impl JoinTask {
         &mut self,
         link: &mut PairingLink,
         ends: &PairingEnds,
-    ) -> Result<(), NotYet> {
+    ) -> Result<(), AttemptError> {
         let secret = &self.ticket.secret;
         let (side, nonce) = (PairingSide::Joiner, self.nonce.nonce());
         let ask = PairingMessage::Ask(PairingAsk {
             ticket: secret.id(),
             name: self.name.clone(),
-            proof: ends.asking(secret),
+            proof: ends.joiner_proof(secret),
             commitment: Some(ends.commitment(side, &self.name, nonce, secret)),
         });
-        if !said(link, &ask).await {
-            return Err(lost(link));
+        if !send_message(link, &ask).await {
+            return Err(link_lost(link));
         }
-        let expected = ends.answering(secret);
-        match heard(link).await {
-            Some(PairingMessage::Committed(theirs)) if is_proven(&theirs.proof, &expected) => {
-                self.exchange(link, ends, &theirs.commitment).await
+        let expected = ends.inviter_proof(secret);
+        match receive_message(link).await {
+            Some(PairingMessage::Committed(theirs)) if is_valid_proof(&theirs.proof, &expected) => {
+                self.exchange_nonces(link, ends, &theirs.commitment).await
             }
-            Some(PairingMessage::Heard(proof)) if is_proven(&proof, &expected) => {
+            Some(PairingMessage::Heard(proof)) if is_valid_proof(&proof, &expected) => {
                 match secret.has_nonces() {
-                    true => Err(never(
+                    true => Err(fatal_error(
                         "the other side answers like an older version, and the ticket is of a newer one: \
                          somebody may be trying to choose the words; ask for another ticket",
                     )),
                     false => Ok(()),
                 }
             }
-            Some(PairingMessage::Refused(why)) => Err(never(&why)),
+            Some(PairingMessage::Refused(why)) => Err(fatal_error(&why)),
             Some(
                 PairingMessage::Heard(_)
                 | PairingMessage::Committed(_)
@@ -135,32 +139,39 @@ impl JoinTask {
                 | PairingMessage::Ask(_)
                 | PairingMessage::Part(_)
                 | PairingMessage::Taken,
-            ) => Err(never("the other side does not know the ticket's secret")),
-            None => Err(lost(link)),
+            ) => Err(fatal_error(
+                "the other side does not know the ticket's secret",
+            )),
+            None => Err(link_lost(link)),
         }
     }
 
     /// Reveals the nonce of this side to this commitment, reads the other one, and shows the words.
-    async fn exchange(
+    async fn exchange_nonces(
         &mut self,
         link: &mut PairingLink,
         ends: &PairingEnds,
         theirs: &WordCommitment,
-    ) -> Result<(), NotYet> {
-        let own = match self.nonce.reveal(theirs, WordNonce(randomness::bytes())) {
+    ) -> Result<(), AttemptError> {
+        let own = match self
+            .nonce
+            .reveal(theirs, WordNonce(randomness::random_bytes()))
+        {
             Ok(own) => own,
-            Err(Unrevealed::Redrawn) => {
-                return Err(NotYet::Again("the words are made anew".to_owned()));
+            Err(RevealError::Redrawn) => {
+                return Err(AttemptError::Retry("the words are made anew".to_owned()));
             }
-            Err(Unrevealed::TooOften) => {
-                return Err(never("the other side changes the words again and again"));
+            Err(RevealError::TooManyDraws) => {
+                return Err(fatal_error(
+                    "the other side changes the words again and again",
+                ));
             }
         };
-        if !said(link, &PairingMessage::Reveal(own)).await {
-            return Err(lost(link));
+        if !send_message(link, &PairingMessage::Reveal(own)).await {
+            return Err(link_lost(link));
         }
         let (name, secret) = (&self.name, &self.ticket.secret);
-        match heard(link).await {
+        match receive_message(link).await {
             Some(PairingMessage::Reveal(inviter))
                 if ends.commitment(PairingSide::Inviter, name, &inviter, secret) == *theirs =>
             {
@@ -169,10 +180,12 @@ impl JoinTask {
                     joiner: own,
                 };
                 let words = ends.words_with_nonces(name, secret, &nonces);
-                let _ended = self.mailbox.remind(PairingMsg::Words(self.number, words));
+                let _ended = self
+                    .mailbox
+                    .send_to_self(PairingMsg::Words(self.number, words));
                 Ok(())
             }
-            Some(PairingMessage::Refused(why)) => Err(never(&why)),
+            Some(PairingMessage::Refused(why)) => Err(fatal_error(&why)),
             Some(
                 PairingMessage::Reveal(_)
                 | PairingMessage::Heard(_)
@@ -180,44 +193,49 @@ impl JoinTask {
                 | PairingMessage::Ask(_)
                 | PairingMessage::Part(_)
                 | PairingMessage::Taken,
-            ) => Err(never("the other side reveals what it did not commit to")),
-            None => Err(lost(link)),
+            ) => Err(fatal_error(
+                "the other side reveals what it did not commit to",
+            )),
+            None => Err(link_lost(link)),
         }
     }
 
-    async fn dial(&self) -> Result<PairingLink, NotYet> {
-        let inviter = NodeId::of_key(&self.ticket.inviter);
+    async fn dial(&self) -> Result<PairingLink, AttemptError> {
+        let inviter = NodeId::from_key(&self.ticket.inviter);
         let endpoint = self.links.endpoint();
-        let closed = || NotYet::Again("links to other nodes are not open here".to_owned());
+        let closed = || AttemptError::Retry("links to other nodes are not open here".to_owned());
         let endpoint = endpoint.ok_or_else(closed)?;
         let mut last =
-            NoLink::Unresolved(inviter.short(), "the ticket names no address".to_owned());
-        for place in &self.ticket.places {
+            LinkError::Unresolved(inviter.short_id(), "the ticket names no address".to_owned());
+        for place in &self.ticket.addresses {
             match endpoint.dial_pairing(inviter, place).await {
                 Ok(link) => return Ok(link),
-                Err(NoLink::TurnedAway) => return Err(turned_away()),
+                Err(LinkError::PairingRefused) => return Err(pairing_refused()),
                 Err(why) => last = why,
             }
         }
-        Err(NotYet::Again(last.to_string()))
+        Err(AttemptError::Retry(last.to_string()))
     }
 
     /// What the other side gives, once a person there has decided.
-    async fn welcome(&self, link: &mut PairingLink) -> Result<NodeAdmission, NotYet> {
+    async fn receive_admission(
+        &self,
+        link: &mut PairingLink,
+    ) -> Result<NodeAdmission, AttemptError> {
         let mut bytes = Vec::new();
         loop {
-            match heard(link).await {
+            match receive_message(link).await {
                 Some(PairingMessage::Part(WelcomePart { bytes: part, more })) => {
                     bytes.extend(part);
                     if bytes.len() > PARTS_MAX {
-                        return Err(never("the other side sends more than it may"));
+                        return Err(fatal_error("the other side sends more than it may"));
                     }
                     if !more {
                         break;
                     }
                 }
                 Some(PairingMessage::Refused(why)) => {
-                    return Err(NotYet::Never(JoinProgress::Refused(why)));
+                    return Err(AttemptError::Fatal(JoinProgress::Refused(why)));
                 }
                 Some(
                     PairingMessage::Ask(_)
@@ -226,37 +244,41 @@ impl JoinTask {
                     | PairingMessage::Reveal(_)
                     | PairingMessage::Taken,
                 ) => {
-                    return Err(never("the other side sends what cannot be read"));
+                    return Err(fatal_error("the other side sends what cannot be read"));
                 }
-                None => return Err(NotYet::Again("nobody there has decided yet".to_owned())),
+                None => {
+                    return Err(AttemptError::Retry(
+                        "nobody there has decided yet".to_owned(),
+                    ));
+                }
             }
         }
-        let book = WelcomeBook::decode(&bytes);
-        let book = book.map_err(|_| never("the other side sends what cannot be read"))?;
+        let book = WelcomeBundle::decode(&bytes);
+        let book = book.map_err(|_| fatal_error("the other side sends what cannot be read"))?;
         let (cluster, inviter) = (
             ClusterId(self.ticket.cluster),
             PublicKey(self.ticket.inviter),
         );
-        let admission = NodeAdmission::of(book, cluster, inviter);
+        let admission = NodeAdmission::from_welcome_book(book, cluster, inviter);
         admission.ok_or_else(|| {
-            never("the other side lets it into another cluster than the ticket said")
+            fatal_error("the other side lets it into another cluster than the ticket said")
         })
     }
 }
 
-fn never(why: &str) -> NotYet {
-    NotYet::Never(JoinProgress::Refused(why.to_owned()))
+fn fatal_error(why: &str) -> AttemptError {
+    AttemptError::Fatal(JoinProgress::Refused(why.to_owned()))
 }
 
 /// Why nothing more is heard.
-fn lost(link: &PairingLink) -> NotYet {
-    match link.is_turned_away() {
-        true => turned_away(),
-        false => NotYet::Again("the link was lost".to_owned()),
+fn link_lost(link: &PairingLink) -> AttemptError {
+    match link.is_refused() {
+        true => pairing_refused(),
+        false => AttemptError::Retry("the link was lost".to_owned()),
     }
 }
 
-fn turned_away() -> NotYet {
+fn pairing_refused() -> AttemptError {
     let why = "the other side takes no ticket now: this one was used or withdrawn, its time is over, or the kernel there was started again; ask for another one";
-    NotYet::Never(JoinProgress::Refused(why.to_owned()))
+    AttemptError::Fatal(JoinProgress::Refused(why.to_owned()))
 }

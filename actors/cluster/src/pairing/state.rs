@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mgp_engine::cluster::pairing::{
-    JoinNonce, LIVES_MS, PairingEnds, PairingRefusal, PairingSecret, PairingTicket, TicketStage,
-    TicketTerms, TicketsOut,
+    JoinNonce, LIFETIME_MS, OpenTickets, PairingEnds, PairingRejection, PairingSecret,
+    PairingTicket, TicketStage, TicketTerms,
 };
 use mgp_engine::node_key::{NodeKey, PublicKey};
 use mgp_protocol::federation::assertion::LinkBinding;
@@ -20,27 +20,28 @@ use mgp_runtime::mailbox::{Mailbox, Reply};
 use mgp_runtime::randomness;
 use mgp_runtime::task::{self, SupervisedTask};
 use mgp_runtime::time::unix_ms;
-use mgp_store::audit::{AuditHandle, by_kernel, event};
+use mgp_store::audit::{AuditHandle, kernel_actor, new_event};
 use mgp_transports::quic::PairingLink;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
-use super::guests::{self, AskedOver, PairingDecision, WaitForDecision};
-use super::joining::{CLOCKS_MS, JoinTask};
+use super::guests::{self, DecisionReceiver, PairingDecision, TicketRequest};
+use super::joining::{CLOCK_SKEW_MS, JoinTask};
 use super::{
-    AdmitNode, AnsweredTicket, InviteTerms, Invited, JoinProgress, Joining, NodeAdmission,
-    PairingEvent, PairingFailed, PairingMsg, PairingStart, TicketStatus, WaitingNode,
+    AdmissionRequest, Invitation, InviteOptions, JoinProgress, Joining, NodeAdmission,
+    PairingActionError, PairingEvent, PairingMsg, PairingStart, PendingNode, TicketAnswer,
+    TicketStatus,
 };
 use crate::links::LinksHandle;
 
 /// Longest that the kernel may take to write down who is let in.
-const WRITING: Duration = Duration::from_secs(60);
+const ADMISSION_TIMEOUT: Duration = Duration::from_secs(60);
 /// Refusals of strangers that the audit log tells of, for each ticket that was put out: whoever goes on is not
 /// to fill it.
-const REFUSALS_TOLD: u32 = 16;
+const LOGGED_REFUSALS: u32 = 16;
 
-type ApproveReply = Reply<Result<(), PairingFailed>>;
-type InviteReply = Reply<Result<Invited, PairingFailed>>;
+type ApproveReply = Reply<Result<(), PairingActionError>>;
+type InviteReply = Reply<Result<Invitation, PairingActionError>>;
 
 /// The state of the actor.
 pub struct PairingState {
@@ -49,11 +50,11 @@ pub struct PairingState {
     events: EventSink<PairingEvent>,
     audit: AuditHandle,
     mailbox: Mailbox<PairingMsg>,
-    tickets: TicketsOut,
+    tickets: OpenTickets,
     /// Where each ticket leads; of those that are out.
-    places: BTreeMap<TicketId, Vec<String>>,
+    addresses: BTreeMap<TicketId, Vec<String>>,
     /// Where each was shown from last.
-    shown_from: BTreeMap<TicketId, SocketAddr>,
+    last_shown_from: BTreeMap<TicketId, SocketAddr>,
     /// One for each ticket.
     decisions: BTreeMap<TicketId, watch::Sender<PairingDecision>>,
     /// Who waits for a yes to be written down.
@@ -61,9 +62,9 @@ pub struct PairingState {
     /// As many as the transport lets in.
     guests: BTreeMap<u64, SupervisedTask<()>>,
     joining: Option<(u64, Joining, SupervisedTask<()>)>,
-    alarm: Option<SupervisedTask<()>>,
+    expiry_timer: Option<SupervisedTask<()>>,
     refusals: u32,
-    numbers: u64,
+    last_number: u64,
 }
 
 impl PairingState {
@@ -74,33 +75,33 @@ impl PairingState {
             events: start.events,
             audit: start.audit,
             mailbox,
-            tickets: TicketsOut::default(),
-            places: BTreeMap::new(),
-            shown_from: BTreeMap::new(),
+            tickets: OpenTickets::default(),
+            addresses: BTreeMap::new(),
+            last_shown_from: BTreeMap::new(),
             decisions: BTreeMap::new(),
             approving: BTreeMap::new(),
             guests: BTreeMap::new(),
             joining: None,
-            alarm: None,
+            expiry_timer: None,
             refusals: 0,
-            numbers: 0,
+            last_number: 0,
         }
     }
 
     /// Nobody learns a ticket before it is written down that it was made.
-    pub(super) async fn invite(&mut self, terms: InviteTerms, reply: InviteReply) {
-        let approved_before = terms.approved_before;
+    pub(super) async fn invite(&mut self, terms: InviteOptions, reply: InviteReply) {
+        let approved_before = terms.is_preapproved;
         let invited = match self.make_ticket(terms).await {
             Ok(invited) => invited,
             Err(failed) => return reply.send(Err(failed)),
         };
         let id = invited.id;
         let details = json!({"step": "invited", "ticket": id.to_string(), "approved_before": approved_before});
-        let event = pairing_event(by_kernel(), Outcome::Success, details);
+        let event = pairing_event(kernel_actor(), Outcome::Success, details);
         let (audit, mailbox) = (self.audit.clone(), self.mailbox.clone());
-        task::detached("pairing.invite", async move {
-            if let Err(refused) = audit.decided(event).await {
-                let end = |reply| PairingMsg::End(id, "it was not written down", reply);
+        task::spawn_detached("pairing.invite", async move {
+            if let Err(refused) = audit.record_decision(event).await {
+                let end = |reply| PairingMsg::EndTicket(id, "it was not written down", reply);
                 let _ = mailbox.ask(end).await;
                 return reply.send(Err(refused.into()));
             }
@@ -108,67 +109,72 @@ impl PairingState {
         });
     }
 
-    async fn make_ticket(&mut self, terms: InviteTerms) -> Result<Invited, PairingFailed> {
+    async fn make_ticket(
+        &mut self,
+        terms: InviteOptions,
+    ) -> Result<Invitation, PairingActionError> {
         if self.links.address().is_none() {
-            return Err(PairingFailed::NotOpen);
+            return Err(PairingActionError::NotOpen);
         }
-        let lives = terms.lives_for.map(|lives| lives.as_millis());
-        let lives = lives.map_or(LIVES_MS, |lives| u64::try_from(lives).unwrap_or(u64::MAX));
-        let secret = PairingSecret::with_nonces(&randomness::bytes());
+        let lives = terms.ttl.map(|lives| lives.as_millis());
+        let lives = lives.map_or(LIFETIME_MS, |lives| {
+            u64::try_from(lives).unwrap_or(u64::MAX)
+        });
+        let secret = PairingSecret::with_nonces(&randomness::random_bytes());
         let ticket = PairingTicket {
-            inviter: self.key.public().0,
+            inviter: self.key.public_key().0,
             cluster: terms.cluster.0,
             secret: secret.clone(),
             expires_ms: unix_ms().saturating_add(lives),
-            places: terms.addresses,
+            addresses: terms.addresses,
         };
         let expires_ms = ticket.expires_ms;
-        let id = self.tickets.put(
+        let id = self.tickets.add(
             secret,
             TicketTerms {
                 role: terms.role,
-                approved_before: terms.approved_before,
+                preapproved: terms.is_preapproved,
                 expires_ms,
             },
         )?;
-        self.places.insert(id, ticket.places.clone());
+        self.addresses.insert(id, ticket.addresses.clone());
         self.decisions.insert(id, watch::Sender::default());
         self.refusals = 0;
         if let Err(error) = self.links.set_pairing(true).await {
-            self.end(id, "links are gone").await;
+            self.end_ticket(id, "links are gone").await;
             return Err(error.into());
         }
         self.set_alarm();
-        let ticket = ticket.text();
-        Ok(Invited {
+        let ticket = ticket.render();
+        Ok(Invitation {
             ticket,
             id,
             expires_ms,
         })
     }
 
-    pub(super) fn statuses(&self) -> Vec<TicketStatus> {
-        let all = self.tickets.all().map(|(id, ticket)| TicketStatus {
+    pub(super) fn list_tickets(&self) -> Vec<TicketStatus> {
+        let all = self.tickets.iter().map(|(id, ticket)| TicketStatus {
             id,
             role: ticket.terms.role,
-            approved_before: ticket.terms.approved_before,
+            is_preapproved: ticket.terms.preapproved,
             expires_ms: ticket.terms.expires_ms,
-            places: self.places.get(&id).cloned().unwrap_or_default(),
+            addresses: self.addresses.get(&id).cloned().unwrap_or_default(),
             stage: ticket.stage.clone(),
         });
         all.collect()
     }
 
-    pub(super) fn waiting(&self) -> Vec<WaitingNode> {
+    pub(super) fn pending_nodes(&self) -> Vec<PendingNode> {
         let waiting = self
             .tickets
-            .all()
+            .iter()
             .filter_map(|(id, ticket)| match &ticket.stage {
-                TicketStage::Waiting(who) => Some(WaitingNode {
+                TicketStage::Waiting(who) => Some(PendingNode {
                     id,
-                    who: who.clone(),
+                    node: who.clone(),
                     role: ticket.terms.role,
-                    from: self.shown_from.get(&id).copied(),
+                    address: self.last_shown_from.get(&id).copied(),
                     expires_ms: ticket.terms.expires_ms,
                 }),
                 TicketStage::Open | TicketStage::Admitting(_) | TicketStage::Admitted(_) => None,
@@ -176,26 +182,26 @@ impl PairingState {
         waiting.collect()
     }
 
-    pub(super) fn guest(&mut self, link: Box<PairingLink>) {
-        self.numbers += 1;
-        let (number, mailbox) = (self.numbers, self.mailbox.clone());
+    pub(super) fn add_guest(&mut self, link: Box<PairingLink>) {
+        self.last_number += 1;
+        let (number, mailbox) = (self.last_number, self.mailbox.clone());
         let hosting = async move {
-            let hosted = guests::host(*link, mailbox.clone());
+            let hosted = guests::serve_guest(*link, mailbox.clone());
             // A panic over what a stranger says ends its link, and nothing else.
-            let _broken = task::caught("pairing.guest", hosted).await;
-            let _ended = mailbox.remind(PairingMsg::Left(number));
+            let _broken = task::catch_panic("pairing.guest", hosted).await;
+            let _ended = mailbox.send_to_self(PairingMsg::GuestGone(number));
         };
-        let hosting = task::supervised("pairing.guest", hosting);
+        let hosting = task::spawn_supervised("pairing.guest", hosting);
         self.guests.insert(number, hosting);
     }
 
-    pub(super) async fn left(&mut self, number: u64) {
+    pub(super) async fn remove_guest(&mut self, number: u64) {
         self.guests.remove(&number);
-        self.shut().await;
+        self.close_if_no_tickets().await;
     }
 
     /// Without tickets nobody may ask. Who is there already is first told why.
-    async fn shut(&mut self) {
+    async fn close_if_no_tickets(&mut self) {
         if self.tickets.is_empty() && self.guests.is_empty() {
             // Without links there is no door either.
             let _gone = self.links.set_pairing(false).await;
@@ -203,29 +209,35 @@ impl PairingState {
     }
 
     /// Answers a node's commitment with this side's.
-    pub(super) fn commit(&mut self, asked: AskedOver) -> Result<PairingCommitted, PairingRefusal> {
-        let (id, by) = (asked.ask.ticket, by_node(&asked));
-        let (request, fresh) = (asked.request(self.key.node()), randomness::bytes());
+    pub(super) fn answer_commitment(
+        &mut self,
+        asked: TicketRequest,
+    ) -> Result<PairingCommitted, PairingRejection> {
+        let (id, by) = (asked.request.ticket, node_actor(&asked));
+        let (request, fresh) = (
+            asked.into_request(self.key.node_id()),
+            randomness::random_bytes(),
+        );
         let committed = self.tickets.commit(&request, WordNonce(fresh), unix_ms());
-        committed.inspect_err(|refusal| self.note_refusal(id, by, refusal))
+        committed.inspect_err(|refusal| self.record_refusal(id, by, refusal))
     }
 
-    fn note_refusal(&mut self, id: TicketId, by: Actor, refusal: &PairingRefusal) {
-        if self.refusals < REFUSALS_TOLD {
+    fn record_refusal(&mut self, id: TicketId, by: Actor, refusal: &PairingRejection) {
+        if self.refusals < LOGGED_REFUSALS {
             self.refusals += 1;
             let details =
                 json!({"step": "refused", "ticket": id.to_string(), "reason": refusal.to_string()});
-            self.tell(by, Outcome::Denied, details);
+            self.record_event(by, Outcome::Denied, details);
         }
     }
 
-    pub(super) fn shown(
+    pub(super) fn show_ticket(
         &mut self,
-        asked: AskedOver,
-    ) -> Result<(AnsweredTicket, WaitForDecision), PairingRefusal> {
-        let (id, by, from) = (asked.ask.ticket, by_node(&asked), asked.from);
+        asked: TicketRequest,
+    ) -> Result<(TicketAnswer, DecisionReceiver), PairingRejection> {
+        let (id, by, from) = (asked.request.ticket, node_actor(&asked), asked.address);
         let nonce = asked.nonce;
-        let request = asked.request(self.key.node());
+        let request = asked.into_request(self.key.node_id());
         let answered = match nonce {
             Some(nonce) => {
                 let revealed = self.tickets.reveal(&request, &nonce, unix_ms());
@@ -233,40 +245,49 @@ impl PairingState {
             }
             None => self
                 .tickets
-                .asked(&request, unix_ms())
+                .request_without_nonces(&request, unix_ms())
                 .map(|heard| (heard, None)),
         };
         let (heard, nonce) = match answered {
             Ok(answered) => answered,
             Err(refusal) => {
-                self.note_refusal(id, by, &refusal);
+                self.record_refusal(id, by, &refusal);
                 return Err(refusal);
             }
         };
-        self.shown_from.insert(id, from);
+        self.last_shown_from.insert(id, from);
         let decided = self
             .decisions
             .get(&id)
-            .ok_or(PairingRefusal::NoTicket)?
+            .ok_or(PairingRejection::NoTicket)?
             .subscribe();
         if heard.is_new {
             let details = json!({"step": "asked", "ticket": id.to_string(), "approved_before": heard.approved});
-            self.tell(by, Outcome::Success, details);
-            let waiting = self.waiting().into_iter().find(|waiting| waiting.id == id);
+            self.record_event(by, Outcome::Success, details);
+            let waiting = self
+                .pending_nodes()
+                .into_iter()
+                .find(|waiting| waiting.id == id);
             if let Some(waiting) = waiting.filter(|_| !heard.approved) {
-                self.events.send(PairingEvent::Asked(waiting));
+                self.events.send(PairingEvent::ApprovalRequested(waiting));
             }
         }
         if heard.approved {
             self.approve(id, None);
         }
-        Ok((AnsweredTicket { heard, nonce }, decided))
+        Ok((
+            TicketAnswer {
+                reply: heard,
+                nonce,
+            },
+            decided,
+        ))
     }
 
     /// Lets a node in: a person says so who looked at these words, or the ticket did before.
     pub(super) fn approve(&mut self, id: TicketId, by: Option<(String, ApproveReply)>) {
         let (words, reply) = by.unzip();
-        let role = self.tickets.all().find(|(other, _)| *other == id);
+        let role = self.tickets.iter().find(|(other, _)| *other == id);
         let role = role.map(|(_, ticket)| ticket.terms.role);
         let approved = self.tickets.approve(id, words.as_deref());
         let (node, role) = match (approved, role) {
@@ -288,7 +309,7 @@ impl PairingState {
             }
         };
         self.approving.insert(id, reply.into_iter().collect());
-        let admit = AdmitNode {
+        let admit = AdmissionRequest {
             node: node.node,
             key: PublicKey(node.key),
             name: node.name,
@@ -297,26 +318,30 @@ impl PairingState {
         let (reply, written) = Reply::new();
         self.events.send(PairingEvent::Admit(admit, reply));
         let mailbox = self.mailbox.clone();
-        task::detached("pairing.admit", async move {
-            let written = tokio::time::timeout(WRITING, written).await;
+        task::spawn_detached("pairing.admit", async move {
+            let written = tokio::time::timeout(ADMISSION_TIMEOUT, written).await;
             let outcome = match written {
                 Ok(Ok(outcome)) => outcome,
                 Ok(Err(_)) | Err(_) => Err("it could not be written down here".to_owned()),
             };
-            let _ended = mailbox.remind(PairingMsg::Written(id, outcome));
+            let _ended = mailbox.send_to_self(PairingMsg::AdmissionRecorded(id, outcome));
         });
     }
 
-    pub(super) fn written(&mut self, id: TicketId, outcome: Result<NodeAdmission, String>) {
-        self.tickets.written(id, outcome.is_ok());
+    pub(super) fn handle_admission(
+        &mut self,
+        id: TicketId,
+        outcome: Result<NodeAdmission, String>,
+    ) {
+        self.tickets.finish_admission(id, outcome.is_ok());
         let (decision, answer) = match outcome {
             Ok(admission) => (
-                PairingDecision::Yes(Arc::new(admission.book().parts())),
+                PairingDecision::Approved(Arc::new(admission.to_welcome_book().to_parts())),
                 Ok(()),
             ),
             Err(why) => (
-                PairingDecision::No(why.clone()),
-                Err(PairingFailed::NotAdmitted(why)),
+                PairingDecision::Denied(why.clone()),
+                Err(PairingActionError::NotAdmitted(why)),
             ),
         };
         if let Some(decisions) = self.decisions.get_mut(&id) {
@@ -333,46 +358,47 @@ impl PairingState {
     }
 
     /// The ticket is good for nothing any more; who waits with it is told why.
-    pub(super) async fn end(&mut self, id: TicketId, why: &str) -> bool {
-        let Some(ticket) = self.tickets.end(id) else {
+    pub(super) async fn end_ticket(&mut self, id: TicketId, why: &str) -> bool {
+        let Some(ticket) = self.tickets.remove(id) else {
             return false;
         };
         self.forget(id);
         if let Some(decisions) = self.decisions.remove(&id) {
-            let open = matches!(*decisions.borrow(), PairingDecision::Open);
+            let open = matches!(*decisions.borrow(), PairingDecision::Pending);
             if open {
-                decisions.send_replace(PairingDecision::No(why.to_owned()));
+                decisions.send_replace(PairingDecision::Denied(why.to_owned()));
             }
         }
         let is_used = matches!(ticket.stage, TicketStage::Admitted(_));
         let step = if is_used { "used" } else { "ended" };
         let details = json!({"step": step, "ticket": id.to_string(), "reason": why});
-        self.tell(by_kernel(), Outcome::Success, details);
-        self.shut().await;
+        self.record_event(kernel_actor(), Outcome::Success, details);
+        self.close_if_no_tickets().await;
         true
     }
 
     fn forget(&mut self, id: TicketId) {
-        self.places.remove(&id);
-        self.shown_from.remove(&id);
+        self.addresses.remove(&id);
+        self.last_shown_from.remove(&id);
     }
 
-    pub(super) async fn delivered(&mut self, id: TicketId) {
-        self.end(id, "its node is let in").await;
+    pub(super) async fn confirm_delivery(&mut self, id: TicketId) {
+        self.end_ticket(id, "its node is let in").await;
     }
 
     pub(super) async fn expire(&mut self) {
-        self.alarm = None;
+        self.expiry_timer = None;
         let (gone, _) = self.tickets.expire(unix_ms());
         for id in gone {
             self.forget(id);
             if let Some(decisions) = self.decisions.remove(&id) {
-                decisions.send_replace(PairingDecision::No("the ticket has expired".to_owned()));
+                decisions
+                    .send_replace(PairingDecision::Denied("the ticket has expired".to_owned()));
             }
             let details = json!({"step": "expired", "ticket": id.to_string()});
-            self.tell(by_kernel(), Outcome::Success, details);
+            self.record_event(kernel_actor(), Outcome::Success, details);
         }
-        self.shut().await;
+        self.close_if_no_tickets().await;
         self.set_alarm();
     }
 
@@ -380,34 +406,38 @@ impl PairingState {
     /// at again when that is done.
     fn set_alarm(&mut self) {
         let now = unix_ms();
-        let times = self.tickets.all().map(|(_, ticket)| match ticket.stage {
+        let times = self.tickets.iter().map(|(_, ticket)| match ticket.stage {
             TicketStage::Admitting(_) => u64::MAX,
             TicketStage::Open | TicketStage::Waiting(_) | TicketStage::Admitted(_) => {
                 ticket.terms.expires_ms
             }
         });
         let Some(next) = times.min().filter(|next| *next < u64::MAX) else {
-            self.alarm = None;
+            self.expiry_timer = None;
             return;
         };
         let (wait, mailbox) = (next.saturating_sub(now), self.mailbox.clone());
-        self.alarm = Some(task::supervised("pairing.alarm", async move {
+        self.expiry_timer = Some(task::spawn_supervised("pairing.alarm", async move {
             tokio::time::sleep(Duration::from_millis(wait)).await;
-            let _ended = mailbox.remind(PairingMsg::Expire);
+            let _ended = mailbox.send_to_self(PairingMsg::Expire);
         }));
     }
 
-    pub(super) fn join(&mut self, text: &str, name: NodeName) -> Result<Joining, PairingFailed> {
-        let ticket = PairingTicket::read(text)?;
-        let (own, inviter) = (self.key.node(), NodeId::of_key(&ticket.inviter));
+    pub(super) fn join(
+        &mut self,
+        text: &str,
+        name: NodeName,
+    ) -> Result<Joining, PairingActionError> {
+        let ticket = PairingTicket::parse(text)?;
+        let (own, inviter) = (self.key.node_id(), NodeId::from_key(&ticket.inviter));
         if own == inviter {
-            return Err(PairingFailed::Own);
+            return Err(PairingActionError::OwnTicket);
         }
-        if ticket.expires_ms.saturating_add(CLOCKS_MS) <= unix_ms() {
-            return Err(PairingFailed::Expired);
+        if ticket.expires_ms.saturating_add(CLOCK_SKEW_MS) <= unix_ms() {
+            return Err(PairingActionError::Expired);
         }
         if self.links.address().is_none() {
-            return Err(PairingFailed::NotOpen);
+            return Err(PairingActionError::NotOpen);
         }
         let ends = PairingEnds {
             inviter,
@@ -420,22 +450,22 @@ impl PairingState {
             expires_ms: ticket.expires_ms,
             // Of a maker that knows nonces the words are known once both are.
             words: (!ticket.secret.has_nonces()).then(|| ends.words(&name, &ticket.secret)),
-            fixed_words: !ticket.secret.has_nonces(),
+            has_weak_words: !ticket.secret.has_nonces(),
             progress: JoinProgress::Dialing(None),
         };
-        self.numbers += 1;
-        let number = self.numbers;
+        self.last_number += 1;
+        let number = self.last_number;
         let joins = JoinTask {
             number,
-            own,
+            node: own,
             ticket,
             name,
-            nonce: JoinNonce::new(WordNonce(randomness::bytes())),
+            nonce: JoinNonce::new(WordNonce(randomness::random_bytes())),
             links: self.links.clone(),
             events: self.events.clone(),
             mailbox: self.mailbox.clone(),
         };
-        let joins = task::supervised("pairing.join", joins.run());
+        let joins = task::spawn_supervised("pairing.join", joins.run());
         self.joining = Some((number, joining.clone(), joins));
         Ok(joining)
     }
@@ -444,15 +474,15 @@ impl PairingState {
         self.joining.as_ref().map(|(_, joining, _)| joining.clone())
     }
 
-    pub(super) fn words(&mut self, number: u64, words: String) {
+    pub(super) fn set_words(&mut self, number: u64, words: String) {
         if let Some((current, joining, _)) = &mut self.joining
             && *current == number
         {
-            (joining.words, joining.fixed_words) = (Some(words), false);
+            (joining.words, joining.has_weak_words) = (Some(words), false);
         }
     }
 
-    pub(super) fn progress(&mut self, number: u64, progress: JoinProgress) {
+    pub(super) fn set_progress(&mut self, number: u64, progress: JoinProgress) {
         if let Some((current, joining, _)) = &mut self.joining
             && *current == number
         {
@@ -460,12 +490,12 @@ impl PairingState {
         }
     }
 
-    fn tell(&self, by: Actor, outcome: Outcome, details: Value) {
-        self.audit.tell(pairing_event(by, outcome, details));
+    fn record_event(&self, by: Actor, outcome: Outcome, details: Value) {
+        self.audit.record(pairing_event(by, outcome, details));
     }
 }
 
-fn by_node(asked: &AskedOver) -> Actor {
+fn node_actor(asked: &TicketRequest) -> Actor {
     Actor {
         kind: ActorKind::Node,
         id: asked.node.to_string(),
@@ -473,8 +503,8 @@ fn by_node(asked: &AskedOver) -> Actor {
 }
 
 fn pairing_event(by: Actor, outcome: Outcome, details: Value) -> Event {
-    let trace = TraceId::mint(randomness::bytes());
-    event(
+    let trace = TraceId::from_random(randomness::random_bytes());
+    new_event(
         EventType::NODE_PAIRING,
         by,
         Target::default(),

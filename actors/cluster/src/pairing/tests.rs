@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mgp_engine::cluster::pairing::{
-    PairingEnds, PairingRefusal, PairingSecret, PairingTicket, is_proven,
+    PairingEnds, PairingRejection, PairingSecret, PairingTicket, is_valid_proof,
 };
 use mgp_engine::node_key::NodeKey;
 use mgp_engine::policy::grants::ClusterId;
-use mgp_protocol::federation::ends::LinkClose;
-use mgp_protocol::federation::hello::{NodeName, ToldRole};
+use mgp_protocol::federation::close_codes::LinkClose;
+use mgp_protocol::federation::hello::{NodeName, ReportedRole};
 use mgp_protocol::federation::pairing::{PairingAsk, PairingMessage};
 use mgp_protocol::ids::NodeId;
 use mgp_runtime::event_sink::EventSink;
@@ -17,10 +17,10 @@ use mgp_runtime::time::unix_ms;
 use mgp_store::audit::AuditHandle;
 use tokio::sync::mpsc;
 
-use super::guests::{heard, said};
+use super::guests::{receive_message, send_message};
 use super::{
-    AdmitNode, InviteTerms, JoinProgress, NodeAdmission, PairingActor, PairingEvent, PairingFailed,
-    PairingHandle, PairingStart, WaitingNode,
+    AdmissionRequest, InviteOptions, JoinProgress, NodeAdmission, PairingActionError, PairingActor,
+    PairingEvent, PairingHandle, PairingStart, PendingNode,
 };
 use crate::links::LinksEvent;
 use crate::links::LinksHandle;
@@ -34,8 +34,8 @@ struct PairingScene {
     links: LinksHandle,
     at: String,
     pairing: PairingHandle,
-    asked: mpsc::UnboundedReceiver<WaitingNode>,
-    admitted: mpsc::UnboundedReceiver<AdmitNode>,
+    asked: mpsc::UnboundedReceiver<PendingNode>,
+    admitted: mpsc::UnboundedReceiver<AdmissionRequest>,
     joined: mpsc::UnboundedReceiver<NodeAdmission>,
 }
 
@@ -51,9 +51,9 @@ impl PairingScene {
             mpsc::unbounded_channel(),
             mpsc::unbounded_channel(),
         );
-        let (told, admits, joins, inviter) = (asked.0, admitted.0, joined.0, key.public());
+        let (told, admits, joins, inviter) = (asked.0, admitted.0, joined.0, key.public_key());
         let events = EventSink::new(move |event| match event {
-            PairingEvent::Asked(waiting) => drop(told.send(waiting)),
+            PairingEvent::ApprovalRequested(waiting) => drop(told.send(waiting)),
             PairingEvent::Admit(node, reply) => {
                 let name = node.name.clone();
                 reply.send(match name.as_str() == "taken" {
@@ -77,14 +77,14 @@ impl PairingScene {
             key: key.clone(),
             links: node.links.clone(),
             events,
-            audit: AuditHandle::off(),
+            audit: AuditHandle::disabled(),
         };
         let (pairing, _cell) = PairingActor::start(start).await.unwrap();
         let (links, at, router) = (node.links.clone(), node.at.to_string(), pairing.clone());
         tokio::spawn(async move {
             while let Some(event) = node.events.recv().await {
                 if let LinksEvent::Pairing(link) = event {
-                    router.asked(link);
+                    router.add_guest(link);
                 }
             }
         });
@@ -99,12 +99,12 @@ impl PairingScene {
         }
     }
 
-    fn terms(&self) -> InviteTerms {
-        InviteTerms {
+    fn terms(&self) -> InviteOptions {
+        InviteOptions {
             cluster: CLUSTER,
-            role: ToldRole::Member,
-            lives_for: None,
-            approved_before: false,
+            role: ReportedRole::Member,
+            ttl: None,
+            is_preapproved: false,
             addresses: vec![self.at.clone()],
         }
     }
@@ -119,7 +119,7 @@ impl PairingScene {
             loop {
                 let joining = self.pairing.joining().await.unwrap().unwrap();
                 if let Some(words) = joining.words {
-                    assert!(!joining.fixed_words);
+                    assert!(!joining.has_weak_words);
                     return words;
                 }
                 tokio::time::sleep(Duration::from_millis(10)).await;
@@ -166,36 +166,39 @@ async fn a_node_comes_in_with_a_ticket_and_a_persons_yes() {
         .replace('-', " \n")
         .replacen(" \n", "-", 1);
     let joining = b.pairing.join(spoken, named("desk")).await.unwrap();
-    assert_eq!(joining.inviter, a.key.node());
+    assert_eq!(joining.inviter, a.key.node_id());
     assert_eq!(joining.words, None, "they are not known before both commit");
     let waiting = soon(a.asked.recv()).await.unwrap();
-    assert!(!waiting.who.fixed_words);
+    assert!(!waiting.node.has_fixed_words);
     assert_eq!(
-        (waiting.who.node, &waiting.who.words),
-        (b.key.node(), &b.words().await)
+        (waiting.node.node, &waiting.node.words),
+        (b.key.node_id(), &b.words().await)
     );
     assert_eq!(
-        a.pairing.waiting().await.unwrap(),
+        a.pairing.pending_nodes().await.unwrap(),
         std::slice::from_ref(&waiting)
     );
     assert!(a.admitted.try_recv().is_err(), "nobody has said yes");
-    soon(a.pairing.approve(waiting.id, waiting.who.words.clone()))
+    soon(a.pairing.approve(waiting.id, waiting.node.words.clone()))
         .await
         .unwrap();
     let admitted = soon(a.admitted.recv()).await.unwrap();
     assert_eq!(
         (admitted.key, admitted.name),
-        (b.key.public(), named("desk"))
+        (b.key.public_key(), named("desk"))
     );
     let JoinProgress::Admitted(given) = b.outcome().await else {
         panic!("{:?}", b.outcome().await);
     };
     assert_eq!(soon(b.joined.recv()).await.as_ref(), Some(&*given));
-    assert_eq!((given.cluster, given.inviter), (CLUSTER, a.key.public()));
+    assert_eq!(
+        (given.cluster, given.inviter),
+        (CLUSTER, a.key.public_key())
+    );
     assert_eq!(given.entries, entries());
     // It was for one node, once: then nobody may even ask.
     soon(async {
-        while !a.pairing.tickets().await.unwrap().is_empty() {
+        while !a.pairing.list_tickets().await.unwrap().is_empty() {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     })
@@ -223,8 +226,8 @@ async fn a_node_comes_in_with_a_ticket_and_a_persons_yes() {
 #[tokio::test]
 async fn a_ticket_that_was_approved_before_needs_no_person() {
     let (a, b) = two().await;
-    let terms = InviteTerms {
-        approved_before: true,
+    let terms = InviteOptions {
+        is_preapproved: true,
         ..a.terms()
     };
     let ticket = a.pairing.invite(terms).await.unwrap().ticket;
@@ -238,14 +241,14 @@ async fn a_no_is_told_and_uses_the_ticket_up() {
     let ticket = a.invite().await;
     b.pairing.join(ticket, named("desk")).await.unwrap();
     let waiting = soon(a.asked.recv()).await.unwrap();
-    assert!(a.pairing.refuse(waiting.id).await.unwrap());
+    assert!(a.pairing.deny(waiting.id).await.unwrap());
     assert_eq!(b.outcome().await, refused("a person there said no"));
-    assert!(a.pairing.tickets().await.unwrap().is_empty());
-    assert!(!a.pairing.refuse(waiting.id).await.unwrap());
-    let nobody = PairingFailed::Refused(PairingRefusal::NobodyWaits);
+    assert!(a.pairing.list_tickets().await.unwrap().is_empty());
+    assert!(!a.pairing.deny(waiting.id).await.unwrap());
+    let nobody = PairingActionError::Refused(PairingRejection::NoWaitingNode);
     assert_eq!(
         a.pairing
-            .approve(waiting.id, waiting.who.words.clone())
+            .approve(waiting.id, waiting.node.words.clone())
             .await,
         Err(nobody)
     );
@@ -262,17 +265,17 @@ async fn a_name_that_is_taken_uses_no_ticket_up() {
         .unwrap();
     let waiting = soon(a.asked.recv()).await.unwrap();
     let why = "another node is called taken";
-    let failed = PairingFailed::NotAdmitted(why.to_owned());
+    let failed = PairingActionError::NotAdmitted(why.to_owned());
     assert_eq!(
         a.pairing
-            .approve(waiting.id, waiting.who.words.clone())
+            .approve(waiting.id, waiting.node.words.clone())
             .await,
         Err(failed)
     );
     assert_eq!(b.outcome().await, refused(why));
     b.pairing.join(ticket, named("desk")).await.unwrap();
     let waiting = soon(a.asked.recv()).await.unwrap();
-    soon(a.pairing.approve(waiting.id, waiting.who.words.clone()))
+    soon(a.pairing.approve(waiting.id, waiting.node.words.clone()))
         .await
         .unwrap();
     assert!(matches!(b.outcome().await, JoinProgress::Admitted(_)));
@@ -288,19 +291,19 @@ async fn a_yes_to_one_name_lets_no_other_in() {
     let desk = soon(a.asked.recv()).await.unwrap();
     join("nas").await.unwrap();
     let nas = soon(a.asked.recv()).await.unwrap();
-    assert_eq!((nas.id, nas.who.node), (desk.id, desk.who.node));
-    assert_ne!(nas.who.words, desk.who.words);
+    assert_eq!((nas.id, nas.node.node), (desk.id, desk.node.node));
+    assert_ne!(nas.node.words, desk.node.words);
     assert_eq!(
-        nas.who.words,
+        nas.node.words,
         b.words().await,
         "both sides show the new ones"
     );
-    let changed = PairingFailed::Refused(PairingRefusal::Changed);
+    let changed = PairingActionError::Refused(PairingRejection::Changed);
     assert_eq!(
-        a.pairing.approve(desk.id, desk.who.words).await,
+        a.pairing.approve(desk.id, desk.node.words).await,
         Err(changed)
     );
-    soon(a.pairing.approve(nas.id, nas.who.words))
+    soon(a.pairing.approve(nas.id, nas.node.words))
         .await
         .unwrap();
     let admitted = soon(a.admitted.recv()).await.unwrap();
@@ -316,37 +319,40 @@ async fn words_are_other_ones_whenever_a_node_joins_anew() {
     let first = soon(a.asked.recv()).await.unwrap();
     b.pairing.join(ticket, named("desk")).await.unwrap();
     let second = soon(a.asked.recv()).await.unwrap();
-    assert_eq!(first.who.node, second.who.node);
-    assert_ne!(first.who.words, second.who.words);
-    assert_eq!(b.words().await, second.who.words);
+    assert_eq!(first.node.node, second.node.node);
+    assert_ne!(first.node.words, second.node.words);
+    assert_eq!(b.words().await, second.node.words);
 }
 
 /// Decision 86: an older node pairs as before, and its words are marked.
 #[tokio::test]
 async fn an_older_node_joins_with_the_words_of_before_which_are_marked() {
     let (mut a, b) = two().await;
-    let ticket = PairingTicket::read(&a.invite().await).unwrap();
+    let ticket = PairingTicket::parse(&a.invite().await).unwrap();
     let endpoint = b.links.endpoint().unwrap();
-    let mut link = endpoint.dial_pairing(a.key.node(), &a.at).await.unwrap();
+    let mut link = endpoint.dial_pairing(a.key.node_id(), &a.at).await.unwrap();
     let ends = PairingEnds {
-        inviter: a.key.node(),
-        joiner: b.key.node(),
+        inviter: a.key.node_id(),
+        joiner: b.key.node_id(),
         binding: link.binding(),
     };
     let ask = PairingMessage::Ask(PairingAsk {
         ticket: ticket.secret.id(),
         name: named("desk"),
-        proof: ends.asking(&ticket.secret),
+        proof: ends.joiner_proof(&ticket.secret),
         commitment: None,
     });
-    assert!(said(&mut link, &ask).await);
-    let Some(PairingMessage::Heard(proof)) = soon(heard(&mut link)).await else {
+    assert!(send_message(&mut link, &ask).await);
+    let Some(PairingMessage::Heard(proof)) = soon(receive_message(&mut link)).await else {
         panic!("an older node reads nothing else");
     };
-    assert!(is_proven(&proof, &ends.answering(&ticket.secret)));
+    assert!(is_valid_proof(&proof, &ends.inviter_proof(&ticket.secret)));
     let waiting = soon(a.asked.recv()).await.unwrap();
     let words = ends.words(&named("desk"), &ticket.secret);
-    assert_eq!((waiting.who.words, waiting.who.fixed_words), (words, true));
+    assert_eq!(
+        (waiting.node.words, waiting.node.has_fixed_words),
+        (words, true)
+    );
 }
 
 /// Decision 86: a node that knows no nonces answers, under a ticket that says what its maker knows.
@@ -357,36 +363,40 @@ async fn only_a_ticket_of_an_older_node_is_answered_without_nonces() {
     older.links.set_pairing(true).await.unwrap();
     let b = PairingScene::new(&b).await;
     let ticket = |secret: PairingSecret| PairingTicket {
-        inviter: a.public().0,
+        inviter: a.public_key().0,
         cluster: CLUSTER.0,
         secret,
         expires_ms: unix_ms() + 60_000,
-        places: vec![older.at.to_string()],
+        addresses: vec![older.at.to_string()],
     };
     let [old, new] = [PairingSecret([7; 32]), PairingSecret::with_nonces(&[7; 28])];
     let [old_ticket, new_ticket] = [ticket(old.clone()), ticket(new.clone())];
-    let inviter = a.node();
+    let inviter = a.node_id();
     tokio::spawn(async move {
         while let Some(event) = older.events.recv().await {
             let LinksEvent::Pairing(mut link) = event else {
                 continue;
             };
-            let Some(PairingMessage::Ask(ask)) = heard(&mut link).await else {
+            let Some(PairingMessage::Ask(ask)) = receive_message(&mut link).await else {
                 continue;
             };
             let secret = if ask.ticket == old.id() { &old } else { &new };
             let ends = PairingEnds {
                 inviter,
-                joiner: NodeId::of_key(&link.peer_key()),
+                joiner: NodeId::from_key(&link.peer_key()),
                 binding: link.binding(),
             };
-            said(&mut link, &PairingMessage::Heard(ends.answering(secret))).await;
+            send_message(
+                &mut link,
+                &PairingMessage::Heard(ends.inviter_proof(secret)),
+            )
+            .await;
             tokio::spawn(async move { link.next().await.is_ok() });
         }
     });
-    let joining = b.pairing.join(old_ticket.text(), named("desk")).await;
+    let joining = b.pairing.join(old_ticket.render(), named("desk")).await;
     let joining = joining.unwrap();
-    assert!(joining.words.is_some() && joining.fixed_words);
+    assert!(joining.words.is_some() && joining.has_weak_words);
     soon(async {
         while b.pairing.joining().await.unwrap().unwrap().progress != JoinProgress::Waiting {
             tokio::time::sleep(Duration::from_millis(10)).await;
@@ -395,7 +405,7 @@ async fn only_a_ticket_of_an_older_node_is_answered_without_nonces() {
     .await;
     let pairing = &b.pairing;
     pairing
-        .join(new_ticket.text(), named("desk"))
+        .join(new_ticket.render(), named("desk"))
         .await
         .unwrap();
     let JoinProgress::Refused(why) = b.outcome().await else {
@@ -418,15 +428,15 @@ async fn a_ticket_is_for_the_first_node_and_for_who_has_its_secret() {
         .join(ticket.clone(), named("other"))
         .await
         .unwrap();
-    let taken = PairingRefusal::Taken.to_string();
+    let taken = PairingRejection::UsedByOther.to_string();
     assert_eq!(c.outcome().await, refused(&taken));
-    let mut guessed = PairingTicket::read(&ticket).unwrap();
+    let mut guessed = PairingTicket::parse(&ticket).unwrap();
     guessed.secret.0[0] ^= 1;
     c.pairing
-        .join(guessed.text(), named("other"))
+        .join(guessed.render(), named("other"))
         .await
         .unwrap();
-    let unknown = PairingRefusal::NoTicket.to_string();
+    let unknown = PairingRejection::NoTicket.to_string();
     assert_eq!(c.outcome().await, refused(&unknown));
     assert!(c.joined.try_recv().is_err() && a.admitted.try_recv().is_err());
 }
@@ -434,21 +444,21 @@ async fn a_ticket_is_for_the_first_node_and_for_who_has_its_secret() {
 #[tokio::test]
 async fn a_ticket_that_ends_meanwhile_is_told() {
     let (a, b) = two().await;
-    let terms = InviteTerms {
-        lives_for: Some(Duration::from_millis(700)),
+    let terms = InviteOptions {
+        ttl: Some(Duration::from_millis(700)),
         ..a.terms()
     };
     let ticket = a.pairing.invite(terms).await.unwrap().ticket;
     b.pairing.join(ticket, named("desk")).await.unwrap();
     assert_eq!(b.outcome().await, refused("the ticket has expired"));
-    assert!(a.pairing.tickets().await.unwrap().is_empty());
+    assert!(a.pairing.list_tickets().await.unwrap().is_empty());
     let withdrawn = a.pairing.invite(a.terms()).await.unwrap();
     b.pairing
         .join(withdrawn.ticket, named("desk"))
         .await
         .unwrap();
     soon(async {
-        while a.pairing.waiting().await.unwrap().is_empty() {
+        while a.pairing.pending_nodes().await.unwrap().is_empty() {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     })
@@ -465,7 +475,7 @@ async fn a_link_that_is_lost_while_a_person_decides_costs_nothing() {
     b.pairing.join(ticket, named("desk")).await.unwrap();
     let waiting = soon(a.asked.recv()).await.unwrap();
     b.links.open(ANYWHERE).await.unwrap();
-    soon(a.pairing.approve(waiting.id, waiting.who.words.clone()))
+    soon(a.pairing.approve(waiting.id, waiting.node.words.clone()))
         .await
         .unwrap();
     assert!(matches!(b.outcome().await, JoinProgress::Admitted(_)));
@@ -478,22 +488,22 @@ async fn what_is_no_ticket_for_this_node_is_said_at_once() {
     let own = a.invite().await;
     assert_eq!(
         a.pairing.join(own.clone(), named("nas")).await,
-        Err(PairingFailed::Own)
+        Err(PairingActionError::OwnTicket)
     );
     let cut = own[..own.len() - 3].to_owned();
     let bad = b.pairing.join(cut, named("desk")).await;
-    assert!(matches!(bad, Err(PairingFailed::Ticket(_))), "{bad:?}");
-    let mut old = PairingTicket::read(&own).unwrap();
+    assert!(matches!(bad, Err(PairingActionError::Ticket(_))), "{bad:?}");
+    let mut old = PairingTicket::parse(&own).unwrap();
     old.expires_ms = 1;
-    let old = b.pairing.join(old.text(), named("desk")).await;
-    assert_eq!(old, Err(PairingFailed::Expired));
+    let old = b.pairing.join(old.render(), named("desk")).await;
+    assert_eq!(old, Err(PairingActionError::Expired));
     b.links.close(LinkClose::Done).await.unwrap();
     assert_eq!(
         b.pairing.join(own, named("desk")).await,
-        Err(PairingFailed::NotOpen)
+        Err(PairingActionError::NotOpen)
     );
     let closed = b.pairing.invite(b.terms()).await.map(|invited| invited.id);
-    assert_eq!(closed, Err(PairingFailed::NotOpen));
-    let shown = format!("{:?}", Arc::new(a.pairing.tickets().await.unwrap()));
+    assert_eq!(closed, Err(PairingActionError::NotOpen));
+    let shown = format!("{:?}", Arc::new(a.pairing.list_tickets().await.unwrap()));
     assert!(!shown.contains("secret"), "{shown}");
 }

@@ -2,24 +2,25 @@
 
 use mgp_engine::policy::access::Principal;
 use mgp_engine::policy::grants::{
-    ClusterId, GrantChange, GrantResource, Grants, LogChange, MemberChange, Subject, Written,
+    ClusterId, EncodedOperation, GrantChange, GrantResource, Grants, LogChange, MemberChange,
+    Subject,
 };
 use mgp_engine::replication::logs::ClusterLogs;
-use mgp_engine::timestamps::rfc3339_ms;
+use mgp_engine::timestamps::render_rfc3339_ms;
 use mgp_protocol::ids::{NodeId, NodeServer};
 use mgp_protocol::mgp::audit::{Actor, ActorKind, Event, EventType, Outcome, Target, TraceId};
 use mgp_runtime::randomness;
-use mgp_store::audit::{by_agent, event};
+use mgp_store::audit::{agent_actor, new_event};
 use serde_json::{Value, json};
 
-use super::AskedBy;
+use super::RequestedBy;
 
 /// Of a change of this node's membership.
-pub(super) fn of_this_node(by: &AskedBy, details: Value) -> Event {
+pub(super) fn membership_event(by: &RequestedBy, details: Value) -> Event {
     let target = Target::default();
-    event(
+    new_event(
         EventType::CLUSTER_CHANGED,
-        actor(by),
+        event_actor(by),
         target,
         &by.trace,
         Outcome::Success,
@@ -28,20 +29,20 @@ pub(super) fn of_this_node(by: &AskedBy, details: Value) -> Event {
 }
 
 /// Of a change in the logs; `grants` are the ones before it, `number` is its place.
-pub(super) fn of_change(
+pub(super) fn change_event(
     change: &LogChange,
     number: Option<u64>,
     cluster: ClusterId,
     (here, grants): (NodeId, &Grants),
-    by: &AskedBy,
+    by: &RequestedBy,
 ) -> Event {
-    let (kind, target, mut details) = described(change, here, grants);
+    let (kind, target, mut details) = describe_change(change, here, grants);
     // Not `operation`, which numbers the entries of the node's own journal.
     details["cluster"] = json!(cluster.to_string());
     details["cluster_operation"] = json!(number);
-    event(
+    new_event(
         kind,
-        actor(by),
+        event_actor(by),
         target,
         &by.trace,
         Outcome::Success,
@@ -50,18 +51,19 @@ pub(super) fn of_change(
 }
 
 /// Of an operation that another node wrote, and `logs` hold.
-pub(super) fn of_other(written: &Written, logs: &ClusterLogs) -> Event {
+pub(super) fn remote_operation_event(written: &EncodedOperation, logs: &ClusterLogs) -> Event {
     let operation = written.operation();
-    let (kind, target, mut details) = described(&operation.change, logs.here(), logs.grants());
+    let (kind, target, mut details) =
+        describe_change(&operation.change, logs.local_node(), logs.grants());
     details["cluster"] = json!(logs.cluster().to_string());
-    details["cluster_operation"] = json!(written.place().sequence);
+    details["cluster_operation"] = json!(written.position().sequence);
     details["author"] = json!(operation.author);
-    details["written_at"] = json!(rfc3339_ms(operation.told_at_ms));
-    told(written.issuer(), kind, target, details)
+    details["written_at"] = json!(render_rfc3339_ms(operation.told_at_ms));
+    remote_event(written.issuer(), kind, target, details)
 }
 
 /// Of so many operations of another node that came at once.
-pub(super) fn of_many(issuer: NodeId, many: usize, logs: &ClusterLogs) -> Event {
+pub(super) fn bulk_event(issuer: NodeId, many: usize, logs: &ClusterLogs) -> Event {
     let details = json!({
         "cluster": logs.cluster().to_string(),
         "change": "catch_up",
@@ -69,53 +71,63 @@ pub(super) fn of_many(issuer: NodeId, many: usize, logs: &ClusterLogs) -> Event 
         "cluster_operation": logs.grants().tip(issuer).next.checked_sub(1),
     });
     let kind = EventType::CLUSTER_CHANGED;
-    told(issuer, kind, Target::default(), details)
+    remote_event(issuer, kind, Target::default(), details)
 }
 
 /// Of two living nodes that have this node's key.
-pub(super) fn of_two_lives(node: NodeId, cluster: ClusterId) -> Event {
+pub(super) fn duplicate_key_event(node: NodeId, cluster: ClusterId) -> Event {
     let details = json!({
         "cluster": cluster.to_string(),
         "change": "two_lives",
         "node": node.to_string(),
     });
     let kind = EventType::CLUSTER_CHANGED;
-    told(node, kind, Target::default(), details)
+    remote_event(node, kind, Target::default(), details)
 }
 
-fn told(issuer: NodeId, kind: EventType, target: Target, details: Value) -> Event {
+fn remote_event(issuer: NodeId, kind: EventType, target: Target, details: Value) -> Event {
     let actor = Actor {
         kind: ActorKind::Node,
         id: issuer.to_string(),
     };
-    let trace = TraceId::mint(randomness::bytes());
-    event(kind, actor, target, &trace, Outcome::Success, details)
+    let trace = TraceId::from_random(randomness::random_bytes());
+    new_event(kind, actor, target, &trace, Outcome::Success, details)
 }
 
 /// What a change is, about what, and what else there is to say of it.
-fn described(change: &LogChange, here: NodeId, grants: &Grants) -> (EventType, Target, Value) {
+fn describe_change(
+    change: &LogChange,
+    here: NodeId,
+    grants: &Grants,
+) -> (EventType, Target, Value) {
     let mut details = json!({});
     let (kind, target) = match change {
         LogChange::Grants(GrantChange::Grant(grant)) => {
             details["grant_id"] = json!(grant.id.to_string());
             details["permission"] = json!(grant.permission);
-            details["expires_at"] = json!(grant.not_after_ms.map(rfc3339_ms));
+            details["expires_at"] = json!(grant.not_after_ms.map(render_rfc3339_ms));
             details["justification"] = json!(grant.justification);
             details["granted_by"] = json!(grant.told_by);
             let replaced = grant.replaces.iter().map(ToString::to_string);
             details["replaced"] = replaced.collect();
             let about = (&grant.subject, &grant.resource);
-            (EventType::AccessGranted, target(about, here))
+            (EventType::AccessGranted, grant_target(about, here))
         }
         LogChange::Grants(change @ GrantChange::Revoke(_)) => {
-            let revoked = change.revoked().iter().map(ToString::to_string);
+            let revoked = change.revoked_ids().iter().map(ToString::to_string);
             details["revoked"] = revoked.collect();
-            let mut scopes = change.revoked().iter().flat_map(|id| grants.scopes(*id));
+            let mut scopes = change
+                .revoked_ids()
+                .iter()
+                .flat_map(|id| grants.scopes(*id));
             let first = scopes.next();
-            let about = first.map(|(subject, resource, _)| target((subject, resource), here));
+            let about = first.map(|(subject, resource, _)| grant_target((subject, resource), here));
             (EventType::AccessRevoked, about.unwrap_or_default())
         }
-        LogChange::Members(change) => (of_members(change, &mut details), Target::default()),
+        LogChange::Members(change) => (
+            describe_member_change(change, &mut details),
+            Target::default(),
+        ),
         LogChange::Unknown(kind) => {
             details["change"] = json!(kind);
             (EventType::CLUSTER_CHANGED, Target::default())
@@ -124,12 +136,12 @@ fn described(change: &LogChange, here: NodeId, grants: &Grants) -> (EventType, T
     (kind, target, details)
 }
 
-fn of_members(change: &MemberChange, details: &mut Value) -> EventType {
+fn describe_member_change(change: &MemberChange, details: &mut Value) -> EventType {
     let (what, node, name) = match change {
-        MemberChange::Found { key, name, .. } => ("found", Some(key.node()), Some(name)),
+        MemberChange::Found { key, name, .. } => ("found", Some(key.node_id()), Some(name)),
         MemberChange::Admit { key, role, name } => {
             details["role"] = json!(role);
-            ("admit", Some(key.node()), Some(name))
+            ("admit", Some(key.node_id()), Some(name))
         }
         MemberChange::Cut { node, at, stays_as } => {
             details["at"] = json!({"next": at.next, "last": at.id.to_string()});
@@ -140,10 +152,10 @@ fn of_members(change: &MemberChange, details: &mut Value) -> EventType {
         MemberChange::Rename { node, name } => ("rename", Some(*node), Some(name)),
         MemberChange::Rest {} => ("rest", None, None),
         MemberChange::Rekey { node, key, .. } => {
-            details["goes_on_as"] = json!(key.node().to_string());
+            details["goes_on_as"] = json!(key.node_id().to_string());
             ("rekey", Some(*node), None)
         }
-        MemberChange::Recover { key, name } => ("recover", Some(key.node()), Some(name)),
+        MemberChange::Recover { key, name } => ("recover", Some(key.node_id()), Some(name)),
     };
     details["change"] = json!(what);
     details["node"] = json!(node.map(|node| node.to_string()));
@@ -152,7 +164,7 @@ fn of_members(change: &MemberChange, details: &mut Value) -> EventType {
 }
 
 /// By the ids that calls are recorded under, so that what was granted is found with what was called.
-fn target((subject, resource): (&Subject, &GrantResource), here: NodeId) -> Target {
+fn grant_target((subject, resource): (&Subject, &GrantResource), here: NodeId) -> Target {
     let agent = match subject {
         Subject::Agent(agent) if agent.node == here => Some(agent.agent.to_string()),
         other @ (Subject::Agent(_) | Subject::AgentsAt(_) | Subject::AgentEverywhere(_)) => {
@@ -177,7 +189,7 @@ fn target((subject, resource): (&Subject, &GrantResource), here: NodeId) -> Targ
     }
 }
 
-fn actor(by: &AskedBy) -> Actor {
+fn event_actor(by: &RequestedBy) -> Actor {
     match &by.principal {
         Principal::Operator(name) => Actor {
             // A node that asked by its own link.
@@ -187,6 +199,6 @@ fn actor(by: &AskedBy) -> Actor {
             },
             id: name.to_string(),
         },
-        Principal::Agent(agent) | Principal::InSet(agent, _) => by_agent(agent.as_str()),
+        Principal::Agent(agent) | Principal::InSet(agent, _) => agent_actor(agent.as_str()),
     }
 }

@@ -4,17 +4,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mgp_engine::clock::MonotonicTime;
-use mgp_engine::cluster::clock_offset::MeasuredClock;
+use mgp_engine::cluster::clock_offset::PeerClock;
 use mgp_engine::node_key::PublicKey;
 use mgp_engine::policy::access::Principal;
 use mgp_engine::policy::grants::{
-    ClusterId, LogChange, LogKey, LogTip, MemberChange, MemberRole, Signed,
+    ClusterId, LogChange, LogKey, LogTip, MemberChange, MemberRole, SignedOperation,
 };
+use mgp_engine::replication::remote_rules::{self, LocalServers};
 use mgp_engine::replication::replica::{Confirmation, Replica};
 use mgp_engine::replication::role_changes;
-use mgp_engine::replication::rules::{self, KnownServers};
 use mgp_protocol::federation::hello::NodeName;
-use mgp_protocol::federation::logs::{LogEntries, LogsHeld};
+use mgp_protocol::federation::logs::{LogEntries, LogsDigest};
 use mgp_protocol::ids::{NodeAgent, NodeId, ServerId};
 use mgp_protocol::mgp::access::{Entry, Explanation};
 use mgp_protocol::mgp::audit::TraceId;
@@ -25,17 +25,17 @@ use mgp_sync::snapshot::Snapshot;
 use tokio::sync::watch;
 
 use super::view::ClusterView;
-use super::wire::verified;
+use super::wire::verify_entries;
 use super::{
-    AskedBy, ClusterRecords, ClusterRecovery, FoundedCluster, JoinedCluster, ProposedChanges,
-    ReplicationMsg, in_none,
+    ClusterRecovery, ClusterSnapshot, FoundedCluster, JoinedCluster, ProposedChanges,
+    ReplicationMsg, RequestedBy, not_in_cluster,
 };
-use crate::links::HeardTurn;
+use crate::links::MessagePermit;
 
 /// Longest that a node that leaves or ends waits for its last words to be brought to others.
-const LAST_WORDS: Duration = Duration::from_secs(2);
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(2);
 /// How often it looks whether they have been.
-const LOOK: Duration = Duration::from_millis(20);
+const FLUSH_POLL: Duration = Duration::from_millis(20);
 /// Entries and bytes that a node is given when it joins; the rest it asks the nodes for that these name.
 const JOIN_ENTRIES: usize = 4096;
 const JOIN_BYTES: usize = 4 << 20;
@@ -48,8 +48,8 @@ pub struct ReplicationHandle {
     clock: fn() -> MonotonicTime,
 }
 
-fn unreachable(error: AskError) -> Refusal {
-    Refusal::Broken(format!("the logs of the cluster: {error}"))
+fn unreachable_refusal(error: AskError) -> Refusal {
+    Refusal::Internal(format!("the logs of the cluster: {error}"))
 }
 
 impl ReplicationHandle {
@@ -73,7 +73,7 @@ impl ReplicationHandle {
 
     /// The time that leases are counted by.
     #[must_use]
-    pub fn now(&self) -> MonotonicTime {
+    pub fn lease_now(&self) -> MonotonicTime {
         (self.clock)()
     }
 
@@ -81,29 +81,33 @@ impl ReplicationHandle {
     ///
     /// # Errors
     /// A [`Refusal`], also where this node is in a cluster.
-    pub async fn found(&self, name: NodeName, by: AskedBy) -> Result<FoundedCluster, Refusal> {
+    pub async fn found_cluster(
+        &self,
+        name: NodeName,
+        by: RequestedBy,
+    ) -> Result<FoundedCluster, Refusal> {
         let ask = |reply| ReplicationMsg::Found(name, by, reply);
-        self.mailbox.ask(ask).await.map_err(unreachable)?
+        self.mailbox.ask(ask).await.map_err(unreachable_refusal)?
     }
 
     /// Takes part in the cluster that a node of it has let this one into.
     ///
     /// # Errors
     /// A [`Refusal`], also where this node is in a cluster.
-    pub async fn join(&self, joined: JoinedCluster, by: AskedBy) -> Result<(), Refusal> {
+    pub async fn join(&self, joined: JoinedCluster, by: RequestedBy) -> Result<(), Refusal> {
         let ask = |reply| ReplicationMsg::Join(Box::new(joined), by, reply);
-        self.mailbox.ask(ask).await.map_err(unreachable)?
+        self.mailbox.ask(ask).await.map_err(unreachable_refusal)?
     }
 
     /// Writes down that this node leaves, where it may write: who has confirmed that may be followed. Others keep
-    /// a node that may not until one of them writes it: [`Self::note_left`].
+    /// a node that may not until one of them writes it: [`Self::record_leave_of`].
     ///
     /// # Errors
     /// A [`Refusal`]; then nothing was written.
-    pub async fn say_left(&self, by: AskedBy) -> Result<ProposedChanges, Refusal> {
-        let here = self.view().here;
-        let said = self.cut(here, by).await?;
-        self.last_words().await;
+    pub async fn record_own_leave(&self, by: RequestedBy) -> Result<ProposedChanges, Refusal> {
+        let here = self.view().node;
+        let said = self.cut_off(here, by).await?;
+        self.wait_flushed().await;
         Ok(said)
     }
 
@@ -111,39 +115,39 @@ impl ReplicationHandle {
     ///
     /// # Errors
     /// A [`Refusal`].
-    pub async fn note_left(&self, node: NodeId) -> Result<ProposedChanges, Refusal> {
-        let by = AskedBy {
+    pub async fn record_leave_of(&self, node: NodeId) -> Result<ProposedChanges, Refusal> {
+        let by = RequestedBy {
             principal: Principal::Operator(node.to_string().into()),
-            trace: TraceId::mint(randomness::bytes()),
+            trace: TraceId::from_random(randomness::random_bytes()),
         };
-        self.cut(node, by).await
+        self.cut_off(node, by).await
     }
 
     /// Forgets the cluster.
     ///
     /// # Errors
     /// A [`Refusal`]; then nothing was forgotten.
-    pub async fn forget(&self, by: AskedBy) -> Result<(), Refusal> {
+    pub async fn forget(&self, by: RequestedBy) -> Result<(), Refusal> {
         let ask = |reply| ReplicationMsg::Forget(by, reply);
-        self.mailbox.ask(ask).await.map_err(unreachable)?
+        self.mailbox.ask(ask).await.map_err(unreachable_refusal)?
     }
 
     /// Says before an orderly end that this node writes nothing more: others need not wait for its word.
-    pub async fn retire(&self, by: AskedBy) {
-        let rest = |_: &ClusterRecords<'_>| Ok(vec![Replica::rest()]);
+    pub async fn retire(&self, by: RequestedBy) {
+        let rest = |_: &ClusterSnapshot<'_>| Ok(vec![Replica::shutdown_change()]);
         // Who may not write has nothing to say.
         if self.propose(by, rest).await.is_ok() {
-            self.last_words().await;
+            self.wait_flushed().await;
         }
     }
 
-    async fn last_words(&self) {
+    async fn wait_flushed(&self) {
         let pushed = async {
-            while let Ok(false) = self.mailbox.ask(ReplicationMsg::Pushed).await {
-                tokio::time::sleep(LOOK).await;
+            while let Ok(false) = self.mailbox.ask(ReplicationMsg::IsFlushed).await {
+                tokio::time::sleep(FLUSH_POLL).await;
             }
         };
-        let _ = tokio::time::timeout(LAST_WORDS, pushed).await;
+        let _ = tokio::time::timeout(FLUSH_TIMEOUT, pushed).await;
     }
 
     /// Decides with all that is known, and writes the changes to this node's log. Returns them once they are on
@@ -153,14 +157,18 @@ impl ReplicationHandle {
     /// What `decide` refuses, and why nothing was written.
     pub async fn propose(
         &self,
-        by: AskedBy,
-        decide: impl FnOnce(&ClusterRecords<'_>) -> Result<Vec<LogChange>, Refusal> + Send + 'static,
+        by: RequestedBy,
+        decide: impl FnOnce(&ClusterSnapshot<'_>) -> Result<Vec<LogChange>, Refusal> + Send + 'static,
     ) -> Result<ProposedChanges, Refusal> {
         let ask = |reply| ReplicationMsg::Propose(Box::new(decide), by, reply);
-        self.mailbox.ask(ask).await.map_err(unreachable)?
+        self.mailbox.ask(ask).await.map_err(unreachable_refusal)?
     }
 
-    async fn change(&self, change: MemberChange, by: AskedBy) -> Result<ProposedChanges, Refusal> {
+    async fn propose_member_change(
+        &self,
+        change: MemberChange,
+        by: RequestedBy,
+    ) -> Result<ProposedChanges, Refusal> {
         let changes = vec![LogChange::Members(change)];
         self.propose(by, |_| Ok(changes)).await
     }
@@ -174,11 +182,11 @@ impl ReplicationHandle {
         key: PublicKey,
         role: MemberRole,
         name: NodeName,
-        by: AskedBy,
+        by: RequestedBy,
     ) -> Result<ProposedChanges, Refusal> {
-        let decide = move |records: &ClusterRecords<'_>| {
-            let known = records.replica.logs().members().get(key.node());
-            if known.is_some_and(|member| member.cut.is_some()) {
+        let decide = move |records: &ClusterSnapshot<'_>| {
+            let known = records.replica.logs().members().get(key.node_id());
+            if known.is_some_and(|member| member.cut_at.is_some()) {
                 let why = "that node was cut off, or has left: it comes back under a new key only, which `mgp nodes rekey` there makes";
                 return Err(Refusal::BadParams(why.into()));
             }
@@ -200,18 +208,19 @@ impl ReplicationHandle {
         &self,
         node: NodeId,
         name: NodeName,
-        by: AskedBy,
+        by: RequestedBy,
     ) -> Result<ProposedChanges, Refusal> {
         let name = name.to_string();
-        self.change(MemberChange::Rename { node, name }, by).await
+        self.propose_member_change(MemberChange::Rename { node, name }, by)
+            .await
     }
 
     /// Cuts a node off: of its log what is known here counts, and nothing behind it.
     ///
     /// # Errors
     /// A [`Refusal`].
-    pub async fn cut(&self, node: NodeId, by: AskedBy) -> Result<ProposedChanges, Refusal> {
-        let decide = move |records: &ClusterRecords<'_>| {
+    pub async fn cut_off(&self, node: NodeId, by: RequestedBy) -> Result<ProposedChanges, Refusal> {
+        let decide = move |records: &ClusterSnapshot<'_>| {
             let at = known_tip(records, node)?;
             Ok(vec![LogChange::Members(MemberChange::Cut {
                 node,
@@ -230,9 +239,9 @@ impl ReplicationHandle {
         &self,
         node: NodeId,
         role: MemberRole,
-        by: AskedBy,
+        by: RequestedBy,
     ) -> Result<ProposedChanges, Refusal> {
-        let decide = move |records: &ClusterRecords<'_>| {
+        let decide = move |records: &ClusterSnapshot<'_>| {
             let change = role_changes::promote(records.replica.logs(), node, role);
             let change = change.map_err(|why| Refusal::BadParams(why.to_string()))?;
             Ok(vec![LogChange::Members(change)])
@@ -249,9 +258,9 @@ impl ReplicationHandle {
         &self,
         node: NodeId,
         role: MemberRole,
-        by: AskedBy,
+        by: RequestedBy,
     ) -> Result<ProposedChanges, Refusal> {
-        let decide = move |records: &ClusterRecords<'_>| {
+        let decide = move |records: &ClusterSnapshot<'_>| {
             let change = role_changes::demote(records.replica.logs(), node, role);
             let change = change.map_err(|why| Refusal::BadParams(why.to_string()))?;
             Ok(vec![LogChange::Members(change)])
@@ -267,16 +276,19 @@ impl ReplicationHandle {
         &self,
         node: NodeId,
         key: PublicKey,
-        by: AskedBy,
+        by: RequestedBy,
     ) -> Result<ProposedChanges, Refusal> {
-        let decide = move |records: &ClusterRecords<'_>| {
+        let decide = move |records: &ClusterSnapshot<'_>| {
             let at = known_tip(records, node)?;
             let members = records.replica.logs().members();
-            if members.get(node).is_some_and(|member| member.cut.is_some()) {
+            if members
+                .get(node)
+                .is_some_and(|member| member.cut_at.is_some())
+            {
                 let why = "that node was cut off: it comes back by a ticket, under a new key";
                 return Err(Refusal::BadParams(why.into()));
             }
-            if members.get(key.node()).is_some() {
+            if members.get(key.node_id()).is_some() {
                 let why = "a node of the cluster has, or had, that key already";
                 return Err(Refusal::BadParams(why.into()));
             }
@@ -284,9 +296,9 @@ impl ReplicationHandle {
             Ok(vec![LogChange::Members(change)])
         };
         let rekeyed = self.propose(by, decide).await?;
-        if node == self.view().here {
+        if node == self.view().node {
             // Under the old key it is heard no more after this.
-            self.last_words().await;
+            self.wait_flushed().await;
         }
         Ok(rekeyed)
     }
@@ -299,38 +311,38 @@ impl ReplicationHandle {
     pub async fn recover(
         &self,
         recovery: ClusterRecovery,
-        by: AskedBy,
+        by: RequestedBy,
     ) -> Result<ProposedChanges, Refusal> {
         let ask = |reply| ReplicationMsg::Recover(Box::new(recovery), by, reply);
-        self.mailbox.ask(ask).await.map_err(unreachable)?
+        self.mailbox.ask(ask).await.map_err(unreachable_refusal)?
     }
 
     /// Follows who has confirmed to hold what this node wrote at that place of its log.
     ///
     /// # Errors
     /// A [`Refusal`] where this node is in no cluster.
-    pub async fn confirmations(
+    pub async fn watch_confirmations(
         &self,
         number: u64,
     ) -> Result<watch::Receiver<Confirmation>, Refusal> {
         let ask = |reply| ReplicationMsg::Confirmations(number, reply);
-        self.mailbox.ask(ask).await.map_err(unreachable)?
+        self.mailbox.ask(ask).await.map_err(unreachable_refusal)?
     }
 
     /// Reads what is known; there are no records where this node is in no cluster.
     ///
     /// # Errors
-    /// [`Refusal::Broken`] when the actor is not reachable.
-    pub async fn look<T: Send + 'static>(
+    /// [`Refusal::Internal`] when the actor is not reachable.
+    pub async fn read_logs<T: Send + 'static>(
         &self,
-        look: impl FnOnce(Option<&ClusterRecords<'_>>) -> T + Send + 'static,
+        look: impl FnOnce(Option<&ClusterSnapshot<'_>>) -> T + Send + 'static,
     ) -> Result<T, Refusal> {
         let ask = |reply: Reply<T>| {
-            ReplicationMsg::Look(Box::new(move |records: Option<&ClusterRecords<'_>>| {
+            ReplicationMsg::Read(Box::new(move |records: Option<&ClusterSnapshot<'_>>| {
                 reply.send(look(records));
             }))
         };
-        self.mailbox.ask(ask).await.map_err(unreachable)
+        self.mailbox.ask(ask).await.map_err(unreachable_refusal)
     }
 
     /// Explains what is decided on a call of another node's agent.
@@ -343,38 +355,41 @@ impl ReplicationHandle {
         server: ServerId,
         tool: Option<String>,
     ) -> Result<Explanation, Refusal> {
-        let explain = move |records: Option<&ClusterRecords<'_>>| {
+        let explain = move |records: Option<&ClusterSnapshot<'_>>| {
             let records = records?;
             let on = (&server, tool.as_deref());
             let (now_ms, now) = (records.now_ms, records.now);
-            let (replica, known) = (records.replica, records.known);
-            Some(rules::explain(replica, known, &caller, on, now_ms, now))
+            let (replica, known) = (records.replica, records.servers);
+            Some(remote_rules::explain(
+                replica, known, &caller, on, now_ms, now,
+            ))
         };
-        self.look(explain).await?.ok_or_else(in_none)
+        self.read_logs(explain).await?.ok_or_else(not_in_cluster)
     }
 
     /// The entries of all logs that are in force; `name` gives the names of nodes.
     ///
     /// # Errors
     /// A [`Refusal`].
-    pub async fn list(
+    pub async fn list_entries(
         &self,
         name: impl Fn(NodeId) -> String + Send + 'static,
     ) -> Result<Vec<Entry>, Refusal> {
-        let list = |records: Option<&ClusterRecords<'_>>| {
-            let list =
-                |records: &ClusterRecords<'_>| rules::list(records.replica, records.now_ms, name);
+        let list = |records: Option<&ClusterSnapshot<'_>>| {
+            let list = |records: &ClusterSnapshot<'_>| {
+                remote_rules::list_entries(records.replica, records.now_ms, name)
+            };
             records.map(list).unwrap_or_default()
         };
-        self.look(list).await
+        self.read_logs(list).await
     }
 
     /// What a node is given that was let in.
     ///
     /// # Errors
     /// A [`Refusal`] where this node is in no cluster.
-    pub async fn invitation(&self, inviter: PublicKey) -> Result<JoinedCluster, Refusal> {
-        let copy = move |records: Option<&ClusterRecords<'_>>| {
+    pub async fn create_invitation(&self, inviter: PublicKey) -> Result<JoinedCluster, Refusal> {
+        let copy = move |records: Option<&ClusterSnapshot<'_>>| {
             let logs = records?.replica.logs();
             Some(JoinedCluster {
                 cluster: logs.cluster(),
@@ -382,75 +397,78 @@ impl ReplicationHandle {
                 entries: first_entries(records?.replica, logs.cluster()),
             })
         };
-        self.look(copy).await?.ok_or_else(in_none)
+        self.read_logs(copy).await?.ok_or_else(not_in_cluster)
     }
 
     /// The servers of this node, or its shares, are others. In force when this resolves.
     ///
     /// # Errors
-    /// [`Refusal::Broken`] when the actor is not reachable.
-    pub async fn set_known(&self, known: KnownServers) -> Result<(), Refusal> {
-        let ask = |reply| ReplicationMsg::Known(known, reply);
-        self.mailbox.ask(ask).await.map_err(unreachable)
+    /// [`Refusal::Internal`] when the actor is not reachable.
+    pub async fn set_servers(&self, known: LocalServers) -> Result<(), Refusal> {
+        let ask = |reply| ReplicationMsg::SetServers(known, reply);
+        self.mailbox.ask(ask).await.map_err(unreachable_refusal)
     }
 
     /// Time has passed.
     #[cfg(test)]
     pub(super) fn tick(&self) {
-        let _ = self.mailbox.remind(ReplicationMsg::Tick);
+        let _ = self.mailbox.send_to_self(ReplicationMsg::Tick);
     }
 
     /// A node is linked.
     pub fn link_up(&self, node: NodeId) {
         // One for each link that comes and goes.
-        let _ = self.mailbox.remind(ReplicationMsg::LinkUp(node));
+        let _ = self.mailbox.send_to_self(ReplicationMsg::LinkUp(node));
     }
 
     /// It is linked no more.
     pub fn link_down(&self, node: NodeId) {
-        let _ = self.mailbox.remind(ReplicationMsg::LinkDown(node));
+        let _ = self.mailbox.send_to_self(ReplicationMsg::LinkDown(node));
     }
 
     /// A linked node has said what it holds. What finds no room is said again.
-    pub fn heard(&self, node: NodeId, held: LogsHeld, turn: HeardTurn) {
-        let _ = self.mailbox.tell(ReplicationMsg::Heard(node, held, turn));
+    pub fn receive_heads(&self, node: NodeId, held: LogsDigest, turn: MessagePermit) {
+        let _ = self
+            .mailbox
+            .send(ReplicationMsg::Received(node, held, turn));
     }
 
     /// The clock of a linked node was measured. What finds no room is measured again in some seconds.
-    pub fn clock_measured(&self, node: NodeId, clock: MeasuredClock) {
-        let _ = self.mailbox.tell(ReplicationMsg::Clock(node, clock));
+    pub fn record_clock(&self, node: NodeId, clock: PeerClock) {
+        let _ = self.mailbox.send(ReplicationMsg::Clock(node, clock));
     }
 
     /// A linked node has brought entries. Those whose signatures hold are taken, whosever they are. What finds no
     /// room comes again.
-    pub async fn entries(&self, node: NodeId, entries: LogEntries) {
-        if !self.view().speaks_with.contains_key(&node) {
+    pub async fn receive_entries(&self, node: NodeId, entries: LogEntries) {
+        if !self.view().link_peers.contains_key(&node) {
             return;
         }
         let read = move || {
             let entries = entries.entries.iter().map(|entry| &entry.0);
-            verified(entries)
+            verify_entries(entries)
         };
-        let signed: Vec<Signed> = match task::blocking("replication.verify", read).await {
-            Ok(signed) => signed,
-            Err(_) => return,
-        };
+        let signed: Vec<SignedOperation> =
+            match task::run_blocking("replication.verify", read).await {
+                Ok(signed) => signed,
+                Err(_) => return,
+            };
         if !signed.is_empty() {
             // Waited for: no stream brings them faster than they are taken.
-            let taken = |reply| ReplicationMsg::Taken(signed, reply);
+            let taken = |reply| ReplicationMsg::EntriesReceived(signed, reply);
             let _ = self.mailbox.ask(taken).await;
         }
     }
 }
 
 /// The end of a node's log as far as it is known here.
-fn known_tip(records: &ClusterRecords<'_>, node: NodeId) -> Result<LogTip, Refusal> {
+fn known_tip(records: &ClusterSnapshot<'_>, node: NodeId) -> Result<LogTip, Refusal> {
     let logs = records.replica.logs();
     match logs.members().get(node) {
         Some(_) => Ok(logs.grants().tip(node)),
         None => Err(Refusal::BadParams(format!(
             "node {} is not in the cluster",
-            node.short()
+            node.short_id()
         ))),
     }
 }

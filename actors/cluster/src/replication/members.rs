@@ -5,14 +5,14 @@ use std::sync::Arc;
 
 use mgp_engine::node_key::PublicKey;
 use mgp_engine::policy::grants::MemberChange;
-use mgp_engine::replication::members::{ClusterMember, OutHow};
+use mgp_engine::replication::members::{ClusterMember, RemovalReason};
 use mgp_engine::replication::replica::Replica;
 use mgp_protocol::ids::NodeId;
 
-use super::view::{ClusterMemberView, MemberStanding};
+use super::view::{ClusterMemberView, MemberStatus};
 
 /// All of them.
-pub(super) fn members(replica: &Replica) -> Arc<BTreeMap<NodeId, ClusterMemberView>> {
+pub(super) fn member_views(replica: &Replica) -> Arc<BTreeMap<NodeId, ClusterMemberView>> {
     let mut admitted: BTreeMap<NodeId, NodeId> = BTreeMap::new();
     for (place, _, told) in replica.logs().grants().member_changes() {
         let (MemberChange::Found { key, .. }
@@ -22,54 +22,54 @@ pub(super) fn members(replica: &Replica) -> Arc<BTreeMap<NodeId, ClusterMemberVi
         else {
             continue;
         };
-        if replica.logs().members().is_heard(place.issuer) {
-            admitted.entry(key.node()).or_insert(place.issuer);
+        if replica.logs().members().can_possibly_issue(place.issuer) {
+            admitted.entry(key.node_id()).or_insert(place.issuer);
         }
     }
-    let all = replica.logs().members().all().map(|(node, member)| {
+    let all = replica.logs().members().iter().map(|(node, member)| {
         let view = ClusterMemberView {
             name: member.name.clone(),
             key: member.key,
             role: member.role,
             admitted_by: admitted.get(&node).copied(),
-            standing: standing(replica, node, member),
-            out_ms: member.out.map(|out| out.at_ms),
+            status: member_status(replica, node, member),
+            removed_ms: member.removal.map(|out| out.at_ms),
         };
         (node, view)
     });
     Arc::new(all.collect())
 }
 
-fn standing(replica: &Replica, node: NodeId, member: &ClusterMember) -> MemberStanding {
+fn member_status(replica: &Replica, node: NodeId, member: &ClusterMember) -> MemberStatus {
     let grants = replica.logs().grants();
-    if member.cut.is_some() {
-        match member.out.map(|out| out.how) {
-            Some(OutHow::Left) => MemberStanding::Left,
-            Some(OutHow::Rekeyed(_)) => MemberStanding::Rekeyed,
-            Some(OutHow::Cut) | None => MemberStanding::Cut,
+    if member.cut_at.is_some() {
+        match member.removal.map(|out| out.reason) {
+            Some(RemovalReason::Left) => MemberStatus::Left,
+            Some(RemovalReason::Rekeyed(_)) => MemberStatus::Rekeyed,
+            Some(RemovalReason::CutOff) | None => MemberStatus::CutOff,
         }
     } else if grants.is_forked(node) {
-        MemberStanding::Forked
-    } else if replica.is_twice(node) {
-        MemberStanding::Twice
+        MemberStatus::Forked
+    } else if replica.has_duplicate_key(node) {
+        MemberStatus::DuplicateKey
     } else if member.role.is_none() {
-        MemberStanding::Doubtful
-    } else if replica.is_resting(node) {
-        MemberStanding::Resting
+        MemberStatus::Doubtful
+    } else if replica.is_shut_down(node) {
+        MemberStatus::Retired
     } else {
-        MemberStanding::In
+        MemberStatus::Active
     }
 }
 
 /// The nodes to link to. The one that invited this one is known by its key before the logs name it.
-pub(super) fn speaks_with(
+pub(super) fn link_peers(
     replica: &Replica,
     inviter: Option<PublicKey>,
 ) -> Arc<BTreeMap<NodeId, PublicKey>> {
     let members = replica.logs().members();
-    let keyed = replica.speaks_with().into_iter().filter_map(|node| {
+    let keyed = replica.contacts().into_iter().filter_map(|node| {
         let known = members.get(node).map(|member| member.key);
-        let key = known.or(inviter.filter(|key| key.node() == node))?;
+        let key = known.or(inviter.filter(|key| key.node_id() == node))?;
         Some((node, key))
     });
     Arc::new(keyed.collect())

@@ -1,9 +1,9 @@
 //! What this node writes to its own log, from the request to the answer.
 
 use mgp_engine::policy::grants::{
-    CausalContext, LogChange, LogPosition, MemberChange, Operation, Signed,
+    CausalContext, LogChange, LogPosition, MemberChange, Operation, SignedOperation,
 };
-use mgp_engine::replication::replica::{NotProposed, Proposed, ReplicaEffect};
+use mgp_engine::replication::replica::{ProposalError, ProposalOutcome, ReplicaEffect};
 use mgp_protocol::mgp::audit::Event;
 use mgp_protocol::refusal::Refusal;
 use mgp_runtime::task;
@@ -12,37 +12,43 @@ use mgp_runtime::time::unix_ms;
 use super::pending::PendingProposal;
 use super::state::{ReplicationState, STORES_MAX};
 use super::{
-    AskedBy, ClusterRecovery, DecideChanges, ProposalReply, ProposedChanges, events, in_none,
+    ClusterRecovery, DecideChanges, ProposalReply, ProposedChanges, RequestedBy, events,
+    not_in_cluster,
 };
 
-fn refused(why: &NotProposed) -> Refusal {
+fn to_refusal(why: &ProposalError) -> Refusal {
     Refusal::BadParams(why.to_string())
 }
 
 impl ReplicationState {
     /// Decides on changes and writes them.
-    pub(super) fn propose(&mut self, decide: DecideChanges, by: &AskedBy, reply: ProposalReply) {
-        let decided = self.may_write().and_then(|()| {
-            let records = self.records().ok_or_else(in_none)?;
+    pub(super) fn propose(
+        &mut self,
+        decide: DecideChanges,
+        by: &RequestedBy,
+        reply: ProposalReply,
+    ) {
+        let decided = self.check_may_write().and_then(|()| {
+            let records = self.records().ok_or_else(not_in_cluster)?;
             decide(&records)
         });
         match decided {
-            Ok(changes) => self.write(changes, by, reply),
+            Ok(changes) => self.write_changes(changes, by, reply),
             Err(refusal) => reply.send(Err(refusal)),
         }
     }
 
-    fn may_write(&self) -> Result<(), Refusal> {
-        let stay = self.stay.as_ref().ok_or_else(in_none)?;
-        if stay.waiting.len() >= STORES_MAX {
+    fn check_may_write(&self) -> Result<(), Refusal> {
+        let stay = self.session.as_ref().ok_or_else(not_in_cluster)?;
+        if stay.pending_proposals.len() >= STORES_MAX {
             let why = format!("{STORES_MAX} changes wait for the disk already; try again");
-            return Err(Refusal::Broken(why));
+            return Err(Refusal::Internal(why));
         }
         let checked = self.audit.check();
-        checked.map_err(|error| Refusal::Broken(error.to_string()))
+        checked.map_err(|error| Refusal::Internal(error.to_string()))
     }
 
-    fn write(&mut self, changes: Vec<LogChange>, by: &AskedBy, reply: ProposalReply) {
+    fn write_changes(&mut self, changes: Vec<LogChange>, by: &RequestedBy, reply: ProposalReply) {
         let mut written = WrittenChanges::default();
         let mut failed = None;
         for change in &changes {
@@ -54,8 +60,8 @@ impl ReplicationState {
                 }
             }
         }
-        let done = written.audited.len();
-        let in_force = self.perform(written.effects);
+        let done = written.events.len();
+        let in_force = self.apply_effects(written.effects);
         if let Some(why) = failed {
             let why = match done {
                 0 => why,
@@ -66,17 +72,17 @@ impl ReplicationState {
         let made = ProposedChanges {
             changes,
             number: written.number,
-            at: self.now(),
+            proposed_at: self.now(),
         };
-        let Some(stay) = &mut self.stay else {
-            return reply.send(Err(in_none()));
+        let Some(stay) = &mut self.session else {
+            return reply.send(Err(not_in_cluster()));
         };
         match written.ticket {
-            Some(ticket) => stay.waiting.push(PendingProposal {
+            Some(ticket) => stay.pending_proposals.push(PendingProposal {
                 ticket,
-                made,
-                audited: written.audited,
-                in_force,
+                changes: made,
+                events: written.events,
+                applied: in_force,
                 reply,
             }),
             None => reply.send(Ok(made)),
@@ -86,18 +92,18 @@ impl ReplicationState {
     fn write_one(
         &mut self,
         change: &LogChange,
-        by: &AskedBy,
+        by: &RequestedBy,
         written: &mut WrittenChanges,
     ) -> Result<(), Refusal> {
         let (author, now) = (by.principal.name().to_owned(), unix_ms());
-        let proposed = self.with_means(|replica, means| {
+        let proposed = self.with_replica(|replica, means| {
             let event = |number, replica: &mgp_engine::replication::replica::Replica| {
                 let logs = replica.logs();
-                events::of_change(
+                events::change_event(
                     change,
                     number,
                     logs.cluster(),
-                    (logs.here(), logs.grants()),
+                    (logs.local_node(), logs.grants()),
                     by,
                 )
             };
@@ -105,14 +111,15 @@ impl ReplicationState {
             let (proposed, effects) = replica.propose(change.clone(), &author, now, means)?;
             Ok((proposed, effects, before))
         });
-        let (proposed, effects, mut event) =
-            proposed.ok_or_else(in_none)?.map_err(|why| refused(&why))?;
-        if let Proposed::Signed(place) = proposed {
+        let (proposed, effects, mut event) = proposed
+            .ok_or_else(not_in_cluster)?
+            .map_err(|why| to_refusal(&why))?;
+        if let ProposalOutcome::Signed(place) = proposed {
             let number = serde_json::json!(place.sequence);
             event.details.insert("cluster_operation".into(), number);
             written.number = Some(place.sequence);
         }
-        written.audited.push(event);
+        written.events.push(event);
         written.add(effects);
         Ok(())
     }
@@ -121,10 +128,10 @@ impl ReplicationState {
     pub(super) fn recover(
         &mut self,
         recovery: &ClusterRecovery,
-        by: &AskedBy,
+        by: &RequestedBy,
         reply: ProposalReply,
     ) {
-        if let Err(refusal) = self.may_write() {
+        if let Err(refusal) = self.check_may_write() {
             return reply.send(Err(refusal));
         }
         if self.is_demoted() {
@@ -136,28 +143,34 @@ impl ReplicationState {
             return reply.send(Err(Refusal::BadParams(why.into())));
         };
         let mut written = WrittenChanges::default();
-        let changes = signed.iter().map(|signed| signed.written().operation());
+        let changes = signed.iter().map(|signed| signed.encoded().operation());
         let changes: Vec<LogChange> = changes.map(|operation| operation.change.clone()).collect();
         let audited = changes.iter().filter_map(|change| {
-            let logs = self.stay.as_ref()?.replica.logs();
-            let known = (logs.here(), logs.grants());
-            Some(events::of_change(change, None, logs.cluster(), known, by))
+            let logs = self.session.as_ref()?.replica.logs();
+            let known = (logs.local_node(), logs.grants());
+            Some(events::change_event(
+                change,
+                None,
+                logs.cluster(),
+                known,
+                by,
+            ))
         });
-        written.audited.extend(audited);
-        let taken = self.with_means(|replica, means| replica.take(&signed, means));
+        written.events.extend(audited);
+        let taken = self.with_replica(|replica, means| replica.handle_entries(&signed, means));
         written.add(taken.unwrap_or_default());
-        let in_force = self.perform(written.effects);
+        let in_force = self.apply_effects(written.effects);
         let made = ProposedChanges {
             changes,
             number: None,
-            at: self.now(),
+            proposed_at: self.now(),
         };
-        match (&mut self.stay, written.ticket) {
-            (Some(stay), Some(ticket)) => stay.waiting.push(PendingProposal {
+        match (&mut self.session, written.ticket) {
+            (Some(stay), Some(ticket)) => stay.pending_proposals.push(PendingProposal {
                 ticket,
-                made,
-                audited: written.audited,
-                in_force,
+                changes: made,
+                events: written.events,
+                applied: in_force,
                 reply,
             }),
             (Some(_) | None, _) => {
@@ -171,15 +184,19 @@ impl ReplicationState {
     fn is_demoted(&self) -> bool {
         self.records().is_some_and(|records| {
             let logs = records.replica.logs();
-            let own = logs.members().get(logs.here());
-            own.is_some_and(|member| member.most.is_some())
+            let own = logs.members().get(logs.local_node());
+            own.is_some_and(|member| member.role_max.is_some())
         })
     }
 
     /// The next operations of the recovery key's own log; None where it is of another cluster.
-    fn signed_by_recovery(&self, recovery: &ClusterRecovery, by: &AskedBy) -> Option<Vec<Signed>> {
+    fn signed_by_recovery(
+        &self,
+        recovery: &ClusterRecovery,
+        by: &RequestedBy,
+    ) -> Option<Vec<SignedOperation>> {
         let key = recovery.key.key();
-        let issuer = key.node();
+        let issuer = key.node_id();
         let records = self.records()?;
         let logs = records.replica.logs();
         if !logs.members().is_recovery(issuer) {
@@ -189,12 +206,12 @@ impl ReplicationState {
             key: self.public(),
             name: recovery.name.to_string(),
         };
-        let gone = recovery.without.iter().map(|node| MemberChange::Cut {
+        let gone = recovery.removed.iter().map(|node| MemberChange::Cut {
             node: *node,
             at: logs.grants().tip(*node),
             stays_as: None,
         });
-        let (first, mut previous) = logs.grants().next(issuer);
+        let (first, mut previous) = logs.grants().next_position(issuer);
         let signed = std::iter::once(here).chain(gone).zip(first..);
         let signed = signed.map(|(change, sequence)| {
             let operation = Operation {
@@ -206,23 +223,27 @@ impl ReplicationState {
                 change: LogChange::Members(change),
                 context: CausalContext::default(),
             };
-            let signed = Signed::new(operation, key);
-            previous = signed.written().id();
+            let signed = SignedOperation::new(operation, key);
+            previous = signed.encoded().id();
             signed
         });
         Some(signed.collect())
     }
 
     /// All up to this ticket is on disk: who waited for it is answered.
-    pub(super) fn answer(&mut self, ticket: u64) {
+    pub(super) fn answer_stored(&mut self, ticket: u64) {
         let audit = self.audit.clone();
-        let Some(stay) = &mut self.stay else { return };
-        let done = stay.waiting.extract_if(.., |waits| waits.ticket <= ticket);
+        let Some(stay) = &mut self.session else {
+            return;
+        };
+        let done = stay
+            .pending_proposals
+            .extract_if(.., |waits| waits.ticket <= ticket);
         let done: Vec<PendingProposal> = done.collect();
         if done.is_empty() {
             return;
         }
-        task::detached("replication.answer", async move {
+        task::spawn_detached("replication.answer", async move {
             for proposal in done {
                 proposal.finish(audit.clone()).await;
             }
@@ -236,14 +257,16 @@ struct WrittenChanges {
     effects: Vec<ReplicaEffect>,
     ticket: Option<u64>,
     number: Option<u64>,
-    audited: Vec<Event>,
+    events: Vec<Event>,
 }
 
 impl WrittenChanges {
     fn add(&mut self, effects: Vec<ReplicaEffect>) {
         let tickets = effects.iter().filter_map(|effect| match effect {
             ReplicaEffect::Store { ticket, .. } => Some(*ticket),
-            ReplicaEffect::Send(..) | ReplicaEffect::Changed | ReplicaEffect::Twice(..) => None,
+            ReplicaEffect::Send(..) | ReplicaEffect::Changed | ReplicaEffect::DuplicateKey(..) => {
+                None
+            }
         });
         self.ticket = self.ticket.into_iter().chain(tickets).max();
         self.effects.extend(effects);

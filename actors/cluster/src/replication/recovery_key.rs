@@ -16,11 +16,11 @@ pub struct RecoveryKey {
 }
 
 impl RecoveryKey {
-    pub(super) fn make() -> Self {
-        Self::of(randomness::bytes())
+    pub(super) fn generate() -> Self {
+        Self::from_secret(randomness::random_bytes())
     }
 
-    fn of(secret: [u8; 32]) -> Self {
+    fn from_secret(secret: [u8; 32]) -> Self {
         let key = NodeKey::new(&secret);
         Self { key, secret }
     }
@@ -38,12 +38,12 @@ impl RecoveryKey {
         for (byte, pair) in secret.iter_mut().zip(digits.as_bytes().chunks_exact(2)) {
             *byte = digit(pair[0])? << 4 | digit(pair[1])?;
         }
-        Some(Self::of(secret))
+        Some(Self::from_secret(secret))
     }
 
     /// What is written down.
     #[must_use]
-    pub fn text(&self) -> String {
+    pub fn render(&self) -> String {
         let digits = self.secret.iter().map(|byte| format!("{byte:02x}"));
         let digits: Vec<String> = digits.collect();
         let parts: Vec<String> = digits.chunks(4).map(<[String]>::concat).collect();
@@ -51,7 +51,7 @@ impl RecoveryKey {
     }
 
     pub(super) fn public(&self) -> PublicKey {
-        self.key.public()
+        self.key.public_key()
     }
 
     pub(super) fn key(&self) -> &NodeKey {
@@ -71,8 +71,8 @@ mod tests {
 
     #[test]
     fn what_was_written_down_is_read_however_it_is_typed() {
-        let key = RecoveryKey::make();
-        let text = key.text();
+        let key = RecoveryKey::generate();
+        let text = key.render();
         let typed = text.to_uppercase().replace('-', " ");
         for text in [text.clone(), typed, text.replace(PREFIX, "\n")] {
             let read = RecoveryKey::parse(&text).unwrap();

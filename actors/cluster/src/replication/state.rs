@@ -6,19 +6,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mgp_engine::clock::MonotonicTime;
-use mgp_engine::cluster::clock_offset::MeasuredClock;
+use mgp_engine::cluster::clock_offset::PeerClock;
 use mgp_engine::node_key::{NodeKey, PublicKey};
 use mgp_engine::policy::access::{ForeignLease, ForeignRules};
-use mgp_engine::policy::grants::{ClusterId, GrantId, Signed};
+use mgp_engine::policy::grants::{ClusterId, GrantId, SignedOperation};
 use mgp_engine::replication::lease::Nonce;
+use mgp_engine::replication::remote_rules::{LocalServers, foreign_rules};
 use mgp_engine::replication::replica::{
-    Confirmation, LogMessage, Replica, ReplicaEffect, ReplicaMeans, ReplicaStart,
+    Confirmation, LogMessage, Replica, ReplicaConfig, ReplicaContext, ReplicaEffect,
 };
-use mgp_engine::replication::rules::{KnownServers, foreign_rules};
 use mgp_policy::access::AccessHandle;
 use mgp_protocol::federation::control::Control;
 use mgp_protocol::federation::hello::LifeId;
-use mgp_protocol::federation::logs::LogsHeld;
+use mgp_protocol::federation::logs::LogsDigest;
 use mgp_protocol::ids::NodeId;
 use mgp_protocol::refusal::Refusal;
 use mgp_runtime::event_sink::EventSink;
@@ -26,33 +26,33 @@ use mgp_runtime::mailbox::Mailbox;
 use mgp_runtime::randomness;
 use mgp_runtime::task::{self, SupervisedTask};
 use mgp_runtime::time::unix_ms;
-use mgp_store::audit::{AuditHandle, state_damaged};
+use mgp_store::audit::{AuditHandle, state_damaged_event};
 use mgp_store::backup::RESTORED_LOGS;
 use mgp_store::witnesses::Witness;
 use mgp_sync::snapshot::Snapshot;
 use tokio::sync::{oneshot, watch};
 
-use super::disk::{FoundLogs, LOGS_WITNESS, LogJournals, LogWriter, OpenedLogs};
+use super::disk::{LOGS_WITNESS, LoadedLogs, LogJournals, LogWriter, OpenedLogs};
 use super::pending::PendingProposal;
 use super::view::ClusterView;
-use super::wire::{LogWords, message};
+use super::wire::{WireMessage, parse_held};
 use super::{
-    BringTurn, ClusterRecords, LookAtLogs, ReplicationEvent, ReplicationMsg, ReplicationStart,
-    events, in_none, members,
+    ClusterSnapshot, ReadLogs, ReplicationEvent, ReplicationMsg, ReplicationStart, TransferPermit,
+    events, members, not_in_cluster,
 };
 
 /// Writes on their way to the disk; while there are as many, nothing of others is taken. It comes again.
 pub(super) const STORES_MAX: usize = 64;
 /// Proposals that are followed at a time; the oldest is followed no further. A person waits for one.
-const FOLLOWED_MAX: usize = 64;
+const WATCHED_MAX: usize = 64;
 /// The longest time between two looks at the clock, and the parts of a lease that it is.
 const TICK: Duration = Duration::from_secs(1);
 const TICKS: u32 = 12;
 /// The part of a lease by which it must have grown before its new end is published.
-const GROWN: u32 = 4;
+const LEASE_GROWTH: u32 = 4;
 
 /// A stay in a cluster.
-pub(super) struct ClusterStay {
+pub(super) struct ClusterSession {
     pub(super) replica: Replica,
     pub(super) cluster: ClusterId,
     inviter: Option<PublicKey>,
@@ -62,11 +62,11 @@ pub(super) struct ClusterStay {
     /// Tickets that were given, and are not stored.
     pub(super) storing: BTreeSet<u64>,
     /// Nodes to which entries are being brought.
-    bringing: BTreeSet<NodeId>,
+    transfers: BTreeSet<NodeId>,
     /// Those of them to which more is to be brought.
-    more_for: BTreeSet<NodeId>,
-    pub(super) waiting: Vec<PendingProposal>,
-    followed: Vec<(u64, watch::Sender<Confirmation>)>,
+    pending_transfers: BTreeSet<NodeId>,
+    pub(super) pending_proposals: Vec<PendingProposal>,
+    watchers: Vec<(u64, watch::Sender<Confirmation>)>,
     rules: Arc<ForeignRules>,
     /// What is lost that no other node has: in words.
     lost: Vec<String>,
@@ -77,7 +77,7 @@ pub(super) struct ClusterStay {
 /// The state of the actor.
 pub struct ReplicationState {
     pub(super) key: NodeKey,
-    life: LifeId,
+    instance: LifeId,
     pub(super) folder: PathBuf,
     pub(super) witness: Witness,
     /// There are no logs, and a witness says that there were.
@@ -88,18 +88,18 @@ pub struct ReplicationState {
     pub(super) access: AccessHandle,
     events: EventSink<ReplicationEvent>,
     pub(super) audit: AuditHandle,
-    me: Mailbox<ReplicationMsg>,
-    known: KnownServers,
+    mailbox: Mailbox<ReplicationMsg>,
+    servers: LocalServers,
     linked: BTreeSet<NodeId>,
     /// How many stays there were.
-    stays: u64,
-    pub(super) stay: Option<ClusterStay>,
+    last_session: u64,
+    pub(super) session: Option<ClusterSession>,
     _ticks: SupervisedTask<()>,
 }
 
 impl std::fmt::Debug for ReplicationState {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let cluster = self.stay.as_ref().map(|stay| stay.cluster);
+        let cluster = self.session.as_ref().map(|stay| stay.cluster);
         f.debug_struct("ReplicationState")
             .field("cluster", &cluster)
             .finish_non_exhaustive()
@@ -107,25 +107,25 @@ impl std::fmt::Debug for ReplicationState {
 }
 
 /// Reminds the actor of the time. A reminder that finds no room is not missed.
-async fn ticks(me: Mailbox<ReplicationMsg>, each: Duration) {
+async fn send_ticks(me: Mailbox<ReplicationMsg>, each: Duration) {
     let mut interval = tokio::time::interval(each);
     interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     while me.is_open() {
         interval.tick().await;
-        let _ = me.tell(ReplicationMsg::Tick);
+        let _ = me.send(ReplicationMsg::Tick);
     }
 }
 
 impl ReplicationState {
     pub(super) fn new(
         start: ReplicationStart,
-        found: FoundLogs,
+        found: LoadedLogs,
         me: Mailbox<ReplicationMsg>,
     ) -> Self {
         let each = (start.lease / TICKS).min(TICK);
         let mut state = Self {
             key: start.key,
-            life: start.life,
+            instance: start.instance,
             folder: start.folder,
             witness: start.witness,
             missing: found.missing.map(Into::into),
@@ -135,63 +135,63 @@ impl ReplicationState {
             access: start.access,
             events: start.events,
             audit: start.audit,
-            _ticks: task::supervised("replication.ticks", ticks(me.clone(), each)),
-            me,
-            known: KnownServers::default(),
+            _ticks: task::spawn_supervised("replication.ticks", send_ticks(me.clone(), each)),
+            mailbox: me,
+            servers: LocalServers::default(),
             linked: BTreeSet::new(),
-            stays: 0,
-            stay: None,
+            last_session: 0,
+            session: None,
         };
         match found.opened {
-            Some(found) => state.begin(found),
-            None => state.show(true),
+            Some(found) => state.begin_session(found),
+            None => state.publish_view(true),
         }
-        if let Some(why) = &state.view.load().shortened {
+        if let Some(why) = &state.view.load().loss {
             tracing::error!("{why}");
-            state.audit.tell(state_damaged(why));
+            state.audit.record(state_damaged_event(why));
         }
         state
     }
 
-    pub(super) fn begin(&mut self, found: OpenedLogs) {
+    pub(super) fn begin_session(&mut self, found: OpenedLogs) {
         let OpenedLogs {
             owner, journals, ..
         } = found;
-        self.stays += 1;
+        self.last_session += 1;
         let inviter = owner.inviter();
-        let start = ReplicaStart {
-            here: self.key.node(),
+        let start = ReplicaConfig {
+            node: self.key.node_id(),
             cluster: owner.cluster,
-            life: self.life,
+            instance: self.instance,
             lease: self.lease,
-            hints: inviter.map(|key| key.node()).into_iter().collect(),
-            owed: found.owed,
-            twice: found.twice,
+            hints: inviter.map(|key| key.node_id()).into_iter().collect(),
+            pending_revokes: found.owed,
+            duplicates: found.duplicates,
         };
         let mut replica = Replica::new(start, &found.signed);
-        replica.expect(found.tips);
+        replica.expect_lost_tips(found.tips);
         match found.lost.is_empty() {
             true => journals.witness_cluster(&owner),
-            false => replica.close(),
+            false => replica.mark_data_lost(),
         }
         if found.restored.is_some() {
-            replica.declare_restored();
+            replica.require_restore_confirmation();
         }
-        let rules = foreign_rules(&replica, &self.known, unix_ms(), (self.clock)());
+        let rules = foreign_rules(&replica, &self.servers, unix_ms(), (self.clock)());
         let rules = Arc::new(rules);
-        drop(self.access.set_foreign(Some(rules.clone())));
-        self.stay = Some(ClusterStay {
+        drop(self.access.set_foreign_rules(Some(rules.clone())));
+        self.session = Some(ClusterSession {
             replica,
             cluster: owner.cluster,
             inviter,
-            writer: LogWriter::start(journals.clone(), self.me.clone(), self.stays),
+            writer: LogWriter::start(journals.clone(), self.mailbox.clone(), self.last_session),
             journals,
-            number: self.stays,
+            number: self.last_session,
             storing: BTreeSet::new(),
-            bringing: BTreeSet::new(),
-            more_for: BTreeSet::new(),
-            waiting: Vec::new(),
-            followed: Vec::new(),
+            transfers: BTreeSet::new(),
+            pending_transfers: BTreeSet::new(),
+            pending_proposals: Vec::new(),
+            watchers: Vec::new(),
             rules,
             lost: found.lost,
             restored: found.restored,
@@ -204,141 +204,149 @@ impl ReplicationState {
 
     /// Lets the replica do something, and carries out what it wants done. What comes back tells when changed
     /// rules are in force.
-    pub(super) fn act(
+    pub(super) fn run(
         &mut self,
-        act: impl FnOnce(&mut Replica, &mut ReplicaMeans<'_>) -> Vec<ReplicaEffect>,
+        act: impl FnOnce(&mut Replica, &mut ReplicaContext<'_>) -> Vec<ReplicaEffect>,
     ) -> Option<oneshot::Receiver<()>> {
-        let effects = self.with_means(act)?;
-        self.perform(effects)
+        let effects = self.with_replica(act)?;
+        self.apply_effects(effects)
     }
 
-    pub(super) fn with_means<T>(
+    pub(super) fn with_replica<T>(
         &mut self,
-        act: impl FnOnce(&mut Replica, &mut ReplicaMeans<'_>) -> T,
+        act: impl FnOnce(&mut Replica, &mut ReplicaContext<'_>) -> T,
     ) -> Option<T> {
-        let stay = self.stay.as_mut()?;
+        let stay = self.session.as_mut()?;
         let key = &self.key;
-        let mut means = ReplicaMeans {
+        let mut means = ReplicaContext {
             now: (self.clock)(),
             now_ms: unix_ms(),
-            nonce: &mut || Nonce(randomness::bytes()),
-            sign: &|operation| Signed::new(operation, key),
+            nonce: &mut || Nonce(randomness::random_bytes()),
+            sign: &|operation| SignedOperation::new(operation, key),
         };
         Some(act(&mut stay.replica, &mut means))
     }
 
-    pub(super) fn perform(&mut self, effects: Vec<ReplicaEffect>) -> Option<oneshot::Receiver<()>> {
+    pub(super) fn apply_effects(
+        &mut self,
+        effects: Vec<ReplicaEffect>,
+    ) -> Option<oneshot::Receiver<()>> {
         let mut changed = false;
         for effect in effects {
             match effect {
                 ReplicaEffect::Store {
                     ticket,
                     entries,
-                    owed,
+                    pending_revokes: owed,
                 } => {
-                    if let Some(stay) = &mut self.stay {
+                    if let Some(stay) = &mut self.session {
                         stay.storing.insert(ticket);
                         stay.writer.store(ticket, &entries, owed.as_deref());
                     }
                 }
                 ReplicaEffect::Send(node, message) => self.send(node, message),
                 ReplicaEffect::Changed => changed = true,
-                ReplicaEffect::Twice(node, all) => self.lives_twice(node, &all),
+                ReplicaEffect::DuplicateKey(node, all) => self.record_duplicate_key(node, &all),
             }
         }
-        let in_force = self.rule(changed);
-        self.show(changed);
-        self.follow();
+        let in_force = self.update_rules(changed);
+        self.publish_view(changed);
+        self.update_watchers();
         in_force
     }
 
     /// Two living nodes have this node's key: that is kept, and told.
-    fn lives_twice(&self, node: NodeId, all: &BTreeSet<NodeId>) {
-        let Some(stay) = &self.stay else { return };
-        stay.writer.store_twice(all);
+    fn record_duplicate_key(&self, node: NodeId, all: &BTreeSet<NodeId>) {
+        let Some(stay) = &self.session else { return };
+        stay.writer.store_duplicates(all);
         let logs = stay.replica.logs();
-        self.audit.tell(events::of_two_lives(node, logs.cluster()));
+        self.audit
+            .record(events::duplicate_key_event(node, logs.cluster()));
         let name = logs.members().get(node).map(|member| &*member.name);
         tracing::warn!(
             node = name.unwrap_or("?"),
-            id = node.short(),
+            id = node.short_id(),
             "two living nodes have this key, and neither is let in any more: stop the copy, then `mgp nodes rekey` on the one that stays; or cut it off with `mgp nodes remove`"
         );
     }
 
     fn send(&mut self, node: NodeId, message: LogMessage) {
-        let Some(stay) = self.stay.as_mut().filter(|_| self.linked.contains(&node)) else {
+        let Some(stay) = self
+            .session
+            .as_mut()
+            .filter(|_| self.linked.contains(&node))
+        else {
             return;
         };
-        match LogWords::of(message) {
-            LogWords::Held(held) => {
+        match WireMessage::from_message(message) {
+            WireMessage::Held(held) => {
                 let said = Control::Logs(held);
-                self.events.send(ReplicationEvent::Tell(node, said));
+                self.events.send(ReplicationEvent::Send(node, said));
             }
-            LogWords::Entries(_) if stay.bringing.contains(&node) => {
-                stay.more_for.insert(node);
+            WireMessage::Entries(_) if stay.transfers.contains(&node) => {
+                stay.pending_transfers.insert(node);
             }
-            LogWords::Entries(entries) => {
-                stay.bringing.insert(node);
-                let turn = BringTurn::new(node, self.me.clone());
+            WireMessage::Entries(entries) => {
+                stay.transfers.insert(node);
+                let turn = TransferPermit::new(node, self.mailbox.clone());
                 self.events
-                    .send(ReplicationEvent::Bring(node, entries, turn));
+                    .send(ReplicationEvent::Transfer(node, entries, turn));
             }
         }
     }
 
     /// Tells access control what the logs allow, where that has changed.
-    fn rule(&mut self, changed: bool) -> Option<oneshot::Receiver<()>> {
+    fn update_rules(&mut self, changed: bool) -> Option<oneshot::Receiver<()>> {
         let now = (self.clock)();
-        let stay = self.stay.as_mut()?;
+        let stay = self.session.as_mut()?;
         let lease = stay.replica.lease(now);
         let next = match changed {
-            true => foreign_rules(&stay.replica, &self.known, unix_ms(), now),
-            false if lease_moved(stay.rules.lease(), lease, self.lease) => {
+            true => foreign_rules(&stay.replica, &self.servers, unix_ms(), now),
+            false if has_lease_changed(stay.rules.lease(), lease, self.lease) => {
                 stay.rules.with_lease(lease)
             }
             false => return None,
         };
         stay.rules = Arc::new(next);
-        Some(self.access.set_foreign(Some(stay.rules.clone())))
+        Some(self.access.set_foreign_rules(Some(stay.rules.clone())))
     }
 
     /// Publishes what is known of the cluster, where that has changed.
-    pub(super) fn show(&mut self, changed: bool) {
+    pub(super) fn publish_view(&mut self, changed: bool) {
         let before = self.view.load();
-        let here = self.key.node();
-        let mut next = ClusterView::alone(here, self.lease);
-        next.shortened = self.shortened();
-        if before.shortened.is_some() && next.shortened.is_none() {
+        let here = self.key.node_id();
+        let mut next = ClusterView::standalone(here, self.lease);
+        next.loss = self.describe_loss();
+        if before.loss.is_some() && next.loss.is_none() {
             tracing::info!("the logs of the cluster lack nothing any more of what they held");
         }
-        self.end_restore();
-        if let Some(stay) = &self.stay {
+        self.finish_restore();
+        if let Some(stay) = &self.session {
             let replica = &stay.replica;
             let grants = replica.logs().grants();
             next.cluster = Some(stay.cluster);
             let in_it = replica.logs().members().get(here);
             next.role = in_it
-                .filter(|member| member.is_in())
+                .filter(|member| member.is_active())
                 .and_then(|member| member.role);
             let (members, speaks_with) = match changed || before.cluster != next.cluster {
                 true => (
-                    members::members(replica),
-                    members::speaks_with(replica, stay.inviter),
+                    members::member_views(replica),
+                    members::link_peers(replica, stay.inviter),
                 ),
-                false => (before.members.clone(), before.speaks_with.clone()),
+                false => (before.members.clone(), before.link_peers.clone()),
             };
             next.members = members;
-            next.speaks_with = speaks_with;
+            next.link_peers = speaks_with;
             next.is_confirmed = replica.is_confirmed();
-            next.owes = replica.owes();
+            next.owed_revokes = replica.pending_revokes();
             let now = (self.clock)();
-            next.unheard = replica.unheard(now);
-            next.overdue = replica.overdue(now);
-            next.forked = grants.forked().collect();
-            next.trouble = stay.writer.trouble();
+            next.silent_node = replica.expired_peer(now);
+            next.next_silent = replica.overdue_peer(now);
+            next.forked = grants.forked_issuers().collect();
+            next.failure = stay.writer.failure();
         }
-        if next.is_as(&before) {
+        if next.is_same(&before) {
             return;
         }
         let next = Arc::new(next);
@@ -347,10 +355,12 @@ impl ReplicationState {
         self.events.send(ReplicationEvent::Changed(next));
     }
 
-    fn follow(&mut self) {
-        let Some(stay) = &mut self.stay else { return };
+    fn update_watchers(&mut self) {
+        let Some(stay) = &mut self.session else {
+            return;
+        };
         let replica = &stay.replica;
-        stay.followed.retain(|(number, told)| {
+        stay.watchers.retain(|(number, told)| {
             let now = replica.confirmation(*number);
             told.send_if_modified(|before| {
                 let differs = *before != now;
@@ -364,69 +374,71 @@ impl ReplicationState {
     /// Time has passed.
     pub(super) fn tick(&mut self) {
         let linked = self.linked.clone();
-        let _in_force = self.act(|replica, means| {
-            let mut effects = replica.tick(means);
+        let _in_force = self.run(|replica, means| {
+            let mut effects = replica.handle_timeout(means);
             // Who is linked and was not asked before it was known.
             effects.retain(|effect| match effect {
                 ReplicaEffect::Send(node, _) => linked.contains(node),
-                ReplicaEffect::Store { .. } | ReplicaEffect::Changed | ReplicaEffect::Twice(..) => {
-                    true
-                }
+                ReplicaEffect::Store { .. }
+                | ReplicaEffect::Changed
+                | ReplicaEffect::DuplicateKey(..) => true,
             });
             effects
         });
-        self.show(true);
+        self.publish_view(true);
     }
 
     pub(super) fn link_up(&mut self, node: NodeId) {
         self.linked.insert(node);
-        let _in_force = self.act(|replica, means| replica.linked(node, means));
+        let _in_force = self.run(|replica, means| replica.handle_link_up(node, means));
     }
 
     pub(super) fn link_down(&mut self, node: NodeId) {
         self.linked.remove(&node);
     }
 
-    pub(super) fn heard(&mut self, node: NodeId, held: LogsHeld) {
-        if let Some(message) = message(held) {
-            let _in_force = self.act(|replica, means| replica.hear(node, message, means));
+    pub(super) fn receive_heads(&mut self, node: NodeId, held: LogsDigest) {
+        if let Some(message) = parse_held(held) {
+            let _in_force = self.run(|replica, means| replica.handle_message(node, message, means));
         }
     }
 
-    pub(super) fn clock_measured(&mut self, node: NodeId, clock: MeasuredClock) {
-        let _in_force = self.act(|replica, means| replica.clock_measured(node, clock, means));
+    pub(super) fn record_clock(&mut self, node: NodeId, clock: PeerClock) {
+        let _in_force = self.run(|replica, means| replica.record_clock(node, clock, means));
     }
 
-    pub(super) fn stored(&mut self, number: u64, ticket: u64) {
-        let Some(stay) = self.stay.as_mut().filter(|stay| stay.number == number) else {
+    pub(super) fn handle_stored(&mut self, number: u64, ticket: u64) {
+        let Some(stay) = self.session.as_mut().filter(|stay| stay.number == number) else {
             return;
         };
         stay.storing.retain(|given| *given > ticket);
-        let _in_force = self.act(|replica, means| replica.stored(ticket, means));
+        let _in_force = self.run(|replica, means| replica.handle_stored(ticket, means));
         self.witness_tips();
-        self.answer(ticket);
+        self.answer_stored(ticket);
     }
 
     /// Has it witnessed where logs end on disk, of those that lack nothing.
     fn witness_tips(&self) {
-        let Some(stay) = &self.stay else { return };
-        let shortened: BTreeSet<NodeId> = stay.replica.shortened().collect();
+        let Some(stay) = &self.session else { return };
+        let shortened: BTreeSet<NodeId> = stay.replica.incomplete_logs().collect();
         let heads = stay.replica.heads();
         let whole = heads.iter().filter(|(node, _)| !shortened.contains(node));
         stay.writer
-            .witness(whole.map(|(node, head)| (*node, head.tip)).collect());
+            .witness_tips(whole.map(|(node, head)| (*node, head.tip)).collect());
     }
 
     /// The log of a restored node is confirmed: the next start needs no more than any other.
-    fn end_restore(&mut self) {
-        let Some(stay) = &mut self.stay else { return };
+    fn finish_restore(&mut self) {
+        let Some(stay) = &mut self.session else {
+            return;
+        };
         if stay.replica.is_unconfirmed_restore() || stay.restored.take().is_none() {
             return;
         }
         tracing::info!("every other node has confirmed the log of this restored one");
         let record = self.witness.sibling(RESTORED_LOGS);
-        let forget = task::blocking("replication.restored", move || record.forget());
-        task::detached("replication.restored", async move {
+        let forget = task::run_blocking("replication.restored", move || record.forget());
+        task::spawn_detached("replication.restored", async move {
             if let Ok(Err(error)) = forget.await {
                 tracing::warn!(%error, "the record of the restore stays until the next start");
             }
@@ -434,17 +446,17 @@ impl ReplicationState {
     }
 
     /// What the logs lack that they held, and what to do: in words.
-    fn shortened(&self) -> Option<Arc<str>> {
-        let Some(stay) = self.stay.as_ref() else {
+    fn describe_loss(&self) -> Option<Arc<str>> {
+        let Some(stay) = self.session.as_ref() else {
             return self.missing.clone();
         };
         let members = stay.replica.logs().members();
         let name = |node| {
             members
                 .get(node)
-                .map_or_else(|| node.short(), |it| it.name.to_string())
+                .map_or_else(|| node.short_id(), |it| it.name.to_string())
         };
-        let lacking: Vec<String> = stay.replica.shortened().map(name).collect();
+        let lacking: Vec<String> = stay.replica.incomplete_logs().map(name).collect();
         let lacking = (!lacking.is_empty()).then(|| {
             format!(
                 "{} has been shortened: it held more of what was written at {}, and agents of other nodes may do nothing here until other nodes have brought that; if none has it, put a copy of the file back and start the kernel again, or run `mgp down`, then `mgp accept {LOGS_WITNESS}`",
@@ -463,23 +475,26 @@ impl ReplicationState {
         (!all.is_empty()).then(|| all.join("; ").into())
     }
 
-    pub(super) fn brought(&mut self, node: NodeId) {
-        let Some(stay) = &mut self.stay else { return };
-        stay.bringing.remove(&node);
-        if stay.more_for.remove(&node) {
-            let _in_force = self.act(|replica, _| replica.brought(node).into_iter().collect());
+    pub(super) fn handle_transfer_done(&mut self, node: NodeId) {
+        let Some(stay) = &mut self.session else {
+            return;
+        };
+        stay.transfers.remove(&node);
+        if stay.pending_transfers.remove(&node) {
+            let _in_force =
+                self.run(|replica, _| replica.handle_delivered(node).into_iter().collect());
         }
     }
 
-    pub(super) fn has_pushed(&self) -> bool {
-        let stay = self.stay.as_ref();
-        stay.is_none_or(|stay| stay.storing.is_empty() && stay.bringing.is_empty())
+    pub(super) fn is_flushed(&self) -> bool {
+        let stay = self.session.as_ref();
+        stay.is_none_or(|stay| stay.storing.is_empty() && stay.transfers.is_empty())
     }
 
-    pub(super) fn set_known(&mut self, known: KnownServers) {
-        if self.known != known {
-            self.known = known;
-            let _in_force = self.rule(true);
+    pub(super) fn set_servers(&mut self, known: LocalServers) {
+        if self.servers != known {
+            self.servers = known;
+            let _in_force = self.update_rules(true);
         }
     }
 
@@ -488,45 +503,45 @@ impl ReplicationState {
     }
 
     pub(super) fn public(&self) -> PublicKey {
-        self.key.public()
+        self.key.public_key()
     }
 
-    pub(super) fn records(&self) -> Option<ClusterRecords<'_>> {
-        let stay = self.stay.as_ref()?;
-        Some(ClusterRecords {
+    pub(super) fn records(&self) -> Option<ClusterSnapshot<'_>> {
+        let stay = self.session.as_ref()?;
+        Some(ClusterSnapshot {
             replica: &stay.replica,
-            known: &self.known,
+            servers: &self.servers,
             now: (self.clock)(),
             now_ms: unix_ms(),
-            fresh: GrantId(randomness::bytes()),
+            new_grant_id: GrantId(randomness::random_bytes()),
         })
     }
 
-    pub(super) fn look(&self, look: LookAtLogs) {
+    pub(super) fn read_logs(&self, look: ReadLogs) {
         look(self.records().as_ref());
     }
 
-    pub(super) fn confirmations(
+    pub(super) fn watch_confirmations(
         &mut self,
         number: u64,
     ) -> Result<watch::Receiver<Confirmation>, Refusal> {
-        let stay = self.stay.as_mut().ok_or_else(in_none)?;
-        if stay.followed.len() >= FOLLOWED_MAX {
-            stay.followed.remove(0);
+        let stay = self.session.as_mut().ok_or_else(not_in_cluster)?;
+        if stay.watchers.len() >= WATCHED_MAX {
+            stay.watchers.remove(0);
         }
         let (told, followed) = watch::channel(stay.replica.confirmation(number));
-        stay.followed.push((number, told));
+        stay.watchers.push((number, told));
         Ok(followed)
     }
 }
 
 /// Whether another end of the lease is to be told: it begins or ends, or has grown enough.
-fn lease_moved(told: ForeignLease, now: ForeignLease, length: Duration) -> bool {
+fn has_lease_changed(told: ForeignLease, now: ForeignLease, length: Duration) -> bool {
     match (told, now) {
-        (ForeignLease::Held(Some((before, _))), ForeignLease::Held(Some((after, _)))) => {
-            after < before || after.since(before) >= length / GROWN
+        (ForeignLease::Valid(Some((before, _))), ForeignLease::Valid(Some((after, _)))) => {
+            after < before || after.duration_since(before) >= length / LEASE_GROWTH
         }
-        (ForeignLease::Held(_) | ForeignLease::Lapsed(_) | ForeignLease::Shortened, _) => {
+        (ForeignLease::Valid(_) | ForeignLease::Expired(_) | ForeignLease::LogsIncomplete, _) => {
             told != now
         }
     }

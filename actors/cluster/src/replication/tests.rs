@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use mgp_engine::policy::grants::{
     CausalContext, Grant, GrantChange, GrantId, GrantResource, LogChange, LogPosition, MemberRole,
-    Operation, Revoke, Signed, Subject,
+    Operation, Revoke, SignedOperation, Subject,
 };
 use mgp_protocol::federation::logs::LogEntries;
 use mgp_protocol::federation::tool_index::RecordBytes;
@@ -50,7 +50,7 @@ impl Scene {
         let node = self.node(n);
         for _ in 0..2000 {
             let handle = self.at(n);
-            let next = handle.look(move |records| {
+            let next = handle.read_logs(move |records| {
                 let grants = records.unwrap().replica.logs().grants();
                 grants.tip(node).next
             });
@@ -81,14 +81,14 @@ async fn a_cluster_is_founded_and_its_lone_founder_goes_on_after_a_restart() {
     let mut scene = Scene::new(1).await;
     assert_eq!(scene.view(0).cluster, None);
     assert!(scene.write(0, revoke(1)).await.is_err(), "in no cluster");
-    let founded = scene.at(0).found(name(0), by()).await.unwrap();
+    let founded = scene.at(0).found_cluster(name(0), by()).await.unwrap();
     let view = scene.view(0);
     assert_eq!(view.cluster, Some(founded.cluster));
     assert_eq!(
         (view.role, view.is_confirmed),
         (Some(MemberRole::Admin), true)
     );
-    assert!(scene.at(0).found(name(0), by()).await.is_err());
+    assert!(scene.at(0).found_cluster(name(0), by()).await.is_err());
     let made = scene.write(0, revoke(1)).await.unwrap();
     assert_eq!(made.number, Some(1));
     scene.restart(0).await;
@@ -109,12 +109,12 @@ async fn a_grant_reaches_the_owner_and_its_end_is_pushed_and_confirmed() {
     let made = scene.write(1, revoke(1)).await.unwrap();
     let mut confirmed = scene
         .at(1)
-        .confirmations(made.number.unwrap())
+        .watch_confirmations(made.number.unwrap())
         .await
         .unwrap();
-    let all = confirmed.wait_for(|now| now.by == 1 && now.missing.is_empty());
+    let all = confirmed.wait_for(|now| now.confirmed == 1 && now.missing.is_empty());
     let all = tokio::time::timeout(Duration::from_secs(20), all).await;
-    assert_eq!(all.unwrap().unwrap().of, 1);
+    assert_eq!(all.unwrap().unwrap().total, 1);
     scene
         .until("it is closed", |scene| !scene.opens(0, 1))
         .await;
@@ -131,17 +131,17 @@ async fn a_grant_reaches_the_owner_and_its_end_is_pushed_and_confirmed() {
 async fn the_lease_ends_what_other_nodes_agents_may_do_and_nothing_else() {
     let mut scene = Scene::granted().await;
     scene.apart(1);
-    assert_eq!(scene.view(0).overdue, None);
+    assert_eq!(scene.view(0).next_silent, None);
     scene.pass(29).await;
     assert!(scene.opens(0, 1));
-    let (_, silent) = scene.view(0).overdue.expect("it is said before");
+    let (_, silent) = scene.view(0).next_silent.expect("it is said before");
     assert_eq!(silent, scene.node(1));
     scene.pass(31).await;
     scene
         .until("it has lapsed", |scene| !scene.opens(0, 1))
         .await;
-    assert_eq!(scene.view(0).unheard, Some(scene.node(1)));
-    assert_eq!(scene.view(0).overdue, None, "it has happened");
+    assert_eq!(scene.view(0).silent_node, Some(scene.node(1)));
+    assert_eq!(scene.view(0).next_silent, None, "it has happened");
     assert!(scene.opens_at_home(0), "its own agents go on");
     scene.together(1);
     scene.until("it is back", |scene| scene.opens(0, 1)).await;
@@ -159,12 +159,12 @@ async fn a_node_that_rests_is_not_waited_for() {
     scene.at(1).retire(by()).await;
     let resting = |scene: &Scene| {
         let view = scene.view(0);
-        view.members[&scene.node(1)].standing == MemberStanding::Resting
+        view.members[&scene.node(1)].status == MemberStatus::Retired
     };
     scene.until("it rests", resting).await;
     scene.apart(1);
     scene.pass(300).await;
-    assert_eq!(scene.view(0).unheard, None);
+    assert_eq!(scene.view(0).silent_node, None);
     assert!(scene.opens(0, 1));
 }
 
@@ -172,19 +172,19 @@ async fn a_node_that_rests_is_not_waited_for() {
 #[tokio::test]
 async fn an_admin_that_is_back_is_waited_for_after_a_restart_of_the_owner() {
     let mut scene = Scene::granted().await;
-    let standing = |scene: &Scene| scene.view(0).members[&scene.node(1)].standing;
+    let standing = |scene: &Scene| scene.view(0).members[&scene.node(1)].status;
     scene.at(1).retire(by()).await;
-    let resting = |scene: &Scene| standing(scene) == MemberStanding::Resting;
+    let resting = |scene: &Scene| standing(scene) == MemberStatus::Retired;
     scene.until("it rests", resting).await;
     scene.restart(1).await;
     scene.together(1);
-    let back = |scene: &Scene| standing(scene) == MemberStanding::In;
+    let back = |scene: &Scene| standing(scene) == MemberStatus::Active;
     scene.until("it is back", back).await;
     scene.until("it may call", |scene| scene.opens(0, 1)).await;
     scene.apart(1);
     scene.restart(0).await;
     scene.pass(5).await;
-    assert_eq!(scene.view(0).unheard, Some(scene.node(1)));
+    assert_eq!(scene.view(0).silent_node, Some(scene.node(1)));
     assert!(!scene.opens(0, 1));
 }
 
@@ -197,10 +197,10 @@ async fn a_log_that_was_put_back_from_a_copy_is_filled_again_by_others() {
     let made = scene.write(1, second).await.unwrap();
     let mut told = scene
         .at(1)
-        .confirmations(made.number.unwrap())
+        .watch_confirmations(made.number.unwrap())
         .await
         .unwrap();
-    told.wait_for(|now| now.by == 1).await.unwrap();
+    told.wait_for(|now| now.confirmed == 1).await.unwrap();
     scene.stop(1).await;
     scene.put_back(1, &copy);
     scene.start(1).await;
@@ -236,14 +236,14 @@ async fn a_revocation_is_owed_over_restarts_until_the_log_is_confirmed() {
     }
     let allow = grant(4, scene.node(1), scene.node(0), Permission::Allow);
     assert!(scene.write(1, allow).await.is_err());
-    assert_eq!(scene.view(1).owes, 2);
+    assert_eq!(scene.view(1).owed_revokes, 2);
     assert!(scene.opens(0, 1), "the owner has not heard of it");
     scene.together(1);
     scene
         .until("it is closed", |scene| !scene.opens(0, 1))
         .await;
     scene
-        .until("it is signed", |scene| scene.view(1).owes == 0)
+        .until("it is signed", |scene| scene.view(1).owed_revokes == 0)
         .await;
 }
 
@@ -251,7 +251,7 @@ async fn a_revocation_is_owed_over_restarts_until_the_log_is_confirmed() {
 #[tokio::test]
 async fn a_torn_end_is_cut_off_and_damage_is_named_with_its_place() {
     let mut scene = Scene::new(1).await;
-    scene.at(0).found(name(0), by()).await.unwrap();
+    scene.at(0).found_cluster(name(0), by()).await.unwrap();
     for n in 1..4 {
         scene.write(0, revoke(n)).await.unwrap();
     }
@@ -280,18 +280,22 @@ async fn a_torn_end_is_cut_off_and_damage_is_named_with_its_place() {
 async fn entries_of_another_cluster_are_not_taken() {
     let mut scene = Scene::of(2).await;
     scene.add(2).await;
-    scene.at(2).found(name(2), by()).await.unwrap();
+    scene.at(2).found_cluster(name(2), by()).await.unwrap();
     scene.write(2, revoke(1)).await.unwrap();
-    let other = scene.at(2).invitation(scene.key(2).public()).await.unwrap();
+    let other = scene
+        .at(2)
+        .create_invitation(scene.key(2).public_key())
+        .await
+        .unwrap();
     assert_eq!(other.entries.len(), 2);
     assert!(scene.at(0).join(other.clone(), by()).await.is_err());
     let entries = other.entries.into_iter().map(RecordBytes).collect();
     scene
         .at(0)
-        .entries(scene.node(1), LogEntries { entries })
+        .receive_entries(scene.node(1), LogEntries { entries })
         .await;
     let first = scene.at(0);
-    let known = first.look(|records| {
+    let known = first.read_logs(|records| {
         let grants = records.unwrap().replica.logs().grants();
         grants.issuers().count()
     });
@@ -317,12 +321,15 @@ async fn a_node_that_signs_two_logs_allows_nothing_any_more() {
         change: revoke(7),
         context: CausalContext::default(),
     };
-    let forged = Signed::new(operation.clone(), &scene.key(0));
-    let fork = Signed::new(operation, &scene.key(1));
+    let forged = SignedOperation::new(operation.clone(), &scene.key(0));
+    let fork = SignedOperation::new(operation, &scene.key(1));
     for (signed, forks) in [(forged, false), (fork, true)] {
         let entries = vec![RecordBytes(signed.to_bytes())];
-        scene.at(0).entries(here, LogEntries { entries }).await;
-        let settled = scene.at(0).look(|_| ()).await;
+        scene
+            .at(0)
+            .receive_entries(here, LogEntries { entries })
+            .await;
+        let settled = scene.at(0).read_logs(|_| ()).await;
         settled.unwrap();
         assert_eq!(scene.view(0).forked == [here], forks);
         assert_eq!(scene.opens(0, 1), !forks);
@@ -350,7 +357,7 @@ async fn two_lives_of_one_key_are_both_cut() {
         scene.settle().await;
     }
     let twice =
-        |scene: &Scene| scene.view(0).members[&scene.node(1)].standing == MemberStanding::Twice;
+        |scene: &Scene| scene.view(0).members[&scene.node(1)].status == MemberStatus::DuplicateKey;
     scene.until("both live", twice).await;
     scene
         .until("it is closed", |scene| !scene.opens(0, 1))
@@ -360,35 +367,38 @@ async fn two_lives_of_one_key_are_both_cut() {
     scene.until("it is on disk", kept).await;
     scene.restart(0).await;
     let node = scene.node(1);
-    assert_eq!(scene.view(0).members[&node].standing, MemberStanding::Twice);
+    assert_eq!(
+        scene.view(0).members[&node].status,
+        MemberStatus::DuplicateKey
+    );
     assert!(
         !scene.opens(0, 1),
         "a restart of who found them opens nothing"
     );
     // Nor does it wait for one of the two to confirm its log: it says that they go on under another key.
     scene.confirmed(0).await;
-    let key = scene.key(9).public();
+    let key = scene.key(9).public_key();
     scene.at(0).rekey(node, key, by()).await.unwrap();
     let members = scene.view(0).members.clone();
-    assert_eq!(members[&node].standing, MemberStanding::Rekeyed);
-    assert_eq!(members[&key.node()].standing, MemberStanding::In);
+    assert_eq!(members[&node].status, MemberStatus::Rekeyed);
+    assert_eq!(members[&key.node_id()].status, MemberStatus::Active);
 }
 
 #[tokio::test]
 async fn who_leaves_is_cut_off_and_forgets_and_who_was_cut_off_is_not_let_in_again() {
     let mut scene = Scene::granted().await;
     let (first, second) = (scene.node(0), scene.node(1));
-    scene.at(1).say_left(by()).await.unwrap();
+    scene.at(1).record_own_leave(by()).await.unwrap();
     scene.at(1).forget(by()).await.unwrap();
     assert_eq!(scene.view(1).cluster, None);
-    let cut = |scene: &Scene| !scene.view(0).speaks_with.contains_key(&second);
+    let cut = |scene: &Scene| !scene.view(0).link_peers.contains_key(&second);
     scene.until("it is cut off", cut).await;
-    let standing = scene.view(0).members[&second].standing;
-    assert_eq!(standing, MemberStanding::Left);
+    let standing = scene.view(0).members[&second].status;
+    assert_eq!(standing, MemberStatus::Left);
     scene
         .until("it is closed", |scene| !scene.opens(0, 1))
         .await;
-    let key = scene.key(1).public();
+    let key = scene.key(1).public_key();
     let again = scene
         .at(0)
         .admit(key, MemberRole::Admin, name(1), by())
@@ -396,7 +406,7 @@ async fn who_leaves_is_cut_off_and_forgets_and_who_was_cut_off_is_not_let_in_aga
     assert!(again.is_err());
     scene.restart(1).await;
     assert_eq!(scene.view(1).cluster, None);
-    scene.at(1).found(name(1), by()).await.unwrap();
+    scene.at(1).found_cluster(name(1), by()).await.unwrap();
     assert!(!scene.view(1).members.contains_key(&first));
 }
 
@@ -409,55 +419,55 @@ async fn a_member_that_left_is_told_from_one_that_was_cut_off() {
         scene.let_in(n, MemberRole::Member).await;
     }
     let (left, cut) = (scene.node(1), scene.node(2));
-    scene.at(0).note_left(left).await.unwrap();
-    scene.at(0).cut(cut, by()).await.unwrap();
+    scene.at(0).record_leave_of(left).await.unwrap();
+    scene.at(0).cut_off(cut, by()).await.unwrap();
     let view = scene.view(0);
-    for (node, standing) in [(left, MemberStanding::Left), (cut, MemberStanding::Cut)] {
-        assert_eq!(view.members[&node].standing, standing);
-        assert!(view.members[&node].out_ms.is_some() && !view.speaks_with.contains_key(&node));
+    for (node, standing) in [(left, MemberStatus::Left), (cut, MemberStatus::CutOff)] {
+        assert_eq!(view.members[&node].status, standing);
+        assert!(view.members[&node].removed_ms.is_some() && !view.link_peers.contains_key(&node));
     }
 }
 
 #[tokio::test]
 async fn the_recovery_key_makes_an_admin_and_another_key_does_not() {
     let mut scene = Scene::new(2).await;
-    let founded = scene.at(0).found(name(0), by()).await.unwrap();
+    let founded = scene.at(0).found_cluster(name(0), by()).await.unwrap();
     scene.let_in(1, MemberRole::Member).await;
     assert_eq!(scene.view(1).role, Some(MemberRole::Member));
     assert!(scene.write(1, revoke(1)).await.is_err(), "it is no admin");
     let recovery = |key| ClusterRecovery {
         key,
         name: name(1),
-        without: Vec::new(),
+        removed: Vec::new(),
     };
-    let wrong = recovery(RecoveryKey::make());
+    let wrong = recovery(RecoveryKey::generate());
     assert!(scene.at(1).recover(wrong, by()).await.is_err());
-    let key = RecoveryKey::parse(&founded.recovery.text()).unwrap();
+    let key = RecoveryKey::parse(&founded.recovery.render()).unwrap();
     scene.at(1).recover(recovery(key), by()).await.unwrap();
     assert_eq!(scene.view(1).role, Some(MemberRole::Admin));
     let cut = scene.node(0);
     scene.confirmed(1).await;
-    scene.at(1).cut(cut, by()).await.unwrap();
-    assert_eq!(scene.view(1).members[&cut].standing, MemberStanding::Cut);
+    scene.at(1).cut_off(cut, by()).await.unwrap();
+    assert_eq!(scene.view(1).members[&cut].status, MemberStatus::CutOff);
 }
 
 /// FEDERATION, keys: who is left alone by the only admin goes on alone.
 #[tokio::test]
 async fn the_recovery_key_cuts_off_the_admin_that_is_gone() {
     let mut scene = Scene::new(2).await;
-    let founded = scene.at(0).found(name(0), by()).await.unwrap();
+    let founded = scene.at(0).found_cluster(name(0), by()).await.unwrap();
     scene.let_in(1, MemberRole::Member).await;
     scene.stop(0).await;
     let gone = scene.node(0);
     let recovery = ClusterRecovery {
         key: founded.recovery,
         name: name(1),
-        without: vec![gone],
+        removed: vec![gone],
     };
     scene.at(1).recover(recovery, by()).await.unwrap();
-    assert_eq!(scene.view(1).members[&gone].standing, MemberStanding::Cut);
+    assert_eq!(scene.view(1).members[&gone].status, MemberStatus::CutOff);
     scene.confirmed(1).await;
-    assert_eq!(scene.view(1).unheard, None);
+    assert_eq!(scene.view(1).silent_node, None);
     scene.write(1, revoke(1)).await.unwrap();
 }
 
@@ -465,23 +475,23 @@ async fn the_recovery_key_cuts_off_the_admin_that_is_gone() {
 #[tokio::test]
 async fn a_node_signs_its_new_key_and_finds_that_again() {
     let scene = Scene::of(2).await;
-    let (node, key) = (scene.node(1), scene.key(9).public());
+    let (node, key) = (scene.node(1), scene.key(9).public_key());
     let signed = || has_rekeyed(&scene.folder(1), node, key).unwrap();
     assert!(!signed());
     scene.confirmed(1).await;
     scene.at(1).rekey(node, key, by()).await.unwrap();
     assert!(signed());
-    assert!(!has_rekeyed(&scene.folder(1), node, scene.key(8).public()).unwrap());
+    assert!(!has_rekeyed(&scene.folder(1), node, scene.key(8).public_key()).unwrap());
     scene
         .until("it is known elsewhere", |scene| {
-            scene.view(0).members.contains_key(&key.node())
+            scene.view(0).members.contains_key(&key.node_id())
         })
         .await;
     let members = scene.view(0).members.clone();
-    assert_eq!(members[&key.node()].role, Some(MemberRole::Admin));
-    assert_eq!(members[&node].standing, MemberStanding::Rekeyed);
+    assert_eq!(members[&key.node_id()].role, Some(MemberRole::Admin));
+    assert_eq!(members[&node].status, MemberStatus::Rekeyed);
     let founder = scene.at(0);
-    let again = founder.rekey(node, scene.key(8).public(), by()).await;
+    let again = founder.rekey(node, scene.key(8).public_key(), by()).await;
     assert!(again.is_err(), "it has another key already");
 }
 
@@ -501,12 +511,12 @@ async fn a_node_is_renamed_and_goes_on_under_a_new_key() {
             scene.view(1).members[&node].name == renamed.to_string()
         })
         .await;
-    assert_eq!(scene.view(0).named(renamed.as_str()), Some(node));
-    let key = scene.key(9).public();
+    assert_eq!(scene.view(0).find_member(renamed.as_str()), Some(node));
+    let key = scene.key(9).public_key();
     scene.at(0).rekey(node, key, by()).await.unwrap();
     let view = scene.view(0);
-    assert_eq!(view.members[&key.node()].role, Some(MemberRole::Admin));
-    assert_eq!(view.members[&node].standing, MemberStanding::Rekeyed);
-    assert_eq!(view.members[&key.node()].name, renamed.to_string());
-    assert!(view.speaks_with.contains_key(&key.node()));
+    assert_eq!(view.members[&key.node_id()].role, Some(MemberRole::Admin));
+    assert_eq!(view.members[&node].status, MemberStatus::Rekeyed);
+    assert_eq!(view.members[&key.node_id()].name, renamed.to_string());
+    assert!(view.link_peers.contains_key(&key.node_id()));
 }

@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 #[derive(Clone, Debug)]
 pub struct ClusterView {
     /// This node.
-    pub here: NodeId,
+    pub node: NodeId,
     /// Its cluster; None when it is in none.
     pub cluster: Option<ClusterId>,
     /// What this node certainly may do there.
@@ -22,23 +22,23 @@ pub struct ClusterView {
     /// All that were ever let in, this node included.
     pub members: Arc<BTreeMap<NodeId, ClusterMemberView>>,
     /// The nodes to link to, with their keys: what is not in it has no link.
-    pub speaks_with: Arc<BTreeMap<NodeId, PublicKey>>,
+    pub link_peers: Arc<BTreeMap<NodeId, PublicKey>>,
     /// True when this node may sign: other nodes have confirmed its log since its start.
     pub is_confirmed: bool,
     /// How many revocations wait to be signed.
-    pub owes: usize,
+    pub owed_revokes: usize,
     /// Somebody who was not heard within the lease: agents of other nodes may do nothing here meanwhile.
-    pub unheard: Option<NodeId>,
+    pub silent_node: Option<NodeId>,
     /// Somebody who will not have been heard within the lease then, if it stays as silent as it is.
-    pub overdue: Option<(MonotonicTime, NodeId)>,
+    pub next_silent: Option<(MonotonicTime, NodeId)>,
     /// How long the lease is.
     pub lease: Duration,
     /// Nodes that signed two logs.
     pub forked: Vec<NodeId>,
     /// What the logs lack of what they held, and what to do: agents of other nodes may do nothing here meanwhile.
-    pub shortened: Option<Arc<str>>,
+    pub loss: Option<Arc<str>>,
     /// Why nothing new is on disk.
-    pub trouble: Option<Arc<str>>,
+    pub failure: Option<Arc<str>>,
     /// Cancelled when a newer view is published.
     pub replaced: CancellationToken,
 }
@@ -55,39 +55,41 @@ pub struct ClusterMemberView {
     /// Who let it in; itself for the founder.
     pub admitted_by: Option<NodeId>,
     /// How it stands.
-    pub standing: MemberStanding,
+    pub status: MemberStatus,
     /// When it came to be out, in milliseconds since 1970, by the clock of who wrote it.
-    pub out_ms: Option<u64>,
+    pub removed_ms: Option<u64>,
 }
 
 /// How a node stands in its cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum MemberStanding {
+pub enum MemberStatus {
     /// It takes part.
-    In,
+    Active,
     /// It said that it writes nothing until it is heard again.
-    Resting,
+    Retired,
     /// Its admission is in doubt: what says it is missing in part, or is of a log that is forked or cut off.
     Doubtful,
     /// It said that it leaves.
     Left,
     /// It was cut off.
-    Cut,
+    CutOff,
     /// It goes on under another key.
     Rekeyed,
     /// It signed two logs, or somebody with its key did.
     Forked,
     /// Two living nodes have its key.
-    Twice,
+    DuplicateKey,
 }
 
-impl MemberStanding {
+impl MemberStatus {
     /// True when it has no part in the cluster any more, under this key.
     #[must_use]
     pub fn is_out(self) -> bool {
         match self {
-            Self::Left | Self::Cut | Self::Rekeyed => true,
-            Self::In | Self::Resting | Self::Doubtful | Self::Forked | Self::Twice => false,
+            Self::Left | Self::CutOff | Self::Rekeyed => true,
+            Self::Active | Self::Retired | Self::Doubtful | Self::Forked | Self::DuplicateKey => {
+                false
+            }
         }
     }
 }
@@ -95,29 +97,29 @@ impl MemberStanding {
 impl ClusterView {
     /// Of a node that is in no cluster.
     #[must_use]
-    pub fn alone(here: NodeId, lease: Duration) -> Self {
+    pub fn standalone(node: NodeId, lease: Duration) -> Self {
         Self {
-            here,
+            node,
             cluster: None,
             role: None,
             members: Arc::default(),
-            speaks_with: Arc::default(),
+            link_peers: Arc::default(),
             is_confirmed: false,
-            owes: 0,
-            unheard: None,
-            overdue: None,
+            owed_revokes: 0,
+            silent_node: None,
+            next_silent: None,
             lease,
             forked: Vec::new(),
-            shortened: None,
-            trouble: None,
+            loss: None,
+            failure: None,
             replaced: CancellationToken::new(),
         }
     }
 
     /// The member of that name, if just one has it and takes part.
     #[must_use]
-    pub fn named(&self, name: &str) -> Option<NodeId> {
-        let taking_part = |member: &ClusterMemberView| !member.standing.is_out();
+    pub fn find_member(&self, name: &str) -> Option<NodeId> {
+        let taking_part = |member: &ClusterMemberView| !member.status.is_out();
         let called = |member: &ClusterMemberView| member.name == name && taking_part(member);
         let mut named = self.members.iter().filter(|(_, member)| called(member));
         let (node, _) = named.next()?;
@@ -125,19 +127,19 @@ impl ClusterView {
     }
 
     /// True when both say the same.
-    pub(super) fn is_as(&self, other: &Self) -> bool {
-        self.here == other.here
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        self.node == other.node
             && self.cluster == other.cluster
             && self.role == other.role
             && self.members == other.members
-            && self.speaks_with == other.speaks_with
+            && self.link_peers == other.link_peers
             && self.is_confirmed == other.is_confirmed
-            && self.owes == other.owes
-            && self.unheard == other.unheard
-            && self.overdue == other.overdue
+            && self.owed_revokes == other.owed_revokes
+            && self.silent_node == other.silent_node
+            && self.next_silent == other.next_silent
             && self.lease == other.lease
             && self.forked == other.forked
-            && self.shortened == other.shortened
-            && self.trouble == other.trouble
+            && self.loss == other.loss
+            && self.failure == other.failure
     }
 }

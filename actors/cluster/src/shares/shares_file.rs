@@ -9,7 +9,7 @@ use mgp_store::regular_file;
 
 /// Why the file cannot be used.
 #[derive(Debug, thiserror::Error)]
-pub enum UnusableShares {
+pub enum SharesFileError {
     /// The disk.
     #[error("{}: {error}", .path.display())]
     Disk {
@@ -31,8 +31,8 @@ pub enum UnusableShares {
     },
 }
 
-pub(super) fn read(path: &Path) -> Result<Shares, UnusableShares> {
-    let damaged = |why: String| UnusableShares::Damaged {
+pub(super) fn read(path: &Path) -> Result<Shares, SharesFileError> {
+    let damaged = |why: String| SharesFileError::Damaged {
         path: path.to_owned(),
         why,
     };
@@ -40,7 +40,7 @@ pub(super) fn read(path: &Path) -> Result<Shares, UnusableShares> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Shares::default()),
         Err(error) => {
             let path = path.to_owned();
-            return Err(UnusableShares::Disk { path, error });
+            return Err(SharesFileError::Disk { path, error });
         }
         Ok(bytes) => bytes,
     };
@@ -59,7 +59,7 @@ pub(super) fn read(path: &Path) -> Result<Shares, UnusableShares> {
 /// On disk when this returns.
 pub(super) fn write(path: &Path, shares: &Shares) -> io::Result<()> {
     let folder = path.parent().unwrap_or(Path::new("."));
-    atomic_file::make_folder(folder)?;
-    let rules: Vec<Share> = shares.all().collect();
+    atomic_file::create_folder(folder)?;
+    let rules: Vec<Share> = shares.iter().collect();
     atomic_file::write(path, &serde_json::to_vec(&rules)?)
 }

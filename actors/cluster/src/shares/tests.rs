@@ -1,18 +1,18 @@
 use std::path::Path;
 use std::sync::Mutex;
 
-use mgp_store::audit::by_operator;
+use mgp_store::audit::operator_actor;
 use mgp_store::witnesses::Witness;
 
 use super::*;
 
-fn wish(server: &str, tools: Option<&str>) -> ShareWish {
-    ShareWish {
+fn wish(server: &str, tools: Option<&str>) -> ShareSpec {
+    ShareSpec {
         server: ServerId::new(server),
         to: ShareAudience::Cluster,
         tools: tools.map(str::to_owned),
         listed: Some(["read".into(), "write".into()].into()),
-        not_yet: false,
+        allow_missing: false,
     }
 }
 
@@ -27,7 +27,7 @@ async fn start(file: &Path) -> (SharesHandle, ActorCell, Seen) {
         changed: EventSink::new(move |shares: Arc<Shares>| {
             told.lock().unwrap().push(shares.len());
         }),
-        audit: AuditHandle::off(),
+        audit: AuditHandle::disabled(),
     };
     let (handle, cell) = SharesHandle::start(start).await.unwrap();
     (handle, cell, seen)
@@ -39,34 +39,41 @@ async fn rules_are_kept_over_a_restart_and_end_when_they_are_ended() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("cluster/shares.json");
     let (shares, cell, seen) = start(&file).await;
-    assert!(shares.now().is_empty() && !file.exists());
-    let rule = shares.add(wish("files", Some("read")), by_operator()).await;
+    assert!(shares.current().is_empty() && !file.exists());
+    let rule = shares
+        .add(wish("files", Some("read")), operator_actor())
+        .await;
     let rule = rule.unwrap().unwrap();
     assert_eq!(rule.to_string(), "files:read to cluster");
-    let again = shares.add(wish("files", Some("read")), by_operator()).await;
+    let again = shares
+        .add(wish("files", Some("read")), operator_actor())
+        .await;
     assert_eq!(again.unwrap(), None);
-    shares.add(wish("git", None), by_operator()).await.unwrap();
+    shares
+        .add(wish("git", None), operator_actor())
+        .await
+        .unwrap();
     assert_eq!(*seen.lock().unwrap(), [1, 2], "only changes are told");
     cell.stop(None);
 
     let (shares, _cell, seen) = start(&file).await;
-    assert_eq!(shares.now().len(), 2);
+    assert_eq!(shares.current().len(), 2);
     let refused = shares.remove(
         ServerId::new("files"),
         None,
         Some("write".into()),
-        by_operator(),
+        operator_actor(),
     );
     let words = refused.await.unwrap_err().to_string();
     assert!(words.contains("read to cluster"), "{words}");
-    let ended = shares.remove(ServerId::new("files"), None, None, by_operator());
+    let ended = shares.remove(ServerId::new("files"), None, None, operator_actor());
     assert_eq!(ended.await.unwrap(), [rule]);
     shares
-        .vacate(ServerId::new("git"), by_operator())
+        .remove_server(ServerId::new("git"), operator_actor())
         .await
         .unwrap();
     shares
-        .vacate(ServerId::new("git"), by_operator())
+        .remove_server(ServerId::new("git"), operator_actor())
         .await
         .unwrap();
     assert_eq!(*seen.lock().unwrap(), [1, 0]);
@@ -79,11 +86,11 @@ async fn what_cannot_be_kept_is_not_shared() {
     let file = dir.path().join("shares.json");
     let (shares, _cell, seen) = start(&file).await;
     std::fs::create_dir_all(file.join("in the way")).unwrap();
-    let failed = shares.add(wish("files", None), by_operator()).await;
-    assert!(matches!(failed, Err(NotShared::NotKept(_))));
-    assert!(shares.now().is_empty() && seen.lock().unwrap().is_empty());
-    let refused = shares.add(wish("nas/files", None), by_operator()).await;
-    assert!(matches!(refused, Err(NotShared::Refused(_))));
+    let failed = shares.add(wish("files", None), operator_actor()).await;
+    assert!(matches!(failed, Err(ShareChangeError::Save(_))));
+    assert!(shares.current().is_empty() && seen.lock().unwrap().is_empty());
+    let refused = shares.add(wish("nas/files", None), operator_actor()).await;
+    assert!(matches!(refused, Err(ShareChangeError::Refused(_))));
 }
 
 #[tokio::test]
@@ -95,7 +102,7 @@ async fn a_damaged_file_is_told_with_the_way_out() {
         file: file.clone(),
         witness: Witness::default(),
         changed: EventSink::new(drop),
-        audit: AuditHandle::off(),
+        audit: AuditHandle::disabled(),
     };
     let refused = SharesHandle::start(start).await.unwrap_err().to_string();
     assert!(refused.contains("echo '[]' >"), "{refused}");

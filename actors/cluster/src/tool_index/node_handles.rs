@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 /// The names of all other nodes of the cluster, as they stand in the names of their tools.
 #[derive(Debug, Default)]
-pub struct NamedNodes {
+pub struct PublishedNames {
     /// The names.
     pub names: NodeNames,
     /// Cancelled when other ones are published.
@@ -22,7 +22,7 @@ pub struct NamedNodes {
 
 /// Why the names cannot be used.
 #[derive(Debug, thiserror::Error)]
-pub enum UnusableNames {
+pub enum NamesFileError {
     /// The disk.
     #[error("{}: {error}", .path.display())]
     Disk {
@@ -44,12 +44,12 @@ pub enum UnusableNames {
     },
 }
 
-pub(super) fn read(folder: &Path) -> Result<NodeNames, UnusableNames> {
-    let path = place(folder);
+pub(super) fn read(folder: &Path) -> Result<NodeNames, NamesFileError> {
+    let path = names_path(folder);
     match regular_file::read(&path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(NodeNames::default()),
-        Err(error) => Err(UnusableNames::Disk { path, error }),
-        Ok(bytes) => serde_json::from_slice(&bytes).map_err(|error| UnusableNames::Damaged {
+        Err(error) => Err(NamesFileError::Disk { path, error }),
+        Ok(bytes) => serde_json::from_slice(&bytes).map_err(|error| NamesFileError::Damaged {
             path,
             why: error.to_string(),
         }),
@@ -58,19 +58,19 @@ pub(super) fn read(folder: &Path) -> Result<NodeNames, UnusableNames> {
 
 /// On disk when this returns.
 pub(super) fn write(folder: &Path, names: &NodeNames) -> io::Result<()> {
-    private_folder(folder)?;
-    atomic_file::write(&place(folder), &serde_json::to_vec(names)?)
+    create_private_folder(folder)?;
+    atomic_file::write(&names_path(folder), &serde_json::to_vec(names)?)
 }
 
 /// The names of these nodes and no others. Beside servers of this node none is called like one of them.
-pub(super) fn named<'a>(
+pub(super) fn assign_names<'a>(
     before: &NodeNames,
     members: impl Iterator<Item = (NodeId, &'a NodeName)> + Clone,
     servers: impl Iterator<Item = &'a ServerId> + Clone,
 ) -> NodeNames {
     let mut names = before.clone();
     let members: BTreeMap<NodeId, &NodeName> = members.collect();
-    for (handle, node) in before.all() {
+    for (handle, node) in before.iter() {
         // A name that it has no more is in nobody's way.
         let keeps = members.get(&node);
         if keeps.is_none_or(|name| name.as_str() != handle.as_str()) {
@@ -78,15 +78,15 @@ pub(super) fn named<'a>(
         }
     }
     for (node, name) in members {
-        names.called(node, name, servers.clone());
+        names.assign(node, name, servers.clone());
     }
     names
 }
 
-pub(super) fn private_folder(folder: &Path) -> io::Result<()> {
-    atomic_file::make_folder(folder)
+pub(super) fn create_private_folder(folder: &Path) -> io::Result<()> {
+    atomic_file::create_folder(folder)
 }
 
-fn place(folder: &Path) -> PathBuf {
+fn names_path(folder: &Path) -> PathBuf {
     folder.join("names.json")
 }

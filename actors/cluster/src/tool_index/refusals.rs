@@ -5,7 +5,7 @@ use mgp_protocol::federation::tool_index::{IndexReport, RefusedEntry};
 use mgp_protocol::ids::NodeId;
 use mgp_protocol::mgp::audit::{Actor, ActorKind, EventType, Outcome, Target, TraceId};
 use mgp_runtime::randomness;
-use mgp_store::audit::event;
+use mgp_store::audit::new_event;
 use serde_json::json;
 
 use super::ToolIndexEvent;
@@ -13,15 +13,15 @@ use super::state::ToolIndexState;
 
 impl ToolIndexState {
     /// Not everything was taken of what a node told, or now it is.
-    pub(super) fn refused(&mut self, node: NodeId, report: IndexReport) {
-        let now = self.now();
+    pub(super) fn record_refusals(&mut self, node: NodeId, report: IndexReport) {
+        let now = self.elapsed();
         let peer = self.peers.get_mut(&node);
-        if peer.is_some_and(|peer| peer.is_news(now)) && !report.examples.is_empty() {
+        if peer.is_some_and(|peer| peer.should_log(now)) && !report.examples.is_empty() {
             let refused = report.refused;
             let (entry, reason) = report.examples.first().map_or(("", ""), |example| {
                 (example.entry.as_str(), example.reason.as_str())
             });
-            let short = node.short();
+            let short = node.short_id();
             tracing::warn!(
                 node = short,
                 refused,
@@ -29,14 +29,14 @@ impl ToolIndexState {
                 reason,
                 "not all that another node shares is taken"
             );
-            self.start.audit.tell(event(
+            self.start.audit.record(new_event(
                 EventType::INDEX_REFUSED,
                 Actor {
                     kind: ActorKind::Node,
                     id: node.to_string(),
                 },
                 Target::default(),
-                &TraceId::mint(randomness::bytes()),
+                &TraceId::from_random(randomness::random_bytes()),
                 Outcome::Blocked,
                 json!({"refused": refused, "entry": entry, "reason": reason}),
             ));
@@ -48,7 +48,7 @@ impl ToolIndexState {
     }
 
     /// A node shares that may not.
-    pub(super) fn refused_as_leaf(&mut self, node: NodeId) {
+    pub(super) fn record_leaf_refusal(&mut self, node: NodeId) {
         let leaf = RefusedEntry {
             entry: "the index".to_owned(),
             reason: "a leaf calls the servers of others and shares none".to_owned(),
@@ -57,6 +57,6 @@ impl ToolIndexState {
             refused: 0,
             examples: vec![leaf],
         };
-        self.refused(node, report);
+        self.record_refusals(node, report);
     }
 }

@@ -8,12 +8,12 @@ use mgp_engine::clock::MonotonicTime;
 use mgp_engine::cluster::node_names::NodeNames;
 use mgp_engine::cluster::shares::Shares;
 use mgp_engine::cluster::tool_index::{
-    HeldIndexes, IndexEffect, NODES_MAX, OfferedServer, OwnIndex, empty_root,
+    IndexEffect, LocalIndex, NODES_MAX, OfferedServer, RemoteIndexes, empty_root,
 };
 use mgp_protocol::federation::control::Control;
 use mgp_protocol::federation::hello::NodeName;
 use mgp_protocol::federation::tool_index::{
-    IndexDigest, IndexPage, IndexReport, NotBrought, PullIndex,
+    IndexDigest, IndexPage, IndexReport, PullFailure, PullIndex,
 };
 use mgp_protocol::ids::{NodeId, ServerId};
 use mgp_runtime::mailbox::Mailbox;
@@ -23,33 +23,33 @@ use ractor::ActorProcessingErr;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::copies::{self, CopyOrders, KeptChange, WrittenCopy};
-use super::node_handles::{self, NamedNodes};
+use super::copies::{self, CopyToWrite, CopyUpdate, CopyWrites};
+use super::node_handles::{self, PublishedNames};
 use super::peers::IndexPeer;
-use super::showing::ShownServers;
+use super::publication::PublishedServers;
 use super::{ToolIndexEvent, ToolIndexMsg, ToolIndexStart, streams};
 use crate::links::PeerLink;
 
 /// How often each peer is told its digest though it has not changed: one that was lost on the way is made up
 /// for.
-const TELL_AGAIN: Duration = Duration::from_secs(60);
+const RESEND_INTERVAL: Duration = Duration::from_secs(60);
 /// How long what changed waits for more before it is written: a copy of many pages is written once.
-const KEEP: Duration = Duration::from_secs(1);
+const SAVE_DELAY: Duration = Duration::from_secs(1);
 /// The same of this node's own: it changes seldom, and what is not written is missing after a restart.
-const OWN_KEEP: Duration = Duration::from_millis(100);
+const OWN_SAVE_DELAY: Duration = Duration::from_millis(100);
 
 /// The state of the actor.
 #[derive(Debug)]
 pub(super) struct ToolIndexState {
-    me: Mailbox<ToolIndexMsg>,
+    mailbox: Mailbox<ToolIndexMsg>,
     pub(super) start: ToolIndexStart,
-    begun: Instant,
-    pub(super) own: OwnIndex,
+    started_at: Instant,
+    pub(super) local: LocalIndex,
     /// None until they are told: peers are told nothing before.
     offered: Option<BTreeMap<ServerId, Arc<OfferedServer>>>,
     /// What they offer is on disk, or on its way there.
     stored: bool,
-    pub(super) held: HeldIndexes,
+    pub(super) remote: RemoteIndexes,
     /// None until they are told: what was kept is neither shown nor given up before.
     members: Option<BTreeMap<NodeId, NodeName>>,
     /// Members that may only call.
@@ -57,138 +57,146 @@ pub(super) struct ToolIndexState {
     /// Linked ones and those of the cluster, at most [`NODES_MAX`].
     pub(super) peers: BTreeMap<NodeId, IndexPeer>,
     pub(super) names: NodeNames,
-    shown: ShownServers,
-    tell_again: MonotonicTime,
+    published: PublishedServers,
+    next_resend: MonotonicTime,
     /// What is to be kept, and when. Bounded by the nodes that are held.
-    keep: BTreeMap<NodeId, KeptChange>,
-    keep_at: Option<MonotonicTime>,
-    keeping: bool,
+    unsaved: BTreeMap<NodeId, CopyUpdate>,
+    save_at: Option<MonotonicTime>,
+    is_saving: bool,
     timer: Option<(MonotonicTime, SupervisedTask<()>)>,
 }
 
 impl ToolIndexState {
     /// With what was kept before this start.
-    pub(super) async fn restored(
+    pub(super) async fn load(
         me: Mailbox<ToolIndexMsg>,
         start: ToolIndexStart,
     ) -> Result<Self, ActorProcessingErr> {
-        let (folder, here) = (start.folder.clone(), start.here);
-        let reading = task::blocking("tool_index.read", move || {
+        let (folder, here) = (start.folder.clone(), start.node);
+        let reading = task::run_blocking("tool_index.read", move || {
             let own = copies::read_own(&folder, here);
-            (node_handles::read(&folder), copies::read(&folder), own)
+            (
+                node_handles::read(&folder),
+                copies::read_copies(&folder),
+                own,
+            )
         });
         let (names, copies, own) = reading.await?;
         let mut state = Self {
-            me,
-            begun: Instant::now(),
-            own: OwnIndex::new(u64::from_le_bytes(randomness::bytes())),
+            mailbox: me,
+            started_at: Instant::now(),
+            local: LocalIndex::new(u64::from_le_bytes(randomness::random_bytes())),
             offered: None,
             stored: false,
-            held: HeldIndexes::default(),
+            remote: RemoteIndexes::default(),
             members: None,
             leaves: BTreeSet::new(),
             peers: BTreeMap::new(),
             names: names?,
-            shown: ShownServers::default(),
-            tell_again: MonotonicTime::START + TELL_AGAIN,
-            keep: BTreeMap::new(),
-            keep_at: None,
-            keeping: false,
+            published: PublishedServers::default(),
+            next_resend: MonotonicTime::START + RESEND_INTERVAL,
+            unsaved: BTreeMap::new(),
+            save_at: None,
+            is_saving: false,
             timer: None,
             start,
         };
-        let now = state.now();
+        let now = state.elapsed();
         for (node, index, age) in copies.into_iter().take(NODES_MAX) {
-            state.held.restore(node, index, age, now);
+            state.remote.restore(node, index, age, now);
         }
         if let Some(own) = own {
-            state.own.remember(&own);
+            state.local.restore(&own);
         }
         Ok(state)
     }
 
     /// The time since the actor began, on the clock of its timers.
-    pub(super) fn now(&self) -> MonotonicTime {
-        MonotonicTime::new(self.begun.elapsed())
+    pub(super) fn elapsed(&self) -> MonotonicTime {
+        MonotonicTime::new(self.started_at.elapsed())
     }
 
     /// The other nodes of the cluster.
-    pub(super) fn others(&self) -> impl Iterator<Item = (NodeId, &NodeName)> + Clone {
+    pub(super) fn other_members(&self) -> impl Iterator<Item = (NodeId, &NodeName)> + Clone {
         let members = self.members.iter().flatten();
         let members = members.map(|(node, name)| (*node, name));
-        members.filter(|(node, _)| *node != self.start.here)
+        members.filter(|(node, _)| *node != self.start.node)
     }
 
     /// Whether it is another node of the cluster.
     fn is_member(&self, node: NodeId) -> bool {
         let members = self.members.as_ref();
-        node != self.start.here && members.is_some_and(|members| members.contains_key(&node))
+        node != self.start.node && members.is_some_and(|members| members.contains_key(&node))
     }
 
-    pub(super) async fn offer(&mut self, servers: BTreeMap<ServerId, Arc<OfferedServer>>) {
+    pub(super) async fn set_offer(&mut self, servers: BTreeMap<ServerId, Arc<OfferedServer>>) {
         let before = self.offered.take().unwrap_or_default();
         for server in before.keys() {
             if !servers.contains_key(server) {
-                self.own.offer(server, None);
+                self.local.offer(server, None);
             }
         }
         for (server, offered) in &servers {
             let same =
                 |before: &Arc<OfferedServer>| Arc::ptr_eq(before, offered) || before == offered;
             if !before.get(server).is_some_and(same) {
-                self.own.offer(server, Some(offered));
+                self.local.offer(server, Some(offered));
             }
         }
         let same_names = before.keys().eq(servers.keys());
         self.offered = Some(servers);
         if !same_names {
-            self.rename().await;
+            self.assign_names().await;
         }
         self.stored = false;
         self.store_own();
-        self.tell_all(false);
+        self.send_digests(false);
     }
 
     /// What this node's servers offer is stored for its next start, once there is somebody to share with.
     fn store_own(&mut self) {
-        if !self.stored && self.offered.is_some() && self.others().next().is_some() {
+        if !self.stored && self.offered.is_some() && self.other_members().next().is_some() {
             self.stored = true;
-            self.keep(self.start.here, KeptChange::Changed);
+            self.schedule_save(self.start.node, CopyUpdate::Changed);
         }
     }
 
-    pub(super) fn share(&mut self, shares: &Shares) {
-        self.own.reshare(shares.clone());
+    pub(super) fn set_shares(&mut self, shares: &Shares) {
+        self.local.set_shares(shares.clone());
         self.stored = false;
         self.store_own();
-        self.tell_all(false);
+        self.send_digests(false);
     }
 
     /// Whether what it tells of its own tools is taken.
-    fn may_share(&self, node: NodeId) -> bool {
+    fn can_share(&self, node: NodeId) -> bool {
         self.is_member(node) && !self.leaves.contains(&node)
     }
 
-    pub(super) fn leaves(&mut self, leaves: BTreeSet<NodeId>) {
+    pub(super) fn set_leaves(&mut self, leaves: BTreeSet<NodeId>) {
         for node in &leaves {
-            self.held.forget(*node);
-            self.keep(*node, KeptChange::Changed);
+            self.remote.forget(*node);
+            self.schedule_save(*node, CopyUpdate::Changed);
         }
         self.leaves = leaves;
     }
 
-    pub(super) async fn members(&mut self, members: BTreeMap<NodeId, NodeName>) {
+    pub(super) async fn set_members(&mut self, members: BTreeMap<NodeId, NodeName>) {
         self.members = Some(members);
-        let held: Vec<NodeId> = self.held.all(self.now()).map(|(node, ..)| node).collect();
-        let here = self.start.here;
+        let held: Vec<NodeId> = self
+            .remote
+            .iter(self.elapsed())
+            .map(|(node, ..)| node)
+            .collect();
+        let here = self.start.node;
         let known = held.into_iter().chain(self.peers.keys().copied());
         let left: Vec<NodeId> = known
             .filter(|node| *node == here || !self.is_member(*node))
             .collect();
         for node in left {
-            self.own.forget(node);
-            self.held.forget(node);
-            self.keep(node, KeptChange::Changed);
+            self.local.forget(node);
+            self.remote.forget(node);
+            self.schedule_save(node, CopyUpdate::Changed);
             if let Some(peer) = self.peers.get_mut(&node) {
                 peer.pull = None;
                 peer.report = None;
@@ -197,24 +205,24 @@ impl ToolIndexState {
                 }
             }
         }
-        self.rename().await;
+        self.assign_names().await;
         self.store_own();
         let linked = self.peers.iter().filter(|(_, peer)| peer.is_linked());
         for node in linked.map(|(node, _)| *node).collect::<Vec<_>>() {
-            self.meet(node);
+            self.connect_peer(node);
         }
     }
 
     pub(super) fn link_up(&mut self, link: Arc<PeerLink>) {
         let node = link.link.peer();
         let room = self.peers.len() < NODES_MAX || self.peers.contains_key(&node);
-        if !room || node == self.start.here {
+        if !room || node == self.start.node {
             return;
         }
         let peer = self.peers.entry(node).or_default();
         peer.link = Some(link);
-        peer.sent = None;
-        self.meet(node);
+        peer.sent_digest = None;
+        self.connect_peer(node);
     }
 
     pub(super) fn link_down(&mut self, node: NodeId) {
@@ -225,25 +233,25 @@ impl ToolIndexState {
         }
     }
 
-    pub(super) fn heard(&mut self, node: NodeId, digest: IndexDigest) {
-        let (member, may_share) = (self.is_member(node), self.may_share(node));
+    pub(super) fn receive_digest(&mut self, node: NodeId, digest: IndexDigest) {
+        let (member, may_share) = (self.is_member(node), self.can_share(node));
         let Some(peer) = self.peers.get_mut(&node) else {
             return;
         };
-        peer.told = Some(digest);
+        peer.digest = Some(digest);
         if peer.link.is_none() || !member {
             return;
         }
         if may_share {
-            let effects = self.held.told(node, digest, self.now());
-            self.carry_out(node, effects);
+            let effects = self.remote.handle_digest(node, digest, self.elapsed());
+            self.apply_effects(node, effects);
         } else if digest.root != empty_root() {
-            self.refused_as_leaf(node);
+            self.record_leaf_refusal(node);
         }
     }
 
-    pub(super) fn reported(&mut self, node: NodeId, report: IndexReport) {
-        let now = self.now();
+    pub(super) fn receive_report(&mut self, node: NodeId, report: IndexReport) {
+        let now = self.elapsed();
         let Some(peer) = self.peers.get_mut(&node) else {
             return;
         };
@@ -251,10 +259,10 @@ impl ToolIndexState {
             return;
         }
         peer.report = Some(report.clone()).filter(|report| !report.examples.is_empty());
-        if peer.is_news(now)
+        if peer.should_log(now)
             && let Some(example) = report.examples.first()
         {
-            let (node, refused) = (node.short(), report.refused);
+            let (node, refused) = (node.short_id(), report.refused);
             let (entry, reason) = (&example.entry, &example.reason);
             tracing::warn!(
                 node,
@@ -269,86 +277,92 @@ impl ToolIndexState {
     }
 
     /// The page that a node of the cluster asks for.
-    pub(super) fn page(&mut self, node: NodeId, pull: &PullIndex) -> Option<IndexPage> {
-        self.is_member(node).then(|| self.own.page(node, pull))
+    pub(super) fn answer_pull(&mut self, node: NodeId, pull: &PullIndex) -> Option<IndexPage> {
+        self.is_member(node).then(|| self.local.page(node, pull))
     }
 
-    pub(super) fn pulled(
+    pub(super) fn handle_pulled(
         &mut self,
         node: NodeId,
         number: u64,
-        page: Result<Box<IndexPage>, NotBrought>,
+        page: Result<Box<IndexPage>, PullFailure>,
     ) {
-        let now = self.now();
+        let now = self.elapsed();
         let effects = match page {
             // What answers another question than the one that was asked is no answer.
-            Ok(page) if page.number == number => self.held.brought(node, *page, now),
-            Ok(_) => self.held.not_brought(node, number, NotBrought::Lost, now),
-            Err(why) => self.held.not_brought(node, number, why, now),
+            Ok(page) if page.number == number => self.remote.handle_page(node, *page, now),
+            Ok(_) => self
+                .remote
+                .handle_pull_failure(node, number, PullFailure::Lost, now),
+            Err(why) => self.remote.handle_pull_failure(node, number, why, now),
         };
-        self.carry_out(node, effects);
+        self.apply_effects(node, effects);
     }
 
-    pub(super) fn kept(&mut self, kept: Result<(), String>) {
-        self.keeping = false;
+    pub(super) fn handle_saved(&mut self, kept: Result<(), String>) {
+        self.is_saving = false;
         if let Err(error) = kept {
             tracing::warn!(%error, "what other nodes share is not on disk; it is copied again after a restart");
         }
     }
 
-    pub(super) fn due(&mut self) {
+    pub(super) fn run_due(&mut self) {
         self.timer = None;
-        let now = self.now();
-        self.look_at_links();
-        for (node, effect) in self.held.due(now) {
-            self.carry_out(node, vec![effect]);
-            if self.held.get(node, now).is_none() {
-                self.keep(node, KeptChange::Changed);
+        let now = self.elapsed();
+        self.refresh_linked();
+        for (node, effect) in self.remote.handle_timeout(now) {
+            self.apply_effects(node, vec![effect]);
+            if self.remote.get(node, now).is_none() {
+                self.schedule_save(node, CopyUpdate::Changed);
             }
         }
-        if now >= self.tell_again {
-            self.tell_again = now + TELL_AGAIN;
-            self.tell_all(true);
+        if now >= self.next_resend {
+            self.next_resend = now + RESEND_INTERVAL;
+            self.send_digests(true);
             let linked = self.peers.iter().filter(|(_, peer)| peer.is_linked());
             for node in linked.map(|(node, _)| *node).collect::<Vec<_>>() {
-                self.keep(node, KeptChange::Heard);
+                self.schedule_save(node, CopyUpdate::Heard);
             }
         }
-        if self.keep_at.is_some_and(|at| now >= at) && !self.keeping {
+        if self.save_at.is_some_and(|at| now >= at) && !self.is_saving {
             self.write_copies();
         }
     }
 
     /// After each message: publishes what has changed, and sets the timer.
-    pub(super) fn settle(&mut self) {
-        self.look_at_links();
-        let now = self.now();
+    pub(super) fn finish_message(&mut self) {
+        self.refresh_linked();
+        let now = self.elapsed();
         let known = self.members.is_some();
-        if known && self.shown.publish(&self.held, &self.start.held, now) {
+        if known
+            && self
+                .published
+                .publish(&self.remote, &self.start.published, now)
+        {
             self.start.events.send(ToolIndexEvent::Changed);
         }
-        let keep_at = self.keep_at.filter(|_| !self.keeping);
-        let shown = self.shown.next_due().filter(|_| known);
-        let next = [self.held.next_due(now), keep_at, shown];
-        let next = next.into_iter().flatten().fold(self.tell_again, Ord::min);
+        let keep_at = self.save_at.filter(|_| !self.is_saving);
+        let shown = self.published.next_due().filter(|_| known);
+        let next = [self.remote.next_timeout(now), keep_at, shown];
+        let next = next.into_iter().flatten().fold(self.next_resend, Ord::min);
         if self.timer.as_ref().is_some_and(|(at, _)| *at <= next) {
             return;
         }
-        let (at, me) = (self.begun + next.since_start(), self.me.clone());
-        let timer = task::supervised("tool_index.timer", async move {
+        let (at, me) = (self.started_at + next.since_start(), self.mailbox.clone());
+        let timer = task::spawn_supervised("tool_index.timer", async move {
             tokio::time::sleep_until(at).await;
-            let _ = me.remind(ToolIndexMsg::Due);
+            let _ = me.send_to_self(ToolIndexMsg::TimerDue);
         });
         self.timer = Some((next, timer));
     }
 
     /// A node whose link answers is there, whatever its index; QUIC notices a dead one by itself.
-    fn look_at_links(&mut self) {
-        let now = self.now();
+    fn refresh_linked(&mut self) {
+        let now = self.elapsed();
         let mut lost = Vec::new();
         for (node, peer) in &self.peers {
             match &peer.link {
-                Some(_) if peer.is_linked() => self.held.heard(*node, now),
+                Some(_) if peer.is_linked() => self.remote.record_activity(*node, now),
                 Some(_) => lost.push(*node),
                 None => {}
             }
@@ -359,8 +373,8 @@ impl ToolIndexState {
     }
 
     fn unlink(&mut self, node: NodeId) {
-        let now = self.now();
-        self.held.unlinked(node, now);
+        let now = self.elapsed();
+        self.remote.handle_link_down(node, now);
         let member = self.is_member(node);
         match self.peers.get_mut(&node) {
             Some(peer) if member => peer.unlink(),
@@ -372,52 +386,52 @@ impl ToolIndexState {
     }
 
     /// Peer and link are there: each is told what it has to know of the other.
-    fn meet(&mut self, node: NodeId) {
+    fn connect_peer(&mut self, node: NodeId) {
         if !self.is_member(node) {
             return;
         }
-        self.tell(node, false);
-        let told = self.peers.get(&node).and_then(|peer| peer.told);
+        self.send_digest(node, false);
+        let told = self.peers.get(&node).and_then(|peer| peer.digest);
         if let Some(digest) = told {
-            self.heard(node, digest);
+            self.receive_digest(node, digest);
         }
     }
 
-    fn tell_all(&mut self, again: bool) {
+    fn send_digests(&mut self, again: bool) {
         for node in self.peers.keys().copied().collect::<Vec<_>>() {
-            self.tell(node, again);
+            self.send_digest(node, again);
         }
     }
 
     /// Tells a peer its digest, where it does not have it.
-    fn tell(&mut self, node: NodeId, again: bool) {
+    fn send_digest(&mut self, node: NodeId, again: bool) {
         let member = self.is_member(node) && self.offered.is_some();
         let peer = self.peers.get_mut(&node);
         let Some(peer) = peer.filter(|peer| member && peer.is_linked()) else {
             return;
         };
-        let digest = self.own.digest(node);
-        if again || peer.sent != Some(digest) {
-            peer.sent = Some(digest);
+        let digest = self.local.digest(node);
+        if again || peer.sent_digest != Some(digest) {
+            peer.sent_digest = Some(digest);
             self.start.control.send((node, Control::Index(digest)));
         }
     }
 
-    fn carry_out(&mut self, node: NodeId, effects: Vec<IndexEffect>) {
+    fn apply_effects(&mut self, node: NodeId, effects: Vec<IndexEffect>) {
         let mut changed = false;
         for effect in effects {
             match effect {
                 IndexEffect::Pull(pull) => self.pull(node, pull),
                 IndexEffect::Set(key) | IndexEffect::Removed(key) => {
                     changed = true;
-                    let now = self.now();
-                    self.shown.touch(node.server(key.server), now);
+                    let now = self.elapsed();
+                    self.published.touch(node.server(key.server), now);
                 }
-                IndexEffect::Report(report) => self.refused(node, report),
+                IndexEffect::Report(report) => self.record_refusals(node, report),
             }
         }
         if changed {
-            self.keep(node, KeptChange::Changed);
+            self.schedule_save(node, CopyUpdate::Changed);
         }
     }
 
@@ -428,28 +442,28 @@ impl ToolIndexState {
         let Some(link) = peer.link.clone() else {
             return;
         };
-        let (me, number) = (self.me.clone(), pull.number);
-        let pulling = task::supervised("tool_index.pull", async move {
+        let (me, number) = (self.mailbox.clone(), pull.number);
+        let pulling = task::spawn_supervised("tool_index.pull", async move {
             let page = streams::pull(link, pull).await;
-            let _ = me.remind(ToolIndexMsg::Pulled(node, number, page));
+            let _ = me.send_to_self(ToolIndexMsg::Pulled(node, number, page));
         });
         peer.pull = Some(pulling);
     }
 
     /// Names all nodes anew; each keeps its name where it may.
-    async fn rename(&mut self) {
+    async fn assign_names(&mut self) {
         if self.members.is_none() {
             return;
         }
-        let names = node_handles::named(
+        let names = node_handles::assign_names(
             &self.names,
-            self.others(),
+            self.other_members(),
             self.offered.iter().flatten().map(|(server, _)| server),
         );
         let published = self.start.names.load();
         if names != self.names {
             let (folder, kept) = (self.start.folder.clone(), names.clone());
-            let writing = task::blocking("tool_index.names", move || {
+            let writing = task::run_blocking("tool_index.names", move || {
                 node_handles::write(&folder, &kept)
             });
             let written = match writing.await {
@@ -462,7 +476,7 @@ impl ToolIndexState {
             self.names = names;
         }
         if published.names != self.names {
-            self.start.names.store(Arc::new(NamedNodes {
+            self.start.names.store(Arc::new(PublishedNames {
                 names: self.names.clone(),
                 replaced: CancellationToken::new(),
             }));
@@ -472,51 +486,54 @@ impl ToolIndexState {
     }
 
     /// What is kept of a node is to be brought up to date.
-    fn keep(&mut self, node: NodeId, change: KeptChange) {
-        let kept = self.keep.entry(node).or_insert(change);
+    fn schedule_save(&mut self, node: NodeId, change: CopyUpdate) {
+        let kept = self.unsaved.entry(node).or_insert(change);
         *kept = (*kept).max(change);
-        let wait = if node == self.start.here {
-            OWN_KEEP
+        let wait = if node == self.start.node {
+            OWN_SAVE_DELAY
         } else {
-            KEEP
+            SAVE_DELAY
         };
-        let at = self.now() + wait;
-        self.keep_at = Some(self.keep_at.map_or(at, |due| due.min(at)));
+        let at = self.elapsed() + wait;
+        self.save_at = Some(self.save_at.map_or(at, |due| due.min(at)));
     }
 
     fn write_copies(&mut self) {
-        let now = self.now();
-        let mut orders = CopyOrders::new();
+        let now = self.elapsed();
+        let mut orders = CopyWrites::new();
         let mut heard = Vec::new();
-        for (node, change) in std::mem::take(&mut self.keep) {
-            if node == self.start.here {
-                orders.insert(node, Some(WrittenCopy::Own(self.own.snapshot())));
+        for (node, change) in std::mem::take(&mut self.unsaved) {
+            if node == self.start.node {
+                orders.insert(node, Some(CopyToWrite::Own(self.local.snapshot())));
                 continue;
             }
-            let held = self.held.get(node, now);
-            match (change, held.map(|(index, _)| WrittenCopy::of(index))) {
-                (KeptChange::Heard, Some(_)) => heard.push(node),
+            let held = self.remote.get(node, now);
+            match (
+                change,
+                held.map(|(index, _)| CopyToWrite::from_index(index)),
+            ) {
+                (CopyUpdate::Heard, Some(_)) => heard.push(node),
                 // Until it is whole, the one before stays.
-                (KeptChange::Changed, Some(None)) => {}
-                (KeptChange::Changed, Some(Some(copy))) => {
+                (CopyUpdate::Changed, Some(None)) => {}
+                (CopyUpdate::Changed, Some(Some(copy))) => {
                     orders.insert(node, Some(copy));
                 }
-                (KeptChange::Heard | KeptChange::Changed, None) => {
+                (CopyUpdate::Heard | CopyUpdate::Changed, None) => {
                     orders.insert(node, None);
                 }
             }
         }
-        (self.keep_at, self.keeping) = (None, true);
-        let (folder, me) = (self.start.folder.clone(), self.me.clone());
-        task::detached("tool_index.keep", async move {
-            let writing = task::blocking("tool_index.write", move || {
-                copies::write(&folder, orders, &heard)
+        (self.save_at, self.is_saving) = (None, true);
+        let (folder, me) = (self.start.folder.clone(), self.mailbox.clone());
+        task::spawn_detached("tool_index.keep", async move {
+            let writing = task::run_blocking("tool_index.write", move || {
+                copies::write_copies(&folder, orders, &heard)
             });
             let kept = match writing.await {
                 Ok(written) => written.map_err(|error| error.to_string()),
                 Err(broken) => Err(broken.to_string()),
             };
-            let _ = me.remind(ToolIndexMsg::Kept(kept));
+            let _ = me.send_to_self(ToolIndexMsg::Saved(kept));
         });
     }
 }

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use mgp_engine::cluster::staleness::Stage;
-use mgp_engine::cluster::tool_index::{HeldIndex, LeftOut};
-use mgp_protocol::federation::tool_index::{EXAMPLES_MAX, IndexReport, RefusedEntry, plain};
+use mgp_engine::cluster::tool_index::{OmissionReason, RemoteIndex};
+use mgp_protocol::federation::tool_index::{EXAMPLES_MAX, IndexReport, RefusedEntry, to_printable};
 use mgp_protocol::ids::NodeId;
 
 use super::state::ToolIndexState;
@@ -33,29 +33,30 @@ pub struct IndexedNode {
     /// Why nothing more is taken of it for now.
     pub broken: Option<String>,
     /// What was not taken of it.
-    pub refused: IndexReport,
+    pub rejected: IndexReport,
     /// What it did not take of this node's index, as it says.
     pub reported: Option<IndexReport>,
     /// What is shared with it and not told, since it is beyond what a node may tell.
-    pub left_out: IndexReport,
+    pub omitted: IndexReport,
 }
 
 impl ToolIndexState {
     pub(super) fn status(&self) -> Vec<IndexedNode> {
-        let members = self.others().map(|(node, _)| node);
-        members.map(|node| self.status_of(node)).collect()
+        let members = self.other_members().map(|(node, _)| node);
+        members.map(|node| self.node_status(node)).collect()
     }
 
-    fn status_of(&self, node: NodeId) -> IndexedNode {
-        let now = self.now();
+    fn node_status(&self, node: NodeId) -> IndexedNode {
+        let now = self.elapsed();
         let peer = self.peers.get(&node);
-        let held = self.held.get(node, now);
+        let held = self.remote.get(node, now);
         let index = held.map(|(index, _)| index);
-        let entries = || index.into_iter().flat_map(HeldIndex::entries);
-        let name = self.names.of(node);
-        let left_out = self.own.left_out(node);
-        let left_out = left_out.map(|(key, why): (_, LeftOut)| (key.to_string(), why.to_string()));
-        let refused = index.into_iter().flat_map(HeldIndex::refused);
+        let entries = || index.into_iter().flat_map(RemoteIndex::entries);
+        let name = self.names.handle_for(node);
+        let left_out = self.local.omitted_entries(node);
+        let left_out =
+            left_out.map(|(key, why): (_, OmissionReason)| (key.to_string(), why.to_string()));
+        let refused = index.into_iter().flat_map(RemoteIndex::rejected_entries);
         let refused = refused.map(|(key, why)| (key.to_string(), why.to_string()));
         IndexedNode {
             node,
@@ -63,27 +64,27 @@ impl ToolIndexState {
             linked: peer.is_some_and(super::peers::IndexPeer::is_linked),
             servers: entries().filter(|(key, _)| key.tool.is_none()).count(),
             tools: entries().filter(|(key, _)| key.tool.is_some()).count(),
-            bytes: index.map_or(0, HeldIndex::bytes),
-            age: self.held.age(node, now),
+            bytes: index.map_or(0, RemoteIndex::bytes),
+            age: self.remote.age(node, now),
             stage: held.map(|(_, stage)| stage),
-            current: index.is_some_and(HeldIndex::is_current),
+            current: index.is_some_and(RemoteIndex::is_current),
             broken: index
-                .and_then(HeldIndex::broken)
+                .and_then(RemoteIndex::error)
                 .map(|broken| broken.to_string()),
-            refused: counted(refused),
+            rejected: to_report(refused),
             reported: peer.and_then(|peer| peer.report.clone()),
-            left_out: counted(left_out),
+            omitted: to_report(left_out),
         }
     }
 }
 
 /// How many there are, and some of them.
-fn counted(entries: impl Iterator<Item = (String, String)>) -> IndexReport {
+fn to_report(entries: impl Iterator<Item = (String, String)>) -> IndexReport {
     let mut report = IndexReport::default();
     for (entry, reason) in entries {
         report.refused += 1;
         if report.examples.len() < EXAMPLES_MAX {
-            let entry = plain(&entry);
+            let entry = to_printable(&entry);
             report.examples.push(RefusedEntry { entry, reason });
         }
     }

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use mgp_engine::cluster::tool_index::PULL_TIME;
+use mgp_engine::cluster::tool_index::PULL_TIMEOUT;
 use mgp_protocol::federation::sync::SyncOpening;
-use mgp_protocol::federation::tool_index::{IndexPage, NotBrought, PullIndex};
+use mgp_protocol::federation::tool_index::{IndexPage, PullFailure, PullIndex};
 use mgp_protocol::ids::NodeId;
 use mgp_runtime::mailbox::Mailbox;
 use mgp_transports::quic::SyncStream;
@@ -18,27 +18,27 @@ use crate::links::PeerLink;
 pub(super) async fn pull(
     link: Arc<PeerLink>,
     pull: PullIndex,
-) -> Result<Box<IndexPage>, NotBrought> {
-    match page(&link, &pull).await {
+) -> Result<Box<IndexPage>, PullFailure> {
+    match fetch_page(&link, &pull).await {
         Ok(page) => Ok(Box::new(page)),
         Err(why) => {
-            let node = link.link.peer().short();
+            let node = link.link.peer().short_id();
             tracing::debug!(node, %why, "no page of another node's index came");
-            Err(NotBrought::Lost)
+            Err(PullFailure::Lost)
         }
     }
 }
 
-async fn page(link: &PeerLink, pull: &PullIndex) -> Result<IndexPage, String> {
-    let until = Instant::now() + PULL_TIME;
-    let mut stream = link.link.sync(until).await.map_err(words)?;
+async fn fetch_page(link: &PeerLink, pull: &PullIndex) -> Result<IndexPage, String> {
+    let until = Instant::now() + PULL_TIMEOUT;
+    let mut stream = link.link.open_sync(until).await.map_err(to_text)?;
     let opening = Bytes::from(SyncOpening::Index.encode());
-    stream.send(opening).await.map_err(words)?;
-    stream.send(pull.encode().into()).await.map_err(words)?;
+    stream.send(opening).await.map_err(to_text)?;
+    stream.send(pull.encode().into()).await.map_err(to_text)?;
     stream.finish();
-    let page = stream.next().await.map_err(words)?;
+    let page = stream.next().await.map_err(to_text)?;
     let page = page.ok_or_else(|| "the stream ended without it".to_owned())?;
-    IndexPage::decode(&page).map_err(words)
+    IndexPage::decode(&page).map_err(to_text)
 }
 
 /// Answers pulls until the peer asks no more. How many streams a peer may have, and for how long, the link
@@ -56,7 +56,7 @@ pub(super) async fn serve(
         }
     };
     stream.finish();
-    let node = node.short();
+    let node = node.short_id();
     tracing::debug!(node, why, "a node copies no more of this node's index");
 }
 
@@ -66,17 +66,17 @@ async fn answer(
     node: NodeId,
     stream: &mut SyncStream,
 ) -> Result<bool, String> {
-    let Some(message) = stream.next().await.map_err(words)? else {
+    let Some(message) = stream.next().await.map_err(to_text)? else {
         return Ok(false);
     };
-    let pull = PullIndex::decode(&message).map_err(words)?;
+    let pull = PullIndex::decode(&message).map_err(to_text)?;
     let ask = |reply| ToolIndexMsg::Page(node, pull, reply);
-    let page = mailbox.ask(ask).await.map_err(words)?;
+    let page = mailbox.ask(ask).await.map_err(to_text)?;
     let page = page.ok_or_else(|| "it is not of the cluster".to_owned())?;
-    stream.send(page.encode().into()).await.map_err(words)?;
+    stream.send(page.encode().into()).await.map_err(to_text)?;
     Ok(true)
 }
 
-fn words(error: impl std::fmt::Display) -> String {
+fn to_text(error: impl std::fmt::Display) -> String {
     error.to_string()
 }

@@ -3,7 +3,7 @@ mod liars;
 mod scene;
 
 use mgp_engine::cluster::staleness::Stage;
-use mgp_protocol::federation::ends::LinkClose;
+use mgp_protocol::federation::close_codes::LinkClose;
 
 use self::scene::{IndexNode, offered, rules, soon, tools};
 use super::*;
@@ -43,7 +43,7 @@ async fn what_is_shared_is_seen_by_whom_it_is_shared_with() {
 
     nas.offer_words(&[("demo", &["time"])], "2");
     let changed = scene::definition("time", "2");
-    let is_new = |held: &HeldTools| {
+    let is_new = |held: &PeerTools| {
         let mut servers = held.servers.values();
         servers.any(|server| {
             server
@@ -76,7 +76,7 @@ async fn a_lost_link_makes_stale_at_once_and_a_new_one_fresh() {
     scene::members(&[&nas, &desk]);
     nas.offer(&[("demo", &["time"])]);
     nas.index.set_shares(rules(&[("demo", None, "*")]));
-    let stage = |held: &HeldTools| held.servers.values().map(|server| server.stage).next();
+    let stage = |held: &PeerTools| held.servers.values().map(|server| server.stage).next();
     let links = scene::link(&nas, &desk).await;
     desk.sees(|held| stage(held) == Some(Stage::Fresh)).await;
     scene::cut(links, LinkClose::Done);
@@ -108,7 +108,7 @@ async fn a_node_that_lags_catches_up_while_everything_changes() {
         nas.offer_words(&[("demo", &names[n..])], &format!("{n}{long}"));
     }
     let last = scene::definition("tool_1999", &format!("19{long}"));
-    let whole = |held: &HeldTools| {
+    let whole = |held: &PeerTools| {
         let tools = held.servers.values().next().map(|server| &server.tools);
         tools.is_some_and(|tools| {
             let newest = tools.get("tool_1999").map(|tool| *tool.definition == *last);
@@ -117,7 +117,7 @@ async fn a_node_that_lags_catches_up_while_everything_changes() {
     };
     desk.sees(whole).await;
     let status = soon(desk.index.status()).await.unwrap();
-    assert!(status[0].broken.is_none() && status[0].refused.refused == 0);
+    assert!(status[0].broken.is_none() && status[0].rejected.refused == 0);
 }
 
 /// PRJ-008, FED-061: who has a name keeps it, and a server of this node takes its own name back.
@@ -185,7 +185,7 @@ async fn a_node_that_left_is_told_nothing_and_nothing_of_it_stays() {
     };
     let at_desk = links.1.clone();
     let refused = soon(streams::pull(at_desk, pull)).await;
-    assert_eq!(refused.unwrap_err(), NotBrought::Lost);
+    assert_eq!(refused.unwrap_err(), PullFailure::Lost);
     assert!(nas.held.load().servers.is_empty());
 }
 

@@ -5,18 +5,18 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use mgp_engine::doors::agent_registry::{AgentRecord, AgentRegistry, RegistryRefusal};
+use mgp_engine::doors::agent_registry::{AgentChangeError, AgentRecord, AgentRegistry};
 use serde::{Deserialize, Serialize};
 
 use mgp_store::atomic_file;
 use mgp_store::regular_file;
 
 /// The largest file that is read: all agents there can be, with room to spare.
-const LONGEST: u64 = 4 << 20;
+const FILE_BYTES_MAX: u64 = 4 << 20;
 
 /// Why the registry cannot be read. With a damaged registry nobody is let in.
 #[derive(Debug, thiserror::Error)]
-pub enum Damaged {
+pub enum RegistryFileError {
     /// The disk's own words.
     #[error("{}: {why}", path.display())]
     Disk {
@@ -40,7 +40,7 @@ pub enum Damaged {
 
 /// The file. The checksum covers the text of the other member.
 #[derive(Serialize, Deserialize)]
-struct Sheet {
+struct RegistryFile {
     checksum: String,
     agents: Box<serde_json::value::RawValue>,
 }
@@ -48,13 +48,13 @@ struct Sheet {
 /// Reads the registry; an empty one when there is no file.
 ///
 /// # Errors
-/// [`Damaged`].
-pub fn load(path: &Path) -> Result<AgentRegistry, Damaged> {
-    let disk = |why| Damaged::Disk {
+/// [`RegistryFileError`].
+pub fn load(path: &Path) -> Result<AgentRegistry, RegistryFileError> {
+    let disk = |why| RegistryFileError::Disk {
         path: path.to_owned(),
         why,
     };
-    let content = |why: String| Damaged::Content {
+    let content = |why: String| RegistryFileError::Content {
         path: path.to_owned(),
         why,
     };
@@ -63,36 +63,36 @@ pub fn load(path: &Path) -> Result<AgentRegistry, Damaged> {
             return Ok(AgentRegistry::default());
         }
         Err(error) => return Err(disk(error)),
-        Ok(found) if found.len() > LONGEST => {
+        Ok(found) if found.len() > FILE_BYTES_MAX => {
             return Err(content(format!(
-                "it has {} bytes, {LONGEST} are the most",
+                "it has {} bytes, {FILE_BYTES_MAX} are the most",
                 found.len()
             )));
         }
         Ok(_) => {}
     }
     let text = regular_file::read(path).map_err(disk)?;
-    let sheet: Sheet = serde_json::from_slice(&text).map_err(|e| content(e.to_string()))?;
+    let sheet: RegistryFile = serde_json::from_slice(&text).map_err(|e| content(e.to_string()))?;
     if checksum(sheet.agents.get()) != sheet.checksum {
         return Err(content("its checksum is another".into()));
     }
     let kept: Vec<AgentRecord> =
         serde_json::from_str(sheet.agents.get()).map_err(|e| content(e.to_string()))?;
-    AgentRegistry::of(kept).map_err(|twice: RegistryRefusal| content(twice.to_string()))
+    AgentRegistry::from_records(kept).map_err(|twice: AgentChangeError| content(twice.to_string()))
 }
 
 /// Writes a registry without agents.
 ///
 /// # Errors
 /// The disk's own words.
-pub fn begin(path: &Path) -> io::Result<()> {
+pub fn create_empty(path: &Path) -> io::Result<()> {
     write(path, &[])
 }
 
 /// Writes it so that it survives a crash of the machine: the new registry or the old one, never a mixture.
 pub(super) fn write(path: &Path, kept: &[AgentRecord]) -> io::Result<()> {
     let agents = serde_json::to_string(kept)?;
-    let sheet = Sheet {
+    let sheet = RegistryFile {
         checksum: checksum(&agents),
         agents: serde_json::value::RawValue::from_string(agents)?,
     };
@@ -116,7 +116,7 @@ mod tests {
         let mut registry = AgentRegistry::default();
         let added = AgentChange::Added {
             agent: AgentId::new("agent.a"),
-            digest: TokenDigest::of("mgp_secret"),
+            digest: TokenDigest::new("mgp_secret"),
             at_ms: 1,
             not_after_ms: Some(2),
         };
@@ -129,8 +129,8 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("agents.json");
         assert_eq!(load(&path).unwrap(), AgentRegistry::default());
-        write(&path, &registry().kept()).unwrap();
-        write(&path, &registry().kept()).unwrap();
+        write(&path, &registry().to_records()).unwrap();
+        write(&path, &registry().to_records()).unwrap();
         assert_eq!(load(&path).unwrap(), registry());
         assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o600);
         assert!(!fs::read_to_string(&path).unwrap().contains("secret"));
@@ -141,7 +141,7 @@ mod tests {
     fn a_damaged_roster_is_never_half_read() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("agents.json");
-        write(&path, &registry().kept()).unwrap();
+        write(&path, &registry().to_records()).unwrap();
         let good = fs::read(&path).unwrap();
         for at in 0..good.len() {
             let mut bad = good.clone();

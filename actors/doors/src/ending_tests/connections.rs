@@ -22,8 +22,8 @@ use super::scene::Scene;
 use super::watched::Watched;
 use crate::connection;
 use mgp_callers::agent::{self, Agent};
-use mgp_callers::exchange::rounds::{CallRound, CallRounds, Outlet};
-use mgp_callers::exchange::{Exchange, ReplyPath};
+use mgp_callers::in_flight_call::rounds::{CallRound, CallRounds, Outlet};
+use mgp_callers::in_flight_call::{InFlightCall, ReplyPath};
 use mgp_callers::request::{Caller, CallerSession, Request};
 use mgp_calls::listener;
 use mgp_runtime::trace::Trace;
@@ -155,8 +155,8 @@ fn listening() -> Request {
         outlet: Some(Outlet::Stream(tokio::sync::mpsc::channel(8).0)),
         token: None,
         capabilities: ClientCapabilities::default(),
-        level: None::<LogLevel>,
-        left: None,
+        log_level: None::<LogLevel>,
+        answered_at: None,
     };
     let agent = AgentId::new("agent.local");
     Request {
@@ -165,17 +165,17 @@ fn listening() -> Request {
             agent,
             operator: false,
             view: CatalogView::All,
-            version: Version::MODERN,
+            version: Version::STATELESS,
             capabilities: ClientCapabilities::default(),
             mgp: PLAIN,
             mcpl: None,
             session: CallerSession::Stateless,
             activity: Arc::default(),
         }),
-        exchange: Exchange::new(ReplyPath::Rounds(Box::new(CallRounds::new(round, false)))),
+        call: InFlightCall::new(ReplyPath::Rounds(Box::new(CallRounds::new(round, false)))),
         method: ByteString::from_static("subscriptions/listen"),
         params: None,
-        trace: Trace::of(None, None),
+        trace: Trace::from_params(None, None),
     }
 }
 
@@ -185,15 +185,15 @@ async fn a_listener_that_has_ended_leaves_nothing() {
     let scene = Scene::new().await;
     let mut watched = Watched::begin();
     let request = listening();
-    let agent = Agent::listening(
+    let agent = Agent::new_listener(
         &request.caller,
-        &request.exchange,
+        &request.call,
         &Filter::default(),
         "{}",
         Vec::new(),
     );
     let (agents, directory) = (&scene.reception.agents, &scene.reception.directory);
-    let listener = listener::begin(
+    let listener = listener::start(
         agents,
         directory,
         (&scene.subscriptions, &scene.events),
@@ -208,7 +208,7 @@ async fn a_listener_that_has_ended_leaves_nothing() {
     subscribe().await.unwrap();
     watched.add("the agent", &agent);
     watched.add("its caller", &request.caller);
-    watched.add("its exchange", &request.exchange);
+    watched.add("its exchange", &request.call);
     drop((listener, agent, request));
     watched.gone().await;
     assert!(directory.is_empty());
@@ -263,15 +263,15 @@ async fn a_connection_that_is_lost_is_closed_and_leaves_nothing() {
 async fn a_listener_that_is_lost_is_told() {
     let scene = Scene::new().await;
     let request = listening();
-    let agent = Agent::listening(
+    let agent = Agent::new_listener(
         &request.caller,
-        &request.exchange,
+        &request.call,
         &Filter::default(),
         "{}",
         Vec::new(),
     );
     let (agents, directory) = (&scene.reception.agents, &scene.reception.directory);
-    let listener = listener::begin(
+    let listener = listener::start(
         agents,
         directory,
         (&scene.subscriptions, &scene.events),
@@ -284,7 +284,7 @@ async fn a_listener_that_is_lost_is_told() {
     };
     subscribe().await.unwrap();
     agents.get_cell().get_children().remove(0).kill();
-    let told = tokio::time::timeout(Duration::from_secs(60), listener.lost());
+    let told = tokio::time::timeout(Duration::from_secs(60), listener.wait_until_lost());
     told.await.expect("it is told");
     assert!(directory.is_empty());
     assert!(subscribe().await.is_err());

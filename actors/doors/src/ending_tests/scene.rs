@@ -10,7 +10,7 @@ use bytes::Bytes;
 use mgp_engine::callers::seal::SealKey;
 use mgp_engine::doors::agent_registry::AgentRegistry;
 use mgp_engine::node_key::NodeKey;
-use mgp_engine::policy::access::{Defaults, GrantTable, Principal};
+use mgp_engine::policy::access::{DefaultPolicies, GrantTable, Principal};
 use mgp_engine::tools::catalog::cursor::CursorKey;
 use mgp_engine::tools::catalog::{Catalog, CatalogTool, CatalogView, Paging};
 use mgp_protocol::ids::AgentId;
@@ -20,23 +20,23 @@ use mgp_sync::Snapshot;
 use ractor::{Actor, ActorCell};
 use tempfile::TempDir;
 
-use crate::bodies::Bodies;
-use crate::reception::Reception;
+use crate::endpoint_context::EndpointContext;
+use crate::message_budgets::MessageBudgets;
 use crate::stateless::Stateless;
 use mgp_callers::agent::Agent;
 use mgp_callers::agent::supervisor::AgentsActor;
 use mgp_callers::directory::Directory;
 use mgp_callers::registered_agents::RegisteredAgents;
 use mgp_callers::request::suspended_calls::SuspendedCalls;
-use mgp_callers::request::{Answering, Caller, Request, Routes};
+use mgp_callers::request::{AnswerFuture, Caller, Request, Routes};
 use mgp_callers::tasks::Tasks;
-use mgp_policy::access::Books;
+use mgp_policy::access::GrantStore;
 use mgp_runtime::mailbox::Mailbox;
 use mgp_runtime::task_supervisor::TaskSupervisorHandle;
-use mgp_servers::server::{ResourceFigures, ServerTable};
+use mgp_servers::server::{ResourceMonitor, ServerTable};
 use mgp_store::audit::AuditHandle;
-use mgp_tools::catalog::Shown;
-use mgp_tools::events::{EventsHandle, RecordedEvents};
+use mgp_tools::catalog::PublishedCatalog;
+use mgp_tools::events::{AuditEvents, EventsHandle};
 use mgp_tools::subscriptions::{SubscriptionsActor, SubscriptionsHandle};
 use tokio_util::sync::CancellationToken;
 
@@ -45,7 +45,7 @@ pub(crate) const LATER: Duration = Duration::from_millis(50);
 
 /// The agents' side of a kernel.
 pub(crate) struct Scene {
-    pub(crate) reception: Reception,
+    pub(crate) reception: EndpointContext,
     pub(crate) routes: Arc<Slow>,
     pub(crate) subscriptions: SubscriptionsHandle,
     /// What follows tasks.
@@ -62,18 +62,18 @@ impl Scene {
         let subscriptions = SubscriptionsActor {
             directory: directory.clone(),
             servers: Arc::new(OnceLock::new()),
-            shown: Arc::new(Snapshot::new(nothing())),
+            published: Arc::new(Snapshot::new(nothing())),
         };
         let (subscriptions, _) = Actor::spawn(None, subscriptions, ()).await.unwrap();
         let servers = Arc::new(ServerTable::new(BTreeMap::new()));
         let started = EventsHandle::start(
             &directory,
             &servers,
-            &RecordedEvents {
-                audit: AuditHandle::off(),
+            &AuditEvents {
+                audit: AuditHandle::disabled(),
                 seal: SealKey::new([7; 32]),
             },
-            &ResourceFigures::new(),
+            &ResourceMonitor::new(),
         )
         .await;
         let (events, _) = started.unwrap();
@@ -92,10 +92,10 @@ impl Scene {
             boot,
         };
         Self {
-            reception: Reception {
+            reception: EndpointContext {
                 agents,
                 routes: routes.clone(),
-                bodies: Bodies::new(128 << 20, 8 << 20),
+                message_budgets: MessageBudgets::new(128 << 20, 8 << 20),
                 stateless: Arc::new(stateless),
                 registered_agents: RegisteredAgents::new(AgentRegistry::default()),
                 directory,
@@ -110,17 +110,17 @@ impl Scene {
 }
 
 fn open_to_all(folder: &TempDir) -> Arc<Snapshot<GrantTable>> {
-    let open = Defaults {
+    let open = DefaultPolicies {
         kernel: DefaultPolicy::OptOut,
         servers: HashMap::new(),
     };
-    let books = Books::open(&folder.path().join("grants"), NodeKey::new(&[7; 32])).unwrap();
+    let books = GrantStore::open(&folder.path().join("grants"), NodeKey::new(&[7; 32])).unwrap();
     let table = GrantTable::build(books.grants(), books.authority(), open, 0, 1);
     Arc::new(Snapshot::new(table))
 }
 
-fn nothing() -> Shown {
-    Shown {
+fn nothing() -> PublishedCatalog {
+    PublishedCatalog {
         catalog: Arc::new(Catalog::empty(Paging {
             size: NonZeroUsize::MIN,
             key: CursorKey::new([7; 32]),
@@ -141,7 +141,7 @@ pub(crate) struct Slow {
 
 impl Slow {
     fn note(&self, caller: &Arc<Caller>) {
-        let agent = caller.standing();
+        let agent = caller.live_connection();
         let agent = agent.map_or_else(Weak::new, |agent| Arc::downgrade(&agent));
         self.came
             .lock()
@@ -157,7 +157,7 @@ impl fmt::Debug for Slow {
 }
 
 impl Routes for Slow {
-    fn answer(&self, request: Request) -> Answering {
+    fn answer(&self, request: Request) -> AnswerFuture {
         if request.method == "ping" {
             return Box::pin(std::future::ready(Ok(Bytes::from_static(b"{}"))));
         }
@@ -170,37 +170,42 @@ impl Routes for Slow {
                 tokio::time::sleep(LATER).await;
                 panic!("as it was told to");
             }
-            request.exchange.cancelled().await;
+            request.call.wait_until_cancelled().await;
             Err(Refusal::Cancelled)
         })
     }
 
-    fn note(&self, _caller: &Arc<Caller>, method: &str, _params: Option<&str>) {
+    fn handle_notification(&self, _caller: &Arc<Caller>, method: &str, _params: Option<&str>) {
         assert_ne!(method, "notifications/panics", "as it was told to");
     }
 
-    fn tool(&self, _view: &CatalogView, _name: &str, _who: &Principal) -> Option<Arc<CatalogTool>> {
+    fn find_tool(
+        &self,
+        _view: &CatalogView,
+        _name: &str,
+        _who: &Principal,
+    ) -> Option<Arc<CatalogTool>> {
         None
     }
 
-    fn all_tools(&self, _caller: Arc<Caller>) -> Answering<Result<Vec<Bytes>, Refusal>> {
+    fn all_tools(&self, _caller: Arc<Caller>) -> AnswerFuture<Result<Vec<Bytes>, Refusal>> {
         Box::pin(std::future::ready(Ok(Vec::new())))
     }
 
-    fn welcome(&self, caller: Arc<Caller>) -> Answering {
+    fn initialize(&self, caller: Arc<Caller>) -> AnswerFuture {
         self.note(&caller);
         Box::pin(std::future::ready(Ok(Bytes::from_static(b"{}"))))
     }
 
-    fn knows(&self, _view: &CatalogView, _who: &Principal) -> bool {
+    fn is_view_known(&self, _view: &CatalogView, _who: &Principal) -> bool {
         true
     }
 
-    fn still(&self, _caller: &Caller, _method: &str, _params: &str) -> Result<(), Refusal> {
+    fn recheck(&self, _caller: &Caller, _method: &str, _params: &str) -> Result<(), Refusal> {
         Ok(())
     }
 
-    fn farewell(&self, agent: &Agent) {
+    fn handle_disconnect(&self, agent: &Agent) {
         let broken = AgentId::new("agent.broken");
         assert_ne!(*agent.id(), broken, "as it was told to");
     }

@@ -15,7 +15,7 @@ use super::scene::Scene;
 use super::watched::Watched;
 use crate::session::{Session, SessionLimits, SessionMsg, Sessions};
 use mgp_callers::credential::Credential;
-use mgp_callers::exchange::Delivery;
+use mgp_callers::in_flight_call::Delivery;
 use mgp_callers::tool_cache::{CallableTools, ToolCacheMsg};
 use mgp_runtime::mailbox::Queued;
 use ractor::ActorCell;
@@ -23,9 +23,9 @@ use ractor::ActorCell;
 const HELLO: &str = r#"{"protocolVersion":"2025-11-25","capabilities":{"elicitation":{}},"clientInfo":{"name":"t","version":"1"}}"#;
 
 async fn opened(sessions: &Arc<Sessions>) -> Arc<Session> {
-    let (agent, streams) = sessions.agent(&Credential::lasting(AgentId::new("agent.local")));
-    let hello: mcp::Initialize<'_> = mcp::read(Some(HELLO)).unwrap();
-    let caller = agent.hello(CatalogView::All, &hello).unwrap();
+    let (agent, streams) = sessions.new_agent(&Credential::permanent(AgentId::new("agent.local")));
+    let hello: mcp::Initialize<'_> = mcp::parse_params(Some(HELLO)).unwrap();
+    let caller = agent.initialize(CatalogView::All, &hello).unwrap();
     agent.set_ready();
     sessions.open(caller, agent, streams).await.unwrap()
 }
@@ -49,24 +49,24 @@ async fn a_deleted_session_leaves_nothing() {
     let session = opened(&sessions).await;
     let id = RequestId::from_json("1").unwrap();
     let lane = session.streams.lane();
-    let exchange = session.agent.open(&id, Some(lane)).unwrap();
+    let exchange = session.agent.open_request(&id, Some(lane)).unwrap();
     exchange.send(Bytes::from(vec![b'x'; 500 << 10]), Delivery::Reliable);
-    let mut stream = session.standing(session.streams.open(lane, false));
+    let mut stream = session.open_stream(session.streams.open(lane, false));
     while stream.next().await.unwrap().len() < 500 << 10 {}
     session
         .streams
         .finish(lane, Bytes::from(vec![b'y'; 500 << 10]));
-    session.agent.done(&id);
+    session.agent.finish_request(&id);
     drop(stream);
     let held = session
         .agent
         .start_tool_cache(Budget::default(), scene.reception.agents.get_cell());
     let outside = CallableTools {
         pinned: Vec::new(),
-        there: Box::new(|_| true),
+        exists: Box::new(|_| true),
     };
-    held.unwrap().held(outside).await.unwrap();
-    let (agent, outside) = (session.agent.clone(), session.agent.outside());
+    held.unwrap().read(outside).await.unwrap();
+    let (agent, outside) = (session.agent.clone(), session.agent.new_kernel_call());
     tokio::spawn(async move {
         let asked = agent.ask(&outside, None, "elicitation/create", Some("{}"));
         let _ = asked.await;
@@ -118,9 +118,9 @@ async fn a_session_that_panics_ends_and_leaves_nothing() {
     let other = opened(&sessions).await;
     let id = RequestId::from_json("1").unwrap();
     let lane = session.streams.lane();
-    let exchange = session.agent.open(&id, Some(lane)).unwrap();
-    let mut stream = session.standing(session.streams.open(lane, false));
-    let (agent, outside) = (session.agent.clone(), session.agent.outside());
+    let exchange = session.agent.open_request(&id, Some(lane)).unwrap();
+    let mut stream = session.open_stream(session.streams.open(lane, false));
+    let (agent, outside) = (session.agent.clone(), session.agent.new_kernel_call());
     let asking = tokio::spawn(async move {
         let asked = agent.ask(&outside, None, "elicitation/create", Some("{}"));
         asked.await.is_err()
@@ -131,7 +131,7 @@ async fn a_session_that_panics_ends_and_leaves_nothing() {
     watched.add("its exchange", &exchange);
     actor.send_message(Queued::<SessionMsg>::panic()).unwrap();
     let heard = async {
-        exchange.cancelled().await;
+        exchange.wait_until_cancelled().await;
         while stream.next().await.is_some() {}
         asking.await.unwrap()
     };
@@ -160,15 +160,15 @@ async fn a_tool_cache_that_panics_is_started_again_at_its_next_use() {
     };
     let outside = || CallableTools {
         pinned: Vec::new(),
-        there: Box::new(|_| true),
+        exists: Box::new(|_| true),
     };
     let first = cache();
-    first.held(outside()).await.unwrap();
+    first.read(outside()).await.unwrap();
     let actor = child::<ToolCacheMsg>(&scene);
     actor.send_message(Queued::<ToolCacheMsg>::panic()).unwrap();
-    let heard = tokio::time::timeout(Duration::from_secs(60), first.held(outside())).await;
+    let heard = tokio::time::timeout(Duration::from_secs(60), first.read(outside())).await;
     assert!(heard.expect("an answer comes").is_err());
-    cache().held(outside()).await.unwrap();
+    cache().read(outside()).await.unwrap();
     assert!(sessions.get(session.id.as_str()).is_some());
     let id = session.id.clone();
     sessions.close(&id);

@@ -18,8 +18,8 @@ use tokio::sync::oneshot;
 use super::scene::Scene;
 use super::watched::Watched;
 use mgp_callers::agent;
-use mgp_callers::exchange::rounds::{CallRound, CallRounds};
-use mgp_callers::exchange::{Exchange, ReplyPath};
+use mgp_callers::in_flight_call::rounds::{CallRound, CallRounds};
+use mgp_callers::in_flight_call::{InFlightCall, ReplyPath};
 use mgp_callers::request::background_call::BackgroundCall;
 use mgp_callers::request::{Caller, CallerSession, GuardedAnswer};
 use mgp_callers::tasks::{LongCall, NextRound};
@@ -33,7 +33,7 @@ fn caller(agent: &AgentId) -> Arc<Caller> {
         agent: agent.clone(),
         operator: false,
         view: CatalogView::All,
-        version: Version::MODERN,
+        version: Version::STATELESS,
         capabilities: ClientCapabilities::default(),
         mgp: PLAIN,
         mcpl: None,
@@ -49,21 +49,21 @@ fn background() -> (Arc<BackgroundCall>, oneshot::Sender<Bytes>) {
         outlet: None,
         token: None,
         capabilities: ClientCapabilities::default(),
-        level: None,
-        left: None,
+        log_level: None,
+        answered_at: None,
     };
-    let exchange = Exchange::new(ReplyPath::Rounds(Box::new(CallRounds::new(round, true))));
+    let exchange = InFlightCall::new(ReplyPath::Rounds(Box::new(CallRounds::new(round, true))));
     let (tell, told) = oneshot::channel();
     let own = exchange.clone();
     let answering = GuardedAnswer::new(|| {
         Box::pin(async move {
             tokio::select! {
                 told = told => told.map_err(|_| Refusal::Cancelled),
-                () = own.cancelled() => Err(Refusal::Cancelled),
+                () = own.wait_until_cancelled() => Err(Refusal::Cancelled),
             }
         })
     });
-    (BackgroundCall::begin(exchange, answering), tell)
+    (BackgroundCall::start(exchange, answering), tell)
 }
 
 /// A task that has ended keeps its result and nothing else, and one that is forgotten, long before its
@@ -77,11 +77,11 @@ async fn a_task_that_has_ended_leaves_its_result_and_then_nothing() {
     let (caller, (background, tell)) = (caller(&who), background());
     forgotten.add("the caller", &caller);
     forgotten.add("the call", &background);
-    forgotten.add("its exchange", &background.exchange);
+    forgotten.add("its exchange", &background.call);
     let call = LongCall {
         server: ServerId::new("it"),
         tool: "slow".into(),
-        after: Duration::ZERO,
+        threshold: Duration::ZERO,
         ttl: Duration::from_secs(3600),
     };
     let round = NextRound {
@@ -89,9 +89,9 @@ async fn a_task_that_has_ended_leaves_its_result_and_then_nothing() {
         caller: caller.clone(),
         method: ByteString::from_static("tools/call"),
         params: None,
-        trace: Trace::of(None, None),
+        trace: Trace::from_params(None, None),
     };
-    let created = tasks.make(round, &call, background).await.unwrap();
+    let created = tasks.create(round, &call, background).await.unwrap();
     let created: serde_json::Value = serde_json::from_slice(&created).unwrap();
     let id = created["taskId"].as_str().unwrap();
     let named = tasks.find(&caller, id).unwrap();
@@ -105,7 +105,7 @@ async fn a_task_that_has_ended_leaves_its_result_and_then_nothing() {
     let got = tasks.get((boot, number)).unwrap();
     assert!(String::from_utf8_lossy(&got).contains("content"), "{got:?}");
     let gone = Watched::begin().less_tasks(1);
-    tasks.end_of(&who).await;
+    tasks.cancel_for_agent(&who).await;
     assert!(tasks.get((boot, number)).is_none());
     gone.gone().await;
 }
@@ -119,7 +119,7 @@ async fn what_follows_a_task_ends_with_the_supervisor_of_tasks() {
     let call = LongCall {
         server: ServerId::new("it"),
         tool: "slow".into(),
-        after: Duration::ZERO,
+        threshold: Duration::ZERO,
         ttl: Duration::from_secs(3600),
     };
     let again = NextRound {
@@ -127,9 +127,9 @@ async fn what_follows_a_task_ends_with_the_supervisor_of_tasks() {
         caller,
         method: ByteString::from_static("tools/call"),
         params: None,
-        trace: Trace::of(None, None),
+        trace: Trace::from_params(None, None),
     };
-    tasks.make(again, &call, background).await.unwrap();
+    tasks.create(again, &call, background).await.unwrap();
     let both = Watched::begin().less_tasks(2);
     tell.send(Bytes::from_static(br#"{"content":[]}"#)).unwrap();
     scene
@@ -148,22 +148,22 @@ async fn a_task_whose_keeper_panics_has_failed() {
     let who = AgentId::new("agent.local");
     let mut watched = Watched::begin();
     // No stateless client's: whatever follows it relies on that.
-    let exchange = Exchange::new(ReplyPath::Nowhere);
+    let exchange = InFlightCall::new(ReplyPath::Discard);
     let own = exchange.clone();
     let answering = GuardedAnswer::new(|| {
         Box::pin(async move {
-            own.cancelled().await;
+            own.wait_until_cancelled().await;
             Err(Refusal::Cancelled)
         })
     });
-    let background = BackgroundCall::begin(exchange, answering);
+    let background = BackgroundCall::start(exchange, answering);
     let caller = caller(&who);
     watched.add("the call", &background);
-    watched.add("its exchange", &background.exchange);
+    watched.add("its exchange", &background.call);
     let call = LongCall {
         server: ServerId::new("it"),
         tool: "slow".into(),
-        after: Duration::ZERO,
+        threshold: Duration::ZERO,
         ttl: Duration::from_secs(3600),
     };
     let round = NextRound {
@@ -171,9 +171,9 @@ async fn a_task_whose_keeper_panics_has_failed() {
         caller: caller.clone(),
         method: ByteString::from_static("tools/call"),
         params: None,
-        trace: Trace::of(None, None),
+        trace: Trace::from_params(None, None),
     };
-    let created = tasks.make(round, &call, background).await.unwrap();
+    let created = tasks.create(round, &call, background).await.unwrap();
     let created: serde_json::Value = serde_json::from_slice(&created).unwrap();
     let named = tasks.find(&caller, created["taskId"].as_str().unwrap());
     let Maker::Kernel { boot, number } = named.unwrap().task.maker else {
@@ -184,7 +184,7 @@ async fn a_task_whose_keeper_panics_has_failed() {
         serde_json::from_slice(&tasks.get((boot, number)).unwrap()).unwrap();
     assert_eq!(got["status"], "failed", "{got}");
     assert_eq!(got["error"]["code"], -32603, "{got}");
-    tasks.end_of(&who).await;
+    tasks.cancel_for_agent(&who).await;
     assert!(tasks.get((boot, number)).is_none());
 }
 
@@ -200,7 +200,7 @@ async fn a_suspended_call_leaves_nothing() {
     suspended.suspend(1, background, caller, None).unwrap();
     let taken = suspended.take(1).unwrap();
     tell.send(Bytes::new()).unwrap();
-    taken.background.outcome().await.unwrap();
+    taken.background.wait_for_outcome().await.unwrap();
     drop(taken);
     watched.gone().await;
 }

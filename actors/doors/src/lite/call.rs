@@ -7,23 +7,23 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use bytestring::ByteString;
-use mgp_callers::exchange::forwarded::ForwardedHeaders;
-use mgp_callers::exchange::rounds::{LongCall, STREAM_QUEUE, TaskWait};
+use mgp_callers::in_flight_call::forwarded_headers::ForwardedHeaders;
+use mgp_callers::in_flight_call::rounds::{LongCall, STREAM_QUEUE, TaskWait};
 use mgp_callers::request::{Outcome, identity};
 use mgp_engine::callers::tasks::Maker;
-use mgp_engine::timestamps::rfc3339_ms;
+use mgp_engine::timestamps::render_rfc3339_ms;
 use mgp_engine::tools::catalog::CatalogView;
 use mgp_protocol::ids::AgentId;
 use mgp_protocol::jsonrpc::{self, Message};
 use mgp_protocol::lite::answer::{AnswerMeta, with_meta};
+use mgp_protocol::lite::elicitation::LiteElicitation;
 use mgp_protocol::lite::error::{LiteError, LiteErrorKind, LiteRefusal};
-use mgp_protocol::lite::question::LiteQuestion;
 use mgp_protocol::lite::{REDEEM, ResponseType};
 use mgp_protocol::mcp::Method as _;
 use mgp_protocol::mgp::stream::{self, Chunk};
 use mgp_protocol::refusal::Refusal;
-use mgp_protocol::splice::mention::may_mention;
-use mgp_protocol::splice::{member, quoted};
+use mgp_protocol::splice::string_search::can_contain_string;
+use mgp_protocol::splice::{member, quote};
 use mgp_runtime::time::unix_ms;
 use mgp_runtime::trace::Trace;
 use tokio::sync::mpsc;
@@ -32,11 +32,11 @@ use tokio::time::Instant;
 pub use super::answer::{LiteAnswer, LiteOutcome};
 use super::promise::PromiseRecord;
 use super::request::LiteRequest;
-use super::resumptions::{self, Resumed};
+use super::resumptions::{self, Resume};
 use super::{Lite, LiteCaller, continuation};
 
 /// Time kept of a caller's deadline for the promise to reach it: a tenth of what is left, within these.
-const MARGIN: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
+const DEADLINE_MARGIN: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
 /// A call as a binding read it.
 #[derive(Debug)]
 pub struct LiteCall {
@@ -54,7 +54,7 @@ pub struct LiteCall {
     pub deadline: Option<Instant>,
     /// The trace.
     pub trace: Trace,
-    /// What of its headers may be handed on ([`Lite::forwarded`]).
+    /// What of its headers may be handed on ([`Lite::forwarded_headers`]).
     pub forwarded: Option<ForwardedHeaders>,
 }
 
@@ -64,9 +64,9 @@ pub enum LiteWait {
     /// As the kernel is set, and in time before the deadline.
     Default,
     /// After this long, and in time before the deadline.
-    For(Duration),
+    After(Duration),
     /// Never: the caller refuses promises.
-    Ever,
+    Forever,
 }
 
 /// What comes of a call.
@@ -79,25 +79,25 @@ pub enum LiteEvent {
 }
 
 /// A call under way. Dropping it cancels it, unless it has become a promise.
-pub struct RunningLite {
-    answering: Pin<Box<dyn Future<Output = LiteOutcome> + Send>>,
+pub struct RunningLiteCall {
+    answer: Pin<Box<dyn Future<Output = LiteOutcome> + Send>>,
     messages: mpsc::Receiver<Bytes>,
     stream: bool,
     outcome: Option<LiteOutcome>,
 }
 
-impl std::fmt::Debug for RunningLite {
+impl std::fmt::Debug for RunningLiteCall {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("RunningLite").finish_non_exhaustive()
     }
 }
 
-impl RunningLite {
-    pub(super) fn begin(lite: &Arc<Lite>, call: LiteCall) -> Self {
+impl RunningLiteCall {
+    pub(super) fn start(lite: &Arc<Lite>, call: LiteCall) -> Self {
         let (outlet, messages) = mpsc::channel(STREAM_QUEUE);
         let (lite, stream) = (lite.clone(), call.stream);
         Self {
-            answering: Box::pin(async move { lite.answer(call, outlet).await }),
+            answer: Box::pin(async move { lite.run_call(call, outlet).await }),
             messages,
             stream,
             outcome: None,
@@ -114,20 +114,20 @@ impl RunningLite {
         loop {
             // Messages go before the answer, also those that were queued while it was made.
             while let Poll::Ready(Some(message)) = self.messages.poll_recv(cx) {
-                if let Some(partial) = self.partial(&message) {
+                if let Some(partial) = self.to_partial(&message) {
                     return Poll::Ready(LiteEvent::Partial(partial));
                 }
             }
             if let Some(outcome) = self.outcome.take() {
                 return Poll::Ready(LiteEvent::Done(outcome));
             }
-            let outcome = std::task::ready!(self.answering.as_mut().poll(cx));
+            let outcome = std::task::ready!(self.answer.as_mut().poll(cx));
             self.outcome = Some(outcome);
         }
     }
 
     /// The content of a chunk; other messages are not for lite callers.
-    fn partial(&self, message: &Bytes) -> Option<Bytes> {
+    fn to_partial(&self, message: &Bytes) -> Option<Bytes> {
         if !self.stream {
             return None;
         }
@@ -142,8 +142,8 @@ impl RunningLite {
             return None;
         }
         let content = member(params.get(), "content")?;
-        Some(match stream::text_of(content) {
-            Some(text) => quoted(&text).into(),
+        Some(match stream::chunk_text(content) {
+            Some(text) => quote(&text).into(),
             None => content.to_owned().into(),
         })
     }
@@ -160,35 +160,39 @@ impl LiteArrival {
 }
 
 impl Lite {
-    async fn answer(self: &Arc<Self>, call: LiteCall, outlet: mpsc::Sender<Bytes>) -> LiteOutcome {
+    async fn run_call(
+        self: &Arc<Self>,
+        call: LiteCall,
+        outlet: mpsc::Sender<Bytes>,
+    ) -> LiteOutcome {
         let arrived = LiteArrival(Instant::now());
         let who = LiteCaller {
             agent: call.agent.clone(),
             view: call.view.clone(),
         };
-        let request = match LiteRequest::read(&call.params, call.stream) {
+        let request = match LiteRequest::parse(&call.params, call.stream) {
             Ok(request) => request,
-            Err(refusal) => return Box::pin(self.refused(&who, arrived, &refusal)).await,
+            Err(refusal) => return Box::pin(self.render_refusal(&who, arrived, &refusal)).await,
         };
         if request.name == REDEEM {
             return Box::pin(self.redeem(&who, &request, &call, arrived)).await;
         }
         if call.deadline.is_some_and(|at| Instant::now() >= at) {
-            return Err(LiteError::deadline(arrived.elapsed_ms()));
+            return Err(LiteError::deadline_exceeded(arrived.elapsed_ms()));
         }
-        if let Some(promised) = self.continued(&who, &request, &call, arrived) {
-            return Box::pin(self.redeemed(&mut promised?, &call, true)).await;
+        if let Some(promised) = self.find_redemption(&who, &request, &call, arrived) {
+            return Box::pin(self.wait_for_promise(&mut promised?, &call, true)).await;
         }
         let asking = (&who, &request, &call);
         match self.find_resumption(&who, &request) {
             None => self.make_call(asking, arrived, outlet).await,
-            Some(Resumed::Now(resumed)) => {
+            Some(Resume::New(resumed)) => {
                 let outcome = self.make_call(asking, arrived, outlet).await;
                 resumed.finish(&outcome);
                 outcome
             }
-            Some(Resumed::Before(standing)) => {
-                within(call.deadline, resumptions::outcome(standing)).await?
+            Some(Resume::Earlier(standing)) => {
+                with_deadline(call.deadline, resumptions::wait_for_outcome(standing)).await?
             }
         }
     }
@@ -201,34 +205,34 @@ impl Lite {
         outlet: mpsc::Sender<Bytes>,
     ) -> LiteOutcome {
         let (who, request, call) = asking;
-        match self.outcome(who, request, call, outlet).await? {
+        match self.run_tool_call(who, request, call, outlet).await? {
             // One that the kernel made was announced when its caller had waited.
-            Ok(task) if self.is_of_server(who, &task) => {
+            Ok(task) if self.is_server_task(who, &task) => {
                 let task = String::from_utf8_lossy(&task);
-                Box::pin(self.followed(asking, arrived, &task)).await
+                Box::pin(self.follow_task(asking, arrived, &task)).await
             }
-            Ok(result) => self.rendered(who, arrived, &result, &request.name),
-            Err(refusal) => Box::pin(self.refused(who, arrived, &refusal)).await,
+            Ok(result) => self.render_answer(who, arrived, &result, &request.name),
+            Err(refusal) => Box::pin(self.render_refusal(who, arrived, &refusal)).await,
         }
     }
 
     /// True for the announcement of a task that is not the kernel's.
-    fn is_of_server(&self, who: &LiteCaller, result: &[u8]) -> bool {
-        if !may_mention(result, "taskId") {
+    fn is_server_task(&self, who: &LiteCaller, result: &[u8]) -> bool {
+        if !can_contain_string(result, "taskId") {
             return false;
         }
         let Ok(text) = std::str::from_utf8(result) else {
             return false;
         };
         let id = (member(text, "resultType") == Some(r#""task""#))
-            .then(|| member(text, "taskId").and_then(string))
+            .then(|| member(text, "taskId").and_then(json_string))
             .flatten();
-        let named = id.and_then(|id| self.stateless.tasks.find_of(&who.principal(), &id));
+        let named = id.and_then(|id| self.stateless.tasks.find_for(&who.principal(), &id));
         named.is_some_and(|named| !matches!(named.task.maker, Maker::Kernel { .. }))
     }
 
     /// Makes the call, or goes on with the one that waits.
-    async fn outcome(
+    async fn run_tool_call(
         &self,
         who: &LiteCaller,
         request: &LiteRequest,
@@ -236,51 +240,55 @@ impl Lite {
         outlet: mpsc::Sender<Bytes>,
     ) -> Result<Outcome, LiteError> {
         let params = match &request.continuation {
-            Some(continuation) => self.resumed(who, request, continuation)?,
+            Some(continuation) => self.resume_params(who, request, continuation)?,
             None => request.params.as_str().into(),
         };
         let how = (call.stream, call.trace.clone());
-        let running = match self.open(who, ("tools/call", &params), outlet, how) {
+        let running = match self.open_request(who, ("tools/call", &params), outlet, how) {
             Ok(running) => running,
             Err(refusal) => return Ok(Err(refusal)),
         };
-        let exchange = running.exchange();
-        exchange.forward(call.forwarded.as_ref().map(ForwardedHeaders::again));
-        let wait = self.wait(call);
+        let exchange = running.call();
+        exchange.set_forwarded_headers(
+            call.forwarded
+                .as_ref()
+                .map(ForwardedHeaders::for_next_request),
+        );
+        let wait = self.task_wait(call);
         let rounds = exchange.rounds().expect("a stateless call has them");
-        rounds.wait_for(wait);
+        rounds.set_task_wait(wait);
         let principal = identity(&who.agent, false, &who.view);
         if let Some(tool) = self
             .stateless
             .routes
-            .tool(&who.view, &request.name, &principal)
+            .find_tool(&who.view, &request.name, &principal)
         {
             // Also while it waits for a person, before any server knows of it.
-            rounds.may_take_long(LongCall {
+            rounds.allow_promotion(LongCall {
                 server: tool.server.clone(),
                 tool: (*tool.own_name).into(),
-                after: Duration::ZERO,
+                threshold: Duration::ZERO,
                 ttl: self.settings.promise_ttl,
             });
         }
-        within(call.deadline, running.answer()).await
+        with_deadline(call.deadline, running.into_answer()).await
     }
 
     /// How long the call may take before it becomes a promise.
-    pub(super) fn wait(&self, call: &LiteCall) -> TaskWait {
+    pub(super) fn task_wait(&self, call: &LiteCall) -> TaskWait {
         let own = match (call.wait, self.settings.promise_after) {
-            (LiteWait::Default, Some(after)) | (LiteWait::For(after), _) => after,
-            (LiteWait::Default, None) | (LiteWait::Ever, _) => return TaskWait::Ever,
+            (LiteWait::Default, Some(after)) | (LiteWait::After(after), _) => after,
+            (LiteWait::Default, None) | (LiteWait::Forever, _) => return TaskWait::Forever,
         };
         let left = call.deadline.map(|deadline| {
             let left = deadline.saturating_duration_since(Instant::now());
-            left.saturating_sub((left / 10).clamp(MARGIN.0, MARGIN.1))
+            left.saturating_sub((left / 10).clamp(DEADLINE_MARGIN.0, DEADLINE_MARGIN.1))
         });
         TaskWait::For(left.map_or(own, |left| left.min(own)))
     }
 
     /// The answer that this result is: final, a promise, or a question.
-    pub(super) fn rendered(
+    pub(super) fn render_answer(
         &self,
         who: &LiteCaller,
         arrived: LiteArrival,
@@ -291,62 +299,65 @@ impl Lite {
             let words = "the result is not UTF-8";
             return Err(LiteError::new(LiteErrorKind::Internal, words));
         };
-        let kind = may_mention(result, "resultType")
+        let kind = can_contain_string(result, "resultType")
             .then(|| member(text, "resultType"))
             .flatten();
         match kind {
-            Some(r#""task""#) => Ok(self.promised(who, arrived, text, tool)),
+            Some(r#""task""#) => Ok(self.promise_for(who, arrived, text, tool)),
             Some(r#""input_required""#) => {
                 let back = member(text, "requestState")
-                    .and_then(string)
+                    .and_then(json_string)
                     .unwrap_or_default();
                 let asked = member(text, "inputRequests").unwrap_or("{}");
-                question(arrived, asked, &back, None)
+                elicitation_answer(arrived, asked, &back, None)
             }
             Some(_) | None => {
-                let failed =
-                    may_mention(result, "isError") && member(text, "isError") == Some("true");
+                let failed = can_contain_string(result, "isError")
+                    && member(text, "isError") == Some("true");
                 let kind = match failed {
                     true => ResponseType::Failure,
                     false => ResponseType::Answer,
                 };
-                Ok(written(arrived, kind, text, &[]))
+                Ok(answer_with_meta(arrived, kind, text, &[]))
             }
         }
     }
 
     /// The answer to a call that was refused.
-    pub(super) async fn refused(
+    pub(super) async fn render_refusal(
         &self,
         who: &LiteCaller,
         arrived: LiteArrival,
         refusal: &Refusal,
     ) -> LiteOutcome {
         if let Refusal::UnknownTool(name) = refusal {
-            return Err(self.not_found(who, name).await);
+            return Err(self.unknown_tool_error(who, name).await);
         }
-        match LiteRefusal::of(refusal) {
+        match LiteRefusal::from_refusal(refusal) {
             LiteRefusal::Error(error) => Err(error),
-            LiteRefusal::Failure(result) => {
-                Ok(written(arrived, ResponseType::Failure, &result, &[]))
-            }
+            LiteRefusal::Failure(result) => Ok(answer_with_meta(
+                arrived,
+                ResponseType::Failure,
+                &result,
+                &[],
+            )),
         }
     }
 
     /// The promise of a call of a tool that became this task.
-    fn promised(
+    fn promise_for(
         &self,
         who: &LiteCaller,
         arrived: LiteArrival,
         task: &str,
         tool: &str,
     ) -> LiteAnswer {
-        let (record, token) = self.record(who, task, tool);
-        promise(arrived, &record, token)
+        let (record, token) = self.promise_record(who, task, tool);
+        promise_answer(arrived, &record, token)
     }
 
     /// What the promise of this task holds, and its token.
-    pub(super) fn record(
+    pub(super) fn promise_record(
         &self,
         who: &LiteCaller,
         task: &str,
@@ -355,7 +366,9 @@ impl Lite {
         let own = u64::try_from(self.settings.promise_ttl.as_millis()).unwrap_or(u64::MAX);
         let said = member(task, "ttlMs").and_then(|ttl| ttl.parse().ok());
         let record = PromiseRecord {
-            task: member(task, "taskId").and_then(string).unwrap_or_default(),
+            task: member(task, "taskId")
+                .and_then(json_string)
+                .unwrap_or_default(),
             tool: tool.to_owned(),
             expires_ms: unix_ms().saturating_add(said.map_or(own, |said: u64| said.min(own))),
         };
@@ -365,7 +378,7 @@ impl Lite {
 }
 
 /// The outcome, unless the caller's time is over before; then the call is cancelled.
-async fn within<T>(
+async fn with_deadline<T>(
     deadline: Option<Instant>,
     answering: impl Future<Output = T>,
 ) -> Result<T, LiteError> {
@@ -377,7 +390,7 @@ async fn within<T>(
         Ok(outcome) => Ok(outcome),
         Err(_) => {
             let waited = began.elapsed().as_millis();
-            Err(LiteError::deadline(
+            Err(LiteError::deadline_exceeded(
                 u64::try_from(waited).unwrap_or(u64::MAX),
             ))
         }
@@ -385,52 +398,56 @@ async fn within<T>(
 }
 
 /// A promise under this token.
-pub(super) fn promise(arrived: LiteArrival, record: &PromiseRecord, token: String) -> LiteAnswer {
+pub(super) fn promise_answer(
+    arrived: LiteArrival,
+    record: &PromiseRecord,
+    token: String,
+) -> LiteAnswer {
     // Nobody knows: as long again as this request took, and a second at least.
     let soon = unix_ms().saturating_add(arrived.elapsed_ms().max(1000));
     let more = [
-        ("promise_token", quoted(&token)),
+        ("promise_token", quote(&token)),
         (
             "estimated_completion",
-            quoted(&rfc3339_ms(soon.min(record.expires_ms))),
+            quote(&render_rfc3339_ms(soon.min(record.expires_ms))),
         ),
-        ("expires_at", quoted(&rfc3339_ms(record.expires_ms))),
+        ("expires_at", quote(&render_rfc3339_ms(record.expires_ms))),
     ];
     LiteAnswer {
         promise: Some(token),
-        ..written(arrived, ResponseType::Promise, "{}", &more)
+        ..answer_with_meta(arrived, ResponseType::Promise, "{}", &more)
     }
 }
 
 /// The answer that asks the first of these questions. `back` leads back to the call; a promise is one itself.
-pub(super) fn question(
+pub(super) fn elicitation_answer(
     arrived: LiteArrival,
     asked: &str,
     back: &str,
     promise: Option<&str>,
 ) -> LiteOutcome {
-    let Some(question) = LiteQuestion::of(asked, None) else {
+    let Some(question) = LiteElicitation::find(asked, None) else {
         let words = "the tool asks its caller for what MCP-lite has no words for";
         return Err(LiteError::new(LiteErrorKind::Internal, words));
     };
-    let continuation = continuation::joined(back, &question.key);
+    let continuation = continuation::join(back, &question.key);
     let mut more = vec![
         ("elicitation", question.to_json()),
-        ("continuation", quoted(&continuation)),
+        ("continuation", quote(&continuation)),
     ];
-    more.extend(promise.map(|token| ("promise_token", quoted(token))));
+    more.extend(promise.map(|token| ("promise_token", quote(token))));
     let content = format!(
         r#"{{"content":[{{"type":"text","text":{}}}]}}"#,
-        quoted(&question.message)
+        quote(&question.message)
     );
     Ok(LiteAnswer {
         promise: promise.map(str::to_owned),
-        ..written(arrived, ResponseType::Elicitation, &content, &more)
+        ..answer_with_meta(arrived, ResponseType::Elicitation, &content, &more)
     })
 }
 
 /// An answer with its `_meta`.
-pub(super) fn written(
+pub(super) fn answer_with_meta(
     arrived: LiteArrival,
     response_type: ResponseType,
     result: &str,
@@ -439,10 +456,10 @@ pub(super) fn written(
     let (timestamp_ms, processing_time_ms) = (unix_ms(), arrived.elapsed_ms());
     let meta = AnswerMeta {
         response_type,
-        timestamp: &rfc3339_ms(timestamp_ms),
+        timestamp: &render_rfc3339_ms(timestamp_ms),
         processing_time_ms,
         server_version: env!("CARGO_PKG_VERSION"),
-        more,
+        extra: more,
     };
     LiteAnswer {
         response_type,
@@ -453,6 +470,6 @@ pub(super) fn written(
     }
 }
 
-pub(super) fn string(json: &str) -> Option<String> {
+pub(super) fn json_string(json: &str) -> Option<String> {
     serde_json::from_str(json).ok()
 }

@@ -8,8 +8,8 @@ use bytes::Bytes;
 use mgp_engine::tools::catalog::CatalogView;
 use mgp_protocol::ids::AgentId;
 use mgp_protocol::lite::error::{LiteError, LiteErrorKind, LiteRefusal};
-use mgp_protocol::lite::listing::{ListedPage, name_of};
-use mgp_protocol::lite::openapi::{ApiTerms, document};
+use mgp_protocol::lite::openapi::{DocumentOptions, render_document};
+use mgp_protocol::lite::tool_list::{ToolPage, tool_name};
 use mgp_protocol::lite::{REDEEM, REDEEM_TOOL};
 use mgp_protocol::refusal::Refusal;
 use mgp_runtime::task;
@@ -20,10 +20,10 @@ use tokio::sync::mpsc;
 use super::{Lite, LiteCaller};
 
 /// Documents kept: callers with the same rights share one, and there are few kinds of callers.
-const KEPT: usize = 16;
+const CACHED_MAX: usize = 16;
 
 /// Bytes of them together. At either limit the oldest one goes; it is made again when it is asked for.
-const KEPT_BYTES: usize = 32 << 20;
+const CACHED_BYTES_MAX: usize = 32 << 20;
 
 /// The version that a document has.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -61,39 +61,39 @@ impl ApiSource {
         &self.tag
     }
 
-    fn text(&self) -> Bytes {
+    fn render(&self) -> Bytes {
         let redeem = RawValue::from_string(REDEEM_TOOL.to_owned()).expect("it is JSON");
         let pages: Vec<_> = self
             .pages
             .iter()
             .map(|page| String::from_utf8_lossy(page))
             .collect();
-        let pages: Vec<_> = pages.iter().map(|page| ListedPage::read(page)).collect();
+        let pages: Vec<_> = pages.iter().map(|page| ToolPage::parse(page)).collect();
         let tools = pages.iter().flat_map(|page| page.tools.iter().copied());
         // The name is the kernel's own.
-        let tools = tools.filter(|tool| name_of(tool.get()).is_some_and(|name| name != REDEEM));
+        let tools = tools.filter(|tool| tool_name(tool.get()).is_some_and(|name| name != REDEEM));
         let tools: Vec<&RawValue> = std::iter::once(&*redeem).chain(tools).collect();
-        let terms = ApiTerms {
+        let terms = DocumentOptions {
             server: &self.server,
-            token: self.token,
+            requires_token: self.token,
             version: VERSION,
         };
-        document(&tools, &terms).into()
+        render_document(&tools, &terms).into()
     }
 }
 
 /// The documents that were made last, oldest first, by their tags.
 #[derive(Debug, Default)]
-pub(super) struct MadeDocuments(Mutex<VecDeque<(String, Bytes)>>);
+pub(super) struct DocumentCache(Mutex<VecDeque<(String, Bytes)>>);
 
-impl MadeDocuments {
+impl DocumentCache {
     fn get(&self, tag: &str) -> Option<Bytes> {
         let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let found = kept.iter().find(|(kept, _)| kept == tag);
         found.map(|(_, text)| text.clone())
     }
 
-    fn keep(&self, tag: String, text: Bytes) {
+    fn insert(&self, tag: String, text: Bytes) {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if kept.iter().any(|(kept, _)| *kept == tag) {
             return;
@@ -102,7 +102,7 @@ impl MadeDocuments {
         let bytes = |kept: &VecDeque<(String, Bytes)>| -> usize {
             kept.iter().map(|(_, text)| text.len()).sum()
         };
-        while kept.len() > KEPT || bytes(&kept) > KEPT_BYTES {
+        while kept.len() > CACHED_MAX || bytes(&kept) > CACHED_BYTES_MAX {
             kept.pop_front();
         }
     }
@@ -125,10 +125,18 @@ impl Lite {
             view: view.clone(),
         };
         let (outlet, _unread) = mpsc::channel(1);
-        let opened = self.open(&who, ("tools/list", "{}"), outlet, (false, Trace::minted()));
-        let caller = opened.map_err(|refusal| told(&refusal))?.caller().clone();
+        let opened = self.open_request(
+            &who,
+            ("tools/list", "{}"),
+            outlet,
+            (false, Trace::generate()),
+        );
+        let caller = opened
+            .map_err(|refusal| to_lite_error(&refusal))?
+            .caller()
+            .clone();
         let pages = self.stateless.routes.all_tools(caller).await;
-        let pages = pages.map_err(|refusal| told(&refusal))?;
+        let pages = pages.map_err(|refusal| to_lite_error(&refusal))?;
         Ok(ApiSource::new(pages, server, token))
     }
 
@@ -137,21 +145,21 @@ impl Lite {
     /// # Errors
     /// That making it failed, which is the kernel's fault.
     pub async fn api_text(&self, source: ApiSource) -> Result<Bytes, LiteError> {
-        if let Some(kept) = self.documents.get(&source.tag) {
+        if let Some(kept) = self.document_cache.get(&source.tag) {
             return Ok(kept);
         }
         // Thousands of tools take their time.
-        let making = task::blocking("lite.openapi", move || (source.text(), source.tag));
+        let making = task::run_blocking("lite.openapi", move || (source.render(), source.tag));
         let made = making.await;
         let (text, tag) =
             made.map_err(|broken| LiteError::new(LiteErrorKind::Internal, broken.to_string()))?;
-        self.documents.keep(tag, text.clone());
+        self.document_cache.insert(tag, text.clone());
         Ok(text)
     }
 }
 
-fn told(refusal: &Refusal) -> LiteError {
-    match LiteRefusal::of(refusal) {
+fn to_lite_error(refusal: &Refusal) -> LiteError {
+    match LiteRefusal::from_refusal(refusal) {
         LiteRefusal::Error(error) => error,
         LiteRefusal::Failure(_) => LiteError::new(LiteErrorKind::Internal, refusal.to_string()),
     }
@@ -192,7 +200,7 @@ mod tests {
             r#"{"name":"redeem","description":"forged"},{"name":"a"}"#,
             "u",
         );
-        let text = String::from_utf8(source.text().to_vec()).unwrap();
+        let text = String::from_utf8(source.render().to_vec()).unwrap();
         assert!(
             text.contains("/tools/redeem") && text.contains("/tools/a"),
             "{text}"
@@ -202,12 +210,12 @@ mod tests {
 
     #[test]
     fn only_the_last_documents_are_kept() {
-        let kept = MadeDocuments::default();
-        for n in 0..=KEPT {
-            kept.keep(n.to_string(), Bytes::from_static(b"{}"));
+        let kept = DocumentCache::default();
+        for n in 0..=CACHED_MAX {
+            kept.insert(n.to_string(), Bytes::from_static(b"{}"));
         }
         assert!(kept.get("0").is_none() && kept.get("1").is_some());
-        kept.keep("large".into(), vec![0; KEPT_BYTES].into());
+        kept.insert("large".into(), vec![0; CACHED_BYTES_MAX].into());
         assert!(kept.get("1").is_none() && kept.get("large").is_some());
     }
 }

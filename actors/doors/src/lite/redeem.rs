@@ -4,27 +4,28 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use mgp_callers::exchange::forwarded::ForwardedHeaders;
-use mgp_callers::exchange::rounds::TaskWait;
+use mgp_callers::in_flight_call::forwarded_headers::ForwardedHeaders;
+use mgp_callers::in_flight_call::rounds::TaskWait;
 use mgp_callers::request::Outcome;
 use mgp_engine::callers::tasks::Maker;
 use mgp_protocol::lite::ResponseType;
+use mgp_protocol::lite::elicitation::LiteElicitation;
 use mgp_protocol::lite::error::{LiteError, LiteErrorKind};
-use mgp_protocol::lite::question::LiteQuestion;
 use mgp_protocol::refusal::Refusal;
-use mgp_protocol::splice::{member, members, quoted};
+use mgp_protocol::splice::{member, members, quote};
 use mgp_runtime::task;
 use tokio::time::Instant;
 
 use super::call::{
-    LiteArrival, LiteCall, LiteOutcome, LiteWait, promise, question, string, written,
+    LiteArrival, LiteCall, LiteOutcome, LiteWait, answer_with_meta, elicitation_answer,
+    json_string, promise_answer,
 };
 use super::promise::PromiseRecord;
 use super::request::LiteRequest;
 use super::{Lite, LiteCaller, continuation};
 
 /// How long it waits where no promise is ever given by itself.
-const PATIENCE: Duration = Duration::from_secs(25);
+const DEFAULT_WAIT: Duration = Duration::from_secs(25);
 /// How often a task of a server is asked about, whatever the server says.
 const POLL_MS: (u64, u64) = (100, 5_000);
 /// How often where it says nothing.
@@ -35,26 +36,26 @@ const HOPS_MAX: usize = 8;
 /// A task of a server whose caller has no promise of it yet: it is cancelled with the call.
 struct UnreadTask {
     lite: Arc<Lite>,
-    who: LiteCaller,
+    caller: LiteCaller,
     task: Option<String>,
 }
 
 impl Drop for UnreadTask {
     fn drop(&mut self) {
         if let Some(task) = self.task.take() {
-            let (lite, who) = (self.lite.clone(), self.who.clone());
-            task::detached("lite.cancel", async move {
-                let params = format!(r#"{{"taskId":{}}}"#, quoted(&task));
+            let (lite, who) = (self.lite.clone(), self.caller.clone());
+            task::spawn_detached("lite.cancel", async move {
+                let params = format!(r#"{{"taskId":{}}}"#, quote(&task));
                 // Who is gone is told nothing.
-                drop(lite.ask(&who, "tasks/cancel", &params, None).await);
+                drop(lite.request(&who, "tasks/cancel", &params, None).await);
             });
         }
     }
 }
 
 /// A promise that its caller may redeem.
-pub(super) struct Redeeming<'a> {
-    who: &'a LiteCaller,
+pub(super) struct Redemption<'a> {
+    caller: &'a LiteCaller,
     request: &'a LiteRequest,
     token: String,
     record: PromiseRecord,
@@ -73,56 +74,58 @@ impl Lite {
         let arguments = members(&request.arguments).unwrap_or_default();
         let text = |name: &str| {
             let given = arguments.iter().find(|(n, _)| n == name)?;
-            Some(string(given.1.get()).ok_or(given.0.clone().into_owned()))
+            Some(json_string(given.1.get()).ok_or(given.0.clone().into_owned()))
         };
         let token = match text("promise") {
             Some(Ok(token)) => token,
             Some(Err(_)) | None => {
-                return Err(wrong("`promise` must be a string, the token of a promise"));
+                return Err(invalid_params(
+                    "`promise` must be a string, the token of a promise",
+                ));
             }
         };
         let cancels = match text("action") {
             None => false,
             Some(Ok(action)) if action == "cancel" => true,
-            Some(_) => return Err(wrong("`action` can only be \"cancel\"")),
+            Some(_) => return Err(invalid_params("`action` can only be \"cancel\"")),
         };
-        let redeeming = self.redeeming(who, request, call, arrived, &token);
+        let redeeming = self.open_redemption(who, request, call, arrived, &token);
         let mut redeeming = redeeming.ok_or_else(LiteError::unknown_promise)?;
         if cancels {
-            return self.cancel(&mut redeeming).await;
+            return self.cancel_task(&mut redeeming).await;
         }
         let extra = arguments.iter().any(|(name, _)| name != "promise");
-        self.redeemed(&mut redeeming, call, extra).await
+        self.wait_for_promise(&mut redeeming, call, extra).await
     }
 
     /// The promise that a continuation leads to, where it leads to one; the request answers what it asks. One of a call
     /// of another tool is an error.
-    pub(super) fn continued<'a>(
+    pub(super) fn find_redemption<'a>(
         &self,
         who: &'a LiteCaller,
         request: &'a LiteRequest,
         call: &'a LiteCall,
         arrived: LiteArrival,
-    ) -> Option<Result<Redeeming<'a>, LiteError>> {
-        let (token, _) = continuation::parts(request.continuation.as_deref()?);
-        let redeeming = self.redeeming(who, request, call, arrived, token)?;
+    ) -> Option<Result<Redemption<'a>, LiteError>> {
+        let (token, _) = continuation::split(request.continuation.as_deref()?);
+        let redeeming = self.open_redemption(who, request, call, arrived, token)?;
         Some(match redeeming.record.tool == request.name {
             true => Ok(redeeming),
-            false => Err(continuation::of_another_tool()),
+            false => Err(continuation::wrong_tool_error()),
         })
     }
 
-    fn redeeming<'a>(
+    fn open_redemption<'a>(
         &self,
         who: &'a LiteCaller,
         request: &'a LiteRequest,
         call: &'a LiteCall,
         arrived: LiteArrival,
         token: &str,
-    ) -> Option<Redeeming<'a>> {
+    ) -> Option<Redemption<'a>> {
         let record = PromiseRecord::open(&self.stateless.seal, &who.principal(), token)?;
-        Some(Redeeming {
-            who,
+        Some(Redemption {
+            caller: who,
             request,
             token: token.to_owned(),
             record,
@@ -133,9 +136,9 @@ impl Lite {
 
     /// How the promised call stands, after what this request answers was passed on; `extra`: it has arguments that
     /// may answer.
-    pub(super) async fn redeemed(
+    pub(super) async fn wait_for_promise(
         &self,
-        redeeming: &mut Redeeming<'_>,
+        redeeming: &mut Redemption<'_>,
         call: &LiteCall,
         extra: bool,
     ) -> LiteOutcome {
@@ -145,21 +148,21 @@ impl Lite {
             true => self.pass_answers(redeeming).await?,
             false => None,
         };
-        self.stands(redeeming, self.until(call), answered.as_deref())
+        self.wait_while_running(redeeming, self.deadline(call), answered.as_deref())
             .await
     }
 
     /// Waits for the end of a call that its server made a task of, as for one that it did not: its caller is given a
     /// promise when it has waited, and one that refuses promises an error, and the task is cancelled.
-    pub(super) async fn followed(
+    pub(super) async fn follow_task(
         self: &Arc<Self>,
         (who, request, call): (&LiteCaller, &LiteRequest, &LiteCall),
         arrived: LiteArrival,
         task: &str,
     ) -> LiteOutcome {
-        let (record, token) = self.record(who, task, &request.name);
-        let mut redeeming = Redeeming {
-            who,
+        let (record, token) = self.promise_record(who, task, &request.name);
+        let mut redeeming = Redemption {
+            caller: who,
             request,
             token,
             record,
@@ -168,28 +171,28 @@ impl Lite {
         };
         let mut unread = UnreadTask {
             lite: self.clone(),
-            who: who.clone(),
+            caller: who.clone(),
             task: Some(redeeming.record.task.clone()),
         };
-        let until = match self.wait(call) {
+        let until = match self.task_wait(call) {
             TaskWait::For(wait) => Some(Instant::now() + wait),
-            TaskWait::Ever => call.deadline,
+            TaskWait::Forever => call.deadline,
         };
-        let outcome = self.stands(&mut redeeming, until, None).await?;
-        if outcome.response_type == ResponseType::Promise && call.wait == LiteWait::Ever {
+        let outcome = self.wait_while_running(&mut redeeming, until, None).await?;
+        if outcome.response_type == ResponseType::Promise && call.wait == LiteWait::Forever {
             // Dropping what nobody reads cancels it.
-            return Err(LiteError::deadline(arrived.elapsed_ms()));
+            return Err(LiteError::deadline_exceeded(arrived.elapsed_ms()));
         }
         unread.task = None;
         Ok(outcome)
     }
 
     /// Until when the end is waited for.
-    fn until(&self, call: &LiteCall) -> Option<Instant> {
+    fn deadline(&self, call: &LiteCall) -> Option<Instant> {
         let own = match call.wait {
-            LiteWait::Default => self.settings.promise_after.unwrap_or(PATIENCE),
-            LiteWait::For(wait) => wait,
-            LiteWait::Ever => return call.deadline,
+            LiteWait::Default => self.settings.promise_after.unwrap_or(DEFAULT_WAIT),
+            LiteWait::After(wait) => wait,
+            LiteWait::Forever => return call.deadline,
         };
         let own = Instant::now() + own;
         let early = call
@@ -198,24 +201,29 @@ impl Lite {
         Some(early.map_or(own, |early| early.min(own)))
     }
 
-    async fn about(&self, redeeming: &Redeeming<'_>, method: &'static str, more: &str) -> Outcome {
-        let task = quoted(&redeeming.record.task);
+    async fn request_task(
+        &self,
+        redeeming: &Redemption<'_>,
+        method: &'static str,
+        more: &str,
+    ) -> Outcome {
+        let task = quote(&redeeming.record.task);
         let params = format!(r#"{{"taskId":{task}{more}}}"#);
-        self.ask(redeeming.who, method, &params, redeeming.forwarded)
+        self.request(redeeming.caller, method, &params, redeeming.forwarded)
             .await
     }
 
     /// How the task stands, as JSON text. A call that was promised before its server made a task of it goes on as that
     /// one, under the same promise.
-    async fn got(&self, redeeming: &mut Redeeming<'_>) -> Result<String, LiteError> {
+    async fn get_task(&self, redeeming: &mut Redemption<'_>) -> Result<String, LiteError> {
         let mut hops = 0;
         loop {
-            let got = self.about(redeeming, "tasks/get", "").await;
-            let got = got.map_err(|refusal| unknown(&refusal))?;
+            let got = self.request_task(redeeming, "tasks/get", "").await;
+            let got = got.map_err(|refusal| unknown_promise(&refusal))?;
             let got = String::from_utf8_lossy(&got).into_owned();
             let result = member(&got, "result").unwrap_or("{}");
             let becomes = (member(result, "resultType") == Some(r#""task""#))
-                .then(|| member(result, "taskId").and_then(string))
+                .then(|| member(result, "taskId").and_then(json_string))
                 .flatten();
             match becomes {
                 Some(task) if hops < HOPS_MAX => redeeming.record.task = task,
@@ -225,76 +233,81 @@ impl Lite {
         }
     }
 
-    async fn cancel(&self, redeeming: &mut Redeeming<'_>) -> LiteOutcome {
-        self.got(redeeming).await?;
+    async fn cancel_task(&self, redeeming: &mut Redemption<'_>) -> LiteOutcome {
+        self.get_task(redeeming).await?;
         let mut got = String::new();
         for _ in 0..HOPS_MAX {
             let task = redeeming.record.task.clone();
-            let cancelled = self.about(redeeming, "tasks/cancel", "").await;
-            cancelled.map_err(|refusal| unknown(&refusal))?;
-            got = self.got(redeeming).await?;
+            let cancelled = self.request_task(redeeming, "tasks/cancel", "").await;
+            cancelled.map_err(|refusal| unknown_promise(&refusal))?;
+            got = self.get_task(redeeming).await?;
             // If its server made a task of it meanwhile, that one is to be cancelled.
             if redeeming.record.task == task {
                 break;
             }
         }
         let words = match member(&got, "status") {
-            Some(r#""completed""# | r#""failed""#) => return self.shown(redeeming, &got),
+            Some(r#""completed""# | r#""failed""#) => return self.render_task(redeeming, &got),
             Some(r#""cancelled""#) => "The call was cancelled",
             Some(_) | None => "The call is being cancelled",
         };
         let text = format!(r#"{{"content":[{{"type":"text","text":"{words}"}}]}}"#);
-        Ok(written(redeeming.arrived, ResponseType::Answer, &text, &[]))
+        Ok(answer_with_meta(
+            redeeming.arrived,
+            ResponseType::Answer,
+            &text,
+            &[],
+        ))
     }
 
     /// Passes on what this request answers; gives the name of the question.
     async fn pass_answers(
         &self,
-        redeeming: &mut Redeeming<'_>,
+        redeeming: &mut Redemption<'_>,
     ) -> Result<Option<String>, LiteError> {
-        let got = self.got(redeeming).await?;
+        let got = self.get_task(redeeming).await?;
         let asked = member(&got, "inputRequests").unwrap_or("{}");
         let request = redeeming.request;
         let (_, key) = request
             .continuation
             .as_deref()
-            .map_or(("", None), continuation::parts);
-        let Some(question) = LiteQuestion::of(asked, key) else {
+            .map_or(("", None), continuation::split);
+        let Some(question) = LiteElicitation::find(asked, key) else {
             return Ok(None);
         };
-        let answers = question.answered(&request.arguments, request.elicitation.as_deref());
+        let answers = question.render_response(&request.arguments, request.elicitation.as_deref());
         let Some(answers) = answers else {
             return Ok(None);
         };
         let more = format!(r#","inputResponses":{answers}"#);
-        let taken = self.about(redeeming, "tasks/update", &more).await;
-        taken.map_err(|refusal| unknown(&refusal))?;
+        let taken = self.request_task(redeeming, "tasks/update", &more).await;
+        taken.map_err(|refusal| unknown_promise(&refusal))?;
         Ok(Some(question.key))
     }
 
     /// Waits while the call is under way; `answered` is a question that its server may not have read the answer to.
-    async fn stands(
+    async fn wait_while_running(
         &self,
-        redeeming: &mut Redeeming<'_>,
+        redeeming: &mut Redemption<'_>,
         until: Option<Instant>,
         answered: Option<&str>,
     ) -> LiteOutcome {
         loop {
-            let got = self.got(redeeming).await?;
+            let got = self.get_task(redeeming).await?;
             let waits = match member(&got, "status") {
                 Some(r#""working""#) => true,
                 Some(r#""input_required""#) => {
                     let asked = member(&got, "inputRequests").unwrap_or("{}");
-                    let first = LiteQuestion::of(asked, None).map(|question| question.key);
+                    let first = LiteElicitation::find(asked, None).map(|question| question.key);
                     first.is_none() || first.as_deref() == answered
                 }
                 Some(_) | None => false,
             };
             let late = until.is_some_and(|until| Instant::now() >= until);
             if !waits || late {
-                return self.shown(redeeming, &got);
+                return self.render_task(redeeming, &got);
             }
-            let changed = self.changed(redeeming, &got);
+            let changed = self.wait_for_change(redeeming, &got);
             match until {
                 Some(until) => {
                     let _ = tokio::time::timeout_at(until, changed).await;
@@ -305,13 +318,13 @@ impl Lite {
     }
 
     /// Resolves when it is worth while to ask again.
-    async fn changed(&self, redeeming: &Redeeming<'_>, got: &str) {
+    async fn wait_for_change(&self, redeeming: &Redemption<'_>, got: &str) {
         let tasks = &self.stateless.tasks;
-        let named = tasks.find_of(&redeeming.who.principal(), &redeeming.record.task);
+        let named = tasks.find_for(&redeeming.caller.principal(), &redeeming.record.task);
         if let Some(Maker::Kernel { boot, number }) = named.map(|named| named.task.maker)
             && member(got, "status") == Some(r#""working""#)
         {
-            tasks.settled((boot, number)).await;
+            tasks.wait_until_settled((boot, number)).await;
             return;
         }
         let said = member(got, "pollIntervalMs").and_then(|ms| ms.parse().ok());
@@ -320,42 +333,44 @@ impl Lite {
     }
 
     /// A task as an answer: the call's own result or error, the promise again, or what is asked.
-    fn shown(&self, redeeming: &Redeeming<'_>, got: &str) -> LiteOutcome {
-        let Redeeming {
-            who,
+    fn render_task(&self, redeeming: &Redemption<'_>, got: &str) -> LiteOutcome {
+        let Redemption {
+            caller: who,
             token,
             record,
             arrived,
             ..
         } = redeeming;
-        let status = member(got, "status").and_then(string).unwrap_or_default();
+        let status = member(got, "status")
+            .and_then(json_string)
+            .unwrap_or_default();
         match &*status {
             "completed" => {
                 let result = member(got, "result").unwrap_or("{}");
-                self.rendered(who, *arrived, result.as_bytes(), &record.tool)
+                self.render_answer(who, *arrived, result.as_bytes(), &record.tool)
             }
-            "failed" => Err(LiteError::read(member(got, "error").unwrap_or("{}"))),
+            "failed" => Err(LiteError::parse(member(got, "error").unwrap_or("{}"))),
             "cancelled" => {
                 let text = r#"{"content":[{"type":"text","text":"The call was cancelled"}],"isError":true}"#;
-                Ok(written(*arrived, ResponseType::Failure, text, &[]))
+                Ok(answer_with_meta(*arrived, ResponseType::Failure, text, &[]))
             }
             "input_required" => {
                 let asked = member(got, "inputRequests").unwrap_or("{}");
-                question(*arrived, asked, token, Some(token))
+                elicitation_answer(*arrived, asked, token, Some(token))
             }
-            _ => Ok(promise(*arrived, record, token.clone())),
+            _ => Ok(promise_answer(*arrived, record, token.clone())),
         }
     }
 }
 
-fn wrong(words: &str) -> LiteError {
+fn invalid_params(words: &str) -> LiteError {
     LiteError::new(LiteErrorKind::InvalidParams, words)
 }
 
 /// Whoever does not know the task says it in words of its own; to the caller it is a promise that is not known.
-fn unknown(refusal: &Refusal) -> LiteError {
+fn unknown_promise(refusal: &Refusal) -> LiteError {
     use mgp_protocol::lite::error::LiteRefusal;
-    match LiteRefusal::of(refusal) {
+    match LiteRefusal::from_refusal(refusal) {
         LiteRefusal::Error(error) if error.kind != LiteErrorKind::InvalidParams => error,
         LiteRefusal::Error(_) | LiteRefusal::Failure(_) => LiteError::unknown_promise(),
     }

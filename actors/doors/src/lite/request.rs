@@ -3,15 +3,15 @@
 use mgp_protocol::mcp::{self, tools};
 use mgp_protocol::mgp::stream;
 use mgp_protocol::refusal::Refusal;
-use mgp_protocol::splice::mention::may_mention;
+use mgp_protocol::splice::string_search::can_contain_string;
 use mgp_protocol::splice::{Splice, member};
 use serde_json::value::RawValue;
 
 /// Members of `params` that other ways of calling have: a task of 2025-11-25 and a retry of 2026-07-28. What a lite
 /// caller is given instead is a promise and a continuation.
-const OF_OTHERS: [&str; 3] = ["task", "inputResponses", "requestState"];
+const FOREIGN_PARAMS: [&str; 3] = ["task", "inputResponses", "requestState"];
 /// Members of `_meta` that are not for the server. Nobody reads progress here.
-const OF_LITE: [&str; 3] = ["continuation", "elicitation", "progressToken"];
+const LITE_META: [&str; 3] = ["continuation", "elicitation", "progressToken"];
 
 /// What the kernel reads of a call.
 #[derive(Debug)]
@@ -29,8 +29,8 @@ pub(super) struct LiteRequest {
 }
 
 impl LiteRequest {
-    pub(super) fn read(params: &str, streams: bool) -> Result<Self, Refusal> {
-        let call: tools::Call<'_> = mcp::read(Some(params))?;
+    pub(super) fn parse(params: &str, streams: bool) -> Result<Self, Refusal> {
+        let call: tools::Call<'_> = mcp::parse_params(Some(params))?;
         let name = serde_json::from_str(call.name.get())
             .map_err(|_| Refusal::BadParams("`name` must be a string".into()))?;
         let meta = call.meta.map(RawValue::get).filter(|meta| *meta != "null");
@@ -38,7 +38,7 @@ impl LiteRequest {
             return Err(Refusal::BadParams("`_meta` must be an object".into()));
         }
         let said = |name: &str| {
-            let meta = meta.filter(|meta| may_mention(meta.as_bytes(), name))?;
+            let meta = meta.filter(|meta| can_contain_string(meta.as_bytes(), name))?;
             member(meta, name)
         };
         let continuation = said("continuation").map(serde_json::from_str).transpose();
@@ -49,30 +49,35 @@ impl LiteRequest {
             arguments: call.arguments.map_or("{}", RawValue::get).to_owned(),
             continuation,
             elicitation: said("elicitation").map(str::to_owned),
-            params: own(params, &call, meta, streams),
+            params: server_params(params, &call, meta, streams),
         })
     }
 }
 
 /// The params as the server may read them.
-fn own(params: &str, call: &tools::Call<'_>, meta: Option<&str>, streams: bool) -> String {
+fn server_params(
+    params: &str,
+    call: &tools::Call<'_>,
+    meta: Option<&str>,
+    streams: bool,
+) -> String {
     let mut splice = Splice::new(params);
     let others = call.task.is_some() || call.input_responses.is_some();
     if others || call.request_state.is_some() {
-        splice.remove_members(params, &OF_OTHERS);
+        splice.remove_members(params, &FOREIGN_PARAMS);
     }
     if let Some(meta) = meta {
-        splice.remove_members(meta, &OF_LITE);
+        splice.remove_members(meta, &LITE_META);
     }
     let plain = splice.finish();
     let mut splice = Splice::new(&plain);
     match streams {
         true => {
-            if let Some((name, json)) = stream::asking(&plain, &mut splice) {
+            if let Some((name, json)) = stream::add_stream_request(&plain, &mut splice) {
                 splice.insert_member(&plain, name, json);
             }
         }
-        false => stream::unasked(&plain, &mut splice),
+        false => stream::remove_stream_request(&plain, &mut splice),
     }
     splice.finish().into_owned()
 }

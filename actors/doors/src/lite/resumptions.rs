@@ -14,11 +14,11 @@ use super::answer::LiteOutcome;
 /// Calls that are remembered, as many as may wait for their clients.
 const CALLS_MAX: usize = 4096;
 /// Calls of one caller, so that one which asks much leaves room to the others.
-const OWN_MAX: usize = 256;
+const CALLER_CALLS_MAX: usize = 256;
 /// Bytes of results, of one caller: several usual ones. The oldest go first.
-const OWN_BYTES: usize = 1 << 20;
+const CALLER_BYTES_MAX: usize = 1 << 20;
 
-type Standing = watch::Receiver<Option<LiteOutcome>>;
+type OutcomeReceiver = watch::Receiver<Option<LiteOutcome>>;
 
 /// The calls that went on, for as long as a continuation is good.
 #[derive(Debug)]
@@ -32,26 +32,26 @@ struct ResumptionState {
     calls: HashMap<u64, Resumption>,
     /// The calls and their turns, oldest first. One that went on again stands at its last place.
     order: VecDeque<(u64, u64)>,
-    turns: u64,
+    last_sequence: u64,
 }
 
 #[derive(Debug)]
 struct Resumption {
     principal: Arc<str>,
     tool: String,
-    turn: u64,
-    began: Instant,
+    sequence: u64,
+    started_at: Instant,
     bytes: usize,
-    standing: watch::Sender<Option<LiteOutcome>>,
+    outcome: watch::Sender<Option<LiteOutcome>>,
 }
 
 /// What a continuation leads to.
 #[derive(Debug)]
-pub(super) enum Resumed<'a> {
+pub(super) enum Resume<'a> {
     /// The call goes on now.
-    Now(ResumedCall<'a>),
+    New(ResumedCall<'a>),
     /// It went on before.
-    Before(Standing),
+    Earlier(OutcomeReceiver),
 }
 
 /// A call that goes on. One that breaks off has no outcome that is known.
@@ -59,7 +59,7 @@ pub(super) enum Resumed<'a> {
 pub(super) struct ResumedCall<'a> {
     table: &'a Resumptions,
     call: u64,
-    turn: u64,
+    sequence: u64,
 }
 
 impl Resumptions {
@@ -73,12 +73,12 @@ impl Resumptions {
 
     /// A caller says the continuation of a call of this tool. `waits` is whether the call waits for it. `None` for a
     /// call that neither waits nor went on, or is another caller's.
-    pub(super) fn enter(
+    pub(super) fn resume(
         &self,
         call: u64,
         (principal, tool): (&str, &str),
         waits: bool,
-    ) -> Option<Resumed<'_>> {
+    ) -> Option<Resume<'_>> {
         let now = Instant::now();
         let mut state = self.lock();
         state.expire(now, self.age);
@@ -86,32 +86,32 @@ impl Resumptions {
             if *known.principal != *principal {
                 return None;
             }
-            let runs = known.standing.borrow().is_none();
+            let runs = known.outcome.borrow().is_none();
             if known.tool == tool && (runs || !waits) {
-                return Some(Resumed::Before(known.standing.subscribe()));
+                return Some(Resume::Earlier(known.outcome.subscribe()));
             }
         }
         if !waits {
             return None;
         }
-        state.turns += 1;
-        let turn = state.turns;
+        state.last_sequence += 1;
+        let turn = state.last_sequence;
         let (standing, _) = watch::channel(None);
         let resumption = Resumption {
             principal: principal.into(),
             tool: tool.to_owned(),
-            turn,
-            began: now,
+            sequence: turn,
+            started_at: now,
             bytes: 0,
-            standing,
+            outcome: standing,
         };
         state.calls.insert(call, resumption);
         state.order.push_back((call, turn));
-        state.make_room(principal);
-        Some(Resumed::Now(ResumedCall {
+        state.evict_oldest(principal);
+        Some(Resume::New(ResumedCall {
             table: self,
             call,
-            turn,
+            sequence: turn,
         }))
     }
 
@@ -123,10 +123,10 @@ impl Resumptions {
 impl ResumptionState {
     fn expire(&mut self, now: Instant, age: Duration) {
         while let Some((call, turn)) = self.order.front().copied() {
-            let current = self.calls.get(&call).filter(|it| it.turn == turn);
+            let current = self.calls.get(&call).filter(|it| it.sequence == turn);
             let stays = current.map(|it| {
-                let runs = it.standing.borrow().is_none();
-                runs || now.duration_since(it.began) < age
+                let runs = it.outcome.borrow().is_none();
+                runs || now.duration_since(it.started_at) < age
             });
             match stays {
                 Some(true) => return,
@@ -138,18 +138,18 @@ impl ResumptionState {
     }
 
     /// The oldest that have their outcome go, those of this caller at its own bounds.
-    fn make_room(&mut self, principal: &str) {
+    fn evict_oldest(&mut self, principal: &str) {
         let own = self.calls.values().filter(|it| *it.principal == *principal);
         let (mut count, mut bytes) = own.fold((0, 0), |(n, sum), it| (n + 1, sum + it.bytes));
         let mut all = self.calls.len();
         let calls = &mut self.calls;
         self.order.retain(|(call, turn)| {
-            let Some(it) = calls.get(call).filter(|it| it.turn == *turn) else {
+            let Some(it) = calls.get(call).filter(|it| it.sequence == *turn) else {
                 return false;
             };
             let is_own = *it.principal == *principal;
-            let own_full = is_own && (count > OWN_MAX || bytes > OWN_BYTES);
-            if it.standing.borrow().is_none() || !(own_full || all > CALLS_MAX) {
+            let own_full = is_own && (count > CALLER_CALLS_MAX || bytes > CALLER_BYTES_MAX);
+            if it.outcome.borrow().is_none() || !(own_full || all > CALLS_MAX) {
                 return true;
             }
             if is_own {
@@ -166,34 +166,34 @@ impl ResumptionState {
 impl ResumedCall<'_> {
     /// The call stands like this from now on.
     pub(super) fn finish(self, outcome: &LiteOutcome) {
-        self.end(outcome.clone());
+        self.set_outcome(outcome.clone());
     }
 
-    fn end(&self, outcome: LiteOutcome) {
+    fn set_outcome(&self, outcome: LiteOutcome) {
         let mut state = self.table.lock();
         let Some(own) = state
             .calls
             .get_mut(&self.call)
-            .filter(|it| it.turn == self.turn && it.standing.borrow().is_none())
+            .filter(|it| it.sequence == self.sequence && it.outcome.borrow().is_none())
         else {
             return;
         };
         own.bytes = outcome.as_ref().map_or(0, |answer| answer.result.len());
-        own.standing.send_replace(Some(outcome));
+        own.outcome.send_replace(Some(outcome));
         let principal = own.principal.clone();
-        state.make_room(&principal);
+        state.evict_oldest(&principal);
     }
 }
 
 impl Drop for ResumedCall<'_> {
     fn drop(&mut self) {
         let words = "the request that resumed the call broke off, and the call was cancelled; whether it took effect is not known";
-        self.end(Err(LiteError::new(LiteErrorKind::Internal, words)));
+        self.set_outcome(Err(LiteError::new(LiteErrorKind::Internal, words)));
     }
 }
 
 /// Waits until the call has its outcome.
-pub(super) async fn outcome(mut standing: Standing) -> LiteOutcome {
+pub(super) async fn wait_for_outcome(mut standing: OutcomeReceiver) -> LiteOutcome {
     let settled = standing.wait_for(Option::is_some).await;
     let known = settled.ok().and_then(|outcome| (*outcome).clone());
     known.unwrap_or_else(|| {
@@ -219,16 +219,16 @@ mod tests {
         })
     }
 
-    fn now(resumed: Option<Resumed<'_>>) -> ResumedCall<'_> {
+    fn now(resumed: Option<Resume<'_>>) -> ResumedCall<'_> {
         match resumed {
-            Some(Resumed::Now(call)) => call,
+            Some(Resume::New(call)) => call,
             other => panic!("{other:?}"),
         }
     }
 
-    async fn before(resumed: Option<Resumed<'_>>) -> LiteOutcome {
+    async fn before(resumed: Option<Resume<'_>>) -> LiteOutcome {
         match resumed {
-            Some(Resumed::Before(standing)) => outcome(standing).await,
+            Some(Resume::Earlier(standing)) => wait_for_outcome(standing).await,
             other => panic!("{other:?}"),
         }
     }
@@ -237,43 +237,43 @@ mod tests {
     async fn a_continuation_used_twice_gives_how_its_call_stands() {
         let table = Resumptions::new(Duration::from_secs(600));
         let who = ("alice", "delete");
-        let call = now(table.enter(7, who, true));
+        let call = now(table.resume(7, who, true));
         // While it runs, whether the table of waiting calls knows it still or not.
-        let waiting = [table.enter(7, who, true), table.enter(7, who, false)];
+        let waiting = [table.resume(7, who, true), table.resume(7, who, false)];
         call.finish(&answer("deleted"));
-        for standing in waiting.into_iter().chain([table.enter(7, who, false)]) {
+        for standing in waiting.into_iter().chain([table.resume(7, who, false)]) {
             assert_eq!(before(standing).await.unwrap().result, "deleted");
         }
         for stranger in [("bob", "delete"), ("alice", "other")] {
-            assert!(table.enter(7, stranger, false).is_none());
+            assert!(table.resume(7, stranger, false).is_none());
         }
-        assert!(table.enter(8, who, false).is_none());
+        assert!(table.resume(8, who, false).is_none());
         // It asked again, and goes on once more.
-        now(table.enter(7, who, true)).finish(&answer("all"));
+        now(table.resume(7, who, true)).finish(&answer("all"));
         assert_eq!(
-            before(table.enter(7, who, false)).await.unwrap().result,
+            before(table.resume(7, who, false)).await.unwrap().result,
             "all"
         );
-        drop(now(table.enter(9, who, true)));
-        let broken = before(table.enter(9, who, false)).await.unwrap_err();
+        drop(now(table.resume(9, who, true)));
+        let broken = before(table.resume(9, who, false)).await.unwrap_err();
         assert!(broken.message.contains("not known"), "{broken}");
     }
 
     #[tokio::test(start_paused = true)]
     async fn what_is_remembered_is_bounded_in_number_size_and_age() {
         let table = Resumptions::new(Duration::from_secs(600));
-        let large: &'static str = "x".repeat(OWN_BYTES / 2).leak();
+        let large: &'static str = "x".repeat(CALLER_BYTES_MAX / 2).leak();
         for call in 0..4 {
-            now(table.enter(call, ("alice", "t"), true)).finish(&answer(large));
+            now(table.resume(call, ("alice", "t"), true)).finish(&answer(large));
         }
         assert_eq!(table.lock().calls.len(), 2);
-        for call in 10..10 + 2 * OWN_MAX as u64 {
-            now(table.enter(call, ("bob", "t"), true)).finish(&answer("x"));
+        for call in 10..10 + 2 * CALLER_CALLS_MAX as u64 {
+            now(table.resume(call, ("bob", "t"), true)).finish(&answer("x"));
         }
-        assert_eq!(table.lock().calls.len(), 2 + OWN_MAX);
-        let runs = now(table.enter(5000, ("bob", "t"), true));
+        assert_eq!(table.lock().calls.len(), 2 + CALLER_CALLS_MAX);
+        let runs = now(table.resume(5000, ("bob", "t"), true));
         tokio::time::advance(Duration::from_secs(601)).await;
-        assert!(table.enter(10, ("bob", "t"), false).is_none());
+        assert!(table.resume(10, ("bob", "t"), false).is_none());
         runs.finish(&answer("late"));
         assert!(table.lock().calls.len() <= 1);
         assert!(table.lock().order.len() <= 1);

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use http::{HeaderMap, Method, StatusCode};
-use mgp_engine::doors::bearer::Keys;
+use mgp_engine::doors::bearer::IssuerKeys;
 use mgp_engine::servers::login::discovery::issuer_metadata_urls;
 use mgp_runtime::task;
 use mgp_store::regular_file;
@@ -13,9 +13,9 @@ use mgp_transports::http::client::{self, Client};
 use serde::Deserialize;
 
 /// How long the issuer has for everything.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 /// Longest answer taken, in bytes; key sets have a few thousand.
-const LONGEST: usize = 256 << 10;
+const ANSWER_BYTES_MAX: usize = 256 << 10;
 
 /// Where the keys are.
 #[derive(Debug, Clone)]
@@ -40,26 +40,26 @@ impl KeySource {
     ///
     /// # Errors
     /// In words, why they cannot be had.
-    pub(super) async fn fetch(&self, issuer: &str) -> Result<Keys, String> {
+    pub(super) async fn fetch(&self, issuer: &str) -> Result<IssuerKeys, String> {
         let fetching = async {
             match self {
                 Self::File(path) => {
                     let path = path.clone();
                     let name = path.display().to_string();
                     let read =
-                        task::blocking("oauth.keys", move || regular_file::read(&path)).await;
+                        task::run_blocking("oauth.keys", move || regular_file::read(&path)).await;
                     let json = read.map_err(|e| e.to_string())?;
-                    Keys::read(&json.map_err(|e| format!("{name}: {e}"))?)
+                    IssuerKeys::parse(&json.map_err(|e| format!("{name}: {e}"))?)
                 }
-                Self::Url(client, url) => Keys::read(&get(client, url).await?),
+                Self::Url(client, url) => IssuerKeys::parse(&get(client, url).await?),
                 Self::Issuer(client) => {
                     let url = discover(client, issuer).await?;
-                    Keys::read(&get(client, &url).await?)
+                    IssuerKeys::parse(&get(client, &url).await?)
                 }
             }
         };
-        let late = |_| format!("no answer within {} s", PATIENCE.as_secs());
-        let keys = tokio::time::timeout(PATIENCE, fetching)
+        let late = |_| format!("no answer within {} s", TIMEOUT.as_secs());
+        let keys = tokio::time::timeout(TIMEOUT, fetching)
             .await
             .map_err(late)??;
         match keys.is_empty() {
@@ -87,7 +87,7 @@ async fn discover(client: &Client, issuer: &str) -> Result<String, String> {
 }
 
 async fn get(client: &Client, url: &str) -> Result<bytes::Bytes, String> {
-    if !mgp_transports::http::is_safe(url) {
+    if !mgp_transports::http::is_safe_url(url) {
         return Err(format!(
             "{url} is not fetched: only https, and http to this machine, is safe"
         ));
@@ -100,6 +100,6 @@ async fn get(client: &Client, url: &str) -> Result<bytes::Bytes, String> {
     if answer.status != StatusCode::OK {
         return Err(format!("{url} answered {}", answer.status));
     }
-    let read = client::read_json(answer.body, LONGEST).await;
+    let read = client::read_json(answer.body, ANSWER_BYTES_MAX).await;
     read.map_err(|e| format!("{url}: {e}"))
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use mgp_mcpl_engine::channels::moderation::{MessageWay, moderated};
+use mgp_mcpl_engine::channels::moderation::{MessageDirection, moderate};
 use mgp_mcpl_engine::channels::permits;
 use mgp_mcpl_engine::channels::registry::is_id;
 use mgp_mcpl_engine::conversations::Side;
@@ -11,22 +11,24 @@ use mgp_mcpl_engine::names;
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mcp::{self, Method};
 use mgp_protocol::mcpl::McplError;
-use mgp_protocol::mcpl::channels::{BATCH_MAX, Incoming, IncomingMessage, Taken, TakenBatch};
+use mgp_protocol::mcpl::channels::{
+    BATCH_MAX, Incoming, IncomingMessage, IncomingOutcome, IncomingResult,
+};
 use mgp_protocol::mcpl::content::Content;
 use mgp_protocol::mcpl::feature_sets::Capability;
 use mgp_protocol::mgp::audit::Outcome;
-use mgp_protocol::splice::{Splice, quoted};
+use mgp_protocol::splice::{Splice, quote};
 use mgp_servers::link::McplAnswer;
 use serde_json::json;
 
-use super::{Channels, lets_through, side};
+use super::{Channels, caller_side, is_allowed_by};
 use crate::agents::McplAgent;
 use crate::audit::{self, McplActor, McplRecord};
 
 /// How long an agent may take to say whether it takes messages.
-const OFFERED: Duration = Duration::from_secs(10);
+const OFFER_TIMEOUT: Duration = Duration::from_secs(10);
 /// Agents that one message is offered to.
-const OFFERS: usize = 8;
+const MAX_OFFERS: usize = 8;
 
 /// A message on its way to an agent.
 #[derive(Debug)]
@@ -39,8 +41,8 @@ struct OfferedMessage {
     set: String,
     bytes: usize,
     /// Who it may be offered to, the first one last, by the place among all hosts.
-    to: Vec<usize>,
-    taken: Option<Taken>,
+    candidates: Vec<usize>,
+    outcome: Option<IncomingOutcome>,
     /// Why nobody took it so far.
     reason: String,
 }
@@ -48,22 +50,22 @@ struct OfferedMessage {
 impl Channels {
     /// Offers each message of a batch.
     pub(super) async fn incoming(&self, server: &ServerId, params: &str) -> McplAnswer {
-        let said: Incoming<'_> = mcp::read(Some(params)).map_err(McplError::bad_params)?;
+        let said: Incoming<'_> = mcp::parse_params(Some(params)).map_err(McplError::bad_params)?;
         if said.messages.len() > BATCH_MAX {
             let words = format!("more than {BATCH_MAX} messages");
             return Err(McplError::bad_params(words));
         }
-        let agents = self.agents.all();
+        let agents = self.agents.list_reachable();
         let mut messages = Vec::with_capacity(said.messages.len());
         for raw in said.messages {
-            messages.push(self.judged(server, raw.get(), &agents)?);
+            messages.push(self.prepare(server, raw.get(), &agents)?);
         }
         loop {
             // Those that go to the same agent next go together.
             let mut next: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
             for (at, message) in messages.iter_mut().enumerate() {
-                if message.taken.is_none()
-                    && let Some(to) = message.to.pop()
+                if message.outcome.is_none()
+                    && let Some(to) = message.candidates.pop()
                 {
                     next.entry(to).or_default().push(at);
                 }
@@ -77,28 +79,29 @@ impl Channels {
             }
         }
         let results = messages.into_iter().map(|message| {
-            let refused = Taken {
+            let refused = IncomingOutcome {
                 message_id: message.id.clone(),
                 accepted: false,
                 conversation_id: None,
                 reason: Some(message.reason),
             };
-            message.taken.unwrap_or(refused)
+            message.outcome.unwrap_or(refused)
         });
-        let batch = TakenBatch {
+        let batch = IncomingResult {
             results: results.collect(),
         };
         Ok(serde_json::to_string(&batch).expect("an answer is always JSON"))
     }
 
     /// Reads a message and says who it may be offered to: nobody, with the reason, where it may not come in.
-    fn judged(
+    fn prepare(
         &self,
         server: &ServerId,
         raw: &str,
         agents: &[McplAgent],
     ) -> Result<OfferedMessage, McplError> {
-        let said: IncomingMessage<'_> = mcp::read(Some(raw)).map_err(McplError::bad_params)?;
+        let said: IncomingMessage<'_> =
+            mcp::parse_params(Some(raw)).map_err(McplError::bad_params)?;
         if !is_id(&said.message_id) {
             return Err(McplError::bad_params("`messageId` is no id"));
         }
@@ -109,25 +112,25 @@ impl Channels {
             json: String::new(),
             set: String::new(),
             bytes: said.content.get().len(),
-            to: Vec::new(),
-            taken: None,
+            candidates: Vec::new(),
+            outcome: None,
             reason: "no agent takes messages of this channel".into(),
         };
-        match self.admitted(server, raw, &said) {
+        match self.admit(server, raw, &said) {
             Ok((set, json)) => {
-                message.to = self.candidates(server, &set, &message, agents);
+                message.candidates = self.candidates(server, &set, &message, agents);
                 (message.set, message.json) = (set, json);
             }
             Err(why) => {
                 message.reason = why.clone();
-                self.told(server, &message, None, Outcome::Denied, Some(&why));
+                self.record(server, &message, None, Outcome::Denied, Some(&why));
             }
         }
         Ok(message)
     }
 
     /// The set that lets a message in, and the message as agents are given it; or why it stays out.
-    fn admitted(
+    fn admit(
         &self,
         server: &ServerId,
         raw: &str,
@@ -139,17 +142,22 @@ impl Channels {
             let channel = servers
                 .get(server)
                 .and_then(|all| all.get(&said.channel_id));
-            channel.ok_or_else(unknown)?.comes_in()
+            channel.ok_or_else(unknown)?.is_incoming()
         };
         let sets = self.host.sets().load();
-        let of_server = sets.of(server).ok_or_else(unknown)?;
-        let open = |uses| permits::permitted(of_server, uses, &said.channel_id);
+        let of_server = sets.get(server).ok_or_else(unknown)?;
+        let open = |uses| permits::permitting_set(of_server, uses, &said.channel_id);
         let set = open(Capability::ChannelsObserve).or_else(|| open(Capability::ChannelsPublish));
         let set = set.filter(|_| comes_in);
         let set = set.ok_or_else(|| "Channel not permitted".to_owned())?;
-        let content = Content::read(said.content.get())?;
-        let name = names::channel(server, &said.channel_id);
-        let content = moderated(&self.rules().moderation, &name, MessageWay::In, content);
+        let content = Content::parse(said.content.get())?;
+        let name = names::channel_name(server, &said.channel_id);
+        let content = moderate(
+            &self.rules().moderation,
+            &name,
+            MessageDirection::In,
+            content,
+        );
         let content = content.ok_or_else(|| "a rule of the operator drops it".to_owned())?;
         let mut splice = Splice::new(raw);
         splice.remove_members(raw, &["channelId", "content", "conversationId"]);
@@ -158,7 +166,7 @@ impl Channels {
         splice.insert_members(
             &rest,
             &[
-                ("channelId", &quoted(&name)),
+                ("channelId", &quote(&name)),
                 ("content", &content.to_json()),
             ],
         );
@@ -184,16 +192,18 @@ impl Channels {
         let mut all: Vec<_> = agents
             .iter()
             .enumerate()
-            .filter(|(_, agent)| agent.declares().abilities.channels.any() && agent.sees(server))
-            .filter(|(_, agent)| lets_through(Some(agent), server, set, &message.channel))
+            .filter(|(_, agent)| {
+                agent.capabilities().features.channels.has_any() && agent.can_see(server)
+            })
+            .filter(|(_, agent)| is_allowed_by(Some(agent), server, set, &message.channel))
             .filter_map(|(at, agent)| {
-                let place = rules.place(&agent.id)?;
+                let place = rules.incoming_position(&agent.id)?;
                 let again = before.as_ref() == Some(&agent.id);
                 Some((agent.is_silent(), !again, place, at))
             })
             .collect();
         all.sort();
-        all.truncate(OFFERS);
+        all.truncate(MAX_OFFERS);
         all.into_iter().rev().map(|(.., to)| to).collect()
     }
 
@@ -204,24 +214,26 @@ impl Channels {
         messages: &mut [OfferedMessage],
         places: &[usize],
     ) {
-        let to = side(agent.caller());
+        let to = caller_side(agent.caller());
         let suggested: Vec<String> = places
             .iter()
-            .map(|at| self.suggested(server, &to, &messages[*at]))
+            .map(|at| self.suggest_conversation(server, &to, &messages[*at]))
             .collect();
         let offered = places.iter().zip(&suggested).map(|(at, conversation)| {
             let json = &messages[*at].json;
             let mut splice = Splice::new(json);
-            splice.insert_member(json, "conversationId", &quoted(conversation));
+            splice.insert_member(json, "conversationId", &quote(conversation));
             splice.finish().into_owned()
         });
         let offered: Vec<String> = offered.collect();
         let params = format!(r#"{{"messages":[{}]}}"#, offered.join(","));
-        let answer = agent.ask(Incoming::METHOD, &params, OFFERED).await;
+        let answer = agent
+            .request(Incoming::METHOD, &params, OFFER_TIMEOUT)
+            .await;
         let batch = match answer {
             Ok(Ok(result)) => {
                 let text = std::str::from_utf8(&result).unwrap_or_default();
-                mcp::read::<TakenBatch>(Some(text)).map_err(|why| why.to_string())
+                mcp::parse_params::<IncomingResult>(Some(text)).map_err(|why| why.to_string())
             }
             Ok(Err(_)) => Err("the agent answered with an error".to_owned()),
             Err(why) => Err(why.to_string()),
@@ -231,7 +243,7 @@ impl Channels {
             Err(why) => {
                 for at in places {
                     messages[*at].reason = why.clone();
-                    self.told(
+                    self.record(
                         server,
                         &messages[*at],
                         Some(agent),
@@ -253,15 +265,15 @@ impl Channels {
                 message.reason = answer
                     .reason
                     .unwrap_or_else(|| "the agent does not take it".into());
-                self.told(server, message, Some(agent), Outcome::Denied, None);
+                self.record(server, message, Some(agent), Outcome::Denied, None);
                 continue;
             }
             let own = answer.conversation_id.unwrap_or(conversation);
             let told = Side::Server(server.clone());
-            message.taken = Some(Taken {
+            message.outcome = Some(IncomingOutcome {
                 message_id: message.id.clone(),
                 accepted: true,
-                conversation_id: Some(self.conversations.conversation(&to, &told, &own)),
+                conversation_id: Some(self.conversations.map_conversation_id(&to, &told, &own)),
                 reason: None,
             });
             let thread = (
@@ -269,18 +281,24 @@ impl Channels {
                 message.channel.clone(),
                 message.thread.clone(),
             );
-            self.threads().taken(thread, agent.id.clone());
-            self.told(server, message, Some(agent), Outcome::Success, None);
+            self.threads().set_agent(thread, agent.id.clone());
+            self.record(server, message, Some(agent), Outcome::Success, None);
         }
     }
 
     /// The conversation of a thread, as an agent is told it: the same each time, and after a restart.
-    fn suggested(&self, server: &ServerId, to: &Side, message: &OfferedMessage) -> String {
+    fn suggest_conversation(
+        &self,
+        server: &ServerId,
+        to: &Side,
+        message: &OfferedMessage,
+    ) -> String {
         let thread = json!([server.as_str(), message.channel, message.thread]).to_string();
-        self.conversations.conversation(&Side::Kernel, to, &thread)
+        self.conversations
+            .map_conversation_id(&Side::Kernel, to, &thread)
     }
 
-    fn told(
+    fn record(
         &self,
         server: &ServerId,
         message: &OfferedMessage,
@@ -293,12 +311,12 @@ impl Channels {
                 .filter(|set| !set.is_empty())
                 .map(String::as_str),
             agent: agent.map(|agent| &agent.id),
-            by: McplActor::Server,
+            actor: McplActor::Server,
             outcome,
             reason,
             text: Some(message.json.as_bytes()).filter(|text| !text.is_empty()),
-            more: json!({"channel": message.channel, "bytes": message.bytes}),
-            ..McplRecord::of_server(server, Incoming::METHOD)
+            details: json!({"channel": message.channel, "bytes": message.bytes}),
+            ..McplRecord::from_server(server, Incoming::METHOD)
         };
         audit::record(self.host.audit(), &record);
     }

@@ -5,19 +5,19 @@ use std::sync::Arc;
 use bytes::Bytes;
 use mgp_callers::request::Caller;
 use mgp_mcpl_engine::channels::permits;
-use mgp_mcpl_engine::channels::registry::{RegisteredChannel, Unregistered};
+use mgp_mcpl_engine::channels::registry::{RegisterError, RegisteredChannel};
 use mgp_mcpl_engine::names;
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mcp::{self, Method};
 use mgp_protocol::mcpl::McplError;
-use mgp_protocol::mcpl::channels::{Close, Closed, Open, Opened};
+use mgp_protocol::mcpl::channels::{Close, CloseResult, Open, OpenResult};
 use mgp_protocol::mcpl::error::CHANNEL_OPEN_FAILED;
 use mgp_protocol::mgp::audit::Outcome;
 use mgp_protocol::refusal::Refusal;
-use mgp_protocol::splice::{member, quoted};
+use mgp_protocol::splice::{member, quote};
 use serde_json::json;
 
-use super::{AT_THE_PLATFORM, ChannelPermit, Channels, permitted_set};
+use super::{ChannelPermit, Channels, PLATFORM_TIMEOUT, permitting_set};
 use crate::agents::McplAgent;
 use crate::audit::{self, McplActor, McplRecord};
 
@@ -33,45 +33,45 @@ impl Channels {
         params: Option<&str>,
     ) -> Result<String, McplError> {
         let (server, own) = {
-            let said: Open<'_> = mcp::read(params).map_err(McplError::bad_params)?;
-            let server = self.opener(caller, &sees, said.server.as_deref())?;
+            let said: Open<'_> = mcp::parse_params(params).map_err(McplError::bad_params)?;
+            let server = self.find_opener(caller, &sees, said.server.as_deref())?;
             let raw = |value: Option<&serde_json::value::RawValue>| {
                 value.map_or("{}".to_owned(), |value| value.get().to_owned())
             };
             let own = format!(
                 r#"{{"type":{},"address":{},"metadata":{}}}"#,
-                quoted(&said.kind),
+                quote(&said.kind),
                 raw(said.address),
                 raw(said.metadata)
             );
             (server, own)
         };
         let host = self.agents.get(caller.connection);
-        let opened = self.open_at(&server, &own, host.as_ref()).await;
+        let opened = self.open_on_server(&server, &own, host.as_ref()).await;
         let record = McplRecord {
             agent: Some(&caller.agent),
-            by: McplActor::Agent,
+            actor: McplActor::Agent,
             outcome: match &opened {
                 Ok(_) => Outcome::Success,
-                Err(error) => audit::of_error(error),
+                Err(error) => audit::outcome_of_error(error),
             },
             reason: opened.as_ref().err().map(|error| error.message.as_str()),
-            more: json!({"channel": opened.as_ref().ok()}),
-            ..McplRecord::of_server(&server, Open::METHOD)
+            details: json!({"channel": opened.as_ref().ok()}),
+            ..McplRecord::from_server(&server, Open::METHOD)
         };
         audit::record(self.host.audit(), &record);
         let id = opened?;
-        let name = names::channel(&server, &id);
+        let name = names::channel_name(&server, &id);
         let servers = self.servers();
         let channel = servers.get(&server).and_then(|channels| channels.get(&id));
-        let described = channel.map(|channel| channel.described(&name));
+        let described = channel.map(|channel| channel.describe_as(&name));
         let gone = || McplError::channel_open_failed("it was closed again");
         Ok(format!(r#"{{"channel":{}}}"#, described.ok_or_else(gone)?))
     }
 
     /// The one server that can be meant: it opens channels, and some enabled set of it that the caller admits uses
     /// them.
-    fn opener(
+    fn find_opener(
         &self,
         caller: &Caller,
         sees: &impl Fn(&ServerId) -> bool,
@@ -80,8 +80,13 @@ impl Channels {
         let sets = self.host.sets().load();
         let host = self.agents.get(caller.connection);
         let can = sets.servers.iter().filter(|(server, sets)| {
-            let mut using = permits::ANY_USE.iter().flat_map(|uses| sets.using(*uses));
-            let admits = |set| host.as_ref().is_none_or(|host| host.admits(server, set));
+            let mut using = permits::ANY_USE
+                .iter()
+                .flat_map(|uses| sets.sets_using(*uses));
+            let admits = |set| {
+                host.as_ref()
+                    .is_none_or(|host| host.allows_set(server, set))
+            };
             sets.abilities.channels.lifecycle && sees(server) && using.any(|(set, _)| admits(set))
         });
         let mut can: Vec<&ServerId> = can.map(|(server, _)| server).collect();
@@ -101,7 +106,7 @@ impl Channels {
 
     /// Asks the server, and registers what it opened. A channel that the feature sets, or the caller, do not let
     /// through is closed again, and neither it nor its name reaches the caller.
-    async fn open_at(
+    async fn open_on_server(
         &self,
         server: &ServerId,
         params: &str,
@@ -109,18 +114,18 @@ impl Channels {
     ) -> Result<Arc<str>, McplError> {
         let asked = self
             .host
-            .asks(server, Open::METHOD, params, AT_THE_PLATFORM);
-        let answer = asked.await.map_err(|refusal| failed(&refusal))?;
+            .request(server, Open::METHOD, params, PLATFORM_TIMEOUT);
+        let answer = asked.await.map_err(|refusal| to_open_error(&refusal))?;
         let faulty = || McplError::channel_open_failed("the server answered no channel");
         let text = std::str::from_utf8(&answer).map_err(|_| faulty())?;
-        let opened: Opened<'_> = mcp::read(Some(text)).map_err(|_| faulty())?;
-        let unregistered = |why: Unregistered| McplError::channel_open_failed(&why.to_string());
+        let opened: OpenResult<'_> = mcp::parse_params(Some(text)).map_err(|_| faulty())?;
+        let unregistered = |why: RegisterError| McplError::channel_open_failed(&why.to_string());
         let id = RegisteredChannel::read(opened.channel.get())
             .map_err(unregistered)?
             .id;
         let is_open = {
             let sets = self.host.sets().load();
-            permitted_set(&sets, host, (server, &id), permits::ANY_USE).is_some()
+            permitting_set(&sets, host, (server, &id), permits::ANY_USE).is_some()
         };
         if !is_open {
             self.close_unpermitted(server, &id).await;
@@ -131,7 +136,7 @@ impl Channels {
         {
             let mut servers = self.servers();
             let channels = servers.entry(server.clone()).or_default();
-            let opened = channels.opened(opened.channel.get(), params);
+            let opened = channels.register_opened(opened.channel.get(), params);
             opened.map_err(unregistered)?;
         }
         self.notify_agents(server, std::slice::from_ref(&id), &[]);
@@ -149,18 +154,20 @@ impl Channels {
         if is_registered {
             return;
         }
-        let own = format!(r#"{{"channelId":{}}}"#, quoted(id));
-        let asked = self.host.asks(server, Close::METHOD, &own, AT_THE_PLATFORM);
+        let own = format!(r#"{{"channelId":{}}}"#, quote(id));
+        let asked = self
+            .host
+            .request(server, Close::METHOD, &own, PLATFORM_TIMEOUT);
         let answer = asked.await;
         let record = McplRecord {
-            by: McplActor::Kernel,
+            actor: McplActor::Kernel,
             outcome: match &answer {
                 Ok(_) => Outcome::Success,
-                Err(refusal) => audit::of_refusal(refusal),
+                Err(refusal) => audit::outcome_of_refusal(refusal),
             },
             reason: Some("it was opened outside of the scopes"),
-            more: json!({"channel": id}),
-            ..McplRecord::of_server(server, Close::METHOD)
+            details: json!({"channel": id}),
+            ..McplRecord::from_server(server, Close::METHOD)
         };
         audit::record(self.host.audit(), &record);
     }
@@ -168,16 +175,16 @@ impl Channels {
     /// Opens again what was open before the server's restart.
     pub(super) async fn reopen(&self, server: &ServerId, all: Vec<Arc<str>>) {
         for params in all {
-            let opened = self.open_at(server, &params, None).await;
+            let opened = self.open_on_server(server, &params, None).await;
             let record = McplRecord {
-                by: McplActor::Kernel,
+                actor: McplActor::Kernel,
                 outcome: match &opened {
                     Ok(_) => Outcome::Success,
-                    Err(error) => audit::of_error(error),
+                    Err(error) => audit::outcome_of_error(error),
                 },
                 reason: Some("after a restart of the server"),
-                more: json!({"channel": opened.as_ref().ok()}),
-                ..McplRecord::of_server(server, Open::METHOD)
+                details: json!({"channel": opened.as_ref().ok()}),
+                ..McplRecord::from_server(server, Open::METHOD)
             };
             audit::record(self.host.audit(), &record);
             if let Err(error) = opened {
@@ -195,9 +202,9 @@ impl Channels {
         caller: &Caller,
         sees: impl Fn(&ServerId) -> bool,
         params: Option<&str>,
-    ) -> Result<Bytes, Refused> {
-        let said: Close<'_> = mcp::read(params).map_err(McplError::bad_params)?;
-        let permit = self.permit(caller, sees, &said.channel_id, permits::ANY_USE)?;
+    ) -> Result<Bytes, ChannelError> {
+        let said: Close<'_> = mcp::parse_params(params).map_err(McplError::bad_params)?;
+        let permit = self.check_permit(caller, sees, &said.channel_id, permits::ANY_USE)?;
         let ChannelPermit {
             server,
             channel,
@@ -205,19 +212,19 @@ impl Channels {
         } = permit;
         let closes = {
             let sets = self.host.sets().load();
-            let sets = sets.of(&server);
+            let sets = sets.get(&server);
             sets.is_some_and(|sets| sets.abilities.channels.lifecycle)
         };
         if !closes {
             return Err(McplError::channel_not_permitted(&said.channel_id).into());
         }
-        let own = format!(r#"{{"channelId":{}}}"#, quoted(&channel.id));
+        let own = format!(r#"{{"channelId":{}}}"#, quote(&channel.id));
         let asked = self
             .host
-            .asks(&server, Close::METHOD, &own, AT_THE_PLATFORM);
+            .request(&server, Close::METHOD, &own, PLATFORM_TIMEOUT);
         let answer = asked.await;
         let closed = answer.as_ref().is_ok_and(|answer| {
-            serde_json::from_slice::<Closed>(answer).is_ok_and(|answer| answer.closed)
+            serde_json::from_slice::<CloseResult>(answer).is_ok_and(|answer| answer.closed)
         });
         if closed {
             if let Some(channels) = self.servers().get_mut(&server) {
@@ -228,14 +235,14 @@ impl Channels {
         let record = McplRecord {
             feature_set: Some(&set),
             agent: Some(&caller.agent),
-            by: McplActor::Agent,
+            actor: McplActor::Agent,
             outcome: match &answer {
                 Ok(_) if closed => Outcome::Success,
                 Ok(_) => Outcome::Failure,
-                Err(refusal) => audit::of_refusal(refusal),
+                Err(refusal) => audit::outcome_of_refusal(refusal),
             },
-            more: json!({"channel": &*channel.id}),
-            ..McplRecord::of_server(&server, Close::METHOD)
+            details: json!({"channel": &*channel.id}),
+            ..McplRecord::from_server(&server, Close::METHOD)
         };
         audit::record(self.host.audit(), &record);
         answer?;
@@ -245,27 +252,27 @@ impl Channels {
 
 /// A no of MCPL, or one of the kernel's.
 #[derive(Debug)]
-pub enum Refused {
+pub enum ChannelError {
     /// Of MCPL.
     Mcpl(McplError),
     /// Of the kernel or the server.
     Kernel(Refusal),
 }
 
-impl From<McplError> for Refused {
+impl From<McplError> for ChannelError {
     fn from(error: McplError) -> Self {
         Self::Mcpl(error)
     }
 }
 
-impl From<Refusal> for Refused {
+impl From<Refusal> for ChannelError {
     fn from(refusal: Refusal) -> Self {
         Self::Kernel(refusal)
     }
 }
 
 /// Why a server did not open a channel: its own error where that is one of opening, and in its words.
-fn failed(refusal: &Refusal) -> McplError {
+fn to_open_error(refusal: &Refusal) -> McplError {
     let Refusal::Peer(error) = refusal else {
         return McplError::channel_open_failed(&refusal.to_string());
     };

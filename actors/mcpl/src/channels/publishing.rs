@@ -3,26 +3,26 @@
 use std::sync::Arc;
 
 use mgp_callers::request::Caller;
-use mgp_mcpl_engine::channels::moderation::{MessageWay, moderated};
+use mgp_mcpl_engine::channels::moderation::{MessageDirection, moderate};
 use mgp_mcpl_engine::conversations::Side;
 use mgp_mcpl_engine::names;
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mcp::{self, Method};
 use mgp_protocol::mcpl::McplError;
-use mgp_protocol::mcpl::channels::{Publish, Published};
+use mgp_protocol::mcpl::channels::{Publish, PublishResult};
 use mgp_protocol::mcpl::content::Content;
 use mgp_protocol::mcpl::feature_sets::Capability;
 use mgp_protocol::mgp::audit::Outcome;
 use mgp_protocol::refusal::Refusal;
-use mgp_protocol::splice::quoted;
+use mgp_protocol::splice::quote;
 use serde_json::json;
 
-use super::{AT_THE_PLATFORM, ChannelPermit, Channels, side};
+use super::{ChannelPermit, Channels, PLATFORM_TIMEOUT, caller_side};
 use crate::audit::{self, McplActor, McplRecord};
 
 /// A message on its way to a channel: all questions about it are answered.
 #[derive(Debug)]
-pub struct Publishing {
+pub struct PreparedMessage {
     server: ServerId,
     set: String,
     channel: Arc<str>,
@@ -36,13 +36,13 @@ impl Channels {
     ///
     /// # Errors
     /// Those of MCPL §14.6, or invalid params.
-    pub fn publishing(
+    pub fn prepare_publish(
         &self,
         caller: &Caller,
         sees: impl Fn(&ServerId) -> bool,
         params: Option<&str>,
-    ) -> Result<Publishing, McplError> {
-        let said: Publish<'_> = mcp::read(params).map_err(McplError::bad_params)?;
+    ) -> Result<PreparedMessage, McplError> {
+        let said: Publish<'_> = mcp::parse_params(params).map_err(McplError::bad_params)?;
         let default = self.default_outgoing();
         let named = said.channel_id.as_deref().or(default.as_deref());
         let name = named.ok_or_else(|| {
@@ -50,32 +50,37 @@ impl Channels {
                 "`channelId` is missing, and the operator named no default channel",
             )
         })?;
-        let permit = self.permit(caller, sees, name, &[Capability::ChannelsPublish])?;
+        let permit = self.check_permit(caller, sees, name, &[Capability::ChannelsPublish])?;
         let ChannelPermit {
             server,
             channel,
             set,
         } = permit;
-        if !channel.goes_out() {
+        if !channel.is_outgoing() {
             return Err(McplError::channel_not_permitted(name));
         }
-        let content = Content::read(said.content.get()).map_err(McplError::bad_params)?;
-        let full = names::channel(&server, &channel.id);
-        let content = moderated(&self.rules().moderation, &full, MessageWay::Out, content);
+        let content = Content::parse(said.content.get()).map_err(McplError::bad_params)?;
+        let full = names::channel_name(&server, &channel.id);
+        let content = moderate(
+            &self.rules().moderation,
+            &full,
+            MessageDirection::Out,
+            content,
+        );
         let content = content.map(|content| content.to_json());
         let to = Side::Server(server.clone());
         let conversation = said.conversation_id.as_deref().unwrap_or(name);
-        let conversation = self
-            .conversations
-            .conversation(&side(caller), &to, conversation);
+        let conversation =
+            self.conversations
+                .map_conversation_id(&caller_side(caller), &to, conversation);
         let params = format!(
             r#"{{"conversationId":{},"channelId":{},"stream":{},"content":{}}}"#,
-            quoted(&conversation),
-            quoted(&channel.id),
+            quote(&conversation),
+            quote(&channel.id),
             said.stream,
             content.as_deref().unwrap_or("[]"),
         );
-        Ok(Publishing {
+        Ok(PreparedMessage {
             server,
             set,
             channel: channel.id,
@@ -91,26 +96,26 @@ impl Channels {
     pub async fn publish(
         &self,
         caller: &Caller,
-        publishing: Publishing,
-    ) -> Result<Published, Refusal> {
+        publishing: PreparedMessage,
+    ) -> Result<PublishResult, Refusal> {
         if publishing.content.is_none() {
-            self.published(
+            self.record_publish(
                 caller,
                 &publishing,
                 Outcome::Denied,
                 Some("dropped by a rule"),
             );
-            return Ok(dropped());
+            return Ok(dropped_result());
         }
-        let asked = self.host.asks(
+        let asked = self.host.request(
             &publishing.server,
             Publish::METHOD,
             &publishing.params,
-            AT_THE_PLATFORM,
+            PLATFORM_TIMEOUT,
         );
         let answer = asked.await.and_then(|answer| {
             let text = std::str::from_utf8(&answer).unwrap_or_default();
-            mcp::read::<Published>(Some(text)).map_err(|why| Refusal::Faulty {
+            mcp::parse_params::<PublishResult>(Some(text)).map_err(|why| Refusal::InvalidAnswer {
                 server: publishing.server.clone(),
                 reason: format!("its answer to channels/publish is none: {why}"),
             })
@@ -118,9 +123,9 @@ impl Channels {
         let outcome = match &answer {
             Ok(published) if published.delivered => Outcome::Success,
             Ok(_) => Outcome::Failure,
-            Err(refusal) => audit::of_refusal(refusal),
+            Err(refusal) => audit::outcome_of_refusal(refusal),
         };
-        self.published(caller, &publishing, outcome, None);
+        self.record_publish(caller, &publishing, outcome, None);
         answer
     }
 
@@ -128,9 +133,13 @@ impl Channels {
     ///
     /// # Errors
     /// The server is not connected.
-    pub fn publish_unasked(&self, caller: &Caller, publishing: &Publishing) -> Result<(), Refusal> {
+    pub fn publish_without_wait(
+        &self,
+        caller: &Caller,
+        publishing: &PreparedMessage,
+    ) -> Result<(), Refusal> {
         if publishing.content.is_none() {
-            self.published(
+            self.record_publish(
                 caller,
                 publishing,
                 Outcome::Denied,
@@ -139,34 +148,34 @@ impl Channels {
             return Ok(());
         }
         self.host
-            .tells(&publishing.server, Publish::METHOD, &publishing.params)?;
-        self.published(caller, publishing, Outcome::Success, None);
+            .notify(&publishing.server, Publish::METHOD, &publishing.params)?;
+        self.record_publish(caller, publishing, Outcome::Success, None);
         Ok(())
     }
 
-    fn published(
+    fn record_publish(
         &self,
         caller: &Caller,
-        publishing: &Publishing,
+        publishing: &PreparedMessage,
         outcome: Outcome,
         reason: Option<&str>,
     ) {
         let record = McplRecord {
             feature_set: Some(&publishing.set),
             agent: Some(&caller.agent),
-            by: McplActor::Agent,
+            actor: McplActor::Agent,
             outcome,
             reason,
             text: publishing.content.as_deref().map(str::as_bytes),
-            more: json!({"channel": &*publishing.channel}),
-            ..McplRecord::of_server(&publishing.server, Publish::METHOD)
+            details: json!({"channel": &*publishing.channel}),
+            ..McplRecord::from_server(&publishing.server, Publish::METHOD)
         };
         audit::record(self.host.audit(), &record);
     }
 }
 
-fn dropped() -> Published {
-    Published {
+fn dropped_result() -> PublishResult {
+    PublishResult {
         delivered: false,
         message_id: None,
         reason: Some("a rule of the operator drops it".into()),

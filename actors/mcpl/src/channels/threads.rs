@@ -12,25 +12,25 @@ type Thread = (ServerId, String, Option<String>);
 /// The agents that took the last message of each thread.
 #[derive(Debug, Default)]
 pub(super) struct Threads {
-    taken_by: BTreeMap<Thread, AgentId>,
+    agents: BTreeMap<Thread, AgentId>,
     order: VecDeque<Thread>,
 }
 
 impl Threads {
     /// Who took the last message of this thread.
     pub(super) fn agent(&self, thread: &Thread) -> Option<&AgentId> {
-        self.taken_by.get(thread)
+        self.agents.get(thread)
     }
 
     /// This agent took a message.
-    pub(super) fn taken(&mut self, thread: Thread, agent: AgentId) {
-        if self.taken_by.insert(thread.clone(), agent).is_none() {
+    pub(super) fn set_agent(&mut self, thread: Thread, agent: AgentId) {
+        if self.agents.insert(thread.clone(), agent).is_none() {
             self.order.push_back(thread);
         }
         if self.order.len() > THREADS_MAX
             && let Some(oldest) = self.order.pop_front()
         {
-            self.taken_by.remove(&oldest);
+            self.agents.remove(&oldest);
         }
     }
 }
@@ -45,13 +45,13 @@ mod tests {
         let mut threads = Threads::default();
         let thread = |n: usize| (ServerId::new("chat"), "c".to_owned(), Some(n.to_string()));
         for n in 0..THREADS_MAX + 10 {
-            threads.taken(thread(n), AgentId::new("agent.a"));
-            threads.taken(thread(n), AgentId::new("agent.b"));
+            threads.set_agent(thread(n), AgentId::new("agent.a"));
+            threads.set_agent(thread(n), AgentId::new("agent.b"));
         }
         assert_eq!(threads.agent(&thread(0)), None);
         let last = threads.agent(&thread(THREADS_MAX)).unwrap();
         assert_eq!(last.as_str(), "agent.b");
-        assert_eq!(threads.taken_by.len(), THREADS_MAX);
+        assert_eq!(threads.agents.len(), THREADS_MAX);
         assert_eq!(threads.order.len(), THREADS_MAX);
     }
 }

@@ -9,15 +9,15 @@ use tokio::sync::watch;
 use super::HookOrigin;
 
 /// Inferences whose verdict is remembered: their last chunks come within a moment of it.
-const REMEMBERED: usize = 1024;
+const VERDICTS_MAX: usize = 1024;
 /// Bytes of texts that are remembered with them. The oldest go at either bound; what is then still held back is
 /// withheld.
-const BYTES: usize = 16 << 20;
+const VERDICT_BYTES_MAX: usize = 16 << 20;
 
 /// An inference, as whose it is calls it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct GateKey {
-    whose: String,
+    owner: String,
     inference: String,
 }
 
@@ -25,12 +25,12 @@ impl GateKey {
     /// The inference of this id.
     #[must_use]
     pub fn new(origin: &HookOrigin, inference: &str) -> Self {
-        let whose = match origin {
+        let owner = match origin {
             HookOrigin::Agent(agent) => format!("agent {:?}", agent.connection),
             HookOrigin::Server { server, .. } => format!("server {server}"),
         };
         Self {
-            whose,
+            owner,
             inference: inference.to_owned(),
         }
     }
@@ -38,7 +38,7 @@ impl GateKey {
 
 /// Knows the verdict of each inference that went through the hooks.
 ///
-/// Whoever has something of an inference to send on (a chunk, a result) while [`super::Hooks::is_after_due`] asks
+/// Whoever has something of an inference to send on (a chunk, a result) while [`super::Hooks::should_wait_after`] asks
 /// [`AfterGate::verdict`] first: it resolves when the chain has answered.
 #[derive(Clone, Debug, Default)]
 pub struct AfterGate(Arc<Mutex<GateState>>);
@@ -52,7 +52,7 @@ struct GateState {
 }
 
 /// An inference whose chain is under way. One that breaks off lets nothing through.
-pub(super) struct HeldInference<'a> {
+pub(super) struct GatedInference<'a> {
     gate: &'a AfterGate,
     key: &'a GateKey,
 }
@@ -66,20 +66,20 @@ impl AfterGate {
         match tokio::time::timeout(wait, concluded).await {
             Ok(Ok(verdict)) => verdict
                 .clone()
-                .unwrap_or_else(|| nothing("it has no verdict")),
-            Ok(Err(_)) => nothing("too many inferences are under way"),
-            Err(_) => nothing(
+                .unwrap_or_else(|| withhold("it has no verdict")),
+            Ok(Err(_)) => withhold("too many inferences are under way"),
+            Err(_) => withhold(
                 "the servers behind the inference were not asked, or did not answer, in time",
             ),
         }
     }
 
-    pub(super) fn begins<'a>(&'a self, key: &'a GateKey) -> HeldInference<'a> {
+    pub(super) fn begin<'a>(&'a self, key: &'a GateKey) -> GatedInference<'a> {
         drop(self.lock().entry(key));
-        HeldInference { gate: self, key }
+        GatedInference { gate: self, key }
     }
 
-    pub(super) fn concluded(&self, key: &GateKey, verdict: AfterVerdict) {
+    pub(super) fn conclude(&self, key: &GateKey, verdict: AfterVerdict) {
         let mut state = self.lock();
         drop(state.entry(key));
         let bytes = verdict.bytes();
@@ -88,7 +88,7 @@ impl AfterGate {
             state.bytes += bytes;
             state.bytes -= before.map_or(0, |before| before.bytes());
         }
-        state.make_room();
+        state.evict_oldest();
     }
 
     fn lock(&self) -> MutexGuard<'_, GateState> {
@@ -104,13 +104,15 @@ impl GateState {
         let (sender, receiver) = watch::channel(None);
         self.inferences.insert(key.clone(), sender);
         self.order.push_back(key.clone());
-        self.make_room();
+        self.evict_oldest();
         receiver
     }
 
     /// The oldest go, but never the last one.
-    fn make_room(&mut self) {
-        while self.order.len() > 1 && (self.order.len() > REMEMBERED || self.bytes > BYTES) {
+    fn evict_oldest(&mut self) {
+        while self.order.len() > 1
+            && (self.order.len() > VERDICTS_MAX || self.bytes > VERDICT_BYTES_MAX)
+        {
             let Some(oldest) = self.order.pop_front() else {
                 return;
             };
@@ -121,7 +123,7 @@ impl GateState {
     }
 }
 
-impl Drop for HeldInference<'_> {
+impl Drop for GatedInference<'_> {
     fn drop(&mut self) {
         let open = |state: &GateState| {
             let sender = state.inferences.get(self.key);
@@ -129,7 +131,7 @@ impl Drop for HeldInference<'_> {
         };
         let open = open(&self.gate.lock());
         if open {
-            self.gate.concluded(self.key, nothing("the hook broke off"));
+            self.gate.conclude(self.key, withhold("the hook broke off"));
         }
     }
 }
@@ -154,7 +156,7 @@ impl AfterVerdict {
     }
 }
 
-fn nothing(why: &str) -> AfterVerdict {
+fn withhold(why: &str) -> AfterVerdict {
     AfterVerdict::Withheld(format!("the answer is withheld: {why}").into())
 }
 
@@ -180,11 +182,11 @@ mod tests {
             tokio::spawn(async move { gate.verdict(&key("i"), Duration::from_secs(60)).await })
         };
         let key = key("i");
-        let held = gate.begins(&key);
+        let held = gate.begin(&key);
         tokio::task::yield_now().await;
         assert!(!waits.is_finished());
         let modified = AfterVerdict::Modified("[REDACTED]".into());
-        gate.concluded(&key, modified.clone());
+        gate.conclude(&key, modified.clone());
         drop(held);
         assert_eq!(waits.await.unwrap(), modified);
         assert_eq!(gate.verdict(&key, Duration::ZERO).await, modified);
@@ -197,7 +199,7 @@ mod tests {
         let late = gate.verdict(&key("never"), Duration::from_millis(1)).await;
         assert!(matches!(late, AfterVerdict::Withheld(_)));
         let broken = key("broken");
-        drop(gate.begins(&broken));
+        drop(gate.begin(&broken));
         let verdict = gate.verdict(&broken, Duration::from_secs(60)).await;
         assert!(matches!(verdict, AfterVerdict::Withheld(_)));
     }
@@ -205,16 +207,16 @@ mod tests {
     #[tokio::test]
     async fn what_is_remembered_is_bounded() {
         let gate = AfterGate::default();
-        for n in 0..3 * REMEMBERED {
-            gate.concluded(&key(&n.to_string()), AfterVerdict::Modified("x".into()));
+        for n in 0..3 * VERDICTS_MAX {
+            gate.conclude(&key(&n.to_string()), AfterVerdict::Modified("x".into()));
         }
-        assert_eq!(gate.lock().order.len(), REMEMBERED);
-        let text: Arc<str> = "x".repeat(BYTES / 4).into();
+        assert_eq!(gate.lock().order.len(), VERDICTS_MAX);
+        let text: Arc<str> = "x".repeat(VERDICT_BYTES_MAX / 4).into();
         for n in 0..9 {
-            gate.concluded(&key(&n.to_string()), AfterVerdict::Modified(text.clone()));
+            gate.conclude(&key(&n.to_string()), AfterVerdict::Modified(text.clone()));
         }
         let state = gate.lock();
-        assert!(state.order.len() <= 4 && state.bytes <= BYTES);
+        assert!(state.order.len() <= 4 && state.bytes <= VERDICT_BYTES_MAX);
         assert_eq!(state.inferences.len(), state.order.len());
     }
 }

@@ -2,18 +2,18 @@
 //! `sampling/createMessage`, which asks their person (MCPL-143).
 
 use bytes::Bytes;
-use mgp_callers::agent::{Agent, ClientAnswer, Unanswered};
+use mgp_callers::agent::{Agent, CallbackError, CallbackResult};
 use mgp_mcpl_engine::conversations::Side;
-use mgp_mcpl_engine::inference::budget::ceiling;
+use mgp_mcpl_engine::inference::budget::max_usage;
 use mgp_mcpl_engine::inference::provider::CONTENT_MAX;
 use mgp_mcpl_engine::names;
 use mgp_protocol::ids::AgentId;
 use mgp_protocol::mcp::Method;
 use mgp_protocol::mcp::sampling::CreateMessage;
 use mgp_protocol::mcpl::inference::{
-    Chunk, FinishReason, InferenceAnswer, NotInferred, PromptPart, PromptRole, TokenUsage,
+    Chunk, FinishReason, InferenceAnswer, InferenceFailure, PromptPart, PromptRole, TokenUsage,
 };
-use mgp_protocol::splice::quoted;
+use mgp_protocol::splice::quote;
 use mgp_runtime::event_sink::EventSink;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -21,9 +21,9 @@ use std::sync::Arc;
 use tokio::sync::mpsc;
 
 use super::parts::AnswerParts;
-use super::prompt::texts;
-use super::providers::NoAnswer;
-use super::{AnsweredOrder, InferenceOrder, STAYING_MAX, SharedInference, lock};
+use super::prompt::join_texts;
+use super::providers::InferenceError;
+use super::{InferenceJob, InferenceResult, STICKY_MAX, SharedInference, lock};
 use crate::agents::McplAgent;
 
 /// AnswerParts of an agent that wait to be passed on; one that sends more at once is not waited for.
@@ -33,24 +33,24 @@ const ANSWER_MAX: usize = 6 * CONTENT_MAX + (64 << 10);
 
 impl SharedInference {
     /// Asks an agent that is a host: this one, or any.
-    pub(super) async fn by_agent(
+    pub(super) async fn ask_agent(
         &self,
-        order: &InferenceOrder,
+        order: &InferenceJob,
         named: Option<&AgentId>,
         max_tokens: u64,
         parts: &mut AnswerParts<'_>,
-    ) -> Result<AnsweredOrder, NoAnswer> {
-        let agent = self.host_for(order, named).ok_or_else(|| {
+    ) -> Result<InferenceResult, InferenceError> {
+        let agent = self.find_host(order, named).ok_or_else(|| {
             let words = "no agent that answers inferences for this feature set is connected";
-            NoAnswer::before(NotInferred::NotThere, words)
+            InferenceError::not_started(InferenceFailure::NotThere, words)
         })?;
-        let params = self.for_agent(order, &agent, max_tokens, parts.wanted());
+        let params = self.agent_params(order, &agent, max_tokens, parts.is_wanted());
         let (sender, mut heard) = mpsc::channel::<String>(WAITING);
         // Whoever fills it has more parts than its answer can have: the one that is missing is noticed.
         let sink = EventSink::new(move |part: String| drop(sender.try_send(part)));
-        let exchange = agent.agent().outside();
+        let exchange = agent.agent().new_kernel_call();
         let asking = agent.agent().infer(&exchange, sink, &params);
-        let deadline = order.ruled.rules.agent_timeout;
+        let deadline = order.active_rules.rules.agent_timeout;
         let asking = tokio::time::timeout(deadline, asking);
         tokio::pin!(asking);
         let mut next = 0;
@@ -58,8 +58,8 @@ impl SharedInference {
             tokio::select! {
                 biased;
                 Some(part) = heard.recv() => {
-                    let part = Chunk::read(&part).ok().filter(|part| part.index == next);
-                    let failed = |words: &str| NoAnswer::after(NotInferred::Failed, words);
+                    let part = Chunk::parse(&part).ok().filter(|part| part.index == next);
+                    let failed = |words: &str| InferenceError::started(InferenceFailure::Failed, words);
                     let part = part.ok_or_else(|| failed("the agent's parts are not in their order"))?;
                     next += 1;
                     parts.add(&part.delta).map_err(|_| failed("the agent's parts are too long, or nobody takes them"))?;
@@ -67,52 +67,52 @@ impl SharedInference {
                 answered = &mut asking => break answered,
             }
         };
-        let answered = answered.unwrap_or(Err(Unanswered::TimedOut(deadline)));
-        agent.note_answer(&answered);
-        if matches!(answered, Err(Unanswered::TimedOut(_))) {
+        let answered = answered.unwrap_or(Err(CallbackError::TimedOut(deadline)));
+        agent.record_answer(&answered);
+        if matches!(answered, Err(CallbackError::TimedOut(_))) {
             self.release_conversation(order);
         }
-        let answer = told(answered)?;
+        let answer = to_answer(answered)?;
         let answer = std::str::from_utf8(&answer).ok();
-        let answer = answer.and_then(|text| InferenceAnswer::read(text).ok());
+        let answer = answer.and_then(|text| InferenceAnswer::parse(text).ok());
         let answer = answer.filter(|answer| answer.content.len() <= CONTENT_MAX);
         let answer = answer.ok_or_else(|| {
-            NoAnswer::after(
-                NotInferred::Failed,
+            InferenceError::started(
+                InferenceFailure::Failed,
                 "the agent's answer is none of an inference",
             )
         })?;
-        parts.whole(&answer.content)?;
-        Ok(AnsweredOrder {
+        parts.send_rest(&answer.content)?;
+        Ok(InferenceResult {
             answer,
-            counted: true,
+            is_usage_reported: true,
             agent: Some(agent.id.clone()),
         })
     }
 
     /// The host that answers: the one that the conversation stays with, else the one that is connected longest. One
     /// that cannot be asked, as it has no GET stream, is none; silent ones come last.
-    fn host_for(&self, order: &InferenceOrder, named: Option<&AgentId>) -> Option<McplAgent> {
+    fn find_host(&self, order: &InferenceJob, named: Option<&AgentId>) -> Option<McplAgent> {
         let able = |agent: &McplAgent| {
             named.is_none_or(|named| *named == agent.id)
-                && agent.declares().abilities.inference_request
+                && agent.capabilities().features.inference_request
                 && agent.is_reachable()
-                && agent.admits(&order.server, &order.set)
+                && agent.allows_set(&order.server, &order.set)
         };
-        let mut all = self.from.agents.all();
+        let mut all = self.deps.agents.list_reachable();
         all.retain(able);
         let place = order
             .conversation
             .clone()
             .map(|id| (order.server.clone(), id));
-        let mut staying = lock(&self.staying);
+        let mut staying = lock(&self.sticky_agents);
         let stays = place.as_ref().and_then(|place| staying.get(place));
         let at = all
             .iter()
             .position(|agent| Some(&agent.connection) == stays);
         let found = (!all.is_empty()).then(|| all.swap_remove(at.unwrap_or(0)))?;
         if let Some(place) = place {
-            if staying.len() >= STAYING_MAX {
+            if staying.len() >= STICKY_MAX {
                 staying.clear();
             }
             staying.insert(place, found.connection);
@@ -121,16 +121,16 @@ impl SharedInference {
     }
 
     /// Its host did not answer: the next request of the conversation may go to another one.
-    fn release_conversation(&self, order: &InferenceOrder) {
+    fn release_conversation(&self, order: &InferenceJob) {
         if let Some(id) = order.conversation.clone() {
-            lock(&self.staying).remove(&(order.server.clone(), id));
+            lock(&self.sticky_agents).remove(&(order.server.clone(), id));
         }
     }
 
     /// `inference/request` as the agent reads it: the set by the name it knows, the conversation by an id of its own.
-    fn for_agent(
+    fn agent_params(
         &self,
-        order: &InferenceOrder,
+        order: &InferenceJob,
         agent: &McplAgent,
         max_tokens: u64,
         stream: bool,
@@ -140,8 +140,8 @@ impl SharedInference {
             Side::agent(&agent.id, agent.connection),
         );
         let conversation = order.conversation.as_deref().map(|id| {
-            let id = self.from.ids.conversation(&from, &to, id);
-            format!(r#""conversationId":{},"#, quoted(&id))
+            let id = self.deps.ids.map_conversation_id(&from, &to, id);
+            format!(r#""conversationId":{},"#, quote(&id))
         });
         let wishes = order.preferences.as_deref();
         let wishes = wishes.and_then(|text| serde_json::from_str::<Map<String, Value>>(text).ok());
@@ -149,7 +149,7 @@ impl SharedInference {
         wishes.insert("maxTokens".to_owned(), max_tokens.into());
         format!(
             r#"{{"featureSet":{},{}"stream":{stream},"messages":{},"preferences":{}}}"#,
-            quoted(&names::set(&order.server.server(), &order.set)),
+            quote(&names::set_name(&order.server.server(), &order.set)),
             conversation.unwrap_or_default(),
             order.messages,
             Value::Object(wishes),
@@ -157,19 +157,23 @@ impl SharedInference {
     }
 
     /// Asks the client of an agent, and so its person.
-    pub(super) async fn by_sampling(
+    pub(super) async fn ask_client(
         &self,
-        order: &InferenceOrder,
+        order: &InferenceJob,
         agent: &AgentId,
         max_tokens: u64,
         parts: &mut AnswerParts<'_>,
-    ) -> Result<AnsweredOrder, NoAnswer> {
-        let client = self.from.directory.sampling(agent).ok_or_else(|| {
-            let words = "no client that can be asked for sampling is connected";
-            NoAnswer::before(NotInferred::NotThere, words)
-        })?;
+    ) -> Result<InferenceResult, InferenceError> {
+        let client = self
+            .deps
+            .directory
+            .sampling_connection(agent)
+            .ok_or_else(|| {
+                let words = "no client that can be asked for sampling is connected";
+                InferenceError::not_started(InferenceFailure::NotThere, words)
+            })?;
         let params = sampling_params(order, max_tokens)?;
-        let exchange = client.outside();
+        let exchange = client.new_kernel_call();
         let asking = Agent::ask(
             &client,
             &exchange,
@@ -177,43 +181,53 @@ impl SharedInference {
             CreateMessage::METHOD,
             Some(&params),
         );
-        let deadline = order.ruled.rules.agent_timeout;
+        let deadline = order.active_rules.rules.agent_timeout;
         let answered = tokio::time::timeout(deadline, asking).await;
-        let answer = told(answered.unwrap_or(Err(Unanswered::TimedOut(deadline))))?;
+        let answer = to_answer(answered.unwrap_or(Err(CallbackError::TimedOut(deadline))))?;
         let read: Option<Sampled> = serde_json::from_slice(&answer).ok();
         let answer = read
-            .and_then(|it| it.answer(ceiling(&order.turns, 0)))
+            .and_then(|it| it.into_answer(max_usage(&order.turns, 0)))
             .ok_or_else(|| {
-                NoAnswer::after(NotInferred::Failed, "the client's answer is no text")
+                InferenceError::started(InferenceFailure::Failed, "the client's answer is no text")
             })?;
-        parts.whole(&answer.content)?;
+        parts.send_rest(&answer.content)?;
         // Nobody said what it took: all that was set aside.
-        Ok(AnsweredOrder {
+        Ok(InferenceResult {
             answer,
-            counted: false,
+            is_usage_reported: false,
             agent: Some(agent.clone()),
         })
     }
 }
 
 /// An agent's answer, or why there is none, in words that hold none of its own.
-fn told(answered: Result<ClientAnswer, Unanswered>) -> Result<Arc<[u8]>, NoAnswer> {
-    let failed = |words: String| NoAnswer::after(NotInferred::Failed, words);
+fn to_answer(answered: Result<CallbackResult, CallbackError>) -> Result<Arc<[u8]>, InferenceError> {
+    let failed = |words: String| InferenceError::started(InferenceFailure::Failed, words);
     match answered {
         Ok(Ok(answer)) if answer.len() <= ANSWER_MAX => Ok(Arc::from(&answer[..])),
         Ok(Ok(_)) => Err(failed("the agent's answer is too long".to_owned())),
-        Ok(Err(error)) => Err(failed(format!("the agent refused ({})", code(&error)))),
-        Err(why @ Unanswered::TimedOut(_)) => {
-            Err(NoAnswer::after(NotInferred::TimedOut, why.to_string()))
+        Ok(Err(error)) => Err(failed(format!(
+            "the agent refused ({})",
+            error_code(&error)
+        ))),
+        Err(why @ CallbackError::TimedOut(_)) => Err(InferenceError::started(
+            InferenceFailure::TimedOut,
+            why.to_string(),
+        )),
+        Err(
+            why
+            @ (CallbackError::NotReady | CallbackError::Unreachable | CallbackError::Overloaded),
+        ) => Err(InferenceError::not_started(
+            InferenceFailure::NotThere,
+            why.to_string(),
+        )),
+        Err(why @ (CallbackError::Disconnected | CallbackError::Cancelled)) => {
+            Err(failed(why.to_string()))
         }
-        Err(why @ (Unanswered::Unready | Unanswered::Unreachable | Unanswered::Overloaded)) => {
-            Err(NoAnswer::before(NotInferred::NotThere, why.to_string()))
-        }
-        Err(why @ (Unanswered::Gone | Unanswered::Cancelled)) => Err(failed(why.to_string())),
     }
 }
 
-fn code(error: &Bytes) -> i64 {
+fn error_code(error: &Bytes) -> i64 {
     #[derive(Deserialize)]
     struct RefusalCode {
         code: i64,
@@ -222,13 +236,13 @@ fn code(error: &Bytes) -> i64 {
 }
 
 /// `sampling/createMessage`: one block a message, and what the model is to hold to beside them.
-fn sampling_params(order: &InferenceOrder, max_tokens: u64) -> Result<String, NoAnswer> {
+fn sampling_params(order: &InferenceJob, max_tokens: u64) -> Result<String, InferenceError> {
     let mut messages = Vec::new();
     let mut system = Vec::new();
     for turn in &order.turns {
         let role = match turn.role {
             PromptRole::System => {
-                system.push(texts(turn));
+                system.push(join_texts(turn));
                 continue;
             }
             PromptRole::User => "user",
@@ -242,7 +256,7 @@ fn sampling_params(order: &InferenceOrder, max_tokens: u64) -> Result<String, No
                 }
                 PromptPart::Other(_) => {
                     let words = "a client can be asked with texts and images only";
-                    return Err(NoAnswer::before(NotInferred::Failed, words));
+                    return Err(InferenceError::not_started(InferenceFailure::Failed, words));
                 }
             };
             messages.push(json!({"role": role, "content": content}));
@@ -252,7 +266,7 @@ fn sampling_params(order: &InferenceOrder, max_tokens: u64) -> Result<String, No
     if !system.is_empty() {
         params["systemPrompt"] = system.join("\n\n").into();
     }
-    if let Some(temperature) = order.wishes.temperature {
+    if let Some(temperature) = order.parsed_preferences.temperature {
         params["temperature"] = temperature.into();
     }
     Ok(params.to_string())
@@ -269,7 +283,7 @@ struct Sampled {
 
 impl Sampled {
     /// The answer, where it is a text. The numbers are a guess: a token of four bytes.
-    fn answer(self, input: u64) -> Option<InferenceAnswer> {
+    fn into_answer(self, input: u64) -> Option<InferenceAnswer> {
         let blocks = match self.content {
             Value::Array(blocks) => blocks,
             block @ (Value::Object(_)

@@ -4,9 +4,9 @@ use mgp_mcpl_engine::inference::provider::CONTENT_MAX;
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::jsonrpc::RequestId;
 use mgp_protocol::mcp::Method;
-use mgp_protocol::mcpl::inference::{Chunk, NotInferred, chunk};
+use mgp_protocol::mcpl::inference::{Chunk, InferenceFailure, render_chunk};
 
-use super::providers::NoAnswer;
+use super::providers::InferenceError;
 use crate::host::McplHost;
 
 /// Sends each part with the server's own id and the next number. All together are the answer, or there is none.
@@ -30,21 +30,21 @@ impl<'a> AnswerParts<'a> {
         }
     }
 
-    pub(super) fn wanted(&self) -> bool {
+    pub(super) fn is_wanted(&self) -> bool {
         self.id.is_some()
     }
 
     /// Sends one.
-    pub(super) fn add(&mut self, delta: &str) -> Result<(), NotInferred> {
+    pub(super) fn add(&mut self, delta: &str) -> Result<(), InferenceFailure> {
         let Some(id) = self.id.as_ref().filter(|_| !delta.is_empty()) else {
             return Ok(());
         };
         if self.sent.len() + delta.len() > CONTENT_MAX {
-            return Err(NotInferred::Failed);
+            return Err(InferenceFailure::Failed);
         }
-        let params = chunk(id, self.index, delta);
-        let told = self.host.tells(self.server, Chunk::METHOD, &params);
-        told.map_err(|_| NotInferred::NotThere)?;
+        let params = render_chunk(id, self.index, delta);
+        let told = self.host.notify(self.server, Chunk::METHOD, &params);
+        told.map_err(|_| InferenceFailure::NotThere)?;
         self.sent.push_str(delta);
         self.index += 1;
         Ok(())
@@ -54,15 +54,15 @@ impl<'a> AnswerParts<'a> {
     ///
     /// # Errors
     /// The parts before are not its beginning.
-    pub(super) fn whole(&mut self, content: &str) -> Result<(), NoAnswer> {
-        if !self.wanted() {
+    pub(super) fn send_rest(&mut self, content: &str) -> Result<(), InferenceError> {
+        if !self.is_wanted() {
             return Ok(());
         }
         let Some(rest) = content.strip_prefix(self.sent.as_str()) else {
             let words = "the parts of the answer are not the answer";
-            return Err(NoAnswer::after(NotInferred::Failed, words));
+            return Err(InferenceError::started(InferenceFailure::Failed, words));
         };
-        let gone = |reason| NoAnswer::after(reason, "the server takes no parts any more");
+        let gone = |reason| InferenceError::started(reason, "the server takes no parts any more");
         self.add(rest).map_err(gone)
     }
 }

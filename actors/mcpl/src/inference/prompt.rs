@@ -1,19 +1,23 @@
 //! Prompts: what was asked, with what hooks add.
 
-use mgp_mcpl_engine::inference::budget::ceiling;
+use mgp_mcpl_engine::inference::budget::max_usage;
 use mgp_mcpl_engine::inference::provider::ProviderSpec;
 use mgp_protocol::mcpl::inference::{PromptPart, PromptRole, PromptTurn, TokenUsage};
 
-use super::InferenceOrder;
-use super::around::{Added, OwnInference};
+use super::InferenceJob;
+use super::inference_hooks::{KernelInference, PromptAdditions};
 
-pub(super) fn own(order: &InferenceOrder, depth: u8, spec: &ProviderSpec) -> OwnInference {
+pub(super) fn kernel_inference(
+    order: &InferenceJob,
+    depth: u8,
+    spec: &ProviderSpec,
+) -> KernelInference {
     let asked = order
         .turns
         .iter()
         .rev()
         .find(|turn| turn.role == PromptRole::User);
-    OwnInference {
+    KernelInference {
         id: order.id.clone(),
         conversation: order
             .conversation
@@ -21,18 +25,18 @@ pub(super) fn own(order: &InferenceOrder, depth: u8, spec: &ProviderSpec) -> Own
             .unwrap_or_else(|| order.id.clone()),
         server: order.server.clone(),
         depth,
-        turn: order
+        turn_index: order
             .turns
             .iter()
             .filter(|turn| turn.role == PromptRole::User)
             .count()
             .saturating_sub(1),
-        user: asked.map(texts),
+        user: asked.map(join_texts),
         model: spec.info.clone(),
     }
 }
 
-pub(super) fn texts(turn: &PromptTurn) -> String {
+pub(super) fn join_texts(turn: &PromptTurn) -> String {
     let texts = turn.parts.iter().filter_map(|part| match part {
         PromptPart::Text(text) => Some(text.as_str()),
         PromptPart::Image { .. } | PromptPart::Other(_) => None,
@@ -41,7 +45,10 @@ pub(super) fn texts(turn: &PromptTurn) -> String {
 }
 
 /// The turns with what hooks added, and the tokens that this may come to.
-pub(super) fn with(added: Added, turns: &[PromptTurn]) -> (Vec<PromptTurn>, u64) {
+pub(super) fn merge_additions(
+    added: PromptAdditions,
+    turns: &[PromptTurn],
+) -> (Vec<PromptTurn>, u64) {
     let turn = |role, text: String| PromptTurn {
         role,
         parts: vec![PromptPart::Text(text)],
@@ -62,7 +69,7 @@ pub(super) fn with(added: Added, turns: &[PromptTurn]) -> (Vec<PromptTurn>, u64)
         .map(|text| turn(PromptRole::User, text))
         .collect();
     let all = [&system[..], &before[..], &after[..]].concat();
-    let more = ceiling(&all, 0);
+    let more = max_usage(&all, 0);
     // Behind what the asker itself has the model hold to, and around the last thing the user said.
     let own = turns
         .iter()
@@ -89,9 +96,9 @@ pub(super) fn with(added: Added, turns: &[PromptTurn]) -> (Vec<PromptTurn>, u64)
 }
 
 /// For who says no numbers: a token of four bytes.
-pub(super) fn roughly(turns: &[PromptTurn], max_tokens: u64) -> TokenUsage {
+pub(super) fn estimate_usage(turns: &[PromptTurn], max_tokens: u64) -> TokenUsage {
     TokenUsage {
-        input_tokens: ceiling(turns, 0) / 4,
+        input_tokens: max_usage(turns, 0) / 4,
         output_tokens: max_tokens,
     }
 }
@@ -118,19 +125,22 @@ mod tests {
             turn(User, "2"),
             turn(Assistant, "so"),
         ];
-        let added = || Added {
+        let added = || PromptAdditions {
             system: vec!["S".into()],
             before_user: vec!["B".into()],
             after_user: vec!["A".into()],
         };
         let order = |turns: &[PromptTurn]| {
-            let (whole, more) = with(added(), turns);
-            assert_eq!(more, ceiling(&whole, 0) - ceiling(turns, 0));
-            whole.iter().map(texts).collect::<Vec<_>>().concat()
+            let (whole, more) = merge_additions(added(), turns);
+            assert_eq!(more, max_usage(&whole, 0) - max_usage(turns, 0));
+            whole.iter().map(join_texts).collect::<Vec<_>>().concat()
         };
         assert_eq!(order(&turns), "sS1aB2Aso");
         assert_eq!(order(&[turn(User, "u")]), "SBuA");
         assert_eq!(order(&[turn(System, "s")]), "sSBA");
-        assert_eq!(with(Added::default(), &turns), (turns.to_vec(), 0));
+        assert_eq!(
+            merge_additions(PromptAdditions::default(), &turns),
+            (turns.to_vec(), 0)
+        );
     }
 }

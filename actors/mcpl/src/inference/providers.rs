@@ -11,10 +11,10 @@ use bytes::Bytes;
 use http::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use http::{Method, StatusCode};
 use mgp_mcpl_engine::inference::provider::{
-    self, BODY_MAX, BadAnswer, EVENT_MAX, PromptOrder, ProviderAnswer, ProviderSpec,
+    self, AnswerError, BODY_MAX, EVENT_MAX, PromptOrder, ProviderAnswer, ProviderSpec,
 };
 use mgp_mcpl_engine::inference::wire::ProviderStream;
-use mgp_protocol::mcpl::inference::NotInferred;
+use mgp_protocol::mcpl::inference::InferenceFailure;
 use mgp_transports::http::client::{self, Client, ClientError, Response};
 use mgp_transports::http::tls::Tls;
 use tokio::sync::Semaphore;
@@ -24,154 +24,162 @@ use tokio::time::{Instant, timeout_at};
 const ERROR_MAX: usize = 64 << 10;
 /// What is left of a time must be longer than this for a turn: in less nobody answers, and the provider would be asked in
 /// vain.
-const TURN_MIN: Duration = Duration::from_millis(10);
+const PERMIT_WAIT_MIN: Duration = Duration::from_millis(10);
 
 /// The providers.
 #[derive(Debug)]
 pub(super) struct Providers {
     client: Client,
-    lines: BTreeMap<Arc<str>, ProviderLine>,
+    queues: BTreeMap<Arc<str>, ProviderQueue>,
 }
 
 #[derive(Debug)]
-struct ProviderLine {
+struct ProviderQueue {
     spec: Arc<ProviderSpec>,
     /// Inferences under way.
-    turns: Semaphore,
+    permits: Semaphore,
     /// These and those that wait.
-    places: Semaphore,
+    queue_slots: Semaphore,
 }
 
 /// Why a provider gave no answer.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{words}")]
-pub(super) struct NoAnswer {
+pub(super) struct InferenceError {
     /// For the server.
-    pub(super) reason: NotInferred,
+    pub(super) reason: InferenceFailure,
     /// For the server and the operator.
     pub(super) words: String,
     /// Whether it may have cost something.
-    pub(super) began: bool,
+    pub(super) was_started: bool,
 }
 
-impl NoAnswer {
+impl InferenceError {
     /// Nothing was asked, and it cost nothing.
-    pub(super) fn before(reason: NotInferred, words: impl Into<String>) -> Self {
+    pub(super) fn not_started(reason: InferenceFailure, words: impl Into<String>) -> Self {
         Self::new(reason, words, false)
     }
 
     /// It was asked.
-    pub(super) fn after(reason: NotInferred, words: impl Into<String>) -> Self {
+    pub(super) fn started(reason: InferenceFailure, words: impl Into<String>) -> Self {
         Self::new(reason, words, true)
     }
 
-    fn new(reason: NotInferred, words: impl Into<String>, began: bool) -> Self {
+    fn new(reason: InferenceFailure, words: impl Into<String>, was_started: bool) -> Self {
         let words = words.into();
         Self {
             reason,
             words,
-            began,
+            was_started,
         }
     }
 }
 
 impl Providers {
     pub(super) fn new(specs: &BTreeMap<Arc<str>, Arc<ProviderSpec>>) -> Self {
-        let line = |spec: &Arc<ProviderSpec>| ProviderLine {
+        let line = |spec: &Arc<ProviderSpec>| ProviderQueue {
             spec: spec.clone(),
-            turns: Semaphore::new(spec.at_once),
-            places: Semaphore::new(spec.at_once + spec.waiting),
+            permits: Semaphore::new(spec.concurrency),
+            queue_slots: Semaphore::new(spec.concurrency + spec.queue_limit),
         };
         let lines = specs.iter().map(|(name, spec)| (name.clone(), line(spec)));
         Self {
             client: Client::new(Tls::system()),
-            lines: lines.collect(),
+            queues: lines.collect(),
         }
     }
 
     /// Asks one. Each part goes to `part` before the whole; one that nobody takes ends it.
-    pub(super) async fn ask(
+    pub(super) async fn request(
         &self,
         name: &str,
         order: &PromptOrder<'_>,
-        mut part: impl FnMut(String) -> Result<(), NotInferred> + Send,
-    ) -> Result<ProviderAnswer, NoAnswer> {
-        let Some(line) = self.lines.get(name) else {
+        mut part: impl FnMut(String) -> Result<(), InferenceFailure> + Send,
+    ) -> Result<ProviderAnswer, InferenceError> {
+        let Some(line) = self.queues.get(name) else {
             let words = format!("there is no provider {name}");
-            return Err(NoAnswer::new(NotInferred::NotThere, words, false));
+            return Err(InferenceError::new(
+                InferenceFailure::NotThere,
+                words,
+                false,
+            ));
         };
-        let Ok(_place) = line.places.try_acquire() else {
+        let Ok(_place) = line.queue_slots.try_acquire() else {
             let words = "too many inferences are under way or waiting";
-            return Err(NoAnswer::new(NotInferred::Busy, words, false));
+            return Err(InferenceError::new(InferenceFailure::Busy, words, false));
         };
         let mut began = false;
         let by = Instant::now() + line.spec.timeout;
         let asking = async {
-            let _turn = line.turns.acquire().await;
+            let _turn = line.permits.acquire().await;
             // Its turn came when its time was over, or so good as.
-            if Instant::now() + TURN_MIN >= by {
-                return Err(NoAnswer::before(
-                    NotInferred::TimedOut,
+            if Instant::now() + PERMIT_WAIT_MIN >= by {
+                return Err(InferenceError::not_started(
+                    InferenceFailure::TimedOut,
                     "its turn came too late",
                 ));
             }
-            self.asked(&line.spec, order, &mut part, &mut began).await
+            self.send(&line.spec, order, &mut part, &mut began).await
         };
         let answered = timeout_at(by, asking).await;
         answered.unwrap_or_else(|_| {
             let words = format!("no answer within {} s", line.spec.timeout.as_secs_f32());
-            Err(NoAnswer::new(NotInferred::TimedOut, words, began))
+            Err(InferenceError::new(
+                InferenceFailure::TimedOut,
+                words,
+                began,
+            ))
         })
     }
 
-    async fn asked(
+    async fn send(
         &self,
         spec: &ProviderSpec,
         order: &PromptOrder<'_>,
-        part: &mut (impl FnMut(String) -> Result<(), NotInferred> + Send),
+        part: &mut (impl FnMut(String) -> Result<(), InferenceFailure> + Send),
         began: &mut bool,
-    ) -> Result<ProviderAnswer, NoAnswer> {
-        let answer = self.head(spec, order, began).await?;
+    ) -> Result<ProviderAnswer, InferenceError> {
+        let answer = self.request_head(spec, order, began).await?;
         if !answer.status.is_success() {
             // It refused, and so did nothing.
             *began = false;
-            return Err(refused(spec, answer).await);
+            return Err(to_rejection(spec, answer).await);
         }
         let kind = answer.headers.get(CONTENT_TYPE);
         let kind = kind.and_then(|kind| kind.to_str().ok()).unwrap_or_default();
         let streams = order.stream && kind.trim_start().starts_with("text/event-stream");
         match streams {
-            true => streamed(spec, answer, part).await,
+            true => read_stream(spec, answer, part).await,
             false => {
                 let body = client::read_json(answer.body, BODY_MAX).await;
-                let body = body.map_err(|_| failed(&BadAnswer::Cut))?;
-                let whole = spec.read(&body).map_err(|bad| failed(&bad))?;
+                let body = body.map_err(|_| to_failure(&AnswerError::Truncated))?;
+                let whole = spec.parse_answer(&body).map_err(|bad| to_failure(&bad))?;
                 // Whoever asked for parts gets one: one that has nothing to say has none.
                 if order.stream && !whole.content.is_empty() {
-                    part(whole.content.clone()).map_err(gone)?;
+                    part(whole.content.clone()).map_err(aborted)?;
                 }
                 Ok(whole)
             }
         }
     }
 
-    async fn head(
+    async fn request_head(
         &self,
         spec: &ProviderSpec,
         order: &PromptOrder<'_>,
         began: &mut bool,
-    ) -> Result<Response, NoAnswer> {
-        let not_sent = |reason, words: &str| NoAnswer::new(reason, words, false);
+    ) -> Result<Response, InferenceError> {
+        let not_sent = |reason, words: &str| InferenceError::new(reason, words, false);
         let body = spec
-            .body(order)
-            .map_err(|why| NoAnswer::new(NotInferred::Failed, why, false))?;
-        let misconfigured = || not_sent(NotInferred::Failed, "the provider is misconfigured");
+            .render_body(order)
+            .map_err(|why| InferenceError::new(InferenceFailure::Failed, why, false))?;
+        let misconfigured = || not_sent(InferenceFailure::Failed, "the provider is misconfigured");
         // The key goes nowhere where others read it; the configuration is checked for this, too.
-        if !mgp_transports::http::is_safe(&spec.url) {
+        if !mgp_transports::http::is_safe_url(&spec.url) {
             return Err(misconfigured());
         }
         let uri = client::parse_url(&spec.url).map_err(|_| misconfigured())?;
-        let headers = headers(spec).ok_or_else(misconfigured)?;
+        let headers = request_headers(spec).ok_or_else(misconfigured)?;
         *began = true;
         let sent = self
             .client
@@ -181,14 +189,14 @@ impl Providers {
             tracing::warn!(provider = %spec.name, %error, "a provider did not answer");
             match error {
                 ClientError::Dial(_) | ClientError::BadUrl { .. } => {
-                    not_sent(NotInferred::Failed, "the provider cannot be reached")
+                    not_sent(InferenceFailure::Failed, "the provider cannot be reached")
                 }
                 ClientError::Redirected { .. } => not_sent(
-                    NotInferred::Failed,
+                    InferenceFailure::Failed,
                     "the provider wants to be asked elsewhere, which is not followed",
                 ),
-                ClientError::Closed { .. } | ClientError::NotHttp { .. } => NoAnswer::new(
-                    NotInferred::Failed,
+                ClientError::Closed { .. } | ClientError::NotHttp { .. } => InferenceError::new(
+                    InferenceFailure::Failed,
                     "the provider broke off before it answered",
                     true,
                 ),
@@ -197,35 +205,39 @@ impl Providers {
     }
 }
 
-async fn streamed(
+async fn read_stream(
     spec: &ProviderSpec,
     answer: Response,
-    part: &mut (impl FnMut(String) -> Result<(), NotInferred> + Send),
-) -> Result<ProviderAnswer, NoAnswer> {
-    let mut events = client::events(answer.body, EVENT_MAX);
+    part: &mut (impl FnMut(String) -> Result<(), InferenceFailure> + Send),
+) -> Result<ProviderAnswer, InferenceError> {
+    let mut events = client::read_events(answer.body, EVENT_MAX);
     let mut stream = ProviderStream::new(spec.kind);
     let mut taken = 0_usize;
     while !stream.is_done() {
-        let event = events.next().await.map_err(|_| failed(&BadAnswer::Cut))?;
+        let event = events
+            .next()
+            .await
+            .map_err(|_| to_failure(&AnswerError::Truncated))?;
         let Some(event) = event else { break };
         taken = taken.saturating_add(event.data.len());
         if taken > BODY_MAX {
-            return Err(failed(&BadAnswer::TooLong));
+            return Err(to_failure(&AnswerError::TooLong));
         }
         // It only moved an id or a time.
         if event.data.is_empty() {
             continue;
         }
-        let data = std::str::from_utf8(&event.data).map_err(|_| failed(&BadAnswer::Unreadable))?;
-        if let Some(delta) = stream.event(data).map_err(|bad| failed(&bad))? {
-            part(delta).map_err(gone)?;
+        let data =
+            std::str::from_utf8(&event.data).map_err(|_| to_failure(&AnswerError::Unreadable))?;
+        if let Some(delta) = stream.push_event(data).map_err(|bad| to_failure(&bad))? {
+            part(delta).map_err(aborted)?;
         }
     }
-    stream.end().map_err(|bad| failed(&bad))
+    stream.finish().map_err(|bad| to_failure(&bad))
 }
 
 /// The headers, the key among them as what is not shown.
-fn headers(spec: &ProviderSpec) -> Option<HeaderMap> {
+fn request_headers(spec: &ProviderSpec) -> Option<HeaderMap> {
     let mut headers = HeaderMap::new();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     for (name, value) in spec.headers() {
@@ -236,26 +248,30 @@ fn headers(spec: &ProviderSpec) -> Option<HeaderMap> {
     Some(headers)
 }
 
-async fn refused(spec: &ProviderSpec, answer: Response) -> NoAnswer {
+async fn to_rejection(spec: &ProviderSpec, answer: Response) -> InferenceError {
     let status = answer.status;
     let body = client::read_json(answer.body, ERROR_MAX).await;
-    let code = provider::error_code(&body.unwrap_or_default());
+    let code = provider::parse_error(&body.unwrap_or_default());
     tracing::warn!(provider = %spec.name, status = status.as_u16(), "{code}");
     let (reason, words) = match status {
         StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => {
-            (NotInferred::Busy, "the provider is busy")
+            (InferenceFailure::Busy, "the provider is busy")
         }
-        _ => (NotInferred::Failed, "the provider refused"),
+        _ => (InferenceFailure::Failed, "the provider refused"),
     };
-    NoAnswer::new(reason, format!("{words} ({})", status.as_u16()), false)
+    InferenceError::new(reason, format!("{words} ({})", status.as_u16()), false)
 }
 
-fn failed(bad: &BadAnswer) -> NoAnswer {
-    NoAnswer::new(NotInferred::Failed, format!("the provider: {bad}"), true)
+fn to_failure(bad: &AnswerError) -> InferenceError {
+    InferenceError::new(
+        InferenceFailure::Failed,
+        format!("the provider: {bad}"),
+        true,
+    )
 }
 
-fn gone(reason: NotInferred) -> NoAnswer {
-    NoAnswer::new(reason, "nobody takes the parts of the answer", true)
+fn aborted(reason: InferenceFailure) -> InferenceError {
+    InferenceError::new(reason, "nobody takes the parts of the answer", true)
 }
 
 #[cfg(test)]

@@ -4,7 +4,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use mgp_mcpl_engine::inference::budget::{BudgetRules, NoTokensLeft, SetAside, TokenBudget};
+use mgp_mcpl_engine::inference::budget::{
+    BudgetExceeded, BudgetRules, TokenBudget, TokenReservation,
+};
 use mgp_protocol::ids::ServerId;
 use mgp_runtime::task;
 use mgp_runtime::time::unix_ms;
@@ -15,12 +17,12 @@ use tokio::sync::Mutex;
 /// The file in the folder of MCPL.
 const FILE: &str = "tokens.json";
 /// Longest file read, in bytes: all servers that are counted, with long names.
-const LONGEST: u64 = 4 << 20;
+const FILE_BYTES_MAX: u64 = 4 << 20;
 const DAY_MS: u64 = 86_400_000;
 
 /// The tokens that servers took today. Clones share the count.
 #[derive(Clone, Debug)]
-pub struct TakenTokens(Arc<SharedTokens>);
+pub struct UsedTokens(Arc<SharedTokens>);
 
 #[derive(Debug)]
 struct SharedTokens {
@@ -31,9 +33,9 @@ struct SharedTokens {
 
 /// Why nothing is set aside.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum NotSetAside {
+pub(super) enum ReserveError {
     #[error(transparent)]
-    None(#[from] NoTokensLeft),
+    None(#[from] BudgetExceeded),
     #[error("what it may take could not be written down")]
     Disk(#[source] io::Error),
 }
@@ -41,19 +43,19 @@ pub(super) enum NotSetAside {
 /// Why the count cannot be read.
 #[derive(Debug, thiserror::Error)]
 #[error("{}: {why}; remove it, and today's tokens are counted from 0", .path.display())]
-pub struct UnreadableTokens {
+pub struct TokenFileError {
     path: PathBuf,
     why: String,
 }
 
-impl TakenTokens {
+impl UsedTokens {
     /// Reads what was kept in this folder; blocks.
     ///
     /// # Errors
-    /// [`UnreadableTokens`], in words for who starts the kernel.
-    pub fn open(folder: &Path) -> Result<Self, UnreadableTokens> {
+    /// [`TokenFileError`], in words for who starts the kernel.
+    pub fn open(folder: &Path) -> Result<Self, TokenFileError> {
         let path = folder.join(FILE);
-        let unreadable = |why: String| UnreadableTokens {
+        let unreadable = |why: String| TokenFileError {
             path: path.clone(),
             why,
         };
@@ -61,11 +63,13 @@ impl TakenTokens {
         let budget = match size {
             Err(error) if error.kind() == io::ErrorKind::NotFound => TokenBudget::default(),
             Err(error) => return Err(unreadable(error.to_string())),
-            Ok(size) if size > LONGEST => return Err(unreadable("it is too long".to_owned())),
+            Ok(size) if size > FILE_BYTES_MAX => {
+                return Err(unreadable("it is too long".to_owned()));
+            }
             Ok(_) => {
                 let text = regular_file::read_to_string(&path);
                 let text = text.map_err(|error| unreadable(error.to_string()))?;
-                TokenBudget::read(&text).map_err(|error| unreadable(error.to_string()))?
+                TokenBudget::parse(&text).map_err(|error| unreadable(error.to_string()))?
             }
         };
         Ok(Self(Arc::new(SharedTokens {
@@ -75,26 +79,26 @@ impl TakenTokens {
     }
 
     /// Sets tokens aside; answered once that is on disk.
-    pub(super) async fn set_aside(
+    pub(super) async fn reserve(
         &self,
         rules: &BudgetRules,
         server: &ServerId,
         tokens: u64,
-    ) -> Result<SetAside, NotSetAside> {
+    ) -> Result<TokenReservation, ReserveError> {
         let mut budget = self.0.budget.lock().await;
         let day = unix_ms() / DAY_MS;
-        let aside = budget.set_aside(rules, server, tokens, day)?;
+        let aside = budget.reserve(rules, server, tokens, day)?;
         match self.0.write(&budget).await {
             Ok(()) => Ok(aside),
             Err(error) => {
                 budget.settle(aside, Some(0));
-                Err(NotSetAside::Disk(error))
+                Err(ReserveError::Disk(error))
             }
         }
     }
 
     /// Puts right what was set aside; nobody waits for the disk.
-    pub(super) async fn settle(&self, aside: SetAside, took: Option<u64>) {
+    pub(super) async fn settle(&self, aside: TokenReservation, took: Option<u64>) {
         let mut budget = self.0.budget.lock().await;
         budget.settle(aside, took);
         if let Err(error) = self.0.write(&budget).await {
@@ -107,9 +111,9 @@ impl TakenTokens {
 impl SharedTokens {
     async fn write(&self, budget: &TokenBudget) -> io::Result<()> {
         let (path, text) = (self.path.clone(), budget.to_json());
-        let written = task::blocking("mcpl.tokens", move || {
+        let written = task::run_blocking("mcpl.tokens", move || {
             if let Some(folder) = path.parent() {
-                atomic_file::make_folder(folder)?;
+                atomic_file::create_folder(folder)?;
             }
             atomic_file::write(&path, text.as_bytes())
         });
@@ -126,20 +130,20 @@ mod tests {
     async fn a_restart_gives_no_tokens_back() {
         let dir = tempfile::tempdir().unwrap();
         let rules = BudgetRules {
-            each: 100,
+            per_server: 100,
             ..BudgetRules::default()
         };
         let server = ServerId::new("memory");
-        let tokens = TakenTokens::open(dir.path()).unwrap();
-        let first = tokens.set_aside(&rules, &server, 60).await.unwrap();
-        let killed = TakenTokens::open(dir.path()).unwrap();
-        assert!(killed.set_aside(&rules, &server, 41).await.is_err());
+        let tokens = UsedTokens::open(dir.path()).unwrap();
+        let first = tokens.reserve(&rules, &server, 60).await.unwrap();
+        let killed = UsedTokens::open(dir.path()).unwrap();
+        assert!(killed.reserve(&rules, &server, 41).await.is_err());
         tokens.settle(first, Some(10)).await;
-        let again = TakenTokens::open(dir.path()).unwrap();
-        assert!(again.set_aside(&rules, &server, 91).await.is_err());
-        assert!(again.set_aside(&rules, &server, 90).await.is_ok());
+        let again = UsedTokens::open(dir.path()).unwrap();
+        assert!(again.reserve(&rules, &server, 91).await.is_err());
+        assert!(again.reserve(&rules, &server, 90).await.is_ok());
         std::fs::write(dir.path().join(FILE), "{").unwrap();
-        let why = TakenTokens::open(dir.path()).unwrap_err().to_string();
+        let why = UsedTokens::open(dir.path()).unwrap_err().to_string();
         assert!(why.contains(FILE) && why.contains("remove it"), "{why}");
     }
 
@@ -149,14 +153,19 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let folder = dir.path().join("data");
         std::fs::create_dir(&folder).unwrap();
-        let tokens = TakenTokens::open(&folder).unwrap();
+        let tokens = UsedTokens::open(&folder).unwrap();
         std::fs::remove_dir(&folder).unwrap();
         std::fs::write(&folder, "").unwrap();
         let rules = BudgetRules::default();
         let server = ServerId::new("memory");
-        let refused = tokens.set_aside(&rules, &server, 1).await;
-        assert!(matches!(refused, Err(NotSetAside::Disk(_))));
+        let refused = tokens.reserve(&rules, &server, 1).await;
+        assert!(matches!(refused, Err(ReserveError::Disk(_))));
         std::fs::remove_file(&folder).unwrap();
-        assert!(tokens.set_aside(&rules, &server, rules.each).await.is_ok());
+        assert!(
+            tokens
+                .reserve(&rules, &server, rules.per_server)
+                .await
+                .is_ok()
+        );
     }
 }

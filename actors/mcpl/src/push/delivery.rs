@@ -2,94 +2,103 @@
 
 use std::time::Duration;
 
-use mgp_callers::agent::Unanswered;
+use mgp_callers::agent::CallbackError;
 use mgp_mcpl_engine::names;
-use mgp_mcpl_engine::push::hosts::{HandedOver, HostQueue, HostReply};
-use mgp_mcpl_engine::push::{PushPolicy, channel};
+use mgp_mcpl_engine::push::hosts::{HandOverOutcome, HostQueue, HostReply};
+use mgp_mcpl_engine::push::{PushPolicy, channel_name};
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::lookalike;
 use mgp_protocol::mcp::Method;
 use mgp_protocol::mcpl::push::{Event, PushAnswer};
 use mgp_protocol::mgp::audit::Outcome;
-use mgp_protocol::splice::quoted;
+use mgp_protocol::splice::quote;
 use mgp_runtime::mailbox::Reply;
 use mgp_tools::events::PushedEvent;
 use serde_json::json;
 
-use super::{NewPush, PushInference, PushTo};
+use super::{NewPush, PushInference, PushTargets};
 use crate::agents::McplAgent;
 use crate::audit::{self, McplRecord};
-use crate::hooks::{HookOrigin, PassedId, is_for};
+use crate::hooks::{HookOrigin, MappedIdKind, is_server_of};
 
 /// How long the kernel's own inference may take to begin.
-const BEGINS: Duration = Duration::from_secs(10);
+const INFERENCE_START_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// What became of an event.
-pub(super) struct Delivered {
+pub(super) struct DeliveryOutcome {
     pub(super) answer: PushAnswer,
     /// Nobody has heard of it: the same event may come again.
-    pub(super) released: bool,
+    pub(super) is_released: bool,
 }
 
-impl Delivered {
-    fn of(answer: PushAnswer) -> Self {
+impl DeliveryOutcome {
+    fn new(answer: PushAnswer) -> Self {
         Self {
-            answer: answer.bounded(),
-            released: false,
+            answer: answer.truncate(),
+            is_released: false,
         }
     }
 
-    pub(super) fn released(why: impl Into<String>) -> Self {
+    pub(super) fn not_delivered(why: impl Into<String>) -> Self {
         Self {
-            answer: PushAnswer::refused(why),
-            released: true,
+            answer: PushAnswer::reject(why),
+            is_released: true,
         }
     }
 
     /// Somebody may have taken it: it is never handed on again.
-    pub(super) fn unknown(why: &str) -> Self {
-        Self::of(PushAnswer::refused(format!(
+    pub(super) fn unknown_outcome(why: &str) -> Self {
+        Self::new(PushAnswer::reject(format!(
             "{why}; whether somebody took it is not known, and it is not handed on again"
         )))
     }
 }
 
 /// What one who may begin an inference said.
-enum PushTaken {
+enum TakeOutcome {
     /// It took it, and perhaps began an inference.
-    Yes(Option<String>),
+    Accepted(Option<String>),
     /// It did not, for this reason.
-    No(String),
+    Rejected(String),
     /// It did not answer.
     Unknown(String),
 }
 
-impl PushTo {
-    pub(super) async fn deliver(&self, policy: &PushPolicy, new: &NewPush) -> Delivered {
-        let event = Event::read(&new.params).expect("it was read before");
+impl PushTargets {
+    pub(super) async fn deliver(&self, policy: &PushPolicy, new: &NewPush) -> DeliveryOutcome {
+        let event = Event::parse(&new.params).expect("it was read before");
         let following = self.publish(new, &event, false).await;
         let taken = match new.rule.inference {
-            true => Some(self.infer(new, &event).await),
+            true => Some(self.begin_inference(new, &event).await),
             false => self.ask_agents(policy, new, &event).await,
         };
-        if following == 0 && matches!(taken, Some(PushTaken::Yes(_) | PushTaken::Unknown(_))) {
+        if following == 0
+            && matches!(
+                taken,
+                Some(TakeOutcome::Accepted(_) | TakeOutcome::Unknown(_))
+            )
+        {
             self.publish(new, &event, true).await;
         }
         let delivered = match (taken, following) {
-            (Some(PushTaken::Yes(inference)), _) => Delivered::of(PushAnswer::accepted(inference)),
-            (Some(PushTaken::No(_)) | None, 1..) => Delivered::of(PushAnswer::accepted(None)),
-            (Some(PushTaken::No(why)), 0) => Delivered::of(PushAnswer::refused(why)),
-            (Some(PushTaken::Unknown(why)), _) => Delivered::unknown(&why),
-            (None, 0) => Delivered::released(format!(
+            (Some(TakeOutcome::Accepted(inference)), _) => {
+                DeliveryOutcome::new(PushAnswer::accept(inference))
+            }
+            (Some(TakeOutcome::Rejected(_)) | None, 1..) => {
+                DeliveryOutcome::new(PushAnswer::accept(None))
+            }
+            (Some(TakeOutcome::Rejected(why)), 0) => DeliveryOutcome::new(PushAnswer::reject(why)),
+            (Some(TakeOutcome::Unknown(why)), _) => DeliveryOutcome::unknown_outcome(&why),
+            (None, 0) => DeliveryOutcome::not_delivered(format!(
                 "nobody takes events of this feature set now: no MCPL agent that may use this server can be asked (over HTTP, it needs the GET stream of its session), and nobody follows {}",
-                channel(&new.server.server(), &event.feature_set)
+                channel_name(&new.server.server(), &event.feature_set)
             )),
         };
         let outcome = match delivered.answer.accepted {
             true => Outcome::Success,
             false => Outcome::Failure,
         };
-        self.recorded(
+        self.record(
             &new.server,
             &event,
             outcome,
@@ -100,20 +109,20 @@ impl PushTo {
 
     async fn publish(&self, new: &NewPush, event: &Event<'_>, taken: bool) -> usize {
         let server = new.server.server();
-        let (id, set) = (quoted(&event.event_id), quoted(&event.feature_set));
+        let (id, set) = (quote(&event.event_id), quote(&event.feature_set));
         let origin = event.origin.map(|origin| format!(r#","origin":{origin}"#));
         let data = format!(
             r#"{{"server_id":{},"feature_set":{set},"event_id":{id}{},"content":{}}}"#,
-            quoted(server.as_str()),
+            quote(server.as_str()),
             origin.unwrap_or_default(),
             new.content.to_json()
         );
-        let pushed = self.events.pushed(PushedEvent {
+        let pushed = self.events.publish_push(PushedEvent {
             server: new.server.clone(),
-            channel: channel(&server, &event.feature_set),
+            channel: channel_name(&server, &event.feature_set),
             timestamp: event.timestamp.to_string(),
             data,
-            taken,
+            is_delivered: taken,
         });
         pushed.await.unwrap_or_else(|error| {
             tracing::warn!(%error, "a push event is not on the bus");
@@ -122,7 +131,7 @@ impl PushTo {
     }
 
     /// Begins an inference of the kernel's own.
-    async fn infer(&self, new: &NewPush, event: &Event<'_>) -> PushTaken {
+    async fn begin_inference(&self, new: &NewPush, event: &Event<'_>) -> TakeOutcome {
         let (begun, answer) = Reply::new();
         self.inference.send(PushInference {
             server: new.server.clone(),
@@ -130,13 +139,15 @@ impl PushTo {
             event_id: event.event_id.to_string(),
             origin: event.origin.map(|origin| origin.get().to_owned()),
             content: new.content.clone(),
-            begun,
+            started: begun,
         });
-        match tokio::time::timeout(BEGINS, answer).await {
-            Ok(Ok(Ok(inference))) => PushTaken::Yes(Some(inference)),
-            Ok(Ok(Err(why))) => PushTaken::No(why),
-            Ok(Err(_)) => PushTaken::No("the kernel has nobody to begin an inference".into()),
-            Err(_) => PushTaken::Unknown("the inference did not begin in time".into()),
+        match tokio::time::timeout(INFERENCE_START_TIMEOUT, answer).await {
+            Ok(Ok(Ok(inference))) => TakeOutcome::Accepted(Some(inference)),
+            Ok(Ok(Err(why))) => TakeOutcome::Rejected(why),
+            Ok(Err(_)) => {
+                TakeOutcome::Rejected("the kernel has nobody to begin an inference".into())
+            }
+            Err(_) => TakeOutcome::Unknown("the inference did not begin in time".into()),
         }
     }
 
@@ -146,46 +157,46 @@ impl PushTo {
         policy: &PushPolicy,
         new: &NewPush,
         event: &Event<'_>,
-    ) -> Option<PushTaken> {
+    ) -> Option<TakeOutcome> {
         let server = new.server.server();
-        let mut agents = self.agents.all();
+        let mut agents = self.agents.list_reachable();
         agents.retain(|agent| {
-            agent.declares().abilities.push_events
-                && is_for(&self.servers, agent, &new.server)
-                && agent.admits(&server, &event.feature_set)
+            agent.capabilities().features.push_events
+                && is_server_of(&self.servers, agent, &new.server)
+                && agent.allows_set(&server, &event.feature_set)
         });
-        let params = event.renamed(
-            &names::set(&server, &event.feature_set),
-            &names::channel(&server, &event.event_id),
+        let params = event.render_with_names(
+            &names::set_name(&server, &event.feature_set),
+            &names::channel_name(&server, &event.event_id),
             &new.content.to_json(),
         );
         let mut queue = HostQueue::new(agents.len());
         while let Some(turn) = queue.pop() {
             let agent = &agents[turn.host];
             // Earlier hosts took their time.
-            let reply = match agent.admits(&server, &event.feature_set) {
+            let reply = match agent.allows_set(&server, &event.feature_set) {
                 true => ask_agent(policy, agent, &params).await,
                 false => HostReply::NotSent,
             };
-            queue.note(turn, reply);
+            queue.record_reply(turn, reply);
         }
-        match queue.end() {
-            HandedOver::Accepted(host, inference) => {
+        match queue.into_outcome() {
+            HandOverOutcome::Accepted(host, inference) => {
                 let told = inference.map(|id| {
                     let origin = HookOrigin::Agent(agents[host].clone());
                     self.ids
-                        .told(&origin, &new.server, PassedId::Inference, &id)
+                        .map(&origin, &new.server, MappedIdKind::Inference, &id)
                 });
-                Some(PushTaken::Yes(told))
+                Some(TakeOutcome::Accepted(told))
             }
-            HandedOver::Refused(why) => Some(PushTaken::No(why)),
-            HandedOver::Unknown(why) => Some(PushTaken::Unknown(why.to_owned())),
-            HandedOver::NotSent => None,
+            HandOverOutcome::Refused(why) => Some(TakeOutcome::Rejected(why)),
+            HandOverOutcome::Unknown(why) => Some(TakeOutcome::Unknown(why.to_owned())),
+            HandOverOutcome::NotSent => None,
         }
     }
 
     /// Writes down what became of an event.
-    pub(super) fn recorded(
+    pub(super) fn record(
         &self,
         server: &ServerId,
         event: &Event<'_>,
@@ -197,25 +208,25 @@ impl PushTo {
             outcome,
             reason,
             text: Some(event.content().get().as_bytes()),
-            more: json!({"eventId": &*event.event_id}),
-            ..McplRecord::of_server(server, Event::METHOD)
+            details: json!({"eventId": &*event.event_id}),
+            ..McplRecord::from_server(server, Event::METHOD)
         };
         audit::record(self.host.audit(), &record);
     }
 }
 
 async fn ask_agent(policy: &PushPolicy, agent: &McplAgent, params: &str) -> HostReply {
-    match agent.ask(Event::METHOD, params, policy.agent).await {
+    match agent.request(Event::METHOD, params, policy.agent).await {
         Ok(Ok(result)) => read_reply(&result),
         Ok(Err(error)) => {
             let error = String::from_utf8_lossy(&error);
             HostReply::Refused(format!("the agent answered an error: {error}"))
         }
-        Err(Unanswered::Unready | Unanswered::Unreachable | Unanswered::Overloaded) => {
+        Err(CallbackError::NotReady | CallbackError::Unreachable | CallbackError::Overloaded) => {
             HostReply::NotSent
         }
-        Err(Unanswered::TimedOut(_)) => HostReply::Silent,
-        Err(Unanswered::Gone | Unanswered::Cancelled) => {
+        Err(CallbackError::TimedOut(_)) => HostReply::Silent,
+        Err(CallbackError::Disconnected | CallbackError::Cancelled) => {
             HostReply::Lost("the agent went away before it answered")
         }
     }
@@ -224,7 +235,7 @@ async fn ask_agent(policy: &PushPolicy, agent: &McplAgent, params: &str) -> Host
 fn read_reply(result: &[u8]) -> HostReply {
     let read = std::str::from_utf8(result).ok();
     let read = read.and_then(|text| lookalike::from_object::<PushAnswer>(text).ok());
-    match read.map(PushAnswer::bounded) {
+    match read.map(PushAnswer::truncate) {
         Some(answer) if answer.accepted => HostReply::Accepted(answer.inference_id),
         Some(answer) => HostReply::Refused(answer.reason.unwrap_or_default()),
         None => HostReply::Lost("the agent's answer cannot be read"),

@@ -6,7 +6,7 @@ use mgp_mcpl_engine::state::record::TreeKey;
 use mgp_protocol::ids::{AgentId, ServerId};
 use mgp_protocol::mcp::{self, Method};
 use mgp_protocol::mcpl::McplError;
-use mgp_protocol::mcpl::state::{Rollback, RolledBack};
+use mgp_protocol::mcpl::state::{Rollback, RollbackResult};
 use mgp_protocol::mgp::audit::Outcome;
 use mgp_protocol::refusal::Refusal;
 use serde_json::json;
@@ -16,11 +16,11 @@ use crate::audit::{self, McplActor, McplRecord};
 use crate::host::McplHost;
 
 /// How long a server may take whose calls have no limit: it may have much to undo.
-const UNDOING: Duration = Duration::from_secs(60);
+const ROLLBACK_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Who wants what rolled back.
 #[derive(Clone, Copy, Debug)]
-pub struct RollbackWish<'a> {
+pub struct RollbackRequest<'a> {
     /// Whose tools they are.
     pub server: &'a ServerId,
     /// Which tree.
@@ -28,7 +28,7 @@ pub struct RollbackWish<'a> {
     /// Where to go back to.
     pub checkpoint: &'a str,
     /// The agent; `None` for the operator.
-    pub by: Option<&'a AgentId>,
+    pub agent: Option<&'a AgentId>,
 }
 
 impl States {
@@ -41,50 +41,50 @@ impl States {
     pub async fn roll_back(
         &self,
         host: &McplHost,
-        rolling: RollbackWish<'_>,
-    ) -> Result<RolledBack, Refusal> {
-        let rolled = self.rolled_back(host, rolling).await;
+        rolling: RollbackRequest<'_>,
+    ) -> Result<RollbackResult, Refusal> {
+        let rolled = self.run_rollback(host, rolling).await;
         let reason = match &rolled {
             Ok(back) => back.reason.clone(),
             Err(refusal) => Some(refusal.to_string()),
         };
         let record = McplRecord {
             feature_set: Some(&rolling.key.set),
-            agent: rolling.by.or(rolling.key.agent.as_ref()),
-            by: match rolling.by {
+            agent: rolling.agent.or(rolling.key.agent.as_ref()),
+            actor: match rolling.agent {
                 Some(_) => McplActor::Agent,
                 None => McplActor::Operator,
             },
             outcome: match &rolled {
                 Ok(back) if back.success => Outcome::Success,
                 Ok(_) => Outcome::Failure,
-                Err(refusal) => audit::of_refusal(refusal),
+                Err(refusal) => audit::outcome_of_refusal(refusal),
             },
             reason: reason.as_deref(),
-            more: json!({"checkpoint": rolling.checkpoint.chars().take(256).collect::<String>()}),
-            ..McplRecord::of_server(rolling.server, Rollback::METHOD)
+            details: json!({"checkpoint": rolling.checkpoint.chars().take(256).collect::<String>()}),
+            ..McplRecord::from_server(rolling.server, Rollback::METHOD)
         };
         audit::record(host.audit(), &record);
         rolled
     }
 
-    async fn rolled_back(
+    async fn run_rollback(
         &self,
         host: &McplHost,
-        RollbackWish {
+        RollbackRequest {
             server,
             key,
             checkpoint,
             ..
-        }: RollbackWish<'_>,
-    ) -> Result<RolledBack, Refusal> {
-        may_roll_back(host, server, &key.set)?;
+        }: RollbackRequest<'_>,
+    ) -> Result<RollbackResult, Refusal> {
+        check_may_roll_back(host, server, &key.set)?;
         let unknown = || Refusal::from(McplError::checkpoint_not_found(checkpoint));
-        if !self.has(server, key).await {
+        if !self.has_tree(server, key).await {
             return Err(unknown());
         }
-        let turn = self.turn(server, key.clone()).await?;
-        if !turn.has(checkpoint) {
+        let turn = self.lock_tree(server, key.clone()).await?;
+        if !turn.has_checkpoint(checkpoint) {
             return Err(unknown());
         }
         let params = Rollback {
@@ -93,14 +93,15 @@ impl States {
         };
         let params = serde_json::to_string(&params).expect("params are always JSON");
         let answer = host
-            .ask_as_call(server, Rollback::METHOD, &params, UNDOING)
+            .request_as_call(server, Rollback::METHOD, &params, ROLLBACK_TIMEOUT)
             .await?;
         let text = std::str::from_utf8(&answer).unwrap_or_default();
-        let faulty = |why: String| Refusal::Faulty {
+        let faulty = |why: String| Refusal::InvalidAnswer {
             server: server.clone(),
             reason: format!("its answer to state/rollback is none: {why}"),
         };
-        let back: RolledBack = mcp::read(Some(text)).map_err(|why| faulty(why.to_string()))?;
+        let back: RollbackResult =
+            mcp::parse_params(Some(text)).map_err(|why| faulty(why.to_string()))?;
         if back.success && back.checkpoint != checkpoint {
             return Err(faulty(format!(
                 "it is about checkpoint {:?}",
@@ -108,16 +109,16 @@ impl States {
             )));
         }
         if back.success {
-            turn.moved(checkpoint.to_owned()).await?;
+            turn.move_to(checkpoint.to_owned()).await?;
         }
         Ok(back)
     }
 }
 
 /// Whether the operator lets this set be rolled back, and the server declared that it can.
-fn may_roll_back(host: &McplHost, server: &ServerId, set: &str) -> Result<(), Refusal> {
+fn check_may_roll_back(host: &McplHost, server: &ServerId, set: &str) -> Result<(), Refusal> {
     let sets = host.sets().load();
-    let held = sets.of(server).and_then(|sets| sets.sets.get(set));
+    let held = sets.get(server).and_then(|sets| sets.sets.get(set));
     let Some(held) = held else {
         return Err(McplError::unknown_set(set).into());
     };

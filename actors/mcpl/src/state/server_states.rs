@@ -6,27 +6,27 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use mgp_mcpl_engine::state::record::{StateRecord, TreeKey};
-use mgp_mcpl_engine::state::tree::{StateFault, StateTree, TreeStep};
+use mgp_mcpl_engine::state::tree::{StateError, StateTree, TreeStep};
 use mgp_mcpl_engine::state::trees::StateTrees;
 use mgp_protocol::ids::{AgentId, ServerId};
 use mgp_protocol::mcp;
 use mgp_protocol::mcpl::state::ResultState;
 use mgp_protocol::refusal::Refusal;
-use mgp_runtime::task::{self, TaskBroken};
+use mgp_runtime::task::{self, TaskError};
 use mgp_runtime::time::unix_ms;
 use mgp_store::atomic_file;
-use mgp_store::journal::{Journal, NotAppended};
+use mgp_store::journal::{AppendError, Journal};
 use tokio::sync::{OnceCell, RwLock};
 
-use super::StateStanding;
-use super::turn_lines::TurnLines;
+use super::TreePosition;
+use super::tree_queues::TreeQueues;
 
 /// How the name of a journal ends; the server's id stands before it.
-pub(super) const FILE_ENDS: &str = ".journal";
+pub(super) const FILE_EXTENSION: &str = ".journal";
 /// What the journal of states says it is.
 const KIND: &str = "states";
 /// A result and a state that are longer than this together, in bytes, take more than a millisecond to patch.
-const LONG: usize = 64 << 10;
+const LONG_BYTES: usize = 64 << 10;
 /// A journal is written anew when it has more than twice what is kept, and this many bytes more: so each byte is
 /// written a few times at most.
 const SLACK: usize = 8 << 20;
@@ -38,23 +38,23 @@ pub(crate) struct ServerStates {
     path: PathBuf,
     journal: OnceCell<Journal>,
     trees: Mutex<StateTrees>,
-    pub(super) lines: TurnLines,
+    pub(super) queues: TreeQueues,
     /// Who writes all anew holds it alone, so that nothing is written meanwhile that it does not know of.
-    writing: RwLock<()>,
+    write_lock: RwLock<()>,
     /// Bytes in the journal since it was last written anew, at least.
-    written: AtomicUsize,
+    bytes_written: AtomicUsize,
 }
 
 impl ServerStates {
     pub(super) fn new(folder: &Path, id: &ServerId) -> Self {
         Self {
             id: id.clone(),
-            path: folder.join(format!("{id}{FILE_ENDS}")),
+            path: folder.join(format!("{id}{FILE_EXTENSION}")),
             journal: OnceCell::new(),
             trees: Mutex::default(),
-            lines: TurnLines::default(),
-            writing: RwLock::default(),
-            written: AtomicUsize::default(),
+            queues: TreeQueues::default(),
+            write_lock: RwLock::default(),
+            bytes_written: AtomicUsize::default(),
         }
     }
 
@@ -67,14 +67,14 @@ impl ServerStates {
     pub(super) async fn open(&self) -> Result<&Journal, String> {
         let open = || async {
             let path = self.path.clone();
-            let opened = task::blocking("mcpl.opening_states", move || {
+            let opened = task::run_blocking("mcpl.opening_states", move || {
                 if let Some(folder) = path.parent() {
-                    atomic_file::make_folder(folder).map_err(|e| explained(&path, &e))?;
+                    atomic_file::create_folder(folder).map_err(|e| explain_io_error(&path, &e))?;
                 }
                 let opened = Journal::open(&path, KIND).map_err(|e| e.to_string())?;
                 let bytes = opened.entries.iter().map(Vec::len).sum::<usize>();
-                let trees = StateTrees::read(StateRecord::read(&opened.entries));
-                Ok::<_, String>((opened.journal, opened.cut, trees, bytes))
+                let trees = StateTrees::from_records(StateRecord::from_entries(&opened.entries));
+                Ok::<_, String>((opened.journal, opened.torn_tail, trees, bytes))
             });
             let opened = opened.await.map_err(|broken| broken.to_string())?;
             let (journal, cut, trees, bytes) = opened
@@ -83,7 +83,7 @@ impl ServerStates {
                 tracing::warn!(server = %self.id, "{cut}; the call was not answered either");
             }
             *self.trees() = trees;
-            self.written.store(bytes, Ordering::Relaxed);
+            self.bytes_written.store(bytes, Ordering::Relaxed);
             Ok(journal)
         };
         self.journal.get_or_try_init(open).await
@@ -94,11 +94,11 @@ impl ServerStates {
         &self,
         key: &TreeKey,
         said: &str,
-    ) -> Result<StateStanding, NotAppended> {
-        let judged = self.judged(key, said).await;
+    ) -> Result<TreePosition, AppendError> {
+        let judged = self.evaluate(key, said).await;
         let refused = match judged {
             Ok(step) => {
-                if let Some(record) = StateRecord::of(key, &step) {
+                if let Some(record) = StateRecord::from_step(key, &step) {
                     self.write(vec![record]).await?;
                 }
                 None
@@ -110,36 +110,37 @@ impl ServerStates {
         };
         let trees = self.trees();
         let current = trees.tree(key).and_then(|tree| tree.current());
-        Ok(StateStanding {
+        Ok(TreePosition {
             checkpoint: current.map(|current| current.id.clone()),
-            refused,
+            rejection: refused,
         })
     }
 
     /// What a result does to its tree. Long ones are judged beside the threads that carry calls.
-    async fn judged(&self, key: &TreeKey, said: &str) -> Result<TreeStep, StateFault> {
+    async fn evaluate(&self, key: &TreeKey, said: &str) -> Result<TreeStep, StateError> {
         let tree = self.trees().tree(key).cloned().unwrap_or_default();
         let held = tree.current().and_then(|current| current.data.as_ref());
         let held = held.map_or(0, |data| data.len());
-        let step = match said.len() + held < LONG {
-            true => judged(&tree, said)?,
+        let step = match said.len() + held < LONG_BYTES {
+            true => evaluate_step(&tree, said)?,
             false => {
                 let said = said.to_owned();
-                let judged = task::blocking("mcpl.judging_state", move || judged(&tree, &said));
-                let broken = |broken: TaskBroken| StateFault::Malformed(broken.to_string());
+                let judged =
+                    task::run_blocking("mcpl.judging_state", move || evaluate_step(&tree, &said));
+                let broken = |broken: TaskError| StateError::Malformed(broken.to_string());
                 judged.await.map_err(broken)??
             }
         };
-        self.trees().fits(key, &step)?;
+        self.trees().check_step(key, &step)?;
         Ok(step)
     }
 
     /// Writes down, then carries out.
-    async fn write(&self, records: Vec<StateRecord>) -> Result<(), NotAppended> {
-        let pieces: Vec<Vec<u8>> = records.iter().flat_map(StateRecord::pieces).collect();
+    async fn write(&self, records: Vec<StateRecord>) -> Result<(), AppendError> {
+        let pieces: Vec<Vec<u8>> = records.iter().flat_map(StateRecord::to_pieces).collect();
         let bytes: usize = pieces.iter().map(Vec::len).sum();
-        let writing = self.writing.read().await;
-        let journal = self.open().await.map_err(NotAppended::Failed)?;
+        let writing = self.write_lock.read().await;
+        let journal = self.open().await.map_err(AppendError::Failed)?;
         journal.append_all(pieces).await?;
         let kept = {
             let mut trees = self.trees();
@@ -149,46 +150,46 @@ impl ServerStates {
             trees.bytes()
         };
         drop(writing);
-        let written = self.written.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        let written = self.bytes_written.fetch_add(bytes, Ordering::Relaxed) + bytes;
         if written > 2 * kept + SLACK {
-            self.write_anew(journal).await;
+            self.compact(journal).await;
         }
         Ok(())
     }
 
     /// Leaves out of the journal what is not kept any more.
-    async fn write_anew(&self, journal: &Journal) {
-        let _alone = self.writing.write().await;
-        let records = self.trees().records();
-        let pieces: Vec<Vec<u8>> = records.iter().flat_map(StateRecord::pieces).collect();
+    async fn compact(&self, journal: &Journal) {
+        let _alone = self.write_lock.write().await;
+        let records = self.trees().to_records();
+        let pieces: Vec<Vec<u8>> = records.iter().flat_map(StateRecord::to_pieces).collect();
         let bytes: usize = pieces.iter().map(Vec::len).sum();
         match journal.replace(pieces).await {
-            Ok(()) => self.written.store(bytes, Ordering::Relaxed),
+            Ok(()) => self.bytes_written.store(bytes, Ordering::Relaxed),
             // What is there is whole, and the next one tries again.
             Err(why) => tracing::warn!(server = %self.id, %why, "its states are not written anew"),
         }
     }
 
     pub(super) async fn end_session(&self, agent: &AgentId, session: &str) {
-        let ending = self.trees().ending(agent, session, unix_ms());
-        self.noted(ending).await;
+        let ending = self.trees().session_end_records(agent, session, unix_ms());
+        self.write_unawaited(ending).await;
     }
 
     /// Ends all sessions; of a server that is gone, everything.
     pub(super) async fn end_all(&self, gone: bool) {
-        let ending = self.trees().all_ended(gone, unix_ms());
-        self.noted(ending).await;
+        let ending = self.trees().all_end_records(gone, unix_ms());
+        self.write_unawaited(ending).await;
     }
 
     /// Takes out what ended longer ago than this.
     pub(super) async fn expire(&self, keep: Duration) {
         let keep = u64::try_from(keep.as_millis()).unwrap_or(u64::MAX);
-        let expired = self.trees().expired(unix_ms(), keep);
-        self.noted(expired).await;
+        let expired = self.trees().expire_records(unix_ms(), keep);
+        self.write_unawaited(expired).await;
     }
 
     /// Writes down what nobody waits for; what the disk does not take is said again at the next start.
-    async fn noted(&self, records: Vec<StateRecord>) {
+    async fn write_unawaited(&self, records: Vec<StateRecord>) {
         if records.is_empty() {
             return;
         }
@@ -198,12 +199,12 @@ impl ServerStates {
     }
 }
 
-fn judged(tree: &StateTree, said: &str) -> Result<TreeStep, StateFault> {
-    let malformed = |refusal: Refusal| StateFault::Malformed(refusal.to_string());
-    let said: ResultState<'_> = mcp::read(Some(said)).map_err(malformed)?;
-    tree.judge(&said, unix_ms())
+fn evaluate_step(tree: &StateTree, said: &str) -> Result<TreeStep, StateError> {
+    let malformed = |refusal: Refusal| StateError::Malformed(refusal.to_string());
+    let said: ResultState<'_> = mcp::parse_params(Some(said)).map_err(malformed)?;
+    tree.evaluate(&said, unix_ms())
 }
 
-fn explained(path: &Path, error: &std::io::Error) -> String {
-    mgp_store::trouble::explained(path, error)
+fn explain_io_error(path: &Path, error: &std::io::Error) -> String {
+    mgp_store::health::explain_io_error(path, error)
 }

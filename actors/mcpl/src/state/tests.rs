@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use mgp_mcpl_engine::state::record::TreeKey;
 use mgp_mcpl_engine::state::rules::StateRules;
-use mgp_mcpl_engine::state::tree::Carried;
+use mgp_mcpl_engine::state::tree::CarriedState;
 use mgp_protocol::ids::{AgentId, ConnectionId, ServerId};
 use mgp_protocol::refusal::Refusal;
 
@@ -25,12 +25,15 @@ fn key(set: &str) -> TreeKey {
 }
 
 async fn say(states: &States, server: &str, set: &str, state: &str) -> Option<String> {
-    let turn = states.turn(&ServerId::new(server), key(set)).await.unwrap();
-    turn.settle(state.to_owned()).await.unwrap().refused
+    let turn = states
+        .lock_tree(&ServerId::new(server), key(set))
+        .await
+        .unwrap();
+    turn.settle(state.to_owned()).await.unwrap().rejection
 }
 
-async fn carried(states: &States, server: &str, set: &str) -> Carried {
-    let turn = states.turn(&ServerId::new(server), key(set)).await;
+async fn carried(states: &States, server: &str, set: &str) -> CarriedState {
+    let turn = states.lock_tree(&ServerId::new(server), key(set)).await;
     turn.unwrap().carried.clone()
 }
 
@@ -49,10 +52,10 @@ async fn what_was_kept_is_there_for_the_next_kernel() {
     // The first one is not closed: nothing is written at its end.
     assert_eq!(
         carried(&second, "notes", "edit").await,
-        Carried::State(long.as_str().into())
+        CarriedState::State(long.as_str().into())
     );
     for (server, set) in [("other", "edit"), ("notes", "read")] {
-        assert_eq!(carried(&second, server, set).await, Carried::Nothing);
+        assert_eq!(carried(&second, server, set).await, CarriedState::Nothing);
     }
     // Half of an entry, as a machine leaves it that lost its power.
     let path = dir.path().join("state/notes.journal");
@@ -64,7 +67,7 @@ async fn what_was_kept_is_there_for_the_next_kernel() {
     let third = states(dir.path());
     assert_eq!(
         carried(&third, "notes", "edit").await,
-        Carried::State(long.as_str().into())
+        CarriedState::State(long.as_str().into())
     );
     // One that was changed is not taken for a state.
     let mut bytes = std::fs::read(&path).unwrap();
@@ -72,8 +75,8 @@ async fn what_was_kept_is_there_for_the_next_kernel() {
     bytes[middle] ^= 1;
     std::fs::write(&path, bytes).unwrap();
     let fourth = states(dir.path());
-    let broken = fourth.turn(&ServerId::new("notes"), key("edit")).await;
-    let Err(Refusal::Broken(words)) = broken else {
+    let broken = fourth.lock_tree(&ServerId::new("notes"), key("edit")).await;
+    let Err(Refusal::Internal(words)) = broken else {
         panic!("{broken:?}");
     };
     assert!(words.contains("notes.journal"), "{words}");
@@ -97,7 +100,7 @@ async fn a_journal_is_written_anew_before_it_is_long() {
     let last = format!("\"{long}\"");
     assert_eq!(
         carried(&again, "notes", "edit").await,
-        Carried::State(last.as_str().into())
+        CarriedState::State(last.as_str().into())
     );
 }
 
@@ -107,35 +110,35 @@ async fn a_journal_is_written_anew_before_it_is_long() {
 async fn calls_of_one_state_take_turns() {
     let dir = tempfile::tempdir().unwrap();
     let (states, server) = (states(dir.path()), ServerId::new("notes"));
-    let first = states.turn(&server, key("edit")).await.unwrap();
-    assert!(states.turn(&server, key("read")).await.is_ok());
+    let first = states.lock_tree(&server, key("edit")).await.unwrap();
+    assert!(states.lock_tree(&server, key("read")).await.is_ok());
     let mut waiting = Vec::new();
     for _ in 0..32 {
         let (states, server) = (states.clone(), server.clone());
-        let mut waits = Box::pin(async move { states.turn(&server, key("edit")).await });
+        let mut waits = Box::pin(async move { states.lock_tree(&server, key("edit")).await });
         assert!(futures_util::poll!(&mut waits).is_pending());
         waiting.push(waits);
     }
-    let full = states.turn(&server, key("edit")).await;
+    let full = states.lock_tree(&server, key("edit")).await;
     assert!(matches!(full, Err(Refusal::Overloaded { .. })), "{full:?}");
     // The one in front gives up; there is room for one, behind all others.
     drop(waiting.remove(0));
     let late = {
         let (states, server) = (states.clone(), server.clone());
-        async move { states.turn(&server, key("edit")).await }
+        async move { states.lock_tree(&server, key("edit")).await }
     };
     let mut late = Box::pin(late);
     assert!(futures_util::poll!(&mut late).is_pending());
     let state = r#"{"checkpoint":"c1","data":1}"#.to_owned();
     first.settle(state).await.unwrap();
     let next = waiting.remove(0).await.unwrap();
-    assert_eq!(next.carried, Carried::State("1".into()));
+    assert_eq!(next.carried, CarriedState::State("1".into()));
     assert!(futures_util::poll!(&mut late).is_pending());
     drop(waiting);
     drop(next);
     assert!(late.await.is_ok());
     // Nobody is in it: the line is gone.
-    assert!(states.opened(&server).await.unwrap().lines.is_empty());
+    assert!(states.open_server(&server).await.unwrap().queues.is_empty());
 }
 
 /// A call that never ends does not hold the others for ever.
@@ -143,14 +146,14 @@ async fn calls_of_one_state_take_turns() {
 async fn nobody_waits_for_a_turn_for_ever() {
     let dir = tempfile::tempdir().unwrap();
     let (states, server) = (states(dir.path()), ServerId::new("notes"));
-    let held = states.turn(&server, key("edit")).await.unwrap();
-    let stuck = states.turn(&server, key("edit"));
+    let held = states.lock_tree(&server, key("edit")).await.unwrap();
+    let stuck = states.lock_tree(&server, key("edit"));
     let stuck = tokio::time::timeout(Duration::from_secs(61), stuck)
         .await
         .unwrap();
     assert!(matches!(stuck, Err(Refusal::Overloaded { .. })));
     drop(held);
-    assert!(states.opened(&server).await.unwrap().lines.is_empty());
+    assert!(states.open_server(&server).await.unwrap().queues.is_empty());
 }
 
 /// The state of a session ends with it, is there for a while, and then is not.
@@ -167,21 +170,21 @@ async fn the_state_of_a_session_goes_after_its_end() {
         session: Some(states.session(connection)),
         ..key("edit")
     };
-    let turn = states.turn(&server, key.clone()).await.unwrap();
+    let turn = states.lock_tree(&server, key.clone()).await.unwrap();
     turn.settle(r#"{"checkpoint":"c","data":1}"#.into())
         .await
         .unwrap();
-    let kept = states.opened(&server).await.unwrap();
+    let kept = states.open_server(&server).await.unwrap();
     kept.end_session(&agent, &states.session(ConnectionId(8)))
         .await;
-    assert_eq!(kept.trees().tree(&key).unwrap().ended, None);
+    assert_eq!(kept.trees().tree(&key).unwrap().ended_at_ms, None);
     kept.end_session(&agent, &states.session(connection)).await;
-    assert!(kept.trees().tree(&key).unwrap().ended.is_some());
+    assert!(kept.trees().tree(&key).unwrap().ended_at_ms.is_some());
     kept.expire(Duration::from_secs(3600)).await;
     assert!(kept.trees().tree(&key).is_some());
     kept.expire(Duration::ZERO).await;
     assert!(kept.trees().tree(&key).is_none());
     let next = self::states(dir.path());
-    let kept = next.opened(&server).await.unwrap();
+    let kept = next.open_server(&server).await.unwrap();
     assert_eq!(kept.trees().iter().count(), 0);
 }

@@ -6,10 +6,10 @@ use mgp_engine::policy::grants::Operation;
 use mgp_engine::store::audit::reader::{LogItem, LogReader};
 use mgp_protocol::mgp::audit::{Event, EventType};
 
-use super::Books;
-use mgp_store::audit::Folder;
+use super::GrantStore;
+use mgp_store::audit::LogFolder;
 
-impl Books {
+impl GrantStore {
     /// The operations without a record, in order. Decisions are recorded in their order, so these follow
     /// the last one in the log; the newest files are read as far back as needed. If a trimmed log holds no
     /// decision, none count as missing.
@@ -17,17 +17,17 @@ impl Books {
     /// # Errors
     /// In words, when the log has a decision that the journal lacks: it was acknowledged and is lost, and
     /// may have been a denial.
-    pub fn unaudited(&mut self, log: &Folder) -> Result<Vec<Operation>, String> {
+    pub fn find_unaudited(&mut self, log: &LogFolder) -> Result<Vec<Operation>, String> {
         let mut numbers = log.numbers().unwrap_or_default();
         numbers.sort_unstable();
         let trimmed = numbers.first().is_some_and(|first| *first > 1);
         let newest_first = numbers.iter().rev();
         let last = newest_first
-            .filter_map(|number| fs::read(log.path(*number)).ok())
-            .find_map(|bytes| last_decision(&bytes));
-        let (end, _) = self.grants.next(self.key.node());
+            .filter_map(|number| fs::read(log.file_path(*number)).ok())
+            .find_map(|bytes| find_last_decision(&bytes));
+        let (end, _) = self.grants.next_position(self.key.node_id());
         if let Some(lost) = last.filter(|last| *last >= end) {
-            let (path, log) = (self.journal.path().display(), log.path(0));
+            let (path, log) = (self.journal.path().display(), log.file_path(0));
             let log = log.parent().unwrap_or(&log).display();
             return Err(format!(
                 "{path} has been shortened: the audit log knows of operation {lost}, and the last one there is operation {}. What is missing was acknowledged, denials perhaps: put a copy of the file back that is whole; or, to go on without it, move {log} away and run `mgp accept grants.journal`",
@@ -43,7 +43,7 @@ impl Books {
 }
 
 /// The sequence of the last decision in the bytes of a log.
-fn last_decision(bytes: &[u8]) -> Option<u64> {
+fn find_last_decision(bytes: &[u8]) -> Option<u64> {
     memchr::memmem::find(bytes, b"\"operation\":")?;
     let mut last = None;
     for item in LogReader::new(bytes) {

@@ -7,18 +7,18 @@ use std::time::Duration;
 
 use mgp_engine::node_key::NodeKey;
 use mgp_engine::policy::access::{
-    Defaults, ForeignRules, GrantTable, Principal, RemoteServers, ToolSets,
+    DefaultPolicies, ForeignRules, GrantTable, Principal, RemoteServers, ToolSets,
 };
 use mgp_engine::policy::grants::{
-    Applied, Authority, CausalContext, GrantChange, GrantId, Grants, LogChange, LogPosition,
-    Operation, Signed, Subject,
+    ApplyOutcome, Authority, CausalContext, GrantChange, GrantId, Grants, LogChange, LogPosition,
+    Operation, SignedOperation, Subject,
 };
 use mgp_protocol::ids::AgentId;
 use mgp_protocol::mgp::audit::{Event, TraceId};
 use mgp_protocol::refusal::Refusal;
 
-use super::writing::{Restored, Writing};
-use super::{AccessActor, AccessMsg, Books, Decide, GrantRecords, Look, events};
+use super::batch_write::{BatchWrite, RecoveryOutcome};
+use super::{AccessActor, AccessMsg, DecideFn, GrantRecords, GrantStore, ReadFn, audit_events};
 use mgp_runtime::mailbox::{Mailbox, Reply};
 use mgp_runtime::task::{self, SupervisedTask};
 use mgp_runtime::time::unix_ms;
@@ -28,17 +28,17 @@ use mgp_store::journal::Journal;
 /// program can try again.
 const WAITING_MAX: usize = 1024;
 /// Decisions that share one sync.
-const TOGETHER: usize = 256;
+const BATCH_MAX: usize = 256;
 /// Longest time between two looks at the clock, so that a clock set forward is noticed.
-const LOOK: Duration = Duration::from_secs(60);
+const CLOCK_CHECK_INTERVAL: Duration = Duration::from_secs(60);
 
 /// The sender of a decision's answer.
-type Asker = Reply<Result<Vec<GrantChange>, Refusal>>;
+type DecisionReply = Reply<Result<Vec<GrantChange>, Refusal>>;
 
 /// A request that came while the disk was busy.
 enum QueuedAccessRequest {
-    Record(Decide, Principal, TraceId, Asker),
-    Look(Look),
+    Record(DecideFn, Principal, TraceId, DecisionReply),
+    Read(ReadFn),
 }
 
 /// Decisions being written to disk.
@@ -47,7 +47,7 @@ struct DecisionBatch {
     entries: Vec<Vec<u8>>,
     events: Vec<Event>,
     agents: BTreeSet<AgentId>,
-    told: Vec<(Vec<GrantChange>, Asker)>,
+    replies: Vec<(Vec<GrantChange>, DecisionReply)>,
 }
 
 /// The state of the actor.
@@ -58,26 +58,26 @@ pub struct AccessState {
     journal: Journal,
     table: Arc<GrantTable>,
     generation: u64,
-    waiting: VecDeque<QueuedAccessRequest>,
+    queue: VecDeque<QueuedAccessRequest>,
     /// The batch being written; no other decisions are made meanwhile.
     batch: Option<DecisionBatch>,
     /// Why no decisions are made for now: the disk failed.
-    broken: Option<String>,
-    me: Mailbox<AccessMsg>,
-    alarm: Option<SupervisedTask<()>>,
+    failure: Option<String>,
+    mailbox: Mailbox<AccessMsg>,
+    expiry_timer: Option<SupervisedTask<()>>,
 }
 
 impl std::fmt::Debug for AccessState {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("AccessState")
             .field("generation", &self.generation)
-            .field("broken", &self.broken)
+            .field("broken", &self.failure)
             .finish_non_exhaustive()
     }
 }
 
 impl AccessState {
-    pub(super) fn new(books: Books, me: Mailbox<AccessMsg>, table: Arc<GrantTable>) -> Self {
+    pub(super) fn new(books: GrantStore, me: Mailbox<AccessMsg>, table: Arc<GrantTable>) -> Self {
         let mut state = Self {
             grants: books.grants,
             authority: books.authority,
@@ -85,13 +85,13 @@ impl AccessState {
             journal: books.journal,
             generation: table.generation(),
             table,
-            waiting: VecDeque::new(),
+            queue: VecDeque::new(),
             batch: None,
-            broken: None,
-            me,
-            alarm: None,
+            failure: None,
+            mailbox: me,
+            expiry_timer: None,
         };
-        state.set_alarm();
+        state.set_expiry_timer();
         state
     }
 
@@ -99,48 +99,48 @@ impl AccessState {
     pub(super) fn record(
         &mut self,
         actor: &AccessActor,
-        decide: Decide,
+        decide: DecideFn,
         by: Principal,
         trace: TraceId,
-        reply: Asker,
+        reply: DecisionReply,
     ) {
-        if self.waiting.len() >= WAITING_MAX {
-            return reply.send(Err(Refusal::Broken(format!(
+        if self.queue.len() >= WAITING_MAX {
+            return reply.send(Err(Refusal::Internal(format!(
                 "{WAITING_MAX} decisions wait for the disk already; try again"
             ))));
         }
         if let Err(not_written) = actor.audit.check() {
             // None of it was stored.
-            return reply.send(Err(Refusal::Broken(not_written.to_string())));
+            return reply.send(Err(Refusal::Internal(not_written.to_string())));
         }
         let asked = QueuedAccessRequest::Record(decide, by, trace, reply);
-        self.waiting.push_back(asked);
-        self.go_on(actor);
+        self.queue.push_back(asked);
+        self.decide_next_batch(actor);
     }
 
     /// Reads the grants; waits for a batch that is being written.
-    pub(super) fn look(&mut self, actor: &AccessActor, look: Look) {
+    pub(super) fn read(&mut self, actor: &AccessActor, look: ReadFn) {
         // Beyond the bound the request is dropped, which its sender notices.
-        if self.waiting.len() < WAITING_MAX {
-            self.waiting.push_back(QueuedAccessRequest::Look(look));
+        if self.queue.len() < WAITING_MAX {
+            self.queue.push_back(QueuedAccessRequest::Read(look));
         }
-        self.go_on(actor);
+        self.decide_next_batch(actor);
     }
 
     /// Decides the waiting requests that can share a sync.
-    fn go_on(&mut self, actor: &AccessActor) {
+    fn decide_next_batch(&mut self, actor: &AccessActor) {
         if self.batch.is_some() {
             return;
         }
         let mut batch = DecisionBatch::default();
-        while batch.told.len() < TOGETHER {
+        while batch.replies.len() < BATCH_MAX {
             // Decisions that are not on disk are not shown to anybody.
-            let looks = matches!(self.waiting.front(), Some(QueuedAccessRequest::Look(_)));
+            let looks = matches!(self.queue.front(), Some(QueuedAccessRequest::Read(_)));
             if looks && !batch.entries.is_empty() {
                 break;
             }
-            match self.waiting.pop_front() {
-                Some(QueuedAccessRequest::Look(look)) => look(&self.ledger()),
+            match self.queue.pop_front() {
+                Some(QueuedAccessRequest::Read(look)) => look(&self.grant_records()),
                 Some(QueuedAccessRequest::Record(decide, by, trace, reply)) => {
                     self.decide(&mut batch, decide, &by, &trace, reply);
                 }
@@ -157,15 +157,15 @@ impl AccessState {
     fn decide(
         &mut self,
         batch: &mut DecisionBatch,
-        decide: Decide,
+        decide: DecideFn,
         by: &Principal,
         trace: &TraceId,
-        reply: Asker,
+        reply: DecisionReply,
     ) {
-        if let Some(why) = &self.broken {
-            return reply.send(Err(Refusal::Broken(why.clone())));
+        if let Some(why) = &self.failure {
+            return reply.send(Err(Refusal::Internal(why.clone())));
         }
-        let changes = match decide(&self.ledger()) {
+        let changes = match decide(&self.grant_records()) {
             Ok(changes) if changes.is_empty() => return reply.send(Ok(changes)),
             Ok(changes) => changes,
             Err(refusal) => return reply.send(Err(refusal)),
@@ -175,7 +175,7 @@ impl AccessState {
                 return reply.send(Err(refusal));
             }
         }
-        batch.told.push((changes, reply));
+        batch.replies.push((changes, reply));
     }
 
     /// Applies a change to the state, and adds it to the batch.
@@ -186,8 +186,8 @@ impl AccessState {
         by: &Principal,
         trace: &TraceId,
     ) -> Result<(), Refusal> {
-        let issuer = self.key.node();
-        let (sequence, previous) = self.grants.next(issuer);
+        let issuer = self.key.node_id();
+        let (sequence, previous) = self.grants.next_position(issuer);
         let operation = Operation {
             cluster: None,
             place: LogPosition { issuer, sequence },
@@ -198,14 +198,14 @@ impl AccessState {
             context: CausalContext::default(),
         };
         let subjects = self.grants.subjects(change);
-        let event = events::of(&operation, change, &self.grants, by, trace);
+        let event = audit_events::decision_event(&operation, change, &self.grants, by, trace);
         operation
             .check()
             .map_err(|bad| Refusal::BadParams(bad.to_string()))?;
-        let signed = Signed::new(operation, &self.key);
-        match self.grants.apply(signed.written()) {
-            Ok(Applied::Appended) => {}
-            Ok(other) => return Err(Refusal::Broken(format!("not the next one: {other:?}"))),
+        let signed = SignedOperation::new(operation, &self.key);
+        match self.grants.apply(signed.encoded()) {
+            Ok(ApplyOutcome::Appended) => {}
+            Ok(other) => return Err(Refusal::Internal(format!("not the next one: {other:?}"))),
             Err(refused) => return Err(Refusal::BadParams(refused.to_string())),
         }
         batch.entries.push(signed.to_bytes());
@@ -220,97 +220,101 @@ impl AccessState {
 
     /// Puts a batch on disk and into the audit log, off this actor.
     fn commit(&self, actor: &AccessActor, batch: &mut DecisionBatch) {
-        let writing = Writing {
+        let writing = BatchWrite {
             journal: self.journal.clone(),
             audit: actor.audit.clone(),
             key: self.key.clone(),
-            me: self.me.clone(),
+            mailbox: self.mailbox.clone(),
             agents: batch.agents.clone(),
         };
         let entries = std::mem::take(&mut batch.entries);
         let events = std::mem::take(&mut batch.events);
-        let me = self.me.clone();
-        task::detached("access.write", async move {
-            let written = task::caught("access.write", writing.run(entries, events)).await;
+        let me = self.mailbox.clone();
+        task::spawn_detached("access.write", async move {
+            let written = task::catch_panic("access.write", writing.run(entries, events)).await;
             if let Err(broken) = written {
-                let _ = me.remind(AccessMsg::Broken(broken.to_string()));
+                let _ = me.send_to_self(AccessMsg::Broken(broken.to_string()));
             }
         });
     }
 
     /// The batch is on disk: it takes effect and is acknowledged.
-    pub(super) fn committed(&mut self, actor: &AccessActor, outcome: Result<(), String>) {
+    pub(super) fn handle_committed(&mut self, actor: &AccessActor, outcome: Result<(), String>) {
         let Some(batch) = self.batch.take() else {
             return;
         };
         match outcome {
             Ok(()) => {
                 self.publish(actor, &batch.agents);
-                for (changes, reply) in batch.told {
+                for (changes, reply) in batch.replies {
                     reply.send(Ok(changes));
                 }
             }
             Err(why) => {
                 tracing::error!(%why, "a decision is not known to be on disk");
-                for (_, reply) in batch.told {
-                    reply.send(Err(Refusal::Broken(why.clone())));
+                for (_, reply) in batch.replies {
+                    reply.send(Err(Refusal::Internal(why.clone())));
                 }
-                self.broken = Some(format!(
+                self.failure = Some(format!(
                     "{why}. Until then nothing is granted or revoked; `mgp status` says what is wrong"
                 ));
             }
         }
-        self.go_on(actor);
+        self.decide_next_batch(actor);
     }
 
     /// The disk works again.
-    pub(super) fn restored(&mut self, actor: &AccessActor, restored: Restored) {
+    pub(super) fn handle_restored(&mut self, actor: &AccessActor, restored: RecoveryOutcome) {
         tracing::info!("decisions are taken again");
-        self.broken = None;
+        self.failure = None;
         match restored {
-            Restored::Undone(grants) => {
+            RecoveryOutcome::RolledBack(grants) => {
                 self.grants = *grants;
-                self.set_alarm();
+                self.set_expiry_timer();
             }
-            Restored::Done(agents) => self.publish(actor, &agents),
+            RecoveryOutcome::Committed(agents) => self.publish(actor, &agents),
         }
-        self.go_on(actor);
+        self.decide_next_batch(actor);
     }
 
     /// Other default policies.
-    pub(super) fn set_defaults(&mut self, actor: &AccessActor, defaults: Defaults) {
+    pub(super) fn set_defaults(&mut self, actor: &AccessActor, defaults: DefaultPolicies) {
         if *self.table.defaults() == defaults {
             return;
         }
         self.generation += 1;
         let next = self.table.with_defaults(defaults, self.generation);
-        self.show(actor, next);
+        self.publish_table(actor, next);
     }
 
     /// Other sets.
-    pub(super) fn set_sets(&mut self, actor: &AccessActor, sets: Arc<ToolSets>) {
+    pub(super) fn set_tool_sets(&mut self, actor: &AccessActor, sets: Arc<ToolSets>) {
         if *self.table.sets() == sets {
             return;
         }
         self.generation += 1;
         let next = self.table.with_sets(sets, self.generation);
-        self.show(actor, next);
+        self.publish_table(actor, next);
     }
 
     /// Other ids of servers of other nodes.
-    pub(super) fn set_remote(&mut self, actor: &AccessActor, remote: Arc<RemoteServers>) {
+    pub(super) fn set_remote_servers(&mut self, actor: &AccessActor, remote: Arc<RemoteServers>) {
         if *self.table.remote() == remote {
             return;
         }
         self.generation += 1;
         let next = self.table.with_remote(remote, self.generation);
-        self.show(actor, next);
+        self.publish_table(actor, next);
     }
 
     /// Other rules for agents of other nodes.
-    pub(super) fn set_foreign(&mut self, actor: &AccessActor, rules: Option<Arc<ForeignRules>>) {
+    pub(super) fn set_foreign_rules(
+        &mut self,
+        actor: &AccessActor,
+        rules: Option<Arc<ForeignRules>>,
+    ) {
         let prolonged = match (self.table.foreign(), &rules) {
-            (Some(before), Some(after)) => before.grants_the_same(after),
+            (Some(before), Some(after)) => before.is_same_except_lease(after),
             (None, None) => return,
             (Some(_), None) | (None, Some(_)) => false,
         };
@@ -322,17 +326,17 @@ impl AccessState {
         }
         self.generation += 1;
         let next = self.table.with_foreign(rules, self.generation);
-        self.show(actor, next);
+        self.publish_table(actor, next);
     }
 
     /// Removes expired grants from the table.
-    pub(super) fn ended(&mut self, actor: &AccessActor) {
+    pub(super) fn remove_expired(&mut self, actor: &AccessActor) {
         if self.batch.is_some() {
             // Decisions not yet on disk are not published; the timer is set again when they are.
             return;
         }
-        match self.table.ended(unix_ms()) {
-            ended if ended.is_empty() => self.set_alarm(),
+        match self.table.expired_agents(unix_ms()) {
+            ended if ended.is_empty() => self.set_expiry_timer(),
             ended => self.publish(actor, &ended),
         }
     }
@@ -342,41 +346,45 @@ impl AccessState {
         let (grants, authority) = (&self.grants, &self.authority);
         let next = self
             .table
-            .next(agents, grants, authority, unix_ms(), self.generation);
-        self.show(actor, next);
+            .with_changes(agents, grants, authority, unix_ms(), self.generation);
+        self.publish_table(actor, next);
     }
 
-    fn show(&mut self, actor: &AccessActor, next: GrantTable) {
+    fn publish_table(&mut self, actor: &AccessActor, next: GrantTable) {
         let next = Arc::new(next);
         let before = std::mem::replace(&mut self.table, next.clone());
         actor.table.store(next.clone());
-        actor.directory.access_changed(&before, &next);
-        actor.changed.send(());
-        self.set_alarm();
+        actor.directory.notify_access_changed(&before, &next);
+        actor.on_change.send(());
+        self.set_expiry_timer();
     }
 
     /// Sets the timer for the next grant that expires.
-    fn set_alarm(&mut self) {
-        self.alarm = None;
+    fn set_expiry_timer(&mut self) {
+        self.expiry_timer = None;
         // If it fails, nothing more is published; calls check the time themselves.
-        let Some(end) = self.table.next_end_ms().filter(|_| self.broken.is_none()) else {
+        let Some(end) = self
+            .table
+            .next_expiry_ms()
+            .filter(|_| self.failure.is_none())
+        else {
             return;
         };
-        let left = Duration::from_millis(end.saturating_sub(unix_ms())).min(LOOK);
-        let me = self.me.clone();
-        self.alarm = Some(task::supervised("access.expiry", async move {
+        let left = Duration::from_millis(end.saturating_sub(unix_ms())).min(CLOCK_CHECK_INTERVAL);
+        let me = self.mailbox.clone();
+        self.expiry_timer = Some(task::spawn_supervised("access.expiry", async move {
             tokio::time::sleep(left).await;
-            let _ = me.remind(AccessMsg::Ended);
+            let _ = me.send_to_self(AccessMsg::ExpiryDue);
         }));
     }
 
-    fn ledger(&self) -> GrantRecords<'_> {
+    fn grant_records(&self) -> GrantRecords<'_> {
         GrantRecords {
             grants: &self.grants,
             authority: &self.authority,
             defaults: self.table.defaults(),
             now_ms: unix_ms(),
-            fresh: GrantId(randomness::bytes()),
+            new_id: GrantId(randomness::random_bytes()),
         }
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use mgp_engine::policy::access::Principal;
 use mgp_engine::policy::grants::GrantChange;
-use mgp_engine::policy::permissions::{self, Recorded};
+use mgp_engine::policy::permissions::{self, RecordedDecision};
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mgp::permission::{PermissionType, Verdict};
 use mgp_protocol::refusal::Refusal;
@@ -15,18 +15,23 @@ use crate::approvals::Decider;
 
 /// The store of decisions.
 #[derive(Debug)]
-pub(super) struct Records(pub(super) AccessHandle);
+pub(super) struct DecisionStore(pub(super) AccessHandle);
 
-impl Records {
+impl DecisionStore {
     /// The earlier decisions about a server.
-    pub(super) async fn of(
+    pub(super) async fn load(
         &self,
         server: &ServerId,
-    ) -> Result<BTreeMap<PermissionType, Recorded>, Refusal> {
+    ) -> Result<BTreeMap<PermissionType, RecordedDecision>, Refusal> {
         let server = server.clone();
         self.0
-            .look(move |ledger| {
-                permissions::recorded(ledger.grants, ledger.authority, &server, ledger.now_ms)
+            .read(move |ledger| {
+                permissions::decisions_in_force(
+                    ledger.grants,
+                    ledger.authority,
+                    &server,
+                    ledger.now_ms,
+                )
             })
             .await
     }
@@ -41,17 +46,17 @@ impl Records {
         decider: &Decider,
     ) -> Result<Vec<GrantChange>, Refusal> {
         let (server, permission) = (server.clone(), permission.clone());
-        let by = Principal::Operator(Arc::from(decider.by.as_str()));
+        let by = Principal::Operator(Arc::from(decider.name.as_str()));
         let trace = decider.trace.clone();
         let decided = self.0.record(by, trace, move |ledger| {
-            let change = permissions::record(
+            let change = permissions::to_grant_change(
                 ledger.grants,
                 ledger.authority,
                 &server,
                 &permission,
                 verdict,
                 until_ms,
-                ledger.fresh,
+                ledger.new_id,
             );
             Ok(change.into_iter().collect())
         });

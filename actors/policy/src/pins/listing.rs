@@ -29,7 +29,7 @@ pub struct DefinitionPair {
     /// `None` where it is too long to be kept.
     pub approved: Option<String>,
     /// `None` where it is the approved one, or its server did not list it in this life of the kernel.
-    pub now: Option<Arc<CatalogTool>>,
+    pub current: Option<Arc<CatalogTool>>,
 }
 
 impl PinsHandle {
@@ -37,16 +37,16 @@ impl PinsHandle {
     ///
     /// # Errors
     /// Why its file cannot be used, in words.
-    pub async fn listed(
+    pub async fn list(
         &self,
         server: &ServerId,
         after: Option<String>,
         limit: usize,
     ) -> Result<PinnedPage, String> {
         let (shared, server) = (self.0.clone(), server.clone());
-        let reading = task::blocking("pins.listed", move || {
+        let reading = task::run_blocking("pins.listed", move || {
             shared.with_file(&server, |mode, file| {
-                let mut tools = file.pins().listed(&server, after.as_deref());
+                let mut tools = file.pins().pinned_tools(&server, after.as_deref());
                 PinnedPage {
                     mode,
                     total: file.pins().count(&server),
@@ -61,20 +61,20 @@ impl PinsHandle {
     /// What a pinned tool was, and what it is.
     ///
     /// # Errors
-    /// As [`Self::listed`].
+    /// As [`Self::list`].
     pub async fn definitions(
         &self,
         server: &ServerId,
         tool: String,
     ) -> Result<DefinitionPair, String> {
         let (shared, server) = (self.0.clone(), server.clone());
-        let reading = task::blocking("pins.definitions", move || {
+        let reading = task::run_blocking("pins.definitions", move || {
             let approved = shared.with_file(&server, |_, file| file.texts().remove(&tool))?;
             let server_pins = shared.server_pins(&server);
             let now = lock(&server_pins).changed.get(&tool).cloned();
             Ok::<_, String>(DefinitionPair {
                 approved: approved.map(String::from),
-                now,
+                current: now,
             })
         });
         reading.await.unwrap_or_else(|why| Err(why.to_string()))

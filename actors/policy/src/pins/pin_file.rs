@@ -8,7 +8,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use mgp_engine::policy::pins::{NotApproved, Pin, PinCheck, PinRules, Pins};
+use mgp_engine::policy::pins::{Pin, PinApprovalError, PinCheck, PinRules, Pins};
 use mgp_engine::tools::catalog::CatalogTool;
 use mgp_protocol::ids::ServerId;
 use serde::{Deserialize, Serialize};
@@ -39,7 +39,7 @@ pub(super) struct PinFile {
     path: PathBuf,
     pins: Pins,
     /// The pins, as they are in the file.
-    kept: Pins,
+    stored_pins: Pins,
     /// The tools of the last list, in its order.
     listed: Option<Vec<Box<str>>>,
     /// The same, as in the file.
@@ -50,22 +50,26 @@ pub(super) struct PinFile {
 impl PinFile {
     /// The pins of a server; none when there is no file.
     pub(super) fn read(folder: &Path, server: &ServerId) -> Result<Self, String> {
-        let path = place(folder, server);
-        let page = match page(&path)? {
+        let path = file_path(folder, server);
+        let page = match read_page(&path)? {
             Some(page) => {
                 // Without the marker only the loss of the file would go unnoticed.
-                let _ = mark(folder, server);
+                let _ = write_marker(folder, server);
                 page
             }
-            None if marked(folder, server).exists() => {
-                return Err(format!("{} is missing: {}", path.display(), remedy(&path)));
+            None if marker_path(folder, server).exists() => {
+                return Err(format!(
+                    "{} is missing: {}",
+                    path.display(),
+                    describe_remedy(&path)
+                ));
             }
             None => Page::default(),
         };
         Ok(Self {
             folder: folder.to_owned(),
             path,
-            kept: page.pins.clone(),
+            stored_pins: page.pins.clone(),
             pins: page.pins,
             stored_list: page.listed.clone(),
             listed: page.listed,
@@ -79,7 +83,7 @@ impl PinFile {
     /// # Errors
     /// Why the file cannot be used, in words.
     pub(super) fn last_list(folder: &Path, server: &ServerId) -> Result<Vec<Arc<str>>, String> {
-        let mut page = page(&place(folder, server))?.unwrap_or_default();
+        let mut page = read_page(&file_path(folder, server))?.unwrap_or_default();
         let all = || page.texts.keys().map(|name| name.as_str().into()).collect();
         let listed = page.listed.take().unwrap_or_else(all);
         let unchanged = listed
@@ -91,12 +95,12 @@ impl PinFile {
 
     /// Removes the file of a server, if there is one.
     pub(super) fn remove(folder: &Path, server: &ServerId) -> io::Result<()> {
-        match fs::remove_file(marked(folder, server)) {
+        match fs::remove_file(marker_path(folder, server)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             Ok(()) | Err(_) => {}
         }
-        match fs::remove_file(place(folder, server)) {
-            Ok(()) => atomic_file::sync_folder(&place(folder, server)),
+        match fs::remove_file(file_path(folder, server)) {
+            Ok(()) => atomic_file::sync_folder(&file_path(folder, server)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
             Err(error) => Err(error),
         }
@@ -104,7 +108,7 @@ impl PinFile {
 
     /// Compares tools with their pins. Returns those that changed, and the names of unknown ones that are
     /// to be blocked.
-    pub(super) fn see(
+    pub(super) fn compare(
         &mut self,
         server: &ServerId,
         tools: &[Arc<CatalogTool>],
@@ -113,11 +117,14 @@ impl PinFile {
         let (mut changes, mut unknown) = (Vec::new(), BTreeSet::new());
         self.listed = Some(tools.iter().map(|tool| (&*tool.own_name).into()).collect());
         for tool in tools {
-            let Some(pin) = Pin::of(tool.sent(), &rules.ignored) else {
+            let Some(pin) = Pin::from_definition(tool.original(), &rules.ignored) else {
                 continue;
             };
-            match self.pins.see(server, &tool.own_name, pin, rules.mode) {
-                PinCheck::Unwatched | PinCheck::First | PinCheck::Same => {}
+            match self
+                .pins
+                .check_listed(server, &tool.own_name, pin, rules.mode)
+            {
+                PinCheck::Disabled | PinCheck::New | PinCheck::Unchanged => {}
                 PinCheck::TooMany { blocked } => {
                     if blocked {
                         unknown.insert(tool.own_name.to_string());
@@ -125,14 +132,14 @@ impl PinFile {
                 }
                 PinCheck::Changed {
                     changed,
-                    news,
+                    is_new: news,
                     blocked,
                 } => changes.push(ToolChange {
                     tool: tool.clone(),
                     pin,
                     changed,
-                    news,
-                    blocked,
+                    is_new: news,
+                    is_blocked: blocked,
                 }),
             }
         }
@@ -140,7 +147,7 @@ impl PinFile {
     }
 
     /// True when a person has yet to decide about this tool.
-    pub(super) fn waits(&self, server: &ServerId, tool: &str) -> bool {
+    pub(super) fn is_pending(&self, server: &ServerId, tool: &str) -> bool {
         let pending = self.pins.pending();
         pending
             .iter()
@@ -153,7 +160,7 @@ impl PinFile {
         tool: &str,
         pin: Pin,
         by: &str,
-    ) -> Result<(), NotApproved> {
+    ) -> Result<(), PinApprovalError> {
         self.pins.approve(server, tool, pin, by)
     }
 
@@ -162,7 +169,7 @@ impl PinFile {
         server: &ServerId,
         tool: &str,
         pin: Pin,
-    ) -> Result<(), NotApproved> {
+    ) -> Result<(), PinApprovalError> {
         self.pins.deny(server, tool, pin)
     }
 
@@ -173,22 +180,24 @@ impl PinFile {
 
     /// Definitions as they were approved, where they are stored.
     pub(super) fn texts(&self) -> BTreeMap<String, Box<str>> {
-        let page = page(&self.path).ok().flatten();
+        let page = read_page(&self.path).ok().flatten();
         page.map_or_else(BTreeMap::new, |page| page.texts)
     }
 
     /// Brings the file up to date, with the definitions of those of `tools` that count as approved. On disk
     /// when this returns; not written if nothing changed.
-    pub(super) fn keep(&mut self, tools: &[Arc<CatalogTool>], rules: &PinRules) -> io::Result<()> {
-        if self.pins == self.kept && self.listed == self.stored_list {
+    pub(super) fn save(&mut self, tools: &[Arc<CatalogTool>], rules: &PinRules) -> io::Result<()> {
+        if self.pins == self.stored_pins && self.listed == self.stored_list {
             return Ok(());
         }
         let mut texts = self.texts();
         for tool in tools {
-            let approved = Pin::of(tool.sent(), &rules.ignored)
-                .is_some_and(|pin| self.pins.approved(&self.server, &tool.own_name) == Some(pin));
-            if approved && tool.sent().len() <= TEXT_MAX {
-                texts.insert(tool.own_name.to_string(), (&**tool.sent()).into());
+            let approved =
+                Pin::from_definition(tool.original(), &rules.ignored).is_some_and(|pin| {
+                    self.pins.approved_pin(&self.server, &tool.own_name) == Some(pin)
+                });
+            if approved && tool.original().len() <= TEXT_MAX {
+                texts.insert(tool.own_name.to_string(), (&**tool.original()).into());
             } else if approved {
                 texts.remove(&*tool.own_name);
             }
@@ -198,30 +207,30 @@ impl PinFile {
             texts,
             listed: self.listed.clone(),
         };
-        private_folder(&self.path)?;
+        create_private_folder(&self.path)?;
         atomic_file::write(&self.path, &serde_json::to_vec(&page)?)?;
-        mark(&self.folder, &self.server)?;
-        self.kept = page.pins;
+        write_marker(&self.folder, &self.server)?;
+        self.stored_pins = page.pins;
         self.stored_list = page.listed;
         Ok(())
     }
 }
 
-fn place(folder: &Path, server: &ServerId) -> PathBuf {
+fn file_path(folder: &Path, server: &ServerId) -> PathBuf {
     folder.join(format!("{server}.json"))
 }
 
 /// The marker that the file exists.
-fn marked(folder: &Path, server: &ServerId) -> PathBuf {
+fn marker_path(folder: &Path, server: &ServerId) -> PathBuf {
     folder.with_file_name("pinned").join(server.as_str())
 }
 
-fn mark(folder: &Path, server: &ServerId) -> io::Result<()> {
-    let mark = marked(folder, server);
+fn write_marker(folder: &Path, server: &ServerId) -> io::Result<()> {
+    let mark = marker_path(folder, server);
     if mark.exists() {
         return Ok(());
     }
-    private_folder(&mark)?;
+    create_private_folder(&mark)?;
     let mut open = OpenOptions::new();
     open.write(true).create(true).truncate(true).mode(0o600);
     open.open(&mark)?;
@@ -229,24 +238,28 @@ fn mark(folder: &Path, server: &ServerId) -> io::Result<()> {
 }
 
 /// The contents of a file; empty when there is none.
-fn page(path: &Path) -> Result<Option<Page>, String> {
+fn read_page(path: &Path) -> Result<Option<Page>, String> {
     match regular_file::read(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(format!("{}: {error}", path.display())),
-        Ok(bytes) => serde_json::from_slice(&bytes)
-            .map(Some)
-            .map_err(|error| format!("{} is damaged ({error}): {}", path.display(), remedy(path))),
+        Ok(bytes) => serde_json::from_slice(&bytes).map(Some).map_err(|error| {
+            format!(
+                "{} is damaged ({error}): {}",
+                path.display(),
+                describe_remedy(path)
+            )
+        }),
     }
 }
 
-fn remedy(path: &Path) -> String {
+fn describe_remedy(path: &Path) -> String {
     format!(
         "nobody knows what its tools were; put a copy back, or take them as they are now with `echo '{{}}' > {}`",
         path.display()
     )
 }
 
-fn private_folder(of: &Path) -> io::Result<()> {
+fn create_private_folder(of: &Path) -> io::Result<()> {
     let folder = of.parent().unwrap_or(Path::new("."));
-    atomic_file::make_folder(folder)
+    atomic_file::create_folder(folder)
 }

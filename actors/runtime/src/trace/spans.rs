@@ -4,12 +4,12 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use mgp_engine::calls::telemetry::spans::{EndedSpan, SpanContext, SpanKind, SpanValue};
+use mgp_engine::calls::telemetry::spans::{AttributeValue, FinishedSpan, SpanContext, SpanKind};
 use mgp_engine::clock::MonotonicTime;
 
-use super::{RemoteSpan, Trace, span};
+use super::{RemoteSpan, Trace, new_span_id};
 use crate::event_sink::EventSink;
-use crate::time::{moment, unix_ns};
+use crate::time::{monotonic_now, unix_ns};
 
 tokio::task_local! {
     /// The span of the sampled request that is being handled; set by [`RequestSpan::within`].
@@ -18,7 +18,7 @@ tokio::task_local! {
 
 /// The span of the sampled request that this is part of; `None` outside of all.
 #[must_use]
-pub fn current() -> Option<SpanContext> {
+pub fn current_span() -> Option<SpanContext> {
     CURRENT.try_with(|context| *context).ok()
 }
 
@@ -32,7 +32,7 @@ pub struct RequestSpan {
     trace: u128,
     id: u64,
     state: Box<str>,
-    sink: EventSink<EndedSpan>,
+    sink: EventSink<FinishedSpan>,
 }
 
 /// What is known of a span that has not ended.
@@ -44,28 +44,28 @@ struct OpenSpan {
     name: Box<str>,
     kind: SpanKind,
     start_ns: u64,
-    began: MonotonicTime,
-    attributes: Vec<(&'static str, SpanValue)>,
+    started_at: MonotonicTime,
+    attributes: Vec<(&'static str, AttributeValue)>,
     error: Option<&'static str>,
 }
 
 impl OpenSpan {
     fn begin(name: &str, kind: SpanKind, parent: u64) -> Self {
         Self {
-            id: span(),
+            id: new_span_id(),
             parent,
-            name: cut(name),
+            name: truncate_name(name),
             kind,
             start_ns: unix_ns(),
-            began: moment(),
+            started_at: monotonic_now(),
             attributes: Vec::new(),
             error: None,
         }
     }
 
-    fn end(&mut self, trace: u128, state: &str) -> EndedSpan {
-        let lasted = nanos(moment().since(self.began));
-        EndedSpan {
+    fn end(&mut self, trace: u128, state: &str) -> FinishedSpan {
+        let lasted = to_nanos(monotonic_now().duration_since(self.started_at));
+        FinishedSpan {
             trace,
             id: self.id,
             parent: self.parent,
@@ -83,14 +83,10 @@ impl OpenSpan {
 impl RequestSpan {
     /// Begins the span of a request of this trace, below the span of who sent it.
     #[must_use]
-    pub fn begin(trace: &Trace, name: &str, sink: &EventSink<EndedSpan>) -> Option<Arc<Self>> {
-        let number = trace.id.number()?;
+    pub fn begin(trace: &Trace, name: &str, sink: &EventSink<FinishedSpan>) -> Option<Arc<Self>> {
+        let number = trace.id.as_u128()?;
         let caller = trace.caller.as_deref();
-        let open = OpenSpan::begin(
-            name,
-            SpanKind::Server,
-            caller.map_or(0, |caller| caller.span),
-        );
+        let open = OpenSpan::begin(name, SpanKind::Server, caller.map_or(0, |caller| caller.id));
         Some(Arc::new(Self {
             trace: number,
             id: open.id,
@@ -101,24 +97,24 @@ impl RequestSpan {
     }
 
     /// Names it anew: more is known by now.
-    pub fn name(&self, name: &str) {
-        self.open().name = cut(name);
+    pub fn set_name(&self, name: &str) {
+        self.lock_open_span().name = truncate_name(name);
     }
 
     /// Says something of it.
-    pub fn set(&self, name: &'static str, value: impl Into<SpanValue>) {
-        let mut open = self.open();
+    pub fn set_attribute(&self, name: &'static str, value: impl Into<AttributeValue>) {
+        let mut open = self.lock_open_span();
         open.attributes.retain(|(known, _)| *known != name);
         open.attributes.push((name, value.into()));
     }
 
     /// It failed, for this reason.
-    pub fn failed(&self, why: &'static str) {
-        self.open().error = Some(why);
+    pub fn set_error(&self, why: &'static str) {
+        self.lock_open_span().error = Some(why);
     }
 
-    /// Whatever is done by this future is part of the request: [`current`] tells it. What it hands to other tasks is not.
-    pub fn within<F: Future>(&self, handling: F) -> impl Future<Output = F::Output> + use<F> {
+    /// Whatever is done by this future is part of the request: [`current_span`] tells it. What it hands to other tasks is not.
+    pub fn instrument<F: Future>(&self, handling: F) -> impl Future<Output = F::Output> + use<F> {
         let context = SpanContext {
             trace: self.trace,
             span: self.id,
@@ -126,77 +122,85 @@ impl RequestSpan {
         CURRENT.scope(context, handling)
     }
 
-    fn open(&self) -> MutexGuard<'_, OpenSpan> {
+    fn lock_open_span(&self) -> MutexGuard<'_, OpenSpan> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Drop for RequestSpan {
     fn drop(&mut self) {
-        let ended = self.open().end(self.trace, &self.state);
+        let ended = self.lock_open_span().end(self.trace, &self.state);
         self.sink.send(ended);
     }
 }
 
 /// A part of a request. It ends when it is dropped.
 #[derive(Debug)]
-pub struct PartSpan {
-    of: Arc<RequestSpan>,
+pub struct ChildSpan {
+    request_span: Arc<RequestSpan>,
     open: OpenSpan,
 }
 
-impl PartSpan {
+impl ChildSpan {
     /// Says something of it.
-    pub fn set(&mut self, name: &'static str, value: impl Into<SpanValue>) {
+    pub fn set_attribute(&mut self, name: &'static str, value: impl Into<AttributeValue>) {
         self.open.attributes.push((name, value.into()));
     }
 
     /// It failed, for this reason; for none where it did not.
-    pub fn failed(&mut self, why: Option<&'static str>) {
+    pub fn set_error(&mut self, why: Option<&'static str>) {
         self.open.error = why;
     }
 
     /// The `traceparent` for who is asked within it.
     #[must_use]
     pub fn traceparent(&self) -> String {
-        let (trace, id) = (self.of.trace, self.open.id);
+        let (trace, id) = (self.request_span.trace, self.open.id);
         format!("00-{trace:032x}-{id:016x}-01")
     }
 
     /// The `tracestate` that goes with it; none where the caller sent none.
     #[must_use]
     pub fn tracestate(&self) -> Option<&str> {
-        Some(&*self.of.state).filter(|state| !state.is_empty())
+        Some(&*self.request_span.state).filter(|state| !state.is_empty())
     }
 }
 
-impl Drop for PartSpan {
+impl Drop for ChildSpan {
     fn drop(&mut self) {
-        let ended = self.open.end(self.of.trace, &self.of.state);
-        self.of.sink.send(ended);
+        let ended = self
+            .open
+            .end(self.request_span.trace, &self.request_span.state);
+        self.request_span.sink.send(ended);
     }
 }
 
 impl Trace {
     /// Begins a part of the request within the kernel; `None` where the request is not sampled.
     #[must_use]
-    pub fn part(&self, name: &'static str) -> Option<PartSpan> {
+    pub fn start_child_span(&self, name: &'static str) -> Option<ChildSpan> {
         let of = self.span.clone()?;
         let open = OpenSpan::begin(name, SpanKind::Internal, of.id);
-        Some(PartSpan { of, open })
+        Some(ChildSpan {
+            request_span: of,
+            open,
+        })
     }
 
     /// Begins a request of the kernel to somebody else, as part of this one.
     #[must_use]
-    pub fn asking(&self, method: &str, of: Option<&str>) -> Option<PartSpan> {
+    pub fn start_client_span(&self, method: &str, of: Option<&str>) -> Option<ChildSpan> {
         let request = self.span.clone()?;
         let name = match of {
             Some(of) => format!("{method} {of}"),
             None => method.to_owned(),
         };
         let open = OpenSpan::begin(&name, SpanKind::Client, request.id);
-        let mut part = PartSpan { of: request, open };
-        part.set("mcp.method.name", method);
+        let mut part = ChildSpan {
+            request_span: request,
+            open,
+        };
+        part.set_attribute("mcp.method.name", method);
         Some(part)
     }
 
@@ -207,14 +211,14 @@ impl Trace {
     }
 }
 
-fn cut(name: &str) -> Box<str> {
+fn truncate_name(name: &str) -> Box<str> {
     match name.char_indices().nth(NAME_MAX) {
         Some((at, _)) => name[..at].into(),
         None => name.into(),
     }
 }
 
-fn nanos(time: Duration) -> u64 {
+fn to_nanos(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
@@ -226,19 +230,19 @@ mod tests {
     /// further is told of the part, with what the caller wants passed on.
     #[test]
     fn spans_of_a_request_hang_together() {
-        let ended: Arc<Mutex<Vec<EndedSpan>>> = Arc::default();
+        let ended: Arc<Mutex<Vec<FinishedSpan>>> = Arc::default();
         let taken = ended.clone();
         let sink = EventSink::new(move |span| taken.lock().unwrap().push(span));
         let parent = "00-550e8400e29b41d4a716446655440000-00f067aa0ba902b7-01";
         let params = format!(r#"{{"_meta":{{"traceparent":"{parent}","tracestate":"a=b"}}}}"#);
-        let mut trace = Trace::of(Some(&params), None);
+        let mut trace = Trace::from_params(Some(&params), None);
         trace.span = RequestSpan::begin(&trace, "tools/call", &sink);
-        drop(trace.part("checks"));
-        let asking = trace.asking("tools/call", Some("t")).unwrap();
+        drop(trace.start_child_span("checks"));
+        let asking = trace.start_client_span("tools/call", Some("t")).unwrap();
         let passed_on = asking.traceparent();
         assert_eq!(asking.tracestate(), Some("a=b"));
         drop(asking);
-        trace.span.as_ref().unwrap().failed("timeout");
+        trace.span.as_ref().unwrap().set_error("timeout");
         drop(trace);
         let ended = ended.lock().unwrap();
         let names: Vec<_> = ended.iter().map(|span| &*span.name).collect();
@@ -248,6 +252,6 @@ mod tests {
         let own = format!("{:016x}", ended[1].id);
         assert_eq!(passed_on, format!("{}{own}-01", &parent[..36]));
         assert_eq!(ended[2].error, Some("timeout"));
-        assert!(Trace::minted().part("checks").is_none());
+        assert!(Trace::generate().start_child_span("checks").is_none());
     }
 }

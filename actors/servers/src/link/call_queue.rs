@@ -3,19 +3,19 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use mgp_engine::servers::attribution::Party;
-use mgp_engine::servers::call_queue::{self, Enter, Ticket};
+use mgp_engine::servers::attribution::CallOrigin;
+use mgp_engine::servers::call_queue::{self, QueueAdmission, Ticket};
 use mgp_protocol::refusal::Refusal;
 use std::collections::HashMap;
 use tokio::sync::oneshot;
 
-use mgp_callers::exchange::Exchange;
+use mgp_callers::in_flight_call::InFlightCall;
 use mgp_callers::request::Caller;
 
 /// The queue of clients at one server; unused until the server asks its first question.
 #[derive(Debug, Default)]
 pub(super) struct CallQueue {
-    asks: AtomicBool,
+    is_serialized: AtomicBool,
     state: Mutex<State>,
 }
 
@@ -27,88 +27,97 @@ struct State {
 
 /// The right to have calls under way; dropping it lets the next client in.
 #[derive(Debug)]
-pub(super) struct Turn<'a> {
+pub(super) struct CallPermit<'a> {
     queue: &'a CallQueue,
-    who: Party,
+    party: CallOrigin,
 }
 
 /// The party that a caller counts as. A stateless request says itself what its client can be asked.
-pub(super) fn party(caller: &Caller) -> Party {
-    match caller.is_alone() || caller.capabilities.can_be_asked() {
-        true => Party::Client(caller.connection),
-        false => Party::Unaskable,
+pub(super) fn party(caller: &Caller) -> CallOrigin {
+    match caller.is_stateless() || caller.capabilities.can_receive_requests() {
+        true => CallOrigin::Client(caller.connection),
+        false => CallOrigin::NonInteractive,
     }
 }
 
 impl CallQueue {
     /// From now on clients take turns. True the first time.
-    pub(super) fn serialise(&self) -> bool {
+    pub(super) fn serialize_calls(&self) -> bool {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        state.engine.set_asks();
-        !self.asks.swap(true, Ordering::AcqRel)
+        state.engine.serialize_clients();
+        !self.is_serialized.swap(true, Ordering::AcqRel)
     }
 
     /// Calls that wait.
-    pub(super) fn waiting(&self) -> usize {
+    pub(super) fn queued_calls(&self) -> usize {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        state.engine.waiting()
+        state.engine.queued_count()
     }
 
     /// Waits for this client's turn at a server that asks.
-    pub(super) async fn enter(&self, who: Party, exchange: &Exchange) -> Result<Turn<'_>, Refusal> {
+    pub(super) async fn acquire(
+        &self,
+        who: CallOrigin,
+        exchange: &InFlightCall,
+    ) -> Result<CallPermit<'_>, Refusal> {
         let (ticket, let_in) = {
             let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
             match state.engine.enter(who) {
-                Enter::Now => return Ok(Turn { queue: self, who }),
-                Enter::Refused => {
+                QueueAdmission::Admitted => {
+                    return Ok(CallPermit {
+                        queue: self,
+                        party: who,
+                    });
+                }
+                QueueAdmission::Rejected => {
                     return Err(Refusal::Overloaded {
                         what: "the queue at a server that serves one client at a time".into(),
                     });
                 }
-                Enter::Wait(ticket) => {
+                QueueAdmission::Queued(ticket) => {
                     let (sender, receiver) = oneshot::channel();
                     state.waiting.insert(ticket, sender);
                     (ticket, receiver)
                 }
             }
         };
-        let mut place = WaitingCall {
+        let mut place = QueueEntry {
             queue: self,
-            who,
+            party: who,
             ticket: Some(ticket),
         };
         tokio::select! {
             _ = let_in => {
                 place.ticket = None;
-                Ok(Turn { queue: self, who })
+                Ok(CallPermit { queue: self, party: who })
             }
-            () = exchange.cancelled() => Err(Refusal::Cancelled),
+            () = exchange.wait_until_cancelled() => Err(Refusal::Cancelled),
         }
     }
 
     /// True once the server has asked a question.
-    pub(super) fn asks(&self) -> bool {
-        self.asks.load(Ordering::Acquire)
+    pub(super) fn is_serialized(&self) -> bool {
+        self.is_serialized.load(Ordering::Acquire)
     }
 
     /// Notes whether all calls of a client wait for the client to answer; then others may have their turn.
-    pub(super) fn rest(&self, who: Party, rests: bool) {
-        if self.asks.load(Ordering::Acquire) {
+    pub(super) fn set_suspended(&self, who: CallOrigin, rests: bool) {
+        if self.is_serialized.load(Ordering::Acquire) {
             let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-            let next = state.engine.rest(who, rests);
-            state.let_in(next);
+            let next = state.engine.set_suspended(who, rests);
+            state.wake(next);
         }
     }
 
-    fn leave(&self, who: Party) {
+    fn release(&self, who: CallOrigin) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let next = state.engine.leave(who);
-        state.let_in(next);
+        state.wake(next);
     }
 }
 
 impl State {
-    fn let_in(&mut self, tickets: Vec<Ticket>) {
+    fn wake(&mut self, tickets: Vec<Ticket>) {
         for ticket in tickets {
             if let Some(waiter) = self.waiting.remove(&ticket) {
                 let _ = waiter.send(());
@@ -117,20 +126,20 @@ impl State {
     }
 }
 
-impl Drop for Turn<'_> {
+impl Drop for CallPermit<'_> {
     fn drop(&mut self) {
-        self.queue.leave(self.who);
+        self.queue.release(self.party);
     }
 }
 
 /// A place in the queue; dropping it leaves the queue.
-struct WaitingCall<'a> {
+struct QueueEntry<'a> {
     queue: &'a CallQueue,
-    who: Party,
+    party: CallOrigin,
     ticket: Option<Ticket>,
 }
 
-impl Drop for WaitingCall<'_> {
+impl Drop for QueueEntry<'_> {
     fn drop(&mut self) {
         let Some(ticket) = self.ticket else { return };
         let mut state = self
@@ -140,11 +149,11 @@ impl Drop for WaitingCall<'_> {
             .unwrap_or_else(PoisonError::into_inner);
         if state.waiting.remove(&ticket).is_some() {
             let next = state.engine.cancel(ticket).unwrap_or_default();
-            state.let_in(next);
+            state.wake(next);
         } else {
             // It was let in while it gave up: the turn goes to the next one.
-            let next = state.engine.leave(self.who);
-            state.let_in(next);
+            let next = state.engine.leave(self.party);
+            state.wake(next);
         }
     }
 }

@@ -7,23 +7,23 @@ use std::time::Duration;
 use bytes::Bytes;
 use mgp_engine::callers::request_ids::WireId;
 use mgp_engine::clock::MonotonicTime;
-use mgp_engine::servers::attribution::Party;
-use mgp_protocol::dialect::Era;
+use mgp_engine::servers::attribution::CallOrigin;
+use mgp_protocol::dialect::ProtocolFamily;
 use mgp_protocol::jsonrpc;
 use mgp_protocol::refusal::Refusal;
-use mgp_sync::pending::NotAdmitted;
+use mgp_sync::pending_requests::AdmissionError;
 use mgp_transports::unread::ResponseBudget;
 use tokio::sync::oneshot;
 
-use super::alongside::{Alongside, FinalCheck};
-use super::call_places::NoPlace;
-use super::call_queue::{Turn, party};
-use super::{InFlight, Link, LinkEvent, List, envelope};
-use mgp_callers::exchange::call_stream::CallStreamHandle;
-use mgp_callers::exchange::{Exchange, ReplyPath};
+use super::call_context::{CallContext, FinalCheck};
+use super::call_queue::{CallPermit, party};
+use super::call_slots::CallSlotError;
+use super::{InFlight, Link, LinkEvent, List, request_meta};
+use mgp_callers::in_flight_call::call_stream::CallStreamHandle;
+use mgp_callers::in_flight_call::{InFlightCall, ReplyPath};
 use mgp_callers::request::{Caller, Outcome};
-use mgp_runtime::time::{moment, sleep_for_answer};
-use mgp_runtime::trace::{PartSpan, Trace};
+use mgp_runtime::time::{monotonic_now, sleep_with_grace};
+use mgp_runtime::trace::{ChildSpan, Trace};
 
 /// A call and for whom it is made.
 #[derive(Debug)]
@@ -31,29 +31,29 @@ pub struct Call<'a> {
     /// The caller; `None` for the kernel's own calls.
     pub caller: Option<&'a Arc<Caller>>,
     /// The request that caused it.
-    pub exchange: &'a Arc<Exchange>,
+    pub in_flight: &'a Arc<InFlightCall>,
     /// The client's own progress token, as JSON text.
     pub token: Option<&'a str>,
     /// Where its chunks go, when it asks for any.
     pub stream: Option<&'a CallStreamHandle>,
     /// The server is given a token of the kernel's own, for a client that reads progress in the words of
     /// MGP.
-    pub reports: bool,
-    /// The era of the message; one the server speaks ([`Link::era`]).
-    pub era: Era,
+    pub mgp_progress: bool,
+    /// The era of the message; one the server speaks ([`Link::family`]).
+    pub family: ProtocolFamily,
     /// Whether it may leave still; the kernel's own always may.
     pub final_check: Option<&'a dyn FinalCheck>,
     /// What HTTP headers repeat of it in the modern era.
-    pub mirror: MirroredHeaders<'a>,
+    pub metadata_headers: MetadataHeaders<'a>,
     /// Its span, where its request is sampled, and the request's trace.
-    pub span: Option<&'a PartSpan>,
+    pub span: Option<&'a ChildSpan>,
     /// The trace of the request that caused it.
     pub trace: Option<&'a Trace>,
 }
 
 /// What HTTP headers repeat of a modern request.
 #[derive(Debug, Clone, Copy)]
-pub struct MirroredHeaders<'a> {
+pub struct MetadataHeaders<'a> {
     /// The method.
     pub method: &'a str,
     /// The server's own name, URI or task id that the request is about, not encoded.
@@ -72,45 +72,46 @@ impl Link {
         call: Call<'_>,
         frame: impl FnOnce(WireId) -> Vec<u8>,
     ) -> Outcome {
-        let arrived = moment();
-        if call.exchange.budget().is_some_and(ResponseBudget::is_full) {
+        let arrived = monotonic_now();
+        if call.in_flight.budget().is_some_and(ResponseBudget::is_full) {
             return Err(Refusal::Overloaded {
                 what: "the buffer of responses that this agent has not read".into(),
             });
         }
-        let _pass = self.enter(call.mirror.method)?;
+        let _pass = self.admit(call.metadata_headers.method)?;
         // Dropped last: the client's other calls may all be waiting for the client's answer.
-        let _rest = call.caller.map(|caller| Rest {
+        let _rest = call.caller.map(|caller| SuspensionUpdate {
             link: self,
-            who: party(caller),
+            party: party(caller),
         });
         // Only legacy servers ask, so only their calls take turns.
-        let asks = call.era == Era::Legacy && self.turns.asks();
+        let asks = call.family == ProtocolFamily::Legacy && self.call_queue.is_serialized();
         let _turn = match call.caller.filter(|_| asks) {
             Some(caller) => {
-                let _queue = call.trace.and_then(|trace| trace.part("queue"));
-                let turn = self.turn(&call, caller).await;
-                call.exchange.waited(moment().since(arrived));
+                let _queue = call.trace.and_then(|trace| trace.start_child_span("queue"));
+                let turn = self.acquire_permit(&call, caller).await;
+                call.in_flight
+                    .add_queue_wait(monotonic_now().duration_since(arrived));
                 Some(turn?)
             }
             None => None,
         };
         let caller = call.caller.map(AsRef::as_ref);
-        let place = self.places.take(self.limits.max_in_flight, caller);
-        let _place = place.map_err(|no| self.overloaded(&no))?;
+        let place = self.slots.take(self.limits.max_in_flight, caller);
+        let _place = place.map_err(|no| self.overloaded_refusal(&no))?;
         if let Some(final_check) = call.final_check {
-            final_check.still()?;
+            final_check.recheck()?;
         }
         let (answer, settled) = oneshot::channel();
         let id = self.register(&call, answer, arrived)?;
-        let _forget = Forget { link: self, id };
-        let _carried = call.exchange.stop().carry();
+        let _forget = RegisteredCall { link: self, id };
+        let _carried = call.in_flight.stop().track_request();
         if let Some(stream) = call.stream {
-            stream.begin(self.stream_notices(self.ids.shown(id)));
+            stream.begin(self.stream_notice_sink(self.ids.encode(id)));
         }
-        let frame = Bytes::from(frame(self.ids.shown(id)));
-        let beside = Alongside {
-            forwarded: call.exchange.forwarded(),
+        let frame = Bytes::from(frame(self.ids.encode(id)));
+        let beside = CallContext {
+            forwarded: call.in_flight.forwarded_headers(),
             span: call.span,
             trace: call.trace,
             final_check: call.final_check,
@@ -118,42 +119,46 @@ impl Link {
         tokio::select! {
             biased;
             outcome = settled => {
-                let outcome = outcome.unwrap_or_else(|_| Err(self.lost("its connection was closed")));
-                let asks = outcome.is_err() || self.limits.consents.restrict();
+                let outcome = outcome.unwrap_or_else(|_| Err(self.lost_refusal("its connection was closed")));
+                let asks = outcome.is_err() || self.limits.consents.is_restricted();
                 let outcome = match asks {
-                    true => Box::pin(self.judged(&call, outcome)).await,
+                    true => Box::pin(self.check_outcome_consent(&call, outcome)).await,
                     false => outcome,
                 };
                 if let Err(Refusal::Peer(error) | Refusal::Unattributed(error)) = &outcome {
-                    self.refused(&call, error.get());
+                    self.inspect_error(&call, error.get());
                 }
                 outcome
             }
-            never = self.wire.carry(self, id, frame, call.era, call.mirror, beside) => match never {},
-            () = call.exchange.stop().asked() => Err(self.stop(id, &call).await),
-            () = call.exchange.cancelled() => {
-                let reason = call.exchange.reason();
-                self.take_back(id, reason.unwrap_or("the client cancelled the request"));
+            never = self.wire.send_call(self, id, frame, call.family, call.metadata_headers, beside) => match never {},
+            () = call.in_flight.stop().wait_until_requested() => Err(self.stop_call(id, &call).await),
+            () = call.in_flight.wait_until_cancelled() => {
+                let reason = call.in_flight.cancel_reason();
+                self.cancel_call(id, reason.unwrap_or("the client cancelled the request"));
                 Err(Refusal::Cancelled)
             }
-            limit = self.overdue(id, call.era, arrived) => {
-                self.take_back(id, "no answer in time");
-                Err(self.silent(limit))
+            limit = self.wait_for_timeout(id, call.family, arrived) => {
+                self.cancel_call(id, "no answer in time");
+                Err(self.timeout_refusal(limit))
             }
         }
     }
 
     /// Waits for the client's turn, at most as long as the call may wait for its answer.
-    async fn turn(&self, call: &Call<'_>, caller: &Caller) -> Result<Turn<'_>, Refusal> {
+    async fn acquire_permit(
+        &self,
+        call: &Call<'_>,
+        caller: &Caller,
+    ) -> Result<CallPermit<'_>, Refusal> {
         tokio::select! {
             biased;
-            turn = self.turns.enter(party(caller), call.exchange) => turn,
-            waited = self.patience(call.exchange) => {
-                let held_up = Refusal::HeldUp {
+            turn = self.call_queue.acquire(party(caller), call.in_flight) => turn,
+            waited = self.wait_for_permit_timeout(call.in_flight) => {
+                let held_up = Refusal::QueueTimeout {
                     server: self.server.clone(),
                     after_ms: millis(waited),
                 };
-                self.log.note(&held_up.to_string());
+                self.log.push_note(&held_up.to_string());
                 Err(held_up)
             }
         }
@@ -161,13 +166,13 @@ impl Link {
 
     /// Resolves when a silent call has lasted too long. It may become a task meanwhile, and tasks may be
     /// silent.
-    async fn patience(&self, exchange: &Exchange) -> Duration {
+    async fn wait_for_permit_timeout(&self, exchange: &InFlightCall) -> Duration {
         let (silence, most) = (self.limits.call_timeout, self.limits.call_timeout_max);
-        sleep_for_answer(silence).await;
-        if !silence.is_zero() && !exchange.is_unhurried() {
+        sleep_with_grace(silence).await;
+        if !silence.is_zero() && !exchange.has_no_timeout() {
             return silence;
         }
-        sleep_for_answer(most.saturating_sub(silence)).await;
+        sleep_with_grace(most.saturating_sub(silence)).await;
         most
     }
 
@@ -175,76 +180,92 @@ impl Link {
     ///
     /// # Errors
     /// Whatever kept the answer from coming, or the server's own error.
-    pub async fn ask(self: &Arc<Self>, method: &str, params: Option<&str>) -> Outcome {
-        self.ask_in(self.era(Era::Modern), method, params).await
+    pub async fn request(self: &Arc<Self>, method: &str, params: Option<&str>) -> Outcome {
+        self.request_in(
+            self.choose_family(ProtocolFamily::Stateless),
+            method,
+            params,
+        )
+        .await
     }
 
     /// Sends the kernel's own request in the era where it exists.
     ///
     /// # Errors
     /// Whatever kept the answer from coming, or the server's own error.
-    pub async fn ask_in(self: &Arc<Self>, era: Era, method: &str, params: Option<&str>) -> Outcome {
-        self.ask_by(Exchange::new(ReplyPath::Nowhere), era, method, params)
+    pub async fn request_in(
+        self: &Arc<Self>,
+        era: ProtocolFamily,
+        method: &str,
+        params: Option<&str>,
+    ) -> Outcome {
+        self.send_kernel_request(InFlightCall::new(ReplyPath::Discard), era, method, params)
             .await
     }
 
     /// The same without the time limit of calls: the caller has its own.
     ///
     /// # Errors
-    /// As [`Self::ask_in`].
-    pub async fn ask_unhurried(
+    /// As [`Self::request_in`].
+    pub async fn request_without_timeout(
         self: &Arc<Self>,
-        era: Era,
+        era: ProtocolFamily,
         method: &str,
         params: Option<&str>,
     ) -> Outcome {
-        let exchange = Exchange::new(ReplyPath::Nowhere);
-        exchange.take_time();
-        self.ask_by(exchange, era, method, params).await
+        let exchange = InFlightCall::new(ReplyPath::Discard);
+        exchange.disable_timeout();
+        self.send_kernel_request(exchange, era, method, params)
+            .await
     }
 
     /// Asks the server something of MCPL, which waits at most so long; then the server is told that nobody does any
     /// more.
     ///
     /// # Errors
-    /// As [`Self::ask_in`], and [`Refusal::TimedOut`].
-    pub async fn ask_in_mcpl(
+    /// As [`Self::request_in`], and [`Refusal::TimedOut`].
+    pub async fn request_mcpl(
         self: &Arc<Self>,
         method: &str,
         params: &str,
         limit: Duration,
     ) -> Outcome {
-        let exchange = Exchange::new(ReplyPath::Nowhere);
-        exchange.take_time();
-        let asked = self.ask_by(exchange.clone(), Era::Legacy, method, Some(params));
+        let exchange = InFlightCall::new(ReplyPath::Discard);
+        exchange.disable_timeout();
+        let asked = self.send_kernel_request(
+            exchange.clone(),
+            ProtocolFamily::Legacy,
+            method,
+            Some(params),
+        );
         let mut asked = std::pin::pin!(asked);
         tokio::select! {
             biased;
             outcome = &mut asked => outcome,
-            () = sleep_for_answer(limit) => {
-                exchange.cancel_because(Some("no answer in time".into()));
+            () = sleep_with_grace(limit) => {
+                exchange.cancel_with_reason(Some("no answer in time".into()));
                 let _ = asked.await;
-                Err(self.silent(limit))
+                Err(self.timeout_refusal(limit))
             }
         }
     }
 
-    async fn ask_by(
+    async fn send_kernel_request(
         self: &Arc<Self>,
-        exchange: Arc<Exchange>,
-        era: Era,
+        exchange: Arc<InFlightCall>,
+        era: ProtocolFamily,
         method: &str,
         params: Option<&str>,
     ) -> Outcome {
         let call = Call {
             caller: None,
-            exchange: &exchange,
+            in_flight: &exchange,
             token: None,
             stream: None,
-            reports: false,
-            era,
+            mgp_progress: false,
+            family: era,
             final_check: None,
-            mirror: MirroredHeaders {
+            metadata_headers: MetadataHeaders {
                 method,
                 name: None,
                 params: &[],
@@ -253,8 +274,8 @@ impl Link {
             trace: None,
         };
         let whole = match era {
-            Era::Legacy => None,
-            Era::Modern => Some(envelope::wrap(params, &self.own_meta)),
+            ProtocolFamily::Legacy => None,
+            ProtocolFamily::Stateless => Some(request_meta::add_meta(params, &self.kernel_meta)),
         };
         let params = whole.as_deref().or(params);
         let asked = self.call(call, |id| jsonrpc::request(&id.to_string(), method, params));
@@ -262,13 +283,15 @@ impl Link {
     }
 
     /// What else an error of the server tells, beside failing the call.
-    fn refused(&self, call: &Call<'_>, error: &str) {
-        if let Some(agent) = call.caller.and_then(|caller| caller.standing()) {
-            self.elicited.refused(error, &agent);
+    fn inspect_error(&self, call: &Call<'_>, error: &str) {
+        if let Some(agent) = call.caller.and_then(|caller| caller.live_connection()) {
+            self.url_elicitations.record_error(error, &agent);
         }
         // The tool's schema, which says which headers it wants, must have changed.
-        if call.era == Era::Modern && envelope::code(error) == Some(envelope::HEADER_MISMATCH) {
-            self.tells(LinkEvent::ListChanged(List::Tools));
+        if call.family == ProtocolFamily::Stateless
+            && request_meta::error_code(error) == Some(request_meta::HEADER_MISMATCH)
+        {
+            self.emit(LinkEvent::ListChanged(List::Tools));
         }
     }
 
@@ -280,27 +303,27 @@ impl Link {
     ) -> Result<u64, Refusal> {
         self.insert(InFlight {
             answer,
-            exchange: call.exchange.clone(),
+            call: call.in_flight.clone(),
             caller: call.caller.cloned(),
             token: call.token.map(Into::into),
             stream: call.stream.filter(|stream| stream.is_fresh()).cloned(),
-            reports: call.reports,
-            era: call.era,
-            listens: false,
+            mgp_progress: call.mgp_progress,
+            family: call.family,
+            is_listen: false,
             channel: None,
-            touched: AtomicU64::new(millis(arrived.since_start())),
+            last_activity: AtomicU64::new(millis(arrived.since_start())),
         })
     }
 
     pub(super) fn insert(&self, in_flight: InFlight) -> Result<u64, Refusal> {
         let refused = |refused| match refused {
-            NotAdmitted::Full(_) => self.overloaded(&NoPlace::Full),
-            NotAdmitted::Closed(_) => self.unreached("its connection was closed"),
+            AdmissionError::Full(_) => self.overloaded_refusal(&CallSlotError::Full),
+            AdmissionError::Closed(_) => self.unreachable_refusal("its connection was closed"),
         };
         self.pending.insert(in_flight).map_err(refused)
     }
 
-    fn overloaded(&self, no: &NoPlace) -> Refusal {
+    fn overloaded_refusal(&self, no: &CallSlotError) -> Refusal {
         let (limit, server) = (self.limits.max_in_flight, &self.server);
         let list = format!("list of {limit} calls under way at server {server}");
         Refusal::Overloaded {
@@ -311,28 +334,33 @@ impl Link {
     /// Resolves when the call has been silent for too long or has taken too long in all, including its wait
     /// for its turn. The time a client needs for a question does not count as silence, nor does that of a
     /// question whose call is not known.
-    async fn overdue(&self, id: u64, era: Era, started: MonotonicTime) -> Duration {
+    async fn wait_for_timeout(
+        &self,
+        id: u64,
+        era: ProtocolFamily,
+        started: MonotonicTime,
+    ) -> Duration {
         let silence = self.limits.call_timeout;
         // A handshake is limited by the time of the whole start.
-        if silence.is_zero() || self.peer_in(era).is_none() {
+        if silence.is_zero() || self.peer_for(era).is_none() {
             return std::future::pending().await;
         }
-        let mut wait = silence.saturating_sub(moment().since(started));
+        let mut wait = silence.saturating_sub(monotonic_now().duration_since(started));
         loop {
-            sleep_for_answer(wait).await;
-            let now = moment();
-            if now.since(started) >= self.limits.call_timeout_max {
+            sleep_with_grace(wait).await;
+            let now = monotonic_now();
+            if now.duration_since(started) >= self.limits.call_timeout_max {
                 return self.limits.call_timeout_max;
             }
-            let unhurried = self.pending.with(id, |call| {
-                call.exchange.is_unhurried() || call.exchange.is_asked()
+            let unhurried = self.pending.inspect(id, |call| {
+                call.call.has_no_timeout() || call.call.has_open_callback()
             });
-            if self.questions.is_unplaced() || unhurried == Some(true) {
-                self.touch(id);
+            if self.open_callbacks.has_unplaced() || unhurried == Some(true) {
+                self.record_activity(id);
             }
             let touched = self
                 .pending
-                .with(id, |call| call.touched.load(Ordering::Relaxed));
+                .inspect(id, |call| call.last_activity.load(Ordering::Relaxed));
             let Some(touched) = touched else {
                 return std::future::pending().await;
             };
@@ -345,51 +373,51 @@ impl Link {
             wait = (silence - quiet).min(
                 self.limits
                     .call_timeout_max
-                    .saturating_sub(now.since(started)),
+                    .saturating_sub(now.duration_since(started)),
             );
         }
     }
 
-    pub(super) fn touch(&self, id: u64) {
-        self.pending.with(id, |call| {
-            call.touched.store(now_ms(), Ordering::Relaxed);
+    pub(super) fn record_activity(&self, id: u64) {
+        self.pending.inspect(id, |call| {
+            call.last_activity.store(now_ms(), Ordering::Relaxed);
         });
     }
 
     /// Removes a call from the table, then tells the server (CMCP-069). The handshake cannot be
     /// cancelled, and over HTTP a modern call is cancelled by dropping its response.
-    pub(super) fn take_back(self: &Arc<Self>, id: u64, reason: &str) {
+    pub(super) fn cancel_call(self: &Arc<Self>, id: u64, reason: &str) {
         let Some(call) = self.pending.take(id) else {
             return;
         };
-        if self.peer_in(call.era).is_some() && self.wire.tells_cancels(call.era) {
+        if self.peer_for(call.family).is_some() && self.wire.should_send_cancel(call.family) {
             let params = format!(
                 r#"{{"requestId":{},"reason":{}}}"#,
-                self.ids.shown(id),
-                mgp_protocol::splice::quoted(reason)
+                self.ids.encode(id),
+                mgp_protocol::splice::quote(reason)
             );
             self.notify("notifications/cancelled", Some(&params));
         }
-        self.questions.reconsider();
-        self.callbacks.call_over(id);
+        self.open_callbacks.notify_call_ended();
+        self.mgp_callbacks.end_call(id);
     }
 
-    pub(crate) fn lost(&self, why: &str) -> Refusal {
-        Refusal::Lost {
+    pub(crate) fn lost_refusal(&self, why: &str) -> Refusal {
+        Refusal::ServerLost {
             server: self.server.clone(),
             reason: why.to_owned(),
         }
     }
 
     /// Refuses a call whose answer is malformed.
-    pub fn faulty(&self, what: &str) -> Refusal {
-        Refusal::Faulty {
+    pub fn invalid_answer_refusal(&self, what: &str) -> Refusal {
+        Refusal::InvalidAnswer {
             server: self.server.clone(),
             reason: what.to_owned(),
         }
     }
 
-    fn silent(&self, limit: Duration) -> Refusal {
+    fn timeout_refusal(&self, limit: Duration) -> Refusal {
         Refusal::TimedOut {
             server: self.server.clone(),
             after_ms: millis(limit),
@@ -398,28 +426,28 @@ impl Link {
     }
 
     /// True while the call has no answer.
-    pub(super) fn awaits(&self, id: u64) -> bool {
-        self.pending.with(id, |_| ()).is_some()
+    pub(super) fn is_pending(&self, id: u64) -> bool {
+        self.pending.inspect(id, |_| ()).is_some()
     }
 
     /// The server closed the stream of this call; the answer comes later.
-    pub(super) fn paused(&self, id: u64) {
-        self.pending.with(id, |call| call.exchange.pause());
+    pub(super) fn pause_call(&self, id: u64) {
+        self.pending.inspect(id, |call| call.call.pause());
     }
 
     /// The connection was lost before the server read the request: it may be sent again over a new
     /// one.
-    pub(super) fn untaken(&self, why: &str) -> Refusal {
-        self.not_taken(why, false)
+    pub(super) fn unsent_refusal(&self, why: &str) -> Refusal {
+        self.retryable_refusal(why, false)
     }
 
     /// The same, because the server cannot be reached; the refusal of a remote server says
     /// so.
-    pub(super) fn unreached(&self, why: &str) -> Refusal {
-        self.not_taken(why, self.wire.is_remote())
+    pub(super) fn unreachable_refusal(&self, why: &str) -> Refusal {
+        self.retryable_refusal(why, self.wire.is_remote())
     }
 
-    fn not_taken(&self, why: &str, unreachable: bool) -> Refusal {
+    fn retryable_refusal(&self, why: &str, unreachable: bool) -> Refusal {
         Refusal::NotReady {
             server: self.server.clone(),
             state: "restarting",
@@ -430,19 +458,19 @@ impl Link {
     }
 
     /// Settles a call whose answer was no message of its server's, once.
-    pub(super) fn settle(&self, id: u64, outcome: Outcome) {
+    pub(super) fn settle_call(&self, id: u64, outcome: Outcome) {
         self.tap_outcome(id, &outcome);
-        self.settled(id, outcome);
+        self.try_settle_call(id, outcome);
     }
 
     /// Settles a call, once; an answer to no pending call is dropped (CMCP-007, CMCP-070), and false.
-    pub(super) fn settled(&self, id: u64, outcome: Outcome) -> bool {
+    pub(super) fn try_settle_call(&self, id: u64, outcome: Outcome) -> bool {
         let Some(call) = self.pending.take(id) else {
             return false;
         };
-        let _ = call.answer.send(self.received(&call.exchange, outcome));
-        self.questions.reconsider();
-        self.callbacks.call_over(id);
+        let _ = call.answer.send(self.charge_answer(&call.call, outcome));
+        self.open_callbacks.notify_call_ended();
+        self.mgp_callbacks.end_call(id);
         true
     }
 }
@@ -450,14 +478,14 @@ impl Link {
 impl Link {
     /// The answer, if there is room for it. One pipe carries those of all agents, so that no other way is left
     /// here: to read on later would keep the answers of others waiting.
-    fn received(&self, exchange: &Exchange, outcome: Outcome) -> Outcome {
+    fn charge_answer(&self, exchange: &InFlightCall, outcome: Outcome) -> Outcome {
         let bytes = match &outcome {
             Ok(result) => result.len(),
             Err(Refusal::Peer(error) | Refusal::Unattributed(error)) => error.get().len(),
             Err(_) => 0,
         };
         match exchange.budget() {
-            Some(budget) if !exchange.receive(bytes) => Err(Refusal::Undelivered {
+            Some(budget) if !exchange.try_reserve_response(bytes) => Err(Refusal::Undelivered {
                 server: self.server.clone(),
                 limit: budget.limit(),
             }),
@@ -467,13 +495,13 @@ impl Link {
 
     /// Waits with an answer that comes on a stream of its own until there is room for it: its server and the
     /// system hold it meanwhile, and no other answer waits for it.
-    pub(super) async fn wait_for_room(&self, id: u64, announced: Option<u64>) {
-        let exchange = self.pending.with(id, |call| call.exchange.clone());
+    pub(super) async fn wait_for_budget(&self, id: u64, announced: Option<u64>) {
+        let exchange = self.pending.inspect(id, |call| call.call.clone());
         match (exchange, announced) {
             (Some(exchange), Some(bytes)) => {
                 let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
                 exchange
-                    .receive_later(bytes.min(self.limits.max_frame))
+                    .reserve_response(bytes.min(self.limits.max_frame))
                     .await;
             }
             (Some(exchange), None) => exchange.wait_while_full().await,
@@ -483,33 +511,35 @@ impl Link {
 }
 
 /// Removes the call from the table on drop, however it ends.
-pub(super) struct Forget<'a> {
+pub(super) struct RegisteredCall<'a> {
     pub(super) link: &'a Arc<Link>,
     pub(super) id: u64,
 }
 
-impl Drop for Forget<'_> {
+impl Drop for RegisteredCall<'_> {
     fn drop(&mut self) {
-        self.link.take_back(self.id, "the caller is gone");
+        self.link.cancel_call(self.id, "the caller is gone");
     }
 }
 
 /// On drop, decides anew whether all other calls of the client wait for it.
-struct Rest<'a> {
+struct SuspensionUpdate<'a> {
     link: &'a Link,
-    who: Party,
+    party: CallOrigin,
 }
 
-impl Drop for Rest<'_> {
+impl Drop for SuspensionUpdate<'_> {
     fn drop(&mut self) {
-        if self.link.turns.asks() {
-            self.link.turns.rest(self.who, self.link.rests(self.who));
+        if self.link.call_queue.is_serialized() {
+            self.link
+                .call_queue
+                .set_suspended(self.party, self.link.is_waiting_for_client(self.party));
         }
     }
 }
 
 fn now_ms() -> u64 {
-    millis(moment().since_start())
+    millis(monotonic_now().since_start())
 }
 
 fn millis(duration: Duration) -> u64 {
@@ -521,14 +551,14 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    use crate::link::scripted::Scripted;
+    use crate::link::scripted::ScriptedServer;
 
     /// A call that comes while the server finishes its last ones is sent over the next connection.
     #[tokio::test]
     async fn a_call_that_comes_too_late_may_be_made_again_at_once() {
-        let it = Scripted::modern("{}");
+        let it = ScriptedServer::stateless("{}");
         assert!(it.link.drain(Duration::from_secs(1)).await);
-        let late = it.link.ask("tools/call", Some("{}")).await.unwrap_err();
+        let late = it.link.request("tools/call", Some("{}")).await.unwrap_err();
         assert!(
             matches!(
                 late,
@@ -544,14 +574,14 @@ mod tests {
     /// SEP-2243: a server that reports missing headers has a newer schema than the known one.
     #[tokio::test]
     async fn a_header_mismatch_has_the_tools_fetched_again() {
-        let mut it = Scripted::modern("{}");
+        let mut it = ScriptedServer::stateless("{}");
         for (code, heard) in [(-32602, vec![]), (-32020, vec!["Tools".to_owned()])] {
             let link = it.link.clone();
-            let call = tokio::spawn(async move { link.ask("tools/call", Some("{}")).await });
-            let request = it.next().await;
+            let call = tokio::spawn(async move { link.request("tools/call", Some("{}")).await });
+            let request = it.next_message().await;
             it.answer(&request, "error", &json!({"code": code, "message": ""}));
             call.await.unwrap().unwrap_err();
-            assert_eq!(*it.heard.0.lock().unwrap(), heard, "{code}");
+            assert_eq!(*it.received.0.lock().unwrap(), heard, "{code}");
         }
     }
 }

@@ -7,7 +7,7 @@ mod watched;
 use std::sync::Arc;
 
 use http::header::HeaderMap;
-use mgp_engine::servers::spec::{QuestionAttribution, ServerLimits};
+use mgp_engine::servers::spec::{CallbackAttribution, ServerLimits};
 use mgp_protocol::ids::ServerId;
 use mgp_transports::http::client::{Client, parse_url};
 use mgp_transports::http::tls::Tls;
@@ -16,22 +16,22 @@ use tokio::io::AsyncReadExt;
 use tokio::net::TcpListener;
 
 use self::watched::Watched;
-use super::scripted::{Heard, Scripted};
-use super::{HttpWire, Link, Ways, Wire};
+use super::scripted::{ReceivedEvents, ScriptedServer};
+use super::{HttpWire, Link, LinkSettings, Wire};
 
 /// A connection lost during a call and a listen is freed.
 #[tokio::test(start_paused = true)]
 async fn a_lost_link_leaves_nothing() {
     let mut watched = Watched::begin();
-    let mut it = Scripted::modern(r#"{"tools":{"listChanged":true}}"#);
-    it.link.listen();
-    it.next().await;
+    let mut it = ScriptedServer::stateless(r#"{"tools":{"listChanged":true}}"#);
+    it.link.start_listening();
+    it.next_message().await;
     let link = it.link.clone();
-    let calling = tokio::spawn(async move { link.ask("tools/call", Some("{}")).await });
-    it.next().await;
+    let calling = tokio::spawn(async move { link.request("tools/call", Some("{}")).await });
+    it.next_message().await;
     watched.add("the link", &it.link);
-    watched.add("what hears it", &it.heard);
-    it.link.lose("its process ended");
+    watched.add("what hears it", &it.received);
+    it.link.fail_pending_calls("its process ended");
     assert!(calling.await.unwrap().is_err());
     drop(it);
     watched.gone().await;
@@ -53,12 +53,12 @@ async fn a_server_that_never_answers_holds_no_link() {
         ServerLimits::default(),
         Wire::Http(wire),
         ServerLog::new(),
-        Arc::new(Heard::default()).sink(),
+        Arc::new(ReceivedEvents::default()).sink(),
         "1.0",
-        Ways {
-            offers_mgp: false,
-            offers_mcpl: true,
-            asking: QuestionAttribution::ByTurn,
+        LinkSettings {
+            offer_mgp: false,
+            offer_mcpl: true,
+            attribution: CallbackAttribution::ByTurn,
         },
     );
     link.notify("notifications/initialized", None);
@@ -68,7 +68,7 @@ async fn a_server_that_never_answers_holds_no_link() {
     // The HTTP client keeps the TCP connection for a while.
     let mut watched = Watched::begin();
     watched.add("the link", &link);
-    link.lose("it was stopped");
+    link.fail_pending_calls("it was stopped");
     drop(link);
     watched.gone().await;
 }

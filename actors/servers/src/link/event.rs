@@ -3,9 +3,9 @@
 use std::future::Future;
 use std::sync::Arc;
 
-use mgp_engine::callers::callbacks::{NotOpened, OpenCallback};
-use mgp_engine::policy::approvals::{ApprovalQuestion, NotTaken};
-use mgp_protocol::dialect::Era;
+use mgp_engine::callers::callbacks::{OpenCallback, OpenCallbackError};
+use mgp_engine::policy::approvals::{AddEntryError, PendingEntry};
+use mgp_protocol::dialect::ProtocolFamily;
 use mgp_protocol::jsonrpc::RequestId;
 use mgp_protocol::mcpl::McplError;
 use mgp_protocol::mgp::audit::{Replay, Replayed};
@@ -14,7 +14,7 @@ use mgp_protocol::refusal::Refusal;
 
 use super::{Link, List};
 use mgp_callers::agent::Agent;
-use mgp_callers::callbacks::AwaitedCallback;
+use mgp_callers::callbacks::OpenCallbackGuard;
 use mgp_runtime::mailbox::Reply;
 use mgp_runtime::task::{self, SupervisedTask};
 
@@ -37,7 +37,7 @@ pub enum LinkEvent {
     /// kernel's listen, or in the legacy era of its `notifications/tasks/status`.
     TaskChanged {
         /// The era of the notification.
-        era: Era,
+        family: ProtocolFamily,
         /// As sent.
         params: String,
     },
@@ -50,30 +50,36 @@ pub enum LinkEvent {
         params: String,
     },
     /// The server tells an event of one of the kernel's subscriptions.
-    EventTold(Box<ToldEvent>),
+    EventReported(Box<ReportedEvent>),
     /// A log record that belongs to no single call.
     Logged(String),
     /// The server asks for the roots of its only client outside any call.
-    RootsAsked(Reply<Option<Arc<Agent>>>),
+    RootsRequested(Reply<Option<Arc<Agent>>>),
     /// The server asks for permissions at run time; answered when that is decided.
-    PermissionAsked(Ask, Reply<Decision>),
+    PermissionRequested(Ask, Reply<Decision>),
     /// The server has a question that the operator wants to see first; answered with `None` when its
     /// time has run out.
-    ConsentAsked(Box<ApprovalQuestion>, Reply<Result<Option<bool>, NotTaken>>),
+    ConsentRequested(
+        Box<PendingEntry>,
+        Reply<Result<Option<bool>, AddEntryError>>,
+    ),
     /// The server asks its client something by a callback; answered when the client can answer it.
-    CallbackAsked(Box<OpenCallback>, Reply<Result<AwaitedCallback, NotOpened>>),
+    CallbackRequested(
+        Box<OpenCallback>,
+        Reply<Result<OpenCallbackGuard, OpenCallbackError>>,
+    ),
     /// The server asks something that no client can be asked. The operator's answer is a value, or `None`
     /// for none; nothing at all when its time has run out.
-    OperatorAsked(
-        Box<ApprovalQuestion>,
-        Reply<Result<Option<Option<String>>, NotTaken>>,
+    OperatorInputRequested(
+        Box<PendingEntry>,
+        Reply<Result<Option<Option<String>>, AddEntryError>>,
     ),
     /// The server says something of MCPL.
-    Mcpl(McplMessage),
+    McplReceived(McplMessage),
     /// A server that speaks MCPL has said who it is, and was told that the kernel is ready.
-    McplMet(Arc<Link>),
+    McplConnected(Arc<Link>),
     /// The server asks for audit events that it missed.
-    ReplayAsked(Replay, Reply<Result<Replayed, Refusal>>),
+    ReplayRequested(Replay, Reply<Result<Replayed, Refusal>>),
     /// The connection of this number takes no new calls.
     Unusable(u64),
     /// The connection of this number is broken, and why.
@@ -88,17 +94,17 @@ pub type McplAnswer = Result<String, McplError>;
 pub struct McplMessage {
     /// The number of the connection.
     pub link: u64,
-    /// One of the methods of [`super::FROM_SERVERS`].
+    /// One of the methods of [`super::SERVER_METHODS`].
     pub method: &'static str,
     /// As sent; an empty object where there were none.
     pub params: String,
     /// Of a request: the server's own id, and the way to answer. One that is dropped is an internal error.
-    pub asked: Option<(RequestId, Reply<McplAnswer>)>,
+    pub request: Option<(RequestId, Reply<McplAnswer>)>,
 }
 
 /// An event of a server, as sent: whether it was asked for is not known here.
 #[derive(Debug)]
-pub struct ToldEvent {
+pub struct ReportedEvent {
     /// The number of the connection.
     pub link: u64,
     /// The server's own id of the subscription.
@@ -115,47 +121,52 @@ pub struct ToldEvent {
 
 impl Link {
     /// Sends an event.
-    pub(crate) fn tells(&self, event: LinkEvent) {
+    pub(crate) fn emit(&self, event: LinkEvent) {
         self.events.send(event);
     }
 
     /// Reports that this connection is broken.
-    pub(super) fn breaks(&self, why: String) {
-        self.tells(LinkEvent::Broken(self.number, why));
+    pub(super) fn report_broken(&self, why: String) {
+        self.emit(LinkEvent::Broken(self.number, why));
     }
 
     /// Starts a task that the connection depends on: a panic there breaks the connection.
-    pub(crate) fn tends(
+    pub(crate) fn spawn_link_task(
         self: &Arc<Self>,
         name: &'static str,
         work: impl Future<Output = ()> + Send + 'static,
     ) -> SupervisedTask<()> {
         let link = self.clone();
-        task::supervised(name, async move {
-            if let Err(broken) = task::caught(name, work).await {
-                link.breaks(broken.to_string());
+        task::spawn_supervised(name, async move {
+            if let Err(broken) = task::catch_panic(name, work).await {
+                link.report_broken(broken.to_string());
             }
         })
     }
 
     /// Sends an event and waits for the answer; `None` when that is lost.
-    pub(super) async fn asks<T>(&self, event: impl FnOnce(Reply<T>) -> LinkEvent) -> Option<T> {
+    pub(super) async fn ask_supervisor<T>(
+        &self,
+        event: impl FnOnce(Reply<T>) -> LinkEvent,
+    ) -> Option<T> {
         let (reply, answer) = Reply::new();
-        self.tells(event(reply));
+        self.emit(event(reply));
         answer.await.ok()
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use crate::link::scripted::Scripted;
+    use crate::link::scripted::ScriptedServer;
 
     #[tokio::test]
     async fn a_panic_in_what_a_connection_needs_breaks_it() {
-        let it = Scripted::legacy("{}");
-        let tended = it.link.tends("stream", async { panic!("no way") });
+        let it = ScriptedServer::legacy("{}");
+        let tended = it
+            .link
+            .spawn_link_task("stream", async { panic!("no way") });
         assert!(tended.await.is_ok());
-        let heard = it.heard.0.lock().unwrap();
+        let heard = it.received.0.lock().unwrap();
         assert_eq!(*heard, ["stream panicked: no way"]);
     }
 }

@@ -10,87 +10,87 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
-use mgp_protocol::dialect::Era;
+use mgp_protocol::dialect::ProtocolFamily;
+use mgp_protocol::framing::EDGE_LEN;
 use mgp_protocol::framing::Frame;
-use mgp_protocol::framing::KEPT;
-use mgp_protocol::jsonrpc::torn::{self, Glance};
+use mgp_protocol::jsonrpc::partial_message::{self, PartialMessage};
 use mgp_protocol::jsonrpc::{self, Malformed, Message, RequestId};
 use mgp_protocol::refusal::Refusal;
 use serde_json::value::RawValue;
 
 use super::Link;
-use super::wire::without_mark;
+use super::wire::strip_bom;
 
 /// Lines that are no messages are logged up to this number, then only counted.
-const NOISE_SHOWN: u64 = 20;
+const MALFORMED_LOGGED_MAX: u64 = 20;
 
 impl Link {
     /// Handles a line from the child's stdout.
     pub fn receive_frame(self: &Arc<Self>, frame: Frame) {
         match frame {
             Frame::Line(line) => self.receive(&line, None),
-            Frame::Overrun { head } => self.overrun(&head, None),
-            Frame::Oversized { tail, len } => self.oversized(&tail, len),
+            Frame::LimitExceeded { head } => self.handle_oversized(&head, None),
+            Frame::Oversized { tail, len } => self.handle_oversized_tail(&tail, len),
         }
     }
 
     /// Handles one message. `via` is the call on whose stream it came, where the transport tells.
     pub fn receive(self: &Arc<Self>, frame: &Bytes, via: Option<u64>) {
-        let frame = &without_mark(frame.clone());
+        let frame = &strip_bom(frame.clone());
         self.tap_received(frame);
         match jsonrpc::parse(frame) {
-            Ok(Message::Response { id, outcome }) => self.answered(frame, id, outcome),
+            Ok(Message::Response { id, outcome }) => self.handle_answer(frame, id, outcome),
             Ok(Message::Notification { method, params }) => {
-                self.notified(&method, params.map(RawValue::get), via);
+                self.handle_notification(&method, params.map(RawValue::get), via);
             }
             Ok(Message::Request {
                 id, method, params, ..
             }) => {
-                self.questioned(id, &method, params.map(RawValue::get), via);
+                self.handle_request(id, &method, params.map(RawValue::get), via);
             }
-            Err(Malformed::Batch) if self.may_batch() => {
-                for message in jsonrpc::batch(frame).unwrap_or_default() {
+            Err(Malformed::Batch) if self.can_batch() => {
+                for message in jsonrpc::split_batch(frame).unwrap_or_default() {
                     self.receive(&frame.slice_ref(message.get().as_bytes()), via);
                 }
             }
-            Err(Malformed::BadParams { id }) => self.misasked(&id, via),
-            Err(malformed) => self.noise(frame, &malformed),
+            Err(Malformed::BadParams { id }) => self.reject_params(&id, via),
+            Err(malformed) => self.handle_malformed(frame, &malformed),
         }
     }
 
     /// The number of the call with this request id.
-    pub(super) fn meant(&self, id: &RequestId) -> Option<u64> {
-        self.ids.number(id.as_number()?)
+    pub(super) fn find_call(&self, id: &RequestId) -> Option<u64> {
+        self.ids.decode(id.as_number()?)
     }
 
     /// 2025-03-26 requires clients to accept batches.
-    pub(super) fn may_batch(&self) -> bool {
-        let peer = self.peer_in(Era::Legacy);
-        peer.is_some_and(|p| p.version.allows_batches())
+    pub(super) fn can_batch(&self) -> bool {
+        let peer = self.peer_for(ProtocolFamily::Legacy);
+        peer.is_some_and(|p| p.version.has_batches())
     }
 
-    fn answered(
+    fn handle_answer(
         &self,
         frame: &Bytes,
         id: Option<RequestId>,
         outcome: Result<&RawValue, &RawValue>,
     ) {
-        let Some(number) = id.as_ref().and_then(|id| self.meant(id)) else {
-            return self.unknown(id.as_ref(), outcome);
+        let Some(number) = id.as_ref().and_then(|id| self.find_call(id)) else {
+            return self.record_unknown_answer(id.as_ref(), outcome);
         };
         let received = match outcome {
             Ok(result) => Ok(frame.slice_ref(result.get().as_bytes())),
             Err(error) => Err(Refusal::Peer(error.to_owned())),
         };
-        if !self.settled(number, received) && number > self.pending.newest() {
-            self.unknown(id.as_ref(), outcome);
+        if !self.try_settle_call(number, received) && number > self.pending.newest_id() {
+            self.record_unknown_answer(id.as_ref(), outcome);
         }
     }
 
     /// Notes an answer to a request that was never made. An answer to one that is over is late, and as usual as a
     /// cancelled call (CMCP-070).
-    fn unknown(&self, id: Option<&RequestId>, outcome: Result<&RawValue, &RawValue>) {
-        if self.counts.unknown.fetch_add(1, Ordering::Relaxed) >= NOISE_SHOWN {
+    fn record_unknown_answer(&self, id: Option<&RequestId>, outcome: Result<&RawValue, &RawValue>) {
+        if self.counts.unknown.fetch_add(1, Ordering::Relaxed) >= MALFORMED_LOGGED_MAX {
             return;
         }
         let id = id.map_or("null", RequestId::as_json);
@@ -99,53 +99,54 @@ impl Link {
             Ok(_) => String::new(),
             Err(error) => format!(": {}", error.get().chars().take(200).collect::<String>()),
         };
-        self.log.note(&format!(
+        self.log.push_note(&format!(
             "an answer with the id {id}, which no request has{said}"
         ));
     }
 
     /// Handles a line that is no message: it is counted and shown a few times (MCP-072). If the call it
     /// answers can be read, that call fails instead of waiting on.
-    fn noise(&self, frame: &Bytes, malformed: &Malformed) {
-        if let Some(id) = answered_by(frame, malformed).and_then(|id| self.meant(&id)) {
-            self.settle(
+    fn handle_malformed(&self, frame: &Bytes, malformed: &Malformed) {
+        if let Some(id) = find_answered_id(frame, malformed).and_then(|id| self.find_call(&id)) {
+            self.settle_call(
                 id,
-                Err(self.faulty(&format!("its answer cannot be read: {malformed}"))),
+                Err(self.invalid_answer_refusal(&format!("its answer cannot be read: {malformed}"))),
             );
         }
-        let seen = self.counts.noise.fetch_add(1, Ordering::Relaxed);
-        if seen < NOISE_SHOWN {
+        let seen = self.counts.malformed.fetch_add(1, Ordering::Relaxed);
+        if seen < MALFORMED_LOGGED_MAX {
             let text = String::from_utf8_lossy(&frame[..frame.len().min(200)]).into_owned();
             self.log
-                .note(&format!("not a message on stdout ({malformed}): {text}"));
+                .push_note(&format!("not a message on stdout ({malformed}): {text}"));
         }
     }
 
     /// A message exceeds the size limit: the call it answers fails at once, others are not affected.
     /// `via` is the call on whose stream it comes.
-    pub(super) fn overrun(&self, head: &[u8], via: Option<u64>) {
+    pub(super) fn handle_oversized(&self, head: &[u8], via: Option<u64>) {
         self.counts.oversized.fetch_add(1, Ordering::Relaxed);
-        self.log.note(&format!(
+        self.log.push_note(&format!(
             "a message of more than {} bytes is dropped (max_frame_bytes)",
             self.limits.max_frame
         ));
-        let seen = Glance::at(head);
-        let named = || seen.id().and_then(|id| self.meant(&id));
+        let seen = PartialMessage::scan(head);
+        let named = || seen.id().and_then(|id| self.find_call(&id));
         let whose = via.or_else(named).or_else(|| self.only_call());
-        if let Some(id) = whose.filter(|_| !seen.asks()) {
-            self.settle(id, Err(self.too_large()));
+        if let Some(id) = whose.filter(|_| !seen.has_method()) {
+            self.settle_call(id, Err(self.too_large_refusal()));
         }
     }
 
     /// The end of such a message; some servers put the id last.
-    fn oversized(&self, tail: &[u8], len: u64) {
-        self.log.note(&format!("it was {len} bytes long"));
-        if let Some(id) = torn::id_at_end(tail).and_then(|id| self.meant(&id)) {
-            self.settle(id, Err(self.too_large()));
+    fn handle_oversized_tail(&self, tail: &[u8], len: u64) {
+        self.log.push_note(&format!("it was {len} bytes long"));
+        if let Some(id) = partial_message::find_trailing_id(tail).and_then(|id| self.find_call(&id))
+        {
+            self.settle_call(id, Err(self.too_large_refusal()));
         }
     }
 
-    pub(super) fn too_large(&self) -> Refusal {
+    pub(super) fn too_large_refusal(&self) -> Refusal {
         Refusal::TooLarge {
             server: self.server.clone(),
             limit: self.limits.max_frame as u64,
@@ -161,20 +162,21 @@ impl Link {
 
 /// The id of the request that an unreadable line answers. Behind other text on its line an answer is not taken, for
 /// that text may hold whatever a caller wrote; its call fails at once.
-fn answered_by(frame: &[u8], malformed: &Malformed) -> Option<RequestId> {
-    const BEGIN: &[u8] = b"{\"jsonrpc\"";
+fn find_answered_id(frame: &[u8], malformed: &Malformed) -> Option<RequestId> {
+    const MESSAGE_START: &[u8] = b"{\"jsonrpc\"";
     let is_text = matches!(malformed, Malformed::NotJson(_)) && !frame.starts_with(b"{");
-    let mut begins = frame.windows(BEGIN.len());
-    let glued = is_text.then(|| begins.position(|part| part == BEGIN));
+    let mut begins = frame.windows(MESSAGE_START.len());
+    let glued = is_text.then(|| begins.position(|part| part == MESSAGE_START));
     let frame = &frame[glued.flatten().unwrap_or(0)..];
-    let seen = Glance::at(frame);
+    let seen = PartialMessage::scan(frame);
     match malformed {
-        _ if seen.asks() => None,
-        Malformed::Batch | Malformed::BadParams { .. } | Malformed::BadNotice => None,
+        _ if seen.has_method() => None,
+        Malformed::Batch | Malformed::BadParams { .. } | Malformed::BadNotification => None,
         Malformed::NotAMessage { id, .. } => id.clone(),
         Malformed::NotJson(_) => {
-            let tail = &frame[frame.len().saturating_sub(KEPT)..];
-            let ends = || torn::id_at_end(tail).filter(|_| frame.starts_with(b"{"));
+            let tail = &frame[frame.len().saturating_sub(EDGE_LEN)..];
+            let ends =
+                || partial_message::find_trailing_id(tail).filter(|_| frame.starts_with(b"{"));
             seen.id().or_else(ends)
         }
     }
@@ -183,16 +185,16 @@ fn answered_by(frame: &[u8], malformed: &Malformed) -> Option<RequestId> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::link::scripted::Scripted;
+    use crate::link::scripted::ScriptedServer;
 
     /// Some servers keep numbers as doubles, others as texts: both mean the number they were sent.
     #[tokio::test]
     async fn an_id_in_another_form_means_the_same_request() {
-        let mut it = Scripted::legacy("{}");
+        let mut it = ScriptedServer::legacy("{}");
         for form in [r#""ID""#, "ID.0", "ID", "IDe0"] {
             let link = it.link.clone();
-            let call = tokio::spawn(async move { link.ask("ping", None).await });
-            let id = it.next().await["id"].to_string();
+            let call = tokio::spawn(async move { link.request("ping", None).await });
+            let id = it.next_message().await["id"].to_string();
             let said = form.replace("ID", &id);
             let answer = format!(r#"{{"jsonrpc":"2.0","id":{said},"result":{{}}}}"#);
             it.link.receive(&Bytes::from(answer), None);
@@ -205,10 +207,10 @@ mod tests {
     /// A byte order mark before a message is no part of it.
     #[tokio::test]
     async fn a_byte_order_mark_is_skipped() {
-        let mut it = Scripted::legacy("{}");
+        let mut it = ScriptedServer::legacy("{}");
         let link = it.link.clone();
-        let call = tokio::spawn(async move { link.ask("ping", None).await });
-        let id = it.next().await["id"].to_string();
+        let call = tokio::spawn(async move { link.request("ping", None).await });
+        let id = it.next_message().await["id"].to_string();
         let answer = format!("\u{feff}{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{{}}}}");
         it.link.receive(&Bytes::from(answer), None);
         assert_eq!(call.await.unwrap().unwrap(), "{}");
@@ -218,25 +220,27 @@ mod tests {
     /// nothing, and is logged.
     #[tokio::test]
     async fn an_answer_before_its_request_settles_nothing_and_is_logged() {
-        let mut it = Scripted::legacy("{}");
+        let mut it = ScriptedServer::legacy("{}");
         for ahead in 1..4 {
-            it.say(&serde_json::json!({"jsonrpc": "2.0", "id": ahead, "result": {"forged": true}}));
+            it.send(
+                &serde_json::json!({"jsonrpc": "2.0", "id": ahead, "result": {"forged": true}}),
+            );
         }
-        it.say(&serde_json::json!({"jsonrpc": "2.0", "id": null, "error": {"code": -32600, "message": "what?"}}));
-        let log = it.link.log.after(0);
+        it.send(&serde_json::json!({"jsonrpc": "2.0", "id": null, "error": {"code": -32600, "message": "what?"}}));
+        let log = it.link.log.lines_after(0);
         let words: Vec<_> = log.iter().map(|line| line.text.to_string()).collect();
         assert_eq!(words.len(), 4, "{words:?}");
         assert!(words[0].contains("the id 1,"), "{words:?}");
         assert!(words[3].contains("what?"), "{words:?}");
         let link = it.link.clone();
-        let call = tokio::spawn(async move { link.ask("ping", None).await });
-        let asked = it.next().await;
+        let call = tokio::spawn(async move { link.request("ping", None).await });
+        let asked = it.next_message().await;
         assert_eq!(asked["id"], 1);
         it.answer(&asked, "result", &serde_json::json!({}));
         assert_eq!(call.await.unwrap().unwrap(), "{}");
         // A late answer is usual.
         it.answer(&asked, "result", &serde_json::json!({}));
-        assert_eq!(it.link.log.after(0).len(), 4);
+        assert_eq!(it.link.log.lines_after(0).len(), 4);
     }
 
     #[test]
@@ -252,11 +256,11 @@ mod tests {
         ] {
             let words = String::from_utf8_lossy(answer);
             let malformed = jsonrpc::parse(answer).expect_err(&words);
-            let id = answered_by(answer, &malformed);
+            let id = find_answered_id(answer, &malformed);
             assert_eq!(id, Some(RequestId::from(7)), "{words}: {malformed}");
         }
         let question = br#"{"id":7,"method":"x","params":{},}"#;
         let malformed = jsonrpc::parse(question).unwrap_err();
-        assert_eq!(answered_by(question, &malformed), None);
+        assert_eq!(find_answered_id(question, &malformed), None);
     }
 }

@@ -5,16 +5,16 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
-use mgp_protocol::dialect::Era;
+use mgp_protocol::dialect::ProtocolFamily;
 use tokio::sync::oneshot;
 
 use super::{InFlight, Link, Wire};
-use mgp_callers::exchange::Exchange;
+use mgp_callers::in_flight_call::InFlightCall;
 use mgp_callers::request::Caller;
 
 /// How long an answered call waits for such messages. Two connections to one server are not read in
 /// order, but nearly so.
-const LATE: Duration = Duration::from_millis(50);
+const LATE_MESSAGE_WINDOW: Duration = Duration::from_millis(50);
 
 /// Keeps the call registered for the standing stream until dropped.
 #[derive(Debug)]
@@ -26,13 +26,13 @@ pub struct LateMessages<'a> {
 impl Link {
     /// To be created before a call that wants log messages; `None` where all messages come in one order.
     /// When the table of calls is full, the call goes without.
-    pub fn beside(
+    pub fn register_late_messages(
         &self,
         caller: &Arc<Caller>,
-        exchange: &Arc<Exchange>,
+        exchange: &Arc<InFlightCall>,
     ) -> Option<LateMessages<'_>> {
         match &self.wire {
-            Wire::Http(http) if http.is_standing() => {}
+            Wire::Http(http) if http.has_get_stream() => {}
             Wire::Http(_) | Wire::Child(_) | Wire::Sse(_) | Wire::Node(_) | Wire::Lite(_) => {
                 return None;
             }
@@ -40,15 +40,15 @@ impl Link {
         let in_flight = InFlight {
             // It is no request, so nobody answers it.
             answer: oneshot::channel().0,
-            exchange: exchange.clone(),
+            call: exchange.clone(),
             caller: Some(caller.clone()),
             token: None,
             stream: None,
-            reports: false,
-            era: Era::Legacy,
-            listens: false,
+            mgp_progress: false,
+            family: ProtocolFamily::Legacy,
+            is_listen: false,
             channel: None,
-            touched: AtomicU64::new(0),
+            last_activity: AtomicU64::new(0),
         };
         let id = self.insert(in_flight).ok()?;
         Some(LateMessages { link: self, id })
@@ -57,14 +57,14 @@ impl Link {
 
 impl LateMessages<'_> {
     /// After the answer: resolves when no more messages are expected.
-    pub async fn late(self) {
-        tokio::time::sleep(LATE).await;
+    pub async fn wait_for_late_messages(self) {
+        tokio::time::sleep(LATE_MESSAGE_WINDOW).await;
     }
 }
 
 impl Drop for LateMessages<'_> {
     fn drop(&mut self) {
         drop(self.link.pending.take(self.id));
-        self.link.questions.reconsider();
+        self.link.open_callbacks.notify_call_ended();
     }
 }

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
-use mgp_engine::callers::callbacks::NotOpened;
+use mgp_engine::callers::callbacks::OpenCallbackError;
 use mgp_engine::callers::request_ids::WireId;
-use mgp_engine::servers::spec::{QuestionAttribution, ServerLimits};
+use mgp_engine::servers::spec::{CallbackAttribution, ServerLimits};
 use mgp_engine::tools::catalog::CatalogView;
-use mgp_protocol::dialect::{Era, Version};
+use mgp_protocol::dialect::{ProtocolFamily, Version};
 use mgp_protocol::ids::{AgentId, ConnectionId, ServerId};
 use mgp_protocol::jsonrpc::{self, RequestId};
 use mgp_protocol::mcp::{ClientCapabilities, ServerCapabilities};
@@ -22,35 +22,35 @@ use tokio::io::{AsyncBufReadExt, BufReader, DuplexStream, Lines};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
-use super::{Call, Link, LinkEvent, MirroredHeaders, Peer, Ways, Wire};
-use mgp_callers::exchange::rounds::{CallRound, CallRounds, Outlet};
-use mgp_callers::exchange::{Exchange, ReplyPath};
+use super::{Call, Link, LinkEvent, LinkSettings, MetadataHeaders, Peer, Wire};
+use mgp_callers::in_flight_call::rounds::{CallRound, CallRounds, Outlet};
+use mgp_callers::in_flight_call::{InFlightCall, ReplyPath};
 use mgp_callers::request::{Caller, CallerSession, Outcome};
 use mgp_runtime::event_sink::EventSink;
 
 /// What the server of a link says unasked.
 #[derive(Debug, Default)]
-pub(crate) struct Heard(pub(crate) Mutex<Vec<String>>);
+pub(crate) struct ReceivedEvents(pub(crate) Mutex<Vec<String>>);
 
-impl Heard {
+impl ReceivedEvents {
     /// Where a link tells it what the server says.
     pub(crate) fn sink(self: &Arc<Self>) -> EventSink<LinkEvent> {
         let heard = self.clone();
-        EventSink::new(move |event| heard.takes(event))
+        EventSink::new(move |event| heard.record(event))
     }
 
-    fn takes(&self, event: LinkEvent) {
+    fn record(&self, event: LinkEvent) {
         let said = match event {
             LinkEvent::ListChanged(what) => format!("{what:?}"),
             LinkEvent::ResourceUpdated { uri, params } => format!("{uri} {params}"),
             LinkEvent::LifecycleReported { params, .. } => params,
-            LinkEvent::EventTold(event) => format!("{} {}", event.channel, event.data),
+            LinkEvent::EventReported(event) => format!("{} {}", event.channel, event.data),
             LinkEvent::Broken(_, why) => why,
             // Of a request the way to answer is dropped.
-            LinkEvent::Mcpl(message) => format!("{} {}", message.method, message.params),
-            LinkEvent::McplMet(_) => "met in MCPL".to_owned(),
-            LinkEvent::RootsAsked(reply) => return reply.send(None),
-            LinkEvent::PermissionAsked(ask, reply) => {
+            LinkEvent::McplReceived(message) => format!("{} {}", message.method, message.params),
+            LinkEvent::McplConnected(_) => "met in MCPL".to_owned(),
+            LinkEvent::RootsRequested(reply) => return reply.send(None),
+            LinkEvent::PermissionRequested(ask, reply) => {
                 return reply.send(Decision {
                     request_id: ask.request_id,
                     grants: BTreeMap::new(),
@@ -58,10 +58,12 @@ impl Heard {
                     expires_at: None,
                 });
             }
-            LinkEvent::ConsentAsked(_, reply) => return reply.send(Ok(None)),
-            LinkEvent::CallbackAsked(_, reply) => return reply.send(Err(NotOpened::TooMany)),
-            LinkEvent::OperatorAsked(_, reply) => return reply.send(Ok(None)),
-            LinkEvent::ReplayAsked(_, reply) => {
+            LinkEvent::ConsentRequested(_, reply) => return reply.send(Ok(None)),
+            LinkEvent::CallbackRequested(_, reply) => {
+                return reply.send(Err(OpenCallbackError::TooMany));
+            }
+            LinkEvent::OperatorInputRequested(_, reply) => return reply.send(Ok(None)),
+            LinkEvent::ReplayRequested(_, reply) => {
                 return reply.send(Err(Refusal::BadRequest(String::new())));
             }
             LinkEvent::AuditReported(_)
@@ -74,72 +76,76 @@ impl Heard {
 }
 
 /// A link over a child's pipes, with the other end of them.
-pub(crate) struct Scripted {
+pub(crate) struct ScriptedServer {
     pub(crate) link: Arc<Link>,
-    pub(crate) heard: Arc<Heard>,
+    pub(crate) received: Arc<ReceivedEvents>,
     lines: Lines<BufReader<DuplexStream>>,
 }
 
-impl Scripted {
+impl ScriptedServer {
     pub(crate) fn new() -> Self {
-        Self::of(ServerLimits::default(), QuestionAttribution::ByTurn)
+        Self::open(ServerLimits::default(), CallbackAttribution::ByTurn)
     }
 
     /// The same with other bounds.
-    pub(crate) fn bounded(bounds: ServerLimits) -> Self {
-        Self::of(bounds, QuestionAttribution::ByTurn)
+    pub(crate) fn with_limits(bounds: ServerLimits) -> Self {
+        Self::open(bounds, CallbackAttribution::ByTurn)
     }
 
     /// The same with a server whose questions are told apart in this way.
-    pub(crate) fn asking(asking: QuestionAttribution) -> Self {
-        Self::of(ServerLimits::default(), asking)
+    pub(crate) fn with_attribution(asking: CallbackAttribution) -> Self {
+        Self::open(ServerLimits::default(), asking)
     }
 
-    fn of(bounds: ServerLimits, asking: QuestionAttribution) -> Self {
+    fn open(bounds: ServerLimits, asking: CallbackAttribution) -> Self {
         let limits = QueueLimits {
             frames: 100,
             bytes: 1 << 20,
         };
-        let (sink, writer) = lines::sink(limits);
+        let (sink, writer) = lines::line_channel(limits);
         let (ours, theirs) = tokio::io::duplex(1 << 16);
         tokio::spawn(writer.run(ours, std::time::Duration::from_secs(60)));
-        let heard = Arc::new(Heard::default());
+        let received = Arc::new(ReceivedEvents::default());
         let link = Link::new(
             ServerId::parse("it").unwrap(),
             bounds,
             Wire::Child(sink),
             ServerLog::new(),
-            heard.sink(),
+            received.sink(),
             "1.0",
-            Ways {
-                offers_mgp: true,
-                offers_mcpl: true,
-                asking,
+            LinkSettings {
+                offer_mgp: true,
+                offer_mcpl: true,
+                attribution: asking,
             },
         );
         let lines = BufReader::new(theirs).lines();
-        Self { link, heard, lines }
+        Self {
+            link,
+            received,
+            lines,
+        }
     }
 
     /// The same with a server that has been met as a modern one with these capabilities.
-    pub(crate) fn modern(capabilities: &str) -> Self {
-        Self::met(Version::MODERN, capabilities)
+    pub(crate) fn stateless(capabilities: &str) -> Self {
+        Self::with_handshake(Version::STATELESS, capabilities)
     }
 
     /// The same with a legacy one.
     pub(crate) fn legacy(capabilities: &str) -> Self {
-        Self::met(Version::LATEST_LEGACY, capabilities)
+        Self::with_handshake(Version::LATEST_LEGACY, capabilities)
     }
 
     /// The same with a server that has been met in this version.
-    pub(crate) fn met(version: Version, capabilities: &str) -> Self {
+    pub(crate) fn with_handshake(version: Version, capabilities: &str) -> Self {
         let it = Self::new();
-        it.meets(version, capabilities);
+        it.complete_handshake(version, capabilities);
         it
     }
 
     /// It is met in this version.
-    pub(crate) fn meets(&self, version: Version, capabilities: &str) {
+    pub(crate) fn complete_handshake(&self, version: Version, capabilities: &str) {
         self.link.set_peer(Peer {
             version,
             capabilities: ServerCapabilities::default(),
@@ -152,23 +158,23 @@ impl Scripted {
     }
 
     /// The next message to the server.
-    pub(crate) async fn next(&mut self) -> Value {
+    pub(crate) async fn next_message(&mut self) -> Value {
         let line = self.lines.next_line().await.unwrap().unwrap();
         serde_json::from_str(&line).unwrap()
     }
 
     /// The server says this.
-    pub(crate) fn say(&self, message: &Value) {
+    pub(crate) fn send(&self, message: &Value) {
         self.link.receive(&Bytes::from(message.to_string()), None);
     }
 
     /// The server answers a request.
     pub(crate) fn answer(&self, request: &Value, outcome: &str, value: &Value) {
-        self.say(&json!({"jsonrpc": "2.0", "id": request["id"], outcome: value}));
+        self.send(&json!({"jsonrpc": "2.0", "id": request["id"], outcome: value}));
     }
 
     /// A call of a stateless client that can be asked for forms, URLs, messages and roots.
-    pub(crate) fn call(&self, client: u64) -> (Arc<Exchange>, JoinHandle<Outcome>) {
+    pub(crate) fn call(&self, client: u64) -> (Arc<InFlightCall>, JoinHandle<Outcome>) {
         let capabilities = ClientCapabilities {
             elicitation_form: true,
             elicitation_url: true,
@@ -176,22 +182,22 @@ impl Scripted {
             roots: true,
             ..ClientCapabilities::default()
         };
-        self.call_of(client, CallerSession::Stateless, capabilities)
+        self.call_as(client, CallerSession::Stateless, capabilities)
     }
 
     /// A call of a client that can be asked for so much.
-    pub(crate) fn call_of(
+    pub(crate) fn call_as(
         &self,
         client: u64,
         session: CallerSession,
         capabilities: ClientCapabilities,
-    ) -> (Arc<Exchange>, JoinHandle<Outcome>) {
+    ) -> (Arc<InFlightCall>, JoinHandle<Outcome>) {
         let caller = Arc::new(Caller {
             connection: ConnectionId(client),
             agent: AgentId::new("agent.test"),
             operator: false,
             view: CatalogView::All,
-            version: Version::MODERN,
+            version: Version::STATELESS,
             capabilities,
             mgp: PLAIN,
             mcpl: None,
@@ -203,21 +209,22 @@ impl Scripted {
             outlet: Some(Outlet::Stream(mpsc::channel(1).0)),
             token: None,
             capabilities,
-            level: None,
-            left: None,
+            log_level: None,
+            answered_at: None,
         };
-        let exchange = Exchange::new(ReplyPath::Rounds(Box::new(CallRounds::new(attempt, true))));
+        let exchange =
+            InFlightCall::new(ReplyPath::Rounds(Box::new(CallRounds::new(attempt, true))));
         let (link, own) = (self.link.clone(), exchange.clone());
         let calling = tokio::spawn(async move {
             let call = Call {
                 caller: Some(&caller),
-                exchange: &own,
+                in_flight: &own,
                 token: None,
                 stream: None,
-                reports: false,
-                era: Era::Legacy,
+                mgp_progress: false,
+                family: ProtocolFamily::Legacy,
                 final_check: None,
-                mirror: MirroredHeaders {
+                metadata_headers: MetadataHeaders {
                     method: "tools/call",
                     name: None,
                     params: &[],
@@ -232,27 +239,27 @@ impl Scripted {
     }
 
     /// The server asks for a form, with this id and this `_meta`.
-    pub(crate) fn ask_with(&self, id: &str, meta: &Value) {
+    pub(crate) fn request_form_with(&self, id: &str, meta: &Value) {
         let schema = json!({"type": "object"});
         let params = json!({"message": id, "requestedSchema": schema, "_meta": meta});
         let method = "elicitation/create";
-        self.say(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}));
+        self.send(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}));
     }
 
     /// The server asks for a form, with this id.
-    pub(crate) fn ask(&self, id: &str) {
-        self.ask_with(id, &json!({}));
+    pub(crate) fn request_form(&self, id: &str) {
+        self.request_form_with(id, &json!({}));
     }
 
     /// The server asks in a call, without saying in which: from then on there are turns.
-    pub(crate) async fn known_to_ask(&mut self) {
+    pub(crate) async fn serialize_calls(&mut self) {
         let (exchange, calling) = self.call(9);
-        let request = self.next().await;
-        self.ask("first");
+        let request = self.next_message().await;
+        self.request_form("first");
         let rounds = exchange.rounds().unwrap();
-        rounds.asked().await;
+        rounds.wait_for_callbacks().await;
         rounds.answer(r#"{"elicitation-1":{"action":"decline"}}"#);
-        assert_eq!(self.next().await["id"], "first");
+        assert_eq!(self.next_message().await["id"], "first");
         self.answer(&request, "result", &json!({}));
         calling.await.unwrap().unwrap();
     }

@@ -9,12 +9,12 @@ use std::time::Duration;
 use mgp_engine::callers::tasks::TaskStatus;
 use mgp_engine::clock::MonotonicTime;
 use mgp_protocol::splice::member;
-use mgp_protocol::splice::mention::may_mention;
+use mgp_protocol::splice::string_search::can_contain_string;
 use tokio::sync::watch;
 
 use super::Link;
 use mgp_callers::request::Outcome;
-use mgp_runtime::time::moment;
+use mgp_runtime::time::monotonic_now;
 
 /// Tasks of one connection that are remembered. A replaced connection does not wait for those beyond.
 const MAX_OPEN: usize = 10_000;
@@ -28,7 +28,7 @@ pub(super) struct LinkTasks {
     open: Mutex<HashMap<Box<str>, Option<MonotonicTime>>>,
     changed: watch::Sender<()>,
     /// Requests about them are taken while the connection drains.
-    kept: AtomicBool,
+    accepts_while_draining: AtomicBool,
 }
 
 impl LinkTasks {
@@ -36,18 +36,18 @@ impl LinkTasks {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn take_on(&self, method: &str) -> bool {
-        self.kept.load(Ordering::Relaxed) && method.starts_with("tasks/")
+    pub(super) fn should_accept(&self, method: &str) -> bool {
+        self.accepts_while_draining.load(Ordering::Relaxed) && method.starts_with("tasks/")
     }
 
     /// The connection is over, and they with it.
-    pub(super) fn forget(&self) {
+    pub(super) fn clear(&self) {
         self.open().clear();
         self.changed.send_replace(());
     }
 
     /// Takes out those that the server may have forgotten; when that is so of the next one, if any is left.
-    fn due(&self, now: MonotonicTime) -> Option<Option<MonotonicTime>> {
+    fn take_expired(&self, now: MonotonicTime) -> Option<Option<MonotonicTime>> {
         let mut open = self.open();
         open.retain(|_, until| until.is_none_or(|until| until > now));
         (!open.is_empty()).then(|| open.values().filter_map(|until| *until).min())
@@ -56,21 +56,23 @@ impl LinkTasks {
 
 impl Link {
     /// Notes the task that a call became, if this is the answer that says so.
-    pub(crate) fn learn_task(&self, outcome: &Outcome) {
+    pub(crate) fn record_created_task(&self, outcome: &Outcome) {
         let Ok(result) = outcome else { return };
-        if may_mention(result, "\"taskId\"") {
-            let told = std::str::from_utf8(result).ok().and_then(announced);
+        if can_contain_string(result, "\"taskId\"") {
+            let told = std::str::from_utf8(result)
+                .ok()
+                .and_then(parse_created_task);
             if let Some((id, ttl)) = told {
-                self.became_task(id, ttl);
+                self.add_task(id, ttl);
             }
         }
     }
 
-    fn became_task(&self, id: String, ttl: Option<Duration>) {
-        let until = ttl.map(|ttl| moment() + ttl);
+    fn add_task(&self, id: String, ttl: Option<Duration>) {
+        let until = ttl.map(|ttl| monotonic_now() + ttl);
         let full = self.tasks.open().len() >= MAX_OPEN;
         if full {
-            self.tasks.due(moment());
+            self.tasks.take_expired(monotonic_now());
         }
         let mut open = self.tasks.open();
         if open.len() < MAX_OPEN && id.len() <= MAX_ID {
@@ -80,10 +82,10 @@ impl Link {
 
     /// A request about a task was answered. With `last` that is all its client can want of it; any other answer
     /// is that if it shows a task without a result.
-    pub(crate) fn told_of_task(&self, id: &str, outcome: &Outcome, last: bool) {
+    pub(crate) fn record_task_answer(&self, id: &str, outcome: &Outcome, last: bool) {
         let over = match outcome {
             Ok(result) => {
-                let status = std::str::from_utf8(result).ok().and_then(status);
+                let status = std::str::from_utf8(result).ok().and_then(parse_status);
                 match status {
                     Some(TaskStatus::Cancelled | TaskStatus::Failed) => true,
                     Some(TaskStatus::Completed) | None => last,
@@ -105,17 +107,19 @@ impl Link {
     }
 
     /// From now on requests about tasks are taken although the connection drains.
-    pub(crate) fn keep_tasks(&self) {
-        self.tasks.kept.store(true, Ordering::Relaxed);
+    pub(crate) fn accept_task_requests(&self) {
+        self.tasks
+            .accepts_while_draining
+            .store(true, Ordering::Relaxed);
     }
 
     /// Resolves when no task is open: each was seen to its end by its client, or may be forgotten.
-    pub(crate) async fn tasks_over(&self) {
+    pub(crate) async fn wait_for_tasks(&self) {
         let mut changed = self.tasks.changed.subscribe();
-        while let Some(next) = self.tasks.due(moment()) {
+        while let Some(next) = self.tasks.take_expired(monotonic_now()) {
             let due = async {
                 match next {
-                    Some(next) => tokio::time::sleep(next.since(moment())).await,
+                    Some(next) => tokio::time::sleep(next.duration_since(monotonic_now())).await,
                     None => std::future::pending().await,
                 }
             };
@@ -128,7 +132,7 @@ impl Link {
 }
 
 /// The id of the task that a result announces, in either era, and how long the server keeps it.
-fn announced(result: &str) -> Option<(String, Option<Duration>)> {
+fn parse_created_task(result: &str) -> Option<(String, Option<Duration>)> {
     let of_extension = member(result, "resultType") == Some("\"task\"");
     let (task, ttl) = match of_extension {
         true => (result, "ttlMs"),
@@ -139,7 +143,7 @@ fn announced(result: &str) -> Option<(String, Option<Duration>)> {
     Some((id, ttl.map(Duration::from_millis)))
 }
 
-fn status(result: &str) -> Option<TaskStatus> {
+fn parse_status(result: &str) -> Option<TaskStatus> {
     let word: String = serde_json::from_str(member(result, "status")?).ok()?;
     TaskStatus::parse(&word)
 }
@@ -152,11 +156,11 @@ mod tests {
     fn an_announcement_is_read_in_both_eras() {
         let modern = r#"{"resultType":"task","taskId":"a","status":"working","ttlMs":2000}"#;
         assert_eq!(
-            announced(modern),
+            parse_created_task(modern),
             Some(("a".into(), Some(Duration::from_secs(2))))
         );
         let legacy = r#"{"task":{"taskId":"b","status":"working","ttl":null}}"#;
-        assert_eq!(announced(legacy), Some(("b".into(), None)));
-        assert_eq!(announced(r#"{"content":[],"taskId":"c"}"#), None);
+        assert_eq!(parse_created_task(legacy), Some(("b".into(), None)));
+        assert_eq!(parse_created_task(r#"{"content":[],"taskId":"c"}"#), None);
     }
 }

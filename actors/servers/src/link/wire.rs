@@ -3,20 +3,20 @@
 pub(super) mod http;
 pub(super) mod lite;
 pub(super) mod node;
-mod tapped;
+mod tap;
 
 use std::convert::Infallible;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use mgp_protocol::dialect::Era;
+use mgp_protocol::dialect::ProtocolFamily;
 use mgp_protocol::refusal::Refusal;
 use mgp_transports::lines::{LineSink, SendError};
 
 use self::http::{HttpWire, SseWire};
 use self::lite::LiteWire;
 use self::node::NodeWire;
-use super::{Alongside, Link, LinkEvent, MirroredHeaders};
+use super::{CallContext, Link, LinkEvent, MetadataHeaders};
 
 /// The transport of a link.
 #[derive(Debug)]
@@ -53,52 +53,54 @@ impl Wire {
 
     /// Sends the call `id` and never resolves: the answer, or a failure here, settles the call in the
     /// pending table.
-    pub(super) async fn carry(
+    pub(super) async fn send_call(
         &self,
         link: &Arc<Link>,
         id: u64,
         frame: Bytes,
-        era: Era,
-        mirror: MirroredHeaders<'_>,
-        beside: Alongside<'_>,
+        era: ProtocolFamily,
+        mirror: MetadataHeaders<'_>,
+        beside: CallContext<'_>,
     ) -> Infallible {
         link.tap_sent(&frame);
         let sent = match (self, era) {
-            (Self::Child(sink), _) => sink.send(frame).map_err(|e| refused(link, e)),
-            (Self::Http(http), Era::Legacy) => http.call(link, id, frame, beside).await,
-            (Self::Http(http), Era::Modern) => {
-                http.call_alone(link, id, frame, mirror, beside).await
+            (Self::Child(sink), _) => sink
+                .send(frame)
+                .map_err(|e| refusal_from_send_error(link, e)),
+            (Self::Http(http), ProtocolFamily::Legacy) => http.call(link, id, frame, beside).await,
+            (Self::Http(http), ProtocolFamily::Stateless) => {
+                http.call_stateless(link, id, frame, mirror, beside).await
             }
             (Self::Sse(sse), _) => sse.post(link, frame).await,
             (Self::Node(node), _) => node.call(link, id, &frame, mirror.method).await,
             (Self::Lite(lite), _) => lite.call(link, id, &frame, beside).await,
         };
         if let Err(refusal) = sent {
-            link.settle(id, Err(refusal));
+            link.settle_call(id, Err(refusal));
         }
         std::future::pending().await
     }
 
     /// Sends a message that has no answer. Dropped if it cannot be sent: then the link is broken, and its
     /// calls learn that.
-    pub(super) fn tell(&self, link: &Arc<Link>, frame: Bytes) {
+    pub(super) fn send_message(&self, link: &Arc<Link>, frame: Bytes) {
         link.tap_sent(&frame);
         match self {
             Self::Child(sink) => {
                 let _ = sink.send(frame);
             }
-            Self::Http(http) => http.tell(link, frame),
-            Self::Sse(sse) => sse.tell(link, frame),
-            Self::Node(node) => node.tell(link, &frame),
-            Self::Lite(lite) => lite.tell(&frame),
+            Self::Http(http) => http.send_message(link, frame),
+            Self::Sse(sse) => sse.send_message(link, frame),
+            Self::Node(node) => node.send_message(link, &frame),
+            Self::Lite(lite) => lite.handle_message(&frame),
         }
     }
 
     /// True where a call is cancelled with a message, not by dropping its response.
-    pub(super) fn tells_cancels(&self, era: Era) -> bool {
+    pub(super) fn should_send_cancel(&self, era: ProtocolFamily) -> bool {
         !matches!(
             (self, era),
-            (Self::Http(_), Era::Modern) | (Self::Node(_) | Self::Lite(_), _)
+            (Self::Http(_), ProtocolFamily::Stateless) | (Self::Node(_) | Self::Lite(_), _)
         )
     }
 
@@ -114,20 +116,20 @@ impl Wire {
     }
 }
 
-fn refused(link: &Link, error: SendError) -> Refusal {
+fn refusal_from_send_error(link: &Link, error: SendError) -> Refusal {
     match error {
         SendError::Full => Refusal::Overloaded {
             what: format!("the queue to server {}, which does not read,", link.server),
         },
         SendError::Closed => {
-            link.tells(LinkEvent::Unusable(link.number));
-            link.untaken("its stdin is closed")
+            link.emit(LinkEvent::Unusable(link.number));
+            link.unsent_refusal("its stdin is closed")
         }
     }
 }
 
 /// A message without the mark that some writers put before a text (RFC 8259, section 8.1).
-pub(super) fn without_mark(frame: Bytes) -> Bytes {
+pub(super) fn strip_bom(frame: Bytes) -> Bytes {
     match frame.starts_with(b"\xef\xbb\xbf") {
         true => frame.slice(3..),
         false => frame,

@@ -6,22 +6,22 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
-use mgp_engine::servers::login::NoLogin;
+use mgp_engine::servers::login::SignInError;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
 use url::{Host, Url};
 
 /// Longest head of a request, in bytes: a code and a state have a few hundred.
-const HEAD: usize = 16 << 10;
+const HEAD_BYTES_MAX: usize = 16 << 10;
 /// How long a connection may take to say something; browsers open some ahead.
-const PATIENCE: Duration = Duration::from_secs(10);
+const READ_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a browser may take with the page that says what came of it: the login goes on without it.
-const READING: Duration = Duration::from_secs(2);
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(2);
 /// Connections at once; one more waits.
-const CONNECTIONS: usize = 16;
+const CONNECTIONS_MAX: usize = 16;
 /// The path, where the entry names none.
-const PATH: &str = "/callback";
+const DEFAULT_PATH: &str = "/callback";
 
 /// A listener on loopback.
 #[derive(Debug)]
@@ -39,7 +39,7 @@ impl CallbackListener {
     /// The address of the entry is none of this machine's, or taken.
     pub async fn bind(configured: Option<&str>, before: Option<&str>) -> io::Result<Self> {
         if let Some(text) = configured {
-            let (url, at) = loopback(text).ok_or_else(|| {
+            let (url, at) = parse_loopback(text).ok_or_else(|| {
                 let why = format!("`callback` is {text:?}, and no address of this machine such as http://127.0.0.1:7333/callback");
                 io::Error::new(io::ErrorKind::InvalidInput, why)
             })?;
@@ -53,7 +53,9 @@ impl CallbackListener {
                 path,
             });
         }
-        let port = before.and_then(loopback).map_or(0, |(_, at)| at.port());
+        let port = before
+            .and_then(parse_loopback)
+            .map_or(0, |(_, at)| at.port());
         let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
         let listener = match TcpListener::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, port))).await
         {
@@ -63,17 +65,17 @@ impl CallbackListener {
         let port = listener.local_addr()?.port();
         Ok(Self {
             listener,
-            url: format!("http://127.0.0.1:{port}{PATH}"),
-            path: PATH.to_owned(),
+            url: format!("http://127.0.0.1:{port}{DEFAULT_PATH}"),
+            path: DEFAULT_PATH.to_owned(),
         })
     }
 
     /// From now on the browser comes back to an address for this issuer alone: at another one, a client of this
     /// kernel is registered with another address (RFC 9700, 4.4).
-    pub fn belong_to(&mut self, issuer: &str) {
+    pub fn set_issuer(&mut self, issuer: &str) {
         let digest = blake3::hash(issuer.as_bytes()).to_hex();
-        self.path = format!("{PATH}/{}", &digest[..16]);
-        let begin = self.url.rfind(PATH).unwrap_or(self.url.len());
+        self.path = format!("{DEFAULT_PATH}/{}", &digest[..16]);
+        let begin = self.url.rfind(DEFAULT_PATH).unwrap_or(self.url.len());
         self.url.truncate(begin);
         self.url.push_str(&self.path);
     }
@@ -89,14 +91,14 @@ impl CallbackListener {
     ///
     /// # Errors
     /// What ends the login.
-    pub async fn code(
+    pub async fn wait_for_code(
         &self,
-        judge: impl Fn(&str) -> Result<String, NoLogin>,
-    ) -> Result<String, NoLogin> {
+        judge: impl Fn(&str) -> Result<String, SignInError>,
+    ) -> Result<String, SignInError> {
         let mut open = FuturesUnordered::new();
         loop {
             tokio::select! {
-                accepted = self.listener.accept(), if open.len() < CONNECTIONS => {
+                accepted = self.listener.accept(), if open.len() < CONNECTIONS_MAX => {
                     if let Ok((stream, _)) = accepted {
                         open.push(self.serve(stream, &judge));
                     }
@@ -113,14 +115,14 @@ impl CallbackListener {
     async fn serve(
         &self,
         mut stream: TcpStream,
-        judge: &impl Fn(&str) -> Result<String, NoLogin>,
-    ) -> Option<Result<String, NoLogin>> {
-        let head = timeout(PATIENCE, head(&mut stream)).await.ok()??;
-        let query = self.query(&head);
+        judge: &impl Fn(&str) -> Result<String, SignInError>,
+    ) -> Option<Result<String, SignInError>> {
+        let head = timeout(READ_TIMEOUT, read_head(&mut stream)).await.ok()??;
+        let query = self.parse_query(&head);
         let verdict = query.map(judge);
         let (status, words) = match &verdict {
             None => ("404 Not Found", "There is nothing here."),
-            Some(Err(NoLogin::NotOurs)) => (
+            Some(Err(SignInError::UnknownState)) => (
                 "400 Bad Request",
                 "This answer belongs to no login that is under way. Where you began shows the one that is.",
             ),
@@ -142,12 +144,12 @@ impl CallbackListener {
             let _ = stream.write_all(answer.as_bytes()).await;
             let _ = stream.shutdown().await;
         };
-        let _ = timeout(READING, telling).await;
-        verdict.filter(|verdict| *verdict != Err(NoLogin::NotOurs))
+        let _ = timeout(RESPONSE_TIMEOUT, telling).await;
+        verdict.filter(|verdict| *verdict != Err(SignInError::UnknownState))
     }
 
     /// The query of a GET of our path.
-    fn query<'h>(&self, head: &'h str) -> Option<&'h str> {
+    fn parse_query<'h>(&self, head: &'h str) -> Option<&'h str> {
         let mut words = head.lines().next()?.split(' ');
         let (method, target) = (words.next()?, words.next()?);
         let (path, query) = target.split_once('?')?;
@@ -156,20 +158,20 @@ impl CallbackListener {
 }
 
 /// The head of a request; `None` for one that is too long, or broken off.
-async fn head(stream: &mut TcpStream) -> Option<String> {
+async fn read_head(stream: &mut TcpStream) -> Option<String> {
     let mut bytes = Vec::new();
     let mut part = [0; 2048];
     while !bytes.windows(4).any(|end| end == b"\r\n\r\n") {
         let read = stream.read(&mut part).await.ok().filter(|&read| read > 0)?;
         bytes.extend_from_slice(&part[..read]);
-        if bytes.len() > HEAD {
+        if bytes.len() > HEAD_BYTES_MAX {
             return None;
         }
     }
     String::from_utf8(bytes).ok()
 }
 
-fn loopback(text: &str) -> Option<(Url, SocketAddr)> {
+fn parse_loopback(text: &str) -> Option<(Url, SocketAddr)> {
     let url = Url::parse(text)
         .ok()
         .filter(|url| url.scheme() == "http" && url.query().is_none())?;
@@ -189,7 +191,7 @@ mod tests {
     use super::*;
 
     async fn ask(url: &str, request: &str) -> String {
-        let at = loopback(url).unwrap().1;
+        let at = parse_loopback(url).unwrap().1;
         let mut stream = TcpStream::connect(at).await.unwrap();
         stream.write_all(request.as_bytes()).await.unwrap();
         let mut answer = String::new();
@@ -197,11 +199,11 @@ mod tests {
         answer
     }
 
-    fn judge(query: &str) -> Result<String, NoLogin> {
+    fn judge(query: &str) -> Result<String, SignInError> {
         match query {
             "code=c&state=s" => Ok("c".to_owned()),
-            "error=x&state=s" => Err(NoLogin::Refused("x".into())),
-            _ => Err(NoLogin::NotOurs),
+            "error=x&state=s" => Err(SignInError::Rejected("x".into())),
+            _ => Err(SignInError::UnknownState),
         }
     }
 
@@ -211,7 +213,9 @@ mod tests {
         let url = listener.url().to_owned();
         let asks = async {
             // One that says nothing, as browsers open ahead, holds up nobody.
-            let _silent = TcpStream::connect(loopback(&url).unwrap().1).await.unwrap();
+            let _silent = TcpStream::connect(parse_loopback(&url).unwrap().1)
+                .await
+                .unwrap();
             for (request, want) in [
                 ("GET /favicon.ico HTTP/1.1\r\n\r\n", "404"),
                 ("POST /callback?code=c&state=s HTTP/1.1\r\n\r\n", "404"),
@@ -231,11 +235,11 @@ mod tests {
                 );
             }
         };
-        let (code, ()) = tokio::join!(listener.code(judge), asks);
+        let (code, ()) = tokio::join!(listener.wait_for_code(judge), asks);
         assert_eq!(code.unwrap(), "c");
         let failing = ask(&url, "GET /callback?error=x&state=s HTTP/1.1\r\n\r\n");
-        let (code, answer) = tokio::join!(listener.code(judge), failing);
-        assert_eq!(code, Err(NoLogin::Refused("x".into())));
+        let (code, answer) = tokio::join!(listener.wait_for_code(judge), failing);
+        assert_eq!(code, Err(SignInError::Rejected("x".into())));
         assert!(answer.contains("where you began says why"), "{answer}");
     }
 
@@ -243,9 +247,9 @@ mod tests {
     async fn each_issuer_has_a_way_back_of_its_own() {
         let mut listener = CallbackListener::bind(None, None).await.unwrap();
         let plain = listener.url().to_owned();
-        listener.belong_to("https://one");
+        listener.set_issuer("https://one");
         let one = listener.url().to_owned();
-        listener.belong_to("https://two");
+        listener.set_issuer("https://two");
         let two = listener.url().to_owned();
         assert!(one.starts_with(&plain) && two.starts_with(&plain) && one != two);
         let path = |url: &str| {
@@ -264,11 +268,11 @@ mod tests {
                 assert!(answer.starts_with(&format!("HTTP/1.1 {want}")), "{answer}");
             }
         };
-        let (code, ()) = tokio::join!(listener.code(judge), asks);
+        let (code, ()) = tokio::join!(listener.wait_for_code(judge), asks);
         assert_eq!(code.unwrap(), "c");
         drop(listener);
         let mut again = CallbackListener::bind(None, Some(&two)).await.unwrap();
-        again.belong_to("https://two");
+        again.set_issuer("https://two");
         assert_eq!(again.url(), two, "the same again");
     }
 

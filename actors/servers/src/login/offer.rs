@@ -7,26 +7,26 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use mgp_callers::agent::Agent;
-use mgp_callers::exchange::Delivery;
+use mgp_callers::in_flight_call::Delivery;
 use mgp_engine::servers::login::challenge::LoginChallenge;
 use mgp_engine::servers::login::scopes::ScopeSet;
 use mgp_protocol::jsonrpc;
 use mgp_runtime::randomness;
 use mgp_runtime::task;
-use mgp_runtime::time::moment;
+use mgp_runtime::time::monotonic_now;
 use serde_json::json;
 use tokio::sync::Semaphore;
 
-use super::open_offer::{LoginOffers, OpenOffer, ShownOffer};
+use super::offers::{LoginOffers, OpenOffer, SignInOffer};
 use super::{CallbackListener, LoginError, ServerLogin, SignIn};
 
 /// How long a person may take with the browser.
-const PATIENCE: Duration = Duration::from_secs(600);
+const BROWSER_TIMEOUT: Duration = Duration::from_secs(600);
 /// After one that could not begin, the next call of its agent is told the same for so long: trying again would ask
 /// the same of others.
-const AGAIN: Duration = Duration::from_secs(60);
+const FAILURE_RETENTION: Duration = Duration::from_secs(60);
 /// Logins that wait for a browser at once: each holds a port. One more is refused, with the command to type.
-static WAITING: Semaphore = Semaphore::const_new(16);
+static PENDING_SIGN_INS: Semaphore = Semaphore::const_new(16);
 
 impl ServerLogin {
     /// Where a person can sign in for the agent that called: what is open already, or a new one. `client` is told
@@ -34,25 +34,29 @@ impl ServerLogin {
     ///
     /// # Errors
     /// [`LoginError`]: why no login can begin, the same for a minute.
-    pub async fn offer(
+    pub async fn offer_sign_in(
         self: &Arc<Self>,
         client: Option<&Arc<Agent>>,
-    ) -> Result<ShownOffer, LoginError> {
-        let mut offers = self.offer.lock().await;
-        if let Some(open) = offers.open.as_ref().filter(|it| !it.waiting.is_finished()) {
-            open.tells(client);
-            return Ok(open.shown.clone());
+    ) -> Result<SignInOffer, LoginError> {
+        let mut offers = self.offers.lock().await;
+        if let Some(open) = offers
+            .open
+            .as_ref()
+            .filter(|it| !it.browser_task.is_finished())
+        {
+            open.add_client(client);
+            return Ok(open.offer.clone());
         }
         if let Some((at, error)) = &offers.failed
-            && moment().since(*at) < AGAIN
+            && monotonic_now().duration_since(*at) < FAILURE_RETENTION
         {
             return Err(error.clone());
         }
-        match self.open().await {
+        match self.open_offer().await {
             Ok(open) => {
-                open.tells(client);
-                let shown = open.shown.clone();
-                self.shows(&shown.url);
+                open.add_client(client);
+                let shown = open.offer.clone();
+                self.set_sign_in_url(&shown.url);
                 *offers = LoginOffers {
                     open: Some(open),
                     failed: None,
@@ -60,59 +64,59 @@ impl ServerLogin {
                 Ok(shown)
             }
             Err(error) => {
-                offers.failed = Some((moment(), error.clone()));
+                offers.failed = Some((monotonic_now(), error.clone()));
                 Err(error)
             }
         }
     }
 
-    async fn open(self: &Arc<Self>) -> Result<OpenOffer, LoginError> {
+    async fn open_offer(self: &Arc<Self>) -> Result<OpenOffer, LoginError> {
         let none = || LoginError::NoAnswer("too many logins wait for a browser already".into());
-        let place = WAITING.try_acquire().map_err(|_| none())?;
+        let place = PENDING_SIGN_INS.try_acquire().map_err(|_| none())?;
         let before = self.record();
         let before = before.as_ref().and_then(|it| it.client.callback.as_deref());
         let bound = CallbackListener::bind(self.rules.callback.as_deref(), before).await;
         let mut listener = bound.map_err(|e| LoginError::NoAnswer(e.to_string()))?;
-        let challenge = self.wanted().map(|wanted| LoginChallenge {
+        let challenge = self.wanted_login().map(|wanted| LoginChallenge {
             resource_metadata: wanted.resource_metadata,
-            scope: ScopeSet::read(wanted.scope.as_deref().unwrap_or_default()),
+            scope: ScopeSet::parse(wanted.scope.as_deref().unwrap_or_default()),
             error: None,
-            bound: wanted.bound,
+            requires_dpop: wanted.bound,
         });
         let under_way = SignIn::begin(self, challenge, &mut listener).await?;
-        let shown = ShownOffer {
+        let shown = SignInOffer {
             url: under_way.url().to_owned(),
-            id: URL_SAFE_NO_PAD.encode(randomness::bytes::<16>()),
+            id: URL_SAFE_NO_PAD.encode(randomness::random_bytes::<16>()),
         };
         let told: Arc<std::sync::Mutex<Vec<Weak<Agent>>>> = Arc::default();
         let (login, clients, id) = (self.clone(), told.clone(), shown.id.clone());
-        let waiting = task::supervised("login.offer", async move {
+        let waiting = task::spawn_supervised("login.offer", async move {
             let _place = place;
             let code = tokio::select! {
-                code = listener.code(|query| under_way.code(query)) => code,
-                () = tokio::time::sleep(PATIENCE) => return,
+                code = listener.wait_for_code(|query| under_way.parse_code(query)) => code,
+                () = tokio::time::sleep(BROWSER_TIMEOUT) => return,
             };
             let done = match code {
                 Ok(code) => under_way.finish(&login, &code).await.map(drop),
                 Err(no) => Err(no.into()),
             };
             match done {
-                Ok(()) => tell(&clients, &id),
+                Ok(()) => notify_complete(&clients, &id),
                 Err(error) => {
                     tracing::warn!(server = %login.id, %error, "a login did not come about")
                 }
             }
         });
         Ok(OpenOffer {
-            shown,
-            told,
-            waiting,
+            offer: shown,
+            clients: told,
+            browser_task: waiting,
         })
     }
 }
 
 /// `notifications/elicitation/complete` to those who were shown the address.
-fn tell(clients: &std::sync::Mutex<Vec<Weak<Agent>>>, id: &str) {
+fn notify_complete(clients: &std::sync::Mutex<Vec<Weak<Agent>>>, id: &str) {
     let clients = std::mem::take(
         &mut *clients
             .lock()
@@ -121,6 +125,6 @@ fn tell(clients: &std::sync::Mutex<Vec<Weak<Agent>>>, id: &str) {
     let params = json!({ "elicitationId": id }).to_string();
     let frame = jsonrpc::notification("notifications/elicitation/complete", Some(&params));
     for client in clients.iter().filter_map(Weak::upgrade) {
-        client.tell(frame.clone().into(), Delivery::Reliable);
+        client.send(frame.clone().into(), Delivery::Reliable);
     }
 }

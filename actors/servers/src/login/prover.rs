@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use http::HeaderMap;
 use http::header::{HeaderName, HeaderValue};
-use mgp_engine::servers::login::proof::{NONCE_MAX, ProofClaims, ProofKey};
+use mgp_engine::servers::login::dpop::{DpopClaims, DpopKey, NONCE_MAX};
 use mgp_runtime::randomness;
 use mgp_runtime::time::unix_ms;
 use ring::rand::SystemRandom;
@@ -12,15 +12,15 @@ use ring::rand::SystemRandom;
 use super::LoginError;
 
 /// The header of a proof.
-pub(super) const PROOF: HeaderName = HeaderName::from_static("dpop");
-const NONCE: HeaderName = HeaderName::from_static("dpop-nonce");
+pub(super) const PROOF_HEADER: HeaderName = HeaderName::from_static("dpop");
+const NONCE_HEADER: HeaderName = HeaderName::from_static("dpop-nonce");
 /// What a server says that wants its nonce in the proof.
-pub(super) const WANTS_NONCE: &str = "use_dpop_nonce";
+pub(super) const USE_NONCE_ERROR: &str = "use_dpop_nonce";
 
 /// The key of one login, and the nonce that its server gave last.
 pub(super) struct Prover {
-    key: ProofKey,
-    chance: SystemRandom,
+    key: DpopKey,
+    random: SystemRandom,
     nonce: Mutex<Option<String>>,
 }
 
@@ -35,28 +35,28 @@ impl Prover {
     /// With a new key.
     pub(super) fn new() -> Result<Arc<Self>, LoginError> {
         let chance = SystemRandom::new();
-        let key = ProofKey::new(&chance)?;
-        Ok(Self::of(key, chance))
+        let key = DpopKey::new(&chance)?;
+        Ok(Self::with_key(key, chance))
     }
 
     /// With a key that was kept.
-    pub(super) fn read(kept: &str) -> Result<Arc<Self>, LoginError> {
+    pub(super) fn from_stored(kept: &str) -> Result<Arc<Self>, LoginError> {
         let chance = SystemRandom::new();
-        let key = ProofKey::read(kept, &chance)?;
-        Ok(Self::of(key, chance))
+        let key = DpopKey::decode(kept, &chance)?;
+        Ok(Self::with_key(key, chance))
     }
 
-    fn of(key: ProofKey, chance: SystemRandom) -> Arc<Self> {
+    fn with_key(key: DpopKey, chance: SystemRandom) -> Arc<Self> {
         Arc::new(Self {
             key,
-            chance,
+            random: chance,
             nonce: Mutex::default(),
         })
     }
 
     /// The key, to be kept with the tokens.
-    pub(super) fn kept(&self) -> String {
-        self.key.kept().to_owned()
+    pub(super) fn to_stored(&self) -> String {
+        self.key.encoded().to_owned()
     }
 
     /// The proof of one request, with the last nonce of its server.
@@ -67,9 +67,9 @@ impl Prover {
         token: Option<&str>,
         nonce: Option<&str>,
     ) -> Option<HeaderValue> {
-        let id = randomness::bytes::<16>();
+        let id = randomness::random_bytes::<16>();
         let id: String = id.iter().map(|byte| format!("{byte:02x}")).collect();
-        let says = ProofClaims {
+        let says = DpopClaims {
             method,
             url,
             token,
@@ -77,7 +77,7 @@ impl Prover {
             id: &id,
             now: unix_ms() / 1000,
         };
-        let proof = self.key.prove(says, &self.chance).ok()?;
+        let proof = self.key.sign_proof(says, &self.random).ok()?;
         let mut value = HeaderValue::try_from(proof).ok()?;
         value.set_sensitive(true);
         Some(value)
@@ -92,15 +92,15 @@ impl Prover {
     }
 
     /// Takes note of the nonce in an answer.
-    pub(super) fn heard(&self, headers: &HeaderMap) {
-        if let Some(nonce) = nonce(headers) {
+    pub(super) fn record_nonce(&self, headers: &HeaderMap) {
+        if let Some(nonce) = read_nonce(headers) {
             *self.nonce.lock().unwrap_or_else(PoisonError::into_inner) = Some(nonce);
         }
     }
 }
 
 /// The nonce in an answer.
-pub(super) fn nonce(headers: &HeaderMap) -> Option<String> {
-    let nonce = headers.get(NONCE)?.to_str().ok()?;
+pub(super) fn read_nonce(headers: &HeaderMap) -> Option<String> {
+    let nonce = headers.get(NONCE_HEADER)?.to_str().ok()?;
     (!nonce.is_empty() && nonce.len() <= NONCE_MAX).then(|| nonce.to_owned())
 }

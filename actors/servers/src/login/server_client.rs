@@ -7,12 +7,12 @@ use mgp_engine::servers::login::challenge::LoginChallenge;
 use mgp_transports::http::client::{Client, ClientError, Response};
 use std::sync::Arc;
 
-use super::prover::{PROOF, Prover, WANTS_NONCE};
+use super::prover::{PROOF_HEADER, Prover, USE_NONCE_ERROR};
 use super::server_login::ServerLogin;
 
 /// Tokens tried for one request: the one at hand, the one that was got in its place, and the one that a person
 /// got meanwhile.
-const TOKENS: usize = 3;
+const TOKEN_ATTEMPTS_MAX: usize = 3;
 
 /// Sends requests to one server.
 #[derive(Clone, Debug)]
@@ -39,7 +39,7 @@ impl ServerClient {
 
     /// Sends one request and waits for the head of its answer. One that is refused for its token, and so was not
     /// carried out, is sent again with another one; when there is none, the refusal is the answer, and
-    /// [`ServerClient::parked`] and [`ServerClient::hint`] say what to do.
+    /// [`ServerClient::park_reason`] and [`ServerClient::sign_in_hint`] say what to do.
     ///
     /// # Errors
     /// [`ClientError`], as [`Client::request`].
@@ -57,26 +57,27 @@ impl ServerClient {
         let (mut tried, mut with_nonce) = (1, false);
         loop {
             let prover = login.prover().filter(|_| token.is_some());
-            let headers = with(&headers, token.as_deref(), prover.as_deref(), &method, url);
+            let headers =
+                add_authorization(&headers, token.as_deref(), prover.as_deref(), &method, url);
             let sent = self
                 .client
                 .request(method.clone(), url, headers, body.clone());
             let response = sent.await?;
             if let Some(prover) = &prover {
-                prover.heard(&response.headers);
+                prover.record_nonce(&response.headers);
             }
-            let Some(challenge) = refusal(&response) else {
+            let Some(challenge) = token_challenge(&response) else {
                 return Ok(response);
             };
-            let wants_nonce = challenge.error.as_deref() == Some(WANTS_NONCE);
+            let wants_nonce = challenge.error.as_deref() == Some(USE_NONCE_ERROR);
             if wants_nonce && prover.is_some() && !with_nonce {
                 with_nonce = true;
                 continue;
             }
             let next = login
-                .refused(token.as_deref(), &challenge, tried == 1)
+                .next_token_after_refusal(token.as_deref(), &challenge, tried == 1)
                 .await;
-            match next.filter(|_| tried < TOKENS) {
+            match next.filter(|_| tried < TOKEN_ATTEMPTS_MAX) {
                 Some(next) => token = Some(next),
                 None => return Ok(response),
             }
@@ -86,31 +87,31 @@ impl ServerClient {
 
     /// Why the server takes no calls before a person has signed in.
     #[must_use]
-    pub fn parked(&self) -> Option<String> {
-        self.login.as_ref()?.parked()
+    pub fn park_reason(&self) -> Option<String> {
+        self.login.as_ref()?.park_reason()
     }
 
     /// What a person can do about a refusal, to stand behind it.
     #[must_use]
-    pub fn hint(&self, status: StatusCode) -> Option<String> {
+    pub fn sign_in_hint(&self, status: StatusCode) -> Option<String> {
         let refused = matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN);
-        let wanted = self.login.as_ref().filter(|_| refused)?.wanted()?;
+        let wanted = self.login.as_ref().filter(|_| refused)?.wanted_login()?;
         Some(format!("; {}", wanted.why))
     }
 }
 
 /// The challenge of an answer that wants another token.
-fn refusal(response: &Response) -> Option<LoginChallenge> {
+fn token_challenge(response: &Response) -> Option<LoginChallenge> {
     let values = response.headers.get_all(WWW_AUTHENTICATE).iter();
-    let challenge = LoginChallenge::read(values.filter_map(|value| value.to_str().ok()));
+    let challenge = LoginChallenge::parse(values.filter_map(|value| value.to_str().ok()));
     match response.status {
         StatusCode::UNAUTHORIZED => Some(challenge.unwrap_or_default()),
-        StatusCode::FORBIDDEN => challenge.filter(LoginChallenge::wants_more),
+        StatusCode::FORBIDDEN => challenge.filter(LoginChallenge::is_insufficient_scope),
         _ => None,
     }
 }
 
-fn with(
+fn add_authorization(
     headers: &HeaderMap,
     token: Option<&str>,
     prover: Option<&Prover>,
@@ -134,7 +135,7 @@ fn with(
         )
     };
     if let Some(proof) = prover.and_then(prove) {
-        headers.insert(PROOF, proof);
+        headers.insert(PROOF_HEADER, proof);
     }
     headers
 }

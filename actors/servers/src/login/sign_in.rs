@@ -5,16 +5,16 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bytes::Bytes;
 use http::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue, WWW_AUTHENTICATE};
 use http::{Method, StatusCode};
-use mgp_engine::servers::login::authorization::{AuthorizationRequest, AwaitedAnswer};
+use mgp_engine::servers::login::authorization::{AuthorizationRequest, ExpectedResponse};
 use mgp_engine::servers::login::challenge::LoginChallenge;
 use mgp_engine::servers::login::client_identity::{
-    ClientChoice, ClientIdentity, choose, registered, registration,
+    ClientIdentity, ClientSource, choose_client, parse_registration, render_registration,
 };
 use mgp_engine::servers::login::pkce::CodeVerifier;
 use mgp_engine::servers::login::record::LoginRecord;
-use mgp_engine::servers::login::scopes::{ScopeSet, ScopeSources, chosen};
-use mgp_engine::servers::login::token::{GivenTokens, TokenGrant, TokenRequest};
-use mgp_engine::servers::login::{LoginGrant, NoLogin};
+use mgp_engine::servers::login::scopes::{ScopeSet, ScopeSources, choose_scopes};
+use mgp_engine::servers::login::token::{IssuedTokens, TokenGrant, TokenRequest};
+use mgp_engine::servers::login::{LoginGrant, SignInError};
 use mgp_protocol::dialect::Version;
 use mgp_protocol::jsonrpc;
 use mgp_runtime::randomness;
@@ -23,25 +23,25 @@ use mgp_transports::http::client::{Client, parse_url};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::discover::{FoundIssuer, discover};
-use super::fetch::LoginFetch;
+use super::discovery::{DiscoveredIssuer, discover};
+use super::http_client::LoginHttpClient;
 use super::prover::Prover;
 use super::{CallbackListener, LoginError, ServerLogin};
 
 /// How long the server may take to say what login it wants.
-const PROBE: Duration = Duration::from_secs(10);
+const PROBE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A login that waits for its browser. Its verifier and state are in memory only, and end with it.
 pub struct SignIn {
-    fetch: LoginFetch,
-    found: FoundIssuer,
+    fetch: LoginHttpClient,
+    discovered: DiscoveredIssuer,
     client: ClientIdentity,
     scopes: ScopeSet,
     /// Where its tokens are to be bound to a key.
     prover: Option<Arc<Prover>>,
     verifier: CodeVerifier,
     state: String,
-    callback: String,
+    callback_url: String,
     url: String,
 }
 
@@ -58,22 +58,22 @@ impl SignIn {
         listener: &mut CallbackListener,
     ) -> Result<Self, LoginError> {
         if login.rules.grant != LoginGrant::Browser {
-            return Err(NoLogin::Incomplete(
+            return Err(SignInError::IncompleteConfig(
                 "a `grant` that a person signs in for: the kernel gets its token by itself",
             )
             .into());
         }
         let challenge = match challenge {
             Some(challenge) => challenge,
-            None => probe(login).await.unwrap_or_default(),
+            None => probe_challenge(login).await.unwrap_or_default(),
         };
-        let (rules, fetch) = (&login.rules, login.fetch().await);
+        let (rules, fetch) = (&login.rules, login.http_client().await);
         let found = discover(&fetch, &login.url, rules, Some(&challenge)).await?;
-        found.server.proves_codes(found.by_origin)?;
-        found.server.owns_its_page(rules.issuer.is_some())?;
+        found.server.check_pkce(found.is_from_origin)?;
+        found.server.check_sign_in_page(rules.issuer.is_some())?;
         // A client that was registered by a person comes back where that person said.
         if rules.client_id.is_none() && rules.callback.is_none() {
-            listener.belong_to(&found.server.issuer);
+            listener.set_issuer(&found.server.issuer);
         }
         let callback = listener.url();
         // What was given by one issuer is not shown to another one.
@@ -81,30 +81,30 @@ impl SignIn {
             .record()
             .filter(|record| record.issuer == found.server.issuer);
         let none = ScopeSet::default();
-        let scopes = chosen(ScopeSources {
+        let scopes = choose_scopes(ScopeSources {
             configured: &rules.scopes,
             challenged: &challenge.scope,
-            before: before.as_ref().map_or(&none, |record| &record.asked),
+            previous: before.as_ref().map_or(&none, |record| &record.asked),
             resource: &found.scopes,
             issuer: &found.server.scopes,
         });
         let known = before.as_ref().map(|record| &record.client);
-        let client = match choose(rules, &found.server, known, Some(callback))? {
-            ClientChoice::Known(client) => client,
-            ClientChoice::Register(at) => {
+        let client = match choose_client(rules, &found.server, known, Some(callback))? {
+            ClientSource::Existing(client) => client,
+            ClientSource::Register(at) => {
                 let json = fetch
-                    .register(&at, registration(&found.server, callback))
+                    .register(&at, render_registration(&found.server, callback))
                     .await?;
-                registered(&json, &found.server, callback)?
+                parse_registration(&json, &found.server, callback)?
             }
         };
         let bound = before.is_some_and(|record| record.proof_key.is_some());
-        let prover = match challenge.bound || bound {
+        let prover = match challenge.requires_dpop || bound {
             true => Some(Prover::new()?),
             false => None,
         };
-        let verifier = CodeVerifier::of(randomness::bytes());
-        let state = URL_SAFE_NO_PAD.encode(randomness::bytes::<32>());
+        let verifier = CodeVerifier::from_random(randomness::random_bytes());
+        let state = URL_SAFE_NO_PAD.encode(randomness::random_bytes::<32>());
         let endpoint = found.server.authorization_endpoint.as_deref();
         let request = AuthorizationRequest {
             endpoint: endpoint.unwrap_or_default(),
@@ -117,14 +117,14 @@ impl SignIn {
         };
         Ok(Self {
             url: request.url()?,
-            callback: callback.to_owned(),
+            callback_url: callback.to_owned(),
             fetch,
             prover,
             client,
             scopes,
             verifier,
             state,
-            found,
+            discovered: found,
         })
     }
 
@@ -137,26 +137,26 @@ impl SignIn {
     /// The authorization server whose page that is.
     #[must_use]
     pub fn issuer(&self) -> &str {
-        &self.found.server.issuer
+        &self.discovered.server.issuer
     }
 
     /// Where the code goes.
     #[must_use]
     pub fn token_endpoint(&self) -> &str {
-        &self.found.server.token_endpoint
+        &self.discovered.server.token_endpoint
     }
 
     /// The code in the query that a browser came back with.
     ///
     /// # Errors
-    /// As [`AwaitedAnswer::code`].
-    pub fn code(&self, query: &str) -> Result<String, NoLogin> {
-        let awaited = AwaitedAnswer {
+    /// As [`ExpectedResponse::parse_code`].
+    pub fn parse_code(&self, query: &str) -> Result<String, SignInError> {
+        let awaited = ExpectedResponse {
             state: &self.state,
-            issuer: &self.found.server.issuer,
-            names_itself: self.found.server.names_itself,
+            issuer: &self.discovered.server.issuer,
+            sends_issuer: self.discovered.server.sends_issuer,
         };
-        awaited.code(query)
+        awaited.parse_code(query)
     }
 
     /// Gets the tokens for a code, and keeps them.
@@ -164,14 +164,14 @@ impl SignIn {
     /// # Errors
     /// [`LoginError`]; the login before is still kept, but for [`LoginError::Store`].
     pub async fn finish(self, login: &ServerLogin, code: &str) -> Result<LoginRecord, LoginError> {
-        let server = &self.found.server;
+        let server = &self.discovered.server;
         let signed = login.client_assertion(&self.client, &server.issuer)?;
         let grant = TokenGrant::Code {
             code,
-            callback: &self.callback,
+            callback: &self.callback_url,
             verifier: &self.verifier,
         };
-        let resource = self.found.resource.as_deref();
+        let resource = self.discovered.resource.as_deref();
         let request = TokenRequest::new(
             grant,
             &self.client,
@@ -181,13 +181,13 @@ impl SignIn {
         );
         let json = self
             .fetch
-            .token(&server.token_endpoint, request, self.prover.as_deref())
+            .request_token(&server.token_endpoint, request, self.prover.as_deref())
             .await?;
-        let given = GivenTokens::read(&json, unix_ms(), self.prover.is_some())?;
-        let proof_key = self.prover.as_ref().map(|it| it.kept());
+        let given = IssuedTokens::parse(&json, unix_ms(), self.prover.is_some())?;
+        let proof_key = self.prover.as_ref().map(|it| it.to_stored());
         let record = LoginRecord::new(
             server,
-            self.found.resource.clone(),
+            self.discovered.resource.clone(),
             self.client,
             self.scopes,
             given,
@@ -196,13 +196,13 @@ impl SignIn {
             proof_key,
             ..record
         };
-        login.keep(record.clone()).await?;
+        login.save(record.clone()).await?;
         Ok(record)
     }
 }
 
 /// Asks the server without a token, for what it says then.
-async fn probe(login: &ServerLogin) -> Option<LoginChallenge> {
+async fn probe_challenge(login: &ServerLogin) -> Option<LoginChallenge> {
     let params = format!(
         r#"{{"protocolVersion":"{}","capabilities":{{}},"clientInfo":{{"name":"mgp","version":"{}"}}}}"#,
         Version::LATEST_LEGACY.as_str(),
@@ -214,10 +214,13 @@ async fn probe(login: &ServerLogin) -> Option<LoginChallenge> {
     let both = HeaderValue::from_static("application/json, text/event-stream");
     headers.insert(ACCEPT, both);
     let url = parse_url(login.url.as_str()).ok()?;
-    let client = Client::new(login.place.outbound.clone());
+    let client = Client::new(login.backend.outbound.clone());
     let asked = client.request(Method::POST, &url, headers, Some(Bytes::from(frame)));
-    let answer = tokio::time::timeout(PROBE, asked).await.ok()?.ok()?;
+    let answer = tokio::time::timeout(PROBE_TIMEOUT, asked)
+        .await
+        .ok()?
+        .ok()?;
     let values = answer.headers.get_all(WWW_AUTHENTICATE).iter();
     let values = values.filter_map(|value| value.to_str().ok());
-    (answer.status == StatusCode::UNAUTHORIZED).then(|| LoginChallenge::read(values))?
+    (answer.status == StatusCode::UNAUTHORIZED).then(|| LoginChallenge::parse(values))?
 }

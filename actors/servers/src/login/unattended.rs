@@ -5,41 +5,41 @@ use std::borrow::Cow;
 use mgp_engine::servers::login::assertion::{ClientAssertion, ClientKey};
 use mgp_engine::servers::login::challenge::LoginChallenge;
 use mgp_engine::servers::login::client_identity::{
-    ClientAuth, ClientChoice, ClientIdentity, choose,
+    ClientAuth, ClientIdentity, ClientSource, choose_client,
 };
 use mgp_engine::servers::login::record::LoginRecord;
-use mgp_engine::servers::login::scopes::{ScopeSet, ScopeSources, chosen};
-use mgp_engine::servers::login::token::{GivenTokens, TokenGrant, TokenRequest};
-use mgp_engine::servers::login::{LoginGrant, LoginRules, NoLogin};
+use mgp_engine::servers::login::scopes::{ScopeSet, ScopeSources, choose_scopes};
+use mgp_engine::servers::login::token::{IssuedTokens, TokenGrant, TokenRequest};
+use mgp_engine::servers::login::{LoginConfig, LoginGrant, SignInError};
 use mgp_runtime::randomness;
 use mgp_runtime::time::unix_ms;
 use ring::rand::SystemRandom;
 use url::Url;
 
 use super::LoginError;
-use super::discover::{FoundIssuer, discover};
-use super::fetch::LoginFetch;
+use super::discovery::{DiscoveredIssuer, discover};
+use super::http_client::LoginHttpClient;
 use super::prover::Prover;
 
 /// Gets a token by the rules of the entry, once.
-pub(super) async fn obtain(
-    rules: &LoginRules,
+pub(super) async fn obtain_token(
+    rules: &LoginConfig,
     server: &Url,
-    fetch: &LoginFetch,
+    fetch: &LoginHttpClient,
     challenge: &LoginChallenge,
 ) -> Result<LoginRecord, LoginError> {
     let found = discover(fetch, server, rules, Some(challenge)).await?;
     if rules.client_id.is_none() {
-        return Err(NoLogin::Incomplete("`client_id`").into());
+        return Err(SignInError::IncompleteConfig("`client_id`").into());
     }
-    let ClientChoice::Known(client) = choose(rules, &found.server, None, None)? else {
-        return Err(NoLogin::Incomplete("a `client_id` that this issuer knows").into());
+    let ClientSource::Existing(client) = choose_client(rules, &found.server, None, None)? else {
+        return Err(SignInError::IncompleteConfig("a `client_id` that this issuer knows").into());
     };
     let none = ScopeSet::default();
-    let scopes = chosen(ScopeSources {
+    let scopes = choose_scopes(ScopeSources {
         configured: &rules.scopes,
         challenged: &challenge.scope,
-        before: &none,
+        previous: &none,
         resource: &found.scopes,
         issuer: &[],
     });
@@ -47,43 +47,47 @@ pub(super) async fn obtain(
         rules
             .assertion
             .as_deref()
-            .ok_or(NoLogin::Incomplete("`assertion`"))
+            .ok_or(SignInError::IncompleteConfig("`assertion`"))
     };
     let assertion = match rules.grant {
         LoginGrant::Browser | LoginGrant::ClientCredentials => None,
         LoginGrant::Assertion => Some(Cow::Borrowed(shown()?)),
-        LoginGrant::Exchange => Some(Cow::Owned(exchanged(fetch, rules, &found, shown()?).await?)),
+        LoginGrant::Exchange => Some(Cow::Owned(
+            exchange_assertion(fetch, rules, &found, shown()?).await?,
+        )),
     };
     let grant = match &assertion {
         None => TokenGrant::ClientCredentials,
         Some(assertion) => TokenGrant::Assertion(assertion),
     };
-    let signed = client_assertion(rules, &client, &found.server.issuer)?;
+    let signed = sign_client_assertion(rules, &client, &found.server.issuer)?;
     let resource = found.resource.as_deref();
     let request = TokenRequest::new(grant, &client, resource, &scopes, signed.as_deref());
-    let prover = match challenge.bound {
+    let prover = match challenge.requires_dpop {
         true => Some(Prover::new()?),
         false => None,
     };
     let endpoint = &found.server.token_endpoint;
-    let json = fetch.token(endpoint, request, prover.as_deref()).await?;
-    let given = GivenTokens::read(&json, unix_ms(), challenge.bound)?;
+    let json = fetch
+        .request_token(endpoint, request, prover.as_deref())
+        .await?;
+    let given = IssuedTokens::parse(&json, unix_ms(), challenge.requires_dpop)?;
     let record = LoginRecord::new(&found.server, found.resource, client, scopes, given);
     Ok(LoginRecord {
-        proof_key: prover.map(|it| it.kept()),
+        proof_key: prover.map(|it| it.to_stored()),
         ..record
     })
 }
 
 /// An assertion for the issuer of the server, in exchange for the identity token of a person.
-async fn exchanged(
-    fetch: &LoginFetch,
-    rules: &LoginRules,
-    found: &FoundIssuer,
+async fn exchange_assertion(
+    fetch: &LoginHttpClient,
+    rules: &LoginConfig,
+    found: &DiscoveredIssuer,
     subject: &str,
 ) -> Result<String, LoginError> {
-    let lacks = NoLogin::Incomplete("`exchange_at` and `exchange_client_id`");
-    let (Some(at), Some(id)) = (&rules.exchange_at, &rules.exchange_client_id) else {
+    let lacks = SignInError::IncompleteConfig("`exchange_at` and `exchange_client_id`");
+    let (Some(at), Some(id)) = (&rules.exchange_endpoint, &rules.exchange_client_id) else {
         return Err(lacks.into());
     };
     let client = ClientIdentity {
@@ -98,14 +102,14 @@ async fn exchanged(
     };
     let resource = found.resource.as_deref();
     let request = TokenRequest::new(grant, &client, resource, &ScopeSet::default(), None);
-    Ok(GivenTokens::exchanged(
-        &fetch.token(at, request, None).await?,
+    Ok(IssuedTokens::parse_exchanged_assertion(
+        &fetch.request_token(at, request, None).await?,
     )?)
 }
 
 /// What a client with a key signs for one request.
-pub(super) fn client_assertion(
-    rules: &LoginRules,
+pub(super) fn sign_client_assertion(
+    rules: &LoginConfig,
     client: &ClientIdentity,
     issuer: &str,
 ) -> Result<Option<String>, LoginError> {
@@ -115,9 +119,9 @@ pub(super) fn client_assertion(
     let key = rules
         .client_key
         .as_deref()
-        .ok_or(NoLogin::Incomplete("`client_key`"))?;
+        .ok_or(SignInError::IncompleteConfig("`client_key`"))?;
     let chance = SystemRandom::new();
-    let id: String = randomness::bytes::<16>()
+    let id: String = randomness::random_bytes::<16>()
         .iter()
         .map(|b| format!("{b:02x}"))
         .collect();
@@ -127,5 +131,7 @@ pub(super) fn client_assertion(
         id: &id,
         now: unix_ms() / 1000,
     };
-    Ok(Some(ClientKey::read(key, &chance)?.sign(says, &chance)?))
+    Ok(Some(
+        ClientKey::parse_pem(key, &chance)?.sign(says, &chance)?,
+    ))
 }

@@ -12,10 +12,10 @@ use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::wait::{WaitPidFlag, waitpid};
 use nix::unistd::{Pid, dup2_stderr, setsid};
 
-use super::rights;
+use super::privileges;
 
 /// All processes in the namespace but this one.
-const EVERYBODY: Pid = Pid::from_raw(-1);
+const ALL_PROCESSES: Pid = Pid::from_raw(-1);
 
 /// Runs as long as the leader, whose pipe is its stdin. A byte from there means: send everybody SIGTERM,
 /// and exit with the last of them.
@@ -26,7 +26,7 @@ pub(super) fn run(policy: &SandboxPolicy) -> Result<u8, String> {
     let flags = SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC;
     let signals = SignalFd::with_flags(&all, flags).map_err(words)?;
     setsid().map_err(words)?;
-    rights::give_up(policy.user)?;
+    privileges::drop_privileges(policy.user)?;
     nix::sys::prctl::set_dumpable(false).map_err(words)?;
     // The pipe would tell too, but not a stopped process.
     nix::sys::prctl::set_pdeathsig(Signal::SIGKILL).map_err(words)?;
@@ -48,25 +48,25 @@ pub(super) fn run(policy: &SandboxPolicy) -> Result<u8, String> {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Ok(_) | Err(_) => return Ok(0),
             }
-            let _ = kill(EVERYBODY, Signal::SIGTERM);
+            let _ = kill(ALL_PROCESSES, Signal::SIGTERM);
         }
-        if reap() == Alone::Yes && asked {
+        if reap() == IsLastProcess::Yes && asked {
             return Ok(0);
         }
     }
 }
 
 #[derive(PartialEq, Eq)]
-enum Alone {
+enum IsLastProcess {
     Yes,
     No,
 }
 
-fn reap() -> Alone {
+fn reap() -> IsLastProcess {
     loop {
-        match waitpid(EVERYBODY, Some(WaitPidFlag::WNOHANG)) {
-            Ok(nix::sys::wait::WaitStatus::StillAlive) => return Alone::No,
-            Err(Errno::ECHILD) => return Alone::Yes,
+        match waitpid(ALL_PROCESSES, Some(WaitPidFlag::WNOHANG)) {
+            Ok(nix::sys::wait::WaitStatus::StillAlive) => return IsLastProcess::No,
+            Err(Errno::ECHILD) => return IsLastProcess::Yes,
             Ok(_) | Err(_) => {}
         }
     }

@@ -15,7 +15,7 @@ use std::ffi::OsString;
 use mgp_engine::servers::sandbox::SandboxPolicy;
 
 use super::step::Step;
-use super::{POLICY, init, inside, leader};
+use super::{POLICY_VAR, exec, init, leader};
 
 /// Starts the server in its sandbox: path of the program, its name, its arguments; with an empty path
 /// nothing is started after the restrictions are in place. Returns the exit code once the server ended.
@@ -23,16 +23,16 @@ use super::{POLICY, init, inside, leader};
 /// # Errors
 /// Why the server was not started, in words.
 pub fn launch(command: &[OsString]) -> Result<u8, String> {
-    let policy = env::var(POLICY).map_err(|_| "it has no policy".to_owned());
+    let policy = env::var(POLICY_VAR).map_err(|_| "it has no policy".to_owned());
     let policy = policy.and_then(|text| {
         serde_json::from_str::<SandboxPolicy>(&text)
             .map_err(|e| format!("its policy cannot be read: {e}"))
     });
-    let done = policy.and_then(|policy| match (Step::of_this_process(), command) {
+    let done = policy.and_then(|policy| match (Step::current(), command) {
         (Step::Init, _) => init::run(&policy),
         (Step::Leader, [_, _, ..]) => leader::run(&policy, command),
         (Step::Inside, [program, name, args @ ..]) => {
-            Err(inside::become_server(&policy, program, name, args))
+            Err(exec::become_server(&policy, program, name, args))
         }
         (Step::Leader | Step::Inside, _) => Err("it wants a program and its name".into()),
     });

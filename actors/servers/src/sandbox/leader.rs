@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use mgp_engine::servers::sandbox::SandboxPolicy;
 use mgp_transports::child::MARK_VARIABLE;
-use mgp_transports::child::descendants::below;
+use mgp_transports::child::descendants::find_descendants;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sched::{CloneFlags, unshare};
@@ -27,26 +27,26 @@ use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::{Pid, dup2_stderr, dup2_stdin, dup2_stdout, getegid, geteuid, getppid};
 use rustix::process::{PidfdFlags, pidfd_open};
 
+use super::mount_view::{self, MountView};
 use super::step::Step;
-use super::view::{self, View};
-use super::{PARENT, POLICY, rights};
+use super::{KERNEL_PID_VAR, POLICY_VAR, privileges};
 
 /// How long what a server left behind may take to end when asked.
-const GRACE: Duration = Duration::from_millis(500);
+const GRACE_TIME: Duration = Duration::from_millis(500);
 /// How long all of it may take when the kernel is dead: less than the guard allows.
-const ORPHANED: Duration = Duration::from_millis(300);
+const ORPHAN_TIMEOUT: Duration = Duration::from_millis(300);
 /// How often SIGKILL is repeated.
-const AGAIN: Duration = Duration::from_millis(10);
+const KILL_INTERVAL: Duration = Duration::from_millis(10);
 /// Rounds of stopping before killing: a stopped process starts no others. Each round finds what was
 /// started before the last one took effect.
-const ROUNDS: usize = 50;
+const STOP_ROUNDS: usize = 50;
 
 /// Signals by which the kernel, the guard and terminals ask it to end.
-const ASKING: [Signal; 3] = [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP];
+const TERMINATION_SIGNALS: [Signal; 3] = [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP];
 
 pub(super) fn run(policy: &SandboxPolicy, command: &[OsString]) -> Result<u8, String> {
-    let kernel = kernel()?;
-    let signals = signals().map_err(|e| format!("signals: {e}"))?;
+    let kernel = open_kernel_pidfd()?;
+    let signals = open_signalfd().map_err(|e| format!("signals: {e}"))?;
     if geteuid().is_root() && policy.user.is_none() {
         return Err("what root starts needs a user to become".into());
     }
@@ -57,37 +57,39 @@ pub(super) fn run(policy: &SandboxPolicy, command: &[OsString]) -> Result<u8, St
     let hold = match policy.machine.namespaces {
         false => {
             nix::sys::prctl::set_child_subreaper(true).map_err(|e| e.to_string())?;
-            ChildHold::Tree
+            Containment::Subreaper
         }
         true => {
             enter_namespaces(policy)?;
-            View::of(policy).build(&cwd)?;
-            exe = view::own_program();
-            ChildHold::Namespace(first_process(&exe, &null)?)
+            MountView::from_policy(policy).build(&cwd)?;
+            exe = mount_view::kernel_program();
+            Containment::Namespace(start_init(&exe, &null)?)
         }
     };
     let mut inside = Step::Inside.command(&exe);
     let server = inside.arg("--").args(command).spawn();
     let server = server.map_err(|e| format!("its process cannot be started: {e}"))?;
     let server = Pid::from_raw(server.id().cast_signed());
-    let mut watch = ParentWatch {
-        hold,
+    let mut watch = ServerWatch {
+        containment: hold,
         server,
         status: None,
         deadline: None,
-        killing: false,
+        is_killing: false,
     };
     // What cannot be held must not run: the processes below end with this one.
-    let_go_of_pipes(&null)?;
-    rights::keep_only_signals()?;
-    let status = watch.until_nothing_runs(&kernel, &signals);
-    Ok(end_like(status))
+    release_pipes(&null)?;
+    privileges::retain_kill_capability()?;
+    let status = watch.wait_for_all(&kernel, &signals);
+    Ok(exit_like(status))
 }
 
 /// A pidfd of the kernel's process, to notice its end.
-fn kernel() -> Result<OwnedFd, String> {
+fn open_kernel_pidfd() -> Result<OwnedFd, String> {
     let parent = getppid();
-    let expected = std::env::var(PARENT).ok().and_then(|pid| pid.parse().ok());
+    let expected = std::env::var(KERNEL_PID_VAR)
+        .ok()
+        .and_then(|pid| pid.parse().ok());
     let number = rustix::process::Pid::from_raw(parent.as_raw());
     let number = number.ok_or("the kernel is in another process namespace")?;
     let kernel = pidfd_open(number, PidfdFlags::empty());
@@ -100,11 +102,13 @@ fn kernel() -> Result<OwnedFd, String> {
     }
 }
 
-fn signals() -> nix::Result<SignalFd> {
+fn open_signalfd() -> nix::Result<SignalFd> {
     let mut heard = SigSet::empty();
     heard.add(Signal::SIGCHLD);
     heard.add(Signal::SIGQUIT);
-    ASKING.iter().for_each(|signal| heard.add(*signal));
+    TERMINATION_SIGNALS
+        .iter()
+        .for_each(|signal| heard.add(*signal));
     heard.thread_block()?;
     SignalFd::with_flags(&heard, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)
 }
@@ -129,16 +133,16 @@ fn enter_namespaces(policy: &SandboxPolicy) -> Result<(), String> {
         let file = format!("/proc/self/{file}");
         fs::write(&file, text).map_err(|e| failed(&file, &e))?;
     }
-    rights::pass_on()
+    privileges::inherit_capabilities()
 }
 
 /// Starts the first process of the namespace, which the others cannot outlive.
-fn first_process(exe: &Path, null: &File) -> Result<Child, String> {
+fn start_init(exe: &Path, null: &File) -> Result<Child, String> {
     let mut init = Step::Init.command(exe);
     // Without a command it would probe the machine.
     init.args(["--", "init"]);
     let others = std::env::vars_os().map(|(name, _)| name);
-    for name in others.filter(|name| name != POLICY && name != MARK_VARIABLE) {
+    for name in others.filter(|name| name != POLICY_VAR && name != MARK_VARIABLE) {
         init.env_remove(name);
     }
     let nowhere = null.try_clone().map_err(|e| e.to_string())?;
@@ -147,7 +151,7 @@ fn first_process(exe: &Path, null: &File) -> Result<Child, String> {
 }
 
 /// The pipes belong to the server, so that the kernel sees their end.
-fn let_go_of_pipes(null: &File) -> Result<(), String> {
+fn release_pipes(null: &File) -> Result<(), String> {
     let closed = dup2_stdin(null)
         .and_then(|()| dup2_stdout(null))
         .and_then(|()| dup2_stderr(null));
@@ -155,58 +159,62 @@ fn let_go_of_pipes(null: &File) -> Result<(), String> {
 }
 
 /// How the server and all it started are kept from escaping.
-enum ChildHold {
+enum Containment {
     /// By the first process of its namespace.
     Namespace(Child),
     /// By this process, as subreaper.
-    Tree,
+    Subreaper,
 }
 
-struct ParentWatch {
-    hold: ChildHold,
+struct ServerWatch {
+    containment: Containment,
     server: Pid,
     status: Option<ExitStatus>,
     /// When asking ends and killing starts.
     deadline: Option<Instant>,
-    killing: bool,
+    is_killing: bool,
 }
 
-impl ParentWatch {
-    fn until_nothing_runs(&mut self, kernel: &OwnedFd, signals: &SignalFd) -> ExitStatus {
+impl ServerWatch {
+    fn wait_for_all(&mut self, kernel: &OwnedFd, signals: &SignalFd) -> ExitStatus {
         let mut orphaned = false;
         while !self.reap() {
             if self.status.is_some() && self.deadline.is_none() {
-                self.ask_the_rest();
-                self.due_within(GRACE);
+                self.terminate_rest();
+                self.set_deadline(GRACE_TIME);
             }
             if self
                 .deadline
                 .is_some_and(|deadline| deadline <= Instant::now())
             {
-                self.killing = true;
+                self.is_killing = true;
             }
-            if self.killing {
+            if self.is_killing {
                 self.kill_all();
             }
-            self.sleep(kernel, signals, orphaned);
+            self.wait_for_event(kernel, signals, orphaned);
             while let Ok(Some(heard)) = signals.read_signal() {
-                self.hear(Signal::try_from(heard.ssi_signo.cast_signed()));
+                self.handle_signal(Signal::try_from(heard.ssi_signo.cast_signed()));
             }
             if !orphaned && has_ended(kernel) {
                 orphaned = true;
-                self.ask_the_server();
-                self.due_within(ORPHANED);
+                self.terminate_server();
+                self.set_deadline(ORPHAN_TIMEOUT);
             }
         }
         self.status
             .unwrap_or(ExitStatus::from_raw(Signal::SIGKILL as i32))
     }
 
-    fn sleep(&self, kernel: &OwnedFd, signals: &SignalFd, orphaned: bool) {
+    fn wait_for_event(&self, kernel: &OwnedFd, signals: &SignalFd, orphaned: bool) {
         let left = self
             .deadline
             .map(|at| at.saturating_duration_since(Instant::now()));
-        let left = if self.killing { Some(AGAIN) } else { left };
+        let left = if self.is_killing {
+            Some(KILL_INTERVAL)
+        } else {
+            left
+        };
         // At least a millisecond, or it would poll in a busy loop.
         let most = left.map_or(PollTimeout::NONE, |left| {
             PollTimeout::try_from(left + Duration::from_millis(1)).unwrap_or(PollTimeout::MAX)
@@ -218,16 +226,16 @@ impl ParentWatch {
         let _ = poll(&mut heard, most);
     }
 
-    fn hear(&mut self, signal: nix::Result<Signal>) {
+    fn handle_signal(&mut self, signal: nix::Result<Signal>) {
         match signal {
-            Ok(Signal::SIGQUIT) => self.killing = true,
-            Ok(signal) if ASKING.contains(&signal) => self.ask_the_server(),
+            Ok(Signal::SIGQUIT) => self.is_killing = true,
+            Ok(signal) if TERMINATION_SIGNALS.contains(&signal) => self.terminate_server(),
             Ok(_) | Err(_) => {}
         }
     }
 
     /// The server leads its own process group, but may have left it.
-    fn ask_the_server(&self) {
+    fn terminate_server(&self) {
         if self.status.is_none() {
             let _ = killpg(self.server, Signal::SIGTERM);
             let group = nix::unistd::getpgid(Some(self.server));
@@ -237,32 +245,32 @@ impl ParentWatch {
         }
     }
 
-    fn ask_the_rest(&mut self) {
-        match &mut self.hold {
-            ChildHold::Namespace(init) => {
+    fn terminate_rest(&mut self) {
+        match &mut self.containment {
+            Containment::Namespace(init) => {
                 let _ = init.stdin.as_mut().map(|line| line.write_all(b"e"));
             }
-            ChildHold::Tree => below(Pid::this())
+            Containment::Subreaper => find_descendants(Pid::this())
                 .iter()
                 .for_each(|p| p.signal(Signal::SIGTERM)),
         }
     }
 
-    fn due_within(&mut self, patience: Duration) {
+    fn set_deadline(&mut self, patience: Duration) {
         let due = Instant::now() + patience;
         self.deadline = Some(self.deadline.map_or(due, |at| at.min(due)));
     }
 
     fn kill_all(&self) {
-        match &self.hold {
-            ChildHold::Namespace(init) => {
+        match &self.containment {
+            Containment::Namespace(init) => {
                 let init = Pid::from_raw(init.id().cast_signed());
                 let _ = kill(init, Signal::SIGKILL);
             }
-            ChildHold::Tree => {
+            Containment::Subreaper => {
                 let mut stopped = Vec::new();
-                for _ in 0..ROUNDS {
-                    let mut found = below(Pid::this());
+                for _ in 0..STOP_ROUNDS {
+                    let mut found = find_descendants(Pid::this());
                     found.retain(|process| !stopped.contains(process));
                     if found.is_empty() {
                         break;
@@ -299,7 +307,7 @@ fn has_ended(process: &OwnedFd) -> bool {
 
 /// The server's exit code, or death by the same signal. A signal this program cannot die of is reported
 /// as shells do: 128 plus its number.
-fn end_like(status: ExitStatus) -> u8 {
+fn exit_like(status: ExitStatus) -> u8 {
     let Some(number) = status.signal() else {
         return status
             .code()

@@ -6,16 +6,16 @@ use std::path::Path;
 use std::process::Stdio;
 
 use landlock::{ABI, Access, AccessFs, LandlockStatus, Ruleset, RulesetAttr, RulesetCreated};
-use mgp_engine::servers::sandbox::{Machine, ProgramPaths, SandboxPolicy, SandboxRules};
+use mgp_engine::servers::sandbox::{ProgramPaths, SandboxConfig, SandboxPolicy, SandboxSupport};
 use tokio::process::Command;
 
-use super::roads::Roads;
-use super::{LAUNCH, POLICY, calls, users};
+use super::path_resolution::PathResolver;
+use super::{LAUNCH_ARG, POLICY_VAR, seccomp, users};
 
 /// Starts this program as that process.
-pub(super) async fn ask(exe: &Path) -> io::Result<Machine> {
+pub(super) async fn run_probe(exe: &Path) -> io::Result<SandboxSupport> {
     let mut command = Command::new(exe);
-    command.arg(LAUNCH).env_clear().stdin(Stdio::null());
+    command.arg(LAUNCH_ARG).env_clear().stdin(Stdio::null());
     let output = command.stderr(Stdio::null()).output().await?;
     serde_json::from_slice(&output.stdout).map_err(io::Error::from)
 }
@@ -25,18 +25,18 @@ pub(super) async fn ask(exe: &Path) -> io::Result<Machine> {
 pub fn probe() -> String {
     let root = nix::unistd::geteuid().is_root();
     // First, because restrictions applied below are inherited by processes this one starts.
-    let namespaces = namespaces(root);
-    let open = calls::Open {
+    let namespaces = probe_namespaces(root);
+    let open = seccomp::AllowedCalls {
         programs: true,
         outbound: true,
         listen: true,
         modes: true,
-        others: true,
+        other_processes: true,
         ipc: true,
     };
-    let machine = Machine {
-        landlock: landlock(),
-        seccomp: calls::confine(open).is_ok(),
+    let machine = SandboxSupport {
+        landlock: probe_landlock(),
+        seccomp: seccomp::confine(open).is_ok(),
         root,
         namespaces,
     };
@@ -44,23 +44,25 @@ pub fn probe() -> String {
 }
 
 /// Whether a whole launch with all namespaces and without a program succeeds.
-fn namespaces(root: bool) -> bool {
-    let machine = Machine {
+fn probe_namespaces(root: bool) -> bool {
+    let machine = SandboxSupport {
         namespaces: true,
-        ..Machine::default()
+        ..SandboxSupport::default()
     };
-    let mut policy = SandboxPolicy::of(
+    let mut policy = SandboxPolicy::for_server(
         &BTreeSet::new(),
-        &SandboxRules::default(),
+        &SandboxConfig::default(),
         &ProgramPaths::default(),
         machine,
     );
     // No server has written anything yet.
-    Roads::default().settle(&mut policy);
-    policy.user = root.then_some(*users::RANGE.end());
+    PathResolver::default().finish(&mut policy);
+    policy.user = root.then_some(*users::UID_RANGE.end());
     let policy = serde_json::to_string(&policy).expect("a policy is always JSON");
     let mut launch = std::process::Command::new("/proc/self/exe");
-    launch.args([LAUNCH, "--", "", ""]).env(POLICY, policy);
+    launch
+        .args([LAUNCH_ARG, "--", "", ""])
+        .env(POLICY_VAR, policy);
     launch
         .stdin(Stdio::null())
         .stdout(Stdio::null())
@@ -69,7 +71,7 @@ fn namespaces(root: bool) -> bool {
 }
 
 /// The Landlock version that is in force for this process.
-fn landlock() -> u32 {
+fn probe_landlock() -> u32 {
     let ruleset = Ruleset::default().handle_access(AccessFs::from_all(ABI::V1));
     let held = ruleset
         .and_then(Ruleset::create)

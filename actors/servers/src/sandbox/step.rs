@@ -6,12 +6,12 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::Command;
 
-use mgp_transports::child::{FOR_SERVER, MARK_VARIABLE};
+use mgp_transports::child::{MARK_VARIABLE, SERVER_PREFIX};
 
-use super::LAUNCH;
+use super::LAUNCH_ARG;
 
 /// The variable that names the step.
-const STEP: &str = "MGP_SANDBOX_STEP";
+const STEP_VAR: &str = "MGP_SANDBOX_STEP";
 
 /// One step of the launcher.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,19 +25,21 @@ pub(super) enum Step {
 }
 
 impl Step {
-    const NAMED: [(&str, Self); 2] = [("init", Self::Init), ("inside", Self::Inside)];
+    const NAMES: [(&str, Self); 2] = [("init", Self::Init), ("inside", Self::Inside)];
 
-    pub(super) fn of_this_process() -> Self {
-        let name = env::var(STEP).unwrap_or_default();
-        let found = Self::NAMED.iter().find(|(known, _)| *known == name);
+    pub(super) fn current() -> Self {
+        let name = env::var(STEP_VAR).unwrap_or_default();
+        let found = Self::NAMES.iter().find(|(known, _)| *known == name);
         found.map_or(Self::Leader, |(_, step)| *step)
     }
 
     /// The command that runs this program as another step, for the same server.
     pub(super) fn command(self, exe: &Path) -> Command {
         let mut command = Command::new(exe);
-        let name = Self::NAMED.iter().find(|(_, step)| *step == self);
-        command.arg(LAUNCH).env(STEP, name.map_or("", |(n, _)| *n));
+        let name = Self::NAMES.iter().find(|(_, step)| *step == self);
+        command
+            .arg(LAUNCH_ARG)
+            .env(STEP_VAR, name.map_or("", |(n, _)| *n));
         command
     }
 }
@@ -45,7 +47,7 @@ impl Step {
 /// The server's environment, under its own names.
 pub(super) fn environment() -> impl Iterator<Item = (OsString, OsString)> {
     env::vars_os().filter_map(|(name, value)| {
-        let own = name.as_bytes().strip_prefix(FOR_SERVER.as_bytes());
+        let own = name.as_bytes().strip_prefix(SERVER_PREFIX.as_bytes());
         let kept = own.or_else(|| (name == MARK_VARIABLE).then_some(name.as_bytes()))?;
         Some((std::ffi::OsStr::from_bytes(kept).to_owned(), value))
     })

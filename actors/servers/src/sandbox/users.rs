@@ -12,9 +12,9 @@ use mgp_engine::servers::sandbox::SandboxPolicy;
 use nix::unistd::{Gid, Group, Uid, User};
 
 /// Numbers that systems reserve for dynamic users.
-pub(super) const RANGE: RangeInclusive<u32> = 61_184..=65_519;
+pub(super) const UID_RANGE: RangeInclusive<u32> = 61_184..=65_519;
 /// Two servers started at the same time must not get the same user.
-static HANDING_OVER: Mutex<()> = Mutex::new(());
+static ASSIGNMENT_LOCK: Mutex<()> = Mutex::new(());
 
 /// Gives the folder to its user and returns that user: the one it had before, else one that owns no other
 /// server's folder and has no name on this system. Without a file tree of its own (`namespaces`) the user
@@ -22,22 +22,24 @@ static HANDING_OVER: Mutex<()> = Mutex::new(());
 ///
 /// # Errors
 /// The folder cannot be given away or reached, in words.
-pub(super) fn hand_over(own: &Path, namespaces: bool) -> Result<u32, String> {
-    let _one = HANDING_OVER.lock().unwrap_or_else(PoisonError::into_inner);
-    let given = owner(own).filter(|user| RANGE.contains(user));
+pub(super) fn assign_user(own: &Path, namespaces: bool) -> Result<u32, String> {
+    let _one = ASSIGNMENT_LOCK
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner);
+    let given = owner(own).filter(|user| UID_RANGE.contains(user));
     let user = given
-        .or_else(|| free(own))
+        .or_else(|| find_free_user(own))
         .ok_or("no user is free for it")?;
     // Files made by the server are its user's already; only those made by the kernel are not.
     let deep = given.is_none();
-    give(own, user, deep, 0).map_err(|e| {
+    change_owner(own, user, deep, 0).map_err(|e| {
         format!(
             "the kernel runs as root and cannot give {} to the user {user}, as whom the server would run: {e}; \
              run the kernel as another user",
             own.display()
         )
     })?;
-    match closed(own).filter(|_| !namespaces) {
+    match find_closed_ancestor(own).filter(|_| !namespaces) {
         None => Ok(user),
         Some(folder) => Err(format!(
             "the kernel runs as root, and the user {user}, as whom the server would run, cannot enter {}; run the \
@@ -48,7 +50,7 @@ pub(super) fn hand_over(own: &Path, namespaces: bool) -> Result<u32, String> {
 }
 
 /// The first folder above this one that other users may not pass.
-fn closed(own: &Path) -> Option<&Path> {
+fn find_closed_ancestor(own: &Path) -> Option<&Path> {
     let above: Vec<_> = own.ancestors().skip(1).collect();
     let passes = |folder: &&Path| fs::metadata(folder).is_ok_and(|found| found.mode() & 0o1 != 0);
     above.into_iter().rev().find(|folder| !passes(folder))
@@ -58,7 +60,7 @@ fn owner(path: &Path) -> Option<u32> {
     fs::symlink_metadata(path).ok().map(|found| found.uid())
 }
 
-fn free(own: &Path) -> Option<u32> {
+fn find_free_user(own: &Path) -> Option<u32> {
     let folders = own.parent().and_then(|folder| fs::read_dir(folder).ok());
     let folders = folders.into_iter().flatten().flatten();
     let taken: Vec<_> = folders.filter_map(|entry| owner(&entry.path())).collect();
@@ -70,33 +72,33 @@ fn free(own: &Path) -> Option<u32> {
     // The search starts elsewhere for each folder, so that two kernels on a machine seldom collide.
     let hash = blake3::hash(own.as_os_str().as_encoded_bytes());
     let first = u16::from_le_bytes([hash.as_bytes()[0], hash.as_bytes()[1]]);
-    let count = RANGE.end() - RANGE.start() + 1;
+    let count = UID_RANGE.end() - UID_RANGE.start() + 1;
     let from = u32::from(first) % count;
-    let all = (0..count).map(|step| RANGE.start() + (from + step) % count);
+    let all = (0..count).map(|step| UID_RANGE.start() + (from + step) % count);
     all.into_iter()
         .find(|user| !taken.contains(user) && !named(*user))
 }
 
 /// How deep folders are given away; the server's own deeper folders already belong to it.
-const DEEP: usize = 64;
+const DEPTH_MAX: usize = 64;
 
-fn give(path: &Path, user: u32, deep: bool, level: usize) -> io::Result<()> {
+fn change_owner(path: &Path, user: u32, deep: bool, level: usize) -> io::Result<()> {
     let found = fs::symlink_metadata(path)?;
     // A hard link to somebody else's file is not given away.
     let shared = !found.is_dir() && found.nlink() > 1;
     if found.uid() != user && !shared {
         lchown(path, Some(user), Some(user))?;
     }
-    if found.is_dir() && level < DEEP && (deep || level == 0) {
+    if found.is_dir() && level < DEPTH_MAX && (deep || level == 0) {
         for entry in fs::read_dir(path)? {
-            give(&entry?.path(), user, deep, level + 1)?;
+            change_owner(&entry?.path(), user, deep, level + 1)?;
         }
     }
     Ok(())
 }
 
 /// Lets this user read the folder and its files, and nobody else but their owner.
-pub(super) fn lend(folder: &Path, user: u32) -> io::Result<()> {
+pub(super) fn grant_read(folder: &Path, user: u32) -> io::Result<()> {
     lchown(folder, None, Some(user))?;
     for entry in fs::read_dir(folder)? {
         lchown(entry?.path(), None, Some(user))?;
@@ -105,7 +107,7 @@ pub(super) fn lend(folder: &Path, user: u32) -> io::Result<()> {
 }
 
 /// Paths that the policy opens and that the user still cannot reach, in words.
-pub(super) fn shut(policy: &SandboxPolicy) -> Vec<String> {
+pub(super) fn find_unreachable(policy: &SandboxPolicy) -> Vec<String> {
     let user = policy.user.unwrap_or_default();
     let opened = [
         (&policy.read, 0o4, "read"),
@@ -153,14 +155,14 @@ mod tests {
             .map(|n| {
                 let own = folder.path().join(format!("of-{n}"));
                 fs::create_dir_all(own.join("home/deep")).unwrap();
-                let user = hand_over(&own, true).unwrap();
+                let user = assign_user(&own, true).unwrap();
                 assert_eq!(owner(&own.join("home/deep")), Some(user));
-                assert_eq!(hand_over(&own, true).unwrap(), user);
+                assert_eq!(assign_user(&own, true).unwrap(), user);
                 user
             })
             .collect();
         let different: std::collections::BTreeSet<_> = users.iter().collect();
         assert_eq!(different.len(), users.len());
-        assert!(users.iter().all(|user| RANGE.contains(user)));
+        assert!(users.iter().all(|user| UID_RANGE.contains(user)));
     }
 }

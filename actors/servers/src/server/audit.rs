@@ -2,40 +2,44 @@
 
 use mgp_engine::servers::lifecycle::LifecycleState;
 use mgp_engine::servers::restart::{RestartVerdict, ServerExit};
-use mgp_engine::timestamps::rfc3339_ms;
-use mgp_protocol::dialect::Era;
+use mgp_engine::timestamps::render_rfc3339_ms;
+use mgp_protocol::dialect::ProtocolFamily;
 use mgp_protocol::mgp::Lifecycle;
 use mgp_protocol::mgp::audit::{Event, EventType, Outcome, Target};
 use serde_json::{Map, Value};
 
 use super::{ServerActor, ServerEvent};
-use crate::link::{Link, SPOKEN, Wire};
+use crate::link::{Link, VERSION_LABEL, Wire};
 use mgp_runtime::time::unix_ms;
 use mgp_runtime::trace::Trace;
-use mgp_store::audit::{by_kernel, event};
+use mgp_store::audit::{kernel_actor, new_event};
 
 impl ServerActor {
     /// The server takes calls from now on.
     pub(super) fn audit_connected(&self, link: &Link) {
         let mut details = Map::new();
-        let peers = [Era::Legacy, Era::Modern].map(|era| link.peer_in(era));
+        let peers =
+            [ProtocolFamily::Legacy, ProtocolFamily::Stateless].map(|era| link.peer_for(era));
         let versions = peers
             .into_iter()
             .flatten()
             .map(|peer| peer.version.as_str());
         let versions = match link.wire() {
-            Wire::Lite(_) => [SPOKEN].into_iter().collect(),
+            Wire::Lite(_) => [VERSION_LABEL].into_iter().collect(),
             Wire::Child(_) | Wire::Http(_) | Wire::Sse(_) | Wire::Node(_) => versions.collect(),
         };
         details.insert("protocol_versions".into(), versions);
-        let mgp = link.mgp().active().map_or(&[][..], |active| active.words());
+        let mgp = link
+            .mgp()
+            .as_active()
+            .map_or(&[][..], |active| active.extension_names());
         details.insert("mgp".into(), mgp.iter().copied().collect());
         self.audit
-            .tell(self.of_server(EventType::ServerConnected, Outcome::Success, details));
+            .record(self.build_event(EventType::ServerConnected, Outcome::Success, details));
     }
 
     /// The server takes no more calls, or never will: `how` it ended and what follows.
-    pub(super) fn tell_disconnected(
+    pub(super) fn audit_disconnected(
         &self,
         exit: &ServerExit,
         how: &str,
@@ -58,28 +62,28 @@ impl ServerActor {
             ServerExit::Clean | ServerExit::SessionEnded(_) => Outcome::Success,
             ServerExit::Failed(_) | ServerExit::Rejected(_) => Outcome::Failure,
         };
-        let said = self.of_server(EventType::ServerDisconnected, result, details);
-        self.audit.tell(said);
+        let said = self.build_event(EventType::ServerDisconnected, result, details);
+        self.audit.record(said);
     }
 
     /// The life that was to take its place failed: in the audit log, and as an event.
-    pub(super) fn tell_not_replaced(&self, why: &str) {
+    pub(super) fn audit_replacement_failure(&self, why: &str) {
         let mut details = Map::new();
         details.insert("reason".into(), why.into());
         let kind = EventType::SERVER_NOT_REPLACED;
         self.audit
-            .tell(self.of_server(kind, Outcome::Failure, details));
+            .record(self.build_event(kind, Outcome::Failure, details));
         let stays = LifecycleState::Connected.to_string();
-        self.events.send(ServerEvent::Stepped(Lifecycle {
+        self.events.send(ServerEvent::StateChanged(Lifecycle {
             server_id: self.handle.id.to_string(),
             previous_state: stays.clone(),
             new_state: stays,
             reason: format!("it was not replaced and goes on as before: {why}"),
-            timestamp: rfc3339_ms(unix_ms()),
+            timestamp: render_rfc3339_ms(unix_ms()),
         }));
     }
 
-    fn of_server(
+    fn build_event(
         &self,
         kind: EventType,
         result: Outcome,
@@ -92,7 +96,7 @@ impl ServerActor {
             server_id: Some(self.handle.id.to_string()),
             ..Target::default()
         };
-        let trace = Trace::minted().id;
-        event(kind, by_kernel(), target, &trace, result, details.into())
+        let trace = Trace::generate().id;
+        new_event(kind, kernel_actor(), target, &trace, result, details.into())
     }
 }

@@ -5,13 +5,13 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use mgp_cluster::links::LinkTable;
-use mgp_cluster::tool_index::HeldTools;
-use mgp_engine::servers::health::HealthRules;
+use mgp_cluster::tool_index::PeerTools;
+use mgp_engine::servers::health::HealthCheckConfig;
 use mgp_sync::snapshot::Snapshot;
 use mgp_transports::http::client::Client;
 
-use super::resources::ResourceFigures;
-use super::spawner::Starts;
+use super::resource_usage::ResourceMonitor;
+use super::spawner::ProcessSpawner;
 use crate::login::Logins;
 use crate::sandbox::Sandboxes;
 
@@ -29,31 +29,34 @@ pub struct Connector {
     /// Working folder of children whose entry names none.
     pub folder: PathBuf,
     /// How long calls under way may take when a server is to stop.
-    pub drain: Duration,
+    pub drain_timeout: Duration,
     /// The time instead, once the whole kernel was told to end within one.
-    pub hurry: OnceLock<Duration>,
+    pub shutdown_drain_timeout: OnceLock<Duration>,
     /// How often the health of servers is checked.
-    pub health: HealthRules,
+    pub health: HealthCheckConfig,
     /// The sandboxes of servers that are trusted least.
     pub sandboxes: Sandboxes,
     /// Starts processes.
-    pub starts: Starts,
+    pub spawner: ProcessSpawner,
     /// What they use.
-    pub figures: Arc<ResourceFigures>,
+    pub resource_usage: Arc<ResourceMonitor>,
     /// The links to other nodes, over which their servers are reached.
     pub links: Arc<Snapshot<LinkTable>>,
     /// What other nodes share.
-    pub held: Arc<Snapshot<HeldTools>>,
+    pub peer_tools: Arc<Snapshot<PeerTools>>,
 }
 
 impl Connector {
     /// The whole kernel is ending: calls under way may take this long. The first such time counts.
-    pub fn ends_within(&self, time: Duration) {
-        let _ = self.hurry.set(time);
+    pub fn set_shutdown_drain_timeout(&self, time: Duration) {
+        let _ = self.shutdown_drain_timeout.set(time);
     }
 
     /// How long calls under way may take when a server is to stop now.
-    pub(super) fn drain(&self) -> Duration {
-        self.hurry.get().copied().unwrap_or(self.drain)
+    pub(super) fn drain_timeout(&self) -> Duration {
+        self.shutdown_drain_timeout
+            .get()
+            .copied()
+            .unwrap_or(self.drain_timeout)
     }
 }

@@ -1,8 +1,8 @@
 //! What calls and reports use of one server, without asking its supervisor.
 
-mod arrival;
 mod instances;
-mod place;
+mod readiness;
+mod route_candidate;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
@@ -13,30 +13,30 @@ use mgp_engine::clock::MonotonicTime;
 use mgp_engine::policy::risk;
 use mgp_engine::policy::trust::TrustLevel;
 use mgp_engine::servers::lifecycle::LifecycleState;
-use mgp_engine::servers::replica_mark::ReplicaMark;
-use mgp_engine::servers::spec::{MgpDeclaration, ServerLimits};
+use mgp_engine::servers::replica_spec::ReplicaSpec;
+use mgp_engine::servers::spec::{MgpConfig, ServerLimits};
 use mgp_engine::servers::supervision::RollStatus;
 use mgp_engine::tools::catalog::{OfferCounts, ServerOffer};
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mgp::health::Health;
 use mgp_protocol::mgp::negotiation::Active;
-use mgp_protocol::mgp::servers::{Sandbox, Server, Spoken as SpokenMgp};
+use mgp_protocol::mgp::servers::{NegotiatedMgp as SpokenMgp, Sandbox, Server};
 use mgp_protocol::refusal::Refusal;
-use mgp_sync::slot::{Slot, Tenancy};
+use mgp_sync::slot::{FillToken, Slot};
 use mgp_sync::snapshot::Snapshot;
 use mgp_transports::log::ServerLog;
 use tokio::sync::watch;
 
 pub use self::instances::InstanceOwner;
-use self::instances::{OfAgent, ShownInstances};
+use self::instances::{InstanceState, InstanceTable};
 use super::ServerMsg;
-use super::resources::ResourceLook;
-use super::spoken::SpokenEras;
-use super::starts::Start;
-use crate::link::call_places::CallPlaces;
+use super::protocol_families::SpokenFamilies;
+use super::resource_usage::ResourceSnapshot;
+use super::start_progress::StartProgress;
+use crate::link::call_slots::CallSlots;
 use crate::link::{Link, List};
 use mgp_runtime::mailbox::{AskError, Mailbox};
-use mgp_runtime::time::moment;
+use mgp_runtime::time::monotonic_now;
 
 /// All servers, by id.
 pub type ServerTable = Snapshot<BTreeMap<ServerId, Arc<ServerHandle>>>;
@@ -49,9 +49,9 @@ pub struct ServerHandle {
     /// What it wrote to stderr, and what the kernel noticed.
     pub log: ServerLog,
     link: Slot<Link>,
-    tenancy: Mutex<Option<Tenancy>>,
+    tenancy: Mutex<Option<FillToken>>,
     /// The connection of a life that was replaced and finishes its calls and tasks.
-    leaving: Mutex<Weak<Link>>,
+    draining_link: Mutex<Weak<Link>>,
     supervisor: RwLock<Option<Mailbox<ServerMsg>>>,
     status: watch::Sender<Status>,
     /// The result of the last health check of this connection.
@@ -59,21 +59,21 @@ pub struct ServerHandle {
     /// Its own names of the tools it offered last.
     tools: Mutex<Arc<[Arc<str>]>>,
     /// All it offered last, in any life under the same configuration.
-    last: Mutex<Option<ServerOffer>>,
+    last_offer: Mutex<Option<ServerOffer>>,
     /// Calls that wait until it is connected.
-    waiters: CallPlaces,
+    waiting_calls: CallSlots,
     /// Agents could see what it offers, under the present configuration.
     was_connected: AtomicBool,
-    life: Arc<tokio::sync::Mutex<()>>,
+    generation_lock: Arc<tokio::sync::Mutex<()>>,
     /// Set for an agent's instance; `None` for the server itself.
-    own: Option<OfAgent>,
-    lives: ShownInstances,
+    instance: Option<InstanceState>,
+    instances: InstanceTable,
     /// The eras it spoke when it was last connected.
-    spoken: Mutex<Option<SpokenEras>>,
+    last_families: Mutex<Option<SpokenFamilies>>,
     /// Since its last connection it exited at the question about its era and was restarted, uncounted.
-    excused: AtomicBool,
+    early_exit_excused: AtomicBool,
     /// It declared less trust than its configuration gives.
-    lowered: AtomicBool,
+    trust_lowered: AtomicBool,
     /// The sandbox of its process, since its last start.
     sandbox: Mutex<Option<Sandbox>>,
 }
@@ -88,42 +88,42 @@ pub struct Status {
     /// Since when it holds.
     pub since: MonotonicTime,
     /// When it is started next.
-    pub next_try: Option<MonotonicTime>,
+    pub next_start: Option<MonotonicTime>,
     /// Restarts within the time that is counted.
     pub restarts: u32,
     /// Process id of the child; 0 while there is none.
     pub pid: Option<Arc<AtomicI32>>,
     /// What was odd about its lists; what was left out comes first.
-    pub rejected: Vec<String>,
+    pub remarks: Vec<String>,
     /// What agents do not see of it, with the reasons.
-    pub left_out: Vec<String>,
+    pub omitted: Vec<String>,
     /// What of it had slips that were mended.
     pub repaired: Vec<String>,
     /// The trust that the operator gave it.
     pub trust: TrustLevel,
     /// Its command line or URL.
-    pub runs: Arc<[String]>,
+    pub command_or_url: Arc<[String]>,
     /// The MGP settings of its configuration.
-    pub declared: Arc<MgpDeclaration>,
+    pub declared: Arc<MgpConfig>,
     /// It waits for the operator; calls do not wait for it.
-    pub waiting: bool,
+    pub awaits_operator: bool,
     /// It is started without an operator: for the first time, or again after it has stopped.
-    pub due: bool,
+    pub starts_automatically: bool,
     /// How many calls may wait for it.
-    pub places: usize,
+    pub waiting_calls_max: usize,
     /// The operator marked it as one of several that are alike.
-    pub mark: Option<ReplicaMark>,
+    pub mark: Option<ReplicaSpec>,
     /// It is remote, and could not be reached or went away.
     pub unreachable: bool,
     /// Its last rolling restart.
     pub roll: RollStatus,
     /// Two lives of it may run at once.
-    pub rolls: bool,
+    pub can_roll: bool,
     /// The current life.
-    pub start: Option<Start>,
+    pub start: Option<StartProgress>,
     /// The line of the last life's output that best explains its end, if it ended by itself: only for the
     /// operator.
-    pub last_words: Option<Arc<str>>,
+    pub last_output: Option<Arc<str>>,
 }
 
 impl Status {
@@ -134,16 +134,16 @@ impl Status {
     }
 
     /// Why the server is in its state, and the part of its output that explains it.
-    fn told(&self, log: &ServerLog) -> (String, Option<String>) {
+    fn describe(&self, log: &ServerLog) -> (String, Option<String>) {
         let starts = matches!(
             self.state,
             LifecycleState::Connecting | LifecycleState::Restarting
-        ) && !self.waiting;
+        ) && !self.awaits_operator;
         match self.start.as_ref().filter(|_| starts) {
-            Some(start) => (start.told(), start.newest(log)),
+            Some(start) => (start.describe(), start.last_line(log)),
             None => (
                 self.reason.clone(),
-                self.last_words.as_deref().map(Into::into),
+                self.last_output.as_deref().map(Into::into),
             ),
         }
     }
@@ -153,79 +153,79 @@ impl ServerHandle {
     /// The handle of a server that has no supervisor yet.
     #[must_use]
     pub fn new(id: ServerId, log: ServerLog) -> Arc<Self> {
-        Arc::new(Self::made(id, log, None, Arc::default()))
+        Arc::new(Self::build(id, log, None, Arc::default()))
     }
 
-    fn made(
+    fn build(
         id: ServerId,
         log: ServerLog,
-        own: Option<OfAgent>,
-        life: Arc<tokio::sync::Mutex<()>>,
+        instance: Option<InstanceState>,
+        generation_lock: Arc<tokio::sync::Mutex<()>>,
     ) -> Self {
         let status = Status {
             state: LifecycleState::Registered,
             reason: String::new(),
-            since: moment(),
-            next_try: None,
+            since: monotonic_now(),
+            next_start: None,
             restarts: 0,
             pid: None,
-            rejected: Vec::new(),
-            left_out: Vec::new(),
+            remarks: Vec::new(),
+            omitted: Vec::new(),
             repaired: Vec::new(),
             trust: TrustLevel::default(),
-            runs: Arc::default(),
+            command_or_url: Arc::default(),
             declared: Arc::default(),
-            waiting: false,
-            due: false,
-            places: ServerLimits::default().max_in_flight,
+            awaits_operator: false,
+            starts_automatically: false,
+            waiting_calls_max: ServerLimits::default().max_in_flight,
             mark: None,
             unreachable: false,
             roll: RollStatus::None,
-            rolls: false,
+            can_roll: false,
             start: None,
-            last_words: None,
+            last_output: None,
         };
         Self {
             id,
             log,
             link: Slot::new(),
             tenancy: Mutex::new(None),
-            leaving: Mutex::default(),
+            draining_link: Mutex::default(),
             supervisor: RwLock::new(None),
             status: watch::Sender::new(status),
             health: Mutex::new(None),
             tools: Mutex::new(Arc::new([])),
-            last: Mutex::new(None),
-            waiters: CallPlaces::default(),
+            last_offer: Mutex::new(None),
+            waiting_calls: CallSlots::default(),
             was_connected: AtomicBool::new(false),
-            life,
-            own,
-            lives: ShownInstances::none(),
-            spoken: Mutex::new(None),
-            excused: AtomicBool::new(false),
-            lowered: AtomicBool::new(false),
+            generation_lock,
+            instance,
+            instances: InstanceTable::new(),
+            last_families: Mutex::new(None),
+            early_exit_excused: AtomicBool::new(false),
+            trust_lowered: AtomicBool::new(false),
             sandbox: Mutex::new(None),
         }
     }
 
     /// The handle of a server that is started as soon as its id is free.
     #[must_use]
-    pub fn due(id: ServerId, log: ServerLog) -> Arc<Self> {
+    pub fn new_due(id: ServerId, log: ServerLog) -> Arc<Self> {
         let handle = Self::new(id, log);
-        handle.make_due();
+        handle.mark_due();
         handle
     }
 
-    fn make_due(&self) {
+    fn mark_due(&self) {
         self.publish(Status {
-            due: true,
+            starts_automatically: true,
             ..self.status()
         });
     }
 
     /// The handle of a server that cannot be run as configured.
     #[must_use]
-    pub fn broken(id: ServerId, log: ServerLog, why: &str) -> Arc<Self> {
+    pub fn new_misconfigured(id: ServerId, log: ServerLog, why: &str) -> Arc<Self> {
         let handle = Self::new(id, log);
         handle.publish(Status {
             state: LifecycleState::Error,
@@ -237,11 +237,16 @@ impl ServerHandle {
 
     /// The handle of a server that may run only after a person has approved it.
     #[must_use]
-    pub fn held(id: ServerId, log: ServerLog, declared: MgpDeclaration, why: &str) -> Arc<Self> {
+    pub fn new_unapproved(
+        id: ServerId,
+        log: ServerLog,
+        declared: MgpConfig,
+        why: &str,
+    ) -> Arc<Self> {
         let handle = Self::new(id, log);
         handle.publish(Status {
             reason: why.to_owned(),
-            waiting: true,
+            awaits_operator: true,
             trust: declared.trust_level,
             declared: Arc::new(declared),
             ..handle.status()
@@ -257,13 +262,19 @@ impl ServerHandle {
 
     /// The connection of a life that was replaced, while it finishes its calls and tasks.
     #[must_use]
-    pub(crate) fn leaving(&self) -> Option<Arc<Link>> {
-        let leaving = self.leaving.lock().unwrap_or_else(PoisonError::into_inner);
+    pub(crate) fn draining_link(&self) -> Option<Arc<Link>> {
+        let leaving = self
+            .draining_link
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         leaving.upgrade()
     }
 
-    pub(super) fn set_leaving(&self, link: &Arc<Link>) {
-        let mut leaving = self.leaving.lock().unwrap_or_else(PoisonError::into_inner);
+    pub(super) fn set_draining_link(&self, link: &Arc<Link>) {
+        let mut leaving = self
+            .draining_link
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         *leaving = Arc::downgrade(link);
     }
 
@@ -275,7 +286,7 @@ impl ServerHandle {
 
     /// Its mark as one of several that are alike; of a server of another node its owner tells.
     #[must_use]
-    pub fn mark(&self) -> Option<ReplicaMark> {
+    pub fn mark(&self) -> Option<ReplicaSpec> {
         self.status.borrow().mark
     }
 
@@ -289,20 +300,20 @@ impl ServerHandle {
     #[must_use]
     pub fn trust(&self) -> TrustLevel {
         let link = self.link.get();
-        let said = link.as_deref().and_then(|link| link.mgp().active());
+        let said = link.as_deref().and_then(|link| link.mgp().as_active());
         let claimed = said.and_then(|active| active.peer.trust_level.as_deref());
-        risk::trust(self.status.borrow().trust, claimed)
+        risk::effective_trust(self.status.borrow().trust, claimed)
     }
 
     /// Whether it may receive events about all servers from the audit log.
     #[must_use]
-    pub fn may_audit(&self) -> bool {
+    pub fn can_audit(&self) -> bool {
         self.trust() != TrustLevel::Sandboxed
     }
 
     /// Follows the published status.
     #[must_use]
-    pub fn follow(&self) -> watch::Receiver<Status> {
+    pub fn watch_status(&self) -> watch::Receiver<Status> {
         self.status.subscribe()
     }
 
@@ -310,14 +321,14 @@ impl ServerHandle {
     ///
     /// # Errors
     /// [`AskError`] when it is gone or overloaded.
-    pub fn tell(&self, message: ServerMsg) -> Result<(), AskError> {
-        self.supervisor()?.tell(message)
+    pub fn send(&self, message: ServerMsg) -> Result<(), AskError> {
+        self.supervisor()?.send(message)
     }
 
     /// Has a list fetched again that is no longer fresh. While a fetch is running, any number of requests
     /// causes one more at most.
-    pub fn refresh(&self, list: List) {
-        let _ = self.tell(ServerMsg::ListChanged(list));
+    pub fn refetch_list(&self, list: List) {
+        let _ = self.send(ServerMsg::ListChanged(list));
     }
 
     /// The supervisor's mailbox.
@@ -346,7 +357,7 @@ impl ServerHandle {
     }
 
     /// What it offers, and what agents are shown of that.
-    pub(super) fn offers(&self, offer: &ServerOffer, shown: ServerOffer) {
+    pub(super) fn set_offer(&self, offer: &ServerOffer, shown: ServerOffer) {
         let tools = offer.tools().iter();
         let tools = tools.map(|tool| tool.own_name.clone()).collect();
         *self.tools.lock().unwrap_or_else(PoisonError::into_inner) = tools;
@@ -354,7 +365,7 @@ impl ServerHandle {
     }
 
     /// The configuration names another server now: earlier offers do not count.
-    pub(super) fn offered_nothing(&self) {
+    pub(super) fn clear_offer(&self) {
         self.set_last(None);
         self.was_connected.store(false, Ordering::Relaxed);
     }
@@ -365,23 +376,32 @@ impl ServerHandle {
     }
 
     fn set_last(&self, offer: Option<ServerOffer>) {
-        *self.last.lock().unwrap_or_else(PoisonError::into_inner) = offer;
+        *self
+            .last_offer
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = offer;
     }
 
     /// What it offered last, connected or not; `None` before its first offer.
     #[must_use]
-    pub fn last(&self) -> Option<ServerOffer> {
-        let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+    pub fn last_offer(&self) -> Option<ServerOffer> {
+        let last = self
+            .last_offer
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         last.clone()
     }
 
     /// Whether it has listed what it offers since the kernel started.
     pub(super) fn has_offered(&self) -> bool {
-        let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let last = self
+            .last_offer
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         last.is_some()
     }
 
-    pub(super) fn is_well(&self, health: Health) {
+    pub(super) fn set_healthy(&self, health: Health) {
         self.set_health(Some(health));
     }
 
@@ -390,54 +410,60 @@ impl ServerHandle {
     }
 
     /// Why it takes no calls now.
-    pub fn not_ready(&self) -> Refusal {
+    pub fn not_ready_refusal(&self) -> Refusal {
         let status = self.status.borrow();
         Refusal::NotReady {
             server: self.id.clone(),
             state: status.state.as_str(),
             // Only the operator may read the ids of questions.
-            reason: Some(match status.waiting {
+            reason: Some(match status.awaits_operator {
                 true => "it waits for the operator's approval".into(),
                 false => status.reason.clone(),
             }),
-            retry_after_ms: status.next_try.map(|at| ms(at.since(moment()))),
+            retry_after_ms: status
+                .next_start
+                .map(|at| ms(at.duration_since(monotonic_now()))),
             unreachable: status.unreachable,
         }
     }
 
     /// The server as the operator sees it, with what the look says that it uses.
     #[must_use]
-    pub fn report(&self, counts: OfferCounts, look: &ResourceLook) -> Server {
+    pub fn report(&self, counts: OfferCounts, look: &ResourceSnapshot) -> Server {
         let status = self.status();
-        let (reason, said) = status.told(&self.log);
+        let (reason, said) = status.describe(&self.log);
         let link = self.link();
         let peer = link.as_ref().and_then(|l| l.peer());
-        let waiting_turn = link.as_ref().map_or(0, |l| l.waiting() as u64);
+        let waiting_turn = link.as_ref().map_or(0, |l| l.queued_calls() as u64);
         let (noise_lines, oversized, dropped_notifications) =
-            link.as_ref().map_or((0, 0, 0), |l| l.oddities());
+            link.as_ref().map_or((0, 0, 0), |l| l.odd_message_counts());
         Server {
             id: self.id.to_string(),
             state: status.state.to_string(),
             reason: Some(match waiting_turn {
                 0 => reason,
-                calls => waiting_words(calls),
+                calls => describe_waiting(calls),
             }),
             said,
             health: link
                 .as_ref()
                 .and(self.health())
                 .map(|h| h.as_str().to_owned()),
-            since_ms: ms(moment().since(status.since)),
-            next_try_ms: status.next_try.map(|at| ms(at.since(moment()))),
+            since_ms: ms(monotonic_now().duration_since(status.since)),
+            next_try_ms: status
+                .next_start
+                .map(|at| ms(at.duration_since(monotonic_now()))),
             restarts: status.restarts,
-            rolling: status.roll.words(),
+            rolling: status.roll.render(),
             registered_by: None,
-            runs: status.runs.to_vec(),
+            runs: status.command_or_url.to_vec(),
             transport: link.as_ref().map_or("", |l| l.transport()).to_owned(),
             pid: status.process(),
             uses: look.server(&self.id),
-            protocol_version: link.as_deref().and_then(Link::spoken),
-            server_info: peer.and_then(|p| p.info.as_deref()).map(name_version),
+            protocol_version: link.as_deref().and_then(Link::render_versions),
+            server_info: peer
+                .and_then(|p| p.info.as_deref())
+                .map(render_name_version),
             tools: counts.tools as u64,
             resources: (counts.resources + counts.templates) as u64,
             prompts: counts.prompts as u64,
@@ -446,16 +472,16 @@ impl ServerHandle {
             noise_lines,
             oversized,
             dropped_notifications,
-            rejected: status.rejected,
-            left_out: status.left_out,
+            rejected: status.remarks,
+            left_out: status.omitted,
             repaired: status.repaired,
             trust_level: self.trust().as_str().to_owned(),
             mgp: link
                 .as_deref()
-                .and_then(|l| l.mgp().active())
-                .map(spoken_mgp),
+                .and_then(|l| l.mgp().as_active())
+                .map(to_spoken_mgp),
             sandbox: self.sandbox(),
-            instances: self.instances(look),
+            instances: self.instance_reports(look),
             replicas: Vec::new(),
             login: None,
             permissions: Vec::new(),
@@ -464,8 +490,8 @@ impl ServerHandle {
     }
 
     /// A supervisor was started; the connection of an earlier one is not given out any more.
-    pub(super) fn filled(&self, supervisor: Mailbox<ServerMsg>) {
-        self.vacate();
+    pub(super) fn set_supervisor(&self, supervisor: Mailbox<ServerMsg>) {
+        self.clear_link();
         let mut place = self
             .supervisor
             .write()
@@ -473,8 +499,8 @@ impl ServerHandle {
         *place = Some(supervisor);
     }
 
-    pub(super) fn gone(&self) {
-        self.vacate();
+    pub(super) fn clear_supervisor(&self) {
+        self.clear_link();
         let mut place = self
             .supervisor
             .write()
@@ -482,7 +508,7 @@ impl ServerHandle {
         *place = None;
     }
 
-    pub(super) fn fill(&self, link: Arc<Link>) {
+    pub(super) fn set_link(&self, link: Arc<Link>) {
         self.set_health(None);
         let mut place = self.tenancy.lock().unwrap_or_else(PoisonError::into_inner);
         *place = Some(self.link.fill(link));
@@ -498,7 +524,7 @@ impl ServerHandle {
         }
     }
 
-    pub(super) fn vacate(&self) {
+    pub(super) fn clear_link(&self) {
         let tenancy = self
             .tenancy
             .lock()
@@ -511,46 +537,52 @@ impl ServerHandle {
 
     /// Held by each life, because the end of a life kills every process with the server's mark and must not
     /// reach the next one.
-    pub(super) async fn alone(&self) -> tokio::sync::MutexGuard<'_, ()> {
-        self.life.lock().await
+    pub(super) async fn lock_generation(&self) -> tokio::sync::MutexGuard<'_, ()> {
+        self.generation_lock.lock().await
     }
 
     /// The eras it spoke last. Taking them forgets them, so that after a failed start the server is asked
     /// again.
-    pub(super) fn take_spoken(&self) -> Option<SpokenEras> {
-        let mut spoken = self.spoken.lock().unwrap_or_else(PoisonError::into_inner);
+    pub(super) fn take_families(&self) -> Option<SpokenFamilies> {
+        let mut spoken = self
+            .last_families
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         spoken.take()
     }
 
     /// It is connected and speaks these eras.
-    pub(super) fn met(&self, eras: SpokenEras) {
-        self.excused.store(false, Ordering::Relaxed);
-        self.speaks(eras);
+    pub(super) fn record_families(&self, eras: SpokenFamilies) {
+        self.early_exit_excused.store(false, Ordering::Relaxed);
+        self.set_families(eras);
     }
 
     /// It exited when asked about its era; next time these eras are assumed. True when it is to be
     /// restarted at once, which is done only once.
-    pub(super) fn ended_at_question(&self, eras: SpokenEras) -> bool {
-        self.speaks(eras);
-        !self.excused.swap(true, Ordering::Relaxed)
+    pub(super) fn record_probe_exit(&self, eras: SpokenFamilies) -> bool {
+        self.set_families(eras);
+        !self.early_exit_excused.swap(true, Ordering::Relaxed)
     }
 
-    fn speaks(&self, eras: SpokenEras) {
-        let mut spoken = self.spoken.lock().unwrap_or_else(PoisonError::into_inner);
+    fn set_families(&self, eras: SpokenFamilies) {
+        let mut spoken = self
+            .last_families
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         *spoken = Some(eras);
     }
 
     /// It declared the lowest trust: that holds for all its processes until its configuration changes.
-    pub(super) fn lower(&self) {
-        self.lowered.store(true, Ordering::Relaxed);
+    pub(super) fn lower_trust(&self) {
+        self.trust_lowered.store(true, Ordering::Relaxed);
     }
 
-    pub(super) fn unlower(&self) {
-        self.lowered.store(false, Ordering::Relaxed);
+    pub(super) fn restore_trust(&self) {
+        self.trust_lowered.store(false, Ordering::Relaxed);
     }
 
-    pub(super) fn is_lowered(&self) -> bool {
-        self.lowered.load(Ordering::Relaxed)
+    pub(super) fn is_trust_lowered(&self) -> bool {
+        self.trust_lowered.load(Ordering::Relaxed)
     }
 
     pub(super) fn set_sandbox(&self, sandbox: Option<Sandbox>) {
@@ -569,7 +601,7 @@ impl ServerHandle {
     }
 }
 
-fn waiting_words(calls: u64) -> String {
+fn describe_waiting(calls: u64) -> String {
     let (calls, wait) = match calls {
         1 => ("1 call".to_owned(), "waits for its turn"),
         calls => (format!("{calls} calls"), "wait for their turn"),
@@ -583,7 +615,7 @@ fn ms(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
-fn name_version(info: &str) -> String {
+fn render_name_version(info: &str) -> String {
     let value: serde_json::Value = serde_json::from_str(info).unwrap_or_default();
     let text = |key: &str| value.get(key).and_then(|v| v.as_str()).unwrap_or("");
     format!("{} {}", text("name"), text("version"))
@@ -591,11 +623,15 @@ fn name_version(info: &str) -> String {
         .to_owned()
 }
 
-fn spoken_mgp(active: &Active) -> SpokenMgp {
+fn to_spoken_mgp(active: &Active) -> SpokenMgp {
     let said = &active.peer;
     SpokenMgp {
         version: active.version.to_string(),
-        extensions: active.words().iter().map(ToString::to_string).collect(),
+        extensions: active
+            .extension_names()
+            .iter()
+            .map(ToString::to_string)
+            .collect(),
         server_id: said.server_id.clone(),
         permissions_required: said.permissions_required.clone(),
         trust_level: said.trust_level.clone(),

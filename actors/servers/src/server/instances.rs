@@ -20,46 +20,46 @@ use super::{ServerActor, ServerHandle, ServerMsg, ServerState};
 use crate::login::ServerLogin;
 use mgp_runtime::mailbox::Reply;
 use mgp_runtime::task::{self, SupervisedTask};
-use mgp_runtime::time::moment;
+use mgp_runtime::time::monotonic_now;
 
 /// The reason for stopping the supervisor of an instance that has ended.
-const RETIRED: &str = "retired";
+const RETIRED_REASON: &str = "retired";
 /// The shortest time between two looks for idle instances.
-const LOOK: Duration = Duration::from_secs(1);
+const IDLE_CHECK_INTERVAL_MIN: Duration = Duration::from_secs(1);
 
 /// The instances of a server; no more than its configuration allows.
 #[derive(Debug, Default)]
 pub(super) struct Instances {
-    all: BTreeMap<InstanceOwner, One>,
+    running: BTreeMap<InstanceOwner, RunningInstance>,
     /// The timer of the next look; dropped with the supervisor.
-    clock: Option<SupervisedTask<()>>,
+    idle_timer: Option<SupervisedTask<()>>,
 }
 
 #[derive(Debug)]
-struct One {
+struct RunningInstance {
     handle: Arc<ServerHandle>,
     supervisor: ActorId,
 }
 
-type Spawned<'s> = Pin<Box<dyn Future<Output = Result<ActorCell, SpawnErr>> + Send + 's>>;
+type SpawnFuture<'s> = Pin<Box<dyn Future<Output = Result<ActorCell, SpawnErr>> + Send + 's>>;
 
 impl ServerActor {
     /// The caller's instance; started when there is none or the last one has ended.
-    pub(super) async fn instance(
+    pub(super) async fn open_instance(
         &self,
         me: ActorCell,
         state: &mut ServerState,
         owner: InstanceOwner,
     ) -> Result<Arc<ServerHandle>, Refusal> {
         let Rule::PerAgent(bounds) = state.spec.instances else {
-            return Err(self.handle.not_ready());
+            return Err(self.handle.not_ready_refusal());
         };
         if self.handle.link().is_none() {
-            return Err(self.handle.not_ready());
+            return Err(self.handle.not_ready_refusal());
         }
-        if let Some(one) = state.instances.all.get(&owner) {
+        if let Some(one) = state.instances.running.get(&owner) {
             let parked = one.handle.state() == LifecycleState::Error;
-            let signed_in = match one.handle.own_login().filter(|_| parked) {
+            let signed_in = match one.handle.agent_login().filter(|_| parked) {
                 // A person may have signed in for it just now.
                 Some(login) => self.has_signed_in(state, &owner, &login).await,
                 None => false,
@@ -70,28 +70,28 @@ impl ServerActor {
             self.retire(state, &owner, TransitionReason::IdleTimeout);
         }
         let spec = self.spec_for(&state.spec, &owner).await?;
-        self.make_room(state, bounds)?;
-        let handle = self.handle.of_owner(&owner);
+        self.evict_idle(state, bounds)?;
+        let handle = self.handle.instance_for(&owner);
         if state.spec.login.per_agent
-            && let Some(login) = self.connector.logins.of(&spec, Some(&owner.agent))
+            && let Some(login) = self.connector.logins.login_for(&spec, Some(&owner.agent))
         {
-            handle.has_login(login);
+            handle.set_login(login);
         }
         let actor = Self {
             handle: handle.clone(),
             ..self.clone()
         };
         let spawned = spawn(actor, spec, me).await;
-        let supervisor = spawned.map_err(|error| Refusal::Broken(error.to_string()))?;
-        let one = One {
+        let supervisor = spawned.map_err(|error| Refusal::Internal(error.to_string()))?;
+        let one = RunningInstance {
             handle: handle.clone(),
             supervisor: supervisor.get_id(),
         };
-        self.log().note(&format!("an instance for {owner}"));
-        state.instances.all.insert(owner, one);
-        self.show_instances(state);
-        let _ = handle.tell(ServerMsg::Start { by_operator: false });
-        self.look_later(state, bounds.idle);
+        self.log().push_note(&format!("an instance for {owner}"));
+        state.instances.running.insert(owner, one);
+        self.publish_instances(state);
+        let _ = handle.send(ServerMsg::Start { by_operator: false });
+        self.schedule_idle_check(state, bounds.idle);
         Ok(handle)
     }
 
@@ -105,11 +105,11 @@ impl ServerActor {
             return Ok(spec.clone());
         };
         let looked = folder.clone();
-        let looking = task::blocking("instances.folder", move || {
+        let looking = task::run_blocking("instances.folder", move || {
             looked.is_dir() && looked.canonicalize().is_ok_and(|real| *real == *looked)
         });
         match looking.await {
-            Ok(true) => Ok(spec.in_folder(&folder)),
+            Ok(true) => Ok(spec.with_folder(&folder)),
             Ok(false) | Err(_) => Err(Refusal::Forbidden(format!(
                 "server {} runs in the folder of its caller, and {} is none any more: connect again from where you work",
                 self.handle.id,
@@ -125,19 +125,22 @@ impl ServerActor {
         owner: &InstanceOwner,
         held: &Arc<ServerLogin>,
     ) -> bool {
-        held.look().await;
-        let now = self.connector.logins.of(&state.spec, Some(&owner.agent));
-        held.parked().is_none() || now.is_none_or(|now| !Arc::ptr_eq(&now, held))
+        held.reload().await;
+        let now = self
+            .connector
+            .logins
+            .login_for(&state.spec, Some(&owner.agent));
+        held.park_reason().is_none() || now.is_none_or(|now| !Arc::ptr_eq(&now, held))
     }
 
     /// At the limit, ends the instance that has been idle longest.
-    fn make_room(&self, state: &mut ServerState, bounds: PerAgent) -> Result<(), Refusal> {
-        if state.instances.all.len() < bounds.max {
+    fn evict_idle(&self, state: &mut ServerState, bounds: PerAgent) -> Result<(), Refusal> {
+        if state.instances.running.len() < bounds.max {
             return Ok(());
         }
-        let idle = state.instances.all.iter();
+        let idle = state.instances.running.iter();
         let idle = idle.filter(|(_, one)| !one.handle.is_in_use());
-        let longest = idle.min_by_key(|(_, one)| one.handle.used());
+        let longest = idle.min_by_key(|(_, one)| one.handle.last_used());
         let Some(owner) = longest.map(|(owner, _)| owner.clone()) else {
             return Err(Refusal::Overloaded {
                 what: format!(
@@ -151,9 +154,9 @@ impl ServerActor {
     }
 
     fn retire(&self, state: &mut ServerState, owner: &InstanceOwner, why: TransitionReason) {
-        if let Some(one) = state.instances.all.remove(owner) {
-            drop(one.end(why.into()));
-            self.show_instances(state);
+        if let Some(one) = state.instances.running.remove(owner) {
+            drop(one.stop(why.into()));
+            self.publish_instances(state);
         }
     }
 
@@ -162,16 +165,16 @@ impl ServerActor {
         let Rule::PerAgent(bounds) = state.spec.instances else {
             return;
         };
-        let now = moment().since_start();
+        let now = monotonic_now().since_start();
         let (mut over, mut next) = (Vec::new(), bounds.idle);
-        for (owner, one) in &state.instances.all {
+        for (owner, one) in &state.instances.running {
             if one.handle.is_in_use() {
-                one.handle.touch();
+                one.handle.record_use();
                 continue;
             }
             match bounds
                 .idle
-                .checked_sub(now.saturating_sub(one.handle.used()))
+                .checked_sub(now.saturating_sub(one.handle.last_used()))
             {
                 Some(left) if !left.is_zero() => next = next.min(left),
                 Some(_) | None => over.push(owner.clone()),
@@ -180,72 +183,75 @@ impl ServerActor {
         for owner in over {
             self.retire(state, &owner, TransitionReason::IdleTimeout);
         }
-        state.instances.clock = None;
-        if !state.instances.all.is_empty() {
-            self.look_later(state, next);
+        state.instances.idle_timer = None;
+        if !state.instances.running.is_empty() {
+            self.schedule_idle_check(state, next);
         }
     }
 
-    fn look_later(&self, state: &mut ServerState, after: Duration) {
-        if state.instances.clock.is_none() {
-            let me = state.me.clone();
-            let clock = task::supervised("instances.idle", async move {
-                tokio::time::sleep(after.max(LOOK)).await;
-                let _ = me.remind(ServerMsg::StopIdle);
+    fn schedule_idle_check(&self, state: &mut ServerState, after: Duration) {
+        if state.instances.idle_timer.is_none() {
+            let me = state.mailbox.clone();
+            let clock = task::spawn_supervised("instances.idle", async move {
+                tokio::time::sleep(after.max(IDLE_CHECK_INTERVAL_MIN)).await;
+                let _ = me.send_to_self(ServerMsg::StopIdle);
             });
-            state.instances.clock = Some(clock);
+            state.instances.idle_timer = Some(clock);
         }
     }
 
     /// Ends all of them with the server; the answer to its stop waits for theirs.
-    pub(super) fn end_instances(&self, state: &mut ServerState, order: StopOrder) {
-        let all = std::mem::take(&mut state.instances).all;
+    pub(super) fn stop_instances(&self, state: &mut ServerState, order: StopOrder) {
+        let all = std::mem::take(&mut state.instances).running;
         if all.is_empty() {
             return;
         }
-        self.show_instances(state);
-        let ending: Vec<_> = all.into_values().map(|one| one.end(order)).collect();
+        self.publish_instances(state);
+        let ending: Vec<_> = all.into_values().map(|one| one.stop(order)).collect();
         let waiting = std::mem::take(&mut state.stopping);
         if waiting.is_empty() {
             return;
         }
         let (stopping, stopped) = Reply::new();
         state.stopping.push(stopping);
-        task::detached("instances.end", async move {
+        task::spawn_detached("instances.end", async move {
             let _ = tokio::join!(stopped, join_all(ending));
             waiting.into_iter().for_each(|reply| reply.send(()));
         });
     }
 
     /// The supervisor of an instance is gone; the agent's next call starts another one.
-    pub(super) fn lost_instance(&self, state: &mut ServerState, who: ActorId) {
-        let before = state.instances.all.len();
-        state.instances.all.retain(|_, one| one.supervisor != who);
-        if state.instances.all.len() < before {
-            self.show_instances(state);
+    pub(super) fn remove_lost_instance(&self, state: &mut ServerState, who: ActorId) {
+        let before = state.instances.running.len();
+        state
+            .instances
+            .running
+            .retain(|_, one| one.supervisor != who);
+        if state.instances.running.len() < before {
+            self.publish_instances(state);
         }
     }
 
-    fn show_instances(&self, state: &ServerState) {
-        let all = state.instances.all.iter();
+    fn publish_instances(&self, state: &ServerState) {
+        let all = state.instances.running.iter();
         let table = all.map(|(owner, one)| (owner.clone(), one.handle.clone()));
-        self.handle.show_instances(table.collect());
+        self.handle.publish_instances(table.collect());
     }
 }
 
-impl One {
+impl RunningInstance {
     /// Ends it; the returned receiver resolves when it has ended.
-    fn end(&self, order: StopOrder) -> oneshot::Receiver<()> {
+    fn stop(&self, order: StopOrder) -> oneshot::Receiver<()> {
         let (gone, ended) = oneshot::channel();
         let (reply, stopped) = Reply::new();
         if let Ok(supervisor) = self.handle.supervisor() {
-            let _ = supervisor.remind(match order.within {
-                Some(time) => ServerMsg::StopWithin(order.why, time, reply),
-                None => ServerMsg::Stop(order.why, reply),
+            let _ = supervisor.send_to_self(match order.drain_timeout {
+                Some(time) => ServerMsg::StopWithin(order.reason, time, reply),
+                None => ServerMsg::Stop(order.reason, reply),
             });
-            task::detached("instance.end", async move {
+            task::spawn_detached("instance.end", async move {
                 let _ = stopped.await;
-                supervisor.stop(RETIRED);
+                supervisor.stop(RETIRED_REASON);
                 let _ = gone.send(());
             });
         }
@@ -254,7 +260,7 @@ impl One {
 }
 
 /// Spawns the supervisor of an instance, below that of its server.
-fn spawn(actor: ServerActor, spec: ServerSpec, above: ActorCell) -> Spawned<'static> {
+fn spawn(actor: ServerActor, spec: ServerSpec, above: ActorCell) -> SpawnFuture<'static> {
     Box::pin(async move {
         let (actor, _) = Actor::spawn_linked(None, actor, spec, above).await?;
         Ok(actor.get_cell())

@@ -4,8 +4,8 @@ use std::future::Future;
 use std::sync::Arc;
 
 use mgp_engine::callers::tasks::{Maker, TaskRef};
-use mgp_engine::policy::approvals::{ApprovalQuestion, NotTaken};
-use mgp_protocol::dialect::Era;
+use mgp_engine::policy::approvals::{AddEntryError, PendingEntry};
+use mgp_protocol::dialect::ProtocolFamily;
 use mgp_protocol::mcp;
 use mgp_protocol::mgp::audit::{Replay, Replayed};
 use mgp_protocol::mgp::permission::{Ask, Decision};
@@ -13,7 +13,7 @@ use mgp_protocol::refusal::Refusal;
 use mgp_protocol::splice::member;
 
 use super::{ServerActor, ServerEvent, ServerHandle, ServerMsg};
-use crate::audit_forwarding::{AUDIT_LOG, may_read};
+use crate::audit_forwarding::{AUDIT_LOG, can_read_audit_log};
 use crate::link::LinkEvent;
 use mgp_callers::agent::Agent;
 use mgp_callers::directory::Directory;
@@ -36,7 +36,7 @@ struct LinkListener {
 
 impl ServerActor {
     /// The sink for the events of a life's links.
-    pub(super) fn hears_links(&self, supervisor: Mailbox<ServerMsg>) -> EventSink<LinkEvent> {
+    pub(super) fn link_event_sink(&self, supervisor: Mailbox<ServerMsg>) -> EventSink<LinkEvent> {
         let listener = LinkListener {
             handle: self.handle.clone(),
             supervisor,
@@ -45,66 +45,80 @@ impl ServerActor {
             permissions: self.permissions.clone(),
             audit: self.audit.clone(),
         };
-        EventSink::new(move |event| listener.takes(event))
+        EventSink::new(move |event| listener.handle_event(event))
     }
 }
 
 impl LinkListener {
-    fn takes(&self, event: LinkEvent) {
+    fn handle_event(&self, event: LinkEvent) {
         match event {
-            LinkEvent::ListChanged(list) => self.supervised(ServerMsg::ListChanged(list)),
+            LinkEvent::ListChanged(list) => self.send_to_supervisor(ServerMsg::ListChanged(list)),
             LinkEvent::AuditReported(params) => {
-                self.audit.heard(&self.handle.id, params.as_deref());
+                self.audit
+                    .record_server_report(&self.handle.id, params.as_deref());
             }
-            LinkEvent::ResourceUpdated { uri, params } => self.updated(uri, params),
-            LinkEvent::TaskChanged { era, params } => self.task_changed(era, &params),
-            LinkEvent::LifecycleReported { link, params } => self.lifecycle_reported(link, &params),
-            LinkEvent::EventTold(event) => {
-                let server = self.handle.key().clone();
-                self.events.send(ServerEvent::Told { server, event });
+            LinkEvent::ResourceUpdated { uri, params } => self.handle_resource_updated(uri, params),
+            LinkEvent::TaskChanged {
+                family: era,
+                params,
+            } => self.handle_task_changed(era, &params),
+            LinkEvent::LifecycleReported { link, params } => {
+                self.handle_lifecycle_report(link, &params)
             }
-            LinkEvent::Mcpl(message) => {
+            LinkEvent::EventReported(event) => {
                 let server = self.handle.key().clone();
-                self.events.send(ServerEvent::Mcpl { server, message });
+                self.events.send(ServerEvent::Reported { server, event });
             }
-            LinkEvent::McplMet(link) => {
+            LinkEvent::McplReceived(message) => {
                 let server = self.handle.key().clone();
-                self.events.send(ServerEvent::McplMet { server, link });
+                self.events
+                    .send(ServerEvent::McplReceived { server, message });
+            }
+            LinkEvent::McplConnected(link) => {
+                let server = self.handle.key().clone();
+                self.events
+                    .send(ServerEvent::McplConnected { server, link });
             }
             LinkEvent::Logged(params) => {
                 let whose = self.handle.agent();
-                self.directory.logged(&self.handle.id, &params, whose);
+                self.directory.send_log(&self.handle.id, &params, whose);
             }
-            LinkEvent::RootsAsked(reply) => reply.send(self.only_rooted()),
-            LinkEvent::PermissionAsked(ask, reply) => self.permission_asked(ask, reply),
-            LinkEvent::ConsentAsked(question, reply) => self.consent_asked(*question, reply),
-            LinkEvent::CallbackAsked(callback, reply) => {
-                reply.send(self.directory.callbacks.ask(*callback));
+            LinkEvent::RootsRequested(reply) => reply.send(self.only_agent_with_roots()),
+            LinkEvent::PermissionRequested(ask, reply) => {
+                self.handle_permission_request(ask, reply)
             }
-            LinkEvent::OperatorAsked(question, reply) => self.operator_asked(*question, reply),
-            LinkEvent::ReplayAsked(asked, reply) => self.replay_asked(asked, reply),
+            LinkEvent::ConsentRequested(question, reply) => {
+                self.handle_consent_request(*question, reply)
+            }
+            LinkEvent::CallbackRequested(callback, reply) => {
+                reply.send(self.directory.callbacks.open(*callback));
+            }
+            LinkEvent::OperatorInputRequested(question, reply) => {
+                self.handle_operator_input_request(*question, reply)
+            }
+            LinkEvent::ReplayRequested(asked, reply) => self.handle_replay_request(asked, reply),
             LinkEvent::Unusable(link) => self.handle.retire(link),
             LinkEvent::Broken(link, why) => {
                 self.handle.retire(link);
-                self.supervised(ServerMsg::LinkBroke(link, why));
+                self.send_to_supervisor(ServerMsg::LinkBroke(link, why));
             }
         }
     }
 
-    fn supervised(&self, message: ServerMsg) {
-        let _ = self.supervisor.tell(message);
+    fn send_to_supervisor(&self, message: ServerMsg) {
+        let _ = self.supervisor.send(message);
     }
 
-    fn updated(&self, uri: String, params: String) {
+    fn handle_resource_updated(&self, uri: String, params: String) {
         let server = self.handle.key().clone();
-        self.events.send(ServerEvent::Updated {
+        self.events.send(ServerEvent::ResourceUpdated {
             server,
             uri,
             params,
         });
     }
 
-    fn task_changed(&self, era: Era, params: &str) {
+    fn handle_task_changed(&self, era: ProtocolFamily, params: &str) {
         let Some(task) = member(params, "taskId").and_then(|own| serde_json::from_str(own).ok())
         else {
             return;
@@ -115,75 +129,84 @@ impl LinkListener {
         };
         let whose = self.handle.agent();
         match era {
-            Era::Modern => {
+            ProtocolFamily::Stateless => {
                 let task_ref = refer(Maker::Modern { task });
-                self.directory.task_changed(&task_ref, params, whose);
+                self.directory.notify_task_changed(&task_ref, params, whose);
             }
-            Era::Legacy => {
+            ProtocolFamily::Legacy => {
                 let task_ref = refer(Maker::Legacy { task });
-                self.directory.task_status(&task_ref, params, whose);
+                self.directory.notify_task_status(&task_ref, params, whose);
             }
         }
     }
 
-    fn lifecycle_reported(&self, link: u64, params: &str) {
-        if let Ok(step) = mcp::read(Some(params)) {
-            self.supervised(ServerMsg::LifecycleReported(link, step));
+    fn handle_lifecycle_report(&self, link: u64, params: &str) {
+        if let Ok(step) = mcp::parse_params(Some(params)) {
+            self.send_to_supervisor(ServerMsg::LifecycleReported(link, step));
         }
     }
 
     /// The only agent whose roots the server may get outside any call.
-    fn only_rooted(&self) -> Option<Arc<Agent>> {
+    fn only_agent_with_roots(&self) -> Option<Arc<Agent>> {
         let whose = self.handle.agent();
-        let mut rooted = self.directory.rooted(&self.handle.id, 2, whose);
+        let mut rooted = self.directory.agents_with_roots(&self.handle.id, 2, whose);
         rooted.pop().filter(|_| rooted.is_empty())
     }
 
-    fn permission_asked(&self, ask: Ask, reply: Reply<Decision>) {
+    fn handle_permission_request(&self, ask: Ask, reply: Reply<Decision>) {
         let (permissions, server) = (self.permissions.clone(), self.handle.id.clone());
-        answer(reply, async move { permissions.asked(&server, &ask).await });
+        spawn_reply(
+            reply,
+            async move { permissions.request(&server, &ask).await },
+        );
     }
 
-    fn consent_asked(
+    fn handle_consent_request(
         &self,
-        question: ApprovalQuestion,
-        reply: Reply<Result<Option<bool>, NotTaken>>,
+        question: PendingEntry,
+        reply: Reply<Result<Option<bool>, AddEntryError>>,
     ) {
         let approvals = self.permissions.approvals().clone();
-        answer(reply, async move { approvals.yes_or_no(question).await });
+        spawn_reply(
+            reply,
+            async move { approvals.wait_for_verdict(question).await },
+        );
     }
 
-    fn operator_asked(
+    fn handle_operator_input_request(
         &self,
-        question: ApprovalQuestion,
-        reply: Reply<Result<Option<Option<String>>, NotTaken>>,
+        question: PendingEntry,
+        reply: Reply<Result<Option<Option<String>>, AddEntryError>>,
     ) {
         let approvals = self.permissions.approvals().clone();
-        answer(reply, async move { approvals.value(question).await });
+        spawn_reply(
+            reply,
+            async move { approvals.wait_for_value(question).await },
+        );
     }
 
-    fn replay_asked(&self, asked: Replay, reply: Reply<Result<Replayed, Refusal>>) {
-        if !self.handle.may_audit() {
+    fn handle_replay_request(&self, asked: Replay, reply: Reply<Result<Replayed, Refusal>>) {
+        if !self.handle.can_audit() {
             let words = "a sandboxed server does not read the audit log";
             return reply.send(Err(Refusal::Forbidden(words.into())));
         }
-        if !may_read(&self.permissions, &self.handle.id) {
+        if !can_read_audit_log(&self.permissions, &self.handle.id) {
             let words = format!(
                 "{AUDIT_LOG} is not approved for this server; `mgp servers show` shows how it stands"
             );
             return reply.send(Err(Refusal::Forbidden(words)));
         }
         let audit = self.audit.clone();
-        answer(reply, async move { audit.replay(&asked).await });
+        spawn_reply(reply, async move { audit.replay(&asked).await });
     }
 }
 
 /// Passes on an answer when it comes, unless nobody waits any more.
-fn answer<T: Send + 'static>(
+fn spawn_reply<T: Send + 'static>(
     mut reply: Reply<T>,
     answer: impl Future<Output = T> + Send + 'static,
 ) {
-    task::detached("server.answer", async move {
+    task::spawn_detached("server.answer", async move {
         let answer = tokio::select! {
             answer = answer => answer,
             () = reply.closed() => return,

@@ -5,21 +5,21 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, mpsc};
 
 use mgp_engine::clock::MonotonicTime;
-use mgp_engine::servers::restart::RestartTurns;
+use mgp_engine::servers::restart::RestartLimiter;
 use mgp_transports::child::{self, Child, ChildSpec};
 use mgp_transports::log::ServerLog;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
 /// Processes started at the same time; a program on a disk that does not answer blocks one thread.
-const THREADS: usize = 4;
+const THREADS_MAX: usize = 4;
 
 /// The threads, started at first use, and the schedule of restarts.
 #[derive(Debug, Default)]
-pub struct Starts {
+pub struct ProcessSpawner {
     /// Jobs of the threads; at most one start per server waits. The threads end when this is dropped.
-    desk: OnceLock<mpsc::Sender<SpawnJob>>,
-    turns: Mutex<RestartTurns>,
+    jobs: OnceLock<mpsc::Sender<SpawnJob>>,
+    restart_schedule: Mutex<RestartLimiter>,
 }
 
 struct SpawnJob {
@@ -29,7 +29,7 @@ struct SpawnJob {
     done: oneshot::Sender<Result<Child, String>>,
 }
 
-impl Starts {
+impl ProcessSpawner {
     /// Starts a process.
     ///
     /// # Errors
@@ -43,33 +43,36 @@ impl Starts {
             done,
         };
         let lost = || "no thread of the kernel starts it".to_owned();
-        let desk = self.desk.get_or_init(open);
+        let desk = self.jobs.get_or_init(start_threads);
         desk.send(start).map_err(|_| lost())?;
         child.await.unwrap_or_else(|_| Err(lost()))
     }
 
     /// When a server that keeps failing may be restarted.
-    pub(super) fn turn(&self, now: MonotonicTime) -> MonotonicTime {
-        let mut turns = self.turns.lock().unwrap_or_else(PoisonError::into_inner);
-        turns.take(now)
+    pub(super) fn next_restart_time(&self, now: MonotonicTime) -> MonotonicTime {
+        let mut turns = self
+            .restart_schedule
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        turns.reserve(now)
     }
 }
 
 /// If no thread can be started, each job is refused.
-fn open() -> mpsc::Sender<SpawnJob> {
+fn start_threads() -> mpsc::Sender<SpawnJob> {
     let (desk, waiting) = mpsc::channel();
     let waiting = Arc::new(Mutex::new(waiting));
-    for _ in 0..THREADS {
+    for _ in 0..THREADS_MAX {
         let waiting = waiting.clone();
         let thread = std::thread::Builder::new().name("starts".into());
-        if let Err(error) = thread.spawn(move || work(&waiting)) {
+        if let Err(error) = thread.spawn(move || run_jobs(&waiting)) {
             tracing::error!(%error, "a thread that starts processes");
         }
     }
     desk
 }
 
-fn work(waiting: &Mutex<mpsc::Receiver<SpawnJob>>) {
+fn run_jobs(waiting: &Mutex<mpsc::Receiver<SpawnJob>>) {
     loop {
         let next = waiting
             .lock()

@@ -2,13 +2,13 @@
 
 use mgp_engine::callers::request_ids::WireId;
 use mgp_engine::tools::catalog::CatalogTool;
-use mgp_protocol::dialect::Era;
+use mgp_protocol::dialect::ProtocolFamily;
 use mgp_protocol::mcp::request_headers::{self, ParamHeader};
 use mgp_protocol::splice::Splice;
 use serde_json::value::RawValue;
 
-use super::streams::{StreamAsked, StreamWish};
-use crate::link::{FinalCheck, Link, MirroredHeaders};
+use super::streams::{RequestedStream, StreamOptions};
+use crate::link::{FinalCheck, Link, MetadataHeaders};
 use mgp_callers::request::Request;
 
 /// A request on its way to a server.
@@ -23,7 +23,7 @@ pub struct Outgoing<'a> {
     /// The params as the client sent them.
     pub params: &'a str,
     /// The params may hold members of MGP's own (see `trace.rs`).
-    pub of_mgp: bool,
+    pub may_hold_mgp: bool,
     /// What MCPL adds for a server that speaks it.
     pub mcpl: Option<&'a McplMembers>,
     /// The part of `params` that names the thing, and the server's own name to put in its place.
@@ -31,9 +31,9 @@ pub struct Outgoing<'a> {
     /// The client's progress token, borrowed from `params`.
     pub token: Option<&'a RawValue>,
     /// What it wants to hear before its result.
-    pub wish: Option<&'a StreamWish>,
+    pub stream_options: Option<&'a StreamOptions>,
     /// What HTTP headers repeat of the body for servers of the modern era.
-    pub mirrored: Mirrored<'a>,
+    pub header_params: HeaderParams<'a>,
 }
 
 /// Members of the params of `tools/call` for a server that speaks MCPL, as JSON text (MCPL §7.7, §8.4).
@@ -54,17 +54,17 @@ impl McplMembers {
 
 /// What HTTP headers repeat of the body (MCP 2026-07-28, request metadata).
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Mirrored<'a> {
+pub struct HeaderParams<'a> {
     /// The server's own name for the thing.
     pub name: Option<&'a str>,
     /// The arguments that the tool wants repeated.
     pub arguments: Option<(&'a [ParamHeader], &'a str)>,
 }
 
-impl<'a> Mirrored<'a> {
+impl<'a> HeaderParams<'a> {
     /// Only the name is repeated.
     #[must_use]
-    pub fn named(name: &'a str) -> Self {
+    pub fn with_name(name: &'a str) -> Self {
         Self {
             name: Some(name),
             arguments: None,
@@ -74,13 +74,20 @@ impl<'a> Mirrored<'a> {
 
 impl<'a> Outgoing<'a> {
     /// What of its wish is asked of this server.
-    pub(super) fn asked<'r>(&self, request: &'r Request, link: &Link, era: Era) -> StreamAsked<'r> {
-        let asked = self.wish.map(|wish| wish.at(request, link, era));
+    pub(super) fn requested_stream<'r>(
+        &self,
+        request: &'r Request,
+        link: &Link,
+        era: ProtocolFamily,
+    ) -> RequestedStream<'r> {
+        let asked = self
+            .stream_options
+            .map(|wish| wish.for_server(request, link, era));
         asked.unwrap_or_default()
     }
 
     /// The params with the server's own name, and, with the id of the call, its progress token.
-    pub(super) fn spliced(&self, id: Option<WireId>) -> Splice<'a> {
+    pub(super) fn splice_params(&self, id: Option<WireId>) -> Splice<'a> {
         let mut splice = Splice::new(self.params);
         let (part, json) = self.edit;
         if part != json {
@@ -93,10 +100,15 @@ impl<'a> Outgoing<'a> {
     }
 
     /// Puts what MCPL adds into the params of a call of a tool; toward servers that speak MCPL alone.
-    pub(super) fn in_mcpl(&self, link: &Link, era: Era, splice: &mut Splice<'_>) {
+    pub(super) fn add_mcpl_members(
+        &self,
+        link: &Link,
+        era: ProtocolFamily,
+        splice: &mut Splice<'_>,
+    ) {
         let Some(ours) = self
             .mcpl
-            .filter(|_| era == Era::Legacy && link.mcpl().is_some())
+            .filter(|_| era == ProtocolFamily::Legacy && link.mcpl().is_some())
         else {
             return;
         };
@@ -107,9 +119,9 @@ impl<'a> Outgoing<'a> {
     }
 
     /// The headers for the arguments that a modern server wants repeated.
-    pub(super) fn headers(&self, era: Era) -> Vec<(String, String)> {
-        match (era, self.mirrored.arguments) {
-            (Era::Modern, Some((headers, arguments))) if !headers.is_empty() => {
+    pub(super) fn argument_headers(&self, era: ProtocolFamily) -> Vec<(String, String)> {
+        match (era, self.header_params.arguments) {
+            (ProtocolFamily::Stateless, Some((headers, arguments))) if !headers.is_empty() => {
                 let said = request_headers::param_headers(headers, Some(arguments)).into_iter();
                 said.map(|(name, value)| (name.to_owned(), value)).collect()
             }
@@ -117,20 +129,20 @@ impl<'a> Outgoing<'a> {
         }
     }
 
-    pub(super) fn mirror<'m>(&self, params: &'m [(String, String)]) -> MirroredHeaders<'m>
+    pub(super) fn metadata_headers<'m>(&self, params: &'m [(String, String)]) -> MetadataHeaders<'m>
     where
         'a: 'm,
     {
-        MirroredHeaders {
+        MetadataHeaders {
             method: self.method,
-            name: self.mirrored.name,
+            name: self.header_params.name,
             params,
         }
     }
 }
 
 /// Writes a request frame; the payload is copied once.
-pub(super) fn frame(id: WireId, method: &str, params: Splice<'_>) -> Vec<u8> {
+pub(super) fn render_frame(id: WireId, method: &str, params: Splice<'_>) -> Vec<u8> {
     let mut out = Vec::with_capacity(64 + method.len() + params.size());
     out.extend_from_slice(br#"{"jsonrpc":"2.0","id":"#);
     out.extend_from_slice(id.to_string().as_bytes());

@@ -4,15 +4,15 @@
 use std::sync::Arc;
 
 use mgp_engine::callers::tasks::Maker;
-use mgp_protocol::dialect::Era;
+use mgp_protocol::dialect::ProtocolFamily;
 use mgp_protocol::mcp::meta::{RELATED_TASK, progress_token};
 use mgp_protocol::refusal::Refusal;
-use mgp_protocol::splice::{Splice, member, quoted};
+use mgp_protocol::splice::{Splice, member, quote};
 use serde_json::value::RawValue;
 
-use super::bridged_tasks::{self, Bridged};
-use super::trace::may_be_of_mgp;
-use super::{Mirrored, Outgoing, Upstream, along, is_untaken};
+use super::task_bridge::{self, BridgedTask};
+use super::trace::may_hold_mgp;
+use super::{HeaderParams, Outgoing, Upstream, is_unsent, passthrough};
 use crate::link::{FinalCheck, Link};
 use mgp_callers::request::{Outcome, Request};
 
@@ -48,27 +48,29 @@ impl Upstream<'_> {
     ///
     /// # Errors
     /// [`unknown_task`] where the server does not speak the extension; else as [`Self::send`].
-    pub async fn task(&self, request: &Request, about: TaskRequest<'_>) -> Outcome {
-        match self.task_once(request, about).await {
-            Err(refusal) if is_untaken(&refusal) => self.task_once(request, about).await,
+    pub async fn send_task_request(&self, request: &Request, about: TaskRequest<'_>) -> Outcome {
+        match self.send_task_request_once(request, about).await {
+            Err(refusal) if is_unsent(&refusal) => {
+                self.send_task_request_once(request, about).await
+            }
             outcome => outcome,
         }
     }
 
-    async fn task_once(&self, request: &Request, about: TaskRequest<'_>) -> Outcome {
+    async fn send_task_request_once(&self, request: &Request, about: TaskRequest<'_>) -> Outcome {
         let (Maker::Modern { task: own } | Maker::Legacy { task: own }) = about.maker else {
             return Err(unknown_task(about.id));
         };
-        let link = self.link_of_task(request, own).await?;
-        if link.peer_in(Era::Modern).is_none() {
+        let link = self.link_for_task(request, own).await?;
+        if link.peer_for(ProtocolFamily::Stateless).is_none() {
             return Err(unknown_task(about.id));
         }
-        link.may_answer(own, about.params)?;
-        let own_json = quoted(own);
-        let mirrored = Mirrored::named(own);
+        link.check_task_answer(own, about.params)?;
+        let own_json = quote(own);
+        let mirrored = HeaderParams::with_name(own);
         let outgoing = about.outgoing(request, &own_json, mirrored);
-        let outcome = along(request, &link, outgoing, Era::Modern).await;
-        link.told_of_task(own, &outcome, &*request.method == "tasks/get");
+        let outcome = passthrough(request, &link, outgoing, ProtocolFamily::Stateless).await;
+        link.record_task_answer(own, &outcome, &*request.method == "tasks/get");
         let result = outcome?;
         let shown = std::str::from_utf8(&result).ok().and_then(|result| {
             let named = member(result, "taskId")?;
@@ -83,22 +85,26 @@ impl Upstream<'_> {
     /// server made the task so.
     ///
     /// # Errors
-    /// As [`Self::task`].
-    pub async fn legacy_task(
+    /// As [`Self::send_task_request`].
+    pub async fn send_legacy_task_request(
         &self,
         request: &Request,
         about: TaskRequest<'_>,
         asked: LegacyTask,
     ) -> Outcome {
-        match self.legacy_task_once(request, about, asked).await {
-            Err(refusal) if is_untaken(&refusal) => {
-                self.legacy_task_once(request, about, asked).await
+        match self
+            .send_legacy_task_request_once(request, about, asked)
+            .await
+        {
+            Err(refusal) if is_unsent(&refusal) => {
+                self.send_legacy_task_request_once(request, about, asked)
+                    .await
             }
             outcome => outcome,
         }
     }
 
-    async fn legacy_task_once(
+    async fn send_legacy_task_request_once(
         &self,
         request: &Request,
         about: TaskRequest<'_>,
@@ -106,18 +112,18 @@ impl Upstream<'_> {
     ) -> Outcome {
         let missing = || unknown_task(about.id);
         let (era, own) = match about.maker {
-            Maker::Legacy { task: own } => (Era::Legacy, own),
-            Maker::Modern { task: own } => (Era::Modern, own),
+            Maker::Legacy { task: own } => (ProtocolFamily::Legacy, own),
+            Maker::Modern { task: own } => (ProtocolFamily::Stateless, own),
             Maker::Kernel { .. } => return Err(missing()),
         };
-        let link = self.link_of_task(request, own).await?;
-        link.peer_in(era).ok_or_else(missing)?;
+        let link = self.link_for_task(request, own).await?;
+        link.peer_for(era).ok_or_else(missing)?;
         let outcome = match era {
-            Era::Modern => bridged(request, &link, about, own, asked).await,
-            Era::Legacy => passed(request, &link, about, own, asked).await,
+            ProtocolFamily::Stateless => bridge(request, &link, about, own, asked).await,
+            ProtocolFamily::Legacy => pass_through(request, &link, about, own, asked).await,
         };
         // What a task came to is fetched by `tasks/result`, after `tasks/get` said that it has ended.
-        link.told_of_task(own, &outcome, asked == LegacyTask::Result);
+        link.record_task_answer(own, &outcome, asked == LegacyTask::Result);
         outcome
     }
 }
@@ -128,45 +134,45 @@ impl<'a> TaskRequest<'a> {
         self,
         request: &'a Request,
         own_json: &'a str,
-        mirrored: Mirrored<'a>,
+        mirrored: HeaderParams<'a>,
     ) -> Outgoing<'a> {
         Outgoing {
             tool: None,
             final_check: Some(self.final_check),
             method: &request.method,
             params: self.params,
-            of_mgp: may_be_of_mgp(self.params),
+            may_hold_mgp: may_hold_mgp(self.params),
             mcpl: None,
             edit: (self.id.get(), own_json),
             token: None,
-            wish: None,
-            mirrored,
+            stream_options: None,
+            header_params: mirrored,
         }
     }
 }
 
-async fn bridged(
+async fn bridge(
     request: &Request,
     link: &Arc<Link>,
     about: TaskRequest<'_>,
     own: &str,
     asked: LegacyTask,
 ) -> Outcome {
-    let task = Bridged {
+    let task = BridgedTask {
         request,
         link,
         final_check: about.final_check,
-        own,
-        id: about.name,
+        server_task_id: own,
+        client_task_id: about.name,
     };
     match asked {
-        LegacyTask::Get => bridged_tasks::get(&task).await,
-        LegacyTask::Result => bridged_tasks::result(&task).await,
-        LegacyTask::Cancel => bridged_tasks::cancel(&task).await,
+        LegacyTask::Get => task_bridge::get_task(&task).await,
+        LegacyTask::Result => task_bridge::wait_for_result(&task).await,
+        LegacyTask::Cancel => task_bridge::cancel_task(&task).await,
     }
 }
 
-async fn passed(
+async fn pass_through(
     request: &Request,
     link: &Arc<Link>,
     about: TaskRequest<'_>,
@@ -174,21 +180,21 @@ async fn passed(
     asked: LegacyTask,
 ) -> Outcome {
     if asked == LegacyTask::Result {
-        request.exchange.take_time();
-        request.exchange.is_about(own, about.name);
+        request.call.disable_timeout();
+        request.call.set_task(own, about.name);
     }
-    let own_json = quoted(own);
+    let own_json = quote(own);
     let outgoing = Outgoing {
         token: progress_token(about.params)?,
-        wish: None,
-        ..about.outgoing(request, &own_json, Mirrored::default())
+        stream_options: None,
+        ..about.outgoing(request, &own_json, HeaderParams::default())
     };
-    let result = along(request, link, outgoing, Era::Legacy).await?;
-    Ok(renamed(&result, about.name).map_or(result, Into::into))
+    let result = passthrough(request, link, outgoing, ProtocolFamily::Legacy).await?;
+    Ok(rename_task(&result, about.name).map_or(result, Into::into))
 }
 
 /// A result with the client's name of the task instead of the server's own.
-fn renamed(result: &[u8], id: &str) -> Option<String> {
+fn rename_task(result: &[u8], id: &str) -> Option<String> {
     let result = std::str::from_utf8(result).ok()?;
     let related = member(result, "_meta").and_then(|meta| member(meta, RELATED_TASK));
     let places = [
@@ -197,7 +203,7 @@ fn renamed(result: &[u8], id: &str) -> Option<String> {
     ];
     let mut splice = Splice::new(result);
     for own in places.into_iter().flatten() {
-        splice.replace(own, quoted(id));
+        splice.replace(own, quote(id));
     }
     Some(splice.finish().into_owned())
 }

@@ -2,63 +2,72 @@
 
 use std::sync::Arc;
 
-use mgp_protocol::dialect::Era;
-use mgp_protocol::era::{self, Modern};
+use mgp_protocol::dialect::ProtocolFamily;
 use mgp_protocol::refusal::Refusal;
 use mgp_protocol::splice::member;
-use mgp_protocol::splice::mention::may_mention;
+use mgp_protocol::splice::string_search::can_contain_string;
+use mgp_protocol::versions::{self, StatelessExtras};
 
-use super::{Outgoing, of_peer, translated};
-use crate::levels;
+use super::{Outgoing, send_translated, translate_server_error};
 use crate::link::Link;
+use crate::log_levels;
 use mgp_callers::request::{Outcome, Request};
 
 /// Sends a modern caller's request to a legacy server. A question of the server suspends the call (in the
 /// `doors` crate); here only the messages are translated.
-pub(super) async fn down(request: &Request, link: &Arc<Link>, outgoing: Outgoing<'_>) -> Outcome {
+pub(super) async fn send_to_legacy(
+    request: &Request,
+    link: &Arc<Link>,
+    outgoing: Outgoing<'_>,
+) -> Outcome {
     // A `requestState` of the kernel's own leads to a suspended call and does not get here.
-    if is_said(outgoing.params, "requestState") {
+    if has_member(outgoing.params, "requestState") {
         return Err(Refusal::Expired("the kernel did not give it".into()));
     }
     let mut aside = None;
-    if let Some(level) = request.caller.log_level(&request.exchange) {
-        levels::want(link, level).await;
-        aside = link.beside(&request.caller, &request.exchange);
+    if let Some(level) = request.caller.log_level(&request.call) {
+        log_levels::raise_level(link, level).await;
+        aside = link.register_late_messages(&request.caller, &request.call);
     }
-    let own = outgoing.spliced(None).finish();
-    let params = era::to_legacy_params(&own);
-    let outcome = translated(request, link, outgoing, Era::Legacy, &params).await;
+    let own = outgoing.splice_params(None).finish();
+    let params = versions::to_legacy_params(&own);
+    let outcome = send_translated(request, link, outgoing, ProtocolFamily::Legacy, &params).await;
     if let Some(aside) = aside {
-        aside.late().await;
+        aside.wait_for_late_messages().await;
     }
-    shown(request, link, outgoing.method, outcome)
+    to_stateless_answer(request, link, outgoing.method, outcome)
 }
 
-fn is_said(params: &str, name: &str) -> bool {
-    may_mention(params.as_bytes(), name) && member(params, name).is_some()
+fn has_member(params: &str, name: &str) -> bool {
+    can_contain_string(params.as_bytes(), name) && member(params, name).is_some()
 }
 
 /// A legacy server's answer, in the words of the modern era.
-pub(super) fn shown(request: &Request, link: &Link, method: &str, outcome: Outcome) -> Outcome {
+pub(super) fn to_stateless_answer(
+    request: &Request,
+    link: &Link,
+    method: &str,
+    outcome: Outcome,
+) -> Outcome {
     match outcome {
         Ok(result) => {
             let result = String::from_utf8_lossy(&result);
-            let peer = link.peer_in(Era::Legacy);
-            let extra = Modern {
+            let peer = link.peer_for(ProtocolFamily::Legacy);
+            let extra = StatelessExtras {
                 // A legacy server says nothing about caching.
                 caching: (method == "resources/read").then_some((0, "private")),
                 server_info: peer.and_then(|peer| peer.info.as_deref()),
             };
-            Ok(era::to_modern_result(&result, extra).into())
+            Ok(versions::to_stateless_result(&result, extra).into())
         }
         Err(Refusal::Peer(error)) => {
-            if let Some(questions) = era::url_questions(error.get()) {
-                return Ok(visits(&questions).into());
+            if let Some(questions) = versions::url_callbacks(error.get()) {
+                return Ok(url_visit_message(&questions).into());
             }
             let version = request.caller.version;
-            Err(of_peer(era::error_for(
+            Err(translate_server_error(versions::convert_error(
                 &error,
-                Era::Legacy,
+                ProtocolFamily::Legacy,
                 version,
                 method,
             )))
@@ -69,7 +78,7 @@ pub(super) fn shown(request: &Request, link: &Link, method: &str, outcome: Outco
 
 /// What a modern client is told when a legacy server wants URLs visited first. The server keeps no state
 /// for it, so there is no `requestState`.
-fn visits(questions: &[String]) -> String {
+fn url_visit_message(questions: &[String]) -> String {
     let asked = questions.iter().enumerate().map(|(at, params)| {
         format!(
             r#""elicitation-{}":{{"method":"elicitation/create","params":{params}}}"#,

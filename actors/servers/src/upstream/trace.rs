@@ -3,65 +3,65 @@
 //! speak it.
 
 use mgp_engine::callers::request_ids::WireId;
-use mgp_protocol::dialect::Era;
+use mgp_protocol::dialect::ProtocolFamily;
 use mgp_protocol::mgp::stream;
-use mgp_protocol::splice::mention::may_mention;
-use mgp_protocol::splice::{Splice, member, quoted};
+use mgp_protocol::splice::string_search::can_contain_string;
+use mgp_protocol::splice::{Splice, member, quote};
 
 use super::Outgoing;
-use super::streams::StreamAsked;
+use super::streams::RequestedStream;
 use crate::link::Link;
 use mgp_callers::request::Request;
-use mgp_runtime::trace::{PartSpan, Trace, span};
+use mgp_runtime::trace::{ChildSpan, Trace, new_span_id};
 
 /// Members that MGP adds to requests.
-const OF_MGP: [&str; 2] = ["trace_id", "_mgp"];
+const MGP_MEMBERS: [&str; 2] = ["trace_id", "_mgp"];
 
 /// True when params may hold such members.
 #[must_use]
-pub fn may_be_of_mgp(params: &str) -> bool {
-    let mut names = OF_MGP.iter();
-    names.any(|name| may_mention(params.as_bytes(), name))
+pub fn may_hold_mgp(params: &str) -> bool {
+    let mut names = MGP_MEMBERS.iter();
+    names.any(|name| can_contain_string(params.as_bytes(), name))
 }
 
 /// Puts the trace into the params for a server, and the wish for chunks or progress under a token of the
 /// kernel's own; removes what is not for it.
-pub(super) fn traced(
+pub(super) fn add_trace(
     request: &Request,
     link: &Link,
-    era: Era,
+    era: ProtocolFamily,
     outgoing: Outgoing<'_>,
-    (asked, id, part): (StreamAsked<'_>, WireId, Option<&PartSpan>),
+    (asked, id, part): (RequestedStream<'_>, WireId, Option<&ChildSpan>),
     splice: &mut Splice<'_>,
 ) {
     let (trace, params) = (&request.trace, outgoing.params);
-    outgoing.in_mcpl(link, era, splice);
+    outgoing.add_mcpl_members(link, era, splice);
     // Who is asked is below the span that asks, not below the caller's.
     let below = part.map(|part| {
-        let state = part.tracestate().map(quoted);
+        let state = part.tracestate().map(quote);
         [
-            ("traceparent", Some(quoted(&part.traceparent()))),
+            ("traceparent", Some(quote(&part.traceparent()))),
             ("tracestate", state),
         ]
     });
-    let token = asked.token(id).map(|token| token.to_string());
-    if link.mgp_in(era).is_active() {
-        let id = quoted(trace.id.as_str());
+    let token = asked.progress_token(id).map(|token| token.to_string());
+    if link.mgp_for(era).is_active() {
+        let id = quote(trace.id.as_str());
         let mut missing = Vec::new();
-        match said(params, "trace_id") {
+        match read_member(params, "trace_id") {
             None => missing.push(("trace_id", &*id)),
             // A caller's trace that the kernel did not accept is not passed on.
-            Some(other) if !trace.is(other) => splice.replace(other, id.clone()),
+            Some(other) if !trace.matches_id(other) => splice.replace(other, id.clone()),
             Some(_) => {}
         }
         match asked.stream {
-            Some(_) => missing.extend(stream::asking(params, splice)),
-            None if outgoing.of_mgp => stream::unasked(params, splice),
+            Some(_) => missing.extend(stream::add_stream_request(params, splice)),
+            None if outgoing.may_hold_mgp => stream::remove_stream_request(params, splice),
             None => {}
         }
         splice.insert_members(params, &missing);
         // What a caller said over HTTP alone is in no params yet: whether its trace is sampled is its to say.
-        let [parent, state] = of_caller(trace)
+        let [parent, state] = caller_trace_context(trace)
             .filter(|_| below.is_none())
             .unwrap_or_default();
         let wanted = [
@@ -70,52 +70,60 @@ pub(super) fn traced(
             ("progressToken", token),
         ];
         if below.is_some() || wanted.iter().any(|(_, value)| value.is_some()) {
-            in_meta(&wanted, below, params, splice);
+            add_to_meta(&wanted, below, params, splice);
         }
         return;
     }
-    if outgoing.of_mgp {
-        splice.remove_members(params, &OF_MGP);
+    if outgoing.may_hold_mgp {
+        splice.remove_members(params, &MGP_MEMBERS);
     }
     // Who said a trace and no span of it is the parent of a span of the kernel's own, which is nowhere told.
-    let own = || [trace.id.parent(span()).as_deref().map(quoted), None];
-    let passed_on = trace.said && below.is_none();
+    let own = || {
+        [
+            trace.id.to_traceparent(new_span_id()).as_deref().map(quote),
+            None,
+        ]
+    };
+    let passed_on = trace.is_caller_supplied && below.is_none();
     let [parent, state] = match passed_on {
-        true => of_caller(trace).unwrap_or_else(own),
+        true => caller_trace_context(trace).unwrap_or_else(own),
         false => [None, None],
     };
     let wanted = [
-        ("trace_id", trace.said.then(|| quoted(trace.id.as_str()))),
+        (
+            "trace_id",
+            trace.is_caller_supplied.then(|| quote(trace.id.as_str())),
+        ),
         ("traceparent", parent),
         ("tracestate", state),
         ("progressToken", token),
     ];
     if below.is_some() || wanted.iter().any(|(_, value)| value.is_some()) {
-        in_meta(&wanted, below, params, splice);
+        add_to_meta(&wanted, below, params, splice);
     }
 }
 
 /// Of a request that is not sampled here: what its caller said of its own span goes on as it is. `traceparent` and
 /// `tracestate`, as JSON text.
-fn of_caller(trace: &Trace) -> Option<[Option<String>; 2]> {
-    let (parent, state) = trace.passed_on()?;
-    Some([Some(quoted(&parent)), state.map(quoted)])
+fn caller_trace_context(trace: &Trace) -> Option<[Option<String>; 2]> {
+    let (parent, state) = trace.caller_headers()?;
+    Some([Some(quote(&parent)), state.map(quote)])
 }
 
 /// Two members of `_meta` that say below which span a request is.
-type BelowSpan = [(&'static str, Option<String>); 2];
+type TraceContext = [(&'static str, Option<String>); 2];
 
 /// Puts those of the members that are wanted and not there into `_meta`, and the span in the place of what is there.
-fn in_meta(
+fn add_to_meta(
     wanted: &[(&str, Option<String>)],
-    below: Option<BelowSpan>,
+    below: Option<TraceContext>,
     params: &str,
     splice: &mut Splice<'_>,
 ) {
     let meta = member(params, "_meta").filter(|meta| meta.starts_with('{'));
     let mut added: Vec<(&str, &str)> = Vec::new();
     for (name, value) in wanted {
-        let there = meta.is_some_and(|meta| said(meta, name).is_some());
+        let there = meta.is_some_and(|meta| read_member(meta, name).is_some());
         added.extend(
             value
                 .as_deref()
@@ -124,7 +132,7 @@ fn in_meta(
         );
     }
     for (name, value) in below.iter().flatten() {
-        match (meta.and_then(|meta| said(meta, name)), value) {
+        match (meta.and_then(|meta| read_member(meta, name)), value) {
             (Some(there), Some(value)) => splice.replace(there, value.clone()),
             (None, Some(value)) => added.push((*name, value.as_str())),
             // A caller's state without its parent is nobody's.
@@ -149,8 +157,8 @@ fn in_meta(
     }
 }
 
-fn said<'a>(object: &'a str, name: &str) -> Option<&'a str> {
-    may_mention(object.as_bytes(), name)
+fn read_member<'a>(object: &'a str, name: &str) -> Option<&'a str> {
+    can_contain_string(object.as_bytes(), name)
         .then(|| member(object, name))
         .flatten()
 }

@@ -1,6 +1,6 @@
 //! Makes audit events.
 
-use mgp_engine::timestamps::rfc3339_ms;
+use mgp_engine::timestamps::render_rfc3339_ms;
 use mgp_protocol::mgp::audit::{Actor, ActorKind, Event, EventType, Outcome, Target, TraceId};
 use mgp_runtime::randomness;
 use serde_json::{Map, Value};
@@ -9,7 +9,7 @@ use mgp_runtime::time::unix_ms;
 
 /// An event that happens now. `details` is an object, or null for none.
 #[must_use]
-pub fn event(
+pub fn new_event(
     event_type: EventType,
     actor: Actor,
     target: Target,
@@ -24,7 +24,7 @@ pub fn event(
         }
     };
     Event {
-        timestamp: rfc3339_ms(unix_ms()),
+        timestamp: render_rfc3339_ms(unix_ms()),
         trace_id: trace.clone(),
         event_type,
         actor,
@@ -36,7 +36,7 @@ pub fn event(
 
 /// The actor of the event is the kernel.
 #[must_use]
-pub fn by_kernel() -> Actor {
+pub fn kernel_actor() -> Actor {
     Actor {
         kind: ActorKind::Kernel,
         id: "kernel".into(),
@@ -45,7 +45,7 @@ pub fn by_kernel() -> Actor {
 
 /// The actor of the event is the person at the kernel's command line.
 #[must_use]
-pub fn by_operator() -> Actor {
+pub fn operator_actor() -> Actor {
     Actor {
         kind: ActorKind::Operator,
         id: "operator".into(),
@@ -54,7 +54,7 @@ pub fn by_operator() -> Actor {
 
 /// The actor of the event is an agent.
 #[must_use]
-pub fn by_agent(id: &str) -> Actor {
+pub fn agent_actor(id: &str) -> Actor {
     Actor {
         kind: ActorKind::Agent,
         id: id.into(),
@@ -63,12 +63,12 @@ pub fn by_agent(id: &str) -> Actor {
 
 /// A file beside the log was damaged or missing; `what` says which, how, and what was done.
 #[must_use]
-pub fn state_damaged(what: &str) -> Event {
-    event(
+pub fn state_damaged_event(what: &str) -> Event {
+    new_event(
         EventType::STATE_DAMAGED,
-        by_kernel(),
+        kernel_actor(),
         Target::default(),
-        &TraceId::mint(randomness::bytes()),
+        &TraceId::from_random(randomness::random_bytes()),
         Outcome::Failure,
         serde_json::json!({"reason": what}),
     )
@@ -76,9 +76,9 @@ pub fn state_damaged(what: &str) -> Event {
 
 /// A file beside the log is used as it is, though it is not known to be whole; `what` says why.
 #[must_use]
-pub fn state_accepted(what: &str) -> Event {
+pub fn state_accepted_event(what: &str) -> Event {
     Event {
         result: Outcome::Success,
-        ..state_damaged(what)
+        ..state_damaged_event(what)
     }
 }

@@ -13,21 +13,21 @@ use mgp_engine::store::audit::verify::{Report, Verifier};
 
 use mgp_protocol::ids::ServerId;
 
-use crate::atomic_file::make_folder;
+use crate::atomic_file::create_folder;
 use crate::regular_file;
 
 /// More than the longest line, so that the last record of a file lies within this many bytes of its end.
-const END: u64 = 2 * EVENT_MAX as u64;
-const ENDING: &str = ".jsonl";
+const TAIL_BYTES: u64 = 2 * EVENT_MAX as u64;
+const EXTENSION: &str = ".jsonl";
 
 /// The folder of a log.
 #[derive(Debug, Clone)]
-pub struct Folder(PathBuf);
+pub struct LogFolder(PathBuf);
 
-impl Folder {
+impl LogFolder {
     /// The log below a data folder, whether it is there or not.
     #[must_use]
-    pub fn of(data_dir: &Path) -> Self {
+    pub fn new(data_dir: &Path) -> Self {
         Self(data_dir.join("audit"))
     }
 
@@ -45,14 +45,14 @@ impl Folder {
 
     /// Marks that a kernel has run on the data folder; made after the first log.
     #[must_use]
-    pub fn beside(&self) -> Option<PathBuf> {
+    pub fn marker(&self) -> Option<PathBuf> {
         let others = ["node.key", "grants.journal"];
         let others = others.map(|name| self.0.with_file_name(name));
         others.into_iter().find(|path| path.exists())
     }
 
     /// The temporary name of a file until it is complete.
-    pub(super) fn draft(&self) -> PathBuf {
+    pub(super) fn temporary_path(&self) -> PathBuf {
         self.0.join("next")
     }
 
@@ -66,7 +66,7 @@ impl Folder {
     pub(super) fn mark_closed(&self, last: Head) -> io::Result<()> {
         let mut open = OpenOptions::new();
         open.write(true).create(true).truncate(true).mode(0o600);
-        let mut file = open.open(self.closed())?;
+        let mut file = open.open(self.closed_mark())?;
         file.write_all(format!("{} {}\n", last.sequence, last.hash).as_bytes())?;
         file.sync_all()?;
         self.sync()
@@ -74,34 +74,34 @@ impl Folder {
 
     /// True when the log was closed with this as its last record. The mark is gone afterwards, since the log
     /// is open again.
-    pub(super) fn was_closed(&self, last: Head) -> io::Result<bool> {
-        let said = match regular_file::read(&self.closed()) {
+    pub(super) fn take_closed_mark(&self, last: Head) -> io::Result<bool> {
+        let said = match regular_file::read(&self.closed_mark()) {
             Err(e) if e.kind() == ErrorKind::NotFound => return Ok(false),
             said => said?,
         };
-        fs::remove_file(self.closed())?;
+        fs::remove_file(self.closed_mark())?;
         self.sync()?;
         Ok(said == format!("{} {}\n", last.sequence, last.hash).as_bytes())
     }
 
-    fn closed(&self) -> PathBuf {
+    fn closed_mark(&self) -> PathBuf {
         self.0.join("closed")
     }
 
     /// The file that records how far a server was told.
-    pub(super) fn told(&self, server: &ServerId) -> PathBuf {
+    pub(super) fn delivery_mark(&self, server: &ServerId) -> PathBuf {
         self.0.join(format!("told-{server}"))
     }
 
     /// The path of a file.
     #[must_use]
-    pub fn path(&self, number: u64) -> PathBuf {
-        self.0.join(format!("{number:08}{ENDING}"))
+    pub fn file_path(&self, number: u64) -> PathBuf {
+        self.0.join(format!("{number:08}{EXTENSION}"))
     }
 
     /// Makes the folder when there is none, accessible to its owner alone.
-    pub(super) fn make(&self) -> io::Result<()> {
-        make_folder(&self.0)
+    pub(super) fn create(&self) -> io::Result<()> {
+        create_folder(&self.0)
     }
 
     /// The numbers of its files, in order; none when there is no folder.
@@ -116,7 +116,7 @@ impl Folder {
         let mut out = Vec::new();
         for entry in entries {
             let name = entry?.file_name();
-            let number = name.to_str().and_then(|n| n.strip_suffix(ENDING));
+            let number = name.to_str().and_then(|n| n.strip_suffix(EXTENSION));
             out.extend(number.and_then(|n| n.parse::<u64>().ok()));
         }
         out.sort_unstable();
@@ -130,20 +130,20 @@ impl Folder {
             .append(true)
             .create(true)
             .mode(0o600)
-            .open(self.path(number))?;
+            .open(self.file_path(number))?;
         self.sync()?;
         Ok(file)
     }
 
     /// Makes a new file with these bytes, on disk, open for appending. Its number is free. Whenever the
     /// kernel ends, the file is complete or absent.
-    pub(super) fn begin(
+    pub(super) fn create_file(
         &self,
         number: u64,
         bytes: &[u8],
         ready: impl FnOnce() -> io::Result<()>,
     ) -> io::Result<File> {
-        let draft = self.draft();
+        let draft = self.temporary_path();
         match fs::remove_file(&draft) {
             Err(e) if e.kind() != ErrorKind::NotFound => return Err(e),
             Ok(()) | Err(_) => {}
@@ -154,7 +154,7 @@ impl Folder {
         file.write_all(bytes)?;
         file.sync_all()?;
         ready()?;
-        fs::rename(&draft, self.path(number))?;
+        fs::rename(&draft, self.file_path(number))?;
         self.sync()?;
         Ok(file)
     }
@@ -165,12 +165,12 @@ impl Folder {
     }
 
     /// The last whole record of a file, when its end has one.
-    pub(super) fn last(&self, number: u64) -> io::Result<Option<Head>> {
-        let mut file = regular_file::open(&self.path(number))?;
+    pub(super) fn last_record(&self, number: u64) -> io::Result<Option<Head>> {
+        let mut file = regular_file::open(&self.file_path(number))?;
         let len = file.metadata()?.len();
-        file.seek(SeekFrom::Start(len.saturating_sub(END)))?;
+        file.seek(SeekFrom::Start(len.saturating_sub(TAIL_BYTES)))?;
         let mut end = Vec::new();
-        file.take(END).read_to_end(&mut end)?;
+        file.take(TAIL_BYTES).read_to_end(&mut end)?;
         let mut lines = end.split(|b| *b == b'\n').rev();
         let last = lines
             .find(|line| !line.is_empty())
@@ -205,9 +205,9 @@ impl Folder {
         for (at, (number, len)) in all.into_iter().enumerate() {
             step(at, count)?;
             let mut bytes = Vec::new();
-            let file = regular_file::open(&self.path(number))?;
+            let file = regular_file::open(&self.file_path(number))?;
             file.take(len).read_to_end(&mut bytes)?;
-            LogReader::new(&bytes).for_each(|item| verifier.take(number, &item));
+            LogReader::new(&bytes).for_each(|item| verifier.add_item(number, &item));
         }
         Ok(verifier.finish())
     }

@@ -10,9 +10,9 @@ use std::time::Duration;
 use mgp_protocol::ids::ServerId;
 
 use super::AuditHandle;
-use super::heard::is_by;
 use super::queue::LogQueue;
-use super::replay::{numbered, read};
+use super::replay::{run_blocking, with_sequence};
+use super::server_reports::is_reported_by;
 use super::tail::Tail;
 
 /// Events read at once; more are read only after these were sent.
@@ -22,9 +22,9 @@ const GATHER: Duration = Duration::from_millis(20);
 
 /// Reads on from the last event its server was sent.
 pub struct Follower {
-    ledger: Arc<LogQueue>,
+    queue: Arc<LogQueue>,
     server: ServerId,
-    mark: Mark,
+    mark: DeliveryMark,
     last: u64,
     tail: Option<Tail>,
 }
@@ -46,19 +46,19 @@ impl AuditHandle {
     /// # Errors
     /// When it cannot be read.
     pub async fn follow(&self, server: &ServerId) -> io::Result<Option<Follower>> {
-        let Some(ledger) = &self.ledger else {
+        let Some(ledger) = &self.queue else {
             return Ok(None);
         };
         let newest = ledger.written.borrow().sequence;
-        let mark = Mark(ledger.folder.told(server));
+        let mark = DeliveryMark(ledger.folder.delivery_mark(server));
         let (folder, kept) = (ledger.folder.clone(), mark.clone());
-        let (last, tail) = read(move || {
+        let (last, tail) = run_blocking(move || {
             let from = kept.read().unwrap_or(newest);
-            Ok((from, Tail::after(folder, from)?))
+            Ok((from, Tail::open_after(folder, from)?))
         })
         .await?;
         Ok(Some(Follower {
-            ledger: ledger.clone(),
+            queue: ledger.clone(),
             server: server.clone(),
             mark,
             last,
@@ -73,12 +73,12 @@ impl Follower {
     /// # Errors
     /// When they cannot be read.
     pub async fn next(&mut self) -> io::Result<Option<EventBatch>> {
-        let mut written = self.ledger.written.subscribe();
+        let mut written = self.queue.written.subscribe();
         loop {
             written.borrow_and_update();
             let mut tail = self.tail.take().ok_or(io::ErrorKind::BrokenPipe)?;
             let (tail, events) =
-                read(move || tail.next(BATCH).map(|events| (tail, events))).await?;
+                run_blocking(move || tail.next(BATCH).map(|events| (tail, events))).await?;
             self.tail = Some(tail);
             if let Some((end, _)) = events.last() {
                 return Ok(Some(self.batch(*end, &events)));
@@ -94,21 +94,21 @@ impl Follower {
         let first = events.first().map_or(end, |(first, _)| *first);
         let others = events
             .iter()
-            .filter(|(_, event)| !is_by(event, &self.server));
+            .filter(|(_, event)| !is_reported_by(event, &self.server));
         EventBatch {
             trimmed: (first > self.last + 1).then_some((self.last + 1, first - 1)),
             events: others
-                .filter_map(|(seq, event)| numbered(*seq, event))
+                .filter_map(|(seq, event)| with_sequence(*seq, event))
                 .collect(),
             end,
         }
     }
 
     /// Notes that the server has read these.
-    pub async fn has_read(&mut self, batch: &EventBatch) {
+    pub async fn confirm(&mut self, batch: &EventBatch) {
         self.last = batch.end;
         let (mark, end) = (self.mark.clone(), batch.end);
-        if let Err(error) = read(move || mark.write(end)).await {
+        if let Err(error) = run_blocking(move || mark.write(end)).await {
             tracing::warn!(%error, "how far an audit server was told is not kept");
         }
     }
@@ -116,9 +116,9 @@ impl Follower {
 
 /// How far a server has received the log; stored beside the log for its next connection.
 #[derive(Clone)]
-struct Mark(PathBuf);
+struct DeliveryMark(PathBuf);
 
-impl Mark {
+impl DeliveryMark {
     fn read(&self) -> Option<u64> {
         fs::read_to_string(&self.0).ok()?.trim().parse().ok()
     }

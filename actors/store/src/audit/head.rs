@@ -12,19 +12,19 @@ use std::path::{Path, PathBuf};
 use mgp_engine::store::audit::chain::Head;
 use mgp_engine::store::audit::record::RecordDigest;
 
-use super::files::Folder;
+use super::files::LogFolder;
 use crate::regular_file;
 
 /// The size of a slot: a sector.
-const PLACE: u64 = 512;
+const SLOT: u64 = 512;
 
 /// Both files, open to be written.
 #[derive(Debug)]
-pub(super) struct Heads([HeadFile; 2]);
+pub(super) struct HeadFiles([HeadFile; 2]);
 
-impl Heads {
+impl HeadFiles {
     /// Opens both; a missing one is made with the contents of the other.
-    pub(super) fn open(folder: &Folder) -> io::Result<Self> {
+    pub(super) fn open(folder: &LogFolder) -> io::Result<Self> {
         let head = folder.head();
         let known = read(&head).ok().flatten();
         let known = [known, read(&folder.witness()).ok().flatten()];
@@ -50,7 +50,7 @@ impl Heads {
     }
 
     /// Makes a file again that was removed meanwhile; answers which.
-    pub(super) fn replaced(&mut self, head: Head) -> io::Result<Option<PathBuf>> {
+    pub(super) fn restore_missing(&mut self, head: Head) -> io::Result<Option<PathBuf>> {
         let gone = |file: &&mut HeadFile| matches!(file.path.try_exists(), Ok(false));
         let Some(gone) = self.0.iter_mut().find(gone) else {
             return Ok(None);
@@ -66,7 +66,7 @@ impl Heads {
 struct HeadFile {
     path: PathBuf,
     file: File,
-    turn: u64,
+    next_slot: u64,
 }
 
 impl HeadFile {
@@ -75,10 +75,14 @@ impl HeadFile {
         open.read(true).write(true).create(true).truncate(false);
         let file = regular_file::open_with(path, open.mode(0o600))?;
         // The older slot is written next.
-        let places = [0, 1].map(|turn| place(&file, turn).map_or(0, |head| head.sequence));
+        let places = [0, 1].map(|turn| read_slot(&file, turn).map_or(0, |head| head.sequence));
         let turn = u64::from(places[0] > places[1]);
         let path = path.to_owned();
-        let mut opened = Self { path, file, turn };
+        let mut opened = Self {
+            path,
+            file,
+            next_slot: turn,
+        };
         if read(&opened.path).ok().flatten().is_none() {
             // An empty file is one that somebody emptied.
             opened.write(known)?;
@@ -88,9 +92,10 @@ impl HeadFile {
     }
 
     fn write(&mut self, head: Head) -> io::Result<()> {
-        let text = format!("{} {} {}\n", head.sequence, head.hash, check(head));
-        self.file.write_all_at(text.as_bytes(), self.turn * PLACE)?;
-        self.turn = 1 - self.turn;
+        let text = format!("{} {} {}\n", head.sequence, head.hash, checksum(head));
+        self.file
+            .write_all_at(text.as_bytes(), self.next_slot * SLOT)?;
+        self.next_slot = 1 - self.next_slot;
         Ok(())
     }
 
@@ -108,7 +113,7 @@ pub fn read(path: &Path) -> io::Result<Option<Head>> {
         Err(e) if e.kind() == ErrorKind::NotFound => return Ok(None),
         file => file?,
     };
-    let newest = [0, 1].into_iter().filter_map(|turn| place(&file, turn));
+    let newest = [0, 1].into_iter().filter_map(|turn| read_slot(&file, turn));
     match newest.max_by_key(|head| head.sequence) {
         Some(head) => Ok(Some(head)),
         None if file.metadata()?.len() == 0 => Ok(None),
@@ -119,20 +124,20 @@ pub fn read(path: &Path) -> io::Result<Option<Head>> {
     }
 }
 
-fn place(file: &File, turn: u64) -> Option<Head> {
-    let mut bytes = [0; PLACE as usize];
-    let len = file.read_at(&mut bytes, turn * PLACE).ok()?;
+fn read_slot(file: &File, turn: u64) -> Option<Head> {
+    let mut bytes = [0; SLOT as usize];
+    let len = file.read_at(&mut bytes, turn * SLOT).ok()?;
     let line = bytes[..len].split(|b| *b == b'\n').next()?;
     let mut words = std::str::from_utf8(line).ok()?.split(' ');
     let head = Head {
         sequence: words.next()?.parse().ok()?,
         hash: RecordDigest::parse(words.next()?)?,
     };
-    (words.next() == Some(&check(head))).then_some(head)
+    (words.next() == Some(&checksum(head))).then_some(head)
 }
 
 /// A slot that was being written during a power cut has an intact neighbour.
-fn check(head: Head) -> String {
+fn checksum(head: Head) -> String {
     let text = format!("{} {}", head.sequence, head.hash);
     blake3::hash(text.as_bytes()).to_hex()[..16].to_owned()
 }
@@ -162,7 +167,7 @@ mod tests {
         assert_eq!(read(&path).unwrap(), Some(head(4)));
         file.file.write_all_at(b"x", 0).unwrap();
         assert_eq!(read(&path).unwrap(), Some(head(3)));
-        file.file.write_all_at(b"x", PLACE).unwrap();
+        file.file.write_all_at(b"x", SLOT).unwrap();
         assert!(read(&path).is_err());
     }
 }

@@ -23,7 +23,7 @@ impl AuditHandle {
     /// # Errors
     /// When no log is kept or it cannot be read.
     pub async fn replay(&self, asked: &Replay) -> Result<Replayed, Refusal> {
-        let Some(ledger) = &self.ledger else {
+        let Some(ledger) = &self.queue else {
             return Err(Refusal::BadRequest("no audit log is kept".into()));
         };
         let (end, folder) = (ledger.written.borrow().sequence, ledger.folder.clone());
@@ -34,14 +34,16 @@ impl AuditHandle {
             .since_timestamp
             .clone()
             .filter(|_| asked.since_seq.is_none());
-        let read = read(move || {
-            let mut tail = Tail::after(folder, since)?;
+        let read = run_blocking(move || {
+            let mut tail = Tail::open_after(folder, since)?;
             let mut out = Vec::new();
             loop {
                 let events = tail.next(most.max(1))?;
                 let done = events.is_empty();
                 out.extend(events.into_iter().filter(|(_, event)| {
-                    moment.as_deref().is_none_or(|moment| later(event, moment))
+                    moment
+                        .as_deref()
+                        .is_none_or(|moment| is_later(event, moment))
                 }));
                 if done || out.len() > most || moment.is_none() {
                     return Ok(out);
@@ -50,7 +52,7 @@ impl AuditHandle {
         });
         let mut events = read
             .await
-            .map_err(|e| Refusal::Broken(format!("the audit log: {e}")))?;
+            .map_err(|e| Refusal::Internal(format!("the audit log: {e}")))?;
         events.truncate(most);
         let mut bytes = 0;
         let mut fits = |(_, event): &(u64, String)| {
@@ -62,7 +64,7 @@ impl AuditHandle {
         let next_seq = events.last().map_or(since, |(seq, _)| *seq);
         let numbered = events
             .iter()
-            .filter_map(|(seq, event)| numbered(*seq, event));
+            .filter_map(|(seq, event)| with_sequence(*seq, event));
         Ok(Replayed {
             events: numbered
                 .filter_map(|params| RawValue::from_string(params).ok())
@@ -74,18 +76,18 @@ impl AuditHandle {
 }
 
 /// Whether an event is later than a time. Both are texts in the same format, so they compare as texts.
-fn later(event: &str, moment: &str) -> bool {
+fn is_later(event: &str, moment: &str) -> bool {
     mgp_protocol::splice::member(event, "timestamp").is_some_and(|at| at.trim_matches('"') > moment)
 }
 
-pub(crate) fn numbered(seq: u64, event: &str) -> Option<String> {
+pub(crate) fn with_sequence(seq: u64, event: &str) -> Option<String> {
     let event: &RawValue = serde_json::from_str(event).ok()?;
     Some(Audit { seq, event }.params())
 }
 
-pub(super) async fn read<T: Send + 'static>(
+pub(super) async fn run_blocking<T: Send + 'static>(
     read: impl FnOnce() -> io::Result<T> + Send + 'static,
 ) -> io::Result<T> {
-    let done = mgp_runtime::task::blocking("audit.replay", read).await;
+    let done = mgp_runtime::task::run_blocking("audit.replay", read).await;
     done.unwrap_or_else(|e| Err(io::Error::other(e)))
 }

@@ -5,14 +5,14 @@ use std::io::{self, Read, Seek, SeekFrom};
 
 use mgp_engine::store::audit::record::AuditRecord;
 
-use super::files::Folder;
+use super::files::LogFolder;
 
 /// Bytes read at once; lines are shorter.
 const CHUNK: u64 = 256 << 10;
 
 /// A place in the log.
 pub(super) struct Tail {
-    folder: Folder,
+    folder: LogFolder,
     number: u64,
     offset: u64,
     /// The sequence of the last record that was read.
@@ -21,11 +21,11 @@ pub(super) struct Tail {
 
 impl Tail {
     /// The position after this record: in its file or, if that is gone, in the oldest one.
-    pub(super) fn after(folder: Folder, sequence: u64) -> io::Result<Self> {
+    pub(super) fn open_after(folder: LogFolder, sequence: u64) -> io::Result<Self> {
         let numbers = folder.numbers()?;
         let mut number = numbers.first().copied().unwrap_or(1);
         for candidate in numbers.into_iter().rev() {
-            let begins = first(&folder, candidate)?;
+            let begins = first_sequence(&folder, candidate)?;
             if begins.is_some_and(|first| first <= sequence.saturating_add(1)) {
                 number = candidate;
                 break;
@@ -50,7 +50,7 @@ impl Tail {
                 .numbers()?
                 .into_iter()
                 .find(|n| *n > self.number);
-            let read = match self.lines(most, &mut out) {
+            let read = match self.read_lines(most, &mut out) {
                 // Trimmed meanwhile.
                 Err(e) if e.kind() == io::ErrorKind::NotFound => 0,
                 read => read?,
@@ -65,8 +65,8 @@ impl Tail {
     }
 
     /// Reads whole lines of the current file; answers how many bytes they had.
-    fn lines(&mut self, most: usize, out: &mut Vec<(u64, String)>) -> io::Result<u64> {
-        let mut file = File::open(self.folder.path(self.number))?;
+    fn read_lines(&mut self, most: usize, out: &mut Vec<(u64, String)>) -> io::Result<u64> {
+        let mut file = File::open(self.folder.file_path(self.number))?;
         file.seek(SeekFrom::Start(self.offset))?;
         let mut bytes = Vec::new();
         file.take(CHUNK).read_to_end(&mut bytes)?;
@@ -93,9 +93,9 @@ impl Tail {
 }
 
 /// The number of the first record of a file.
-fn first(folder: &Folder, number: u64) -> io::Result<Option<u64>> {
+fn first_sequence(folder: &LogFolder, number: u64) -> io::Result<Option<u64>> {
     let mut bytes = Vec::new();
-    File::open(folder.path(number))?
+    File::open(folder.file_path(number))?
         .take(CHUNK)
         .read_to_end(&mut bytes)?;
     let mut lines = bytes.split(|b| *b == b'\n').filter_map(AuditRecord::parse);

@@ -1,7 +1,7 @@
 use super::*;
 use mgp_engine::store::audit::commit::CallAuditing;
 use mgp_engine::store::audit::record::AuditRecord;
-use mgp_engine::store::audit::redact::{ArgumentsKept, Redaction};
+use mgp_engine::store::audit::redact::{ArgumentRetention, Redaction};
 use mgp_engine::store::audit::segments::Retention;
 use mgp_engine::store::audit::verify::LogFault;
 use mgp_protocol::mgp::audit::{EventType, Outcome, Target, TraceId};
@@ -12,12 +12,12 @@ use std::time::Duration;
 
 fn opening(dir: &Path) -> LogOptions {
     LogOptions {
-        folder: Folder::of(dir),
+        folder: LogFolder::new(dir),
         calls: CallAuditing::default(),
         retention: Retention::default(),
         per_day: 0,
         redaction: Redaction::new(
-            ArgumentsKept::Digest,
+            ArgumentRetention::Digest,
             &[7; 32],
             ["hunter2-hunter2".to_owned()],
         ),
@@ -37,10 +37,10 @@ fn small(dir: &Path) -> LogOptions {
 }
 
 fn said(details: Value) -> Event {
-    let trace = TraceId::mint([1; 16]);
-    event(
+    let trace = TraceId::from_random([1; 16]);
+    new_event(
         EventType::AccessGranted,
-        by_operator(),
+        operator_actor(),
         Target::default(),
         &trace,
         Outcome::Success,
@@ -48,16 +48,18 @@ fn said(details: Value) -> Event {
     )
 }
 
-fn examine(folder: &Folder) -> mgp_engine::store::audit::verify::Report {
+fn examine(folder: &LogFolder) -> mgp_engine::store::audit::verify::Report {
     let known = read_head(&folder.head()).unwrap();
     folder.verify(known, None).unwrap()
 }
 
 /// Everything that is written, as `(sequence, event)`.
 fn written(dir: &Path) -> Vec<(u64, Value)> {
-    let folder = Folder::of(dir);
+    let folder = LogFolder::new(dir);
     let files = folder.numbers().unwrap();
-    let bytes = files.iter().map(|n| fs::read(folder.path(*n)).unwrap());
+    let bytes = files
+        .iter()
+        .map(|n| fs::read(folder.file_path(*n)).unwrap());
     let bytes = bytes.collect::<Vec<_>>().concat();
     let lines = bytes.split(|b| *b == b'\n').filter_map(AuditRecord::parse);
     let records = lines.map(|r| (r.sequence, r.event.to_owned()));
@@ -76,7 +78,7 @@ fn damage(dir: &Path) -> Vec<Value> {
 async fn log(dir: &Path, records: usize) {
     let audit = opening(dir).open().unwrap();
     for n in 0..records {
-        audit.decided(said(json!({"n": n}))).await.unwrap();
+        audit.record_decision(said(json!({"n": n}))).await.unwrap();
     }
     audit.close().await;
 }
@@ -87,21 +89,21 @@ async fn a_decision_is_in_the_file_when_it_is_acknowledged() {
     let audit = opening(dir.path()).open().unwrap();
     for n in 0..3_u64 {
         let details = json!({"n": n, "token": "x", "note": "hunter2-hunter2"});
-        audit.decided(said(details)).await.unwrap();
+        audit.record_decision(said(details)).await.unwrap();
         let last = written(dir.path()).pop().unwrap();
         assert_eq!((last.0, &last.1["details"]["n"]), (n + 1, &json!(n)));
         assert_eq!(last.1["details"]["note"], "[redacted]");
-        let head = read_head(&Folder::of(dir.path()).head());
+        let head = read_head(&LogFolder::new(dir.path()).head());
         assert!(head.is_ok());
     }
     audit.close().await;
-    let report = examine(&Folder::of(dir.path()));
+    let report = examine(&LogFolder::new(dir.path()));
     assert_eq!((report.records, report.faults), (3, vec![]));
     assert_eq!(
-        audit.decided(said(json!({}))).await,
-        Err(NotWritten(CommitRefusal::Broken))
+        audit.record_decision(said(json!({}))).await,
+        Err(AuditWriteError(CommitError::Failed))
     );
-    assert!(audit.place(100).is_err());
+    assert!(audit.reserve_call(100).is_err());
 }
 
 /// Decision 0071: what becomes a secret later is masked in every record from then on, as it is wherever messages are
@@ -112,14 +114,14 @@ async fn what_becomes_a_secret_later_is_masked_too() {
     let audit = opening(dir.path()).open().unwrap();
     let note = json!({"note": "correct-horse, hunter2-hunter2"});
     let noted = async || {
-        audit.decided(said(note.clone())).await.unwrap();
+        audit.record_decision(said(note.clone())).await.unwrap();
         written(dir.path()).pop().unwrap().1["details"]["note"].clone()
     };
     assert_eq!(noted().await, "correct-horse, [redacted]");
     audit.redact(vec!["correct-horse".into()]);
     assert_eq!(noted().await, "[redacted], [redacted]");
     assert_eq!(
-        audit.masks().text("hunter2-hunter2 correct-horse"),
+        audit.masks().mask_text("hunter2-hunter2 correct-horse"),
         "[redacted] [redacted]"
     );
     audit.close().await;
@@ -129,11 +131,11 @@ async fn what_becomes_a_secret_later_is_masked_too() {
 async fn what_is_only_told_is_written_within_the_window() {
     let dir = tempfile::tempdir().unwrap();
     let audit = opening(dir.path()).open().unwrap();
-    audit.tell(said(json!({"told": true})));
+    audit.record(said(json!({"told": true})));
     audit
-        .place(100)
+        .reserve_call(100)
         .unwrap()
-        .fill(said(json!({})))
+        .record_and_wait(said(json!({})))
         .await
         .unwrap();
     let deadline = std::time::Instant::now() + Duration::from_secs(60);
@@ -142,7 +144,7 @@ async fn what_is_only_told_is_written_within_the_window() {
         tokio::task::yield_now().await;
     }
     audit.close().await;
-    assert_eq!(examine(&Folder::of(dir.path())).records, 2);
+    assert_eq!(examine(&LogFolder::new(dir.path())).records, 2);
 }
 
 /// Calls that are not written down are not begun.
@@ -150,14 +152,16 @@ async fn what_is_only_told_is_written_within_the_window() {
 async fn calls_have_their_bound() {
     let dir = tempfile::tempdir().unwrap();
     let audit = opening(dir.path()).open().unwrap();
-    let places: Vec<Place> = (0..CALLS_MAX).map(|_| audit.place(100).unwrap()).collect();
+    let places: Vec<CallReservation> = (0..CALLS_MAX)
+        .map(|_| audit.reserve_call(100).unwrap())
+        .collect();
     assert_eq!(
-        audit.place(100).unwrap_err(),
-        NotWritten(CommitRefusal::Full)
+        audit.reserve_call(100).unwrap_err(),
+        AuditWriteError(CommitError::Full)
     );
-    audit.decided(said(json!({}))).await.unwrap();
+    audit.record_decision(said(json!({}))).await.unwrap();
     drop(places);
-    assert!(audit.place(100).is_ok());
+    assert!(audit.reserve_call(100).is_ok());
 }
 
 /// Nor are those whose notes would hold more than all may: a note holds of its call what is kept of it.
@@ -171,17 +175,18 @@ async fn calls_have_their_bound_in_bytes() {
             ..opening(dir.path())
         };
         let audit = options.open().unwrap();
-        let places: Vec<Place> = std::iter::from_fn(|| audit.place(1 << 20).ok()).collect();
-        let full = audit.place(1 << 20).unwrap_err();
-        assert_eq!(full, NotWritten(CommitRefusal::Full));
+        let places: Vec<CallReservation> =
+            std::iter::from_fn(|| audit.reserve_call(1 << 20).ok()).collect();
+        let full = audit.reserve_call(1 << 20).unwrap_err();
+        assert_eq!(full, AuditWriteError(CommitError::Full));
         places.len() as u64
     };
     assert_eq!(
-        fit(ArgumentsKept::Digest).await,
+        fit(ArgumentRetention::Digest).await,
         CALLS_BYTES_MAX / (5 << 10)
     );
     assert_eq!(
-        fit(ArgumentsKept::Whole).await,
+        fit(ArgumentRetention::Full).await,
         CALLS_BYTES_MAX / (21 << 10)
     );
 }
@@ -190,7 +195,7 @@ async fn calls_have_their_bound_in_bytes() {
 async fn a_torn_end_is_cut_and_said_to_be() {
     let dir = tempfile::tempdir().unwrap();
     log(dir.path(), 3).await;
-    let path = Folder::of(dir.path()).path(1);
+    let path = LogFolder::new(dir.path()).file_path(1);
     let whole = fs::read(&path).unwrap();
     let torn = [&whole[..], br#"{"seq":4,"prev":"#].concat();
     fs::write(&path, torn).unwrap();
@@ -199,7 +204,7 @@ async fn a_torn_end_is_cut_and_said_to_be() {
     let damage = damage(dir.path());
     assert_eq!(damage.len(), 1, "{damage:?}");
     assert_eq!(damage[0]["faults"][0]["fault"], "torn");
-    let report = examine(&Folder::of(dir.path()));
+    let report = examine(&LogFolder::new(dir.path()));
     assert_eq!((report.records, report.faults), (5, vec![]));
 }
 
@@ -209,17 +214,17 @@ async fn a_torn_end_is_cut_and_said_to_be() {
 async fn a_hole_in_what_was_not_acknowledged_is_cut() {
     let dir = tempfile::tempdir().unwrap();
     log(dir.path(), 3).await;
-    let folder = Folder::of(dir.path());
+    let folder = LogFolder::new(dir.path());
     let heads = [folder.head(), folder.witness()];
     let known = heads.clone().map(|head| fs::read(head).unwrap());
-    let before = fs::read(folder.path(1)).unwrap().len();
+    let before = fs::read(folder.file_path(1)).unwrap().len();
     log(dir.path(), 20).await;
-    let whole = fs::read(folder.path(1)).unwrap();
+    let whole = fs::read(folder.file_path(1)).unwrap();
     let later = heads.clone().map(|head| fs::read(head).unwrap());
     let hurt = |from: usize| {
         let mut bytes = whole.clone();
         bytes[from..from + 512].fill(0);
-        fs::write(folder.path(1), bytes).unwrap();
+        fs::write(folder.file_path(1), bytes).unwrap();
     };
     let from = before.next_multiple_of(512) + 1_024;
     for (at, bytes) in heads.iter().zip(&known) {
@@ -247,9 +252,9 @@ async fn a_hole_in_what_was_not_acknowledged_is_cut() {
 async fn damage_is_named_and_stays_to_be_seen() {
     let dir = tempfile::tempdir().unwrap();
     log(dir.path(), 5).await;
-    let folder = Folder::of(dir.path());
+    let folder = LogFolder::new(dir.path());
     let flip = |number: u64, line: usize| {
-        let path = folder.path(number);
+        let path = folder.file_path(number);
         let mut bytes = fs::read(&path).unwrap();
         let starts = bytes.iter().enumerate().filter(|(_, b)| **b == b'\n');
         let at = starts.map(|(at, _)| at).nth(line).unwrap() + 200;
@@ -275,7 +280,7 @@ async fn damage_is_named_and_stays_to_be_seen() {
         tokio::task::yield_now().await;
     }
     audit.close().await;
-    let path = folder.path(2);
+    let path = folder.file_path(2);
     let bytes = fs::read(&path).unwrap();
     let end = bytes[..bytes.len() - 1]
         .iter()
@@ -296,7 +301,7 @@ async fn a_log_that_vanished_is_missed() {
     log(dir.path(), 1).await;
     assert_eq!(damage(dir.path())[0]["faults"][0]["fault"], "truncated");
     assert_eq!(written(dir.path()).first().unwrap().0, 5);
-    fs::remove_file(Folder::of(dir.path()).head()).unwrap();
+    fs::remove_file(LogFolder::new(dir.path()).head()).unwrap();
     log(dir.path(), 1).await;
     let lost = |d: &Value| d.get("head").is_some();
     assert_eq!(damage(dir.path()).iter().filter(|d| lost(d)).count(), 1);
@@ -308,19 +313,19 @@ async fn a_log_that_vanished_is_missed() {
 async fn a_log_goes_on_when_the_disk_takes_something_again() {
     let dir = tempfile::tempdir().unwrap();
     let audit = small(dir.path()).open().unwrap();
-    let full = Folder::of(dir.path()).path(2);
+    let full = LogFolder::new(dir.path()).file_path(2);
     std::os::unix::fs::symlink("/dev/full", &full).unwrap();
-    let under_way = audit.place(100).unwrap();
+    let under_way = audit.reserve_call(100).unwrap();
     let mut told = 0;
     let late = loop {
-        match audit.decided(said(json!({"n": told}))).await {
+        match audit.record_decision(said(json!({"n": told}))).await {
             Ok(()) => told += 1,
             Err(error) => break error,
         }
         assert!(told < 60, "it was full");
     };
-    assert_eq!(late, NotWritten(CommitRefusal::Late));
-    let why = audit.trouble().why().unwrap();
+    assert_eq!(late, AuditWriteError(CommitError::FailedDuringWrite));
+    let why = audit.health().failure().unwrap();
     assert!(
         why.contains("No space left") && why.contains("free some space"),
         "{why}"
@@ -329,20 +334,23 @@ async fn a_log_goes_on_when_the_disk_takes_something_again() {
         why.contains(&*dir.path().join("audit").to_string_lossy()),
         "{why}"
     );
-    let refused = audit.place(100).unwrap_err();
-    assert_eq!(refused, NotWritten(CommitRefusal::Broken));
-    let refused = audit.decided(said(json!({"n": "never"}))).await;
-    assert_eq!(refused, Err(NotWritten(CommitRefusal::Broken)));
+    let refused = audit.reserve_call(100).unwrap_err();
+    assert_eq!(refused, AuditWriteError(CommitError::Failed));
+    let refused = audit.record_decision(said(json!({"n": "never"}))).await;
+    assert_eq!(refused, Err(AuditWriteError(CommitError::Failed)));
     under_way
-        .fill(said(json!({"n": "under way"})))
+        .record_and_wait(said(json!({"n": "under way"})))
         .await
         .unwrap();
-    audit.tell(said(json!({"n": "told"})));
+    audit.record(said(json!({"n": "told"})));
     fs::remove_file(&full).unwrap();
-    audit.trouble().over().await;
-    audit.decided(said(json!({"n": "again"}))).await.unwrap();
+    audit.health().wait_recovered().await;
+    audit
+        .record_decision(said(json!({"n": "again"})))
+        .await
+        .unwrap();
     audit.close().await;
-    let report = examine(&Folder::of(dir.path()));
+    let report = examine(&LogFolder::new(dir.path()));
     assert_eq!(report.faults, []);
     let records = written(dir.path());
     let of: Vec<Value> = records
@@ -378,11 +386,11 @@ async fn floods_are_counted_and_push_nothing_out() {
     };
     let audit = flooded.open().unwrap();
     audit
-        .decided(said(json!({"n": "the operator's"})))
+        .record_decision(said(json!({"n": "the operator's"})))
         .await
         .unwrap();
     let by = |n: usize, result| Event {
-        actor: by_agent("agent.mallory"),
+        actor: agent_actor("agent.mallory"),
         target: Target {
             tool_name: Some(format!("tool-{}", n % 997)),
             ..Target::default()
@@ -392,10 +400,10 @@ async fn floods_are_counted_and_push_nothing_out() {
     };
     for n in 0..3_000 {
         let result = [Outcome::Denied, Outcome::Success][n % 2];
-        audit.place(100).unwrap().put(by(n, result));
+        audit.reserve_call(100).unwrap().record(by(n, result));
     }
     audit.close().await;
-    let report = examine(&Folder::of(dir.path()));
+    let report = examine(&LogFolder::new(dir.path()));
     assert_eq!(report.faults, []);
     let records = written(dir.path());
     assert_eq!(records[0].1["details"]["n"], "the operator's");
@@ -419,16 +427,16 @@ async fn retention_keeps_its_bound_and_says_so() {
     for _ in 0..2 {
         let audit = small(dir.path()).open().unwrap();
         for n in 0..60 {
-            audit.decided(said(json!({"n": n}))).await.unwrap();
+            audit.record_decision(said(json!({"n": n}))).await.unwrap();
         }
         audit.close().await;
     }
-    let folder = Folder::of(dir.path());
+    let folder = LogFolder::new(dir.path());
     let numbers = folder.numbers().unwrap();
     assert!(numbers[0] > 1, "{numbers:?}");
     let sizes = numbers
         .iter()
-        .map(|n| fs::metadata(folder.path(*n)).unwrap().len());
+        .map(|n| fs::metadata(folder.file_path(*n)).unwrap().len());
     let bytes: u64 = sizes.sum();
     assert!(bytes <= 8_000 + 2 * 2_000, "{bytes}");
     let report = examine(&folder);
@@ -457,16 +465,16 @@ async fn the_log_is_verified_while_it_is_written() {
     };
     let audit = options.open().unwrap();
     for n in 0..20_u64 {
-        audit.decided(said(json!({"n": n}))).await.unwrap();
+        audit.record_decision(said(json!({"n": n}))).await.unwrap();
     }
     let (so_far, heard) = tokio::sync::watch::channel((0, 0));
     let (found, other, ()) = tokio::join!(
         audit.verify(so_far),
         async { audit.verify(tokio::sync::watch::channel((0, 0)).0).await },
-        async { audit.decided(said(json!({"n": 20}))).await.unwrap() },
+        async { audit.record_decision(said(json!({"n": 20}))).await.unwrap() },
     );
     let found = found.unwrap();
-    assert!(found.is_whole(), "{:?}", found.told());
+    assert!(found.is_intact(), "{:?}", found.describe_faults());
     assert!(found.report.records >= 20);
     let (read, of) = *heard.borrow();
     assert!(read + 1 == of && of > 2, "{read} of {of}");
@@ -476,7 +484,7 @@ async fn the_log_is_verified_while_it_is_written() {
     drop(unheard);
     assert!(audit.verify(so_far).await.is_err(), "nobody waits for it");
 
-    let first = Folder::of(dir.path()).path(1);
+    let first = LogFolder::new(dir.path()).file_path(1);
     let changed = fs::read_to_string(&first)
         .unwrap()
         .replace("\"n\":1}", "\"n\":7}");

@@ -1,6 +1,6 @@
 //! The log's thread: chains, writes and syncs records in groups.
 
-mod resuming;
+mod gap;
 
 use std::collections::VecDeque;
 use std::fs::{self, File};
@@ -10,9 +10,9 @@ use std::time::Duration;
 
 use mgp_engine::clock::MonotonicTime;
 use mgp_engine::store::audit::chain::{Chain, Head};
-use mgp_engine::store::audit::commit::{Commit, CommitAnswer, CommitRefusal, RecordKind};
+use mgp_engine::store::audit::commit::{CommitError, CommitOutcome, CommitScheduler, RecordKind};
 use mgp_engine::store::audit::redact::Redaction;
-use mgp_engine::store::audit::repeats::Repeats;
+use mgp_engine::store::audit::repeats::RepeatCounter;
 use mgp_engine::store::audit::segments::{Segments, Trim};
 use mgp_engine::store::masks::Masks;
 use mgp_protocol::mgp::audit::{Event, EventType, Outcome, Target, TraceId};
@@ -20,15 +20,15 @@ use mgp_sync::snapshot::Snapshot;
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
-use self::resuming::LogGap;
-use super::files::Folder;
-use super::head::Heads;
-use super::queue::{LogQueue, QueuedNote};
-use super::{NotWritten, by_kernel, event};
-use crate::trouble::explained;
-use mgp_runtime::metrics::Latencies;
+use self::gap::LogGap;
+use super::files::LogFolder;
+use super::head::HeadFiles;
+use super::queue::{LogQueue, QueuedEntry};
+use super::{AuditWriteError, kernel_actor, new_event};
+use crate::health::explain_io_error;
+use mgp_runtime::metrics::LatencyRecorder;
 use mgp_runtime::randomness;
-use mgp_runtime::time::{moment, unix_ms};
+use mgp_runtime::time::{monotonic_now, unix_ms};
 
 /// How long records that nobody waits for are gathered, so that the thread is not woken for each. A kernel
 /// that is killed loses those of this time and of the sync before.
@@ -36,29 +36,29 @@ const GATHER: Duration = Duration::from_millis(2);
 /// How much later than the log the head files may be synced.
 const HEAD_SYNC: Duration = Duration::from_secs(1);
 /// How often old files are looked for.
-const TRIM_LOOK: Duration = Duration::from_secs(60);
+const TRIM_INTERVAL: Duration = Duration::from_secs(60);
 /// Lines not yet synced are kept in memory, to be written elsewhere if the disk fails. More bytes than this
 /// are synced early.
 const LINES_MAX: usize = 8 << 20;
 
 /// How long the log's syncs took.
-pub(super) static SYNCS: Latencies = Latencies::new();
+pub(super) static SYNCS: LatencyRecorder = LatencyRecorder::new();
 
-type Written = oneshot::Sender<Result<(), NotWritten>>;
+type ResultSender = oneshot::Sender<Result<(), AuditWriteError>>;
 
 pub(super) struct Writer {
-    pub(super) ledger: Arc<LogQueue>,
-    pub(super) folder: Folder,
+    pub(super) queue: Arc<LogQueue>,
+    pub(super) folder: LogFolder,
     pub(super) chain: Chain,
     pub(super) segments: Segments,
-    pub(super) commit: Commit,
+    pub(super) commit: CommitScheduler,
     pub(super) masks: Arc<Snapshot<Masks>>,
     pub(super) redaction: Redaction,
-    pub(super) repeats: Repeats,
-    pub(super) head: Heads,
+    pub(super) repeats: RepeatCounter,
+    pub(super) head: HeadFiles,
     pub(super) open: OpenLogFile,
-    /// Those who wait, by the number of their record. Bounded by [`Commit`].
-    pub(super) waiting: VecDeque<(u64, Written)>,
+    /// Those who wait, by the number of their record. Bounded by [`CommitScheduler`].
+    pub(super) waiters: VecDeque<(u64, ResultSender)>,
     /// What the disk has not accepted.
     pub(super) gap: Option<LogGap>,
     pub(super) timers: Timers,
@@ -71,7 +71,7 @@ pub(super) struct OpenLogFile {
     /// Lines that are not known to be on disk: at most [`LINES_MAX`] bytes and one group.
     pub(super) lines: Vec<u8>,
     /// How many of their bytes are in the file.
-    pub(super) written: usize,
+    pub(super) bytes_written: usize,
     /// The length of the file without them.
     pub(super) synced: u64,
     /// The last record before them.
@@ -91,7 +91,7 @@ pub(super) struct Timers {
 impl Drop for Writer {
     /// However the thread ends, nobody waits for ever, and no action goes on unrecorded.
     fn drop(&mut self) {
-        self.ledger.end();
+        self.queue.shut_down();
     }
 }
 
@@ -99,30 +99,30 @@ impl Writer {
     pub(super) fn run(mut self) {
         let mut gather = Duration::ZERO;
         loop {
-            let now = moment();
-            let until = self.wake([self.commit.wake(), self.repeats.wake()]);
-            let until = until.map(|due| due.since(now));
+            let now = monotonic_now();
+            let until = self.next_wakeup([self.commit.next_timeout(), self.repeats.next_timeout()]);
+            let until = until.map(|due| due.duration_since(now));
             let taken = self
-                .ledger
-                .take(until.map_or(gather, |u| u.min(gather)), until);
+                .queue
+                .next_batch(until.map_or(gather, |u| u.min(gather)), until);
             gather = GATHER;
             // What became a secret before these entries were taken is masked in them.
-            self.redaction.mask_with(self.masks.load());
+            self.redaction.set_masks(self.masks.load());
             for entry in taken.entries {
-                self.enter(entry);
+                self.write_entry(entry);
             }
-            self.confess(taken.dropped);
-            self.count(|repeats| repeats.due(moment()));
+            self.record_dropped(taken.dropped);
+            self.record_counts(|repeats| repeats.take_due(monotonic_now()));
             self.attempt(Self::flush);
-            for told in taken.flushed {
+            for told in taken.flush_waiters {
                 let _ = told.send(());
             }
             self.sync_when_due();
             self.attempt(Self::trim);
             self.resume_when_due(taken.closing.is_some());
             if let Some(closing) = taken.closing {
-                self.count(Repeats::rest);
-                self.attempt(Self::settle);
+                self.record_counts(RepeatCounter::take_all);
+                self.attempt(Self::sync_all);
                 self.attempt(|writer| writer.folder.mark_closed(writer.open.last));
                 let _ = closing.send(());
                 return;
@@ -130,51 +130,51 @@ impl Writer {
         }
     }
 
-    pub(super) fn enter(&mut self, entry: QueuedNote) {
+    pub(super) fn write_entry(&mut self, entry: QueuedEntry) {
         if self.gap.is_some() {
-            return self.hold(entry);
+            return self.buffer_entry(entry);
         }
-        let (mut event, kept) = entry.note.event();
+        let (mut event, kept) = entry.entry.into_event();
         self.redaction.scrub(&mut event.details);
         // A caller may send anything as the name of a tool.
         if let Some(asked) = &mut event.target.tool_name {
-            self.redaction.text(asked);
+            self.redaction.mask_text(asked);
         }
         if event.event_type == EventType::LOG_ACKNOWLEDGED {
             // An acknowledged fault is not reported again.
-            self.attempt(|writer| writer.miss_heads(writer.open.last));
+            self.attempt(|writer| writer.check_heads(writer.open.last));
             event
                 .details
                 .insert("through".into(), self.chain.head().sequence.into());
         }
-        if entry.kind == RecordKind::Call && self.repeats.counts(&event, moment()) {
+        if entry.kind == RecordKind::Call && self.repeats.try_count(&event, monotonic_now()) {
             // Its count is recorded with the others.
-            if let Some(written) = entry.written {
+            if let Some(written) = entry.reply {
                 let _ = written.send(Ok(()));
             }
             return;
         }
         if let Some(kept) = kept {
-            let mut details = self.redaction.arguments(&kept);
+            let mut details = self.redaction.render_arguments(&kept);
             details.append(&mut event.details);
             event.details = details;
         }
-        if self.commit.room() == Err(CommitRefusal::Full) {
+        if self.commit.check_capacity() == Err(CommitError::Full) {
             // So many wait that a sync comes first.
             self.attempt(Self::flush);
             self.sync_when_due();
         }
         if self.gap.is_some() {
-            return self.hold(QueuedNote {
-                note: Box::new(event),
+            return self.buffer_entry(QueuedEntry {
+                entry: Box::new(event),
                 ..entry
             });
         }
-        match (self.write(event, entry.kind), entry.written) {
-            (Ok((sequence, CommitAnswer::Wait)), Some(written)) => {
-                self.waiting.push_back((sequence, written));
+        match (self.write(event, entry.kind), entry.reply) {
+            (Ok((sequence, CommitOutcome::Wait)), Some(written)) => {
+                self.waiters.push_back((sequence, written));
             }
-            (Ok((_, CommitAnswer::Now)), Some(written)) => {
+            (Ok((_, CommitOutcome::Proceed)), Some(written)) => {
                 let _ = written.send(Ok(()));
             }
             (Err(refused), Some(written)) => {
@@ -189,30 +189,30 @@ impl Writer {
         &mut self,
         event: Event,
         kind: RecordKind,
-    ) -> Result<(u64, CommitAnswer), CommitRefusal> {
-        self.commit.room()?;
-        let (actor, now) = (event.actor.clone(), moment());
+    ) -> Result<(u64, CommitOutcome), CommitError> {
+        self.commit.check_capacity()?;
+        let (actor, now) = (event.actor.clone(), monotonic_now());
         let line = self.chain.append(event);
         let len = line.text.len() as u64;
-        self.repeats.wrote(&actor, len, now);
-        let number = self.segments.place(len);
+        self.repeats.record_written(&actor, len, now);
+        let number = self.segments.segment_for(len);
         if number != self.open.number {
-            self.attempt(|writer| writer.turn_to(number));
+            self.attempt(|writer| writer.rotate_to(number));
         }
         // A record that has its number is written, in this file or in the next one.
         self.open.lines.extend_from_slice(&line.text);
         self.open.end = line.head;
-        self.segments.written(line.head, len, unix_ms());
+        self.segments.record_written(line.head, len, unix_ms());
         if let Some(gap) = &mut self.gap {
-            gap.refused(line.head.sequence);
-            return Err(CommitRefusal::Late);
+            gap.add_refused(line.head.sequence);
+            return Err(CommitError::FailedDuringWrite);
         }
-        let answer = self.commit.written(line.head.sequence, kind, now);
+        let answer = self.commit.record_written(line.head.sequence, kind, now);
         Ok((line.head.sequence, answer))
     }
 
     /// Records how often events occurred that were only counted.
-    fn count(&mut self, counts: impl FnOnce(&mut Repeats) -> Vec<Event>) {
+    fn record_counts(&mut self, counts: impl FnOnce(&mut RepeatCounter) -> Vec<Event>) {
         if self.gap.is_none() {
             for event in counts(&mut self.repeats) {
                 let _ = self.write(event, RecordKind::Call);
@@ -221,7 +221,7 @@ impl Writer {
     }
 
     /// Closes the current file, synced, and opens the next.
-    fn turn_to(&mut self, number: u64) -> io::Result<()> {
+    fn rotate_to(&mut self, number: u64) -> io::Result<()> {
         self.flush()?;
         self.open.file.sync_data()?;
         let file = self.folder.append(number)?;
@@ -229,7 +229,7 @@ impl Writer {
             number,
             file,
             lines: std::mem::take(&mut self.open.lines),
-            written: 0,
+            bytes_written: 0,
             synced: 0,
             last: self.open.end,
             end: self.open.end,
@@ -241,65 +241,65 @@ impl Writer {
 
     fn flush(&mut self) -> io::Result<()> {
         let open = &mut self.open;
-        if open.written < open.lines.len() {
-            open.file.write_all(&open.lines[open.written..])?;
-            open.written = open.lines.len();
-            self.ledger.written.send_replace(open.end);
+        if open.bytes_written < open.lines.len() {
+            open.file.write_all(&open.lines[open.bytes_written..])?;
+            open.bytes_written = open.lines.len();
+            self.queue.written.send_replace(open.end);
         }
         match self.open.lines.len() > LINES_MAX {
-            true => self.keep(),
+            true => self.sync_file(),
             false => Ok(()),
         }
     }
 
     fn sync_when_due(&mut self) {
-        if self.commit.begin(moment()) {
+        if self.commit.begin_sync(monotonic_now()) {
             self.attempt(Self::sync);
         }
     }
 
     fn sync(&mut self) -> io::Result<()> {
         self.flush()?;
-        self.keep()?;
+        self.sync_file()?;
         // The witness of the group, before anything in it is acknowledged.
         let last = self.open.last;
         self.head.write(last)?;
-        for sequence in self.commit.synced() {
+        for sequence in self.commit.finish_sync() {
             // An entry that nobody waits for has a number, but no sender to wake.
-            if let Some((_, written)) = self.waiting.pop_front_if(|(next, _)| *next == sequence) {
+            if let Some((_, written)) = self.waiters.pop_front_if(|(next, _)| *next == sequence) {
                 let _ = written.send(Ok(()));
             }
         }
-        let now = moment();
-        if now.since(self.timers.head_synced) >= HEAD_SYNC {
+        let now = monotonic_now();
+        if now.duration_since(self.timers.head_synced) >= HEAD_SYNC {
             self.timers.head_synced = now;
             self.head.sync()?;
-            self.miss_heads(last)?;
+            self.check_heads(last)?;
         }
         Ok(())
     }
 
     /// Removal of the head files is noticed while the kernel runs.
-    fn miss_heads(&mut self, last: Head) -> io::Result<()> {
-        while let Some(gone) = self.head.replaced(last)? {
+    fn check_heads(&mut self, last: Head) -> io::Result<()> {
+        while let Some(gone) = self.head.restore_missing(last)? {
             let why = format!("{} was removed while the kernel ran", gone.display());
             tracing::error!("the audit log is damaged: {why}");
             let details = json!({"head": why});
-            let said = own(EventType::LOG_DAMAGED, Outcome::Failure, details);
+            let said = log_event(EventType::LOG_DAMAGED, Outcome::Failure, details);
             let _ = self.write(said, RecordKind::Call);
         }
         Ok(())
     }
 
     /// Syncs the file.
-    fn keep(&mut self) -> io::Result<()> {
+    fn sync_file(&mut self) -> io::Result<()> {
         let open = &mut self.open;
-        let began = moment();
+        let began = monotonic_now();
         open.file.sync_data()?;
-        SYNCS.record(moment().since(began));
-        open.synced += open.written as u64;
-        open.lines.drain(..open.written);
-        open.written = 0;
+        SYNCS.record(monotonic_now().duration_since(began));
+        open.synced += open.bytes_written as u64;
+        open.lines.drain(..open.bytes_written);
+        open.bytes_written = 0;
         // The memory of one large group is not kept.
         open.lines.shrink_to(1 << 20);
         open.last = open.end;
@@ -307,53 +307,53 @@ impl Writer {
     }
 
     /// Afterwards everything is on disk, the head included.
-    pub(super) fn settle(&mut self) -> io::Result<()> {
+    pub(super) fn sync_all(&mut self) -> io::Result<()> {
         self.flush()?;
-        self.keep()?;
+        self.sync_file()?;
         self.head.write(self.open.last)?;
         self.head.sync_all()
     }
 
     /// Removes old files, after a record of that is on disk.
     fn trim(&mut self) -> io::Result<()> {
-        let now = moment();
-        let look = self.open.grown || now.since(self.timers.trimmed) >= TRIM_LOOK;
-        if !look || !self.ledger.is_examined() {
+        let now = monotonic_now();
+        let look = self.open.grown || now.duration_since(self.timers.trimmed) >= TRIM_INTERVAL;
+        if !look || !self.queue.is_verified() {
             return Ok(());
         }
         self.open.grown = false;
         self.timers.trimmed = now;
-        let Some(trim) = self.segments.due(unix_ms()) else {
+        let Some(trim) = self.segments.due_trim(unix_ms()) else {
             return Ok(());
         };
-        self.count(Repeats::rest);
-        self.announce(&trim)?;
+        self.record_counts(RepeatCounter::take_all);
+        self.record_trim(&trim)?;
         for number in &trim.segments {
-            fs::remove_file(self.folder.path(*number))?;
+            fs::remove_file(self.folder.file_path(*number))?;
         }
-        self.segments.removed(&trim);
+        self.segments.apply_trim(&trim);
         self.folder.sync()
     }
 
-    fn announce(&mut self, trim: &Trim) -> io::Result<()> {
+    fn record_trim(&mut self, trim: &Trim) -> io::Result<()> {
         let details = Value::Object(trim.details());
-        let said = own(EventType::LOG_TRIMMED, Outcome::Success, details);
+        let said = log_event(EventType::LOG_TRIMMED, Outcome::Success, details);
         let broken = |_| io::Error::other("the log is broken");
         self.write(said, RecordKind::Call).map_err(broken)?;
-        self.settle()
+        self.sync_all()
     }
 
     /// Logs how many events were dropped for lack of room.
-    fn confess(&mut self, dropped: u64) {
+    fn record_dropped(&mut self, dropped: u64) {
         if dropped == 0 {
             return;
         }
         tracing::error!(dropped, "events found no room in the audit log");
         if let Some(gap) = &mut self.gap {
-            return gap.lost(dropped);
+            return gap.add_lost(dropped);
         }
         let details = json!({"not_written": dropped});
-        let said = own(EventType::LOG_DAMAGED, Outcome::Failure, details);
+        let said = log_event(EventType::LOG_DAMAGED, Outcome::Failure, details);
         let _ = self.write(said, RecordKind::Call);
     }
 
@@ -364,14 +364,14 @@ impl Writer {
             return;
         }
         if let Err(error) = what(self) {
-            let why = explained(self.folder.folder(), &error);
+            let why = explain_io_error(self.folder.folder(), &error);
             tracing::error!(%why, "the audit log cannot be written; calls and decisions are refused until it can");
-            self.ledger.fail(&why);
-            let _ = self.commit.failed();
-            let mut gap = LogGap::since(why);
-            for (sequence, written) in self.waiting.drain(..) {
-                gap.refused(sequence);
-                let _ = written.send(Err(CommitRefusal::Late.into()));
+            self.queue.fail(&why);
+            let _ = self.commit.fail_sync();
+            let mut gap = LogGap::new(why);
+            for (sequence, written) in self.waiters.drain(..) {
+                gap.add_refused(sequence);
+                let _ = written.send(Err(CommitError::FailedDuringWrite.into()));
             }
             self.gap = Some(gap);
         }
@@ -379,12 +379,12 @@ impl Writer {
 }
 
 /// An event of the log itself.
-pub(super) fn own(event_type: EventType, result: Outcome, details: Value) -> Event {
-    event(
+pub(super) fn log_event(event_type: EventType, result: Outcome, details: Value) -> Event {
+    new_event(
         event_type,
-        by_kernel(),
+        kernel_actor(),
         Target::default(),
-        &TraceId::mint(randomness::bytes()),
+        &TraceId::from_random(randomness::random_bytes()),
         result,
         details,
     )

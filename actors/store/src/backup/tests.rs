@@ -97,7 +97,7 @@ fn files_are_copied_before_what_they_follow_from() {
         "pinned/it",
         "audit.head",
     ];
-    names.sort_by_key(|name| rank(name));
+    names.sort_by_key(|name| copy_rank(name));
     let at = |name| names.iter().position(|it| *it == name).unwrap();
     for (first, then) in [
         ("audit.head", "audit/00000001.jsonl"),
@@ -148,7 +148,7 @@ fn a_backup_that_is_damaged_restores_nothing() {
         ("sparse", EntryType::GNUSparse),
     ] {
         let mut builder = Builder::new(Vec::new());
-        let mut entry = header(1);
+        let mut entry = tar_header(1);
         entry.set_entry_type(kind);
         entry.as_old_mut().name[..name.len()].copy_from_slice(name.as_bytes());
         entry.set_cksum();
@@ -169,7 +169,7 @@ fn nothing_is_written_over() {
     ));
     let inside = data.join("backup.tar");
     let refused = make(&data, &inside);
-    assert!(matches!(refused, Err(BackupError::Inside(_))) && !inside.exists());
+    assert!(matches!(refused, Err(BackupError::InsideDataDir(_))) && !inside.exists());
     let empty = dir.path().join("empty");
     fs::create_dir(&empty).unwrap();
     let refused = make(&empty, &dir.path().join("b.tar"));

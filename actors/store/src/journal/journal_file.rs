@@ -8,15 +8,15 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
 use mgp_engine::clock::MonotonicTime;
-use mgp_engine::store::journal::{JOURNAL_MAX, JournalLink, JournalWriter, PAYLOAD_MAX};
+use mgp_engine::store::journal::{EntryHash, JOURNAL_MAX, JournalWriter, PAYLOAD_MAX};
 
-use super::{JournalOrder, NotAppended, TOGETHER, Told, contents};
+use super::{AppendError, GROUP_MAX, JournalCommand, ResultSender, render_witness};
 use crate::atomic_file::sync_folder;
+use crate::health::{DiskHealth, explain_io_error};
 use crate::regular_file;
-use crate::trouble::{Trouble, explained};
 use crate::witnesses::Witness;
-use mgp_runtime::metrics::Latencies;
-use mgp_runtime::time::moment;
+use mgp_runtime::metrics::LatencyRecorder;
+use mgp_runtime::time::monotonic_now;
 
 /// How often a failed disk is tried again.
 const RETRY: Duration = Duration::from_secs(1);
@@ -27,7 +27,7 @@ const WITNESS_SYNC: Duration = Duration::from_secs(1);
 const PROBE: usize = 4096;
 
 /// How long syncs of all journals took.
-pub(super) static SYNCS: Latencies = Latencies::new();
+pub(super) static SYNCS: LatencyRecorder = LatencyRecorder::new();
 
 pub(super) fn open(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
@@ -52,8 +52,8 @@ pub(super) struct JournalFile {
     /// How many bytes of the file are intact.
     pub(super) size: u64,
     /// There may be bytes behind `size`, which are cut off before the next write.
-    pub(super) torn: bool,
-    pub(super) trouble: Trouble,
+    pub(super) is_torn: bool,
+    pub(super) health: DiskHealth,
     pub(super) entries: u64,
     /// Written after the entries and before they are acknowledged.
     pub(super) witness: Witness,
@@ -63,22 +63,22 @@ pub(super) struct JournalFile {
 
 impl JournalFile {
     /// Carries out orders until all handles are dropped.
-    pub(super) fn keep(mut self, orders: &mpsc::Receiver<JournalOrder>) {
-        let mut together = Vec::with_capacity(TOGETHER);
+    pub(super) fn run(mut self, orders: &mpsc::Receiver<JournalCommand>) {
+        let mut together = Vec::with_capacity(GROUP_MAX);
         loop {
-            if self.witness_due.is_some_and(|due| due <= moment()) {
+            if self.witness_due.is_some_and(|due| due <= monotonic_now()) {
                 self.sync_witness();
             }
-            let first = match (self.trouble.why(), self.witness_due) {
+            let first = match (self.health.failure(), self.witness_due) {
                 (Some(_), _) => orders.recv_timeout(RETRY),
-                (None, Some(due)) => orders.recv_timeout(due.since(moment())),
+                (None, Some(due)) => orders.recv_timeout(due.duration_since(monotonic_now())),
                 (None, None) => orders.recv().map_err(|_| RecvTimeoutError::Disconnected),
             };
             let mut next = match first {
                 Ok(first) => Some(first),
                 Err(RecvTimeoutError::Timeout) => {
-                    if self.trouble.why().is_some() {
-                        self.probe();
+                    if self.health.failure().is_some() {
+                        self.probe_capacity();
                     }
                     continue;
                 }
@@ -91,33 +91,33 @@ impl JournalFile {
             };
             while let Some(order) = next.take() {
                 match order {
-                    JournalOrder::Append(payloads, told) => together.push((payloads, told)),
-                    JournalOrder::Replace(entries, told) => {
-                        self.write(&mut together);
+                    JournalCommand::Append(payloads, told) => together.push((payloads, told)),
+                    JournalCommand::Replace(entries, told) => {
+                        self.write_group(&mut together);
                         let _ = told.send(self.replace(&entries));
                     }
-                    JournalOrder::Mend(told) => {
-                        self.write(&mut together);
-                        let mended = self.mend();
+                    JournalCommand::TruncateTornTail(told) => {
+                        self.write_group(&mut together);
+                        let mended = self.truncate_torn_tail();
                         let _ = told.send(mended.map_err(|error| self.fail(&error)));
                     }
                 }
-                if together.len() < TOGETHER {
+                if together.len() < GROUP_MAX {
                     next = orders.try_recv().ok();
                 }
             }
-            self.write(&mut together);
+            self.write_group(&mut together);
         }
     }
 
-    pub(super) fn write(&mut self, together: &mut Vec<(Vec<Vec<u8>>, Told)>) {
+    pub(super) fn write_group(&mut self, together: &mut Vec<(Vec<Vec<u8>>, ResultSender)>) {
         let mut bytes = Vec::new();
         let (mut writer, mut waiting) = (self.writer, Vec::with_capacity(together.len()));
         let mut entries = 0;
         for (payloads, told) in together.drain(..) {
             let (before, from) = (writer, bytes.len());
             let mut all = payloads.iter();
-            match all.try_for_each(|payload| self.take(payload, &mut writer, &mut bytes)) {
+            match all.try_for_each(|payload| self.encode_entry(payload, &mut writer, &mut bytes)) {
                 Ok(()) => {
                     entries += payloads.len() as u64;
                     waiting.push(told);
@@ -132,13 +132,14 @@ impl JournalFile {
         if waiting.is_empty() {
             return;
         }
-        let outcome = self.put(&bytes);
+        let outcome = self.write_bytes(&bytes);
         if outcome.is_ok() {
             self.writer = writer;
             self.size += bytes.len() as u64;
             self.entries += entries;
-            self.witness.settle(&contents(self.entries, writer.head()));
-            self.witness_due = self.witness_due.or(Some(moment() + WITNESS_SYNC));
+            self.witness
+                .settle(&render_witness(self.entries, writer.head()));
+            self.witness_due = self.witness_due.or(Some(monotonic_now() + WITNESS_SYNC));
         }
         for told in waiting {
             let _ = told.send(outcome.clone());
@@ -154,73 +155,73 @@ impl JournalFile {
         }
     }
 
-    fn take(
+    fn encode_entry(
         &self,
         payload: &[u8],
         writer: &mut JournalWriter,
         bytes: &mut Vec<u8>,
-    ) -> Result<(), NotAppended> {
+    ) -> Result<(), AppendError> {
         let room = JOURNAL_MAX.saturating_sub(self.size + bytes.len() as u64);
         if room < PAYLOAD_MAX as u64 * 2 {
-            return Err(NotAppended::Full);
+            return Err(AppendError::Full);
         }
         Ok(writer.write_to_group(payload, bytes)?)
     }
 
-    fn put(&mut self, bytes: &[u8]) -> Result<(), NotAppended> {
-        let done = self.mend().and_then(|()| {
-            self.torn = true;
+    fn write_bytes(&mut self, bytes: &[u8]) -> Result<(), AppendError> {
+        let done = self.truncate_torn_tail().and_then(|()| {
+            self.is_torn = true;
             self.file.write_all(bytes)?;
-            let began = moment();
+            let began = monotonic_now();
             self.file.sync_data()?;
-            SYNCS.record(moment().since(began));
+            SYNCS.record(monotonic_now().duration_since(began));
             Ok(())
         });
         done.map_err(|error| self.fail(&error))?;
-        self.torn = false;
-        self.trouble.end();
+        self.is_torn = false;
+        self.health.clear_failure();
         Ok(())
     }
 
     /// Cuts off what is behind the last entry.
-    fn mend(&mut self) -> io::Result<()> {
-        if self.torn {
+    fn truncate_torn_tail(&mut self) -> io::Result<()> {
+        if self.is_torn {
             self.file.set_len(self.size)?;
             self.file.sync_all()?;
-            self.torn = false;
+            self.is_torn = false;
         }
         Ok(())
     }
 
     /// Checks whether there is room again.
-    pub(super) fn probe(&mut self) {
-        let there_is = self.mend().and_then(|()| {
-            self.torn = true;
+    pub(super) fn probe_capacity(&mut self) {
+        let there_is = self.truncate_torn_tail().and_then(|()| {
+            self.is_torn = true;
             self.file.write_all(&[0; PROBE])?;
             self.file.sync_data()?;
-            self.mend()
+            self.truncate_torn_tail()
         });
         match there_is {
             Ok(()) => {
                 tracing::info!(path = %self.path.display(), "the journal is written again");
-                self.trouble.end();
+                self.health.clear_failure();
             }
             Err(error) => drop(self.fail(&error)),
         }
     }
 
-    fn replace(&mut self, entries: &[Vec<u8>]) -> Result<(), NotAppended> {
-        let mut writer = JournalWriter::after(JournalLink::start(self.kind));
+    fn replace(&mut self, entries: &[Vec<u8>]) -> Result<(), AppendError> {
+        let mut writer = JournalWriter::resume(EntryHash::genesis(self.kind));
         let mut bytes = Vec::new();
         for entry in entries {
             writer.write(entry, &mut bytes)?;
         }
         if bytes.len() as u64 > JOURNAL_MAX {
-            return Err(NotAppended::Full);
+            return Err(AppendError::Full);
         }
         let new = self.path.with_extension("new");
-        let replaced = contents(entries.len() as u64, writer.head());
-        let renamed = written(&new, &bytes).and_then(|file| {
+        let replaced = render_witness(entries.len() as u64, writer.head());
+        let renamed = create_synced(&new, &bytes).and_then(|file| {
             self.witness.propose(&replaced)?;
             fs::rename(&new, &self.path)?;
             Ok(file)
@@ -233,33 +234,33 @@ impl JournalFile {
         self.writer = writer;
         self.size = bytes.len() as u64;
         self.entries = entries.len() as u64;
-        self.torn = false;
+        self.is_torn = false;
         if let Err(error) = sync_folder(&self.path) {
             self.fail(&error);
-            return Err(NotAppended::Broken(explained(&self.path, &error)));
+            return Err(AppendError::Broken(explain_io_error(&self.path, &error)));
         }
         self.witness.settle(&replaced);
-        self.trouble.end();
+        self.health.clear_failure();
         Ok(())
     }
 
     /// The disk failed. Unsynced entries are cut off if possible; then they are known not to be in the
     /// file.
-    fn fail(&mut self, error: &io::Error) -> NotAppended {
-        let why = explained(&self.path, error);
-        if self.trouble.why().as_deref() != Some(&why) {
+    fn fail(&mut self, error: &io::Error) -> AppendError {
+        let why = explain_io_error(&self.path, error);
+        if self.health.failure().as_deref() != Some(&why) {
             tracing::error!(%why, "the journal cannot be written; it is tried again each second");
-            self.trouble.begin(&why);
+            self.health.set_failure(&why);
         }
-        match self.mend() {
-            Ok(()) => NotAppended::Failed(why),
-            Err(_) => NotAppended::Broken(why),
+        match self.truncate_torn_tail() {
+            Ok(()) => AppendError::Failed(why),
+            Err(_) => AppendError::Broken(why),
         }
     }
 }
 
 /// A new file with these bytes, on disk, open for appending.
-fn written(path: &Path, bytes: &[u8]) -> io::Result<File> {
+fn create_synced(path: &Path, bytes: &[u8]) -> io::Result<File> {
     // An existing one is left over from an unfinished replacement.
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),

@@ -24,7 +24,7 @@ async fn what_was_appended_is_there_again() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("test.journal");
     let opened = Journal::open(&path, "test").unwrap();
-    assert!(opened.entries.is_empty() && opened.cut.is_none());
+    assert!(opened.entries.is_empty() && opened.torn_tail.is_none());
     let journal = &opened.journal;
     let all = (0..100).map(|n| journal.append(format!("{n}").into_bytes()));
     for done in futures_util::future::join_all(all).await {
@@ -36,7 +36,7 @@ async fn what_was_appended_is_there_again() {
     let mode = std::os::unix::fs::PermissionsExt::mode(&path.metadata().unwrap().permissions());
     assert_eq!(mode & 0o777, 0o600);
     let long = journal.append(vec![0; PAYLOAD_MAX + 1]).await;
-    assert!(matches!(long, Err(NotAppended::TooLong(_))));
+    assert!(matches!(long, Err(AppendError::TooLong(_))));
 }
 
 /// FED-002.
@@ -49,12 +49,12 @@ async fn a_torn_tail_is_cut_off_and_told() {
     fs::write(&path, &whole[..whole.len() - 1]).unwrap();
     let opened = Journal::open(&path, "test").unwrap();
     assert_eq!(texts(&opened), ["one"]);
-    let cut = opened.cut.unwrap();
+    let cut = opened.torn_tail.unwrap();
     assert!(cut.contains("test.journal: from byte 75 on"), "{cut}");
     opened.journal.append(b"three".to_vec()).await.unwrap();
     let again = Journal::open(&path, "test").unwrap();
     assert_eq!(
-        (texts(&again), again.cut),
+        (texts(&again), again.torn_tail),
         (vec!["one".into(), "three".into()], None)
     );
 }
@@ -100,39 +100,42 @@ async fn after_a_failure_it_goes_on_when_it_can() {
     let full = File::options().append(true).open("/dev/full").unwrap();
     let mut reader = JournalReader::new("test", &before);
     reader.by_ref().for_each(drop);
-    let trouble = Trouble::default();
+    let trouble = DiskHealth::default();
     let mut journal_file = JournalFile {
         path: path.clone(),
         kind: "test",
         file: full,
-        writer: JournalWriter::after(reader.head()),
+        writer: JournalWriter::resume(reader.head()),
         size: before.len() as u64,
-        torn: false,
-        trouble: trouble.clone(),
+        is_torn: false,
+        health: trouble.clone(),
         entries: 0,
         witness: crate::witnesses::Witness::default(),
         witness_due: None,
     };
     let told = |journal_file: &mut JournalFile, entry: &[u8]| {
         let (told, mut outcome) = oneshot::channel();
-        journal_file.write(&mut vec![(vec![entry.to_vec()], told)]);
+        journal_file.write_group(&mut vec![(vec![entry.to_vec()], told)]);
         outcome.try_recv().unwrap()
     };
     let refused = told(&mut journal_file, b"two").unwrap_err().to_string();
     assert!(refused.contains("test.journal: No space left"), "{refused}");
-    assert!(trouble.why().unwrap().contains("free some space"));
+    assert!(trouble.failure().unwrap().contains("free some space"));
     assert!(told(&mut journal_file, b"two").is_err());
-    journal_file.probe();
-    assert!(trouble.why().is_some());
+    journal_file.probe_capacity();
+    assert!(trouble.failure().is_some());
     let mut file = open(&path).unwrap();
     file.write_all(b"half of an entry").unwrap();
     journal_file.file = file;
-    journal_file.probe();
-    assert_eq!((trouble.why(), fs::read(&path).unwrap()), (None, before));
+    journal_file.probe_capacity();
+    assert_eq!(
+        (trouble.failure(), fs::read(&path).unwrap()),
+        (None, before)
+    );
     told(&mut journal_file, b"three").unwrap();
     let again = Journal::open(&path, "test").unwrap();
     assert_eq!(
-        (texts(&again), again.cut),
+        (texts(&again), again.torn_tail),
         (vec!["one".into(), "three".into()], None)
     );
 }
@@ -147,9 +150,9 @@ async fn what_was_never_finished_is_there_until_it_is_mended() {
     let torn = &torn[..torn.len() - 1];
     fs::write(&path, torn).unwrap();
     let opened = Journal::open(&path, "test").unwrap();
-    assert!(opened.cut.is_some());
+    assert!(opened.torn_tail.is_some());
     assert_eq!(fs::read(&path).unwrap(), torn);
-    opened.journal.mend().await.unwrap();
+    opened.journal.truncate_torn_tail().await.unwrap();
     assert_eq!(fs::read(&path).unwrap(), &torn[..75]);
 }
 
@@ -161,7 +164,7 @@ fn witnessed(folder: &Path) -> OpenedJournal {
 
 /// Ends a journal, and waits until its thread has written the last witness.
 async fn close(opened: OpenedJournal) {
-    let trouble = opened.journal.trouble.clone();
+    let trouble = opened.journal.health.clone();
     drop(opened);
     while trouble.is_shared() {
         tokio::task::yield_now().await;
@@ -175,26 +178,29 @@ async fn a_journal_that_lacks_an_entry_is_reported_until_it_is_whole() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("test.journal");
     let first = witnessed(dir.path());
-    assert_eq!(first.shortened, None, "a folder without witnesses opens");
+    assert_eq!(first.truncated, None, "a folder without witnesses opens");
     for entry in ["one", "two", "three"] {
         first.journal.append(entry.into()).await.unwrap();
     }
     let whole = fs::read(&path).unwrap();
     let two = witnessed(dir.path());
-    assert_eq!((two.shortened, two.entries.len()), (None, 3));
+    assert_eq!((two.truncated, two.entries.len()), (None, 3));
     let cut = whole.len() - (72 + 5);
     for (bytes, found) in [(cut, Some(2)), (whole.len() - 1, Some(2)), (0, Some(0))] {
         fs::write(&path, &whole[..bytes]).unwrap();
         for _ in 0..2 {
-            let shortened = witnessed(dir.path()).shortened.unwrap();
-            assert_eq!((shortened.found, shortened.held), (found, 3));
+            let shortened = witnessed(dir.path()).truncated.unwrap();
+            assert_eq!(
+                (shortened.actual_entries, shortened.expected_entries),
+                (found, 3)
+            );
             assert!(shortened.to_string().contains("has been shortened"));
         }
         // What is added meanwhile is no remedy.
         let opened = witnessed(dir.path());
         let more = ["x", "y", "z"].map(|entry| entry.as_bytes().to_vec());
         opened.journal.append_all(more.into()).await.unwrap();
-        assert!(witnessed(dir.path()).shortened.is_some());
+        assert!(witnessed(dir.path()).truncated.is_some());
     }
     fs::remove_file(&path).unwrap();
     let read = crate::witnesses::Witnesses::read(dir.path())
@@ -207,10 +213,10 @@ async fn a_journal_that_lacks_an_entry_is_reported_until_it_is_whole() {
             .to_string()
             .ends_with("is missing: it held 3 entries")
     );
-    assert_eq!(witnessed(dir.path()).shortened, Some(missing));
+    assert_eq!(witnessed(dir.path()).truncated, Some(missing));
     fs::write(&path, &whole).unwrap();
     assert_eq!(Journal::compare(&path, "test", &witness).unwrap(), None);
-    assert_eq!(witnessed(dir.path()).shortened, None);
+    assert_eq!(witnessed(dir.path()).truncated, None);
 }
 
 /// A kernel may end between any two writes: what was replaced counts before and after, and what was added before its
@@ -241,7 +247,7 @@ async fn a_crash_between_a_journal_and_its_witness_reports_nothing() {
     let added = state();
     put(&added.0, &before.1);
     assert_eq!(
-        witnessed(dir.path()).shortened,
+        witnessed(dir.path()).truncated,
         None,
         "added, and not witnessed"
     );
@@ -261,14 +267,14 @@ async fn a_crash_between_a_journal_and_its_witness_reports_nothing() {
     for journal in [&added.0, &replaced.0] {
         put(journal, &proposed);
         assert_eq!(
-            witnessed(dir.path()).shortened,
+            witnessed(dir.path()).truncated,
             None,
             "while it was replaced"
         );
     }
     put(&added.0, &replaced.1);
     assert!(
-        witnessed(dir.path()).shortened.is_some(),
+        witnessed(dir.path()).truncated.is_some(),
         "the file before is not this one"
     );
 }
@@ -302,12 +308,12 @@ async fn a_journal_with_a_torn_group_opens_and_goes_on() {
                 }
             }
             let opened = witnessed(dir.path());
-            assert!(opened.cut.is_some() && opened.shortened.is_none());
+            assert!(opened.torn_tail.is_some() && opened.truncated.is_none());
             assert_eq!(opened.entries[..2], [b"one".to_vec(), b"two".to_vec()]);
             let whole = opened.entries.len();
             opened.journal.append(b"three".to_vec()).await.unwrap();
             let again = witnessed(dir.path());
-            assert_eq!((&again.cut, &again.shortened), (&None, &None));
+            assert_eq!((&again.torn_tail, &again.truncated), (&None, &None));
             assert_eq!(
                 (again.entries.len(), &*again.entries[whole]),
                 (whole + 1, &b"three"[..])

@@ -13,16 +13,16 @@ use secret_service::blocking::{Collection, SecretService};
 use secret_service::{EncryptionType, Error};
 
 /// How long an answer may take: a program on this machine is asked, and nobody is asked there.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 /// Time between two looks whether an earlier question has been answered.
-const PACE: Duration = Duration::from_millis(10);
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 /// Names this program in every item of it.
 const APPLICATION: &str = "mgp";
 
 /// The way to it. One question is asked at a time, so that one that hangs keeps one thread at most.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Keyring {
-    asked: Arc<AtomicBool>,
+    busy: Arc<AtomicBool>,
 }
 
 /// What tells one item from all others.
@@ -37,35 +37,35 @@ pub(super) struct KeyringItem {
 impl Keyring {
     /// Whether a secret can be kept there now.
     pub(super) fn state(&self) -> Result<(), String> {
-        self.ask(|service| unlocked(service).map(drop))
+        self.run_on_thread(|service| unlocked_collection(service).map(drop))
     }
 
     /// Keeps a secret, in the place of an earlier one.
     pub(super) fn set(&self, item: KeyringItem, value: SecretString) -> Result<(), String> {
         use secrecy::ExposeSecret;
-        self.ask(move |service| {
+        self.run_on_thread(move |service| {
             let label = format!("MGP: {}", item.name);
             let secret = value.expose_secret().as_bytes();
-            let collection = unlocked(service)?;
+            let collection = unlocked_collection(service)?;
             let kept =
                 collection.create_item(&label, item.attributes(), secret, true, "text/plain");
-            kept.map(drop).map_err(|e| told(&e))
+            kept.map(drop).map_err(|e| describe_error(&e))
         })
     }
 
     /// A secret; `None` where there is none any more.
     pub(super) fn get(&self, item: KeyringItem) -> Result<Option<SecretString>, String> {
-        self.ask(move |service| {
+        self.run_on_thread(move |service| {
             let found = service
                 .search_items(item.attributes())
-                .map_err(|e| told(&e))?;
+                .map_err(|e| describe_error(&e))?;
             let Some(first) = found.unlocked.first() else {
                 return match found.locked.is_empty() {
                     true => Ok(None),
                     false => Err(LOCKED.to_owned()),
                 };
             };
-            let bytes = first.get_secret().map_err(|e| told(&e))?;
+            let bytes = first.get_secret().map_err(|e| describe_error(&e))?;
             let text = String::from_utf8(bytes).map_err(|_| "it holds no text".to_owned())?;
             Ok(Some(SecretString::from(text)))
         })
@@ -73,47 +73,48 @@ impl Keyring {
 
     /// Removes a secret, if it is there.
     pub(super) fn remove(&self, item: KeyringItem) -> Result<(), String> {
-        self.ask(move |service| {
+        self.run_on_thread(move |service| {
             let found = service
                 .search_items(item.attributes())
-                .map_err(|e| told(&e))?;
+                .map_err(|e| describe_error(&e))?;
             if !found.locked.is_empty() {
                 return Err(LOCKED.to_owned());
             }
             for item in found.unlocked {
-                item.delete().map_err(|e| told(&e))?;
+                item.delete().map_err(|e| describe_error(&e))?;
             }
             Ok(())
         })
     }
 
     /// Asks on a thread of its own: the bus has a runtime of its own there, and what hangs is left behind.
-    fn ask<T: Send + 'static>(
+    fn run_on_thread<T: Send + 'static>(
         &self,
         question: impl FnOnce(&SecretService<'_>) -> Result<T, String> + Send + 'static,
     ) -> Result<T, String> {
-        let mut looks = PATIENCE.as_millis() / PACE.as_millis();
-        while self.asked.swap(true, Ordering::AcqRel) {
+        let mut looks = TIMEOUT.as_millis() / POLL_INTERVAL.as_millis();
+        while self.busy.swap(true, Ordering::AcqRel) {
             if looks == 0 {
-                return Err(SILENT.to_owned());
+                return Err(UNRESPONSIVE.to_owned());
             }
             looks -= 1;
-            thread::sleep(PACE);
+            thread::sleep(POLL_INTERVAL);
         }
         let (answer, answered) = mpsc::channel();
-        let asked = self.asked.clone();
+        let asked = self.busy.clone();
         thread::spawn(move || {
-            let service = SecretService::connect(EncryptionType::Dh).map_err(|e| told(&e));
+            let service =
+                SecretService::connect(EncryptionType::Dh).map_err(|e| describe_error(&e));
             let said = service.and_then(|service| question(&service));
             asked.store(false, Ordering::Release);
             // Nobody may be waiting any more.
             let _ = answer.send(said);
         });
-        match answered.recv_timeout(PATIENCE) {
+        match answered.recv_timeout(TIMEOUT) {
             Ok(said) => said,
-            Err(mpsc::RecvTimeoutError::Timeout) => Err(SILENT.to_owned()),
+            Err(mpsc::RecvTimeoutError::Timeout) => Err(UNRESPONSIVE.to_owned()),
             Err(mpsc::RecvTimeoutError::Disconnected) => {
-                self.asked.store(false, Ordering::Release);
+                self.busy.store(false, Ordering::Release);
                 Err("the keyring could not be asked".to_owned())
             }
         }
@@ -121,7 +122,7 @@ impl Keyring {
 }
 
 const LOCKED: &str = "the keyring is locked; unlock it, and try again";
-const SILENT: &str = "the keyring does not answer";
+const UNRESPONSIVE: &str = "the keyring does not answer";
 
 impl KeyringItem {
     fn attributes(&self) -> HashMap<&str, &str> {
@@ -135,21 +136,21 @@ impl KeyringItem {
 }
 
 /// Where new items go.
-fn unlocked<'s>(service: &'s SecretService<'s>) -> Result<Collection<'s>, String> {
+fn unlocked_collection<'s>(service: &'s SecretService<'s>) -> Result<Collection<'s>, String> {
     let none = "the desktop has no keyring yet";
     let collection = service.get_default_collection();
     let collection = collection.map_err(|e| match matches!(e, Error::NoResult) {
         true => none.to_owned(),
-        false => told(&e),
+        false => describe_error(&e),
     })?;
     match collection.is_locked() {
         Ok(false) => Ok(collection),
         Ok(true) => Err(LOCKED.to_owned()),
-        Err(e) => Err(told(&e)),
+        Err(e) => Err(describe_error(&e)),
     }
 }
 
-fn told(error: &Error) -> String {
+fn describe_error(error: &Error) -> String {
     if matches!(error, Error::Unavailable) {
         return "there is no keyring on this machine".to_owned();
     }

@@ -13,13 +13,13 @@ use rustix::process::geteuid;
 
 use super::SecretsError;
 use crate::atomic_file;
+use crate::health::explain_io_error;
 use crate::regular_file;
-use crate::trouble::explained;
 
 /// Looks at the lock, 10 s of them: who holds it writes one small file, or asks the keyring.
-const LOOKS: u32 = 1000;
+const LOCK_ATTEMPTS: u32 = 1000;
 /// Time between two of them.
-const PACE: Duration = Duration::from_millis(10);
+const LOCK_INTERVAL: Duration = Duration::from_millis(10);
 /// Length of a key file: 64 hexadecimal digits and what editors add.
 const KEY_FILE_MAX: usize = 1 << 10;
 
@@ -31,7 +31,7 @@ pub(super) struct SealedFiles {
 }
 
 impl SealedFiles {
-    pub(super) fn at(folder: &Path, key: &Path) -> Self {
+    pub(super) fn new(folder: &Path, key: &Path) -> Self {
         Self {
             folder: folder.to_owned(),
             key: key.to_owned(),
@@ -39,21 +39,21 @@ impl SealedFiles {
     }
 
     pub(super) fn file(&self, space: Namespace) -> PathBuf {
-        self.folder.join(format!("{}.sealed", space.word()))
+        self.folder.join(format!("{}.sealed", space.as_str()))
     }
 
     /// Keeps other writers away until it is closed.
     pub(super) fn lock(&self) -> Result<File, SecretsError> {
-        make_private(&self.folder)?;
+        create_private_folder(&self.folder)?;
         let path = self.folder.join("lock");
         let mut open = OpenOptions::new();
         open.write(true).create(true).truncate(false).mode(0o600);
-        let file = regular_file::open_with(&path, &mut open).map_err(|e| failed(&path, &e))?;
-        for _ in 0..LOOKS {
+        let file = regular_file::open_with(&path, &mut open).map_err(|e| io_error(&path, &e))?;
+        for _ in 0..LOCK_ATTEMPTS {
             match file.try_lock() {
                 Ok(()) => return Ok(file),
-                Err(TryLockError::WouldBlock) => sleep(PACE),
-                Err(TryLockError::Error(e)) => return Err(failed(&path, &e)),
+                Err(TryLockError::WouldBlock) => sleep(LOCK_INTERVAL),
+                Err(TryLockError::Error(e)) => return Err(io_error(&path, &e)),
             }
         }
         Err(SecretsError::File(format!(
@@ -65,10 +65,12 @@ impl SealedFiles {
     /// What is kept; nothing where no file is.
     pub(super) fn read(&self, space: Namespace) -> Result<SecretRecords, SecretsError> {
         let path = self.file(space);
-        let Some(text) = bounded(&path, SEALED_MAX)? else {
+        let Some(text) = read_bounded(&path, SEALED_MAX)? else {
             return Ok(SecretRecords::default());
         };
-        let key = self.read_key()?.ok_or_else(|| self.without_key(&path))?;
+        let key = self
+            .read_key()?
+            .ok_or_else(|| self.missing_key_error(&path))?;
         let remedy = "put copies of both back, or remove the first and set its secrets again";
         key.open(space, &text).map_err(|_| {
             SecretsError::File(format!(
@@ -85,9 +87,11 @@ impl SealedFiles {
         space: Namespace,
         records: &SecretRecords,
     ) -> Result<(), SecretsError> {
-        let sealed = self.key()?.seal(space, randomness::bytes(), records)?;
+        let sealed = self
+            .key()?
+            .seal(space, randomness::random_bytes(), records)?;
         let path = self.file(space);
-        atomic_file::write(&path, &sealed).map_err(|e| failed(&path, &e))
+        atomic_file::write(&path, &sealed).map_err(|e| io_error(&path, &e))
     }
 
     /// The key, which is made with the first secret; the lock is held. A new one opens nothing that is there.
@@ -97,15 +101,15 @@ impl SealedFiles {
         }
         let files = Namespace::ALL.map(|space| self.file(space));
         if let Some(there) = files.iter().find(|file| file.exists()) {
-            return Err(self.without_key(there));
+            return Err(self.missing_key_error(there));
         }
-        let bytes: [u8; 32] = randomness::bytes();
+        let bytes: [u8; 32] = randomness::random_bytes();
         if let Some(folder) = self.key.parent() {
-            make_private(folder)?;
+            create_private_folder(folder)?;
         }
         let digits: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
         atomic_file::write(&self.key, format!("{digits}\n").as_bytes())
-            .map_err(|e| failed(&self.key, &e))?;
+            .map_err(|e| io_error(&self.key, &e))?;
         Ok(SecretsKey::new(bytes))
     }
 
@@ -113,10 +117,10 @@ impl SealedFiles {
     fn read_key(&self) -> Result<Option<SecretsKey>, SecretsError> {
         let path = self.key.display();
         let bad = |why: &str| Err(SecretsError::File(format!("{path} {why}")));
-        let Some(text) = bounded(&self.key, KEY_FILE_MAX)? else {
+        let Some(text) = read_bounded(&self.key, KEY_FILE_MAX)? else {
             return Ok(None);
         };
-        let found = fs::metadata(&self.key).map_err(|e| failed(&self.key, &e))?;
+        let found = fs::metadata(&self.key).map_err(|e| io_error(&self.key, &e))?;
         if found.uid() != geteuid().as_raw() {
             return bad("belongs to another user, and is not used as a key");
         }
@@ -125,13 +129,13 @@ impl SealedFiles {
                 "can be read by other users: run `chmod 600` on it, and consider setting all secrets again",
             );
         }
-        match key_of(&text) {
+        match parse_key(&text) {
             Some(bytes) => Ok(Some(SecretsKey::new(bytes))),
             None => bad("does not hold 64 hexadecimal digits; put a copy back"),
         }
     }
 
-    fn without_key(&self, file: &Path) -> SecretsError {
+    fn missing_key_error(&self, file: &Path) -> SecretsError {
         SecretsError::File(format!(
             "{} is missing, and {} does not open without it: put a copy back, or remove the second and set its secrets again",
             self.key.display(),
@@ -140,7 +144,7 @@ impl SealedFiles {
     }
 }
 
-fn key_of(text: &[u8]) -> Option<[u8; 32]> {
+fn parse_key(text: &[u8]) -> Option<[u8; 32]> {
     let digits = std::str::from_utf8(text).ok()?.trim().as_bytes();
     let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
     let bytes: Option<Vec<u8>> = digits.chunks(2).map(byte).collect();
@@ -148,14 +152,14 @@ fn key_of(text: &[u8]) -> Option<[u8; 32]> {
 }
 
 /// A file as it is, if it is there.
-fn bounded(path: &Path, max: usize) -> Result<Option<Vec<u8>>, SecretsError> {
+fn read_bounded(path: &Path, max: usize) -> Result<Option<Vec<u8>>, SecretsError> {
     let file = match regular_file::open(path) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
-        opened => opened.map_err(|e| failed(path, &e))?,
+        opened => opened.map_err(|e| io_error(path, &e))?,
     };
     let mut bytes = Vec::new();
     let read = file.take(max as u64 + 1).read_to_end(&mut bytes);
-    read.map_err(|e| failed(path, &e))?;
+    read.map_err(|e| io_error(path, &e))?;
     match bytes.len() > max {
         true => Err(SecretsError::File(format!(
             "{} has more than {max} bytes and is not what was kept there",
@@ -165,10 +169,10 @@ fn bounded(path: &Path, max: usize) -> Result<Option<Vec<u8>>, SecretsError> {
     }
 }
 
-fn make_private(folder: &Path) -> Result<(), SecretsError> {
-    atomic_file::make_folder(folder).map_err(|e| failed(folder, &e))
+fn create_private_folder(folder: &Path) -> Result<(), SecretsError> {
+    atomic_file::create_folder(folder).map_err(|e| io_error(folder, &e))
 }
 
-fn failed(path: &Path, error: &io::Error) -> SecretsError {
-    SecretsError::File(explained(path, error))
+fn io_error(path: &Path, error: &io::Error) -> SecretsError {
+    SecretsError::File(explain_io_error(path, error))
 }

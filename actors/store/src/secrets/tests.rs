@@ -10,7 +10,7 @@ struct Scene {
 
 fn scene() -> Scene {
     let root = tempfile::tempdir().unwrap();
-    let store = SecretStore::at(&root.path().join("config"), &root.path().join("data/key"));
+    let store = SecretStore::new(&root.path().join("config"), &root.path().join("data/key"));
     Scene { root, store }
 }
 
@@ -52,7 +52,7 @@ fn a_secret_is_kept_listed_replaced_and_removed() {
     assert!(
         listed
             .iter()
-            .all(|kept| kept.kept_in == KeptIn::File && kept.set_ms > 0)
+            .all(|kept| kept.location == SecretLocation::File && kept.set_ms > 0)
     );
     assert_eq!(
         scene.got(Namespace::Named, "a").as_deref(),

@@ -9,21 +9,23 @@ use std::path::Path;
 use std::time::Duration;
 
 use mgp_engine::store::audit::index::open::OpenBlock;
-use mgp_engine::store::audit::index::sealed::{BlockList, BlockSummary, ListDamaged, SealedBlock};
+use mgp_engine::store::audit::index::sealed::{
+    BlockList, BlockSummary, ListDamagedError, SealedBlock,
+};
 use mgp_engine::store::audit::record::AuditRecord;
 use mgp_runtime::time::unix_ms;
 use sled::{Batch, IVec};
 
-use super::keys::{BUILT_TO, BlockNumber, BuiltTo, RecordLine, SUMMARY};
-use super::lines::{RecordReader, head};
-use crate::audit::Folder;
+use super::keys::{BUILT_TO, BlockNumber, BuildProgress, RecordLine, SUMMARY};
+use super::lines::{RecordReader, record_head};
+use crate::audit::LogFolder;
 use crate::removal;
 
 /// Memory for what was read, in bytes: the lists of the last hundred thousand records. The system caches the files.
 const CACHE: u64 = 1 << 20;
 /// A database that an earlier kernel of this process still closes is tried again so often, at this distance.
 const TRIES: usize = 50;
-const AGAIN: Duration = Duration::from_millis(100);
+const RETRY_DELAY: Duration = Duration::from_millis(100);
 /// What sled says of one.
 const IN_USE: &str = "could not acquire lock";
 /// Keys removed at once.
@@ -40,7 +42,7 @@ pub(super) fn open_sled(path: &Path) -> sled::Result<sled::Db> {
 /// The open database.
 pub(super) struct ViewDatabase {
     db: Option<sled::Db>,
-    built: BuiltTo,
+    progress: BuildProgress,
     is_void: bool,
     /// The blocks, oldest first: 40 bytes each, one for 16,384 records or a file.
     blocks: Vec<(BlockNumber, BlockSummary)>,
@@ -49,7 +51,7 @@ pub(super) struct ViewDatabase {
 impl Drop for ViewDatabase {
     fn drop(&mut self) {
         let db = self.db.take();
-        let _ = guarded(|| {
+        let _ = catch_panic(|| {
             drop(db);
             Ok(())
         });
@@ -58,7 +60,7 @@ impl Drop for ViewDatabase {
 
 impl ViewDatabase {
     /// Opens it; an error says why it is of no use, in words.
-    pub(super) fn open(path: &Path, folder: &Folder, open: OpenSled) -> Result<Self, String> {
+    pub(super) fn open(path: &Path, folder: &LogFolder, open: OpenSled) -> Result<Self, String> {
         // A database that was there says how far it was built; sled takes most damage for an empty one.
         let was_there = path.exists();
         let made = DirBuilder::new().recursive(true).mode(0o700).create(path);
@@ -66,51 +68,56 @@ impl ViewDatabase {
         let mut tries = 0;
         let db = loop {
             tries += 1;
-            match guarded(|| open(path)) {
-                Err(why) if tries < TRIES && why.contains(IN_USE) => std::thread::sleep(AGAIN),
+            match catch_panic(|| open(path)) {
+                Err(why) if tries < TRIES && why.contains(IN_USE) => {
+                    std::thread::sleep(RETRY_DELAY)
+                }
                 opened => break opened?,
             }
         };
         let mut database = Self {
             db: Some(db),
-            built: BuiltTo::START,
+            progress: BuildProgress::START,
             is_void: true,
             blocks: Vec::new(),
         };
         if !was_there {
-            let text = database.built.text().into_bytes();
-            database.with(|db| db.insert(BUILT_TO, text))?;
+            let text = database.progress.render().into_bytes();
+            database.with_db(|db| db.insert(BUILT_TO, text))?;
             database.flush()?;
         }
-        database.read(folder)?;
+        database.load(folder)?;
         Ok(database)
     }
 
     /// Reads how far it was built, and looks whether that is still how the log is, and all blocks are there.
-    fn read(&mut self, folder: &Folder) -> Result<(), String> {
-        let said = self.with(|db| db.get(BUILT_TO))?;
+    fn load(&mut self, folder: &LogFolder) -> Result<(), String> {
+        let said = self.with_db(|db| db.get(BUILT_TO))?;
         let said = said.ok_or("it does not say how far it was built")?;
-        self.built = BuiltTo::parse(&said).ok_or("it is of another form, or none of a kernel's")?;
+        self.progress =
+            BuildProgress::parse(&said).ok_or("it is of another form, or none of a kernel's")?;
         let read = |entry: sled::Result<(IVec, IVec)>| {
-            entry
-                .map(|(key, block)| BlockNumber::of_summary(&key).zip(BlockSummary::decode(&block)))
+            entry.map(|(key, block)| {
+                BlockNumber::from_summary_key(&key).zip(BlockSummary::decode(&block))
+            })
         };
-        let blocks: Vec<_> = self.with(|db| db.scan_prefix(SUMMARY).map(read).collect())?;
+        let blocks: Vec<_> = self.with_db(|db| db.scan_prefix(SUMMARY).map(read).collect())?;
         let blocks: Option<Vec<_>> = blocks.into_iter().collect();
-        self.blocks = blocks.ok_or(ListDamaged.to_string())?;
+        self.blocks = blocks.ok_or(ListDamagedError.to_string())?;
         let oldest = folder.numbers().unwrap_or_default().first().copied();
-        let last = self.built.last;
+        let last = self.progress.last;
         // All of it was of files that the log has removed.
-        self.is_void = self.built.blocks == 0 || oldest.is_some_and(|file| last.number < file);
-        if !(follow(&self.blocks, oldest) && self.has_the_last()) {
+        self.is_void = self.progress.blocks == 0 || oldest.is_some_and(|file| last.number < file);
+        if !(are_contiguous(&self.blocks, oldest) && self.has_last_record()) {
             return Err("not all of its blocks are there".into());
         }
         if self.is_void {
             return Ok(());
         }
         let mut reader = RecordReader::new(folder);
-        let line = reader.line(last.number, last.offset, last.len);
-        let found = line.and_then(|line| AuditRecord::parse(&line).map(|record| head(&record)));
+        let line = reader.read_line(last.number, last.offset, last.len);
+        let found =
+            line.and_then(|line| AuditRecord::parse(&line).map(|record| record_head(&record)));
         match found == Some(last.head) {
             true => Ok(()),
             false => Err(format!(
@@ -120,22 +127,22 @@ impl ViewDatabase {
         }
     }
 
-    fn has_the_last(&self) -> bool {
+    fn has_last_record(&self) -> bool {
         let last = self.blocks.last().map(|(last, _)| *last);
         match last {
-            Some(BlockNumber(last)) => last.checked_add(1) == Some(self.built.blocks),
+            Some(BlockNumber(last)) => last.checked_add(1) == Some(self.progress.blocks),
             None => self.is_void,
         }
     }
 
-    fn with<T>(&self, what: impl FnOnce(&sled::Db) -> sled::Result<T>) -> Result<T, String> {
+    fn with_db<T>(&self, what: impl FnOnce(&sled::Db) -> sled::Result<T>) -> Result<T, String> {
         let db = self.db.as_ref().ok_or("it is closed")?;
-        guarded(|| what(db))
+        catch_panic(|| what(db))
     }
 
     /// The last line in it, after which the log is to be read; `None` when it has nothing of the log.
     pub(super) fn last(&self) -> Option<RecordLine> {
-        (!self.is_void).then_some(self.built.last)
+        (!self.is_void).then_some(self.progress.last)
     }
 
     /// The blocks of a file, oldest first.
@@ -147,22 +154,22 @@ impl ViewDatabase {
 
     /// A list of a block.
     pub(super) fn list(&self, block: BlockNumber, list: BlockList) -> Result<Option<IVec>, String> {
-        self.with(|db| db.get(block.list(list)))
+        self.with_db(|db| db.get(block.list(list)))
     }
 
     /// Adds a block that ends with this line.
     pub(super) fn add(&mut self, block: &OpenBlock, last: RecordLine) -> Result<(), String> {
-        let number = BlockNumber(self.built.blocks);
+        let number = BlockNumber(self.progress.blocks);
         let of_file = self
             .blocks
             .last()
             .filter(|(_, block)| block.file == last.number);
-        let nth = of_file.map_or(0, |(_, block)| block.nth + 1);
+        let nth = of_file.map_or(0, |(_, block)| block.index_in_file + 1);
         let Some(SealedBlock { summary, lists }) = block.seal(last.number, nth) else {
             return Ok(());
         };
-        let built = BuiltTo {
-            blocks: self.built.blocks + 1,
+        let built = BuildProgress {
+            blocks: self.progress.blocks + 1,
             last,
         };
         let mut batch = Batch::default();
@@ -170,9 +177,9 @@ impl ViewDatabase {
             batch.insert(number.list(key), list);
         }
         batch.insert(number.summary(), summary.encode());
-        batch.insert(BUILT_TO, built.text().into_bytes());
-        self.with(|db| db.apply_batch(batch))?;
-        (self.built, self.is_void) = (built, false);
+        batch.insert(BUILT_TO, built.render().into_bytes());
+        self.with_db(|db| db.apply_batch(batch))?;
+        (self.progress, self.is_void) = (built, false);
         self.blocks.push((number, summary));
         Ok(())
     }
@@ -187,12 +194,12 @@ impl ViewDatabase {
             for (number, _) in &self.blocks[..gone] {
                 batch.remove(number.summary());
             }
-            self.with(|db| db.apply_batch(batch))?;
+            self.with_db(|db| db.apply_batch(batch))?;
             self.blocks.drain(..gone);
         }
         let first = self.blocks.first().map(|(number, _)| *number);
-        let first = first.unwrap_or(BlockNumber(self.built.blocks));
-        self.with(|db| {
+        let first = first.unwrap_or(BlockNumber(self.progress.blocks));
+        self.with_db(|db| {
             let mut batch = Batch::default();
             let mut some = gone > 0;
             for key in db.range(..first.first_key()).keys().take(REMOVED) {
@@ -206,29 +213,29 @@ impl ViewDatabase {
 
     /// Writes what is in memory. What is lost all the same is read from the log again.
     pub(super) fn flush(&self) -> Result<(), String> {
-        self.with(|db| db.flush().map(drop))
+        self.with_db(|db| db.flush().map(drop))
     }
 }
 
 /// Whether each block follows on the one before and, where the first ones are gone, so are their files.
-fn follow(blocks: &[(BlockNumber, BlockSummary)], oldest: Option<u64>) -> bool {
+fn are_contiguous(blocks: &[(BlockNumber, BlockSummary)], oldest: Option<u64>) -> bool {
     let begins = blocks.first().is_none_or(|(number, block)| {
         let gone = oldest.is_none_or(|file| block.file <= file);
-        block.nth == 0 && (number.0 == 0 || gone)
+        block.index_in_file == 0 && (number.0 == 0 || gone)
     });
     begins
         && blocks.is_sorted_by(|(before, one), (number, next)| {
             let nth = if one.file == next.file {
-                one.nth + 1
+                one.index_in_file + 1
             } else {
                 0
             };
-            number.0 == before.0 + 1 && one.file <= next.file && next.nth == nth
+            number.0 == before.0 + 1 && one.file <= next.file && next.index_in_file == nth
         })
 }
 
 /// Runs an operation of sled; a panic is an error.
-fn guarded<T>(what: impl FnOnce() -> sled::Result<T>) -> Result<T, String> {
+fn catch_panic<T>(what: impl FnOnce() -> sled::Result<T>) -> Result<T, String> {
     match catch_unwind(AssertUnwindSafe(what)) {
         Ok(done) => done.map_err(|e| e.to_string()),
         Err(panic) => {
@@ -242,7 +249,7 @@ fn guarded<T>(what: impl FnOnce() -> sled::Result<T>) -> Result<T, String> {
 }
 
 /// Moves a view that is of no use aside, in place of the one before.
-pub(super) fn put_aside(path: &Path) -> io::Result<()> {
+pub(super) fn move_aside(path: &Path) -> io::Result<()> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let aside = format!("{name}.damaged-");
     for entry in fs::read_dir(path.parent().unwrap_or(path))? {

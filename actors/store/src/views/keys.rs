@@ -9,7 +9,7 @@ pub(super) const BUILT_TO: &[u8] = b"built to";
 /// Before the number of a block: its summary.
 pub(super) const SUMMARY: &[u8] = b"block ";
 /// Changes with the form of the keys; a view of another form is built again.
-const FORM: &str = "3";
+const FORMAT: &str = "3";
 
 /// A block, by how many were written before it since the view was begun.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -23,7 +23,7 @@ impl BlockNumber {
 
     /// The key of a list.
     pub(super) fn list(self, list: BlockList) -> Vec<u8> {
-        [&self.0.to_be_bytes()[..], &list.bytes()].concat()
+        [&self.0.to_be_bytes()[..], &list.key_suffix()].concat()
     }
 
     /// The key of its summary.
@@ -32,7 +32,7 @@ impl BlockNumber {
     }
 
     /// Reads the key of a summary.
-    pub(super) fn of_summary(key: &[u8]) -> Option<Self> {
+    pub(super) fn from_summary_key(key: &[u8]) -> Option<Self> {
         let number = key.strip_prefix(SUMMARY)?.try_into().ok()?;
         Some(Self(u32::from_be_bytes(number)))
     }
@@ -40,20 +40,20 @@ impl BlockNumber {
 
 /// A record's place within all that is found, newest first: the file, the time, the place in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct RecordPlace {
+pub(super) struct RecordPosition {
     pub(super) number: u64,
     pub(super) at_ms: u64,
     pub(super) offset: u64,
 }
 
-impl RecordPlace {
+impl RecordPosition {
     /// As a cursor.
-    pub(super) fn cursor(self) -> String {
+    pub(super) fn to_cursor(self) -> String {
         format!("{}-{}-{}", self.number, self.at_ms, self.offset)
     }
 
     /// Reads a cursor.
-    pub(super) fn of_cursor(text: &str) -> Option<Self> {
+    pub(super) fn parse_cursor(text: &str) -> Option<Self> {
         let mut words = text.split('-').map(|word| word.parse().ok());
         let mut next = || words.next().flatten();
         let place = Self {
@@ -61,7 +61,7 @@ impl RecordPlace {
             at_ms: next()?,
             offset: next()?,
         };
-        (place.cursor() == text).then_some(place)
+        (place.to_cursor() == text).then_some(place)
     }
 }
 
@@ -76,12 +76,12 @@ pub(super) struct RecordLine {
 
 /// How far the view was built: how many blocks it was given, and the last line in them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct BuiltTo {
+pub(super) struct BuildProgress {
     pub(super) blocks: u32,
     pub(super) last: RecordLine,
 }
 
-impl BuiltTo {
+impl BuildProgress {
     /// Nothing was built yet.
     pub(super) const START: Self = Self {
         blocks: 0,
@@ -93,7 +93,7 @@ impl BuiltTo {
         },
     };
 
-    pub(super) fn text(&self) -> String {
+    pub(super) fn render(&self) -> String {
         let RecordLine {
             head,
             number,
@@ -102,12 +102,12 @@ impl BuiltTo {
         } = self.last;
         let Head { sequence, hash } = head;
         let blocks = self.blocks;
-        format!("{FORM} {blocks} {number} {offset} {len} {sequence} {hash}")
+        format!("{FORMAT} {blocks} {number} {offset} {len} {sequence} {hash}")
     }
 
     pub(super) fn parse(text: &[u8]) -> Option<Self> {
         let text = std::str::from_utf8(text).ok()?;
-        let mut words = text.strip_prefix(FORM)?.strip_prefix(' ')?.split(' ');
+        let mut words = text.strip_prefix(FORMAT)?.strip_prefix(' ')?.split(' ');
         let built = Self {
             blocks: words.next()?.parse().ok()?,
             last: RecordLine {

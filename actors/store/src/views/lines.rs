@@ -8,7 +8,7 @@ use mgp_engine::store::audit::chain::Head;
 use mgp_engine::store::audit::record::{AuditRecord, EVENT_MAX};
 
 use super::keys::RecordLine;
-use crate::audit::Folder;
+use crate::audit::LogFolder;
 
 /// Bytes read at once; lines are shorter. A question waits for so many at most.
 const CHUNK: u64 = 256 << 10;
@@ -17,14 +17,14 @@ const LINE_MAX: u32 = 2 * EVENT_MAX as u32;
 
 /// A place in the log, from which records are read.
 pub(super) struct IndexedLines {
-    pub(super) folder: Folder,
+    pub(super) folder: LogFolder,
     number: u64,
     offset: u64,
 }
 
 impl IndexedLines {
     /// Goes on after this record, or begins.
-    pub(super) fn after(folder: Folder, last: Option<&RecordLine>) -> Self {
+    pub(super) fn start_after(folder: LogFolder, last: Option<&RecordLine>) -> Self {
         let (number, offset) = last.map_or((0, 0), |last| {
             (last.number, last.offset + u64::from(last.len) + 1)
         });
@@ -36,7 +36,7 @@ impl IndexedLines {
     }
 
     /// Reads the next piece; answers whether there was any.
-    pub(super) fn piece(
+    pub(super) fn read_chunk(
         &mut self,
         files: &[u64],
         mut take: impl FnMut(RecordLine, &AuditRecord<'_>),
@@ -58,7 +58,7 @@ impl IndexedLines {
     }
 
     fn read(&self, take: &mut impl FnMut(RecordLine, &AuditRecord<'_>)) -> io::Result<u64> {
-        let mut file = File::open(self.folder.path(self.number))?;
+        let mut file = File::open(self.folder.file_path(self.number))?;
         file.seek(SeekFrom::Start(self.offset))?;
         let mut bytes = Vec::new();
         file.take(CHUNK).read_to_end(&mut bytes)?;
@@ -71,7 +71,7 @@ impl IndexedLines {
             read += line.len() as u64;
             if let (Some(parsed), Ok(len)) = (AuditRecord::parse(record), record.len().try_into()) {
                 let place = RecordLine {
-                    head: head(&parsed),
+                    head: record_head(&parsed),
                     number: self.number,
                     offset,
                     len,
@@ -88,7 +88,7 @@ impl IndexedLines {
 }
 
 /// The record, by its number and hash.
-pub(super) fn head(record: &AuditRecord<'_>) -> Head {
+pub(super) fn record_head(record: &AuditRecord<'_>) -> Head {
     Head {
         sequence: record.sequence,
         hash: record.hash,
@@ -97,19 +97,19 @@ pub(super) fn head(record: &AuditRecord<'_>) -> Head {
 
 /// Reads single records; the file of the last one stays open.
 pub(super) struct RecordReader<'a> {
-    folder: &'a Folder,
+    folder: &'a LogFolder,
     open: Option<(u64, File)>,
 }
 
 impl<'a> RecordReader<'a> {
-    pub(super) fn new(folder: &'a Folder) -> Self {
+    pub(super) fn new(folder: &'a LogFolder) -> Self {
         Self { folder, open: None }
     }
 
     /// The bytes of the line that begins here; `None` where the log has none.
-    pub(super) fn line(&mut self, number: u64, offset: u64, len: u32) -> Option<Vec<u8>> {
+    pub(super) fn read_line(&mut self, number: u64, offset: u64, len: u32) -> Option<Vec<u8>> {
         if self.open.as_ref().is_none_or(|(open, _)| *open != number) {
-            self.open = Some((number, File::open(self.folder.path(number)).ok()?));
+            self.open = Some((number, File::open(self.folder.file_path(number)).ok()?));
         }
         let (_, file) = self.open.as_ref()?;
         let mut bytes = vec![0; len.min(LINE_MAX) as usize];

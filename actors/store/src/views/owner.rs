@@ -7,17 +7,17 @@ use std::time::Duration;
 
 use mgp_engine::clock::MonotonicTime;
 use mgp_engine::store::audit::chain::Head;
-use mgp_engine::store::audit::index::BLOCK_RECORDS;
-use mgp_runtime::time::moment;
+use mgp_engine::store::audit::index::BLOCK_RECORDS_MAX;
+use mgp_runtime::time::monotonic_now;
 use tokio::runtime::{self, Runtime};
 use tokio::sync::{mpsc, oneshot, watch};
 
-use super::building::GrowingView;
-use super::database::{OpenSled, ViewDatabase, open_sled, put_aside};
-use super::finding::{FoundRecords, ViewQuery};
-use crate::audit::{AuditHandle, Folder, state_damaged};
-use crate::background::after_calls;
-use crate::trouble::explained;
+use super::database::{OpenSled, ViewDatabase, move_aside, open_sled};
+use super::growing_view::GrowingView;
+use super::search::{MatchedRecords, ViewQuery};
+use crate::audit::{AuditHandle, LogFolder, state_damaged_event};
+use crate::background::lower_priority;
+use crate::health::explain_io_error;
 
 /// How long a question waits for what was written right before it.
 pub(super) const CATCH_UP: Duration = Duration::from_secs(1);
@@ -29,24 +29,24 @@ const IDLE: Duration = Duration::from_secs(600);
 const BUILDS_MAX: usize = 4;
 
 /// What is found, and up to which record all of it.
-pub(super) type ViewAnswer = Result<(FoundRecords, u64), String>;
+pub(super) type ViewResult = Result<(MatchedRecords, u64), String>;
 
 /// Somebody asks.
-pub(super) struct ViewQuestion {
+pub(super) struct ViewRequest {
     pub(super) query: ViewQuery,
     /// The last record that was written.
     pub(super) newest: u64,
-    pub(super) asked: MonotonicTime,
-    pub(super) answer: oneshot::Sender<ViewAnswer>,
+    pub(super) asked_at: MonotonicTime,
+    pub(super) answer: oneshot::Sender<ViewResult>,
 }
 
 /// How far the view is.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ViewState {
     /// The last record in it.
-    pub(super) through: u64,
+    pub(super) last_sequence: u64,
     /// Why there is none.
-    pub(super) trouble: Option<Arc<str>>,
+    pub(super) failure: Option<Arc<str>>,
 }
 
 /// How a view is kept.
@@ -61,27 +61,27 @@ impl Default for ViewOptions {
     fn default() -> Self {
         Self {
             open: open_sled,
-            block_records: BLOCK_RECORDS,
+            block_records: BLOCK_RECORDS_MAX,
             idle: IDLE,
         }
     }
 }
 
-pub(super) fn fail(state: &watch::Sender<ViewState>, why: &str) {
+pub(super) fn set_failure(state: &watch::Sender<ViewState>, why: &str) {
     tracing::error!("there is no view of the audit log: {why}");
-    state.send_modify(|state| state.trouble = Some(why.into()));
+    state.send_modify(|state| state.failure = Some(why.into()));
 }
 
 pub(super) struct ViewOwner {
     pub(super) path: PathBuf,
     pub(super) audit: AuditHandle,
-    pub(super) folder: Folder,
+    pub(super) folder: LogFolder,
     pub(super) written: watch::Receiver<Head>,
-    pub(super) questions: mpsc::Receiver<ViewQuestion>,
+    pub(super) requests: mpsc::Receiver<ViewRequest>,
     pub(super) state: watch::Sender<ViewState>,
     pub(super) options: ViewOptions,
     /// The question that is next.
-    pub(super) next: Option<ViewQuestion>,
+    pub(super) next: Option<ViewRequest>,
     /// When the view was opened, and when it last answered.
     pub(super) opened: MonotonicTime,
     pub(super) answered: MonotonicTime,
@@ -89,7 +89,7 @@ pub(super) struct ViewOwner {
 
 /// What there is to do.
 enum Wake {
-    Question(ViewQuestion),
+    Request(ViewRequest),
     Written,
     /// Nobody asks.
     Idle,
@@ -99,12 +99,12 @@ enum Wake {
 
 impl ViewOwner {
     pub(super) fn run(mut self) {
-        after_calls("the view of the audit log");
+        lower_priority("the view of the audit log");
         // Its own: that of the kernel may end before this thread does.
         let runtime = runtime::Builder::new_current_thread().enable_time().build();
         match runtime {
             Ok(runtime) => self.serve_all(&runtime),
-            Err(error) => fail(&self.state, &error.to_string()),
+            Err(error) => set_failure(&self.state, &error.to_string()),
         }
     }
 
@@ -112,24 +112,24 @@ impl ViewOwner {
         let mut failed = 0;
         while failed < BUILDS_MAX {
             let Err(why) = self.serve(runtime) else {
-                self.next = self.questions.blocking_recv();
+                self.next = self.requests.blocking_recv();
                 match self.next {
                     Some(_) => continue,
                     None => return,
                 }
             };
             failed += 1;
-            self.state.send_modify(|state| state.through = 0);
+            self.state.send_modify(|state| state.last_sequence = 0);
             let what = format!("{}: {why}", self.path.display());
             tracing::warn!("the view of the audit log is built again: {what}");
-            if let Err(error) = put_aside(&self.path) {
-                return fail(&self.state, &explained(&self.path, &error));
+            if let Err(error) = move_aside(&self.path) {
+                return set_failure(&self.state, &explain_io_error(&self.path, &error));
             }
             let told = format!("{what}; it is built again out of the audit log");
-            self.audit.tell(state_damaged(&told));
+            self.audit.record(state_damaged_event(&told));
         }
         let path = self.path.display();
-        fail(
+        set_failure(
             &self.state,
             &format!("{path} failed {BUILDS_MAX} times since the start of the kernel"),
         );
@@ -138,26 +138,27 @@ impl ViewOwner {
     /// Builds and answers until nobody asks; an error when the database is of no use.
     fn serve(&mut self, runtime: &Runtime) -> Result<(), String> {
         let database = ViewDatabase::open(&self.path, &self.folder, self.options.open)?;
-        let mut view = GrowingView::of(database, &self.folder, self.options.block_records);
-        (self.opened, self.answered) = (moment(), moment());
+        let mut view = GrowingView::new(database, &self.folder, self.options.block_records);
+        (self.opened, self.answered) = (monotonic_now(), monotonic_now());
         loop {
-            let through = view.through();
-            self.state.send_modify(|state| state.through = through);
-            self.next = self.next.take().or_else(|| self.questions.try_recv().ok());
+            let through = view.last_sequence();
+            self.state
+                .send_modify(|state| state.last_sequence = through);
+            self.next = self.next.take().or_else(|| self.requests.try_recv().ok());
             self.answer_when_due(&view, false)?;
             let newest = self.written.borrow_and_update().sequence;
             if view.step()? {
-                view.tell(newest);
-                if self.questions.is_closed() {
+                view.report_progress(newest);
+                if self.requests.is_closed() {
                     return view.close();
                 }
                 continue;
             }
-            view.rest()?;
+            view.finish_pass()?;
             // What the log has is in the view.
             self.answer_when_due(&view, true)?;
             match self.wait(runtime) {
-                Wake::Question(question) => self.next = Some(question),
+                Wake::Request(question) => self.next = Some(question),
                 Wake::Written => thread::sleep(GATHER),
                 Wake::Idle | Wake::End => return view.close(),
             }
@@ -166,15 +167,15 @@ impl ViewOwner {
 
     /// Answers the next question once the view has what was written before it, or that takes too long.
     fn answer_when_due(&mut self, view: &GrowingView, is_whole: bool) -> Result<(), String> {
-        let (through, opened) = (view.through(), self.opened);
-        let is_due = |question: &mut ViewQuestion| {
-            let waited = moment().since(question.asked.max(opened));
+        let (through, opened) = (view.last_sequence(), self.opened);
+        let is_due = |question: &mut ViewRequest| {
+            let waited = monotonic_now().duration_since(question.asked_at.max(opened));
             is_whole || through >= question.newest || waited >= CATCH_UP
         };
         let Some(question) = self.next.take_if(is_due) else {
             return Ok(());
         };
-        self.answered = moment();
+        self.answered = monotonic_now();
         if question.answer.is_closed() {
             return Ok(());
         }
@@ -185,15 +186,18 @@ impl ViewOwner {
     }
 
     fn wait(&mut self, runtime: &Runtime) -> Wake {
-        let (questions, written) = (&mut self.questions, &mut self.written);
-        let idle = self.options.idle.checked_sub(moment().since(self.answered));
+        let (questions, written) = (&mut self.requests, &mut self.written);
+        let idle = self
+            .options
+            .idle
+            .checked_sub(monotonic_now().duration_since(self.answered));
         let Some(idle) = idle.filter(|idle| !idle.is_zero()) else {
             return Wake::Idle;
         };
         runtime.block_on(async {
             tokio::select! {
                 biased;
-                question = questions.recv() => question.map_or(Wake::End, Wake::Question),
+                question = questions.recv() => question.map_or(Wake::End, Wake::Request),
                 changed = written.changed() => changed.map_or(Wake::End, |()| Wake::Written),
                 () = tokio::time::sleep(idle) => Wake::Idle,
             }

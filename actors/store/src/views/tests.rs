@@ -4,13 +4,13 @@ mod kept;
 
 use super::database::open_sled;
 use super::*;
-use crate::audit::{Folder, LogOptions, by_kernel};
+use crate::audit::{LogFolder, LogOptions, kernel_actor};
 use mgp_engine::store::audit::commit::CallAuditing;
 use mgp_engine::store::audit::query::IndexedEvent;
 use mgp_engine::store::audit::record::AuditRecord;
-use mgp_engine::store::audit::redact::{ArgumentsKept, Redaction};
+use mgp_engine::store::audit::redact::{ArgumentRetention, Redaction};
 use mgp_engine::store::audit::segments::Retention;
-use mgp_engine::timestamps::rfc3339_ms;
+use mgp_engine::timestamps::render_rfc3339_ms;
 use mgp_protocol::mgp::audit::{Actor, ActorKind, Event, EventType, Outcome, Target, TraceId};
 use serde_json::{Value, json};
 use std::fs;
@@ -20,7 +20,7 @@ const SECRET: &str = "hunter2-hunter2";
 
 fn log(dir: &Path, max_bytes: u64) -> AuditHandle {
     let options = LogOptions {
-        folder: Folder::of(dir),
+        folder: LogFolder::new(dir),
         calls: CallAuditing::default(),
         retention: Retention {
             max_age: None,
@@ -28,7 +28,7 @@ fn log(dir: &Path, max_bytes: u64) -> AuditHandle {
             segment_bytes: 4_000,
         },
         per_day: 0,
-        redaction: Redaction::new(ArgumentsKept::Digest, &[7; 32], [SECRET.to_owned()]),
+        redaction: Redaction::new(ArgumentRetention::Digest, &[7; 32], [SECRET.to_owned()]),
     };
     options.open().unwrap()
 }
@@ -42,13 +42,13 @@ fn options() -> ViewOptions {
 }
 
 fn start(dir: &Path, audit: &AuditHandle) -> AuditViews {
-    AuditViews::start_with(dir, audit, options())
+    AuditViews::start_with_options(dir, audit, options())
 }
 
 /// Records of three agents, two servers and three tools; each trace is that of two.
 fn said(n: u64) -> Event {
     let actor = match n % 4 {
-        3 => by_kernel(),
+        3 => kernel_actor(),
         agent => Actor {
             kind: ActorKind::Agent,
             id: format!("agent.{agent}"),
@@ -58,8 +58,8 @@ fn said(n: u64) -> Event {
     random[..8].copy_from_slice(&(n / 2).to_be_bytes());
     Event {
         // The same time in several blocks, a little back each seven records, and far back each fifty.
-        timestamp: rfc3339_ms(1_000_000 + (n % 50) / 7 * 300 + (n % 7) / 3 * 300),
-        trace_id: TraceId::mint(random),
+        timestamp: render_rfc3339_ms(1_000_000 + (n % 50) / 7 * 300 + (n % 7) / 3 * 300),
+        trace_id: TraceId::from_random(random),
         event_type: EventType::ToolExecuted,
         actor,
         target: Target {
@@ -78,7 +78,7 @@ fn said(n: u64) -> Event {
 
 async fn write(audit: &AuditHandle, records: std::ops::Range<u64>) {
     for n in records {
-        audit.decided(said(n)).await.unwrap();
+        audit.record_decision(said(n)).await.unwrap();
     }
 }
 
@@ -111,14 +111,14 @@ async fn found(views: &AuditViews, mut asked: Find, limit: u64) -> Vec<u64> {
 
 /// The same, by reading the whole log.
 fn scanned(dir: &Path, asked: &Find) -> Vec<u64> {
-    let filter = query(asked.clone()).unwrap().filter;
-    let folder = Folder::of(dir);
+    let filter = parse_query(asked.clone()).unwrap().filter;
+    let folder = LogFolder::new(dir);
     let mut all = Vec::new();
     for number in folder.numbers().unwrap() {
-        let bytes = fs::read(folder.path(number)).unwrap();
+        let bytes = fs::read(folder.file_path(number)).unwrap();
         for record in bytes.split(|b| *b == b'\n').filter_map(AuditRecord::parse) {
-            if filter.judge(record.event) {
-                let at_ms = IndexedEvent::read(record.event).unwrap().at_ms;
+            if filter.matches(record.event) {
+                let at_ms = IndexedEvent::parse(record.event).unwrap().at_ms;
                 all.push((number, at_ms, record.sequence));
             }
         }
@@ -131,7 +131,7 @@ fn scanned(dir: &Path, asked: &Find) -> Vec<u64> {
 async fn built(views: &AuditViews) {
     let mut state = views.state.clone();
     let deadline = Instant::now() + Duration::from_secs(60);
-    while state.borrow_and_update().through < views.audit.newest() {
+    while state.borrow_and_update().last_sequence < views.audit.newest_sequence() {
         let left = deadline.saturating_duration_since(Instant::now());
         let changed = tokio::time::timeout(left, state.changed()).await;
         changed.expect("the view is built in time").unwrap();
@@ -185,9 +185,9 @@ async fn ended(views: AuditViews) {
 
 fn damage(dir: &Path) -> usize {
     let kind = EventType::STATE_DAMAGED;
-    let folder = Folder::of(dir);
+    let folder = LogFolder::new(dir);
     let files = folder.numbers().unwrap().into_iter();
-    let texts = files.map(|n| fs::read_to_string(folder.path(n)).unwrap());
+    let texts = files.map(|n| fs::read_to_string(folder.file_path(n)).unwrap());
     texts.map(|text| text.matches(kind.as_str()).count()).sum()
 }
 
@@ -206,7 +206,7 @@ async fn each_filter_finds_what_a_reader_of_the_log_finds() {
     equals_the_log(&views, dir.path()).await;
     write(&audit, 120..140).await;
     equals_the_log(&views, dir.path()).await;
-    assert!(Folder::of(dir.path()).numbers().unwrap().len() > 5);
+    assert!(LogFolder::new(dir.path()).numbers().unwrap().len() > 5);
     let bad = ask(json!({"cursor": "1-2"}));
     assert!(matches!(views.find(bad).await, Err(Refusal::BadCursor)));
     assert_eq!((damage(dir.path()), asides(dir.path())), (0, 0));

@@ -35,10 +35,10 @@ fn a_witness_is_found_as_it_was_written() {
     });
     let again = opened(dir.path());
     assert_eq!(again.witness("grants.journal").contents(), both);
-    assert_eq!(again.begin_with("shares.").len(), 1);
+    assert_eq!(again.records_with_prefix("shares.").len(), 1);
     again.witness("grants.journal").forget().unwrap();
     assert_eq!(settled(dir.path(), "grants.journal"), None);
-    assert_eq!(settled(dir.path(), "shares.json"), Some(THERE.into()));
+    assert_eq!(settled(dir.path(), "shares.json"), Some(PRESENT.into()));
 }
 
 /// A change is one write of one sector, in one of the two files.
@@ -84,7 +84,7 @@ fn a_lost_witness_file_is_reported_and_made_again() {
             "{:?}",
             found.faults
         );
-        assert_eq!(settled(dir.path(), "shares.json"), Some(THERE.into()));
+        assert_eq!(settled(dir.path(), "shares.json"), Some(PRESENT.into()));
         let last = settled(dir.path(), "grants.journal").unwrap();
         assert!(last == "4 x" || last == "3 x", "{last}");
         opened(dir.path());
@@ -184,6 +184,6 @@ fn records_are_bounded() {
     assert_eq!(witnesses.witness(format!("{SLOTS_MAX}")).contents(), None);
     witnesses.witness("7").forget().unwrap();
     witnesses.witness("new").settle_presence();
-    assert_eq!(settled(dir.path(), "new"), Some(THERE.into()));
+    assert_eq!(settled(dir.path(), "new"), Some(PRESENT.into()));
     assert_eq!(settled(dir.path(), "7"), None);
 }

@@ -5,44 +5,45 @@ use std::sync::Arc;
 use bytes::Bytes;
 use mgp_engine::policy::access::{GrantTable, Principal};
 use mgp_engine::store::audit::record::EVENT_MAX;
-use mgp_engine::timestamps::rfc3339_ms;
+use mgp_engine::timestamps::render_rfc3339_ms;
 use mgp_engine::tools::catalog::CatalogView;
 use mgp_engine::tools::events::channels::{EventScope, KernelEvent};
-use mgp_engine::tools::events::flow::LARGEST;
-use mgp_engine::tools::events::{AT_SERVERS_MAX, Topic};
+use mgp_engine::tools::events::rate_limit::EVENT_BYTES_MAX;
+use mgp_engine::tools::events::{Topic, UPSTREAM_TOTAL_MAX};
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mgp::events::Severity;
-use mgp_protocol::splice::quoted;
+use mgp_protocol::splice::quote;
 use mgp_sync::feed::{Feed, FeedLimits};
 
 use super::push_channel::PushedEvent;
 use mgp_callers::directory::Directory;
 use mgp_callers::request::Caller;
 use mgp_runtime::time::unix_ms;
-use mgp_servers::link::ToldEvent;
+use mgp_servers::link::ReportedEvent;
 
 /// Longest timestamp of a server that is passed on, in bytes of JSON; for a longer one stands the kernel's.
 const TIMESTAMP_MAX: usize = 64;
 /// What one channel holds for replay (MGP §13, later drafts).
-const EVENTS_KEPT: usize = 1_000;
-const BYTES_KEPT: usize = 8 << 20;
-/// What all channels hold together, as long as each has [`BYTES_OF_EACH`].
-const BYTES_IN_ALL: usize = 64 << 20;
+const CHANNEL_EVENTS_MAX: usize = 1_000;
+const CHANNEL_BYTES_MAX: usize = 8 << 20;
+/// What all channels hold together, as long as each has [`CHANNEL_BYTES_MIN`].
+const TOTAL_BYTES_MAX: usize = 64 << 20;
 /// What each may hold however many there are: more than any event, so that none is lost before it was read.
-/// One of a server has [`LARGEST`] bytes, one of the log its record and what agents read of that. There are
-/// [`AT_SERVERS_MAX`] feeds and the kernel's own, so all hold some 131 MiB at most.
-const BYTES_OF_EACH: usize = 128 << 10;
-const _: () = assert!(BYTES_OF_EACH > LARGEST + (8 << 10) && BYTES_OF_EACH > 3 * EVENT_MAX);
-const _: () = assert!(BYTES_OF_EACH * AT_SERVERS_MAX <= 2 * BYTES_IN_ALL);
+/// One of a server has [`EVENT_BYTES_MAX`] bytes, one of the log its record and what agents read of that. There are
+/// [`UPSTREAM_TOTAL_MAX`] feeds and the kernel's own, so all hold some 131 MiB at most.
+const CHANNEL_BYTES_MIN: usize = 128 << 10;
+const _: () =
+    assert!(CHANNEL_BYTES_MIN > EVENT_BYTES_MAX + (8 << 10) && CHANNEL_BYTES_MIN > 3 * EVENT_MAX);
+const _: () = assert!(CHANNEL_BYTES_MIN * UPSTREAM_TOTAL_MAX <= 2 * TOTAL_BYTES_MAX);
 
 /// The last events of one channel.
 pub(super) type EventFeed = Feed<Arc<EventEntry>>;
 
 /// How much each of so many channels may hold.
-pub(super) fn limits(channels: usize) -> FeedLimits {
+pub(super) fn feed_limits(channels: usize) -> FeedLimits {
     FeedLimits {
-        events: EVENTS_KEPT,
-        bytes: (BYTES_IN_ALL / channels.max(1)).clamp(BYTES_OF_EACH, BYTES_KEPT),
+        events: CHANNEL_EVENTS_MAX,
+        bytes: (TOTAL_BYTES_MAX / channels.max(1)).clamp(CHANNEL_BYTES_MIN, CHANNEL_BYTES_MAX),
     }
 }
 
@@ -61,8 +62,8 @@ pub(super) struct EventEntry {
 
 impl EventEntry {
     /// An event of the kernel's own; `cursor` is its place in the audit log.
-    pub(super) fn of_kernel(event: &KernelEvent, cursor: Option<&str>) -> Arc<Self> {
-        let timestamp = quoted(&event.timestamp);
+    pub(super) fn from_kernel_event(event: &KernelEvent, cursor: Option<&str>) -> Arc<Self> {
+        let timestamp = quote(&event.timestamp);
         let severity = serde_json::to_string(&event.severity).expect("a word is always JSON");
         let mut more = format!(r#","_mgp.severity":{severity}"#);
         if let Some(cursor) = cursor {
@@ -70,7 +71,7 @@ impl EventEntry {
         }
         let encoded = |data: &serde_json::Value| {
             let name = event.channel.name();
-            tail(&quoted(name), &timestamp, &data.to_string(), &more)
+            render_tail(&quote(name), &timestamp, &data.to_string(), &more)
         };
         Arc::new(Self {
             severity: Some(event.severity),
@@ -82,50 +83,50 @@ impl EventEntry {
     }
 
     /// An event of a server: its data as they came, and the server's name beside them.
-    pub(super) fn of_server(server: &ServerId, event: &ToldEvent) -> Arc<Self> {
+    pub(super) fn from_server_event(server: &ServerId, event: &ReportedEvent) -> Arc<Self> {
         let server = server.server();
         let said = event.timestamp.as_deref();
         let said = said.filter(|text| text.starts_with('"') && text.len() <= TIMESTAMP_MAX);
-        let timestamp = said.map_or_else(|| quoted(&rfc3339_ms(unix_ms())), str::to_owned);
-        let more = format!(r#","_mgp.server_id":{}"#, quoted(server.as_str()));
+        let timestamp = said.map_or_else(|| quote(&render_rfc3339_ms(unix_ms())), str::to_owned);
+        let more = format!(r#","_mgp.server_id":{}"#, quote(server.as_str()));
         Arc::new(Self {
             severity: None,
             channel: event.channel.as_str().into(),
-            tail: tail(&quoted(&event.channel), &timestamp, &event.data, &more),
-            scope: EventScope::of_server(server),
+            tail: render_tail(&quote(&event.channel), &timestamp, &event.data, &more),
+            scope: EventScope::for_server(server),
             for_agents: None,
         })
     }
 
     /// A push event of an MCPL server.
-    pub(super) fn pushed(event: &PushedEvent) -> Arc<Self> {
+    pub(super) fn from_push(event: &PushedEvent) -> Arc<Self> {
         let server = event.server.server();
-        let more = format!(r#","_mgp.server_id":{}"#, quoted(server.as_str()));
-        let timestamp = quoted(&event.timestamp);
+        let more = format!(r#","_mgp.server_id":{}"#, quote(server.as_str()));
+        let timestamp = quote(&event.timestamp);
         Arc::new(Self {
             severity: None,
             channel: event.channel.as_str().into(),
-            tail: tail(&quoted(&event.channel), &timestamp, &event.data, &more),
-            scope: EventScope::of_server(server),
+            tail: render_tail(&quote(&event.channel), &timestamp, &event.data, &more),
+            scope: EventScope::for_server(server),
             for_agents: None,
         })
     }
 
     /// The notice that events of a topic of a server of another node may be lost.
-    pub(super) fn gap(server: &ServerId, topic: &Topic) -> Arc<Self> {
+    pub(super) fn gap_notice(server: &ServerId, topic: &Topic) -> Arc<Self> {
         const CHANNEL: &str = "system.subscription_gap";
         let server = server.server();
-        let (name, now) = (quoted(server.as_str()), quoted(&rfc3339_ms(unix_ms())));
+        let (name, now) = (quote(server.as_str()), quote(&render_rfc3339_ms(unix_ms())));
         let data = format!(
             r#"{{"channel":{},"message":"the server, or the way to it, was lost for a while; events of that time may be missing"}}"#,
-            quoted(topic.channels.as_str())
+            quote(topic.channels.as_str())
         );
         let more = format!(r#","_mgp.server_id":{name}"#);
         Arc::new(Self {
             severity: None,
             channel: CHANNEL.into(),
-            tail: tail(&quoted(CHANNEL), &now, &data, &more),
-            scope: EventScope::of_server(server),
+            tail: render_tail(&quote(CHANNEL), &now, &data, &more),
+            scope: EventScope::for_server(server),
             for_agents: None,
         })
     }
@@ -136,25 +137,25 @@ impl EventEntry {
     }
 
     /// What it takes in memory.
-    pub(super) fn weight(&self) -> usize {
+    pub(super) fn memory_size(&self) -> usize {
         let agents = self.for_agents.as_ref().map_or(0, Bytes::len);
         size_of::<Self>() + self.channel.len() + self.tail.len() + agents
     }
 
     /// `params` as text, without the id of a subscription.
-    pub(super) fn params(&self, seq: u64, operator: bool) -> String {
+    pub(super) fn render_params(&self, seq: u64, operator: bool) -> String {
         let tail = String::from_utf8_lossy(self.tail(operator)).into_owned();
         format!(r#"{{"_mgp.seq":{seq}{tail}"#)
     }
 
     /// The same of no subscription.
-    pub(super) fn alone(&self, operator: bool) -> String {
+    pub(super) fn render_standalone(&self, operator: bool) -> String {
         let tail = String::from_utf8_lossy(self.tail(operator)).into_owned();
         format!("{{{}", tail.trim_start_matches(','))
     }
 
     /// The whole notification; `head` is that of its subscription.
-    pub(super) fn frame(&self, head: &str, seq: u64, operator: bool) -> Bytes {
+    pub(super) fn render_frame(&self, head: &str, seq: u64, operator: bool) -> Bytes {
         let (tail, seq) = (self.tail(operator), seq.to_string());
         let mut frame = Vec::with_capacity(head.len() + seq.len() + tail.len() + 1);
         frame.extend_from_slice(head.as_bytes());
@@ -172,13 +173,13 @@ impl EventEntry {
     }
 }
 
-fn tail(channel: &str, timestamp: &str, data: &str, more: &str) -> Bytes {
+fn render_tail(channel: &str, timestamp: &str, data: &str, more: &str) -> Bytes {
     format!(r#","channel":{channel},"timestamp":{timestamp},"data":{data}{more}}}"#).into()
 }
 
 /// The start of each notification of a subscription.
-pub(super) fn head(id: &str) -> String {
-    let id = quoted(id);
+pub(super) fn render_head(id: &str) -> String {
+    let id = quote(id);
     format!(
         r#"{{"jsonrpc":"2.0","method":"notifications/mgp.event","params":{{"subscription_id":{id},"_mgp.seq":"#
     )
@@ -187,7 +188,7 @@ pub(super) fn head(id: &str) -> String {
 /// Judges which events a caller may hear of right now.
 pub(super) struct EventAccess<'a> {
     caller: &'a Caller,
-    who: Principal,
+    principal: Principal,
     table: Arc<GrantTable>,
     now_ms: u64,
 }
@@ -196,14 +197,14 @@ impl<'a> EventAccess<'a> {
     pub(super) fn new(caller: &'a Caller, directory: &Directory) -> Self {
         Self {
             caller,
-            who: caller.identity(),
+            principal: caller.identity(),
             table: directory.access(),
             now_ms: unix_ms(),
         }
     }
 
     /// True when the caller may hear of it.
-    pub(super) fn hears(&self, event: &EventEntry) -> bool {
+    pub(super) fn can_see(&self, event: &EventEntry) -> bool {
         let EventScope {
             server,
             agent,
@@ -221,19 +222,22 @@ impl<'a> EventAccess<'a> {
             .is_none_or(|agent| *agent == self.caller.agent);
         let open = |server| match agent {
             // Of its own calls it may hear where it may call one tool of many.
-            Some(_) => self.table.sees(&self.who, server, self.now_ms),
-            None => self.opens(server),
+            Some(_) => self
+                .table
+                .is_server_visible(&self.principal, server, self.now_ms),
+            None => self.is_open(server),
         };
         own && !operator_only && server.as_ref().is_none_or(open)
     }
 
     /// True when events of this server may come to the caller.
-    pub(super) fn reaches(&self, server: &ServerId) -> bool {
-        self.caller.view.shows(server) && self.opens(server)
+    pub(super) fn can_reach(&self, server: &ServerId) -> bool {
+        self.caller.view.includes(server) && self.is_open(server)
     }
 
-    fn opens(&self, server: &ServerId) -> bool {
-        self.table.opens(&self.who, server, self.now_ms)
+    fn is_open(&self, server: &ServerId) -> bool {
+        self.table
+            .is_server_open(&self.principal, server, self.now_ms)
     }
 }
 
@@ -244,24 +248,20 @@ mod tests {
     /// However many channels are followed, the largest event of each is kept until it was read.
     #[test]
     fn a_feed_holds_the_largest_event_beside_any_number_of_others() {
-        let event = ToldEvent {
+        let event = ReportedEvent {
             link: 1,
             subscription: "u".into(),
             channel: "a.b".into(),
             timestamp: None,
-            data: format!("\"{}\"", "x".repeat(LARGEST)).into(),
+            data: format!("\"{}\"", "x".repeat(EVENT_BYTES_MAX)).into(),
             missed: 0,
         };
-        let entry = EventEntry::of_server(&ServerId::new("it"), &event);
-        for channels in [1, AT_SERVERS_MAX, 100 * AT_SERVERS_MAX] {
-            let (feed, limits) = (EventFeed::new(), limits(channels));
-            feed.push(entry.clone(), entry.weight(), 0, limits);
+        let entry = EventEntry::from_server_event(&ServerId::new("it"), &event);
+        for channels in [1, UPSTREAM_TOTAL_MAX, 100 * UPSTREAM_TOTAL_MAX] {
+            let (feed, limits) = (EventFeed::new(), feed_limits(channels));
+            feed.push(entry.clone(), entry.memory_size(), 0, limits);
             let read = feed.read(0, 9);
-            assert_eq!(
-                (read.events.len(), read.overtaken),
-                (1, false),
-                "{channels}"
-            );
+            assert_eq!((read.events.len(), read.has_gap), (1, false), "{channels}");
         }
     }
 }

@@ -4,116 +4,120 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use mgp_engine::tools::events::channels::KernelChannel;
-use mgp_engine::tools::events::{Attributed, Events, SubscriptionNumber, Topic};
+use mgp_engine::tools::events::{EventAttribution, EventSubscriptions, SubscriptionNumber, Topic};
 use mgp_protocol::ids::{ConnectionId, ServerId};
 use mgp_protocol::mcpl::push::CHANNELS;
 use mgp_protocol::mgp::events::{ChannelPattern, Severity, Subscribed};
 use mgp_protocol::refusal::Refusal;
-use mgp_sync::feed::Doorbell;
+use mgp_sync::feed::Wakeup;
 use ractor::ActorCell;
 use tokio::sync::oneshot;
 
-use super::at_nodes::FollowedAtNodes;
-use super::entry::{EventEntry, EventFeed, limits};
+use super::entry::{EventEntry, EventFeed, feed_limits};
+use super::node_topics::NodeTopics;
 use super::push_channel::PushChannel;
 use super::subscription::{FeedKey, SubscriptionMsg};
-use super::{EventsMsg, FollowingOver, RecordedEvents};
+use super::{AuditEvents, EventsMsg, FollowingEnd};
 use mgp_runtime::mailbox::{Mailbox, Reply};
 use mgp_runtime::task::SupervisedTask;
-use mgp_servers::link::ToldEvent;
+use mgp_servers::link::ReportedEvent;
 
 /// The state of the actor.
 #[derive(Debug)]
 pub(super) struct EventsState {
-    pub(super) me: Mailbox<EventsMsg>,
+    pub(super) mailbox: Mailbox<EventsMsg>,
     pub(super) cell: ActorCell,
-    pub(super) engine: Events<KeptEvent>,
+    pub(super) engine: EventSubscriptions<LostAwareEvent>,
     /// What is followed at servers of other nodes.
-    pub(super) at_nodes: FollowedAtNodes,
+    pub(super) node_topics: NodeTopics,
     /// The last events of each channel that somebody follows.
     pub(super) feeds: BTreeMap<FeedKey, Arc<EventFeed>>,
     /// The channels of the push events of each server; no entry is empty.
     pub(super) pushes: BTreeMap<ServerId, Vec<PushChannel>>,
     /// Who follows the kernel's own channels; no entry is empty.
-    pub(super) of_kernel: BTreeMap<KernelChannel, BTreeSet<SubscriptionNumber>>,
+    pub(super) kernel_followers: BTreeMap<KernelChannel, BTreeSet<SubscriptionNumber>>,
     pub(super) open: BTreeMap<SubscriptionNumber, OpenSubscription>,
     /// By the id their agents know, or, of resources, by connection and URI.
     pub(super) by_id: HashMap<Arc<str>, SubscriptionNumber>,
     /// Those whose agents wait for an answer.
-    pub(super) opening: BTreeMap<SubscriptionNumber, OpeningSubscription>,
-    pub(super) last: SubscriptionNumber,
+    pub(super) pending: BTreeMap<SubscriptionNumber, PendingSubscription>,
+    pub(super) last_number: SubscriptionNumber,
     /// Reads the audit log while anybody follows what is written there.
-    pub(super) log: Option<SupervisedTask<()>>,
+    pub(super) log_reader: Option<SupervisedTask<()>>,
     /// The number of the last record that was told.
-    pub(super) recorded: u64,
+    pub(super) last_record: u64,
     /// Channels of the log of which something may have been lost since their last event.
     pub(super) lost: BTreeSet<KernelChannel>,
     /// Looks at what servers use while anybody follows that.
-    pub(super) looks: Option<SupervisedTask<()>>,
+    pub(super) usage_monitor: Option<SupervisedTask<()>>,
     /// Servers are asked for as much as they may be, and that was said.
-    pub(super) short: bool,
+    pub(super) is_short_reported: bool,
 }
 
 /// An event of a server, with how many of its subscription were lost before it.
-pub(super) type KeptEvent = (Arc<EventEntry>, u64);
+pub(super) type LostAwareEvent = (Arc<EventEntry>, u64);
 
 #[derive(Debug)]
 pub(super) struct OpenSubscription {
     pub(super) id: Arc<str>,
     pub(super) mailbox: Mailbox<SubscriptionMsg>,
     pub(super) cell: ActorCell,
-    pub(super) bell: Arc<Doorbell>,
-    pub(super) of_kernel: BTreeSet<KernelChannel>,
+    pub(super) wakeup: Arc<Wakeup>,
+    pub(super) kernel_channels: BTreeSet<KernelChannel>,
     pub(super) follows: BTreeSet<FeedKey>,
     /// The push events it asked for.
     pub(super) pushes: Vec<ChannelPattern>,
     /// The servers whose push events may come to it.
-    pub(super) push_reach: BTreeSet<ServerId>,
+    pub(super) push_servers: BTreeSet<ServerId>,
     /// Of an agent of another node, whose request stays open: where it is told that it is over.
-    pub(super) over: Option<oneshot::Sender<FollowingOver>>,
+    pub(super) end: Option<oneshot::Sender<FollowingEnd>>,
 }
 
 #[derive(Debug)]
-pub(super) struct OpeningSubscription {
-    pub(super) asked: Vec<String>,
+pub(super) struct PendingSubscription {
+    pub(super) channels: Vec<String>,
     pub(super) severity: Severity,
     pub(super) reply: Reply<Result<Subscribed, Refusal>>,
 }
 
 impl EventsState {
     /// The subscription of a connection with this id.
-    pub(super) fn own(&self, who: ConnectionId, id: &str) -> Option<SubscriptionNumber> {
+    pub(super) fn find_subscription(
+        &self,
+        who: ConnectionId,
+        id: &str,
+    ) -> Option<SubscriptionNumber> {
         let number = *self.by_id.get(id)?;
         (self.engine.owner(number) == Some(who)).then_some(number)
     }
 
-    pub(super) fn refeed(&mut self, number: SubscriptionNumber) {
+    pub(super) fn update_feeds(&mut self, number: SubscriptionNumber) {
         let Some(open) = self.open.get_mut(&number) else {
             return;
         };
-        let own = open.of_kernel.iter().copied().map(FeedKey::Kernel);
-        let at_servers = self.engine.followed(number).into_iter();
+        let own = open.kernel_channels.iter().copied().map(FeedKey::Kernel);
+        let at_servers = self.engine.followed_topics(number).into_iter();
         let at_servers = at_servers.map(|(server, topic)| FeedKey::Server(server, topic));
-        let pushes = open.push_reach.iter().filter(|_| !open.pushes.is_empty());
+        let pushes = open.push_servers.iter().filter(|_| !open.pushes.is_empty());
         let pushes = pushes.cloned().map(FeedKey::Push);
         let wanted: BTreeSet<_> = own.chain(at_servers).chain(pushes).collect();
         let before = std::mem::replace(&mut open.follows, wanted.clone());
         for key in wanted.difference(&before) {
             let feed = self.feeds.entry(key.clone()).or_default().clone();
-            let place = feed.newest();
+            let place = feed.newest_position();
             let _ = open
                 .mailbox
-                .remind(SubscriptionMsg::Follow(key.clone(), feed, place));
+                .send_to_self(SubscriptionMsg::Follow(key.clone(), feed, place));
         }
         let mailbox = open.mailbox.clone();
         for key in before.difference(&wanted) {
-            let _ = mailbox.remind(SubscriptionMsg::Unfollow(key.clone()));
-            self.free(key);
+            let _ = mailbox.send_to_self(SubscriptionMsg::Unfollow(key.clone()));
+            self.remove_if_unused(key);
         }
     }
 
     /// A feed that nobody follows is not kept.
-    pub(super) fn free(&mut self, key: &FeedKey) {
+    pub(super) fn remove_if_unused(&mut self, key: &FeedKey) {
         let kept = matches!(key, FeedKey::Push(server) if self.pushes.contains_key(server));
         if !kept && self.followers(key).next().is_none() {
             self.feeds.remove(key);
@@ -126,7 +130,7 @@ impl EventsState {
     ) -> Box<dyn Iterator<Item = SubscriptionNumber> + 'a> {
         match key {
             FeedKey::Kernel(channel) => {
-                let followers = self.of_kernel.get(channel);
+                let followers = self.kernel_followers.get(channel);
                 Box::new(followers.into_iter().flatten().copied())
             }
             FeedKey::Server(server, topic) => Box::new(self.engine.followers(server, topic)),
@@ -138,16 +142,16 @@ impl EventsState {
         }
     }
 
-    pub(super) fn leave_kernel(
+    pub(super) fn unfollow_kernel(
         &mut self,
         number: SubscriptionNumber,
         channels: &BTreeSet<KernelChannel>,
     ) {
         for channel in channels {
-            if let Some(followers) = self.of_kernel.get_mut(channel) {
+            if let Some(followers) = self.kernel_followers.get_mut(channel) {
                 followers.remove(&number);
                 if followers.is_empty() {
-                    self.of_kernel.remove(channel);
+                    self.kernel_followers.remove(channel);
                 }
             }
         }
@@ -158,58 +162,60 @@ impl EventsState {
         let Some(feed) = self.feeds.get(key) else {
             return;
         };
-        let limits = limits(self.feeds.len());
-        feed.push(event.clone(), event.weight(), missed, limits);
+        let limits = feed_limits(self.feeds.len());
+        feed.push(event.clone(), event.memory_size(), missed, limits);
         for number in self.followers(key) {
-            if let Some(open) = self.open.get(&number).filter(|open| open.bell.ring()) {
-                let _ = open.mailbox.remind(SubscriptionMsg::Look);
+            if let Some(open) = self.open.get(&number).filter(|open| open.wakeup.signal()) {
+                let _ = open.mailbox.send_to_self(SubscriptionMsg::EventsAvailable);
             }
         }
     }
 
-    pub(super) fn told(&mut self, server: &ServerId, event: &ToldEvent) {
-        let at_node = match server.is_of_node() {
-            true => self.at_nodes.server_of(&event.subscription).cloned(),
+    pub(super) fn publish_server_event(&mut self, server: &ServerId, event: &ReportedEvent) {
+        let at_node = match server.is_remote() {
+            true => self.node_topics.find_server(&event.subscription).cloned(),
             false => None,
         };
         let server = at_node.as_ref().unwrap_or(server);
         let named = ChannelPattern::parse(&event.channel).filter(|name| !name.is_wide());
         // In the names of push events the kernel speaks, and those of other nodes.
         let named = named.filter(|_| at_node.is_some() || !event.channel.starts_with(CHANNELS));
-        let entry = EventEntry::of_server(server, event);
-        let attributed = named.map_or(Attributed::Unasked, |_| {
+        let entry = EventEntry::from_server_event(server, event);
+        let attributed = named.map_or(EventAttribution::Unsolicited, |_| {
             let kept = (entry, event.missed);
             let (id, channel) = (&event.subscription, &event.channel);
-            self.engine.event(server, event.link, id, channel, kept)
+            self.engine.attribute(server, event.link, id, channel, kept)
         });
         match attributed {
-            Attributed::To(topics, event) => self.publish_told(server, topics, &event),
-            Attributed::Kept => {}
-            Attributed::Unasked => {
+            EventAttribution::Topics(topics, event) => {
+                self.publish_to_topics(server, topics, &event)
+            }
+            EventAttribution::Buffered => {}
+            EventAttribution::Unsolicited => {
                 tracing::debug!(%server, "an event nobody asked for is dropped");
             }
         }
     }
 
-    pub(super) fn publish_told(
+    pub(super) fn publish_to_topics(
         &self,
         server: &ServerId,
         topics: Vec<Topic>,
-        (event, missed): &KeptEvent,
+        (event, missed): &LostAwareEvent,
     ) {
         for topic in topics {
             self.publish(&FeedKey::Server(server.clone(), topic), event, *missed);
         }
     }
 
-    pub(super) fn take_recorded(&mut self, log: &RecordedEvents, records: &[(u64, String)]) {
+    pub(super) fn publish_records(&mut self, log: &AuditEvents, records: &[(u64, String)]) {
         for (sequence, record) in records {
-            if *sequence > self.recorded.saturating_add(1) {
-                let followed = self.of_kernel.keys().copied();
+            if *sequence > self.last_record.saturating_add(1) {
+                let followed = self.kernel_followers.keys().copied();
                 self.lost = followed.filter(|channel| channel.is_logged()).collect();
             }
-            self.recorded = *sequence;
-            if let Some((channel, event)) = log.entry(*sequence, record) {
+            self.last_record = *sequence;
+            if let Some((channel, event)) = log.to_entry(*sequence, record) {
                 let missed = u64::from(self.lost.remove(&channel));
                 self.publish(&FeedKey::Kernel(channel), &event, missed);
             }
@@ -217,23 +223,23 @@ impl EventsState {
     }
 
     /// What nobody follows any more is not remembered as broken.
-    pub(super) fn forget_broken(&mut self) {
+    pub(super) fn retain_followed(&mut self) {
         let engine = &self.engine;
         let followed = |server: &ServerId, topic: &Topic| {
             let mut followers = engine.followers(server, topic);
             followers.next().is_some()
         };
-        self.at_nodes.forget(followed);
+        self.node_topics.retain_followed(followed);
     }
 
     /// Says once that channels of servers are not followed for lack of room.
-    pub(super) fn tell_shortage(&mut self) {
-        let short = self.engine.is_short();
-        if short && !self.short {
+    pub(super) fn report_shortage(&mut self) {
+        let short = self.engine.has_deferred();
+        if short && !self.is_short_reported {
             tracing::warn!(
                 "servers are asked for as many channels as they may be; others are followed when some end"
             );
         }
-        self.short = short;
+        self.is_short_reported = short;
     }
 }

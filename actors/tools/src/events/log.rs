@@ -18,39 +18,42 @@ use mgp_runtime::task::{self, SupervisedTask};
 use mgp_store::audit::AuditHandle;
 
 /// Records that are looked at for one who goes on from before, at most: a second of reading.
-pub(super) const LOOKED_AT: u64 = 100_000;
+pub(super) const RECORDS_MAX: u64 = 100_000;
 /// Events that are kept of them: as many as can be replayed.
-const KEPT: usize = 1_000;
+const REPLAY_MAX: usize = 1_000;
 /// How long it takes until a log that cannot be read is tried again: the first time, and at most.
-const AGAIN: Duration = Duration::from_secs(1);
-const AGAIN_MAX: Duration = Duration::from_secs(30);
+const RETRY_DELAY: Duration = Duration::from_secs(1);
+const RETRY_DELAY_MAX: Duration = Duration::from_secs(30);
 
 /// The audit log, as events are made of it. The number of a record says how much everybody does: it leaves the kernel
 /// sealed.
 #[derive(Clone, Debug)]
-pub struct RecordedEvents {
+pub struct AuditEvents {
     /// The log.
     pub audit: AuditHandle,
     /// What seals the numbers of its records.
     pub seal: SealKey,
 }
 
-impl RecordedEvents {
+impl AuditEvents {
     /// The event of a record, with its channel.
-    pub(super) fn entry(
+    pub(super) fn to_entry(
         &self,
         sequence: u64,
         record: &str,
     ) -> Option<(KernelChannel, Arc<EventEntry>)> {
         let record: Event = serde_json::from_str(record).ok()?;
-        let event = KernelEvent::of_record(&record)?;
+        let event = KernelEvent::from_record(&record)?;
         let cursor = self.seal.seal(Purpose::Event, "", &sequence);
-        Some((event.channel, EventEntry::of_kernel(&event, Some(&cursor))))
+        Some((
+            event.channel,
+            EventEntry::from_kernel_event(&event, Some(&cursor)),
+        ))
     }
 
     /// The record that a cursor stands for; 0, which is before all of them, is nobody's secret. The operator sees the
     /// numbers themselves elsewhere, and may name one.
-    pub(super) fn read_cursor(&self, cursor: &str, by_operator: bool) -> Result<u64, Refusal> {
+    pub(super) fn open_cursor(&self, cursor: &str, by_operator: bool) -> Result<u64, Refusal> {
         if let Ok(number) = cursor.parse()
             && (by_operator || number == 0)
         {
@@ -65,35 +68,39 @@ impl RecordedEvents {
 /// Sends the hub every record that is written after one; ends when dropped. What cannot be read is tried
 /// again; where that is in vain, too, it goes on with what is written then, and the numbers of the records
 /// show what is missing.
-pub(super) fn follow(
+pub(super) fn spawn_follower(
     audit: &AuditHandle,
     from: u64,
     hub: Mailbox<EventsMsg>,
 ) -> SupervisedTask<()> {
     let (audit, mut from) = (audit.clone(), from);
-    task::supervised("events.log", async move {
-        let mut pause = AGAIN;
+    task::spawn_supervised("events.log", async move {
+        let mut pause = RETRY_DELAY;
         loop {
             let before = from;
-            let Err(error) = followed(&audit, &mut from, &hub).await else {
+            let Err(error) = forward_records(&audit, &mut from, &hub).await else {
                 return;
             };
-            let in_vain = from == before && pause > AGAIN;
+            let in_vain = from == before && pause > RETRY_DELAY;
             if from > before {
-                pause = AGAIN;
+                pause = RETRY_DELAY;
             }
             tracing::warn!(%error, "events of the audit log are told when it can be read again");
             tokio::time::sleep(pause).await;
-            pause = AGAIN_MAX.min(pause * 2);
+            pause = RETRY_DELAY_MAX.min(pause * 2);
             if in_vain {
-                from = from.max(audit.newest());
+                from = from.max(audit.newest_sequence());
             }
         }
     })
 }
 
-async fn followed(audit: &AuditHandle, from: &mut u64, hub: &Mailbox<EventsMsg>) -> io::Result<()> {
-    let Some(mut records) = audit.after(*from).await? else {
+async fn forward_records(
+    audit: &AuditHandle,
+    from: &mut u64,
+    hub: &Mailbox<EventsMsg>,
+) -> io::Result<()> {
+    let Some(mut records) = audit.read_after(*from).await? else {
         return Ok(());
     };
     loop {
@@ -104,7 +111,7 @@ async fn followed(audit: &AuditHandle, from: &mut u64, hub: &Mailbox<EventsMsg>)
         let last = *last;
         // The next are read only when these were passed on.
         let (reply, done) = Reply::new();
-        if hub.remind(EventsMsg::Recorded(read, reply)).is_err() || done.await.is_err() {
+        if hub.send_to_self(EventsMsg::Recorded(read, reply)).is_err() || done.await.is_err() {
             return Ok(());
         }
         *from = last;
@@ -113,8 +120,8 @@ async fn followed(audit: &AuditHandle, from: &mut u64, hub: &Mailbox<EventsMsg>)
 
 /// The last events after one record and up to another that are wanted; at most so many records are looked
 /// through for them.
-pub(super) async fn earlier(
-    recorded: &RecordedEvents,
+pub(super) async fn read_earlier(
+    recorded: &AuditEvents,
     (after, until): (u64, u64),
     most: u64,
     wanted: impl Fn(KernelChannel, &EventEntry) -> bool + Send,
@@ -123,11 +130,11 @@ pub(super) async fn earlier(
     // How many there were before is not known, and what others did is not told: one number is missing.
     let mut missed = u64::from(begin > after);
     let mut events = VecDeque::new();
-    let Some(mut records) = recorded.audit.after(begin).await? else {
+    let Some(mut records) = recorded.audit.read_after(begin).await? else {
         return Ok(EarlierEvents::default());
     };
     'all: loop {
-        let read = records.there().await?;
+        let read = records.read_available().await?;
         if read.is_empty() {
             break;
         }
@@ -135,10 +142,10 @@ pub(super) async fn earlier(
             if sequence > until {
                 break 'all;
             }
-            let event = recorded.entry(sequence, &record);
+            let event = recorded.to_entry(sequence, &record);
             let event = event.filter(|(channel, event)| wanted(*channel, event));
             events.extend(event.map(|(_, event)| event));
-            if events.len() > KEPT {
+            if events.len() > REPLAY_MAX {
                 events.pop_front();
                 missed += 1;
             }

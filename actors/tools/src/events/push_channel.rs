@@ -27,11 +27,11 @@ pub struct PushedEvent {
     /// What subscribers read, as JSON text.
     pub data: String,
     /// It is kept for who reads the resource, also when nobody follows the channel: somebody else took it.
-    pub taken: bool,
+    pub is_delivered: bool,
 }
 
 /// True for a pattern that may stand for a channel of push events.
-pub(super) fn may_cover(pattern: &ChannelPattern) -> bool {
+pub(super) fn can_cover(pattern: &ChannelPattern) -> bool {
     match pattern.as_str().strip_suffix('*') {
         Some(before) => CHANNELS.starts_with(before) || before.starts_with(CHANNELS),
         None => pattern.as_str().starts_with(CHANNELS),
@@ -39,7 +39,7 @@ pub(super) fn may_cover(pattern: &ChannelPattern) -> bool {
 }
 
 /// Where the last events of a set are read.
-pub(super) fn uri(server: &ServerId, set: &str) -> String {
+pub(super) fn resource_uri(server: &ServerId, set: &str) -> String {
     let mut uri = format!("{RESOURCES}{server}/");
     for byte in set.bytes() {
         match byte {
@@ -58,7 +58,7 @@ mod tests {
 
     #[test]
     fn patterns_of_push_events_are_told_from_others() {
-        let may = |pattern: &str| may_cover(&ChannelPattern::parse(pattern).unwrap());
+        let may = |pattern: &str| can_cover(&ChannelPattern::parse(pattern).unwrap());
         for yes in ["*", "push.*", "push.git.*", "push.git.ci"] {
             assert!(may(yes), "{yes}");
         }
@@ -77,9 +77,9 @@ mod tests {
     fn each_set_has_a_resource_of_its_own() {
         let git = ServerId::new("git");
         assert_eq!(
-            uri(&git, "gitlab.notifications"),
+            resource_uri(&git, "gitlab.notifications"),
             "mgp://push/git/gitlab.notifications"
         );
-        assert_eq!(uri(&git, "a/b c"), "mgp://push/git/a%2Fb%20c");
+        assert_eq!(resource_uri(&git, "a/b c"), "mgp://push/git/a%2Fb%20c");
     }
 }

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use mgp_engine::servers::resources::{PERIOD, ResourceLimits, ResourceUse};
-use mgp_engine::timestamps::rfc3339_ms;
+use mgp_engine::servers::resources::{ResourceLimits, ResourceUsage, SAMPLE_INTERVAL};
+use mgp_engine::timestamps::render_rfc3339_ms;
 use mgp_engine::tools::events::channels::{EventScope, KernelChannel, KernelEvent};
-use mgp_engine::tools::events::resources::{ResourceLevel, ResourceNews, ResourceTeller};
+use mgp_engine::tools::events::resources::{ResourceEvent, ResourceLevel, ResourceReporter};
 use mgp_protocol::mgp::events::Severity;
 use serde_json::{Value, json};
 
@@ -13,29 +13,29 @@ use super::EventsMsg;
 use mgp_runtime::mailbox::Mailbox;
 use mgp_runtime::task::{self, SupervisedTask};
 use mgp_runtime::time::unix_ms;
-use mgp_servers::server::{ResourceFigures, ResourceLook, RunningLife};
+use mgp_servers::server::{ResourceMonitor, ResourceSnapshot, RunningGeneration};
 
 /// Tells the hub what is news, until dropped. Looks that others take are seen, too: what ends a server is
 /// told even where its end comes before the next look of this.
-pub(super) fn follow(
-    figures: &Arc<ResourceFigures>,
+pub(super) fn spawn_monitor(
+    figures: &Arc<ResourceMonitor>,
     hub: Mailbox<EventsMsg>,
 ) -> SupervisedTask<()> {
     let figures = figures.clone();
-    task::supervised("events.resources", async move {
-        let (mut looks, mut teller) = (figures.looks(), ResourceTeller::default());
-        let mut every = tokio::time::interval(PERIOD);
+    task::spawn_supervised("events.resources", async move {
+        let (mut looks, mut teller) = (figures.watch_snapshots(), ResourceReporter::default());
+        let mut every = tokio::time::interval(SAMPLE_INTERVAL);
         loop {
             tokio::select! {
-                _ = every.tick() => drop(figures.look().await),
+                _ = every.tick() => drop(figures.sample().await),
                 changed = looks.changed() => {
                     if changed.is_err() {
                         return;
                     }
                     let look = looks.borrow_and_update().clone();
-                    for event in news(&mut teller, &look) {
+                    for event in new_events(&mut teller, &look) {
                         // Lost where too many wait: the next ones come in half a minute.
-                        let _ = hub.tell(EventsMsg::Happened(Box::new(event)));
+                        let _ = hub.send(EventsMsg::KernelEvent(Box::new(event)));
                     }
                 }
             }
@@ -43,24 +43,28 @@ pub(super) fn follow(
     })
 }
 
-fn news(teller: &mut ResourceTeller<i32>, look: &ResourceLook) -> Vec<KernelEvent> {
-    let Some(now) = look.at() else {
+fn new_events(teller: &mut ResourceReporter<i32>, look: &ResourceSnapshot) -> Vec<KernelEvent> {
+    let Some(now) = look.taken_at() else {
         return Vec::new();
     };
-    let lives: Vec<_> = look.lives().collect();
-    teller.keep(|leader| lives.iter().any(|(seen, ..)| seen == leader));
+    let lives: Vec<_> = look.generations().collect();
+    teller.retain(|leader| lives.iter().any(|(seen, ..)| seen == leader));
     let mut events = Vec::new();
     for (leader, life, used) in lives {
-        if let Some(news) = teller.seen(&leader, (used, life.limits), now) {
-            events.push(event(life, used, news));
+        if let Some(news) = teller.observe(&leader, (used, life.limits), now) {
+            events.push(resource_event(life, used, news));
         }
     }
     events
 }
 
 /// Of an instance its own agent and the operator hear.
-fn event(life: &RunningLife, used: ResourceUse, news: ResourceNews) -> KernelEvent {
-    let mut scope = EventScope::of_server(life.key.server());
+fn resource_event(
+    life: &RunningGeneration,
+    used: ResourceUsage,
+    news: ResourceEvent,
+) -> KernelEvent {
+    let mut scope = EventScope::for_server(life.key.server());
     scope.agent = life.agent.clone();
     scope.operator_only = life.key.is_instance() && life.agent.is_none();
     let severity = match news.level {
@@ -73,7 +77,7 @@ fn event(life: &RunningLife, used: ResourceUse, news: ResourceNews) -> KernelEve
         "memory_bytes": used.memory,
         "open_files": used.descriptors,
         "processes": used.processes,
-        "limits": limits(life.limits),
+        "limits": render_limits(life.limits),
         "level": news.level.as_str(),
     });
     if let Some(percent) = news.cpu_percent {
@@ -87,14 +91,14 @@ fn event(life: &RunningLife, used: ResourceUse, news: ResourceNews) -> KernelEve
         channel: KernelChannel::Resources,
         severity,
         scope,
-        timestamp: rfc3339_ms(unix_ms()),
+        timestamp: render_rfc3339_ms(unix_ms()),
         data,
         for_agents: Some(for_agents),
     }
 }
 
 /// The limits that are set, by their names in `[servers.limits]`.
-fn limits(limits: ResourceLimits) -> Value {
+fn render_limits(limits: ResourceLimits) -> Value {
     let set = [
         ("memory_bytes", limits.memory),
         ("cpu_percent", limits.cpu_percent),

@@ -12,33 +12,33 @@ use mgp_engine::tools::events::channels::KernelChannel;
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::jsonrpc;
 use mgp_protocol::mcpl::push::CHANNELS;
-use mgp_protocol::mgp::events::{ChannelPattern, REPLAYED, REPLAYED_MAX, Replayed, Severity};
+use mgp_protocol::mgp::events::{ChannelPattern, REPLAY_DEFAULT, REPLAY_MAX, Replayed, Severity};
 use mgp_protocol::refusal::Refusal;
-use mgp_protocol::splice::quoted;
-use mgp_sync::feed::Doorbell;
+use mgp_protocol::splice::quote;
+use mgp_sync::feed::Wakeup;
 use mgp_transports::lines::{QueueLimits, SendError};
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use serde_json::value::RawValue;
 
 use super::EventsMsg;
-use super::entry::{EventAccess, EventEntry, EventFeed, head};
+use super::entry::{EventAccess, EventEntry, EventFeed, render_head};
 use mgp_callers::agent::Agent;
 use mgp_callers::directory::Directory;
-use mgp_callers::exchange::{Delivery, Exchange};
-use mgp_engine::timestamps::rfc3339_ms;
+use mgp_callers::in_flight_call::{Delivery, InFlightCall};
+use mgp_engine::timestamps::render_rfc3339_ms;
 use mgp_runtime::mailbox::{Mailbox, Queued, Reply};
 use mgp_runtime::task::{self, SupervisedTask};
 use mgp_runtime::time::unix_ms;
 
 /// Events of the subscriptions of one connection that may wait for its reader; more stay in their feeds.
-const ROOM: QueueLimits = QueueLimits {
+const QUEUE_LIMITS: QueueLimits = QueueLimits {
     frames: 256,
     bytes: 1 << 20,
 };
 /// When it is looked again whether a line has room.
-const AGAIN: Duration = Duration::from_millis(20);
+const RETRY_DELAY: Duration = Duration::from_millis(20);
 /// How far apart a resource is told as changed, at least.
-const COALESCE: Duration = Duration::from_millis(200);
+const COALESCE_INTERVAL: Duration = Duration::from_millis(200);
 /// Events read at once of one feed.
 const BATCH: usize = 64;
 /// Events that can be replayed (MGP §13, later drafts): as many as a feed holds.
@@ -65,8 +65,8 @@ pub(super) enum EventDelivery {
 }
 
 impl EventDelivery {
-    pub(super) fn of_subscription(id: &str) -> Self {
-        Self::Each(head(id))
+    pub(super) fn notifications(id: &str) -> Self {
+        Self::Each(render_head(id))
     }
 }
 
@@ -81,15 +81,15 @@ pub(super) struct EarlierEvents {
 #[derive(Debug)]
 pub(super) enum SubscriptionMsg {
     /// There is something new.
-    Look,
+    EventsAvailable,
     /// What it waited for is over.
-    LookAgain,
+    Resume,
     /// It gets the events of this feed after a place.
     Follow(FeedKey, Arc<EventFeed>, u64),
     /// It does not any more.
     Unfollow(FeedKey),
     /// It hears of these push events only.
-    Pushes(Vec<ChannelPattern>),
+    SetPushes(Vec<ChannelPattern>),
     /// What it waits for before all others.
     Earlier(EarlierEvents),
     /// `mgp/events/replay`: after this event, at most so many.
@@ -105,10 +105,10 @@ pub(super) struct SubscriptionActor {
     pub(super) directory: Arc<Directory>,
     pub(super) delivery: EventDelivery,
     pub(super) severity: Severity,
-    pub(super) bell: Arc<Doorbell>,
+    pub(super) wakeup: Arc<Wakeup>,
     pub(super) hub: Mailbox<EventsMsg>,
     /// The request that began it: what it gets comes after that one's answer.
-    pub(super) begun: Weak<Exchange>,
+    pub(super) subscribe_call: Weak<InFlightCall>,
     /// Events from before it began come first.
     pub(super) waits_for_earlier: bool,
     /// The push events it asked for.
@@ -117,7 +117,7 @@ pub(super) struct SubscriptionActor {
 
 #[derive(Debug)]
 pub(super) struct SubscriptionState {
-    me: Mailbox<SubscriptionMsg>,
+    mailbox: Mailbox<SubscriptionMsg>,
     feeds: BTreeMap<FeedKey, (Arc<EventFeed>, u64)>,
     /// The push events it hears of.
     pushes: Vec<ChannelPattern>,
@@ -128,11 +128,11 @@ pub(super) struct SubscriptionState {
     /// Its last events, which live as long as their feeds keep them.
     sent: VecDeque<Weak<EventEntry>>,
     /// It is past what happened before it could send anything.
-    begun: bool,
+    is_started: bool,
     /// Too slow: it gets nothing more.
-    dropped: bool,
+    is_dropped: bool,
     /// Looks again when there may be room, or when enough time has passed.
-    later: Option<SupervisedTask<()>>,
+    retry_timer: Option<SupervisedTask<()>>,
 }
 
 impl Actor for SubscriptionActor {
@@ -147,15 +147,15 @@ impl Actor for SubscriptionActor {
     ) -> Result<SubscriptionState, ActorProcessingErr> {
         let me = Mailbox::new(myself);
         Ok(SubscriptionState {
-            later: Some(self.opens(&me)),
-            me,
+            retry_timer: Some(self.wait_for_answer(&me)),
+            mailbox: me,
             feeds: BTreeMap::new(),
             pushes: self.pushes.clone(),
             earlier: (!self.waits_for_earlier).then(VecDeque::new),
             seq: 0,
             sent: VecDeque::new(),
-            begun: false,
-            dropped: false,
+            is_started: false,
+            is_dropped: false,
         })
     }
 
@@ -165,25 +165,25 @@ impl Actor for SubscriptionActor {
         queued: Self::Msg,
         state: &mut SubscriptionState,
     ) -> Result<(), ActorProcessingErr> {
-        match queued.open() {
-            SubscriptionMsg::Look => self.look(state),
-            SubscriptionMsg::LookAgain => {
-                state.later = None;
-                self.look(state);
+        match queued.into_message() {
+            SubscriptionMsg::EventsAvailable => self.deliver(state),
+            SubscriptionMsg::Resume => {
+                state.retry_timer = None;
+                self.deliver(state);
             }
             SubscriptionMsg::Follow(key, feed, place) => {
                 state.feeds.entry(key).or_insert((feed, place));
-                self.look(state);
+                self.deliver(state);
             }
             SubscriptionMsg::Unfollow(key) => drop(state.feeds.remove(&key)),
-            SubscriptionMsg::Pushes(pushes) => state.pushes = pushes,
+            SubscriptionMsg::SetPushes(pushes) => state.pushes = pushes,
             SubscriptionMsg::Earlier(earlier) => {
                 state.skip(earlier.missed);
                 state.earlier = Some(earlier.events.into());
-                self.look(state);
+                self.deliver(state);
             }
             SubscriptionMsg::Replay(after, limit, reply) => {
-                reply.send(Ok(self.replayed(state, after, limit)));
+                reply.send(Ok(self.replay(state, after, limit)));
             }
         }
         Ok(())
@@ -193,68 +193,73 @@ impl Actor for SubscriptionActor {
 impl SubscriptionActor {
     /// Resolves when the request that began it is answered; until then nothing is sent. One whose request was
     /// taken back ends, since its agent never learns of it.
-    fn opens(&self, me: &Mailbox<SubscriptionMsg>) -> SupervisedTask<()> {
-        let (begun, me) = (self.begun.clone(), me.clone());
+    fn wait_for_answer(&self, me: &Mailbox<SubscriptionMsg>) -> SupervisedTask<()> {
+        let (begun, me) = (self.subscribe_call.clone(), me.clone());
         let (hub, number) = (self.hub.clone(), self.number);
-        task::supervised("events.open", async move {
+        task::spawn_supervised("events.open", async move {
             if let Some(begun) = begun.upgrade() {
                 tokio::select! {
-                    () = begun.ended() => {}
-                    () = begun.cancelled() => {}
+                    () = begun.wait_until_ended() => {}
+                    () = begun.wait_until_cancelled() => {}
                 }
                 if !begun.is_awaited() {
-                    let _ = hub.remind(EventsMsg::TakenBack(number));
+                    let _ = hub.send_to_self(EventsMsg::Canceled(number));
                     return;
                 }
             }
-            let _ = me.remind(SubscriptionMsg::LookAgain);
+            let _ = me.send_to_self(SubscriptionMsg::Resume);
         })
     }
 
     /// Sends what there is, as far as there is room.
-    fn look(&self, state: &mut SubscriptionState) {
-        let waits = state.later.is_some() || state.dropped;
+    fn deliver(&self, state: &mut SubscriptionState) {
+        let waits = state.retry_timer.is_some() || state.is_dropped;
         let Some(agent) = self.agent.upgrade().filter(|_| !waits) else {
             return;
         };
         let Some(caller) = agent.caller() else { return };
         let access = EventAccess::new(caller, &self.directory);
-        let listener = Hearer {
-            of: self,
+        let listener = Receiver {
+            subscription: self,
             agent: &agent,
             access,
             operator: caller.operator,
         };
-        self.bell.settle();
-        match listener.earlier(state).and_then(|()| listener.feeds(state)) {
+        self.wakeup.reset();
+        match listener
+            .send_earlier(state)
+            .and_then(|()| listener.send_from_feeds(state))
+        {
             Ok(()) => {}
-            Err(Pause::NoRoom) => state.look_again(room(&agent)),
-            Err(Pause::Coalesces) => state.look_again(tokio::time::sleep(COALESCE)),
-            Err(Pause::Over) => {}
-            Err(Pause::Overtaken) => self.drop_out(state, &listener),
+            Err(Pause::QueueFull) => state.schedule_delivery(wait_for_capacity(&agent)),
+            Err(Pause::Coalescing) => {
+                state.schedule_delivery(tokio::time::sleep(COALESCE_INTERVAL))
+            }
+            Err(Pause::Closed) => {}
+            Err(Pause::TooSlow) => self.drop_slow(state, &listener),
         }
     }
 
     /// It was too slow: what is left stays for replay, and one last event says so.
-    fn drop_out(&self, state: &mut SubscriptionState, listener: &Hearer<'_>) {
-        state.dropped = true;
-        listener.leave(state);
+    fn drop_slow(&self, state: &mut SubscriptionState, listener: &Receiver<'_>) {
+        state.is_dropped = true;
+        listener.number_remaining(state);
         // The node of one that follows from there is told by the end of its request.
         if let EventDelivery::Each(head) = &self.delivery
-            && !listener.agent.is_following()
+            && !listener.agent.is_follower()
         {
             let after = state.seq;
             state.seq += 1;
             state.remember(Weak::new());
-            let frame = ended(head, state.seq, after);
-            listener.agent.tell(frame.into(), Delivery::Lossy);
+            let frame = render_end(head, state.seq, after);
+            listener.agent.send(frame.into(), Delivery::Lossy);
         }
         tracing::debug!(subscription = %self.id, "an event subscription was too slow and is dropped");
-        let _ = self.hub.remind(EventsMsg::Overtaken(self.number));
+        let _ = self.hub.send_to_self(EventsMsg::TooSlow(self.number));
     }
 
-    fn replayed(&self, state: &SubscriptionState, after: u64, limit: Option<u64>) -> Replayed {
-        let limit = limit.unwrap_or(REPLAYED).clamp(1, REPLAYED_MAX);
+    fn replay(&self, state: &SubscriptionState, after: u64, limit: Option<u64>) -> Replayed {
+        let limit = limit.unwrap_or(REPLAY_DEFAULT).clamp(1, REPLAY_MAX);
         let mut replayed = Replayed {
             subscription_id: self.id.to_string(),
             events: Vec::new(),
@@ -273,12 +278,12 @@ impl SubscriptionActor {
         for (seq, event) in (first..).zip(&state.sent).filter(|(seq, _)| *seq > after) {
             match event.upgrade() {
                 None => replayed.truncated = true,
-                Some(event) if access.hears(&event) => {
+                Some(event) if access.can_see(&event) => {
                     if replayed.events.len() as u64 == limit {
                         replayed.has_more = true;
                         break;
                     }
-                    let params = event.params(seq, caller.operator);
+                    let params = event.render_params(seq, caller.operator);
                     replayed.events.extend(RawValue::from_string(params).ok());
                 }
                 Some(_closed_meanwhile) => {}
@@ -291,28 +296,28 @@ impl SubscriptionActor {
 /// Why nothing more is sent now.
 enum Pause {
     /// The line is full.
-    NoRoom,
+    QueueFull,
     /// The resource has just been told as changed.
-    Coalesces,
+    Coalescing,
     /// The connection has ended.
-    Over,
+    Closed,
     /// Events it has not read are gone.
-    Overtaken,
+    TooSlow,
 }
 
 /// The agent of a subscription, with its rights as they are now.
-struct Hearer<'a> {
-    of: &'a SubscriptionActor,
+struct Receiver<'a> {
+    subscription: &'a SubscriptionActor,
     agent: &'a Agent,
     access: EventAccess<'a>,
     operator: bool,
 }
 
-impl Hearer<'_> {
+impl Receiver<'_> {
     /// Those from before it began.
-    fn earlier(&self, state: &mut SubscriptionState) -> Result<(), Pause> {
+    fn send_earlier(&self, state: &mut SubscriptionState) -> Result<(), Pause> {
         let Some(mut earlier) = state.earlier.take() else {
-            return Err(Pause::Over);
+            return Err(Pause::Closed);
         };
         let mut sent = Ok(());
         while let Some(event) = earlier.front() {
@@ -326,15 +331,15 @@ impl Hearer<'_> {
         sent
     }
 
-    fn feeds(&self, state: &mut SubscriptionState) -> Result<(), Pause> {
-        if !state.begun {
+    fn send_from_feeds(&self, state: &mut SubscriptionState) -> Result<(), Pause> {
+        if !state.is_started {
             self.catch_up(state);
-            state.begun = true;
+            state.is_started = true;
         }
         loop {
-            let next = match (state.gather(), &self.of.delivery) {
-                (Err(Pause::Overtaken), EventDelivery::Updates(uri)) => {
-                    return Err(self.update(state, uri));
+            let next = match (state.next_events(), &self.subscription.delivery) {
+                (Err(Pause::TooSlow), EventDelivery::Updates(uri)) => {
+                    return Err(self.send_update(state, uri));
                 }
                 (next, _) => next?,
             };
@@ -344,9 +349,9 @@ impl Hearer<'_> {
             for (key, place, event) in next {
                 let before = state.feeds.get(&key).map_or(place, |(_, before)| *before);
                 state.skip(place.saturating_sub(before + 1));
-                state.move_to(&key, place - 1);
+                state.set_position(&key, place - 1);
                 self.send(state, &event)?;
-                state.move_to(&key, place);
+                state.set_position(&key, place);
             }
         }
     }
@@ -356,10 +361,10 @@ impl Hearer<'_> {
         let mut lost = 0;
         for (key, (feed, place)) in &mut state.feeds {
             let read = feed.read(*place, 1);
-            if read.overtaken {
+            if read.has_gap {
                 let first = read.events.first().map(|(first, _)| *first);
-                let before = first.unwrap_or_else(|| feed.newest() + 1) - 1;
-                lost += self.numbers(key, before.saturating_sub(*place));
+                let before = first.unwrap_or_else(|| feed.newest_position() + 1) - 1;
+                lost += self.missing_numbers(key, before.saturating_sub(*place));
                 *place = before;
             }
         }
@@ -368,60 +373,63 @@ impl Hearer<'_> {
 
     /// How many numbers are missing where so many events of a feed are gone unread. How much others did is not
     /// told to agents: it is one number then.
-    fn numbers(&self, key: &FeedKey, gone: u64) -> u64 {
+    fn missing_numbers(&self, key: &FeedKey, gone: u64) -> u64 {
         match key {
             FeedKey::Kernel(_) | FeedKey::Push(_) if !self.operator => gone.min(1),
             FeedKey::Kernel(_) | FeedKey::Push(_) | FeedKey::Server(..) => gone,
         }
     }
 
-    fn wants(&self, event: &EventEntry, pushes: &[ChannelPattern]) -> bool {
-        let severe = event.severity.is_none_or(|it| it >= self.of.severity);
+    fn is_wanted(&self, event: &EventEntry, pushes: &[ChannelPattern]) -> bool {
+        let severe = event
+            .severity
+            .is_none_or(|it| it >= self.subscription.severity);
         // The feed of a server has the events of all its sets.
         let meant = !event.channel().starts_with(CHANNELS)
             || pushes.iter().any(|of| of.covers(event.channel()));
-        severe && meant && self.access.hears(event)
+        severe && meant && self.access.can_see(event)
     }
 
     fn send(&self, state: &mut SubscriptionState, event: &Arc<EventEntry>) -> Result<(), Pause> {
-        if !self.wants(event, &state.pushes) {
+        if !self.is_wanted(event, &state.pushes) {
             return Ok(());
         }
-        match &self.of.delivery {
+        match &self.subscription.delivery {
             EventDelivery::Each(head) => {
-                let frame = event.frame(head, state.seq + 1, self.operator);
+                let frame = event.render_frame(head, state.seq + 1, self.operator);
                 self.agent
-                    .offer(frame, ROOM)
+                    .try_send(frame, QUEUE_LIMITS)
                     .map_err(|refused| match refused {
-                        SendError::Full => Pause::NoRoom,
-                        SendError::Closed => Pause::Over,
+                        SendError::Full => Pause::QueueFull,
+                        SendError::Closed => Pause::Closed,
                     })?;
                 state.seq += 1;
                 state.remember(Arc::downgrade(event));
                 Ok(())
             }
-            EventDelivery::Updates(uri) => Err(self.update(state, uri)),
+            EventDelivery::Updates(uri) => Err(self.send_update(state, uri)),
         }
     }
 
     /// However many events there are, the resource has changed once.
-    fn update(&self, state: &mut SubscriptionState, uri: &str) -> Pause {
-        self.agent.tell(updated(uri).into(), Delivery::Reliable);
+    fn send_update(&self, state: &mut SubscriptionState, uri: &str) -> Pause {
+        self.agent
+            .send(render_update(uri).into(), Delivery::Reliable);
         state.skip_all();
-        Pause::Coalesces
+        Pause::Coalescing
     }
 
     /// What is left in the feeds is numbered, so that it can be replayed.
-    fn leave(&self, state: &mut SubscriptionState) {
+    fn number_remaining(&self, state: &mut SubscriptionState) {
         for (key, (feed, place)) in std::mem::take(&mut state.feeds) {
             let left = feed.read(place, REPLAYABLE);
             let first = left
                 .events
                 .first()
-                .map_or(feed.newest() + 1, |(first, _)| *first);
-            state.skip(self.numbers(&key, first.saturating_sub(place + 1)));
+                .map_or(feed.newest_position() + 1, |(first, _)| *first);
+            state.skip(self.missing_numbers(&key, first.saturating_sub(place + 1)));
             for (_, event) in left.events {
-                if self.wants(&event, &state.pushes) {
+                if self.is_wanted(&event, &state.pushes) {
                     state.seq += 1;
                     state.remember(Arc::downgrade(&event));
                 }
@@ -432,12 +440,12 @@ impl Hearer<'_> {
 
 impl SubscriptionState {
     /// The next events of all feeds. Between channels no order is promised.
-    fn gather(&self) -> Result<Vec<(FeedKey, u64, Arc<EventEntry>)>, Pause> {
+    fn next_events(&self) -> Result<Vec<(FeedKey, u64, Arc<EventEntry>)>, Pause> {
         let mut next = Vec::new();
         for (key, (feed, place)) in &self.feeds {
             let read = feed.read(*place, BATCH);
-            if read.overtaken {
-                return Err(Pause::Overtaken);
+            if read.has_gap {
+                return Err(Pause::TooSlow);
             }
             let read = read.events.into_iter();
             next.extend(read.map(|(place, event)| (key.clone(), place, event)));
@@ -445,7 +453,7 @@ impl SubscriptionState {
         Ok(next)
     }
 
-    fn move_to(&mut self, key: &FeedKey, place: u64) {
+    fn set_position(&mut self, key: &FeedKey, place: u64) {
         if let Some((_, own)) = self.feeds.get_mut(key) {
             *own = place;
         }
@@ -457,7 +465,7 @@ impl SubscriptionState {
             earlier.clear();
         }
         for (feed, place) in self.feeds.values_mut() {
-            *place = feed.newest();
+            *place = feed.newest_position();
         }
     }
 
@@ -476,36 +484,36 @@ impl SubscriptionState {
         self.sent.push_back(event);
     }
 
-    fn look_again(&mut self, after: impl Future<Output = ()> + Send + 'static) {
-        let me = self.me.clone();
-        self.later = Some(task::supervised("events.later", async move {
+    fn schedule_delivery(&mut self, after: impl Future<Output = ()> + Send + 'static) {
+        let me = self.mailbox.clone();
+        self.retry_timer = Some(task::spawn_supervised("events.later", async move {
             after.await;
-            let _ = me.remind(SubscriptionMsg::LookAgain);
+            let _ = me.send_to_self(SubscriptionMsg::Resume);
         }));
     }
 }
 
 /// Resolves when there may be room for the agent's next event.
-fn room(agent: &Agent) -> impl Future<Output = ()> + Send + use<> {
-    let room = agent.room();
+fn wait_for_capacity(agent: &Agent) -> impl Future<Output = ()> + Send + use<> {
+    let room = agent.capacity_available();
     async move {
         match room {
             Some(room) => room.await,
-            None => tokio::time::sleep(AGAIN).await,
+            None => tokio::time::sleep(RETRY_DELAY).await,
         }
     }
 }
 
 /// The last event of a subscription that was dropped.
-fn ended(head: &str, seq: u64, after: u64) -> String {
-    let now = rfc3339_ms(unix_ms());
+fn render_end(head: &str, seq: u64, after: u64) -> String {
+    let now = render_rfc3339_ms(unix_ms());
     let words = "its reader was too slow: events were lost; ask for what is left with mgp/events/replay, and subscribe again";
     format!(
         r#"{head}{seq},"channel":"system.subscription_ended","timestamp":"{now}","data":{{"reason":"too_slow","last_seq":{after},"message":"{words}"}}}}}}"#
     )
 }
 
-fn updated(uri: &str) -> Vec<u8> {
-    let params = format!(r#"{{"uri":{}}}"#, quoted(uri));
+fn render_update(uri: &str) -> Vec<u8> {
+    let params = format!(r#"{{"uri":{}}}"#, quote(uri));
     jsonrpc::notification("notifications/resources/updated", Some(&params))
 }

@@ -9,48 +9,48 @@ use mgp_protocol::mgp::events::{
     ChannelPattern, Filter, Severity, Subscribe, SubscribedAtServer, Unsubscribe,
 };
 use mgp_protocol::mgp::negotiation::Features;
-use mgp_protocol::splice::quoted;
+use mgp_protocol::splice::quote;
 
 use super::EventsMsg;
 use mgp_runtime::mailbox::Mailbox;
 use mgp_runtime::task;
 use mgp_servers::link::Link;
-use mgp_servers::server::{RenewalHold, ServerTable};
+use mgp_servers::server::{ResubscriptionGuard, ServerTable};
 
 /// Longest id of a subscription that a server may give, in bytes.
 const ID_MAX: usize = 256;
 
 /// The connection to a server or to an instance of one, if it knows events.
-pub(super) fn link(servers: &ServerTable, server: &ServerId) -> Option<Arc<Link>> {
+pub(super) fn find_link(servers: &ServerTable, server: &ServerId) -> Option<Arc<Link>> {
     let servers = servers.load();
-    let link = servers.get(&server.server())?.link_named(server)?;
-    link.era_of(Features::EVENTS).map(|_| link)
+    let link = servers.get(&server.server())?.link_by_key(server)?;
+    link.family_negotiating(Features::EVENTS).map(|_| link)
 }
 
 /// Carries out what the engine wants of servers, and holds on until they have answered. A server that has gone
 /// is asked when it comes back.
-pub(super) fn perform(
+pub(super) fn apply_effects(
     servers: &ServerTable,
     hub: &Mailbox<EventsMsg>,
     effects: impl IntoIterator<Item = EventsEffect>,
-    hold: &RenewalHold,
+    hold: &ResubscriptionGuard,
 ) {
     for effect in effects {
         match effect {
             EventsEffect::SubscribeUpstream { server, topic } => {
-                if let Some(link) = link(servers, &server) {
+                if let Some(link) = find_link(servers, &server) {
                     subscribe(hub.clone(), link, (server, topic), hold.clone());
                 }
             }
             EventsEffect::UnsubscribeUpstream { server, id } => {
-                if let Some(link) = link(servers, &server) {
+                if let Some(link) = find_link(servers, &server) {
                     unsubscribe(link, id.to_string());
                 }
             }
             // The hub does these itself.
-            EventsEffect::FollowAtNode { .. }
-            | EventsEffect::LeaveAtNode { .. }
-            | EventsEffect::FollowsMore(_) => {}
+            EventsEffect::SubscribeRemote { .. }
+            | EventsEffect::UnsubscribeRemote { .. }
+            | EventsEffect::SubscriptionExtended(_) => {}
         }
     }
 }
@@ -59,16 +59,16 @@ fn subscribe(
     hub: Mailbox<EventsMsg>,
     link: Arc<Link>,
     (server, topic): (ServerId, Topic),
-    hold: RenewalHold,
+    hold: ResubscriptionGuard,
 ) {
-    task::detached("events.subscribe", async move {
+    task::spawn_detached("events.subscribe", async move {
         let _hold = hold;
-        let params = params(&topic);
-        let said = ask(&link, Subscribe::METHOD, &params).await;
-        let id = said.and_then(|said| agreed(&link, &said, &topic.channels));
-        let _ = hub.remind(EventsMsg::Answered {
+        let params = subscribe_params(&topic);
+        let said = send_request(&link, Subscribe::METHOD, &params).await;
+        let id = said.and_then(|said| parse_subscription_id(&link, &said, &topic.channels));
+        let _ = hub.send_to_self(EventsMsg::ServerAnswered {
             server,
-            life: link.number,
+            connection: link.number,
             topic,
             id,
         });
@@ -76,8 +76,8 @@ fn subscribe(
 }
 
 /// What is asked of a server, or of the node that has it.
-pub(super) fn params(topic: &Topic) -> String {
-    let channel = quoted(topic.channels.as_str());
+pub(super) fn subscribe_params(topic: &Topic) -> String {
+    let channel = quote(topic.channels.as_str());
     let filter = match topic.severity {
         Severity::Debug => String::new(),
         Severity::Info | Severity::Warning | Severity::Error | Severity::Critical => {
@@ -90,14 +90,18 @@ pub(super) fn params(topic: &Topic) -> String {
 }
 
 /// The server's id of the subscription, if it has such a channel.
-fn agreed(link: &Arc<Link>, said: &str, channels: &ChannelPattern) -> Option<String> {
+fn parse_subscription_id(
+    link: &Arc<Link>,
+    said: &str,
+    channels: &ChannelPattern,
+) -> Option<String> {
     let SubscribedAtServer {
         subscribed,
         subscription_id,
-    } = mcp::read(Some(said)).ok()?;
+    } = mcp::parse_params(Some(said)).ok()?;
     if subscription_id.len() > ID_MAX {
         link.log
-            .note("mgp/events/subscribe: its subscription_id is too long to be used");
+            .push_note("mgp/events/subscribe: its subscription_id is too long to be used");
         return None;
     }
     let told = |name: &String| *name == channels.as_str() || channels.covers(name);
@@ -109,19 +113,19 @@ fn agreed(link: &Arc<Link>, said: &str, channels: &ChannelPattern) -> Option<Str
 }
 
 fn unsubscribe(link: Arc<Link>, id: String) {
-    task::detached("events.unsubscribe", async move {
-        let params = format!(r#"{{"subscription_id":{}}}"#, quoted(&id));
-        ask(&link, Unsubscribe::METHOD, &params).await;
+    task::spawn_detached("events.unsubscribe", async move {
+        let params = format!(r#"{{"subscription_id":{}}}"#, quote(&id));
+        send_request(&link, Unsubscribe::METHOD, &params).await;
     });
 }
 
 /// The server's result; what it refuses stands in its log.
-async fn ask(link: &Arc<Link>, method: &str, params: &str) -> Option<String> {
-    let era = link.era_of(Features::EVENTS)?;
-    match link.ask_in(era, method, Some(params)).await {
+async fn send_request(link: &Arc<Link>, method: &str, params: &str) -> Option<String> {
+    let era = link.family_negotiating(Features::EVENTS)?;
+    match link.request_in(era, method, Some(params)).await {
         Ok(result) => String::from_utf8(result.to_vec()).ok(),
         Err(error) => {
-            link.log.note(&format!("{method} {params}: {error}"));
+            link.log.push_note(&format!("{method} {params}: {error}"));
             None
         }
     }

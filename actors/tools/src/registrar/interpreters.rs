@@ -28,7 +28,7 @@ impl Interpreters {
     pub fn usual_name(&self, command: &str) -> Option<&'static str> {
         let path = Path::new(command);
         NAMES.iter().find_map(|(name, names)| {
-            let folder = self.named(name).and_then(Path::parent);
+            let folder = self.configured_path(name).and_then(Path::parent);
             let file = path.file_name().and_then(|file| file.to_str());
             // The same interpreter, under longer names in the same folder.
             let beside = folder.is_some() && path.parent() == folder;
@@ -40,7 +40,7 @@ impl Interpreters {
     /// Where the interpreter of this usual name is. Blocks.
     #[must_use]
     pub fn find(&self, name: &str) -> Option<PathBuf> {
-        if let Some(named) = self.named(name) {
+        if let Some(named) = self.configured_path(name) {
             return Some(named.to_owned());
         }
         let (_, names) = NAMES.iter().find(|(usual, _)| *usual == name)?;
@@ -51,7 +51,7 @@ impl Interpreters {
         places.find(|place| is_program(place))
     }
 
-    fn named(&self, name: &str) -> Option<&Path> {
+    fn configured_path(&self, name: &str) -> Option<&Path> {
         match name {
             "python" => self.python.as_deref(),
             "node" => self.node.as_deref(),

@@ -8,13 +8,13 @@ use mgp_engine::policy::permissions::PermissionRules;
 use mgp_engine::policy::pins::{PinMode, PinRules};
 use mgp_engine::policy::requirements::ToolRules;
 use mgp_engine::policy::trust::TrustLevel;
-use mgp_engine::servers::login::LoginRules;
+use mgp_engine::servers::login::LoginConfig;
 use mgp_engine::servers::sandbox::{self, PinnedProgram, SandboxProgram};
 use mgp_engine::servers::spec::{
-    MgpDeclaration, QuestionAttribution, Reach, ReplicaRule, RestartRules, ServerInstances,
-    ServerLimits, ServerSpec, UrlProtocol,
+    CallbackAttribution, MgpConfig, ReplicaMode, RestartConfig, ServerInstances, ServerLimits,
+    ServerSpec, ServerTransport, UrlProtocol,
 };
-use mgp_engine::tools::registration::Accepted;
+use mgp_engine::tools::registration::RegistrationPlan;
 use mgp_protocol::ids::{ConnectionId, ServerId};
 use mgp_protocol::mgp::permission::PermissionType;
 use serde::{Deserialize, Serialize};
@@ -24,7 +24,7 @@ use mgp_callers::request::Caller;
 
 /// The settings of every registered server.
 #[derive(Clone, Debug)]
-pub struct Background {
+pub struct RegistrationDefaults {
     /// `[limits]`.
     pub limits: ServerLimits,
     /// `[validation]` and `[confirmation]`.
@@ -32,7 +32,7 @@ pub struct Background {
     /// `[permissions]`.
     pub permissions: PermissionRules,
     /// `[sandbox]`, and what `[discovery.registered]` opens.
-    pub sandbox: sandbox::SandboxRules,
+    pub sandbox: sandbox::SandboxConfig,
     /// The variables their programs are started with.
     pub interpreters: Interpreters,
 }
@@ -44,7 +44,7 @@ pub struct Record {
     /// Its name.
     pub id: String,
     /// How it is reached.
-    pub way: Way,
+    pub way: ConnectionMethod,
     /// Its trust level, as a word.
     pub trust: String,
     /// Its program, if it could be read.
@@ -74,7 +74,7 @@ pub struct Record {
 /// How a registered server is reached.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Way {
+pub enum ConnectionMethod {
     /// A child process.
     Stdio {
         /// The program.
@@ -94,21 +94,21 @@ pub enum Way {
 impl Record {
     /// The record of an accepted registration.
     #[must_use]
-    pub fn of(
-        accepted: &Accepted,
+    pub fn new(
+        accepted: &RegistrationPlan,
         program: Option<SandboxProgram>,
         justification: Option<String>,
     ) -> Self {
-        let way = match &accepted.reach {
-            Reach::Stdio {
+        let way = match &accepted.transport {
+            ServerTransport::Stdio {
                 command, args, env, ..
-            } => Way::Stdio {
+            } => ConnectionMethod::Stdio {
                 command: command.clone(),
                 args: args.clone(),
                 env: env.clone(),
             },
-            Reach::Http { url, .. } => Way::Http { url: url.clone() },
-            Reach::Node(_) => unreachable!("nobody registers a server of another node"),
+            ServerTransport::Http { url, .. } => ConnectionMethod::Http { url: url.clone() },
+            ServerTransport::Node(_) => unreachable!("nobody registers a server of another node"),
         };
         Self {
             id: accepted.id.to_string(),
@@ -117,11 +117,15 @@ impl Record {
             program,
             extensions: accepted.extensions.clone(),
             permissions: accepted.permissions.clone(),
-            asks: accepted.asks.iter().map(ToString::to_string).collect(),
+            asks: accepted
+                .required_approvals
+                .iter()
+                .map(ToString::to_string)
+                .collect(),
             created_by: accepted.created_by.clone(),
             by_agent: false,
             justification,
-            quarantine: accepted.asks_first().map(str::to_owned),
+            quarantine: accepted.approval_reason().map(str::to_owned),
             pinned: Vec::new(),
             session: None,
         }
@@ -129,7 +133,7 @@ impl Record {
 
     /// Its id.
     #[must_use]
-    pub fn server(&self) -> ServerId {
+    pub fn server_id(&self) -> ServerId {
         ServerId::new(self.id.clone())
     }
 
@@ -137,20 +141,20 @@ impl Record {
     #[must_use]
     pub fn command(&self) -> Option<&str> {
         match &self.way {
-            Way::Stdio { command, .. } => Some(command),
-            Way::Http { .. } => None,
+            ConnectionMethod::Stdio { command, .. } => Some(command),
+            ConnectionMethod::Http { .. } => None,
         }
     }
 
     /// Whether this caller registered it, or is the operator.
     #[must_use]
-    pub fn is_of(&self, caller: &Caller) -> bool {
+    pub fn is_owned_by(&self, caller: &Caller) -> bool {
         caller.operator || self.by_agent && self.created_by == caller.agent.as_str()
     }
 
     /// What has to be decided before it is started for the first time.
     #[must_use]
-    pub fn first_start(&self) -> Option<String> {
+    pub fn first_start_decision(&self) -> Option<String> {
         let why = self.quarantine.as_ref()?;
         Some(format!("the operator has to allow its first start: {why}"))
     }
@@ -158,26 +162,26 @@ impl Record {
     /// The configuration it is started with. `own` is its folder; `interpreter` is the program its command
     /// stands for, if it names an interpreter.
     #[must_use]
-    pub fn spec(
+    pub fn to_spec(
         &self,
-        background: &Background,
+        background: &RegistrationDefaults,
         own: PathBuf,
         interpreter: Option<PathBuf>,
     ) -> ServerSpec {
         let chosen = interpreter.is_some();
         let interpreter = interpreter.map(|path| path.display().to_string());
         let reach = match &self.way {
-            Way::Stdio { command, args, env } => Reach::Stdio {
+            ConnectionMethod::Stdio { command, args, env } => ServerTransport::Stdio {
                 command: interpreter.unwrap_or_else(|| command.clone()),
                 args: args.clone(),
                 env: env.clone(),
                 inherit_env: Vec::new(),
                 cwd: Some(own),
             },
-            Way::Http { url } => Reach::Http {
+            ConnectionMethod::Http { url } => ServerTransport::Http {
                 url: url.clone(),
                 headers: BTreeMap::new(),
-                speaks: UrlProtocol::Mcp,
+                protocol: UrlProtocol::Mcp,
             },
         };
         let levels = [TrustLevel::Standard, TrustLevel::Trusted];
@@ -185,26 +189,29 @@ impl Record {
             .into_iter()
             .find(|level| level.as_str() == self.trust);
         let mut permissions = background.permissions.clone();
-        let asks = self.asks.iter().flat_map(|word| PermissionType::read(word));
+        let asks = self
+            .asks
+            .iter()
+            .flat_map(|word| PermissionType::parse_all(word));
         for ask in asks {
             permissions.configured.remove(&ask);
             permissions.exceptions.insert(ask);
         }
         ServerSpec {
-            id: self.server(),
-            reach,
+            id: self.server_id(),
+            transport: reach,
             autostart: true,
-            after: Vec::new(),
+            start_after: Vec::new(),
             rolling: false,
-            replica: ReplicaRule::Alone,
-            restart: RestartRules::default(),
+            replica: ReplicaMode::Standalone,
+            restart: RestartConfig::default(),
             resources: mgp_engine::servers::resources::ResourceLimits::default(),
             limits: background.limits.clone(),
             default_policy: None,
-            asking: QuestionAttribution::default(),
+            callback_attribution: CallbackAttribution::default(),
             instances: ServerInstances::default(),
-            mgp: MgpDeclaration {
-                suppressed: false,
+            mgp: MgpConfig {
+                is_disabled: false,
                 extensions: self.extensions.clone(),
                 permissions_required: self.permissions.clone(),
                 trust_level: trust.unwrap_or(TrustLevel::Sandboxed),
@@ -217,15 +224,15 @@ impl Record {
                 mode: PinMode::Block,
                 ..PinRules::default()
             },
-            sandbox: sandbox::SandboxRules {
-                vouched: false,
-                chosen,
+            sandbox: sandbox::SandboxConfig {
+                is_operator_written: false,
+                is_operator_chosen: chosen,
                 program: self.program.clone(),
                 pinned: self.pinned.clone(),
                 ..background.sandbox.clone()
             },
             // What an agent registers has no login of a person's.
-            login: LoginRules::off(),
+            login: LoginConfig::disabled(),
             pass_headers: Vec::new(),
         }
     }

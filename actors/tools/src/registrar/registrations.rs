@@ -10,8 +10,8 @@ use mgp_sync::Snapshot;
 use serde::{Deserialize, Serialize};
 
 use super::record::Record;
-use mgp_store::journal::{Journal, NotAppended, OpenedJournal};
-use mgp_store::trouble::Trouble;
+use mgp_store::health::DiskHealth;
+use mgp_store::journal::{AppendError, Journal, OpenedJournal};
 use mgp_store::witnesses::Witness;
 
 /// The kind of journal.
@@ -29,9 +29,9 @@ enum RegistryEntry {
 #[derive(Debug)]
 pub struct Registrations {
     journal: Journal,
-    cut: Option<String>,
+    torn_tail: Option<String>,
     /// What is lost of it: nothing is registered meanwhile.
-    shortened: Option<String>,
+    loss: Option<String>,
     /// By id.
     pub servers: BTreeMap<ServerId, Record>,
     ending: BTreeSet<ServerId>,
@@ -50,8 +50,8 @@ impl Registrations {
         let OpenedJournal {
             journal,
             entries,
-            cut,
-            shortened,
+            torn_tail: cut,
+            truncated: shortened,
         } = Journal::open_witnessed(path, KIND, witness).map_err(|e| e.to_string())?;
         let shortened = shortened.map(|shortened| {
             format!(
@@ -63,8 +63,8 @@ impl Registrations {
         }
         let mut registrations = Self {
             journal,
-            cut,
-            shortened,
+            torn_tail: cut,
+            loss: shortened,
             servers: BTreeMap::new(),
             ending: BTreeSet::new(),
             names: Arc::new(Names::new(BTreeSet::new())),
@@ -74,7 +74,7 @@ impl Registrations {
                 .map_err(|e| format!("{}: an entry that cannot be read: {e}", path.display()))?;
             match entry {
                 RegistryEntry::Server(record) => {
-                    registrations.servers.insert(record.server(), *record);
+                    registrations.servers.insert(record.server_id(), *record);
                 }
                 RegistryEntry::Ending(id) => {
                     registrations.ending.insert(ServerId::new(id));
@@ -89,17 +89,17 @@ impl Registrations {
     ///
     /// # Errors
     /// The disk failed.
-    pub async fn mend(&mut self) -> Result<Option<String>, NotAppended> {
-        if self.cut.is_some() {
-            self.journal.mend().await?;
+    pub async fn truncate_torn_tail(&mut self) -> Result<Option<String>, AppendError> {
+        if self.torn_tail.is_some() {
+            self.journal.truncate_torn_tail().await?;
         }
-        Ok(self.cut.take())
+        Ok(self.torn_tail.take())
     }
 
     /// What is lost of the file, and what to do: in words.
     #[must_use]
-    pub fn shortened(&self) -> Option<&str> {
-        self.shortened.as_deref()
+    pub fn loss(&self) -> Option<&str> {
+        self.loss.as_deref()
     }
 
     /// Compares the file with its witness while no kernel has it open, and changes neither; blocks.
@@ -113,8 +113,8 @@ impl Registrations {
 
     /// Whether registrations can be stored.
     #[must_use]
-    pub fn trouble(&self) -> Trouble {
-        self.journal.trouble()
+    pub fn health(&self) -> DiskHealth {
+        self.journal.health()
     }
 
     /// The names, as published.
@@ -138,23 +138,23 @@ impl Registrations {
 
     /// The servers that end with this session.
     #[must_use]
-    pub fn of_session(&self, session: ConnectionId) -> Vec<ServerId> {
+    pub fn session_servers(&self, session: ConnectionId) -> Vec<ServerId> {
         let its = |record: &&Record| record.session == Some(session);
         let records = self.servers.values().filter(its);
-        records.map(Record::server).collect()
+        records.map(Record::server_id).collect()
     }
 
     /// Adds or changes a server; it is on disk when this returns.
     ///
     /// # Errors
     /// Then nothing was changed.
-    pub async fn put(&mut self, record: Record) -> Result<(), Refusal> {
-        if let Some(why) = &self.shortened {
-            return Err(Refusal::Broken(why.clone()));
+    pub async fn save_record(&mut self, record: Record) -> Result<(), Refusal> {
+        if let Some(why) = &self.loss {
+            return Err(Refusal::Internal(why.clone()));
         }
-        let id = record.server();
+        let id = record.server_id();
         let before = self.servers.insert(id.clone(), record);
-        let kept = self.keep().await;
+        let kept = self.save().await;
         if kept.is_err() {
             match before {
                 Some(before) => self.servers.insert(id, before),
@@ -165,16 +165,16 @@ impl Registrations {
     }
 
     /// Removes a server; that is on disk when this returns. Its name is free after
-    /// [`Registrations::ended`].
+    /// [`Registrations::finish_removal`].
     ///
     /// # Errors
     /// Then nothing was changed.
-    pub async fn strike(&mut self, id: &ServerId) -> Result<(), Refusal> {
+    pub async fn remove(&mut self, id: &ServerId) -> Result<(), Refusal> {
         let Some(record) = self.servers.remove(id) else {
             return Ok(());
         };
         self.ending.insert(id.clone());
-        let kept = self.keep().await;
+        let kept = self.save().await;
         if kept.is_err() {
             self.ending.remove(id);
             self.servers.insert(id.clone(), record);
@@ -186,18 +186,18 @@ impl Registrations {
     ///
     /// # Errors
     /// Then nothing was changed.
-    pub async fn ended(&mut self, id: &ServerId) -> Result<(), Refusal> {
+    pub async fn finish_removal(&mut self, id: &ServerId) -> Result<(), Refusal> {
         if !self.ending.remove(id) {
             return Ok(());
         }
-        let kept = self.keep().await;
+        let kept = self.save().await;
         if kept.is_err() {
             self.ending.insert(id.clone());
         }
         kept
     }
 
-    async fn keep(&self) -> Result<(), Refusal> {
+    async fn save(&self) -> Result<(), Refusal> {
         // Of a server that ends with its session only the name is stored.
         let servers = self.servers.values().map(|record| match record.session {
             None => RegistryEntry::Server(Box::new(record.clone())),
@@ -211,7 +211,7 @@ impl Registrations {
             .chain(ending)
             .map(|entry| serde_json::to_vec(&entry).expect("a record is always JSON"));
         let kept = self.journal.replace(entries.collect()).await;
-        kept.map_err(|error| Refusal::Broken(format!("the registration is not kept: {error}")))?;
+        kept.map_err(|error| Refusal::Internal(format!("the registration is not kept: {error}")))?;
         self.publish();
         Ok(())
     }

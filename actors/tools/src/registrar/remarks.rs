@@ -9,19 +9,19 @@ use mgp_servers::server::ServerHandle;
 /// Lines of the server's last output that are told: the end of a stack trace.
 const LINES: usize = 20;
 /// Characters of each of them.
-const LINE: usize = 400;
+const LINE_CHARS_MAX: usize = 400;
 /// Lines of the log that are searched for them.
-const LOOK: usize = 200;
+const LOG_LINES_MAX: usize = 200;
 /// How the kernel notes a line of stdout that is no message; a `print` in a server causes it.
-const NOISE: &str = "not a message on stdout";
+const NOISE_PREFIX: &str = "not a message on stdout";
 
 /// Why a server does not take calls, and its last output; nothing for one that does.
 #[must_use]
-pub fn remarks(handle: &ServerHandle) -> Vec<String> {
+pub fn status_remarks(handle: &ServerHandle) -> Vec<String> {
     let now = handle.status();
     let why = match now.state {
         LifecycleState::Connected => return Vec::new(),
-        LifecycleState::Connecting if now.waiting => return vec![now.reason],
+        LifecycleState::Connecting if now.awaits_operator => return vec![now.reason],
         LifecycleState::Connecting => "it has not answered what it speaks yet".to_owned(),
         LifecycleState::Registered
         | LifecycleState::Draining
@@ -33,7 +33,7 @@ pub fn remarks(handle: &ServerHandle) -> Vec<String> {
         .into_iter()
         .filter(|why| !why.is_empty())
         .collect();
-    let wrote = last_words(&handle.log.tail(LOOK));
+    let wrote = last_output(&handle.log.tail(LOG_LINES_MAX));
     if !wrote.is_empty() {
         all.push(format!("it wrote:\n{}", wrote.join("\n")));
     }
@@ -41,12 +41,14 @@ pub fn remarks(handle: &ServerHandle) -> Vec<String> {
 }
 
 /// The server's output in its last life.
-fn last_words(log: &[LogLine]) -> Vec<String> {
+fn last_output(log: &[LogLine]) -> Vec<String> {
     let mut words = Vec::new();
     for line in log.iter().rev() {
-        let its = line.author == Author::Server || line.text.starts_with(NOISE);
+        let its = line.author == Author::Server || line.text.starts_with(NOISE_PREFIX);
         match its {
-            true if words.len() < LINES => words.push(line.text.chars().take(LINE).collect()),
+            true if words.len() < LINES => {
+                words.push(line.text.chars().take(LINE_CHARS_MAX).collect())
+            }
             true => break,
             // The kernel's note about its end. A note before the output belongs to an earlier life.
             false if words.is_empty() => {}
@@ -67,20 +69,20 @@ mod tests {
     fn only_the_words_of_the_last_life_are_told() {
         let log = ServerLog::new();
         log.push(b"before");
-        log.note("ended: exited with code 1");
-        log.note("not a message on stdout (expected value): hello");
+        log.push_note("ended: exited with code 1");
+        log.push_note("not a message on stdout (expected value): hello");
         log.push(b"Traceback");
         log.push(b"ValueError: broken");
-        log.note("ended: exited with code 1");
-        let told = last_words(&log.tail(LOOK));
+        log.push_note("ended: exited with code 1");
+        let told = last_output(&log.tail(LOG_LINES_MAX));
         assert_eq!(told.len(), 3, "{told:?}");
         assert!(told[0].ends_with("hello") && told[2] == "ValueError: broken");
         for _ in 0..100 {
             log.push("ü".repeat(1000).as_bytes());
         }
-        let told = last_words(&log.tail(LOOK));
+        let told = last_output(&log.tail(LOG_LINES_MAX));
         let longest = told.iter().map(|line| line.chars().count()).max();
-        assert_eq!((told.len(), longest), (LINES, Some(LINE)));
-        assert!(last_words(&[]).is_empty());
+        assert_eq!((told.len(), longest), (LINES, Some(LINE_CHARS_MAX)));
+        assert!(last_output(&[]).is_empty());
     }
 }

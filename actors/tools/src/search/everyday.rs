@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use mgp_embedding::Embedder;
 use mgp_engine::tools::index::{
-    Draft, Filter, Index, IndexSearch, SearchHit, SearchRequest, SearchResults, ServerIndex,
-    Strategy, Text, Vector,
+    EmbeddingText, Index, IndexDraft, IndexSearch, SearchFilter, SearchHit, SearchRequest,
+    SearchResults, ServerIndex, Strategy, Vector,
 };
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mgp::discovery::security::RiskLevel;
@@ -54,37 +54,38 @@ impl Scene {
             let about = tools[0]["server_description"].as_str().unwrap();
             let drafts = tools.iter().map(|tool| draft(&server, tool)).collect();
             let shelf = ServerIndex::new(&server, about, drafts);
-            let shelf = shelf.with_vectors(&mut |text: &Text| Some(scene.vector(&text.text)));
-            scene.index = scene.index.with(Arc::new(shelf));
+            let shelf =
+                shelf.with_vectors(&mut |text: &EmbeddingText| Some(scene.vector(&text.text)));
+            scene.index = scene.index.with_server(Arc::new(shelf));
         }
         scene
     }
 
     fn vector(&mut self, text: &str) -> Vector {
-        let make = || Vector::of(&self.model.embed(text).unwrap()).unwrap();
+        let make = || Vector::quantize(&self.model.embed(text).unwrap()).unwrap();
         let known = self.known.entry(text.to_owned()).or_insert_with(make);
         known.clone()
     }
 
     fn search(&mut self, text: &str) -> SearchResults<'_> {
-        let request = SearchRequest::read(text);
-        let meanings = request.meanings().iter();
+        let request = SearchRequest::parse(text);
+        let meanings = request.embedding_texts().iter();
         let meanings: Vec<Vector> = meanings.map(|text| self.vector(text)).collect();
         self.index.search(&IndexSearch {
             request: &request,
-            meanings: &meanings,
+            vectors: &meanings,
             strategy: Strategy::Hybrid,
-            filter: &Filter::default(),
-            most: 5,
-            visible: &|_| true,
+            filter: &SearchFilter::default(),
+            limit: 5,
+            is_visible: &|_| true,
         })
     }
 }
 
-fn draft(server: &ServerId, tool: &Value) -> Draft {
+fn draft(server: &ServerId, tool: &Value) -> IndexDraft {
     let (name, raw) = (tool["name"].as_str().unwrap(), tool.to_string());
     let (name, raw) = (Arc::from(name), Arc::from(raw));
-    Draft::read(server, &name, &raw, None, RiskLevel::Moderate)
+    IndexDraft::parse(server, &name, &raw, None, RiskLevel::Moderate)
 }
 
 /// Point 6: who asks in plain words finds the right tool first, and is told where nothing fits.
@@ -95,7 +96,7 @@ fn plain_words_find_the_right_tool_first() {
     let (mut first, mut refused, mut fitted) = (0, 0, 0);
     for asked in &all {
         let found = scene.search(&asked.request);
-        let fits = found.hits.iter().any(|hit| hit.fits);
+        let fits = found.hits.iter().any(|hit| hit.is_match);
         let name = |hit: &SearchHit<'_>| format!("{}:{}", hit.entry.server, hit.entry.name);
         let right = asked.tools.contains(&name(&found.hits[0]));
         first += usize::from(right);

@@ -47,10 +47,11 @@ impl SearchHandle {
         }
         let now = unix_ms();
         let open = |entry: &&IndexedTool| {
-            view.shows(&entry.server) && table.admits(who, &entry.server, Some(&entry.name), now)
+            view.includes(&entry.server)
+                && table.is_allowed(who, &entry.server, Some(&entry.name), now)
         };
         let entries = index.servers().flat_map(|shelf| shelf.entries());
-        let counts = Arc::new(exposure::categories(entries.filter(open)));
+        let counts = Arc::new(exposure::count_categories(entries.filter(open)));
         let mut kept = self
             .parts
             .kinds

@@ -18,7 +18,7 @@ use mgp_transports::http::client::Client;
 use mgp_transports::http::proxy::Outbound;
 use tokio::runtime::Handle;
 
-use super::provider::{NoVectors, Provider};
+use super::provider::{Provider, ProviderError};
 use frames::EmbeddingLane;
 pub use owner::ModelLocation;
 use owner::{Builtin, ModelOwner};
@@ -72,7 +72,7 @@ const MODEL_MAX: usize = 128;
 
 /// Where embeddings come from, and how the built-in model is run.
 #[derive(Clone, Debug)]
-pub struct Meanings {
+pub struct EmbeddingOptions {
     /// The source.
     pub embedding: Embedding,
     /// The process of the built-in model.
@@ -101,7 +101,7 @@ pub(super) enum Model {
 }
 
 impl Models {
-    pub(super) fn new(meanings: Meanings) -> Self {
+    pub(super) fn new(meanings: EmbeddingOptions) -> Self {
         Self {
             embedding: meanings.embedding,
             owner: Arc::new(ModelOwner::new(meanings.program)),
@@ -122,12 +122,12 @@ impl Models {
 
     /// The state of the built-in model's process.
     pub(super) fn running(&self) -> ModelLocation {
-        self.owner.running()
+        self.owner.location()
     }
 
     /// The model for queries and the one for tools; `None` when there is none. Must be called on a thread
     /// of the runtime.
-    pub(super) fn both(&self) -> Option<[Model; 2]> {
+    pub(super) fn thread_models(&self) -> Option<[Model; 2]> {
         match &self.embedding {
             Embedding::Off => None,
             Embedding::Builtin => Some(
@@ -157,15 +157,15 @@ impl Model {
     /// when nothing can be released.
     pub(super) fn idle(&self) -> Option<Duration> {
         match self {
-            Self::Builtin(builtin, idle) => builtin.holds().then_some(*idle),
+            Self::Builtin(builtin, idle) => builtin.has_process().then_some(*idle),
             Self::Provider(_) => None,
         }
     }
 
     /// Releases the memory of the model.
-    pub(super) fn rest(&mut self) {
+    pub(super) fn release(&mut self) {
         if let Self::Builtin(builtin, _) = self {
-            builtin.rest();
+            builtin.release();
         }
     }
 
@@ -179,36 +179,39 @@ impl Model {
     }
 
     /// The vectors of texts, in their order; none for a text that has no direction. Blocks.
-    pub(super) fn embed(&mut self, texts: &[&str]) -> Result<Vec<Option<Vector>>, Failed> {
+    pub(super) fn embed(&mut self, texts: &[&str]) -> Result<Vec<Option<Vector>>, EmbedError> {
         match self {
             Self::Builtin(builtin, _) => {
                 let vectors = builtin.embed(texts)?;
-                Ok(vectors.iter().map(|vector| Vector::of(vector)).collect())
+                Ok(vectors
+                    .iter()
+                    .map(|vector| Vector::quantize(vector))
+                    .collect())
             }
-            Self::Provider(endpoint) => Ok(endpoint.ask(texts)?),
+            Self::Provider(endpoint) => Ok(endpoint.request(texts)?),
         }
     }
 }
 
 impl Endpoint {
     /// Asks on a thread of the runtime, which may end meanwhile.
-    fn ask(&self, texts: &[&str]) -> Result<Vec<Option<Vector>>, NoVectors> {
+    fn request(&self, texts: &[&str]) -> Result<Vec<Option<Vector>>, ProviderError> {
         let (provider, client) = (self.provider.clone(), self.client.clone());
         let texts: Vec<String> = texts.iter().map(|text| (*text).to_owned()).collect();
         let (done, answer) = mpsc::sync_channel(1);
         let _here = self.runtime.enter();
-        task::detached("search.provider", async move {
+        task::spawn_detached("search.provider", async move {
             let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
             let _ = done.send(provider.embed(&client, &texts).await);
         });
-        let ending = |_| NoVectors::Later("the kernel ends".into());
+        let ending = |_| ProviderError::Retryable("the kernel ends".into());
         answer.recv().map_err(ending)?
     }
 }
 
 /// Why there are no vectors.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum Failed {
+pub(super) enum EmbedError {
     /// The model cannot be run, now or later.
     #[error("{0}")]
     Unfit(String),
@@ -219,8 +222,8 @@ pub(super) enum Failed {
     #[error(
         "the process that runs the model failed {0} times in a row, and is not started again yet"
     )]
-    Resting(u32),
+    BackingOff(u32),
     /// The endpoint failed.
     #[error(transparent)]
-    Provider(#[from] NoVectors),
+    Provider(#[from] ProviderError),
 }

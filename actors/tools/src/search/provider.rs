@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 /// Longest accepted answer, in bytes: 256 vectors of 4096 numbers of 20 characters.
-const LONGEST: usize = 24 << 20;
+const ANSWER_BYTES_MAX: usize = 24 << 20;
 
 /// The endpoint's settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,10 +40,10 @@ impl fmt::Debug for Key {
 
 /// Why there are no vectors.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum NoVectors {
+pub(super) enum ProviderError {
     /// A later try may succeed.
     #[error("{0}")]
-    Later(String),
+    Retryable(String),
     /// It does not accept these texts.
     #[error("{0}")]
     Refused(String),
@@ -66,26 +66,30 @@ impl Provider {
         &self,
         client: &Client,
         texts: &[&str],
-    ) -> Result<Vec<Option<Vector>>, NoVectors> {
-        let asking = self.ask(client, texts);
+    ) -> Result<Vec<Option<Vector>>, ProviderError> {
+        let asking = self.request(client, texts);
         let answer = tokio::time::timeout(self.timeout, asking).await;
-        let late = |_| NoVectors::Later(format!("no answer within {:?}", self.timeout));
+        let late = |_| ProviderError::Retryable(format!("no answer within {:?}", self.timeout));
         let body = answer.map_err(late)??;
         let answer: EmbeddingsAnswer = serde_json::from_slice(&body)
-            .map_err(|e| NoVectors::Later(format!("the answer is none: {e}")))?;
+            .map_err(|e| ProviderError::Retryable(format!("the answer is none: {e}")))?;
         let mut vectors = vec![None; texts.len()];
         for item in answer.data {
             if let Some(place) = vectors.get_mut(item.index) {
-                *place = Vector::of(&item.embedding);
+                *place = Vector::quantize(&item.embedding);
             }
         }
         Ok(vectors)
     }
 
-    async fn ask(&self, client: &Client, texts: &[&str]) -> Result<bytes::Bytes, NoVectors> {
-        let later = |why: String| NoVectors::Later(why);
+    async fn request(
+        &self,
+        client: &Client,
+        texts: &[&str],
+    ) -> Result<bytes::Bytes, ProviderError> {
+        let later = |why: String| ProviderError::Retryable(why);
         // Texts and key are not sent unencrypted over a network.
-        if !mgp_transports::http::is_safe(&self.url) {
+        if !mgp_transports::http::is_safe_url(&self.url) {
             return Err(later(
                 "only https, and http to this machine, is safe".into(),
             ));
@@ -108,11 +112,11 @@ impl Provider {
             StatusCode::BAD_REQUEST
             | StatusCode::PAYLOAD_TOO_LARGE
             | StatusCode::UNPROCESSABLE_ENTITY => {
-                return Err(NoVectors::Refused(format!("it answered {status}")));
+                return Err(ProviderError::Refused(format!("it answered {status}")));
             }
             _ => return Err(later(format!("it answered {status}"))),
         }
-        let read = client::read_json(answer.body, LONGEST).await;
+        let read = client::read_json(answer.body, ANSWER_BYTES_MAX).await;
         read.map_err(|e| later(e.to_string()))
     }
 }

@@ -7,18 +7,18 @@ use mgp_engine::policy::access::{Audience, Principal};
 use mgp_engine::servers::lifecycle::LifecycleState;
 use mgp_engine::tools::catalog::{Catalog, CatalogView};
 use mgp_engine::tools::index::{
-    Filter, IndexSearch, IndexedTool, REQUEST_MAX, SearchRequest, Strategy,
+    IndexSearch, IndexedTool, REQUEST_MAX, SearchFilter, SearchRequest, Strategy,
 };
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mgp::discovery;
 use mgp_protocol::refusal::Refusal;
 
 use super::{ModelLocation, SearchHandle};
-use mgp_runtime::time::{moment, unix_ms};
+use mgp_runtime::time::{monotonic_now, unix_ms};
 
 /// How long a search waits for the embedding of its query before it searches by words alone. The model is
 /// loaded in less.
-const PATIENCE: Duration = Duration::from_secs(5);
+const EMBED_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The state that a tool's server must have (§16.5).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -35,7 +35,7 @@ pub enum ServerStatusFilter {
 impl ServerStatusFilter {
     /// The meaning of the word in a filter.
     #[must_use]
-    pub fn of(word: discovery::Status) -> Self {
+    pub fn from_status(word: discovery::Status) -> Self {
         match word {
             discovery::Status::All => Self::Offered,
             discovery::Status::Registered => Self::Only(LifecycleState::Registered),
@@ -57,13 +57,13 @@ pub struct ToolQuery {
     /// By words or by meaning.
     pub strategy: Strategy,
     /// The kinds of tools that are searched.
-    pub filter: Filter,
+    pub filter: SearchFilter,
     /// The states of servers that are searched.
     pub status: ServerStatusFilter,
     /// One server, or all.
     pub view: CatalogView,
     /// The most results.
-    pub most: usize,
+    pub limit: usize,
 }
 
 /// A tool that was found.
@@ -74,12 +74,12 @@ pub struct Hit {
     /// How well it matches, from 0 to 1.
     pub score: f32,
     /// How certain it is that the tool does what is looked for.
-    pub fits: bool,
+    pub is_good_match: bool,
 }
 
 /// The result.
 #[derive(Clone, Debug)]
-pub struct ToolsFound {
+pub struct ToolSearchResult {
     /// The best first.
     pub hits: Vec<Hit>,
     /// How many tools were searched.
@@ -87,24 +87,24 @@ pub struct ToolsFound {
     /// How it was searched: by words if there were no embeddings.
     pub strategy: Strategy,
     /// Bytes of the query beyond the limit, which were not read.
-    pub unread: usize,
+    pub ignored_bytes: usize,
     /// The whole time it took.
-    pub took: Duration,
+    pub duration: Duration,
     /// The part of it spent on the embedding of the query.
-    pub meaning: Duration,
+    pub embedding_duration: Duration,
 }
 
-impl ToolsFound {
+impl ToolSearchResult {
     /// What the caller should know besides the results.
     #[must_use]
-    pub fn note(&self) -> Option<String> {
-        let fit = self.hits.iter().any(|hit| hit.fits);
+    pub fn remark(&self) -> Option<String> {
+        let fit = self.hits.iter().any(|hit| hit.is_good_match);
         let fit = match (fit, self.hits.is_empty()) {
             (true, _) => None,
             (false, true) => Some("no tool fits".to_owned()),
             (false, false) => Some("no tool fits well; these are the nearest".to_owned()),
         };
-        let unread = self.unread;
+        let unread = self.ignored_bytes;
         let cut = (unread > 0).then(|| {
             format!(
                 "only the first {REQUEST_MAX} bytes of the query were read, and {unread} were not: say in a few sentences what the tool should do"
@@ -123,7 +123,7 @@ pub struct Coverage {
     /// Tools that can be found by meaning.
     pub by_meaning: usize,
     /// Texts that wait to be embedded.
-    pub waiting: usize,
+    pub pending_texts: usize,
     /// Texts of tools that were embedded since the start.
     pub embedded: u64,
     /// The state of the built-in model's process.
@@ -135,37 +135,45 @@ impl SearchHandle {
     ///
     /// # Errors
     /// An empty query; too many searches at once.
-    pub async fn search(&self, who: &Principal, wanted: ToolQuery) -> Result<ToolsFound, Refusal> {
-        let began = moment();
-        let _seat = self.parts.room.try_acquire().map_err(|_| full())?;
+    pub async fn search(
+        &self,
+        who: &Principal,
+        wanted: ToolQuery,
+    ) -> Result<ToolSearchResult, Refusal> {
+        let began = monotonic_now();
+        let _seat = self
+            .parts
+            .waiting_permits
+            .try_acquire()
+            .map_err(|_| overloaded())?;
         if wanted.query.trim().is_empty() && wanted.filter.categories.is_empty() {
             let words =
                 "`query` is empty: say in words what the tool should do, or name a category";
             return Err(Refusal::BadParams(words.into()));
         }
-        let request = SearchRequest::read(&wanted.query);
+        let request = SearchRequest::parse(&wanted.query);
         let meanings = match wanted.strategy {
             Strategy::Semantic | Strategy::Hybrid => {
-                let texts = request.meanings();
-                self.parts.queue.meanings(texts, PATIENCE).await
+                let texts = request.embedding_texts();
+                self.parts.queue.embed_query(texts, EMBED_TIMEOUT).await
             }
             Strategy::Keyword | Strategy::Category => None,
         };
-        let meaning = moment().since(began);
-        let running = self.parts.running.acquire().await;
+        let meaning = monotonic_now().duration_since(began);
+        let running = self.parts.running_permits.acquire().await;
         let _running = running.expect("the semaphore is never closed");
         let (parts, who) = (self.parts.clone(), who.clone());
-        let searching = mgp_runtime::task::blocking("search.search", move || {
+        let searching = mgp_runtime::task::run_blocking("search.search", move || {
             let index = parts.index.load();
-            let closed = closed(&parts.servers.load(), &index, &wanted);
+            let closed = excluded_servers(&parts.servers.load(), &index, &wanted);
             let (table, now) = (parts.table.load(), unix_ms());
             let all = table.audience(&who) == Audience::All;
             let open = |server: &ServerId, tool: &str| {
-                !closed.contains(server) && table.admits(&who, server, Some(tool), now)
+                !closed.contains(server) && table.is_allowed(&who, server, Some(tool), now)
             };
             let doubles = match wanted.view {
                 CatalogView::All | CatalogView::Set(_) => {
-                    doubles(&parts.shown.load().catalog, open)
+                    duplicate_tools(&parts.published.load().catalog, open)
                 }
                 CatalogView::One(_) => HashSet::new(),
             };
@@ -173,31 +181,31 @@ impl SearchHandle {
                 (closed.is_empty() || !closed.contains(&entry.server))
                     && (doubles.is_empty()
                         || !doubles.contains(&(entry.server.clone(), entry.name.clone())))
-                    && (all || table.admits(&who, &entry.server, Some(&entry.name), now))
+                    && (all || table.is_allowed(&who, &entry.server, Some(&entry.name), now))
             };
             let found = index.search(&IndexSearch {
                 request: &request,
-                meanings: meanings.as_deref().unwrap_or_default(),
+                vectors: meanings.as_deref().unwrap_or_default(),
                 strategy: wanted.strategy,
                 filter: &wanted.filter,
-                most: wanted.most,
-                visible: &visible,
+                limit: wanted.limit,
+                is_visible: &visible,
             });
             let hit = |hit: &mgp_engine::tools::index::SearchHit<'_>| Hit {
                 entry: hit.entry.clone(),
                 score: hit.score,
-                fits: hit.fits,
+                is_good_match: hit.is_match,
             };
-            ToolsFound {
+            ToolSearchResult {
                 hits: found.hits.iter().map(hit).collect(),
                 visible: found.visible,
                 strategy: found.strategy,
-                unread: request.unread(),
-                took: moment().since(began),
-                meaning,
+                ignored_bytes: request.unread_bytes(),
+                duration: monotonic_now().duration_since(began),
+                embedding_duration: meaning,
             }
         });
-        let broken = |error| Refusal::Broken(format!("the search did not end: {error}"));
+        let broken = |error| Refusal::Internal(format!("the search did not end: {error}"));
         searching.await.map_err(broken)
     }
 
@@ -207,16 +215,16 @@ impl SearchHandle {
         let index = self.parts.index.load();
         Coverage {
             tools: index.len(),
-            by_meaning: index.servers().map(|shelf| shelf.embedded()).sum(),
-            waiting: self.parts.queue.waiting(),
-            embedded: self.parts.queue.made(),
+            by_meaning: index.servers().map(|shelf| shelf.embedded_count()).sum(),
+            pending_texts: self.parts.queue.pending_texts(),
+            embedded: self.parts.queue.embedded(),
             running: self.parts.models.running(),
         }
     }
 }
 
 /// Of tools that are one of several, all but the first that is open: they are one entry.
-fn doubles(
+fn duplicate_tools(
     catalog: &Catalog,
     open: impl Fn(&ServerId, &str) -> bool,
 ) -> HashSet<(ServerId, std::sync::Arc<str>)> {
@@ -240,12 +248,12 @@ type Servers =
     std::collections::BTreeMap<ServerId, std::sync::Arc<mgp_servers::server::ServerHandle>>;
 
 /// Servers that are left out.
-fn closed(
+fn excluded_servers(
     servers: &Servers,
     index: &mgp_engine::tools::index::Index,
     wanted: &ToolQuery,
 ) -> HashSet<ServerId> {
-    let shown = |server: &ServerId| wanted.view.shows(server);
+    let shown = |server: &ServerId| wanted.view.includes(server);
     let state = |server: &ServerId| servers.get(server).map(|handle| handle.state());
     let open = |server: &ServerId| match wanted.status {
         ServerStatusFilter::Connected => state(server) == Some(LifecycleState::Connected),
@@ -257,7 +265,7 @@ fn closed(
     closed.cloned().collect()
 }
 
-fn full() -> Refusal {
+fn overloaded() -> Refusal {
     Refusal::Overloaded {
         what: "the queue of searches".into(),
     }

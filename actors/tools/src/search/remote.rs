@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mgp_cluster::tool_index::{HeldServer, HeldTools, NamedNodes};
+use mgp_cluster::tool_index::{PeerServer, PeerTools, PublishedNames};
 use mgp_engine::tools::index::{ServerIndex, Vector};
 use mgp_protocol::federation::tool_index::ToolVector;
 use mgp_protocol::ids::ServerId;
@@ -20,23 +20,23 @@ const COALESCE: Duration = Duration::from_millis(200);
 #[derive(Clone, Debug)]
 pub struct RemoteTools {
     /// Their tools.
-    pub held: Arc<Snapshot<HeldTools>>,
+    pub tools: Arc<Snapshot<PeerTools>>,
     /// What they are called here.
-    pub names: Arc<Snapshot<NamedNodes>>,
+    pub names: Arc<Snapshot<PublishedNames>>,
 }
 
 impl RemoteTools {
     /// What its node tells of a server.
-    pub(super) fn server(&self, server: &ServerId) -> Option<Arc<HeldServer>> {
-        let (node, server) = server.at_node()?;
+    pub(super) fn find_server(&self, server: &ServerId) -> Option<Arc<PeerServer>> {
+        let (node, server) = server.remote_parts()?;
         let node = self.names.load().names.get(node)?;
-        self.held.load().servers.get(&node.server(server)).cloned()
+        self.tools.load().servers.get(&node.server(server)).cloned()
     }
 }
 
 /// The vector that came with a tool, where it is one of this model.
-pub(super) fn told_vector<'a>(
-    (server, model): (&'a HeldServer, &str),
+pub(super) fn remote_vector<'a>(
+    (server, model): (&'a PeerServer, &str),
     tool: &str,
 ) -> Option<&'a ToolVector> {
     let vector = server.tools.get(tool)?.vector.as_deref();
@@ -44,14 +44,17 @@ pub(super) fn told_vector<'a>(
 }
 
 /// As it is held against the vectors of this node. It was found to be of length 1 where it came in.
-pub(super) fn vector(told: Option<&ToolVector>, dimension: Option<usize>) -> Option<Vector> {
+pub(super) fn to_vector(told: Option<&ToolVector>, dimension: Option<usize>) -> Option<Vector> {
     let told = told.filter(|told| Some(told.numbers.len()) == dimension)?;
     let numbers = told.numbers.iter().map(|number| number.cast_signed());
     Vector::from_parts(told.unit, &numbers.collect::<Vec<i8>>())
 }
 
 /// The vectors of a server's tools, as they are told to others.
-pub(super) fn told(server: &ServerIndex, model: &str) -> BTreeMap<Arc<str>, ToolVector> {
+pub(super) fn to_remote_vectors(
+    server: &ServerIndex,
+    model: &str,
+) -> BTreeMap<Arc<str>, ToolVector> {
     let told = server.vectors().map(|(name, vector)| {
         let (unit, numbers) = vector.parts();
         let told = ToolVector {
@@ -68,11 +71,11 @@ pub(super) fn told(server: &ServerIndex, model: &str) -> BTreeMap<Arc<str>, Tool
 }
 
 /// Has the search read what other nodes share whenever that changes.
-pub(super) async fn follow(remote: RemoteTools, search: Mailbox<SearchMsg>) {
+pub(super) async fn run_follower(remote: RemoteTools, search: Mailbox<SearchMsg>) {
     loop {
-        let (held, names) = (remote.held.load(), remote.names.load());
+        let (held, names) = (remote.tools.load(), remote.names.load());
         // One that is being restarted reads everything then.
-        let _ = search.tell(SearchMsg::Published);
+        let _ = search.send(SearchMsg::Published);
         tokio::select! {
             () = held.replaced.cancelled() => {}
             () = names.replaced.cancelled() => {}
@@ -83,7 +86,7 @@ pub(super) async fn follow(remote: RemoteTools, search: Mailbox<SearchMsg>) {
 
 #[cfg(test)]
 mod tests {
-    use mgp_cluster::tool_index::HeldTool;
+    use mgp_cluster::tool_index::PeerTool;
     use mgp_engine::cluster::node_names::NodeNames;
     use mgp_engine::cluster::staleness::Stage;
     use mgp_protocol::federation::hello::NodeName;
@@ -98,7 +101,7 @@ mod tests {
     fn vectors_of_another_model_say_nothing() {
         let node = NodeId([1; 32]);
         let mut names = NodeNames::default();
-        names.called(node, &NodeName::parse("nas").unwrap(), []);
+        names.assign(node, &NodeName::parse("nas").unwrap(), []);
         let vector_of = |model: &str| {
             let (model, numbers) = (model.to_owned(), vec![127, 129]);
             let unit = 1.0 / (127.0_f32 * 2.0_f32.sqrt());
@@ -109,7 +112,7 @@ mod tests {
             })
         };
         let tool = |name: &str, model: &str| {
-            let held = HeldTool {
+            let held = PeerTool {
                 definition: "{}".into(),
                 idempotent: false,
                 vector: Some(vector_of(model)),
@@ -123,29 +126,29 @@ mod tests {
             stateful: false,
             starting: false,
         };
-        let server = HeldServer {
+        let server = PeerServer {
             record,
             tools: [tool("ours", "m"), tool("theirs", "other")].into(),
             stage: Stage::Fresh,
         };
         let servers = [(node.server(ServerId::new("demo")), Arc::new(server))].into();
         let remote = RemoteTools {
-            held: Arc::new(Snapshot::new(HeldTools {
+            tools: Arc::new(Snapshot::new(PeerTools {
                 servers,
-                ..HeldTools::default()
+                ..PeerTools::default()
             })),
-            names: Arc::new(Snapshot::new(NamedNodes {
+            names: Arc::new(Snapshot::new(PublishedNames {
                 names,
-                ..NamedNodes::default()
+                ..PublishedNames::default()
             })),
         };
-        assert!(remote.server(&ServerId::new("attic/demo")).is_none());
-        let server = remote.server(&ServerId::new("nas/demo")).unwrap();
-        let found = ["ours", "theirs", "new"].map(|tool| told_vector((&server, "m"), tool));
+        assert!(remote.find_server(&ServerId::new("attic/demo")).is_none());
+        let server = remote.find_server(&ServerId::new("nas/demo")).unwrap();
+        let found = ["ours", "theirs", "new"].map(|tool| remote_vector((&server, "m"), tool));
         assert_eq!(found, [Some(&*vector_of("m")), None, None]);
-        let held = vector(found[0], Some(2)).unwrap();
+        let held = to_vector(found[0], Some(2)).unwrap();
         assert_eq!(held.parts().1, [127, -127]);
-        assert_eq!(vector(found[0], Some(384)), None);
-        assert_eq!(vector(found[0], None), None);
+        assert_eq!(to_vector(found[0], Some(384)), None);
+        assert_eq!(to_vector(found[0], None), None);
     }
 }

@@ -10,13 +10,13 @@ use std::path::{Path, PathBuf};
 
 use mgp_engine::tools::index::{DIMENSIONS_MAX, Vector};
 
-use super::embedding_queue::REMEMBERED;
+use super::embedding_queue::CACHED_TOOLS_MAX;
 
-const BEGINNING: &[u8] = b"mgp vectors 1\n";
+const HEADER: &[u8] = b"mgp vectors 1\n";
 /// Bytes of a record's checksum.
-const CHECK: usize = 8;
+const CHECKSUM_BYTES: usize = 8;
 /// Most records in the file; beyond that it is rewritten without those that are no longer in memory.
-const RECORDS_MAX: usize = 2 * REMEMBERED;
+const RECORDS_MAX: usize = 2 * CACHED_TOOLS_MAX;
 
 /// The file.
 #[derive(Debug)]
@@ -42,10 +42,13 @@ impl VectorFile {
             records: 0,
         };
         let mut good = Vec::new();
-        let whole = kept.read(&mut |hash, vector| good.push((hash, vector)));
+        let whole = kept.read_vectors(&mut |hash, vector| good.push((hash, vector)));
         if whole.is_ok_and(|whole| whole) {
             kept.records = good.len();
-            kept.file = kept.appending().inspect_err(|e| kept.tell(e)).ok();
+            kept.file = kept
+                .open_for_append()
+                .inspect_err(|e| kept.log_failure(e))
+                .ok();
         } else {
             kept.rewrite(&good);
         }
@@ -66,24 +69,24 @@ impl VectorFile {
             self.rewrite(&known());
         }
         let Some(file) = &mut self.file else { return };
-        match file.write_all(&record(hash, vector)) {
+        match file.write_all(&encode_record(hash, vector)) {
             Ok(()) => self.records += 1,
             Err(error) => {
-                self.tell(&error);
+                self.log_failure(&error);
                 self.file = None;
             }
         }
     }
 
-    fn tell(&self, error: &io::Error) {
+    fn log_failure(&self, error: &io::Error) {
         let path = self.path.display();
         tracing::warn!(%error, "{path}: meanings of tools are made again at the next start");
     }
 
     /// True when the file is whole and of this model.
-    fn read(&self, good: &mut dyn FnMut([u8; 32], Vector)) -> io::Result<bool> {
+    fn read_vectors(&self, good: &mut dyn FnMut([u8; 32], Vector)) -> io::Result<bool> {
         let mut file = BufReader::new(File::open(&self.path)?);
-        let head = self.head();
+        let head = self.render_header();
         let mut begins = vec![0; head.len()];
         if file.read_exact(&mut begins).is_err() || begins != head {
             return Ok(false);
@@ -98,13 +101,13 @@ impl VectorFile {
         Ok(false)
     }
 
-    fn head(&self) -> Vec<u8> {
-        let mut head = BEGINNING.to_vec();
+    fn render_header(&self) -> Vec<u8> {
+        let mut head = HEADER.to_vec();
         head.extend_from_slice(blake3::hash(self.model.as_bytes()).as_bytes());
         head
     }
 
-    fn appending(&self) -> io::Result<File> {
+    fn open_for_append(&self) -> io::Result<File> {
         OpenOptions::new().append(true).open(&self.path)
     }
 
@@ -112,12 +115,12 @@ impl VectorFile {
     fn rewrite(&mut self, known: &[([u8; 32], Vector)]) {
         self.file = None;
         let written = self.write(known, &self.path.with_extension("new"));
-        match written.and_then(|()| self.appending()) {
+        match written.and_then(|()| self.open_for_append()) {
             Ok(file) => {
                 self.file = Some(file);
                 self.records = known.len();
             }
-            Err(error) => self.tell(&error),
+            Err(error) => self.log_failure(&error),
         }
     }
 
@@ -125,9 +128,9 @@ impl VectorFile {
         let mut options = OpenOptions::new();
         options.write(true).create(true).truncate(true).mode(0o600);
         let mut file = BufWriter::new(options.open(new)?);
-        file.write_all(&self.head())?;
+        file.write_all(&self.render_header())?;
         for (hash, vector) in known {
-            file.write_all(&record(hash, vector))?;
+            file.write_all(&encode_record(hash, vector))?;
         }
         file.flush()?;
         fs::rename(new, &self.path)
@@ -135,7 +138,7 @@ impl VectorFile {
 }
 
 /// Length, hash, unit and numbers of a vector, and the checksum of all that.
-fn record(hash: &[u8; 32], vector: &Vector) -> Vec<u8> {
+fn encode_record(hash: &[u8; 32], vector: &Vector) -> Vec<u8> {
     let (unit, numbers) = vector.parts();
     let length = u16::try_from(numbers.len()).expect("a vector has at most 4096 numbers");
     let mut out = length.to_le_bytes().to_vec();
@@ -143,7 +146,7 @@ fn record(hash: &[u8; 32], vector: &Vector) -> Vec<u8> {
     out.extend_from_slice(&unit.to_le_bytes());
     out.extend(numbers.iter().map(|n| n.cast_unsigned()));
     let check = blake3::hash(&out);
-    out.extend_from_slice(&check.as_bytes()[..CHECK]);
+    out.extend_from_slice(&check.as_bytes()[..CHECKSUM_BYTES]);
     out
 }
 
@@ -167,14 +170,14 @@ fn read_record(file: &mut impl Read) -> io::Result<NextVector> {
     if !(1..=DIMENSIONS_MAX).contains(&numbers) {
         return Ok(NextVector::Damaged);
     }
-    let mut rest = vec![0; 32 + 4 + numbers + CHECK];
+    let mut rest = vec![0; 32 + 4 + numbers + CHECKSUM_BYTES];
     if file.read_exact(&mut rest).is_err() {
         return Ok(NextVector::Damaged);
     }
     let (body, check) = rest.split_at(36 + numbers);
     let mut hasher = blake3::Hasher::new();
     hasher.update(&length).update(body);
-    let sound = hasher.finalize().as_bytes()[..CHECK] == *check;
+    let sound = hasher.finalize().as_bytes()[..CHECKSUM_BYTES] == *check;
     let (hash, body) = body.split_at(32);
     let (unit, numbers) = body.split_at(4);
     let unit = f32::from_le_bytes(unit.try_into().expect("four bytes"));
@@ -191,7 +194,7 @@ mod tests {
     use super::*;
 
     fn vector(n: u8) -> Vector {
-        Vector::of(&[f32::from(n), 1.0, -1.0]).unwrap()
+        Vector::quantize(&[f32::from(n), 1.0, -1.0]).unwrap()
     }
 
     fn read(path: &Path, model: &str) -> Vec<[u8; 32]> {
@@ -227,14 +230,12 @@ mod tests {
         let path = folder.path().join("vectors");
         filled(&path);
         let whole = fs::read(&path).unwrap();
-        let size = (whole.len() - BEGINNING.len() - 32) / 3;
+        let size = (whole.len() - HEADER.len() - 32) / 3;
         for at in 0..whole.len() {
             let mut damaged = whole.clone();
             damaged[at] ^= 0x40;
             fs::write(&path, &damaged).unwrap();
-            let before = at
-                .checked_sub(BEGINNING.len() + 32)
-                .map_or(0, |at| at / size);
+            let before = at.checked_sub(HEADER.len() + 32).map_or(0, |at| at / size);
             assert_eq!(read(&path, "m").len(), before, "byte {at}");
             let again = VectorFile::open(path.clone(), "m", |_, _| {});
             assert_eq!(again.records, before);

@@ -14,8 +14,8 @@ const BEFORE: &str = r#"{
 }
 "#;
 
-fn place<'p>(table: &'p [String], name: &'p str) -> EntryPlace<'p> {
-    EntryPlace {
+fn place<'p>(table: &'p [String], name: &'p str) -> EntryLocation<'p> {
+    EntryLocation {
         table,
         shape: crate::edit::TableForm::Map,
         name,
@@ -26,28 +26,28 @@ fn connected() -> String {
     let table = ["mcpServers".to_owned()];
     let mut text = BEFORE.to_owned();
     for name in ["fs", "db"] {
-        text = remove(DocumentForm::Json, &text, place(&table, name)).unwrap();
+        text = remove_entry(DocumentForm::Json, &text, place(&table, name)).unwrap();
     }
     let own = serde_json::json!({"command": "/bin/mgp", "args": ["stdio"]});
-    put(DocumentForm::Json, &text, place(&table, "mgp"), &own).unwrap()
+    put_entry(DocumentForm::Json, &text, place(&table, "mgp"), &own).unwrap()
 }
 
-fn undone(before: Option<&str>, after: Option<&str>, now: &str) -> UndoneFile {
+fn undone(before: Option<&str>, after: Option<&str>, now: &str) -> UndoResult {
     undo(&ConnectedFile {
         client: Client::Cursor,
-        own: "mgp",
+        kernel_entry: "mgp",
         before,
         after,
-        now,
-        door: DOOR,
+        current: now,
+        endpoint: DOOR,
         blocked: &[],
     })
     .unwrap()
 }
 
-fn servers(undone: &UndoneFile) -> Value {
+fn servers(undone: &UndoResult) -> Value {
     let text = undone.text.as_deref().unwrap();
-    DocumentForm::Json.read(text).unwrap()["mcpServers"].clone()
+    DocumentForm::Json.parse(text).unwrap()["mcpServers"].clone()
 }
 
 #[test]
@@ -85,8 +85,8 @@ fn what_the_client_changed_stays_and_what_was_taken_out_comes_back() {
 fn what_the_client_removed_stays_removed() {
     let table = ["mcpServers".to_owned()];
     let own = serde_json::json!({"command": "/bin/mgp", "args": ["stdio"]});
-    let after = put(DocumentForm::Json, BEFORE, place(&table, "mgp"), &own).unwrap();
-    let now = remove(DocumentForm::Json, &after, place(&table, "db")).unwrap();
+    let after = put_entry(DocumentForm::Json, BEFORE, place(&table, "mgp"), &own).unwrap();
+    let now = remove_entry(DocumentForm::Json, &after, place(&table, "db")).unwrap();
     let undone = undone(Some(BEFORE), Some(&after), &now);
     let servers = servers(&undone);
     assert_eq!(
@@ -114,7 +114,7 @@ fn an_entry_that_was_replaced_comes_back() {
     let before = r#"{"mcpServers": {"mgp": {"command": "mine"}}}"#;
     let table = ["mcpServers".to_owned()];
     let own = serde_json::json!({"command": "/bin/mgp", "args": ["stdio"]});
-    let after = put(DocumentForm::Json, before, place(&table, "mgp"), &own).unwrap();
+    let after = put_entry(DocumentForm::Json, before, place(&table, "mgp"), &own).unwrap();
     let now = after.replace("{\"mcpServers\"", "{\"a\": 1, \"mcpServers\"");
     let back = undone(Some(before), Some(&after), &now);
     assert_eq!(servers(&back)["mgp"]["command"], "mine");
@@ -127,10 +127,10 @@ fn an_entry_that_was_replaced_comes_back() {
 fn a_file_that_came_with_the_entry_goes_unless_the_client_wrote_more() {
     let table = ["mcpServers".to_owned()];
     let own = serde_json::json!({"command": "/bin/mgp", "args": ["stdio"]});
-    let after = put(DocumentForm::Json, "", place(&table, "mgp"), &own).unwrap();
+    let after = put_entry(DocumentForm::Json, "", place(&table, "mgp"), &own).unwrap();
     let now = after.replace("\"mcpServers\"", "\"theme\": \"x\",\n  \"mcpServers\"");
     let undone = undone(None, Some(&after), &now);
-    let document = DocumentForm::Json.read(undone.text.as_deref().unwrap());
+    let document = DocumentForm::Json.parse(undone.text.as_deref().unwrap());
     assert_eq!(document, Ok(serde_json::json!({"theme": "x"})));
     let compact = format!("{after}\n\n");
     assert_eq!(self::undone(None, Some(&after), &compact).text, None);
@@ -140,28 +140,28 @@ fn a_file_that_came_with_the_entry_goes_unless_the_client_wrote_more() {
 fn entries_of_lists_and_of_projects_come_back() {
     let before = "name: mine\nmcpServers:\n  - name: fs\n    command: npx\n    args: [files]\n  - name: db # two\n    command: db\nrules: []\n";
     let table = ["mcpServers".to_owned()];
-    let place = |name| EntryPlace {
+    let place = |name| EntryLocation {
         table: &table,
         shape: TableForm::List,
         name,
     };
     let own = serde_json::json!({"name": "mgp", "command": "/bin/mgp"});
-    let mut after = put(DocumentForm::Yaml, before, place("mgp"), &own).unwrap();
+    let mut after = put_entry(DocumentForm::Yaml, before, place("mgp"), &own).unwrap();
     for name in ["fs", "db"] {
-        after = remove(DocumentForm::Yaml, &after, place(name)).unwrap();
+        after = remove_entry(DocumentForm::Yaml, &after, place(name)).unwrap();
     }
     let now = format!("{after}models: []\n");
     let file = ConnectedFile {
         client: Client::Continue,
-        own: "mgp",
+        kernel_entry: "mgp",
         before: Some(before),
         after: Some(&after),
-        now: &now,
-        door: DOOR,
+        current: &now,
+        endpoint: DOOR,
         blocked: &[],
     };
     let text = undo(&file).unwrap().text.unwrap();
-    let read = DocumentForm::Yaml.read(&text).unwrap();
+    let read = DocumentForm::Yaml.parse(&text).unwrap();
     let names: Vec<_> = Client::entries(&read["mcpServers"])
         .iter()
         .map(|(n, _)| *n)
@@ -177,15 +177,15 @@ fn entries_of_lists_and_of_projects_come_back() {
     let now = r#"{"projects": {"/w": {"mcpServers": {}, "h": 2}}, "mcpServers": {"mgp": {"command": "m"}}}"#;
     let file = ConnectedFile {
         client: Client::ClaudeCode,
-        own: "mgp",
+        kernel_entry: "mgp",
         before: Some(before),
         after: Some(after),
-        now,
-        door: DOOR,
+        current: now,
+        endpoint: DOOR,
         blocked: &[],
     };
     let text = undo(&file).unwrap().text.unwrap();
-    let read = DocumentForm::Json.read(&text).unwrap();
+    let read = DocumentForm::Json.parse(&text).unwrap();
     let want =
         serde_json::json!({"projects": {"/w": {"mcpServers": {"a": {"command": "a"}}, "h": 2}}});
     assert_eq!(read, want);
@@ -201,7 +201,7 @@ fn an_entry_that_starts_this_kernel_goes_by_any_name() {
     for now in [more.as_str(), &renamed, address] {
         for after in [Some(after.as_str()), None] {
             let undone = undone(Some(BEFORE), after, now);
-            assert!(undone.is_own_known, "{now}");
+            assert!(undone.is_kernel_entry_known, "{now}");
             let names = servers(&undone);
             let names: BTreeSet<_> = names.as_object().unwrap().keys().cloned().collect();
             let wanted = BTreeSet::from(["db", "fs"].map(str::to_owned));
@@ -231,10 +231,10 @@ fn an_entry_that_leads_elsewhere_stays() {
         let now = format!(r#"{{"mcpServers": {{"mgp": {other}}}}}"#);
         for after in [Some(connected()), None] {
             let undone = undone(Some(BEFORE), after.as_deref(), &now);
-            assert!(!undone.is_own_known, "{other}");
+            assert!(!undone.is_kernel_entry_known, "{other}");
             assert_eq!(
                 servers(&undone)["mgp"],
-                DocumentForm::Json.read(other).unwrap()
+                DocumentForm::Json.parse(other).unwrap()
             );
             assert_eq!(undone.restored, ["db", "fs"]);
         }

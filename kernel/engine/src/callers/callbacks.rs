@@ -1,39 +1,39 @@
 //! Callbacks (MGP §13.4): which ones of a server are new, who may answer one, and what an answer is.
 
-mod asked;
 mod completion;
 mod form;
-mod open;
+mod open_callbacks;
+mod received;
 
 use std::time::Duration;
 
-pub use self::asked::{Arrived, AskedCallbacks, CallbackEnd, CallbackTicket};
-pub use self::completion::{completed, sampling};
-pub use self::form::{CallbackAnswer, CallbackForm, Unfit};
-pub use self::open::{NotOpened, OpenCallback, OpenCallbacks, ResponseRefused};
+pub use self::completion::{from_sampling_result, to_sampling_params};
+pub use self::form::{CallbackAnswer, CallbackForm, FormError};
+pub use self::open_callbacks::{OpenCallback, OpenCallbackError, OpenCallbacks, ResponseError};
+pub use self::received::{CallbackArrival, CallbackOutcome, CallbackTicket, ReceivedCallbacks};
 
 /// How long a callback waits where its server does not say: the example of the document.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub const TIMEOUT_DEFAULT: Duration = Duration::from_secs(60);
 /// The longest: how long a person may think about any question.
-pub const PATIENCE_MAX: Duration = Duration::from_secs(600);
+pub const TIMEOUT_MAX: Duration = Duration::from_secs(600);
 
 /// How long a callback waits for its answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Patience {
+pub struct CallbackTimeout {
     /// So long.
-    pub lasts: Duration,
+    pub duration: Duration,
     /// The server said so itself, and knows when it is over.
-    pub known: bool,
+    pub is_from_server: bool,
 }
 
-impl Patience {
+impl CallbackTimeout {
     /// From the server's `timeout_ms`.
     #[must_use]
-    pub fn of(timeout_ms: Option<u64>) -> Self {
+    pub fn from_timeout_ms(timeout_ms: Option<u64>) -> Self {
         let wanted = timeout_ms.map(Duration::from_millis);
         Self {
-            lasts: wanted.unwrap_or(PATIENCE).min(PATIENCE_MAX),
-            known: wanted.is_some_and(|wanted| wanted <= PATIENCE_MAX),
+            duration: wanted.unwrap_or(TIMEOUT_DEFAULT).min(TIMEOUT_MAX),
+            is_from_server: wanted.is_some_and(|wanted| wanted <= TIMEOUT_MAX),
         }
     }
 }
@@ -46,8 +46,8 @@ mod tests {
     #[test]
     fn a_callback_waits_as_long_as_its_server_says_within_a_bound() {
         let of = |ms| {
-            let patience = Patience::of(ms);
-            (patience.lasts.as_millis(), patience.known)
+            let patience = CallbackTimeout::from_timeout_ms(ms);
+            (patience.duration.as_millis(), patience.is_from_server)
         };
         assert_eq!(of(None), (60_000, false));
         assert_eq!(of(Some(5)), (5, true));

@@ -15,7 +15,7 @@ use siphasher::sip::SipHasher24;
 /// Bits of an id: every double, and so JavaScript, holds this many exactly.
 const BITS: u32 = 53;
 /// Bits of the right half; the left half has the rest.
-const RIGHT: u32 = 27;
+const RIGHT_BITS: u32 = 27;
 /// Four rounds with a good function make a pseudo-random permutation; two more cost little.
 const ROUNDS: u64 = 6;
 
@@ -42,25 +42,27 @@ impl RequestIds {
 
     /// The numbers themselves.
     #[must_use]
-    pub fn counting() -> Self {
+    pub fn unencrypted() -> Self {
         Self(None)
     }
 
     /// The id that the peer reads for the request of this number. Different numbers below 2^53 have
     /// different ids; a kernel does not count that far.
     #[must_use]
-    pub fn shown(&self, number: u64) -> WireId {
+    pub fn encode(&self, number: u64) -> WireId {
         let Some(key) = &self.0 else {
             return WireId(number);
         };
         let rounds = 0..ROUNDS;
-        let halves = rounds.fold(split(number), |halves, round| mix(key, halves, round));
-        WireId(join(halves))
+        let halves = rounds.fold(split_halves(number), |halves, round| {
+            mix_half(key, halves, round)
+        });
+        WireId(join_halves(halves))
     }
 
     /// The number of the request that a peer means; `None` for what cannot be an id of ours.
     #[must_use]
-    pub fn number(&self, said: u64) -> Option<u64> {
+    pub fn decode(&self, said: u64) -> Option<u64> {
         if said >> BITS != 0 {
             return None;
         }
@@ -68,18 +70,20 @@ impl RequestIds {
             return Some(said);
         };
         let rounds = (0..ROUNDS).rev();
-        Some(join(
-            rounds.fold(split(said), |halves, round| mix(key, halves, round)),
+        Some(join_halves(
+            rounds.fold(split_halves(said), |halves, round| {
+                mix_half(key, halves, round)
+            }),
         ))
     }
 }
 
 /// One half, combined with a key-dependent hash of the other. Its own inverse.
-fn mix(key: &SipHasher24, (left, right): (u64, u64), round: u64) -> (u64, u64) {
+fn mix_half(key: &SipHasher24, (left, right): (u64, u64), round: u64) -> (u64, u64) {
     let mixed = |half: u64| key.hash(&(round << 32 | half).to_le_bytes());
     match round % 2 {
-        0 => (left ^ (mixed(right) & mask(BITS - RIGHT)), right),
-        _ => (left, right ^ (mixed(left) & mask(RIGHT))),
+        0 => (left ^ (mixed(right) & bit_mask(BITS - RIGHT_BITS)), right),
+        _ => (left, right ^ (mixed(left) & bit_mask(RIGHT_BITS))),
     }
 }
 
@@ -89,16 +93,19 @@ impl fmt::Debug for RequestIds {
     }
 }
 
-fn mask(bits: u32) -> u64 {
+fn bit_mask(bits: u32) -> u64 {
     (1 << bits) - 1
 }
 
-fn split(whole: u64) -> (u64, u64) {
-    (whole >> RIGHT & mask(BITS - RIGHT), whole & mask(RIGHT))
+fn split_halves(whole: u64) -> (u64, u64) {
+    (
+        whole >> RIGHT_BITS & bit_mask(BITS - RIGHT_BITS),
+        whole & bit_mask(RIGHT_BITS),
+    )
 }
 
-fn join((left, right): (u64, u64)) -> u64 {
-    left << RIGHT | right
+fn join_halves((left, right): (u64, u64)) -> u64 {
+    left << RIGHT_BITS | right
 }
 
 #[cfg(test)]
@@ -112,7 +119,7 @@ mod tests {
     #[test]
     fn ids_are_scattered_and_never_come_twice() {
         let ids = RequestIds::new([7; 16]);
-        let shown: Vec<u64> = (1..=10_000).map(|number| ids.shown(number).0).collect();
+        let shown: Vec<u64> = (1..=10_000).map(|number| ids.encode(number).0).collect();
         let different: HashSet<&u64> = shown.iter().collect();
         assert_eq!(different.len(), shown.len());
         assert!(shown.iter().all(|id| id >> BITS == 0));
@@ -127,28 +134,28 @@ mod tests {
 
     #[test]
     fn ids_toward_a_server_count() {
-        let ids = RequestIds::counting();
+        let ids = RequestIds::unencrypted();
         for number in [1, 2, 3, 1 << 40] {
-            assert_eq!(ids.shown(number).to_string(), number.to_string());
-            assert_eq!(ids.number(number), Some(number));
+            assert_eq!(ids.encode(number).to_string(), number.to_string());
+            assert_eq!(ids.decode(number), Some(number));
         }
     }
 
     #[test]
     fn another_connection_has_other_ids() {
         let (one, other) = (RequestIds::new([1; 16]), RequestIds::new([2; 16]));
-        let same = (0..1000).filter(|number| one.shown(*number) == other.shown(*number));
+        let same = (0..1000).filter(|number| one.encode(*number) == other.encode(*number));
         assert_eq!(same.count(), 0);
-        assert_eq!(one.number(1 << 53), None);
-        assert_eq!(one.number(u64::MAX), None);
+        assert_eq!(one.decode(1 << 53), None);
+        assert_eq!(one.decode(u64::MAX), None);
     }
 
     proptest! {
         #[test]
         fn an_id_leads_back(key in any::<[u8; 16]>(), number in 0..1_u64 << 53) {
             let ids = RequestIds::new(key);
-            prop_assert_eq!(ids.number(ids.shown(number).0), Some(number));
-            prop_assert_eq!(ids.shown(ids.number(number).unwrap()).0, number);
+            prop_assert_eq!(ids.decode(ids.encode(number).0), Some(number));
+            prop_assert_eq!(ids.encode(ids.decode(number).unwrap()).0, number);
         }
     }
 }

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 /// Members of `params` that differ between the tries of one call; each may have a trace of its own, as another
 /// kernel gives it.
-const OF_ONE_TRY: [&str; 4] = ["_meta", "inputResponses", "requestState", "trace_id"];
+const PER_ATTEMPT_MEMBERS: [&str; 4] = ["_meta", "inputResponses", "requestState", "trace_id"];
 
 /// The sealed contents of `requestState` in an `input_required` result.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -38,7 +38,7 @@ pub enum RequestStateKind {
 
 /// Why a state that could be opened cannot be used; -32602.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Stale {
+pub enum RequestStateError {
     /// Its time is over.
     #[error("requestState has expired; make the call anew, without it")]
     Expired,
@@ -47,7 +47,7 @@ pub enum Stale {
     Restarted,
     /// It is the state of another call.
     #[error("requestState belongs to a call with another method or other params")]
-    AnotherCall,
+    CallMismatch,
 }
 
 impl RequestState {
@@ -55,22 +55,22 @@ impl RequestState {
     /// since 1970).
     ///
     /// # Errors
-    /// [`Stale`] says why it does not continue its call.
-    pub fn judge(
+    /// [`RequestStateError`] says why it does not continue its call.
+    pub fn check(
         &self,
         boot: u64,
         now_ms: u64,
         method: &str,
         params: Option<&str>,
-    ) -> Result<(), Stale> {
-        if self.method != method || self.digest != RequestDigest::of(method, params) {
-            return Err(Stale::AnotherCall);
+    ) -> Result<(), RequestStateError> {
+        if self.method != method || self.digest != RequestDigest::new(method, params) {
+            return Err(RequestStateError::CallMismatch);
         }
         if now_ms >= self.expires_ms {
-            return Err(Stale::Expired);
+            return Err(RequestStateError::Expired);
         }
         match self.kind {
-            RequestStateKind::Suspended if self.boot != boot => Err(Stale::Restarted),
+            RequestStateKind::Suspended if self.boot != boot => Err(RequestStateError::Restarted),
             RequestStateKind::Suspended | RequestStateKind::Again => Ok(()),
         }
     }
@@ -85,7 +85,7 @@ impl RequestDigest {
     /// Digests a method and the members of its `params` except `_meta`, `inputResponses`, `requestState` and
     /// `trace_id`. The order of members does not matter; their texts do, to the byte.
     #[must_use]
-    pub fn of(method: &str, params: Option<&str>) -> Self {
+    pub fn new(method: &str, params: Option<&str>) -> Self {
         let params = params.unwrap_or("{}");
         let mut hasher = blake3::Hasher::new();
         let mut put = |text: &str| {
@@ -96,7 +96,7 @@ impl RequestDigest {
         match members(params) {
             None => put(params),
             Some(mut members) => {
-                members.retain(|(name, _)| !OF_ONE_TRY.contains(&&**name));
+                members.retain(|(name, _)| !PER_ATTEMPT_MEMBERS.contains(&&**name));
                 // A stable sort: the order of two members of one name matters.
                 members.sort_by(|(one, _), (other, _)| one.cmp(other));
                 for (name, value) in members {
@@ -137,7 +137,7 @@ mod tests {
             boot: 3,
             call: 77,
             method: "tools/call".into(),
-            digest: RequestDigest::of("tools/call", Some(PARAMS)),
+            digest: RequestDigest::new("tools/call", Some(PARAMS)),
             expires_ms: 1_000,
             kind,
         }
@@ -146,13 +146,17 @@ mod tests {
     /// SEP-2322: what a client adds for a retry does not make it another call.
     #[test]
     fn all_tries_of_a_call_have_one_digest() {
-        let first = RequestDigest::of("tools/call", Some(PARAMS));
+        let first = RequestDigest::new("tools/call", Some(PARAMS));
         for same in [
             r#"{"arguments":{"a":1.0e2,"b":[]},"name":"ask"}"#,
             r#"{"name" : "ask","requestState":"x","_meta":{"progressToken":1},"arguments":{"a":1.0e2,"b":[]},"inputResponses":{}}"#,
             r#"{"name":"ask","arguments":{"a":1.0e2,"b":[]},"trace_id":"another"}"#,
         ] {
-            assert_eq!(RequestDigest::of("tools/call", Some(same)), first, "{same}");
+            assert_eq!(
+                RequestDigest::new("tools/call", Some(same)),
+                first,
+                "{same}"
+            );
         }
         for other in [
             r#"{"name":"ask","arguments":{"a":100,"b":[]}}"#,
@@ -162,45 +166,61 @@ mod tests {
             "[]",
         ] {
             assert_ne!(
-                RequestDigest::of("tools/call", Some(other)),
+                RequestDigest::new("tools/call", Some(other)),
                 first,
                 "{other}"
             );
         }
-        assert_ne!(RequestDigest::of("prompts/get", Some(PARAMS)), first);
+        assert_ne!(RequestDigest::new("prompts/get", Some(PARAMS)), first);
         assert_eq!(
-            RequestDigest::of("x", None),
-            RequestDigest::of("x", Some("{}"))
+            RequestDigest::new("x", None),
+            RequestDigest::new("x", Some("{}"))
         );
         // Where one member ends and the next begins is part of it.
-        let one = RequestDigest::of("x", Some(r#"{"a":"1","b":"2"}"#));
-        assert_ne!(one, RequestDigest::of("x", Some(r#"{"a\"1\"b":"2"}"#)));
+        let one = RequestDigest::new("x", Some(r#"{"a":"1","b":"2"}"#));
+        assert_ne!(one, RequestDigest::new("x", Some(r#"{"a\"1\"b":"2"}"#)));
     }
 
     #[test]
     fn a_state_leads_back_to_its_own_call_only() {
         let suspended = state(RequestStateKind::Suspended);
         let call = Some(PARAMS);
-        assert_eq!(suspended.judge(3, 999, "tools/call", call), Ok(()));
-        let judged = |boot, now, method, params| suspended.judge(boot, now, method, params);
-        assert_eq!(judged(3, 1_000, "tools/call", call), Err(Stale::Expired));
-        assert_eq!(judged(4, 999, "tools/call", call), Err(Stale::Restarted));
-        assert_eq!(judged(3, 999, "prompts/get", call), Err(Stale::AnotherCall));
-        assert_eq!(judged(3, 999, "tools/call", None), Err(Stale::AnotherCall));
-        let again = state(RequestStateKind::Again);
-        assert_eq!(again.judge(4, 999, "tools/call", call), Ok(()));
+        assert_eq!(suspended.check(3, 999, "tools/call", call), Ok(()));
+        let judged = |boot, now, method, params| suspended.check(boot, now, method, params);
         assert_eq!(
-            again.judge(4, 1_000, "tools/call", call),
-            Err(Stale::Expired)
+            judged(3, 1_000, "tools/call", call),
+            Err(RequestStateError::Expired)
+        );
+        assert_eq!(
+            judged(4, 999, "tools/call", call),
+            Err(RequestStateError::Restarted)
+        );
+        assert_eq!(
+            judged(3, 999, "prompts/get", call),
+            Err(RequestStateError::CallMismatch)
+        );
+        assert_eq!(
+            judged(3, 999, "tools/call", None),
+            Err(RequestStateError::CallMismatch)
+        );
+        let again = state(RequestStateKind::Again);
+        assert_eq!(again.check(4, 999, "tools/call", call), Ok(()));
+        assert_eq!(
+            again.check(4, 1_000, "tools/call", call),
+            Err(RequestStateError::Expired)
         );
     }
 
     #[test]
     fn a_state_survives_its_seal() {
         let key = SealKey::new([1; 32]);
-        let text = key.seal(Purpose::State, "ann", &state(RequestStateKind::Suspended));
+        let text = key.seal(
+            Purpose::RequestState,
+            "ann",
+            &state(RequestStateKind::Suspended),
+        );
         assert!(text.len() < 400, "{}", text.len());
-        let opened = key.open(Purpose::State, "ann", &text);
+        let opened = key.open(Purpose::RequestState, "ann", &text);
         assert_eq!(opened, Ok(state(RequestStateKind::Suspended)));
     }
 }

@@ -20,7 +20,7 @@ pub const SEALED_MAX: usize = 16 << 10;
 const PREFIX: &str = "mgp1.";
 /// Bytes behind the prefix that tell one kernel's texts from another's: a kernel may be the server of another.
 /// They are whole characters of the text.
-const MARK_LEN: usize = 6;
+const KEY_ID_LEN: usize = 6;
 const NONCE_LEN: usize = 24;
 
 /// The kernel's secret for sealed records. A new one makes all earlier texts invalid.
@@ -28,14 +28,14 @@ const NONCE_LEN: usize = 24;
 pub struct SealKey {
     cipher: [u8; blake3::KEY_LEN],
     nonce: [u8; blake3::KEY_LEN],
-    mark: [u8; MARK_LEN],
+    key_id: [u8; KEY_ID_LEN],
 }
 
 /// The purpose of a text; a text for one purpose does not open for another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
     /// `requestState` of a call.
-    State,
+    RequestState,
     /// The id of a task.
     Task,
     /// A promise of MCP-lite.
@@ -59,7 +59,7 @@ impl SealKey {
         Self {
             cipher: blake3::derive_key("mgp 2026-11 sealed records: cipher", &bytes),
             nonce: blake3::derive_key("mgp 2026-11 sealed records: nonce", &bytes),
-            mark: *mark,
+            key_id: *mark,
         }
     }
 
@@ -68,7 +68,7 @@ impl SealKey {
     #[must_use]
     pub fn is_ours(&self, text: &str) -> bool {
         let coded = text.strip_prefix(PREFIX);
-        coded.is_some_and(|coded| coded.starts_with(&URL_SAFE_NO_PAD.encode(self.mark)))
+        coded.is_some_and(|coded| coded.starts_with(&URL_SAFE_NO_PAD.encode(self.key_id)))
     }
 
     /// The text for a record: visible ASCII, the same for the same record, purpose and principal.
@@ -79,7 +79,7 @@ impl SealKey {
     #[must_use]
     pub fn seal<T: Serialize>(&self, purpose: Purpose, bound_to: &str, record: &T) -> String {
         let plain = serde_json::to_vec(record).expect("a record is always JSON");
-        let bound = bound(purpose, bound_to);
+        let bound = associated_data(purpose, bound_to);
         let nonce = self.nonce(&bound, &plain);
         let payload = Payload {
             msg: &plain,
@@ -90,7 +90,7 @@ impl SealKey {
             .encrypt(&XNonce::from(nonce), payload)
             .expect("a record is far shorter than the cipher's limit");
         let mut text = PREFIX.to_owned();
-        URL_SAFE_NO_PAD.encode_string([&self.mark[..], &nonce, &sealed].concat(), &mut text);
+        URL_SAFE_NO_PAD.encode_string([&self.key_id[..], &nonce, &sealed].concat(), &mut text);
         text
     }
 
@@ -110,11 +110,11 @@ impl SealKey {
         }
         let coded = text.strip_prefix(PREFIX).ok_or(BadSeal)?;
         let bytes = URL_SAFE_NO_PAD.decode(coded).map_err(|_| BadSeal)?;
-        let bytes = bytes.strip_prefix(&self.mark).ok_or(BadSeal)?;
+        let bytes = bytes.strip_prefix(&self.key_id).ok_or(BadSeal)?;
         let (nonce, sealed) = bytes.split_first_chunk::<NONCE_LEN>().ok_or(BadSeal)?;
         let payload = Payload {
             msg: sealed,
-            aad: &bound(purpose, bound_to),
+            aad: &associated_data(purpose, bound_to),
         };
         let plain = self
             .cipher()
@@ -146,9 +146,9 @@ impl fmt::Debug for SealKey {
 }
 
 /// Purpose and principal as the associated data. No purpose contains a NUL.
-fn bound(purpose: Purpose, bound_to: &str) -> Vec<u8> {
+fn associated_data(purpose: Purpose, bound_to: &str) -> Vec<u8> {
     let purpose = match purpose {
-        Purpose::State => "state",
+        Purpose::RequestState => "state",
         Purpose::Task => "task",
         Purpose::Promise => "promise",
         Purpose::Event => "event",
@@ -216,13 +216,13 @@ mod tests {
             let words = String::new();
             let text = key().seal(purpose, principal, &SealedRecord { call, words });
             let bytes = URL_SAFE_NO_PAD.decode(&text[PREFIX.len()..]).unwrap();
-            bytes[MARK_LEN..][..NONCE_LEN].to_vec()
+            bytes[KEY_ID_LEN..][..NONCE_LEN].to_vec()
         };
         let nonces = [
             nonce(Purpose::Task, "ann", 1),
             nonce(Purpose::Task, "ann", 2),
             nonce(Purpose::Task, "bob", 1),
-            nonce(Purpose::State, "ann", 1),
+            nonce(Purpose::RequestState, "ann", 1),
         ];
         let different: std::collections::BTreeSet<_> = nonces.iter().collect();
         assert_eq!(different.len(), nonces.len());
@@ -230,14 +230,17 @@ mod tests {
 
     #[test]
     fn a_text_is_for_one_key_one_principal_and_one_purpose() {
-        let text = key().seal(Purpose::State, "ann", &record());
-        assert_eq!(open(&key(), Purpose::State, "ann", &text), Ok(record()));
+        let text = key().seal(Purpose::RequestState, "ann", &record());
+        assert_eq!(
+            open(&key(), Purpose::RequestState, "ann", &text),
+            Ok(record())
+        );
         for (key, purpose, principal) in [
-            (SealKey::new([8; 32]), Purpose::State, "ann"),
+            (SealKey::new([8; 32]), Purpose::RequestState, "ann"),
             (key(), Purpose::Task, "ann"),
-            (key(), Purpose::State, "bob"),
-            (key(), Purpose::State, ""),
-            (key(), Purpose::State, "ann\0"),
+            (key(), Purpose::RequestState, "bob"),
+            (key(), Purpose::RequestState, ""),
+            (key(), Purpose::RequestState, "ann\0"),
         ] {
             assert_eq!(open(&key, purpose, principal, &text), Err(BadSeal));
         }
@@ -246,26 +249,29 @@ mod tests {
             #[serde(rename = "else")]
             _other: bool,
         }
-        let another = key().open::<Another>(Purpose::State, "ann", &text);
+        let another = key().open::<Another>(Purpose::RequestState, "ann", &text);
         assert_eq!(another, Err(BadSeal));
     }
 
     /// Every byte counts, and so does every byte that is missing.
     #[test]
     fn a_changed_text_is_refused() {
-        let text = key().seal(Purpose::State, "ann", &record());
+        let text = key().seal(Purpose::RequestState, "ann", &record());
         for at in 0..text.len() {
             for to in ["A", "B", "-"] {
                 let mut changed = text.clone();
                 changed.replace_range(at..=at, to);
-                let opened = open(&key(), Purpose::State, "ann", &changed);
+                let opened = open(&key(), Purpose::RequestState, "ann", &changed);
                 assert_eq!(opened.is_ok(), changed == text, "{at} {to}");
             }
-            let opened = open(&key(), Purpose::State, "ann", &text[..at]);
+            let opened = open(&key(), Purpose::RequestState, "ann", &text[..at]);
             assert_eq!(opened, Err(BadSeal), "cut at {at}");
         }
         let longer = format!("{text}A");
-        assert_eq!(open(&key(), Purpose::State, "ann", &longer), Err(BadSeal));
+        assert_eq!(
+            open(&key(), Purpose::RequestState, "ann", &longer),
+            Err(BadSeal)
+        );
     }
 
     #[test]
@@ -274,12 +280,15 @@ mod tests {
             call: 0,
             words: "x".repeat(size),
         };
-        let fits = key().seal(Purpose::State, "ann", &of(11_000));
+        let fits = key().seal(Purpose::RequestState, "ann", &of(11_000));
         assert!(fits.len() < SEALED_MAX);
-        assert!(open(&key(), Purpose::State, "ann", &fits).is_ok());
-        let large = key().seal(Purpose::State, "ann", &of(13_000));
+        assert!(open(&key(), Purpose::RequestState, "ann", &fits).is_ok());
+        let large = key().seal(Purpose::RequestState, "ann", &of(13_000));
         assert!(large.len() > SEALED_MAX);
-        assert_eq!(open(&key(), Purpose::State, "ann", &large), Err(BadSeal));
+        assert_eq!(
+            open(&key(), Purpose::RequestState, "ann", &large),
+            Err(BadSeal)
+        );
     }
 
     proptest! {

@@ -1,15 +1,15 @@
 //! Tasks of the extension `io.modelcontextprotocol/tasks` (SEP-2663): those the kernel makes of calls, and
 //! the ids and forms of those that servers made.
 
-mod eras;
+mod versions;
 
 use mgp_protocol::ids::ServerId;
-use mgp_protocol::splice::quoted;
+use mgp_protocol::splice::quote;
 use serde::{Deserialize, Serialize};
 
-use crate::timestamps::rfc3339_ms;
+use crate::timestamps::render_rfc3339_ms;
 
-pub use eras::{Payload, to_extension, to_legacy};
+pub use versions::{Payload, to_extension, to_legacy};
 
 /// The origin of a task.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -23,7 +23,7 @@ pub struct TaskRef {
 /// The sealed contents of a client's id for a task: which task it is, and for which tool. Whoever may no
 /// longer call the tool may not use its tasks either.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct NamedTask {
+pub struct TaskHandle {
     /// Its origin.
     pub task: TaskRef,
     /// The server's own name of the tool.
@@ -110,9 +110,9 @@ impl TaskStatus {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TaskStep {
     /// Everything asked so far was answered.
-    GoOn,
+    Resume,
     /// The server asks; the whole `inputRequests` of all open questions.
-    Ask(String),
+    RequireInput(String),
     /// The call has a result, with or without `isError`.
     Complete(String),
     /// The call has a JSON-RPC error.
@@ -124,7 +124,7 @@ pub enum TaskStep {
 /// The task is over and cannot change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the task is already {}", .0.as_str())]
-pub struct TaskOver(pub TaskStatus);
+pub struct TaskEndedError(pub TaskStatus);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum TaskState {
@@ -221,54 +221,54 @@ impl Task {
     /// Makes a step.
     ///
     /// # Errors
-    /// [`TaskOver`] when it has ended before; nothing changes then.
-    pub fn step(&mut self, now_ms: u64, step: TaskStep) -> Result<(), TaskOver> {
+    /// [`TaskEndedError`] when it has ended before; nothing changes then.
+    pub fn apply(&mut self, now_ms: u64, step: TaskStep) -> Result<(), TaskEndedError> {
         if self.status().is_final() {
-            return Err(TaskOver(self.status()));
+            return Err(TaskEndedError(self.status()));
         }
         let state = match step {
-            TaskStep::GoOn => TaskState::Working,
-            TaskStep::Ask(input_requests) => TaskState::InputRequired(input_requests),
+            TaskStep::Resume => TaskState::Working,
+            TaskStep::RequireInput(input_requests) => TaskState::InputRequired(input_requests),
             TaskStep::Complete(result) => TaskState::Completed(result),
             TaskStep::Fail(error) => TaskState::Failed(error),
             TaskStep::Cancel => TaskState::Cancelled,
         };
         if state != self.state {
             self.state = state;
-            self.touched(now_ms);
+            self.touch(now_ms);
         }
         Ok(())
     }
 
-    fn touched(&mut self, now_ms: u64) {
+    fn touch(&mut self, now_ms: u64) {
         self.updated_ms = self.updated_ms.max(now_ms);
     }
 
     /// The params of a `notifications/tasks`: the task with its result, error or open questions.
     #[must_use]
-    pub fn render(&self, id: &str) -> String {
-        self.object("", id, true)
+    pub fn render_notification(&self, id: &str) -> String {
+        self.render_object("", id, true)
     }
 
     /// The result of a `tasks/get`.
     #[must_use]
-    pub fn render_got(&self, id: &str) -> String {
-        self.object(r#""resultType":"complete","#, id, true)
+    pub fn render_get_result(&self, id: &str) -> String {
+        self.render_object(r#""resultType":"complete","#, id, true)
     }
 
     /// The result of the call that became this task.
     #[must_use]
-    pub fn render_created(&self, id: &str) -> String {
-        self.object(r#""resultType":"task","#, id, false)
+    pub fn render_create_result(&self, id: &str) -> String {
+        self.render_object(r#""resultType":"task","#, id, false)
     }
 
-    fn object(&self, opening: &str, id: &str, whole: bool) -> String {
+    fn render_object(&self, opening: &str, id: &str, whole: bool) -> String {
         let mut out = format!(
             r#"{{{opening}"taskId":{},"status":"{}","createdAt":"{}","lastUpdatedAt":"{}","ttlMs":{},"pollIntervalMs":{}"#,
-            quoted(id),
+            quote(id),
             self.status().as_str(),
-            rfc3339_ms(self.created_ms),
-            rfc3339_ms(self.updated_ms),
+            render_rfc3339_ms(self.created_ms),
+            render_rfc3339_ms(self.updated_ms),
             self.ttl_ms,
             self.poll_ms,
         );

@@ -15,7 +15,7 @@ use mgp_protocol::splice::members;
 /// The least cost of the name, the description and the frame around them.
 pub const OVERHEAD: u64 = 100;
 /// Characters per token.
-const CHARACTERS: u64 = 4;
+const CHARACTERS_PER_TOKEN: u64 = 4;
 /// The member that is counted by itself.
 const SCHEMA: &str = "inputSchema";
 /// A member that the kernel added, which the model does not read.
@@ -23,14 +23,14 @@ const EMBEDDING: &str = "embedding";
 
 /// The cost of a definition, as its server wrote it or as it is shown.
 #[must_use]
-pub fn of_definition(definition: &str) -> u64 {
+pub fn estimate_definition(definition: &str) -> u64 {
     let Some(members) = members(definition) else {
-        return OVERHEAD.max(of_text(definition));
+        return OVERHEAD.max(estimate_text(definition));
     };
     let mut schema = 0;
     let mut rest = 0;
     for (name, value) in members.iter().filter(|(name, _)| name != EMBEDDING) {
-        let characters = compact_characters(value.get());
+        let characters = count_compact_characters(value.get());
         if name == SCHEMA {
             schema += characters;
         } else {
@@ -38,17 +38,17 @@ pub fn of_definition(definition: &str) -> u64 {
             rest += name.chars().count() as u64 + characters + 4;
         }
     }
-    schema.div_ceil(CHARACTERS) + OVERHEAD.max(rest.div_ceil(CHARACTERS))
+    schema.div_ceil(CHARACTERS_PER_TOKEN) + OVERHEAD.max(rest.div_ceil(CHARACTERS_PER_TOKEN))
 }
 
 /// The cost of a text that is no definition.
 #[must_use]
-pub fn of_text(text: &str) -> u64 {
-    (text.chars().count() as u64).div_ceil(CHARACTERS)
+pub fn estimate_text(text: &str) -> u64 {
+    (text.chars().count() as u64).div_ceil(CHARACTERS_PER_TOKEN)
 }
 
 /// Characters of a JSON text without the spaces between its tokens; an escape counts as it is written.
-fn compact_characters(json: &str) -> u64 {
+fn count_compact_characters(json: &str) -> u64 {
     let (mut count, mut quoted, mut escaped) = (0, false, false);
     for c in json.chars() {
         if quoted || !c.is_ascii_whitespace() {
@@ -73,14 +73,17 @@ mod tests {
     /// A-49: a quarter of the schema's characters, rounded up, and 100.
     #[test]
     fn a_definition_costs_its_schema_and_a_hundred() {
-        assert_eq!(of_definition(r#"{"name":"t"}"#), 100);
-        assert_eq!(of_definition(r#"{"name":"t","inputSchema":{}}"#), 101);
+        assert_eq!(estimate_definition(r#"{"name":"t"}"#), 100);
+        assert_eq!(estimate_definition(r#"{"name":"t","inputSchema":{}}"#), 101);
         let schema = json!({"type": "object", "properties": {"path": {"type": "string"}}});
         let characters = schema.to_string().len() as u64;
         let whole = tool("Reads a file", &schema);
-        assert_eq!(of_definition(&whole), characters.div_ceil(4) + 100);
+        assert_eq!(estimate_definition(&whole), characters.div_ceil(4) + 100);
         let spaced = serde_json::to_string_pretty(&serde_json::from_str::<Value>(&whole).unwrap());
-        assert_eq!(of_definition(&spaced.unwrap()), of_definition(&whole));
+        assert_eq!(
+            estimate_definition(&spaced.unwrap()),
+            estimate_definition(&whole)
+        );
     }
 
     /// A-49: held against what two tokenizers make of definitions: tiny, plain, long, deep, Chinese and
@@ -99,7 +102,7 @@ mod tests {
         let samples: Vec<&str> = include_str!("token_cost/samples.jsonl").lines().collect();
         assert_eq!(samples.len(), counted.len());
         for (sample, (o200k, cl100k)) in samples.into_iter().zip(counted) {
-            let told = of_definition(sample);
+            let told = estimate_definition(sample);
             for real in [o200k, cl100k] {
                 assert!(told * 10 >= real * 9, "{told} for {real}: {sample}");
                 assert!(
@@ -114,9 +117,9 @@ mod tests {
     #[test]
     fn a_long_description_counts_by_itself() {
         let long = "word ".repeat(400);
-        assert!(of_definition(&tool(&long, &json!({}))) > 500);
+        assert!(estimate_definition(&tool(&long, &json!({}))) > 500);
         let vector = format!(r#"{{"name":"t","embedding":[{}0.5]}}"#, "0.5,".repeat(384));
-        assert_eq!(of_definition(&vector), 100, "no model reads it");
+        assert_eq!(estimate_definition(&vector), 100, "no model reads it");
     }
 
     /// Spaces within texts count, quotes and backslashes within texts end nothing.
@@ -129,7 +132,7 @@ mod tests {
             (r#" "a\\" , "b c" "#, 11),
             ("\"é\"", 3),
         ] {
-            assert_eq!(compact_characters(text), count, "{text}");
+            assert_eq!(count_compact_characters(text), count, "{text}");
         }
     }
 
@@ -143,10 +146,10 @@ mod tests {
             for (n, text) in texts.iter().enumerate() {
                 schema["properties"][format!("p{n}")] = json!({"description": text});
             }
-            let price = |schema: &Value| of_definition(&tool("d", schema));
+            let price = |schema: &Value| estimate_definition(&tool("d", schema));
             let small = price(&schema);
             let value: Value = serde_json::from_str(&tool("d", &schema)).unwrap();
-            prop_assert_eq!(of_definition(&serde_json::to_string_pretty(&value).unwrap()), small);
+            prop_assert_eq!(estimate_definition(&serde_json::to_string_pretty(&value).unwrap()), small);
             schema["description"] = json!(more);
             prop_assert!(price(&schema) > small);
         }

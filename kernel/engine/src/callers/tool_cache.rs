@@ -43,7 +43,7 @@ pub const MAX_TOKENS: u64 = 100_000_000;
 ///
 /// # Errors
 /// [`BadBudget`] says which figure to change. The parts other than the search reserve may be zero.
-pub fn judge(budget: &Budget) -> Result<(), BadBudget> {
+pub fn validate_budget(budget: &Budget) -> Result<(), BadBudget> {
     if budget.max_tokens > MAX_TOKENS {
         return Err(BadBudget::TooLarge(budget.max_tokens));
     }
@@ -67,10 +67,10 @@ pub fn judge(budget: &Budget) -> Result<(), BadBudget> {
 
 /// A tool and the cost of its definition.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Priced {
+pub struct PricedTool {
     /// `server:tool`: a session holds tools, not names that may come to mean other tools.
     pub tool: Arc<str>,
-    /// See [`crate::callers::token_cost::of_definition`].
+    /// See [`crate::callers::token_cost::estimate_definition`].
     pub tokens: u64,
 }
 
@@ -92,9 +92,9 @@ pub enum CacheInsertion {
 
 /// What became of a tool that was to be removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Evicted {
+pub enum Eviction {
     /// It was removed.
-    Gone,
+    Removed,
     /// It is pinned and stays (MGP-262).
     Pinned,
     /// It was not cached.
@@ -105,57 +105,57 @@ pub enum Evicted {
 #[derive(Clone, Debug)]
 pub struct ToolCache {
     budget: Budget,
-    pinned: Vec<Priced>,
+    pinned: Vec<PricedTool>,
     /// The most recently used last.
-    cached: Vec<Priced>,
+    cached: Vec<PricedTool>,
     cached_tokens: u64,
 }
 
 impl ToolCache {
     /// For a new session of an agent, within a checked budget. Nothing is cached yet.
     #[must_use]
-    pub fn new(budget: Budget, pinned: Vec<Priced>) -> Self {
+    pub fn new(budget: Budget, pinned: Vec<PricedTool>) -> Self {
         let mut cache = Self {
             budget,
             pinned: Vec::new(),
             cached: Vec::new(),
             cached_tokens: 0,
         };
-        cache.pin(pinned);
+        cache.set_pinned(pinned);
         cache
     }
 
     /// Replaces the pinned tools: the operator changed them, or a server came or changed its definitions. A
     /// pinned tool is not cached as well. Pinned tools beyond their reserve take their room from the cache.
     /// Answers what was evicted.
-    pub fn pin(&mut self, mut pinned: Vec<Priced>) -> Vec<Arc<str>> {
+    pub fn set_pinned(&mut self, mut pinned: Vec<PricedTool>) -> Vec<Arc<str>> {
         let mut seen = std::collections::BTreeSet::new();
         pinned.retain(|one| seen.insert(Arc::clone(&one.tool)));
         pinned.truncate(PINNED_MAX);
         self.pinned = pinned;
         for at in (0..self.cached.len()).rev() {
             if self.is_pinned(&self.cached[at].tool) {
-                self.drop_at(at);
+                self.remove_at(at);
             }
         }
-        self.fit()
+        self.evict_to_fit()
     }
 
     /// A tool was called, or loaded by a request: it is cached as the most recently used.
-    pub fn keep(&mut self, tool: &Priced) -> CacheInsertion {
+    pub fn insert(&mut self, tool: &PricedTool) -> CacheInsertion {
         if self.is_pinned(&tool.tool) {
             return CacheInsertion::Pinned;
         }
         let there = self.cached.iter().position(|one| one.tool == tool.tool);
         if let Some(at) = there {
-            self.drop_at(at);
+            self.remove_at(at);
         }
-        if tool.tokens > self.room() {
+        if tool.tokens > self.cache_capacity() {
             return CacheInsertion::TooLarge;
         }
         self.cached.push(tool.clone());
         self.cached_tokens += tool.tokens;
-        let evicted = self.fit();
+        let evicted = self.evict_to_fit();
         match there {
             Some(_) if evicted.is_empty() => CacheInsertion::Touched,
             _ => CacheInsertion::Added { evicted },
@@ -163,16 +163,16 @@ impl ToolCache {
     }
 
     /// Removes a tool.
-    pub fn evict(&mut self, tool: &str) -> Evicted {
+    pub fn evict(&mut self, tool: &str) -> Eviction {
         if self.is_pinned(tool) {
-            return Evicted::Pinned;
+            return Eviction::Pinned;
         }
         match self.cached.iter().position(|one| *one.tool == *tool) {
             Some(at) => {
-                self.drop_at(at);
-                Evicted::Gone
+                self.remove_at(at);
+                Eviction::Removed
             }
-            None => Evicted::Absent,
+            None => Eviction::Absent,
         }
     }
 
@@ -181,17 +181,17 @@ impl ToolCache {
     pub fn retain(&mut self, mut there: impl FnMut(&str) -> bool) {
         self.pinned.retain(|one| there(&one.tool));
         self.cached.retain(|one| there(&one.tool));
-        self.cached_tokens = sum(&self.cached);
+        self.cached_tokens = total_tokens_of(&self.cached);
     }
 
     /// The pinned tools, in the operator's order.
     #[must_use]
-    pub fn pinned(&self) -> &[Priced] {
+    pub fn pinned(&self) -> &[PricedTool] {
         &self.pinned
     }
 
     /// The cached tools, the most recently used first.
-    pub fn cached(&self) -> impl Iterator<Item = &Priced> {
+    pub fn cached(&self) -> impl Iterator<Item = &PricedTool> {
         self.cached.iter().rev()
     }
 
@@ -210,7 +210,7 @@ impl ToolCache {
     /// The cost of all its tools.
     #[must_use]
     pub fn total_tokens(&self) -> u64 {
-        sum(&self.pinned) + self.cached_tokens
+        total_tokens_of(&self.pinned) + self.cached_tokens
     }
 
     /// The budget.
@@ -222,8 +222,8 @@ impl ToolCache {
     /// How many of a search's results are answered, the best first: as many as fit into the reserve
     /// (§16.8), and at least one, so that every search has a result.
     #[must_use]
-    pub fn fitting(&self, results: &[u64]) -> usize {
-        fitting(&self.budget, results)
+    pub fn count_fitting(&self, results: &[u64]) -> usize {
+        count_fitting_results(&self.budget, results)
     }
 
     fn is_pinned(&self, tool: &str) -> bool {
@@ -231,23 +231,23 @@ impl ToolCache {
     }
 
     /// The room for cached tools: the limit, less what pinned tools took from it.
-    fn room(&self) -> u64 {
-        let others = sum(&self.pinned).max(self.budget.pinned_reserve);
+    fn cache_capacity(&self) -> u64 {
+        let others = total_tokens_of(&self.pinned).max(self.budget.pinned_reserve);
         let left = self.budget.max_tokens;
         let left = left.saturating_sub(others + self.budget.discovery_reserve);
         left.min(self.budget.cache_limit)
     }
 
-    fn fit(&mut self) -> Vec<Arc<str>> {
-        let room = self.room();
+    fn evict_to_fit(&mut self) -> Vec<Arc<str>> {
+        let room = self.cache_capacity();
         let mut evicted = Vec::new();
         while self.cached_tokens > room || self.cached.len() > CACHED_MAX {
-            evicted.push(self.drop_at(0).tool);
+            evicted.push(self.remove_at(0).tool);
         }
         evicted
     }
 
-    fn drop_at(&mut self, at: usize) -> Priced {
+    fn remove_at(&mut self, at: usize) -> PricedTool {
         let gone = self.cached.remove(at);
         self.cached_tokens -= gone.tokens;
         gone
@@ -256,7 +256,7 @@ impl ToolCache {
 
 /// See [`ToolCache::fitting`]; for a caller without a session.
 #[must_use]
-pub fn fitting(budget: &Budget, results: &[u64]) -> usize {
+pub fn count_fitting_results(budget: &Budget, results: &[u64]) -> usize {
     let mut left = budget.discovery_reserve;
     let fit = results.iter().take_while(|tokens| {
         let fits = **tokens <= left;
@@ -266,7 +266,7 @@ pub fn fitting(budget: &Budget, results: &[u64]) -> usize {
     fit.count().max(results.len().min(1))
 }
 
-fn sum(tools: &[Priced]) -> u64 {
+fn total_tokens_of(tools: &[PricedTool]) -> u64 {
     tools.iter().map(|one| one.tokens).sum()
 }
 

@@ -10,16 +10,16 @@ use mgp_protocol::refusal::{CallOutcome, Refusal, UnansweredCall};
 
 use crate::callers::tasks::TaskStatus;
 use crate::clock::MonotonicTime;
-use crate::cluster::routes::TryFailure;
+use crate::cluster::routes::AttemptFailure;
 
 /// Most times that a call of an idempotent tool is made again.
-pub const TRIES_MAX: u32 = 3;
+pub const RETRIES_MAX: u32 = 3;
 /// How long after the first failure it may still be made again: its caller waits meanwhile.
-pub const WITHIN: Duration = Duration::from_secs(30);
+pub const RETRY_WINDOW: Duration = Duration::from_secs(30);
 /// The wait where nobody says when the server is back.
-const WAIT: Duration = Duration::from_millis(500);
+const RETRY_DELAY: Duration = Duration::from_millis(500);
 /// A server that says it is back is not asked sooner than this.
-const LEAST: Duration = Duration::from_millis(50);
+const RETRY_DELAY_MIN: Duration = Duration::from_millis(50);
 /// `details` of a record: whether the call took effect, where its result does not say so.
 pub const OUTCOME: &str = "outcome";
 /// `details` of a record: the task that the call goes on as.
@@ -27,18 +27,18 @@ pub const TASK: &str = "task";
 
 /// What became of a call that ended this way.
 #[must_use]
-pub fn of_refusal(refusal: &Refusal) -> CallOutcome {
+pub fn for_refusal(refusal: &Refusal) -> CallOutcome {
     match refusal {
         Refusal::Unanswered(call) => call.outcome,
         // Who owns the server knows, and says so beside the error, which decides nothing.
         Refusal::Owner(refusal) => refusal.outcome,
         // It was sent, or nobody can say that it was not.
-        Refusal::Lost { .. }
-        | Refusal::Faulty { .. }
+        Refusal::ServerLost { .. }
+        | Refusal::InvalidAnswer { .. }
         | Refusal::TimedOut { .. }
         | Refusal::Cancelled
         | Refusal::Unattributed(_)
-        | Refusal::Broken(_)
+        | Refusal::Internal(_)
         // Whoever brings a `requestState` has a call that began before.
         | Refusal::Expired(_) => CallOutcome::Unknown,
         Refusal::Peer(_)
@@ -51,8 +51,8 @@ pub fn of_refusal(refusal: &Refusal) -> CallOutcome {
         | Refusal::HeaderMismatch(_)
         | Refusal::MissingCapability { .. }
         | Refusal::UnsupportedVersion { .. }
-        | Refusal::Gone(_)
-        | Refusal::TooLate(_)
+        | Refusal::UnknownId(_)
+        | Refusal::WindowExpired(_)
         | Refusal::BadRequest(_)
         | Refusal::UnknownTool(_)
         | Refusal::UnknownPrompt(_)
@@ -61,10 +61,10 @@ pub fn of_refusal(refusal: &Refusal) -> CallOutcome {
         | Refusal::BadCursor
         | Refusal::BadArguments { .. }
         | Refusal::NotReady { .. }
-        | Refusal::HeldUp { .. }
+        | Refusal::QueueTimeout { .. }
         | Refusal::Overloaded { .. }
         | Refusal::Forbidden(_)
-        | Refusal::Closed(_)
+        | Refusal::ClosedByOwner(_)
         | Refusal::Denied(_) => CallOutcome::NotExecuted,
     }
 }
@@ -72,32 +72,33 @@ pub fn of_refusal(refusal: &Refusal) -> CallOutcome {
 /// What a call ended with after an earlier part of it had reached its server, which asked for more: whatever kept the
 /// later part from being sent, the call was made.
 #[must_use]
-pub fn after_dispatch(refusal: Refusal, server: &ServerId) -> Refusal {
-    if of_refusal(&refusal) != CallOutcome::NotExecuted {
+pub fn mark_dispatched(refusal: Refusal, server: &ServerId) -> Refusal {
+    if for_refusal(&refusal) != CallOutcome::NotExecuted {
         return refusal;
     }
     let why = if let Refusal::Owner(owner) = &refusal {
-        format!("its node {}", owner.cause.as_words())
+        format!("its node {}", owner.cause.description())
     } else {
         refusal.to_string()
     };
     let reason = format!("after the call had reached it: {why}");
     let server = server.clone();
-    let is_away = !TryFailure::is_closed(&refusal) && TryFailure::of(&refusal).is_some();
+    let is_away =
+        !AttemptFailure::is_closed(&refusal) && AttemptFailure::from_refusal(&refusal).is_some();
     match is_away {
-        true => Refusal::Lost { server, reason },
-        false => Refusal::Faulty { server, reason },
+        true => Refusal::ServerLost { server, reason },
+        false => Refusal::InvalidAnswer { server, reason },
     }
 }
 
 /// What a call ended with whose result was not given to its caller: the server answered it all the same.
 #[must_use]
-pub fn after_answer(refusal: Refusal, call_id: &str) -> Refusal {
-    if of_refusal(&refusal) != CallOutcome::NotExecuted {
+pub fn mark_answered(refusal: Refusal, call_id: &str) -> Refusal {
+    if for_refusal(&refusal) != CallOutcome::NotExecuted {
         return refusal;
     }
     Refusal::Unanswered(Box::new(UnansweredCall {
-        why: refusal,
+        refusal,
         outcome: CallOutcome::Done,
         call_id: call_id.into(),
     }))
@@ -105,14 +106,14 @@ pub fn after_answer(refusal: Refusal, call_id: &str) -> Refusal {
 
 /// True where the caller is told what became of its call: its server was to answer, and did not.
 #[must_use]
-pub fn is_to_be_told(refusal: &Refusal) -> bool {
+pub fn should_report_outcome(refusal: &Refusal) -> bool {
     matches!(
         refusal,
-        Refusal::Lost { .. }
-            | Refusal::Faulty { .. }
+        Refusal::ServerLost { .. }
+            | Refusal::InvalidAnswer { .. }
             | Refusal::TimedOut { .. }
             | Refusal::NotReady { .. }
-            | Refusal::HeldUp { .. }
+            | Refusal::QueueTimeout { .. }
             | Refusal::TooLarge { .. }
             | Refusal::Undelivered { .. }
     )
@@ -120,45 +121,45 @@ pub fn is_to_be_told(refusal: &Refusal) -> bool {
 
 /// The tries of one call of a tool that the operator marked as idempotent.
 #[derive(Clone, Debug, Default)]
-pub struct IdempotentTries {
+pub struct IdempotentRetries {
     /// When the first one failed.
-    began: Option<MonotonicTime>,
-    done: u32,
+    first_failure: Option<MonotonicTime>,
+    count: u32,
 }
 
-impl IdempotentTries {
+impl IdempotentRetries {
     /// Judges a try that ended at `now`: how long to wait before the next one, or `None` when this is how
     /// the call ends. Only what was lost with its server is made again, and what finds the server away
     /// after that; a server that is slow or wrong would be no better the next time.
-    pub fn failed(&mut self, refusal: &Refusal, now: MonotonicTime) -> Option<Duration> {
-        let wait = if let Refusal::Lost { .. } = refusal {
-            WAIT
+    pub fn next_delay(&mut self, refusal: &Refusal, now: MonotonicTime) -> Option<Duration> {
+        let wait = if let Refusal::ServerLost { .. } = refusal {
+            RETRY_DELAY
         } else if let Refusal::NotReady { retry_after_ms, .. } = refusal
-            && self.began.is_some()
+            && self.first_failure.is_some()
         {
             let told = retry_after_ms.map(Duration::from_millis);
-            told.unwrap_or(WAIT).max(LEAST)
+            told.unwrap_or(RETRY_DELAY).max(RETRY_DELAY_MIN)
         } else {
             return None;
         };
-        let began = *self.began.get_or_insert(now);
-        if self.done >= TRIES_MAX || now.since(began) + wait > WITHIN {
+        let began = *self.first_failure.get_or_insert(now);
+        if self.count >= RETRIES_MAX || now.duration_since(began) + wait > RETRY_WINDOW {
             return None;
         }
-        self.done += 1;
+        self.count += 1;
         Some(wait)
     }
 
     /// How many there were after the first one.
     #[must_use]
-    pub fn done(&self) -> u32 {
-        self.done
+    pub fn count(&self) -> u32 {
+        self.count
     }
 }
 
 /// What an audit event says of a call, when it is one of a call.
 #[must_use]
-pub fn recorded(seq: u64, event: Event) -> Option<CallRecord> {
+pub fn parse_call_record(seq: u64, event: Event) -> Option<CallRecord> {
     let is_call = [EventType::ToolExecuted, EventType::ToolBlocked].contains(&event.event_type);
     let text = |name: &str| event.details.get(name)?.as_str().map(str::to_owned);
     let (said, task_id) = (event.details.get(OUTCOME), text(TASK));
@@ -169,7 +170,7 @@ pub fn recorded(seq: u64, event: Event) -> Option<CallRecord> {
         outcome: match &task_id {
             // The task tells how it ends.
             Some(_) => CallOutcome::Unknown,
-            None => said.unwrap_or_else(|| implied(event.result)),
+            None => said.unwrap_or_else(|| for_result(event.result)),
         },
         timestamp: event.timestamp,
         actor: event.actor.id,
@@ -184,7 +185,7 @@ pub fn recorded(seq: u64, event: Event) -> Option<CallRecord> {
 
 /// What became of a call with this result, where its record does not say more.
 #[must_use]
-pub fn implied(result: Outcome) -> CallOutcome {
+pub fn for_result(result: Outcome) -> CallOutcome {
     match result {
         Outcome::Success => CallOutcome::Done,
         Outcome::Blocked | Outcome::Denied => CallOutcome::NotExecuted,
@@ -194,49 +195,56 @@ pub fn implied(result: Outcome) -> CallOutcome {
 
 /// What was found in the log about an id, and of the log itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct FoundCalls {
+pub struct CallLookup {
     /// Its records, oldest first.
     pub records: Vec<CallRecord>,
     /// When the oldest record that is kept was made.
-    pub oldest: Option<String>,
+    pub log_start: Option<String>,
     /// When it was last found that a kernel had ended without closing the log.
-    pub interrupted: Option<String>,
+    pub interrupted_at: Option<String>,
     /// Calls are answered only after their record is on disk (`calls = "before_reply"`).
-    pub before_reply: bool,
+    pub logged_before_reply: bool,
 }
 
 /// Why nothing can be said about an id.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "no call with the id {call_id} has ended{}: is it copied whole? A call has its record when it ends; the log goes back to {}, and calls of an agent beyond its `agent_bytes_per_day` are only counted",
-    if *.own { " that is yours" } else { "" },
+    if *.own_calls_only { " that is yours" } else { "" },
     .oldest.as_deref().unwrap_or("this moment")
 )]
-pub struct NoSuchCall {
+pub struct CallNotFoundError {
     call_id: String,
     oldest: Option<String>,
-    own: bool,
+    own_calls_only: bool,
 }
 
-impl FoundCalls {
+impl CallLookup {
     /// What is known of the call with this id; `own`: its asker reads of its own calls only.
     ///
     /// # Errors
-    /// [`NoSuchCall`] where no record is missing that could be its.
-    pub fn told(mut self, call_id: &str, own: bool) -> Result<CallHistory, NoSuchCall> {
+    /// [`CallNotFoundError`] where no record is missing that could be its.
+    pub fn into_history(
+        mut self,
+        call_id: &str,
+        own: bool,
+    ) -> Result<CallHistory, CallNotFoundError> {
         if own {
             // Numbers of the log count what everybody does.
             self.records.iter_mut().for_each(|record| record.seq = None);
         }
         let (outcome, reason) = match self.records.last() {
-            Some(last) => self.known(last),
-            None => match &self.interrupted {
-                Some(at) => (CallOutcome::Unknown, Some(missing(at, self.before_reply))),
+            Some(last) => self.final_outcome(last),
+            None => match &self.interrupted_at {
+                Some(at) => (
+                    CallOutcome::Unknown,
+                    Some(missing_record_reason(at, self.logged_before_reply)),
+                ),
                 None => {
-                    return Err(NoSuchCall {
+                    return Err(CallNotFoundError {
                         call_id: call_id.to_owned(),
-                        oldest: self.oldest,
-                        own,
+                        oldest: self.log_start,
+                        own_calls_only: own,
                     });
                 }
             },
@@ -249,7 +257,7 @@ impl FoundCalls {
         })
     }
 
-    fn known(&self, last: &CallRecord) -> (CallOutcome, Option<String>) {
+    fn final_outcome(&self, last: &CallRecord) -> (CallOutcome, Option<String>) {
         let unknown = |record: &&CallRecord| record.outcome == CallOutcome::Unknown;
         let record = self.records.iter().rev().find(unknown).unwrap_or(last);
         let reason = match &record.task_id {
@@ -265,7 +273,7 @@ impl FoundCalls {
 /// What the tasks say that calls became, in the order of the records: one that was completed was answered, any
 /// other says no more than how it stands.
 #[must_use]
-pub fn with_tasks(mut history: CallHistory, tasks: &[Option<TaskStatus>]) -> CallHistory {
+pub fn apply_task_statuses(mut history: CallHistory, tasks: &[Option<TaskStatus>]) -> CallHistory {
     for (record, status) in history.records.iter_mut().zip(tasks) {
         let (Some(status), Some(task)) = (status, &record.task_id) else {
             continue;
@@ -290,7 +298,7 @@ pub fn with_tasks(mut history: CallHistory, tasks: &[Option<TaskStatus>]) -> Cal
 }
 
 /// Why a record may be missing.
-fn missing(at: &str, before_reply: bool) -> String {
+fn missing_record_reason(at: &str, before_reply: bool) -> String {
     let stopped =
         format!("no record: a kernel ended without closing its log, as was found at {at}");
     match before_reply {

@@ -13,20 +13,20 @@ use crate::clock::MonotonicTime;
 /// Most retries of one call, whatever the server recommends: its caller waits meanwhile.
 pub const RETRIES_MAX: u64 = 5;
 /// Retries where the server allows them and gives no number.
-pub const RETRIES: u64 = 3;
+pub const RETRIES_DEFAULT: u64 = 3;
 /// Longest single wait. If a server asks for more, the call is not retried, because any shorter wait would
 /// be too early.
 pub const WAIT_MAX: Duration = Duration::from_secs(60);
 /// The first wait where the server gives none.
-pub const WAIT: Duration = Duration::from_millis(500);
+pub const WAIT_DEFAULT: Duration = Duration::from_millis(500);
 
 /// A retry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CallAttempt {
+pub struct RetryAttempt {
     /// Which retry it is, from 1.
     pub number: u64,
     /// When it is to be made.
-    pub at: MonotonicTime,
+    pub due_at: MonotonicTime,
     /// How long that is from now.
     pub wait: Duration,
     /// By which strategy.
@@ -35,7 +35,7 @@ pub struct CallAttempt {
     pub code: i64,
 }
 
-impl CallAttempt {
+impl RetryAttempt {
     /// `details` of its audit event, whose type is `EventType::TOOL_RETRIED`.
     ///
     /// # Panics
@@ -57,28 +57,28 @@ impl CallAttempt {
 
 /// Why there is no retry. The error is then reported as it came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum RetryReason {
+pub enum GiveUpReason {
     /// The error does not allow it.
     #[error("not retryable")]
     NotRetryable,
     /// All allowed retries were made.
     #[error("retries exhausted")]
-    Exhausted,
+    RetriesExhausted,
     /// The wait would be longer than the kernel or the caller waits.
     #[error("the wait is too long")]
-    TooLong,
+    WaitTooLong,
 }
 
 /// How a failed call continues.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RetryDecision {
     /// With a retry.
-    Retry(CallAttempt),
+    Retry(RetryAttempt),
     /// With a call of another tool of the same server with the same arguments, once, for the same caller
     /// and under all its checks.
     Fallback(String),
     /// With its error as the answer.
-    GiveUp(RetryReason),
+    GiveUp(GiveUpReason),
 }
 
 /// The tries of one call.
@@ -87,11 +87,11 @@ pub struct Retries {
     tool: String,
     /// When its caller stops waiting.
     deadline: MonotonicTime,
-    done: u64,
+    attempts: u64,
     /// The last wait, from which the next is computed.
-    last: Duration,
+    last_wait: Duration,
     /// A fallback was called: it has neither retries nor a fallback.
-    over: bool,
+    is_final: bool,
 }
 
 impl Retries {
@@ -101,42 +101,47 @@ impl Retries {
         Self {
             tool: tool.into(),
             deadline,
-            done: 0,
-            last: Duration::ZERO,
-            over: false,
+            attempts: 0,
+            last_wait: Duration::ZERO,
+            is_final: false,
         }
     }
 
     /// A call of a fallback tool: it has neither retries nor a fallback.
     #[must_use]
-    pub fn of_fallback(mut self) -> Self {
-        self.over = true;
+    pub fn into_fallback(mut self) -> Self {
+        self.is_final = true;
         self
     }
 
     /// Judges the error of a try that ended at `now`. `chance` spreads the waits of many callers: 0 adds
     /// nothing, 255 adds a quarter.
-    pub fn failed(&mut self, error: &PeerError, chance: u8, now: MonotonicTime) -> RetryDecision {
+    pub fn handle_failure(
+        &mut self,
+        error: &PeerError,
+        chance: u8,
+        now: MonotonicTime,
+    ) -> RetryDecision {
         let told = &error.recovery;
-        if self.over || !told.retryable {
-            return RetryDecision::GiveUp(RetryReason::NotRetryable);
+        if self.is_final || !told.retryable {
+            return RetryDecision::GiveUp(GiveUpReason::NotRetryable);
         }
-        let most = told.max_retries.unwrap_or(RETRIES).min(RETRIES_MAX);
-        if self.done >= most {
-            return self.fall_back(error, RetryReason::Exhausted);
+        let most = told.max_retries.unwrap_or(RETRIES_DEFAULT).min(RETRIES_MAX);
+        if self.attempts >= most {
+            return self.fall_back(error, GiveUpReason::RetriesExhausted);
         }
         let strategy = told.retry_strategy.unwrap_or(Strategy::FixedDelay);
         let least = told.retry_after_ms.map(Duration::from_millis);
-        let wait = self.wait(strategy, least, chance);
+        let wait = self.next_wait(strategy, least, chance);
         let at = now + wait;
         if wait > WAIT_MAX || at >= self.deadline {
-            return self.fall_back(error, RetryReason::TooLong);
+            return self.fall_back(error, GiveUpReason::WaitTooLong);
         }
-        self.done += 1;
-        self.last = wait;
-        RetryDecision::Retry(CallAttempt {
-            number: self.done,
-            at,
+        self.attempts += 1;
+        self.last_wait = wait;
+        RetryDecision::Retry(RetryAttempt {
+            number: self.attempts,
+            due_at: at,
             wait,
             strategy,
             code: error.code,
@@ -144,24 +149,24 @@ impl Retries {
     }
 
     /// Never less than the server asks for.
-    fn wait(&self, strategy: Strategy, least: Option<Duration>, chance: u8) -> Duration {
-        let first = least.unwrap_or(WAIT);
+    fn next_wait(&self, strategy: Strategy, least: Option<Duration>, chance: u8) -> Duration {
+        let first = least.unwrap_or(WAIT_DEFAULT);
         let wait = match strategy {
             Strategy::Immediate => return least.unwrap_or(Duration::ZERO),
             Strategy::FixedDelay => first,
             Strategy::ExponentialBackoff => {
                 // Grows up to the longest wait, which the server's own figure may still exceed.
-                let grown = self.last.saturating_mul(2).min(WAIT_MAX * 3 / 4);
+                let grown = self.last_wait.saturating_mul(2).min(WAIT_MAX * 3 / 4);
                 first.max(grown)
             }
         };
         wait.saturating_add(wait / 4 * u32::from(chance) / 255)
     }
 
-    fn fall_back(&mut self, error: &PeerError, why: RetryReason) -> RetryDecision {
+    fn fall_back(&mut self, error: &PeerError, why: GiveUpReason) -> RetryDecision {
         let other = error.recovery.fallback_tool.as_ref();
         let other = other.filter(|tool| !tool.is_empty() && **tool != self.tool);
-        self.over = true;
+        self.is_final = true;
         other.map_or(RetryDecision::GiveUp(why), |tool| {
             RetryDecision::Fallback(tool.clone())
         })
@@ -181,7 +186,7 @@ mod tests {
 
     fn error(mgp: &Value) -> PeerError {
         let text = json!({"code": 3000, "message": "m", "data": {"_mgp": mgp}}).to_string();
-        PeerError::read(&RawValue::from_string(text).unwrap()).unwrap()
+        PeerError::parse(&RawValue::from_string(text).unwrap()).unwrap()
     }
 
     /// Every wait until it is over, and how it ended.
@@ -189,11 +194,11 @@ mod tests {
         let mut retries = Retries::new("t", at(deadline));
         let (mut waits, mut now) = (Vec::new(), at(0));
         loop {
-            match retries.failed(&error(mgp), 0, now) {
+            match retries.handle_failure(&error(mgp), 0, now) {
                 RetryDecision::Retry(attempt) => {
                     waits.push(attempt.wait.as_millis() as u64);
                     assert_eq!(attempt.number, waits.len() as u64);
-                    now = attempt.at;
+                    now = attempt.due_at;
                 }
                 end @ (RetryDecision::Fallback(_) | RetryDecision::GiveUp(_)) => {
                     return (waits, end);
@@ -202,7 +207,7 @@ mod tests {
         }
     }
 
-    const GONE: RetryDecision = RetryDecision::GiveUp(RetryReason::Exhausted);
+    const GONE: RetryDecision = RetryDecision::GiveUp(GiveUpReason::RetriesExhausted);
 
     /// MGP-208, MGP-209, MGP-210: the waits are those of the strategy, and as many as were allowed.
     #[test]
@@ -229,7 +234,7 @@ mod tests {
     /// MGP-213: what is not retryable is tried once, and its fallback not at all.
     #[test]
     fn what_is_not_retryable_is_reported() {
-        let end = RetryDecision::GiveUp(RetryReason::NotRetryable);
+        let end = RetryDecision::GiveUp(GiveUpReason::NotRetryable);
         assert_eq!(
             run(&json!({"retryable": false, "fallback_tool": "u"}), 9_999),
             (vec![], end.clone())
@@ -251,20 +256,20 @@ mod tests {
         let mut retries = Retries::new("t", at(9_999));
         let mgp = error(&json!({"retryable": true, "max_retries": 0, "fallback_tool": "u"}));
         assert_eq!(
-            retries.failed(&mgp, 0, at(0)),
+            retries.handle_failure(&mgp, 0, at(0)),
             RetryDecision::Fallback("u".into())
         );
         let loops = error(&json!({"retryable": true, "fallback_tool": "v"}));
         assert_eq!(
-            retries.failed(&loops, 0, at(0)),
-            RetryDecision::GiveUp(RetryReason::NotRetryable)
+            retries.handle_failure(&loops, 0, at(0)),
+            RetryDecision::GiveUp(GiveUpReason::NotRetryable)
         );
     }
 
     /// MGP-208: a wait that is too long is not cut short; nothing is tried early.
     #[test]
     fn a_wait_beyond_the_bounds_ends_it() {
-        let too_long = RetryDecision::GiveUp(RetryReason::TooLong);
+        let too_long = RetryDecision::GiveUp(GiveUpReason::WaitTooLong);
         let hour = json!({"retryable": true, "retry_after_ms": 3_600_000});
         assert_eq!(run(&hour, u64::MAX / 2), (vec![], too_long.clone()));
         let second = json!({"retryable": true, "retry_after_ms": 1_000});
@@ -276,7 +281,7 @@ mod tests {
     fn each_retry_has_its_event() {
         let mut retries = Retries::new("t", at(99_999));
         let mgp = error(&json!({"retryable": true, "retry_after_ms": 70}));
-        let RetryDecision::Retry(attempt) = retries.failed(&mgp, 0, at(0)) else {
+        let RetryDecision::Retry(attempt) = retries.handle_failure(&mgp, 0, at(0)) else {
             panic!("no retry");
         };
         let want = json!({"attempt": 1, "wait_ms": 70, "strategy": "fixed_delay", "code": 3000});
@@ -295,12 +300,12 @@ mod tests {
             if let Some(after) = after { mgp["retry_after_ms"] = after.into(); }
             if let Some(most) = most { mgp["max_retries"] = most.into(); }
             let (mut retries, mut now, mut tries) = (Retries::new("t", at(deadline)), at(0), 0);
-            while let RetryDecision::Retry(attempt) = retries.failed(&error(&mgp), chance, now) {
+            while let RetryDecision::Retry(attempt) = retries.handle_failure(&error(&mgp), chance, now) {
                 tries += 1;
                 prop_assert!(attempt.wait >= Duration::from_millis(after.unwrap_or(0)));
-                prop_assert!(attempt.wait <= WAIT_MAX && attempt.at < at(deadline));
-                prop_assert!(tries <= most.unwrap_or(RETRIES).min(RETRIES_MAX));
-                now = attempt.at;
+                prop_assert!(attempt.wait <= WAIT_MAX && attempt.due_at < at(deadline));
+                prop_assert!(tries <= most.unwrap_or(RETRIES_DEFAULT).min(RETRIES_MAX));
+                now = attempt.due_at;
             }
         }
     }

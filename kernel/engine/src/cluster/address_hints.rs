@@ -10,17 +10,17 @@ use mgp_protocol::ids::NodeId;
 use super::proven_addresses::ProvenAddresses;
 
 /// Hints kept for each node and each way they come; the newest ones.
-const KEPT: usize = 4;
+const HINTS_MAX: usize = 4;
 /// Places that are tried in one dial.
-pub const TRIED: usize = 8;
+pub const DIAL_TARGETS_MAX: usize = 8;
 
 /// Where one node may be.
 #[derive(Debug, Default)]
 struct NodeHints {
     /// It announced itself there.
-    found: Vec<SocketAddr>,
+    announced: Vec<SocketAddr>,
     /// Other members said so.
-    told: Vec<SocketAddr>,
+    reported: Vec<SocketAddr>,
 }
 
 /// All that is known of where nodes are. Only what is asked for is remembered: pinned nodes.
@@ -34,7 +34,7 @@ pub struct AddressHints {
 
 impl AddressHints {
     /// These nodes are pinned from now on; nothing is known of others.
-    pub fn pin(&mut self, pinned: impl Iterator<Item = NodeId>) {
+    pub fn set_pinned(&mut self, pinned: impl Iterator<Item = NodeId>) {
         let mut before = std::mem::take(&mut self.nodes);
         for node in pinned {
             let hints = before.remove(&node).unwrap_or_default();
@@ -49,7 +49,7 @@ impl AddressHints {
     }
 
     /// The names a person wrote down.
-    pub fn name(&mut self, names: impl Iterator<Item = String>) {
+    pub fn set_names(&mut self, names: impl Iterator<Item = String>) {
         let before = std::mem::take(&mut self.names);
         let known = |name: &String| before.get(name).copied().flatten();
         self.names = names
@@ -59,43 +59,48 @@ impl AddressHints {
     }
 
     /// The node showed its key there.
-    pub fn proven(&mut self, node: NodeId, address: SocketAddr) {
+    pub fn add_proven(&mut self, node: NodeId, address: SocketAddr) {
         if self.nodes.contains_key(&node) {
-            self.proven.proven(address, node);
+            self.proven.record(address, node);
         }
     }
 
     /// Who answered where a name leads.
-    pub fn answered(&mut self, name: &str, node: NodeId) {
+    pub fn record_answer(&mut self, name: &str, node: NodeId) {
         if let Some(at) = self.names.get_mut(name) {
             *at = Some(node);
         }
     }
 
     /// The node, or somebody in its name, announced itself. True when that is news.
-    pub fn found(&mut self, node: NodeId, address: SocketAddr) -> bool {
+    pub fn add_announced(&mut self, node: NodeId, address: SocketAddr) -> bool {
         let hints = self.nodes.get_mut(&node);
-        hints.is_some_and(|hints| remember(&mut hints.found, address))
+        hints.is_some_and(|hints| push_front(&mut hints.announced, address))
     }
 
     /// The peer, at its own address unless it is linked through another node, says that the node is there. True when
     /// that is news.
-    pub fn told(&mut self, by: Option<SocketAddr>, node: NodeId, address: SocketAddr) -> bool {
+    pub fn add_reported(
+        &mut self,
+        by: Option<SocketAddr>,
+        node: NodeId,
+        address: SocketAddr,
+    ) -> bool {
         // Another machine's own machine is not this one.
         if address.ip().is_loopback() && !by.is_some_and(|by| by.ip().is_loopback()) {
             return false;
         }
         let hints = self.nodes.get_mut(&node);
-        hints.is_some_and(|hints| remember(&mut hints.told, address))
+        hints.is_some_and(|hints| push_front(&mut hints.reported, address))
     }
 
     /// Where to dial the node, the likeliest place first. Names that lead to nodes that are linked are left out.
-    pub fn of(&self, node: NodeId, is_linked: impl Fn(NodeId) -> bool) -> Vec<String> {
+    pub fn dial_targets(&self, node: NodeId, is_linked: impl Fn(NodeId) -> bool) -> Vec<String> {
         let hints = self.nodes.get(&node);
         let heard = hints
             .into_iter()
-            .flat_map(|hints| hints.found.iter().chain(&hints.told));
-        let proven = self.proven.of(node).into_iter().take(KEPT);
+            .flat_map(|hints| hints.announced.iter().chain(&hints.reported));
+        let proven = self.proven.addresses_of(node).into_iter().take(HINTS_MAX);
         let addresses = proven
             .chain(heard.copied())
             .map(|address| address.to_string());
@@ -106,7 +111,7 @@ impl AddressHints {
         let names = sure.chain(perhaps).map(|(name, _)| name.clone());
         let mut places = Vec::new();
         for place in addresses.chain(names) {
-            if places.len() < TRIED && !places.contains(&place) {
+            if places.len() < DIAL_TARGETS_MAX && !places.contains(&place) {
                 places.push(place);
             }
         }
@@ -115,7 +120,7 @@ impl AddressHints {
 }
 
 /// Puts the address first. True when it was not there.
-fn remember(known: &mut Vec<SocketAddr>, address: SocketAddr) -> bool {
+fn push_front(known: &mut Vec<SocketAddr>, address: SocketAddr) -> bool {
     if !is_dialable(address) {
         return false;
     }
@@ -124,7 +129,7 @@ fn remember(known: &mut Vec<SocketAddr>, address: SocketAddr) -> bool {
         known.remove(at);
     }
     known.insert(0, address);
-    known.truncate(KEPT);
+    known.truncate(HINTS_MAX);
     before.is_none()
 }
 
@@ -138,7 +143,7 @@ mod tests {
 
     fn pinned(nodes: &[NodeId]) -> AddressHints {
         let mut hints = AddressHints::default();
-        hints.pin(nodes.iter().copied());
+        hints.set_pinned(nodes.iter().copied());
         hints
     }
 
@@ -148,54 +153,64 @@ mod tests {
     #[test]
     fn what_was_proven_comes_first_and_names_last() {
         let mut hints = pinned(&[A, B]);
-        hints.name(["a.example:1".to_owned(), "b.example:1".to_owned()].into_iter());
-        assert!(hints.found(A, at(1)));
-        assert!(!hints.found(A, at(1)));
-        assert!(hints.told(Some(at(9)), A, at(2)));
-        hints.proven(A, at(3));
+        hints.set_names(["a.example:1".to_owned(), "b.example:1".to_owned()].into_iter());
+        assert!(hints.add_announced(A, at(1)));
+        assert!(!hints.add_announced(A, at(1)));
+        assert!(hints.add_reported(Some(at(9)), A, at(2)));
+        hints.add_proven(A, at(3));
         let text = |port| at(port).to_string();
         let mut expected = vec![text(3), text(1), text(2)];
         expected.extend(["a.example:1".to_owned(), "b.example:1".to_owned()]);
-        assert_eq!(hints.of(A, |_| false), expected);
-        hints.answered("b.example:1", A);
-        hints.answered("a.example:1", B);
+        assert_eq!(hints.dial_targets(A, |_| false), expected);
+        hints.record_answer("b.example:1", A);
+        hints.record_answer("a.example:1", B);
         expected.swap(3, 4);
-        assert_eq!(hints.of(A, |_| false), expected);
+        assert_eq!(hints.dial_targets(A, |_| false), expected);
         expected.pop();
-        assert_eq!(hints.of(A, |node| node == B), expected, "b is linked");
+        assert_eq!(
+            hints.dial_targets(A, |node| node == B),
+            expected,
+            "b is linked"
+        );
         // Names that stay keep who answered there.
-        hints.name(["a.example:1".to_owned()].into_iter());
-        assert_eq!(hints.of(A, |node| node == B), expected[..3]);
+        hints.set_names(["a.example:1".to_owned()].into_iter());
+        assert_eq!(hints.dial_targets(A, |node| node == B), expected[..3]);
     }
 
     /// Of nodes that are not pinned nothing is kept, and of others not more than a few.
     #[test]
     fn hints_are_bounded_and_only_for_pinned_nodes() {
         let mut hints = pinned(&[A]);
-        assert!(!hints.found(B, at(1)) && !hints.told(Some(at(9)), B, at(1)));
-        hints.proven(B, at(1));
-        assert!(hints.of(B, |_| false).is_empty());
+        assert!(!hints.add_announced(B, at(1)) && !hints.add_reported(Some(at(9)), B, at(1)));
+        hints.add_proven(B, at(1));
+        assert!(hints.dial_targets(B, |_| false).is_empty());
         for port in 1..100 {
-            hints.found(A, at(port));
-            hints.told(Some(at(9)), A, at(1000 + port));
-            hints.proven(A, at(2000 + port));
+            hints.add_announced(A, at(port));
+            hints.add_reported(Some(at(9)), A, at(1000 + port));
+            hints.add_proven(A, at(2000 + port));
         }
-        let places = hints.of(A, |_| false);
-        assert_eq!(places.len(), TRIED);
+        let places = hints.dial_targets(A, |_| false);
+        assert_eq!(places.len(), DIAL_TARGETS_MAX);
         assert_eq!(places[0], at(2099).to_string());
-        assert_eq!(places[KEPT], at(99).to_string());
-        assert!(!hints.found(A, at(0)), "nobody is at port 0");
-        hints.pin(std::iter::once(B));
-        hints.pin(std::iter::once(A));
-        assert!(hints.of(A, |_| false).is_empty(), "it was revoked");
+        assert_eq!(places[HINTS_MAX], at(99).to_string());
+        assert!(!hints.add_announced(A, at(0)), "nobody is at port 0");
+        hints.set_pinned(std::iter::once(B));
+        hints.set_pinned(std::iter::once(A));
+        assert!(
+            hints.dial_targets(A, |_| false).is_empty(),
+            "it was revoked"
+        );
     }
 
     #[test]
     fn the_loopback_of_another_machine_is_not_ours() {
         let mut hints = pinned(&[A]);
         let own = SocketAddr::from(([127, 0, 0, 1], 4));
-        assert!(!hints.told(Some(at(9)), A, own));
-        assert!(!hints.told(None, A, own), "who is relayed may be anywhere");
-        assert!(hints.told(Some(own), A, own));
+        assert!(!hints.add_reported(Some(at(9)), A, own));
+        assert!(
+            !hints.add_reported(None, A, own),
+            "who is relayed may be anywhere"
+        );
+        assert!(hints.add_reported(Some(own), A, own));
     }
 }

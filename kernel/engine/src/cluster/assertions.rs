@@ -15,20 +15,20 @@ use crate::node_key::{NodeKey, PublicKey, Signature};
 
 /// Longest an assertion holds. What ends an agent at home ends its calls there at once; this is how long
 /// the other node may go on taking its name.
-pub const LONGEST_MS: u64 = 15 * 60 * 1000;
+pub const LIFETIME_MAX_MS: u64 = 15 * 60 * 1000;
 
 /// How long ours hold: shorter, so that a clock that is a little off does not make them too long.
-const OURS_MS: u64 = 10 * 60 * 1000;
+const ISSUED_LIFETIME_MS: u64 = 10 * 60 * 1000;
 
 /// One of ours is signed anew when less than this is left of it, so that no call meets its end on the way.
-const RENEWED_MS: u64 = 60 * 1000;
+const RENEW_BEFORE_MS: u64 = 60 * 1000;
 
 /// Agents remembered for a link, on either side: one machine seldom has a hundred. The next one takes the
 /// place of one that expired, or of the one that called longest ago.
-pub const MOST: usize = 256;
+pub const ASSERTIONS_MAX: usize = 256;
 
 /// Longest signed bytes looked at; the longest that are valid have 400.
-const LONGEST_BYTES: usize = 1024;
+const ASSERTION_BYTES_MAX: usize = 1024;
 
 /// The two ends of a link.
 #[derive(Clone, Copy, Debug)]
@@ -43,28 +43,28 @@ pub struct LinkEnds {
 
 /// Why an assertion is not believed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum NotBelieved {
+pub enum AssertionError {
     /// It cannot be read.
     #[error("it cannot be read")]
     Unreadable,
     /// It is signed for another link, by or for another node.
     #[error("it was signed for another link")]
-    OtherLink,
+    LinkMismatch,
     /// The peer's key did not sign it.
     #[error("it was not signed by the node that shows it")]
-    Forged,
+    BadSignature,
     /// It is over.
     #[error("it expired")]
     Expired,
     /// It would hold longer than any may.
-    #[error("it would hold longer than {} minutes", LONGEST_MS / 60_000)]
-    TooLong,
+    #[error("it would hold longer than {} minutes", LIFETIME_MAX_MS / 60_000)]
+    LifetimeTooLong,
     /// Its id is that of another one on this link.
     #[error("its id is used by another one")]
     Reused,
     /// The call names one id and shows another.
     #[error("it is not the one the call names")]
-    OtherId,
+    IdMismatch,
     /// It is for nobody who could be an agent.
     #[error("it names no agent: {0}")]
     Agent(#[from] BadNodeAgent),
@@ -74,29 +74,29 @@ pub enum NotBelieved {
 }
 
 #[derive(Debug)]
-struct Believed {
+struct VerifiedAssertion {
     signed: SignedAssertion,
     agent: NodeAgent,
-    until_ms: u64,
-    used: u64,
+    expires_ms: u64,
+    last_used: u64,
 }
 
 /// What the peer of one link showed. Ends with the link.
 #[derive(Debug)]
-pub struct Assertions {
+pub struct AssertionVerifier {
     ends: LinkEnds,
-    believed: HashMap<AssertionId, Believed>,
-    uses: u64,
+    verified: HashMap<AssertionId, VerifiedAssertion>,
+    use_count: u64,
 }
 
-impl Assertions {
+impl AssertionVerifier {
     /// Nothing was shown yet.
     #[must_use]
     pub fn new(ends: LinkEnds) -> Self {
         Self {
             ends,
-            believed: HashMap::new(),
-            uses: 0,
+            verified: HashMap::new(),
+            use_count: 0,
         }
     }
 
@@ -104,82 +104,85 @@ impl Assertions {
     /// of the peer's wall clock, as it was measured.
     ///
     /// # Errors
-    /// [`NotBelieved`]; after `Unknown` the call may come again with the assertion.
-    pub fn caller(
+    /// [`AssertionError`]; after `Unknown` the call may come again with the assertion.
+    pub fn authenticate(
         &mut self,
         id: AssertionId,
         shown: Option<&SignedAssertion>,
         now_ms: u64,
-    ) -> Result<NodeAgent, NotBelieved> {
-        self.uses += 1;
-        if let Some(known) = self.believed.get_mut(&id) {
+    ) -> Result<NodeAgent, AssertionError> {
+        self.use_count += 1;
+        if let Some(known) = self.verified.get_mut(&id) {
             if shown.is_some_and(|shown| *shown != known.signed) {
-                return Err(NotBelieved::Reused);
+                return Err(AssertionError::Reused);
             }
-            if known.until_ms <= now_ms {
-                return Err(NotBelieved::Expired);
+            if known.expires_ms <= now_ms {
+                return Err(AssertionError::Expired);
             }
-            known.used = self.uses;
+            known.last_used = self.use_count;
             return Ok(known.agent.clone());
         }
-        let shown = shown.ok_or(NotBelieved::Unknown)?;
-        let (agent, until_ms) = self.judge(id, shown, now_ms)?;
-        if self.believed.len() >= MOST {
-            self.make_room(now_ms);
+        let shown = shown.ok_or(AssertionError::Unknown)?;
+        let (agent, until_ms) = self.verify(id, shown, now_ms)?;
+        if self.verified.len() >= ASSERTIONS_MAX {
+            self.evict_one(now_ms);
         }
-        let believed = Believed {
+        let believed = VerifiedAssertion {
             signed: shown.clone(),
             agent: agent.clone(),
-            until_ms,
-            used: self.uses,
+            expires_ms: until_ms,
+            last_used: self.use_count,
         };
-        self.believed.insert(id, believed);
+        self.verified.insert(id, believed);
         Ok(agent)
     }
 
     /// The signature is looked at last: whatever can be refused without it is.
-    fn judge(
+    fn verify(
         &self,
         id: AssertionId,
         shown: &SignedAssertion,
         now_ms: u64,
-    ) -> Result<(NodeAgent, u64), NotBelieved> {
+    ) -> Result<(NodeAgent, u64), AssertionError> {
         let LinkEnds {
             home,
             owner,
             binding,
         } = &self.ends;
-        if shown.bytes.len() > LONGEST_BYTES {
-            return Err(NotBelieved::Unreadable);
+        if shown.bytes.len() > ASSERTION_BYTES_MAX {
+            return Err(AssertionError::Unreadable);
         }
-        let read = Assertion::read(&shown.bytes).map_err(|_| NotBelieved::Unreadable)?;
+        let read = Assertion::decode(&shown.bytes).map_err(|_| AssertionError::Unreadable)?;
         if read.id != id {
-            return Err(NotBelieved::OtherId);
+            return Err(AssertionError::IdMismatch);
         }
-        if (read.home, read.owner, read.binding) != (home.node(), *owner, *binding) {
-            return Err(NotBelieved::OtherLink);
+        if (read.home, read.owner, read.binding) != (home.node_id(), *owner, *binding) {
+            return Err(AssertionError::LinkMismatch);
         }
         if read.until_ms <= now_ms {
-            return Err(NotBelieved::Expired);
+            return Err(AssertionError::Expired);
         }
-        if read.until_ms - now_ms > LONGEST_MS {
-            return Err(NotBelieved::TooLong);
+        if read.until_ms - now_ms > LIFETIME_MAX_MS {
+            return Err(AssertionError::LifetimeTooLong);
         }
-        let agent = NodeAgent::told(read.home, &read.agent)?;
+        let agent = NodeAgent::from_reported(read.home, &read.agent)?;
         let signature = <[u8; 64]>::try_from(shown.signature.as_slice());
-        let signature = signature.map_err(|_| NotBelieved::Forged)?;
-        match home.signed(&shown.bytes, &Signature(signature)) {
+        let signature = signature.map_err(|_| AssertionError::BadSignature)?;
+        match home.verify(&shown.bytes, &Signature(signature)) {
             true => Ok((agent, read.until_ms)),
-            false => Err(NotBelieved::Forged),
+            false => Err(AssertionError::BadSignature),
         }
     }
 
-    fn make_room(&mut self, now_ms: u64) {
-        self.believed.retain(|_, known| known.until_ms > now_ms);
-        if self.believed.len() >= MOST {
-            let oldest = self.believed.iter().min_by_key(|(_, known)| known.used);
+    fn evict_one(&mut self, now_ms: u64) {
+        self.verified.retain(|_, known| known.expires_ms > now_ms);
+        if self.verified.len() >= ASSERTIONS_MAX {
+            let oldest = self
+                .verified
+                .iter()
+                .min_by_key(|(_, known)| known.last_used);
             if let Some(id) = oldest.map(|(id, _)| *id) {
-                self.believed.remove(&id);
+                self.verified.remove(&id);
             }
         }
     }
@@ -187,13 +190,13 @@ impl Assertions {
     /// How many are remembered.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.believed.len()
+        self.verified.len()
     }
 
     /// True when none is.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.believed.is_empty()
+        self.verified.is_empty()
     }
 }
 
@@ -207,25 +210,25 @@ pub struct CallAssertion {
 }
 
 #[derive(Debug)]
-struct Made {
+struct IssuedAssertion {
     id: AssertionId,
     signed: Arc<SignedAssertion>,
-    until_ms: u64,
-    taken: bool,
-    used: u64,
+    expires_ms: u64,
+    is_accepted: bool,
+    last_used: u64,
 }
 
 /// What this node signed for its agents on one link. Ends with the link.
 #[derive(Debug)]
-pub struct OwnAssertions {
+pub struct AssertionIssuer {
     key: NodeKey,
     owner: NodeId,
     binding: LinkBinding,
-    made: HashMap<AgentId, Made>,
-    uses: u64,
+    issued: HashMap<AgentId, IssuedAssertion>,
+    use_count: u64,
 }
 
-impl OwnAssertions {
+impl AssertionIssuer {
     /// Nothing was signed yet.
     #[must_use]
     pub fn new(key: NodeKey, owner: NodeId, binding: LinkBinding) -> Self {
@@ -233,79 +236,84 @@ impl OwnAssertions {
             key,
             owner,
             binding,
-            made: HashMap::new(),
-            uses: 0,
+            issued: HashMap::new(),
+            use_count: 0,
         }
     }
 
     /// For a call of an agent. `now_ms` is this node's wall clock, `random` 16 bytes of good randomness.
-    pub fn of(&mut self, agent: &AgentId, now_ms: u64, random: [u8; 16]) -> CallAssertion {
-        self.uses += 1;
-        let uses = self.uses;
-        let lasts = |made: &Made| {
-            let left = made.until_ms.saturating_sub(now_ms);
+    pub fn assertion_for(
+        &mut self,
+        agent: &AgentId,
+        now_ms: u64,
+        random: [u8; 16],
+    ) -> CallAssertion {
+        self.use_count += 1;
+        let uses = self.use_count;
+        let lasts = |made: &IssuedAssertion| {
+            let left = made.expires_ms.saturating_sub(now_ms);
             // A clock that was put back would make one of ours hold too long.
-            (RENEWED_MS..=OURS_MS).contains(&left)
+            (RENEW_BEFORE_MS..=ISSUED_LIFETIME_MS).contains(&left)
         };
-        if let Some(made) = self.made.get_mut(agent).filter(|made| lasts(made)) {
-            made.used = uses;
+        if let Some(made) = self.issued.get_mut(agent).filter(|made| lasts(made)) {
+            made.last_used = uses;
             return CallAssertion {
                 id: made.id,
-                signed: (!made.taken).then(|| Arc::clone(&made.signed)),
+                signed: (!made.is_accepted).then(|| Arc::clone(&made.signed)),
             };
         }
-        if self.made.len() >= MOST && !self.made.contains_key(agent) {
-            let oldest = self.made.iter().min_by_key(|(_, made)| made.used);
+        if self.issued.len() >= ASSERTIONS_MAX && !self.issued.contains_key(agent) {
+            let oldest = self.issued.iter().min_by_key(|(_, made)| made.last_used);
             if let Some(agent) = oldest.map(|(agent, _)| agent.clone()) {
-                self.made.remove(&agent);
+                self.issued.remove(&agent);
             }
         }
-        let made = self.sign(agent, now_ms.saturating_add(OURS_MS), random);
+        let made = self.sign(agent, now_ms.saturating_add(ISSUED_LIFETIME_MS), random);
         let (id, signed) = (made.id, Some(Arc::clone(&made.signed)));
-        self.made.insert(agent.clone(), made);
+        self.issued.insert(agent.clone(), made);
         CallAssertion { id, signed }
     }
 
-    fn sign(&self, agent: &AgentId, until_ms: u64, random: [u8; 16]) -> Made {
+    fn sign(&self, agent: &AgentId, until_ms: u64, random: [u8; 16]) -> IssuedAssertion {
         let id = AssertionId(random);
         let assertion = Assertion {
             id,
             agent: agent.as_str().to_owned(),
-            home: self.key.public().node(),
+            home: self.key.public_key().node_id(),
             owner: self.owner,
             binding: self.binding,
             until_ms,
         };
-        let bytes = assertion.to_sign();
+        let bytes = assertion.to_signing_bytes();
         let signature = self.key.sign(&bytes).0.to_vec();
-        Made {
+        IssuedAssertion {
             id,
             signed: Arc::new(SignedAssertion { bytes, signature }),
-            until_ms,
-            taken: false,
-            used: self.uses,
+            expires_ms: until_ms,
+            is_accepted: false,
+            last_used: self.use_count,
         }
     }
 
     /// The owner took a call that showed it: from here on its id is enough.
-    pub fn taken(&mut self, id: AssertionId) {
-        self.mark(id, true);
+    pub fn mark_accepted(&mut self, id: AssertionId) {
+        self.set_accepted(id, true);
     }
 
     /// The owner does not know it, or no longer: it is shown with the next call.
-    pub fn forgotten(&mut self, id: AssertionId) {
-        self.mark(id, false);
+    pub fn mark_unknown(&mut self, id: AssertionId) {
+        self.set_accepted(id, false);
     }
 
-    fn mark(&mut self, id: AssertionId, taken: bool) {
-        if let Some(made) = self.made.values_mut().find(|made| made.id == id) {
-            made.taken = taken;
+    fn set_accepted(&mut self, id: AssertionId, taken: bool) {
+        if let Some(made) = self.issued.values_mut().find(|made| made.id == id) {
+            made.is_accepted = taken;
         }
     }
 
     /// The agent is gone: nothing is signed for it any more, unless it comes again.
-    pub fn ended(&mut self, agent: &AgentId) {
-        self.made.remove(agent);
+    pub fn remove_agent(&mut self, agent: &AgentId) {
+        self.issued.remove(agent);
     }
 }
 

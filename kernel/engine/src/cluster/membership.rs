@@ -4,8 +4,8 @@
 //! link alone; and where gossip says that a node is dead, its link is asked before it is believed.
 
 mod identity;
+mod packet_filter;
 mod settings;
-mod sift;
 #[cfg(test)]
 mod tests;
 
@@ -18,20 +18,20 @@ use mgp_protocol::ids::NodeId;
 use rand_core::TryRng;
 
 use self::identity::PacketCodec;
-pub use self::identity::{MemberIdentity, NotAPacket};
+pub use self::identity::{MemberIdentity, PacketCodecError};
+pub use self::packet_filter::PacketError;
 pub use self::settings::PACKET_MAX;
-use self::settings::settings;
-pub use self::sift::PacketRefusal;
+use self::settings::swim_config;
 use crate::clock::MonotonicTime;
 
 /// How long a link has to answer before gossip about its node is believed.
-const ASKED: Duration = Duration::from_millis(400);
-/// Renewals within [`RENEWAL_TIME`]. Beyond, who says that this node is dead is not listened to: its links
+const LINK_PROBE_TIMEOUT: Duration = Duration::from_millis(400);
+/// Renewals within [`INCARNATION_WINDOW`]. Beyond, who says that this node is dead is not listened to: its links
 /// say otherwise.
-const RENEWALS_MAX: usize = 6;
-const RENEWAL_TIME: Duration = Duration::from_secs(60);
+const INCARNATIONS_MAX: usize = 6;
+const INCARNATION_WINDOW: Duration = Duration::from_secs(60);
 /// A node that gossip names is met at most so often.
-const MEET_AGAIN: Duration = Duration::from_secs(5);
+const CONTACT_INTERVAL: Duration = Duration::from_secs(5);
 
 /// A timer of the protocol: comes back when its time is over.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,66 +43,69 @@ pub enum MembershipEffect {
     /// Send a packet over the link to this node; without a link it is lost.
     Send(NodeId, Vec<u8>),
     /// Bring the timer back after this time.
-    Timer(Duration, MembershipTimer),
-    /// Ask [`Membership::due`] after this time.
-    Due(Duration),
+    StartTimer(Duration, MembershipTimer),
+    /// Ask [`Membership::check_probes`] after this time.
+    CheckProbesAfter(Duration),
     /// The node is there.
     Up(NodeId),
     /// It is not there any more.
     Down(NodeId),
-    /// Ask its link whether it answers, and tell [`Membership::heard`].
-    Ask(NodeId),
+    /// Ask its link whether it answers, and tell [`Membership::record_activity`].
+    ProbeLink(NodeId),
     /// Gossip names an admitted node to which there is no link: try to link.
-    Meet(NodeId),
+    Contact(NodeId),
     /// This node goes on in this renewal: links that begin say so.
-    Renewed(u64),
+    NewIncarnation(u64),
 }
 
 #[derive(Debug, Default)]
-struct KnownMember {
+struct MemberState {
     /// The renewal that its own link told last.
-    renewal: Option<u64>,
+    incarnation: Option<u64>,
     linked: bool,
     /// The protocol takes it for dead.
     dead: bool,
     reported: bool,
-    asked: Option<MonotonicTime>,
-    met: Option<MonotonicTime>,
+    probed_at: Option<MonotonicTime>,
+    contacted_at: Option<MonotonicTime>,
 }
 
-type Swim = Foca<MemberIdentity, PacketCodec, SwimChance, NoCustomBroadcast>;
+type Swim = Foca<MemberIdentity, PacketCodec, SwimRng, NoCustomBroadcast>;
 
 /// The members of the cluster, as one node sees them.
 pub struct Membership {
     swim: Swim,
     own: NodeId,
-    members: BTreeMap<NodeId, KnownMember>,
-    renewals: VecDeque<MonotonicTime>,
-    sized: usize,
+    members: BTreeMap<NodeId, MemberState>,
+    incarnations: VecDeque<MonotonicTime>,
+    configured_size: usize,
 }
 
 impl Membership {
     /// A node that knows nobody. `renewal` is higher at each start; `seed` is random.
     #[must_use]
     pub fn new(own: NodeId, renewal: u64, seed: u64) -> Self {
-        let identity = MemberIdentity { node: own, renewal };
+        let identity = MemberIdentity {
+            node: own,
+            incarnation: renewal,
+        };
         Self {
-            swim: Foca::new(identity, settings(1), SwimChance(seed), PacketCodec),
+            swim: Foca::new(identity, swim_config(1), SwimRng(seed), PacketCodec),
             own,
             members: BTreeMap::new(),
-            renewals: VecDeque::new(),
-            sized: 1,
+            incarnations: VecDeque::new(),
+            configured_size: 1,
         }
     }
 
     /// This node's renewal, for its links to tell.
     #[must_use]
-    pub fn renewal(&self) -> u64 {
-        self.swim.identity().renewal
+    pub fn incarnation(&self) -> u64 {
+        self.swim.identity().incarnation
     }
 
     /// The nodes that are there.
-    pub fn up(&self) -> impl Iterator<Item = NodeId> + '_ {
+    pub fn live_nodes(&self) -> impl Iterator<Item = NodeId> + '_ {
         let up = self.members.iter().filter(|(_, member)| member.reported);
         up.map(|(node, _)| *node)
     }
@@ -119,14 +122,14 @@ impl Membership {
         let Some(mut member) = self.members.remove(&node) else {
             return Vec::new();
         };
-        let mut effects = self.bury(node, member.renewal.take(), now);
+        let mut effects = self.forget_incarnation(node, member.incarnation.take(), now);
         effects.extend(member.reported.then_some(MembershipEffect::Down(node)));
         effects
     }
 
     /// A link to the node stands; `renewal` is what the node told over it. The link is believed over
     /// everything that was known, also when the number is lower than before.
-    pub fn linked(
+    pub fn handle_link_up(
         &mut self,
         node: NodeId,
         renewal: u64,
@@ -135,69 +138,78 @@ impl Membership {
         let Some(member) = self.members.get_mut(&node) else {
             return Vec::new();
         };
-        let before = member.renewal.replace(renewal);
-        (member.linked, member.asked) = (true, None);
+        let before = member.incarnation.replace(renewal);
+        (member.linked, member.probed_at) = (true, None);
         let mut effects = match before.filter(|before| *before > renewal) {
-            Some(_) => self.bury(node, before, now),
+            Some(_) => self.forget_incarnation(node, before, now),
             None => Vec::new(),
         };
-        let identity = MemberIdentity { node, renewal };
+        let identity = MemberIdentity {
+            node,
+            incarnation: renewal,
+        };
         let alive = std::iter::once(Member::alive(identity));
-        effects.extend(self.run(now, |swim, runtime| swim.apply_many(alive, true, runtime)));
-        effects.extend(self.run(now, |swim, runtime| swim.announce(identity, runtime)));
+        effects.extend(self.run_swim(now, |swim, runtime| swim.apply_many(alive, true, runtime)));
+        effects.extend(self.run_swim(now, |swim, runtime| swim.announce(identity, runtime)));
         effects
     }
 
     /// The link to the node is lost. Whether the node is, the protocol finds out.
-    pub fn unlinked(&mut self, node: NodeId, now: MonotonicTime) -> Vec<MembershipEffect> {
+    pub fn handle_link_down(&mut self, node: NodeId, now: MonotonicTime) -> Vec<MembershipEffect> {
         let Some(member) = self.members.get_mut(&node) else {
             return Vec::new();
         };
-        (member.linked, member.asked) = (false, None);
+        (member.linked, member.probed_at) = (false, None);
         match member.dead {
-            true => self.down(node, now),
+            true => self.mark_down(node, now),
             false => Vec::new(),
         }
     }
 
     /// Something came over the node's link.
-    pub fn heard(&mut self, node: NodeId) {
+    pub fn record_activity(&mut self, node: NodeId) {
         if let Some(member) = self.members.get_mut(&node) {
-            member.asked = None;
+            member.probed_at = None;
         }
     }
 
     /// A packet came over the link of `from`.
     ///
     /// # Errors
-    /// [`PacketRefusal`]: nothing of it was taken.
-    pub fn packet(
+    /// [`PacketError`]: nothing of it was taken.
+    pub fn handle_packet(
         &mut self,
         from: NodeId,
         bytes: &[u8],
         now: MonotonicTime,
-    ) -> Result<Vec<MembershipEffect>, PacketRefusal> {
-        let (bytes, mut effects) = self.sift(from, bytes, now)?;
-        self.heard(from);
-        effects.extend(self.run(now, |swim, runtime| swim.handle_data(&bytes, runtime)));
+    ) -> Result<Vec<MembershipEffect>, PacketError> {
+        let (bytes, mut effects) = self.filter_packet(from, bytes, now)?;
+        self.record_activity(from);
+        effects.extend(self.run_swim(now, |swim, runtime| swim.handle_data(&bytes, runtime)));
         Ok(effects)
     }
 
     /// A timer came back.
-    pub fn timer(&mut self, timer: MembershipTimer, now: MonotonicTime) -> Vec<MembershipEffect> {
-        self.run(now, |swim, runtime| swim.handle_timer(timer.0, runtime))
+    pub fn handle_timer(
+        &mut self,
+        timer: MembershipTimer,
+        now: MonotonicTime,
+    ) -> Vec<MembershipEffect> {
+        self.run_swim(now, |swim, runtime| swim.handle_timer(timer.0, runtime))
     }
 
     /// Nodes whose links were asked and did not answer.
-    pub fn due(&mut self, now: MonotonicTime) -> Vec<MembershipEffect> {
+    pub fn check_probes(&mut self, now: MonotonicTime) -> Vec<MembershipEffect> {
         let silent = self.members.iter().filter(|(_, member)| {
-            let asked = member.asked.is_some_and(|asked| now >= asked + ASKED);
+            let asked = member
+                .probed_at
+                .is_some_and(|asked| now >= asked + LINK_PROBE_TIMEOUT);
             asked && member.dead
         });
         let silent: Vec<_> = silent.map(|(node, _)| *node).collect();
         let down = silent.into_iter().flat_map(|node| {
             let member = self.members.get_mut(&node)?;
-            member.asked = None;
+            member.probed_at = None;
             std::mem::take(&mut member.reported).then_some(MembershipEffect::Down(node))
         });
         down.collect()
@@ -205,11 +217,11 @@ impl Membership {
 
     /// This node leaves: others need not find out by themselves.
     pub fn leave(&mut self, now: MonotonicTime) -> Vec<MembershipEffect> {
-        self.run(now, |swim, runtime| swim.leave_cluster(runtime))
+        self.run_swim(now, |swim, runtime| swim.leave_cluster(runtime))
     }
 
     /// Makes the protocol forget a renewal of a node.
-    fn bury(
+    fn forget_incarnation(
         &mut self,
         node: NodeId,
         renewal: Option<u64>,
@@ -218,17 +230,20 @@ impl Membership {
         let Some(renewal) = renewal else {
             return Vec::new();
         };
-        let identity = MemberIdentity { node, renewal };
+        let identity = MemberIdentity {
+            node,
+            incarnation: renewal,
+        };
         let down = std::iter::once(Member::down(identity));
-        let mut effects = self.run(now, |swim, runtime| swim.apply_many(down, false, runtime));
+        let mut effects = self.run_swim(now, |swim, runtime| swim.apply_many(down, false, runtime));
         let forget = MembershipTimer(Timer::RemoveDown(identity));
-        effects.extend(self.timer(forget, now));
+        effects.extend(self.handle_timer(forget, now));
         effects
     }
 
     /// Lets the protocol act. Its errors are about packets that it takes nothing of, and timers that came
     /// too late.
-    fn run(
+    fn run_swim(
         &mut self,
         now: MonotonicTime,
         act: impl FnOnce(&mut Swim, &mut AccumulatingRuntime<MemberIdentity>) -> Result<(), foca::Error>,
@@ -240,17 +255,19 @@ impl Membership {
             effects.push(MembershipEffect::Send(to.node, packet.to_vec()));
         }
         while let Some((after, timer)) = runtime.to_schedule() {
-            effects.push(MembershipEffect::Timer(after, MembershipTimer(timer)));
+            effects.push(MembershipEffect::StartTimer(after, MembershipTimer(timer)));
         }
         while let Some(notification) = runtime.to_notify() {
             match notification {
-                OwnedNotification::MemberUp(identity) => effects.extend(self.alive(identity.node)),
+                OwnedNotification::MemberUp(identity) => {
+                    effects.extend(self.mark_alive(identity.node))
+                }
                 OwnedNotification::MemberDown(identity) => {
-                    effects.extend(self.down(identity.node, now))
+                    effects.extend(self.mark_down(identity.node, now))
                 }
                 OwnedNotification::Rejoin(identity) => {
-                    self.renewals.push_back(now);
-                    effects.push(MembershipEffect::Renewed(identity.renewal));
+                    self.incarnations.push_back(now);
+                    effects.push(MembershipEffect::NewIncarnation(identity.incarnation));
                 }
                 OwnedNotification::Rename(..)
                 | OwnedNotification::Active
@@ -258,19 +275,19 @@ impl Membership {
                 | OwnedNotification::Defunct => {}
             }
         }
-        self.resize();
+        self.update_config();
         effects
     }
 
-    fn alive(&mut self, node: NodeId) -> Option<MembershipEffect> {
+    fn mark_alive(&mut self, node: NodeId) -> Option<MembershipEffect> {
         let member = self.members.get_mut(&node)?;
-        (member.dead, member.asked) = (false, None);
+        (member.dead, member.probed_at) = (false, None);
         let before = std::mem::replace(&mut member.reported, true);
         (!before).then_some(MembershipEffect::Up(node))
     }
 
     /// The protocol takes the node for dead; its link is asked first.
-    fn down(&mut self, node: NodeId, now: MonotonicTime) -> Vec<MembershipEffect> {
+    fn mark_down(&mut self, node: NodeId, now: MonotonicTime) -> Vec<MembershipEffect> {
         let Some(member) = self.members.get_mut(&node) else {
             return Vec::new();
         };
@@ -282,25 +299,28 @@ impl Membership {
                 .into_iter()
                 .collect();
         }
-        member.asked = Some(now);
-        vec![MembershipEffect::Ask(node), MembershipEffect::Due(ASKED)]
+        member.probed_at = Some(now);
+        vec![
+            MembershipEffect::ProbeLink(node),
+            MembershipEffect::CheckProbesAfter(LINK_PROBE_TIMEOUT),
+        ]
     }
 
-    fn resize(&mut self) {
+    fn update_config(&mut self) {
         let members = self.swim.num_members() + 1;
-        if members != self.sized {
-            self.sized = members;
+        if members != self.configured_size {
+            self.configured_size = members;
             // The probe's times stay, so it is always taken.
-            let _taken = self.swim.set_config(settings(members));
+            let _taken = self.swim.set_config(swim_config(members));
         }
     }
 }
 
 /// Whom to ask next need not be hard to guess, only different from node to node.
-struct SwimChance(u64);
+struct SwimRng(u64);
 
-impl SwimChance {
-    fn next(&mut self) -> u64 {
+impl SwimRng {
+    fn next_number(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -309,20 +329,20 @@ impl SwimChance {
     }
 }
 
-impl TryRng for SwimChance {
+impl TryRng for SwimRng {
     type Error = Infallible;
 
     fn try_next_u32(&mut self) -> Result<u32, Infallible> {
-        Ok((self.next() >> 32) as u32)
+        Ok((self.next_number() >> 32) as u32)
     }
 
     fn try_next_u64(&mut self) -> Result<u64, Infallible> {
-        Ok(self.next())
+        Ok(self.next_number())
     }
 
     fn try_fill_bytes(&mut self, to: &mut [u8]) -> Result<(), Infallible> {
         for part in to.chunks_mut(8) {
-            let bytes = self.next().to_le_bytes();
+            let bytes = self.next_number().to_le_bytes();
             part.copy_from_slice(&bytes[..part.len()]);
         }
         Ok(())

@@ -8,10 +8,10 @@ use mgp_protocol::federation::hello::NodeName;
 use mgp_protocol::ids::{AgentId, NodeId, ServerId};
 use serde::{Deserialize, Serialize};
 
-use crate::policy::access::NamesNodes;
+use crate::policy::access::NodeResolver;
 
 /// Digits of the id that tell apart two nodes of one name.
-const DIGITS: usize = 6;
+const ID_DIGITS_MIN: usize = 6;
 
 /// A node's name as it stands in the names of its tools: small letters, digits and `-`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -26,21 +26,21 @@ pub struct NodeNames {
 
 /// Why a text names no node.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum NotANode {
+pub enum NodeNameError {
     /// Nobody is called so.
-    #[error("no other node is called {typed:?}; there {}", there(.known))]
+    #[error("no other node is called {input:?}; there {}", render_known(.known))]
     Unknown {
         /// As it was typed.
-        typed: String,
+        input: String,
         /// The names there are.
         known: Vec<String>,
     },
     /// The beginning of more than one id.
     #[error("{0:?} begins the ids of several nodes: type more of it, or the name")]
-    Several(String),
+    Ambiguous(String),
 }
 
-fn there(known: &[String]) -> String {
+fn render_known(known: &[String]) -> String {
     match known.is_empty() {
         true => "are no other nodes".to_owned(),
         false => format!("are {}", known.join(", ")),
@@ -63,20 +63,20 @@ impl fmt::Display for NodeHandle {
 
 impl NodeNames {
     /// A node calls itself so. Another one's name, and that of a server of this node, it gets with digits of its id.
-    pub fn called<'a>(
+    pub fn assign<'a>(
         &mut self,
         node: NodeId,
         name: &NodeName,
         servers: impl IntoIterator<Item = &'a ServerId>,
     ) -> NodeHandle {
-        let servers: BTreeSet<String> = servers.into_iter().map(presented).collect();
+        let servers: BTreeSet<String> = servers.into_iter().map(tool_name_prefix).collect();
         self.handles.retain(|_, held| *held != node);
         let free = |handle: &NodeHandle| {
             !self.handles.contains_key(handle) && !servers.contains(&*handle.0)
         };
         let plain = NodeHandle(name.as_str().into());
         let digits = node.to_string();
-        let told_apart = (DIGITS..=digits.len()).map(|most| {
+        let told_apart = (ID_DIGITS_MIN..=digits.len()).map(|most| {
             let digits = &digits[..most];
             NodeHandle(format!("{name}-{digits}").into())
         });
@@ -94,14 +94,14 @@ impl NodeNames {
 
     /// What a node is called.
     #[must_use]
-    pub fn of(&self, node: NodeId) -> Option<&NodeHandle> {
+    pub fn handle_for(&self, node: NodeId) -> Option<&NodeHandle> {
         let mut all = self.handles.iter();
         all.find(|(_, held)| **held == node)
             .map(|(handle, _)| handle)
     }
 
     /// All names, in their order.
-    pub fn all(&self) -> impl Iterator<Item = (&NodeHandle, NodeId)> {
+    pub fn iter(&self) -> impl Iterator<Item = (&NodeHandle, NodeId)> {
         self.handles.iter().map(|(handle, node)| (handle, *node))
     }
 
@@ -113,32 +113,32 @@ impl NodeNames {
 
     /// An agent as people know it: `agent.alice`, and `agent.alice@nas` where its home is another node.
     #[must_use]
-    pub fn agent(&self, agent: &AgentId) -> String {
-        let Some(foreign) = agent.foreign() else {
+    pub fn render_agent(&self, agent: &AgentId) -> String {
+        let Some(foreign) = agent.as_remote() else {
             return agent.to_string();
         };
-        match self.of(foreign.node) {
+        match self.handle_for(foreign.node) {
             Some(handle) => format!("{}@{handle}", foreign.agent),
-            None => format!("{}@{}", foreign.agent, foreign.node.short()),
+            None => format!("{}@{}", foreign.agent, foreign.node.short_id()),
         }
     }
 
     /// Reads what a person typed: a name, an id or its beginning.
     ///
     /// # Errors
-    /// [`NotANode`] for what is none, or not only one. Nothing is guessed.
-    pub fn read(&self, typed: &str) -> Result<NodeId, NotANode> {
+    /// [`NodeNameError`] for what is none, or not only one. Nothing is guessed.
+    pub fn resolve(&self, typed: &str) -> Result<NodeId, NodeNameError> {
         if let Some(node) = self.get(typed) {
             return Ok(node);
         }
-        let long = typed.len() >= DIGITS;
+        let long = typed.len() >= ID_DIGITS_MIN;
         let begins = |node: &&NodeId| long && node.to_string().starts_with(typed);
         let mut nodes = self.handles.values().filter(begins);
         match (nodes.next(), nodes.next()) {
             (Some(node), None) => Ok(*node),
-            (Some(_), Some(_)) => Err(NotANode::Several(typed.to_owned())),
-            (None, _) => Err(NotANode::Unknown {
-                typed: typed.to_owned(),
+            (Some(_), Some(_)) => Err(NodeNameError::Ambiguous(typed.to_owned())),
+            (None, _) => Err(NodeNameError::Unknown {
+                input: typed.to_owned(),
                 known: self.handles.keys().map(ToString::to_string).collect(),
             }),
         }
@@ -149,7 +149,7 @@ impl NodeNames {
 /// network, each with digits of its id. It is made of the logs alone, so that all nodes settle alike; and neither takes
 /// a name that led to the other one.
 #[must_use]
-pub fn settle_names(given: &BTreeMap<NodeId, NodeName>) -> BTreeMap<NodeId, NodeName> {
+pub fn disambiguate_names(given: &BTreeMap<NodeId, NodeName>) -> BTreeMap<NodeId, NodeName> {
     let mut counts: BTreeMap<&NodeName, usize> = BTreeMap::new();
     for name in given.values() {
         *counts.entry(name).or_default() += 1;
@@ -158,7 +158,7 @@ pub fn settle_names(given: &BTreeMap<NodeId, NodeName>) -> BTreeMap<NodeId, Node
         let alone = counts.get(name).is_none_or(|count| *count == 1);
         let name = match alone {
             true => name.clone(),
-            false => told_apart(name, *node),
+            false => with_id_suffix(name, *node),
         };
         (*node, name)
     });
@@ -166,16 +166,16 @@ pub fn settle_names(given: &BTreeMap<NodeId, NodeName>) -> BTreeMap<NodeId, Node
 }
 
 /// A name with digits of the node's id.
-fn told_apart(name: &NodeName, node: NodeId) -> NodeName {
-    let digits = &node.to_string()[..DIGITS];
-    let room = NodeName::MAX_LEN - DIGITS - 1;
+fn with_id_suffix(name: &NodeName, node: NodeId) -> NodeName {
+    let digits = &node.to_string()[..ID_DIGITS_MIN];
+    let room = NodeName::MAX_LEN - ID_DIGITS_MIN - 1;
     let name: String = name.as_str().chars().take(room).collect();
     let both = format!("{}-{digits}", name.trim_end_matches('-'));
-    NodeName::parse(&both).unwrap_or_else(|_| NodeName::of_machine(&both))
+    NodeName::parse(&both).unwrap_or_else(|_| NodeName::from_hostname(&both))
 }
 
-impl NamesNodes for NodeNames {
-    fn node_called(&self, name: &str) -> Option<NodeId> {
+impl NodeResolver for NodeNames {
+    fn find_node(&self, name: &str) -> Option<NodeId> {
         self.get(name)
     }
 }
@@ -183,13 +183,13 @@ impl NamesNodes for NodeNames {
 /// The name among those that are known which this one is not, and which it may be taken for by whoever looks. Names
 /// have small letters, digits and `-` alone, so that no other script has a part in it.
 #[must_use]
-pub fn looks_like<'k>(name: &str, mut known: impl Iterator<Item = &'k str>) -> Option<&'k str> {
-    let shape = shape(name);
-    known.find(|known| *known != name && self::shape(known) == shape)
+pub fn find_lookalike<'k>(name: &str, mut known: impl Iterator<Item = &'k str>) -> Option<&'k str> {
+    let shape = skeleton(name);
+    known.find(|known| *known != name && self::skeleton(known) == shape)
 }
 
 /// What is left of a name when what looks alike is the same.
-fn shape(name: &str) -> String {
+fn skeleton(name: &str) -> String {
     let letters = name.chars().filter(|c| *c != '-').map(|c| match c {
         '0' => 'o',
         '1' | 'i' => 'l',
@@ -206,7 +206,7 @@ fn shape(name: &str) -> String {
 }
 
 /// A server's id as the names of its tools begin.
-fn presented(server: &ServerId) -> String {
+fn tool_name_prefix(server: &ServerId) -> String {
     server.as_str().replace('.', "_").to_ascii_lowercase()
 }
 
@@ -228,16 +228,16 @@ mod tests {
         let given: BTreeMap<NodeId, NodeName> = [(1, "nas"), (2, "nas"), (3, "desk")]
             .map(|(n, called)| (node(n), name(called)))
             .into();
-        let settled = settle_names(&given);
+        let settled = disambiguate_names(&given);
         let called = |n| settled[&node(n)].as_str().to_owned();
         assert_eq!(called(1), "nas-010101");
         assert_eq!((called(2), called(3)), ("nas-020202".into(), "desk".into()));
         // Each side of the cut knew one of them as nas.
         for first in [1, 2] {
             let mut names = NodeNames::default();
-            names.called(node(first), &name("nas"), []);
+            names.assign(node(first), &name("nas"), []);
             for (node, name) in &settled {
-                names.called(*node, name, []);
+                names.assign(*node, name, []);
             }
             assert_eq!(
                 names.get("nas"),
@@ -248,11 +248,11 @@ mod tests {
         }
         // One gets another name, and the other one is nas everywhere, also where it was not.
         let mut names = NodeNames::default();
-        names.called(node(1), &settled[&node(1)], []);
-        assert_eq!(names.called(node(1), &name("nas"), []).as_str(), "nas");
+        names.assign(node(1), &settled[&node(1)], []);
+        assert_eq!(names.assign(node(1), &name("nas"), []).as_str(), "nas");
         let long = name("a-node-with-a-long-name0");
         let both = [(node(1), long.clone()), (node(2), long)].into();
-        let settled = settle_names(&both);
+        let settled = disambiguate_names(&both);
         assert_ne!(settled[&node(1)], settled[&node(2)]);
     }
 
@@ -261,21 +261,21 @@ mod tests {
     fn who_has_a_name_keeps_it() {
         let mut names = NodeNames::default();
         let files = [ServerId::new("Files")];
-        assert_eq!(names.called(node(1), &name("nas"), &files).as_str(), "nas");
+        assert_eq!(names.assign(node(1), &name("nas"), &files).as_str(), "nas");
         assert_eq!(
-            names.called(node(2), &name("nas"), &files).as_str(),
+            names.assign(node(2), &name("nas"), &files).as_str(),
             "nas-020202"
         );
         assert_eq!(
-            names.called(node(3), &name("files"), &files).as_str(),
+            names.assign(node(3), &name("files"), &files).as_str(),
             "files-030303"
         );
-        assert_eq!(names.called(node(1), &name("nas"), &files).as_str(), "nas");
+        assert_eq!(names.assign(node(1), &name("nas"), &files).as_str(), "nas");
         assert_eq!(
-            names.called(node(2), &name("nas"), []).as_str(),
+            names.assign(node(2), &name("nas"), []).as_str(),
             "nas-020202"
         );
-        assert_eq!(names.called(node(2), &name("attic"), []).as_str(), "attic");
+        assert_eq!(names.assign(node(2), &name("attic"), []).as_str(), "attic");
         names.forget(node(1));
         assert_eq!(
             (names.get("nas"), names.get("attic")),
@@ -289,10 +289,10 @@ mod tests {
     #[test]
     fn a_local_server_of_the_name_comes_first() {
         let mut names = NodeNames::default();
-        names.called(node(1), &name("nas"), []);
+        names.assign(node(1), &name("nas"), []);
         let server = [ServerId::new("nas")];
         assert_eq!(
-            names.called(node(1), &name("nas"), &server).as_str(),
+            names.assign(node(1), &name("nas"), &server).as_str(),
             "nas-010101"
         );
     }
@@ -301,7 +301,7 @@ mod tests {
     #[test]
     fn a_name_that_may_be_taken_for_another_is_told() {
         let known = ["nas", "desk", "mill-1", "node0"];
-        let like = |name| looks_like(name, known.into_iter());
+        let like = |name| find_lookalike(name, known.into_iter());
         for (name, like_it) in [
             ("na5", "nas"),
             ("n-as", "nas"),
@@ -322,18 +322,18 @@ mod tests {
     #[test]
     fn what_is_typed_is_read_and_never_guessed() {
         let mut names = NodeNames::default();
-        names.called(node(0x11), &name("nas"), []);
+        names.assign(node(0x11), &name("nas"), []);
         let mut other = [0x11; 32];
         other[31] = 0;
-        names.called(NodeId(other), &name("attic"), []);
-        assert_eq!(names.read("nas"), Ok(node(0x11)));
-        assert_eq!(names.read(&node(0x11).to_string()), Ok(node(0x11)));
+        names.assign(NodeId(other), &name("attic"), []);
+        assert_eq!(names.resolve("nas"), Ok(node(0x11)));
+        assert_eq!(names.resolve(&node(0x11).to_string()), Ok(node(0x11)));
         assert_eq!(
-            names.read("11111111"),
-            Err(NotANode::Several("11111111".to_owned()))
+            names.resolve("11111111"),
+            Err(NodeNameError::Ambiguous("11111111".to_owned()))
         );
-        let words = names.read("naz").unwrap_err().to_string();
+        let words = names.resolve("naz").unwrap_err().to_string();
         assert!(words.contains("attic, nas"), "{words}");
-        assert!(names.read("1").is_err() && names.read("").is_err());
+        assert!(names.resolve("1").is_err() && names.resolve("").is_err());
     }
 }

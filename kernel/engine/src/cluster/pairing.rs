@@ -9,20 +9,20 @@ mod words;
 use std::collections::BTreeMap;
 
 use mgp_protocol::federation::assertion::LinkBinding;
-use mgp_protocol::federation::hello::{NodeName, ToldRole};
+use mgp_protocol::federation::hello::{NodeName, ReportedRole};
 use mgp_protocol::federation::node_id::pairing_words;
 use mgp_protocol::federation::pairing::{
     PairingCommitted, PairingProof, TicketId, WordCommitment, WordNonce, WordNonces,
 };
 use mgp_protocol::ids::NodeId;
 
-pub use self::ticket::{BadTicket, PairingSecret, PairingTicket, RANDOM};
-pub use self::words::{DRAWS, JoinNonce, PairingSide, Unrevealed};
+pub use self::ticket::{BadTicket, PairingSecret, PairingTicket, RANDOM_LEN};
+pub use self::words::{JoinNonce, NONCE_DRAWS_MAX, PairingSide, RevealError};
 
 /// Tickets at a time: a person hands out a few.
-pub const TICKETS: usize = 16;
+pub const TICKETS_MAX: usize = 16;
 /// How long a ticket lives when nobody says so.
-pub const LIVES_MS: u64 = 15 * 60 * 1000;
+pub const LIFETIME_MS: u64 = 15 * 60 * 1000;
 
 /// The two ends of one link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,14 +38,14 @@ pub struct PairingEnds {
 impl PairingEnds {
     /// What the joiner shows.
     #[must_use]
-    pub fn asking(&self, secret: &PairingSecret) -> PairingProof {
-        self.proof(secret, b"mgp pairing asks 1")
+    pub fn joiner_proof(&self, secret: &PairingSecret) -> PairingProof {
+        self.compute_proof(secret, b"mgp pairing asks 1")
     }
 
     /// What the inviter shows.
     #[must_use]
-    pub fn answering(&self, secret: &PairingSecret) -> PairingProof {
-        self.proof(secret, b"mgp pairing answers 1")
+    pub fn inviter_proof(&self, secret: &PairingSecret) -> PairingProof {
+        self.compute_proof(secret, b"mgp pairing answers 1")
     }
 
     /// The words that both sides show where one of them knows no nonces, and the joiner wants to be called so.
@@ -54,7 +54,7 @@ impl PairingEnds {
         pairing_words(&self.inviter, &self.joiner, name, &secret.0)
     }
 
-    fn proof(&self, secret: &PairingSecret, side: &[u8]) -> PairingProof {
+    fn compute_proof(&self, secret: &PairingSecret, side: &[u8]) -> PairingProof {
         let mut hasher = blake3::Hasher::new_keyed(&secret.0);
         hasher.update(side).update(&self.binding.0);
         hasher.update(&self.inviter.0).update(&self.joiner.0);
@@ -64,7 +64,7 @@ impl PairingEnds {
 
 /// Compares in a time that does not depend on what differs.
 #[must_use]
-pub fn is_proven(shown: &PairingProof, expected: &PairingProof) -> bool {
+pub fn is_valid_proof(shown: &PairingProof, expected: &PairingProof) -> bool {
     blake3::Hash::from_bytes(shown.0) == blake3::Hash::from_bytes(expected.0)
 }
 
@@ -72,9 +72,9 @@ pub fn is_proven(shown: &PairingProof, expected: &PairingProof) -> bool {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TicketTerms {
     /// What the node may do.
-    pub role: ToldRole,
+    pub role: ReportedRole,
     /// Who shows it is let in without a person's yes.
-    pub approved_before: bool,
+    pub preapproved: bool,
     /// When it ends, in milliseconds since 1970.
     pub expires_ms: u64,
 }
@@ -89,13 +89,13 @@ pub struct PairingNode {
     /// What it wants to be called.
     pub name: NodeName,
     /// What it wanted to be called when it asked before.
-    pub called_before: Option<NodeName>,
+    pub previous_name: Option<NodeName>,
     /// What both sides show. They are of its key and its name: under another name it shows other ones.
     pub words: String,
     /// The words are without nonces, as an older node shows them: whoever holds the ticket can grind them.
-    pub fixed_words: bool,
+    pub has_fixed_words: bool,
     /// Since when it waits, in milliseconds since 1970.
-    pub since_ms: u64,
+    pub waiting_since_ms: u64,
 }
 
 /// How far a ticket is.
@@ -120,13 +120,13 @@ pub struct OpenTicket {
     /// How far it is.
     pub stage: TicketStage,
     /// The last commitment, and the nonce that answers it.
-    exchange: Option<WordExchange>,
-    draws: u32,
+    nonce_exchange: Option<NonceExchange>,
+    nonces_drawn: u32,
 }
 
 /// A joiner's commitment and this side's nonce, which is revealed to that commitment alone.
 #[derive(Clone, Debug)]
-struct WordExchange {
+struct NonceExchange {
     joiner: NodeId,
     name: NodeName,
     commitment: WordCommitment,
@@ -154,7 +154,7 @@ pub struct PairingRequest {
 
 /// Why nothing comes of a ticket.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum PairingRefusal {
+pub enum PairingRejection {
     /// Not known, used, withdrawn or over: a stranger is not told which.
     #[error("the ticket is not good, or not any more: ask for another one")]
     NoTicket,
@@ -163,19 +163,19 @@ pub enum PairingRefusal {
     Unproven,
     /// Another node has shown it already.
     #[error("another node has shown this ticket already: ask for another one")]
-    Taken,
+    UsedByOther,
     /// There are as many as there may be.
-    #[error("{TICKETS} tickets are out already: withdraw one")]
+    #[error("{TICKETS_MAX} tickets are out already: withdraw one")]
     TooMany,
     /// A nonce without a commitment, or another one than was committed to.
     #[error("the words are not made of what was committed to: join again")]
-    Uncommitted,
+    CommitmentMismatch,
     /// Somebody tries words.
-    #[error("{DRAWS} words were made with this ticket already: ask for another one")]
-    TooOften,
+    #[error("{NONCE_DRAWS_MAX} words were made with this ticket already: ask for another one")]
+    TooManyAttempts,
     /// Nobody waits with it.
     #[error("no node waits with this ticket")]
-    NobodyWaits,
+    NoWaitingNode,
     /// The yes is to another question.
     #[error(
         "who waits is not, or no longer, who was looked at: `mgp nodes tickets` shows who asks now"
@@ -185,7 +185,7 @@ pub enum PairingRefusal {
 
 /// What a node that asks is answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PairingHeard {
+pub struct PairingReply {
     /// That this side has the secret, too.
     pub proof: PairingProof,
     /// A person has said yes already, or need not.
@@ -206,8 +206,8 @@ impl OpenTicket {
     }
 
     /// The nonce that answers this node's commitment under this name, if that is the last one.
-    fn answer_to(&self, request: &PairingRequest, ends: &PairingEnds) -> Option<WordNonce> {
-        let last = self.exchange.as_ref()?;
+    fn nonce_for(&self, request: &PairingRequest, ends: &PairingEnds) -> Option<WordNonce> {
+        let last = self.nonce_exchange.as_ref()?;
         let is_same = last.joiner == ends.joiner
             && last.name == request.name
             && Some(last.commitment) == request.commitment;
@@ -215,24 +215,24 @@ impl OpenTicket {
     }
 
     /// The node has the ticket, and waits with the words of these nonces.
-    fn enter(
+    fn set_waiting(
         &mut self,
         request: &PairingRequest,
         ends: &PairingEnds,
         nonces: Option<&WordNonces>,
         now_ms: u64,
-    ) -> PairingHeard {
+    ) -> PairingReply {
         let (name, secret) = (&request.name, &self.secret);
         let words = match nonces {
             Some(nonces) => ends.words_with_nonces(name, secret, nonces),
             None => ends.words(name, secret),
         };
-        let proof = ends.answering(&self.secret);
+        let proof = ends.inviter_proof(&self.secret);
         let before = self.node();
         let renamed = before.filter(|before| before.name != request.name);
         let called_before = match (renamed, before) {
             (Some(renamed), _) => Some(renamed.name.clone()),
-            (None, before) => before.and_then(|before| before.called_before.clone()),
+            (None, before) => before.and_then(|before| before.previous_name.clone()),
         };
         // Under another name, or with another nonce, it shows other words.
         let is_new = before.is_none_or(|before| before.words != words);
@@ -240,19 +240,19 @@ impl OpenTicket {
             node: ends.joiner,
             key: request.key,
             name: request.name.clone(),
-            called_before,
+            previous_name: called_before,
             words,
-            fixed_words: nonces.is_none(),
-            since_ms: now_ms,
+            has_fixed_words: nonces.is_none(),
+            waiting_since_ms: now_ms,
         };
         let approved = match &self.stage {
             TicketStage::Open | TicketStage::Waiting(_) => {
                 self.stage = TicketStage::Waiting(node);
-                self.terms.approved_before
+                self.terms.preapproved
             }
             TicketStage::Admitting(_) | TicketStage::Admitted(_) => true,
         };
-        PairingHeard {
+        PairingReply {
             proof,
             approved,
             is_new,
@@ -262,20 +262,20 @@ impl OpenTicket {
 
 /// The tickets that are out.
 #[derive(Debug, Default)]
-pub struct TicketsOut(BTreeMap<TicketId, OpenTicket>);
+pub struct OpenTickets(BTreeMap<TicketId, OpenTicket>);
 
-impl TicketsOut {
+impl OpenTickets {
     /// Puts one out.
     ///
     /// # Errors
-    /// [`PairingRefusal::TooMany`].
-    pub fn put(
+    /// [`PairingRejection::TooManyInputs`].
+    pub fn add(
         &mut self,
         secret: PairingSecret,
         terms: TicketTerms,
-    ) -> Result<TicketId, PairingRefusal> {
-        if self.0.len() >= TICKETS {
-            return Err(PairingRefusal::TooMany);
+    ) -> Result<TicketId, PairingRejection> {
+        if self.0.len() >= TICKETS_MAX {
+            return Err(PairingRejection::TooMany);
         }
         let id = secret.id();
         let stage = TicketStage::Open;
@@ -285,15 +285,15 @@ impl TicketsOut {
                 secret,
                 terms,
                 stage,
-                exchange: None,
-                draws: 0,
+                nonce_exchange: None,
+                nonces_drawn: 0,
             },
         );
         Ok(id)
     }
 
     /// All of them.
-    pub fn all(&self) -> impl Iterator<Item = (TicketId, &OpenTicket)> {
+    pub fn iter(&self) -> impl Iterator<Item = (TicketId, &OpenTicket)> {
         self.0.iter().map(|(id, ticket)| (*id, ticket))
     }
 
@@ -319,35 +319,39 @@ impl TicketsOut {
     /// An older node shows a ticket: its words are known without nonces.
     ///
     /// # Errors
-    /// [`PairingRefusal`]. None of them uses the ticket up.
-    pub fn asked(
+    /// [`PairingRejection`]. None of them uses the ticket up.
+    pub fn request_without_nonces(
         &mut self,
         request: &PairingRequest,
         now_ms: u64,
-    ) -> Result<PairingHeard, PairingRefusal> {
-        let (ticket, ends) = self.proven(request, now_ms)?;
-        Ok(ticket.enter(request, &ends, None, now_ms))
+    ) -> Result<PairingReply, PairingRejection> {
+        let (ticket, ends) = self.verify_request(request, now_ms)?;
+        Ok(ticket.set_waiting(request, &ends, None, now_ms))
     }
 
     /// A node shows a ticket and commits to its nonce; answers with this side's commitment. That is to `fresh`, or
     /// to the nonce of before where the node comes again with the same commitment.
     ///
     /// # Errors
-    /// [`PairingRefusal`]. None of them uses the ticket up.
+    /// [`PairingRejection`]. None of them uses the ticket up.
     pub fn commit(
         &mut self,
         request: &PairingRequest,
         fresh: WordNonce,
         now_ms: u64,
-    ) -> Result<PairingCommitted, PairingRefusal> {
-        let commitment = request.commitment.ok_or(PairingRefusal::Uncommitted)?;
-        let (ticket, ends) = self.proven(request, now_ms)?;
-        let nonce = match ticket.answer_to(request, &ends) {
+    ) -> Result<PairingCommitted, PairingRejection> {
+        let commitment = request
+            .commitment
+            .ok_or(PairingRejection::CommitmentMismatch)?;
+        let (ticket, ends) = self.verify_request(request, now_ms)?;
+        let nonce = match ticket.nonce_for(request, &ends) {
             Some(nonce) => nonce,
-            None if ticket.draws >= DRAWS => return Err(PairingRefusal::TooOften),
+            None if ticket.nonces_drawn >= NONCE_DRAWS_MAX => {
+                return Err(PairingRejection::TooManyAttempts);
+            }
             None => {
-                ticket.draws += 1;
-                ticket.exchange = Some(WordExchange {
+                ticket.nonces_drawn += 1;
+                ticket.nonce_exchange = Some(NonceExchange {
                     joiner: ends.joiner,
                     name: request.name.clone(),
                     commitment,
@@ -358,7 +362,7 @@ impl TicketsOut {
         };
         let (side, secret) = (PairingSide::Inviter, &ticket.secret);
         Ok(PairingCommitted {
-            proof: ends.answering(secret),
+            proof: ends.inviter_proof(secret),
             commitment: ends.commitment(side, &request.name, &nonce, secret),
         })
     }
@@ -366,50 +370,50 @@ impl TicketsOut {
     /// A node that has committed reveals its nonce: it waits from now on. Answers with the nonce of this side, too.
     ///
     /// # Errors
-    /// [`PairingRefusal`]. None of them uses the ticket up.
+    /// [`PairingRejection`]. None of them uses the ticket up.
     pub fn reveal(
         &mut self,
         request: &PairingRequest,
         nonce: &WordNonce,
         now_ms: u64,
-    ) -> Result<(PairingHeard, WordNonce), PairingRefusal> {
-        let (ticket, ends) = self.proven(request, now_ms)?;
-        let own = ticket.answer_to(request, &ends);
-        let own = own.ok_or(PairingRefusal::Uncommitted)?;
+    ) -> Result<(PairingReply, WordNonce), PairingRejection> {
+        let (ticket, ends) = self.verify_request(request, now_ms)?;
+        let own = ticket.nonce_for(request, &ends);
+        let own = own.ok_or(PairingRejection::CommitmentMismatch)?;
         let (side, secret) = (PairingSide::Joiner, &ticket.secret);
         let committed = ends.commitment(side, &request.name, nonce, secret);
         if request.commitment != Some(committed) {
-            return Err(PairingRefusal::Uncommitted);
+            return Err(PairingRejection::CommitmentMismatch);
         }
         let nonces = WordNonces {
             inviter: own,
             joiner: *nonce,
         };
-        let heard = ticket.enter(request, &ends, Some(&nonces), now_ms);
+        let heard = ticket.set_waiting(request, &ends, Some(&nonces), now_ms);
         Ok((heard, own))
     }
 
     /// The ticket, if this node may show it.
-    fn proven(
+    fn verify_request(
         &mut self,
         request: &PairingRequest,
         now_ms: u64,
-    ) -> Result<(&mut OpenTicket, PairingEnds), PairingRefusal> {
+    ) -> Result<(&mut OpenTicket, PairingEnds), PairingRejection> {
         let ticket = self.0.get_mut(&request.ticket);
-        let ticket = ticket.ok_or(PairingRefusal::NoTicket)?;
+        let ticket = ticket.ok_or(PairingRejection::NoTicket)?;
         let ends = PairingEnds {
             inviter: request.inviter,
-            joiner: NodeId::of_key(&request.key),
+            joiner: NodeId::from_key(&request.key),
             binding: request.binding,
         };
-        if !is_proven(&request.proof, &ends.asking(&ticket.secret)) {
-            return Err(PairingRefusal::Unproven);
+        if !is_valid_proof(&request.proof, &ends.joiner_proof(&ticket.secret)) {
+            return Err(PairingRejection::Unproven);
         }
         if ticket.terms.expires_ms <= now_ms {
-            return Err(PairingRefusal::NoTicket);
+            return Err(PairingRejection::NoTicket);
         }
         match ticket.node().is_some_and(|node| node.node != ends.joiner) {
-            true => Err(PairingRefusal::Taken),
+            true => Err(PairingRejection::UsedByOther),
             false => Ok((ticket, ends)),
         }
     }
@@ -418,22 +422,22 @@ impl TicketsOut {
     /// is written down already, `None`.
     ///
     /// # Errors
-    /// [`PairingRefusal::NobodyWaits`]; [`PairingRefusal::Changed`] where the words are those of another key or name.
+    /// [`PairingRejection::NoWaitingNode`]; [`PairingRejection::Changed`] where the words are those of another key or name.
     pub fn approve(
         &mut self,
         id: TicketId,
         looked_at: Option<&str>,
-    ) -> Result<Option<PairingNode>, PairingRefusal> {
-        let ticket = self.0.get_mut(&id).ok_or(PairingRefusal::NobodyWaits)?;
+    ) -> Result<Option<PairingNode>, PairingRejection> {
+        let ticket = self.0.get_mut(&id).ok_or(PairingRejection::NoWaitingNode)?;
         let other = |node: &PairingNode| looked_at.is_some_and(|words| words != node.words);
         match &ticket.stage {
-            TicketStage::Open => Err(PairingRefusal::NobodyWaits),
+            TicketStage::Open => Err(PairingRejection::NoWaitingNode),
             TicketStage::Waiting(node)
             | TicketStage::Admitting(node)
             | TicketStage::Admitted(node)
                 if other(node) =>
             {
-                Err(PairingRefusal::Changed)
+                Err(PairingRejection::Changed)
             }
             TicketStage::Admitting(_) | TicketStage::Admitted(_) => Ok(None),
             TicketStage::Waiting(node) => {
@@ -446,7 +450,7 @@ impl TicketsOut {
 
     /// It is written down, or cannot be: then the ticket is as if nobody had shown it, and the node may come
     /// again under another name.
-    pub fn written(&mut self, id: TicketId, is_admitted: bool) {
+    pub fn finish_admission(&mut self, id: TicketId, is_admitted: bool) {
         let Some(ticket) = self.0.get_mut(&id) else {
             return;
         };
@@ -459,7 +463,7 @@ impl TicketsOut {
     }
 
     /// The ticket is good for nothing any more: used, refused or withdrawn.
-    pub fn end(&mut self, id: TicketId) -> Option<OpenTicket> {
+    pub fn remove(&mut self, id: TicketId) -> Option<OpenTicket> {
         self.0.remove(&id)
     }
 }
@@ -470,8 +474,8 @@ mod tests {
 
     const INVITER: NodeId = NodeId([1; 32]);
     const TERMS: TicketTerms = TicketTerms {
-        role: ToldRole::Member,
-        approved_before: false,
+        role: ReportedRole::Member,
+        preapproved: false,
         expires_ms: 1000,
     };
 
@@ -485,27 +489,27 @@ mod tests {
         fn proof(&self) -> PairingProof {
             let ends = PairingEnds {
                 inviter: INVITER,
-                joiner: NodeId::of_key(&self.key),
+                joiner: NodeId::from_key(&self.key),
                 binding: self.binding,
             };
-            ends.asking(&self.secret)
+            ends.joiner_proof(&self.secret)
         }
 
         fn ask(
             &self,
-            tickets: &mut TicketsOut,
+            tickets: &mut OpenTickets,
             now_ms: u64,
-        ) -> Result<PairingHeard, PairingRefusal> {
+        ) -> Result<PairingReply, PairingRejection> {
             self.ask_as("nas", tickets, now_ms)
         }
 
         fn ask_as(
             &self,
             name: &str,
-            tickets: &mut TicketsOut,
+            tickets: &mut OpenTickets,
             now_ms: u64,
-        ) -> Result<PairingHeard, PairingRefusal> {
-            tickets.asked(&self.request(name, self.proof()), now_ms)
+        ) -> Result<PairingReply, PairingRejection> {
+            tickets.request_without_nonces(&self.request(name, self.proof()), now_ms)
         }
 
         fn request(&self, name: &str, proof: PairingProof) -> PairingRequest {
@@ -525,7 +529,7 @@ mod tests {
             let request = self.request(name, self.proof());
             let ends = PairingEnds {
                 inviter: INVITER,
-                joiner: NodeId::of_key(&self.key),
+                joiner: NodeId::from_key(&self.key),
                 binding: self.binding,
             };
             let nonce = WordNonce([nonce; 32]);
@@ -538,8 +542,8 @@ mod tests {
         }
     }
 
-    fn shown_words(tickets: &TicketsOut) -> String {
-        let (_, ticket) = tickets.all().next().unwrap();
+    fn shown_words(tickets: &OpenTickets) -> String {
+        let (_, ticket) = tickets.iter().next().unwrap();
         ticket.node().unwrap().words.clone()
     }
 
@@ -551,7 +555,7 @@ mod tests {
         let nonce = |n: u8| WordNonce([n; 32]);
         let first = desk.committing("nas", 1);
         let committed = tickets.commit(&first, nonce(11), 1).unwrap();
-        let uncommitted = Err(PairingRefusal::Uncommitted);
+        let uncommitted = Err(PairingRejection::CommitmentMismatch);
         assert_eq!(tickets.reveal(&first, &nonce(2), 1), uncommitted);
         let other = desk.committing("nas", 2);
         assert_eq!(tickets.reveal(&other, &nonce(2), 1), uncommitted);
@@ -560,7 +564,7 @@ mod tests {
             ..first.clone()
         };
         assert_eq!(tickets.reveal(&renamed, &nonce(1), 1), uncommitted);
-        assert!(tickets.all().all(|(_, ticket)| ticket.node().is_none()));
+        assert!(tickets.iter().all(|(_, ticket)| ticket.node().is_none()));
         let (heard, own) = tickets.reveal(&first, &nonce(1), 1).unwrap();
         assert!(heard.is_new && own == nonce(11));
         let words = shown_words(&tickets);
@@ -581,7 +585,7 @@ mod tests {
     fn words_of_a_ticket_are_tried_a_bounded_number_of_times() {
         let (mut tickets, _) = out(TERMS);
         let desk = asking(2);
-        for n in 0..u8::try_from(DRAWS).unwrap() {
+        for n in 0..u8::try_from(NONCE_DRAWS_MAX).unwrap() {
             let request = desk.committing("nas", n);
             tickets.commit(&request, WordNonce([n; 32]), 1).unwrap();
         }
@@ -589,7 +593,7 @@ mod tests {
         assert!(tickets.commit(&last, WordNonce([0; 32]), 1).is_ok());
         let beyond = desk.committing("nas", 64);
         let refused = tickets.commit(&beyond, WordNonce([0; 32]), 1);
-        assert_eq!(refused, Err(PairingRefusal::TooOften));
+        assert_eq!(refused, Err(PairingRejection::TooManyAttempts));
     }
 
     fn asking(key: u8) -> Asking {
@@ -600,9 +604,9 @@ mod tests {
         }
     }
 
-    fn out(terms: TicketTerms) -> (TicketsOut, TicketId) {
-        let mut tickets = TicketsOut::default();
-        let id = tickets.put(PairingSecret([7; 32]), terms).unwrap();
+    fn out(terms: TicketTerms) -> (OpenTickets, TicketId) {
+        let mut tickets = OpenTickets::default();
+        let id = tickets.add(PairingSecret([7; 32]), terms).unwrap();
         (tickets, id)
     }
 
@@ -614,15 +618,18 @@ mod tests {
         assert!(first.is_new && !first.approved);
         let again = asking(2).ask(&mut tickets, 2).unwrap();
         assert!(!again.is_new);
-        assert_eq!(asking(3).ask(&mut tickets, 2), Err(PairingRefusal::Taken));
+        assert_eq!(
+            asking(3).ask(&mut tickets, 2),
+            Err(PairingRejection::UsedByOther)
+        );
         assert_eq!(tickets.approve(id, None).unwrap().unwrap().key, [2; 32]);
         assert_eq!(tickets.approve(id, None), Ok(None));
-        tickets.written(id, true);
+        tickets.finish_admission(id, true);
         assert!(asking(2).ask(&mut tickets, 3).unwrap().approved);
-        tickets.end(id);
+        tickets.remove(id);
         assert_eq!(
             asking(2).ask(&mut tickets, 4),
-            Err(PairingRefusal::NoTicket)
+            Err(PairingRejection::NoTicket)
         );
     }
 
@@ -630,7 +637,7 @@ mod tests {
     #[test]
     fn a_yes_is_to_the_name_and_the_words_that_were_looked_at() {
         let (mut tickets, id) = out(TERMS);
-        let waits = |tickets: &TicketsOut| match &tickets.all().next().unwrap().1.stage {
+        let waits = |tickets: &OpenTickets| match &tickets.iter().next().unwrap().1.stage {
             TicketStage::Waiting(node) => node.clone(),
             other @ (TicketStage::Open | TicketStage::Admitting(_) | TicketStage::Admitted(_)) => {
                 panic!("{other:?}")
@@ -641,14 +648,14 @@ mod tests {
         assert!(asking(2).ask_as("nas", &mut tickets, 2).unwrap().is_new);
         let nas = waits(&tickets);
         assert_ne!(desk.words, nas.words);
-        assert_eq!(nas.called_before, Some(desk.name.clone()));
+        assert_eq!(nas.previous_name, Some(desk.name.clone()));
         assert!(!asking(2).ask_as("nas", &mut tickets, 3).unwrap().is_new);
         assert_eq!(
-            waits(&tickets).called_before,
+            waits(&tickets).previous_name,
             Some(desk.name),
             "it is remembered"
         );
-        let changed = Err(PairingRefusal::Changed);
+        let changed = Err(PairingRejection::Changed);
         assert_eq!(tickets.approve(id, Some(&desk.words)), changed);
         let approved = tickets.approve(id, Some(&nas.words)).unwrap().unwrap();
         assert_eq!(approved.name, nas.name);
@@ -662,26 +669,26 @@ mod tests {
         let (mut tickets, _) = out(TERMS);
         let good = asking(2);
         let request = good.request("nas", good.proof());
-        let unproven = Err(PairingRefusal::Unproven);
+        let unproven = Err(PairingRejection::Unproven);
         let elsewhere = PairingRequest {
             binding: LinkBinding([6; 32]),
             ..request.clone()
         };
-        assert_eq!(tickets.asked(&elsewhere, 1), unproven);
+        assert_eq!(tickets.request_without_nonces(&elsewhere, 1), unproven);
         let stolen = PairingRequest {
             key: [3; 32],
             ..request.clone()
         };
-        assert_eq!(tickets.asked(&stolen, 1), unproven);
+        assert_eq!(tickets.request_without_nonces(&stolen, 1), unproven);
         let ends = PairingEnds {
             inviter: INVITER,
-            joiner: NodeId::of_key(&good.key),
+            joiner: NodeId::from_key(&good.key),
             binding: good.binding,
         };
-        let mirrored = good.request("nas", ends.answering(&good.secret));
-        assert_eq!(tickets.asked(&mirrored, 1), unproven);
-        let guessed = good.request("nas", ends.asking(&PairingSecret([8; 32])));
-        assert_eq!(tickets.asked(&guessed, 1), unproven);
+        let mirrored = good.request("nas", ends.inviter_proof(&good.secret));
+        assert_eq!(tickets.request_without_nonces(&mirrored, 1), unproven);
+        let guessed = good.request("nas", ends.joiner_proof(&PairingSecret([8; 32])));
+        assert_eq!(tickets.request_without_nonces(&guessed, 1), unproven);
         assert!(good.ask(&mut tickets, 1).is_ok(), "none of them used it up");
     }
 
@@ -691,16 +698,16 @@ mod tests {
         let (mut tickets, id) = out(TERMS);
         assert_eq!(
             asking(2).ask(&mut tickets, 1000),
-            Err(PairingRefusal::NoTicket)
+            Err(PairingRejection::NoTicket)
         );
         assert_eq!(tickets.expire(999), (vec![], Some(1000)));
         assert_eq!(tickets.expire(1000), (vec![id], None));
-        for n in 0..TICKETS {
+        for n in 0..TICKETS_MAX {
             let secret = PairingSecret([u8::try_from(n).unwrap(); 32]);
-            tickets.put(secret, TERMS).unwrap();
+            tickets.add(secret, TERMS).unwrap();
         }
-        let beyond = tickets.put(PairingSecret([99; 32]), TERMS);
-        assert_eq!(beyond, Err(PairingRefusal::TooMany));
+        let beyond = tickets.add(PairingSecret([99; 32]), TERMS);
+        assert_eq!(beyond, Err(PairingRejection::TooMany));
     }
 
     /// A name that is taken is told, and the node may come again under another one.
@@ -714,7 +721,7 @@ mod tests {
             (vec![], Some(1000)),
             "it is being written"
         );
-        tickets.written(id, false);
+        tickets.finish_admission(id, false);
         assert!(asking(2).ask(&mut tickets, 1).unwrap().is_new);
     }
 
@@ -723,7 +730,7 @@ mod tests {
     fn a_ticket_that_was_approved_before_needs_no_person() {
         let approved_before = true;
         let (mut tickets, _) = out(TicketTerms {
-            approved_before,
+            preapproved: approved_before,
             ..TERMS
         });
         assert!(asking(2).ask(&mut tickets, 1).unwrap().approved);

@@ -8,27 +8,27 @@ use std::net::SocketAddr;
 use mgp_protocol::ids::NodeId;
 
 /// Addresses remembered: a few for each node of a large cluster. The one proven longest ago makes room.
-pub const MOST: usize = 1024;
+pub const ADDRESSES_MAX: usize = 1024;
 
 /// The last proof for each address.
 #[derive(Debug, Default)]
 pub struct ProvenAddresses {
     nodes: HashMap<SocketAddr, (NodeId, u64)>,
-    proofs: u64,
+    proof_count: u64,
 }
 
 impl ProvenAddresses {
     /// The node showed its key at this address, now. Answers which other one was there before: it is
     /// there no longer.
-    pub fn proven(&mut self, address: SocketAddr, node: NodeId) -> Option<NodeId> {
-        self.proofs += 1;
-        if self.nodes.len() >= MOST && !self.nodes.contains_key(&address) {
+    pub fn record(&mut self, address: SocketAddr, node: NodeId) -> Option<NodeId> {
+        self.proof_count += 1;
+        if self.nodes.len() >= ADDRESSES_MAX && !self.nodes.contains_key(&address) {
             let oldest = self.nodes.iter().min_by_key(|(_, (_, proof))| *proof);
             if let Some(address) = oldest.map(|(address, _)| *address) {
                 self.nodes.remove(&address);
             }
         }
-        let before = self.nodes.insert(address, (node, self.proofs));
+        let before = self.nodes.insert(address, (node, self.proof_count));
         before
             .map(|(node, _)| node)
             .filter(|before| *before != node)
@@ -36,13 +36,13 @@ impl ProvenAddresses {
 
     /// Who was there last.
     #[must_use]
-    pub fn at(&self, address: SocketAddr) -> Option<NodeId> {
+    pub fn node_at(&self, address: SocketAddr) -> Option<NodeId> {
         self.nodes.get(&address).map(|(node, _)| *node)
     }
 
     /// Where a node was proven to be, the last place first.
     #[must_use]
-    pub fn of(&self, node: NodeId) -> Vec<SocketAddr> {
+    pub fn addresses_of(&self, node: NodeId) -> Vec<SocketAddr> {
         let own = self.nodes.iter().filter(|(_, (at, _))| *at == node);
         let mut own: Vec<_> = own
             .map(|(address, (_, proof))| (*proof, *address))
@@ -69,26 +69,32 @@ mod tests {
     fn a_new_proof_takes_the_place_of_the_older_one() {
         let (a, b) = (NodeId([1; 32]), NodeId([2; 32]));
         let mut proven = ProvenAddresses::default();
-        assert_eq!(proven.proven(at(1), a), None);
-        assert_eq!(proven.proven(at(2), a), None);
-        assert_eq!(proven.proven(at(1), a), None);
-        assert_eq!(proven.of(a), [at(1), at(2)]);
-        assert_eq!(proven.proven(at(1), b), Some(a));
-        assert_eq!((proven.at(at(1)), proven.of(a)), (Some(b), vec![at(2)]));
+        assert_eq!(proven.record(at(1), a), None);
+        assert_eq!(proven.record(at(2), a), None);
+        assert_eq!(proven.record(at(1), a), None);
+        assert_eq!(proven.addresses_of(a), [at(1), at(2)]);
+        assert_eq!(proven.record(at(1), b), Some(a));
+        assert_eq!(
+            (proven.node_at(at(1)), proven.addresses_of(a)),
+            (Some(b), vec![at(2)])
+        );
         proven.forget(b);
-        assert_eq!(proven.at(at(1)), None);
+        assert_eq!(proven.node_at(at(1)), None);
     }
 
     #[test]
     fn the_oldest_proof_makes_room() {
         let mut proven = ProvenAddresses::default();
-        for port in 0..=MOST {
-            proven.proven(at(u16::try_from(port).unwrap()), NodeId([1; 32]));
+        for port in 0..=ADDRESSES_MAX {
+            proven.record(at(u16::try_from(port).unwrap()), NodeId([1; 32]));
         }
         assert_eq!(
-            (proven.at(at(0)), proven.of(NodeId([1; 32])).len()),
-            (None, MOST)
+            (
+                proven.node_at(at(0)),
+                proven.addresses_of(NodeId([1; 32])).len()
+            ),
+            (None, ADDRESSES_MAX)
         );
-        assert!(proven.at(at(1)).is_some());
+        assert!(proven.node_at(at(1)).is_some());
     }
 }

@@ -43,7 +43,7 @@ pub enum MethodCheck {
     /// The answer holds what is open to the caller.
     Filtered,
     /// It concerns the connection, calls and tasks of the caller alone.
-    Own,
+    CallerOnly,
     /// The authority to administer grants or servers, within the limits of the caller.
     Authority,
     /// The caller is the operator, or has what the operator alone gives.
@@ -52,7 +52,7 @@ pub enum MethodCheck {
 
 /// Names that are open to the same callers for one reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RemoteRow {
+pub struct RemoteRule {
     /// Who may ask.
     pub callers: RemoteCallers,
     /// What is checked for all callers.
@@ -64,22 +64,22 @@ pub struct RemoteRow {
 
 /// Whether this caller may ask for it; callers of this node are not judged here.
 #[must_use]
-pub fn allows(caller: &AgentId, target: RemoteTarget<'_>) -> bool {
-    let Some(foreign) = caller.foreign() else {
+pub fn is_allowed(caller: &AgentId, target: RemoteTarget<'_>) -> bool {
+    let Some(foreign) = caller.as_remote() else {
         // An id of another node that cannot be read is nobody's.
-        return !caller.is_foreign();
+        return !caller.is_remote();
     };
-    match row(target).map(|row| row.callers) {
+    match find_rule(target).map(|row| row.callers) {
         Some(RemoteCallers::NodeAndAgents) => true,
-        Some(RemoteCallers::Agents) => *caller != AgentId::node_itself(foreign.node),
+        Some(RemoteCallers::Agents) => *caller != AgentId::for_node(foreign.node),
         Some(RemoteCallers::Nobody) | None => false,
     }
 }
 
 /// The row of it.
 #[must_use]
-pub fn row(target: RemoteTarget<'_>) -> Option<&'static RemoteRow> {
-    let (rows, name): (&[RemoteRow], &str) = match target {
+pub fn find_rule(target: RemoteTarget<'_>) -> Option<&'static RemoteRule> {
+    let (rows, name): (&[RemoteRule], &str) = match target {
         RemoteTarget::Method(name) => (&METHODS, name),
         RemoteTarget::KernelTool(name) => (&KERNEL_TOOLS, name),
         RemoteTarget::Notification(name) => (&NOTIFICATIONS, name),
@@ -94,13 +94,13 @@ pub fn methods_with_check(check: MethodCheck) -> impl Iterator<Item = &'static s
     rows.flat_map(|row| row.names).copied()
 }
 
-const fn open_row(
+const fn open_rule(
     callers: RemoteCallers,
     check: MethodCheck,
     reason: &'static str,
     names: &'static [&'static str],
-) -> RemoteRow {
-    RemoteRow {
+) -> RemoteRule {
+    RemoteRule {
         callers,
         check,
         reason,
@@ -108,28 +108,28 @@ const fn open_row(
     }
 }
 
-const fn closed_row(
+const fn closed_rule(
     check: MethodCheck,
     reason: &'static str,
     names: &'static [&'static str],
-) -> RemoteRow {
-    open_row(RemoteCallers::Nobody, check, reason, names)
+) -> RemoteRule {
+    open_rule(RemoteCallers::Nobody, check, reason, names)
 }
 
-const METHODS: [RemoteRow; 20] = [
-    open_row(
+const METHODS: [RemoteRule; 20] = [
+    open_rule(
         RemoteCallers::Agents,
         MethodCheck::Tool,
         "requests to the shared server, each decided by its grants",
         &["tools/call"],
     ),
-    open_row(
+    open_rule(
         RemoteCallers::Agents,
         MethodCheck::Server,
         "requests to the shared server, each decided by its grants",
         &["prompts/get", "resources/read", "completion/complete"],
     ),
-    open_row(
+    open_rule(
         RemoteCallers::NodeAndAgents,
         MethodCheck::Filtered,
         "a node shows its agents what a shared server has; a list holds what is open to its caller",
@@ -142,41 +142,41 @@ const METHODS: [RemoteRow; 20] = [
             "subscriptions/listen",
         ],
     ),
-    open_row(
+    open_rule(
         RemoteCallers::Agents,
-        MethodCheck::Own,
+        MethodCheck::CallerOnly,
         "an agent follows and ends its own call that goes on as a task",
         &["tasks/get", "tasks/update", "tasks/cancel"],
     ),
-    open_row(
+    open_rule(
         RemoteCallers::Agents,
-        MethodCheck::Own,
+        MethodCheck::CallerOnly,
         "an agent ends its own call",
         &["mgp/stream/cancel"],
     ),
-    open_row(
+    open_rule(
         RemoteCallers::Agents,
-        MethodCheck::Own,
+        MethodCheck::CallerOnly,
         "an agent answers what a server asked in its own call",
         &["mgp/callback/respond"],
     ),
-    open_row(
+    open_rule(
         RemoteCallers::Agents,
         MethodCheck::Filtered,
         "an agent follows the events of the shared server, each decided by its grants",
         &["mgp/events/subscribe"],
     ),
-    closed_row(
-        MethodCheck::Own,
+    closed_rule(
+        MethodCheck::CallerOnly,
         "methods of sessions; requests of other nodes are stateless",
         &["ping", "logging/setLevel", "tasks/result", "tasks/list"],
     ),
-    closed_row(
+    closed_rule(
         MethodCheck::Server,
         "subscriptions of sessions; requests of other nodes are stateless",
         &["resources/subscribe", "resources/unsubscribe"],
     ),
-    closed_row(
+    closed_rule(
         MethodCheck::FeatureSet,
         "a host of MCPL is a session at its own node",
         &[
@@ -185,7 +185,7 @@ const METHODS: [RemoteRow; 20] = [
             "state/rollback",
         ],
     ),
-    closed_row(
+    closed_rule(
         MethodCheck::Channel,
         "a host of MCPL, and its channels, are a session at its own node",
         &[
@@ -195,13 +195,13 @@ const METHODS: [RemoteRow; 20] = [
             "channels/publish",
         ],
     ),
-    closed_row(
+    closed_rule(
         MethodCheck::Authority,
         "agents are asked at their own node",
         &["mgp/agent/ask"],
     ),
-    closed_row(
-        MethodCheck::Own,
+    closed_rule(
+        MethodCheck::CallerOnly,
         "the agent's own node keeps its subscriptions and pending callbacks",
         &[
             "mgp/events/unsubscribe",
@@ -210,7 +210,7 @@ const METHODS: [RemoteRow; 20] = [
             "mgp/events/pending_callbacks",
         ],
     ),
-    closed_row(
+    closed_rule(
         MethodCheck::Filtered,
         "the agent's own node searches, and holds the tools of its sessions",
         &[
@@ -220,12 +220,12 @@ const METHODS: [RemoteRow; 20] = [
             "mgp/tools/session/evict",
         ],
     ),
-    closed_row(
+    closed_rule(
         MethodCheck::Tool,
         "the agent's own node calls what it found",
         &["mgp/tools/call"],
     ),
-    closed_row(
+    closed_rule(
         MethodCheck::Authority,
         "grants and servers of this node are for its operator and agents",
         &[
@@ -239,7 +239,7 @@ const METHODS: [RemoteRow; 20] = [
             "mgp/discovery/deregister",
         ],
     ),
-    closed_row(
+    closed_rule(
         MethodCheck::Authority,
         "the health, calls and end of this kernel are no business of other nodes' agents",
         &[
@@ -249,7 +249,7 @@ const METHODS: [RemoteRow; 20] = [
             "mgp/lifecycle/shutdown",
         ],
     ),
-    closed_row(
+    closed_rule(
         MethodCheck::Operator,
         "the operator's: this kernel and its cluster",
         &[
@@ -285,7 +285,7 @@ const METHODS: [RemoteRow; 20] = [
             "mgp/kernel/lan/status",
         ],
     ),
-    closed_row(
+    closed_rule(
         MethodCheck::Operator,
         "the operator's: state, sets, console and recordings",
         &[
@@ -301,7 +301,7 @@ const METHODS: [RemoteRow; 20] = [
             "mgp/kernel/recorder/play",
         ],
     ),
-    closed_row(
+    closed_rule(
         MethodCheck::Operator,
         "the operator's: agents, servers, audit log and approvals",
         &[
@@ -336,9 +336,9 @@ const METHODS: [RemoteRow; 20] = [
 ];
 
 /// No feature needs one: a node relays what its agents do with the tools of its own kernel as methods.
-const KERNEL_TOOLS: [RemoteRow; 7] = [
-    closed_row(
-        MethodCheck::Own,
+const KERNEL_TOOLS: [RemoteRule; 7] = [
+    closed_rule(
+        MethodCheck::CallerOnly,
         "the agent's own node has this tool, and relays what is open as a method",
         &[
             "mgp/stream/cancel",
@@ -350,7 +350,7 @@ const KERNEL_TOOLS: [RemoteRow; 7] = [
             "mgp/events/pending_callbacks",
         ],
     ),
-    closed_row(
+    closed_rule(
         MethodCheck::Filtered,
         "the agent's own node follows events, searches, and holds the tools of its sessions",
         &[
@@ -361,27 +361,27 @@ const KERNEL_TOOLS: [RemoteRow; 7] = [
             "mgp/tools/session/evict",
         ],
     ),
-    closed_row(
+    closed_rule(
         MethodCheck::Tool,
         "the agent's own node calls what it found",
         &["mgp/tools/call"],
     ),
-    closed_row(
+    closed_rule(
         MethodCheck::FeatureSet,
         "states are rolled back at the agent's own node",
         &["mgp/state/rollback"],
     ),
-    closed_row(
+    closed_rule(
         MethodCheck::Channel,
         "channels are published to at the agent's own node",
         &["mgp/channels/publish"],
     ),
-    closed_row(
-        MethodCheck::Own,
+    closed_rule(
+        MethodCheck::CallerOnly,
         "results go to other nodes whole; the agent's own node cuts them",
         &["mgp/calls/read"],
     ),
-    closed_row(
+    closed_rule(
         MethodCheck::Authority,
         "this kernel, its grants and its servers are for its operator and agents",
         &[
@@ -402,18 +402,18 @@ const KERNEL_TOOLS: [RemoteRow; 7] = [
     ),
 ];
 
-const NOTIFICATIONS: [RemoteRow; 5] = [
-    open_row(
+const NOTIFICATIONS: [RemoteRule; 5] = [
+    open_rule(
         RemoteCallers::Agents,
-        MethodCheck::Own,
+        MethodCheck::CallerOnly,
         "the reader of a call says how fast it reads it, and what it missed",
         &[
             "notifications/mgp.stream.pace",
             "notifications/mgp.stream.gap",
         ],
     ),
-    closed_row(
-        MethodCheck::Own,
+    closed_rule(
+        MethodCheck::CallerOnly,
         "notifications of sessions; requests of other nodes are stateless",
         &[
             "notifications/progress",
@@ -421,17 +421,17 @@ const NOTIFICATIONS: [RemoteRow; 5] = [
             "notifications/roots/list_changed",
         ],
     ),
-    closed_row(
-        MethodCheck::Own,
+    closed_rule(
+        MethodCheck::CallerOnly,
         "a host of MCPL narrows its own sets, and answers what it was asked, at its own node",
         &["featureSets/update", "inference/chunk"],
     ),
-    closed_row(
+    closed_rule(
         MethodCheck::FeatureSet,
         "a host of MCPL is a session at its own node",
         &["context/afterInference"],
     ),
-    closed_row(
+    closed_rule(
         MethodCheck::Channel,
         "a host of MCPL, and its channels, are a session at its own node",
         &[
@@ -451,13 +451,13 @@ mod tests {
     use super::*;
 
     fn alice() -> AgentId {
-        let alice = NodeAgent::told(NodeId([7; 32]), "agent.alice");
-        AgentId::of_node(&alice.unwrap())
+        let alice = NodeAgent::from_reported(NodeId([7; 32]), "agent.alice");
+        AgentId::from_node_agent(&alice.unwrap())
     }
 
     #[test]
     fn what_has_no_row_is_closed_to_other_nodes_and_to_nobody_else() {
-        let (alice, node) = (alice(), AgentId::node_itself(NodeId([7; 32])));
+        let (alice, node) = (alice(), AgentId::for_node(NodeId([7; 32])));
         for target in [
             RemoteTarget::Method("mgp/next/thing"),
             RemoteTarget::KernelTool("mgp/next/thing"),
@@ -467,22 +467,25 @@ mod tests {
             RemoteTarget::KernelTool("mgp/agent/ask"),
         ] {
             assert!(
-                !allows(&alice, target) && !allows(&node, target),
+                !is_allowed(&alice, target) && !is_allowed(&node, target),
                 "{target:?}"
             );
-            assert!(allows(&AgentId::new("agent.alice"), target), "{target:?}");
+            assert!(
+                is_allowed(&AgentId::new("agent.alice"), target),
+                "{target:?}"
+            );
         }
     }
 
     #[test]
     fn a_node_itself_lists_and_its_agents_call() {
-        let (alice, node) = (alice(), AgentId::node_itself(NodeId([7; 32])));
-        assert!(allows(&alice, RemoteTarget::Method("tools/list")));
-        assert!(allows(&node, RemoteTarget::Method("tools/list")));
-        assert!(allows(&alice, RemoteTarget::Method("tools/call")));
-        assert!(!allows(&node, RemoteTarget::Method("tools/call")));
+        let (alice, node) = (alice(), AgentId::for_node(NodeId([7; 32])));
+        assert!(is_allowed(&alice, RemoteTarget::Method("tools/list")));
+        assert!(is_allowed(&node, RemoteTarget::Method("tools/list")));
+        assert!(is_allowed(&alice, RemoteTarget::Method("tools/call")));
+        assert!(!is_allowed(&node, RemoteTarget::Method("tools/call")));
         let pace = RemoteTarget::Notification("notifications/mgp.stream.pace");
-        assert!(allows(&alice, pace) && !allows(&node, pace));
+        assert!(is_allowed(&alice, pace) && !is_allowed(&node, pace));
     }
 
     /// A feature that needs a tool of the owner's kernel gets a row of its own here.

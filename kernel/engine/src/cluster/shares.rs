@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::policy::access::SharedTools;
 
-pub use self::requests::{ShareRefusal, ShareRequest};
+pub use self::requests::{ShareRequest, ShareRequestError};
 pub use crate::policy::tool_pattern::{BadToolPattern, ToolPattern};
 
 /// Most rules. A person reads all of them in one list.
@@ -96,7 +96,7 @@ impl Shares {
     }
 
     /// The rules, by server.
-    pub fn all(&self) -> impl Iterator<Item = Share> + '_ {
+    pub fn iter(&self) -> impl Iterator<Item = Share> + '_ {
         self.rules.iter().flat_map(|(server, rules)| {
             rules.iter().map(|(to, tools)| Share {
                 server: server.clone(),
@@ -108,9 +108,9 @@ impl Shares {
 
     /// The same as grants of other nodes' agents are judged by.
     #[must_use]
-    pub fn tools(&self) -> SharedTools {
+    pub fn to_shared_tools(&self) -> SharedTools {
         let mut shared = SharedTools::default();
-        for share in self.all() {
+        for share in self.iter() {
             let with = match share.to {
                 ShareAudience::Cluster => None,
                 ShareAudience::Node(node) => Some(node),
@@ -134,7 +134,7 @@ impl Shares {
 
     /// The nodes that rules name.
     #[must_use]
-    pub fn named(&self) -> BTreeSet<NodeId> {
+    pub fn named_nodes(&self) -> BTreeSet<NodeId> {
         let audiences = self.rules.values().flatten().map(|(to, _)| to);
         let named = audiences.filter_map(|to| match to {
             ShareAudience::Node(node) => Some(*node),
@@ -145,7 +145,7 @@ impl Shares {
 
     /// Whose view this node has: its own if a rule names it, else that of the cluster.
     #[must_use]
-    pub fn view(&self, node: NodeId) -> ShareAudience {
+    pub fn audience_for(&self, node: NodeId) -> ShareAudience {
         let own = ShareAudience::Node(node);
         let mut audiences = self.rules.values().flatten().map(|(to, _)| *to);
         match audiences.any(|to| to == own) {
@@ -156,23 +156,24 @@ impl Shares {
 
     /// Whether something of the server is shared with a view.
     #[must_use]
-    pub fn shows(&self, view: ShareAudience, server: &ServerId) -> bool {
-        self.of(view, server).next().is_some()
+    pub fn is_server_shared(&self, view: ShareAudience, server: &ServerId) -> bool {
+        self.patterns_for(view, server).next().is_some()
     }
 
     /// Whether a tool of this node is shared with a view; `tool` is the server's own name for it.
     #[must_use]
-    pub fn admits(&self, view: ShareAudience, server: &ServerId, tool: &str) -> bool {
-        self.of(view, server).any(|tools| tools.covers(tool))
+    pub fn is_tool_shared(&self, view: ShareAudience, server: &ServerId, tool: &str) -> bool {
+        self.patterns_for(view, server)
+            .any(|tools| tools.matches(tool))
     }
 
     /// Whether a node may call a tool of this node, as far as sharing goes.
     #[must_use]
-    pub fn may_call(&self, node: NodeId, server: &ServerId, tool: &str) -> bool {
-        self.admits(ShareAudience::Node(node), server, tool)
+    pub fn can_call(&self, node: NodeId, server: &ServerId, tool: &str) -> bool {
+        self.is_tool_shared(ShareAudience::Node(node), server, tool)
     }
 
-    fn of<'a>(
+    fn patterns_for<'a>(
         &'a self,
         view: ShareAudience,
         server: &ServerId,
@@ -187,7 +188,7 @@ impl fmt::Display for ShareAudience {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Cluster => f.write_str("cluster"),
-            Self::Node(node) => write!(f, "node:{}", node.short()),
+            Self::Node(node) => write!(f, "node:{}", node.short_id()),
         }
     }
 }

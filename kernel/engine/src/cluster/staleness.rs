@@ -5,11 +5,11 @@ use std::time::Duration;
 use crate::clock::MonotonicTime;
 
 /// A node that is there is heard several times in this time.
-pub const STALE: Duration = Duration::from_secs(3);
+pub const STALE_AFTER: Duration = Duration::from_secs(3);
 /// After this, whoever calls would wait for nothing.
-pub const HIDDEN: Duration = Duration::from_secs(30);
+pub const HIDDEN_AFTER: Duration = Duration::from_secs(30);
 /// After this, a node that comes back is told from the start.
-pub const DROPPED: Duration = Duration::from_secs(24 * 60 * 60);
+pub const DROPPED_AFTER: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// What is done with a node's tools.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -27,10 +27,10 @@ pub enum Stage {
 /// When one node was heard.
 #[derive(Clone, Copy, Debug)]
 pub struct Staleness {
-    heard: MonotonicTime,
+    last_heard: MonotonicTime,
     /// How old it was then: what was kept from before the kernel's start.
-    before: Duration,
-    lost: bool,
+    previous_age: Duration,
+    is_link_lost: bool,
 }
 
 impl Staleness {
@@ -38,59 +38,60 @@ impl Staleness {
     #[must_use]
     pub fn new(now: MonotonicTime) -> Self {
         Self {
-            heard: now,
-            before: Duration::ZERO,
-            lost: false,
+            last_heard: now,
+            previous_age: Duration::ZERO,
+            is_link_lost: false,
         }
     }
 
     /// Kept from before the kernel's start, last heard so long ago.
     #[must_use]
-    pub fn kept(age: Duration, now: MonotonicTime) -> Self {
+    pub fn from_age(age: Duration, now: MonotonicTime) -> Self {
         Self {
-            heard: now,
-            before: age,
-            lost: true,
+            last_heard: now,
+            previous_age: age,
+            is_link_lost: true,
         }
     }
 
     /// The node was heard over its own link.
-    pub fn heard(&mut self, now: MonotonicTime) {
-        *self = Self::new(now.max(self.heard));
+    pub fn refresh(&mut self, now: MonotonicTime) {
+        *self = Self::new(now.max(self.last_heard));
     }
 
     /// Its link is lost. The time goes on from when it was last heard.
-    pub fn lost(&mut self, now: MonotonicTime) {
-        self.before = self.age(now);
-        self.heard = now.max(self.heard);
-        self.lost = true;
+    pub fn mark_link_lost(&mut self, now: MonotonicTime) {
+        self.previous_age = self.age(now);
+        self.last_heard = now.max(self.last_heard);
+        self.is_link_lost = true;
     }
 
     /// The time since it was heard.
     #[must_use]
     pub fn age(&self, now: MonotonicTime) -> Duration {
-        self.before.saturating_add(now.since(self.heard))
+        self.previous_age
+            .saturating_add(now.duration_since(self.last_heard))
     }
 
     /// What is done now.
     #[must_use]
-    pub fn at(&self, now: MonotonicTime) -> Stage {
+    pub fn stage_at(&self, now: MonotonicTime) -> Stage {
         match self.age(now) {
-            age if age >= DROPPED => Stage::Dropped,
-            age if age >= HIDDEN => Stage::Hidden,
-            age if age >= STALE || self.lost => Stage::Stale,
+            age if age >= DROPPED_AFTER => Stage::Dropped,
+            age if age >= HIDDEN_AFTER => Stage::Hidden,
+            age if age >= STALE_AFTER || self.is_link_lost => Stage::Stale,
             _ => Stage::Fresh,
         }
     }
 
     /// When something else will be done, unless it is heard again.
     #[must_use]
-    pub fn next(&self, now: MonotonicTime) -> Option<MonotonicTime> {
+    pub fn next_transition(&self, now: MonotonicTime) -> Option<MonotonicTime> {
         let age = self.age(now);
-        let end = match self.at(now) {
-            Stage::Fresh => STALE,
-            Stage::Stale => HIDDEN,
-            Stage::Hidden => DROPPED,
+        let end = match self.stage_at(now) {
+            Stage::Fresh => STALE_AFTER,
+            Stage::Stale => HIDDEN_AFTER,
+            Stage::Hidden => DROPPED_AFTER,
             Stage::Dropped => return None,
         };
         Some(now + end.saturating_sub(age))
@@ -118,14 +119,17 @@ mod tests {
             (86_399_999, Stage::Hidden),
             (86_400_000, Stage::Dropped),
         ] {
-            assert_eq!(node.at(at(millis)), stage, "{millis}");
+            assert_eq!(node.stage_at(at(millis)), stage, "{millis}");
         }
-        node.heard(at(40_000));
-        assert_eq!(node.at(at(40_000)), Stage::Fresh);
-        node.lost(at(40_001));
-        assert_eq!(node.at(at(40_001)), Stage::Stale);
-        assert_eq!(node.next(at(40_001)), Some(at(70_000)));
-        assert_eq!(Staleness::kept(HIDDEN, at(0)).at(at(0)), Stage::Hidden);
+        node.refresh(at(40_000));
+        assert_eq!(node.stage_at(at(40_000)), Stage::Fresh);
+        node.mark_link_lost(at(40_001));
+        assert_eq!(node.stage_at(at(40_001)), Stage::Stale);
+        assert_eq!(node.next_transition(at(40_001)), Some(at(70_000)));
+        assert_eq!(
+            Staleness::from_age(HIDDEN_AFTER, at(0)).stage_at(at(0)),
+            Stage::Hidden
+        );
     }
 
     #[derive(Clone, Copy, Debug)]
@@ -148,18 +152,18 @@ mod tests {
             let (mut heard, mut lost) = (0, false);
             for (millis, event) in events {
                 match event {
-                    Event::Heard => { node.heard(at(millis)); (heard, lost) = (millis, false); }
-                    Event::Lost => { node.lost(at(millis)); lost = true; }
+                    Event::Heard => { node.refresh(at(millis)); (heard, lost) = (millis, false); }
+                    Event::Lost => { node.mark_link_lost(at(millis)); lost = true; }
                     Event::Nothing => {}
                 }
                 let age = Duration::from_millis(millis - heard);
-                let stage = if age >= DROPPED { Stage::Dropped }
-                    else if age >= HIDDEN { Stage::Hidden }
-                    else if age >= STALE || lost { Stage::Stale }
+                let stage = if age >= DROPPED_AFTER { Stage::Dropped }
+                    else if age >= HIDDEN_AFTER { Stage::Hidden }
+                    else if age >= STALE_AFTER || lost { Stage::Stale }
                     else { Stage::Fresh };
-                prop_assert_eq!(node.at(at(millis)), stage);
-                if let Some(next) = node.next(at(millis)) {
-                    prop_assert!(node.at(next) > stage && next > at(millis));
+                prop_assert_eq!(node.stage_at(at(millis)), stage);
+                if let Some(next) = node.next_transition(at(millis)) {
+                    prop_assert!(node.stage_at(next) > stage && next > at(millis));
                 }
             }
         }

@@ -4,14 +4,14 @@
 //! what is shared with it, in the order of the last changes, so that a copy is brought up to date from any
 //! place in that order.
 
-mod held;
-mod held_nodes;
-mod judge;
-mod own;
-mod put_off;
+mod index_view;
+mod local_index;
+mod pull_backoff;
+mod remote_index;
+mod remote_indexes;
 #[cfg(test)]
 mod tests;
-mod view;
+mod validation;
 
 use std::fmt;
 use std::sync::Arc;
@@ -20,11 +20,11 @@ use std::time::Duration;
 use mgp_protocol::federation::tool_index::IndexRoot;
 use mgp_protocol::ids::ServerId;
 
-pub use self::held::{BrokenIndex, HeldIndex, IndexEffect};
-pub use self::held_nodes::HeldIndexes;
-pub use self::judge::{EntryRefusal, HeldEntry, ReadTool, schemas_of};
-pub use self::own::{OfferedServer, OwnIndex};
-pub use self::view::LeftOut;
+pub use self::index_view::OmissionReason;
+pub use self::local_index::{LocalIndex, OfferedServer};
+pub use self::remote_index::{IndexEffect, IndexError, RemoteIndex};
+pub use self::remote_indexes::RemoteIndexes;
+pub use self::validation::{EntryError, RemoteEntry, RemoteTool, hash_schemas};
 
 /// Most servers that one node tells of. A kernel is one machine's.
 pub const SERVERS_MAX: usize = 128;
@@ -35,7 +35,7 @@ pub const DEFINITION_MAX: usize = 256 << 10;
 /// Most bytes of records that one node tells of: as much as one server's list may have.
 pub const BYTES_MAX: usize = 64 << 20;
 /// Most bytes of records that a kernel holds of all other nodes: 100,000 tools, twice over.
-pub const HELD_BYTES_MAX: usize = 512 << 20;
+pub const REMOTE_BYTES_MAX: usize = 512 << 20;
 /// Most nodes whose indexes are held, or who are told ours.
 pub const NODES_MAX: usize = 4096;
 /// Bytes of records in a page, but at least one record: it is on its way in the time of a few calls.
@@ -43,7 +43,7 @@ pub const PAGE_BYTES: usize = 256 << 10;
 /// Longest name of a tool, in bytes, as in the catalog.
 pub const NAME_MAX: usize = 1024;
 /// A pull without an answer for so long is lost.
-pub const PULL_TIME: Duration = Duration::from_secs(10);
+pub const PULL_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A server, or one of its tools by the server's own name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -84,7 +84,7 @@ impl fmt::Display for IndexKey {
 }
 
 /// The hash of one entry: of its name and of its record as its owner wrote it.
-fn leaf(key: &IndexKey, record: &[u8]) -> blake3::Hash {
+fn entry_hash(key: &IndexKey, record: &[u8]) -> blake3::Hash {
     let mut hasher = blake3::Hasher::new_derive_key("mgp 2026-11 index entry");
     let tool = key.tool.as_deref();
     for part in [
@@ -103,12 +103,12 @@ fn leaf(key: &IndexKey, record: &[u8]) -> blake3::Hash {
 /// The hash over no entries: of who shares nothing.
 #[must_use]
 pub fn empty_root() -> IndexRoot {
-    root(std::iter::empty())
+    root_hash(std::iter::empty())
 }
 
 /// The hash over all entries, in the order of their names. Hashing all of 20,000 again takes less than
 /// sending one page.
-fn root<'a>(leaves: impl Iterator<Item = &'a blake3::Hash>) -> IndexRoot {
+fn root_hash<'a>(leaves: impl Iterator<Item = &'a blake3::Hash>) -> IndexRoot {
     let mut hasher = blake3::Hasher::new_derive_key("mgp 2026-11 index root");
     for leaf in leaves {
         hasher.update(leaf.as_bytes());

@@ -37,7 +37,7 @@ impl TryFrom<String> for TokenDigest {
 impl TokenDigest {
     /// Of this token.
     #[must_use]
-    pub fn of(token: &str) -> Self {
+    pub fn new(token: &str) -> Self {
         Self(*blake3::hash(token.as_bytes()).as_bytes())
     }
 
@@ -94,7 +94,7 @@ impl AgentChange {
 
     /// True if it makes a valid token invalid.
     #[must_use]
-    pub fn ends_a_token(&self) -> bool {
+    pub fn is_revocation(&self) -> bool {
         !matches!(self, Self::Added { .. })
     }
 }
@@ -122,10 +122,10 @@ impl RegisteredAgent {
 
 /// Why a change is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum RegistryRefusal {
+pub enum AgentChangeError {
     /// An agent of that name exists.
     #[error("{0} is there already; `mgp agents token {0} --rotate` makes a new token for it")]
-    Known(AgentId),
+    AlreadyExists(AgentId),
     /// No agent of that name exists.
     #[error("no agent {0}; `mgp agents list` shows the known ones, `mgp agents add` makes one")]
     Unknown(AgentId),
@@ -134,7 +134,7 @@ pub enum RegistryRefusal {
     Full,
     /// Two agents with one token, which cannot happen by chance.
     #[error("the token is another agent's")]
-    Twice,
+    DuplicateToken,
 }
 
 /// Why a token is not accepted.
@@ -158,7 +158,7 @@ impl AgentRegistry {
     ///
     /// # Errors
     /// [`BadAgentToken`].
-    pub fn judge(
+    pub fn authenticate(
         &self,
         digest: TokenDigest,
         now_ms: u64,
@@ -191,21 +191,23 @@ impl AgentRegistry {
     /// Checks whether a change is possible, without making it.
     ///
     /// # Errors
-    /// [`RegistryRefusal`].
-    pub fn check(&self, change: &AgentChange) -> Result<(), RegistryRefusal> {
+    /// [`AgentChangeError`].
+    pub fn check(&self, change: &AgentChange) -> Result<(), AgentChangeError> {
         let known = self.agents.contains_key(change.agent());
         match change {
-            AgentChange::Added { agent, .. } if known => Err(RegistryRefusal::Known(agent.clone())),
+            AgentChange::Added { agent, .. } if known => {
+                Err(AgentChangeError::AlreadyExists(agent.clone()))
+            }
             AgentChange::Added { .. } if self.agents.len() >= MAX_AGENTS => {
-                Err(RegistryRefusal::Full)
+                Err(AgentChangeError::Full)
             }
             AgentChange::Renewed { agent, .. } | AgentChange::Removed { agent, .. } if !known => {
-                Err(RegistryRefusal::Unknown(agent.clone()))
+                Err(AgentChangeError::Unknown(agent.clone()))
             }
             AgentChange::Added { digest, .. } | AgentChange::Renewed { digest, .. }
                 if self.tokens.contains_key(digest) =>
             {
-                Err(RegistryRefusal::Twice)
+                Err(AgentChangeError::DuplicateToken)
             }
             AgentChange::Added { .. }
             | AgentChange::Renewed { .. }
@@ -216,8 +218,8 @@ impl AgentRegistry {
     /// Makes a change.
     ///
     /// # Errors
-    /// [`RegistryRefusal`]; then nothing has changed.
-    pub fn apply(&mut self, change: &AgentChange) -> Result<(), RegistryRefusal> {
+    /// [`AgentChangeError`]; then nothing has changed.
+    pub fn apply(&mut self, change: &AgentChange) -> Result<(), AgentChangeError> {
         self.check(change)?;
         let before = self.agents.remove(change.agent());
         if let Some(before) = &before {
@@ -252,7 +254,7 @@ impl AgentRegistry {
 
     /// The agents, as they are stored.
     #[must_use]
-    pub fn kept(&self) -> Vec<AgentRecord> {
+    pub fn to_records(&self) -> Vec<AgentRecord> {
         let kept = |(agent, entry): (&AgentId, &RegisteredAgent)| AgentRecord {
             agent: agent.clone(),
             entry: entry.clone(),
@@ -264,7 +266,7 @@ impl AgentRegistry {
     ///
     /// # Errors
     /// The first duplicate name or token, or one agent too many.
-    pub fn of(kept: Vec<AgentRecord>) -> Result<Self, RegistryRefusal> {
+    pub fn from_records(kept: Vec<AgentRecord>) -> Result<Self, AgentChangeError> {
         let mut registry = Self::default();
         for AgentRecord { agent, entry } in kept {
             let (digest, not_after_ms) = (entry.digest, entry.not_after_ms);
@@ -304,7 +306,7 @@ mod tests {
     fn added(token: &str, not_after_ms: Option<u64>) -> AgentChange {
         AgentChange::Added {
             agent: alice(),
-            digest: TokenDigest::of(token),
+            digest: TokenDigest::new(token),
             at_ms: 5,
             not_after_ms,
         }
@@ -316,14 +318,14 @@ mod tests {
         registry.apply(&added("one", None)).unwrap();
         let of = |registry: &AgentRegistry, token: &str| {
             registry
-                .judge(TokenDigest::of(token), 10)
+                .authenticate(TokenDigest::new(token), 10)
                 .map(|(agent, _)| agent.clone())
         };
         assert_eq!(of(&registry, "one"), Ok(alice()));
         assert_eq!(of(&registry, "two"), Err(BadAgentToken::Unknown));
         let renewed = AgentChange::Renewed {
             agent: alice(),
-            digest: TokenDigest::of("two"),
+            digest: TokenDigest::new("two"),
             at_ms: 7,
             not_after_ms: None,
         };
@@ -345,9 +347,9 @@ mod tests {
     fn a_token_is_good_before_its_end_only() {
         let mut registry = AgentRegistry::default();
         registry.apply(&added("one", Some(100))).unwrap();
-        assert!(registry.judge(TokenDigest::of("one"), 99).is_ok());
+        assert!(registry.authenticate(TokenDigest::new("one"), 99).is_ok());
         assert_eq!(
-            registry.judge(TokenDigest::of("one"), 100),
+            registry.authenticate(TokenDigest::new("one"), 100),
             Err(BadAgentToken::Expired(alice(), 100))
         );
     }
@@ -357,14 +359,17 @@ mod tests {
         let mut registry = AgentRegistry::default();
         let nth = |n: usize| AgentChange::Added {
             agent: AgentId::parse(&format!("a{n}")).unwrap(),
-            digest: TokenDigest::of(&n.to_string()),
+            digest: TokenDigest::new(&n.to_string()),
             at_ms: 1,
             not_after_ms: None,
         };
         for n in 0..MAX_AGENTS {
             registry.apply(&nth(n)).unwrap();
         }
-        assert_eq!(registry.apply(&nth(MAX_AGENTS)), Err(RegistryRefusal::Full));
+        assert_eq!(
+            registry.apply(&nth(MAX_AGENTS)),
+            Err(AgentChangeError::Full)
+        );
     }
 
     proptest! {
@@ -374,7 +379,7 @@ mod tests {
             let (mut registry, mut list) = (AgentRegistry::default(), Vec::<(AgentId, TokenDigest)>::new());
             for (what, who, token) in steps {
                 let agent = AgentId::parse(&format!("a{who}")).unwrap();
-                let digest = TokenDigest::of(&token.to_string());
+                let digest = TokenDigest::new(&token.to_string());
                 let known = list.iter().position(|(a, _)| *a == agent);
                 let used = list.iter().any(|(_, d)| *d == digest);
                 let change = match what {
@@ -390,11 +395,11 @@ mod tests {
                     _ => prop_assert!(!done),
                 }
                 for (agent, digest) in &list {
-                    prop_assert_eq!(registry.judge(*digest, 0).map(|found| found.0), Ok(agent));
+                    prop_assert_eq!(registry.authenticate(*digest, 0).map(|found| found.0), Ok(agent));
                 }
                 prop_assert_eq!(registry.iter().count(), list.len());
-                let kept = serde_json::to_string(&registry.kept()).unwrap();
-                let again = AgentRegistry::of(serde_json::from_str(&kept).unwrap());
+                let kept = serde_json::to_string(&registry.to_records()).unwrap();
+                let again = AgentRegistry::from_records(serde_json::from_str(&kept).unwrap());
                 prop_assert_eq!(again.as_ref(), Ok(&registry));
             }
         }

@@ -14,10 +14,10 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use self::claims::Claims;
-pub use self::keys::{Algorithm, Keys, MAX_KEYS};
+pub use self::keys::{Algorithm, IssuerKeys, MAX_KEYS};
 
 /// Longest token looked at, in bytes; real ones have one or two thousand.
-pub const LONGEST: usize = 16 << 10;
+pub const TOKEN_LEN_MAX: usize = 16 << 10;
 
 /// How far the clocks of two machines may be apart.
 const LEEWAY_MS: u64 = 30_000;
@@ -37,7 +37,7 @@ pub struct BearerPolicy {
 
 /// A valid token.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Good {
+pub struct VerifiedToken {
     /// The agent it names.
     pub agent: AgentId,
     /// When it expires, in milliseconds since 1970.
@@ -70,13 +70,13 @@ pub enum BadBearerToken {
     Audience,
     /// It has no readable expiry, or an unreadable beginning.
     #[error("it does not say until when it is good")]
-    Times,
+    BadTimes,
     /// It has expired, at this time in milliseconds since 1970.
     #[error("it expired")]
     Expired(u64),
     /// It is not valid yet.
     #[error("it is not valid yet")]
-    NotYet,
+    NotYetValid,
     /// It names nothing that an agent could be called.
     #[error("the claim that names the agent is missing or names none")]
     Subject,
@@ -101,19 +101,19 @@ struct Header {
 ///
 /// # Errors
 /// [`BadBearerToken`].
-pub fn judge(
+pub fn verify(
     token: &str,
-    keys: &Keys,
+    keys: &IssuerKeys,
     policy: &BearerPolicy,
     audiences: &[String],
     now_ms: u64,
-) -> Result<Good, BadBearerToken> {
+) -> Result<VerifiedToken, BadBearerToken> {
     let (signed, signature) = token.rsplit_once('.').ok_or(BadBearerToken::Malformed)?;
     let (head, body) = signed.split_once('.').ok_or(BadBearerToken::Malformed)?;
-    if token.len() > LONGEST || body.contains('.') {
+    if token.len() > TOKEN_LEN_MAX || body.contains('.') {
         return Err(BadBearerToken::Malformed);
     }
-    let header: Header = part(head)?;
+    let header: Header = decode_part(head)?;
     let typ = header.typ.as_deref().unwrap_or("JWT").to_ascii_lowercase();
     let typ = typ.strip_prefix("application/").unwrap_or(&typ);
     if header.crit.is_some() || !matches!(typ, "jwt" | "at+jwt") {
@@ -122,33 +122,33 @@ pub fn judge(
     let algorithm = Algorithm::parse(&header.alg)
         .filter(|algorithm| policy.algorithms.contains(algorithm))
         .ok_or(BadBearerToken::Algorithm)?;
-    let signature = decode(signature)?;
+    let signature = decode_base64(signature)?;
     keys.verify(
         algorithm,
         header.kid.as_deref(),
         signed.as_bytes(),
         &signature,
     )?;
-    claims(&part(body)?, policy, audiences, now_ms)
+    check_claims(&decode_part(body)?, policy, audiences, now_ms)
 }
 
-fn decode(text: &str) -> Result<Vec<u8>, BadBearerToken> {
+fn decode_base64(text: &str) -> Result<Vec<u8>, BadBearerToken> {
     URL_SAFE_NO_PAD
         .decode(text)
         .map_err(|_| BadBearerToken::Malformed)
 }
 
-fn part<T: serde::de::DeserializeOwned>(text: &str) -> Result<T, BadBearerToken> {
-    serde_json::from_slice(&decode(text)?).map_err(|_| BadBearerToken::Malformed)
+fn decode_part<T: serde::de::DeserializeOwned>(text: &str) -> Result<T, BadBearerToken> {
+    serde_json::from_slice(&decode_base64(text)?).map_err(|_| BadBearerToken::Malformed)
 }
 
 /// Judges the claims of a token whose signature is right.
-fn claims(
+fn check_claims(
     claims: &Claims,
     policy: &BearerPolicy,
     audiences: &[String],
     now_ms: u64,
-) -> Result<Good, BadBearerToken> {
+) -> Result<VerifiedToken, BadBearerToken> {
     let Claims::Unique(claims) = claims else {
         return Err(BadBearerToken::DuplicateClaim);
     };
@@ -157,28 +157,28 @@ fn claims(
     }
     let plain = |text: &str| text.trim_end_matches('/').to_owned();
     let meant = |said: &&str| audiences.iter().any(|own| plain(own) == plain(said));
-    if !texts(claims.get("aud")).iter().any(meant) {
+    if !string_list(claims.get("aud")).iter().any(meant) {
         return Err(BadBearerToken::Audience);
     }
     let end = claims
         .get("exp")
-        .and_then(ms)
-        .ok_or(BadBearerToken::Times)?;
+        .and_then(seconds_to_ms)
+        .ok_or(BadBearerToken::BadTimes)?;
     if end.saturating_add(LEEWAY_MS) <= now_ms {
         return Err(BadBearerToken::Expired(end));
     }
     if let Some(begin) = claims.get("nbf") {
-        let begin = ms(begin).ok_or(BadBearerToken::Times)?;
+        let begin = seconds_to_ms(begin).ok_or(BadBearerToken::BadTimes)?;
         if begin > now_ms.saturating_add(LEEWAY_MS) {
-            return Err(BadBearerToken::NotYet);
+            return Err(BadBearerToken::NotYetValid);
         }
     }
     let subject = claims.get(&policy.agent_claim).and_then(Value::as_str);
-    let agent = subject.and_then(|subject| AgentId::of_subject(subject).ok());
+    let agent = subject.and_then(|subject| AgentId::from_subject(subject).ok());
     let agent = agent.ok_or(BadBearerToken::Subject)?;
     let scopes: Vec<&str> = ["scope", "scp"]
         .iter()
-        .flat_map(|name| texts(claims.get(*name)))
+        .flat_map(|name| string_list(claims.get(*name)))
         .flat_map(str::split_ascii_whitespace)
         .collect();
     if !policy
@@ -188,14 +188,14 @@ fn claims(
     {
         return Err(BadBearerToken::Scope);
     }
-    Ok(Good {
+    Ok(VerifiedToken {
         agent,
         not_after_ms: end.saturating_add(LEEWAY_MS),
     })
 }
 
 /// One text, or a list of them.
-fn texts(value: Option<&Value>) -> Vec<&str> {
+fn string_list(value: Option<&Value>) -> Vec<&str> {
     match value {
         Some(Value::String(text)) => vec![text],
         Some(Value::Array(list)) => list.iter().filter_map(Value::as_str).collect(),
@@ -204,7 +204,7 @@ fn texts(value: Option<&Value>) -> Vec<&str> {
 }
 
 /// A time in a token, in seconds, as milliseconds.
-fn ms(value: &Value) -> Option<u64> {
+fn seconds_to_ms(value: &Value) -> Option<u64> {
     let seconds = value.as_f64().filter(|s| s.is_finite() && *s >= 0.0)?;
     Some((seconds * 1000.0) as u64)
 }

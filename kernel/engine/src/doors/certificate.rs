@@ -3,7 +3,7 @@
 use mgp_protocol::ids::{AgentId, BadAgentName};
 
 /// The prefix of an agent's URI.
-pub const URI: &str = "mgp:agent:";
+pub const URI_PREFIX: &str = "mgp:agent:";
 
 /// The names in a certificate, as written there.
 #[derive(Clone, Copy, Debug, Default)]
@@ -18,42 +18,46 @@ pub struct CertificateNames<'a> {
 
 /// Why a certificate names no agent.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum NoAgent {
+pub enum CertificateNameError {
     /// It has no name that could be an agent's.
-    #[error("the certificate names no agent; give it the alternative name URI:{URI}<name>")]
-    Nameless,
+    #[error("the certificate names no agent; give it the alternative name URI:{URI_PREFIX}<name>")]
+    NoName,
     /// It has several.
     #[error(
-        "the certificate names more than one agent; give it one alternative name URI:{URI}<name>"
+        "the certificate names more than one agent; give it one alternative name URI:{URI_PREFIX}<name>"
     )]
-    Several,
+    Ambiguous,
     /// The name is not valid for an agent.
     #[error("the certificate names no agent: {0}")]
-    Bad(#[from] BadAgentName),
+    InvalidName(#[from] BadAgentName),
 }
 
 /// The agent a certificate names: by its one URI `mgp:agent:<name>`, else by its one host name, else by its
 /// one common name. If a kind of name is present, the later kinds are ignored.
 ///
 /// # Errors
-/// [`NoAgent`].
-pub fn agent(names: CertificateNames<'_>) -> Result<AgentId, NoAgent> {
-    let uris: Vec<&str> = names.uris.iter().filter_map(|uri| of_uri(uri)).collect();
-    let lists = [uris, texts(names.hosts), texts(names.common)];
+/// [`CertificateNameError`].
+pub fn parse_agent(names: CertificateNames<'_>) -> Result<AgentId, CertificateNameError> {
+    let uris: Vec<&str> = names
+        .uris
+        .iter()
+        .filter_map(|uri| strip_uri_prefix(uri))
+        .collect();
+    let lists = [uris, as_strs(names.hosts), as_strs(names.common)];
     let first = lists.iter().find(|list| !list.is_empty());
     match first.map(Vec::as_slice) {
-        None => Err(NoAgent::Nameless),
+        None => Err(CertificateNameError::NoName),
         Some([name]) => Ok(AgentId::parse(name)?),
-        Some(_) => Err(NoAgent::Several),
+        Some(_) => Err(CertificateNameError::Ambiguous),
     }
 }
 
-fn of_uri(uri: &str) -> Option<&str> {
-    let (begin, name) = uri.split_at_checked(URI.len())?;
-    begin.eq_ignore_ascii_case(URI).then_some(name)
+fn strip_uri_prefix(uri: &str) -> Option<&str> {
+    let (begin, name) = uri.split_at_checked(URI_PREFIX.len())?;
+    begin.eq_ignore_ascii_case(URI_PREFIX).then_some(name)
 }
 
-fn texts(list: &[String]) -> Vec<&str> {
+fn as_strs(list: &[String]) -> Vec<&str> {
     list.iter().map(String::as_str).collect()
 }
 
@@ -61,7 +65,11 @@ fn texts(list: &[String]) -> Vec<&str> {
 mod tests {
     use super::*;
 
-    fn named(uris: &[&str], hosts: &[&str], common: &[&str]) -> Result<String, NoAgent> {
+    fn named(
+        uris: &[&str],
+        hosts: &[&str],
+        common: &[&str],
+    ) -> Result<String, CertificateNameError> {
         let own = |list: &[&str]| list.iter().map(|s| (*s).to_owned()).collect::<Vec<_>>();
         let (uris, hosts, common) = (own(uris), own(hosts), own(common));
         let names = CertificateNames {
@@ -69,7 +77,7 @@ mod tests {
             hosts: &hosts,
             common: &common,
         };
-        agent(names).map(|agent| agent.to_string())
+        parse_agent(names).map(|agent| agent.to_string())
     }
 
     #[test]
@@ -86,16 +94,25 @@ mod tests {
     /// Nobody is guessed, and nobody is the operator by the name on a certificate.
     #[test]
     fn several_names_none_and_names_of_the_kernel_are_nobody() {
-        assert_eq!(named(&[], &[], &[]), Err(NoAgent::Nameless));
+        assert_eq!(named(&[], &[], &[]), Err(CertificateNameError::NoName));
         let two = ["mgp:agent:alice", "mgp:agent:bob"];
-        assert_eq!(named(&two, &[], &[]), Err(NoAgent::Several));
-        assert_eq!(named(&[], &["a", "b"], &[]), Err(NoAgent::Several));
+        assert_eq!(named(&two, &[], &[]), Err(CertificateNameError::Ambiguous));
+        assert_eq!(
+            named(&[], &["a", "b"], &[]),
+            Err(CertificateNameError::Ambiguous)
+        );
         for bad in ["operator", "LOCAL", "", "agent.", "a/b", "*.example", "ä"] {
-            let uri = format!("{URI}{bad}");
+            let uri = format!("{URI_PREFIX}{bad}");
             let judged = named(&[&uri], &["alice"], &[]);
-            assert!(matches!(judged, Err(NoAgent::Bad(_))), "{bad}: {judged:?}");
+            assert!(
+                matches!(judged, Err(CertificateNameError::InvalidName(_))),
+                "{bad}: {judged:?}"
+            );
             let judged = named(&[], &[], &[bad]);
-            assert!(matches!(judged, Err(NoAgent::Bad(_))), "{bad}: {judged:?}");
+            assert!(
+                matches!(judged, Err(CertificateNameError::InvalidName(_))),
+                "{bad}: {judged:?}"
+            );
         }
     }
 }

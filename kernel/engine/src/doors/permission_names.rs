@@ -4,17 +4,17 @@ use std::collections::BTreeSet;
 
 use mgp_protocol::mgp::permission::PermissionType;
 
-use crate::doors::nearest::{nearest, nearest_name};
+use crate::doors::suggestions::{nearest, nearest_name};
 
 /// A name that is no permission.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("there is no permission {name:?}{}", match .near {
+#[error("there is no permission {name:?}{}", match .suggestion {
     Some(near) => format!("; is {near} meant?"),
     None => "; known are ".to_owned() + &.known.join(", "),
 })]
 pub struct UnknownPermission {
     name: String,
-    near: Option<String>,
+    suggestion: Option<String>,
     known: Vec<String>,
 }
 
@@ -22,11 +22,11 @@ pub struct UnknownPermission {
 ///
 /// # Errors
 /// [`UnknownPermission`].
-pub fn read_typed(
+pub fn parse(
     name: &str,
     known: &BTreeSet<PermissionType>,
 ) -> Result<Vec<PermissionType>, UnknownPermission> {
-    let meant = PermissionType::read(name);
+    let meant = PermissionType::parse_all(name);
     let is_known =
         |it: &PermissionType| matches!(it, PermissionType::Standard(_)) || known.contains(it);
     if meant.iter().all(is_known) {
@@ -38,7 +38,7 @@ pub fn read_typed(
     }
     Err(UnknownPermission {
         name: name.to_owned(),
-        near: nearest_name(name, all.iter().copied()).map(str::to_owned),
+        suggestion: nearest_name(name, all.iter().copied()).map(str::to_owned),
         known: all.into_iter().map(str::to_owned).collect(),
     })
 }
@@ -48,7 +48,7 @@ pub fn read_typed(
 #[must_use]
 pub fn nearest_standard(name: &str) -> Option<&'static str> {
     let is_custom = |it: &PermissionType| matches!(it, PermissionType::Custom(_));
-    let custom = PermissionType::read(name).iter().any(is_custom);
+    let custom = PermissionType::parse_all(name).iter().any(is_custom);
     let near = nearest(name, PermissionType::standard_names());
     near.filter(|_| custom)
 }
@@ -59,10 +59,10 @@ mod tests {
 
     #[test]
     fn a_permission_that_nobody_has_is_refused_with_the_nearest() {
-        let own: BTreeSet<_> = PermissionType::read("com.example.print")
+        let own: BTreeSet<_> = PermissionType::parse_all("com.example.print")
             .into_iter()
             .collect();
-        let told = |name| read_typed(name, &own).map_err(|why| why.to_string());
+        let told = |name| parse(name, &own).map_err(|why| why.to_string());
         assert_eq!(told("com.example.print").unwrap().len(), 1);
         assert_eq!(told("filesystem").unwrap().len(), 2);
         let why = told("netwrk.outbound").unwrap_err();

@@ -19,21 +19,22 @@ use std::sync::Arc;
 use mgp_protocol::ids::{AgentId, ServerId, SetName};
 use mgp_protocol::mgp::access::{DefaultPolicy, Permission, Source};
 
-use self::agent_rules::HeldRules;
+use self::agent_rules::AgentRuleSet;
 pub use self::agent_rules::RemoteServers;
 pub use self::decision::{
-    AccessDecision, DenialAnswer, ForeignClosed, LapseCause, LapsedLease, hidden, told,
+    AccessDecision, DenialResponse, ExpiredLease, ForeignDenial, LeaseExpiryCause, denial_response,
+    hidden_query_response,
 };
 pub use self::explain::{
-    conflict, explain, explain_foreign, explain_own_denial, list, list_cluster,
+    describe_conflict, explain, explain_foreign, explain_local_denial, list, list_cluster,
 };
 pub use self::foreign::{ForeignLease, ForeignRules, SharedTools};
 pub use self::requests::{
-    GrantRefusal, GrantRequest, NamesNodes, PATTERNS_MAX, allowed_by_patterns, grant, may, revoke,
-    vacate,
+    GrantRequest, GrantRequestError, NodeResolver, PATTERNS_MAX, authorize, grant,
+    remaining_pattern_grants, revoke, revoke_server_grants,
 };
-pub use self::sets::{Narrowing, ToolSet, ToolSets};
-use crate::policy::grants::{Authority, GrantId, GrantResource, Granted, Grants, Subject};
+pub use self::sets::{SetSource, ToolSet, ToolSets};
+use crate::policy::grants::{Authority, GrantId, GrantResource, Grants, LoggedGrant, Subject};
 use crate::policy::tool_pattern::ToolPattern;
 
 /// The principal, as identified by the door; never taken from a body.
@@ -69,22 +70,22 @@ impl Principal {
 
 /// The default policies, for where no entry exists (§5.5).
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Defaults {
+pub struct DefaultPolicies {
     /// For servers without a policy of their own.
     pub kernel: DefaultPolicy,
     /// By server.
     pub servers: HashMap<ServerId, DefaultPolicy>,
 }
 
-impl Defaults {
+impl DefaultPolicies {
     /// The policy for a server.
     #[must_use]
-    pub fn of(&self, server: &ServerId) -> DefaultPolicy {
+    pub fn for_server(&self, server: &ServerId) -> DefaultPolicy {
         self.servers.get(server).copied().unwrap_or(self.kernel)
     }
 
     /// True when every server is open to agents without an entry.
-    fn open(&self) -> bool {
+    fn is_open(&self) -> bool {
         let mut all = self.servers.values().chain([&self.kernel]);
         all.all(|policy| *policy == DefaultPolicy::OptOut)
     }
@@ -100,32 +101,32 @@ pub struct AccessEntry {
     /// When it expires, in milliseconds since 1970.
     pub not_after_ms: Option<u64>,
     /// Who decided it.
-    pub by: Arc<str>,
+    pub decided_by: Arc<str>,
     /// When, in milliseconds since 1970.
-    pub at_ms: u64,
+    pub decided_ms: u64,
 }
 
 impl AccessEntry {
-    fn of(granted: &Granted) -> Self {
-        Self::ending(granted, granted.grant.not_after_ms)
+    fn from_granted(granted: &LoggedGrant) -> Self {
+        Self::with_expiry(granted, granted.grant.not_after_ms)
     }
 
     /// One that ends at another time than is written in it.
-    fn ending(granted: &Granted, not_after_ms: Option<u64>) -> Self {
+    fn with_expiry(granted: &LoggedGrant, not_after_ms: Option<u64>) -> Self {
         Self {
             id: granted.grant.id,
             permission: granted.grant.permission,
             not_after_ms,
-            by: shown_author(granted).into(),
-            at_ms: granted.told_at_ms,
+            decided_by: display_author(granted).into(),
+            decided_ms: granted.issued_at_ms,
         }
     }
 
-    fn named(&self) -> String {
-        format!("grant {} of {}", self.id, self.by)
+    fn describe(&self) -> String {
+        format!("grant {} of {}", self.id, self.decided_by)
     }
 
-    fn counts(&self, now_ms: u64) -> bool {
+    fn is_in_force(&self, now_ms: u64) -> bool {
         self.not_after_ms.is_none_or(|end| now_ms < end)
     }
 
@@ -141,14 +142,14 @@ impl AccessEntry {
 }
 
 /// Who is shown as its author: the person named in it, else the principal that asked.
-fn shown_author(granted: &Granted) -> &str {
+fn display_author(granted: &LoggedGrant) -> &str {
     granted.grant.told_by.as_deref().unwrap_or(&granted.author)
 }
 
 /// Entries of one agent on one server, each list with the deciding one first.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct AgentRules {
-    whole: Vec<AccessEntry>,
+    server: Vec<AccessEntry>,
     tools: HashMap<Box<str>, Vec<AccessEntry>>,
     /// Of tools whose names begin alike.
     patterns: Vec<(ToolPattern, AccessEntry)>,
@@ -158,20 +159,25 @@ impl AgentRules {
     fn entries(&self) -> impl Iterator<Item = &AccessEntry> {
         let patterns = self.patterns.iter().map(|(_, entry)| entry);
         let tools = self.tools.values().flatten();
-        tools.chain(patterns).chain(&self.whole)
+        tools.chain(patterns).chain(&self.server)
     }
 
     /// The entry of one level that counts.
-    fn first(&self, level: RuleLevel, tool: Option<&str>, now_ms: u64) -> Option<&AccessEntry> {
-        let counts = |entry: &&AccessEntry| entry.counts(now_ms);
+    fn first_in_force(
+        &self,
+        level: RuleLevel,
+        tool: Option<&str>,
+        now_ms: u64,
+    ) -> Option<&AccessEntry> {
+        let counts = |entry: &&AccessEntry| entry.is_in_force(now_ms);
         match (level, tool) {
             (RuleLevel::Tool, Some(tool)) => self.tools.get(tool)?.iter().find(counts),
             (RuleLevel::Pattern, Some(tool)) => {
                 let mut patterns = self.patterns.iter();
-                let first = patterns.find(|(tools, entry)| tools.covers(tool) && counts(&entry));
+                let first = patterns.find(|(tools, entry)| tools.matches(tool) && counts(&entry));
                 first.map(|(_, entry)| entry)
             }
-            (RuleLevel::Server, _) => self.whole.iter().find(counts),
+            (RuleLevel::Server, _) => self.server.iter().find(counts),
             (RuleLevel::Tool | RuleLevel::Pattern, None) => None,
         }
     }
@@ -179,7 +185,7 @@ impl AgentRules {
     /// The entry that decides comes first.
     fn sort(&mut self) {
         let tools = self.tools.values_mut();
-        for list in tools.chain([&mut self.whole]) {
+        for list in tools.chain([&mut self.server]) {
             list.sort_by_key(AccessEntry::rank);
         }
         self.patterns.sort_by_key(|(_, entry)| entry.rank());
@@ -188,7 +194,7 @@ impl AgentRules {
     /// Adds an entry for a resource of this server.
     fn add(&mut self, resource: &GrantResource, entry: AccessEntry) {
         match resource {
-            GrantResource::Server(_) => self.whole.push(entry),
+            GrantResource::Server(_) => self.server.push(entry),
             GrantResource::Tool(_, tool) => {
                 let of_tool = self.tools.entry(tool.as_str().into()).or_default();
                 of_tool.push(entry);
@@ -221,7 +227,7 @@ impl RuleLevel {
 /// The entry that decides about a tool or, without one, about the server as a whole, of all that are about the caller:
 /// one for the tool before one for several, these before one for its server. Within one of these levels deny wins,
 /// whoever it names.
-fn deciding<'a>(
+fn find_deciding_entry<'a>(
     rules: impl Iterator<Item = &'a AgentRules> + Clone,
     tool: Option<&str>,
     now_ms: u64,
@@ -229,7 +235,7 @@ fn deciding<'a>(
     RuleLevel::ALL.into_iter().find_map(|level| {
         let first = rules
             .clone()
-            .filter_map(|rules| rules.first(level, tool, now_ms));
+            .filter_map(|rules| rules.first_in_force(level, tool, now_ms));
         Some((level.source(), first.min_by_key(|entry| entry.rank())?))
     })
 }
@@ -237,8 +243,8 @@ fn deciding<'a>(
 /// Everything that calls are decided by. Immutable; changes publish a new one.
 #[derive(Clone, Debug)]
 pub struct GrantTable {
-    agents: HashMap<AgentId, Arc<HeldRules>>,
-    defaults: Defaults,
+    agents: HashMap<AgentId, Arc<AgentRuleSet>>,
+    defaults: DefaultPolicies,
     as_of_ms: u64,
     generation: u64,
     /// The generation in which the defaults last changed.
@@ -271,7 +277,7 @@ pub enum Audience {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AccessLease {
     generation: u64,
-    until_ms: Option<u64>,
+    expires_ms: Option<u64>,
     foreign: bool,
 }
 
@@ -282,7 +288,7 @@ impl GrantTable {
     pub fn build(
         grants: &Grants,
         authority: &Authority,
-        defaults: Defaults,
+        defaults: DefaultPolicies,
         now_ms: u64,
         generation: u64,
     ) -> Self {
@@ -297,17 +303,19 @@ impl GrantTable {
             sets: Arc::default(),
             remote: Arc::default(),
         };
-        let agents = grants.all().filter_map(|g| match &g.grant.subject {
-            Subject::Agent(agent) => (agent.node == authority.here()).then(|| agent.agent.clone()),
+        let agents = grants.iter().filter_map(|g| match &g.grant.subject {
+            Subject::Agent(agent) => {
+                (agent.node == authority.local_node()).then(|| agent.agent.clone())
+            }
             Subject::Server(_) | Subject::AgentsAt(_) | Subject::AgentEverywhere(_) => None,
         });
         let all: BTreeSet<AgentId> = agents.collect();
-        empty.next(&all, grants, authority, now_ms, generation)
+        empty.with_changes(&all, grants, authority, now_ms, generation)
     }
 
     /// The table after a change for these agents; others keep their entries.
     #[must_use]
-    pub fn next(
+    pub fn with_changes(
         &self,
         changed: &BTreeSet<AgentId>,
         grants: &Grants,
@@ -318,7 +326,7 @@ impl GrantTable {
         let now_ms = now_ms.max(self.as_of_ms);
         let mut agents = self.agents.clone();
         for agent in changed {
-            let held = HeldRules::new(agent, grants, authority, now_ms, generation);
+            let held = AgentRuleSet::new(agent, grants, authority, now_ms, generation);
             match held.is_empty() {
                 true => agents.remove(agent),
                 false => agents.insert(agent.clone(), Arc::new(held)),
@@ -334,7 +342,7 @@ impl GrantTable {
 
     /// The table with other default policies.
     #[must_use]
-    pub fn with_defaults(&self, defaults: Defaults, generation: u64) -> Self {
+    pub fn with_defaults(&self, defaults: DefaultPolicies, generation: u64) -> Self {
         Self {
             defaults,
             generation,
@@ -344,8 +352,8 @@ impl GrantTable {
     }
 
     /// What the agent itself has at a server.
-    fn own_rules(&self, agent: &AgentId, server: &ServerId) -> Option<&AgentRules> {
-        self.agents.get(agent)?.at(server, &self.remote)
+    fn rules_at(&self, agent: &AgentId, server: &ServerId) -> Option<&AgentRules> {
+        self.agents.get(agent)?.for_server(server, &self.remote)
     }
 
     /// The generation of the table.
@@ -356,7 +364,7 @@ impl GrantTable {
 
     /// The default policies.
     #[must_use]
-    pub fn defaults(&self) -> &Defaults {
+    pub fn defaults(&self) -> &DefaultPolicies {
         &self.defaults
     }
 
@@ -366,47 +374,47 @@ impl GrantTable {
         let Some(agent) = principal.agent() else {
             return Audience::All;
         };
-        if agent.is_foreign() {
+        if agent.is_remote() {
             return Audience::Agent(agent.clone(), self.foreign_since, self.foreign_since);
         }
         let base = match self.agents.get(agent) {
-            Some(held) => Audience::Agent(agent.clone(), held.since, self.defaults_since),
-            None if self.defaults.open() => Audience::All,
+            Some(held) => Audience::Agent(agent.clone(), held.changed_in, self.defaults_since),
+            None if self.defaults.is_open() => Audience::All,
             None => Audience::Common(self.defaults_since),
         };
-        self.narrowed(principal, base)
+        self.narrow_audience(principal, base)
     }
 
     /// True when everybody sees the same.
     #[must_use]
     pub fn is_uniform(&self) -> bool {
-        let same = self.agents.is_empty() && self.foreign.is_none() && self.defaults.open();
+        let same = self.agents.is_empty() && self.foreign.is_none() && self.defaults.is_open();
         same && *self.sets == ToolSets::default()
     }
 
     /// Whether the server as a whole is open to the caller: its prompts, resources and notifications.
     #[must_use]
-    pub fn opens(&self, principal: &Principal, server: &ServerId, now_ms: u64) -> bool {
+    pub fn is_server_open(&self, principal: &Principal, server: &ServerId, now_ms: u64) -> bool {
         self.decide(principal, server, None, now_ms).permission == Permission::Allow
     }
 
     /// Whether the caller may know of the server: it is open as a whole, or one of its tools is.
     #[must_use]
-    pub fn sees(&self, principal: &Principal, server: &ServerId, now_ms: u64) -> bool {
+    pub fn is_server_visible(&self, principal: &Principal, server: &ServerId, now_ms: u64) -> bool {
         let whole = self.decide(principal, server, None, now_ms);
         let Some(agent) = principal.agent() else {
             return true;
         };
-        if agent.is_foreign() {
+        if agent.is_remote() {
             let now_ms = now_ms.max(self.as_of_ms);
             let foreign = self.foreign.as_ref();
-            return foreign.is_some_and(|rules| rules.sees(agent, server, now_ms));
+            return foreign.is_some_and(|rules| rules.is_server_visible(agent, server, now_ms));
         }
-        let rules = self.own_rules(agent, server);
+        let rules = self.rules_at(agent, server);
         let tools = rules.into_iter().flat_map(|rules| rules.tools.keys());
         let mut tools = tools
             .map(|tool| &**tool)
-            .chain(self.in_sets(principal, server));
+            .chain(self.tools_in_sets(principal, server));
         whole.permission == Permission::Allow
             || tools.any(|tool| {
                 let of_tool = self.decide(principal, server, Some(tool), now_ms);
@@ -420,30 +428,30 @@ impl GrantTable {
     }
 
     /// The tools of a server that this agent has entries for, or its sets name, by the server's own names.
-    pub fn named<'a>(
+    pub fn named_tools<'a>(
         &'a self,
         principal: &Principal,
         server: &ServerId,
     ) -> impl Iterator<Item = &'a str> + use<'a> {
         let own = principal.agent();
-        let own = own.and_then(|agent| self.own_rules(agent, server));
+        let own = own.and_then(|agent| self.rules_at(agent, server));
         let foreign = principal.agent().zip(self.foreign.as_ref());
         let foreign = foreign.and_then(|(agent, rules)| {
-            let caller = agent.foreign()?;
-            Some(rules.of((agent, &caller), server))
+            let caller = agent.as_remote()?;
+            Some(rules.rules_for((agent, &caller), server))
         });
         let rules = own.into_iter().chain(foreign.into_iter().flatten());
         let tools = rules.flat_map(|rules| rules.tools.keys());
         let tools = tools.map(|tool| &**tool);
-        tools.chain(self.in_sets(principal, server))
+        tools.chain(self.tools_in_sets(principal, server))
     }
 
     /// Agents with an entry that was in force when the table was made and expired by `now_ms`.
     #[must_use]
-    pub fn ended(&self, now_ms: u64) -> BTreeSet<AgentId> {
-        let ended = |held: &HeldRules| {
+    pub fn expired_agents(&self, now_ms: u64) -> BTreeSet<AgentId> {
+        let ended = |held: &AgentRuleSet| {
             let mut entries = held.rules().flat_map(AgentRules::entries);
-            entries.any(|entry| !entry.counts(now_ms))
+            entries.any(|entry| !entry.is_in_force(now_ms))
         };
         let agents = self.agents.iter().filter(|(_, held)| ended(held));
         agents.map(|(agent, _)| agent.clone()).collect()
@@ -460,32 +468,32 @@ impl GrantTable {
         now_ms: u64,
     ) -> AccessDecision<'_> {
         let Some(agent) = principal.agent() else {
-            return decided(Permission::Allow, Source::Operator, None);
+            return local_decision(Permission::Allow, Source::Operator, None);
         };
-        if let Some((why, _)) = self.left_out(principal, server, tool) {
+        if let Some((why, _)) = self.excluding_set(principal, server, tool) {
             return AccessDecision {
-                narrowed: Some(why),
-                ..decided(Permission::Deny, Source::DefaultPolicy, None)
+                narrowing: Some(why),
+                ..local_decision(Permission::Deny, Source::DefaultPolicy, None)
             };
         }
         let now_ms = now_ms.max(self.as_of_ms);
-        if agent.is_foreign() {
+        if agent.is_remote() {
             return match &self.foreign {
                 Some(foreign) => foreign.decide(agent, server, tool, now_ms),
-                None => foreign::closed(ForeignClosed::NotIn),
+                None => foreign::deny(ForeignDenial::NotMember),
             };
         }
-        let rules = self.own_rules(agent, server);
-        if let Some((source, entry)) = deciding(rules.into_iter(), tool, now_ms) {
-            return decided(entry.permission, source, Some(entry));
+        let rules = self.rules_at(agent, server);
+        if let Some((source, entry)) = find_deciding_entry(rules.into_iter(), tool, now_ms) {
+            return local_decision(entry.permission, source, Some(entry));
         }
-        let permission = self.defaults.of(server).permission();
-        decided(permission, Source::DefaultPolicy, None)
+        let permission = self.defaults.for_server(server).permission();
+        local_decision(permission, Source::DefaultPolicy, None)
     }
 
     /// Whether this caller may call a tool or, without one, use the server as a whole.
     #[must_use]
-    pub fn admits(
+    pub fn is_allowed(
         &self,
         principal: &Principal,
         server: &ServerId,
@@ -497,28 +505,28 @@ impl GrantTable {
 
     /// A lease for a call that this table allows; `None` if it denies it.
     #[must_use]
-    pub fn pass(&self, decision: &AccessDecision<'_>) -> Option<AccessLease> {
+    pub fn lease(&self, decision: &AccessDecision<'_>) -> Option<AccessLease> {
         (decision.permission == Permission::Allow).then(|| AccessLease {
             generation: self.generation,
-            until_ms: decision.entry.and_then(|entry| entry.not_after_ms),
+            expires_ms: decision.entry.and_then(|entry| entry.not_after_ms),
             foreign: decision.foreign,
         })
     }
 
     /// True while the lease is valid. False means: decide again.
     #[must_use]
-    pub fn honours(&self, pass: AccessLease, now_ms: u64) -> bool {
+    pub fn is_lease_valid(&self, pass: AccessLease, now_ms: u64) -> bool {
         let now_ms = now_ms.max(self.as_of_ms);
         let foreign = self.foreign.as_ref();
-        let lapsed = pass.foreign && foreign.is_none_or(|rules| rules.has_lapsed());
+        let lapsed = pass.foreign && foreign.is_none_or(|rules| rules.has_expired_lease());
         let same = pass.generation == self.generation && !lapsed;
-        same && pass.until_ms.is_none_or(|end| now_ms < end)
+        same && pass.expires_ms.is_none_or(|end| now_ms < end)
     }
 
     /// When the first entry expires. After that the table holds expired entries, which are ignored but take
     /// room.
     #[must_use]
-    pub fn next_end_ms(&self) -> Option<u64> {
+    pub fn next_expiry_ms(&self) -> Option<u64> {
         let rules = self.agents.values().flat_map(|held| held.rules());
         let entries = rules.flat_map(AgentRules::entries);
         entries.filter_map(|entry| entry.not_after_ms).min()
@@ -526,7 +534,7 @@ impl GrantTable {
 }
 
 /// A decision about a caller of this node.
-fn decided(
+fn local_decision(
     permission: Permission,
     source: Source,
     entry: Option<&AccessEntry>,
@@ -536,7 +544,7 @@ fn decided(
         source,
         entry,
         foreign: false,
-        closed: None,
-        narrowed: None,
+        foreign_denial: None,
+        narrowing: None,
     }
 }

@@ -9,9 +9,9 @@ use mgp_protocol::ids::{AgentId, ServerId};
 use mgp_protocol::mgp::approvals::{Entry, Subject};
 
 /// Most questions at once. A person reads them one by one; at the bound the answer is no.
-pub const QUESTIONS_MAX: usize = 1024;
+pub const ENTRIES_MAX: usize = 1024;
 /// Most questions of one server or agent, so that one alone does not fill the list.
-pub const OF_ONE_MAX: usize = 64;
+pub const PER_REQUESTER_MAX: usize = 64;
 /// Longest text or detail that is kept, in bytes; servers write some of it.
 pub const TEXT_MAX: usize = 4096;
 /// Most details and parts of one question.
@@ -24,7 +24,7 @@ const SYLLABLES: u32 = 3;
 
 /// Who asks.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Asker {
+pub enum Requester {
     /// A server: for itself, or because of what it offers.
     Server(ServerId),
     /// An agent, whose call waits.
@@ -33,11 +33,11 @@ pub enum Asker {
 
 /// A question to the operator.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ApprovalQuestion {
+pub struct PendingEntry {
     /// What kind it is.
     pub subject: Subject,
     /// Who asks.
-    pub asker: Asker,
+    pub requester: Requester,
     /// The server it is about.
     pub server: Option<ServerId>,
     /// The question, in one plain sentence.
@@ -50,29 +50,29 @@ pub struct ApprovalQuestion {
     /// when it is yes or no.
     pub options: Option<Vec<String>>,
     /// When it expires unanswered, in milliseconds since 1970.
-    pub until_ms: Option<u64>,
+    pub expires_ms: Option<u64>,
 }
 
 /// Why a question was not taken.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum NotTaken {
-    /// [`QUESTIONS_MAX`].
-    #[error("{QUESTIONS_MAX} questions wait for the operator already; `mgp pending` shows them")]
+pub enum AddEntryError {
+    /// [`ENTRIES_MAX`].
+    #[error("{ENTRIES_MAX} questions wait for the operator already; `mgp pending` shows them")]
     Full,
-    /// [`OF_ONE_MAX`].
-    #[error("{OF_ONE_MAX} questions of this one wait for the operator already")]
-    TooManyOfOne,
+    /// [`PER_REQUESTER_MAX`].
+    #[error("{PER_REQUESTER_MAX} questions of this one wait for the operator already")]
+    TooManyOfRequester,
 }
 
 /// Why a question cannot be answered.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum NotOpen {
+pub enum AnswerError {
     /// There is no such question.
     #[error("nothing waits under {0}; `mgp pending` shows what does")]
     Unknown(String),
     /// It has no such part.
     #[error("{id} is not about {part}; it is about {}", if .parts.is_empty() { "one thing as a whole".to_owned() } else { .parts.join(", ") })]
-    NoSuchPart {
+    UnknownPart {
         /// Its name.
         id: String,
         /// As it was typed.
@@ -82,7 +82,7 @@ pub enum NotOpen {
     },
     /// It takes a value, and none or another one was given.
     #[error("{id} takes {}: `mgp answer {id} VALUE`", if .options.is_empty() { "a text".to_owned() } else { format!("one of {}", .options.join(", ")) })]
-    WantsValue {
+    ValueRequired {
         /// Its name.
         id: String,
         /// What it takes.
@@ -105,65 +105,65 @@ pub enum NotOpen {
     },
     /// It takes none.
     #[error("{0} is yes or no: `mgp approve {0}` or `mgp deny {0}`")]
-    YesOrNo(String),
+    ValueNotAllowed(String),
 }
 
 /// What stands for a yes among the options of a question.
-const YES: &str = "confirm";
+const CONFIRM_OPTION: &str = "confirm";
 
 #[derive(Clone, Debug)]
-struct OpenQuestion {
-    question: ApprovalQuestion,
+struct StoredEntry {
+    entry: PendingEntry,
     since_ms: u64,
 }
 
 /// The list, with one owner.
 #[derive(Clone, Debug, Default)]
-pub struct Approvals(BTreeMap<String, OpenQuestion>);
+pub struct PendingEntries(BTreeMap<String, StoredEntry>);
 
-impl Approvals {
+impl PendingEntries {
     /// Adds a question and answers its name. `chance` is random and new.
     ///
     /// # Errors
-    /// [`NotTaken`] at a bound.
-    pub fn ask(
+    /// [`AddEntryError`] at a bound.
+    pub fn add(
         &mut self,
-        mut question: ApprovalQuestion,
+        mut question: PendingEntry,
         chance: u32,
         now_ms: u64,
-    ) -> Result<String, NotTaken> {
-        if self.0.len() >= QUESTIONS_MAX {
-            return Err(NotTaken::Full);
+    ) -> Result<String, AddEntryError> {
+        if self.0.len() >= ENTRIES_MAX {
+            return Err(AddEntryError::Full);
         }
         let of_it = self.0.values();
-        let of_it = of_it.filter(|open| open.question.asker == question.asker);
-        if of_it.count() >= OF_ONE_MAX {
-            return Err(NotTaken::TooManyOfOne);
+        let of_it = of_it.filter(|open| open.entry.requester == question.requester);
+        if of_it.count() >= PER_REQUESTER_MAX {
+            return Err(AddEntryError::TooManyOfRequester);
         }
-        bound(&mut question);
+        truncate_entry(&mut question);
         let mut at = chance;
-        while self.0.contains_key(&name(at)) {
+        while self.0.contains_key(&render_name(at)) {
             at = at.wrapping_add(1);
         }
-        let open = OpenQuestion {
-            question,
+        let open = StoredEntry {
+            entry: question,
             since_ms: now_ms,
         };
-        self.0.insert(name(at), open);
-        Ok(name(at))
+        self.0.insert(render_name(at), open);
+        Ok(render_name(at))
     }
 
     /// The open question, after checking the parts an answer is limited to.
     ///
     /// # Errors
-    /// [`NotOpen`].
-    pub fn find(&self, id: &str, only: &[String]) -> Result<&ApprovalQuestion, NotOpen> {
+    /// [`AnswerError`].
+    pub fn find(&self, id: &str, only: &[String]) -> Result<&PendingEntry, AnswerError> {
         let open = self.0.get(&id.trim().to_ascii_lowercase());
-        let open = open.ok_or_else(|| NotOpen::Unknown(id.to_owned()))?;
-        let parts = &open.question.parts;
+        let open = open.ok_or_else(|| AnswerError::Unknown(id.to_owned()))?;
+        let parts = &open.entry.parts;
         match only.iter().find(|part| !parts.contains(part)) {
-            None => Ok(&open.question),
-            Some(part) => Err(NotOpen::NoSuchPart {
+            None => Ok(&open.entry),
+            Some(part) => Err(AnswerError::UnknownPart {
                 id: id.to_owned(),
                 part: part.clone(),
                 parts: parts.clone(),
@@ -174,11 +174,11 @@ impl Approvals {
     /// Whether an approval of this question can end at `until_ms`.
     ///
     /// # Errors
-    /// [`NotOpen`].
-    pub fn check_expiry(&self, id: &str, until_ms: Option<u64>) -> Result<(), NotOpen> {
+    /// [`AnswerError`].
+    pub fn check_expiry(&self, id: &str, until_ms: Option<u64>) -> Result<(), AnswerError> {
         let subject = self.find(id, &[])?.subject;
-        match until_ms.is_some() && !subject.takes_expiry() {
-            true => Err(NotOpen::NoExpiry {
+        match until_ms.is_some() && !subject.can_expire() {
+            true => Err(AnswerError::NoExpiry {
                 id: id.to_owned(),
                 subject,
             }),
@@ -190,25 +190,25 @@ impl Approvals {
     /// stands for.
     ///
     /// # Errors
-    /// [`NotOpen`].
-    pub fn value(
+    /// [`AnswerError`].
+    pub fn resolve_value(
         &self,
         id: &str,
         typed: Option<&str>,
         approved: bool,
-    ) -> Result<Option<String>, NotOpen> {
+    ) -> Result<Option<String>, AnswerError> {
         let question = self.find(id, &[])?;
         let id = id.to_owned();
         match (&question.options, typed) {
             (None, None) => Ok(None),
-            (None, Some(_)) => Err(NotOpen::YesOrNo(id)),
+            (None, Some(_)) => Err(AnswerError::ValueNotAllowed(id)),
             (Some(_), None) if !approved => Ok(None),
             (Some(options), typed) => {
-                let value = typed.unwrap_or(YES);
+                let value = typed.unwrap_or(CONFIRM_OPTION);
                 let any = options.is_empty() && typed.is_some();
                 match any || options.iter().any(|option| option == value) {
                     true => Ok(Some(value.to_owned())),
-                    false => Err(NotOpen::WantsValue {
+                    false => Err(AnswerError::ValueRequired {
                         id,
                         options: options.clone(),
                     }),
@@ -218,20 +218,20 @@ impl Approvals {
     }
 
     /// These parts are answered; the others stay open.
-    pub fn narrow(&mut self, id: &str, parts: &[String]) {
+    pub fn set_parts(&mut self, id: &str, parts: &[String]) {
         if let Some(open) = self.0.get_mut(id) {
-            open.question.parts = parts.to_vec();
+            open.entry.parts = parts.to_vec();
         }
     }
 
     /// Removes a question.
-    pub fn close(&mut self, id: &str) -> Option<ApprovalQuestion> {
-        self.0.remove(id).map(|open| open.question)
+    pub fn close(&mut self, id: &str) -> Option<PendingEntry> {
+        self.0.remove(id).map(|open| open.entry)
     }
 
     /// The questions that have expired.
-    pub fn tick(&mut self, now_ms: u64) -> Vec<String> {
-        let over = |open: &OpenQuestion| open.question.until_ms.is_some_and(|end| end <= now_ms);
+    pub fn expire(&mut self, now_ms: u64) -> Vec<String> {
+        let over = |open: &StoredEntry| open.entry.expires_ms.is_some_and(|end| end <= now_ms);
         let ended = self.0.iter().filter(|(_, open)| over(open));
         let ended: Vec<String> = ended.map(|(id, _)| id.clone()).collect();
         for id in &ended {
@@ -252,18 +252,21 @@ impl Approvals {
         let mut all: Vec<(u64, Entry)> = self
             .0
             .iter()
-            .map(|(id, open)| (open.since_ms, entry(id, open)))
+            .map(|(id, open)| (open.since_ms, to_wire_entry(id, open)))
             .collect();
         all.sort_by(|(a, x), (b, y)| (a, &x.id).cmp(&(b, &y.id)));
         all.into_iter().map(|(_, entry)| entry).collect()
     }
 }
 
-fn entry(id: &str, open: &OpenQuestion) -> Entry {
-    let OpenQuestion { question, since_ms } = open;
-    let (server, agent) = match &question.asker {
-        Asker::Server(server) => (Some(server.to_string()), None),
-        Asker::Agent(agent) => (
+fn to_wire_entry(id: &str, open: &StoredEntry) -> Entry {
+    let StoredEntry {
+        entry: question,
+        since_ms,
+    } = open;
+    let (server, agent) = match &question.requester {
+        Requester::Server(server) => (Some(server.to_string()), None),
+        Requester::Agent(agent) => (
             question.server.as_ref().map(ToString::to_string),
             Some(agent.to_string()),
         ),
@@ -277,22 +280,24 @@ fn entry(id: &str, open: &OpenQuestion) -> Entry {
         details: question.details.clone(),
         parts: question.parts.clone(),
         options: question.options.clone(),
-        since: crate::timestamps::rfc3339_ms(*since_ms),
-        until: question.until_ms.map(crate::timestamps::rfc3339_ms),
+        since: crate::timestamps::render_rfc3339_ms(*since_ms),
+        until: question
+            .expires_ms
+            .map(crate::timestamps::render_rfc3339_ms),
     }
 }
 
-fn bound(question: &mut ApprovalQuestion) {
-    cut(&mut question.text);
+fn truncate_entry(question: &mut PendingEntry) {
+    truncate_text(&mut question.text);
     question.details.truncate(LINES_MAX);
     question.parts.truncate(LINES_MAX);
-    question.details.iter_mut().for_each(cut);
+    question.details.iter_mut().for_each(truncate_text);
     question.options.iter_mut().for_each(|options| {
         options.truncate(LINES_MAX);
     });
 }
 
-fn cut(text: &mut String) {
+fn truncate_text(text: &mut String) {
     if text.len() > TEXT_MAX {
         let end = (0..=TEXT_MAX).rev().find(|at| text.is_char_boundary(*at));
         text.truncate(end.unwrap_or(0));
@@ -301,7 +306,7 @@ fn cut(text: &mut String) {
 }
 
 /// A name that can be said and typed: `tobami`.
-fn name(chance: u32) -> String {
+fn render_name(chance: u32) -> String {
     let syllable = |at: u32| {
         let bits = (chance >> (6 * at)) as usize;
         [CONSONANTS[bits & 15], VOWELS[bits >> 4 & 3]].map(char::from)
@@ -313,24 +318,24 @@ fn name(chance: u32) -> String {
 mod tests {
     use super::*;
 
-    fn question(server: &str) -> ApprovalQuestion {
-        ApprovalQuestion {
+    fn question(server: &str) -> PendingEntry {
+        PendingEntry {
             subject: Subject::Permissions,
-            asker: Asker::Server(ServerId::new(server)),
+            requester: Requester::Server(ServerId::new(server)),
             server: None,
             text: "needs more".into(),
             details: Vec::new(),
             parts: vec!["shell.execute".into(), "camera".into()],
             options: None,
-            until_ms: None,
+            expires_ms: None,
         }
     }
 
     #[test]
     fn a_name_is_short_and_belongs_to_one_question() {
-        let mut all = Approvals::default();
-        let first = all.ask(question("a"), 7, 0).unwrap();
-        let second = all.ask(question("a"), 7, 0).unwrap();
+        let mut all = PendingEntries::default();
+        let first = all.add(question("a"), 7, 0).unwrap();
+        let second = all.add(question("a"), 7, 0).unwrap();
         assert_ne!(first, second);
         for id in [&first, &second] {
             assert_eq!(id.len(), 6);
@@ -342,64 +347,70 @@ mod tests {
 
     #[test]
     fn one_alone_does_not_fill_the_list() {
-        let mut all = Approvals::default();
-        for chance in 0..OF_ONE_MAX {
-            all.ask(question("a"), u32::try_from(chance).unwrap(), 0)
+        let mut all = PendingEntries::default();
+        for chance in 0..PER_REQUESTER_MAX {
+            all.add(question("a"), u32::try_from(chance).unwrap(), 0)
                 .unwrap();
         }
-        assert_eq!(all.ask(question("a"), 0, 0), Err(NotTaken::TooManyOfOne));
+        assert_eq!(
+            all.add(question("a"), 0, 0),
+            Err(AddEntryError::TooManyOfRequester)
+        );
         let mut server = 0;
-        while all.ask(question(&format!("s{server}")), 0, 0).is_ok() {
+        while all.add(question(&format!("s{server}")), 0, 0).is_ok() {
             server += 1;
         }
-        assert_eq!(all.len(), QUESTIONS_MAX);
-        assert_eq!(all.ask(question("z"), 0, 0), Err(NotTaken::Full));
+        assert_eq!(all.len(), ENTRIES_MAX);
+        assert_eq!(all.add(question("z"), 0, 0), Err(AddEntryError::Full));
     }
 
     #[test]
     fn what_is_over_is_gone() {
-        let mut all = Approvals::default();
+        let mut all = PendingEntries::default();
         let until_ms = Some(10);
-        let short = ApprovalQuestion {
-            until_ms,
+        let short = PendingEntry {
+            expires_ms: until_ms,
             ..question("a")
         };
-        let short = all.ask(short, 1, 0).unwrap();
-        let long = all.ask(question("a"), 2, 5).unwrap();
-        assert!(all.tick(9).is_empty());
-        assert_eq!(all.tick(10), [short]);
+        let short = all.add(short, 1, 0).unwrap();
+        let long = all.add(question("a"), 2, 5).unwrap();
+        assert!(all.expire(9).is_empty());
+        assert_eq!(all.expire(10), [short]);
         let left: Vec<_> = all.entries().into_iter().map(|e| e.id).collect();
         assert_eq!(left, [long]);
     }
 
     #[test]
     fn an_answer_names_only_what_was_asked() {
-        let mut all = Approvals::default();
-        let id = all.ask(question("a"), 1, 0).unwrap();
+        let mut all = PendingEntries::default();
+        let id = all.add(question("a"), 1, 0).unwrap();
         assert!(all.find(&id, &["camera".into()]).is_ok());
         let error = all.find(&id, &["camera2".into()]).unwrap_err();
         assert!(error.to_string().contains("shell.execute, camera"));
-        assert!(matches!(all.find("nobody", &[]), Err(NotOpen::Unknown(_))));
+        assert!(matches!(
+            all.find("nobody", &[]),
+            Err(AnswerError::Unknown(_))
+        ));
     }
 
     /// a question that takes a value is answered with one that fits; a bare yes is one where that is
     /// among the options.
     #[test]
     fn a_value_is_one_that_was_asked_for() {
-        let mut all = Approvals::default();
+        let mut all = PendingEntries::default();
         let mut ask = |chance, options: Option<&[&str]>| {
             let options = options.map(|all| all.iter().map(|one| (*one).to_owned()).collect());
-            let question = ApprovalQuestion {
+            let question = PendingEntry {
                 options,
                 ..question("a")
             };
-            all.ask(question, chance, 0).unwrap()
+            all.add(question, chance, 0).unwrap()
         };
         let yes_or_no = ask(1, None);
         let text = ask(2, Some(&[]));
         let choice = ask(3, Some(&["a", "b"]));
         let sure = ask(4, Some(&["confirm", "cancel"]));
-        let value = |id: &str, typed, approved| all.value(id, typed, approved);
+        let value = |id: &str, typed, approved| all.resolve_value(id, typed, approved);
         assert_eq!(value(&yes_or_no, None, true), Ok(None));
         let why = value(&yes_or_no, Some("a"), true).unwrap_err();
         assert!(why.to_string().contains("mgp approve"), "{why}");
@@ -416,13 +427,13 @@ mod tests {
     /// What is printed as an end of an approval is one.
     #[test]
     fn only_permissions_are_approved_for_a_time() {
-        let mut all = Approvals::default();
+        let mut all = PendingEntries::default();
         let mut ask = |chance, subject| {
-            let question = ApprovalQuestion {
+            let question = PendingEntry {
                 subject,
                 ..question("a")
             };
-            all.ask(question, chance, 0).unwrap()
+            all.add(question, chance, 0).unwrap()
         };
         let (permission, call) = (ask(1, Subject::Permissions), ask(2, Subject::Confirmation));
         assert_eq!(all.check_expiry(&permission, Some(9)), Ok(()));
@@ -433,13 +444,13 @@ mod tests {
 
     #[test]
     fn texts_from_elsewhere_are_cut() {
-        let mut all = Approvals::default();
-        let endless = ApprovalQuestion {
+        let mut all = PendingEntries::default();
+        let endless = PendingEntry {
             text: "ä".repeat(TEXT_MAX),
             details: vec![String::new(); 2 * LINES_MAX],
             ..question("a")
         };
-        all.ask(endless, 1, 0).unwrap();
+        all.add(endless, 1, 0).unwrap();
         let entry = &all.entries()[0];
         assert!(entry.text.len() <= TEXT_MAX + '…'.len_utf8());
         assert_eq!(entry.details.len(), LINES_MAX);

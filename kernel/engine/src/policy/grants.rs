@@ -9,16 +9,16 @@
 //! denial) counts if its issuer certainly may, at a place of its log that is certain.
 
 mod conflicts;
-mod ended;
+mod encoded_operation;
 mod keys;
 mod log;
 mod memory;
 mod operation;
-mod rekeyed;
-mod signed;
+mod pruned_grants;
+mod rekey;
+mod signed_operation;
 #[cfg(test)]
 mod tests;
-mod written;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -26,19 +26,19 @@ use mgp_protocol::ids::{AgentId, NodeAgent, NodeId};
 use mgp_protocol::mgp::access::Permission;
 
 use self::conflicts::Withdrawals;
-use self::ended::EndedGrants;
+pub use self::encoded_operation::{EncodedOperation, OPERATION_MAX, OperationDecodeError};
 pub use self::keys::GrantKey;
 use self::keys::{OperationKey, grant_keys, revoke_keys};
-use self::log::{GrantTaken, IssuerLog};
-pub use self::log::{HELD_MAX, LogKey};
+pub use self::log::{BUFFERED_MAX, LogKey};
+use self::log::{IssuerLog, LogInsertion};
 pub use self::operation::{
     BadOperation, CausalContext, ClusterId, Grant, GrantChange, GrantId, GrantResource, IDS_MAX,
     LogChange, LogPosition, LogTip, MemberChange, MemberRole, NAME_MAX, Operation, OperationId,
-    ResourceCloseness, Revoke, Subject, TEXT_MAX,
+    Revoke, Specificity, Subject, TEXT_MAX,
 };
-pub use self::rekeyed::rekeyed;
-pub use self::signed::Signed;
-pub use self::written::{OPERATION_MAX, Unreadable, Written};
+use self::pruned_grants::PrunedGrants;
+pub use self::rekey::rekey;
+pub use self::signed_operation::SignedOperation;
 use crate::node_key::PublicKey;
 
 /// Most issuers whose logs are kept: the admin nodes of a cluster, each admitted by a person. Operations of
@@ -55,52 +55,52 @@ pub const SEQUENCE_END: u64 = GRANTS_END + (1 << 16);
 /// Who is in it takes away with all of its log; what it allows counts below its end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Authority {
-    here: NodeId,
+    local_node: NodeId,
     ends: BTreeMap<NodeId, u64>,
 }
 
 impl Authority {
     /// At this node, nobody is authorised: nothing is granted or revoked.
     #[must_use]
-    pub fn nobody(here: NodeId) -> Self {
+    pub fn without_issuers(local_node: NodeId) -> Self {
         let ends = BTreeMap::new();
-        Self { here, ends }
+        Self { local_node, ends }
     }
 
     /// A node's own journal counts, at its own servers.
     #[must_use]
-    pub fn home(here: NodeId) -> Self {
-        Self::nobody(here).with(here)
+    pub fn with_local_issuer(here: NodeId) -> Self {
+        Self::without_issuers(here).with_issuer(here)
     }
 
     /// The node where it is judged.
     #[must_use]
-    pub fn here(&self) -> NodeId {
-        self.here
+    pub fn local_node(&self) -> NodeId {
+        self.local_node
     }
 
     /// Authorises this issuer, with its whole log.
     #[must_use]
-    pub fn with(self, issuer: NodeId) -> Self {
-        self.with_until(issuer, u64::MAX)
+    pub fn with_issuer(self, issuer: NodeId) -> Self {
+        self.with_issuer_until(issuer, u64::MAX)
     }
 
     /// Lets this issuer give with its operations below `end`, and take away with all of them.
     #[must_use]
-    pub fn with_until(mut self, issuer: NodeId, end: u64) -> Self {
+    pub fn with_issuer_until(mut self, issuer: NodeId, end: u64) -> Self {
         self.ends.insert(issuer, end);
         self
     }
 
     /// True when what this issuer takes away is gone.
     #[must_use]
-    pub fn takes(&self, issuer: NodeId) -> bool {
+    pub fn can_revoke(&self, issuer: NodeId) -> bool {
         self.ends.contains_key(&issuer)
     }
 
     /// True when what the operation at this place gives may count.
     #[must_use]
-    pub fn gives(&self, place: LogPosition) -> bool {
+    pub fn can_grant(&self, place: LogPosition) -> bool {
         let end = self.ends.get(&place.issuer);
         end.is_some_and(|end| place.sequence < *end)
     }
@@ -108,13 +108,13 @@ impl Authority {
 
 /// What became of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Applied {
+pub enum ApplyOutcome {
     /// It is a certain part of its issuer's log, together with those that waited for it.
     Appended,
     /// Earlier operations are missing: what it takes away counts already, what it gives waits for them.
-    Held,
+    Buffered,
     /// It was known.
-    Known,
+    Duplicate,
     /// Its issuer signed two operations for one place, this one or earlier. What it gives behind the fork does
     /// not count, nor does anything it allowed; everything it takes away does.
     Forked,
@@ -122,10 +122,10 @@ pub enum Applied {
 
 /// Why an operation was refused. The state is unchanged.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum NotApplied {
+pub enum ApplyError {
     /// It is malformed.
     #[error(transparent)]
-    Bad(#[from] BadOperation),
+    Invalid(#[from] BadOperation),
     /// Too many wait for earlier ones already; fetch the log from `from` on.
     #[error("operations from {from} on are missing")]
     Gap {
@@ -142,28 +142,28 @@ pub enum NotApplied {
 
 /// A grant and its place in a log.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Granted {
+pub struct LoggedGrant {
     /// The grant.
     pub grant: Grant,
     /// Its place.
-    pub place: LogPosition,
+    pub position: LogPosition,
     /// The person or agent that asked for it, as the issuer knew it.
     pub author: String,
     /// When the issuer wrote it by its own clock, in milliseconds since 1970; only shown.
-    pub told_at_ms: u64,
+    pub issued_at_ms: u64,
     /// What the issuer knew of other logs.
     pub context: CausalContext,
 }
 
 /// Whether a grant is in force, or why not.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Force {
+pub enum GrantStatus {
     /// It is in force.
     InForce,
     /// It expired at this time, in milliseconds since 1970.
     Expired(u64),
     /// It allows until this time, which has come by the clock of another node that may take it back.
-    EndedEarly(u64),
+    ExpiredEarly(u64),
     /// It was revoked by the operation named here, and perhaps by others.
     Revoked(LogPosition),
     /// Its issuer did not know of this revoke of the same, nor the issuer of the revoke of this grant: only a grant
@@ -179,29 +179,29 @@ pub enum Force {
     /// Its issuer's log is forked.
     Quarantined,
     /// Operations before it are missing.
-    Waits,
+    Pending,
     /// Its issuer wrote something that this build does not understand, and that may take it away.
-    NotUnderstood,
+    UnknownOperation,
 }
 
 /// A revocation of everything a subject had up to a place in each log.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Sweep {
-    place: LogPosition,
+struct BulkRevoke {
+    position: LogPosition,
     until: BTreeMap<NodeId, u64>,
 }
 
 /// A change of the members, as it was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ToldChange {
+pub struct LoggedMemberChange {
     /// The change.
     pub change: MemberChange,
     /// The person, agent or node that asked for it, as the issuer knew it.
     pub author: String,
     /// When the issuer wrote it by its own clock, in milliseconds since 1970; only shown.
-    pub told_at_ms: u64,
+    pub issued_at_ms: u64,
     /// Whom it lets in, or says to go on under this key.
-    pub lets_in: Option<NodeId>,
+    pub admitted_node: Option<NodeId>,
 }
 
 /// The operation that a change of the members stands in.
@@ -212,86 +212,88 @@ type MemberKey = (LogPosition, OperationId);
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Grants {
     logs: BTreeMap<NodeId, IssuerLog>,
-    granted: BTreeMap<Subject, BTreeMap<GrantKey, Box<Granted>>>,
+    granted: BTreeMap<Subject, BTreeMap<GrantKey, Box<LoggedGrant>>>,
     /// Whom each of them is about.
     subjects: BTreeSet<(GrantId, Subject)>,
-    ended: EndedGrants,
-    revoked: BTreeSet<(GrantId, OperationKey)>,
+    pruned: PrunedGrants,
+    revoked_ids: BTreeSet<(GrantId, OperationKey)>,
     withdrawals: Withdrawals,
-    sweeps: BTreeMap<Subject, BTreeSet<Sweep>>,
-    members: BTreeMap<MemberKey, ToldChange>,
+    bulk_revokes: BTreeMap<Subject, BTreeSet<BulkRevoke>>,
+    members: BTreeMap<MemberKey, LoggedMemberChange>,
     /// Where each issuer last said that it stops.
-    rests: BTreeMap<NodeId, u64>,
+    rest_positions: BTreeMap<NodeId, u64>,
     /// Issuers of operations of an unknown kind.
-    not_understood: BTreeSet<NodeId>,
+    unknown_issuers: BTreeSet<NodeId>,
 }
 
 impl Grants {
     /// Applies an operation with a verified signature. In any order, any number of times.
     ///
     /// # Errors
-    /// [`NotApplied`]; then nothing has changed.
-    pub fn apply(&mut self, operation: &Written) -> Result<Applied, NotApplied> {
+    /// [`ApplyError`]; then nothing has changed.
+    pub fn apply(&mut self, operation: &EncodedOperation) -> Result<ApplyOutcome, ApplyError> {
         operation.operation().check()?;
         let issuer = operation.issuer();
         if !self.logs.contains_key(&issuer) && self.logs.len() >= ISSUERS_MAX {
-            return Err(NotApplied::TooManyIssuers);
+            return Err(ApplyError::TooManyIssuers);
         }
         let mut new = IssuerLog::default();
         let log = self.logs.get_mut(&issuer).unwrap_or(&mut new);
-        let taken = log.take(operation)?;
+        let taken = log.insert(operation)?;
         let applied = match taken {
-            GrantTaken::Known => Applied::Known,
-            GrantTaken::New if log.is_forked() => Applied::Forked,
-            GrantTaken::New if operation.place().sequence < log.certain() => Applied::Appended,
-            GrantTaken::New => Applied::Held,
+            LogInsertion::Duplicate => ApplyOutcome::Duplicate,
+            LogInsertion::New if log.is_forked() => ApplyOutcome::Forked,
+            LogInsertion::New if operation.position().sequence < log.certain_len() => {
+                ApplyOutcome::Appended
+            }
+            LogInsertion::New => ApplyOutcome::Buffered,
         };
         self.logs.entry(issuer).or_insert(new);
-        if taken == GrantTaken::New {
-            self.note(operation);
+        if taken == LogInsertion::New {
+            self.index_operation(operation);
         }
         Ok(applied)
     }
 
-    fn note(&mut self, operation: &Written) {
-        let (place, told) = (operation.place(), operation.operation());
+    fn index_operation(&mut self, operation: &EncodedOperation) {
+        let (place, told) = (operation.position(), operation.operation());
         match &told.change {
-            LogChange::Grants(change) => self.note_change(operation, change),
+            LogChange::Grants(change) => self.index_change(operation, change),
             LogChange::Members(change) => {
                 let key = (place, operation.id());
-                let told = ToldChange {
+                let told = LoggedMemberChange {
                     change: change.clone(),
                     author: told.author.clone(),
-                    told_at_ms: told.told_at_ms,
-                    lets_in: change.key().map(PublicKey::node),
+                    issued_at_ms: told.told_at_ms,
+                    admitted_node: change.admitted_key().map(PublicKey::node_id),
                 };
                 self.members.insert(key, told);
                 if *change == (MemberChange::Rest {}) {
-                    let last = self.rests.entry(place.issuer).or_default();
+                    let last = self.rest_positions.entry(place.issuer).or_default();
                     *last = place.sequence.max(*last);
                 }
             }
             LogChange::Unknown(_) => {
-                self.not_understood.insert(place.issuer);
+                self.unknown_issuers.insert(place.issuer);
             }
         }
     }
 
-    fn note_change(&mut self, operation: &Written, change: &GrantChange) {
-        let place = operation.place();
-        for id in change.revoked() {
+    fn index_change(&mut self, operation: &EncodedOperation, change: &GrantChange) {
+        let place = operation.position();
+        for id in change.revoked_ids() {
             let key = (place, operation.id());
-            self.revoked.insert((*id, key));
+            self.revoked_ids.insert((*id, key));
         }
-        self.note_withdrawal(operation, change);
+        self.index_withdrawal(operation, change);
         match change {
-            GrantChange::Grant(grant) => self.keep(operation, grant),
+            GrantChange::Grant(grant) => self.insert_grant(operation, grant),
             GrantChange::Revoke(Revoke::UpTo { subject, until }) => {
-                let sweep = Sweep {
-                    place,
+                let sweep = BulkRevoke {
+                    position: place,
                     until: until.clone(),
                 };
-                self.sweeps
+                self.bulk_revokes
                     .entry(subject.clone())
                     .or_default()
                     .insert(sweep);
@@ -300,16 +302,19 @@ impl Grants {
         }
     }
 
-    fn keep(&mut self, operation: &Written, grant: &Grant) {
+    fn insert_grant(&mut self, operation: &EncodedOperation, grant: &Grant) {
         let of_subject = self.granted.entry(grant.subject.clone()).or_default();
-        let granted = Granted::new(operation.operation(), grant);
-        let key = (grant.id, granted.place, operation.id());
+        let granted = LoggedGrant::new(operation.operation(), grant);
+        let key = (grant.id, granted.position, operation.id());
         of_subject.insert(key, Box::new(granted));
         self.subjects.insert((grant.id, grant.subject.clone()));
     }
 
     /// Every grant of a subject that is not shed, whether it counts or not.
-    pub fn of<'a>(&'a self, subject: &Subject) -> impl Iterator<Item = &'a Granted> + use<'a> {
+    pub fn for_subject<'a>(
+        &'a self,
+        subject: &Subject,
+    ) -> impl Iterator<Item = &'a LoggedGrant> + use<'a> {
         self.granted
             .get(subject)
             .into_iter()
@@ -318,32 +323,38 @@ impl Grants {
     }
 
     /// Every grant of a subject that overlaps this one and is not shed, whether it counts or not.
-    pub(crate) fn overlapping(&self, subject: &Subject) -> impl Iterator<Item = &Granted> {
+    pub(crate) fn overlapping_grants(
+        &self,
+        subject: &Subject,
+    ) -> impl Iterator<Item = &LoggedGrant> {
         let all = conflicts::overlapping_subjects(&self.granted, subject);
         all.flat_map(|(_, of_subject)| of_subject.values().map(Box::as_ref))
     }
 
     /// Every grant that is about this agent, by its name or by a pattern, and is not shed, whether it counts or not.
-    pub fn about<'a>(&'a self, agent: &NodeAgent) -> impl Iterator<Item = &'a Granted> + use<'a> {
-        Subject::all_for(agent)
+    pub fn for_agent<'a>(
+        &'a self,
+        agent: &NodeAgent,
+    ) -> impl Iterator<Item = &'a LoggedGrant> + use<'a> {
+        Subject::subjects_for(agent)
             .into_iter()
-            .flat_map(|subject| self.of(&subject))
+            .flat_map(|subject| self.for_subject(&subject))
     }
 
     /// Every grant of everyone that is not shed, whether it counts or not.
-    pub fn all(&self) -> impl Iterator<Item = &Granted> {
+    pub fn iter(&self) -> impl Iterator<Item = &LoggedGrant> {
         let all = self.granted.values().flat_map(BTreeMap::values);
         all.map(Box::as_ref)
     }
 
     /// The grant of this name, if it is not shed, whether it counts or not; one of them where a forked log has two.
     #[must_use]
-    pub fn named(&self, id: GrantId) -> Option<&Granted> {
+    pub fn get(&self, id: GrantId) -> Option<&LoggedGrant> {
         self.with_id(id).next()
     }
 
     /// All grants of this name that are not shed: a forked log has several.
-    fn with_id(&self, id: GrantId) -> impl Iterator<Item = &Granted> {
+    fn with_id(&self, id: GrantId) -> impl Iterator<Item = &LoggedGrant> {
         let first = Subject::Agent(NodeId([0; 32]).agent(AgentId::new("")));
         let subjects = self.subjects.range((id, first)..);
         let subjects = subjects.take_while(move |(of, _)| *of == id);
@@ -362,65 +373,65 @@ impl Grants {
             GrantChange::Revoke(Revoke::UpTo { subject, .. }) => Some(subject),
             GrantChange::Revoke(Revoke::Ids(_)) => None,
         };
-        let revoked = change.revoked().iter().flat_map(|id| self.scopes(*id));
+        let revoked = change.revoked_ids().iter().flat_map(|id| self.scopes(*id));
         let revoked = revoked.map(|(subject, ..)| subject);
         revoked.chain(told).cloned().collect()
     }
 
     /// Whether a grant counts, and why not. `now_ms` is in milliseconds since 1970.
     #[must_use]
-    pub fn force(&self, granted: &Granted, authority: &Authority, now_ms: u64) -> Force {
-        let place = granted.place;
+    pub fn status(&self, granted: &LoggedGrant, authority: &Authority, now_ms: u64) -> GrantStatus {
+        let place = granted.position;
         let denies = granted.grant.permission == Permission::Deny;
         let may = match denies {
-            true => authority.takes(place.issuer),
-            false => authority.gives(place),
+            true => authority.can_revoke(place.issuer),
+            false => authority.can_grant(place),
         };
         if !may {
-            return Force::NotAuthorised;
+            return GrantStatus::NotAuthorised;
         }
-        if let Some(place) = self.taken_back(granted, authority) {
-            return Force::Revoked(place);
+        if let Some(place) = self.first_revoke(granted, authority) {
+            return GrantStatus::Revoked(place);
         }
         match granted.grant.not_after_ms {
-            Some(end) if now_ms >= end => return Force::Expired(end),
+            Some(end) if now_ms >= end => return GrantStatus::Expired(end),
             Some(_) | None => {}
         }
-        if !denies && let Some(conflict) = self.conflict(granted, authority) {
+        if !denies && let Some(conflict) = self.find_conflict(granted, authority) {
             return conflict;
         }
-        match self.doubt(place) {
+        match self.log_problem(place) {
             Some(doubt) if !denies => doubt,
-            Some(_) | None => Force::InForce,
+            Some(_) | None => GrantStatus::InForce,
         }
     }
 
     /// Why what the operation at this place gives does not count, whoever its issuer is.
-    fn doubt(&self, place: LogPosition) -> Option<Force> {
+    fn log_problem(&self, place: LogPosition) -> Option<GrantStatus> {
         let log = self.logs.get(&place.issuer)?;
         if log.is_forked() {
-            Some(Force::Quarantined)
-        } else if self.not_understood.contains(&place.issuer) {
-            Some(Force::NotUnderstood)
+            Some(GrantStatus::Quarantined)
+        } else if self.unknown_issuers.contains(&place.issuer) {
+            Some(GrantStatus::UnknownOperation)
         } else {
-            (place.sequence >= log.certain()).then_some(Force::Waits)
+            (place.sequence >= log.certain_len()).then_some(GrantStatus::Pending)
         }
     }
 
     /// The first place where somebody who may took the grant back. The end of a denial gives, so that it
     /// needs as much as a grant that allows.
-    fn taken_back(&self, granted: &Granted, authority: &Authority) -> Option<LogPosition> {
-        let by_id = self.revoked.range(revoke_keys(granted.grant.id));
-        let sweeps = self.sweeps.get(&granted.grant.subject);
+    fn first_revoke(&self, granted: &LoggedGrant, authority: &Authority) -> Option<LogPosition> {
+        let by_id = self.revoked_ids.range(revoke_keys(granted.grant.id));
+        let sweeps = self.bulk_revokes.get(&granted.grant.subject);
         let swept = sweeps.into_iter().flatten().filter(|sweep| {
-            let until = sweep.until.get(&granted.place.issuer);
-            until.is_some_and(|until| granted.place.sequence <= *until)
+            let until = sweep.until.get(&granted.position.issuer);
+            until.is_some_and(|until| granted.position.sequence <= *until)
         });
         let places = by_id.map(|(_, (place, _))| *place);
-        let places = places.chain(swept.map(|sweep| sweep.place));
+        let places = places.chain(swept.map(|sweep| sweep.position));
         let counts = |place: &LogPosition| match granted.grant.permission {
-            Permission::Allow => authority.takes(place.issuer),
-            Permission::Deny => authority.gives(*place) && self.doubt(*place).is_none(),
+            Permission::Allow => authority.can_revoke(place.issuer),
+            Permission::Deny => authority.can_grant(*place) && self.log_problem(*place).is_none(),
         };
         places.filter(counts).min()
     }
@@ -429,27 +440,27 @@ impl Grants {
     /// revocation names and a new grant replaces. Expired ones are included, so that no change of the clock
     /// brings them back.
     #[must_use]
-    pub fn standing(
+    pub fn unrevoked(
         &self,
         subject: &Subject,
         resource: &GrantResource,
         authority: &Authority,
-    ) -> Vec<&Granted> {
-        let stands = |granted: &&Granted| {
+    ) -> Vec<&LoggedGrant> {
+        let stands = |granted: &&LoggedGrant| {
             granted.grant.resource == *resource && !self.is_revoked(granted, authority)
         };
-        self.of(subject).filter(stands).collect()
+        self.for_subject(subject).filter(stands).collect()
     }
 
     /// Whether somebody who may has revoked a grant.
     #[must_use]
-    pub fn is_revoked(&self, granted: &Granted, authority: &Authority) -> bool {
-        self.taken_back(granted, authority).is_some()
+    pub fn is_revoked(&self, granted: &LoggedGrant, authority: &Authority) -> bool {
+        self.first_revoke(granted, authority).is_some()
     }
 
     /// The place of this issuer's next operation, and the id of the one before it.
     #[must_use]
-    pub fn next(&self, issuer: NodeId) -> (u64, OperationId) {
+    pub fn next_position(&self, issuer: NodeId) -> (u64, OperationId) {
         let tip = self.tip(issuer);
         (tip.next, tip.id)
     }
@@ -465,7 +476,7 @@ impl Grants {
     #[must_use]
     pub fn tip_at(&self, issuer: NodeId, next: u64) -> Option<LogTip> {
         let log = self.logs.get(&issuer);
-        match log.filter(|log| next <= log.certain()) {
+        match log.filter(|log| next <= log.certain_len()) {
             Some(log) => Some(log.tip_at(next)),
             None => (next == 0).then_some(LogTip::EMPTY),
         }
@@ -478,9 +489,13 @@ impl Grants {
     }
 
     /// The operations of an issuer from this place on, certain or not.
-    pub fn keys(&self, issuer: NodeId, sequence: u64) -> impl Iterator<Item = LogKey> + use<'_> {
+    pub fn keys_from(
+        &self,
+        issuer: NodeId,
+        sequence: u64,
+    ) -> impl Iterator<Item = LogKey> + use<'_> {
         let log = self.logs.get(&issuer);
-        log.into_iter().flat_map(move |log| log.from(sequence))
+        log.into_iter().flat_map(move |log| log.keys_from(sequence))
     }
 
     /// Everyone of whom there is a log.
@@ -489,23 +504,25 @@ impl Grants {
     }
 
     /// The changes of who is in, certain or not.
-    pub fn member_changes(&self) -> impl Iterator<Item = (LogPosition, OperationId, &ToldChange)> {
+    pub fn member_changes(
+        &self,
+    ) -> impl Iterator<Item = (LogPosition, OperationId, &LoggedMemberChange)> {
         let all = self.members.iter();
         all.map(|((place, id), told)| (*place, *id, told))
     }
 
     /// True when the last operation of an issuer says that nothing comes after it, and nothing has come.
     #[must_use]
-    pub fn rests(&self, issuer: NodeId) -> bool {
+    pub fn is_resting(&self, issuer: NodeId) -> bool {
         let tip = self.tip(issuer);
         let is_last = self.last_rest(issuer).map(|rest| rest + 1) == Some(tip.next);
-        is_last && self.keys(issuer, tip.next).next().is_none()
+        is_last && self.keys_from(issuer, tip.next).next().is_none()
     }
 
     /// The place of the last operation by which an issuer said that it stops.
     #[must_use]
     pub fn last_rest(&self, issuer: NodeId) -> Option<u64> {
-        self.rests.get(&issuer).copied()
+        self.rest_positions.get(&issuer).copied()
     }
 
     /// True when the issuer signed two operations for one place.
@@ -515,7 +532,7 @@ impl Grants {
     }
 
     /// Issuers whose logs are forked.
-    pub fn forked(&self) -> impl Iterator<Item = NodeId> {
+    pub fn forked_issuers(&self) -> impl Iterator<Item = NodeId> {
         let forked = self.logs.iter().filter(|(_, log)| log.is_forked());
         forked.map(|(issuer, _)| *issuer)
     }

@@ -11,11 +11,13 @@ mod tests;
 use std::collections::{BTreeMap, BTreeSet};
 
 use mgp_protocol::mgp::access::Permission;
-use mgp_protocol::mgp::permission::{Ask, Decision, Given, PermissionType, Policy, Verdict};
+use mgp_protocol::mgp::permission::{
+    Ask, Decision, PermissionDecision, PermissionType, Policy, Verdict,
+};
 
-pub use self::records::{Recorded, record, recorded};
+pub use self::records::{RecordedDecision, decisions_in_force, to_grant_change};
 pub use self::rules::PermissionRules;
-use crate::timestamps::rfc3339_ms;
+use crate::timestamps::render_rfc3339_ms;
 
 /// Most permissions of a server. Further ones are not requested, and it does not have them.
 pub const NEEDS_MAX: usize = 256;
@@ -35,21 +37,21 @@ enum PermissionState {
         request: String,
     },
     Approved {
-        by: String,
-        until_ms: Option<u64>,
+        decided_by: String,
+        expires_ms: Option<u64>,
     },
     Denied {
-        by: String,
+        decided_by: String,
     },
     /// Expired or revoked; requested again when it is needed again.
-    Lapsed,
+    Expired,
 }
 
 /// An effect: to be told, queued and audited.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PermissionEffect {
     /// A question for the operator's queue, and for a server that negotiated it.
-    Ask(Ask),
+    Request(Ask),
     /// The question is withdrawn.
     Withdraw(String),
     /// PERMISSION_GRANTED.
@@ -57,16 +59,16 @@ pub enum PermissionEffect {
         /// The permission.
         permission: PermissionType,
         /// By whom.
-        by: String,
+        decided_by: String,
         /// Until when, in milliseconds since 1970.
-        until_ms: Option<u64>,
+        expires_ms: Option<u64>,
     },
     /// PERMISSION_DENIED.
     Denied {
         /// The permission.
         permission: PermissionType,
         /// By whom.
-        by: String,
+        decided_by: String,
     },
     /// PERMISSION_REVOKED: revoked by somebody, or expired (`by` is `None`). Waiting calls are decided
     /// again.
@@ -74,44 +76,44 @@ pub enum PermissionEffect {
         /// The permission.
         permission: PermissionType,
         /// By whom.
-        by: Option<String>,
+        decided_by: Option<String>,
     },
 }
 
 /// The state of the server as a whole.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum PermissionStanding {
+pub enum PermissionStatus {
     /// It stays `connecting` until the operator has answered.
-    Waiting(Vec<PermissionType>),
+    Pending(Vec<PermissionType>),
     /// It may run, with the permissions it has.
-    Open,
+    Ready,
     /// It was denied a permission that it needs, and is not run.
     Rejected(Vec<PermissionType>),
 }
 
 /// A call needs permissions that its server lacks.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the server lacks {} ({})", names(.permissions), if *.waiting { "it waits for the operator: `mgp pending`" } else { "denied, ended or never asked for" })]
-pub struct Lacking {
+#[error("the server lacks {} ({})", join_names(.permissions), if *.is_pending { "it waits for the operator: `mgp pending`" } else { "denied, ended or never asked for" })]
+pub struct MissingPermissions {
     /// What is missing.
     pub permissions: Vec<PermissionType>,
     /// At least one of them still waits for the operator.
-    pub waiting: bool,
+    pub is_pending: bool,
     /// At least one was denied: another call changes nothing.
-    pub denied: bool,
+    pub is_denied: bool,
 }
 
-fn names(permissions: &[PermissionType]) -> String {
+fn join_names(permissions: &[PermissionType]) -> String {
     let all: Vec<&str> = permissions.iter().map(PermissionType::as_str).collect();
     all.join(", ")
 }
 
 /// Why a decision was refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum NotDecided {
+pub enum DecisionError {
     /// There is no such question, or it has no such permission.
     #[error("no question {request} about {permission} is open; `mgp pending` shows the open ones")]
-    NotAsked {
+    UnknownRequest {
         /// As it was named.
         request: String,
         /// As it was named.
@@ -119,14 +121,14 @@ pub enum NotDecided {
     },
     /// The approval would expire before it begins.
     #[error("the end of the approval has passed already")]
-    Past,
+    AlreadyExpired,
 }
 
 /// The permissions of one server. It has one owner, and is new for each life of the server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PermissionGate {
     rules: PermissionRules,
-    recorded: BTreeMap<PermissionType, Recorded>,
+    decisions: BTreeMap<PermissionType, RecordedDecision>,
     needs: BTreeMap<PermissionType, PermissionState>,
     generation: u64,
 }
@@ -134,10 +136,13 @@ pub struct PermissionGate {
 impl PermissionGate {
     /// Opens with earlier decisions.
     #[must_use]
-    pub fn new(rules: PermissionRules, recorded: BTreeMap<PermissionType, Recorded>) -> Self {
+    pub fn new(
+        rules: PermissionRules,
+        decisions: BTreeMap<PermissionType, RecordedDecision>,
+    ) -> Self {
         Self {
             rules,
-            recorded,
+            decisions,
             needs: BTreeMap::new(),
             generation: 0,
         }
@@ -145,37 +150,48 @@ impl PermissionGate {
 
     /// The server declared that it, or one of its tools, needs these, in its own spelling. New and expired
     /// ones are decided by the policy; what a person must decide is requested under `request`.
-    pub fn need(&mut self, words: &[String], request: &str, now_ms: u64) -> Vec<PermissionEffect> {
-        let mut effects = self.tick(now_ms);
+    pub fn require(
+        &mut self,
+        words: &[String],
+        request: &str,
+        now_ms: u64,
+    ) -> Vec<PermissionEffect> {
+        let mut effects = self.expire(now_ms);
         let mut ask = Vec::new();
-        for permission in words.iter().flat_map(|word| PermissionType::read(word)) {
+        for permission in words
+            .iter()
+            .flat_map(|word| PermissionType::parse_all(word))
+        {
             let settled = self.needs.get(&permission);
-            if settled.is_some_and(|state| *state != PermissionState::Lapsed) {
+            if settled.is_some_and(|state| *state != PermissionState::Expired) {
                 continue;
             }
             if settled.is_none() && self.needs.len() >= NEEDS_MAX {
                 continue;
             }
-            let state = self.first(&permission, request, now_ms);
+            let state = self.initial_state(&permission, request, now_ms);
             match &state {
                 PermissionState::Pending { .. } => ask.push(permission.to_string()),
-                PermissionState::Approved { by, until_ms } => {
-                    effects.push(PermissionEffect::Granted {
+                PermissionState::Approved {
+                    decided_by: by,
+                    expires_ms: until_ms,
+                } => effects.push(PermissionEffect::Granted {
+                    permission: permission.clone(),
+                    decided_by: by.clone(),
+                    expires_ms: *until_ms,
+                }),
+                PermissionState::Denied { decided_by: by } => {
+                    effects.push(PermissionEffect::Denied {
                         permission: permission.clone(),
-                        by: by.clone(),
-                        until_ms: *until_ms,
+                        decided_by: by.clone(),
                     })
                 }
-                PermissionState::Denied { by } => effects.push(PermissionEffect::Denied {
-                    permission: permission.clone(),
-                    by: by.clone(),
-                }),
-                PermissionState::Deferred { .. } | PermissionState::Lapsed => {}
+                PermissionState::Deferred { .. } | PermissionState::Expired => {}
             }
-            self.set(permission, state);
+            self.set_state(permission, state);
         }
         if !ask.is_empty() {
-            effects.push(PermissionEffect::Ask(Ask {
+            effects.push(PermissionEffect::Request(Ask {
                 request_id: request.to_owned(),
                 permissions: ask,
                 policy: Some(self.rules.policy),
@@ -186,27 +202,32 @@ impl PermissionGate {
     }
 
     /// The permissions of the server that somebody decided about, or that it needs.
-    pub fn known(&self) -> impl Iterator<Item = &PermissionType> {
-        let decided = self.recorded.keys().chain(&self.rules.configured);
+    pub fn known_permissions(&self) -> impl Iterator<Item = &PermissionType> {
+        let decided = self.decisions.keys().chain(&self.rules.configured);
         decided.chain(self.needs.keys())
     }
 
     /// Decided by the records, the configuration and the policy, in this order.
-    fn first(&self, permission: &PermissionType, request: &str, now_ms: u64) -> PermissionState {
-        let recorded = self.recorded.get(permission);
-        if let Some(known) = recorded.filter(|r| r.until_ms.is_none_or(|end| now_ms < end)) {
-            let by = known.by.clone();
+    fn initial_state(
+        &self,
+        permission: &PermissionType,
+        request: &str,
+        now_ms: u64,
+    ) -> PermissionState {
+        let recorded = self.decisions.get(permission);
+        if let Some(known) = recorded.filter(|r| r.expires_ms.is_none_or(|end| now_ms < end)) {
+            let by = known.decided_by.clone();
             return match known.permission {
                 Permission::Allow => PermissionState::Approved {
-                    by,
-                    until_ms: known.until_ms,
+                    decided_by: by,
+                    expires_ms: known.expires_ms,
                 },
-                Permission::Deny => PermissionState::Denied { by },
+                Permission::Deny => PermissionState::Denied { decided_by: by },
             };
         }
         let approved = |by: &str| PermissionState::Approved {
-            by: by.to_owned(),
-            until_ms: None,
+            decided_by: by.to_owned(),
+            expires_ms: None,
         };
         if self.rules.configured.contains(permission) {
             return approved(CONFIGURATION);
@@ -219,12 +240,12 @@ impl PermissionGate {
             Policy::AutoApprove if self.rules.exceptions.contains(permission) => pending,
             Policy::AutoApprove => approved(POLICY),
             Policy::DenyAll | Policy::ConfigOnly => PermissionState::Denied {
-                by: POLICY.to_owned(),
+                decided_by: POLICY.to_owned(),
             },
         }
     }
 
-    fn set(&mut self, permission: PermissionType, state: PermissionState) {
+    fn set_state(&mut self, permission: PermissionType, state: PermissionState) {
         self.generation += 1;
         self.needs.insert(permission, state);
     }
@@ -233,7 +254,7 @@ impl PermissionGate {
     /// whole or not at all.
     ///
     /// # Errors
-    /// [`NotDecided`] when it is not about open permissions.
+    /// [`DecisionError`] when it is not about open permissions.
     pub fn decide(
         &mut self,
         request: &str,
@@ -241,9 +262,9 @@ impl PermissionGate {
         by: &str,
         until_ms: Option<u64>,
         now_ms: u64,
-    ) -> Result<Vec<PermissionEffect>, NotDecided> {
+    ) -> Result<Vec<PermissionEffect>, DecisionError> {
         if until_ms.is_some_and(|end| end <= now_ms) {
-            return Err(NotDecided::Past);
+            return Err(DecisionError::AlreadyExpired);
         }
         let asked = |permission: &PermissionType| match self.needs.get(permission) {
             Some(
@@ -253,12 +274,12 @@ impl PermissionGate {
             Some(
                 PermissionState::Approved { .. }
                 | PermissionState::Denied { .. }
-                | PermissionState::Lapsed,
+                | PermissionState::Expired,
             )
             | None => false,
         };
         if let Some(permission) = verdicts.keys().find(|permission| !asked(permission)) {
-            return Err(NotDecided::NotAsked {
+            return Err(DecisionError::UnknownRequest {
                 request: request.to_owned(),
                 permission: permission.clone(),
             });
@@ -268,125 +289,136 @@ impl PermissionGate {
             let (permission, by) = (permission.clone(), by.to_owned());
             let state = match verdict {
                 Verdict::Approved => PermissionState::Approved {
-                    by: by.clone(),
-                    until_ms,
+                    decided_by: by.clone(),
+                    expires_ms: until_ms,
                 },
-                Verdict::Denied => PermissionState::Denied { by: by.clone() },
+                Verdict::Denied => PermissionState::Denied {
+                    decided_by: by.clone(),
+                },
                 Verdict::Deferred => PermissionState::Deferred {
                     request: request.to_owned(),
                 },
             };
-            self.set(permission.clone(), state);
+            self.set_state(permission.clone(), state);
             match verdict {
                 Verdict::Approved => effects.push(PermissionEffect::Granted {
                     permission,
-                    by,
-                    until_ms,
+                    decided_by: by,
+                    expires_ms: until_ms,
                 }),
-                Verdict::Denied => effects.push(PermissionEffect::Denied { permission, by }),
+                Verdict::Denied => effects.push(PermissionEffect::Denied {
+                    permission,
+                    decided_by: by,
+                }),
                 Verdict::Deferred => {}
             }
         }
-        if !self.questions().contains(request) {
+        if !self.open_requests().contains(request) {
             effects.push(PermissionEffect::Withdraw(request.to_owned()));
         }
         Ok(effects)
     }
 
-    /// The operator revoked a permission. In the log that is a denial ([`record`]), so that no policy
+    /// The operator revoked a permission. In the log that is a denial ([`to_grant_change`]), so that no policy
     /// approves it in the server's next life. No effect if the server did not have it.
     pub fn revoke(&mut self, permission: &PermissionType, by: &str) -> Vec<PermissionEffect> {
-        self.recorded.remove(permission);
+        self.decisions.remove(permission);
         match self.needs.get(permission) {
             Some(PermissionState::Approved { .. }) => {}
             Some(
                 PermissionState::Pending { .. }
                 | PermissionState::Deferred { .. }
                 | PermissionState::Denied { .. }
-                | PermissionState::Lapsed,
+                | PermissionState::Expired,
             )
             | None => return Vec::new(),
         }
         // Not expired: a policy must not approve again what a person revoked.
-        let state = PermissionState::Denied { by: by.to_owned() };
-        self.set(permission.clone(), state);
+        let state = PermissionState::Denied {
+            decided_by: by.to_owned(),
+        };
+        self.set_state(permission.clone(), state);
         vec![PermissionEffect::Revoked {
             permission: permission.clone(),
-            by: Some(by.to_owned()),
+            decided_by: Some(by.to_owned()),
         }]
     }
 
     /// Time has passed: reports expired permissions.
-    pub fn tick(&mut self, now_ms: u64) -> Vec<PermissionEffect> {
-        let over = |state: &PermissionState| matches!(state, PermissionState::Approved { until_ms: Some(end), .. } if *end <= now_ms);
+    pub fn expire(&mut self, now_ms: u64) -> Vec<PermissionEffect> {
+        let over = |state: &PermissionState| matches!(state, PermissionState::Approved { expires_ms: Some(end), .. } if *end <= now_ms);
         let ended = self.needs.iter().filter(|(_, state)| over(state));
         let ended: Vec<PermissionType> = ended.map(|(permission, _)| permission.clone()).collect();
         for permission in &ended {
-            self.recorded.remove(permission);
-            self.set(permission.clone(), PermissionState::Lapsed);
+            self.decisions.remove(permission);
+            self.set_state(permission.clone(), PermissionState::Expired);
         }
         let revoked = |permission| PermissionEffect::Revoked {
             permission,
-            by: None,
+            decided_by: None,
         };
         ended.into_iter().map(revoked).collect()
     }
 
-    /// When to call [`PermissionGate::tick`] next, in milliseconds since 1970.
+    /// When to call [`PermissionGate::expire`] next, in milliseconds since 1970.
     #[must_use]
-    pub fn next_end_ms(&self) -> Option<u64> {
+    pub fn next_expiry_ms(&self) -> Option<u64> {
         let ends = self.needs.values().filter_map(|state| match state {
-            PermissionState::Approved { until_ms, .. } => *until_ms,
+            PermissionState::Approved {
+                expires_ms: until_ms,
+                ..
+            } => *until_ms,
             PermissionState::Pending { .. }
             | PermissionState::Deferred { .. }
             | PermissionState::Denied { .. }
-            | PermissionState::Lapsed => None,
+            | PermissionState::Expired => None,
         });
         ends.min()
     }
 
-    fn questions(&self) -> BTreeSet<String> {
+    fn open_requests(&self) -> BTreeSet<String> {
         let open = self.needs.values().filter_map(|state| match state {
             PermissionState::Pending { request } | PermissionState::Deferred { request } => {
                 Some(request.clone())
             }
             PermissionState::Approved { .. }
             | PermissionState::Denied { .. }
-            | PermissionState::Lapsed => None,
+            | PermissionState::Expired => None,
         });
         open.collect()
     }
 
     /// Whether the server may run.
     #[must_use]
-    pub fn standing(&self) -> PermissionStanding {
+    pub fn status(&self) -> PermissionStatus {
         let of = |wanted: fn(&PermissionState) -> bool| -> Vec<PermissionType> {
             let found = self.needs.iter().filter(|(_, state)| wanted(state));
             found.map(|(permission, _)| permission.clone()).collect()
         };
         let denied = of(|state| matches!(state, PermissionState::Denied { .. }));
         if self.rules.all_or_nothing && !denied.is_empty() {
-            return PermissionStanding::Rejected(denied);
+            return PermissionStatus::Rejected(denied);
         }
         let pending = of(|state| matches!(state, PermissionState::Pending { .. }));
         if pending.is_empty() {
-            PermissionStanding::Open
+            PermissionStatus::Ready
         } else {
-            PermissionStanding::Waiting(pending)
+            PermissionStatus::Pending(pending)
         }
     }
 
     /// Whether a call that needs these may be made. Asked again before it is sent if
-    /// [`PermissionGate::generation`] has changed or [`PermissionGate::next_end_ms`] has passed.
+    /// [`PermissionGate::generation`] has changed or [`PermissionGate::next_expiry_ms`] has passed.
     ///
     /// # Errors
-    /// [`Lacking`]: 1000 PERMISSION_DENIED (§14).
-    pub fn may(&self, words: &[String], now_ms: u64) -> Result<(), Lacking> {
+    /// [`MissingPermissions`]: 1000 PERMISSION_DENIED (§14).
+    pub fn check(&self, words: &[String], now_ms: u64) -> Result<(), MissingPermissions> {
         let (mut waiting, mut denied) = (false, false);
         let mut lacks = |permission: &PermissionType| match self.needs.get(permission) {
-            Some(PermissionState::Approved { until_ms, .. }) => {
-                until_ms.is_some_and(|end| end <= now_ms)
-            }
+            Some(PermissionState::Approved {
+                expires_ms: until_ms,
+                ..
+            }) => until_ms.is_some_and(|end| end <= now_ms),
             Some(PermissionState::Pending { .. } | PermissionState::Deferred { .. }) => {
                 waiting = true;
                 true
@@ -395,17 +427,19 @@ impl PermissionGate {
                 denied = true;
                 true
             }
-            Some(PermissionState::Lapsed) | None => true,
+            Some(PermissionState::Expired) | None => true,
         };
-        let needed = words.iter().flat_map(|word| PermissionType::read(word));
+        let needed = words
+            .iter()
+            .flat_map(|word| PermissionType::parse_all(word));
         let permissions: Vec<_> = needed.filter(|permission| lacks(permission)).collect();
         if permissions.is_empty() {
             return Ok(());
         }
-        Err(Lacking {
+        Err(MissingPermissions {
             permissions,
-            waiting,
-            denied,
+            is_pending: waiting,
+            is_denied: denied,
         })
     }
 
@@ -418,17 +452,21 @@ impl PermissionGate {
                 PermissionState::Pending { .. } | PermissionState::Deferred { .. } => {
                     "waits for you: see `mgp pending`".to_owned()
                 }
-                PermissionState::Approved { until_ms, .. }
-                    if until_ms.is_some_and(|end| end <= now_ms) =>
-                {
+                PermissionState::Approved {
+                    expires_ms: until_ms,
+                    ..
+                } if until_ms.is_some_and(|end| end <= now_ms) => {
                     "was approved for a time that is over".into()
                 }
-                PermissionState::Approved { by, until_ms } => {
-                    let until = until_ms.map(|end| format!(" until {}", rfc3339_ms(end)));
+                PermissionState::Approved {
+                    decided_by: by,
+                    expires_ms: until_ms,
+                } => {
+                    let until = until_ms.map(|end| format!(" until {}", render_rfc3339_ms(end)));
                     format!("approved by {by}{}", until.unwrap_or_default())
                 }
-                PermissionState::Denied { by } => format!("denied by {by}"),
-                PermissionState::Lapsed => "not approved any more".into(),
+                PermissionState::Denied { decided_by: by } => format!("denied by {by}"),
+                PermissionState::Expired => "not approved any more".into(),
             };
             format!("{}: {how}", permission.as_str())
         });
@@ -438,9 +476,11 @@ impl PermissionGate {
     /// The permissions the server has, by earlier decisions and of those it is known to need; its process
     /// is started with these.
     #[must_use]
-    pub fn has(&self, words: &[String], now_ms: u64) -> BTreeSet<PermissionType> {
-        let needed = words.iter().flat_map(|word| PermissionType::read(word));
-        let known = self.recorded.keys().chain(&self.rules.configured);
+    pub fn granted_permissions(&self, words: &[String], now_ms: u64) -> BTreeSet<PermissionType> {
+        let needed = words
+            .iter()
+            .flat_map(|word| PermissionType::parse_all(word));
+        let known = self.decisions.keys().chain(&self.rules.configured);
         let all: BTreeSet<_> = known
             .chain(self.needs.keys())
             .cloned()
@@ -448,35 +488,37 @@ impl PermissionGate {
             .collect();
         let has = |permission: &PermissionType| {
             let state = self.needs.get(permission).cloned();
-            let state = state.unwrap_or_else(|| self.first(permission, "", now_ms));
-            matches!(state, PermissionState::Approved { until_ms, .. } if until_ms.is_none_or(|end| now_ms < end))
+            let state = state.unwrap_or_else(|| self.initial_state(permission, "", now_ms));
+            matches!(state, PermissionState::Approved { expires_ms, .. } if expires_ms.is_none_or(|end| now_ms < end))
         };
         all.into_iter().filter(has).collect()
     }
 
     /// The open permissions of a question, by full name.
     #[must_use]
-    pub fn open(&self, request: &str) -> Vec<PermissionType> {
+    pub fn open_permissions(&self, request: &str) -> Vec<PermissionType> {
         let open = self.needs.iter().filter(|(_, state)| match state {
             PermissionState::Pending { request: of }
             | PermissionState::Deferred { request: of } => of == request,
             PermissionState::Approved { .. }
             | PermissionState::Denied { .. }
-            | PermissionState::Lapsed => false,
+            | PermissionState::Expired => false,
         });
         open.map(|(permission, _)| permission.clone()).collect()
     }
 
     /// True while the operator has not answered one of these; deferring counts as an answer.
     #[must_use]
-    pub fn undecided(&self, words: &[String]) -> bool {
+    pub fn has_pending(&self, words: &[String]) -> bool {
         let pending = |permission: &PermissionType| {
             matches!(
                 self.needs.get(permission),
                 Some(PermissionState::Pending { .. })
             )
         };
-        let mut all = words.iter().flat_map(|word| PermissionType::read(word));
+        let mut all = words
+            .iter()
+            .flat_map(|word| PermissionType::parse_all(word));
         all.any(|permission| pending(&permission))
     }
 
@@ -489,11 +531,14 @@ impl PermissionGate {
     /// The states that the server is told, in its own spelling: a short form is approved when everything it
     /// stands for is.
     #[must_use]
-    pub fn decision(&self, request: &str, words: &[String]) -> Decision {
+    pub fn to_decision(&self, request: &str, words: &[String]) -> Decision {
         let mut end: Option<u64> = None;
         let mut by = None;
         let mut verdict = |permission: &PermissionType| match self.needs.get(permission) {
-            Some(PermissionState::Approved { by: who, until_ms }) => {
+            Some(PermissionState::Approved {
+                decided_by: who,
+                expires_ms: until_ms,
+            }) => {
                 by = Some(who.clone());
                 end = end.into_iter().chain(*until_ms).min();
                 Verdict::Approved
@@ -501,23 +546,26 @@ impl PermissionGate {
             Some(PermissionState::Pending { .. } | PermissionState::Deferred { .. }) => {
                 Verdict::Deferred
             }
-            Some(PermissionState::Denied { by: who }) => {
+            Some(PermissionState::Denied { decided_by: who }) => {
                 by.get_or_insert_with(|| who.clone());
                 Verdict::Denied
             }
-            Some(PermissionState::Lapsed) | None => Verdict::Denied,
+            Some(PermissionState::Expired) | None => Verdict::Denied,
         };
         let grants = words.iter().map(|word| {
-            let each = PermissionType::read(word);
+            let each = PermissionType::parse_all(word);
             // The worst is the last in this order.
             let worst = each.iter().map(&mut verdict).max();
-            (word.clone(), Given::Plain(worst.unwrap_or(Verdict::Denied)))
+            (
+                word.clone(),
+                PermissionDecision::Plain(worst.unwrap_or(Verdict::Denied)),
+            )
         });
         Decision {
             request_id: request.to_owned(),
             grants: grants.collect(),
             approved_by: by,
-            expires_at: end.map(rfc3339_ms),
+            expires_at: end.map(render_rfc3339_ms),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Pins of tool definitions: a tool whose definition changes after approval waits for approval
 //! again, so that an approved definition cannot be swapped for another.
 
-mod difference;
+mod diff;
 #[cfg(test)]
 mod tests;
 
@@ -10,11 +10,11 @@ use std::fmt;
 use std::ops::Bound::{Excluded, Unbounded};
 
 use mgp_protocol::ids::ServerId;
-use mgp_protocol::splice::{members, quoted};
+use mgp_protocol::splice::{members, quote};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-pub use self::difference::difference;
+pub use self::diff::render_diff;
 
 /// Most pinned tools of one server. Further tools are unknown and count as pending.
 pub const PINS_MAX: usize = 10_000;
@@ -41,13 +41,13 @@ pub struct PinRules {
     /// What happens to them.
     pub mode: PinMode,
     /// Members that the server may change unasked: of the definition, or as `_meta.NAME` of its `_meta`. What
-    /// [`is_ignorable`] does not take has no effect.
+    /// [`can_ignore_member`] does not take has no effect.
     pub ignored: Vec<String>,
 }
 
 /// Whether the operator may leave this member out of what is pinned: nothing of the kernel depends on it.
 #[must_use]
-pub fn is_ignorable(member: &str) -> bool {
+pub fn can_ignore_member(member: &str) -> bool {
     let of_parts = DefinitionPart::ALL.iter().flat_map(|part| part.members());
     let decides = ["name", "_meta", "_meta.featureSet"];
     !member.is_empty() && !of_parts.chain(&decides).any(|known| *known == member)
@@ -66,7 +66,7 @@ pub enum DefinitionPart {
     Security,
     /// All others but its name: `_meta`, which names its feature set (MCPL §6), `icons`, `execution`, and what nobody
     /// knows yet.
-    Others,
+    Other,
 }
 
 impl DefinitionPart {
@@ -75,7 +75,7 @@ impl DefinitionPart {
         Self::Input,
         Self::Output,
         Self::Security,
-        Self::Others,
+        Self::Other,
     ];
 
     /// The members of a definition in this part; none of those that are in it because no other part has them.
@@ -85,15 +85,15 @@ impl DefinitionPart {
             Self::Input => &["inputSchema"],
             Self::Output => &["outputSchema"],
             Self::Security => &["security", "annotations"],
-            Self::Others => &[],
+            Self::Other => &[],
         }
     }
 
     /// The part that a member is in; `None` for the name, which says which tool it is.
-    fn of(member: &str) -> Option<Self> {
+    fn containing(member: &str) -> Option<Self> {
         let mut named = Self::ALL.into_iter();
         let named = named.find(|part| part.members().contains(&member));
-        (member != "name").then_some(named.unwrap_or(Self::Others))
+        (member != "name").then_some(named.unwrap_or(Self::Other))
     }
 }
 
@@ -104,7 +104,7 @@ impl fmt::Display for DefinitionPart {
             Self::Input => "inputSchema",
             Self::Output => "outputSchema",
             Self::Security => "security",
-            Self::Others => "other members",
+            Self::Other => "other members",
         })
     }
 }
@@ -114,7 +114,7 @@ impl fmt::Display for DefinitionPart {
 #[serde(from = "Vec<[u8; 32]>", into = "Vec<[u8; 32]>")]
 pub struct Pin {
     parts: [[u8; 32]; 4],
-    /// [`DefinitionPart::Others`]; `None` in one that an older kernel stored.
+    /// [`DefinitionPart::Other`]; `None` in one that an older kernel stored.
     others: Option<[u8; 32]>,
 }
 
@@ -153,16 +153,17 @@ impl Pin {
     /// The pin of a definition as the server wrote it, without the members that may change; `None` when it is no JSON
     /// object.
     #[must_use]
-    pub fn of(definition: &str, ignored: &[String]) -> Option<Self> {
+    pub fn from_definition(definition: &str, ignored: &[String]) -> Option<Self> {
         let mut all = members(definition)?;
         // Of a repeated name all members count, in their order, because readers differ in which one they use.
         all.sort_by(|(a, _), (b, _)| a.cmp(b));
-        let is_ignored = |name: &str| is_ignorable(name) && ignored.iter().any(|it| it == name);
+        let is_ignored =
+            |name: &str| can_ignore_member(name) && ignored.iter().any(|it| it == name);
         let hash = |part: DefinitionPart| {
             let mut text = Vec::new();
-            let of_part = all
-                .iter()
-                .filter(|(name, _)| DefinitionPart::of(name) == Some(part) && !is_ignored(name));
+            let of_part = all.iter().filter(|(name, _)| {
+                DefinitionPart::containing(name) == Some(part) && !is_ignored(name)
+            });
             let mut of_part: Vec<_> = of_part.collect();
             let order = |name: &str| part.members().iter().position(|member| *member == name);
             of_part.sort_by_key(|(name, _)| order(name));
@@ -170,14 +171,14 @@ impl Pin {
                 let mut value = Vec::new();
                 match name == "_meta" {
                     true => write_meta(raw.get(), &is_ignored, &mut value),
-                    false => canonical(raw.get(), 0, &mut value),
+                    false => write_canonical(raw.get(), 0, &mut value),
                 }
                 // An empty `_meta` says nothing.
                 if value.is_empty() {
                     continue;
                 }
-                let named = match part == DefinitionPart::Others {
-                    true => quoted(name),
+                let named = match part == DefinitionPart::Other {
+                    true => quote(name),
                     false => name.to_string(),
                 };
                 text.extend_from_slice(named.as_bytes());
@@ -195,7 +196,7 @@ impl Pin {
 
     /// The parts in which two pins differ, of those that both have.
     #[must_use]
-    pub fn changed(&self, other: &Self) -> Vec<DefinitionPart> {
+    pub fn changed_parts(&self, other: &Self) -> Vec<DefinitionPart> {
         let pairs = self.parts.iter().map(Some).chain([self.others.as_ref()]);
         let pairs = pairs.zip(other.parts.iter().map(Some).chain([other.others.as_ref()]));
         let differ = DefinitionPart::ALL
@@ -209,48 +210,48 @@ impl Pin {
 /// Writes the `_meta` of a definition without what may change.
 fn write_meta(raw: &str, is_ignored: &impl Fn(&str) -> bool, out: &mut Vec<u8>) {
     let Some(mut inner) = members(raw.trim()) else {
-        return canonical(raw, 0, out);
+        return write_canonical(raw, 0, out);
     };
     inner.retain(|(name, _)| !is_ignored(&format!("_meta.{name}")));
     inner.sort_by(|(a, _), (b, _)| a.cmp(b));
     for (name, value) in inner {
-        out.extend_from_slice(quoted(&name).as_bytes());
+        out.extend_from_slice(quote(&name).as_bytes());
         out.push(b':');
-        canonical(value.get(), 1, out);
+        write_canonical(value.get(), 1, out);
         out.push(b',');
     }
 }
 
 /// Writes a value with sorted members and no white space. Repeated members keep their order. Numbers and
 /// everything deeper than [`DEPTH_MAX`] stay as they are written.
-fn canonical(raw: &str, depth: usize, out: &mut Vec<u8>) {
+fn write_canonical(raw: &str, depth: usize, out: &mut Vec<u8>) {
     let raw = raw.trim();
     let within = depth < DEPTH_MAX;
     if let Some(mut inner) = members(raw).filter(|_| within) {
         inner.sort_by(|(a, _), (b, _)| a.cmp(b));
         out.push(b'{');
         for (name, value) in inner {
-            out.extend_from_slice(quoted(&name).as_bytes());
+            out.extend_from_slice(quote(&name).as_bytes());
             out.push(b':');
-            canonical(value.get(), depth + 1, out);
+            write_canonical(value.get(), depth + 1, out);
             out.push(b',');
         }
         out.push(b'}');
-    } else if let Some(items) = items(raw).filter(|_| within) {
+    } else if let Some(items) = parse_array(raw).filter(|_| within) {
         out.push(b'[');
         for item in items {
-            canonical(item.get(), depth + 1, out);
+            write_canonical(item.get(), depth + 1, out);
             out.push(b',');
         }
         out.push(b']');
     } else if let Ok(text) = serde_json::from_str::<String>(raw) {
-        out.extend_from_slice(quoted(&text).as_bytes());
+        out.extend_from_slice(quote(&text).as_bytes());
     } else {
         out.extend_from_slice(raw.as_bytes());
     }
 }
 
-fn items(raw: &str) -> Option<Vec<&RawValue>> {
+fn parse_array(raw: &str) -> Option<Vec<&RawValue>> {
     raw.starts_with('[')
         .then(|| serde_json::from_str(raw).ok())?
 }
@@ -287,7 +288,7 @@ pub struct PinnedTool {
     /// The approved definition.
     pub approved: Pin,
     /// Who approved it; `None` for one that is as it was first listed.
-    pub by: Option<String>,
+    pub approved_by: Option<String>,
     /// The definition it was last listed with, where that is another one.
     pub pending: Option<Pin>,
     /// The parts in which it differs.
@@ -300,17 +301,17 @@ pub struct PinnedTool {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PinCheck {
     /// Pins are off.
-    Unwatched,
+    Disabled,
     /// A new tool: it is pinned now, which must be stored.
-    First,
+    New,
     /// As approved.
-    Same,
+    Unchanged,
     /// Changed since approval.
     Changed {
         /// The parts that differ.
         changed: Vec<DefinitionPart>,
         /// The change is new: it must be stored and reported.
-        news: bool,
+        is_new: bool,
         /// It is blocked, by the mode or by a person.
         blocked: bool,
     },
@@ -327,24 +328,24 @@ impl PinCheck {
     pub(crate) fn is_blocked(&self) -> bool {
         match self {
             Self::Changed { blocked, .. } | Self::TooMany { blocked } => *blocked,
-            Self::Unwatched | Self::First | Self::Same => false,
+            Self::Disabled | Self::New | Self::Unchanged => false,
         }
     }
 }
 
 /// Why an approval was refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum NotApproved {
+pub enum PinApprovalError {
     /// No such tool is pending.
     #[error("no change of {0} waits for approval")]
-    NothingPending(String),
+    NotPending(String),
     /// It changed again since the person read it.
-    #[error("{tool} has changed again since: it is {now} now; read it anew and approve that")]
+    #[error("{tool} has changed again since: it is {current} now; read it anew and approve that")]
     ChangedAgain {
         /// Canonical name.
         tool: String,
         /// Its present pin.
-        now: Box<Pin>,
+        current: Box<Pin>,
     },
 }
 
@@ -354,9 +355,15 @@ pub struct Pins(HashMap<ServerId, BTreeMap<String, PinRecord>>);
 
 impl Pins {
     /// A definition was listed by its server.
-    pub fn see(&mut self, server: &ServerId, tool: &str, pin: Pin, mode: PinMode) -> PinCheck {
+    pub fn check_listed(
+        &mut self,
+        server: &ServerId,
+        tool: &str,
+        pin: Pin,
+        mode: PinMode,
+    ) -> PinCheck {
         if mode == PinMode::Off {
-            return PinCheck::Unwatched;
+            return PinCheck::Disabled;
         }
         let blocked = mode == PinMode::Block;
         let tools = self.0.entry(server.clone()).or_default();
@@ -372,20 +379,20 @@ impl Pins {
                 denied: false,
             };
             tools.insert(tool.to_owned(), first);
-            return PinCheck::First;
+            return PinCheck::New;
         };
-        if known.approved.changed(&pin).is_empty() {
+        if known.approved.changed_parts(&pin).is_empty() {
             // One of an older kernel gets what it lacks.
             known.approved = pin;
             known.pending = None;
             known.denied = false;
-            return PinCheck::Same;
+            return PinCheck::Unchanged;
         }
         let news = known.pending.replace(pin) != Some(pin);
         known.denied &= !news;
         PinCheck::Changed {
-            changed: known.approved.changed(&pin),
-            news,
+            changed: known.approved.changed_parts(&pin),
+            is_new: news,
             blocked: blocked || known.denied,
         }
     }
@@ -393,24 +400,24 @@ impl Pins {
     /// A person read and approved the definition with this pin.
     ///
     /// # Errors
-    /// [`NotApproved`] when another definition is pending.
+    /// [`PinApprovalError`] when another definition is pending.
     pub fn approve(
         &mut self,
         server: &ServerId,
         tool: &str,
         pin: Pin,
         by: &str,
-    ) -> Result<(), NotApproved> {
-        let name = || crate::tool_names::canonical(server, tool);
+    ) -> Result<(), PinApprovalError> {
+        let name = || crate::tool_names::canonical_name(server, tool);
         let known = self.0.get_mut(server).and_then(|tools| tools.get_mut(tool));
         let Some((known, pending)) = known.and_then(|k| k.pending.map(|pending| (k, pending)))
         else {
-            return Err(NotApproved::NothingPending(name()));
+            return Err(PinApprovalError::NotPending(name()));
         };
         if pending != pin {
-            return Err(NotApproved::ChangedAgain {
+            return Err(PinApprovalError::ChangedAgain {
                 tool: name(),
-                now: Box::new(pending),
+                current: Box::new(pending),
             });
         }
         *known = PinRecord {
@@ -425,28 +432,33 @@ impl Pins {
     /// A person denied the definition with this pin: it stays blocked until the definition changes.
     ///
     /// # Errors
-    /// [`NotApproved`] when another definition is pending.
-    pub fn deny(&mut self, server: &ServerId, tool: &str, pin: Pin) -> Result<(), NotApproved> {
+    /// [`PinApprovalError`] when another definition is pending.
+    pub fn deny(
+        &mut self,
+        server: &ServerId,
+        tool: &str,
+        pin: Pin,
+    ) -> Result<(), PinApprovalError> {
         let known = self.0.get_mut(server).and_then(|tools| tools.get_mut(tool));
         match known.and_then(|known| Some((known.pending?, known))) {
             Some((pending, known)) if pending == pin => {
                 known.denied = true;
                 Ok(())
             }
-            Some((pending, _)) => Err(NotApproved::ChangedAgain {
-                tool: crate::tool_names::canonical(server, tool),
-                now: Box::new(pending),
+            Some((pending, _)) => Err(PinApprovalError::ChangedAgain {
+                tool: crate::tool_names::canonical_name(server, tool),
+                current: Box::new(pending),
             }),
             None => {
-                let name = crate::tool_names::canonical(server, tool);
-                Err(NotApproved::NothingPending(name))
+                let name = crate::tool_names::canonical_name(server, tool);
+                Err(PinApprovalError::NotPending(name))
             }
         }
     }
 
     /// The approved pin; `None` for an unknown tool.
     #[must_use]
-    pub fn approved(&self, server: &ServerId, tool: &str) -> Option<Pin> {
+    pub fn approved_pin(&self, server: &ServerId, tool: &str) -> Option<Pin> {
         let known = self.0.get(server)?.get(tool)?;
         Some(known.approved)
     }
@@ -468,7 +480,7 @@ impl Pins {
                     server: server.clone(),
                     tool: tool.clone(),
                     pin,
-                    changed: pinned.approved.changed(&pin),
+                    changed: pinned.approved.changed_parts(&pin),
                 })
             })
         });
@@ -484,7 +496,7 @@ impl Pins {
     }
 
     /// The pinned tools of a server by name, from the one after `after` on.
-    pub fn listed(
+    pub fn pinned_tools(
         &self,
         server: &ServerId,
         after: Option<&str>,
@@ -495,17 +507,17 @@ impl Pins {
         tools.map(|(tool, record)| PinnedTool {
             tool: tool.clone(),
             approved: record.approved,
-            by: record.by.clone(),
+            approved_by: record.by.clone(),
             pending: record.pending,
             changed: record
                 .pending
-                .map_or_else(Vec::new, |pin| record.approved.changed(&pin)),
+                .map_or_else(Vec::new, |pin| record.approved.changed_parts(&pin)),
             denied: record.denied,
         })
     }
 
     /// The operator removed the server: its pins are dropped.
-    pub fn forget(&mut self, server: &ServerId) {
+    pub fn remove_server(&mut self, server: &ServerId) {
         self.0.remove(server);
     }
 }

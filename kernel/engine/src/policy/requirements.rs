@@ -16,12 +16,12 @@ pub use self::rules::{ToolRule, ToolRules};
 use crate::policy::risk::{self, Risk};
 use crate::policy::trust::TrustLevel;
 use mgp_screening::code_safety::{CodePolicy, Declaration, Floor, Level};
-use mgp_screening::validators::{self, No, ScreenedCall, Validator, Validators};
+use mgp_screening::validators::{self, ScreenedCall, ScreeningRejection, Validator, Validators};
 
 /// The inputs besides a tool's definition.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct RequirementTerms {
-    /// The trust level of the server ([`risk::trust`]).
+pub struct RequirementInputs {
+    /// The trust level of the server ([`risk::effective_trust`]).
     pub trust: TrustLevel,
     /// The operator's rules for its tools.
     pub rules: Arc<ToolRules>,
@@ -34,7 +34,7 @@ pub struct CallRequirements {
     pub risk: Risk,
     /// A dangerous call needs a person's confirmation. False if the operator switched that off for the
     /// server.
-    pub confirms: bool,
+    pub needs_confirmation: bool,
     /// Permissions a call needs, as the server spells them.
     pub permissions: Vec<String>,
     /// The validators of the arguments.
@@ -45,13 +45,13 @@ pub struct CallRequirements {
     /// does not count.
     pub idempotent: bool,
     /// Declarations that could not be understood and were read in their strictest sense; for the operator.
-    pub odd: Vec<String>,
-    runs: bool,
+    pub warnings: Vec<String>,
+    runs_commands: bool,
     side_effects: Vec<String>,
     read_only_hint: Option<bool>,
     code_arguments: Vec<String>,
     /// Arguments whose purpose follows from their names, and those that are code.
-    declared: Vec<String>,
+    declared_arguments: Vec<String>,
     rules: Arc<ToolRules>,
 }
 
@@ -71,7 +71,7 @@ impl CodeRules {
 
     /// Identifies the judgement of this code under this policy.
     #[must_use]
-    pub fn name(&self, code: &str) -> [u8; blake3::OUT_LEN] {
+    pub fn digest(&self, code: &str) -> [u8; blake3::OUT_LEN] {
         *blake3::keyed_hash(&self.key, code.as_bytes()).as_bytes()
     }
 }
@@ -79,35 +79,35 @@ impl CodeRules {
 impl CallRequirements {
     /// The requirements of a tool, from its definition and its own name.
     #[must_use]
-    pub fn read(definition: &str, name: &str, terms: &RequirementTerms) -> Self {
-        let said = Security::of(definition);
-        let rule = terms.rules.of(name);
-        let arguments = CodeArguments::of(member(definition, "inputSchema"));
+    pub fn from_definition(definition: &str, name: &str, terms: &RequirementInputs) -> Self {
+        let said = Security::from_definition(definition);
+        let rule = terms.rules.for_tool(name);
+        let arguments = CodeArguments::from_schema(member(definition, "inputSchema"));
         let declared = said.as_ref().and_then(|said| said.code_safety.as_ref());
-        let declared = declared.map(Declaration::read);
-        let validators = in_force(name, said.as_ref(), arguments.any(), terms);
-        let code = validators.chosen().contains(&Validator::CodeSafety);
+        let declared = declared.map(Declaration::parse);
+        let validators = effective_validators(name, said.as_ref(), arguments.has_code(), terms);
+        let code = validators.active().contains(&Validator::CodeSafety);
         let code = code.then(|| {
             let declaration = declared.clone().unwrap_or_default();
-            policy(&declaration, rule.and_then(|r| r.code_safety), terms)
+            code_policy(&declaration, rule.and_then(|r| r.code_safety), terms)
         });
-        let odd = odd(&validators, said.as_ref(), declared.as_ref());
+        let warnings = collect_warnings(&validators, said.as_ref(), declared.as_ref());
         let operator = rule.and_then(|rule| rule.risk_level);
-        let risk = risk::judge(terms.trust, said.as_ref(), operator);
+        let risk = risk::assess(terms.trust, said.as_ref(), operator);
         let said = said.unwrap_or_default();
         Self {
             risk,
-            confirms: terms.rules.confirms,
+            needs_confirmation: terms.rules.confirm_dangerous,
             permissions: said.permissions_required,
             validators,
             code: code.map(|policy| Arc::new(CodeRules::new(policy))),
             idempotent: rule.is_some_and(|rule| rule.idempotent),
-            odd,
-            runs: ScreenedCall::runs_commands(name, &said.side_effects),
+            warnings,
+            runs_commands: ScreenedCall::is_command_tool(name, &said.side_effects),
             side_effects: said.side_effects,
             read_only_hint: read_only_hint(definition),
             code_arguments: arguments.formatted,
-            declared: arguments.telling,
+            declared_arguments: arguments.all,
             rules: Arc::clone(&terms.rules),
         }
     }
@@ -122,64 +122,64 @@ impl CallRequirements {
     ///
     /// # Errors
     /// The first violation.
-    pub fn judge<R>(
+    pub fn validate<R>(
         &self,
         tool: &str,
         args: &str,
         code: impl Fn(&str) -> Result<(), R>,
-    ) -> Result<(), No<R>> {
+    ) -> Result<(), ScreeningRejection<R>> {
         let call = ScreenedCall {
             tool,
-            runs: Some(self.runs),
+            runs_commands: Some(self.runs_commands),
             side_effects: &self.side_effects,
             read_only_hint: self.read_only_hint,
             roots: &self.rules.roots,
             code_arguments: &self.code_arguments,
-            declared: &self.declared,
+            declared: &self.declared_arguments,
             args,
         };
-        self.validators.judge(&call, code)
+        self.validators.check(&call, code)
     }
 }
 
 /// The validators that the server declares, that the tool's name suggests, and that the operator adds. If
 /// the operator named a tool's validators, only those.
-fn in_force(
+fn effective_validators(
     name: &str,
     said: Option<&Security>,
     takes_code: bool,
-    terms: &RequirementTerms,
+    terms: &RequirementInputs,
 ) -> Validators {
     let rules = &terms.rules;
-    if !rules.validates {
+    if !rules.validate_arguments {
         return Validators::default();
     }
-    let rule = rules.of(name);
+    let rule = rules.for_tool(name);
     let code_set = rule.and_then(|rule| rule.code_safety).is_some();
-    let operators = |names: &[String]| Validators::of(names.iter().map(String::as_str));
+    let operators = |names: &[String]| Validators::from_names(names.iter().map(String::as_str));
     if let Some(names) = rule.and_then(|rule| rule.validators.as_deref()) {
-        return operators(names).and_if(code_set, Validator::CodeSafety);
+        return operators(names).with_if(code_set, Validator::CodeSafety);
     }
-    let declared = said.map(declared).unwrap_or_default();
+    let declared = said.map(declared_validators).unwrap_or_default();
     let silent = said.is_none_or(|said| said.validators.is_empty() && !is_unreadable(said));
     let sandboxed = terms.trust == TrustLevel::Sandboxed;
     // A server that is not trusted cannot drop validators that its tools' names suggest.
     let by_name = (silent || sandboxed) && !rules.validators.iter().any(|name| name == "none");
-    let guessed = by_name.then(|| Validators::by_name(name));
+    let guessed = by_name.then(|| Validators::for_tool_name(name));
     let judged = said.is_some_and(|said| said.code_safety.is_some());
     let code = judged || code_set || sandboxed && takes_code;
     declared
-        .and(guessed.unwrap_or_default())
-        .and(operators(&rules.validators))
-        .and_if(code, Validator::CodeSafety)
+        .merge(guessed.unwrap_or_default())
+        .merge(operators(&rules.validators))
+        .with_if(code, Validator::CodeSafety)
 }
 
 /// The validators a server names. A member that is neither a name nor a list counts as an unknown name.
 /// nobody knows.
-fn declared(said: &Security) -> Validators {
+fn declared_validators(said: &Security) -> Validators {
     let unreadable = is_unreadable(said).then_some("(unreadable)");
     let names = said.validators.iter().map(String::as_str);
-    Validators::of(names.chain(unreadable))
+    Validators::from_names(names.chain(unreadable))
 }
 
 fn is_unreadable(said: &Security) -> bool {
@@ -189,13 +189,13 @@ fn is_unreadable(said: &Security) -> bool {
         .any(|member| said.unreadable.contains(member))
 }
 
-fn policy(
+fn code_policy(
     declared: &Declaration,
     operators: Option<Level>,
-    terms: &RequirementTerms,
+    terms: &RequirementInputs,
 ) -> CodePolicy {
     let trusted = match terms.trust {
-        TrustLevel::Sandboxed => Floor::sandboxed(),
+        TrustLevel::Sandboxed => Floor::for_sandboxed_server(),
         TrustLevel::Standard | TrustLevel::Trusted => Floor::default(),
     };
     let floor = Floor {
@@ -203,17 +203,17 @@ fn policy(
         ..trusted
     };
     match operators {
-        Some(level) => CodePolicy::at(level, declared, &floor),
+        Some(level) => CodePolicy::with_level(level, declared, &floor),
         None => CodePolicy::new(declared, &floor),
     }
 }
 
-fn odd(
+fn collect_warnings(
     validators: &Validators,
     said: Option<&Security>,
     code: Option<&Declaration>,
 ) -> Vec<String> {
-    let unknown = validators.unknown().iter().map(|name| {
+    let unknown = validators.unknown_names().iter().map(|name| {
         format!(
             "nobody knows its validator {name:?}; sandbox and network_restricted take its place"
         )
@@ -224,7 +224,9 @@ fn odd(
     let unreadable = unreadable
         .iter()
         .map(|member| format!("its security.{member} cannot be read"));
-    let faults = code.map(|code| code.faults.as_slice()).unwrap_or_default();
+    let faults = code
+        .map(|code| code.parse_errors.as_slice())
+        .unwrap_or_default();
     unknown
         .chain(unreadable)
         .chain(faults.iter().cloned())
@@ -242,46 +244,46 @@ struct CodeArguments {
     /// Those with `format: "code"`, at any depth.
     formatted: Vec<String>,
     /// One whose name says that it is code.
-    named: bool,
+    has_code_name: bool,
     /// Both kinds.
-    telling: Vec<String>,
+    all: Vec<String>,
 }
 
 impl CodeArguments {
-    fn of(input_schema: Option<&str>) -> Self {
+    fn from_schema(input_schema: Option<&str>) -> Self {
         let schema: Value = input_schema
             .and_then(|text| serde_json::from_str(text).ok())
             .unwrap_or_default();
         let mut found = Self::default();
-        found.look(&schema);
+        found.scan(&schema);
         found
     }
 
     /// JSON that was read has at most 128 levels.
-    fn look(&mut self, schema: &Value) {
+    fn scan(&mut self, schema: &Value) {
         match schema {
             Value::Object(members) => {
                 let own = members.get("properties").and_then(Value::as_object);
                 for (name, property) in own.into_iter().flatten() {
-                    self.named |= validators::is_code(name);
+                    self.has_code_name |= validators::is_code_argument(name);
                     let format = property.get("format").and_then(Value::as_str);
-                    let tells = format == Some("code") || validators::is_telling(name);
-                    if tells && !self.telling.contains(name) {
-                        self.telling.push(name.clone());
+                    let tells = format == Some("code") || validators::has_known_role(name);
+                    if tells && !self.all.contains(name) {
+                        self.all.push(name.clone());
                     }
                     if format == Some("code") && !self.formatted.contains(name) {
                         self.formatted.push(name.clone());
                     }
                 }
-                members.values().for_each(|inner| self.look(inner));
+                members.values().for_each(|inner| self.scan(inner));
             }
-            Value::Array(list) => list.iter().for_each(|inner| self.look(inner)),
+            Value::Array(list) => list.iter().for_each(|inner| self.scan(inner)),
             Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
         }
     }
 
-    fn any(&self) -> bool {
-        self.named || !self.formatted.is_empty()
+    fn has_code(&self) -> bool {
+        self.has_code_name || !self.formatted.is_empty()
     }
 }
 

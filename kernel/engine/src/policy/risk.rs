@@ -3,19 +3,19 @@
 //!
 //! A server's declarations can raise the risk of its tools, never lower it.
 
-mod confirm;
+mod confirmation;
 
 use mgp_protocol::mgp::discovery::security::{RiskLevel, Security};
 use mgp_protocol::mgp::permission::PermissionType;
 
-pub use self::confirm::{
-    CallDigest, ConfirmationAnswer, ConfirmationChannel, ConfirmationStep, Confirming,
-    OpenChannels, Settled,
+pub use self::confirmation::{
+    AvailableChannels, CallDigest, ConfirmationAnswer, ConfirmationChannel, ConfirmationFlow,
+    ConfirmationOutcome, ConfirmationStep,
 };
 use crate::policy::trust::TrustLevel;
 
 /// The validators of §4.5. Another name is not ignored, but counts as a strict declaration.
-const VALIDATORS: [(&str, RiskLevel); 5] = [
+const VALIDATOR_RISKS: [(&str, RiskLevel); 5] = [
     ("readonly", RiskLevel::Safe),
     ("sandbox", RiskLevel::Moderate),
     ("network_restricted", RiskLevel::Moderate),
@@ -25,11 +25,11 @@ const VALIDATORS: [(&str, RiskLevel); 5] = [
 
 /// A reason for a level.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Cause {
+pub struct RiskReason {
     /// The level.
     pub level: RiskLevel,
     /// The reason, in words.
-    pub why: String,
+    pub reason: String,
 }
 
 /// The kernel's judgement of a tool.
@@ -38,17 +38,17 @@ pub struct Risk {
     /// The level for decisions; agents are shown it beside the server's own.
     pub level: RiskLevel,
     /// True when the server declared another level, for the event `RISK_LEVEL_OVERRIDE`.
-    pub overrides: bool,
+    pub overrides_declared: bool,
     /// A person must confirm each call, whatever is granted.
-    pub asks_each_time: bool,
+    pub confirm_each_call: bool,
     /// All reasons for this level.
-    pub causes: Vec<Cause>,
+    pub reasons: Vec<RiskReason>,
 }
 
 /// The trust level of a server: as configured, or lower if it declares so itself (A-20). An unknown word
 /// means the lowest.
 #[must_use]
-pub fn trust(configured: TrustLevel, declared: Option<&str>) -> TrustLevel {
+pub fn effective_trust(configured: TrustLevel, declared: Option<&str>) -> TrustLevel {
     let declared = match declared {
         None | Some("trusted" | "core") => TrustLevel::Trusted,
         Some("standard") => TrustLevel::Standard,
@@ -58,7 +58,7 @@ pub fn trust(configured: TrustLevel, declared: Option<&str>) -> TrustLevel {
 }
 
 /// The lowest risk of any tool of such a server.
-fn floor(trust: TrustLevel) -> RiskLevel {
+fn min_risk(trust: TrustLevel) -> RiskLevel {
     match trust {
         TrustLevel::Trusted => RiskLevel::Safe,
         TrustLevel::Standard => RiskLevel::Moderate,
@@ -69,32 +69,32 @@ fn floor(trust: TrustLevel) -> RiskLevel {
 /// Judges a tool by its declarations (`None` for a tool without `security`) and the trust level of its
 /// server. `operator` is a level set in the configuration, which wins.
 #[must_use]
-pub fn judge(trust: TrustLevel, said: Option<&Security>, operator: Option<RiskLevel>) -> Risk {
+pub fn assess(trust: TrustLevel, said: Option<&Security>, operator: Option<RiskLevel>) -> Risk {
     let declared = said.and_then(|said| said.risk_level);
     let causes = match operator {
-        Some(level) => vec![Cause {
+        Some(level) => vec![RiskReason {
             level,
-            why: "the operator set it".into(),
+            reason: "the operator set it".into(),
         }],
-        None => causes(trust, said),
+        None => collect_reasons(trust, said),
     };
     let highest = causes.iter().map(|cause| cause.level).max();
     let level = highest.unwrap_or(RiskLevel::Dangerous);
     Risk {
         level,
-        overrides: declared.is_some_and(|declared| declared != level),
-        asks_each_time: said.is_some_and(|said| said.confirmation_required),
-        causes: causes
+        overrides_declared: declared.is_some_and(|declared| declared != level),
+        confirm_each_call: said.is_some_and(|said| said.confirmation_required),
+        reasons: causes
             .into_iter()
             .filter(|cause| cause.level == level)
             .collect(),
     }
 }
 
-fn causes(trust: TrustLevel, said: Option<&Security>) -> Vec<Cause> {
-    let cause = |level, why: String| Cause { level, why };
+fn collect_reasons(trust: TrustLevel, said: Option<&Security>) -> Vec<RiskReason> {
+    let cause = |level, why: String| RiskReason { level, reason: why };
     let mut out = vec![cause(
-        floor(trust),
+        min_risk(trust),
         format!("its server is {}", trust.as_str()),
     )];
     let declared = said.and_then(|said| said.risk_level);
@@ -108,7 +108,7 @@ fn causes(trust: TrustLevel, said: Option<&Security>) -> Vec<Cause> {
     });
     let Some(said) = said else { return out };
     for name in &said.permissions_required {
-        let meant = PermissionType::read(name);
+        let meant = PermissionType::parse_all(name);
         out.extend(
             meant
                 .iter()
@@ -116,7 +116,7 @@ fn causes(trust: TrustLevel, said: Option<&Security>) -> Vec<Cause> {
         );
     }
     for name in &said.validators {
-        let known = VALIDATORS.iter().find(|(known, _)| known == name);
+        let known = VALIDATOR_RISKS.iter().find(|(known, _)| known == name);
         out.push(match known {
             Some((_, level)) => cause(*level, format!("its validator is {name}")),
             None => cause(
@@ -143,7 +143,7 @@ fn causes(trust: TrustLevel, said: Option<&Security>) -> Vec<Cause> {
 
 /// When the operator wants to be asked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Caution {
+pub struct ConfirmationPolicy {
     /// Also for moderate tools without an explicit grant (§4.4: optional).
     pub confirm_moderate: bool,
 }
@@ -162,8 +162,12 @@ pub enum ConfirmationReason {
 /// Whether a person must confirm a call that access control allows; `None` if not. `granted` is true if
 /// somebody allowed exactly this tool, or its server.
 #[must_use]
-pub fn needs_yes(risk: &Risk, caution: Caution, granted: bool) -> Option<ConfirmationReason> {
-    if risk.asks_each_time {
+pub fn confirmation_reason(
+    risk: &Risk,
+    caution: ConfirmationPolicy,
+    granted: bool,
+) -> Option<ConfirmationReason> {
+    if risk.confirm_each_call {
         return Some(ConfirmationReason::EachTime);
     }
     let asking = match risk.level {
@@ -182,11 +186,11 @@ mod tests {
     use proptest::prelude::*;
 
     fn said(text: &str) -> Security {
-        Security::of(&format!(r#"{{"security":{text}}}"#)).unwrap()
+        Security::from_definition(&format!(r#"{{"security":{text}}}"#)).unwrap()
     }
 
     fn level(trust: TrustLevel, text: &str) -> RiskLevel {
-        judge(trust, Some(&said(text)), None).level
+        assess(trust, Some(&said(text)), None).level
     }
 
     /// MGP-024, MGP-025, A-20: a server can ask for less trust, not for more.
@@ -203,14 +207,18 @@ mod tests {
             (Trusted, Some("god"), Sandboxed),
             (Sandboxed, Some("trusted"), Sandboxed),
         ] {
-            assert_eq!(trust(configured, declared), expected, "{declared:?}");
+            assert_eq!(
+                effective_trust(configured, declared),
+                expected,
+                "{declared:?}"
+            );
         }
     }
 
     /// MGP-049, A-21: what says nothing is moderate, and dangerous when it is sandboxed.
     #[test]
     fn a_tool_that_says_nothing_is_not_taken_for_safe() {
-        let silent = |trust| judge(trust, None, None).level;
+        let silent = |trust| assess(trust, None, None).level;
         assert_eq!(silent(TrustLevel::Trusted), RiskLevel::Moderate);
         assert_eq!(silent(TrustLevel::Standard), RiskLevel::Moderate);
         assert_eq!(silent(TrustLevel::Sandboxed), RiskLevel::Dangerous);
@@ -255,22 +263,22 @@ mod tests {
         ] {
             assert_eq!(level(TrustLevel::Trusted, text), expected, "{text}");
         }
-        let risk = judge(
+        let risk = assess(
             TrustLevel::Standard,
             Some(&said(r#"{"risk_level":"safe"}"#)),
             None,
         );
-        assert!(risk.overrides);
-        assert_eq!(risk.causes.len(), 1);
-        assert_eq!(risk.causes[0].why, "its server is standard");
-        let set = judge(TrustLevel::Sandboxed, None, Some(RiskLevel::Safe));
+        assert!(risk.overrides_declared);
+        assert_eq!(risk.reasons.len(), 1);
+        assert_eq!(risk.reasons[0].reason, "its server is standard");
+        let set = assess(TrustLevel::Sandboxed, None, Some(RiskLevel::Safe));
         assert_eq!(set.level, RiskLevel::Safe);
     }
 
     /// MGP-005, MGP-054, MGP-055, MGP-056, MGP-057: the table of §4.4.
     #[test]
     fn a_yes_is_needed_as_the_table_of_the_document_says() {
-        let of = |trust, text| judge(trust, Some(&said(text)), None);
+        let of = |trust, text| assess(trust, Some(&said(text)), None);
         let safe = of(TrustLevel::Trusted, r#"{"risk_level":"safe"}"#);
         let moderate = of(TrustLevel::Standard, r#"{"risk_level":"safe"}"#);
         let dangerous = of(TrustLevel::Sandboxed, r#"{"risk_level":"safe"}"#);
@@ -278,25 +286,25 @@ mod tests {
             TrustLevel::Trusted,
             r#"{"risk_level":"safe","confirmation_required":true}"#,
         );
-        let easy = Caution::default();
-        let cautious = Caution {
+        let easy = ConfirmationPolicy::default();
+        let cautious = ConfirmationPolicy {
             confirm_moderate: true,
         };
-        assert_eq!(needs_yes(&safe, cautious, false), None);
-        assert_eq!(needs_yes(&moderate, easy, false), None);
+        assert_eq!(confirmation_reason(&safe, cautious, false), None);
+        assert_eq!(confirmation_reason(&moderate, easy, false), None);
         assert_eq!(
-            needs_yes(&moderate, cautious, false),
+            confirmation_reason(&moderate, cautious, false),
             Some(ConfirmationReason::Moderate)
         );
-        assert_eq!(needs_yes(&moderate, cautious, true), None);
+        assert_eq!(confirmation_reason(&moderate, cautious, true), None);
         assert_eq!(
-            needs_yes(&dangerous, easy, false),
+            confirmation_reason(&dangerous, easy, false),
             Some(ConfirmationReason::Dangerous)
         );
-        assert_eq!(needs_yes(&dangerous, easy, true), None);
+        assert_eq!(confirmation_reason(&dangerous, easy, true), None);
         for granted in [false, true] {
             assert_eq!(
-                needs_yes(&asks, easy, granted),
+                confirmation_reason(&asks, easy, granted),
                 Some(ConfirmationReason::EachTime)
             );
         }
@@ -318,10 +326,10 @@ mod tests {
                 ..Security::default()
             };
             for trust in [TrustLevel::Sandboxed, TrustLevel::Standard, TrustLevel::Trusted] {
-                let risk = judge(trust, Some(&security), None);
-                prop_assert!(risk.level >= floor(trust));
+                let risk = assess(trust, Some(&security), None);
+                prop_assert!(risk.level >= min_risk(trust));
                 prop_assert!(security.risk_level.is_none_or(|said| risk.level >= said));
-                prop_assert!(!risk.causes.is_empty());
+                prop_assert!(!risk.reasons.is_empty());
             }
         }
     }

@@ -3,14 +3,14 @@
 use std::fmt;
 use std::sync::Arc;
 
-use mgp_protocol::ids::{ServerId, told};
+use mgp_protocol::ids::{ServerId, describe_char};
 use mgp_protocol::lookalike::are_alike;
 use serde::{Deserialize, Serialize};
 
-use crate::tool_names::canonical;
+use crate::tool_names::canonical_name;
 
 /// Longest pattern, in bytes: as long as a tool's name may be.
-const LONGEST: usize = 1024;
+const PATTERN_LEN_MAX: usize = 1024;
 
 /// `read_file`, `read_*` or `*`: the server's own names, never those that agents are shown.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -24,13 +24,13 @@ pub enum BadToolPattern {
     #[error("no tool has an empty name; '*' stands for all of a server")]
     Empty,
     /// More bytes than a name may have.
-    #[error("a tool's name has at most {LONGEST} bytes, this has {0}")]
+    #[error("a tool's name has at most {PATTERN_LEN_MAX} bytes, this has {0}")]
     TooLong(usize),
     /// A star that does not stand at the end.
     #[error("'*' stands at the end only: {0:?} would be read in two ways")]
-    Star(String),
+    MisplacedStar(String),
     /// A character that may only look like one of the name that is meant.
-    #[error("{} may only look like a character that is meant, and no listed tool is called so", told(*.0))]
+    #[error("{} may only look like a character that is meant, and no listed tool is called so", describe_char(*.0))]
     Character(char),
 }
 
@@ -52,12 +52,12 @@ impl ToolPattern {
         if text.is_empty() {
             return Err(BadToolPattern::Empty);
         }
-        if text.len() > LONGEST {
+        if text.len() > PATTERN_LEN_MAX {
             return Err(BadToolPattern::TooLong(text.len()));
         }
         let name = text.strip_suffix('*').unwrap_or(text);
         if name.contains('*') {
-            return Err(BadToolPattern::Star(text.to_owned()));
+            return Err(BadToolPattern::MisplacedStar(text.to_owned()));
         }
         if let Some(odd) = name.chars().find(|c| !c.is_ascii_graphic()) {
             let mut listed = listed.into_iter();
@@ -70,7 +70,7 @@ impl ToolPattern {
 
     /// Whether it means this tool. Letters of another case are other letters.
     #[must_use]
-    pub fn covers(&self, tool: &str) -> bool {
+    pub fn matches(&self, tool: &str) -> bool {
         match self.0.strip_suffix('*') {
             Some(beginning) => tool.starts_with(beginning),
             None => &*self.0 == tool,
@@ -85,27 +85,27 @@ impl ToolPattern {
 
     /// How the names begin that it means, where it does not mean one by its whole name.
     #[must_use]
-    pub fn beginning(&self) -> Option<&str> {
+    pub fn prefix(&self) -> Option<&str> {
         self.0.strip_suffix('*')
     }
 
     /// Whether there can be a tool that both mean.
     #[must_use]
     pub fn overlaps(&self, other: &Self) -> bool {
-        match (self.beginning(), other.beginning()) {
+        match (self.prefix(), other.prefix()) {
             (Some(one), Some(other)) => one.starts_with(other) || other.starts_with(one),
-            (Some(_), None) => self.covers(&other.0),
-            (None, _) => other.covers(&self.0),
+            (Some(_), None) => self.matches(&other.0),
+            (None, _) => other.matches(&self.0),
         }
     }
 
     /// Before all others in their order: it means none.
-    pub(crate) fn least() -> Self {
+    pub(crate) fn empty() -> Self {
         Self("".into())
     }
 
     /// What was probably meant where it means no tool: the same in another case, or without the server.
-    pub(crate) fn meant<'a>(
+    pub(crate) fn suggest<'a>(
         &self,
         server: &ServerId,
         listed: impl Iterator<Item = &'a str> + Clone,
@@ -115,7 +115,7 @@ impl ToolPattern {
             None => (&*self.0, ""),
         };
         let prefixes = [
-            canonical(server, ""),
+            canonical_name(server, ""),
             format!("{server}/"),
             format!("{server}__"),
         ];

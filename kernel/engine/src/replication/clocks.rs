@@ -9,44 +9,44 @@ use std::collections::BTreeMap;
 use mgp_protocol::ids::NodeId;
 
 use crate::clock::MonotonicTime;
-use crate::cluster::clock_offset::MeasuredClock;
+use crate::cluster::clock_offset::PeerClock;
 
 /// To this the difference of two clocks is rounded up, so that the unrest of measuring changes nothing.
-const ROUNDED_MS: u64 = 1000;
+const SKEW_ROUNDING_MS: u64 = 1000;
 
 /// A clock as it was seen. Its time now is counted from then by a clock that nobody sets, so that setting the one
 /// here shows at once.
 #[derive(Clone, Copy, Debug, Hash)]
-struct SeenClock {
-    theirs_ms: u64,
+struct ClockReading {
+    peer_ms: u64,
     error_ms: u64,
-    at: MonotonicTime,
+    measured_at: MonotonicTime,
 }
 
 /// The clocks of other nodes. Kept when a link ends: who is away may still be right.
 #[derive(Clone, Debug, Default, Hash)]
-pub struct SeenClocks(BTreeMap<NodeId, SeenClock>);
+pub struct PeerClocks(BTreeMap<NodeId, ClockReading>);
 
 /// How far the clocks of others are from the one here; nothing where they differ too little to matter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct ClockSpread {
+pub struct ClockSkew {
     ahead_ms: u64,
     behind_ms: u64,
 }
 
-impl SeenClocks {
+impl PeerClocks {
     /// The clock of a node was measured; true when it was the first time.
-    pub fn measured(
+    pub fn record(
         &mut self,
         node: NodeId,
-        clock: MeasuredClock,
+        clock: PeerClock,
         now_ms: u64,
         now: MonotonicTime,
     ) -> bool {
-        let seen = SeenClock {
-            theirs_ms: clock.theirs(now_ms),
+        let seen = ClockReading {
+            peer_ms: clock.to_peer_ms(now_ms),
             error_ms: clock.error_ms,
-            at: now,
+            measured_at: now,
         };
         self.0.insert(node, seen).is_none()
     }
@@ -57,22 +57,25 @@ impl SeenClocks {
     }
 
     /// How far the clocks of these are from the one here, which shows `now_ms`.
-    pub fn spread(
+    pub fn skew(
         &self,
         of: impl Iterator<Item = NodeId>,
         now_ms: u64,
         now: MonotonicTime,
-    ) -> ClockSpread {
-        let mut spread = ClockSpread::default();
+    ) -> ClockSkew {
+        let mut spread = ClockSkew::default();
         for seen in of.filter_map(|node| self.0.get(&node)) {
-            let since = u64::try_from(now.since(seen.at).as_millis()).unwrap_or(u64::MAX);
-            let theirs_ms = seen.theirs_ms.saturating_add(since);
-            let clock = MeasuredClock::between(theirs_ms, now_ms, seen.error_ms);
-            if !clock.differs() {
+            let since =
+                u64::try_from(now.duration_since(seen.measured_at).as_millis()).unwrap_or(u64::MAX);
+            let theirs_ms = seen.peer_ms.saturating_add(since);
+            let clock = PeerClock::from_clocks(theirs_ms, now_ms, seen.error_ms);
+            if !clock.is_skewed() {
                 continue;
             }
             let apart = clock.offset_ms.unsigned_abs().saturating_add(seen.error_ms);
-            let apart = apart.div_ceil(ROUNDED_MS).saturating_mul(ROUNDED_MS);
+            let apart = apart
+                .div_ceil(SKEW_ROUNDING_MS)
+                .saturating_mul(SKEW_ROUNDING_MS);
             let side = match clock.offset_ms > 0 {
                 true => &mut spread.ahead_ms,
                 false => &mut spread.behind_ms,
@@ -83,7 +86,7 @@ impl SeenClocks {
     }
 }
 
-impl ClockSpread {
+impl ClockSkew {
     /// The time by the clock that is furthest ahead: by it ends what is allowed.
     #[must_use]
     pub fn latest(self, now_ms: u64) -> u64 {
@@ -98,13 +101,13 @@ impl ClockSpread {
 
     /// When by the clock here what is allowed until then ends.
     #[must_use]
-    pub fn allowed_until(self, end_ms: u64) -> u64 {
+    pub fn allow_expiry_ms(self, end_ms: u64) -> u64 {
         end_ms.saturating_sub(self.ahead_ms)
     }
 
     /// When by the clock here what is denied until then ends.
     #[must_use]
-    pub fn denied_until(self, end_ms: u64) -> u64 {
+    pub fn deny_expiry_ms(self, end_ms: u64) -> u64 {
         end_ms.saturating_add(self.behind_ms)
     }
 }
@@ -121,8 +124,8 @@ mod tests {
         MonotonicTime::new(Duration::from_secs(seconds))
     }
 
-    fn clock(offset_ms: i64, error_ms: u64) -> MeasuredClock {
-        MeasuredClock {
+    fn clock(offset_ms: i64, error_ms: u64) -> PeerClock {
+        PeerClock {
             offset_ms,
             error_ms,
         }
@@ -131,28 +134,28 @@ mod tests {
     /// FED-051: up to two seconds nothing changes, beyond allows end early and denials late.
     #[test]
     fn the_clock_furthest_ahead_ends_what_is_allowed_and_the_one_furthest_behind_what_is_denied() {
-        let mut clocks = SeenClocks::default();
+        let mut clocks = PeerClocks::default();
         let now_ms = 1_000_000;
-        let spread = |clocks: &SeenClocks| clocks.spread(NODES.into_iter(), now_ms, at(0));
-        clocks.measured(NODES[0], clock(2000, 0), now_ms, at(0));
-        clocks.measured(NODES[1], clock(-2400, 500), now_ms, at(0));
-        assert_eq!(spread(&clocks), ClockSpread::default());
-        clocks.measured(NODES[0], clock(60_000, 10), now_ms, at(0));
-        clocks.measured(NODES[1], clock(-7_100, 10), now_ms, at(0));
+        let spread = |clocks: &PeerClocks| clocks.skew(NODES.into_iter(), now_ms, at(0));
+        clocks.record(NODES[0], clock(2000, 0), now_ms, at(0));
+        clocks.record(NODES[1], clock(-2400, 500), now_ms, at(0));
+        assert_eq!(spread(&clocks), ClockSkew::default());
+        clocks.record(NODES[0], clock(60_000, 10), now_ms, at(0));
+        clocks.record(NODES[1], clock(-7_100, 10), now_ms, at(0));
         let spread = spread(&clocks);
         assert_eq!(spread.latest(now_ms), now_ms + 61_000);
         assert_eq!(spread.earliest(now_ms), now_ms - 8_000);
-        assert_eq!(spread.allowed_until(now_ms), now_ms - 61_000);
-        assert_eq!(spread.denied_until(now_ms), now_ms + 8_000);
+        assert_eq!(spread.allow_expiry_ms(now_ms), now_ms - 61_000);
+        assert_eq!(spread.deny_expiry_ms(now_ms), now_ms + 8_000);
     }
 
     /// Who sets the clock here is found out without another measurement.
     #[test]
     fn a_clock_that_was_set_here_shows_at_once() {
-        let mut clocks = SeenClocks::default();
-        clocks.measured(NODES[0], clock(0, 1), 1_000_000, at(10));
-        let spread = |now_ms, now| clocks.spread(NODES.into_iter(), now_ms, now);
-        assert_eq!(spread(1_005_000, at(15)), ClockSpread::default());
+        let mut clocks = PeerClocks::default();
+        clocks.record(NODES[0], clock(0, 1), 1_000_000, at(10));
+        let spread = |now_ms, now| clocks.skew(NODES.into_iter(), now_ms, now);
+        assert_eq!(spread(1_005_000, at(15)), ClockSkew::default());
         assert_eq!(spread(945_000, at(15)).latest(0), 61_000);
         assert_eq!(spread(1_065_000, at(15)).earliest(61_000), 0);
     }
@@ -160,14 +163,14 @@ mod tests {
     /// What a clock shows is somebody else's word: no value of it goes wrong.
     #[test]
     fn the_wildest_clock_ends_all_that_expires_and_nothing_else() {
-        let mut clocks = SeenClocks::default();
-        let far = MeasuredClock::between(u64::MAX, 0, u64::MAX / 4);
-        clocks.measured(NODES[0], far, 7, at(0));
-        let spread = clocks.spread(NODES.into_iter(), 7, at(9));
-        assert_eq!(spread.allowed_until(5), 0);
-        assert_eq!(spread.denied_until(5), 5);
+        let mut clocks = PeerClocks::default();
+        let far = PeerClock::from_clocks(u64::MAX, 0, u64::MAX / 4);
+        clocks.record(NODES[0], far, 7, at(0));
+        let spread = clocks.skew(NODES.into_iter(), 7, at(9));
+        assert_eq!(spread.allow_expiry_ms(5), 0);
+        assert_eq!(spread.deny_expiry_ms(5), 5);
         clocks.retain(|node| node != NODES[0]);
-        let spread = clocks.spread(NODES.into_iter(), 7, at(9));
-        assert_eq!(spread, ClockSpread::default());
+        let spread = clocks.skew(NODES.into_iter(), 7, at(9));
+        assert_eq!(spread, ClockSkew::default());
     }
 }

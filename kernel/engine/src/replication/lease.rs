@@ -11,10 +11,10 @@ use crate::clock::MonotonicTime;
 use crate::policy::grants::LogTip;
 
 /// The lease where nothing else is configured.
-pub const LEASE: Duration = Duration::from_secs(30);
+pub const DEFAULT_LEASE: Duration = Duration::from_secs(30);
 /// Questions to one node that may still be answered; an older one is given up, its answer would hardly extend
 /// anything.
-const ASKED_MAX: usize = 8;
+const PENDING_REQUESTS_MAX: usize = 8;
 
 hex_id! {
     /// Sent with a question and back with its answer: random, so that an answer is not older than its question.
@@ -23,18 +23,18 @@ hex_id! {
 
 /// A question that was sent.
 #[derive(Clone, Copy, Debug, Hash)]
-struct Asked {
+struct PendingRequest {
     nonce: Nonce,
-    at: MonotonicTime,
+    sent_at: MonotonicTime,
 }
 
 #[derive(Clone, Debug, Default, Hash)]
-struct Heard {
-    asked: VecDeque<Asked>,
+struct PeerLease {
+    pending: VecDeque<PendingRequest>,
     /// From when what it has told holds.
-    fresh: Option<MonotonicTime>,
+    fresh_since: Option<MonotonicTime>,
     /// It told of an operation that is not known here yet: fresh from then on, once it is.
-    told: Option<(MonotonicTime, LogTip)>,
+    pending_tip: Option<(MonotonicTime, LogTip)>,
 }
 
 /// Whom this node has heard, and when it asked. Empty after a start. All times are of a clock that goes on
@@ -42,92 +42,97 @@ struct Heard {
 /// anything.
 #[derive(Clone, Debug, Hash)]
 pub struct Leases {
-    length: Duration,
-    nodes: BTreeMap<NodeId, Heard>,
+    duration: Duration,
+    peers: BTreeMap<NodeId, PeerLease>,
 }
 
 impl Leases {
     /// Nobody has been heard.
     #[must_use]
-    pub fn new(length: Duration) -> Self {
-        let nodes = BTreeMap::new();
-        Self { length, nodes }
+    pub fn new(duration: Duration) -> Self {
+        let peers = BTreeMap::new();
+        Self { duration, peers }
     }
 
     /// How long what a node told is believed.
     #[must_use]
-    pub fn length(&self) -> Duration {
-        self.length
+    pub fn duration(&self) -> Duration {
+        self.duration
     }
 
     /// A question was sent.
-    pub fn asked(&mut self, node: NodeId, nonce: Nonce, at: MonotonicTime) {
-        let heard = self.nodes.entry(node).or_default();
-        heard.asked.push_back(Asked { nonce, at });
-        if heard.asked.len() > ASKED_MAX {
-            heard.asked.pop_front();
+    pub fn record_request(&mut self, node: NodeId, nonce: Nonce, at: MonotonicTime) {
+        let heard = self.peers.entry(node).or_default();
+        heard
+            .pending
+            .push_back(PendingRequest { nonce, sent_at: at });
+        if heard.pending.len() > PENDING_REQUESTS_MAX {
+            heard.pending.pop_front();
         }
     }
 
     /// When the question of this answer was sent; None for an answer to none, and for a second one.
-    pub fn answered(&mut self, node: NodeId, nonce: Nonce) -> Option<MonotonicTime> {
-        let heard = self.nodes.get_mut(&node)?;
-        let at = heard.asked.iter().position(|asked| asked.nonce == nonce)?;
-        heard.asked.remove(at).map(|asked| asked.at)
+    pub fn take_request(&mut self, node: NodeId, nonce: Nonce) -> Option<MonotonicTime> {
+        let heard = self.peers.get_mut(&node)?;
+        let at = heard
+            .pending
+            .iter()
+            .position(|asked| asked.nonce == nonce)?;
+        heard.pending.remove(at).map(|asked| asked.sent_at)
     }
 
     /// Questions to this node are forgotten: their answers prove nothing any more.
-    pub fn forget_questions(&mut self, node: NodeId) {
-        if let Some(heard) = self.nodes.get_mut(&node) {
-            heard.asked.clear();
+    pub fn discard_requests(&mut self, node: NodeId) {
+        if let Some(heard) = self.peers.get_mut(&node) {
+            heard.pending.clear();
         }
     }
 
     /// A node has told the end of its own log in answer to a question of then.
-    pub fn told(&mut self, node: NodeId, asked_at: MonotonicTime, own: LogTip) {
-        let heard = self.nodes.entry(node).or_default();
-        if heard.told.is_none_or(|(at, _)| at < asked_at) {
-            heard.told = Some((asked_at, own));
+    pub fn record_tip(&mut self, node: NodeId, asked_at: MonotonicTime, own: LogTip) {
+        let heard = self.peers.entry(node).or_default();
+        if heard.pending_tip.is_none_or(|(at, _)| at < asked_at) {
+            heard.pending_tip = Some((asked_at, own));
         }
     }
 
     /// Takes into account what is known here by now of the logs.
-    pub fn settle(&mut self, knows: impl Fn(NodeId, LogTip) -> bool) {
-        for (node, heard) in &mut self.nodes {
-            if let Some((at, tip)) = heard.told
+    pub fn apply_known_tips(&mut self, knows: impl Fn(NodeId, LogTip) -> bool) {
+        for (node, heard) in &mut self.peers {
+            if let Some((at, tip)) = heard.pending_tip
                 && knows(*node, tip)
             {
-                heard.told = None;
-                heard.fresh = heard.fresh.max(Some(at));
+                heard.pending_tip = None;
+                heard.fresh_since = heard.fresh_since.max(Some(at));
             }
         }
     }
 
     /// Forgets what a node told: it is not believed any more.
-    pub fn end(&mut self, node: NodeId) {
-        self.nodes.remove(&node);
+    pub fn expire(&mut self, node: NodeId) {
+        self.peers.remove(&node);
     }
 
     /// Until when what this node could take away is known; None when it is not.
     #[must_use]
-    pub fn until(&self, node: NodeId, now: MonotonicTime) -> Option<MonotonicTime> {
-        let fresh = self.nodes.get(&node)?.fresh?;
-        (now.since(fresh) < self.length).then(|| fresh + self.length)
+    pub fn valid_until(&self, node: NodeId, now: MonotonicTime) -> Option<MonotonicTime> {
+        let fresh = self.peers.get(&node)?.fresh_since?;
+        (now.duration_since(fresh) < self.duration).then(|| fresh + self.duration)
     }
 
     /// When what this node told last ends, or has ended; None when it has told nothing since this one's start.
     #[must_use]
-    pub fn last_end(&self, node: NodeId) -> Option<MonotonicTime> {
-        let fresh = self.nodes.get(&node)?.fresh?;
-        Some(fresh + self.length)
+    pub fn last_expiry(&self, node: NodeId) -> Option<MonotonicTime> {
+        let fresh = self.peers.get(&node)?.fresh_since?;
+        Some(fresh + self.duration)
     }
 
     /// True when the node has answered since this one's start.
     #[must_use]
-    pub fn was_heard(&self, node: NodeId) -> bool {
-        self.nodes
+    pub fn has_responded(&self, node: NodeId) -> bool {
+        self.peers
             .get(&node)
-            .is_some_and(|heard| heard.fresh.is_some())
+            .is_some_and(|heard| heard.fresh_since.is_some())
     }
 }
 
@@ -145,57 +150,61 @@ mod tests {
     /// FED-050: the age runs from the question, and only an answer to it counts.
     #[test]
     fn a_lease_ends_its_length_after_the_question_however_late_the_answer() {
-        let mut leases = Leases::new(LEASE);
+        let mut leases = Leases::new(DEFAULT_LEASE);
         let nonce = Nonce([1; 16]);
         assert_eq!(
-            leases.until(NODE, at(0)),
+            leases.valid_until(NODE, at(0)),
             None,
             "a start begins unconfirmed"
         );
-        leases.asked(NODE, nonce, at(5));
-        assert_eq!(leases.answered(NODE, Nonce([2; 16])), None);
-        let asked = leases.answered(NODE, nonce).unwrap();
-        assert_eq!(leases.answered(NODE, nonce), None, "an answer counts once");
-        leases.told(NODE, asked, LogTip::EMPTY);
-        leases.settle(|_, _| true);
-        assert_eq!(leases.until(NODE, at(34)), Some(at(35)));
-        assert_eq!(leases.until(NODE, at(35)), None);
+        leases.record_request(NODE, nonce, at(5));
+        assert_eq!(leases.take_request(NODE, Nonce([2; 16])), None);
+        let asked = leases.take_request(NODE, nonce).unwrap();
+        assert_eq!(
+            leases.take_request(NODE, nonce),
+            None,
+            "an answer counts once"
+        );
+        leases.record_tip(NODE, asked, LogTip::EMPTY);
+        leases.apply_known_tips(|_, _| true);
+        assert_eq!(leases.valid_until(NODE, at(34)), Some(at(35)));
+        assert_eq!(leases.valid_until(NODE, at(35)), None);
     }
 
     #[test]
     fn what_was_told_counts_once_it_is_known_here() {
-        let mut leases = Leases::new(LEASE);
+        let mut leases = Leases::new(DEFAULT_LEASE);
         let tip = LogTip {
             next: 3,
             id: OperationId([3; 32]),
         };
-        leases.told(NODE, at(5), tip);
-        leases.settle(|_, _| false);
-        assert_eq!(leases.until(NODE, at(6)), None);
-        leases.settle(|node, known| node == NODE && known == tip);
-        assert_eq!(leases.until(NODE, at(6)), Some(at(35)));
+        leases.record_tip(NODE, at(5), tip);
+        leases.apply_known_tips(|_, _| false);
+        assert_eq!(leases.valid_until(NODE, at(6)), None);
+        leases.apply_known_tips(|node, known| node == NODE && known == tip);
+        assert_eq!(leases.valid_until(NODE, at(6)), Some(at(35)));
     }
 
     #[test]
     fn old_questions_are_given_up() {
-        let mut leases = Leases::new(LEASE);
+        let mut leases = Leases::new(DEFAULT_LEASE);
         for n in 0..100 {
-            leases.asked(NODE, Nonce([n; 16]), at(u64::from(n)));
+            leases.record_request(NODE, Nonce([n; 16]), at(u64::from(n)));
         }
-        assert_eq!(leases.answered(NODE, Nonce([91; 16])), None);
-        assert_eq!(leases.answered(NODE, Nonce([92; 16])), Some(at(92)));
+        assert_eq!(leases.take_request(NODE, Nonce([91; 16])), None);
+        assert_eq!(leases.take_request(NODE, Nonce([92; 16])), Some(at(92)));
     }
 
     /// What was asked before a node was taken for another life proves nothing.
     #[test]
     fn a_forgotten_question_has_no_answer() {
-        let mut leases = Leases::new(LEASE);
+        let mut leases = Leases::new(DEFAULT_LEASE);
         let (first, second) = (Nonce([1; 16]), Nonce([2; 16]));
-        leases.asked(NODE, first, at(5));
-        leases.forget_questions(NODE);
-        leases.asked(NODE, second, at(6));
-        assert_eq!(leases.answered(NODE, first), None);
-        assert_eq!(leases.answered(NODE, second), Some(at(6)));
+        leases.record_request(NODE, first, at(5));
+        leases.discard_requests(NODE);
+        leases.record_request(NODE, second, at(6));
+        assert_eq!(leases.take_request(NODE, first), None);
+        assert_eq!(leases.take_request(NODE, second), Some(at(6)));
     }
 
     /// Answers overtake each other: the one to the latest question counts, and a lease never gets shorter.
@@ -205,42 +214,42 @@ mod tests {
             next,
             id: OperationId([3; 32]),
         };
-        let mut leases = Leases::new(LEASE);
-        leases.told(NODE, at(8), tip(4));
-        leases.told(NODE, at(5), tip(3));
-        leases.told(NODE, at(8), tip(9));
-        leases.settle(|_, known| known == tip(3));
+        let mut leases = Leases::new(DEFAULT_LEASE);
+        leases.record_tip(NODE, at(8), tip(4));
+        leases.record_tip(NODE, at(5), tip(3));
+        leases.record_tip(NODE, at(8), tip(9));
+        leases.apply_known_tips(|_, known| known == tip(3));
         assert_eq!(
-            leases.last_end(NODE),
+            leases.last_expiry(NODE),
             None,
             "an older answer, or a second one"
         );
-        leases.settle(|_, known| known == tip(4));
-        assert_eq!(leases.last_end(NODE), Some(at(38)));
-        leases.told(NODE, at(6), tip(3));
-        leases.settle(|_, _| true);
-        assert_eq!(leases.until(NODE, at(9)), Some(at(38)));
-        leases.told(NODE, at(9), tip(4));
-        leases.settle(|_, _| true);
-        assert_eq!(leases.until(NODE, at(9)), Some(at(39)));
+        leases.apply_known_tips(|_, known| known == tip(4));
+        assert_eq!(leases.last_expiry(NODE), Some(at(38)));
+        leases.record_tip(NODE, at(6), tip(3));
+        leases.apply_known_tips(|_, _| true);
+        assert_eq!(leases.valid_until(NODE, at(9)), Some(at(38)));
+        leases.record_tip(NODE, at(9), tip(4));
+        leases.apply_known_tips(|_, _| true);
+        assert_eq!(leases.valid_until(NODE, at(9)), Some(at(39)));
     }
 
     /// What has lapsed is told from what never began: until the node is not believed any more.
     #[test]
     fn a_lapsed_lease_is_remembered_until_its_node_is_forgotten() {
-        let mut leases = Leases::new(LEASE);
-        assert_eq!(leases.length(), LEASE);
-        leases.asked(NODE, Nonce([1; 16]), at(5));
-        assert!(!leases.was_heard(NODE), "a question is no answer");
-        assert_eq!(leases.last_end(NODE), None);
-        leases.told(NODE, at(5), LogTip::EMPTY);
-        leases.settle(|_, _| true);
-        assert_eq!(leases.until(NODE, at(90)), None);
-        assert_eq!(leases.last_end(NODE), Some(at(35)));
+        let mut leases = Leases::new(DEFAULT_LEASE);
+        assert_eq!(leases.duration(), DEFAULT_LEASE);
+        leases.record_request(NODE, Nonce([1; 16]), at(5));
+        assert!(!leases.has_responded(NODE), "a question is no answer");
+        assert_eq!(leases.last_expiry(NODE), None);
+        leases.record_tip(NODE, at(5), LogTip::EMPTY);
+        leases.apply_known_tips(|_, _| true);
+        assert_eq!(leases.valid_until(NODE, at(90)), None);
+        assert_eq!(leases.last_expiry(NODE), Some(at(35)));
         let other = NodeId([2; 32]);
-        assert!(leases.was_heard(NODE) && !leases.was_heard(other));
-        leases.end(NODE);
-        assert!(!leases.was_heard(NODE));
-        assert_eq!(leases.last_end(NODE), None);
+        assert!(leases.has_responded(NODE) && !leases.has_responded(other));
+        leases.expire(NODE);
+        assert!(!leases.has_responded(NODE));
+        assert_eq!(leases.last_expiry(NODE), None);
     }
 }

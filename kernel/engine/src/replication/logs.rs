@@ -16,8 +16,8 @@ use serde::{Deserialize, Serialize};
 use self::archive::EntryArchive;
 use super::members::ClusterMembers;
 use crate::policy::grants::{
-    Applied, Authority, ClusterId, GrantId, GrantKey, Granted, Grants, LogChange, LogKey, LogTip,
-    MemberChange, NotApplied, Signed, Subject,
+    ApplyError, ApplyOutcome, Authority, ClusterId, GrantId, GrantKey, Grants, LogChange, LogKey,
+    LogTip, LoggedGrant, MemberChange, SignedOperation, Subject,
 };
 use crate::store::journal::JOURNAL_MAX;
 
@@ -28,7 +28,7 @@ hex_id! {
 
 /// Bytes of entries from which on a node writes nothing that gives. It is half of the file they are in: what takes
 /// away has the other half, of all admins together.
-pub const GRANTING_BYTES_MAX: u64 = JOURNAL_MAX / 2;
+pub const GRANTS_BYTES_MAX: u64 = JOURNAL_MAX / 2;
 
 /// What a node says it has of a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -51,26 +51,26 @@ impl LogHead {
 pub type LogHeads = BTreeMap<NodeId, LogHead>;
 
 /// Entries that are not on disk yet.
-pub type Unstored = BTreeMap<NodeId, BTreeSet<LogKey>>;
+pub type UnstoredEntries = BTreeMap<NodeId, BTreeSet<LogKey>>;
 
 /// Why an entry was not taken. Nothing has changed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum NotMerged {
+pub enum MergeError {
     /// Of another cluster, or of none.
     #[error("it belongs to another cluster")]
-    OtherCluster,
+    ForeignCluster,
     /// Nobody who may has admitted its issuer as far as is known here.
     #[error("its issuer is not known to be an admin")]
-    NotAdmitted,
+    IssuerNotAdmitted,
     /// The log refuses it.
     #[error(transparent)]
-    NotApplied(#[from] NotApplied),
+    Rejected(#[from] ApplyError),
 }
 
 /// All that a node knows of its cluster's logs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClusterLogs {
-    here: NodeId,
+    local_node: NodeId,
     cluster: ClusterId,
     grants: Grants,
     members: ClusterMembers,
@@ -81,11 +81,11 @@ pub struct ClusterLogs {
 /// All of it follows from which operations are known.
 impl Hash for ClusterLogs {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        (self.here, self.cluster).hash(state);
+        (self.local_node, self.cluster).hash(state);
         for (issuer, entries) in &self.entries {
             issuer.hash(state);
             state.write_usize(entries.count());
-            let keys = self.grants.keys(*issuer, 0);
+            let keys = self.grants.keys_from(*issuer, 0);
             keys.for_each(|key| key.hash(state));
         }
     }
@@ -94,13 +94,13 @@ impl Hash for ClusterLogs {
 impl ClusterLogs {
     /// Nothing is known yet but which cluster it is.
     #[must_use]
-    pub fn new(here: NodeId, cluster: ClusterId) -> Self {
+    pub fn new(local_node: NodeId, cluster: ClusterId) -> Self {
         Self {
-            here,
+            local_node,
             cluster,
             grants: Grants::default(),
-            members: ClusterMembers::nobody(),
-            authority: Authority::nobody(here),
+            members: ClusterMembers::empty(),
+            authority: Authority::without_issuers(local_node),
             entries: BTreeMap::new(),
         }
     }
@@ -109,42 +109,42 @@ impl ClusterLogs {
     /// admission is not known yet must be offered again.
     ///
     /// # Errors
-    /// [`NotMerged`]; then nothing has changed.
-    pub fn take(&mut self, signed: &Signed) -> Result<Applied, NotMerged> {
+    /// [`MergeError`]; then nothing has changed.
+    pub fn merge(&mut self, signed: &SignedOperation) -> Result<ApplyOutcome, MergeError> {
         let mut outdated = false;
-        let taken = self.keep(signed, &mut outdated);
-        self.judge_members(outdated);
-        let is_new = matches!(taken, Ok(applied) if applied != Applied::Known);
-        if is_new && self.can_end_grants(signed) {
-            self.grants.shed(&self.authority);
+        let taken = self.insert(signed, &mut outdated);
+        self.update_members(outdated);
+        let is_new = matches!(taken, Ok(applied) if applied != ApplyOutcome::Duplicate);
+        if is_new && self.can_expire_grants(signed) {
+            self.grants.prune(&self.authority);
         }
         taken
     }
 
     /// Takes all that can be taken, in whatever order they are; returns those that were new.
-    pub fn take_all<'a>(
+    pub fn merge_all<'a>(
         &mut self,
-        signed: impl IntoIterator<Item = &'a Signed>,
-    ) -> Vec<&'a Signed> {
+        signed: impl IntoIterator<Item = &'a SignedOperation>,
+    ) -> Vec<&'a SignedOperation> {
         let mut new = Vec::new();
-        let mut left: Vec<&Signed> = signed.into_iter().collect();
+        let mut left: Vec<&SignedOperation> = signed.into_iter().collect();
         let mut outdated = false;
         loop {
             let before = left.len();
-            left.retain(|signed| match self.keep(signed, &mut outdated) {
-                Ok(Applied::Known) => false,
+            left.retain(|signed| match self.insert(signed, &mut outdated) {
+                Ok(ApplyOutcome::Duplicate) => false,
                 Ok(_) => {
                     new.push(*signed);
                     false
                 }
-                Err(NotMerged::NotAdmitted) => true,
+                Err(MergeError::IssuerNotAdmitted) => true,
                 // It comes again with what is missing before it, or is none of this cluster.
                 Err(_) => false,
             });
             if left.len() == before || left.is_empty() {
-                self.judge_members(outdated);
-                if new.iter().any(|signed| self.can_end_grants(signed)) {
-                    self.grants.shed(&self.authority);
+                self.update_members(outdated);
+                if new.iter().any(|signed| self.can_expire_grants(signed)) {
+                    self.grants.prune(&self.authority);
                 }
                 return new;
             }
@@ -152,49 +152,53 @@ impl ClusterLogs {
     }
 
     /// Takes an entry. `outdated` is true while the members are not judged by all that was taken.
-    fn keep(&mut self, signed: &Signed, outdated: &mut bool) -> Result<Applied, NotMerged> {
-        let written = signed.written();
+    fn insert(
+        &mut self,
+        signed: &SignedOperation,
+        outdated: &mut bool,
+    ) -> Result<ApplyOutcome, MergeError> {
+        let written = signed.encoded();
         let operation = written.operation();
         let founds = written.id().0 == self.cluster.0;
         if !founds && operation.cluster != Some(self.cluster) {
-            return Err(NotMerged::OtherCluster);
+            return Err(MergeError::ForeignCluster);
         }
         let issuer = written.issuer();
         // Who is heard stays so, whatever comes: only who is not is judged anew.
-        if !founds && !self.members.is_heard(issuer) {
-            self.judge_members(std::mem::take(outdated));
-            if !self.members.is_heard(issuer) {
-                return Err(NotMerged::NotAdmitted);
+        if !founds && !self.members.can_possibly_issue(issuer) {
+            self.update_members(std::mem::take(outdated));
+            if !self.members.can_possibly_issue(issuer) {
+                return Err(MergeError::IssuerNotAdmitted);
             }
         }
-        let key = (written.place().sequence, written.id());
+        let key = (written.position().sequence, written.id());
         if self.grants.is_known(issuer, key) {
-            return Ok(Applied::Known);
+            return Ok(ApplyOutcome::Duplicate);
         }
         let before = self.grants.tip(issuer);
         let applied = self.grants.apply(written)?;
-        if applied != Applied::Known {
+        if applied != ApplyOutcome::Duplicate {
             let of_issuer = self.entries.entry(issuer).or_default();
-            of_issuer.add(key, signed.entry(), self.grants.tip(issuer).next);
-            *outdated = *outdated || self.concerns_members(&operation.change, issuer, before);
+            of_issuer.insert(key, signed.entry_bytes(), self.grants.tip(issuer).next);
+            *outdated = *outdated || self.affects_members(&operation.change, issuer, before);
         }
         Ok(applied)
     }
 
-    fn judge_members(&mut self, outdated: bool) {
+    fn update_members(&mut self, outdated: bool) {
         if outdated {
-            self.members = ClusterMembers::of(&self.grants, self.cluster);
-            self.authority = self.members.authority(self.here);
+            self.members = ClusterMembers::from_grants(&self.grants, self.cluster);
+            self.authority = self.members.authority(self.local_node);
         }
     }
 
     /// Whether the members may have changed: by what it says, or by what became certain or uncertain with it.
-    fn concerns_members(&self, change: &LogChange, issuer: NodeId, before: LogTip) -> bool {
+    fn affects_members(&self, change: &LogChange, issuer: NodeId, before: LogTip) -> bool {
         let one_more = self.grants.tip(issuer).next == before.next + 1;
         let cut = self
             .members
             .get(issuer)
-            .is_some_and(|member| member.cut.is_some());
+            .is_some_and(|member| member.cut_at.is_some());
         match change {
             LogChange::Members(MemberChange::Rest {})
             | LogChange::Grants(_)
@@ -205,8 +209,8 @@ impl ClusterLogs {
 
     /// Which node this is.
     #[must_use]
-    pub fn here(&self) -> NodeId {
-        self.here
+    pub fn local_node(&self) -> NodeId {
+        self.local_node
     }
 
     /// Which cluster it is.
@@ -262,7 +266,7 @@ impl ClusterLogs {
         sequence: u64,
     ) -> impl Iterator<Item = (LogKey, Arc<[u8]>)> {
         let mut reader = self.entries.get(&issuer).map(EntryArchive::reader);
-        let keys = self.grants.keys(issuer, sequence);
+        let keys = self.grants.keys_from(issuer, sequence);
         keys.filter_map(move |key| Some((key, reader.as_mut()?.read(key)?)))
     }
 
@@ -280,35 +284,35 @@ impl ClusterLogs {
 
     /// How many bytes of memory all of it takes, nearly.
     #[must_use]
-    pub fn memory(&self) -> usize {
-        let entries = self.entries.values().map(EntryArchive::memory);
-        self.grants.memory() + entries.sum::<usize>()
+    pub fn memory_bytes(&self) -> usize {
+        let entries = self.entries.values().map(EntryArchive::memory_bytes);
+        self.grants.memory_bytes() + entries.sum::<usize>()
     }
 
     /// The grant of this name, whether it counts or not; one of them where a forked log has two.
     #[must_use]
-    pub fn find_grant(&self, id: GrantId) -> Option<Granted> {
-        let whole = self.grants.named(id).cloned();
-        whole.or_else(|| self.restore(self.grants.shed_key(id)?))
+    pub fn find_grant(&self, id: GrantId) -> Option<LoggedGrant> {
+        let whole = self.grants.get(id).cloned();
+        whole.or_else(|| self.restore_grant(self.grants.pruned_key(id)?))
     }
 
     /// Every grant of a subject, whether it counts or not.
     #[must_use]
-    pub fn grants_for(&self, subject: &Subject) -> Vec<Granted> {
-        let whole = self.grants.of(subject).cloned();
-        whole.chain(self.shed_grants(Some(subject))).collect()
+    pub fn grants_for(&self, subject: &Subject) -> Vec<LoggedGrant> {
+        let whole = self.grants.for_subject(subject).cloned();
+        whole.chain(self.pruned_grants(Some(subject))).collect()
     }
 
     /// Every grant of everyone, whether it counts or not.
     #[must_use]
-    pub fn all_grants(&self) -> Vec<Granted> {
-        let whole = self.grants.all().cloned();
-        whole.chain(self.shed_grants(None)).collect()
+    pub fn all_grants(&self) -> Vec<LoggedGrant> {
+        let whole = self.grants.iter().cloned();
+        whole.chain(self.pruned_grants(None)).collect()
     }
 
     /// Those that were shed, log by log: what lies together is read together.
-    fn shed_grants(&self, of: Option<&Subject>) -> Vec<Granted> {
-        let mut keys: Vec<GrantKey> = self.grants.shed_keys(of).collect();
+    fn pruned_grants(&self, of: Option<&Subject>) -> Vec<LoggedGrant> {
+        let mut keys: Vec<GrantKey> = self.grants.pruned_keys(of).collect();
         keys.sort_unstable_by_key(|(_, place, _)| *place);
         let logs = keys.chunk_by(|(_, one, _), (_, next, _)| one.issuer == next.issuer);
         let granted = logs.flat_map(|keys| {
@@ -323,13 +327,13 @@ impl ClusterLogs {
         granted.collect()
     }
 
-    fn restore(&self, (_, place, id): GrantKey) -> Option<Granted> {
+    fn restore_grant(&self, (_, place, id): GrantKey) -> Option<LoggedGrant> {
         parse_grant(&self.entry(place.issuer, (place.sequence, id))?)
     }
 
     /// Whether a grant may have ended for good with this entry.
-    fn can_end_grants(&self, signed: &Signed) -> bool {
-        match &signed.written().operation().change {
+    fn can_expire_grants(&self, signed: &SignedOperation) -> bool {
+        match &signed.encoded().operation().change {
             LogChange::Grants(change) => self.grants.can_end_grants(change),
             // Somebody more may take away.
             LogChange::Members(_) => true,
@@ -339,7 +343,7 @@ impl ClusterLogs {
 
     /// The heads of what is known here, without what is not on disk.
     #[must_use]
-    pub fn heads(&self, unstored: &Unstored) -> LogHeads {
+    pub fn heads(&self, unstored: &UnstoredEntries) -> LogHeads {
         let logs = self.grants.issuers();
         let heads = logs.map(|issuer| (issuer, self.head(issuer, unstored.get(&issuer))));
         heads.filter(|(_, head)| *head != LogHead::EMPTY).collect()
@@ -358,20 +362,20 @@ impl ClusterLogs {
             Some(_) | None => certain,
         };
         let stored = |key: &LogKey| unstored.is_none_or(|unstored| !unstored.contains(key));
-        let behind = self.grants.keys(issuer, tip.next).filter(stored);
-        let behind = digest(behind);
+        let behind = self.grants.keys_from(issuer, tip.next).filter(stored);
+        let behind = uncertain_digest(behind);
         LogHead { tip, behind }
     }
 }
 
 /// The grant of an entry that was taken.
-fn parse_grant(entry: &[u8]) -> Option<Granted> {
-    let signed = Signed::from_bytes(entry).ok()?;
-    Granted::from_operation(signed.written())
+fn parse_grant(entry: &[u8]) -> Option<LoggedGrant> {
+    let signed = SignedOperation::from_bytes(entry).ok()?;
+    LoggedGrant::from_operation(signed.encoded())
 }
 
 /// None of no operations.
-fn digest(keys: impl Iterator<Item = LogKey>) -> Option<BehindDigest> {
+fn uncertain_digest(keys: impl Iterator<Item = LogKey>) -> Option<BehindDigest> {
     let mut keys = keys.peekable();
     keys.peek()?;
     let mut hasher = blake3::Hasher::new_derive_key("mgp 2026-11 behind the tip");

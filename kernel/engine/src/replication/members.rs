@@ -12,8 +12,8 @@ use mgp_protocol::ids::NodeId;
 
 use crate::node_key::PublicKey;
 use crate::policy::grants::{
-    Authority, ClusterId, Grants, LogPosition, LogTip, MemberChange, MemberRole, OperationId,
-    ToldChange,
+    Authority, ClusterId, Grants, LogPosition, LogTip, LoggedMemberChange, MemberChange,
+    MemberRole, OperationId,
 };
 
 /// What is known of a node.
@@ -26,34 +26,34 @@ pub struct ClusterMember {
     /// What it certainly may do; None where its admission is in doubt.
     pub role: Option<MemberRole>,
     /// How much of its log may give, when it was cut off.
-    pub cut: Option<u64>,
+    pub cut_at: Option<u64>,
     /// How much of its log may give, when it was an admin and was demoted. It takes part still, and what it took away
     /// stays so.
-    pub demoted: Option<u64>,
+    pub demoted_at: Option<u64>,
     /// The most that it may do under its key, once it was demoted.
-    pub most: Option<MemberRole>,
+    pub role_max: Option<MemberRole>,
     /// How it came to be out.
-    pub out: Option<MemberOut>,
+    pub removal: Option<MemberRemoval>,
     /// True when it perhaps may issue, and so take away.
-    pub may_take: bool,
+    pub can_revoke: bool,
 }
 
 /// How a node came to be out of the cluster: what was first written of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct MemberOut {
+pub struct MemberRemoval {
     /// When, in milliseconds since 1970, by the clock of who wrote it; only shown.
     pub at_ms: u64,
     /// In which way.
-    pub how: OutHow,
+    pub reason: RemovalReason,
 }
 
 /// In which way a node came to be out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum OutHow {
+pub enum RemovalReason {
     /// It said itself that it leaves.
     Left,
     /// An admin cut it off.
-    Cut,
+    CutOff,
     /// It goes on as that node, under another key.
     Rekeyed(NodeId),
 }
@@ -61,8 +61,8 @@ pub enum OutHow {
 impl ClusterMember {
     /// True when it takes part: certainly admitted, and not cut off.
     #[must_use]
-    pub fn is_in(&self) -> bool {
-        self.role.is_some() && self.cut.is_none()
+    pub fn is_active(&self) -> bool {
+        self.role.is_some() && self.cut_at.is_none()
     }
 }
 
@@ -76,14 +76,14 @@ pub struct ClusterMembers {
 
 /// Everyone that is named anywhere, by a number.
 #[derive(Default)]
-struct NodeNumbers {
-    of: BTreeMap<NodeId, usize>,
+struct NodeIndexes {
+    index_of: BTreeMap<NodeId, usize>,
     nodes: Vec<NodeId>,
 }
 
-impl NodeNumbers {
-    fn of(&mut self, node: NodeId) -> usize {
-        *self.of.entry(node).or_insert_with(|| {
+impl NodeIndexes {
+    fn index(&mut self, node: NodeId) -> usize {
+        *self.index_of.entry(node).or_insert_with(|| {
             self.nodes.push(node);
             self.nodes.len() - 1
         })
@@ -91,28 +91,28 @@ impl NodeNumbers {
 }
 
 /// An operation about members.
-struct Told<'a> {
+struct MemberOperation<'a> {
     place: LogPosition,
     id: OperationId,
-    told: &'a ToldChange,
-    by: usize,
+    change: &'a LoggedMemberChange,
+    issuer: usize,
     /// Whom it lets in, or says to go on under this key.
-    lets_in: Option<usize>,
+    admits: Option<usize>,
     /// Whom it names besides.
-    about: Option<usize>,
+    subject: Option<usize>,
     /// It lies in the certain part of its log.
     certain: bool,
 }
 
-impl<'a> Told<'a> {
-    fn all(grants: &'a Grants, numbers: &mut NodeNumbers) -> Vec<Self> {
+impl<'a> MemberOperation<'a> {
+    fn collect(grants: &'a Grants, numbers: &mut NodeIndexes) -> Vec<Self> {
         // They come log by log.
         let mut log: Option<(NodeId, usize, u64)> = None;
-        let numbered = |(place, id, told): (LogPosition, OperationId, &'a ToldChange)| {
+        let numbered = |(place, id, told): (LogPosition, OperationId, &'a LoggedMemberChange)| {
             let issuer = place.issuer;
             let (_, by, end) = match log {
                 Some(same @ (of, ..)) if of == issuer => same,
-                Some(_) | None => (issuer, numbers.of(issuer), grants.tip(issuer).next),
+                Some(_) | None => (issuer, numbers.index(issuer), grants.tip(issuer).next),
             };
             log = Some((issuer, by, end));
             let about = match &told.change {
@@ -127,10 +127,10 @@ impl<'a> Told<'a> {
             Self {
                 place,
                 id,
-                told,
-                by,
-                lets_in: told.lets_in.map(|node| numbers.of(node)),
-                about: about.map(|node| numbers.of(node)),
+                change: told,
+                issuer: by,
+                admits: told.admitted_node.map(|node| numbers.index(node)),
+                subject: about.map(|node| numbers.index(node)),
                 certain: place.sequence < end,
             }
         };
@@ -138,16 +138,21 @@ impl<'a> Told<'a> {
     }
 
     /// Which node it takes out, and in which way.
-    fn takes_out(&self) -> Option<(usize, MemberOut)> {
-        let (at_ms, about) = (self.told.told_at_ms, self.about?);
-        let how = match &self.told.change {
-            MemberChange::Rekey { .. } => OutHow::Rekeyed(self.told.lets_in?),
+    fn removal(&self) -> Option<(usize, MemberRemoval)> {
+        let (at_ms, about) = (self.change.issued_at_ms, self.subject?);
+        let how = match &self.change.change {
+            MemberChange::Rekey { .. } => RemovalReason::Rekeyed(self.change.admitted_node?),
             MemberChange::Cut {
                 stays_as: Some(_), ..
             } => return None,
             MemberChange::Cut { node, .. } => {
-                let by_itself = self.by == about || NodeId::parse(&self.told.author) == Some(*node);
-                if by_itself { OutHow::Left } else { OutHow::Cut }
+                let by_itself =
+                    self.issuer == about || NodeId::parse(&self.change.author) == Some(*node);
+                if by_itself {
+                    RemovalReason::Left
+                } else {
+                    RemovalReason::CutOff
+                }
             }
             MemberChange::Found { .. }
             | MemberChange::Admit { .. }
@@ -155,7 +160,7 @@ impl<'a> Told<'a> {
             | MemberChange::Rest {}
             | MemberChange::Recover { .. } => return None,
         };
-        Some((about, MemberOut { at_ms, how }))
+        Some((about, MemberRemoval { at_ms, reason: how }))
     }
 }
 
@@ -170,7 +175,7 @@ struct Demotion {
 
 impl Demotion {
     /// Of two, each takes away.
-    fn and(self, other: Self) -> Self {
+    fn merge(self, other: Self) -> Self {
         Self {
             end: self.end.min(other.end),
             role: self.role.min(other.role),
@@ -179,9 +184,9 @@ impl Demotion {
 }
 
 /// Where the making of the members stands: what is known of each node, by its number.
-struct Making<'a> {
+struct MembershipBuilder<'a> {
     grants: &'a Grants,
-    told: Vec<Told<'a>>,
+    operations: Vec<MemberOperation<'a>>,
     nodes: Vec<NodeId>,
     recovery: usize,
     possible: Vec<bool>,
@@ -193,7 +198,7 @@ struct Making<'a> {
 impl ClusterMembers {
     /// Nobody, before the founding operation is known.
     #[must_use]
-    pub fn nobody() -> Self {
+    pub fn empty() -> Self {
         let nodes = BTreeMap::new();
         Self {
             nodes,
@@ -204,21 +209,21 @@ impl ClusterMembers {
 
     /// Those that the logs add up to.
     #[must_use]
-    pub fn of(grants: &Grants, cluster: ClusterId) -> Self {
-        let mut numbers = NodeNumbers::default();
-        let told = Told::all(grants, &mut numbers);
+    pub fn from_grants(grants: &Grants, cluster: ClusterId) -> Self {
+        let mut numbers = NodeIndexes::default();
+        let told = MemberOperation::collect(grants, &mut numbers);
         let founding = told.iter().find(|told| told.id.0 == cluster.0);
         let Some((founder, MemberChange::Found { recovery, .. })) =
-            founding.map(|told| (told.place.issuer, &told.told.change))
+            founding.map(|told| (told.place.issuer, &told.change.change))
         else {
-            return Self::nobody();
+            return Self::empty();
         };
-        let recovery = recovery.node();
-        let (first, last) = (numbers.of(founder), numbers.of(recovery));
+        let recovery = recovery.node_id();
+        let (first, last) = (numbers.index(founder), numbers.index(recovery));
         let count = numbers.nodes.len();
-        let mut making = Making {
+        let mut making = MembershipBuilder {
             grants,
-            told,
+            operations: told,
             nodes: numbers.nodes,
             recovery: last,
             possible: vec![false; count],
@@ -229,12 +234,12 @@ impl ClusterMembers {
         making.possible[first] = true;
         making.possible[last] = true;
         making.roles[first] = Some(MemberRole::Admin);
-        making.find_possible();
-        making.find_ends();
-        making.carry_demotions();
+        making.find_possible_issuers();
+        making.find_certain_ends();
+        making.apply_rekeys();
         making.find_roles();
         Self {
-            nodes: making.members(),
+            nodes: making.build_members(),
             recovery: Some(recovery),
             founder: Some(founder),
         }
@@ -247,29 +252,29 @@ impl ClusterMembers {
     }
 
     /// All that were ever admitted, those that were cut off included.
-    pub fn all(&self) -> impl Iterator<Item = (NodeId, &ClusterMember)> {
+    pub fn iter(&self) -> impl Iterator<Item = (NodeId, &ClusterMember)> {
         self.nodes.iter().map(|(node, member)| (*node, member))
     }
 
     /// True when the node takes part.
     #[must_use]
-    pub fn is_in(&self, node: NodeId) -> bool {
-        self.get(node).is_some_and(ClusterMember::is_in)
+    pub fn is_member(&self, node: NodeId) -> bool {
+        self.get(node).is_some_and(ClusterMember::is_active)
     }
 
     /// True when the node takes part and may issue.
     #[must_use]
     pub fn is_admin(&self, node: NodeId) -> bool {
         let member = self.get(node);
-        member.is_some_and(|member| member.is_in() && member.role == Some(MemberRole::Admin))
+        member.is_some_and(|member| member.is_active() && member.role == Some(MemberRole::Admin))
     }
 
     /// True when the operations of this issuer are kept: it perhaps may issue.
     #[must_use]
-    pub fn is_heard(&self, issuer: NodeId) -> bool {
+    pub fn can_possibly_issue(&self, issuer: NodeId) -> bool {
         self.recovery == Some(issuer)
             || self.founder == Some(issuer)
-            || self.get(issuer).is_some_and(|member| member.may_take)
+            || self.get(issuer).is_some_and(|member| member.can_revoke)
     }
 
     /// True for the key that lies in a drawer.
@@ -279,11 +284,11 @@ impl ClusterMembers {
     }
 
     /// Those who could still take something away, without the recovery key, which is nowhere at work.
-    pub fn who_could_revoke(&self) -> impl Iterator<Item = NodeId> + use<'_> {
+    pub fn possible_revokers(&self) -> impl Iterator<Item = NodeId> + use<'_> {
         let may = |member: &ClusterMember| {
-            member.may_take && member.cut.is_none() && member.demoted.is_none()
+            member.can_revoke && member.cut_at.is_none() && member.demoted_at.is_none()
         };
-        self.all()
+        self.iter()
             .filter(move |(_, member)| may(member))
             .map(|(node, _)| node)
     }
@@ -291,39 +296,39 @@ impl ClusterMembers {
     /// The same as what grants are judged by at this node.
     #[must_use]
     pub fn authority(&self, here: NodeId) -> Authority {
-        let mut authority = Authority::nobody(here);
-        for (node, member) in self.all().filter(|(_, member)| member.may_take) {
-            let cut = member.cut.unwrap_or(u64::MAX);
-            let end = match (member.demoted, member.role) {
+        let mut authority = Authority::without_issuers(here);
+        for (node, member) in self.iter().filter(|(_, member)| member.can_revoke) {
+            let cut = member.cut_at.unwrap_or(u64::MAX);
+            let end = match (member.demoted_at, member.role) {
                 (Some(end), Some(_)) => end.min(cut),
                 (None, Some(MemberRole::Admin)) => cut,
                 (None, Some(MemberRole::Member | MemberRole::Leaf)) | (_, None) => 0,
             };
-            authority = authority.with_until(node, end);
+            authority = authority.with_issuer_until(node, end);
         }
         match self.recovery {
-            Some(recovery) => authority.with(recovery),
+            Some(recovery) => authority.with_issuer(recovery),
             None => authority,
         }
     }
 }
 
-impl Making<'_> {
+impl MembershipBuilder<'_> {
     /// Repeats until nothing is added.
-    fn find_possible(&mut self) {
+    fn find_possible_issuers(&mut self) {
         loop {
             let mut more = false;
-            for told in &self.told {
-                let admits = match &told.told.change {
+            for told in &self.operations {
+                let admits = match &told.change.change {
                     MemberChange::Admit { role, .. } => *role == MemberRole::Admin,
-                    MemberChange::Recover { .. } => told.by == self.recovery,
-                    MemberChange::Rekey { .. } => told.about.is_some_and(|of| self.possible[of]),
+                    MemberChange::Recover { .. } => told.issuer == self.recovery,
+                    MemberChange::Rekey { .. } => told.subject.is_some_and(|of| self.possible[of]),
                     MemberChange::Found { .. }
                     | MemberChange::Cut { .. }
                     | MemberChange::Rename { .. }
                     | MemberChange::Rest {} => false,
                 };
-                if let Some(node) = told.lets_in.filter(|_| admits && self.possible[told.by]) {
+                if let Some(node) = told.admits.filter(|_| admits && self.possible[told.issuer]) {
                     more |= !std::mem::replace(&mut self.possible[node], true);
                 }
             }
@@ -334,9 +339,13 @@ impl Making<'_> {
     }
 
     /// Cuts take away, so that those of everyone who perhaps may issue count.
-    fn find_ends(&mut self) {
-        for told in self.told.iter().filter(|told| self.possible[told.by]) {
-            let (node, at, stays_as) = match &told.told.change {
+    fn find_certain_ends(&mut self) {
+        for told in self
+            .operations
+            .iter()
+            .filter(|told| self.possible[told.issuer])
+        {
+            let (node, at, stays_as) = match &told.change.change {
                 MemberChange::Cut { node, at, stays_as } => (node, at, *stays_as),
                 MemberChange::Rekey { node, at, .. } => (node, at, None),
                 MemberChange::Found { .. }
@@ -345,22 +354,22 @@ impl Making<'_> {
                 | MemberChange::Rest {}
                 | MemberChange::Recover { .. } => continue,
             };
-            let Some(about) = told.about else {
+            let Some(about) = told.subject else {
                 continue;
             };
             if about == self.recovery {
                 continue;
             }
-            let end = match told.by == about {
+            let end = match told.issuer == about {
                 // It cannot name its own hash; what it says in it counts.
                 true => told.place.sequence + 1,
-                false => self.end(*node, *at),
+                false => self.certain_end(*node, *at),
             };
             // No admin is left of it, whatever was written.
             if let Some(role) = stays_as.map(|role| role.min(MemberRole::Member)) {
                 let demotion = Demotion { end, role };
                 let known = self.demotions[about].get_or_insert(demotion);
-                *known = known.and(demotion);
+                *known = known.merge(demotion);
                 continue;
             }
             let known = self.ends[about].get_or_insert(end);
@@ -369,12 +378,16 @@ impl Making<'_> {
     }
 
     /// Who goes on under another key is no more under that one. Repeats until nothing is added.
-    fn carry_demotions(&mut self) {
+    fn apply_rekeys(&mut self) {
         loop {
             let mut more = false;
-            for told in self.told.iter().filter(|told| self.possible[told.by]) {
+            for told in self
+                .operations
+                .iter()
+                .filter(|told| self.possible[told.issuer])
+            {
                 let (MemberChange::Rekey { .. }, Some(before), Some(next)) =
-                    (&told.told.change, told.about, told.lets_in)
+                    (&told.change.change, told.subject, told.admits)
                 else {
                     continue;
                 };
@@ -383,7 +396,7 @@ impl Making<'_> {
                 };
                 let carried = Demotion { end: 0, ..demotion };
                 let known = self.demotions[next];
-                let both = known.map_or(carried, |known| known.and(carried));
+                let both = known.map_or(carried, |known| known.merge(carried));
                 self.demotions[next] = Some(both);
                 more |= known != Some(both);
             }
@@ -394,16 +407,17 @@ impl Making<'_> {
     }
 
     /// Nothing counts of a log that is certain here and another one than the cut names.
-    fn end(&self, node: NodeId, at: LogTip) -> u64 {
+    fn certain_end(&self, node: NodeId, at: LogTip) -> u64 {
         match self.grants.tip_at(node, at.next) {
             Some(here) if here != at => 0,
             Some(_) | None => at.next,
         }
     }
 
-    fn gives(&self, told: &Told<'_>) -> bool {
-        let may = told.by == self.recovery || self.roles[told.by] == Some(MemberRole::Admin);
-        let (end, demotion) = (self.ends[told.by], self.demotions[told.by]);
+    fn can_grant(&self, told: &MemberOperation<'_>) -> bool {
+        let may =
+            told.issuer == self.recovery || self.roles[told.issuer] == Some(MemberRole::Admin);
+        let (end, demotion) = (self.ends[told.issuer], self.demotions[told.issuer]);
         let ends = end.into_iter().chain(demotion.map(|it| it.end));
         may && told.certain && ends.into_iter().all(|end| told.place.sequence < end)
     }
@@ -412,20 +426,20 @@ impl Making<'_> {
     fn find_roles(&mut self) {
         loop {
             let mut found: Vec<(usize, MemberRole)> = Vec::new();
-            for told in self.told.iter().filter(|told| self.gives(told)) {
-                let role = match &told.told.change {
+            for told in self.operations.iter().filter(|told| self.can_grant(told)) {
+                let role = match &told.change.change {
                     MemberChange::Admit { role, .. } => Some(*role),
-                    MemberChange::Recover { .. } if told.by == self.recovery => {
+                    MemberChange::Recover { .. } if told.issuer == self.recovery => {
                         Some(MemberRole::Admin)
                     }
-                    MemberChange::Rekey { .. } => told.about.and_then(|of| self.roles[of]),
+                    MemberChange::Rekey { .. } => told.subject.and_then(|of| self.roles[of]),
                     MemberChange::Found { .. }
                     | MemberChange::Cut { .. }
                     | MemberChange::Rename { .. }
                     | MemberChange::Rest {}
                     | MemberChange::Recover { .. } => None,
                 };
-                found.extend(told.lets_in.zip(role));
+                found.extend(told.admits.zip(role));
             }
             found.retain(|(node, role)| self.roles[*node].is_none_or(|known| known < *role));
             if found.is_empty() {
@@ -437,11 +451,15 @@ impl Making<'_> {
         }
     }
 
-    fn members(&self) -> BTreeMap<NodeId, ClusterMember> {
+    fn build_members(&self) -> BTreeMap<NodeId, ClusterMember> {
         let mut members = BTreeMap::new();
-        let (outs, names) = (self.outs(), GivenNames::of(self));
-        for told in self.told.iter().filter(|told| self.possible[told.by]) {
-            let (Some(node), Some(key)) = (told.lets_in, told.told.change.key()) else {
+        let (outs, names) = (self.removals(), MemberNames::collect(self));
+        for told in self
+            .operations
+            .iter()
+            .filter(|told| self.possible[told.issuer])
+        {
+            let (Some(node), Some(key)) = (told.admits, told.change.change.admitted_key()) else {
                 continue;
             };
             let known = self.roles[node].is_some() || self.possible[node];
@@ -452,13 +470,13 @@ impl Making<'_> {
                 key: *key,
                 name: names.name(node, self),
                 role: self.role(node),
-                most: self.demotions[node].map(|it| it.role),
-                demoted: self.demotions[node]
+                role_max: self.demotions[node].map(|it| it.role),
+                demoted_at: self.demotions[node]
                     .filter(|_| self.roles[node] == Some(MemberRole::Admin))
                     .map(|it| it.end),
-                cut: self.ends[node],
-                out: outs[node],
-                may_take: self.possible[node],
+                cut_at: self.ends[node],
+                removal: outs[node],
+                can_revoke: self.possible[node],
             };
             members.entry(self.nodes[node]).or_insert_with(member);
         }
@@ -473,10 +491,13 @@ impl Making<'_> {
     }
 
     /// How the nodes that were cut off came to be out.
-    fn outs(&self) -> Vec<Option<MemberOut>> {
-        let mut outs: Vec<Option<MemberOut>> = vec![None; self.nodes.len()];
-        let possible = self.told.iter().filter(|told| self.possible[told.by]);
-        let told = possible.filter_map(Told::takes_out);
+    fn removals(&self) -> Vec<Option<MemberRemoval>> {
+        let mut outs: Vec<Option<MemberRemoval>> = vec![None; self.nodes.len()];
+        let possible = self
+            .operations
+            .iter()
+            .filter(|told| self.possible[told.issuer]);
+        let told = possible.filter_map(MemberOperation::removal);
         for (node, out) in told.filter(|(node, _)| self.ends[*node].is_some()) {
             let first = outs[node].get_or_insert(out);
             *first = out.min(*first);
@@ -486,29 +507,33 @@ impl Making<'_> {
 }
 
 /// What the nodes are called, by their numbers.
-struct GivenNames<'a> {
+struct MemberNames<'a> {
     /// The last name that was certainly given; which of two is the last decides nothing.
-    given: Vec<Option<(u64, NodeId, &'a str)>>,
+    assigned: Vec<Option<(u64, NodeId, &'a str)>>,
     /// The node that each was under the key before.
-    before: Vec<Option<usize>>,
+    predecessors: Vec<Option<usize>>,
 }
 
-impl<'a> GivenNames<'a> {
-    fn of(making: &Making<'a>) -> Self {
+impl<'a> MemberNames<'a> {
+    fn collect(making: &MembershipBuilder<'a>) -> Self {
         let count = making.nodes.len();
         let mut names = Self {
-            given: vec![None; count],
-            before: vec![None; count],
+            assigned: vec![None; count],
+            predecessors: vec![None; count],
         };
-        for told in making.told.iter().filter(|told| making.gives(told)) {
-            let (node, name) = match &told.told.change {
+        for told in making
+            .operations
+            .iter()
+            .filter(|told| making.can_grant(told))
+        {
+            let (node, name) = match &told.change.change {
                 MemberChange::Found { name, .. }
                 | MemberChange::Admit { name, .. }
-                | MemberChange::Recover { name, .. } => (told.lets_in, name),
-                MemberChange::Rename { name, .. } => (told.about, name),
+                | MemberChange::Recover { name, .. } => (told.admits, name),
+                MemberChange::Rename { name, .. } => (told.subject, name),
                 MemberChange::Rekey { .. } => {
-                    if let Some(next) = told.lets_in {
-                        names.before[next] = names.before[next].or(told.about);
+                    if let Some(next) = told.admits {
+                        names.predecessors[next] = names.predecessors[next].or(told.subject);
                     }
                     continue;
                 }
@@ -516,24 +541,24 @@ impl<'a> GivenNames<'a> {
             };
             let name = (told.place.sequence, told.place.issuer, name.as_str());
             if let Some(node) = node {
-                names.given[node] = names.given[node].max(Some(name));
+                names.assigned[node] = names.assigned[node].max(Some(name));
             }
         }
         names
     }
 
     /// Its name, or the one it had under the key before.
-    fn name(&self, node: usize, making: &Making<'_>) -> String {
+    fn name(&self, node: usize, making: &MembershipBuilder<'_>) -> String {
         let mut seen = BTreeSet::from([node]);
         let mut at = node;
         loop {
-            if let Some((_, _, name)) = self.given[at] {
+            if let Some((_, _, name)) = self.assigned[at] {
                 return name.to_owned();
             }
-            match self.before[at] {
+            match self.predecessors[at] {
                 // Keys may be said to follow each other in a circle.
                 Some(before) if seen.insert(before) => at = before,
-                Some(_) | None => return making.nodes[node].short(),
+                Some(_) | None => return making.nodes[node].short_id(),
             }
         }
     }

@@ -8,21 +8,21 @@ use crate::policy::grants::{MemberChange, MemberRole};
 
 /// Why a node's role is not changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum RoleRefusal {
+pub enum RoleChangeError {
     /// It is not in the cluster.
     #[error("that node is not in the cluster")]
-    NotIn,
+    NotMember,
     /// It has that role, or a higher one.
     #[error("it may do that much already")]
-    NotMore,
+    NotPromotion,
     /// It has that role, or a lower one.
     #[error("it may do no more than that already")]
-    NotLess,
+    NotDemotion,
     /// It was demoted under its present key.
     #[error(
         "it was demoted, which is for good under its present key: `mgp nodes leave` and `mgp nodes rekey` there, a restart, then `mgp nodes join` with a ticket of `mgp nodes invite --role`"
     )]
-    WasDemoted,
+    AlreadyDemoted,
     /// Nobody could let nodes in or grant anything.
     #[error("it is the last admin: `mgp nodes promote` another node first")]
     LastAdmin,
@@ -31,18 +31,18 @@ pub enum RoleRefusal {
 /// The operation by which a node may do more. It is the one that lets a node in: every build reads it.
 ///
 /// # Errors
-/// [`RoleRefusal`].
+/// [`RoleChangeError`].
 pub fn promote(
     logs: &ClusterLogs,
     node: NodeId,
     role: MemberRole,
-) -> Result<MemberChange, RoleRefusal> {
-    let (member, now) = member(logs, node)?;
+) -> Result<MemberChange, RoleChangeError> {
+    let (member, now) = find_member(logs, node)?;
     if role <= now {
-        return Err(RoleRefusal::NotMore);
+        return Err(RoleChangeError::NotPromotion);
     }
-    if member.most.is_some_and(|most| most < role) {
-        return Err(RoleRefusal::WasDemoted);
+    if member.role_max.is_some_and(|most| most < role) {
+        return Err(RoleChangeError::AlreadyDemoted);
     }
     Ok(MemberChange::Admit {
         key: member.key,
@@ -54,20 +54,20 @@ pub fn promote(
 /// The operation by which a node may do less.
 ///
 /// # Errors
-/// [`RoleRefusal`].
+/// [`RoleChangeError`].
 pub fn demote(
     logs: &ClusterLogs,
     node: NodeId,
     role: MemberRole,
-) -> Result<MemberChange, RoleRefusal> {
-    let (_, now) = member(logs, node)?;
+) -> Result<MemberChange, RoleChangeError> {
+    let (_, now) = find_member(logs, node)?;
     if role >= now {
-        return Err(RoleRefusal::NotLess);
+        return Err(RoleChangeError::NotDemotion);
     }
     let members = logs.members();
     let another = |(other, _): (NodeId, &ClusterMember)| other != node && members.is_admin(other);
-    if now == MemberRole::Admin && !members.all().any(another) {
-        return Err(RoleRefusal::LastAdmin);
+    if now == MemberRole::Admin && !members.iter().any(another) {
+        return Err(RoleChangeError::LastAdmin);
     }
     Ok(MemberChange::Cut {
         node,
@@ -76,10 +76,13 @@ pub fn demote(
     })
 }
 
-fn member(logs: &ClusterLogs, node: NodeId) -> Result<(&ClusterMember, MemberRole), RoleRefusal> {
-    let member = logs.members().get(node).filter(|member| member.is_in());
-    let member = member.ok_or(RoleRefusal::NotIn)?;
-    let role = member.role.ok_or(RoleRefusal::NotIn)?;
+fn find_member(
+    logs: &ClusterLogs,
+    node: NodeId,
+) -> Result<(&ClusterMember, MemberRole), RoleChangeError> {
+    let member = logs.members().get(node).filter(|member| member.is_active());
+    let member = member.ok_or(RoleChangeError::NotMember)?;
+    let role = member.role.ok_or(RoleChangeError::NotMember)?;
     Ok((member, role))
 }
 
@@ -87,65 +90,72 @@ fn member(logs: &ClusterLogs, node: NodeId) -> Result<(&ClusterMember, MemberRol
 mod tests {
     use mgp_protocol::mgp::access::Permission;
 
-    use super::super::scene::{Pen, admit, allow, cluster, found, grant, key, node, revoke};
+    use super::super::test_logs::{
+        LogWriter, admit_change, allow_change, cluster_id, found_cluster, grant_change, key, node,
+        revoke_change,
+    };
     use super::*;
-    use crate::policy::grants::{Force, GrantId, LogChange, Signed};
+    use crate::policy::grants::{GrantId, GrantStatus, LogChange, SignedOperation};
 
     /// Node 0 is the founder, 1 a second admin, 2 a member.
-    fn three() -> (Vec<Signed>, Pen, Pen) {
-        let (founding, mut founder) = found();
-        let second = founder.write(admit(1, MemberRole::Admin));
-        let third = founder.write(admit(2, MemberRole::Member));
+    fn three() -> (Vec<SignedOperation>, LogWriter, LogWriter) {
+        let (founding, mut founder) = found_cluster();
+        let second = founder.write(admit_change(1, MemberRole::Admin));
+        let third = founder.write(admit_change(2, MemberRole::Member));
         (
             vec![founding, second, third],
             founder,
-            Pen::new(1, cluster()),
+            LogWriter::new(1, cluster_id()),
         )
     }
 
     /// At node 2, in any order.
-    fn known(entries: &[Signed]) -> ClusterLogs {
-        let mut logs = ClusterLogs::new(node(2), cluster());
-        logs.take_all(entries.iter().rev());
-        let mut other = ClusterLogs::new(node(2), cluster());
-        other.take_all(entries);
+    fn known(entries: &[SignedOperation]) -> ClusterLogs {
+        let mut logs = ClusterLogs::new(node(2), cluster_id());
+        logs.merge_all(entries.iter().rev());
+        let mut other = ClusterLogs::new(node(2), cluster_id());
+        other.merge_all(entries);
         assert_eq!(logs.members(), other.members(), "whatever the order");
         logs
     }
 
-    fn demoted(entries: &[Signed], by: &mut Pen, of: u8) -> Signed {
+    fn demoted(entries: &[SignedOperation], by: &mut LogWriter, of: u8) -> SignedOperation {
         let change = demote(&known(entries), node(of), MemberRole::Member).unwrap();
         by.write(LogChange::Members(change))
     }
 
-    fn force(logs: &ClusterLogs, id: u8) -> Force {
+    fn force(logs: &ClusterLogs, id: u8) -> GrantStatus {
         let granted = logs.find_grant(GrantId([id; 16])).unwrap();
-        logs.grants().force(&granted, logs.authority(), 0)
+        logs.grants().status(&granted, logs.authority(), 0)
     }
 
     /// What it took away and what it gave before stays; what it gives after counts nowhere, and nobody waits for it.
     #[test]
     fn a_demoted_admin_keeps_its_revokes_and_grants_nothing_more() {
         let (mut all, mut founder, mut second) = three();
-        all.push(founder.write(allow(1)));
-        all.push(second.write(revoke(1)));
-        all.push(second.write(grant(2, Permission::Allow, &[])));
+        all.push(founder.write(allow_change(1)));
+        all.push(second.write(revoke_change(1)));
+        all.push(second.write(grant_change(2, Permission::Allow, &[])));
         all.push(demoted(&all.clone(), &mut founder, 1));
         let logs = known(&all);
         let members = logs.members();
-        assert!(members.is_in(node(1)) && !members.is_admin(node(1)));
+        assert!(members.is_member(node(1)) && !members.is_admin(node(1)));
         assert_eq!(members.get(node(1)).unwrap().role, Some(MemberRole::Member));
-        let could: Vec<_> = members.who_could_revoke().collect();
+        let could: Vec<_> = members.possible_revokers().collect();
         assert_eq!(could, [node(0)], "no lease waits for its word");
-        assert!(matches!(force(&logs, 1), Force::Revoked(_)));
-        assert_eq!(force(&logs, 2), Force::InForce, "it was an admin then");
-        all.push(second.write(grant(3, Permission::Allow, &[])));
-        all.push(second.write(revoke(2)));
-        all.push(second.write(admit(3, MemberRole::Admin)));
+        assert!(matches!(force(&logs, 1), GrantStatus::Revoked(_)));
+        assert_eq!(
+            force(&logs, 2),
+            GrantStatus::InForce,
+            "it was an admin then"
+        );
+        all.push(second.write(grant_change(3, Permission::Allow, &[])));
+        all.push(second.write(revoke_change(2)));
+        all.push(second.write(admit_change(3, MemberRole::Admin)));
         let logs = known(&all);
-        assert_eq!(force(&logs, 3), Force::NotAuthorised);
+        assert_eq!(force(&logs, 3), GrantStatus::NotAuthorised);
         assert!(
-            matches!(force(&logs, 2), Force::Revoked(_)),
+            matches!(force(&logs, 2), GrantStatus::Revoked(_)),
             "denies never lapse"
         );
         assert!(!logs.members().is_admin(node(3)));
@@ -159,7 +169,7 @@ mod tests {
         all.push(founder.write(LogChange::Members(promoted)));
         assert!(known(&all).members().is_admin(node(2)));
         all.push(demoted(&all.clone(), &mut founder, 1));
-        all.push(founder.write(admit(1, MemberRole::Admin)));
+        all.push(founder.write(admit_change(1, MemberRole::Admin)));
         let at = known(&all).grants().tip(node(1));
         let rekey = MemberChange::Rekey {
             node: node(1),
@@ -168,14 +178,14 @@ mod tests {
         };
         all.push(founder.write(LogChange::Members(rekey)));
         let logs = known(&all);
-        assert!(logs.members().is_in(node(4)) && !logs.members().is_admin(node(4)));
-        assert!(!logs.members().who_could_revoke().any(|it| it == node(4)));
+        assert!(logs.members().is_member(node(4)) && !logs.members().is_admin(node(4)));
+        assert!(!logs.members().possible_revokers().any(|it| it == node(4)));
         assert_eq!(
             promote(&logs, node(4), MemberRole::Admin),
-            Err(RoleRefusal::WasDemoted)
+            Err(RoleChangeError::AlreadyDemoted)
         );
-        all.push(second.write(grant(5, Permission::Allow, &[])));
-        assert_eq!(force(&known(&all), 5), Force::NotAuthorised);
+        all.push(second.write(grant_change(5, Permission::Allow, &[])));
+        assert_eq!(force(&known(&all), 5), GrantStatus::NotAuthorised);
     }
 
     #[test]
@@ -184,12 +194,12 @@ mod tests {
         all.push(demoted(&all.clone(), &mut founder, 1));
         let logs = known(&all);
         let demote = |of| demote(&logs, node(of), MemberRole::Member);
-        assert_eq!(demote(0), Err(RoleRefusal::LastAdmin));
-        assert_eq!(demote(1), Err(RoleRefusal::NotLess));
-        assert_eq!(demote(7), Err(RoleRefusal::NotIn));
+        assert_eq!(demote(0), Err(RoleChangeError::LastAdmin));
+        assert_eq!(demote(1), Err(RoleChangeError::NotDemotion));
+        assert_eq!(demote(7), Err(RoleChangeError::NotMember));
         assert_eq!(
             promote(&logs, node(2), MemberRole::Member),
-            Err(RoleRefusal::NotMore)
+            Err(RoleChangeError::NotPromotion)
         );
     }
 

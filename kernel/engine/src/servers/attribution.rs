@@ -7,33 +7,33 @@ use mgp_protocol::ids::ConnectionId;
 
 /// Whom a call counts for when a server asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Party {
+pub enum CallOrigin {
     /// A client that can be asked something.
     Client(ConnectionId),
     /// All clients that cannot be asked. A question to any of them is refused in the same way, so they need
     /// not be told apart.
-    Unaskable,
+    NonInteractive,
 }
 
 /// Who is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Whom {
+pub enum CallbackTarget {
     /// No call is under way: the question has no origin and is refused.
-    Nobody,
+    None,
     /// Certainly this one.
-    One(Party),
+    One(CallOrigin),
     /// It cannot be told; from now on clients take turns.
-    Several,
+    Ambiguous,
 }
 
 /// Who is asked, given the party of each call under way.
 #[must_use]
-pub fn whom(in_flight: impl IntoIterator<Item = Party>) -> Whom {
+pub fn resolve_target(in_flight: impl IntoIterator<Item = CallOrigin>) -> CallbackTarget {
     let mut calls = in_flight.into_iter();
     match calls.next() {
-        None => Whom::Nobody,
-        Some(first) if calls.all(|other| other == first) => Whom::One(first),
-        Some(_) => Whom::Several,
+        None => CallbackTarget::None,
+        Some(first) if calls.all(|other| other == first) => CallbackTarget::One(first),
+        Some(_) => CallbackTarget::Ambiguous,
     }
 }
 
@@ -41,14 +41,14 @@ pub fn whom(in_flight: impl IntoIterator<Item = Party>) -> Whom {
 mod tests {
     use super::*;
 
-    const A: Party = Party::Client(ConnectionId(1));
-    const B: Party = Party::Client(ConnectionId(2));
+    const A: CallOrigin = CallOrigin::Client(ConnectionId(1));
+    const B: CallOrigin = CallOrigin::Client(ConnectionId(2));
 
     #[test]
     fn there_is_no_doubt_while_one_connection_calls() {
-        assert_eq!(whom([]), Whom::Nobody);
-        assert_eq!(whom([A]), Whom::One(A));
-        assert_eq!(whom([A, A, A]), Whom::One(A));
-        assert_eq!(whom([A, A, B]), Whom::Several);
+        assert_eq!(resolve_target([]), CallbackTarget::None);
+        assert_eq!(resolve_target([A]), CallbackTarget::One(A));
+        assert_eq!(resolve_target([A, A, A]), CallbackTarget::One(A));
+        assert_eq!(resolve_target([A, A, B]), CallbackTarget::Ambiguous);
     }
 }

@@ -2,55 +2,55 @@
 
 use std::borrow::Cow;
 
-use mgp_protocol::splice::{members, quoted};
+use mgp_protocol::splice::{members, quote};
 
 /// Whether questions of a kind may be asked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Consent {
     /// It is put to the client whose call caused it.
     #[default]
-    On,
+    Allow,
     /// It is put to the client after the operator has agreed.
     Ask,
     /// It is refused, and the server is told at its start that it cannot be asked.
-    Off,
+    Deny,
 }
 
-/// The same for all kinds; for the folders of a client it is always [`Consent::On`].
+/// The same for all kinds; for the folders of a client it is always [`Consent::Allow`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Consents {
+pub struct ConsentPolicy {
     /// `sampling/createMessage`.
     pub sampling: Consent,
     /// `elicitation/create`.
     pub elicitation: Consent,
 }
 
-impl Consents {
+impl ConsentPolicy {
     /// Whether a question of this method may be put.
     #[must_use]
-    pub fn to(self, method: &str) -> Consent {
+    pub fn for_method(self, method: &str) -> Consent {
         match method {
             "sampling/createMessage" => self.sampling,
             "elicitation/create" => self.elicitation,
-            _ => Consent::On,
+            _ => Consent::Allow,
         }
     }
 
     /// True when any kind is restricted.
     #[must_use]
-    pub fn restrict(self) -> bool {
+    pub fn is_restricted(self) -> bool {
         self != Self::default()
     }
 
     /// A `ClientCapabilities` object without the kinds that are off.
     #[must_use]
-    pub fn declared(self, capabilities: &str) -> Cow<'_, str> {
-        if !self.restrict() {
+    pub fn allowed_capabilities(self, capabilities: &str) -> Cow<'_, str> {
+        if !self.is_restricted() {
             return capabilities.into();
         }
         let is_off = |name: &str| match name {
-            "sampling" => self.sampling == Consent::Off,
-            "elicitation" => self.elicitation == Consent::Off,
+            "sampling" => self.sampling == Consent::Deny,
+            "elicitation" => self.elicitation == Consent::Deny,
             _ => false,
         };
         let all = members(capabilities).unwrap_or_default();
@@ -59,7 +59,7 @@ impl Consents {
         }
         let kept = all.iter().filter(|(name, _)| !is_off(name));
         let kept: Vec<String> = kept
-            .map(|(name, value)| format!("{}:{}", quoted(name), value.get()))
+            .map(|(name, value)| format!("{}:{}", quote(name), value.get()))
             .collect();
         format!("{{{}}}", kept.join(",")).into()
     }
@@ -73,19 +73,19 @@ mod tests {
     #[test]
     fn what_is_off_is_not_declared() {
         let all = r#"{"roots":{"listChanged":true},"sampling":{},"elicitation":{"url":{}}}"#;
-        assert_eq!(Consents::default().declared(all), all);
-        let mut consents = Consents {
-            sampling: Consent::Off,
+        assert_eq!(ConsentPolicy::default().allowed_capabilities(all), all);
+        let mut consents = ConsentPolicy {
+            sampling: Consent::Deny,
             elicitation: Consent::Ask,
         };
         let without = r#"{"roots":{"listChanged":true},"elicitation":{"url":{}}}"#;
-        assert_eq!(consents.declared(all), without);
-        consents.elicitation = Consent::Off;
+        assert_eq!(consents.allowed_capabilities(all), without);
+        consents.elicitation = Consent::Deny;
         assert_eq!(
-            consents.declared(r#"{"s\u0061mpling":{},"elicitation":{}}"#),
+            consents.allowed_capabilities(r#"{"s\u0061mpling":{},"elicitation":{}}"#),
             "{}"
         );
-        assert_eq!(consents.to("roots/list"), Consent::On);
-        assert!(consents.restrict() && !Consents::default().restrict());
+        assert_eq!(consents.for_method("roots/list"), Consent::Allow);
+        assert!(consents.is_restricted() && !ConsentPolicy::default().is_restricted());
     }
 }

@@ -58,7 +58,7 @@ impl LifecycleState {
     /// `connected` without a connection has just lost it, and changes its state in a moment. `due` says
     /// that it is to be started: for the first time, or again after it has stopped.
     #[must_use]
-    pub const fn comes_up(self, due: bool) -> bool {
+    pub const fn can_accept_calls_soon(self, due: bool) -> bool {
         match self {
             Self::Connecting | Self::Connected | Self::Restarting => true,
             Self::Registered | Self::Draining | Self::Disconnected | Self::Error => due,
@@ -110,7 +110,7 @@ impl TransitionReason {
 
     /// The reason as the server is told; MGP has five. `None` when the server gave it.
     #[must_use]
-    pub const fn told(self) -> Option<Reason> {
+    pub const fn to_mgp_reason(self) -> Option<Reason> {
         match self {
             Self::OperatorRequest => Some(Reason::OperatorRequest),
             Self::ConfigurationChange | Self::Deregistered => Some(Reason::ConfigurationChange),
@@ -161,7 +161,7 @@ pub enum LifecycleEvent {
     /// No call is under way, and its transport is closed.
     Drained,
     /// The restart rules allow another try; the wait before it is part of the new state.
-    TryAgain,
+    Retry,
 }
 
 impl fmt::Display for LifecycleEvent {
@@ -178,7 +178,7 @@ impl LifecycleEvent {
             Self::Failed(reason) => reason.into(),
             Self::StopRequested(why) | Self::RestartRequested(why) => why.as_str().into(),
             Self::Drained => "drained".into(),
-            Self::TryAgain => "restart policy".into(),
+            Self::Retry => "restart policy".into(),
         }
     }
 }
@@ -206,24 +206,26 @@ pub struct IllegalTransition {
 
 /// A report of the server that is not possible in this state.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("it says that it went from {said_from:?} to {said_to:?}, but it is {state}: ignored")]
-pub struct Implausible {
+#[error(
+    "it says that it went from {reported_from:?} to {reported_to:?}, but it is {state}: ignored"
+)]
+pub struct ImplausibleTransition {
     state: LifecycleState,
-    said_from: String,
-    said_to: String,
+    reported_from: String,
+    reported_to: String,
 }
 
 /// What a server's own word that it went from one state to another means (MGP-144): it may begin its
 /// end, or say that it is broken. Anything else it says is not its to decide, or never was so.
 ///
 /// # Errors
-/// [`Implausible`] for everything it cannot report in this state.
-pub fn said(
+/// [`ImplausibleTransition`] for everything it cannot report in this state.
+pub fn parse_reported_transition(
     state: LifecycleState,
     from: &str,
     to: &str,
     reason: &str,
-) -> Result<LifecycleEvent, Implausible> {
+) -> Result<LifecycleEvent, ImplausibleTransition> {
     let fits = from.is_empty() || from == state.as_str();
     if fits && state == LifecycleState::Connected && to == LifecycleState::Draining.as_str() {
         return Ok(LifecycleEvent::StopRequested(
@@ -234,19 +236,19 @@ pub fn said(
     if fits && lives && to == LifecycleState::Error.as_str() {
         let reason = match reason {
             "" => "it says that it is in error".to_owned(),
-            reason => format!("it says that it is in error: {}", shown(reason)),
+            reason => format!("it says that it is in error: {}", truncate_reason(reason)),
         };
         return Ok(LifecycleEvent::Failed(reason));
     }
-    Err(Implausible {
+    Err(ImplausibleTransition {
         state,
-        said_from: shown(from),
-        said_to: shown(to),
+        reported_from: truncate_reason(from),
+        reported_to: truncate_reason(to),
     })
 }
 
 /// Characters of a server's reason that are shown, so that it cannot fill every log.
-fn shown(words: &str) -> String {
+fn truncate_reason(words: &str) -> String {
     words.chars().take(200).collect()
 }
 
@@ -283,7 +285,7 @@ impl Lifecycle {
 
     /// Since when.
     #[must_use]
-    pub const fn since(&self) -> MonotonicTime {
+    pub const fn entered_at(&self) -> MonotonicTime {
         self.since
     }
 
@@ -297,7 +299,7 @@ impl Lifecycle {
         now: MonotonicTime,
     ) -> Result<Transition, IllegalTransition> {
         let from = self.state;
-        let Some(to) = next(from, &event) else {
+        let Some(to) = next_state(from, &event) else {
             return Err(IllegalTransition { state: from, event });
         };
         self.state = to;
@@ -312,18 +314,18 @@ impl Lifecycle {
 }
 
 /// The whole state machine.
-fn next(state: LifecycleState, event: &LifecycleEvent) -> Option<LifecycleState> {
+fn next_state(state: LifecycleState, event: &LifecycleEvent) -> Option<LifecycleState> {
     use LifecycleState::{
         Connected, Connecting, Disconnected, Draining, Error, Registered, Restarting,
     };
     match (event, state) {
         (LifecycleEvent::Start, Registered) => Some(Connecting),
         (
-            LifecycleEvent::Start | LifecycleEvent::TryAgain | LifecycleEvent::RestartRequested(_),
+            LifecycleEvent::Start | LifecycleEvent::Retry | LifecycleEvent::RestartRequested(_),
             Disconnected,
         ) => Some(Connecting),
         (
-            LifecycleEvent::Start | LifecycleEvent::TryAgain | LifecycleEvent::RestartRequested(_),
+            LifecycleEvent::Start | LifecycleEvent::Retry | LifecycleEvent::RestartRequested(_),
             Error,
         ) => Some(Restarting),
         (LifecycleEvent::RestartRequested(_), Connected | Draining) => Some(Restarting),
@@ -385,7 +387,7 @@ mod tests {
                 [None, None, None, Some(Disconnected), None, None, None],
             ),
             (
-                LifecycleEvent::TryAgain,
+                LifecycleEvent::Retry,
                 [
                     None,
                     None,
@@ -454,7 +456,7 @@ mod tests {
                     Some(to) => {
                         let step = step.expect("the document knows this step");
                         assert_eq!((step.from, step.to), (state, to), "{event:?}");
-                        assert_eq!((lifecycle.state(), lifecycle.since()), (to, later));
+                        assert_eq!((lifecycle.state(), lifecycle.entered_at()), (to, later));
                         assert_eq!(lifecycle.reason(), event.to_string());
                     }
                     None => {
@@ -471,8 +473,8 @@ mod tests {
     fn calls_wait_for_a_server_that_comes_and_for_no_other() {
         for state in LifecycleState::ALL {
             let comes = matches!(state, Connecting | Connected | Restarting);
-            assert_eq!(state.comes_up(false), comes, "{state}");
-            assert!(state.comes_up(true), "{state}");
+            assert_eq!(state.can_accept_calls_soon(false), comes, "{state}");
+            assert!(state.can_accept_calls_soon(true), "{state}");
         }
     }
 
@@ -498,9 +500,15 @@ mod tests {
         let drains = Ok(LifecycleEvent::StopRequested(
             TransitionReason::ServerRequest,
         ));
-        assert_eq!(said(Connected, "connected", "draining", ""), drains);
-        assert_eq!(said(Connected, "", "draining", "any"), drains);
-        let broken = said(Draining, "draining", "error", "disk full").unwrap();
+        assert_eq!(
+            parse_reported_transition(Connected, "connected", "draining", ""),
+            drains
+        );
+        assert_eq!(
+            parse_reported_transition(Connected, "", "draining", "any"),
+            drains
+        );
+        let broken = parse_reported_transition(Draining, "draining", "error", "disk full").unwrap();
         let reason = "it says that it is in error: disk full";
         assert_eq!(broken, LifecycleEvent::Failed(reason.into()));
         for state in LifecycleState::ALL {
@@ -514,7 +522,7 @@ mod tests {
                     .map(|s| s.as_str())
                     .chain(["", "asleep"])
                 {
-                    if let Ok(event) = said(state, from, to, "") {
+                    if let Ok(event) = parse_reported_transition(state, from, to, "") {
                         let step = at(state).apply(event, MonotonicTime::START).unwrap();
                         assert_eq!(step.to.as_str(), to);
                         assert!(from.is_empty() || from == state.as_str());
@@ -525,7 +533,7 @@ mod tests {
         }
         let long = "x".repeat(10_000);
         assert!(
-            said(Connected, &long, &long, &long)
+            parse_reported_transition(Connected, &long, &long, &long)
                 .unwrap_err()
                 .to_string()
                 .len()
@@ -543,16 +551,16 @@ mod tests {
             TransitionReason::IdleTimeout,
             TransitionReason::KernelShutdown,
         ] {
-            let told = why.told().unwrap();
+            let told = why.to_mgp_reason().unwrap();
             assert_eq!(TransitionReason::from(told), why);
             let word = serde_json::to_string(&told).unwrap();
             assert_eq!(word, format!("\"{why}\""));
         }
         assert_eq!(
-            TransitionReason::Deregistered.told(),
+            TransitionReason::Deregistered.to_mgp_reason(),
             Some(Reason::ConfigurationChange)
         );
-        assert_eq!(TransitionReason::ServerRequest.told(), None);
+        assert_eq!(TransitionReason::ServerRequest.to_mgp_reason(), None);
     }
 
     /// MGP-128, MGP-129: a crash is an error, then a restart, then connected again.
@@ -562,10 +570,10 @@ mod tests {
         let second = MonotonicTime::START + std::time::Duration::from_secs(1);
         let crash = server.apply(LifecycleEvent::Failed("killed by signal 9".into()), second);
         assert_eq!(crash.unwrap().reason, "killed by signal 9");
-        assert_eq!(server.since(), second);
+        assert_eq!(server.entered_at(), second);
         assert_eq!(server.reason(), "killed by signal 9");
         assert_eq!(
-            server.apply(LifecycleEvent::TryAgain, second).unwrap().to,
+            server.apply(LifecycleEvent::Retry, second).unwrap().to,
             Restarting
         );
         assert_eq!(

@@ -57,7 +57,7 @@ impl LogLevel {
 
     /// Whether a record of this severity is sent to a session with the level `floor`.
     #[must_use]
-    pub fn passes(self, floor: Self) -> bool {
+    pub fn is_at_least(self, floor: Self) -> bool {
         self >= floor
     }
 }
@@ -104,8 +104,8 @@ mod tests {
 
     #[test]
     fn what_is_as_grave_as_wanted_passes() {
-        assert!(LogLevel::Error.passes(LogLevel::Info));
-        assert!(LogLevel::Info.passes(LogLevel::Info));
-        assert!(!LogLevel::Debug.passes(LogLevel::Info));
+        assert!(LogLevel::Error.is_at_least(LogLevel::Info));
+        assert!(LogLevel::Info.is_at_least(LogLevel::Info));
+        assert!(!LogLevel::Debug.is_at_least(LogLevel::Info));
     }
 }

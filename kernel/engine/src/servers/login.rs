@@ -9,8 +9,8 @@ pub mod authorization;
 pub mod challenge;
 pub mod client_identity;
 pub mod discovery;
+pub mod dpop;
 pub mod pkce;
-pub mod proof;
 pub mod record;
 pub mod scopes;
 pub mod token;
@@ -21,7 +21,7 @@ use url::Url;
 
 /// How an entry says that the kernel logs in.
 #[derive(Clone, Default, PartialEq, Eq)]
-pub struct LoginRules {
+pub struct LoginConfig {
     /// Whether it does at all. Off, what an agent registered, and where a header is the token.
     pub enabled: bool,
     /// Each agent has a login of its own; that of the machine is for the lists, and for the operator.
@@ -39,7 +39,7 @@ pub struct LoginRules {
     /// What is shown for a token, with [`LoginGrant::Assertion`] and [`LoginGrant::Exchange`].
     pub assertion: Option<String>,
     /// Where an assertion is exchanged for another one first, with [`LoginGrant::Exchange`].
-    pub exchange_at: Option<String>,
+    pub exchange_endpoint: Option<String>,
     /// The client there.
     pub exchange_client_id: Option<String>,
     /// Scopes that are always asked for.
@@ -70,16 +70,16 @@ impl LoginGrant {
     }
 }
 
-impl LoginRules {
+impl LoginConfig {
     /// No login.
     #[must_use]
-    pub fn off() -> Self {
+    pub fn disabled() -> Self {
         Self::default()
     }
 
     /// A login by browser, as without any key.
     #[must_use]
-    pub fn on() -> Self {
+    pub fn with_browser() -> Self {
         Self {
             enabled: true,
             ..Self::default()
@@ -95,7 +95,7 @@ impl LoginRules {
 }
 
 /// Shows no secret.
-impl fmt::Debug for LoginRules {
+impl fmt::Debug for LoginConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("LoginRules")
             .field("enabled", &self.enabled)
@@ -110,7 +110,7 @@ impl fmt::Debug for LoginRules {
 
 /// Why there is no login, in words for a person. Texts of others are cut and without control characters.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum NoLogin {
+pub enum SignInError {
     /// A document cannot be read.
     #[error("{what} at {at} cannot be used: {why}")]
     Document {
@@ -125,7 +125,7 @@ pub enum NoLogin {
     #[error(
         "it says it is {named}, and not {wanted}: nobody is asked to sign in for another server"
     )]
-    OtherResource {
+    ResourceMismatch {
         /// As it is published.
         named: String,
         /// The address of the entry.
@@ -133,7 +133,7 @@ pub enum NoLogin {
     },
     /// It speaks for another authorization server.
     #[error("the authorization server {wanted} calls itself {named}: its document is not used")]
-    OtherIssuer {
+    IssuerMismatch {
         /// As it is published.
         named: String,
         /// As it was asked for.
@@ -141,7 +141,7 @@ pub enum NoLogin {
     },
     /// The entry's issuer is not among those that the server takes tokens of.
     #[error("the server takes tokens of {named}, and `issuer` of its entry says {wanted}")]
-    NotOffered {
+    IssuerNotOffered {
         /// Those it names.
         named: String,
         /// The entry's.
@@ -149,7 +149,7 @@ pub enum NoLogin {
     },
     /// An address that is not safe to go to.
     #[error("{what} is {url}: only https, and http to this machine, is safe")]
-    Unsafe {
+    InsecureUrl {
         /// Which address.
         what: &'static str,
         /// It.
@@ -159,7 +159,7 @@ pub enum NoLogin {
     #[error(
         "the authorization server {issuer} does not say that it knows PKCE with S256, without which a stolen code would open the server: no login there"
     )]
-    NoPkce {
+    PkceUnsupported {
         /// It.
         issuer: String,
     },
@@ -167,19 +167,19 @@ pub enum NoLogin {
     #[error(
         "the authorization server {issuer} registers no clients by itself: register one there, and set `client_id` (and `client_secret`) in [servers.login]"
     )]
-    NoClient {
+    RegistrationUnsupported {
         /// It.
         issuer: String,
     },
     /// What an entry lacks for its grant.
     #[error("[servers.login] of this server lacks {0}")]
-    Incomplete(&'static str),
+    IncompleteConfig(&'static str),
     /// An answer of the authorization server that refuses.
     #[error("the authorization server refused: {0}")]
-    Refused(String),
+    Rejected(String),
     /// An answer to another login.
     #[error("the answer came from {named}, and this login is at {wanted}: its code is not used")]
-    MixedUp {
+    IssuerMixUp {
         /// Who answered.
         named: String,
         /// Who was asked.
@@ -187,7 +187,7 @@ pub enum NoLogin {
     },
     /// An endpoint with a query that says what only the client says.
     #[error("{what} has `{parameter}` in its query, which only this kernel writes: no login there")]
-    Dictated {
+    ForbiddenQuery {
         /// Which one.
         what: &'static str,
         /// What stands there.
@@ -199,7 +199,7 @@ pub enum NoLogin {
          answers name it (RFC 9207): a code of {page} could be carried to {issuer}. Where both belong together, \
          `issuer = \"{issuer}\"` in [servers.login] of the entry says so"
     )]
-    PageOfAnother {
+    ForeignSignInPage {
         /// Whose metadata it is.
         issuer: String,
         /// The page's server.
@@ -207,24 +207,24 @@ pub enum NoLogin {
     },
     /// An answer that nobody asked for.
     #[error("the answer belongs to no login that is under way here")]
-    NotOurs,
+    UnknownState,
     /// A token that cannot be sent.
     #[error("the token that came cannot be used: {0}")]
-    Token(String),
+    UnusableToken(String),
     /// A key that cannot sign.
     #[error("the key cannot be used: {0}")]
-    Key(&'static str),
+    UnusableKey(&'static str),
 }
 
 /// Most characters of a foreign text that are repeated.
-const QUOTED: usize = 200;
+const QUOTED_CHARS_MAX: usize = 200;
 
 /// A foreign text, fit to be shown.
 #[must_use]
-pub fn quoted(text: &str) -> String {
+pub fn quote_foreign_text(text: &str) -> String {
     text.chars()
         .filter(|c| !c.is_control())
-        .take(QUOTED)
+        .take(QUOTED_CHARS_MAX)
         .collect()
 }
 
@@ -232,11 +232,11 @@ pub fn quoted(text: &str) -> String {
 /// machine by its own name.
 ///
 /// # Errors
-/// [`NoLogin::Unsafe`].
-pub fn safe_url(what: &'static str, text: &str) -> Result<Url, NoLogin> {
-    let refused = || NoLogin::Unsafe {
+/// [`SignInError::InsecureUrl`].
+pub fn parse_safe_url(what: &'static str, text: &str) -> Result<Url, SignInError> {
+    let refused = || SignInError::InsecureUrl {
         what,
-        url: quoted(&mgp_protocol::address::shown(text)),
+        url: quote_foreign_text(&mgp_protocol::redacted_url::redact_url(text)),
     };
     let url = Url::parse(text).map_err(|_| refused())?;
     let plain = url.username().is_empty() && url.password().is_none() && url.fragment().is_none();
@@ -271,7 +271,7 @@ mod tests {
             "http://localhost/t",
             "http://[::1]:4/",
         ] {
-            assert!(safe_url("it", good).is_ok(), "{good}");
+            assert!(parse_safe_url("it", good).is_ok(), "{good}");
         }
         for bad in [
             "http://a.example/t",
@@ -284,17 +284,17 @@ mod tests {
             "/t",
             "",
         ] {
-            assert!(safe_url("it", bad).is_err(), "{bad}");
+            assert!(parse_safe_url("it", bad).is_err(), "{bad}");
         }
     }
 
     #[test]
     fn no_rule_shows_its_secrets() {
-        let rules = LoginRules {
+        let rules = LoginConfig {
             client_secret: Some("s3cret".into()),
             client_key: Some("s3cret".into()),
             assertion: Some("s3cret".into()),
-            ..LoginRules::on()
+            ..LoginConfig::with_browser()
         };
         assert!(!format!("{rules:?}").contains("s3cret"));
         assert_eq!(rules.secrets().count(), 3);
@@ -302,7 +302,7 @@ mod tests {
 
     #[test]
     fn foreign_texts_are_cut_and_cannot_move_the_cursor() {
-        assert_eq!(quoted("a\u{1b}[31m\nb"), "a[31mb");
-        assert_eq!(quoted(&"x".repeat(1000)).len(), 200);
+        assert_eq!(quote_foreign_text("a\u{1b}[31m\nb"), "a[31mb");
+        assert_eq!(quote_foreign_text(&"x".repeat(1000)).len(), 200);
     }
 }

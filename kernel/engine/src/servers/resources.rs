@@ -8,17 +8,17 @@ use std::time::Duration;
 use crate::clock::MonotonicTime;
 
 /// How often what is limited is looked at.
-pub const PERIOD: Duration = Duration::from_secs(1);
+pub const SAMPLE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Processor time is judged by its mean over this long: a short burst is no fault.
 const CPU_WINDOW: Duration = Duration::from_secs(10);
 
 /// So many times the limit is too much for a drain: what grows that fast is ended at once.
-const FAR: u64 = 2;
+const HARD_LIMIT_FACTOR: u64 = 2;
 
 /// What all processes of one life use together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ResourceUse {
+pub struct ResourceUsage {
     /// Resident memory in bytes.
     pub memory: u64,
     /// Processor time so far.
@@ -54,16 +54,16 @@ impl ResourceLimits {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ResourceVerdict {
     /// All is within the limits.
-    Within,
+    WithinLimits,
     /// It is to end as it does on request; why, for people.
-    Over(String),
+    Exceeded(String),
     /// It is to end at once.
-    FarOver(String),
+    FarExceeded(String),
 }
 
 /// The looks at one life.
 #[derive(Clone, Debug)]
-pub struct ResourceWatch {
+pub struct UsageMonitor {
     limits: ResourceLimits,
     cpu: MeanCpu,
 }
@@ -73,10 +73,10 @@ pub struct ResourceWatch {
 pub struct MeanCpu {
     /// Processor time at earlier looks, the oldest first: as many as there are within [`CPU_WINDOW`], and
     /// one more.
-    looks: VecDeque<(MonotonicTime, Duration)>,
+    samples: VecDeque<(MonotonicTime, Duration)>,
 }
 
-impl ResourceWatch {
+impl UsageMonitor {
     /// Before the first look.
     #[must_use]
     pub fn new(limits: ResourceLimits) -> Self {
@@ -87,8 +87,8 @@ impl ResourceWatch {
     }
 
     /// Judges a look.
-    pub fn seen(&mut self, used: ResourceUse, now: MonotonicTime) -> ResourceVerdict {
-        let percent = self.cpu.percent(used.cpu, now);
+    pub fn check_usage(&mut self, used: ResourceUsage, now: MonotonicTime) -> ResourceVerdict {
+        let percent = self.cpu.sample_percent(used.cpu, now);
         let ResourceLimits {
             memory,
             cpu_percent,
@@ -104,37 +104,37 @@ impl ResourceWatch {
             let Some(limit) = limit.filter(|limit| used > *limit) else {
                 continue;
             };
-            let why = words(used, what, limit, key);
-            return match used > limit.saturating_mul(FAR) {
-                true => ResourceVerdict::FarOver(why),
-                false => ResourceVerdict::Over(why),
+            let why = describe_excess(used, what, limit, key);
+            return match used > limit.saturating_mul(HARD_LIMIT_FACTOR) {
+                true => ResourceVerdict::FarExceeded(why),
+                false => ResourceVerdict::Exceeded(why),
             };
         }
         let over = cpu_percent
             .zip(percent)
             .filter(|(limit, used)| used > limit);
-        over.map_or(ResourceVerdict::Within, |(limit, used)| {
+        over.map_or(ResourceVerdict::WithinLimits, |(limit, used)| {
             let secs = CPU_WINDOW.as_secs();
             let what = format!("% of a core for {secs} s");
-            ResourceVerdict::Over(words(used, &what, limit, "cpu_percent"))
+            ResourceVerdict::Exceeded(describe_excess(used, &what, limit, "cpu_percent"))
         })
     }
 }
 
 impl MeanCpu {
     /// In percent of one core, with this look; `None` before there were looks for long enough.
-    pub fn percent(&mut self, cpu: Duration, now: MonotonicTime) -> Option<u64> {
-        self.looks.push_back((now, cpu));
+    pub fn sample_percent(&mut self, cpu: Duration, now: MonotonicTime) -> Option<u64> {
+        self.samples.push_back((now, cpu));
         // The oldest that is kept is the youngest of those that are old enough.
         while self
-            .looks
+            .samples
             .get(1)
-            .is_some_and(|(at, _)| now.since(*at) >= CPU_WINDOW)
+            .is_some_and(|(at, _)| now.duration_since(*at) >= CPU_WINDOW)
         {
-            self.looks.pop_front();
+            self.samples.pop_front();
         }
-        let (at, before) = self.looks.front()?;
-        let passed = now.since(*at);
+        let (at, before) = self.samples.front()?;
+        let passed = now.duration_since(*at);
         if passed < CPU_WINDOW {
             return None;
         }
@@ -143,7 +143,7 @@ impl MeanCpu {
     }
 }
 
-fn words(used: impl Display, what: &str, limit: impl Display, key: &str) -> String {
+fn describe_excess(used: impl Display, what: &str, limit: impl Display, key: &str) -> String {
     format!(
         "resource_limit: it uses {used} {what}, more than {limit} (`{key}` in [servers.limits])"
     )
@@ -166,9 +166,9 @@ mod tests {
         MonotonicTime::START + Duration::from_secs(secs)
     }
 
-    fn over(used: ResourceUse) -> String {
-        let verdict = ResourceWatch::new(LIMITS).seen(used, at(0));
-        let ResourceVerdict::Over(why) = verdict else {
+    fn over(used: ResourceUsage) -> String {
+        let verdict = UsageMonitor::new(LIMITS).check_usage(used, at(0));
+        let ResourceVerdict::Exceeded(why) = verdict else {
             panic!("{verdict:?}");
         };
         why
@@ -177,15 +177,15 @@ mod tests {
     /// MGP-140: each thing that is limited is told by its name; what is at its limit is within it.
     #[test]
     fn what_is_over_its_limit_is_told() {
-        let most = ResourceUse {
+        let most = ResourceUsage {
             memory: 100,
             cpu: Duration::ZERO,
             descriptors: 10,
             processes: 3,
         };
-        let verdict = ResourceWatch::new(LIMITS).seen(most, at(0));
-        assert_eq!(verdict, ResourceVerdict::Within);
-        let why = over(ResourceUse {
+        let verdict = UsageMonitor::new(LIMITS).check_usage(most, at(0));
+        assert_eq!(verdict, ResourceVerdict::WithinLimits);
+        let why = over(ResourceUsage {
             memory: 101,
             ..most
         });
@@ -194,37 +194,37 @@ mod tests {
             "{why}"
         );
         assert!(
-            over(ResourceUse {
+            over(ResourceUsage {
                 descriptors: 11,
                 ..most
             })
             .contains("open_files")
         );
         assert!(
-            over(ResourceUse {
+            over(ResourceUsage {
                 processes: 4,
                 ..most
             })
             .contains("`processes`")
         );
-        let far = ResourceUse {
+        let far = ResourceUsage {
             memory: 201,
             ..most
         };
-        let verdict = ResourceWatch::new(LIMITS).seen(far, at(0));
-        assert!(matches!(verdict, ResourceVerdict::FarOver(_)));
+        let verdict = UsageMonitor::new(LIMITS).check_usage(far, at(0));
+        assert!(matches!(verdict, ResourceVerdict::FarExceeded(_)));
     }
 
     /// MGP-140: a burst is allowed; the same for ten seconds is too much.
     #[test]
     fn processor_time_is_judged_by_its_mean() {
-        let mut watch = ResourceWatch::new(LIMITS);
+        let mut watch = UsageMonitor::new(LIMITS);
         let mut verdicts = (0..=10).map(|second| {
             let cpu = Duration::from_secs(second);
-            watch.seen(
-                ResourceUse {
+            watch.check_usage(
+                ResourceUsage {
                     cpu,
-                    ..ResourceUse::default()
+                    ..ResourceUsage::default()
                 },
                 at(second),
             )
@@ -233,9 +233,9 @@ mod tests {
             verdicts
                 .by_ref()
                 .take(10)
-                .all(|v| v == ResourceVerdict::Within)
+                .all(|v| v == ResourceVerdict::WithinLimits)
         );
-        let Some(ResourceVerdict::Over(why)) = verdicts.next() else {
+        let Some(ResourceVerdict::Exceeded(why)) = verdicts.next() else {
             panic!("a whole core for ten seconds");
         };
         assert!(
@@ -249,18 +249,18 @@ mod tests {
         #[test]
         fn the_mean_is_that_of_the_window(steps in prop::collection::vec((200u64..3000, 0u64..3000), 1..80)) {
             let limits = ResourceLimits { cpu_percent: Some(50), ..ResourceLimits::default() };
-            let (mut watch, mut all) = (ResourceWatch::new(limits), Vec::<(u64, u64)>::new());
+            let (mut watch, mut all) = (UsageMonitor::new(limits), Vec::<(u64, u64)>::new());
             let (mut now, mut cpu) = (0, 0);
             for (gap, used) in steps {
                 (now, cpu) = (now + gap, cpu + used);
                 all.push((now, cpu));
                 let time = MonotonicTime::START + Duration::from_millis(now);
-                let used = ResourceUse { cpu: Duration::from_millis(cpu), ..ResourceUse::default() };
-                let over = watch.seen(used, time) != ResourceVerdict::Within;
+                let used = ResourceUsage { cpu: Duration::from_millis(cpu), ..ResourceUsage::default() };
+                let over = watch.check_usage(used, time) != ResourceVerdict::WithinLimits;
                 let old = all.iter().rev().find(|(at, _)| now - at >= 10_000);
                 let model = old.is_some_and(|(at, before)| (cpu - before) * 100 / (now - at) > 50);
                 prop_assert_eq!(over, model);
-                prop_assert!(watch.cpu.looks.len() <= 52);
+                prop_assert!(watch.cpu.samples.len() <= 52);
             }
         }
     }

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use crate::clock::MonotonicTime;
-use crate::servers::spec::{RestartPolicy, RestartRules};
+use crate::servers::spec::{RestartConfig, RestartPolicy};
 
 /// How a server stopped.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,7 +30,7 @@ pub enum RestartVerdict {
         attempt: u32,
     },
     /// Leave it stopped: somebody asked for that, or the policy says so.
-    Stay,
+    StayStopped,
     /// Park it: it restarted too often, and stays in error with its reason.
     Park {
         /// What the operator reads; contains `restart_limit_exceeded` (MGP-152).
@@ -44,60 +44,67 @@ pub enum RestartVerdict {
 impl RestartVerdict {
     /// True if the server failed more than once within the window.
     #[must_use]
-    pub fn keeps_failing(&self) -> bool {
+    pub fn is_failing_repeatedly(&self) -> bool {
         match self {
             Self::Restart { attempt, .. } => *attempt > 1,
             Self::Park { .. } => true,
-            Self::Stay => false,
+            Self::StayStopped => false,
         }
     }
 }
 
 /// The restarts of one server within the sliding window.
 #[derive(Clone, Debug)]
-pub struct Restarts {
-    rules: RestartRules,
+pub struct RestartTracker {
+    rules: RestartConfig,
     /// When each restart was due, oldest first. At most `max_restarts` of them: one more parks the server.
     history: VecDeque<MonotonicTime>,
     /// It is never parked, as it may be away for any time through no fault of its own.
-    persistent: bool,
+    is_persistent: bool,
     /// The handshakes after sessions that it ended.
-    sessions: StartBudget,
+    session_budget: RateBudget,
 }
 
-impl Restarts {
+impl RestartTracker {
     /// Nothing restarted yet.
     #[must_use]
-    pub fn new(rules: RestartRules) -> Self {
+    pub fn new(rules: RestartConfig) -> Self {
         Self {
             rules,
             history: VecDeque::new(),
-            persistent: false,
-            sessions: StartBudget::default(),
+            is_persistent: false,
+            session_budget: RateBudget::default(),
         }
     }
 
     /// The same of a server at a URL: where another one is parked, it is tried every `backoff_max`.
     #[must_use]
-    pub fn persistent(mut self, persistent: bool) -> Self {
-        self.persistent = persistent;
+    pub fn with_persistence(mut self, persistent: bool) -> Self {
+        self.is_persistent = persistent;
         self
     }
 
     /// Judges an exit. `asked` is true if the stop was wanted: by an operator, a deregistration, an idle
     /// timeout or the end of the kernel.
-    pub fn exited(&mut self, exit: &ServerExit, asked: bool, now: MonotonicTime) -> RestartVerdict {
-        if asked || !self.policy_restarts(exit) {
-            return RestartVerdict::Stay;
+    pub fn handle_exit(
+        &mut self,
+        exit: &ServerExit,
+        asked: bool,
+        now: MonotonicTime,
+    ) -> RestartVerdict {
+        if asked || !self.should_restart(exit) {
+            return RestartVerdict::StayStopped;
         }
         if let ServerExit::SessionEnded(_) = exit {
-            let after = self.sessions.take(now, SESSIONS_AT_ONCE, SESSION_GAP);
+            let after = self
+                .session_budget
+                .reserve(now, SESSION_BURST, SESSION_INTERVAL);
             return RestartVerdict::Restart { after, attempt: 1 };
         }
-        self.slide(now);
-        let done = self.within_window(now);
+        self.prune_history(now);
+        let done = self.count_in_window(now);
         if done >= self.rules.max_restarts {
-            if self.persistent && self.history.pop_front().is_some() {
+            if self.is_persistent && self.history.pop_front().is_some() {
                 let after = self.rules.backoff_max;
                 self.history.push_back(now + after);
                 let attempt = done.saturating_add(1);
@@ -115,8 +122,11 @@ impl Restarts {
 
     /// Restarts within the window at `now`.
     #[must_use]
-    pub fn within_window(&self, now: MonotonicTime) -> u32 {
-        let counting = self.history.iter().filter(|at| self.counts(**at, now));
+    pub fn count_in_window(&self, now: MonotonicTime) -> u32 {
+        let counting = self
+            .history
+            .iter()
+            .filter(|at| self.is_in_window(**at, now));
         u32::try_from(counting.count()).unwrap_or(u32::MAX)
     }
 
@@ -125,7 +135,7 @@ impl Restarts {
         self.history.clear();
     }
 
-    fn policy_restarts(&self, exit: &ServerExit) -> bool {
+    fn should_restart(&self, exit: &ServerExit) -> bool {
         match (self.rules.policy, exit) {
             // Nothing of ours ended: the policy is about what the kernel starts.
             (_, ServerExit::SessionEnded(_)) => true,
@@ -136,18 +146,18 @@ impl Restarts {
         }
     }
 
-    fn slide(&mut self, now: MonotonicTime) {
+    fn prune_history(&mut self, now: MonotonicTime) {
         while self
             .history
             .front()
-            .is_some_and(|at| !self.counts(*at, now))
+            .is_some_and(|at| !self.is_in_window(*at, now))
         {
             self.history.pop_front();
         }
     }
 
-    fn counts(&self, at: MonotonicTime, now: MonotonicTime) -> bool {
-        now.since(at) < self.rules.window
+    fn is_in_window(&self, at: MonotonicTime, now: MonotonicTime) -> bool {
+        now.duration_since(at) < self.rules.window
     }
 
     /// base, 2·base, 4·base … up to the longest delay (MGP-150).
@@ -166,7 +176,7 @@ impl Restarts {
             | ServerExit::SessionEnded(reason)
             | ServerExit::Rejected(reason) => reason,
         };
-        let RestartRules {
+        let RestartConfig {
             max_restarts,
             window,
             ..
@@ -182,43 +192,46 @@ impl Restarts {
 }
 
 /// Handshakes after ended sessions that follow at once, after a quiet time.
-const SESSIONS_AT_ONCE: u32 = 10;
+const SESSION_BURST: u32 = 10;
 
 /// Afterwards one in each such interval, unless somebody calls: a server that ends each session as soon as it
 /// has one is asked no more often.
-const SESSION_GAP: Duration = Duration::from_secs(5);
+const SESSION_INTERVAL: Duration = Duration::from_secs(5);
 
 /// How many failing servers may start at once after a quiet time.
-const AT_ONCE: u32 = 8;
+const START_BURST: u32 = 8;
 
 /// Afterwards one starts in each such interval. A start costs some 20 ms of one core, so the starts of any
 /// number of servers take a fiftieth of a machine with two cores.
-const GAP: Duration = Duration::from_millis(500);
+const START_INTERVAL: Duration = Duration::from_millis(500);
 
 /// The turns of servers that keep failing: a few start at once, then one after the other. A first failure
 /// does not wait.
 #[derive(Clone, Debug, Default)]
-pub struct RestartTurns(StartBudget);
+pub struct RestartLimiter(RateBudget);
 
-impl RestartTurns {
+impl RestartLimiter {
     /// Gives a turn; answers when it is, not before `now`.
-    pub fn take(&mut self, now: MonotonicTime) -> MonotonicTime {
-        now + self.0.take(now, AT_ONCE, GAP)
+    pub fn reserve(&mut self, now: MonotonicTime) -> MonotonicTime {
+        now + self.0.reserve(now, START_BURST, START_INTERVAL)
     }
 }
 
 /// A few at once, then one after the other.
 #[derive(Clone, Debug, Default)]
-pub(super) struct StartBudget {
+pub(super) struct RateBudget {
     /// When the budget is full again.
-    paid: MonotonicTime,
+    full_at: MonotonicTime,
 }
 
-impl StartBudget {
+impl RateBudget {
     /// Takes one; returns how long it has to wait.
-    pub(super) fn take(&mut self, now: MonotonicTime, at_once: u32, gap: Duration) -> Duration {
-        let wait = self.paid.since(now).saturating_sub(gap * (at_once - 1));
-        self.paid = self.paid.max(now) + gap;
+    pub(super) fn reserve(&mut self, now: MonotonicTime, at_once: u32, gap: Duration) -> Duration {
+        let wait = self
+            .full_at
+            .duration_since(now)
+            .saturating_sub(gap * (at_once - 1));
+        self.full_at = self.full_at.max(now) + gap;
         wait
     }
 }
@@ -236,10 +249,10 @@ mod tests {
         ServerExit::Failed("exit status 1".into())
     }
 
-    fn with(policy: RestartPolicy) -> Restarts {
-        Restarts::new(RestartRules {
+    fn with(policy: RestartPolicy) -> RestartTracker {
+        RestartTracker::new(RestartConfig {
             policy,
-            ..RestartRules::default()
+            ..RestartConfig::default()
         })
     }
 
@@ -250,28 +263,28 @@ mod tests {
         let mut now = at(0);
         for (attempt, secs) in [(1, 1), (2, 2), (3, 4), (4, 8), (5, 16)] {
             let after = Duration::from_secs(secs);
-            let verdict = restarts.exited(&failed(), false, now);
+            let verdict = restarts.handle_exit(&failed(), false, now);
             assert_eq!(verdict, RestartVerdict::Restart { after, attempt });
             now = now + after;
         }
-        let RestartVerdict::Park { reason, next_try } = restarts.exited(&failed(), false, now)
+        let RestartVerdict::Park { reason, next_try } = restarts.handle_exit(&failed(), false, now)
         else {
             panic!("one restart too many");
         };
         assert!(reason.contains("restart_limit_exceeded"), "{reason}");
         assert!(reason.contains("exit status 1"), "{reason}");
         assert_eq!(next_try, Some(now + Duration::from_secs(300)));
-        assert_eq!(restarts.within_window(next_try.unwrap()), 0);
+        assert_eq!(restarts.count_in_window(next_try.unwrap()), 0);
     }
 
     #[test]
     fn delays_stop_growing_at_the_longest() {
-        let mut restarts = Restarts::new(RestartRules {
+        let mut restarts = RestartTracker::new(RestartConfig {
             max_restarts: 40,
-            ..RestartRules::default()
+            ..RestartConfig::default()
         });
         let last = (0..40)
-            .map(|_| restarts.exited(&failed(), false, at(0)))
+            .map(|_| restarts.handle_exit(&failed(), false, at(0)))
             .last();
         let after = Duration::from_secs(30);
         assert_eq!(last, Some(RestartVerdict::Restart { after, attempt: 40 }));
@@ -281,7 +294,7 @@ mod tests {
     #[test]
     fn the_policy_and_the_asker_decide() {
         let restarts = |policy, exit: &ServerExit, asked| {
-            let verdict = with(policy).exited(exit, asked, at(0));
+            let verdict = with(policy).handle_exit(exit, asked, at(0));
             matches!(verdict, RestartVerdict::Restart { .. })
         };
         for asked in [true, false] {
@@ -303,11 +316,11 @@ mod tests {
     fn an_operators_start_clears_the_history() {
         let mut restarts = with(RestartPolicy::OnFailure);
         for _ in 0..6 {
-            restarts.exited(&failed(), false, at(0));
+            restarts.handle_exit(&failed(), false, at(0));
         }
         restarts.clear();
         let after = Duration::from_secs(1);
-        let verdict = restarts.exited(&failed(), false, at(0));
+        let verdict = restarts.handle_exit(&failed(), false, at(0));
         assert_eq!(verdict, RestartVerdict::Restart { after, attempt: 1 });
     }
 
@@ -315,24 +328,27 @@ mod tests {
     /// any a few start at once again.
     #[test]
     fn those_that_keep_failing_take_turns() {
-        let mut turns = RestartTurns::default();
-        let given: Vec<_> = (0..50).map(|_| turns.take(at(1000))).collect();
+        let mut turns = RestartLimiter::default();
+        let given: Vec<_> = (0..50).map(|_| turns.reserve(at(1000))).collect();
         let at_once = given.iter().filter(|turn| **turn == at(1000)).count();
-        assert_eq!(at_once, AT_ONCE as usize);
-        let gaps = given[AT_ONCE as usize - 1..].windows(2);
-        assert!(gaps.clone().all(|pair| pair[1].since(pair[0]) == GAP));
-        let later = *given.last().unwrap() + GAP * AT_ONCE;
-        assert!((0..AT_ONCE).all(|_| turns.take(later) == later));
-        assert!(turns.take(later) > later);
+        assert_eq!(at_once, START_BURST as usize);
+        let gaps = given[START_BURST as usize - 1..].windows(2);
+        assert!(
+            gaps.clone()
+                .all(|pair| pair[1].duration_since(pair[0]) == START_INTERVAL)
+        );
+        let later = *given.last().unwrap() + START_INTERVAL * START_BURST;
+        assert!((0..START_BURST).all(|_| turns.reserve(later) == later));
+        assert!(turns.reserve(later) > later);
     }
 
     /// A server at a URL is tried every `backoff_max` for ever, where another one would be parked.
     #[test]
     fn a_server_at_a_url_is_never_parked() {
-        let mut restarts = with(RestartPolicy::OnFailure).persistent(true);
+        let mut restarts = with(RestartPolicy::OnFailure).with_persistence(true);
         let mut now = at(0);
         for attempt in 1..200 {
-            let verdict = restarts.exited(&failed(), false, now);
+            let verdict = restarts.handle_exit(&failed(), false, now);
             let RestartVerdict::Restart { after, .. } = verdict else {
                 panic!("{attempt}: {verdict:?}");
             };
@@ -355,32 +371,35 @@ mod tests {
                 after: Duration::ZERO,
                 attempt: 1,
             };
-            for n in 0..SESSIONS_AT_ONCE {
-                let verdict = restarts.exited(&ended, false, at(u64::from(n)));
+            for n in 0..SESSION_BURST {
+                let verdict = restarts.handle_exit(&ended, false, at(u64::from(n)));
                 assert_eq!(verdict, at_once);
             }
-            assert_eq!(restarts.within_window(at(10)), 0);
+            assert_eq!(restarts.count_in_window(at(10)), 0);
             let mut now = at(10);
             for _ in 0..100 {
-                let verdict = restarts.exited(&ended, false, now);
+                let verdict = restarts.handle_exit(&ended, false, now);
                 let RestartVerdict::Restart { after, .. } = verdict else {
                     panic!("{verdict:?}");
                 };
                 now = now + after;
             }
-            assert!(now.since(at(10)) > SESSION_GAP * 99, "{now:?}");
-            let later = now + SESSION_GAP * SESSIONS_AT_ONCE;
-            assert_eq!(restarts.exited(&ended, false, later), at_once);
+            assert!(
+                now.duration_since(at(10)) > SESSION_INTERVAL * 99,
+                "{now:?}"
+            );
+            let later = now + SESSION_INTERVAL * SESSION_BURST;
+            assert_eq!(restarts.handle_exit(&ended, false, later), at_once);
         }
     }
 
     #[test]
     fn no_restart_allowed_means_no_next_try() {
-        let mut restarts = Restarts::new(RestartRules {
+        let mut restarts = RestartTracker::new(RestartConfig {
             max_restarts: 0,
-            ..RestartRules::default()
+            ..RestartConfig::default()
         });
-        let verdict = restarts.exited(&failed(), false, at(0));
+        let verdict = restarts.handle_exit(&failed(), false, at(0));
         assert!(matches!(
             verdict,
             RestartVerdict::Park { next_try: None, .. }
@@ -392,17 +411,21 @@ mod tests {
     fn a_server_keeps_failing_from_its_second_restart_on() {
         let mut restarts = with(RestartPolicy::OnFailure);
         let verdicts: Vec<_> = (0..6)
-            .map(|_| restarts.exited(&failed(), false, at(0)).keeps_failing())
+            .map(|_| {
+                restarts
+                    .handle_exit(&failed(), false, at(0))
+                    .is_failing_repeatedly()
+            })
             .collect();
         assert_eq!(verdicts, [false, true, true, true, true, true]);
         assert!(matches!(
-            restarts.exited(&failed(), false, at(0)),
+            restarts.handle_exit(&failed(), false, at(0)),
             RestartVerdict::Park { .. }
         ));
-        let stays = restarts.exited(&failed(), true, at(0));
+        let stays = restarts.handle_exit(&failed(), true, at(0));
         assert_eq!(
-            (stays.keeps_failing(), stays),
-            (false, RestartVerdict::Stay)
+            (stays.is_failing_repeatedly(), stays),
+            (false, RestartVerdict::StayStopped)
         );
     }
 
@@ -415,19 +438,19 @@ mod tests {
             RestartPolicy::OnFailure,
             RestartPolicy::Always,
         ] {
-            let verdict = with(policy).exited(&rejected, false, at(0));
-            assert_eq!(verdict, RestartVerdict::Stay);
+            let verdict = with(policy).handle_exit(&rejected, false, at(0));
+            assert_eq!(verdict, RestartVerdict::StayStopped);
         }
     }
 
     #[test]
     fn a_server_that_ends_too_often_by_itself_is_parked_with_that_reason() {
-        let mut restarts = Restarts::new(RestartRules {
+        let mut restarts = RestartTracker::new(RestartConfig {
             policy: RestartPolicy::Always,
             max_restarts: 0,
-            ..RestartRules::default()
+            ..RestartConfig::default()
         });
-        let verdict = restarts.exited(&ServerExit::Clean, false, at(0));
+        let verdict = restarts.handle_exit(&ServerExit::Clean, false, at(0));
         let reason = "restart_limit_exceeded: 0 restarts within 300 s; last: it ended by itself";
         assert!(
             matches!(&verdict, RestartVerdict::Park { reason: found, .. } if found == reason),
@@ -439,12 +462,12 @@ mod tests {
     #[test]
     fn a_restart_leaves_the_window_at_its_end() {
         let mut restarts = with(RestartPolicy::OnFailure);
-        restarts.exited(&failed(), false, at(0));
+        restarts.handle_exit(&failed(), false, at(0));
         let end = Duration::from_secs(301);
         let before = end - Duration::from_millis(1);
-        assert_eq!(restarts.within_window(MonotonicTime::START + before), 1);
-        assert_eq!(restarts.within_window(MonotonicTime::START + end), 0);
-        restarts.exited(&failed(), false, MonotonicTime::START + end);
+        assert_eq!(restarts.count_in_window(MonotonicTime::START + before), 1);
+        assert_eq!(restarts.count_in_window(MonotonicTime::START + end), 0);
+        restarts.handle_exit(&failed(), false, MonotonicTime::START + end);
         assert_eq!(
             restarts.history.len(),
             1,
@@ -456,14 +479,14 @@ mod tests {
         /// MGP-153: only the restarts of the last window count, whatever the gaps between the exits.
         #[test]
         fn the_window_slides(gaps in proptest::collection::vec(0u64..4_000, 1..60), max in 1u32..6) {
-            let rules = RestartRules {
+            let rules = RestartConfig {
                 policy: RestartPolicy::Always,
                 max_restarts: max,
                 window: Duration::from_millis(5_000),
                 backoff_base: Duration::from_millis(100),
                 backoff_max: Duration::from_millis(400),
             };
-            let (mut restarts, mut model, mut now) = (Restarts::new(rules), Vec::<u64>::new(), 0);
+            let (mut restarts, mut model, mut now) = (RestartTracker::new(rules), Vec::<u64>::new(), 0);
             for gap in gaps {
                 now += gap;
                 let counted = model.iter().filter(|t| **t + 5_000 > now).count() as u32;
@@ -476,10 +499,10 @@ mod tests {
                     None
                 };
                 let asked_at = at(want.map_or(now, |(after, _)| now - after.as_millis() as u64));
-                let got = match restarts.exited(&ServerExit::Clean, false, asked_at) {
+                let got = match restarts.handle_exit(&ServerExit::Clean, false, asked_at) {
                     RestartVerdict::Restart { after, attempt } => Some((after, attempt)),
                     RestartVerdict::Park { .. } => None,
-                    RestartVerdict::Stay => panic!("always restarts"),
+                    RestartVerdict::StayStopped => panic!("always restarts"),
                 };
                 prop_assert_eq!(got, want);
                 prop_assert!(restarts.history.len() <= max as usize);

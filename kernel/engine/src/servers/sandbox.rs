@@ -14,18 +14,18 @@ use mgp_protocol::mgp::permission::{PermissionType, Standard};
 use mgp_protocol::mgp::servers::Sandbox;
 use serde::{Deserialize, Serialize};
 
-use paths::{DEVICES, KERNEL_FILES, LOADERS, READABLE, SHARED_MEMORY, SYSTEM};
+use paths::{DEVICES, KERNEL_FILES, LOADERS, READABLE_FILES, SHARED_MEMORY, SYSTEM_PATHS};
 
 /// The first Landlock version that bounds truncation, and with it every way to change a file.
-const WHOLE_FILES: u32 = 3;
+const LANDLOCK_TRUNCATE_VERSION: u32 = 3;
 /// The first that bounds TCP.
-const TCP: u32 = 4;
+const LANDLOCK_TCP_VERSION: u32 = 4;
 /// The first that bounds signals and abstract Unix sockets.
-const SCOPES: u32 = 6;
+const LANDLOCK_SCOPES_VERSION: u32 = 6;
 
 /// The operator's settings for a server's sandbox.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct SandboxRules {
+pub struct SandboxConfig {
     /// Opened for reading by `filesystem.read`.
     pub read: Vec<PathBuf>,
     /// Opened for writing by `filesystem.write`.
@@ -36,10 +36,10 @@ pub struct SandboxRules {
     pub required: bool,
     /// A person wrote the configuration, so its working folder and the files its arguments name are open to
     /// it. A configuration from anybody else could name private files.
-    pub vouched: bool,
+    pub is_operator_written: bool,
     /// The operator named its program, or it is found in the kernel's `PATH`: the files it was installed
     /// with are open to it.
-    pub chosen: bool,
+    pub is_operator_chosen: bool,
     /// Its program, if that was registered as code.
     pub program: Option<SandboxProgram>,
     /// The approved files it is run from; others are not started.
@@ -71,7 +71,7 @@ impl SandboxProgram {
     /// Options of its interpreter before it, so that modules are loaded only from where the interpreter was
     /// installed, not from what the server wrote or from its variables.
     #[must_use]
-    pub fn isolation(&self, env: &BTreeMap<String, String>) -> &'static [&'static str] {
+    pub fn isolation_options(&self, env: &BTreeMap<String, String>) -> &'static [&'static str] {
         let python = Path::new(&self.file).extension() == Some("py".as_ref());
         // The one harmless variable that is set, because a server that does not flush its output would
         // never be read.
@@ -111,7 +111,7 @@ impl Default for SandboxLimits {
 
 /// What this machine can enforce.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Machine {
+pub struct SandboxSupport {
     /// The version of Landlock; 0 without.
     pub landlock: u32,
     /// Whether system calls can be filtered.
@@ -133,17 +133,17 @@ pub struct ProgramPaths {
     /// Its working folder.
     pub cwd: PathBuf,
     /// Files that its arguments name.
-    pub named: Vec<PathBuf>,
+    pub argument_files: Vec<PathBuf>,
     /// The folders of its `PATH`.
-    pub programs: Vec<PathBuf>,
+    pub path_dirs: Vec<PathBuf>,
     /// Its program was found by name in the kernel's `PATH`; the configuration sets neither.
-    pub usual: bool,
+    pub found_in_path: bool,
     /// Its own folder: home and temporary files.
-    pub own: PathBuf,
+    pub own_dir: PathBuf,
     /// The folder of its registered code: readable, never writable.
-    pub code: Option<PathBuf>,
+    pub code_dir: Option<PathBuf>,
     /// The kernel's configuration, data and socket: closed, except `own` and `code`.
-    pub kernels: Vec<PathBuf>,
+    pub kernel_paths: Vec<PathBuf>,
     /// The home of the kernel's user: never open as a whole.
     pub home: Option<PathBuf>,
 }
@@ -166,7 +166,7 @@ pub struct SandboxPolicy {
     /// Bounds.
     pub limits: SandboxLimits,
     /// What the machine is expected to enforce. A process that finds less is not started.
-    pub machine: Machine,
+    pub machine: SandboxSupport,
     /// Symbolic links on the way to all of these; they contain nothing else.
     pub links: BTreeMap<PathBuf, PathBuf>,
     /// The user it runs as when root starts it; its group has the same number.
@@ -175,13 +175,13 @@ pub struct SandboxPolicy {
 
 /// True for the system's paths, which every server may read.
 #[must_use]
-pub fn is_systems(path: &Path) -> bool {
-    SYSTEM.iter().any(|folder| path.starts_with(folder))
+pub fn is_system_path(path: &Path) -> bool {
+    SYSTEM_PATHS.iter().any(|folder| path.starts_with(folder))
 }
 
 /// Permissions that affect the sandbox.
 #[must_use]
-pub fn widening(granted: &BTreeSet<PermissionType>) -> BTreeSet<Standard> {
+pub fn sandbox_permissions(granted: &BTreeSet<PermissionType>) -> BTreeSet<Standard> {
     let standard = granted.iter().filter_map(|permission| match permission {
         PermissionType::Standard(standard) => Some(*standard),
         PermissionType::Custom(_) => None,
@@ -206,16 +206,16 @@ pub fn widening(granted: &BTreeSet<PermissionType>) -> BTreeSet<Standard> {
 impl SandboxPolicy {
     /// The policy of a server with these permissions.
     #[must_use]
-    pub fn of(
+    pub fn for_server(
         granted: &BTreeSet<Standard>,
-        rules: &SandboxRules,
+        rules: &SandboxConfig,
         place: &ProgramPaths,
-        machine: Machine,
+        machine: SandboxSupport,
     ) -> Self {
         let has = |permission| granted.contains(&permission);
         let programs = has(Standard::ShellExecute) || has(Standard::CodeExecution);
         let mut policy = Self {
-            read: [SYSTEM, READABLE, KERNEL_FILES]
+            read: [SYSTEM_PATHS, READABLE_FILES, KERNEL_FILES]
                 .concat()
                 .iter()
                 .map(PathBuf::from)
@@ -235,28 +235,30 @@ impl SandboxPolicy {
         }
         policy.execute.push(place.program.clone());
         policy.execute.extend(place.interpreters.iter().cloned());
-        policy.write.push(place.own.clone());
-        policy.read.extend(place.code.clone());
+        policy.write.push(place.own_dir.clone());
+        policy.read.extend(place.code_dir.clone());
         // Otherwise any folder could be opened by calling it a program's.
-        let known = rules.vouched || rules.chosen || place.usual;
+        let known = rules.is_operator_written || rules.is_operator_chosen || place.found_in_path;
         if known {
-            policy.read.extend(place.installation());
+            policy.read.extend(place.installation_dirs());
         }
-        if rules.vouched {
-            policy.read.extend(place.its_own_files());
+        if rules.is_operator_written {
+            policy.read.extend(place.working_files());
         }
         if has(Standard::FilesystemRead) {
-            policy.read.extend(place.open(&rules.read));
+            policy.read.extend(place.unprotected(&rules.read));
         }
         if has(Standard::FilesystemWrite) {
-            policy.write.extend(place.open(&rules.write));
+            policy.write.extend(place.unprotected(&rules.write));
         }
         if programs {
-            policy.execute.extend(SYSTEM.iter().map(PathBuf::from));
+            policy
+                .execute
+                .extend(SYSTEM_PATHS.iter().map(PathBuf::from));
         }
         if programs && known {
-            policy.execute.extend(place.open(&place.programs));
-            policy.execute.extend(place.installation());
+            policy.execute.extend(place.unprotected(&place.path_dirs));
+            policy.execute.extend(place.installation_dirs());
         }
         policy
     }
@@ -266,7 +268,7 @@ impl SandboxPolicy {
     pub fn report(
         &self,
         granted: &BTreeSet<Standard>,
-        rules: &SandboxRules,
+        rules: &SandboxConfig,
         place: &ProgramPaths,
     ) -> Sandbox {
         let mut report = Sandbox::default();
@@ -281,14 +283,16 @@ impl SandboxPolicy {
         } = self.limits;
         report.enforced.push(format!(
             "limits: {} of private memory and {open_files} open files for each process, {} for a file",
-            size(memory), size(file_size)
+            render_size(memory), render_size(file_size)
         ));
-        report.notes.extend(notes(granted, rules, place));
+        report
+            .notes
+            .extend(describe_exceptions(granted, rules, place));
         report
     }
 
     fn report_files(&self, report: &mut Sandbox, place: &ProgramPaths) {
-        let Machine {
+        let SandboxSupport {
             landlock,
             namespaces,
             seccomp,
@@ -327,7 +331,7 @@ impl SandboxPolicy {
                     .into(),
             );
         }
-        if (1..WHOLE_FILES).contains(&landlock) && !namespaces {
+        if (1..LANDLOCK_TRUNCATE_VERSION).contains(&landlock) && !namespaces {
             let missing = "files: this kernel's Landlock does not keep files from being cut short";
             report.missing.push(missing.into());
         }
@@ -341,7 +345,10 @@ impl SandboxPolicy {
             own.map(|path| path.display().to_string())
                 .collect::<BTreeSet<_>>()
         };
-        let mut read = given(&self.read, &[SYSTEM, READABLE, KERNEL_FILES].concat());
+        let mut read = given(
+            &self.read,
+            &[SYSTEM_PATHS, READABLE_FILES, KERNEL_FILES].concat(),
+        );
         read.extend(
             place
                 .interpreters
@@ -360,7 +367,7 @@ impl SandboxPolicy {
     }
 
     fn report_network(&self, report: &mut Sandbox) {
-        let Machine {
+        let SandboxSupport {
             landlock,
             seccomp,
             namespaces,
@@ -372,7 +379,7 @@ impl SandboxPolicy {
             (false, true) => "network: listens for TCP, does not connect",
             (true, true) => "network: connects and listens; no sockets of other programs",
         };
-        match (seccomp, landlock >= TCP) {
+        match (seccomp, landlock >= LANDLOCK_TCP_VERSION) {
             (true, _) => report.enforced.push(words.into()),
             (false, true) => {
                 report.enforced.push(format!("{words} (TCP only)"));
@@ -386,7 +393,7 @@ impl SandboxPolicy {
                     .push("network: all of it, for want of seccomp and of Landlock 4".into());
             }
         }
-        if landlock < SCOPES && !namespaces {
+        if landlock < LANDLOCK_SCOPES_VERSION && !namespaces {
             report
                 .missing
                 .push("signals to other processes of its user, for want of Landlock 6".into());
@@ -401,7 +408,7 @@ impl SandboxPolicy {
             let words = format!("user: {user}, which is no other server's, instead of root");
             report.enforced.push(words);
         }
-        let Machine {
+        let SandboxSupport {
             seccomp,
             namespaces,
             ..
@@ -450,40 +457,51 @@ impl SandboxPolicy {
 impl ProgramPaths {
     /// True if opening a path would open the kernel's files or a whole home.
     #[must_use]
-    pub fn shuts(&self, path: &Path) -> bool {
-        let above = self.kernels.iter().chain(&self.home);
+    pub fn is_protected(&self, path: &Path) -> bool {
+        let above = self.kernel_paths.iter().chain(&self.home);
         let mut above = above.filter(|guarded| guarded.starts_with(path));
-        above.next().is_some() || self.kernels.iter().any(|guarded| path.starts_with(guarded))
+        above.next().is_some()
+            || self
+                .kernel_paths
+                .iter()
+                .any(|guarded| path.starts_with(guarded))
     }
 
-    fn open<'p>(&'p self, paths: &'p [PathBuf]) -> impl Iterator<Item = PathBuf> + 'p {
-        paths.iter().filter(|path| !self.shuts(path)).cloned()
+    fn unprotected<'p>(&'p self, paths: &'p [PathBuf]) -> impl Iterator<Item = PathBuf> + 'p {
+        paths
+            .iter()
+            .filter(|path| !self.is_protected(path))
+            .cloned()
     }
 
     /// The installation folder of a program in a `bin` folder.
-    fn installation(&self) -> BTreeSet<PathBuf> {
+    fn installation_dirs(&self) -> BTreeSet<PathBuf> {
         let programs = self.interpreters.iter().chain([&self.program]);
         let around = programs.filter_map(|program| {
             let bin = program.parent().filter(|folder| folder.ends_with("bin"))?;
             let whole = bin.parent()?;
             // ~/.local holds data beside programs.
-            let shared = whole.ends_with(".local") || self.shuts(whole);
+            let shared = whole.ends_with(".local") || self.is_protected(whole);
             (!shared).then(|| whole.to_owned())
         });
         around.collect()
     }
 
     /// Its working folder, or, if that folder is shared, only the files its arguments name.
-    fn its_own_files(&self) -> impl Iterator<Item = PathBuf> {
-        self.open(&self.named)
-            .chain(self.open(std::slice::from_ref(&self.cwd)))
+    fn working_files(&self) -> impl Iterator<Item = PathBuf> {
+        self.unprotected(&self.argument_files)
+            .chain(self.unprotected(std::slice::from_ref(&self.cwd)))
     }
 }
 
-fn notes(granted: &BTreeSet<Standard>, rules: &SandboxRules, place: &ProgramPaths) -> Vec<String> {
+fn describe_exceptions(
+    granted: &BTreeSet<Standard>,
+    rules: &SandboxConfig,
+    place: &ProgramPaths,
+) -> Vec<String> {
     let mut notes = Vec::new();
-    let shut = |path: &PathBuf| place.shuts(path);
-    if rules.vouched && shut(&place.cwd) {
+    let shut = |path: &PathBuf| place.is_protected(path);
+    if rules.is_operator_written && shut(&place.cwd) {
         notes.push(format!(
             "its working folder {} is not opened, for the kernel's own files or a home are there: give \
              it a `cwd` of its own",
@@ -506,7 +524,7 @@ fn notes(granted: &BTreeSet<Standard>, rules: &SandboxRules, place: &ProgramPath
         (Standard::FilesystemWrite, rules.write.is_empty(), "write"),
     ];
     // All registered servers share one section.
-    let section = match rules.vouched {
+    let section = match rules.is_operator_written {
         true => "[servers.sandbox]",
         false => "[discovery.registered]",
     };
@@ -516,7 +534,7 @@ fn notes(granted: &BTreeSet<Standard>, rules: &SandboxRules, place: &ProgramPath
                 "{} opens nothing yet: list paths under `{key}` in {section}",
                 permission.as_str()
             )),
-            (false, false) if rules.vouched => notes.push(format!(
+            (false, false) if rules.is_operator_written => notes.push(format!(
                 "`{key}` in {section} opens nothing without the permission {}",
                 permission.as_str()
             )),
@@ -527,7 +545,7 @@ fn notes(granted: &BTreeSet<Standard>, rules: &SandboxRules, place: &ProgramPath
     notes
 }
 
-fn size(bytes: u64) -> String {
+fn render_size(bytes: u64) -> String {
     match bytes {
         b if b >= 1 << 30 && b % (1 << 30) == 0 => format!("{} GiB", b >> 30),
         b => format!("{} MiB", b >> 20),

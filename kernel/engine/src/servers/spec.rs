@@ -7,16 +7,16 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use mgp_protocol::address;
 use mgp_protocol::ids::{NodeServer, ServerId};
 use mgp_protocol::mgp::access::DefaultPolicy;
+use mgp_protocol::redacted_url;
 
 use crate::policy::permissions::PermissionRules;
 use crate::policy::pins::{PinMode, PinRules};
 use crate::policy::requirements::ToolRules;
 use crate::policy::trust::TrustLevel;
-use crate::servers::consent::Consents;
-use crate::servers::login::LoginRules;
+use crate::servers::consent::ConsentPolicy;
+use crate::servers::login::LoginConfig;
 use crate::servers::resources::ResourceLimits;
 use crate::servers::sandbox;
 
@@ -26,29 +26,29 @@ pub struct ServerSpec {
     /// Its id, used everywhere.
     pub id: ServerId,
     /// How to reach it.
-    pub reach: Reach,
+    pub transport: ServerTransport,
     /// Whether it is started with the kernel, or only by an operator.
     pub autostart: bool,
     /// Those that are connected before the kernel starts it.
-    pub after: Vec<ServerId>,
+    pub start_after: Vec<ServerId>,
     /// What happens when it stops by itself.
-    pub restart: RestartRules,
+    pub restart: RestartConfig,
     /// Two lives of it may run at once: it is replaced without a gap.
     pub rolling: bool,
     /// Whether it is one of several that are alike.
-    pub replica: ReplicaRule,
+    pub replica: ReplicaMode,
     /// Bounds on its behaviour.
     pub limits: ServerLimits,
     /// What its processes may use of the machine.
     pub resources: ResourceLimits,
-    /// Its default policy; `None` for the kernel's, but see [`ServerSpec::policy`].
+    /// Its default policy; `None` for the kernel's, but see [`ServerSpec::default_policy`].
     pub default_policy: Option<DefaultPolicy>,
     /// How the call that a question belongs to is found.
-    pub asking: QuestionAttribution,
+    pub callback_attribution: CallbackAttribution,
     /// Who shares a running instance of it.
     pub instances: ServerInstances,
     /// `[servers.mgp]`: the extensions and permissions it declares.
-    pub mgp: MgpDeclaration,
+    pub mgp: MgpConfig,
     /// MCPL is spoken with it where it speaks that.
     pub mcpl: bool,
     /// The operator's rules for its tools.
@@ -58,9 +58,9 @@ pub struct ServerSpec {
     /// What happens to a tool that changed, and what may change.
     pub pin: PinRules,
     /// Its sandbox, if it has one.
-    pub sandbox: sandbox::SandboxRules,
+    pub sandbox: sandbox::SandboxConfig,
     /// How the kernel logs in there, where it is reached over HTTP.
-    pub login: LoginRules,
+    pub login: LoginConfig,
     /// Headers of an agent's HTTP request that go with its calls to the server, where that is reached over
     /// Streamable HTTP; in small letters.
     pub pass_headers: Vec<String>,
@@ -70,24 +70,24 @@ impl ServerSpec {
     /// A server of another node, which is called `node` here. Its owner starts it, confines it, limits it and
     /// decides who may call it; here it is there while the two nodes are linked.
     #[must_use]
-    pub fn of_node(node: &str, server: NodeServer) -> Self {
+    pub fn for_node_server(node: &str, server: NodeServer) -> Self {
         Self {
-            id: ServerId::of_node(node, &server.server),
-            reach: Reach::Node(server),
+            id: ServerId::new_remote(node, &server.server),
+            transport: ServerTransport::Node(server),
             autostart: true,
-            after: Vec::new(),
-            restart: RestartRules {
+            start_after: Vec::new(),
+            restart: RestartConfig {
                 policy: RestartPolicy::Always,
                 // A life ends only when its owner offers something else of it; there is no number of times
                 // after which it should be left alone.
                 max_restarts: u32::MAX,
                 backoff_base: Duration::from_millis(200),
                 backoff_max: Duration::from_secs(5),
-                ..RestartRules::default()
+                ..RestartConfig::default()
             },
             rolling: false,
             // Its owner's mark comes with what it tells of it.
-            replica: ReplicaRule::Alone,
+            replica: ReplicaMode::Standalone,
             limits: ServerLimits {
                 // The owner knows how long its server may be silent, and makes tasks of long calls.
                 call_timeout: Duration::ZERO,
@@ -96,9 +96,9 @@ impl ServerSpec {
             },
             resources: ResourceLimits::default(),
             default_policy: None,
-            asking: QuestionAttribution::ByCall,
+            callback_attribution: CallbackAttribution::ByCall,
             instances: ServerInstances::Shared,
-            mgp: MgpDeclaration::default(),
+            mgp: MgpConfig::default(),
             mcpl: false,
             tools: Arc::default(),
             permissions: PermissionRules::default(),
@@ -106,28 +106,28 @@ impl ServerSpec {
                 mode: PinMode::Off,
                 ..PinRules::default()
             },
-            sandbox: sandbox::SandboxRules::default(),
-            login: LoginRules::off(),
+            sandbox: sandbox::SandboxConfig::default(),
+            login: LoginConfig::disabled(),
             pass_headers: Vec::new(),
         }
     }
 
     /// What else it says is the same, so that a server which runs need not be started again.
     #[must_use]
-    pub fn differs_in_order_only(&self, before: &Self) -> bool {
+    pub fn differs_only_in_start_order(&self, before: &Self) -> bool {
         let as_before = Self {
-            after: before.after.clone(),
+            start_after: before.start_after.clone(),
             ..self.clone()
         };
-        self.after != before.after && as_before == *before
+        self.start_after != before.start_after && as_before == *before
     }
 
     /// The same for an instance that runs in this folder, where `filesystem.read` and `filesystem.write` are
     /// about that folder, too.
     #[must_use]
-    pub fn in_folder(&self, folder: &Path) -> Self {
+    pub fn with_folder(&self, folder: &Path) -> Self {
         let mut spec = self.clone();
-        if let Reach::Stdio { cwd, .. } = &mut spec.reach {
+        if let ServerTransport::Stdio { cwd, .. } = &mut spec.transport {
             *cwd = Some(folder.to_owned());
             spec.sandbox.read.push(folder.to_owned());
             spec.sandbox.write.push(folder.to_owned());
@@ -138,7 +138,7 @@ impl ServerSpec {
     /// Its own default policy. A server with the lowest trust is closed by default unless its configuration
     /// says otherwise.
     #[must_use]
-    pub fn policy(&self) -> Option<DefaultPolicy> {
+    pub fn default_policy(&self) -> Option<DefaultPolicy> {
         let sandboxed = self.mgp.trust_level == TrustLevel::Sandboxed;
         self.default_policy
             .or_else(|| sandboxed.then_some(DefaultPolicy::OptIn))
@@ -147,7 +147,7 @@ impl ServerSpec {
 
 /// How the kernel reaches a server.
 #[derive(Clone, PartialEq, Eq)]
-pub enum Reach {
+pub enum ServerTransport {
     /// A child process that speaks newline-delimited JSON-RPC.
     Stdio {
         /// Program, looked up in `PATH` when it has no slash.
@@ -168,7 +168,7 @@ pub enum Reach {
         /// Sent with each request; values are secrets.
         headers: BTreeMap<String, String>,
         /// What is spoken there.
-        speaks: UrlProtocol,
+        protocol: UrlProtocol,
     },
     /// A server of another node, over the link to that node.
     Node(NodeServer),
@@ -189,7 +189,7 @@ pub enum UrlProtocol {
 impl UrlProtocol {
     /// The word for it in a configuration.
     #[must_use]
-    pub fn word(self) -> &'static str {
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::Mcp => "http",
             Self::Lite => "lite",
@@ -198,24 +198,24 @@ impl UrlProtocol {
     }
 }
 
-impl Reach {
+impl ServerTransport {
     /// Its command line, as every user of the machine can read it, or its URL without secrets.
     #[must_use]
-    pub fn words(&self) -> Vec<String> {
+    pub fn render_command(&self) -> Vec<String> {
         match self {
             Self::Stdio { command, args, .. } => {
                 let mut words = vec![command.clone()];
                 words.extend_from_slice(args);
                 words
             }
-            Self::Http { url, .. } => vec![address::shown(url)],
+            Self::Http { url, .. } => vec![redacted_url::redact_url(url)],
             Self::Node(server) => vec![format!("node:{server}")],
         }
     }
 }
 
 /// Shows names only, because arguments, variables and headers may hold secrets.
-impl fmt::Debug for Reach {
+impl fmt::Debug for ServerTransport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Stdio { command, env, .. } => f
@@ -226,11 +226,11 @@ impl fmt::Debug for Reach {
             Self::Http {
                 url,
                 headers,
-                speaks,
+                protocol: speaks,
             } => f
                 .debug_struct("Http")
                 .field("speaks", speaks)
-                .field("url", &address::shown(url))
+                .field("url", &redacted_url::redact_url(url))
                 .field("headers", &headers.keys())
                 .finish(),
             Self::Node(server) => f.debug_tuple("Node").field(server).finish(),
@@ -251,7 +251,7 @@ pub enum RestartPolicy {
 
 /// MGP §11.5 with its defaults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RestartRules {
+pub struct RestartConfig {
     /// When to restart at all.
     pub policy: RestartPolicy,
     /// Restarts allowed within the window.
@@ -264,7 +264,7 @@ pub struct RestartRules {
     pub backoff_max: Duration,
 }
 
-impl Default for RestartRules {
+impl Default for RestartConfig {
     fn default() -> Self {
         Self {
             policy: RestartPolicy::OnFailure,
@@ -278,7 +278,7 @@ impl Default for RestartRules {
 
 /// How the call of a question is found, where the transport does not tell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum QuestionAttribution {
+pub enum CallbackAttribution {
     /// From the calls under way. After its first question without a call, its clients take turns.
     #[default]
     ByTurn,
@@ -299,10 +299,10 @@ pub enum ServerInstances {
 
 /// Whether a server is one of several that are alike, on this node and others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum ReplicaRule {
+pub enum ReplicaMode {
     /// It stands for itself.
     #[default]
-    Alone,
+    Standalone,
     /// A call of it may go to any of those that are started as it is and marked so.
     Replica {
         /// It remembers its callers between calls.
@@ -352,7 +352,7 @@ pub struct ServerLimits {
     /// How long such a task is kept from its beginning; one that still runs then is cancelled.
     pub task_ttl: Duration,
     /// The questions it may ask clients.
-    pub consents: Consents,
+    pub consents: ConsentPolicy,
 }
 
 impl Default for ServerLimits {
@@ -366,16 +366,16 @@ impl Default for ServerLimits {
             max_in_flight: 1024,
             task_after: Duration::from_secs(5),
             task_ttl: Duration::from_secs(3600),
-            consents: Consents::default(),
+            consents: ConsentPolicy::default(),
         }
     }
 }
 
 /// `[servers.mgp]`.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
-pub struct MgpDeclaration {
+pub struct MgpConfig {
     /// False if the configuration says `mgp = false`: then MGP is not offered to it.
-    pub suppressed: bool,
+    pub is_disabled: bool,
     /// Extensions it declares; those it negotiates count.
     pub extensions: Vec<String>,
     /// Permissions it declares.

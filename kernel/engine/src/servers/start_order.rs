@@ -1,6 +1,6 @@
 //! Which servers are started after which: for whom one still waits, and that nobody waits in a circle.
 
-pub mod start_words;
+pub mod start_diagnostics;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,41 +12,46 @@ use crate::servers::lifecycle::LifecycleState;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AwaitedStart {
     /// Nobody has seen it yet.
-    Unseen,
+    Unknown,
     /// It stands there; `due` says that it is to be started without anybody's doing.
-    Seen {
+    Known {
         /// Where it stands.
         state: LifecycleState,
         /// It comes up without anybody's doing.
-        due: bool,
+        will_start: bool,
         /// It waits for a person.
-        held: bool,
+        awaits_approval: bool,
     },
 }
 
 impl AwaitedStart {
     /// True while it may come up by itself, or by a person's answer, and is not there yet.
     #[must_use]
-    pub fn is_to_come(self) -> bool {
+    pub fn is_pending(self) -> bool {
         match self {
-            Self::Unseen => true,
-            Self::Seen { state, due, held } => {
-                state != LifecycleState::Connected && (held || state.comes_up(due))
-            }
+            Self::Unknown => true,
+            Self::Known {
+                state,
+                will_start: due,
+                awaits_approval: held,
+            } => state != LifecycleState::Connected && (held || state.can_accept_calls_soon(due)),
         }
     }
 }
 
 /// What a server waits for, in words.
 #[must_use]
-pub fn waiting_words(others: &[ServerId]) -> String {
+pub fn describe_waiting(others: &[ServerId]) -> String {
     let names: Vec<_> = others.iter().map(ServerId::as_str).collect();
     format!("waits for {}", names.join(", "))
 }
 
 /// The circle this server stands in, from itself on; `None` where it waits in none.
 #[must_use]
-pub fn circle(of: &ServerId, after: &BTreeMap<ServerId, Vec<ServerId>>) -> Option<Vec<ServerId>> {
+pub fn find_cycle(
+    of: &ServerId,
+    after: &BTreeMap<ServerId, Vec<ServerId>>,
+) -> Option<Vec<ServerId>> {
     let mut seen = BTreeSet::new();
     let mut ways = vec![vec![of.clone()]];
     while let Some(way) = ways.pop() {
@@ -73,8 +78,12 @@ mod tests {
 
     #[test]
     fn it_is_waited_for_who_comes_and_for_no_other() {
-        let seen = |state, due, held| AwaitedStart::Seen { state, due, held };
-        assert!(AwaitedStart::Unseen.is_to_come());
+        let seen = |state, due, held| AwaitedStart::Known {
+            state,
+            will_start: due,
+            awaits_approval: held,
+        };
+        assert!(AwaitedStart::Unknown.is_pending());
         for (state, due, held, waits) in [
             (LifecycleState::Registered, true, false, true),
             (LifecycleState::Registered, false, false, false),
@@ -86,13 +95,13 @@ mod tests {
             (LifecycleState::Disconnected, false, false, false),
         ] {
             assert_eq!(
-                seen(state, due, held).is_to_come(),
+                seen(state, due, held).is_pending(),
                 waits,
                 "{state} {due} {held}"
             );
         }
         let names = [ServerId::new("db"), ServerId::new("files")];
-        assert_eq!(waiting_words(&names), "waits for db, files");
+        assert_eq!(describe_waiting(&names), "waits for db, files");
     }
 
     fn orders() -> impl Strategy<Value = Vec<(usize, usize)>> {
@@ -121,7 +130,7 @@ mod tests {
                 }
             }
             for (n, reached) in reaches.iter().enumerate() {
-                let found = circle(&id(n), &after);
+                let found = find_cycle(&id(n), &after);
                 prop_assert_eq!(found.is_some(), reached[n]);
                 let Some(way) = found else { continue };
                 prop_assert_eq!(&way[0], &id(n));

@@ -1,47 +1,47 @@
 //! Decides when a server is started, stopped and started again (MGP §11.2, §11.5), from orders of
 //! operators, changes of the configuration, ends of its lives and the restart rules.
 
-mod endings;
-pub mod pace;
+pub mod backoff;
+mod exits;
 mod rolling;
-pub mod sessions;
+pub mod session_loss;
 
 use std::time::Duration;
 
 use crate::clock::MonotonicTime;
 use crate::servers::lifecycle::{
-    IllegalTransition, Implausible, Lifecycle, LifecycleEvent, LifecycleState, Transition,
-    TransitionReason, said,
+    IllegalTransition, ImplausibleTransition, Lifecycle, LifecycleEvent, LifecycleState,
+    Transition, TransitionReason, parse_reported_transition,
 };
-use crate::servers::restart::{RestartVerdict, Restarts, ServerExit};
-use crate::servers::spec::{Reach, RestartRules, ServerSpec};
+use crate::servers::restart::{RestartTracker, RestartVerdict, ServerExit};
+use crate::servers::spec::{RestartConfig, ServerSpec, ServerTransport};
 
 pub use self::rolling::RollStatus;
 use self::rolling::Rolling;
 
 /// Longest step of a process's shutdown while the whole kernel stops: two of them and the time for the last
 /// calls must fit into the two seconds in which the kernel stops.
-const HURRIED: Duration = Duration::from_millis(300);
+const SHUTDOWN_STEP_MAX: Duration = Duration::from_millis(300);
 
 /// The shortest time from the end of a try to the next one that a call causes.
-const CALLED_AGAIN: Duration = Duration::from_secs(1);
+const CALL_RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
 /// An order to end a life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StopOrder {
     /// The reason.
-    pub why: TransitionReason,
+    pub reason: TransitionReason,
     /// How long calls under way may take, if that was given.
-    pub within: Option<Duration>,
+    pub drain_timeout: Option<Duration>,
 }
 
 impl StopOrder {
-    /// How long each step of the shutdown of its process may take: at most [`HURRIED`] for a server that
+    /// How long each step of the shutdown of its process may take: at most [`SHUTDOWN_STEP_MAX`] for a server that
     /// does not answer its calls while the whole kernel stops.
     #[must_use]
-    pub fn grace(self, configured: Duration, drained: bool) -> Duration {
-        match self.why == TransitionReason::KernelShutdown && !drained {
-            true => configured.min(HURRIED),
+    pub fn step_timeout(self, configured: Duration, drained: bool) -> Duration {
+        match self.reason == TransitionReason::KernelShutdown && !drained {
+            true => configured.min(SHUTDOWN_STEP_MAX),
             false => configured,
         }
     }
@@ -49,38 +49,44 @@ impl StopOrder {
 
 impl From<TransitionReason> for StopOrder {
     fn from(why: TransitionReason) -> Self {
-        Self { why, within: None }
+        Self {
+            reason: why,
+            drain_timeout: None,
+        }
     }
 }
 
 /// The parts of a server's configuration that decide when it runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SupervisionRules {
+pub struct SupervisionConfig {
     /// Started with the kernel.
     pub autostart: bool,
     /// What happens when it stops by itself.
-    pub restart: RestartRules,
+    pub restart: RestartConfig,
     /// It is remote, and may be unreachable.
-    pub remote: bool,
+    pub is_remote: bool,
     /// It is at a URL, where it may be away for any time: it is never parked, and tried when somebody calls.
-    pub at_url: bool,
+    pub is_at_url: bool,
     /// Two lives of it may run at once.
     pub rolling: bool,
 }
 
-impl SupervisionRules {
-    fn restarts(&self) -> Restarts {
-        Restarts::new(self.restart).persistent(self.at_url)
+impl SupervisionConfig {
+    fn restart_tracker(&self) -> RestartTracker {
+        RestartTracker::new(self.restart).with_persistence(self.is_at_url)
     }
 }
 
-impl From<&ServerSpec> for SupervisionRules {
+impl From<&ServerSpec> for SupervisionConfig {
     fn from(spec: &ServerSpec) -> Self {
         Self {
             autostart: spec.autostart,
             restart: spec.restart,
-            remote: matches!(spec.reach, Reach::Http { .. } | Reach::Node(_)),
-            at_url: matches!(spec.reach, Reach::Http { .. }),
+            is_remote: matches!(
+                spec.transport,
+                ServerTransport::Http { .. } | ServerTransport::Node(_)
+            ),
+            is_at_url: matches!(spec.transport, ServerTransport::Http { .. }),
             rolling: spec.rolling,
         }
     }
@@ -102,7 +108,7 @@ pub enum SupervisionInput {
     /// Replace the life by another one without a gap.
     Roll,
     /// Its configuration changed.
-    Reconfigured(SupervisionRules),
+    Reconfigured(SupervisionConfig),
     /// A life has completed its handshake, and agents see its first lists.
     Connected(u64),
     /// The server reports a transition over the connection of its life.
@@ -115,15 +121,15 @@ pub enum SupervisionInput {
         reason: String,
     },
     /// What this life uses is more than it may; why, in words.
-    OverLimit(u64, String),
+    LimitExceeded(u64, String),
     /// A life ended, and how, in words.
     Ended(u64, ServerExit, String),
     /// The wait before the next start, after this life, is over.
     RetryDue(u64),
     /// Somebody calls it and waits.
-    Called,
+    CallWaiting,
     /// The time of its turn among the failing servers, which was asked for.
-    Turn(MonotonicTime),
+    PermitGranted(MonotonicTime),
 }
 
 /// The published state of the supervision of a server.
@@ -138,11 +144,11 @@ pub struct SupervisionStatus {
     /// Restarts within the window.
     pub restarts: u32,
     /// It will be started without an order: for the first time, or again once it has stopped.
-    pub due: bool,
+    pub will_start: bool,
     /// It is remote, and its last life ended because it was unreachable or disconnected.
-    pub unreachable: bool,
+    pub is_unreachable: bool,
     /// Its last end was ordered.
-    pub asked_to_stop: bool,
+    pub stop_requested: bool,
     /// Its last rolling restart.
     pub roll: RollStatus,
 }
@@ -151,36 +157,36 @@ pub struct SupervisionStatus {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SupervisionEffect {
     /// Start the life of this number, replacing one that is under way.
-    StartLife(u64),
+    StartGeneration(u64),
     /// Start the life of this number beside the current one.
-    StartBeside(u64),
+    StartReplacement(u64),
     /// End the life beside as failed: it counts as the one that leaves until it has ended.
-    EndBeside(String),
+    FailReplacement(String),
     /// The life beside has ended.
-    LetGoOfBeside,
+    ReleaseReplacement,
     /// The life beside failed, and why: the current one goes on, under the entry it was started with.
     RollFailed(String),
     /// The life beside is the current one from now on: give calls its connection, then let the former one
     /// end.
-    TakeOver(StopOrder),
+    SwitchToReplacement(StopOrder),
     /// The current life is gone, the one beside takes its place.
-    Promote,
+    PromoteReplacement,
     /// Give the life that leaves no more time than any other.
-    HurryLeaving,
+    HurryRetiring,
     /// The life that leaves has ended.
-    LetGoOfLeaving,
+    ReleaseRetiring,
     /// Let the life end.
-    StopLife(StopOrder),
+    StopGeneration(StopOrder),
     /// End the life as failed.
-    FailLife(String),
+    FailGeneration(String),
     /// The life is over: release what belongs to it.
-    LetGo,
+    ReleaseGeneration,
     /// End the instances of agents.
     EndInstances(StopOrder),
     /// Give calls the connection.
-    OpenToCalls,
+    AcceptCalls,
     /// Take the connection from calls.
-    CloseToCalls,
+    SuspendCalls,
     /// Report a transition.
     Announce(Transition),
     /// It was not possible in that state: two events crossed.
@@ -188,65 +194,65 @@ pub enum SupervisionEffect {
     /// Publish this state.
     Publish(SupervisionStatus),
     /// Report that it is connected.
-    TellConnected,
+    NotifyConnected,
     /// Report that it takes no calls any more, or never will: how it ended, also in words, and what
     /// follows.
-    TellDisconnected(ServerExit, String, Option<RestartVerdict>),
+    NotifyDisconnected(ServerExit, String, Option<RestartVerdict>),
     /// Withdraw its offer.
-    Withdraw,
+    WithdrawOffer,
     /// Answer those who wait for its end.
-    AnswerStops,
+    AnswerStopRequests,
     /// Send [`SupervisionInput::RetryDue`] at this time, and publish the time.
     RetryAt(MonotonicTime),
-    /// Ask for a turn among the failing servers, and send [`SupervisionInput::Turn`].
-    TakeTurn,
+    /// Ask for a turn among the failing servers, and send [`SupervisionInput::PermitGranted`].
+    RequestPermit,
     /// The server reported an impossible transition.
-    Note(Implausible),
+    ReportImplausible(ImplausibleTransition),
 }
 
 /// Whether the next start waits for a turn among the failing servers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum StartTurn {
+enum StartPermit {
     /// It is not failing repeatedly.
-    Free,
+    NotNeeded,
     /// It is, and has not asked yet.
-    Wanted,
+    Needed,
     /// It knows the time of its turn.
-    Given,
+    Granted,
 }
 
 /// A start that is to come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct PlannedRetry {
     ended: MonotonicTime,
-    at: MonotonicTime,
+    due_at: MonotonicTime,
 }
 
 /// The supervision of one server.
 #[derive(Clone, Debug)]
 pub struct Supervision {
-    rules: SupervisionRules,
+    rules: SupervisionConfig,
     lifecycle: Lifecycle,
-    restarts: Restarts,
+    restarts: RestartTracker,
     /// How many lives were started.
-    lives: u64,
+    generations_started: u64,
     /// The number of the current life.
     current: u64,
     /// The current life is under way.
-    lives_now: bool,
-    asked_to_stop: bool,
+    is_running: bool,
+    stop_requested: bool,
     /// The reason of the last order.
-    why: Option<TransitionReason>,
+    stop_reason: Option<TransitionReason>,
     /// Why this life ends, where it used more than it may.
-    over_limit: Option<String>,
+    limit_exceeded: Option<String>,
     rolling: Rolling,
-    start_again: bool,
-    turn: StartTurn,
+    start_after_stop: bool,
+    permit: StartPermit,
     unreachable: bool,
     /// While it waits for its next start: when its last life ended, and when that start is.
     retry: Option<PlannedRetry>,
-    /// The value of [`Self::is_due`] published last.
-    shown_due: bool,
+    /// The value of [`Self::will_start`] published last.
+    published_will_start: bool,
     /// The time of the event being handled.
     effects: Vec<SupervisionEffect>,
 }
@@ -254,26 +260,26 @@ pub struct Supervision {
 impl Supervision {
     /// For a server that was not started yet.
     #[must_use]
-    pub fn new(rules: SupervisionRules, now: MonotonicTime) -> Self {
+    pub fn new(rules: SupervisionConfig, now: MonotonicTime) -> Self {
         let mut it = Self {
             rules,
             lifecycle: Lifecycle::new(now),
-            restarts: rules.restarts(),
-            lives: 0,
+            restarts: rules.restart_tracker(),
+            generations_started: 0,
             current: 0,
-            lives_now: false,
-            asked_to_stop: false,
-            why: None,
-            over_limit: None,
+            is_running: false,
+            stop_requested: false,
+            stop_reason: None,
+            limit_exceeded: None,
             rolling: Rolling::default(),
-            start_again: false,
-            turn: StartTurn::Free,
+            start_after_stop: false,
+            permit: StartPermit::NotNeeded,
             unreachable: false,
             retry: None,
-            shown_due: false,
+            published_will_start: false,
             effects: Vec::new(),
         };
-        it.shown_due = it.is_due();
+        it.published_will_start = it.will_start();
         it
     }
 
@@ -287,36 +293,36 @@ impl Supervision {
             SupervisionInput::Start { by_operator } => self.start(by_operator, now),
             SupervisionInput::Stop(order) => self.stop(order, now),
             SupervisionInput::Restart => self.restart(now),
-            SupervisionInput::Roll => self.roll_asked(now),
-            SupervisionInput::Reconfigured(rules) => self.reconfigured(rules, now),
-            SupervisionInput::Connected(life) => self.connected(life, now),
+            SupervisionInput::Roll => self.handle_roll(now),
+            SupervisionInput::Reconfigured(rules) => self.reconfigure(rules, now),
+            SupervisionInput::Connected(life) => self.handle_connected(life, now),
             SupervisionInput::Reported { from, to, reason } => {
-                self.reported(&from, &to, &reason, now);
+                self.handle_reported(&from, &to, &reason, now);
             }
-            SupervisionInput::OverLimit(life, why) => self.over_limit(life, why, now),
-            SupervisionInput::Ended(life, exit, how) => self.ended(life, exit, how, now),
-            SupervisionInput::RetryDue(life) => self.retry_due(life, now),
-            SupervisionInput::Called => self.called(now),
-            SupervisionInput::Turn(at) => self.turn(at, now),
+            SupervisionInput::LimitExceeded(life, why) => self.handle_over_limit(life, why, now),
+            SupervisionInput::Ended(life, exit, how) => self.handle_exit(life, exit, how, now),
+            SupervisionInput::RetryDue(life) => self.handle_retry_due(life, now),
+            SupervisionInput::CallWaiting => self.handle_call(now),
+            SupervisionInput::PermitGranted(at) => self.handle_permit(at, now),
         }
         std::mem::take(&mut self.effects)
     }
 
     /// True if it will be started without an order.
-    fn is_due(&self) -> bool {
+    fn will_start(&self) -> bool {
         let first = self.lifecycle.state() == LifecycleState::Registered && self.rules.autostart;
-        self.start_again || first && !self.asked_to_stop
+        self.start_after_stop || first && !self.stop_requested
     }
 
     /// True while reports of this life count.
     #[must_use]
-    pub fn counts(&self, life: u64) -> bool {
-        self.lives_now && self.current == life && !self.asked_to_stop
+    pub fn is_current_generation(&self, life: u64) -> bool {
+        self.is_running && self.current == life && !self.stop_requested
     }
 
     /// The number of the last life.
     #[must_use]
-    pub fn life(&self) -> u64 {
+    pub fn generation(&self) -> u64 {
         self.current
     }
 
@@ -326,11 +332,11 @@ impl Supervision {
         SupervisionStatus {
             state: self.lifecycle.state(),
             reason: reason.unwrap_or_else(|| self.lifecycle.reason().to_owned()),
-            since: self.lifecycle.since(),
-            restarts: self.restarts.within_window(now),
-            due: self.is_due(),
-            unreachable: self.unreachable,
-            asked_to_stop: self.asked_to_stop,
+            since: self.lifecycle.entered_at(),
+            restarts: self.restarts.count_in_window(now),
+            will_start: self.will_start(),
+            is_unreachable: self.unreachable,
+            stop_requested: self.stop_requested,
             roll: self.roll_status(),
         }
     }
@@ -341,30 +347,30 @@ impl Supervision {
         }
         match self.lifecycle.state() {
             LifecycleState::Registered | LifecycleState::Disconnected | LifecycleState::Error => {
-                self.step(LifecycleEvent::Start, None, now);
+                self.apply_event(LifecycleEvent::Start, None, now);
             }
             LifecycleState::Draining => {
-                self.start_again = true;
+                self.start_after_stop = true;
                 return self.publish(None, now);
             }
-            LifecycleState::Connecting | LifecycleState::Restarting if !self.lives_now => {}
+            LifecycleState::Connecting | LifecycleState::Restarting if !self.is_running => {}
             LifecycleState::Connecting | LifecycleState::Connected | LifecycleState::Restarting => {
                 return;
             }
         }
-        self.asked_to_stop = false;
-        self.start_life(now);
+        self.stop_requested = false;
+        self.start_generation(now);
     }
 
     fn stop(&mut self, order: StopOrder, now: MonotonicTime) {
-        self.start_again = false;
-        self.end(order, now);
+        self.start_after_stop = false;
+        self.request_stop(order, now);
     }
 
     fn restart(&mut self, now: MonotonicTime) {
         let order = StopOrder::from(TransitionReason::OperatorRequest);
-        match self.lives_now {
-            true => self.end_and_start_again(order, now),
+        match self.is_running {
+            true => self.stop_and_start_again(order, now),
             false => {
                 self.effects.push(SupervisionEffect::EndInstances(order));
                 self.start(true, now);
@@ -372,15 +378,15 @@ impl Supervision {
         }
     }
 
-    fn reconfigured(&mut self, rules: SupervisionRules, now: MonotonicTime) {
+    fn reconfigure(&mut self, rules: SupervisionConfig, now: MonotonicTime) {
         let before = std::mem::replace(&mut self.rules, rules);
-        self.restarts = rules.restarts();
-        if self.rolls_to(&rules) {
-            return self.roll_to(before, now);
+        self.restarts = rules.restart_tracker();
+        if self.can_roll_to(&rules) {
+            return self.roll_to_config(before, now);
         }
         let order = StopOrder::from(TransitionReason::ConfigurationChange);
-        if self.lives_now {
-            return self.end_and_start_again(order, now);
+        if self.is_running {
+            return self.stop_and_start_again(order, now);
         }
         self.effects.push(SupervisionEffect::EndInstances(order));
         if rules.autostart || self.lifecycle.state() == LifecycleState::Error {
@@ -388,100 +394,107 @@ impl Supervision {
         }
     }
 
-    fn end_and_start_again(&mut self, order: StopOrder, now: MonotonicTime) {
-        self.start_again = true;
-        self.end(order, now);
+    fn stop_and_start_again(&mut self, order: StopOrder, now: MonotonicTime) {
+        self.start_after_stop = true;
+        self.request_stop(order, now);
     }
 
     /// Stops it. Whether it is started again is decided before, because waiting calls are told as soon as
     /// it is not.
-    fn end(&mut self, order: StopOrder, now: MonotonicTime) {
-        self.asked_to_stop = true;
+    fn request_stop(&mut self, order: StopOrder, now: MonotonicTime) {
+        self.stop_requested = true;
         self.unreachable = false;
-        self.why = Some(order.why);
-        self.stop_rolling(now);
+        self.stop_reason = Some(order.reason);
+        self.cancel_roll(now);
         self.effects.push(SupervisionEffect::EndInstances(order));
-        self.effects.push(SupervisionEffect::CloseToCalls);
-        let stepped = self.advance(LifecycleEvent::StopRequested(order.why), now);
-        if stepped || self.shown_due != self.is_due() {
+        self.effects.push(SupervisionEffect::SuspendCalls);
+        let stepped = self.try_advance(LifecycleEvent::StopRequested(order.reason), now);
+        if stepped || self.published_will_start != self.will_start() {
             self.publish(None, now);
         }
-        match self.lives_now {
-            true => self.effects.push(SupervisionEffect::StopLife(order)),
-            false => self.stopped(now),
+        match self.is_running {
+            true => self.effects.push(SupervisionEffect::StopGeneration(order)),
+            false => self.handle_stopped(now),
         }
     }
 
     /// It has stopped as ordered.
-    fn stopped(&mut self, now: MonotonicTime) {
-        self.answer_stops();
-        if self.start_again {
+    fn handle_stopped(&mut self, now: MonotonicTime) {
+        self.answer_stop_requests();
+        if self.start_after_stop {
             self.start(true, now);
         } else {
-            self.effects.push(SupervisionEffect::Withdraw);
+            self.effects.push(SupervisionEffect::WithdrawOffer);
         }
     }
 
-    fn connected(&mut self, life: u64, now: MonotonicTime) {
-        if self.takes_over(life, now) || !self.counts(life) {
+    fn handle_connected(&mut self, life: u64, now: MonotonicTime) {
+        if self.try_switch_over(life, now) || !self.is_current_generation(life) {
             return;
         }
         self.unreachable = false;
-        self.effects.push(SupervisionEffect::OpenToCalls);
-        self.step(LifecycleEvent::HandshakeDone, None, now);
-        self.effects.push(SupervisionEffect::TellConnected);
+        self.effects.push(SupervisionEffect::AcceptCalls);
+        self.apply_event(LifecycleEvent::HandshakeDone, None, now);
+        self.effects.push(SupervisionEffect::NotifyConnected);
     }
 
     /// A server may say that it drains or is broken (MGP-144); what it cannot say of itself is noted and
     /// changes nothing.
-    fn reported(&mut self, from: &str, to: &str, reason: &str, now: MonotonicTime) {
-        if !self.lives_now {
+    fn handle_reported(&mut self, from: &str, to: &str, reason: &str, now: MonotonicTime) {
+        if !self.is_running {
             return;
         }
-        match said(self.lifecycle.state(), from, to, reason) {
-            Ok(LifecycleEvent::Failed(why)) => self.effects.push(SupervisionEffect::FailLife(why)),
+        match parse_reported_transition(self.lifecycle.state(), from, to, reason) {
+            Ok(LifecycleEvent::Failed(why)) => {
+                self.effects.push(SupervisionEffect::FailGeneration(why))
+            }
             Ok(event) => {
                 let order = StopOrder::from(TransitionReason::ServerRequest);
-                self.roll_later();
-                self.effects.push(SupervisionEffect::StopLife(order));
-                self.effects.push(SupervisionEffect::CloseToCalls);
-                self.step(event, None, now);
+                self.defer_roll();
+                self.effects.push(SupervisionEffect::StopGeneration(order));
+                self.effects.push(SupervisionEffect::SuspendCalls);
+                self.apply_event(event, None, now);
             }
-            Err(implausible) => self.effects.push(SupervisionEffect::Note(implausible)),
+            Err(implausible) => self
+                .effects
+                .push(SupervisionEffect::ReportImplausible(implausible)),
         }
     }
 
-    fn retry_due(&mut self, life: u64, now: MonotonicTime) {
-        if self.current != life || self.lives_now || self.asked_to_stop {
+    fn handle_retry_due(&mut self, life: u64, now: MonotonicTime) {
+        if self.current != life || self.is_running || self.stop_requested {
             return;
         }
-        match self.turn {
-            StartTurn::Wanted => {
-                self.turn = StartTurn::Given;
-                self.effects.push(SupervisionEffect::TakeTurn);
+        match self.permit {
+            StartPermit::Needed => {
+                self.permit = StartPermit::Granted;
+                self.effects.push(SupervisionEffect::RequestPermit);
             }
-            StartTurn::Free | StartTurn::Given => self.retry(now),
+            StartPermit::NotNeeded | StartPermit::Granted => self.retry(now),
         }
     }
 
-    /// A server at a URL is tried at once when somebody calls, but not within [`CALLED_AGAIN`] of the end of the
+    /// A server at a URL is tried at once when somebody calls, but not within [`CALL_RETRY_INTERVAL`] of the end of the
     /// last try: callers make no tries faster than that.
-    fn called(&mut self, now: MonotonicTime) {
-        let waits = self.rules.at_url && !self.lives_now && !self.asked_to_stop;
+    fn handle_call(&mut self, now: MonotonicTime) {
+        let waits = self.rules.is_at_url && !self.is_running && !self.stop_requested;
         let Some(planned) = self
             .retry
-            .filter(|_| waits && self.turn != StartTurn::Given)
+            .filter(|_| waits && self.permit != StartPermit::Granted)
         else {
             return;
         };
-        let at = now.max(planned.ended + CALLED_AGAIN);
-        if at < planned.at {
-            self.retry = Some(PlannedRetry { at, ..planned });
+        let at = now.max(planned.ended + CALL_RETRY_INTERVAL);
+        if at < planned.due_at {
+            self.retry = Some(PlannedRetry {
+                due_at: at,
+                ..planned
+            });
             self.effects.push(SupervisionEffect::RetryAt(at));
         }
     }
 
-    fn turn(&mut self, at: MonotonicTime, now: MonotonicTime) {
+    fn handle_permit(&mut self, at: MonotonicTime, now: MonotonicTime) {
         match at > now {
             true => self.effects.push(SupervisionEffect::RetryAt(at)),
             false => self.retry(now),
@@ -490,52 +503,52 @@ impl Supervision {
 
     fn retry(&mut self, now: MonotonicTime) {
         if self.lifecycle.state() == LifecycleState::Error {
-            self.step(LifecycleEvent::TryAgain, None, now);
+            self.apply_event(LifecycleEvent::Retry, None, now);
         }
-        self.start_life(now);
+        self.start_generation(now);
     }
 
-    fn start_life(&mut self, now: MonotonicTime) {
-        self.lives += 1;
-        self.current = self.lives;
-        self.forget_rolling();
-        self.lives_now = true;
-        self.start_again = false;
-        self.over_limit = None;
+    fn start_generation(&mut self, now: MonotonicTime) {
+        self.generations_started += 1;
+        self.current = self.generations_started;
+        self.reset_rolling();
+        self.is_running = true;
+        self.start_after_stop = false;
+        self.limit_exceeded = None;
         self.retry = None;
         self.effects
-            .push(SupervisionEffect::StartLife(self.current));
+            .push(SupervisionEffect::StartGeneration(self.current));
         self.publish(None, now);
     }
 
-    fn took_calls(&self) -> bool {
+    fn was_accepting_calls(&self) -> bool {
         matches!(
             self.lifecycle.state(),
             LifecycleState::Connected | LifecycleState::Draining
         )
     }
 
-    fn tell_disconnected(
+    fn notify_disconnected(
         &mut self,
         exit: ServerExit,
         how: String,
         verdict: Option<RestartVerdict>,
     ) {
-        let told = SupervisionEffect::TellDisconnected(exit, how, verdict);
+        let told = SupervisionEffect::NotifyDisconnected(exit, how, verdict);
         self.effects.push(told);
     }
 
     /// Makes a transition and publishes it. An event that is not possible in this state changes nothing,
     /// because it crossed another.
-    fn step(&mut self, event: LifecycleEvent, reason: Option<String>, now: MonotonicTime) {
-        if self.advance(event, now) {
+    fn apply_event(&mut self, event: LifecycleEvent, reason: Option<String>, now: MonotonicTime) {
+        if self.try_advance(event, now) {
             self.publish(reason, now);
         }
     }
 
     /// A transition that another follows at once, so that waiting calls do not see it. True when it was
     /// made.
-    fn advance(&mut self, event: LifecycleEvent, now: MonotonicTime) -> bool {
+    fn try_advance(&mut self, event: LifecycleEvent, now: MonotonicTime) -> bool {
         let step = self.lifecycle.apply(event, now);
         let made = step.is_ok();
         let told = step.map_or_else(SupervisionEffect::Ignore, SupervisionEffect::Announce);
@@ -544,7 +557,7 @@ impl Supervision {
     }
 
     fn publish(&mut self, reason: Option<String>, now: MonotonicTime) {
-        self.shown_due = self.is_due();
+        self.published_will_start = self.will_start();
         let status = self.status(reason, now);
         self.effects.push(SupervisionEffect::Publish(status));
     }

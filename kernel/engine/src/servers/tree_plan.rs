@@ -14,23 +14,23 @@ use std::time::Duration;
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mgp::access::DefaultPolicy;
 
-use self::reload::Reload;
+use self::reload::ConfigDiff;
 use crate::clock::MonotonicTime;
-use crate::policy::access::Defaults;
+use crate::policy::access::DefaultPolicies;
 use crate::servers::spec::ServerSpec;
 
 /// How many actors at the root may be restarted within this time. One more ends the kernel, because then
 /// their input probably makes them fail.
-const RESTARTS: usize = 5;
-const WITHIN: Duration = Duration::from_secs(60);
+const RESTARTS_MAX: usize = 5;
+const RESTART_WINDOW: Duration = Duration::from_secs(60);
 
 /// What the loss of an actor at the root means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Loss {
+pub enum LossPolicy {
     /// The kernel stops in good order.
-    EndsKernel,
+    StopKernel,
     /// It is restarted.
-    Restarted,
+    Restart,
 }
 
 /// The configured servers.
@@ -39,7 +39,7 @@ pub struct Configuration {
     /// Those that can be run, with unique ids.
     pub servers: Vec<ServerSpec>,
     /// Those that cannot, with the reasons.
-    pub broken: Vec<(ServerId, String)>,
+    pub invalid: Vec<(ServerId, String)>,
     /// The default policies.
     pub policy: DefaultPolicy,
 }
@@ -57,13 +57,13 @@ pub enum TreeEvent {
     /// The requested default policies are in force.
     DefaultsSet,
     /// They were refused.
-    DefaultsRefused,
+    DefaultsRejected,
     /// The supervisor of a server could not be started.
-    NotStarted(ServerId, String),
+    StartFailed(ServerId, String),
     /// The supervisor of a server has ended or failed.
     Ended(ServerId),
     /// An actor at the root was lost, at this time.
-    RootLost(&'static str, Loss, MonotonicTime),
+    RootLost(&'static str, LossPolicy, MonotonicTime),
     /// The kernel stops: nothing is started any more.
     Stopping,
 }
@@ -72,41 +72,41 @@ pub enum TreeEvent {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TreeEffect {
     /// Request these default policies; answered by [`TreeEvent::DefaultsSet`] or
-    /// [`TreeEvent::DefaultsRefused`].
-    SetDefaults(Defaults),
+    /// [`TreeEvent::DefaultsRejected`].
+    SetDefaults(DefaultPolicies),
     /// Stop and unlist a server. Its supervisor sends [`TreeEvent::Ended`] when it has ended.
     Stop(ServerId),
     /// List a server that cannot be run as configured.
-    ShowBroken(ServerId, String),
+    ListInvalid(ServerId, String),
     /// Start the supervisor of a server.
     Start(ServerSpec),
     /// List a server that is started when the previous one of its name has ended.
-    Hold(ServerSpec),
+    ListPending(ServerSpec),
     /// Give a server another configuration.
     Reconfigure(ServerSpec),
     /// Unlist a broken server.
-    Hide(ServerId),
+    Unlist(ServerId),
     /// Restart an actor at the root.
     RestartRoot(&'static str),
     /// Stop the kernel in good order.
-    EndKernel,
+    StopKernel,
 }
 
 /// The plan of the tree.
 #[derive(Clone, Debug)]
 pub struct TreePlan {
     /// All servers that are to run.
-    wanted: BTreeMap<ServerId, ServerSpec>,
+    desired: BTreeMap<ServerId, ServerSpec>,
     /// The registered ones among them.
     registered: BTreeSet<ServerId>,
     policy: DefaultPolicy,
     /// Those that have a supervisor, which may be stopping.
     supervised: BTreeSet<ServerId>,
     /// Those listed as broken.
-    broken: BTreeSet<ServerId>,
+    invalid: BTreeSet<ServerId>,
     /// The change whose default policies were requested.
     pending: Option<Change>,
-    /// When actors at the root were restarted; at most [`RESTARTS`].
+    /// When actors at the root were restarted; at most [`RESTARTS_MAX`].
     restarts: VecDeque<MonotonicTime>,
     stopping: bool,
 }
@@ -116,10 +116,10 @@ pub struct TreePlan {
 enum Change {
     Configure {
         /// All servers that are to run afterwards.
-        wanted: BTreeMap<ServerId, ServerSpec>,
-        broken: Vec<(ServerId, String)>,
+        desired: BTreeMap<ServerId, ServerSpec>,
+        invalid: Vec<(ServerId, String)>,
         policy: DefaultPolicy,
-        taken: BTreeSet<ServerId>,
+        registered: BTreeSet<ServerId>,
     },
     Register(Box<ServerSpec>),
 }
@@ -129,12 +129,12 @@ impl TreePlan {
     #[must_use]
     pub fn new() -> Self {
         Self {
-            wanted: BTreeMap::new(),
+            desired: BTreeMap::new(),
             registered: BTreeSet::new(),
             // The strictest, until a configuration says which.
             policy: DefaultPolicy::OptIn,
             supervised: BTreeSet::new(),
-            broken: BTreeSet::new(),
+            invalid: BTreeSet::new(),
             pending: None,
             restarts: VecDeque::new(),
             stopping: false,
@@ -144,29 +144,29 @@ impl TreePlan {
     /// Handles an event; returns the effects.
     pub fn handle(&mut self, event: TreeEvent) -> Vec<TreeEffect> {
         match event {
-            TreeEvent::Configured(read, taken) => self.configured(read, taken),
+            TreeEvent::Configured(read, taken) => self.handle_configured(read, taken),
             TreeEvent::Registered(spec) => self.register(spec),
             TreeEvent::Deregistered(id) => self.deregister(&id),
             TreeEvent::DefaultsSet => match self.pending.take() {
                 Some(Change::Configure {
-                    wanted,
-                    broken,
+                    desired: wanted,
+                    invalid: broken,
                     policy,
-                    taken,
-                }) => self.configure(wanted, broken, policy, &taken),
+                    registered: taken,
+                }) => self.apply_configuration(wanted, broken, policy, &taken),
                 Some(Change::Register(spec)) => {
                     self.registered.insert(spec.id.clone());
                     vec![self.add(*spec)]
                 }
                 None => Vec::new(),
             },
-            TreeEvent::DefaultsRefused => {
+            TreeEvent::DefaultsRejected => {
                 self.pending = None;
                 Vec::new()
             }
-            TreeEvent::NotStarted(id, why) => self.not_started(id, why),
-            TreeEvent::Ended(id) => self.ended(&id),
-            TreeEvent::RootLost(name, loss, now) => self.root_lost(name, loss, now),
+            TreeEvent::StartFailed(id, why) => self.handle_start_failed(id, why),
+            TreeEvent::Ended(id) => self.handle_ended(&id),
+            TreeEvent::RootLost(name, loss, now) => self.handle_root_lost(name, loss, now),
             TreeEvent::Stopping => {
                 self.stopping = true;
                 Vec::new()
@@ -177,13 +177,13 @@ impl TreePlan {
     /// The configuration without servers whose name a registered one has. They count as broken, because
     /// their policies were not meant for the registered server.
     #[must_use]
-    pub fn without_taken(
+    pub fn without_registered(
         &self,
         mut read: Configuration,
         taken: &BTreeSet<ServerId>,
     ) -> Configuration {
         let is_taken = |id: &ServerId| {
-            taken.contains(id) && (!self.wanted.contains_key(id) || self.registered.contains(id))
+            taken.contains(id) && (!self.desired.contains_key(id) || self.registered.contains(id))
         };
         let (no, yes) = read
             .servers
@@ -191,7 +191,7 @@ impl TreePlan {
             .partition(|spec| is_taken(&spec.id));
         read.servers = yes;
         let no: Vec<ServerSpec> = no;
-        read.broken.extend(no.into_iter().map(|spec| {
+        read.invalid.extend(no.into_iter().map(|spec| {
             let id = spec.id;
             let why = format!(
                 "a server of the name {id} was registered while the kernel ran: give this one another name, or take that one out (`mgp servers remove {id}`)"
@@ -202,8 +202,8 @@ impl TreePlan {
     }
 
     /// The servers that are to run.
-    pub fn wanted(&self) -> impl Iterator<Item = &ServerId> {
-        self.wanted.keys()
+    pub fn desired(&self) -> impl Iterator<Item = &ServerId> {
+        self.desired.keys()
     }
 
     /// Whether a registered server of this name is to run.
@@ -218,36 +218,40 @@ impl TreePlan {
         self.stopping
     }
 
-    fn configured(&mut self, read: Configuration, taken: BTreeSet<ServerId>) -> Vec<TreeEffect> {
+    fn handle_configured(
+        &mut self,
+        read: Configuration,
+        taken: BTreeSet<ServerId>,
+    ) -> Vec<TreeEffect> {
         if self.stopping {
             return Vec::new();
         }
         let Configuration {
             servers,
-            broken,
+            invalid: broken,
             policy,
-        } = self.without_taken(read, &taken);
+        } = self.without_registered(read, &taken);
         let configured = servers.into_iter().map(|spec| (spec.id.clone(), spec));
         let mut wanted: BTreeMap<_, _> = configured.collect();
         // A server whose configuration is broken now keeps running as before.
         let stays = |id: &ServerId| {
             self.registered.contains(id) || broken.iter().any(|(broken, _)| broken == id)
         };
-        for (id, spec) in self.wanted.iter().filter(|(id, _)| stays(id)) {
+        for (id, spec) in self.desired.iter().filter(|(id, _)| stays(id)) {
             wanted.entry(id.clone()).or_insert_with(|| spec.clone());
         }
-        let defaults = defaults(policy, wanted.values());
+        let defaults = build_defaults(policy, wanted.values());
         self.pending = Some(Change::Configure {
-            wanted,
-            broken,
+            desired: wanted,
+            invalid: broken,
             policy,
-            taken,
+            registered: taken,
         });
         vec![TreeEffect::SetDefaults(defaults)]
     }
 
     /// Changes the running servers to those of the configuration; unchanged ones are not touched.
-    fn configure(
+    fn apply_configuration(
         &mut self,
         wanted: BTreeMap<ServerId, ServerSpec>,
         broken: Vec<(ServerId, String)>,
@@ -255,20 +259,20 @@ impl TreePlan {
         taken: &BTreeSet<ServerId>,
     ) -> Vec<TreeEffect> {
         self.policy = policy;
-        let old: Vec<_> = self.wanted.values().cloned().collect();
+        let old: Vec<_> = self.desired.values().cloned().collect();
         let new: Vec<_> = wanted.into_values().collect();
-        let diff = Reload::between(&old, &new);
+        let diff = ConfigDiff::between_sets(&old, &new);
         let mut effects = Vec::new();
         for id in diff.removed {
-            self.wanted.remove(&id);
+            self.desired.remove(&id);
             effects.push(TreeEffect::Stop(id));
         }
-        let mut shown: BTreeSet<ServerId> = std::mem::take(&mut self.broken);
+        let mut shown: BTreeSet<ServerId> = std::mem::take(&mut self.invalid);
         for (id, why) in broken {
             shown.remove(&id);
-            if !self.wanted.contains_key(&id) {
-                self.broken.insert(id.clone());
-                effects.push(TreeEffect::ShowBroken(id, why));
+            if !self.desired.contains_key(&id) {
+                self.invalid.insert(id.clone());
+                effects.push(TreeEffect::ListInvalid(id, why));
             }
         }
         for spec in diff.added {
@@ -276,20 +280,20 @@ impl TreePlan {
             effects.push(self.add(spec));
         }
         for spec in diff.changed {
-            self.wanted.insert(spec.id.clone(), spec.clone());
+            self.desired.insert(spec.id.clone(), spec.clone());
             effects.push(TreeEffect::Reconfigure(spec));
         }
         let gone = shown.into_iter();
-        let gone = gone.filter(|id| !self.wanted.contains_key(id) && !taken.contains(id));
-        effects.extend(gone.map(TreeEffect::Hide));
+        let gone = gone.filter(|id| !self.desired.contains_key(id) && !taken.contains(id));
+        effects.extend(gone.map(TreeEffect::Unlist));
         effects
     }
 
     fn register(&mut self, spec: Box<ServerSpec>) -> Vec<TreeEffect> {
-        if self.stopping || self.wanted.contains_key(&spec.id) {
+        if self.stopping || self.desired.contains_key(&spec.id) {
             return Vec::new();
         }
-        let defaults = defaults(self.policy, self.wanted.values().chain([&*spec]));
+        let defaults = build_defaults(self.policy, self.desired.values().chain([&*spec]));
         self.pending = Some(Change::Register(spec));
         vec![TreeEffect::SetDefaults(defaults)]
     }
@@ -298,34 +302,34 @@ impl TreePlan {
         if !self.registered.remove(id) {
             return Vec::new();
         }
-        self.wanted.remove(id);
+        self.desired.remove(id);
         vec![TreeEffect::Stop(id.clone())]
     }
 
     /// A server removed just now may still be stopping: it is started when it has stopped.
     fn add(&mut self, spec: ServerSpec) -> TreeEffect {
         let id = &spec.id;
-        self.wanted.insert(id.clone(), spec.clone());
-        self.broken.remove(id);
+        self.desired.insert(id.clone(), spec.clone());
+        self.invalid.remove(id);
         match self.supervised.insert(id.clone()) {
             true => TreeEffect::Start(spec),
-            false => TreeEffect::Hold(spec),
+            false => TreeEffect::ListPending(spec),
         }
     }
 
     /// The next configuration with this server tries again.
-    fn not_started(&mut self, id: ServerId, why: String) -> Vec<TreeEffect> {
+    fn handle_start_failed(&mut self, id: ServerId, why: String) -> Vec<TreeEffect> {
         self.supervised.remove(&id);
-        self.wanted.remove(&id);
+        self.desired.remove(&id);
         self.registered.remove(&id);
-        self.broken.insert(id.clone());
-        vec![TreeEffect::ShowBroken(id, why)]
+        self.invalid.insert(id.clone());
+        vec![TreeEffect::ListInvalid(id, why)]
     }
 
     /// A server that should run is started again, whether its supervisor failed or ended.
-    fn ended(&mut self, id: &ServerId) -> Vec<TreeEffect> {
+    fn handle_ended(&mut self, id: &ServerId) -> Vec<TreeEffect> {
         self.supervised.remove(id);
-        let wanted = self.wanted.get(id).filter(|_| !self.stopping);
+        let wanted = self.desired.get(id).filter(|_| !self.stopping);
         let Some(spec) = wanted.cloned() else {
             return Vec::new();
         };
@@ -333,13 +337,19 @@ impl TreePlan {
         vec![TreeEffect::Start(spec)]
     }
 
-    fn root_lost(&mut self, name: &'static str, loss: Loss, now: MonotonicTime) -> Vec<TreeEffect> {
+    fn handle_root_lost(
+        &mut self,
+        name: &'static str,
+        loss: LossPolicy,
+        now: MonotonicTime,
+    ) -> Vec<TreeEffect> {
         if self.stopping {
             return Vec::new();
         }
-        self.restarts.retain(|before| now.since(*before) < WITHIN);
-        if loss == Loss::EndsKernel || self.restarts.len() >= RESTARTS {
-            return vec![TreeEffect::EndKernel];
+        self.restarts
+            .retain(|before| now.duration_since(*before) < RESTART_WINDOW);
+        if loss == LossPolicy::StopKernel || self.restarts.len() >= RESTARTS_MAX {
+            return vec![TreeEffect::StopKernel];
         }
         self.restarts.push_back(now);
         vec![TreeEffect::RestartRoot(name)]
@@ -353,9 +363,12 @@ impl Default for TreePlan {
 }
 
 /// The default policies.
-fn defaults<'a>(kernel: DefaultPolicy, servers: impl Iterator<Item = &'a ServerSpec>) -> Defaults {
-    let own = servers.filter_map(|spec| Some((spec.id.clone(), spec.policy()?)));
-    Defaults {
+fn build_defaults<'a>(
+    kernel: DefaultPolicy,
+    servers: impl Iterator<Item = &'a ServerSpec>,
+) -> DefaultPolicies {
+    let own = servers.filter_map(|spec| Some((spec.id.clone(), spec.default_policy()?)));
+    DefaultPolicies {
         kernel,
         servers: own.collect(),
     }

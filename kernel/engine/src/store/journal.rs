@@ -19,40 +19,40 @@ use std::ops::Range;
 pub const PAYLOAD_MAX: usize = 256 << 10;
 /// Largest journal, in bytes: it is read whole at start. Beyond, nothing more is taken.
 pub const JOURNAL_MAX: u64 = 1 << 30;
-const CHECK: usize = 4;
+const CHECKSUM_LEN: usize = 4;
 /// The least a disk writes whole, in bytes: what it lost begins and ends at a multiple of this.
-const SECTOR: usize = 512;
-const HASHES: usize = 2 * blake3::OUT_LEN;
-const HEADER: usize = 4 + HASHES + CHECK;
-const CONTEXT: &str = "mgp 2026-11 journal entry";
+const SECTOR_LEN: usize = 512;
+const HASHES_LEN: usize = 2 * blake3::OUT_LEN;
+const HEADER_LEN: usize = 4 + HASHES_LEN + CHECKSUM_LEN;
+const HASH_CONTEXT: &str = "mgp 2026-11 journal entry";
 
 /// The hash of an entry, which the next one repeats.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub struct JournalLink([u8; blake3::OUT_LEN]);
+pub struct EntryHash([u8; blake3::OUT_LEN]);
 
-impl JournalLink {
+impl EntryHash {
     /// What the first entry of a journal of this kind has before it: a file of another kind is not
     /// mistaken for this one.
     #[must_use]
-    pub fn start(kind: &str) -> Self {
+    pub fn genesis(kind: &str) -> Self {
         Self(blake3::derive_key("mgp 2026-11 journal", kind.as_bytes()))
     }
 
-    fn next(self, length: [u8; 4], payload: &[u8]) -> Self {
-        let mut hasher = blake3::Hasher::new_derive_key(CONTEXT);
+    fn next_link(self, length: [u8; 4], payload: &[u8]) -> Self {
+        let mut hasher = blake3::Hasher::new_derive_key(HASH_CONTEXT);
         hasher.update(&length).update(&self.0).update(payload);
         Self(hasher.finalize().into())
     }
 }
 
 /// In hexadecimal digits, whole: what a witness of the journal records.
-impl fmt::Display for JournalLink {
+impl fmt::Display for EntryHash {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
     }
 }
 
-impl fmt::Debug for JournalLink {
+impl fmt::Debug for EntryHash {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let hex = |byte: &u8| write!(f, "{byte:02x}");
         self.0.iter().take(8).try_for_each(hex)
@@ -62,59 +62,63 @@ impl fmt::Debug for JournalLink {
 /// A payload over [`PAYLOAD_MAX`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("an entry of {0} bytes is over the limit of {PAYLOAD_MAX}")]
-pub struct TooLong(pub usize);
+pub struct PayloadTooLong(pub usize);
 
 /// Writes entries, each tied to the one before.
 #[derive(Clone, Copy, Debug)]
 pub struct JournalWriter {
-    last: JournalLink,
+    last: EntryHash,
 }
 
 impl JournalWriter {
     /// Goes on after this entry.
     #[must_use]
-    pub fn after(last: JournalLink) -> Self {
+    pub fn resume(last: EntryHash) -> Self {
         Self { last }
     }
 
     /// The last entry that was written.
     #[must_use]
-    pub fn head(&self) -> JournalLink {
+    pub fn head(&self) -> EntryHash {
         self.last
     }
 
     /// Appends an entry to `out` that is a group of its own.
     ///
     /// # Errors
-    /// [`TooLong`]; then nothing was appended.
-    pub fn write(&mut self, payload: &[u8], out: &mut Vec<u8>) -> Result<(), TooLong> {
-        self.write_at(0, payload, out)
+    /// [`PayloadTooLong`]; then nothing was appended.
+    pub fn write(&mut self, payload: &[u8], out: &mut Vec<u8>) -> Result<(), PayloadTooLong> {
+        self.write_entry(0, payload, out)
     }
 
     /// Appends an entry to a group, which is written and synced as a whole.
     ///
     /// # Errors
-    /// [`TooLong`]; then nothing was appended.
-    pub fn write_to_group(&mut self, payload: &[u8], group: &mut Vec<u8>) -> Result<(), TooLong> {
-        self.write_at(group.len(), payload, group)
+    /// [`PayloadTooLong`]; then nothing was appended.
+    pub fn write_to_group(
+        &mut self,
+        payload: &[u8],
+        group: &mut Vec<u8>,
+    ) -> Result<(), PayloadTooLong> {
+        self.write_entry(group.len(), payload, group)
     }
 
-    fn write_at(
+    fn write_entry(
         &mut self,
         distance: usize,
         payload: &[u8],
         out: &mut Vec<u8>,
-    ) -> Result<(), TooLong> {
+    ) -> Result<(), PayloadTooLong> {
         if payload.len() > PAYLOAD_MAX {
-            return Err(TooLong(payload.len()));
+            return Err(PayloadTooLong(payload.len()));
         }
         let length = (payload.len() as u32).to_le_bytes();
-        let hash = self.last.next(length, payload);
+        let hash = self.last.next_link(length, payload);
         let from = out.len();
         out.extend_from_slice(&length);
         out.extend_from_slice(&self.last.0);
         out.extend_from_slice(&hash.0);
-        let check = check(&out[from..], distance);
+        let check = checksum(&out[from..], distance);
         out.extend_from_slice(&check);
         out.extend_from_slice(payload);
         self.last = hash;
@@ -123,14 +127,14 @@ impl JournalWriter {
 }
 
 /// The check of a header that stands so many bytes behind the beginning of its group.
-fn check(header: &[u8], distance: usize) -> [u8; CHECK] {
+fn checksum(header: &[u8], distance: usize) -> [u8; CHECKSUM_LEN] {
     let mut hasher = blake3::Hasher::new();
     hasher.update(header);
     if distance > 0 {
         hasher.update(&(distance as u64).to_le_bytes());
     }
-    let mut check = [0; CHECK];
-    check.copy_from_slice(&hasher.finalize().as_bytes()[..CHECK]);
+    let mut check = [0; CHECKSUM_LEN];
+    check.copy_from_slice(&hasher.finalize().as_bytes()[..CHECKSUM_LEN]);
     check
 }
 
@@ -162,11 +166,11 @@ pub enum JournalFault {
 #[derive(Clone, Debug)]
 pub struct JournalReader<'a> {
     bytes: &'a [u8],
-    at: usize,
+    position: usize,
     /// Where the group of the last entry begins.
-    group: usize,
+    group_start: usize,
     entries: u64,
-    last: JournalLink,
+    last: EntryHash,
     /// How many entries were certainly acknowledged, by a witness.
     acknowledged: Option<u64>,
 }
@@ -177,10 +181,10 @@ impl<'a> JournalReader<'a> {
     pub fn new(kind: &str, bytes: &'a [u8]) -> Self {
         Self {
             bytes,
-            at: 0,
-            group: 0,
+            position: 0,
+            group_start: 0,
             entries: 0,
-            last: JournalLink::start(kind),
+            last: EntryHash::genesis(kind),
             acknowledged: None,
         }
     }
@@ -197,61 +201,66 @@ impl<'a> JournalReader<'a> {
 
     /// The last entry that was read, for a [`JournalWriter`] to go on after.
     #[must_use]
-    pub fn head(&self) -> JournalLink {
+    pub fn head(&self) -> EntryHash {
         self.last
     }
 
     /// Where the next entry begins.
     #[must_use]
     pub fn position(&self) -> u64 {
-        self.at as u64
+        self.position as u64
     }
 
-    fn entry(&self, rest: &'a [u8]) -> Result<EntryRead<'a>, JournalFault> {
+    fn read_entry(&self, rest: &'a [u8]) -> Result<JournalEntry<'a>, JournalFault> {
         if rest.iter().all(|byte| *byte == 0) {
-            return Err(self.torn(rest));
+            return Err(self.torn_fault(rest));
         }
-        let Some((header, after)) = rest.split_at_checked(HEADER) else {
-            return Err(self.torn(rest));
+        let Some((header, after)) = rest.split_at_checked(HEADER_LEN) else {
+            return Err(self.torn_fault(rest));
         };
-        let Some(group) = self.group_at(header, self.at) else {
-            return Err(self.fault(rest, 0..HEADER, 1, "its header is not as it was written"));
+        let Some(group) = self.find_group_start(header, self.position) else {
+            return Err(self.classify_fault(
+                rest,
+                0..HEADER_LEN,
+                1,
+                "its header is not as it was written",
+            ));
         };
         let (length, hashes) = header.split_at(4);
         let length: [u8; 4] = length.try_into().expect("split at 4");
-        let (previous, hash) = hashes[..HASHES].split_at(blake3::OUT_LEN);
+        let (previous, hash) = hashes[..HASHES_LEN].split_at(blake3::OUT_LEN);
         let size = u32::from_le_bytes(length) as usize;
         if size > PAYLOAD_MAX {
-            return Err(self.damaged("it is longer than any entry can be"));
+            return Err(self.damaged_fault("it is longer than any entry can be"));
         }
         if previous != self.last.0 {
-            return Err(self.damaged("it does not belong behind the one before it"));
+            return Err(self.damaged_fault("it does not belong behind the one before it"));
         }
-        let payload = after.get(..size).ok_or_else(|| self.torn(rest))?;
-        let link = self.last.next(length, payload);
+        let payload = after.get(..size).ok_or_else(|| self.torn_fault(rest))?;
+        let link = self.last.next_link(length, payload);
         if link.0 != hash {
-            let end = HEADER + size;
+            let end = HEADER_LEN + size;
             let what = "its payload is not as it was written";
-            return Err(self.fault(rest, HEADER..end, end, what));
+            return Err(self.classify_fault(rest, HEADER_LEN..end, end, what));
         }
-        Ok(EntryRead {
+        Ok(JournalEntry {
             payload,
             link,
-            group,
+            group_start: group,
         })
     }
 
     /// Where the group of the entry begins whose header stands at this byte, if the header is whole: here, where that
     /// of the last entry does, or where the next entry to be read does.
-    fn group_at(&self, header: &[u8], at: usize) -> Option<usize> {
-        let (fields, its_check) = header.split_at(HEADER - CHECK);
-        let groups = [at, self.group, self.at];
-        let fits = |group: &usize| check(fields, at - group) == its_check;
+    fn find_group_start(&self, header: &[u8], at: usize) -> Option<usize> {
+        let (fields, its_check) = header.split_at(HEADER_LEN - CHECKSUM_LEN);
+        let groups = [at, self.group_start, self.position];
+        let fits = |group: &usize| checksum(fields, at - group) == its_check;
         groups.into_iter().find(fits)
     }
 
     /// What it comes to that these bytes of `rest` do not read. Later entries are looked for from `behind` on.
-    fn fault(
+    fn classify_fault(
         &self,
         rest: &'a [u8],
         bytes: Range<usize>,
@@ -260,22 +269,22 @@ impl<'a> JournalReader<'a> {
     ) -> JournalFault {
         let may_be_torn = match self.acknowledged {
             Some(acknowledged) => self.entries >= acknowledged,
-            None => self.lost(rest, bytes),
+            None => self.has_zero_sector(rest, bytes),
         };
         match may_be_torn && !self.has_later_group(rest, behind) {
-            true => self.torn(rest),
-            false => self.damaged(what),
+            true => self.torn_fault(rest),
+            false => self.damaged_fault(what),
         }
     }
 
     /// Whether one of the sectors with these bytes of `rest` reads as zeros, as far as it is in `rest`: the
     /// part of it before was there already.
-    fn lost(&self, rest: &[u8], bytes: Range<usize>) -> bool {
-        let into = self.at % SECTOR;
-        let sectors = (into + bytes.start) / SECTOR..(into + bytes.end).div_ceil(SECTOR);
+    fn has_zero_sector(&self, rest: &[u8], bytes: Range<usize>) -> bool {
+        let into = self.position % SECTOR_LEN;
+        let sectors = (into + bytes.start) / SECTOR_LEN..(into + bytes.end).div_ceil(SECTOR_LEN);
         sectors.into_iter().any(|sector| {
-            let from = (sector * SECTOR).saturating_sub(into);
-            let to = ((sector + 1) * SECTOR - into).min(rest.len());
+            let from = (sector * SECTOR_LEN).saturating_sub(into);
+            let to = ((sector + 1) * SECTOR_LEN - into).min(rest.len());
             rest.get(from..to)
                 .is_some_and(|lost| !lost.is_empty() && lost.iter().all(|byte| *byte == 0))
         })
@@ -284,23 +293,26 @@ impl<'a> JournalReader<'a> {
     /// Whether a group begins in `rest` from this byte on: it was written after all before it was on disk.
     fn has_later_group(&self, rest: &[u8], from: usize) -> bool {
         let mut at = from;
-        while let Some(header) = rest.get(at..at + HEADER) {
+        while let Some(header) = rest.get(at..at + HEADER_LEN) {
             let (length, hashes) = header.split_at(4);
             let size = u32::from_le_bytes(length.try_into().expect("split at 4")) as usize;
-            let (previous, hash) = hashes[..HASHES].split_at(blake3::OUT_LEN);
+            let (previous, hash) = hashes[..HASHES_LEN].split_at(blake3::OUT_LEN);
             // Seldom true of other bytes, and cheaper to see than the check.
             let may_be_one = size <= PAYLOAD_MAX && previous.iter().any(|byte| *byte > 0);
-            let place = self.at + at;
-            match may_be_one.then(|| self.group_at(header, place)).flatten() {
+            let place = self.position + at;
+            match may_be_one
+                .then(|| self.find_group_start(header, place))
+                .flatten()
+            {
                 Some(group) if group == place => return true,
                 Some(_) => {
                     let previous: [u8; blake3::OUT_LEN] = previous.try_into().expect("one half");
-                    let payload = rest.get(at + HEADER..at + HEADER + size);
+                    let payload = rest.get(at + HEADER_LEN..at + HEADER_LEN + size);
                     let is_whole = payload.is_some_and(|payload| {
                         let length = (size as u32).to_le_bytes();
-                        JournalLink(previous).next(length, payload).0 == hash
+                        EntryHash(previous).next_link(length, payload).0 == hash
                     });
-                    at += if is_whole { HEADER + size } else { 1 };
+                    at += if is_whole { HEADER_LEN + size } else { 1 };
                 }
                 None => at += 1,
             }
@@ -308,14 +320,14 @@ impl<'a> JournalReader<'a> {
         false
     }
 
-    fn torn(&self, rest: &[u8]) -> JournalFault {
+    fn torn_fault(&self, rest: &[u8]) -> JournalFault {
         JournalFault::Torn {
             at: self.position(),
             bytes: rest.len() as u64,
         }
     }
 
-    fn damaged(&self, what: &'static str) -> JournalFault {
+    fn damaged_fault(&self, what: &'static str) -> JournalFault {
         JournalFault::Damaged {
             entry: self.entries + 1,
             at: self.position(),
@@ -325,11 +337,11 @@ impl<'a> JournalReader<'a> {
 }
 
 /// An entry as it was read.
-struct EntryRead<'a> {
+struct JournalEntry<'a> {
     payload: &'a [u8],
-    link: JournalLink,
+    link: EntryHash,
     /// Where its group begins.
-    group: usize,
+    group_start: usize,
 }
 
 impl<'a> Iterator for JournalReader<'a> {
@@ -337,17 +349,17 @@ impl<'a> Iterator for JournalReader<'a> {
 
     /// The next payload; after a fault, the same fault again.
     fn next(&mut self) -> Option<Self::Item> {
-        let rest = self.bytes.get(self.at..)?;
+        let rest = self.bytes.get(self.position..)?;
         if rest.is_empty() {
             return None;
         }
-        let read = match self.entry(rest) {
+        let read = match self.read_entry(rest) {
             Ok(read) => read,
             Err(fault) => return Some(Err(fault)),
         };
-        self.at += HEADER + read.payload.len();
+        self.position += HEADER_LEN + read.payload.len();
         self.entries += 1;
-        self.group = read.group;
+        self.group_start = read.group_start;
         self.last = read.link;
         Some(Ok(read.payload))
     }
@@ -359,7 +371,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn written(payloads: &[Vec<u8>]) -> Vec<u8> {
-        let mut writer = JournalWriter::after(JournalLink::start("test"));
+        let mut writer = JournalWriter::resume(EntryHash::genesis("test"));
         let mut out = Vec::new();
         for payload in payloads {
             writer.write(payload, &mut out).unwrap();
@@ -390,9 +402,12 @@ mod tests {
             })
         ));
         let mut out = Vec::new();
-        let refused = JournalWriter::after(JournalLink::start("t"))
+        let refused = JournalWriter::resume(EntryHash::genesis("t"))
             .write(&vec![0; PAYLOAD_MAX + 1], &mut out);
-        assert_eq!((refused, out.len()), (Err(TooLong(PAYLOAD_MAX + 1)), 0));
+        assert_eq!(
+            (refused, out.len()),
+            (Err(PayloadTooLong(PAYLOAD_MAX + 1)), 0)
+        );
     }
 
     /// FED-001: entries that change places, or one that is gone from the middle, break the chain.
@@ -420,12 +435,15 @@ mod tests {
         let whole = written(&[payload(1, 300), payload(2, 300)]);
         let bytes = written(&[payload(1, 300), payload(2, 300), payload(3, 1_500)]);
         let begins = whole.len();
-        assert_eq!((begins / SECTOR, begins.is_multiple_of(SECTOR)), (1, false));
+        assert_eq!(
+            (begins / SECTOR_LEN, begins.is_multiple_of(SECTOR_LEN)),
+            (1, false)
+        );
         let torn = Some(JournalFault::Torn {
             at: begins as u64,
             bytes: (bytes.len() - begins) as u64,
         });
-        let edges: Vec<usize> = (2..5).map(|n| n * SECTOR).collect();
+        let edges: Vec<usize> = (2..5).map(|n| n * SECTOR_LEN).collect();
         let ends = [edges.clone(), vec![bytes.len()]].concat();
         for from in [vec![begins], edges.clone()].concat() {
             for to in ends.iter().copied().filter(|to| *to > from) {
@@ -468,7 +486,7 @@ mod tests {
     /// Two groups that were acknowledged, and one that was not, with entries shorter and longer than a sector.
     fn groups() -> (Vec<u8>, Vec<u8>, JournalWriter) {
         let payload = |byte: u8| vec![byte; 90 + 613 * usize::from(byte % 4)];
-        let mut writer = JournalWriter::after(JournalLink::start("test"));
+        let mut writer = JournalWriter::resume(EntryHash::genesis("test"));
         let first: Vec<_> = (1..4).map(payload).collect();
         let second: Vec<_> = (4..6).map(payload).collect();
         let before = [group(&mut writer, &first), group(&mut writer, &second)].concat();
@@ -480,7 +498,7 @@ mod tests {
     /// The group that ends here as a power cut may leave it: one sector or page lost, all from one on, or cut there.
     fn torn_states(before: usize, bytes: &[u8]) -> Vec<Vec<u8>> {
         let mut states = Vec::new();
-        for unit in [SECTOR, 4_096] {
+        for unit in [SECTOR_LEN, 4_096] {
             for sector in (before / unit..).take_while(|n| n * unit < bytes.len()) {
                 let from = (sector * unit).max(before);
                 let to = ((sector + 1) * unit).min(bytes.len());
@@ -572,17 +590,17 @@ mod tests {
         let mut reader = JournalReader::new("test", &bytes);
         assert_eq!(
             (reader.position(), reader.head()),
-            (0, JournalLink::start("test"))
+            (0, EntryHash::genesis("test"))
         );
         assert_eq!(reader.next(), Some(Ok(longest.as_slice())));
         assert_eq!(reader.next(), None);
         assert_eq!(reader.position(), bytes.len() as u64);
-        let mut writer = JournalWriter::after(reader.head());
+        let mut writer = JournalWriter::resume(reader.head());
         let mut more = group(&mut writer, &[vec![1; 9]]);
         let (head, length) = (writer.head(), more.len());
         let too_long = vec![0; PAYLOAD_MAX + 1];
         let refused = writer.write_to_group(&too_long, &mut more);
-        assert_eq!(refused, Err(TooLong(PAYLOAD_MAX + 1)));
+        assert_eq!(refused, Err(PayloadTooLong(PAYLOAD_MAX + 1)));
         assert!(writer.head() == head && more.len() == length);
         writer.write_to_group(b"two", &mut more).unwrap();
         bytes.extend(more);
@@ -596,30 +614,33 @@ mod tests {
     /// Journals of older kernels have no groups: the first entry of one has their check, each later one adds its distance.
     #[test]
     fn the_first_entry_of_a_group_is_written_as_ever() {
-        let mut writer = JournalWriter::after(JournalLink::start("test"));
+        let mut writer = JournalWriter::resume(EntryHash::genesis("test"));
         let bytes = group(&mut writer, &[b"one".to_vec(), b"two".to_vec()]);
-        assert_eq!(bytes[..HEADER + 3], written(&[b"one".to_vec()]));
-        let second = HEADER + 3;
-        let fields = HEADER - CHECK;
+        assert_eq!(bytes[..HEADER_LEN + 3], written(&[b"one".to_vec()]));
+        let second = HEADER_LEN + 3;
+        let fields = HEADER_LEN - CHECKSUM_LEN;
         let first = blake3::hash(&bytes[..fields]);
-        assert_eq!(bytes[fields..HEADER], first.as_bytes()[..CHECK]);
+        assert_eq!(bytes[fields..HEADER_LEN], first.as_bytes()[..CHECKSUM_LEN]);
         let distance = (second as u64).to_le_bytes();
         let with_distance = [&bytes[second..second + fields], &distance].concat();
-        let check = &bytes[second + fields..second + HEADER];
-        assert_eq!(*check, blake3::hash(&with_distance).as_bytes()[..CHECK]);
+        let check = &bytes[second + fields..second + HEADER_LEN];
+        assert_eq!(
+            *check,
+            blake3::hash(&with_distance).as_bytes()[..CHECKSUM_LEN]
+        );
     }
 
     /// A header that is whole and names a length that no entry has was made by nobody who writes journals.
     #[test]
     fn a_length_that_no_entry_has_is_damage() {
-        let last = JournalLink::start("test");
+        let last = EntryHash::genesis("test");
         for (size, what) in [
             (PAYLOAD_MAX + 1, "it is longer than any entry can be"),
             (u32::MAX as usize, "it is longer than any entry can be"),
         ] {
             let length = (size as u32).to_le_bytes();
-            let fields = [&length[..], &last.0, &last.next(length, b"").0].concat();
-            let bytes = [&fields[..], &check(&fields, 0), &[1; 9]].concat();
+            let fields = [&length[..], &last.0, &last.next_link(length, b"").0].concat();
+            let bytes = [&fields[..], &checksum(&fields, 0), &[1; 9]].concat();
             let (_, fault) = read("test", &bytes);
             let damaged = JournalFault::Damaged {
                 entry: 1,
@@ -634,7 +655,7 @@ mod tests {
     #[test]
     fn nothing_is_read_behind_a_fault() {
         let mut bytes = written(&[b"one".to_vec(), b"two".to_vec()]);
-        bytes[HEADER] ^= 1;
+        bytes[HEADER_LEN] ^= 1;
         let mut reader = JournalReader::new("test", &bytes);
         let first = reader.next();
         assert!(matches!(
@@ -648,7 +669,7 @@ mod tests {
         assert_eq!(reader.next(), first);
         assert_eq!(
             (reader.position(), reader.head()),
-            (0, JournalLink::start("test"))
+            (0, EntryHash::genesis("test"))
         );
     }
 
@@ -686,7 +707,7 @@ mod tests {
             let at = at.index(bytes.len());
             bytes[at] ^= mask;
             // The only byte in its sector, and zero now: a disk may have lost it.
-            prop_assume!(at + 1 < bytes.len() || at % SECTOR > 0 || bytes[at] > 0);
+            prop_assume!(at + 1 < bytes.len() || at % SECTOR_LEN > 0 || bytes[at] > 0);
             let (whole, fault) = read("test", &bytes);
             prop_assert!(payloads.starts_with(&whole));
             let begins = written(&whole).len();

@@ -2,18 +2,18 @@
 //! may be anywhere in what its servers say later.
 
 mod json;
-mod loosened;
+mod unescape;
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 
-use self::loosened::Loosened;
+use self::unescape::UnescapeRounds;
 
 /// Shorter values of the configuration are not looked for: they are no secrets, and would hit everywhere.
 pub const SECRET_MIN: usize = 6;
 /// Most values that are looked for: every record is searched for each of them. Beyond, only those of the
 /// configuration in force are.
-pub const SECRETS_MAX: usize = 4_096;
+pub const MASKED_VALUES_MAX: usize = 4_096;
 /// Stands in the place of a secret.
 pub const MASK: &str = mgp_protocol::mgp::kernel::recorder::MASK;
 /// Words in a name, written small and without `_` and `-`, that make its value a secret.
@@ -30,9 +30,9 @@ const SECRET_WORDS: [&str; 10] = [
     "token",
 ];
 /// What follows it in a text is a credential (RFC 6750).
-const BEARER: &str = "bearer ";
+const BEARER_PREFIX: &str = "bearer ";
 /// Shorter ones are words.
-const BEARER_MIN: usize = 8;
+const BEARER_LEN_MIN: usize = 8;
 
 /// The values of one kernel that are secrets.
 #[derive(Clone, Default)]
@@ -41,18 +41,18 @@ pub struct Masks(Vec<String>);
 impl Masks {
     /// Those under [`SECRET_MIN`] bytes are not looked for.
     #[must_use]
-    pub fn of(secrets: impl IntoIterator<Item = String>) -> Self {
+    pub fn new(secrets: impl IntoIterator<Item = String>) -> Self {
         let mut masks = Self::default();
-        masks.learn(secrets);
+        masks.add_secrets(secrets);
         masks
     }
 
     /// These values are secrets now. Those before stay secret too: servers that were started with them
-    /// may still run, and up to [`SECRETS_MAX`] altogether there is room.
-    pub fn learn(&mut self, secrets: impl IntoIterator<Item = String>) {
+    /// may still run, and up to [`MASKED_VALUES_MAX`] altogether there is room.
+    pub fn add_secrets(&mut self, secrets: impl IntoIterator<Item = String>) {
         let mut known: BTreeSet<String> = secrets.into_iter().collect();
         known.retain(|s| s.len() >= SECRET_MIN);
-        let room = SECRETS_MAX.saturating_sub(known.len());
+        let room = MASKED_VALUES_MAX.saturating_sub(known.len());
         let before = std::mem::take(&mut self.0);
         known.extend(before.into_iter().take(room));
         self.0 = known.into_iter().collect();
@@ -61,8 +61,8 @@ impl Masks {
     }
 
     /// What is secret to the others is to these, too.
-    pub fn join(&mut self, others: &Self) {
-        self.learn(others.0.iter().cloned());
+    pub fn merge(&mut self, others: &Self) {
+        self.add_secrets(others.0.iter().cloned());
     }
 
     /// How many values are looked for.
@@ -79,7 +79,7 @@ impl Masks {
 
     /// A text without the values that are secrets; the same where there is none, which is nearly always.
     #[must_use]
-    pub fn values<'a>(&self, text: &'a str) -> Cow<'a, str> {
+    pub fn mask_values<'a>(&self, text: &'a str) -> Cow<'a, str> {
         let mut out = Cow::Borrowed(text);
         for secret in self.0.iter().filter(|s| text.contains(s.as_str())) {
             out = out.replace(secret.as_str(), MASK).into();
@@ -90,14 +90,15 @@ impl Masks {
     /// A text without those values, however often its characters were escaped as JSON does it, and without what
     /// stands after `Bearer`.
     #[must_use]
-    pub fn text<'a>(&self, text: &'a str) -> Cow<'a, str> {
-        let out = match self.values(text) {
-            Cow::Borrowed(same) => without_bearer(same),
-            Cow::Owned(masked) => without_bearer(&masked).into_owned().into(),
+    pub fn mask_text<'a>(&self, text: &'a str) -> Cow<'a, str> {
+        let out = match self.mask_values(text) {
+            Cow::Borrowed(same) => mask_bearer(same),
+            Cow::Owned(masked) => mask_bearer(&masked).into_owned().into(),
         };
         // Where one is hidden in such a way that its place cannot be told, nothing of the text is shown.
-        let hidden = |loosened: Option<String>| loosened.is_none_or(|text| self.holds(&text));
-        match out.contains('\\') && Loosened::of(&out).any(hidden) {
+        let hidden =
+            |loosened: Option<String>| loosened.is_none_or(|text| self.contains_secret(&text));
+        match out.contains('\\') && UnescapeRounds::new(&out).any(hidden) {
             true => MASK.into(),
             false => out,
         }
@@ -107,11 +108,11 @@ impl Masks {
     /// values of members that are named like one. All else stays as it was written, numbers and escapes, too.
     /// `text` is JSON.
     #[must_use]
-    pub fn json(&self, text: &str) -> String {
-        json::masked(self, text, 0).0
+    pub fn mask_json(&self, text: &str) -> String {
+        json::mask_json_text(self, text, 0).0
     }
 
-    fn holds(&self, text: &str) -> bool {
+    fn contains_secret(&self, text: &str) -> bool {
         self.0.iter().any(|secret| text.contains(secret.as_str()))
     }
 }
@@ -124,7 +125,7 @@ impl std::fmt::Debug for Masks {
 }
 
 /// A name written small and without what parts its words.
-pub(crate) fn plain(key: &str) -> String {
+pub(crate) fn normalize_key(key: &str) -> String {
     if key.is_ascii() {
         let kept = key
             .bytes()
@@ -136,7 +137,7 @@ pub(crate) fn plain(key: &str) -> String {
 }
 
 /// Whether a name in its plain form has a word in it that makes its value a secret.
-pub(crate) fn is_secret(key: &str) -> bool {
+pub(crate) fn is_secret_key(key: &str) -> bool {
     let key = key.as_bytes();
     // Each place is looked at once: names are too short for a search to be set up.
     (0..key.len()).any(|at| {
@@ -148,15 +149,15 @@ pub(crate) fn is_secret(key: &str) -> bool {
 }
 
 /// A text without the credentials that follow `Bearer`.
-fn without_bearer(text: &str) -> Cow<'_, str> {
+fn mask_bearer(text: &str) -> Cow<'_, str> {
     let credential = |c: char| c.is_ascii_alphanumeric() || "-._~+/=".contains(c);
     let mut out = String::new();
     let (mut kept, mut from) = (0, 0);
-    while let Some(at) = bearer(text, from) {
+    while let Some(at) = find_bearer(text, from) {
         let rest = &text[at..];
         let len = rest.find(|c| !credential(c)).unwrap_or(rest.len());
         from = at;
-        if len >= BEARER_MIN {
+        if len >= BEARER_LEN_MIN {
             out.push_str(&text[kept..at]);
             out.push_str(MASK);
             from += len;
@@ -171,12 +172,12 @@ fn without_bearer(text: &str) -> Cow<'_, str> {
 }
 
 /// Where the text after the next `Bearer ` begins.
-fn bearer(text: &str, from: usize) -> Option<usize> {
+fn find_bearer(text: &str, from: usize) -> Option<usize> {
     let bytes = &text.as_bytes()[from..];
     let found = bytes
-        .windows(BEARER.len())
-        .position(|window| window.eq_ignore_ascii_case(BEARER.as_bytes()))?;
-    Some(from + found + BEARER.len())
+        .windows(BEARER_PREFIX.len())
+        .position(|window| window.eq_ignore_ascii_case(BEARER_PREFIX.as_bytes()))?;
+    Some(from + found + BEARER_PREFIX.len())
 }
 
 #[cfg(test)]

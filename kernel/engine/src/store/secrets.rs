@@ -41,7 +41,7 @@ impl Namespace {
 
     /// The word it is kept under.
     #[must_use]
-    pub fn word(self) -> &'static str {
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::Named => "named",
             Self::Oauth => "oauth",
@@ -51,13 +51,13 @@ impl Namespace {
 
 /// Why something cannot be kept. Never shows a value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum NotKept {
+pub enum SecretError {
     /// No name.
     #[error("a secret has a name of 1 to {NAME_MAX} bytes without control characters")]
-    Name,
+    InvalidName,
     /// An empty or too long value, or one with a NUL, which no variable can hold.
     #[error("the value of a secret has 1 to {VALUE_MAX} bytes and no NUL")]
-    Value,
+    InvalidValue,
     /// The bound on the number.
     #[error("{SECRETS_MAX} secrets are kept, and no more can be; remove one")]
     TooMany,
@@ -69,7 +69,7 @@ pub enum NotKept {
 /// A text that this key did not seal, or that was changed since.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("it was not written with this key, or was changed since")]
-pub struct NotSealedSo;
+pub struct UnsealError;
 
 /// What is kept of one secret.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -107,12 +107,12 @@ impl SecretRecords {
     /// Keeps a record in the place of an earlier one of this name.
     ///
     /// # Errors
-    /// [`NotKept`]; nothing is changed then.
-    pub fn set(&mut self, name: &str, record: SecretRecord) -> Result<(), NotKept> {
-        judge_name(name)?;
-        record.value.as_deref().map_or(Ok(()), judge_value)?;
+    /// [`SecretError`]; nothing is changed then.
+    pub fn set(&mut self, name: &str, record: SecretRecord) -> Result<(), SecretError> {
+        check_name(name)?;
+        record.value.as_deref().map_or(Ok(()), check_value)?;
         if self.0.len() >= SECRETS_MAX && !self.0.contains_key(name) {
-            return Err(NotKept::TooMany);
+            return Err(SecretError::TooMany);
         }
         self.0.insert(name.to_owned(), record);
         Ok(())
@@ -127,10 +127,10 @@ impl SecretRecords {
 /// Whether this can be the name of a secret.
 ///
 /// # Errors
-/// [`NotKept::Name`].
-pub fn judge_name(name: &str) -> Result<(), NotKept> {
+/// [`SecretError::InvalidName`].
+pub fn check_name(name: &str) -> Result<(), SecretError> {
     let good = (1..=NAME_MAX).contains(&name.len()) && !name.contains(char::is_control);
-    good.then_some(()).ok_or(NotKept::Name)
+    good.then_some(()).ok_or(SecretError::InvalidName)
 }
 
 /// Whether a person may give a secret this name: what can be typed in every shell, and looks like no other.
@@ -144,10 +144,10 @@ pub fn is_typed_name(name: &str) -> bool {
 /// Whether this can be the value of a secret.
 ///
 /// # Errors
-/// [`NotKept::Value`].
-pub fn judge_value(value: &str) -> Result<(), NotKept> {
+/// [`SecretError::InvalidValue`].
+pub fn check_value(value: &str) -> Result<(), SecretError> {
     let good = (1..=VALUE_MAX).contains(&value.len()) && !value.contains('\0');
-    good.then_some(()).ok_or(NotKept::Value)
+    good.then_some(()).ok_or(SecretError::InvalidValue)
 }
 
 /// The key of a store of secrets.
@@ -162,7 +162,7 @@ impl SecretsKey {
 
     /// Tells one store from another; says nothing about the key.
     #[must_use]
-    pub fn mark(&self) -> String {
+    pub fn fingerprint(&self) -> String {
         let mark = blake3::derive_key("mgp 2026-11 secrets: mark", &self.0);
         mark[..8].iter().map(|byte| format!("{byte:02x}")).collect()
     }
@@ -170,7 +170,7 @@ impl SecretsKey {
     /// The text of all secrets of a namespace.
     ///
     /// # Errors
-    /// [`NotKept::TooLong`].
+    /// [`SecretError::PayloadTooLong`].
     ///
     /// # Panics
     /// Never: records are plain structs, and shorter than the cipher's limit.
@@ -179,10 +179,10 @@ impl SecretsKey {
         space: Namespace,
         nonce: [u8; NONCE_LEN],
         records: &SecretRecords,
-    ) -> Result<Vec<u8>, NotKept> {
+    ) -> Result<Vec<u8>, SecretError> {
         let plain = serde_json::to_vec(&records.0).expect("records are always JSON");
         if plain.len() > SEALED_MAX - (1 << 10) {
-            return Err(NotKept::TooLong);
+            return Err(SecretError::TooLong);
         }
         let payload = Payload {
             msg: &plain,
@@ -196,17 +196,17 @@ impl SecretsKey {
     /// The secrets in a text that [`SecretsKey::seal`] made for this namespace.
     ///
     /// # Errors
-    /// [`NotSealedSo`] for any other text.
-    pub fn open(&self, space: Namespace, text: &[u8]) -> Result<SecretRecords, NotSealedSo> {
-        let rest = text.strip_prefix(PREFIX).ok_or(NotSealedSo)?;
-        let (nonce, sealed) = rest.split_first_chunk::<NONCE_LEN>().ok_or(NotSealedSo)?;
+    /// [`UnsealError`] for any other text.
+    pub fn open(&self, space: Namespace, text: &[u8]) -> Result<SecretRecords, UnsealError> {
+        let rest = text.strip_prefix(PREFIX).ok_or(UnsealError)?;
+        let (nonce, sealed) = rest.split_first_chunk::<NONCE_LEN>().ok_or(UnsealError)?;
         let payload = Payload {
             msg: sealed,
             aad: PREFIX,
         };
         let plain = self.cipher(space).decrypt(&XNonce::from(*nonce), payload);
-        let plain = plain.map_err(|_| NotSealedSo)?;
-        let records = serde_json::from_slice(&plain).map_err(|_| NotSealedSo)?;
+        let plain = plain.map_err(|_| UnsealError)?;
+        let records = serde_json::from_slice(&plain).map_err(|_| UnsealError)?;
         Ok(SecretRecords(records))
     }
 
@@ -272,16 +272,22 @@ mod tests {
         let mut records = one();
         let long = "x".repeat(VALUE_MAX + 1);
         for value in ["", "a\0b", &long] {
-            assert_eq!(records.set("a", record(value)), Err(NotKept::Value));
+            assert_eq!(
+                records.set("a", record(value)),
+                Err(SecretError::InvalidValue)
+            );
         }
         let long = "x".repeat(NAME_MAX + 1);
         for name in ["", "a\nb", &long] {
-            assert_eq!(records.set(name, record("x")), Err(NotKept::Name));
+            assert_eq!(
+                records.set(name, record("x")),
+                Err(SecretError::InvalidName)
+            );
         }
         for n in 1..SECRETS_MAX {
             records.set(&format!("n{n}"), record("x")).unwrap();
         }
-        assert_eq!(records.set("more", record("x")), Err(NotKept::TooMany));
+        assert_eq!(records.set("more", record("x")), Err(SecretError::TooMany));
         records.set("github", record("new")).unwrap();
         assert_eq!(records.iter().count(), SECRETS_MAX);
     }
@@ -294,7 +300,7 @@ mod tests {
             records.set(&format!("n{n}"), record(&value)).unwrap();
         }
         let sealed = SecretsKey::new([1; 32]).seal(Namespace::Named, [2; 24], &records);
-        assert_eq!(sealed, Err(NotKept::TooLong));
+        assert_eq!(sealed, Err(SecretError::TooLong));
     }
 
     #[test]

@@ -3,39 +3,40 @@
 //! A catalog is immutable; a change makes a new one, which shares all unchanged parts. So a list is
 //! assembled once, and a call costs one look-up.
 
-mod alike;
 mod claims;
 pub mod cursor;
+mod filtered_list;
 pub mod freshness;
-mod front;
 mod item;
+mod item_groups;
 mod list;
 mod listed_item;
 mod offer;
-mod presented;
+mod overrides;
 mod replica_group;
-mod replicas;
-mod sifted;
+mod tool_replicas;
 mod view;
+mod view_content;
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use mgp_protocol::dialect::Era;
+use mgp_protocol::dialect::ProtocolFamily;
 use mgp_protocol::ids::ServerId;
 
-use crate::servers::replica_mark::ReplicaMark;
+use crate::servers::replica_spec::ReplicaSpec;
 use crate::tools::catalog::cursor::BadCursor;
 use crate::tools::catalog::freshness::Freshness;
-use crate::tools::uris::{self, WRAPPED};
-use alike::AlikeItems;
-use front::Front;
-use list::{Edition, PagedList};
-use replicas::Replicas;
+use crate::tools::uris::{self, WRAPPED_PREFIX};
+use item_groups::ItemGroups;
+use list::{ListContext, PagedList};
+use tool_replicas::ToolReplicas;
+use view_content::ViewContent;
 
-pub use claims::{NameClaim, NamedItem, Outlook, Prospect};
+pub use claims::{Availability, ClaimOutcome, NameClaim, NamedItem};
+pub use filtered_list::FilteredList;
 pub use item::{
     BadItem, CatalogPrompt, CatalogResource, CatalogTool, DEFINITION_MAX, NAME_MAX,
     ResourceTemplate,
@@ -43,8 +44,7 @@ pub use item::{
 pub use list::Paging;
 pub use offer::{ITEMS_MAX, LIST_MAX, OfferCounts, RejectedItem, ServerOffer, TEMPLATES_MAX};
 pub use replica_group::{CatalogReplica, ReplicaGroup};
-pub use sifted::Sifted;
-pub use view::{CatalogView, Form, ListKind, Readers};
+pub use view::{CatalogView, ListForm, ListKind, Readers};
 
 /// Where a URI leads.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -61,87 +61,87 @@ pub struct Catalog {
     generation: u64,
     paging: Paging,
     offers: BTreeMap<ServerId, Arc<ServerOffer>>,
-    replicas: Replicas,
-    alike: AlikeItems,
-    all: Front,
-    one: HashMap<ServerId, Arc<Front>>,
+    replicas: ToolReplicas,
+    item_groups: ItemGroups,
+    merged: ViewContent,
+    by_server: HashMap<ServerId, Arc<ViewContent>>,
 }
 
 impl Catalog {
     /// The first catalog, with nothing in it.
     #[must_use]
     pub fn empty(paging: Paging) -> Self {
-        let edition = Edition {
+        let edition = ListContext {
             view: CatalogView::All,
             paging: paging.clone(),
             generation: 0,
-            told: false,
+            with_levels: false,
         };
         Self {
             generation: 0,
             paging,
             offers: BTreeMap::new(),
-            replicas: Replicas::default(),
-            alike: AlikeItems::default(),
-            all: Front::of_all(
+            replicas: ToolReplicas::default(),
+            item_groups: ItemGroups::default(),
+            merged: ViewContent::merged(
                 edition,
                 None,
                 &[],
-                (&Replicas::default(), &AlikeItems::default()),
+                (&ToolReplicas::default(), &ItemGroups::default()),
             ),
-            one: HashMap::new(),
+            by_server: HashMap::new(),
         }
     }
 
     /// The next catalog: of these offers and no others, one for each server; of two of the same
     /// server the later counts. What did not change is taken over from this catalog.
     #[must_use]
-    pub fn next(&self, offers: &[Arc<ServerOffer>]) -> Self {
+    pub fn with_offers(&self, offers: &[Arc<ServerOffer>]) -> Self {
         let offers: BTreeMap<ServerId, Arc<ServerOffer>> = offers
             .iter()
             .map(|offer| (offer.server().clone(), Arc::clone(offer)))
             .collect();
         let fronts = offers
             .iter()
-            .map(|(server, offer)| (server.clone(), self.next_front(server, offer)));
+            .map(|(server, offer)| (server.clone(), self.next_content(server, offer)));
         let in_order: Vec<&ServerOffer> = offers.values().map(|offer| &**offer).collect();
         let tools = in_order.iter().flat_map(|offer| offer.tools());
-        let replicas = self.replicas.next(tools);
-        let alike = self.alike.next(&in_order);
+        let replicas = self.replicas.rebuild(tools);
+        let alike = self.item_groups.rebuild(&in_order);
         Self {
             generation: self.generation + 1,
             paging: self.paging.clone(),
-            all: Front::of_all(
-                self.next_edition(CatalogView::All),
-                Some(&self.all),
+            merged: ViewContent::merged(
+                self.next_context(CatalogView::All),
+                Some(&self.merged),
                 &in_order,
                 (&replicas, &alike),
             ),
             replicas,
-            alike,
-            one: fronts.collect(),
+            item_groups: alike,
+            by_server: fronts.collect(),
             offers,
         }
     }
 
-    fn next_front(&self, server: &ServerId, offer: &Arc<ServerOffer>) -> Arc<Front> {
-        let before = self.offers.get(server).zip(self.one.get(server));
+    fn next_content(&self, server: &ServerId, offer: &Arc<ServerOffer>) -> Arc<ViewContent> {
+        let before = self.offers.get(server).zip(self.by_server.get(server));
         match before {
             Some((same, front)) if Arc::ptr_eq(same, offer) => Arc::clone(front),
             _ => {
-                let edition = self.next_edition(CatalogView::One(server.clone()));
+                let edition = self.next_context(CatalogView::One(server.clone()));
                 let before = before.map(|(_, front)| &**front);
-                Arc::new(Front::of_one(edition, before, offer))
+                Arc::new(ViewContent::for_server(edition, before, offer))
             }
         }
     }
 
-    fn next_edition(&self, view: CatalogView) -> Edition {
-        Edition {
+    fn next_context(&self, view: CatalogView) -> ListContext {
+        ListContext {
             view,
             paging: self.paging.clone(),
             generation: self.generation + 1,
-            told: false,
+            with_levels: false,
         }
     }
 
@@ -172,25 +172,25 @@ impl Catalog {
     /// name when only one server has it and no other name has its form.
     #[must_use]
     pub fn tool(&self, view: &CatalogView, name: &str) -> Option<&Arc<CatalogTool>> {
-        self.front(view)?.tools.get(name)
+        self.view_content(view)?.tools.get(name)
     }
 
     /// Where a tool can be called that is one of several, the one that lends the entry its name first; nothing
     /// for one that stands alone.
     #[must_use]
     pub fn replicas(&self, tool: &CatalogTool) -> &[Arc<CatalogTool>] {
-        self.replicas.of(tool)
+        self.replicas.members(tool)
     }
 
     /// Whether the tool stands in the list of all servers, by itself or for its replicas.
     #[must_use]
-    pub fn lists(&self, tool: &CatalogTool) -> bool {
-        self.replicas.shows(tool)
+    pub fn is_listed(&self, tool: &CatalogTool) -> bool {
+        self.replicas.is_listed(tool)
     }
 
     /// The tool of this server, or its first one, that is one of several.
     #[must_use]
-    pub fn replica_of(&self, server: &ServerId, tool: Option<&str>) -> Option<&Arc<CatalogTool>> {
+    pub fn replica_tool(&self, server: &ServerId, tool: Option<&str>) -> Option<&Arc<CatalogTool>> {
         let mut tools = self.offers.get(server)?.tools().iter();
         tools.find(|known| {
             known.replica.is_some() && tool.is_none_or(|tool| *known.own_name == *tool)
@@ -199,26 +199,26 @@ impl Catalog {
 
     /// All tools that are one of several, group by group.
     pub fn replica_groups(&self) -> impl Iterator<Item = &[Arc<CatalogTool>]> {
-        self.replicas.all()
+        self.replicas.groups()
     }
 
     /// Where a prompt, a resource or a template of this server can be read that is one of several, the one that lends the
     /// entry its name first; nothing for what stands alone.
     #[must_use]
-    pub fn reading_places(&self, kind: ListKind, server: &ServerId, own: &str) -> &[ServerId] {
-        self.alike.places(kind, server, own)
+    pub fn replica_servers(&self, kind: ListKind, server: &ServerId, own: &str) -> &[ServerId] {
+        self.item_groups.servers_of(kind, server, own)
     }
 
     /// The mark of a server that may be called instead of others.
     #[must_use]
-    pub fn mark(&self, server: &ServerId) -> Option<&ReplicaMark> {
-        self.offers.get(server)?.mark()
+    pub fn replica_spec(&self, server: &ServerId) -> Option<&ReplicaSpec> {
+        self.offers.get(server)?.replica_spec()
     }
 
     /// The prompt of that name, as with tools.
     #[must_use]
     pub fn prompt(&self, view: &CatalogView, name: &str) -> Option<&Arc<CatalogPrompt>> {
-        self.front(view)?.prompts.get(name)
+        self.view_content(view)?.prompts.get(name)
     }
 
     /// Whose resource a URI is: the one that lists it, the one it is wrapped for, or the one with
@@ -226,18 +226,18 @@ impl Catalog {
     /// reached by their wrapped forms.
     #[must_use]
     pub fn resource<'a>(&'a self, view: &CatalogView, uri: &'a str) -> Option<ResourceRoute<'a>> {
-        if view.is_merged() && uri.starts_with(WRAPPED) {
+        if view.is_merged() && uri.starts_with(WRAPPED_PREFIX) {
             let (server, uri) = uris::unwrap(uri)?;
             let server = match self.offers.get_key_value(server) {
                 Some((server, _)) => server,
                 // Who knows a replica by the name of one that is gone is led to the others.
                 None => self
-                    .reading_places(ListKind::Resources, &ServerId::new(server), &uri)
+                    .replica_servers(ListKind::Resources, &ServerId::new(server), &uri)
                     .first()?,
             };
             return Some(ResourceRoute { server, uri });
         }
-        self.front(view)?.resource(uri)
+        self.view_content(view)?.resource(uri)
     }
 
     /// Whose template it is, by its `uriTemplate` as shown in the view; for `completion/complete`.
@@ -247,13 +247,13 @@ impl Catalog {
         view: &CatalogView,
         uri_template: &str,
     ) -> Option<&Arc<ResourceTemplate>> {
-        self.front(view)?.template(uri_template)
+        self.view_content(view)?.template(uri_template)
     }
 
     /// What a server's URI is called in a view, so that reading it leads back to that server. For
     /// URIs in results and notifications.
     #[must_use]
-    pub fn shown_uri<'a>(
+    pub fn visible_uri<'a>(
         &self,
         view: &CatalogView,
         server: &ServerId,
@@ -279,19 +279,19 @@ impl Catalog {
         view: &CatalogView,
         kind: ListKind,
         cursor: Option<&str>,
-        form: impl Into<Form>,
+        form: impl Into<ListForm>,
     ) -> Result<Bytes, BadCursor> {
         let form = form.into();
-        match (self.front(view), cursor) {
-            (Some(front), cursor) => front.list(kind, form).page(cursor, form.era),
-            (None, None) => Ok(format!("{{\"{}\":[]}}", kind.member()).into()),
+        match (self.view_content(view), cursor) {
+            (Some(front), cursor) => front.list(kind, form).page(cursor, form.family),
+            (None, None) => Ok(format!("{{\"{}\":[]}}", kind.result_member()).into()),
             (None, Some(_)) => Err(BadCursor),
         }
     }
 
     /// How long the list of one server may be kept; `None` when it has none.
     #[must_use]
-    pub fn freshness_of(&self, server: &ServerId, kind: ListKind) -> Option<Freshness> {
+    pub fn server_freshness(&self, server: &ServerId, kind: ListKind) -> Option<Freshness> {
         self.offers.get(server)?.freshness(kind)
     }
 
@@ -300,22 +300,24 @@ impl Catalog {
     #[must_use]
     pub fn freshness(&self, view: &CatalogView, kind: ListKind) -> Freshness {
         let offers = self.offers.values();
-        let offers = offers.filter(|offer| view.shows(offer.server()));
+        let offers = offers.filter(|offer| view.includes(offer.server()));
         let parts = offers.filter_map(|offer| offer.freshness(kind));
-        parts.reduce(Freshness::and).unwrap_or_default()
+        parts.reduce(Freshness::combine).unwrap_or_default()
     }
 
-    fn front(&self, view: &CatalogView) -> Option<&Front> {
+    fn view_content(&self, view: &CatalogView) -> Option<&ViewContent> {
         match view {
-            CatalogView::All | CatalogView::Set(_) => Some(&self.all),
-            CatalogView::One(server) => self.one.get(server).map(|front| &**front),
+            CatalogView::All | CatalogView::Set(_) => Some(&self.merged),
+            CatalogView::One(server) => self.by_server.get(server).map(|front| &**front),
         }
     }
 
     /// As modern clients read it: definitions as their servers sent them, from which the other form
     /// is made.
     fn list(&self, view: &CatalogView, kind: ListKind) -> Option<&PagedList> {
-        let list = self.front(view)?.list(kind, Era::Modern.into());
+        let list = self
+            .view_content(view)?
+            .list(kind, ProtocolFamily::Stateless.into());
         Some(list)
             .map(|list| &**list)
             .filter(|list| !list.is_empty())
@@ -325,11 +327,11 @@ impl Catalog {
 /// Which lists of which views differ, for `list_changed`: tools, prompts, and resources, which
 /// include templates.
 #[must_use]
-pub fn changes(old: &Catalog, new: &Catalog) -> Vec<(CatalogView, ListKind)> {
+pub fn changed_lists(old: &Catalog, new: &Catalog) -> Vec<(CatalogView, ListKind)> {
     let servers: BTreeSet<&ServerId> = old.offers.keys().chain(new.offers.keys()).collect();
     let views = servers.into_iter().cloned().map(CatalogView::One);
     let differs = |view: &CatalogView, kind| match (old.list(view, kind), new.list(view, kind)) {
-        (Some(old), Some(new)) => !old.same_as(new),
+        (Some(old), Some(new)) => !old.has_same_entries(new),
         (None, None) => false,
         (Some(_), None) | (None, Some(_)) => true,
     };

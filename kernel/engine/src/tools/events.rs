@@ -5,9 +5,9 @@
 //! are two subscriptions. A server of another node is asked for each agent apart, since its owner decides which of its
 //! events an agent may hear of: what an agent is told of it stands under the name of an instance.
 
-mod at_nodes;
 pub mod channels;
-pub mod flow;
+pub mod rate_limit;
+mod remote_servers;
 pub mod resources;
 #[cfg(test)]
 mod tests;
@@ -19,8 +19,10 @@ use std::sync::Arc;
 use mgp_protocol::ids::{ConnectionId, ServerId};
 use mgp_protocol::mgp::events::{ChannelPattern, Severity};
 
-use self::at_nodes::at;
-use self::upstream::{FormerLife, UpstreamServer, UpstreamState, held, to};
+use self::remote_servers::server_entry;
+use self::upstream::{
+    PreviousConnection, UpstreamServer, UpstreamState, attribute_to, topics_with_id,
+};
 
 /// Most subscriptions of one connection: an agent that has more is broken or hostile.
 pub const PER_CONNECTION_MAX: usize = 64;
@@ -30,14 +32,14 @@ pub const TOTAL_MAX: usize = 10_000;
 pub const CHANNELS_MAX: usize = 64;
 /// Events of one server that are kept while it has not answered what their subscription is: as many as it may
 /// send before its answer was read.
-pub const EARLY_MAX: usize = 256;
+pub const EARLY_EVENTS_MAX: usize = 256;
 /// Most subscriptions at one server: each costs the server, and the kernel a feed. A channel beyond is not
 /// followed there until another one ends.
 pub const PER_SERVER_MAX: usize = 256;
 /// Most subscriptions at all servers together, likewise: each has a feed that holds one event at least.
-pub const AT_SERVERS_MAX: usize = 1_024;
+pub const UPSTREAM_TOTAL_MAX: usize = 1_024;
 /// Subscriptions that are tried when there is room again.
-const TRIED: usize = 8;
+const RETRY_BATCH: usize = 8;
 
 /// A subscription of an agent, by the kernel's own number.
 pub type SubscriptionNumber = u64;
@@ -69,34 +71,34 @@ pub enum EventsEffect {
         id: Arc<str>,
     },
     /// A topic of a server of another node is followed for an agent.
-    FollowAtNode {
+    SubscribeRemote {
         /// The agent's name for the server.
         server: ServerId,
         /// What.
         topic: Topic,
     },
     /// It is not any more.
-    LeaveAtNode {
+    UnsubscribeRemote {
         /// The agent's name for the server.
         server: ServerId,
         /// What.
         topic: Topic,
     },
     /// A subscription follows more than before, as there is room now.
-    FollowsMore(SubscriptionNumber),
+    SubscriptionExtended(SubscriptionNumber),
 }
 
 /// A bound is reached; nothing changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum TooManyEventSubscriptions {
+pub enum EventSubscriptionLimit {
     /// This connection has [`PER_CONNECTION_MAX`].
     #[error(
         "a connection may have at most {PER_CONNECTION_MAX} event subscriptions; end one with mgp/events/unsubscribe"
     )]
-    OnConnection,
+    PerConnection,
     /// The kernel has [`TOTAL_MAX`].
     #[error("the kernel has reached its limit of {TOTAL_MAX} event subscriptions")]
-    InTotal,
+    Total,
     /// More than [`CHANNELS_MAX`] channels at once.
     #[error(
         "a subscription may name at most {CHANNELS_MAX} channels; a pattern such as tool.* stands for many"
@@ -106,13 +108,13 @@ pub enum TooManyEventSubscriptions {
 
 /// Where an event of a server belongs.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Attributed<E> {
+pub enum EventAttribution<E> {
     /// To these topics.
-    To(Vec<Topic>, E),
+    Topics(Vec<Topic>, E),
     /// It is kept until the server has answered.
-    Kept,
+    Buffered,
     /// Nobody asked for it.
-    Unasked,
+    Unsolicited,
 }
 
 #[derive(Clone, Debug)]
@@ -120,55 +122,55 @@ struct EventSubscription {
     connection: ConnectionId,
     topics: BTreeSet<Topic>,
     /// The servers whose events it may get.
-    reach: BTreeSet<ServerId>,
+    servers: BTreeSet<ServerId>,
 }
 
 /// All subscriptions, and what servers were asked for. `E` is an event that waits for its server's answer.
 #[derive(Clone, Debug)]
-pub struct Events<E> {
+pub struct EventSubscriptions<E> {
     subscriptions: BTreeMap<SubscriptionNumber, EventSubscription>,
-    of_connection: HashMap<ConnectionId, BTreeSet<SubscriptionNumber>>,
+    by_connection: HashMap<ConnectionId, BTreeSet<SubscriptionNumber>>,
     /// Who follows what of which server; no entry is empty.
-    interest: BTreeMap<ServerId, BTreeMap<Topic, BTreeSet<SubscriptionNumber>>>,
+    followers: BTreeMap<ServerId, BTreeMap<Topic, BTreeSet<SubscriptionNumber>>>,
     /// Topics in `interest`, of all servers.
-    followed: usize,
+    followed_count: usize,
     /// Those that would follow more if there were room, in the order in which they are tried.
-    short: VecDeque<SubscriptionNumber>,
+    deferred: VecDeque<SubscriptionNumber>,
     servers: BTreeMap<ServerId, UpstreamServer<E>>,
 }
 
-impl<E> Default for Events<E> {
+impl<E> Default for EventSubscriptions<E> {
     fn default() -> Self {
         Self {
             subscriptions: BTreeMap::new(),
-            of_connection: HashMap::new(),
-            interest: BTreeMap::new(),
-            followed: 0,
-            short: VecDeque::new(),
+            by_connection: HashMap::new(),
+            followers: BTreeMap::new(),
+            followed_count: 0,
+            deferred: VecDeque::new(),
             servers: BTreeMap::new(),
         }
     }
 }
 
-impl<E> Events<E> {
+impl<E> EventSubscriptions<E> {
     /// Whether a connection may have one more subscription, of so many channels.
     ///
     /// # Errors
-    /// [`TooManyEventSubscriptions`] at a bound.
-    pub fn may_subscribe(
+    /// [`EventSubscriptionLimit`] at a bound.
+    pub fn check_capacity(
         &self,
         connection: ConnectionId,
         channels: usize,
-    ) -> Result<(), TooManyEventSubscriptions> {
-        let own = self.of_connection.get(&connection);
+    ) -> Result<(), EventSubscriptionLimit> {
+        let own = self.by_connection.get(&connection);
         if channels > CHANNELS_MAX {
-            return Err(TooManyEventSubscriptions::Channels);
+            return Err(EventSubscriptionLimit::Channels);
         }
         if own.map_or(0, BTreeSet::len) >= PER_CONNECTION_MAX {
-            return Err(TooManyEventSubscriptions::OnConnection);
+            return Err(EventSubscriptionLimit::PerConnection);
         }
         if self.subscriptions.len() >= TOTAL_MAX {
-            return Err(TooManyEventSubscriptions::InTotal);
+            return Err(EventSubscriptionLimit::Total);
         }
         Ok(())
     }
@@ -184,54 +186,54 @@ impl<E> Events<E> {
         let subscription = EventSubscription {
             connection,
             topics,
-            reach,
+            servers: reach,
         };
-        let effects = self.follow(number, pairs(&subscription));
+        let effects = self.follow(number, server_topics(&subscription));
         self.subscriptions.insert(number, subscription);
-        let own = self.of_connection.entry(connection).or_default();
+        let own = self.by_connection.entry(connection).or_default();
         own.insert(number);
         effects
     }
 
     /// It follows these of its channels only.
-    pub fn narrow(
+    pub fn retain_topics(
         &mut self,
         number: SubscriptionNumber,
         keeps: impl Fn(&Topic) -> bool,
     ) -> Vec<EventsEffect> {
-        self.change(number, |of| of.topics.retain(|topic| keeps(topic)))
+        self.update(number, |of| of.topics.retain(|topic| keeps(topic)))
     }
 
     /// It can reach these servers from now on.
-    pub fn reaches(
+    pub fn set_servers(
         &mut self,
         number: SubscriptionNumber,
         reach: BTreeSet<ServerId>,
     ) -> Vec<EventsEffect> {
-        self.change(number, |of| of.reach = reach)
+        self.update(number, |of| of.servers = reach)
     }
 
     /// It can reach this server, too, or cannot any more.
-    pub fn reaches_one(
+    pub fn set_server_reachable(
         &mut self,
         number: SubscriptionNumber,
         server: &ServerId,
         reached: bool,
     ) -> Vec<EventsEffect> {
-        self.change(number, |of| match reached {
-            true => drop(of.reach.insert(server.clone())),
-            false => drop(of.reach.remove(server)),
+        self.update(number, |of| match reached {
+            true => drop(of.servers.insert(server.clone())),
+            false => drop(of.servers.remove(server)),
         })
     }
 
     /// Whether it reaches any server.
     #[must_use]
-    pub fn reaches_any(&self, number: SubscriptionNumber) -> bool {
+    pub fn reaches_any_server(&self, number: SubscriptionNumber) -> bool {
         let of = self.subscriptions.get(&number);
-        of.is_some_and(|of| !of.reach.is_empty())
+        of.is_some_and(|of| !of.servers.is_empty())
     }
 
-    fn change(
+    fn update(
         &mut self,
         number: SubscriptionNumber,
         change: impl FnOnce(&mut EventSubscription),
@@ -239,9 +241,9 @@ impl<E> Events<E> {
         let Some(of) = self.subscriptions.get_mut(&number) else {
             return Vec::new();
         };
-        let before = pairs(of);
+        let before = server_topics(of);
         change(of);
-        let after = pairs(of);
+        let after = server_topics(of);
         let mut effects = self.unfollow(number, before.difference(&after).cloned());
         effects.extend(self.follow(number, after.difference(&before).cloned()));
         effects
@@ -252,14 +254,14 @@ impl<E> Events<E> {
         let Some(ended) = self.subscriptions.remove(&number) else {
             return Vec::new();
         };
-        if let Some(own) = self.of_connection.get_mut(&ended.connection) {
+        if let Some(own) = self.by_connection.get_mut(&ended.connection) {
             own.remove(&number);
             if own.is_empty() {
-                self.of_connection.remove(&ended.connection);
+                self.by_connection.remove(&ended.connection);
             }
         }
-        self.short.retain(|short| *short != number);
-        self.unfollow(number, pairs(&ended))
+        self.deferred.retain(|short| *short != number);
+        self.unfollow(number, server_topics(&ended))
     }
 
     fn follow(
@@ -269,48 +271,49 @@ impl<E> Events<E> {
     ) -> Vec<EventsEffect> {
         let mut effects = Vec::new();
         for (server, topic) in pairs {
-            if !self.has_room(&server, &topic) {
-                if !self.short.contains(&number) {
-                    self.short.push_back(number);
+            if !self.has_capacity(&server, &topic) {
+                if !self.deferred.contains(&number) {
+                    self.deferred.push_back(number);
                 }
                 continue;
             }
-            let here = self.interest.entry(server.clone()).or_default();
+            let here = self.followers.entry(server.clone()).or_default();
             let followers = here.entry(topic.clone()).or_default();
-            self.followed += usize::from(followers.is_empty());
+            self.followed_count += usize::from(followers.is_empty());
             followers.insert(number);
-            if let Some(upstream) = at(&mut self.servers, &server) {
+            if let Some(upstream) = server_entry(&mut self.servers, &server) {
                 effects.extend(upstream.request(&server, topic));
             }
         }
         effects
     }
 
-    fn has_room(&self, server: &ServerId, topic: &Topic) -> bool {
-        let here = self.interest.get(server);
+    fn has_capacity(&self, server: &ServerId, topic: &Topic) -> bool {
+        let here = self.followers.get(server);
         here.is_some_and(|here| here.contains_key(topic))
-            || (here.map_or(0, BTreeMap::len) < PER_SERVER_MAX && self.followed < AT_SERVERS_MAX)
+            || (here.map_or(0, BTreeMap::len) < PER_SERVER_MAX
+                && self.followed_count < UPSTREAM_TOTAL_MAX)
     }
 
     /// Whether something cannot be followed for lack of room.
     #[must_use]
-    pub fn is_short(&self) -> bool {
-        !self.short.is_empty()
+    pub fn has_deferred(&self) -> bool {
+        !self.deferred.is_empty()
     }
 
     /// There may be room for what could not be followed.
-    fn make_up(&mut self) -> Vec<EventsEffect> {
+    fn retry_deferred(&mut self) -> Vec<EventsEffect> {
         let mut effects = Vec::new();
-        for _ in 0..TRIED.min(self.short.len()) {
-            let Some(number) = self.short.pop_front() else {
+        for _ in 0..RETRY_BATCH.min(self.deferred.len()) {
+            let Some(number) = self.deferred.pop_front() else {
                 break;
             };
-            let before = self.followed(number);
-            let wanted = self.subscriptions.get(&number).map(pairs);
+            let before = self.followed_topics(number);
+            let wanted = self.subscriptions.get(&number).map(server_topics);
             let wanted = wanted.unwrap_or_default();
             effects.extend(self.follow(number, wanted.difference(&before).cloned()));
-            if self.followed(number).len() > before.len() {
-                effects.push(EventsEffect::FollowsMore(number));
+            if self.followed_topics(number).len() > before.len() {
+                effects.push(EventsEffect::SubscriptionExtended(number));
             }
         }
         effects
@@ -323,7 +326,7 @@ impl<E> Events<E> {
     ) -> Vec<EventsEffect> {
         let mut effects = Vec::new();
         for (server, topic) in pairs {
-            let Some(here) = self.interest.get_mut(&server) else {
+            let Some(here) = self.followers.get_mut(&server) else {
                 continue;
             };
             let Some(followers) = here.get_mut(&topic) else {
@@ -334,25 +337,25 @@ impl<E> Events<E> {
                 continue;
             }
             here.remove(&topic);
-            self.followed -= 1;
+            self.followed_count -= 1;
             if here.is_empty() {
-                self.interest.remove(&server);
+                self.followers.remove(&server);
             }
             if let Some(upstream) = self.servers.get_mut(&server) {
                 effects.extend(upstream.release(&server, &topic));
-                if upstream.at_node && server.is_instance() && upstream.topics.is_empty() {
+                if upstream.is_remote && server.is_instance() && upstream.topics.is_empty() {
                     self.servers.remove(&server);
                 }
             }
         }
-        effects.extend(self.make_up());
+        effects.extend(self.retry_deferred());
         effects
     }
 
     /// The subscriptions of a connection.
     #[must_use]
-    pub fn of(&self, connection: ConnectionId) -> Vec<SubscriptionNumber> {
-        let own = self.of_connection.get(&connection);
+    pub fn subscriptions_of(&self, connection: ConnectionId) -> Vec<SubscriptionNumber> {
+        let own = self.by_connection.get(&connection);
         own.into_iter().flatten().copied().collect()
     }
 
@@ -370,7 +373,7 @@ impl<E> Events<E> {
     }
 
     /// All subscriptions with their connections.
-    pub fn all(&self) -> impl Iterator<Item = (SubscriptionNumber, ConnectionId)> + use<'_, E> {
+    pub fn iter(&self) -> impl Iterator<Item = (SubscriptionNumber, ConnectionId)> + use<'_, E> {
         let all = self.subscriptions.iter();
         all.map(|(number, subscription)| (*number, subscription.connection))
     }
@@ -381,18 +384,18 @@ impl<E> Events<E> {
         server: &ServerId,
         topic: &Topic,
     ) -> impl Iterator<Item = SubscriptionNumber> + use<'_, E> {
-        let here = self.interest.get(server);
+        let here = self.followers.get(server);
         let followers = here.and_then(|here| here.get(topic));
         followers.into_iter().flatten().copied()
     }
 
     /// What a subscription follows at the servers it reaches, as far as there is room.
     #[must_use]
-    pub fn followed(&self, number: SubscriptionNumber) -> BTreeSet<(ServerId, Topic)> {
+    pub fn followed_topics(&self, number: SubscriptionNumber) -> BTreeSet<(ServerId, Topic)> {
         let of = self.subscriptions.get(&number);
-        let mut all = of.map(pairs).unwrap_or_default();
+        let mut all = of.map(server_topics).unwrap_or_default();
         all.retain(|(server, topic)| {
-            let here = self.interest.get(server);
+            let here = self.followers.get(server);
             let followers = here.and_then(|here| here.get(topic));
             followers.is_some_and(|followers| followers.contains(&number))
         });
@@ -401,18 +404,18 @@ impl<E> Events<E> {
 
     /// A server that knows events is connected. A life that was not lost before goes on telling: it finishes
     /// its calls beside this one.
-    pub fn server_back(&mut self, server: &ServerId, life: u64) -> Vec<EventsEffect> {
+    pub fn server_up(&mut self, server: &ServerId, life: u64) -> Vec<EventsEffect> {
         let before = self.servers.remove(server);
-        let former = before.filter(|before| before.life != life);
+        let former = before.filter(|before| before.connection != life);
         let upstream = UpstreamServer {
-            former: former.map(|before| FormerLife {
-                life: before.life,
+            previous: former.map(|before| PreviousConnection {
+                connection: before.connection,
                 topics: before.topics,
             }),
             ..UpstreamServer::new(life, false)
         };
         let upstream = self.servers.entry(server.clone()).insert_entry(upstream);
-        let (upstream, here) = (upstream.into_mut(), self.interest.get(server));
+        let (upstream, here) = (upstream.into_mut(), self.followers.get(server));
         let wanted = here.into_iter().flat_map(BTreeMap::keys).cloned();
         wanted
             .filter_map(|topic| upstream.request(server, topic))
@@ -420,8 +423,12 @@ impl<E> Events<E> {
     }
 
     /// A server is not connected any more, nor is what agents follow of it at another node.
-    pub fn server_lost(&mut self, server: &ServerId) {
-        if self.servers.remove(server).is_some_and(|lost| lost.at_node) {
+    pub fn server_down(&mut self, server: &ServerId) {
+        if self
+            .servers
+            .remove(server)
+            .is_some_and(|lost| lost.is_remote)
+        {
             self.servers.retain(|key, _| key.server() != *server);
         }
     }
@@ -433,42 +440,48 @@ impl<E> Events<E> {
     }
 
     /// What servers said they have, by name.
-    pub fn offered(&self) -> impl Iterator<Item = (&ServerId, &ChannelPattern)> {
+    pub fn offered_channels(&self) -> impl Iterator<Item = (&ServerId, &ChannelPattern)> {
         self.servers.iter().flat_map(|(id, server)| {
             let held = server.topics.iter();
-            let held = held.filter(|(_, state)| matches!(state, UpstreamState::Held(_)));
+            let held = held.filter(|(_, state)| matches!(state, UpstreamState::Active(_)));
             held.map(move |(topic, _)| (id, &topic.channels))
         })
     }
 
     /// A server answered what it was asked: with its id of the subscription, or that it has no such channel.
     /// Comes with the events that waited for this.
-    pub fn answered(
+    pub fn handle_subscribe_response(
         &mut self,
         server: &ServerId,
         life: u64,
         topic: &Topic,
         id: Option<&str>,
     ) -> (Vec<EventsEffect>, Vec<(Vec<Topic>, E)>) {
-        let Some(upstream) = self.servers.get_mut(server).filter(|up| up.life == life) else {
+        let Some(upstream) = self
+            .servers
+            .get_mut(server)
+            .filter(|up| up.connection == life)
+        else {
             return (Vec::new(), Vec::new());
         };
-        if upstream.at_node && !upstream.topics.contains_key(topic) {
+        if upstream.is_remote && !upstream.topics.contains_key(topic) {
             return (Vec::new(), Vec::new());
         }
         let state = match id {
-            Some(id) => UpstreamState::Held(id.into()),
-            None => UpstreamState::Refused,
+            Some(id) => UpstreamState::Active(id.into()),
+            None => UpstreamState::Rejected,
         };
         upstream.topics.insert(topic.clone(), state);
-        let early = std::mem::take(&mut upstream.early);
+        let early = std::mem::take(&mut upstream.early_events);
         let mut known = Vec::new();
         for (id, channel, event) in early {
-            if let Attributed::To(topics, event) = upstream.attribute(&id, &channel, event) {
+            if let EventAttribution::Topics(topics, event) =
+                upstream.attribute(&id, &channel, event)
+            {
                 known.push((topics, event));
             }
         }
-        let here = self.interest.get(server);
+        let here = self.followers.get(server);
         let wanted = here.is_some_and(|here| here.contains_key(topic));
         let ended = match wanted {
             true => None,
@@ -481,49 +494,51 @@ impl<E> Events<E> {
     }
 
     /// A server sent an event under its own id of a subscription.
-    pub fn event(
+    pub fn attribute(
         &mut self,
         server: &ServerId,
         life: u64,
         id: &str,
         channel: &str,
         event: E,
-    ) -> Attributed<E> {
+    ) -> EventAttribution<E> {
         match self.servers.get_mut(server) {
-            Some(upstream) if upstream.life == life => upstream.attribute(id, channel, event),
+            Some(upstream) if upstream.connection == life => upstream.attribute(id, channel, event),
             Some(upstream) => {
-                let former = upstream.former.as_ref();
-                match former.filter(|former| former.life == life) {
-                    Some(former) => to(held(&former.topics, id, channel), event),
-                    None => Attributed::Unasked,
+                let former = upstream.previous.as_ref();
+                match former.filter(|former| former.connection == life) {
+                    Some(former) => {
+                        attribute_to(topics_with_id(&former.topics, id, channel), event)
+                    }
+                    None => EventAttribution::Unsolicited,
                 }
             }
-            None => Attributed::Unasked,
+            None => EventAttribution::Unsolicited,
         }
     }
 
     /// Whether a server still owes an answer to what this subscription follows.
     #[must_use]
-    pub fn is_awaited(&self, number: SubscriptionNumber) -> bool {
+    pub fn is_subscribe_pending(&self, number: SubscriptionNumber) -> bool {
         let Some(of) = self.subscriptions.get(&number) else {
             return false;
         };
-        let servers = of.reach.iter().filter_map(|id| self.servers.get(id));
+        let servers = of.servers.iter().filter_map(|id| self.servers.get(id));
         let mut states = servers.flat_map(|server| {
             let topics = of.topics.iter();
             topics.filter_map(|topic| server.topics.get(topic))
         });
-        states.any(|state| *state == UpstreamState::Asked)
+        states.any(|state| *state == UpstreamState::Requested)
     }
 
     /// Whether a server that this subscription reaches tells of a topic.
     #[must_use]
-    pub fn is_told(&self, number: SubscriptionNumber, topic: &Topic) -> bool {
+    pub fn is_delivered(&self, number: SubscriptionNumber, topic: &Topic) -> bool {
         let Some(of) = self.subscriptions.get(&number) else {
             return false;
         };
-        let mut servers = of.reach.iter().filter_map(|id| self.servers.get(id));
-        servers.any(|server| matches!(server.topics.get(topic), Some(UpstreamState::Held(_))))
+        let mut servers = of.servers.iter().filter_map(|id| self.servers.get(id));
+        servers.any(|server| matches!(server.topics.get(topic), Some(UpstreamState::Active(_))))
     }
 
     /// Subscriptions of all connections together.
@@ -540,19 +555,19 @@ impl<E> Events<E> {
 }
 
 /// What a subscription follows, each at each server it reaches.
-fn pairs(of: &EventSubscription) -> BTreeSet<(ServerId, Topic)> {
+fn server_topics(of: &EventSubscription) -> BTreeSet<(ServerId, Topic)> {
     let at = |server: &ServerId| {
         let server = server.clone();
         let topics = of.topics.iter();
         topics.map(move |topic| (server.clone(), topic.clone()))
     };
-    of.reach.iter().flat_map(at).collect()
+    of.servers.iter().flat_map(at).collect()
 }
 
 /// The channels of a subscription as topics, each at most once: what a pattern among them covers is not
 /// followed twice.
 #[must_use]
-pub fn topics(channels: &[ChannelPattern], severity: Severity) -> BTreeSet<Topic> {
+pub fn to_topics(channels: &[ChannelPattern], severity: Severity) -> BTreeSet<Topic> {
     let covered = |one: &ChannelPattern| {
         let mut others = channels.iter().filter(|other| *other != one);
         others.any(|other| other.covers(one.as_str()))

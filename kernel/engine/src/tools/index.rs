@@ -4,12 +4,12 @@
 //! with it all other servers. So a reader never waits, and a server costs its own size.
 
 mod entry;
-mod memo;
 mod rank;
 mod request;
 mod server_index;
+mod terms;
+mod vector_cache;
 mod vectors;
-mod words;
 
 #[cfg(test)]
 mod reference;
@@ -21,11 +21,11 @@ use std::sync::Arc;
 
 use mgp_protocol::ids::ServerId;
 
-pub use entry::{Draft, IndexedTool};
-pub use memo::Memo;
+pub use entry::{IndexDraft, IndexedTool};
 pub use rank::Evidence;
-pub use request::{Filter, IndexSearch, REQUEST_MAX, RESULTS_MAX, SearchRequest, Strategy};
-pub use server_index::{ServerIndex, Text};
+pub use request::{IndexSearch, REQUEST_MAX, RESULTS_MAX, SearchFilter, SearchRequest, Strategy};
+pub use server_index::{EmbeddingText, ServerIndex};
+pub use vector_cache::VectorCache;
 pub use vectors::{DIMENSIONS_MAX, Vector};
 
 /// Everything that can be found at one moment.
@@ -45,7 +45,7 @@ pub struct SearchHit<'a> {
     /// What the score was made of.
     pub evidence: Evidence,
     /// Whether it does what is looked for at all, as far as that can be told.
-    pub fits: bool,
+    pub is_match: bool,
 }
 
 /// What a search found.
@@ -62,7 +62,7 @@ pub struct SearchResults<'a> {
 impl Index {
     /// The next index, with this server as it is now.
     #[must_use]
-    pub fn with(&self, server: Arc<ServerIndex>) -> Self {
+    pub fn with_server(&self, server: Arc<ServerIndex>) -> Self {
         let mut servers = self.servers.clone();
         servers.insert(server.server().clone(), server);
         Self { servers }
@@ -70,7 +70,7 @@ impl Index {
 
     /// The next index, without that server.
     #[must_use]
-    pub fn without(&self, server: &ServerId) -> Self {
+    pub fn without_server(&self, server: &ServerId) -> Self {
         let mut servers = self.servers.clone();
         servers.remove(server);
         Self { servers }

@@ -22,10 +22,10 @@ use mgp_protocol::refusal::{Denial, Refusal};
 use crate::policy::access::Principal;
 use crate::policy::risk;
 use crate::policy::trust::TrustLevel;
-use crate::servers::spec::{Reach, UrlProtocol};
+use crate::servers::spec::{ServerTransport, UrlProtocol};
 use mgp_screening::code_safety::{ALLOWED_IMPORTS, Floor, Level, Rejection};
 
-pub use self::program::{Script, judge_code};
+pub use self::program::{ScriptSource, check_code};
 
 /// Longest word of a registration: a name of an extension or a permission, in bytes.
 const WORD_MAX: usize = 128;
@@ -75,37 +75,37 @@ const SERVER_IMPORTS: [&str; 36] = [
 
 /// What a registration is judged by besides itself.
 #[derive(Clone, Debug)]
-pub struct RegistrationTerms<'a> {
+pub struct RegistrationContext<'a> {
     /// Who asks, by its connection.
-    pub who: &'a Principal,
+    pub caller: &'a Principal,
     /// Agents may register servers at all.
-    pub agents_may: bool,
+    pub allow_agents: bool,
     /// The agent that asks may run code.
-    pub may_run_code: bool,
+    pub can_run_code: bool,
     /// How far a server that an agent registers can be trusted.
     pub trust_max: TrustLevel,
     /// Every server there is, and every id that must not be used again.
-    pub taken: &'a [ServerId],
+    pub reserved_ids: &'a [ServerId],
     /// How many servers the one who asks has registered already, and how many it may.
     pub count: RegistrationCount,
     /// Folders its program and its arguments may name, absolute.
     pub roots: &'a [String],
     /// What code is held against.
-    pub code: &'a Floor,
+    pub code_floor: &'a Floor,
 }
 
 /// A number with its bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RegistrationCount {
     /// How many there are.
-    pub now: usize,
+    pub current: usize,
     /// How many there may be.
     pub max: usize,
 }
 
 /// The floor for code that agents register: strict, whatever they declare.
 #[must_use]
-pub fn floor() -> Floor {
+pub fn strict_floor() -> Floor {
     let imports = ALLOWED_IMPORTS.iter().chain(&SERVER_IMPORTS);
     Floor {
         level: Level::Strict,
@@ -117,34 +117,36 @@ pub fn floor() -> Floor {
 
 /// A registration that can be carried out.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Accepted {
+pub struct RegistrationPlan {
     /// Its name.
     pub id: ServerId,
     /// How it is reached. The path of a program that came along is still missing in the arguments.
-    pub reach: Reach,
+    pub transport: ServerTransport,
     /// How far it is trusted.
     pub trust: TrustLevel,
     /// Its code, and who has to look at it.
-    pub script: Script,
+    pub script: ScriptSource,
     /// The extensions it is said to speak.
     pub extensions: Vec<String>,
     /// What it needs, in its own spelling.
     pub permissions: Vec<String>,
     /// Of these, what a person decides on under each policy.
-    pub asks: Vec<PermissionType>,
+    pub required_approvals: Vec<PermissionType>,
     /// By whom, for the audit: never taken from the request.
     pub created_by: String,
     /// What was changed of what was asked for, line by line.
-    pub remarks: Vec<String>,
+    pub adjustments: Vec<String>,
 }
 
-impl Accepted {
+impl RegistrationPlan {
     /// A person has to say yes before it is started for the first time, and why.
     #[must_use]
-    pub fn asks_first(&self) -> Option<&str> {
+    pub fn approval_reason(&self) -> Option<&str> {
         match &self.script {
-            Script::Unseen(why) if self.trust == TrustLevel::Sandboxed => Some(why),
-            Script::Unseen(_) | Script::Given { .. } | Script::File(_) => None,
+            ScriptSource::Unreadable(why) if self.trust == TrustLevel::Sandboxed => Some(why),
+            ScriptSource::Unreadable(_) | ScriptSource::Inline { .. } | ScriptSource::File(_) => {
+                None
+            }
         }
     }
 }
@@ -157,10 +159,10 @@ pub enum RegistrationRefusal {
     Forbidden(String),
     /// It is none: a member is missing, or does not go with another one.
     #[error("{0}")]
-    Form(String),
+    Malformed(String),
     /// Against a rule.
     #[error("{0}")]
-    Broken(BrokenRegistration),
+    RuleViolation(RegistrationViolation),
     /// There are too many.
     #[error("{max} servers are registered, and no more can be; deregister one first")]
     TooMany {
@@ -174,14 +176,14 @@ pub enum RegistrationRefusal {
 
 /// A rule that was broken.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{at}: {reason} ({hint})")]
-pub struct BrokenRegistration {
+#[error("{pointer}: {reason} ({hint})")]
+pub struct RegistrationViolation {
     /// Under which name it was to be.
     pub server: String,
     /// The rule, as one word that does not change.
     pub rule: &'static str,
     /// JSON pointer into the request.
-    pub at: String,
+    pub pointer: String,
     /// What is wrong. Holds no value of a variable.
     pub reason: String,
     /// What to do instead.
@@ -191,21 +193,21 @@ pub struct BrokenRegistration {
 impl RegistrationRefusal {
     /// As it is said to the one who asked.
     #[must_use]
-    pub fn refusal(self) -> Refusal {
+    pub fn into_refusal(self) -> Refusal {
         let text = self.to_string();
-        let code = self.code();
+        let code = self.error_code();
         let denial = match self {
             Self::Forbidden(_) => return Refusal::Forbidden(text),
-            Self::Form(_) => return Refusal::BadParams(text),
+            Self::Malformed(_) => return Refusal::BadParams(text),
             Self::TooMany { max } => Denial::OverQuota {
                 what: "registered servers (deregister one first)".into(),
                 limit: max as u64,
             },
-            Self::Broken(broken) => Denial::Registration {
+            Self::RuleViolation(broken) => Denial::Registration {
                 server: broken.server,
                 code: code.unwrap_or(Code::ValidationBlocked),
                 rule: broken.rule,
-                at: broken.at,
+                at: broken.pointer,
                 reason: broken.reason,
                 hint: broken.hint,
             },
@@ -221,36 +223,36 @@ impl RegistrationRefusal {
 
     /// Its code of MGP §14.3; `None` for what JSON-RPC has -32602 for.
     #[must_use]
-    pub fn code(&self) -> Option<Code> {
+    pub fn error_code(&self) -> Option<Code> {
         match self {
             Self::Forbidden(_) => Some(Code::PermissionDenied),
-            Self::Form(_) => None,
-            Self::Broken(broken) if matches!(broken.rule, "duplicate" | "imitation") => {
+            Self::Malformed(_) => None,
+            Self::RuleViolation(broken) if matches!(broken.rule, "duplicate" | "imitation") => {
                 Some(Code::ServerExists)
             }
-            Self::Broken(_) => Some(Code::ValidationBlocked),
+            Self::RuleViolation(_) => Some(Code::ValidationBlocked),
             Self::TooMany { .. } => Some(Code::QuotaExceeded),
             Self::Code(_) => Some(Code::CodeSafetyViolation),
         }
     }
 }
 
-impl From<BrokenRegistration> for RegistrationRefusal {
-    fn from(broken: BrokenRegistration) -> Self {
-        Self::Broken(broken)
+impl From<RegistrationViolation> for RegistrationRefusal {
+    fn from(broken: RegistrationViolation) -> Self {
+        Self::RuleViolation(broken)
     }
 }
 
-/// A finding without the name of the server, which only [`judge`] knows.
+/// A finding without the name of the server, which only [`check`] knows.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Finding {
+struct RuleFinding {
     rule: &'static str,
-    at: String,
+    pointer: String,
     reason: String,
     hint: &'static str,
 }
 
-impl Finding {
+impl RuleFinding {
     fn new(
         rule: &'static str,
         at: impl Into<String>,
@@ -259,7 +261,7 @@ impl Finding {
     ) -> Self {
         Self {
             rule,
-            at: at.into(),
+            pointer: at.into(),
             reason: reason.into(),
             hint,
         }
@@ -271,77 +273,77 @@ impl Finding {
 /// # Errors
 /// The first thing that stands against it: who asks before what is asked, so that who may not learns
 /// nothing of what there is.
-pub fn judge(
+pub fn check(
     ask: &Register,
-    terms: &RegistrationTerms<'_>,
-) -> Result<Accepted, RegistrationRefusal> {
-    let created_by = identity::may(ask, terms)?;
-    let named = |finding: Finding| BrokenRegistration {
+    terms: &RegistrationContext<'_>,
+) -> Result<RegistrationPlan, RegistrationRefusal> {
+    let created_by = identity::check_caller(ask, terms)?;
+    let named = |finding: RuleFinding| RegistrationViolation {
         server: ask.id.chars().take(ServerId::MAX_LEN).collect(),
         rule: finding.rule,
-        at: finding.at,
+        pointer: finding.pointer,
         reason: finding.reason,
         hint: finding.hint,
     };
-    let id = identity::id(&ask.id, terms.taken).map_err(named)?;
-    words(ask).map_err(named)?;
-    if terms.count.now >= terms.count.max {
+    let id = identity::check_id(&ask.id, terms.reserved_ids).map_err(named)?;
+    check_texts(ask).map_err(named)?;
+    if terms.count.current >= terms.count.max {
         return Err(RegistrationRefusal::TooMany {
             max: terms.count.max,
         });
     }
     let (reach, script) = match ask.transport {
         Transport::Stdio => {
-            let command = program::of_stdio(ask)?;
-            environment::judge(&ask.env).map_err(named)?;
-            let script = program::judge(command, ask, terms.roots).map_err(named)?;
-            (program::reach(command, ask), script)
+            let command = program::stdio_command(ask)?;
+            environment::check(&ask.env).map_err(named)?;
+            let script = program::check(command, ask, terms.roots).map_err(named)?;
+            (program::build_transport(command, ask), script)
         }
         Transport::Http => {
-            let url = program::of_http(ask)?;
-            program::judge_url(url).map_err(named)?;
+            let url = program::http_url(ask)?;
+            program::check_url(url).map_err(named)?;
             let headers = std::collections::BTreeMap::new();
             let url = url.to_owned();
             let why = "it runs elsewhere, where its code cannot be read";
             let speaks = UrlProtocol::Mcp;
-            let reach = Reach::Http {
+            let reach = ServerTransport::Http {
                 url,
                 headers,
-                speaks,
+                protocol: speaks,
             };
-            (reach, Script::Unseen(why))
+            (reach, ScriptSource::Unreadable(why))
         }
     };
-    if let Script::Given { language, text } = &script {
-        judge_code(language, text, terms.code).map_err(RegistrationRefusal::Code)?;
+    if let ScriptSource::Inline { language, text } = &script {
+        check_code(language, text, terms.code_floor).map_err(RegistrationRefusal::Code)?;
     }
-    let (trust, remarks) = trust(ask, terms);
-    Ok(Accepted {
+    let (trust, remarks) = effective_trust(ask, terms);
+    Ok(RegistrationPlan {
         id,
-        reach,
+        transport: reach,
         trust,
         script,
         extensions: ask.mgp.extensions.clone(),
-        asks: asks(ask, trust),
+        required_approvals: permissions_to_approve(ask, trust),
         permissions: ask.mgp.permissions_required.clone(),
         created_by,
-        remarks,
+        adjustments: remarks,
     })
 }
 
 /// What the operator allows, or less where less is asked for.
-fn trust(ask: &Register, terms: &RegistrationTerms<'_>) -> (TrustLevel, Vec<String>) {
+fn effective_trust(ask: &Register, terms: &RegistrationContext<'_>) -> (TrustLevel, Vec<String>) {
     let said = ask.mgp.trust_level.as_deref();
-    let agent = terms.who.agent().is_some();
+    let agent = terms.caller.agent().is_some();
     // What an agent does not ask for it does not get.
     let asked = said.or(agent.then_some(TrustLevel::Sandboxed.as_str()));
-    let most = match (terms.who, asked) {
+    let most = match (terms.caller, asked) {
         (Principal::Agent(_) | Principal::InSet(..), _) => terms.trust_max,
         (Principal::Operator { .. }, Some(_)) => TrustLevel::Trusted,
         (Principal::Operator { .. }, None) => TrustLevel::Standard,
     };
-    let given = risk::trust(most, asked);
-    let wanted = asked.map(|word| risk::trust(TrustLevel::Trusted, Some(word)));
+    let given = risk::effective_trust(most, asked);
+    let wanted = asked.map(|word| risk::effective_trust(TrustLevel::Trusted, Some(word)));
     let lowered = wanted.is_some_and(|wanted| wanted > given);
     let remark = lowered.then(|| {
         let asked = asked.unwrap_or_default();
@@ -352,9 +354,9 @@ fn trust(ask: &Register, terms: &RegistrationTerms<'_>) -> (TrustLevel, Vec<Stri
 }
 
 /// Dangerous permissions of a server that is trusted least are never given without a person.
-fn asks(ask: &Register, trust: TrustLevel) -> Vec<PermissionType> {
+fn permissions_to_approve(ask: &Register, trust: TrustLevel) -> Vec<PermissionType> {
     let needs = ask.mgp.permissions_required.iter();
-    let needs = needs.flat_map(|word| PermissionType::read(word));
+    let needs = needs.flat_map(|word| PermissionType::parse_all(word));
     let dangerous = |p: &PermissionType| p.risk() == RiskLevel::Dangerous;
     let mut asks: Vec<PermissionType> = needs.filter(dangerous).collect();
     asks.retain(|_| trust == TrustLevel::Sandboxed);
@@ -364,7 +366,7 @@ fn asks(ask: &Register, trust: TrustLevel) -> Vec<PermissionType> {
 }
 
 /// Lists and texts that other people will read.
-fn words(ask: &Register) -> Result<(), Finding> {
+fn check_texts(ask: &Register) -> Result<(), RuleFinding> {
     let lists = [
         ("/mgp/extensions", &ask.mgp.extensions),
         ("/mgp/permissions_required", &ask.mgp.permissions_required),
@@ -372,7 +374,7 @@ fn words(ask: &Register) -> Result<(), Finding> {
     for (at, list) in lists {
         if list.len() > WORDS_MAX {
             let reason = format!("{} entries, over the limit of {WORDS_MAX}", list.len());
-            return Err(Finding::new(
+            return Err(RuleFinding::new(
                 "size",
                 at,
                 reason,
@@ -384,13 +386,13 @@ fn words(ask: &Register) -> Result<(), Finding> {
         if let Some(n) = list.iter().position(|word| !fits(word)) {
             let reason = format!("no name of at most {WORD_MAX} letters, digits and ._-/*");
             let hint = "use the names of the specification, or com.example.name";
-            return Err(Finding::new("name", format!("{at}/{n}"), reason, hint));
+            return Err(RuleFinding::new("name", format!("{at}/{n}"), reason, hint));
         }
     }
     let why = ask.justification.as_deref().unwrap_or_default();
     if why.len() > JUSTIFICATION_MAX {
         let reason = format!("{} bytes, over the limit of {JUSTIFICATION_MAX}", why.len());
-        return Err(Finding::new(
+        return Err(RuleFinding::new(
             "size",
             "/justification",
             reason,

@@ -6,8 +6,8 @@
 
 mod cache;
 mod metered;
-mod of_tool;
 mod shape;
+mod tool_schema;
 
 use std::fmt::{self, Write};
 use std::sync::Arc;
@@ -16,11 +16,11 @@ use jsonschema::error::ValidationErrorKind;
 use jsonschema::{Draft, PatternOptions, ValidationError, Validator};
 use serde_json::{Value, json};
 
-use metered::{Meter, MeteredJson, OverBudget};
+use metered::{BudgetExceeded, Meter, MeteredJson};
 use shape::SchemaShape;
 
 pub use cache::SchemaCache;
-pub use of_tool::{SchemaReader, ToolSchema};
+pub use tool_schema::{SchemaReader, ToolSchema};
 
 /// Longest schema, in bytes. The largest of known servers are a tenth of it.
 pub const SCHEMA_MAX: usize = 256 << 10;
@@ -29,16 +29,16 @@ pub const DEPTH_MAX: usize = 64;
 /// Longest echo of a caller's value in a message, in characters.
 const ECHO_MAX: usize = 200;
 /// Memory of one compiled pattern, in bytes.
-const PATTERN_SIZE: usize = 256 << 10;
+const PATTERN_BYTES_MAX: usize = 256 << 10;
 /// Bytes of memory for each byte of a schema's text, without its patterns. One of 400 bytes takes some 8 KiB.
-const KEYWORDS_SIZE: usize = 32;
+const BYTES_PER_TEXT_BYTE: usize = 32;
 /// Tries of one pattern with look-around on one text.
-const BACKTRACK_MAX: usize = 10_000;
+const BACKTRACKS_MAX: usize = 10_000;
 /// Steps of one check: some seconds on a slow machine at the very worst, and some thousand errors.
 const STEPS_MAX: u64 = 5_000_000;
 
 /// Keywords that hold values, not schemas.
-const DATA: [&str; 5] = ["const", "enum", "default", "example", "examples"];
+const DATA_KEYWORDS: [&str; 5] = ["const", "enum", "default", "example", "examples"];
 
 /// Why a schema was not taken.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -66,7 +66,7 @@ pub enum BadSchema {
     Dangling(String),
     /// A reference leads back to itself without going into the value: checking would never end.
     #[error("the schema refers to itself without end")]
-    Endless,
+    InfiniteReference,
     /// References multiply or chain up beyond what a check can be allowed to cost.
     #[error("the schema's references and alternatives multiply beyond what can be checked")]
     TooComplex,
@@ -96,15 +96,15 @@ pub struct Schema(SchemaCheck);
 enum SchemaCheck {
     /// Any object will do: nothing but the first byte is looked at.
     AnyObject,
-    Whole(Arc<Compiled>),
+    Compiled(Arc<CompiledSchema>),
 }
 
 #[derive(Debug)]
-struct Compiled {
+struct CompiledSchema {
     validator: Validator<MeteredJson>,
     shape: SchemaShape,
     /// Bytes of its text.
-    text: usize,
+    text_len: usize,
 }
 
 impl Schema {
@@ -112,8 +112,8 @@ impl Schema {
     ///
     /// # Errors
     /// [`BadSchema`], with words for the operator.
-    pub fn input(raw: &str) -> Result<Self, BadSchema> {
-        let schema = read(raw)?;
+    pub fn compile_input(raw: &str) -> Result<Self, BadSchema> {
+        let schema = parse_schema(raw)?;
         if schema.get("type").and_then(Value::as_str) != Some("object") {
             return Err(BadSchema::NotForObjects);
         }
@@ -124,8 +124,8 @@ impl Schema {
     ///
     /// # Errors
     /// [`BadSchema`], with words for the operator.
-    pub fn output(raw: &str) -> Result<Self, BadSchema> {
-        SchemaCheck::compile(&read(raw)?, raw.len()).map(Self)
+    pub fn compile_output(raw: &str) -> Result<Self, BadSchema> {
+        SchemaCheck::compile(&parse_schema(raw)?, raw.len()).map(Self)
     }
 
     /// Judges a value, given as JSON text that a parser has already accepted.
@@ -133,23 +133,23 @@ impl Schema {
     /// # Errors
     /// [`Mismatch`] tells the first part that does not fit.
     pub fn check(&self, value: &str) -> Result<(), Mismatch> {
-        self.0.judge(value)
+        self.0.check(value)
     }
 
     /// Most memory that it takes, in bytes, nearly: what its patterns may grow to counts in full.
     #[must_use]
-    pub fn weight(&self) -> usize {
+    pub fn memory_estimate(&self) -> usize {
         match &self.0 {
             SchemaCheck::AnyObject => 0,
-            SchemaCheck::Whole(compiled) => {
-                let patterns = compiled.shape.patterns * 2 * PATTERN_SIZE;
-                KEYWORDS_SIZE * compiled.text.max(128) + patterns
+            SchemaCheck::Compiled(compiled) => {
+                let patterns = compiled.shape.patterns * 2 * PATTERN_BYTES_MAX;
+                BYTES_PER_TEXT_BYTE * compiled.text_len.max(128) + patterns
             }
         }
     }
 }
 
-fn read(raw: &str) -> Result<Value, BadSchema> {
+fn parse_schema(raw: &str) -> Result<Value, BadSchema> {
     if raw.len() > SCHEMA_MAX {
         return Err(BadSchema::TooLarge(raw.len()));
     }
@@ -165,47 +165,47 @@ fn read(raw: &str) -> Result<Value, BadSchema> {
 
 impl SchemaCheck {
     fn compile(schema: &Value, text: usize) -> Result<Self, BadSchema> {
-        if takes_any_object(schema) {
+        if accepts_any_object(schema) {
             return Ok(Self::AnyObject);
         }
         let shape = SchemaShape::survey(schema)?;
-        let validator = build(schema, shape.patterns > 0)
+        let validator = build_validator(schema, shape.patterns > 0)
             .or_else(|error| match without_unreadable_patterns(schema) {
-                Some(rest) if shape.patterns > 0 => build(&rest, true),
+                Some(rest) if shape.patterns > 0 => build_validator(&rest, true),
                 Some(_) | None => Err(error),
             })
-            .map_err(|e| BadSchema::Invalid(told(&e)))?;
-        let compiled = Compiled {
+            .map_err(|e| BadSchema::Invalid(render_with_path(&e)))?;
+        let compiled = CompiledSchema {
             validator,
             shape,
-            text,
+            text_len: text,
         };
-        Ok(Self::Whole(Arc::new(compiled)))
+        Ok(Self::Compiled(Arc::new(compiled)))
     }
 
-    fn judge(&self, text: &str) -> Result<(), Mismatch> {
+    fn check(&self, text: &str) -> Result<(), Mismatch> {
         match self {
             Self::AnyObject if text.trim_ascii_start().starts_with('{') => Ok(()),
             Self::AnyObject => Err(Mismatch {
                 path: String::new(),
                 keyword: "type".into(),
-                message: format!("{} is not of type \"object\"", cut(&text)),
+                message: format!("{} is not of type \"object\"", render_truncated(&text)),
             }),
-            Self::Whole(compiled) => compiled.judge(text),
+            Self::Compiled(compiled) => compiled.check(text),
         }
     }
 }
 
-impl Compiled {
-    fn judge(&self, text: &str) -> Result<(), Mismatch> {
+impl CompiledSchema {
+    fn check(&self, text: &str) -> Result<(), Mismatch> {
         let value: Value = serde_json::from_str(text).map_err(|e| Mismatch {
             path: String::new(),
             keyword: "json".into(),
-            message: cut(&e),
+            message: render_truncated(&e),
         })?;
         let meter = self.meter();
         let fits = self.validator.is_valid(meter.root(&value));
-        match meter.over() {
+        match meter.exceeded() {
             Some(over) => Err(over.into()),
             None if fits => Ok(()),
             None => Err(self.explain(&value)),
@@ -215,11 +215,11 @@ impl Compiled {
     fn explain(&self, value: &Value) -> Mismatch {
         let meter = self.meter();
         let error = self.validator.validate(meter.root(value)).err();
-        match error.filter(|_| meter.over().is_none()) {
+        match error.filter(|_| meter.exceeded().is_none()) {
             Some(error) => Mismatch {
-                path: cut(error.instance_path()),
+                path: render_truncated(error.instance_path()),
                 keyword: error.kind().keyword().to_owned(),
-                message: in_words(&error),
+                message: render_error(&error),
             },
             None => Mismatch {
                 path: String::new(),
@@ -230,24 +230,28 @@ impl Compiled {
     }
 
     fn meter(&self) -> Meter {
-        Meter::new(STEPS_MAX, self.shape.price(), self.shape.deepest_value())
+        Meter::new(
+            STEPS_MAX,
+            self.shape.steps_per_part(),
+            self.shape.value_depth_max(),
+        )
     }
 }
 
 /// What is wrong. Items beyond those that are listed are counted and not repeated: the library repeats those of
 /// values it holds itself, and panics at ours.
-fn in_words(error: &ValidationError<'_>) -> String {
+fn render_error(error: &ValidationError<'_>) -> String {
     if let ValidationErrorKind::AdditionalItems { limit } = error.kind() {
         return format!("more than {limit} items are not allowed");
     }
-    cut(error)
+    render_truncated(error)
 }
 
-impl From<OverBudget> for Mismatch {
-    fn from(over: OverBudget) -> Self {
+impl From<BudgetExceeded> for Mismatch {
+    fn from(over: BudgetExceeded) -> Self {
         let (keyword, message) = match over {
-            OverBudget::Steps => ("steps", "the value takes too many steps to check"),
-            OverBudget::Depth => ("depth", "the value nests too deep for this schema"),
+            BudgetExceeded::Steps => ("steps", "the value takes too many steps to check"),
+            BudgetExceeded::Depth => ("depth", "the value nests too deep for this schema"),
         };
         Self {
             path: String::new(),
@@ -259,7 +263,7 @@ impl From<OverBudget> for Mismatch {
 
 /// Patterns run on an engine that takes time in proportion to the text. Look-around is beyond it, but
 /// common in what zod writes for e-mail addresses: such schemas get the other engine, on a short leash.
-fn build(
+fn build_validator(
     schema: &Value,
     patterns: bool,
 ) -> Result<Validator<MeteredJson>, ValidationError<'static>> {
@@ -269,16 +273,16 @@ fn build(
         .with_draft(if known { named } else { Draft::default() })
         .offline();
     let linear = PatternOptions::regex()
-        .size_limit(PATTERN_SIZE)
-        .dfa_size_limit(PATTERN_SIZE);
+        .size_limit(PATTERN_BYTES_MAX)
+        .dfa_size_limit(PATTERN_BYTES_MAX);
     let built = options.clone().with_pattern_options(linear).build(schema);
     if built.is_ok() || !patterns {
         return built;
     }
     let backtracking = PatternOptions::fancy_regex()
-        .backtrack_limit(BACKTRACK_MAX)
-        .size_limit(PATTERN_SIZE)
-        .dfa_size_limit(PATTERN_SIZE);
+        .backtrack_limit(BACKTRACKS_MAX)
+        .size_limit(PATTERN_BYTES_MAX)
+        .dfa_size_limit(PATTERN_BYTES_MAX);
     options.with_pattern_options(backtracking).build(schema)
 }
 
@@ -294,14 +298,15 @@ fn drop_unreadable_patterns(schema: &mut Value) -> bool {
     match schema {
         Value::Object(members) => {
             let pattern = members.get("pattern").filter(|pattern| pattern.is_string());
-            let readable = |pattern: &Value| build(&json!({ "pattern": pattern }), true).is_ok();
+            let readable =
+                |pattern: &Value| build_validator(&json!({ "pattern": pattern }), true).is_ok();
             let drops = pattern.is_some_and(|pattern| !readable(pattern));
             if drops {
                 members.remove("pattern");
             }
             let inner = members
                 .iter_mut()
-                .filter(|(keyword, _)| !DATA.contains(&keyword.as_str()));
+                .filter(|(keyword, _)| !DATA_KEYWORDS.contains(&keyword.as_str()));
             inner.fold(drops, |dropped, (_, value)| {
                 drop_unreadable_patterns(value) | dropped
             })
@@ -314,7 +319,7 @@ fn drop_unreadable_patterns(schema: &mut Value) -> bool {
 }
 
 /// Only keywords that constrain nothing beside `"type": "object"`.
-fn takes_any_object(schema: &Value) -> bool {
+fn accepts_any_object(schema: &Value) -> bool {
     let Value::Object(members) = schema else {
         return false;
     };
@@ -331,15 +336,19 @@ fn takes_any_object(schema: &Value) -> bool {
             })
 }
 
-fn told(error: &ValidationError<'_>) -> String {
+fn render_with_path(error: &ValidationError<'_>) -> String {
     match error.instance_path().as_str() {
-        "" => cut(error),
-        path => format!("{} (at {})", cut(error), cut(&path)),
+        "" => render_truncated(error),
+        path => format!(
+            "{} (at {})",
+            render_truncated(error),
+            render_truncated(&path)
+        ),
     }
 }
 
 /// The beginning of what something prints, without printing the rest of it.
-fn cut(what: &dyn fmt::Display) -> String {
+fn render_truncated(what: &dyn fmt::Display) -> String {
     struct Short {
         text: String,
         left: usize,

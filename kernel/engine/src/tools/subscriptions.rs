@@ -31,24 +31,24 @@ pub enum SubscriptionEffect {
 
 /// A bound is reached; nothing changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum TooManySubscriptions {
+pub enum SubscriptionLimit {
     /// This connection has [`PER_CONNECTION_MAX`].
     #[error("a connection may have at most {PER_CONNECTION_MAX} resource subscriptions")]
-    OnConnection,
+    PerConnection,
     /// The kernel has [`TOTAL_MAX`].
     #[error("the kernel has reached its limit of {TOTAL_MAX} resource subscriptions")]
-    InTotal,
+    Total,
 }
 
-type Subject = (ServerId, Arc<str>);
+type ResourceKey = (ServerId, Arc<str>);
 
 /// All subscriptions, by what they are about and by whose they are.
 #[derive(Clone, Debug, Default)]
 pub struct Subscriptions {
-    by_subject: HashMap<Subject, BTreeSet<ConnectionId>>,
-    by_connection: HashMap<ConnectionId, BTreeSet<Subject>>,
+    by_subject: HashMap<ResourceKey, BTreeSet<ConnectionId>>,
+    by_connection: HashMap<ConnectionId, BTreeSet<ResourceKey>>,
     /// Servers that are away: they are asked for everything again when they are back.
-    lost: HashSet<ServerId>,
+    down: HashSet<ServerId>,
     total: usize,
 }
 
@@ -57,30 +57,30 @@ impl Subscriptions {
     /// same changes nothing.
     ///
     /// # Errors
-    /// [`TooManySubscriptions`] at a bound.
+    /// [`SubscriptionLimit`] at a bound.
     pub fn subscribe(
         &mut self,
         connection: ConnectionId,
         server: &ServerId,
         uri: &str,
-    ) -> Result<Option<SubscriptionEffect>, TooManySubscriptions> {
-        let subject: Subject = (server.clone(), uri.into());
+    ) -> Result<Option<SubscriptionEffect>, SubscriptionLimit> {
+        let subject: ResourceKey = (server.clone(), uri.into());
         let own = self.by_connection.get(&connection);
         if own.is_some_and(|own| own.contains(&subject)) {
             return Ok(None);
         }
         if own.map_or(0, BTreeSet::len) >= PER_CONNECTION_MAX {
-            return Err(TooManySubscriptions::OnConnection);
+            return Err(SubscriptionLimit::PerConnection);
         }
         if self.total >= TOTAL_MAX {
-            return Err(TooManySubscriptions::InTotal);
+            return Err(SubscriptionLimit::Total);
         }
         self.total += 1;
         let own = self.by_connection.entry(connection).or_default();
         own.insert(subject.clone());
         let followers = self.by_subject.entry(subject.clone()).or_default();
         followers.insert(connection);
-        let first = followers.len() == 1 && !self.lost.contains(server);
+        let first = followers.len() == 1 && !self.down.contains(server);
         let (server, uri) = subject;
         Ok(first.then_some(SubscriptionEffect::SubscribeUpstream { server, uri }))
     }
@@ -92,7 +92,7 @@ impl Subscriptions {
         server: &ServerId,
         uri: &str,
     ) -> Option<SubscriptionEffect> {
-        let subject: Subject = (server.clone(), uri.into());
+        let subject: ResourceKey = (server.clone(), uri.into());
         let own = self.by_connection.get_mut(&connection)?;
         if !own.remove(&subject) {
             return None;
@@ -100,19 +100,19 @@ impl Subscriptions {
         if own.is_empty() {
             self.by_connection.remove(&connection);
         }
-        self.drop_follower(connection, subject)
+        self.remove_follower(connection, subject)
     }
 
     /// A connection is gone.
-    pub fn leave(&mut self, connection: ConnectionId) -> Vec<SubscriptionEffect> {
+    pub fn remove_connection(&mut self, connection: ConnectionId) -> Vec<SubscriptionEffect> {
         let own = self.by_connection.remove(&connection).unwrap_or_default();
         own.into_iter()
-            .filter_map(|subject| self.drop_follower(connection, subject))
+            .filter_map(|subject| self.remove_follower(connection, subject))
             .collect()
     }
 
     /// Ends what is not kept: whether a connection may still hear of a server.
-    pub fn keep(
+    pub fn retain(
         &mut self,
         kept: impl Fn(ConnectionId, &ServerId) -> bool,
     ) -> Vec<SubscriptionEffect> {
@@ -124,14 +124,14 @@ impl Subscriptions {
         self.by_connection.retain(|_, own| !own.is_empty());
         ended
             .into_iter()
-            .filter_map(|(connection, subject)| self.drop_follower(connection, subject))
+            .filter_map(|(connection, subject)| self.remove_follower(connection, subject))
             .collect()
     }
 
-    fn drop_follower(
+    fn remove_follower(
         &mut self,
         connection: ConnectionId,
-        subject: Subject,
+        subject: ResourceKey,
     ) -> Option<SubscriptionEffect> {
         self.total -= 1;
         let followers = self.by_subject.get_mut(&subject)?;
@@ -141,7 +141,7 @@ impl Subscriptions {
         }
         self.by_subject.remove(&subject);
         let (server, uri) = subject;
-        let there = !self.lost.contains(&server);
+        let there = !self.down.contains(&server);
         there.then_some(SubscriptionEffect::UnsubscribeUpstream { server, uri })
     }
 
@@ -151,20 +151,20 @@ impl Subscriptions {
         server: &ServerId,
         uri: &str,
     ) -> impl Iterator<Item = ConnectionId> + use<'_> {
-        let subject: Subject = (server.clone(), uri.into());
+        let subject: ResourceKey = (server.clone(), uri.into());
         let followers = self.by_subject.get(&subject);
         followers.into_iter().flatten().copied()
     }
 
     /// A server went away, and what it was asked for with it. Nothing is asked of it until it is
     /// back.
-    pub fn server_lost(&mut self, server: &ServerId) {
-        self.lost.insert(server.clone());
+    pub fn server_down(&mut self, server: &ServerId) {
+        self.down.insert(server.clone());
     }
 
     /// A server is there again: the URIs it is to be asked for anew, in their order.
-    pub fn server_back(&mut self, server: &ServerId) -> Vec<Arc<str>> {
-        self.lost.remove(server);
+    pub fn server_up(&mut self, server: &ServerId) -> Vec<Arc<str>> {
+        self.down.remove(server);
         let subjects = self.by_subject.keys().filter(|(of, _)| of == server);
         let mut uris: Vec<Arc<str>> = subjects.map(|(_, uri)| Arc::clone(uri)).collect();
         uris.sort();
@@ -172,8 +172,8 @@ impl Subscriptions {
     }
 
     /// A server was taken out for good: its subscriptions end, and those of its instances.
-    pub fn server_removed(&mut self, server: &ServerId) {
-        self.lost.retain(|of| of.server() != *server);
+    pub fn remove_server(&mut self, server: &ServerId) {
+        self.down.retain(|of| of.server() != *server);
         self.by_subject.retain(|(of, _), _| of.server() != *server);
         self.by_connection.retain(|_, own| {
             own.retain(|(of, _)| of.server() != *server);
@@ -227,7 +227,7 @@ mod tests {
         assert_eq!(all.followers(&files(), "y").count(), 0);
         assert_eq!(all.unsubscribe(A, &files(), "x"), None);
         assert_eq!(all.unsubscribe(A, &files(), "x"), None);
-        assert_eq!(all.leave(B), [unsubscribed("x").unwrap()]);
+        assert_eq!(all.remove_connection(B), [unsubscribed("x").unwrap()]);
         assert!(all.is_empty());
     }
 
@@ -237,8 +237,8 @@ mod tests {
         for (who, uri) in [(A, "x"), (B, "x"), (A, "y")] {
             all.subscribe(who, &files(), uri).unwrap();
         }
-        assert_eq!(all.keep(|_, _| true), []);
-        let ended = all.keep(|who, server| who == B || *server != files());
+        assert_eq!(all.retain(|_, _| true), []);
+        let ended = all.retain(|who, server| who == B || *server != files());
         assert_eq!(ended, [unsubscribed("y").unwrap()]);
         assert_eq!(all.followers(&files(), "x").collect::<Vec<_>>(), [B]);
         assert_eq!(all.len(), 1);
@@ -250,10 +250,10 @@ mod tests {
         for uri in ["b", "a"] {
             all.subscribe(A, &files(), uri).unwrap();
         }
-        all.server_lost(&files());
+        all.server_down(&files());
         assert_eq!(all.subscribe(A, &files(), "c"), Ok(None));
         assert_eq!(all.unsubscribe(A, &files(), "b"), None);
-        let uris = all.server_back(&files());
+        let uris = all.server_up(&files());
         assert_eq!(uris, [Arc::from("a"), Arc::from("c")]);
         assert_eq!(all.unsubscribe(A, &files(), "a"), unsubscribed("a"));
     }
@@ -266,10 +266,10 @@ mod tests {
         for server in [&files(), &instance, &other] {
             all.subscribe(A, server, "x").unwrap();
         }
-        all.server_lost(&files());
-        all.server_removed(&files());
+        all.server_down(&files());
+        all.remove_server(&files());
         assert_eq!(all.len(), 1);
-        assert!(all.server_back(&files()).is_empty());
+        assert!(all.server_up(&files()).is_empty());
         assert_eq!(all.followers(&instance, "x").count(), 0);
         assert_eq!(all.followers(&other, "x").collect::<Vec<_>>(), [A]);
     }
@@ -285,11 +285,11 @@ mod tests {
             }
         }
         let own = all.subscribe(ConnectionId(0), &files(), "one more");
-        assert_eq!(own, Err(TooManySubscriptions::OnConnection));
+        assert_eq!(own, Err(SubscriptionLimit::PerConnection));
         let other = all.subscribe(ConnectionId(99), &files(), "one more");
-        assert_eq!(other, Err(TooManySubscriptions::InTotal));
+        assert_eq!(other, Err(SubscriptionLimit::Total));
         assert_eq!(all.len(), TOTAL_MAX);
-        all.leave(ConnectionId(0));
+        all.remove_connection(ConnectionId(0));
         assert!(
             all.subscribe(ConnectionId(99), &files(), "one more")
                 .is_ok()
@@ -318,7 +318,7 @@ mod tests {
                     }
                     _ => {
                         model.retain(|(of, _)| *of != connection);
-                        all.leave(connection)
+                        all.remove_connection(connection)
                     }
                 };
                 for effect in effects {

@@ -25,7 +25,7 @@ pub const WORD_MAX: usize = 256;
 /// Most kinds of inputs, and of outputs.
 pub const TYPES_MAX: usize = 16;
 /// Hits worth asking for of each capability: the best may wait for a person where the next does not.
-pub const CANDIDATES: usize = 5;
+pub const CANDIDATES_MAX: usize = 5;
 /// How far behind the best a tool may be, by the score of the same search, to be taken in its place:
 /// because it can be called now, or is no riskier than wished.
 ///
@@ -38,7 +38,7 @@ const SCORE_MIN: f32 = 0.9;
 pub enum BadRequest {
     /// Nothing is asked for.
     #[error("name at least one capability, such as \"statistics\"")]
-    Nothing,
+    Empty,
     /// More than [`CAPABILITIES_MAX`], or [`TYPES_MAX`].
     #[error("{0} has {1} entries, over the limit of {2}: ask for what the next steps need")]
     TooMany(&'static str, usize, usize),
@@ -62,9 +62,9 @@ pub struct Query {
 ///
 /// # Errors
 /// [`BadRequest`] for one that asks for nothing or too much.
-pub fn queries(needs: &Requirements) -> Result<Vec<Query>, BadRequest> {
+pub fn build_queries(needs: &Requirements) -> Result<Vec<Query>, BadRequest> {
     if needs.capabilities.is_empty() {
-        return Err(BadRequest::Nothing);
+        return Err(BadRequest::Empty);
     }
     for (name, list, max) in [
         ("capabilities", &needs.capabilities, CAPABILITIES_MAX),
@@ -88,10 +88,10 @@ pub fn queries(needs: &Requirements) -> Result<Vec<Query>, BadRequest> {
     let mut seen = BTreeSet::new();
     let once = needs.capabilities.iter().map(|one| one.trim());
     let once = once.filter(|one| seen.insert(one.to_lowercase()));
-    Ok(once.map(|one| query(one, needs)).collect())
+    Ok(once.map(|one| build_query(one, needs)).collect())
 }
 
-fn query(capability: &str, needs: &Requirements) -> Query {
+fn build_query(capability: &str, needs: &Requirements) -> Query {
     let mut text = capability.replace('_', " ");
     for (word, types) in [("from", &needs.input_types), ("to", &needs.output_types)] {
         if !types.is_empty() {
@@ -99,12 +99,12 @@ fn query(capability: &str, needs: &Requirements) -> Query {
         }
     }
     Query {
-        capability: named(capability),
+        capability: truncate_capability(capability),
         text,
     }
 }
 
-fn named(capability: &str) -> String {
+fn truncate_capability(capability: &str) -> String {
     match capability.len() > WORD_MAX {
         true => format!(
             "{}…",
@@ -120,9 +120,9 @@ pub enum Readiness {
     /// Now.
     Ready,
     /// When a person has allowed its server what it lacks.
-    Waits,
+    AwaitingApproval,
     /// Not: its server was denied what it lacks, and asking again changes nothing.
-    Lacks,
+    PermissionDenied,
 }
 
 /// A tool that was found for a capability.
@@ -133,7 +133,7 @@ pub struct Candidate<T> {
     /// How well it fits, by which those of one capability are ordered.
     pub score: f32,
     /// Whether it does what is asked for at all, by the evidence of the search.
-    pub fits: bool,
+    pub is_match: bool,
     /// By the kernel's own judgement.
     pub risk: RiskLevel,
     /// Whether it can be called.
@@ -142,7 +142,7 @@ pub struct Candidate<T> {
 
 /// What was found for one capability, the best first.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Sought<T> {
+pub struct CapabilityMatches<T> {
     /// The capability, as it was written.
     pub capability: String,
     /// What the agent may know of.
@@ -151,38 +151,38 @@ pub struct Sought<T> {
 
 /// May the agent make what is not there? (later drafts of §16.6; A-51)
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Creating {
+pub struct CreationConditions {
     /// The operator switched it on; it is off by default.
-    pub switched_on: bool,
+    pub is_enabled: bool,
     /// The client said `tool_creation: {enabled: true}` when MGP was negotiated, or speaks plain MCP, in
     /// which that cannot be said.
-    pub negotiated: bool,
+    pub is_negotiated: bool,
     /// The agent has `code_execution`.
-    pub may_run_code: bool,
+    pub can_run_code: bool,
     /// The policy for servers of this kind: nobody else than a person decides under another one than
     /// `auto_approve`, so that nothing can be promised.
     pub policy: Policy,
     /// What is made ends with the session, so there has to be one.
-    pub session: bool,
+    pub has_session: bool,
 }
 
-impl Creating {
+impl CreationConditions {
     /// All of it must hold.
     #[must_use]
-    pub fn may(self) -> bool {
+    pub fn is_allowed(self) -> bool {
         let automatic = self.policy == Policy::AutoApprove;
-        let asked_for = self.switched_on && self.negotiated;
-        asked_for && self.may_run_code && automatic && self.session
+        let asked_for = self.is_enabled && self.is_negotiated;
+        asked_for && self.can_run_code && automatic && self.has_session
     }
 }
 
 /// What comes of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Outcome<T> {
+pub struct RequestOutcome<T> {
     /// The word.
     pub status: Fulfilment,
     /// To be loaded, each once, in the order of the capabilities.
-    pub load: Vec<T>,
+    pub to_load: Vec<T>,
     /// Found, and waiting for a person.
     pub pending: Vec<T>,
     /// The capabilities nothing was found for.
@@ -193,43 +193,48 @@ pub struct Outcome<T> {
 
 /// Decides. `preferred` is a wish: a riskier tool is taken where no other one fits.
 pub fn decide<T: Clone + PartialEq>(
-    sought: &[Sought<T>],
+    sought: &[CapabilityMatches<T>],
     preferred: Option<RiskLevel>,
-    creating: Creating,
-) -> Outcome<T> {
-    let mut out = Outcome {
+    creating: CreationConditions,
+) -> RequestOutcome<T> {
+    let mut out = RequestOutcome {
         status: Fulfilment::Unavailable,
-        load: Vec::new(),
+        to_load: Vec::new(),
         pending: Vec::new(),
         unavailable: Vec::new(),
         creation: None,
     };
     for one in sought {
-        match choose(&one.candidates, preferred) {
-            Some(found) if found.readiness == Readiness::Ready => add(&mut out.load, &found.tool),
-            Some(found) => add(&mut out.pending, &found.tool),
+        match choose_candidate(&one.candidates, preferred) {
+            Some(found) if found.readiness == Readiness::Ready => {
+                add_unique(&mut out.to_load, &found.tool)
+            }
+            Some(found) => add_unique(&mut out.pending, &found.tool),
             None => out.unavailable.push(one.capability.clone()),
         }
     }
-    let nothing = out.load.is_empty() && out.pending.is_empty();
-    out.status = match (out.load.is_empty(), out.pending.is_empty()) {
+    let nothing = out.to_load.is_empty() && out.pending.is_empty();
+    out.status = match (out.to_load.is_empty(), out.pending.is_empty()) {
         (false, true) if out.unavailable.is_empty() => Fulfilment::Fulfilled,
         (false, _) => Fulfilment::Partial,
         (true, false) => Fulfilment::PendingApproval,
         (true, true) => Fulfilment::Unavailable,
     };
-    if nothing && !out.unavailable.is_empty() && creating.may() {
+    if nothing && !out.unavailable.is_empty() && creating.is_allowed() {
         out.status = Fulfilment::Creating;
-        out.creation = Some(creation(&out.unavailable));
+        out.creation = Some(describe_creation(&out.unavailable));
     }
     out
 }
 
 /// The best that fits, or what is about as good: that can be called now, rather than when somebody said
 /// yes; and within each, that is no riskier than wished.
-fn choose<T>(candidates: &[Candidate<T>], preferred: Option<RiskLevel>) -> Option<&Candidate<T>> {
-    let open = |one: &&Candidate<T>| one.readiness != Readiness::Lacks;
-    let fit = || candidates.iter().filter(open).filter(|one| one.fits);
+fn choose_candidate<T>(
+    candidates: &[Candidate<T>],
+    preferred: Option<RiskLevel>,
+) -> Option<&Candidate<T>> {
+    let open = |one: &&Candidate<T>| one.readiness != Readiness::PermissionDenied;
+    let fit = || candidates.iter().filter(open).filter(|one| one.is_match);
     let best = fit().map(|one| one.score).fold(0.0, f32::max);
     let near = fit().filter(|one| one.score >= best * SCORE_MIN);
     let wished = |one: &Candidate<T>| preferred.is_none_or(|most| one.risk <= most);
@@ -240,13 +245,13 @@ fn choose<T>(candidates: &[Candidate<T>], preferred: Option<RiskLevel>) -> Optio
     })
 }
 
-fn add<T: Clone + PartialEq>(list: &mut Vec<T>, tool: &T) {
+fn add_unique<T: Clone + PartialEq>(list: &mut Vec<T>, tool: &T) {
     if !list.contains(tool) {
         list.push(tool.clone());
     }
 }
 
-fn creation(capabilities: &[String]) -> Creation {
+fn describe_creation(capabilities: &[String]) -> Creation {
     let register = <Register as mgp_protocol::mcp::Method>::METHOD;
     Creation {
         instructions: format!(

@@ -9,18 +9,18 @@ use mgp_protocol::ids::ServerId;
 pub use template::{BadTemplate, EXPRESSIONS_MAX, TEMPLATE_MAX, Template, URI_MAX};
 
 /// Start of every wrapped URI.
-pub const WRAPPED: &str = "mcpk://";
+pub const WRAPPED_PREFIX: &str = "mcpk://";
 
 /// `mcpk://<server>/<percent-encoded uri>`: what agents see of a URI that several servers offer.
 #[must_use]
 pub fn wrap(server: &ServerId, uri: &str) -> String {
-    let mut wrapped = format!("{WRAPPED}{server}/");
+    let mut wrapped = format!("{WRAPPED_PREFIX}{server}/");
     for byte in uri.bytes() {
         if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~') {
             wrapped.push(char::from(byte));
         } else {
             wrapped.push('%');
-            wrapped.extend([hex(byte >> 4), hex(byte & 15)]);
+            wrapped.extend([to_hex_digit(byte >> 4), to_hex_digit(byte & 15)]);
         }
     }
     wrapped
@@ -29,7 +29,7 @@ pub fn wrap(server: &ServerId, uri: &str) -> String {
 /// `mcpk://<server>/<template>`: the template stays one, its text is not encoded.
 #[must_use]
 pub fn wrap_template(server: &ServerId, template: &str) -> String {
-    format!("{WRAPPED}{server}/{template}")
+    format!("{WRAPPED_PREFIX}{server}/{template}")
 }
 
 /// The server and its own URI out of either wrapped form; `None` for every other URI.
@@ -39,7 +39,7 @@ pub fn wrap_template(server: &ServerId, template: &str) -> String {
 /// an encoded URI has no slash.
 #[must_use]
 pub fn unwrap(wrapped: &str) -> Option<(&str, Cow<'_, str>)> {
-    let wrapped = wrapped.strip_prefix(WRAPPED)?;
+    let wrapped = wrapped.strip_prefix(WRAPPED_PREFIX)?;
     let (first, rest) = wrapped.split_once('/')?;
     let second = rest.split_once('/').map(|(second, _)| second);
     let at_node = second.filter(|second| ServerId::parse(second).is_ok());
@@ -48,18 +48,18 @@ pub fn unwrap(wrapped: &str) -> Option<(&str, Cow<'_, str>)> {
     if uri.contains(':') {
         return Some((server, Cow::Borrowed(uri)));
     }
-    Some((server, Cow::Owned(decode(uri)?)))
+    Some((server, Cow::Owned(percent_decode(uri)?)))
 }
 
 /// Undoes percent-encoding; `None` for a broken triplet or what is no UTF-8.
 #[must_use]
-pub fn decode(text: &str) -> Option<String> {
+pub fn percent_decode(text: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let Some((&first, tail)) = rest.split_first() {
         if first == b'%' {
             let (pair, after) = tail.split_first_chunk::<2>()?;
-            bytes.push(nibble(pair[0])? << 4 | nibble(pair[1])?);
+            bytes.push(parse_hex_digit(pair[0])? << 4 | parse_hex_digit(pair[1])?);
             rest = after;
         } else {
             bytes.push(first);
@@ -69,11 +69,11 @@ pub fn decode(text: &str) -> Option<String> {
     String::from_utf8(bytes).ok()
 }
 
-fn hex(nibble: u8) -> char {
+fn to_hex_digit(nibble: u8) -> char {
     char::from(b"0123456789ABCDEF"[usize::from(nibble)])
 }
 
-fn nibble(digit: u8) -> Option<u8> {
+fn parse_hex_digit(digit: u8) -> Option<u8> {
     char::from(digit)
         .to_digit(16)
         .and_then(|value| u8::try_from(value).ok())
@@ -93,7 +93,7 @@ mod tests {
         assert_eq!(unwrap(&wrapped), Some(("files", "file:///a b%2F".into())));
         let template = wrap_template(&files, "file:///{+path}");
         assert_eq!(template, "mcpk://files/file:///{+path}");
-        let far = ServerId::of_node("nas", &files);
+        let far = ServerId::new_remote("nas", &files);
         for wrapped in [
             wrap(&far, "file:///a/b"),
             wrap_template(&far, "file:///a/b"),

@@ -151,22 +151,22 @@ impl Network {
             return;
         };
         let effects = match happening {
-            Happening::Packet { from, bytes } => {
-                membership.packet(id(from), &bytes, now).unwrap_or_default()
-            }
-            Happening::Timer(timer) => membership.timer(timer, now),
-            Happening::Due => membership.due(now),
+            Happening::Packet { from, bytes } => membership
+                .handle_packet(id(from), &bytes, now)
+                .unwrap_or_default(),
+            Happening::Timer(timer) => membership.handle_timer(timer, now),
+            Happening::Due => membership.check_probes(now),
             Happening::Linked(other) => match renewals.first() {
-                Some(renewal) => membership.linked(id(other), *renewal, now),
+                Some(renewal) => membership.handle_link_up(id(other), *renewal, now),
                 None => Vec::new(),
             },
             // Unless there is another link by now.
             Happening::Unlinked(other) if self.links.contains(&(n.min(other), n.max(other))) => {
                 Vec::new()
             }
-            Happening::Unlinked(other) => membership.unlinked(id(other), now),
+            Happening::Unlinked(other) => membership.handle_link_down(id(other), now),
             Happening::Heard(other) => {
-                membership.heard(id(other));
+                membership.record_activity(id(other));
                 Vec::new()
             }
         };
@@ -176,17 +176,17 @@ impl Network {
     }
 
     fn renewal(&self, n: usize) -> Option<u64> {
-        self.nodes[n].as_ref().map(Membership::renewal)
+        self.nodes[n].as_ref().map(Membership::incarnation)
     }
 
     fn perform(&mut self, n: usize, effect: MembershipEffect) {
         match effect {
             MembershipEffect::Send(to, bytes) => self.send(n, index(to), bytes),
-            MembershipEffect::Timer(after, timer) => {
+            MembershipEffect::StartTimer(after, timer) => {
                 let after = u64::try_from(after.as_millis()).expect("short");
                 self.later(after, n, Happening::Timer(timer));
             }
-            MembershipEffect::Due(after) => {
+            MembershipEffect::CheckProbesAfter(after) => {
                 let after = u64::try_from(after.as_millis()).expect("short");
                 self.later(after, n, Happening::Due);
             }
@@ -197,13 +197,13 @@ impl Network {
                 self.up[n].remove(&index(node));
                 self.false_deaths += u64::from(self.nodes[index(node)].is_some());
             }
-            MembershipEffect::Ask(node) => {
+            MembershipEffect::ProbeLink(node) => {
                 if self.nodes[index(node)].is_some() && !self.is_lost() {
                     self.later(2 * DELAY, n, Happening::Heard(index(node)));
                 }
             }
-            MembershipEffect::Meet(node) => self.link(n, index(node)),
-            MembershipEffect::Renewed(_) => {}
+            MembershipEffect::Contact(node) => self.link(n, index(node)),
+            MembershipEffect::NewIncarnation(_) => {}
         }
     }
 

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mgp_engine::clock::MonotonicTime;
-use mgp_engine::node_key::{NodeKey, PublicKey, Signature, first_bad};
-use mgp_engine::policy::grants::{ClusterId, LogKey, Operation, Signed};
+use mgp_engine::node_key::{NodeKey, PublicKey, Signature, find_invalid_signature};
+use mgp_engine::policy::grants::{ClusterId, LogKey, Operation, SignedOperation};
 use mgp_engine::replication::lease::Nonce;
-use mgp_engine::replication::own_log::OwedRevoke;
-use mgp_engine::replication::replica::{Replica, ReplicaEffect, ReplicaMeans, ReplicaStart};
+use mgp_engine::replication::local_log::PendingRevoke;
+use mgp_engine::replication::replica::{Replica, ReplicaConfig, ReplicaContext, ReplicaEffect};
 use mgp_protocol::federation::hello::LifeId;
 use mgp_protocol::ids::NodeId;
 
@@ -29,8 +29,8 @@ impl Pen {
     pub(crate) fn new(bytes: &[u8; 32], real: bool) -> Self {
         let key = NodeKey::new(bytes);
         Self {
-            public: key.public(),
-            node: key.node(),
+            public: key.public_key(),
+            node: key.node_id(),
             key,
             real,
         }
@@ -44,9 +44,9 @@ impl Pen {
         self.node
     }
 
-    pub(crate) fn sign(&self, operation: Operation) -> Signed {
+    pub(crate) fn sign(&self, operation: Operation) -> SignedOperation {
         let key = self.public;
-        Signed::with(operation, key, |bytes| match self.real {
+        SignedOperation::with_signature(operation, key, |bytes| match self.real {
             true => self.key.sign(bytes),
             false => scribble(&key, bytes),
         })
@@ -65,7 +65,7 @@ fn scribble(key: &PublicKey, bytes: &[u8]) -> Signature {
 pub(crate) struct Reader {
     real: bool,
     /// By where their bytes are, which are kept beside: nothing else comes to lie there.
-    read: HashMap<*const u8, (Arc<[u8]>, Option<Signed>)>,
+    read: HashMap<*const u8, (Arc<[u8]>, Option<SignedOperation>)>,
 }
 
 impl Reader {
@@ -76,13 +76,13 @@ impl Reader {
     }
 
     /// The entry, when its signature holds.
-    pub(crate) fn read(&mut self, entry: &Arc<[u8]>) -> Option<&Signed> {
+    pub(crate) fn read(&mut self, entry: &Arc<[u8]>) -> Option<&SignedOperation> {
         if !self.read.contains_key(&entry.as_ptr()) {
-            let read = Signed::from_bytes(entry).ok();
+            let read = SignedOperation::from_bytes(entry).ok();
             let read = read.filter(|it| holds(it, self.real));
             if let Some(signed) = &read {
                 // What is passed on is a copy of the same.
-                let copy = signed.entry();
+                let copy = signed.entry_bytes();
                 self.read.insert(copy.as_ptr(), (copy, read.clone()));
             }
             self.read.insert(entry.as_ptr(), (entry.clone(), read));
@@ -91,15 +91,15 @@ impl Reader {
     }
 
     /// The entries of a message whose signatures hold.
-    pub(crate) fn verified(&mut self, entries: &[Arc<[u8]>]) -> Vec<Signed> {
+    pub(crate) fn verified(&mut self, entries: &[Arc<[u8]>]) -> Vec<SignedOperation> {
         let read = entries.iter();
         read.filter_map(|entry| self.read(entry).cloned()).collect()
     }
 }
 
-fn holds(signed: &Signed, real: bool) -> bool {
-    signed.claim().is_some_and(|claim| match real {
-        true => first_bad(&[claim]).is_none(),
+fn holds(signed: &SignedOperation, real: bool) -> bool {
+    signed.signature_claim().is_some_and(|claim| match real {
+        true => find_invalid_signature(&[claim]).is_none(),
         false => scribble(&claim.key, &claim.bytes) == claim.signature,
     })
 }
@@ -109,13 +109,13 @@ fn holds(signed: &Signed, real: bool) -> bool {
 struct Write {
     ticket: u64,
     entries: Vec<Arc<[u8]>>,
-    owed: Option<Vec<OwedRevoke>>,
+    owed: Option<Vec<PendingRevoke>>,
 }
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Disk {
     pub(crate) entries: Vec<Arc<[u8]>>,
-    pub(crate) owed: Vec<OwedRevoke>,
+    pub(crate) owed: Vec<PendingRevoke>,
     unsynced: VecDeque<Write>,
 }
 
@@ -170,14 +170,14 @@ impl Machine {
 
     /// Starts, with what is on the disk.
     pub(crate) fn start(&mut self, cluster: ClusterId, chance: &mut Chance, reader: &mut Reader) {
-        let start = ReplicaStart {
-            here: self.node(),
+        let start = ReplicaConfig {
+            node: self.node(),
             cluster,
-            life: LifeId(chance.bytes()),
+            instance: LifeId(chance.bytes()),
             lease: self.lease,
             hints: self.hints.clone(),
-            owed: self.disk.owed.clone(),
-            twice: BTreeSet::new(),
+            pending_revokes: self.disk.owed.clone(),
+            duplicates: BTreeSet::new(),
         };
         let stored = reader.verified(&self.disk.entries);
         assert_eq!(stored.len(), self.disk.entries.len());
@@ -198,14 +198,14 @@ impl Machine {
         &mut self,
         now_ms: u64,
         chance: &mut Chance,
-        act: impl FnOnce(&mut Replica, &mut ReplicaMeans<'_>) -> Vec<ReplicaEffect>,
+        act: impl FnOnce(&mut Replica, &mut ReplicaContext<'_>) -> Vec<ReplicaEffect>,
     ) -> Vec<ReplicaEffect> {
         let wall_ms = self.wall_ms(now_ms);
         let Some(replica) = &mut self.replica else {
             return Vec::new();
         };
         let pen = &self.pen;
-        let mut means = ReplicaMeans {
+        let mut means = ReplicaContext {
             now: moment(now_ms),
             now_ms: wall_ms,
             nonce: &mut || Nonce(chance.bytes()),
@@ -217,7 +217,7 @@ impl Machine {
             if let ReplicaEffect::Store {
                 ticket,
                 entries,
-                owed,
+                pending_revokes: owed,
             } = store
             {
                 self.disk.unsynced.push_back(Write {
@@ -242,12 +242,12 @@ impl Machine {
             return Vec::new();
         };
         for entry in &self.disk.entries[written..] {
-            let written = reader.read(entry).unwrap().written();
-            let key = (written.place().sequence, written.id());
+            let written = reader.read(entry).unwrap().encoded();
+            let key = (written.position().sequence, written.id());
             self.acknowledged.insert((written.issuer(), key));
         }
         self.act(now_ms, chance, |replica, means| {
-            replica.stored(ticket, means)
+            replica.handle_stored(ticket, means)
         })
     }
 

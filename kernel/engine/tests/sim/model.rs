@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use mgp_engine::policy::grants::{
-    ClusterId, Grant, GrantChange, GrantId, LogChange, MemberChange, MemberRole, Operation,
-    OperationId, Revoke, Written,
+    ClusterId, EncodedOperation, Grant, GrantChange, GrantId, LogChange, MemberChange, MemberRole,
+    Operation, OperationId, Revoke,
 };
 use mgp_protocol::ids::NodeId;
 use mgp_protocol::mgp::access::Permission;
@@ -12,7 +12,7 @@ use mgp_protocol::mgp::access::Permission;
 /// Operations, and what they add up to.
 #[derive(Debug, Default)]
 pub(crate) struct Held {
-    all: Vec<Written>,
+    all: Vec<EncodedOperation>,
     /// Everyone who was ever made an admin by somebody who ever was one, and the recovery key.
     pub(crate) admins: BTreeSet<NodeId>,
     /// What somebody who was ever an admin has revoked, by name.
@@ -24,7 +24,7 @@ pub(crate) struct Held {
 }
 
 impl Held {
-    pub(crate) fn new(all: Vec<Written>, cluster: ClusterId) -> Self {
+    pub(crate) fn new(all: Vec<EncodedOperation>, cluster: ClusterId) -> Self {
         let admins = ever_admins(&all, cluster);
         let by_admins = all.iter().filter(|told| admins.contains(&told.issuer()));
         let revoked = by_admins.flat_map(|told| revoked(told.operation()));
@@ -58,17 +58,18 @@ impl Held {
     }
 }
 
-fn ever_admins(all: &[Written], cluster: ClusterId) -> BTreeSet<NodeId> {
-    let of_members = |told: &&Written| matches!(told.operation().change, LogChange::Members(_));
-    let all: Vec<&Written> = all.iter().filter(of_members).collect();
+fn ever_admins(all: &[EncodedOperation], cluster: ClusterId) -> BTreeSet<NodeId> {
+    let of_members =
+        |told: &&EncodedOperation| matches!(told.operation().change, LogChange::Members(_));
+    let all: Vec<&EncodedOperation> = all.iter().filter(of_members).collect();
     let mut admins = BTreeSet::new();
     let mut recovery = None;
     for told in &all {
         if let Some(MemberChange::Found { recovery: key, .. }) = told.operation().change.members()
             && told.id().0 == cluster.0
         {
-            recovery = Some(key.node());
-            admins.extend([told.issuer(), key.node()]);
+            recovery = Some(key.node_id());
+            admins.extend([told.issuer(), key.node_id()]);
         }
     }
     for _ in 0..all.len() {
@@ -81,10 +82,12 @@ fn ever_admins(all: &[Written], cluster: ClusterId) -> BTreeSet<NodeId> {
                     key,
                     role: MemberRole::Admin,
                     ..
-                }) => Some(key.node()),
-                Some(MemberChange::Recover { key, .. }) if Some(by) == recovery => Some(key.node()),
+                }) => Some(key.node_id()),
+                Some(MemberChange::Recover { key, .. }) if Some(by) == recovery => {
+                    Some(key.node_id())
+                }
                 Some(MemberChange::Rekey { node, key, .. }) if admins.contains(node) => {
-                    Some(key.node())
+                    Some(key.node_id())
                 }
                 _ => None,
             };
@@ -108,7 +111,7 @@ fn allowed(operation: &Operation) -> Option<&Grant> {
 /// What an operation takes away by name.
 fn revoked(operation: &Operation) -> impl Iterator<Item = GrantId> {
     let change = operation.change.grants();
-    let ids = change.map(GrantChange::revoked).unwrap_or_default();
+    let ids = change.map(GrantChange::revoked_ids).unwrap_or_default();
     ids.iter().copied()
 }
 

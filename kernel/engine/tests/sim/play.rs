@@ -7,7 +7,7 @@ use mgp_engine::policy::grants::{
     CausalContext, Grant, GrantChange, GrantId, GrantResource, LogChange, LogPosition, LogTip,
     MemberChange, MemberRole, Operation, Revoke, Subject,
 };
-use mgp_engine::replication::replica::{AllowEnd, Proposed, Replica};
+use mgp_engine::replication::replica::{AllowEnd, ProposalOutcome, Replica};
 use mgp_protocol::ids::{NodeAgent, NodeId, ServerId};
 use mgp_protocol::mgp::access::Permission;
 
@@ -126,7 +126,7 @@ impl World {
             return;
         }
         let wall_ms = machine.wall_ms(self.now_ms);
-        let may = replica.may(caller, server, Some("tool"), wall_ms, moment(self.now_ms));
+        let may = replica.authorize(caller, server, Some("tool"), wall_ms, moment(self.now_ms));
         self.tell(|| format!("{at}: {caller} calls {server}: {may:?}"));
         self.count(match may {
             Ok(_) => "a call is allowed",
@@ -229,10 +229,10 @@ impl World {
             self.machines[other].hints.insert(by);
             let now_ms = self.now_ms;
             if let Some(replica) = &mut self.machines[other].replica {
-                replica.invited_by(by);
+                replica.add_invite_hint(by);
             }
             let effects = self.machines[other].act(now_ms, &mut self.chance, |replica, means| {
-                replica.linked(by, means)
+                replica.handle_link_up(by, means)
             });
             self.perform(other, effects);
         }
@@ -310,7 +310,7 @@ impl World {
                 at_ms: self.now_ms,
                 machine: at,
                 by: self.machines[at].node(),
-                signed: matches!(done, Some(Proposed::Signed(_))),
+                signed: matches!(done, Some(ProposalOutcome::Signed(_))),
                 grants: takes,
                 answer,
             });
@@ -319,15 +319,16 @@ impl World {
     }
 
     /// What is answered of the nodes that have not confirmed it.
-    fn answer(&self, at: usize, done: Option<Proposed>) -> BTreeMap<NodeId, Option<u64>> {
-        let (Some(Proposed::Signed(place)), Some(replica)) = (done, &self.machines[at].replica)
+    fn answer(&self, at: usize, done: Option<ProposalOutcome>) -> BTreeMap<NodeId, Option<u64>> {
+        let (Some(ProposalOutcome::Signed(place)), Some(replica)) =
+            (done, &self.machines[at].replica)
         else {
             return BTreeMap::new();
         };
         let missing = replica.confirmation(place.sequence).missing;
         let missing = missing.into_iter();
         let answer = missing.map(|(node, end)| match end {
-            AllowEnd::By(end) => (node, Some(milliseconds(end))),
+            AllowEnd::NoLaterThan(end) => (node, Some(milliseconds(end))),
             AllowEnd::UnknownLease | AllowEnd::Unbounded => (node, None),
         });
         answer.collect()
@@ -340,7 +341,7 @@ impl World {
             return;
         };
         let issuer = self.recovery.node();
-        let (sequence, previous) = replica.logs().grants().next(issuer);
+        let (sequence, previous) = replica.logs().grants().next_position(issuer);
         if sequence != self.recovered {
             return;
         }
@@ -360,7 +361,7 @@ impl World {
         self.tell(|| format!("{at}: the recovery key admits {other}"));
         self.count("a key is recovered");
         let effects = self.machines[at].act(self.now_ms, &mut self.chance, |replica, means| {
-            replica.take(&[signed], means)
+            replica.handle_entries(&[signed], means)
         });
         self.perform(at, effects);
         self.sync(at);
@@ -444,7 +445,7 @@ impl World {
 
     fn shut_down(&mut self, at: usize) {
         self.clocks.retain(|(by, _), _| *by != at);
-        self.propose(at, Replica::rest());
+        self.propose(at, Replica::shutdown_change());
         self.sync(at);
         self.tell(|| format!("{at}: stops in good order"));
         self.count("a machine stops in good order");
@@ -512,6 +513,6 @@ impl World {
 }
 
 fn milliseconds(at: MonotonicTime) -> u64 {
-    let since = at.since(MonotonicTime::START);
+    let since = at.duration_since(MonotonicTime::START);
     u64::try_from(since.as_nanos().div_ceil(1_000_000)).unwrap()
 }

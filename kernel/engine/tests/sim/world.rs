@@ -4,12 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::time::Duration;
 
-use mgp_engine::cluster::clock_offset::MeasuredClock;
+use mgp_engine::cluster::clock_offset::PeerClock;
 use mgp_engine::policy::grants::{
     CausalContext, ClusterId, GrantId, LogChange, LogPosition, MemberChange, Operation,
-    OperationId, Signed,
+    OperationId, SignedOperation,
 };
-use mgp_engine::replication::lease::LEASE;
+use mgp_engine::replication::lease::DEFAULT_LEASE;
 use mgp_engine::replication::replica::{LogMessage, Replica, ReplicaEffect};
 use mgp_protocol::ids::{AgentId, NodeAgent, NodeId, NodeServer, ServerId};
 
@@ -45,7 +45,11 @@ pub(crate) struct AcknowledgedRevoke {
 }
 
 /// The leases of machines that are configured differently.
-pub(crate) const LEASES: [Duration; 3] = [Duration::from_secs(15), LEASE, Duration::from_secs(90)];
+pub(crate) const LEASES: [Duration; 3] = [
+    Duration::from_secs(15),
+    DEFAULT_LEASE,
+    Duration::from_secs(90),
+];
 
 /// In every third run the machines are configured differently.
 pub(crate) fn has_unequal_leases(seed: u64) -> bool {
@@ -104,7 +108,7 @@ impl World {
         let mut chance = Chance::new(seed);
         let real = seed % 100 == 99;
         let pens = (0..machines).map(|_| Pen::new(&chance.bytes(), real));
-        let machines = pens.map(|pen| Machine::new(pen, LEASE));
+        let machines = pens.map(|pen| Machine::new(pen, DEFAULT_LEASE));
         let mut machines: Vec<Machine> = machines.collect();
         for machine in machines.iter_mut().filter(|_| has_unequal_leases(seed)) {
             machine.lease = *chance.pick(&LEASES).unwrap();
@@ -114,7 +118,7 @@ impl World {
         let mut world = Self {
             seed,
             now_ms: 0,
-            cluster: ClusterId(found.written().id().0),
+            cluster: ClusterId(found.encoded().id().0),
             network: Network::losing(chance.below(25)),
             machines,
             recovery,
@@ -135,7 +139,7 @@ impl World {
             chance,
         };
         let founder = world.machines[0].node();
-        world.machines[0].disk.entries.push(found.entry());
+        world.machines[0].disk.entries.push(found.entry_bytes());
         for machine in &mut world.machines {
             machine.hints.insert(founder);
             machine.start(world.cluster, &mut world.chance, &mut world.reader);
@@ -166,7 +170,7 @@ impl World {
                 self.sync(at);
             }
             let machine = &mut self.machines[at];
-            let effects = machine.act(end, &mut self.chance, Replica::tick);
+            let effects = machine.act(end, &mut self.chance, Replica::handle_timeout);
             self.perform(at, effects);
         }
     }
@@ -182,7 +186,7 @@ impl World {
             return;
         }
         let by = self.machines[from].node();
-        if matches!(packet.message, LogMessage::Answer { .. }) {
+        if matches!(packet.message, LogMessage::Response { .. }) {
             let last = self.answers.entry((to, by)).or_default();
             *last = packet.sent_ms.max(*last);
             self.measure(to, from);
@@ -193,14 +197,14 @@ impl World {
             LogMessage::Entries(entries) => {
                 let signed = self.reader.verified(&entries);
                 machine.act(now_ms, &mut self.chance, |replica, means| {
-                    replica.take(&signed, means)
+                    replica.handle_entries(&signed, means)
                 })
             }
-            message @ (LogMessage::Ask { .. }
-            | LogMessage::Answer { .. }
-            | LogMessage::Tell { .. }) => {
+            message @ (LogMessage::Request { .. }
+            | LogMessage::Response { .. }
+            | LogMessage::Announce { .. }) => {
                 machine.act(now_ms, &mut self.chance, |replica, means| {
-                    replica.hear(by, message, means)
+                    replica.handle_message(by, message, means)
                 })
             }
         };
@@ -217,10 +221,10 @@ impl World {
             self.machines[at].wall_ms(self.now_ms),
         );
         let shown_ms = theirs_ms + self.chance.below(2 * error_ms + 1) - error_ms;
-        let clock = MeasuredClock::between(shown_ms, ours_ms, error_ms);
+        let clock = PeerClock::from_clocks(shown_ms, ours_ms, error_ms);
         self.clocks.insert((at, node), off);
         let effects = self.machines[at].act(self.now_ms, &mut self.chance, |replica, means| {
-            replica.clock_measured(node, clock, means)
+            replica.record_clock(node, clock, means)
         });
         self.perform(at, effects);
     }
@@ -267,7 +271,7 @@ impl World {
                 let entries = replica.logs().entries();
                 let read = entries.map(|(_, _, entry)| {
                     let signed = self.reader.read(&entry).unwrap();
-                    signed.written().clone()
+                    signed.encoded().clone()
                 });
                 let held = Rc::new(Held::new(read.collect(), self.cluster));
                 self.held.insert(at, (starts, count, held.clone()));
@@ -277,7 +281,7 @@ impl World {
     }
 }
 
-fn found(founder: &Pen, recovery: &Pen) -> Signed {
+fn found(founder: &Pen, recovery: &Pen) -> SignedOperation {
     founder.sign(Operation {
         cluster: None,
         place: LogPosition {

@@ -12,11 +12,11 @@ pub const PATTERN_MAX: usize = 1024;
 /// Rules of one kernel: each is tried on each text.
 pub const RULES_MAX: usize = 64;
 /// What a message may grow to by replacing, in bytes.
-const GROWN_MAX: usize = 4 << 20;
+const MODERATED_BYTES_MAX: usize = 4 << 20;
 
 /// Which way a message goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum MessageWay {
+pub enum MessageDirection {
     /// From a channel to agents.
     In,
     /// From agents to a channel, or to who observes it.
@@ -29,15 +29,21 @@ pub struct ModerationRule {
     /// The channels it is for, as `SERVER:CHANNEL`.
     channels: ScopePattern,
     /// One way alone.
-    way: Option<MessageWay>,
+    direction: Option<MessageDirection>,
     pattern: Regex,
     /// What stands in place of what it finds; without it, the whole message is dropped.
-    with: Option<String>,
+    replacement: Option<String>,
 }
 
 impl PartialEq for ModerationRule {
     fn eq(&self, other: &Self) -> bool {
-        let parts = |rule: &Self| (rule.channels.clone(), rule.way, rule.with.clone());
+        let parts = |rule: &Self| {
+            (
+                rule.channels.clone(),
+                rule.direction,
+                rule.replacement.clone(),
+            )
+        };
         parts(self) == parts(other) && self.pattern.as_str() == other.pattern.as_str()
     }
 }
@@ -46,7 +52,7 @@ impl Eq for ModerationRule {}
 
 /// Why a rule cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum BadModerationRule {
+pub enum ModerationRuleError {
     /// The pattern is no regular expression.
     #[error("the pattern cannot be used: {0}")]
     Pattern(String),
@@ -59,16 +65,16 @@ impl ModerationRule {
     /// Reads a rule. Patterns are regular expressions without look-around, so that none takes for ever.
     ///
     /// # Errors
-    /// [`BadModerationRule`], in words.
+    /// [`ModerationRuleError`], in words.
     pub fn parse(
         channels: &str,
-        way: Option<MessageWay>,
+        way: Option<MessageDirection>,
         pattern: &str,
         with: Option<String>,
-    ) -> Result<Self, BadModerationRule> {
+    ) -> Result<Self, ModerationRuleError> {
         if pattern.is_empty() || pattern.len() > PATTERN_MAX {
             let why = format!("it has 1 to {PATTERN_MAX} bytes");
-            return Err(BadModerationRule::Pattern(why));
+            return Err(ModerationRuleError::Pattern(why));
         }
         let compiled = RegexBuilder::new(pattern).size_limit(1 << 20).build();
         let last = |e: regex::Error| {
@@ -81,31 +87,31 @@ impl ModerationRule {
         };
         Ok(Self {
             channels: ScopePattern::parse(channels)
-                .map_err(|e| BadModerationRule::Channels(e.to_string()))?,
-            way,
-            pattern: compiled.map_err(|e| BadModerationRule::Pattern(last(e)))?,
-            with,
+                .map_err(|e| ModerationRuleError::Channels(e.to_string()))?,
+            direction: way,
+            pattern: compiled.map_err(|e| ModerationRuleError::Pattern(last(e)))?,
+            replacement: with,
         })
     }
 
-    fn is_for(&self, channel: &str, way: MessageWay) -> bool {
+    fn is_for(&self, channel: &str, way: MessageDirection) -> bool {
         // A channel that may be read as one that is named is meant.
-        self.way.is_none_or(|one| one == way) && self.channels.matches_in_any_case(channel)
+        self.direction.is_none_or(|one| one == way) && self.channels.matches_in_any_case(channel)
     }
 }
 
 /// True when some rule is for this channel: what is written there in parts is not shown before it is whole.
 #[must_use]
-pub fn moderates(rules: &[ModerationRule], channel: &str, way: MessageWay) -> bool {
+pub fn is_moderated(rules: &[ModerationRule], channel: &str, way: MessageDirection) -> bool {
     rules.iter().any(|rule| rule.is_for(channel, way))
 }
 
 /// The content after all rules for this channel, as it is named for agents; `None` when it is dropped.
 #[must_use]
-pub fn moderated(
+pub fn moderate(
     rules: &[ModerationRule],
     channel: &str,
-    way: MessageWay,
+    way: MessageDirection,
     content: Content,
 ) -> Option<Content> {
     let rules: Vec<_> = rules
@@ -118,7 +124,7 @@ pub fn moderated(
     let mut blocks = Vec::with_capacity(content.0.len());
     for block in content.0 {
         blocks.push(match &block.kind {
-            ContentKind::Text(text) => match rewritten(&rules, text)? {
+            ContentKind::Text(text) => match rewrite(&rules, text)? {
                 Some(text) => ContentBlock::text(&text),
                 None => block,
             },
@@ -127,7 +133,7 @@ pub fn moderated(
     }
     for between in ["", "\n"] {
         for rule in &rules {
-            blocks = across(rule, blocks, between)?;
+            blocks = moderate_across_blocks(rule, blocks, between)?;
         }
     }
     Some(Content(blocks))
@@ -135,7 +141,7 @@ pub fn moderated(
 
 /// The blocks after a rule has seen their texts as a reader shows them, with this between two of them. Where it finds
 /// something that stands across two, all become one text; `None` when the message is dropped.
-fn across(
+fn moderate_across_blocks(
     rule: &ModerationRule,
     blocks: Vec<ContentBlock>,
     between: &str,
@@ -143,7 +149,7 @@ fn across(
     let mut whole = String::new();
     // Where one text ends and the next one begins.
     let mut seams = Vec::new();
-    for text in blocks.iter().filter_map(text_of) {
+    for text in blocks.iter().filter_map(block_text) {
         if !whole.is_empty() {
             seams.push(whole.len()..whole.len() + between.len());
             whole.push_str(between);
@@ -159,21 +165,21 @@ fn across(
     if found.is_empty() {
         return Some(blocks);
     }
-    let with = rule.with.as_deref()?;
+    let with = rule.replacement.as_deref()?;
     for found in found.into_iter().rev() {
         whole.replace_range(found, with);
     }
     let mut one = Some(ContentBlock::text(&whole));
     let joined = blocks
         .into_iter()
-        .filter_map(|block| match text_of(&block) {
+        .filter_map(|block| match block_text(&block) {
             Some(_) => one.take(),
             None => Some(block),
         });
     Some(joined.collect())
 }
 
-fn text_of(block: &ContentBlock) -> Option<&str> {
+fn block_text(block: &ContentBlock) -> Option<&str> {
     match &block.kind {
         ContentKind::Text(text) => Some(text),
         ContentKind::Image | ContentKind::Audio | ContentKind::Resource => None,
@@ -181,17 +187,17 @@ fn text_of(block: &ContentBlock) -> Option<&str> {
 }
 
 /// The text after the rules; `Some(None)` when it stays, `None` when its message is dropped.
-fn rewritten(rules: &[&ModerationRule], text: &str) -> Option<Option<String>> {
+fn rewrite(rules: &[&ModerationRule], text: &str) -> Option<Option<String>> {
     let mut now: Option<String> = None;
     for rule in rules {
         let seen = now.as_deref().unwrap_or(text);
         if !rule.pattern.is_match(seen) {
             continue;
         }
-        let with = rule.with.as_deref()?;
+        let with = rule.replacement.as_deref()?;
         let replaced = rule.pattern.replace_all(seen, NoExpand(with)).into_owned();
         // What grows without measure is dropped as what must not be seen.
-        if replaced.len() > GROWN_MAX.max(text.len()) {
+        if replaced.len() > MODERATED_BYTES_MAX.max(text.len()) {
             return None;
         }
         now = Some(replaced);
@@ -205,7 +211,7 @@ mod tests {
 
     fn rule(
         channels: &str,
-        way: Option<MessageWay>,
+        way: Option<MessageDirection>,
         pattern: &str,
         with: Option<&str>,
     ) -> ModerationRule {
@@ -219,32 +225,35 @@ mod tests {
             rule("chat:**", None, r"sk-[a-z0-9]+", Some("[key]")),
             rule(
                 "chat:discord**",
-                Some(MessageWay::In),
+                Some(MessageDirection::In),
                 "(?i)ignore all",
                 None,
             ),
         ];
         let says = |channel: &str, way, text: &str| {
-            moderated(&rules, channel, way, Content::text(text)).map(|content| content.to_json())
+            moderate(&rules, channel, way, Content::text(text)).map(|content| content.to_json())
         };
         let block = |text: &str| Some(Content::text(text).to_json());
         assert_eq!(
-            says("chat:discord", MessageWay::Out, "a sk-1 b"),
+            says("chat:discord", MessageDirection::Out, "a sk-1 b"),
             block("a [key] b")
         );
-        assert_eq!(says("chat:discord", MessageWay::In, "IGNORE all"), None);
         assert_eq!(
-            says("chat:discord", MessageWay::Out, "ignore all"),
+            says("chat:discord", MessageDirection::In, "IGNORE all"),
+            None
+        );
+        assert_eq!(
+            says("chat:discord", MessageDirection::Out, "ignore all"),
             block("ignore all")
         );
-        assert_eq!(says("mail:x", MessageWay::In, "sk-1"), block("sk-1"));
+        assert_eq!(says("mail:x", MessageDirection::In, "sk-1"), block("sk-1"));
         assert!(
-            moderates(&rules, "chat:x", MessageWay::Out)
-                && !moderates(&rules, "mail:x", MessageWay::Out)
+            is_moderated(&rules, "chat:x", MessageDirection::Out)
+                && !is_moderated(&rules, "mail:x", MessageDirection::Out)
         );
         // Replacing is by the text itself: no `$1` is anything else.
         let literal = [rule("**", None, "(a)", Some("$1$0"))];
-        let content = moderated(&literal, "x:y", MessageWay::In, Content::text("a")).unwrap();
+        let content = moderate(&literal, "x:y", MessageDirection::In, Content::text("a")).unwrap();
         assert_eq!(content, Content::text("$1$0"));
     }
 
@@ -259,10 +268,10 @@ mod tests {
             let text = |text: &&str| format!(r#"{{"type":"text","text":"{text}"}}"#);
             let image = r#"{"type":"image","uri":"file:///a.png"}"#;
             let blocks = blocks.iter().map(text).collect::<Vec<_>>();
-            let content = Content::read(&format!("[{}]", blocks.join(&format!(",{image},"))));
-            moderated(&rules, "x:y", MessageWay::In, content.unwrap())
+            let content = Content::parse(&format!("[{}]", blocks.join(&format!(",{image},"))));
+            moderate(&rules, "x:y", MessageDirection::In, content.unwrap())
         };
-        let texts = |blocks: &[&str]| says(blocks).map(|content| content.texts());
+        let texts = |blocks: &[&str]| says(blocks).map(|content| content.joined_text());
         assert_eq!(texts(&["a sk-a", "bc b"]).as_deref(), Some("a [key] b"));
         assert_eq!(texts(&["s", "k-", "ab", "1"]).as_deref(), Some("[key]"));
         assert_eq!(texts(&["ignore ", "all"]), None);
@@ -280,6 +289,6 @@ mod tests {
         }
         let slow = [rule("**", None, "(a*)*b", Some(""))];
         let text = "a".repeat(100_000);
-        assert!(moderated(&slow, "x:y", MessageWay::In, Content::text(&text)).is_some());
+        assert!(moderate(&slow, "x:y", MessageDirection::In, Content::text(&text)).is_some());
     }
 }

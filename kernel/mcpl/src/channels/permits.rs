@@ -5,7 +5,7 @@
 
 use mgp_protocol::mcpl::feature_sets::Capability;
 
-use crate::feature_sets::{HeldSet, ServerSets};
+use crate::feature_sets::{DeclaredSet, ServerSets};
 use crate::scopes::ScopeVerdict;
 
 /// The channel in which a model thinks: it is observed by who may, and nobody publishes there.
@@ -26,13 +26,17 @@ pub const ANY_USE: &[Capability] = &[Capability::ChannelsPublish, Capability::Ch
 
 /// The set of a server that lets this be done at a channel, by the server's own id of it; `None` where none does.
 #[must_use]
-pub fn permitted<'a>(sets: &'a ServerSets, uses: Capability, channel: &str) -> Option<&'a str> {
-    find_permitted(sets, &[uses], channel, |_| true)
+pub fn permitting_set<'a>(
+    sets: &'a ServerSets,
+    uses: Capability,
+    channel: &str,
+) -> Option<&'a str> {
+    find_permitting_set(sets, &[uses], channel, |_| true)
 }
 
 /// The same of the first of these uses that some set allows, among the sets that the caller admits, too.
 #[must_use]
-pub fn find_permitted<'a>(
+pub fn find_permitting_set<'a>(
     sets: &'a ServerSets,
     uses: &[Capability],
     channel: &str,
@@ -42,18 +46,18 @@ pub fn find_permitted<'a>(
         if *uses == Capability::ChannelsPublish && is_pseudo(channel) {
             return None;
         }
-        let mut using = sets.using(*uses);
+        let mut using = sets.sets_using(*uses);
         let open = using.find(|(name, held)| {
             let thinks = *name == THINKING_SET || name.ends_with(".channels.thinking");
             // That set sees nothing else, and nobody else sees that.
-            thinks == (channel == THINKING) && lets_through(held, channel) && admits(name)
+            thinks == (channel == THINKING) && is_allowed_by(held, channel) && admits(name)
         });
         open.map(|(name, _)| name)
     })
 }
 
-fn lets_through(held: &HeldSet, channel: &str) -> bool {
-    match held.scope.judge(channel) {
+fn is_allowed_by(held: &DeclaredSet, channel: &str) -> bool {
+    match held.scope.evaluate(channel) {
         ScopeVerdict::Approved(_) => true,
         ScopeVerdict::Denied(_) => false,
         ScopeVerdict::Undecided(_) => !held.set.scoped && held.scope.whitelist.is_empty(),
@@ -67,7 +71,7 @@ mod tests {
     use super::*;
     use mgp_protocol::mcpl::ServerCapabilities;
     use mgp_protocol::mcpl::feature_sets::DeclaredSets;
-    use mgp_protocol::mcpl::negotiation::Abilities;
+    use mgp_protocol::mcpl::negotiation::McplFeatures;
 
     use crate::policy::{McplServerRules, SetPattern};
 
@@ -75,12 +79,12 @@ mod tests {
     /// alone, and that set observes nothing else.
     #[test]
     fn what_a_model_thinks_has_a_set_of_its_own_and_no_writer() {
-        let mut abilities = Abilities::default();
+        let mut abilities = McplFeatures::default();
         (abilities.channels.publish, abilities.channels.observe) = (true, true);
         let said = ServerCapabilities {
             version: "0.4".into(),
-            abilities,
-            sets: DeclaredSets::read(
+            features: abilities,
+            sets: DeclaredSets::parse(
                 r#"{"channels.publish":{"description":"p","uses":["channels.publish"]},
                     "channels.observe":{"description":"o","uses":["channels.observe"]},
                     "channels.thinking":{"description":"t","uses":["channels.observe","channels.publish"]}}"#,
@@ -91,8 +95,8 @@ mod tests {
             ..McplServerRules::default()
         };
         let sets = ServerSets::new(&said, Some(&rules), None, &mut BTreeMap::new());
-        let observes = |channel| permitted(&sets, Capability::ChannelsObserve, channel);
-        let publishes = |channel| permitted(&sets, Capability::ChannelsPublish, channel);
+        let observes = |channel| permitting_set(&sets, Capability::ChannelsObserve, channel);
+        let publishes = |channel| permitting_set(&sets, Capability::ChannelsPublish, channel);
         assert_eq!(publishes("a"), Some("channels.publish"));
         assert_eq!([publishes(THINKING), publishes(UI)], [None, None]);
         assert_eq!(observes(THINKING), Some("channels.thinking"));
@@ -101,7 +105,7 @@ mod tests {
         without.disable = vec![SetPattern::parse("channels.thinking").unwrap()];
         let sets = ServerSets::new(&said, Some(&without), None, &mut BTreeMap::new());
         assert_eq!(
-            permitted(&sets, Capability::ChannelsObserve, THINKING),
+            permitting_set(&sets, Capability::ChannelsObserve, THINKING),
             None
         );
         let only = McplServerRules {
@@ -109,18 +113,21 @@ mod tests {
             ..McplServerRules::default()
         };
         let sets = ServerSets::new(&said, Some(&only), None, &mut BTreeMap::new());
-        assert_eq!(permitted(&sets, Capability::ChannelsObserve, "a"), None);
+        assert_eq!(
+            permitting_set(&sets, Capability::ChannelsObserve, "a"),
+            None
+        );
     }
 
     /// A caller that disabled one of two sets uses the channel in the name of the other one.
     #[test]
     fn a_channel_is_open_in_the_name_of_a_set_that_its_caller_admits() {
-        let mut abilities = Abilities::default();
+        let mut abilities = McplFeatures::default();
         (abilities.channels.publish, abilities.channels.observe) = (true, true);
         let said = ServerCapabilities {
             version: "0.4".into(),
-            abilities,
-            sets: DeclaredSets::read(
+            features: abilities,
+            sets: DeclaredSets::parse(
                 r#"{"a":{"description":"a","uses":["channels.publish"]},
                     "b":{"description":"b","uses":["channels.publish"]},
                     "c":{"description":"c","uses":["channels.observe"]}}"#,
@@ -131,8 +138,9 @@ mod tests {
             ..McplServerRules::default()
         };
         let sets = ServerSets::new(&said, Some(&rules), None, &mut BTreeMap::new());
-        let open =
-            |admitted: &[&str]| find_permitted(&sets, ANY_USE, "x", |set| admitted.contains(&set));
+        let open = |admitted: &[&str]| {
+            find_permitting_set(&sets, ANY_USE, "x", |set| admitted.contains(&set))
+        };
         assert_eq!(open(&["a", "b", "c"]), Some("a"));
         assert_eq!(open(&["b", "c"]), Some("b"));
         assert_eq!(open(&["c"]), Some("c"));

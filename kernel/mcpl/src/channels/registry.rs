@@ -29,16 +29,16 @@ pub struct RegisteredChannel {
 
 /// Why a channel is not registered.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Unregistered {
+pub enum RegisterError {
     /// It is not described as MCPL has it.
     #[error("a channel is not described as MCPL has it: {0}")]
     Malformed(String),
     /// Its id is none.
     #[error("a channel's id is a text of 1 to {CHANNEL_ID_MAX} bytes without control characters")]
-    Id,
+    InvalidId,
     /// Its description is too long.
     #[error("the description of a channel has more than {DESCRIPTOR_MAX} bytes")]
-    Long,
+    TooLong,
     /// There are too many.
     #[error("a server has at most {CHANNELS_MAX} channels, described in {DESCRIPTORS_MAX} bytes")]
     Full,
@@ -48,15 +48,15 @@ impl RegisteredChannel {
     /// Reads a description.
     ///
     /// # Errors
-    /// [`Unregistered`]
-    pub fn read(json: &str) -> Result<Self, Unregistered> {
+    /// [`RegisterError`]
+    pub fn read(json: &str) -> Result<Self, RegisterError> {
         if json.len() > DESCRIPTOR_MAX {
-            return Err(Unregistered::Long);
+            return Err(RegisterError::TooLong);
         }
-        let read: Descriptor<'_> = mcp::read(Some(json))
-            .map_err(|refusal| Unregistered::Malformed(refusal.to_string()))?;
+        let read: Descriptor<'_> = mcp::parse_params(Some(json))
+            .map_err(|refusal| RegisterError::Malformed(refusal.to_string()))?;
         if !is_id(&read.id) {
-            return Err(Unregistered::Id);
+            return Err(RegisterError::InvalidId);
         }
         Ok(Self {
             id: (&*read.id).into(),
@@ -68,10 +68,10 @@ impl RegisteredChannel {
 
     /// Its description under another name.
     #[must_use]
-    pub fn described(&self, name: &str) -> String {
+    pub fn describe_as(&self, name: &str) -> String {
         let mut splice = Splice::new(&self.json);
         if let Some(id) = member(&self.json, "id") {
-            splice.replace(id, mgp_protocol::splice::quoted(name));
+            splice.replace(id, mgp_protocol::splice::quote(name));
         }
         splice.finish().into_owned()
     }
@@ -84,13 +84,13 @@ impl RegisteredChannel {
 
     /// True when something may be published to it.
     #[must_use]
-    pub fn goes_out(&self) -> bool {
+    pub fn is_outgoing(&self) -> bool {
         self.direction != Direction::Inbound
     }
 
     /// True when messages come in from it.
     #[must_use]
-    pub fn comes_in(&self) -> bool {
+    pub fn is_incoming(&self) -> bool {
         self.direction != Direction::Outbound
     }
 }
@@ -125,28 +125,28 @@ impl ServerChannels {
     /// Registers these channels, all or none; one whose id is there already takes the other's place.
     ///
     /// # Errors
-    /// [`Unregistered`]: nothing was registered.
+    /// [`RegisterError`]: nothing was registered.
     pub fn register<'a>(
         &mut self,
         descriptors: impl ExactSizeIterator<Item = &'a str>,
-    ) -> Result<Vec<Arc<str>>, Unregistered> {
+    ) -> Result<Vec<Arc<str>>, RegisterError> {
         if descriptors.len() > CHANNELS_MAX {
-            return Err(Unregistered::Full);
+            return Err(RegisterError::Full);
         }
         let read: Vec<_> = descriptors
             .map(RegisteredChannel::read)
             .collect::<Result<_, _>>()?;
         let (was, was_bytes) = (self.channels.clone(), self.bytes);
         let ids = read.iter().map(|channel| channel.id.clone()).collect();
-        read.into_iter().for_each(|channel| self.put(channel));
+        read.into_iter().for_each(|channel| self.insert(channel));
         if self.channels.len() > CHANNELS_MAX || self.bytes > DESCRIPTORS_MAX {
             (self.channels, self.bytes) = (was, was_bytes);
-            return Err(Unregistered::Full);
+            return Err(RegisterError::Full);
         }
         Ok(ids)
     }
 
-    fn put(&mut self, channel: RegisteredChannel) {
+    fn insert(&mut self, channel: RegisteredChannel) {
         self.bytes += channel.json.len();
         if let Some(was) = self.channels.insert(channel.id.clone(), channel) {
             self.bytes -= was.json.len();
@@ -164,8 +164,12 @@ impl ServerChannels {
     /// Registers what the server opened at the host's wish.
     ///
     /// # Errors
-    /// [`Unregistered`]
-    pub fn opened(&mut self, descriptor: &str, params: &str) -> Result<Arc<str>, Unregistered> {
+    /// [`RegisterError`]
+    pub fn register_opened(
+        &mut self,
+        descriptor: &str,
+        params: &str,
+    ) -> Result<Arc<str>, RegisterError> {
         let id = RegisteredChannel::read(descriptor)?.id;
         self.register([descriptor].into_iter())?;
         if self.opened.len() < REOPENED_MAX || self.opened.contains_key(&id) {
@@ -175,14 +179,14 @@ impl ServerChannels {
     }
 
     /// The connection is gone and with it its channels. What the host had opened is opened again on the next one.
-    pub fn lost(&mut self) {
+    pub fn disconnect(&mut self) {
         self.channels.clear();
         self.bytes = 0;
     }
 
     /// What to open again: the params of each.
     #[must_use]
-    pub fn to_reopen(&self) -> Vec<Arc<str>> {
+    pub fn reopen_params(&self) -> Vec<Arc<str>> {
         self.opened.values().cloned().collect()
     }
 }
@@ -209,9 +213,9 @@ mod tests {
         channels.register([&*again].into_iter()).unwrap();
         assert_eq!(ids(&channels), ["a", "b"]);
         let one = channels.get("a").unwrap();
-        assert!(!one.goes_out() && one.comes_in());
+        assert!(!one.is_outgoing() && one.is_incoming());
         assert_eq!(
-            one.described("chat:a"),
+            one.describe_as("chat:a"),
             r#"{"id":"chat:a","type":"t","direction":"inbound","label":"L"}"#
         );
         channels.remove("a");
@@ -226,23 +230,23 @@ mod tests {
         channels.register([&*descriptor("a")].into_iter()).unwrap();
         let many: Vec<String> = (0..1_000_000).map(|n| descriptor(&n.to_string())).collect();
         let full = channels.register(many.iter().map(String::as_str));
-        assert_eq!(full, Err(Unregistered::Full));
+        assert_eq!(full, Err(RegisterError::Full));
         for batch in many.chunks(1000).take(4) {
             channels.register(batch.iter().map(String::as_str)).unwrap();
         }
         let more = &many[4000..4100];
         assert_eq!(
             channels.register(more.iter().map(String::as_str)),
-            Err(Unregistered::Full)
+            Err(RegisterError::Full)
         );
         assert_eq!(channels.iter().count(), 4001);
         let long = descriptor(&"x".repeat(CHANNEL_ID_MAX + 1));
         let large = descriptor("y").replace("\"L\"", &format!("\"{}\"", "l".repeat(9000)));
         for (bad, why) in [
-            (long.as_str(), Unregistered::Id),
-            (&large, Unregistered::Long),
-            (&descriptor(""), Unregistered::Id),
-            (&descriptor("a\\u001b[2J"), Unregistered::Id),
+            (long.as_str(), RegisterError::InvalidId),
+            (&large, RegisterError::TooLong),
+            (&descriptor(""), RegisterError::InvalidId),
+            (&descriptor("a\\u001b[2J"), RegisterError::InvalidId),
         ] {
             assert_eq!(channels.register([bad].into_iter()), Err(why));
         }
@@ -253,15 +257,15 @@ mod tests {
     fn what_was_opened_is_opened_again() {
         let mut channels = ServerChannels::default();
         channels
-            .opened(&descriptor("a"), r#"{"type":"t"}"#)
+            .register_opened(&descriptor("a"), r#"{"type":"t"}"#)
             .unwrap();
         channels
-            .opened(&descriptor("b"), r#"{"type":"u"}"#)
+            .register_opened(&descriptor("b"), r#"{"type":"u"}"#)
             .unwrap();
         channels.remove("a");
-        channels.lost();
+        channels.disconnect();
         assert!(channels.get("b").is_none());
-        let again: Vec<_> = channels.to_reopen();
+        let again: Vec<_> = channels.reopen_params();
         assert_eq!(again.len(), 1);
         assert_eq!(&*again[0], r#"{"type":"u"}"#);
     }

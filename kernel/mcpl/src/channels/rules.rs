@@ -20,22 +20,24 @@ pub struct ChannelRules {
 impl ChannelRules {
     /// The place of this agent among those that incoming messages are offered to; `None` where it is none of them.
     #[must_use]
-    pub fn place(&self, agent: &AgentId) -> Option<usize> {
+    pub fn incoming_position(&self, agent: &AgentId) -> Option<usize> {
         if self.incoming_to.is_empty() {
             return Some(0);
         }
-        self.incoming_to.iter().position(|one| names(one, agent))
+        self.incoming_to
+            .iter()
+            .position(|one| matches_agent(one, agent))
     }
 
     /// True when this agent is given publishing as a tool.
     #[must_use]
     pub fn has_tool(&self, agent: &AgentId) -> bool {
-        self.tool_for.iter().any(|one| names(one, agent))
+        self.tool_for.iter().any(|one| matches_agent(one, agent))
     }
 }
 
 /// True when a word of the configuration names this agent: with or without `agent.`, or `*`.
-fn names(word: &str, agent: &AgentId) -> bool {
+fn matches_agent(word: &str, agent: &AgentId) -> bool {
     let bare = agent.as_str().strip_prefix(AgentId::PREFIX);
     word == "*" || word == agent.as_str() || bare == Some(word)
 }

@@ -12,13 +12,13 @@ const MEMORY: &str = r#"{
 fn said(sets: &str) -> ServerCapabilities {
     ServerCapabilities {
         version: "0.4".into(),
-        abilities: Abilities {
+        features: McplFeatures {
             push_events: true,
             before_inference: true,
             inference_request: true,
-            ..Abilities::default()
+            ..McplFeatures::default()
         },
-        sets: DeclaredSets::read(sets),
+        sets: DeclaredSets::parse(sets),
     }
 }
 
@@ -36,11 +36,11 @@ fn a_set_is_admitted_to_what_it_uses_and_no_more() {
     let rules = enabling(&["memory.proactive", "memory.extraction"]);
     let sets = ServerSets::new(&said(MEMORY), Some(&rules), None, &mut BTreeMap::new());
     assert!(
-        sets.admits("memory.proactive", Capability::PushEvents)
+        sets.find_usable_set("memory.proactive", Capability::PushEvents)
             .is_ok()
     );
     let refused = |set: &str, uses| {
-        let error = sets.admits(set, uses).unwrap_err();
+        let error = sets.find_usable_set(set, uses).unwrap_err();
         (
             error.code,
             error
@@ -75,8 +75,8 @@ fn a_set_is_admitted_to_what_it_uses_and_no_more() {
             "{unknown:?}"
         );
     }
-    assert_eq!(sets.using(Capability::PushEvents).count(), 1);
-    assert_eq!(sets.using(Capability::AfterInference).count(), 0);
+    assert_eq!(sets.sets_using(Capability::PushEvents).count(), 1);
+    assert_eq!(sets.sets_using(Capability::AfterInference).count(), 0);
 }
 
 /// MCPL-030, MCPL-031, MCPL-036, MCPL-047: what the server is told.
@@ -105,36 +105,36 @@ fn an_update_names_every_set_once() {
 fn changes_follow_the_policy() {
     let rules = enabling(&["memory.semantic"]);
     let mut sets = ServerSets::new(&said(MEMORY), Some(&rules), None, &mut BTreeMap::new());
-    let added = DeclaredSets::read(
+    let added = DeclaredSets::parse(
         r#"{"memory.semantic":{"description":"s","uses":["contextHooks.beforeInference"]},"memory.other":{"description":"s","uses":["contextHooks.beforeInference"]}}"#,
     );
     let left_out = sets.change(added.sets, ["memory.proactive", "never"].into_iter());
-    sets.judged(Some(&rules), None, &mut BTreeMap::new());
+    sets.reevaluate(Some(&rules), None, &mut BTreeMap::new());
     assert!(left_out.is_empty());
     assert!(
-        sets.admits("memory.semantic", Capability::BeforeInference)
+        sets.find_usable_set("memory.semantic", Capability::BeforeInference)
             .is_ok()
     );
     assert!(
-        sets.admits("memory.other", Capability::BeforeInference)
+        sets.find_usable_set("memory.other", Capability::BeforeInference)
             .is_err()
     );
-    let gone = sets.admits("memory.proactive", Capability::PushEvents);
+    let gone = sets.find_usable_set("memory.proactive", Capability::PushEvents);
     assert_eq!(gone.unwrap_err().code, UNKNOWN_SET);
     for n in 0..10_000 {
         let one = format!(r#"{{"n{n}":{{"description":"d","uses":["pushEvents"]}}}}"#);
-        sets.change(DeclaredSets::read(&one).sets, std::iter::empty::<&str>());
+        sets.change(DeclaredSets::parse(&one).sets, std::iter::empty::<&str>());
     }
     assert_eq!(sets.sets.len(), SETS_MAX);
     // One that is there may say otherwise, and is decided anew.
     let again =
-        DeclaredSets::read(r#"{"memory.semantic":{"description":"x","uses":["pushEvents"]}}"#);
+        DeclaredSets::parse(r#"{"memory.semantic":{"description":"x","uses":["pushEvents"]}}"#);
     assert!(
         sets.change(again.sets, std::iter::empty::<&str>())
             .is_empty()
     );
     assert!(
-        sets.admits("memory.semantic", Capability::BeforeInference)
+        sets.find_usable_set("memory.semantic", Capability::BeforeInference)
             .is_err()
     );
 }
@@ -142,11 +142,11 @@ fn changes_follow_the_policy() {
 /// A million changes in a second are 32, and later one more for each second.
 #[test]
 fn changes_are_bounded_in_time() {
-    let mut budget = ChangeBudget::full(0);
-    let taken = (0..1_000_000).filter(|n| budget.take(n / 1001));
+    let mut budget = ChangeBudget::new(0);
+    let taken = (0..1_000_000).filter(|n| budget.try_take(n / 1001));
     assert_eq!(taken.count(), CHANGES_MAX as usize);
-    assert!(budget.take(2 * CHANGE_EVERY_MS) && budget.take(2 * CHANGE_EVERY_MS));
-    assert!(!budget.take(2 * CHANGE_EVERY_MS + 1));
+    assert!(budget.try_take(2 * CHANGE_EVERY_MS) && budget.try_take(2 * CHANGE_EVERY_MS));
+    assert!(!budget.try_take(2 * CHANGE_EVERY_MS + 1));
 }
 
 /// A tool's set: as configured, as defined, or the only one that can be meant.
@@ -156,11 +156,11 @@ fn a_tool_belongs_to_the_set_that_is_meant() {
     let one = ServerSets::new(&said(scoped), None, None, &mut BTreeMap::new());
     assert!(matches!(
         one.set_of_tool("edit", None),
-        SetOfTool::One("files.edit", _)
+        ToolSet::Member("files.edit", _)
     ));
     assert!(matches!(
         one.set_of_tool("edit", Some("x")),
-        SetOfTool::Undeclared(_)
+        ToolSet::Undeclared(_)
     ));
     let two = r#"{"files.edit":{"description":"f","uses":["tools"],"scoped":true},"files.read":{"description":"f","uses":["tools"]}}"#;
     let mut rules = McplServerRules::default();
@@ -168,19 +168,19 @@ fn a_tool_belongs_to_the_set_that_is_meant() {
     let two = ServerSets::new(&said(two), Some(&rules), None, &mut BTreeMap::new());
     assert!(matches!(
         two.set_of_tool("edit", Some("files.read")),
-        SetOfTool::One("files.edit", _)
+        ToolSet::Member("files.edit", _)
     ));
     assert!(matches!(
         two.set_of_tool("read", Some("files.read")),
-        SetOfTool::One("files.read", _)
+        ToolSet::Member("files.read", _)
     ));
     assert_eq!(
         two.set_of_tool("other", None),
-        SetOfTool::Unclear(vec!["files.edit"])
+        ToolSet::Ambiguous(vec!["files.edit"])
     );
     assert_eq!(
         ServerSets::new(&said(MEMORY), None, None, &mut BTreeMap::new()).set_of_tool("x", None),
-        SetOfTool::None
+        ToolSet::None
     );
     let off = McplServerRules {
         disable: vec![SetPattern::parse("*").unwrap()],
@@ -189,7 +189,7 @@ fn a_tool_belongs_to_the_set_that_is_meant() {
     let off = ServerSets::new(&said(scoped), Some(&off), None, &mut BTreeMap::new());
     assert_eq!(
         off.set_of_tool("edit", None),
-        SetOfTool::Disabled("files.edit")
+        ToolSet::Disabled("files.edit")
     );
 }
 
@@ -200,12 +200,12 @@ fn an_agent_says_what_it_wants() {
     let known = ["mem.memory.a", "mem.memory.b", "fs.files"];
     let update: Update = serde_json::from_str(r#"{"enabled":["mem.memory.b","never"],"disabled":["mem.*"],"scopes":{"fs.files":{"whitelist":["/a/**"]},"never":{}}}"#).unwrap();
     wants.update(&update, known.iter().copied());
-    assert!(!wants.wants("mem.memory.a") && !wants.wants("mem.memory.b"));
-    assert!(wants.wants("fs.files") && wants.scopes("fs.files").is_some());
+    assert!(!wants.allows("mem.memory.a") && !wants.allows("mem.memory.b"));
+    assert!(wants.allows("fs.files") && wants.scopes("fs.files").is_some());
     assert!(wants.scopes("never").is_none());
     let back: Update = serde_json::from_str(r#"{"enabled":["mem.memory.b"]}"#).unwrap();
     wants.update(&back, known.iter().copied());
-    assert!(wants.wants("mem.memory.b"));
+    assert!(wants.allows("mem.memory.b"));
 }
 
 /// What a server declares of a set counts as far as it was approved; what it uses less is less.
@@ -225,7 +225,7 @@ fn an_enabled_set_grows_only_by_approval() {
             [("a".to_owned(), declared)].into(),
             std::iter::empty::<&str>(),
         );
-        sets.judged(Some(rules), None, approved);
+        sets.reevaluate(Some(rules), None, approved);
         sets.sets["a"].clone()
     };
     let push = [Capability::PushEvents];

@@ -5,7 +5,7 @@ use mgp_protocol::mcpl::content::Content;
 use mgp_protocol::mcpl::context::{
     AfterInferenceResult, BeforeInferenceResult, Injection, Position,
 };
-use mgp_protocol::splice::quoted;
+use mgp_protocol::splice::quote;
 use serde_json::value::RawValue;
 
 use super::HookPolicy;
@@ -21,10 +21,10 @@ pub const RESPONSE_MAX: usize = 4 << 20;
 /// Largest metadata that are passed on behind an inference, in bytes.
 pub const METADATA_MAX: usize = 64 << 10;
 /// Reasons why something was left out that are told of one answer.
-const TOLD_MAX: usize = 8;
+const REASONS_MAX: usize = 8;
 
 /// Whether a set of a server may be used for a hook; else why not, in words for the log.
-pub type MayUse<'a> = &'a dyn Fn(&str) -> Result<(), String>;
+pub type SetCheck<'a> = &'a dyn Fn(&str) -> Result<(), String>;
 
 /// One thing that goes into a context.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,8 +49,8 @@ impl FencedInjection {
     pub fn to_json(&self) -> String {
         let position = serde_json::to_string(&self.position).expect("a word is always JSON");
         let server = self.server.server();
-        let namespace = quoted(&names::set(&server, &self.namespace));
-        let set = quoted(&names::set(&server, &self.set));
+        let namespace = quote(&names::set_name(&server, &self.namespace));
+        let set = quote(&names::set_name(&server, &self.set));
         let metadata = self.metadata.as_ref();
         let metadata = metadata.map(|of| format!(r#","metadata":{of}"#));
         format!(
@@ -71,17 +71,17 @@ pub struct ServerInjections {
     /// Those that are in order.
     pub injections: Vec<FencedInjection>,
     /// Why others were left out.
-    pub left_out: Vec<String>,
+    pub omitted: Vec<String>,
 }
 
 /// Judges a server's answer to `context/beforeInference`. Each injection is judged for itself.
 ///
 /// # Errors
 /// Why nothing of the answer is taken: it cannot be read, or comes in the name of a set that may not be used.
-pub fn judge_before(
+pub fn evaluate_before(
     server: &ServerId,
     result: &str,
-    may_use: MayUse<'_>,
+    may_use: SetCheck<'_>,
     (policy, mark): (&HookPolicy, &FenceMark),
 ) -> Result<ServerInjections, String> {
     let read = BeforeInferenceResult::read(result)?;
@@ -90,7 +90,7 @@ pub fn judge_before(
         server: server.clone(),
         set: read.feature_set.into_owned(),
         injections: Vec::new(),
-        left_out: Vec::new(),
+        omitted: Vec::new(),
     };
     let mut bytes = 0;
     for (n, raw) in read.context_injections.iter().enumerate() {
@@ -99,14 +99,15 @@ pub fn judge_before(
             true => Err(format!("it adds more than {} bytes", policy.server_bytes)),
             false => Ok(()),
         };
-        let one = fits(raw.get()).and_then(|()| judge_one(server, &judged.set, raw.get(), mark));
+        let one =
+            fits(raw.get()).and_then(|()| evaluate_injection(server, &judged.set, raw.get(), mark));
         match one {
             Ok(injection) => {
                 bytes += raw.get().len();
                 judged.injections.push(injection);
             }
-            Err(why) if judged.left_out.len() < TOLD_MAX => {
-                judged.left_out.push(format!("injection {n}: {why}"));
+            Err(why) if judged.omitted.len() < REASONS_MAX => {
+                judged.omitted.push(format!("injection {n}: {why}"));
             }
             Err(_) => {}
         }
@@ -114,7 +115,7 @@ pub fn judge_before(
     Ok(judged)
 }
 
-fn judge_one(
+fn evaluate_injection(
     server: &ServerId,
     set: &str,
     raw: &str,
@@ -128,8 +129,8 @@ fn judge_one(
     if namespace.chars().any(char::is_control) {
         return Err("its namespace has control characters".into());
     }
-    let content = Content::read(read.content.get())?;
-    let content = mark.around(server, &namespace, content);
+    let content = Content::parse(read.content.get())?;
+    let content = mark.enclose(server, &namespace, content);
     Ok(FencedInjection {
         server: server.clone(),
         set: set.to_owned(),
@@ -147,7 +148,7 @@ pub struct MergedInjections {
     /// Those that go into the context.
     pub injections: Vec<FencedInjection>,
     /// Whose were left out because all together are too much.
-    pub too_much: Vec<ServerId>,
+    pub over_limit: Vec<ServerId>,
 }
 
 /// Merges what servers added. Where all together are too much, those of the last servers in order are left out.
@@ -160,8 +161,8 @@ pub fn merge(mut of_servers: Vec<ServerInjections>, policy: &HookPolicy) -> Merg
         let size = injection.content.size() + injection.metadata.as_ref().map_or(0, |of| of.len());
         // The fence is the kernel's, and comes on top.
         if bytes + size > policy.bytes {
-            if merged.too_much.last() != Some(&injection.server) {
-                merged.too_much.push(injection.server);
+            if merged.over_limit.last() != Some(&injection.server) {
+                merged.over_limit.push(injection.server);
             }
             continue;
         }
@@ -190,7 +191,7 @@ pub struct AfterAnswer {
 ///
 /// # Errors
 /// Why nothing of it is taken.
-pub fn judge_after(result: &str, may_use: MayUse<'_>) -> Result<AfterAnswer, String> {
+pub fn evaluate_after(result: &str, may_use: SetCheck<'_>) -> Result<AfterAnswer, String> {
     let read = AfterInferenceResult::read(result)?;
     may_use(&read.feature_set)?;
     let modified = read.modified_response;

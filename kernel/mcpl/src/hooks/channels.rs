@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::lookalike;
-use mgp_protocol::splice::quoted;
+use mgp_protocol::splice::quote;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -26,7 +26,7 @@ struct ChannelContext<'a> {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct ChannelPlace<'a> {
+struct ChannelRef<'a> {
     #[serde(borrow)]
     channel_id: Cow<'a, str>,
     #[serde(borrow, default)]
@@ -38,22 +38,22 @@ struct ChannelPlace<'a> {
 /// The `channels` of a hook as this server reads them; none where nothing in them is its own. A candidate that is no
 /// channel of any server, like `ui`, is told to all.
 #[must_use]
-pub fn of_server(server: &ServerId, channels: &str) -> Option<String> {
+pub fn for_server(server: &ServerId, channels: &str) -> Option<String> {
     let read: ChannelContext<'_> = lookalike::from_object(channels).ok()?;
     let server = server.server();
     let own = |id: &str| {
         let (of, channel) = names::parse_channel(id)?;
-        (of == server).then(|| quoted(channel))
+        (of == server).then(|| quote(channel))
     };
     let place = |name: &str, raw: Option<&RawValue>| {
-        let place: ChannelPlace<'_> = lookalike::from_object(raw?.get()).ok()?;
+        let place: ChannelRef<'_> = lookalike::from_object(raw?.get()).ok()?;
         let mut text = format!(r#""{name}":{{"channelId":{}"#, own(&place.channel_id)?);
         for (member, value) in [
             ("messageId", place.message_id),
             ("threadId", place.thread_id),
         ] {
             if let Some(value) = value {
-                text.push_str(&format!(r#","{member}":{}"#, quoted(&value)));
+                text.push_str(&format!(r#","{member}":{}"#, quote(&value)));
             }
         }
         text.push('}');
@@ -67,7 +67,7 @@ pub fn of_server(server: &ServerId, channels: &str) -> Option<String> {
         .iter()
         .filter_map(|id| match id.contains(':') {
             true => own(id),
-            false => Some(quoted(id)),
+            false => Some(quote(id)),
         });
     let candidates: Vec<_> = candidates.take(CANDIDATES_MAX).collect();
     if !candidates.is_empty() {
@@ -89,17 +89,17 @@ mod tests {
             "candidates": ["ui", "bridge:discord:#general", "other:telegram:1"]
         }"##;
         assert_eq!(
-            of_server(&ServerId::new("bridge"), said).unwrap(),
+            for_server(&ServerId::new("bridge"), said).unwrap(),
             r##"{"incoming":{"channelId":"discord:#general","messageId":"dmsg_123","threadId":"t_42"},"candidates":["ui","discord:#general"]}"##
         );
         assert_eq!(
-            of_server(&ServerId::new("memory"), said).unwrap(),
+            for_server(&ServerId::new("memory"), said).unwrap(),
             r#"{"candidates":["ui"]}"#
         );
         assert_eq!(
-            of_server(&ServerId::new("memory"), r#"{"candidates":[]}"#),
+            for_server(&ServerId::new("memory"), r#"{"candidates":[]}"#),
             None
         );
-        assert_eq!(of_server(&ServerId::new("memory"), "[]"), None);
+        assert_eq!(for_server(&ServerId::new("memory"), "[]"), None);
     }
 }

@@ -1,6 +1,6 @@
 //! Hooks and the inferences that follow from them: none within a hook, and no endless round (MCPL §10.7).
 //!
-//! An inference of an agent has depth 0. One that a server asks for within [`FOLLOWS`] of hearing a hook is one
+//! An inference of an agent has depth 0. One that a server asks for within [`FOLLOW_WINDOW`] of hearing a hook is one
 //! deeper than what it heard of, and always at least 1. From [`QUIET_DEPTH`] on only those hear of an inference
 //! who cannot ask for another one, or whose answer is waited for; beyond [`DEPTH_MAX`] none is made.
 
@@ -11,7 +11,7 @@ use mgp_engine::clock::MonotonicTime;
 use mgp_protocol::ids::ServerId;
 
 /// How long after a hook an inference may follow from it.
-pub const FOLLOWS: Duration = Duration::from_secs(30);
+pub const FOLLOW_WINDOW: Duration = Duration::from_secs(30);
 /// From this depth on those who may ask for inferences are not told of one.
 pub const QUIET_DEPTH: u8 = 2;
 /// Deepest inference that is made.
@@ -42,32 +42,32 @@ pub struct HookDepths {
 struct ServerDepth {
     pending: u32,
     /// The deepest inference it heard of, and when.
-    heard: Option<(u8, MonotonicTime)>,
+    deepest: Option<(u8, MonotonicTime)>,
 }
 
 impl HookDepths {
     /// A server is asked about an inference of this depth, and its answer is waited for.
-    pub fn begins(&mut self, server: &ServerId, depth: u8, now: MonotonicTime) {
-        self.tells(server, depth, now);
+    pub fn begin(&mut self, server: &ServerId, depth: u8, now: MonotonicTime) {
+        self.record_notice(server, depth, now);
         if let Some(of) = self.servers.get_mut(server) {
             of.pending += 1;
         }
     }
 
     /// It answered, or nobody waits for it any more.
-    pub fn ends(&mut self, server: &ServerId) {
+    pub fn end(&mut self, server: &ServerId) {
         if let Some(of) = self.servers.get_mut(server) {
             of.pending = of.pending.saturating_sub(1);
         }
     }
 
     /// A server is told of an inference of this depth.
-    pub fn tells(&mut self, server: &ServerId, depth: u8, now: MonotonicTime) {
+    pub fn record_notice(&mut self, server: &ServerId, depth: u8, now: MonotonicTime) {
         self.servers
             .retain(|_, of| of.pending > 0 || of.depth(now).is_some());
         let of = self.servers.entry(server.clone()).or_default();
         let deepest = of.depth(now).map_or(depth, |before| before.max(depth));
-        of.heard = Some((deepest, now));
+        of.deepest = Some((deepest, now));
     }
 
     /// Whether an answer of this server to a hook is waited for.
@@ -80,7 +80,7 @@ impl HookDepths {
     ///
     /// # Errors
     /// Why it gets none.
-    pub fn of_inference(
+    pub fn inference_depth(
         &self,
         server: &ServerId,
         now: MonotonicTime,
@@ -98,15 +98,15 @@ impl HookDepths {
 
 impl ServerDepth {
     fn depth(&self, now: MonotonicTime) -> Option<u8> {
-        let (depth, at) = self.heard?;
-        (now.since(at) < FOLLOWS).then_some(depth)
+        let (depth, at) = self.deepest?;
+        (now.duration_since(at) < FOLLOW_WINDOW).then_some(depth)
     }
 }
 
 /// Whether a server may hear of an inference of this depth, by whether it may ask for inferences itself, and
 /// whether its answer is waited for.
 #[must_use]
-pub const fn may_hear(depth: u8, asks: bool, is_waited_for: bool) -> bool {
+pub const fn should_notify(depth: u8, asks: bool, is_waited_for: bool) -> bool {
     depth < QUIET_DEPTH || !asks || is_waited_for
 }
 
@@ -122,17 +122,20 @@ mod tests {
     #[test]
     fn no_inference_within_a_hook() {
         let (mut depths, memory) = (HookDepths::default(), ServerId::new("memory"));
-        assert_eq!(depths.of_inference(&memory, at(0)), Ok(1));
-        depths.begins(&memory, 0, at(0));
-        depths.begins(&memory, 0, at(0));
-        depths.ends(&memory);
+        assert_eq!(depths.inference_depth(&memory, at(0)), Ok(1));
+        depths.begin(&memory, 0, at(0));
+        depths.begin(&memory, 0, at(0));
+        depths.end(&memory);
         assert_eq!(
-            depths.of_inference(&memory, at(1)),
+            depths.inference_depth(&memory, at(1)),
             Err(NestedInference::WithinHook)
         );
-        assert_eq!(depths.of_inference(&ServerId::new("other"), at(1)), Ok(1));
-        depths.ends(&memory);
-        assert_eq!(depths.of_inference(&memory, at(1)), Ok(1));
+        assert_eq!(
+            depths.inference_depth(&ServerId::new("other"), at(1)),
+            Ok(1)
+        );
+        depths.end(&memory);
+        assert_eq!(depths.inference_depth(&memory, at(1)), Ok(1));
     }
 
     /// Two servers that answer each inference of the other with one of their own come to an end by themselves.
@@ -142,35 +145,35 @@ mod tests {
         let servers = [ServerId::new("a"), ServerId::new("b")];
         let mut made = 0;
         for n in 0..1_000 {
-            let Ok(depth) = depths.of_inference(&servers[n % 2], now) else {
+            let Ok(depth) = depths.inference_depth(&servers[n % 2], now) else {
                 break;
             };
             made += 1;
-            if !may_hear(depth, true, false) {
+            if !should_notify(depth, true, false) {
                 break;
             }
-            depths.tells(&servers[(n + 1) % 2], depth, now);
+            depths.record_notice(&servers[(n + 1) % 2], depth, now);
         }
         assert_eq!(made, 2);
         // Where both are waited for, the depth ends it.
         let (mut depths, mut made) = (HookDepths::default(), 0);
         for n in 0..1_000 {
-            let Ok(depth) = depths.of_inference(&servers[n % 2], now) else {
+            let Ok(depth) = depths.inference_depth(&servers[n % 2], now) else {
                 break;
             };
             made += 1;
-            depths.begins(&servers[(n + 1) % 2], depth, now);
-            depths.ends(&servers[(n + 1) % 2]);
+            depths.begin(&servers[(n + 1) % 2], depth, now);
+            depths.end(&servers[(n + 1) % 2]);
         }
         assert_eq!(made, usize::from(DEPTH_MAX));
-        assert_eq!(depths.of_inference(&servers[0], at(30)), Ok(1));
+        assert_eq!(depths.inference_depth(&servers[0], at(30)), Ok(1));
     }
 
     #[test]
     fn servers_that_heard_nothing_for_a_while_are_forgotten() {
         let mut depths = HookDepths::default();
         for n in 0..1_000 {
-            depths.tells(&ServerId::new(n.to_string()), 0, at(n));
+            depths.record_notice(&ServerId::new(n.to_string()), 0, at(n));
         }
         assert!(depths.servers.len() <= 30);
     }

@@ -5,13 +5,14 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::provider::{
-    BadAnswer, CONTENT_MAX, Gathered, PromptOrder, ProviderAnswer, content, model_name, no_place,
+    AnswerError, CONTENT_MAX, PartialAnswer, PromptOrder, ProviderAnswer, render_content,
+    sanitize_model_name, unsupported_block,
 };
 
 /// The version of the format, in the header `anthropic-version`.
 pub(super) const VERSION: &str = "2023-06-01";
 
-pub(super) fn body(model: &str, order: &PromptOrder<'_>) -> Result<String, String> {
+pub(super) fn render_body(model: &str, order: &PromptOrder<'_>) -> Result<String, String> {
     // What the model is to hold to stands beside the turns there.
     let (system, turns): (Vec<_>, Vec<_>) = order
         .turns
@@ -20,7 +21,7 @@ pub(super) fn body(model: &str, order: &PromptOrder<'_>) -> Result<String, Strin
     if turns.is_empty() {
         return Err("`messages` holds no turn of a user".to_owned());
     }
-    let messages: Result<Vec<Value>, String> = turns.into_iter().map(message).collect();
+    let messages: Result<Vec<Value>, String> = turns.into_iter().map(render_message).collect();
     let mut body = json!({
         "model": model,
         "max_tokens": order.max_tokens,
@@ -30,7 +31,7 @@ pub(super) fn body(model: &str, order: &PromptOrder<'_>) -> Result<String, Strin
     if !system.is_empty() {
         let parts = system.into_iter().flat_map(|turn| &turn.parts);
         body["system"] = parts
-            .map(part)
+            .map(render_part)
             .collect::<Result<Vec<Value>, String>>()?
             .into();
     }
@@ -41,21 +42,21 @@ pub(super) fn body(model: &str, order: &PromptOrder<'_>) -> Result<String, Strin
     Ok(body.to_string())
 }
 
-fn message(turn: &PromptTurn) -> Result<Value, String> {
+fn render_message(turn: &PromptTurn) -> Result<Value, String> {
     let role = match turn.role {
         PromptRole::Assistant => "assistant",
         PromptRole::System | PromptRole::User => "user",
     };
-    let content = content(turn, part)?;
+    let content = render_content(turn, render_part)?;
     Ok(json!({"role": role, "content": content}))
 }
 
-fn part(part: &PromptPart) -> Result<Value, String> {
+fn render_part(part: &PromptPart) -> Result<Value, String> {
     match part {
         PromptPart::Text(text) => Ok(json!({"type": "text", "text": text})),
         PromptPart::Image { data, mime_type } => Ok(json!({"type": "image",
             "source": {"type": "base64", "media_type": mime_type, "data": data}})),
-        PromptPart::Other(kind) => Err(no_place(kind)),
+        PromptPart::Other(kind) => Err(unsupported_block(kind)),
     }
 }
 
@@ -104,37 +105,37 @@ impl WireTokens {
 }
 
 /// Why it ended; no tools are offered, so whatever else a model ends with is its own end.
-fn finish(reason: &str) -> Result<FinishReason, BadAnswer> {
+fn parse_finish_reason(reason: &str) -> Result<FinishReason, AnswerError> {
     match reason {
         "max_tokens" | "model_context_window_exceeded" => Ok(FinishReason::MaxTokens),
         "stop_sequence" => Ok(FinishReason::StopSequence),
-        "refusal" => Err(BadAnswer::Withheld),
+        "refusal" => Err(AnswerError::Withheld),
         _ => Ok(FinishReason::EndTurn),
     }
 }
 
-pub(super) fn read(body: &[u8]) -> Result<ProviderAnswer, BadAnswer> {
+pub(super) fn parse_answer(body: &[u8]) -> Result<ProviderAnswer, AnswerError> {
     #[derive(Deserialize)]
     struct Typed {
         #[serde(rename = "type")]
         kind: String,
     }
-    let unreadable = |_| BadAnswer::Unreadable;
+    let unreadable = |_| AnswerError::Unreadable;
     let typed: Typed = serde_json::from_slice(body).map_err(unreadable)?;
     match typed.kind.as_str() {
         "message" => {}
-        "error" => return Err(super::provider::error_code(body)),
-        _ => return Err(BadAnswer::Unreadable),
+        "error" => return Err(super::provider::parse_error(body)),
+        _ => return Err(AnswerError::Unreadable),
     }
     let read: WireMessage = serde_json::from_slice(body).map_err(unreadable)?;
-    let finish = finish(read.stop_reason.as_deref().unwrap_or_default())?;
+    let finish = parse_finish_reason(read.stop_reason.as_deref().unwrap_or_default())?;
     let texts = read
         .content
         .into_iter()
         .filter(|block| block.kind == "text");
     let content: String = texts.filter_map(|block| block.text).collect();
     if content.len() > CONTENT_MAX {
-        return Err(BadAnswer::TooLong);
+        return Err(AnswerError::TooLong);
     }
     let usage = read.usage.and_then(|usage| {
         let (input_tokens, output_tokens) = usage.input().zip(usage.output_tokens)?;
@@ -143,7 +144,7 @@ pub(super) fn read(body: &[u8]) -> Result<ProviderAnswer, BadAnswer> {
             output_tokens,
         })
     });
-    let model = read.model.as_deref().and_then(model_name);
+    let model = read.model.as_deref().and_then(sanitize_model_name);
     Ok(ProviderAnswer {
         content,
         model,
@@ -176,8 +177,11 @@ struct WireDelta {
     stop_reason: Option<String>,
 }
 
-pub(super) fn event(gathered: &mut Gathered, data: &str) -> Result<Option<String>, BadAnswer> {
-    let read: StreamEvent = serde_json::from_str(data).map_err(|_| BadAnswer::Unreadable)?;
+pub(super) fn parse_event(
+    gathered: &mut PartialAnswer,
+    data: &str,
+) -> Result<Option<String>, AnswerError> {
+    let read: StreamEvent = serde_json::from_str(data).map_err(|_| AnswerError::Unreadable)?;
     let mut count = |usage: Option<WireTokens>| {
         if let Some(usage) = usage {
             // Each event tells the numbers so far.
@@ -187,13 +191,13 @@ pub(super) fn event(gathered: &mut Gathered, data: &str) -> Result<Option<String
     };
     match read.kind.as_str() {
         "message_start" => {
-            let message = read.message.ok_or(BadAnswer::Unreadable)?;
+            let message = read.message.ok_or(AnswerError::Unreadable)?;
             count(message.usage);
-            gathered.model(message.model.as_deref());
+            gathered.set_model(message.model.as_deref());
             Ok(None)
         }
         "content_block_delta" => {
-            let delta = read.delta.ok_or(BadAnswer::Unreadable)?;
+            let delta = read.delta.ok_or(AnswerError::Unreadable)?;
             let is_text = delta.kind.as_deref() == Some("text_delta");
             gathered.add(delta.text.filter(|_| is_text).unwrap_or_default())
         }
@@ -201,7 +205,7 @@ pub(super) fn event(gathered: &mut Gathered, data: &str) -> Result<Option<String
             count(read.usage);
             let reason = read.delta.and_then(|delta| delta.stop_reason);
             if let Some(reason) = reason {
-                gathered.finish = Some(finish(&reason)?);
+                gathered.finish = Some(parse_finish_reason(&reason)?);
             }
             Ok(None)
         }
@@ -214,7 +218,7 @@ pub(super) fn event(gathered: &mut Gathered, data: &str) -> Result<Option<String
                 .error
                 .as_ref()
                 .and_then(|error| error.get("type")?.as_str());
-            Err(BadAnswer::failed(kind))
+            Err(AnswerError::from_code(kind))
         }
         // `ping`, the beginnings and ends of blocks, and what is new: unknown events are to be passed over.
         _ => Ok(None),
@@ -261,14 +265,14 @@ mod tests {
                 {"role": "user", "content": [{"type": "image",
                     "source": {"type": "base64", "media_type": "image/png", "data": "QQ=="}}]},
                 {"role": "assistant", "content": "a dot"}]});
-        let written = body("claude-x", &order).unwrap();
+        let written = render_body("claude-x", &order).unwrap();
         assert_eq!(serde_json::from_str::<Value>(&written).unwrap(), wanted);
         let system = [turn(PromptRole::System, "alone")];
         let alone = PromptOrder {
             turns: &system,
             ..order
         };
-        assert!(body("claude-x", &alone).is_err());
+        assert!(render_body("claude-x", &alone).is_err());
     }
 
     /// MCPL-103: content, model, reason and usage.
@@ -279,40 +283,40 @@ mod tests {
                 r#"{{"id":"msg","type":"message","role":"assistant","model":"claude-x-1","content":[{{"type":"text","text":"Hel"}},{{"type":"thinking","thinking":"hm","signature":"s"}},{{"type":"text","text":"lo"}}],"stop_reason":"{reason}","stop_sequence":null,"usage":{{"input_tokens":400,"cache_read_input_tokens":50,"output_tokens":120}}}}"#
             )
         };
-        let answer = read(body("end_turn").as_bytes()).unwrap();
+        let answer = parse_answer(body("end_turn").as_bytes()).unwrap();
         let usage = TokenUsage {
             input_tokens: 450,
             output_tokens: 120,
         };
         assert_eq!((&*answer.content, answer.usage), ("Hello", Some(usage)));
         assert_eq!(answer.model.as_deref(), Some("claude-x-1"));
-        let ends = |reason| read(body(reason).as_bytes()).map(|answer| answer.finish);
+        let ends = |reason| parse_answer(body(reason).as_bytes()).map(|answer| answer.finish);
         assert_eq!(ends("max_tokens"), Ok(FinishReason::MaxTokens));
         assert_eq!(ends("stop_sequence"), Ok(FinishReason::StopSequence));
         assert_eq!(ends("pause_turn"), Ok(FinishReason::EndTurn));
-        assert_eq!(ends("refusal"), Err(BadAnswer::Withheld));
+        assert_eq!(ends("refusal"), Err(AnswerError::Withheld));
         let error =
             br#"{"type":"error","error":{"type":"overloaded_error","message":"sk-secret"}}"#;
         assert_eq!(
-            read(error).unwrap_err().to_string(),
+            parse_answer(error).unwrap_err().to_string(),
             "it failed (overloaded_error)"
         );
         // What litellm's proxy answers for a model whose answer is mocked, also where a stream was asked for.
         let mocked = br#"{"content":[{"text":"Mocked answer of some words","type":"text"}],"id":"msg_013Z","model":"mocked-claude","role":"assistant","stop_reason":"end_turn","stop_sequence":null,"type":"message","usage":{"input_tokens":2095,"output_tokens":503}}"#;
-        let mocked = read(mocked).unwrap();
+        let mocked = parse_answer(mocked).unwrap();
         assert_eq!(
             (&*mocked.content, mocked.usage.unwrap().total()),
             ("Mocked answer of some words", 2598)
         );
         for bad in [&b"{}"[..], b"[]", b"", br#"{"type":"completion"}"#] {
-            assert_eq!(read(bad), Err(BadAnswer::Unreadable));
+            assert_eq!(parse_answer(bad), Err(AnswerError::Unreadable));
         }
     }
 
     /// MCPL-104: parts add up to the whole, unknown events are passed over, and a stream that is cut is none.
     #[test]
     fn a_stream_is_read_part_by_part() {
-        let mut stream = Gathered::default();
+        let mut stream = PartialAnswer::default();
         let mut parts = Vec::new();
         for data in [
             r#"{"type":"message_start","message":{"id":"m","type":"message","role":"assistant","content":[],"model":"claude-x-1","stop_reason":null,"usage":{"input_tokens":25,"output_tokens":1}}}"#,
@@ -324,17 +328,17 @@ mod tests {
             r#"{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"lo"}}"#,
             r#"{"type":"content_block_stop","index":0}"#,
         ] {
-            parts.extend(event(&mut stream, data).unwrap());
+            parts.extend(parse_event(&mut stream, data).unwrap());
         }
-        assert_eq!(stream.clone().end(), Err(BadAnswer::Cut));
+        assert_eq!(stream.clone().finish(), Err(AnswerError::Truncated));
         for data in [
             r#"{"type":"message_delta","delta":{"stop_reason":"max_tokens","stop_sequence":null},"usage":{"output_tokens":15}}"#,
             r#"{"type":"message_stop"}"#,
         ] {
-            assert_eq!(event(&mut stream, data), Ok(None));
+            assert_eq!(parse_event(&mut stream, data), Ok(None));
         }
         assert!(stream.done);
-        let answer = stream.end().unwrap();
+        let answer = stream.finish().unwrap();
         assert_eq!((parts.concat(), parts.len()), (answer.content, 2));
         let usage = TokenUsage {
             input_tokens: 25,
@@ -344,10 +348,10 @@ mod tests {
             (answer.finish, answer.usage),
             (FinishReason::MaxTokens, Some(usage))
         );
-        let mut failing = Gathered::default();
+        let mut failing = PartialAnswer::default();
         let error = r#"{"type":"error","error":{"type":"overloaded_error","message":"sk-secret"}}"#;
         assert_eq!(
-            event(&mut failing, error).unwrap_err().to_string(),
+            parse_event(&mut failing, error).unwrap_err().to_string(),
             "it failed (overloaded_error)"
         );
     }

@@ -24,19 +24,19 @@ const IMAGE_BYTES: u64 = 64;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BudgetRules {
     /// Tokens a day for each server.
-    pub each: u64,
+    pub per_server: u64,
     /// For these servers instead.
     pub servers: BTreeMap<ServerId, u64>,
     /// Tokens a day for all servers together.
-    pub all: u64,
+    pub total: u64,
 }
 
 impl Default for BudgetRules {
     fn default() -> Self {
         Self {
-            each: 200_000,
+            per_server: 200_000,
             servers: BTreeMap::new(),
-            all: 1_000_000,
+            total: 1_000_000,
         }
     }
 }
@@ -44,7 +44,7 @@ impl Default for BudgetRules {
 /// Tokens that are set aside for one inference.
 #[derive(Debug, PartialEq, Eq)]
 #[must_use = "what is set aside stays so until it is settled"]
-pub struct SetAside {
+pub struct TokenReservation {
     server: ServerId,
     day: u64,
     tokens: u64,
@@ -55,7 +55,7 @@ pub struct SetAside {
 #[error(
     "it may take {wanted} tokens, and {left} of today's {limit} {whose} are left; the day ends at midnight UTC"
 )]
-pub struct NoTokensLeft {
+pub struct BudgetExceeded {
     /// What it may take at most.
     pub wanted: u64,
     /// What is left.
@@ -79,14 +79,14 @@ impl TokenBudget {
     /// Sets tokens aside, to be written down before they are used.
     ///
     /// # Errors
-    /// [`NoTokensLeft`].
-    pub fn set_aside(
+    /// [`BudgetExceeded`].
+    pub fn reserve(
         &mut self,
         rules: &BudgetRules,
         server: &ServerId,
         tokens: u64,
         day: u64,
-    ) -> Result<SetAside, NoTokensLeft> {
+    ) -> Result<TokenReservation, BudgetExceeded> {
         // A clock that is put back begins no new day.
         if day > self.day {
             self.day = day;
@@ -95,7 +95,7 @@ impl TokenBudget {
         let server = server.server();
         let none = |limit: u64, taken: u64, whose| {
             let left = limit.saturating_sub(taken);
-            (tokens > left).then_some(NoTokensLeft {
+            (tokens > left).then_some(BudgetExceeded {
                 wanted: tokens,
                 left,
                 limit,
@@ -103,18 +103,22 @@ impl TokenBudget {
             })
         };
         let own = self.taken.get(&server).copied();
-        let limit = rules.servers.get(&server).copied().unwrap_or(rules.each);
+        let limit = rules
+            .servers
+            .get(&server)
+            .copied()
+            .unwrap_or(rules.per_server);
         let all = self
             .taken
             .values()
             .fold(0_u64, |sum, n| sum.saturating_add(*n));
         let refused = none(limit, own.unwrap_or(0), "for this server")
-            .or_else(|| none(rules.all, all, "for all servers"));
+            .or_else(|| none(rules.total, all, "for all servers"));
         if let Some(refused) = refused {
             return Err(refused);
         }
         if own.is_none() && self.taken.len() >= SERVERS_MAX {
-            return Err(NoTokensLeft {
+            return Err(BudgetExceeded {
                 wanted: tokens,
                 left: 0,
                 limit,
@@ -122,7 +126,7 @@ impl TokenBudget {
             });
         }
         *self.taken.entry(server.clone()).or_default() += tokens;
-        Ok(SetAside {
+        Ok(TokenReservation {
             server,
             day: self.day,
             tokens,
@@ -131,7 +135,7 @@ impl TokenBudget {
 
     /// Puts right what was set aside by what it took; `None` where nobody said, and all of it is taken. What was set
     /// aside on another day was of that day.
-    pub fn settle(&mut self, aside: SetAside, took: Option<u64>) {
+    pub fn settle(&mut self, aside: TokenReservation, took: Option<u64>) {
         let (Some(taken), Some(took)) = (self.taken.get_mut(&aside.server), took) else {
             return;
         };
@@ -142,7 +146,7 @@ impl TokenBudget {
 
     /// What a server took today, what is under way included.
     #[must_use]
-    pub fn taken(&self, server: &ServerId) -> u64 {
+    pub fn used(&self, server: &ServerId) -> u64 {
         self.taken.get(&server.server()).copied().unwrap_or(0)
     }
 
@@ -156,14 +160,14 @@ impl TokenBudget {
     ///
     /// # Errors
     /// As serde_json: the file is damaged.
-    pub fn read(text: &str) -> Result<Self, serde_json::Error> {
+    pub fn parse(text: &str) -> Result<Self, serde_json::Error> {
         serde_json::from_str(text)
     }
 }
 
 /// Most tokens that a prompt with such an answer can take: no tokenizer makes more than one of a byte.
 #[must_use]
-pub fn ceiling(turns: &[PromptTurn], max_tokens: u64) -> u64 {
+pub fn max_usage(turns: &[PromptTurn], max_tokens: u64) -> u64 {
     let part = |part: &PromptPart| match part {
         PromptPart::Text(text) => text.len() as u64,
         PromptPart::Image { data, .. } => IMAGE_TOKENS.max(data.len() as u64 / IMAGE_BYTES),
@@ -182,9 +186,9 @@ mod tests {
 
     fn rules(each: u64, all: u64) -> BudgetRules {
         BudgetRules {
-            each,
+            per_server: each,
             servers: [(ServerId::new("rich"), 5000)].into(),
-            all,
+            total: all,
         }
     }
 
@@ -196,7 +200,7 @@ mod tests {
     #[test]
     fn what_would_exceed_the_day_is_refused_before_it_goes() {
         let (rules, mut budget) = (rules(1000, 10_000), TokenBudget::default());
-        let mut ask = |id: &str, tokens| budget.set_aside(&rules, &server(id), tokens, 7);
+        let mut ask = |id: &str, tokens| budget.reserve(&rules, &server(id), tokens, 7);
         let first = ask("a", 600).unwrap();
         let refused = ask("a", 401).unwrap_err();
         assert_eq!((refused.left, refused.limit), (400, 1000));
@@ -205,27 +209,27 @@ mod tests {
         assert!(ask("b", 1000).is_ok() && ask("rich", 5000).is_ok() && ask("rich", 1).is_err());
         budget.settle(first, Some(100));
         budget.settle(second, None);
-        assert_eq!(budget.taken(&server("a")), 500);
+        assert_eq!(budget.used(&server("a")), 500);
         // Whoever says that it took more has taken more.
-        let third = budget.set_aside(&rules, &server("a"), 500, 7).unwrap();
+        let third = budget.reserve(&rules, &server("a"), 500, 7).unwrap();
         budget.settle(third, Some(u64::MAX));
-        assert!(budget.set_aside(&rules, &server("a"), 0, 7).is_ok());
-        assert!(budget.set_aside(&rules, &server("a"), 1, 7).is_err());
+        assert!(budget.reserve(&rules, &server("a"), 0, 7).is_ok());
+        assert!(budget.reserve(&rules, &server("a"), 1, 7).is_err());
     }
 
     /// Many names, instances, or a restart make no budget larger.
     #[test]
     fn a_budget_is_not_evaded_by_names_or_restarts() {
         let (rules, mut budget) = (rules(1000, 2500), TokenBudget::default());
-        let first = budget.set_aside(&rules, &server("a"), 900, 7);
+        let first = budget.reserve(&rules, &server("a"), 900, 7);
         let instance = server("a").instance("agent.bob");
-        assert!(budget.set_aside(&rules, &instance, 200, 7).is_err());
+        assert!(budget.reserve(&rules, &instance, 200, 7).is_err());
         // Killed now: what was under way counts.
         drop(first);
-        let mut budget = TokenBudget::read(&budget.to_json()).unwrap();
-        assert!(budget.set_aside(&rules, &server("a"), 200, 7).is_err());
+        let mut budget = TokenBudget::parse(&budget.to_json()).unwrap();
+        assert!(budget.reserve(&rules, &server("a"), 200, 7).is_err());
         for n in 0..100 {
-            let _ = budget.set_aside(&rules, &server(&format!("n{n}")), 400, 7);
+            let _ = budget.reserve(&rules, &server(&format!("n{n}")), 400, 7);
         }
         let all: u64 = budget.taken.values().sum();
         assert!(all <= 2500, "{all}");
@@ -235,14 +239,14 @@ mod tests {
     #[test]
     fn a_new_day_begins_once() {
         let (rules, mut budget) = (rules(1000, 10_000), TokenBudget::default());
-        let late = budget.set_aside(&rules, &server("a"), 1000, 7).unwrap();
-        assert!(budget.set_aside(&rules, &server("a"), 1, 6).is_err());
-        let next = budget.set_aside(&rules, &server("a"), 800, 8).unwrap();
+        let late = budget.reserve(&rules, &server("a"), 1000, 7).unwrap();
+        assert!(budget.reserve(&rules, &server("a"), 1, 6).is_err());
+        let next = budget.reserve(&rules, &server("a"), 800, 8).unwrap();
         budget.settle(late, Some(0));
-        assert_eq!(budget.taken(&server("a")), 800);
+        assert_eq!(budget.used(&server("a")), 800);
         budget.settle(next, Some(1));
-        assert!(budget.set_aside(&rules, &server("a"), 1000, 7).is_err());
-        assert_eq!(budget.taken(&server("a")), 1);
+        assert!(budget.reserve(&rules, &server("a"), 1000, 7).is_err());
+        assert_eq!(budget.used(&server("a")), 1);
     }
 
     #[test]
@@ -250,12 +254,12 @@ mod tests {
         let (rules, mut budget) = (rules(10, u64::MAX), TokenBudget::default());
         for n in 0..SERVERS_MAX {
             let _ = budget
-                .set_aside(&rules, &server(&format!("s{n}")), 1, 1)
+                .reserve(&rules, &server(&format!("s{n}")), 1, 1)
                 .unwrap();
         }
-        assert!(budget.set_aside(&rules, &server("more"), 1, 1).is_err());
-        assert!(budget.set_aside(&rules, &server("s0"), 1, 1).is_ok());
-        assert!(TokenBudget::read("{").is_err());
+        assert!(budget.reserve(&rules, &server("more"), 1, 1).is_err());
+        assert!(budget.reserve(&rules, &server("s0"), 1, 1).is_ok());
+        assert!(TokenBudget::parse("{").is_err());
     }
 
     #[test]
@@ -266,15 +270,15 @@ mod tests {
         };
         let text = turn(PromptPart::Text("äöü".to_owned()));
         assert_eq!(
-            ceiling(&[text.clone(), text], 100),
+            max_usage(&[text.clone(), text], 100),
             2 * (TURN_TOKENS + 6) + 100
         );
         let image = |bytes| {
             let (data, mime_type) = ("x".repeat(bytes), "image/png".to_owned());
-            ceiling(&[turn(PromptPart::Image { data, mime_type })], 0)
+            max_usage(&[turn(PromptPart::Image { data, mime_type })], 0)
         };
         assert_eq!(image(10), IMAGE_TOKENS + TURN_TOKENS);
         assert_eq!(image(1 << 20), (1 << 20) / IMAGE_BYTES + TURN_TOKENS);
-        assert_eq!(ceiling(&[], u64::MAX), u64::MAX);
+        assert_eq!(max_usage(&[], u64::MAX), u64::MAX);
     }
 }

@@ -5,19 +5,19 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::provider::{
-    BadAnswer, CONTENT_MAX, Gathered, LimitMember, PromptOrder, ProviderAnswer, content,
-    model_name, no_place,
+    AnswerError, CONTENT_MAX, LimitMember, PartialAnswer, PromptOrder, ProviderAnswer,
+    render_content, sanitize_model_name, unsupported_block,
 };
 
 /// The end of a stream.
 const DONE: &str = "[DONE]";
 
-pub(super) fn body(
+pub(super) fn render_body(
     model: &str,
     limit: LimitMember,
     order: &PromptOrder<'_>,
 ) -> Result<String, String> {
-    let messages: Result<Vec<Value>, String> = order.turns.iter().map(message).collect();
+    let messages: Result<Vec<Value>, String> = order.turns.iter().map(render_message).collect();
     let mut body = json!({"model": model, "messages": messages?, "stream": order.stream});
     let limit = match limit {
         LimitMember::MaxTokens => "max_tokens",
@@ -34,24 +34,24 @@ pub(super) fn body(
     Ok(body.to_string())
 }
 
-fn message(turn: &PromptTurn) -> Result<Value, String> {
+fn render_message(turn: &PromptTurn) -> Result<Value, String> {
     let role = match turn.role {
         PromptRole::System => "system",
         PromptRole::User => "user",
         PromptRole::Assistant => "assistant",
     };
-    let content = content(turn, part)?;
+    let content = render_content(turn, render_part)?;
     Ok(json!({"role": role, "content": content}))
 }
 
-fn part(part: &PromptPart) -> Result<Value, String> {
+fn render_part(part: &PromptPart) -> Result<Value, String> {
     match part {
         PromptPart::Text(text) => Ok(json!({"type": "text", "text": text})),
         PromptPart::Image { data, mime_type } => {
             let url = format!("data:{mime_type};base64,{data}");
             Ok(json!({"type": "image_url", "image_url": {"url": url}}))
         }
-        PromptPart::Other(kind) => Err(no_place(kind)),
+        PromptPart::Other(kind) => Err(unsupported_block(kind)),
     }
 }
 
@@ -110,37 +110,39 @@ struct WireUsage {
 }
 
 /// Why it ended; no tools are offered and no stops set, so whatever else a model ends with is its own end.
-fn finish(reason: &str) -> Result<FinishReason, BadAnswer> {
+fn parse_finish_reason(reason: &str) -> Result<FinishReason, AnswerError> {
     match reason {
         "length" => Ok(FinishReason::MaxTokens),
-        "content_filter" => Err(BadAnswer::Withheld),
+        "content_filter" => Err(AnswerError::Withheld),
         _ => Ok(FinishReason::EndTurn),
     }
 }
 
-fn refused(error: Option<&Value>) -> Result<(), BadAnswer> {
+fn check_error(error: Option<&Value>) -> Result<(), AnswerError> {
     let Some(error) = error.filter(|error| !error.is_null()) else {
         return Ok(());
     };
     let code = |member: &str| error.get(member).and_then(Value::as_str);
-    Err(BadAnswer::failed(code("code").or_else(|| code("type"))))
+    Err(AnswerError::from_code(
+        code("code").or_else(|| code("type")),
+    ))
 }
 
-pub(super) fn read(body: &[u8]) -> Result<ProviderAnswer, BadAnswer> {
-    let read: Completion = serde_json::from_slice(body).map_err(|_| BadAnswer::Unreadable)?;
-    refused(read.error.as_ref())?;
+pub(super) fn parse_answer(body: &[u8]) -> Result<ProviderAnswer, AnswerError> {
+    let read: Completion = serde_json::from_slice(body).map_err(|_| AnswerError::Unreadable)?;
+    check_error(read.error.as_ref())?;
     let first = read
         .choices
         .into_iter()
         .next()
-        .ok_or(BadAnswer::Unreadable)?;
-    let finish = finish(first.finish_reason.as_deref().unwrap_or_default())?;
-    let content = first.message.ok_or(BadAnswer::Unreadable)?.text();
+        .ok_or(AnswerError::Unreadable)?;
+    let finish = parse_finish_reason(first.finish_reason.as_deref().unwrap_or_default())?;
+    let content = first.message.ok_or(AnswerError::Unreadable)?.text();
     match content.len() > CONTENT_MAX {
-        true => Err(BadAnswer::TooLong),
+        true => Err(AnswerError::TooLong),
         false => Ok(ProviderAnswer {
             content,
-            model: read.model.as_deref().and_then(model_name),
+            model: read.model.as_deref().and_then(sanitize_model_name),
             finish,
             usage: read.usage.map(|usage| TokenUsage {
                 input_tokens: usage.prompt_tokens,
@@ -150,14 +152,17 @@ pub(super) fn read(body: &[u8]) -> Result<ProviderAnswer, BadAnswer> {
     }
 }
 
-pub(super) fn event(gathered: &mut Gathered, data: &str) -> Result<Option<String>, BadAnswer> {
+pub(super) fn parse_event(
+    gathered: &mut PartialAnswer,
+    data: &str,
+) -> Result<Option<String>, AnswerError> {
     if data.trim() == DONE {
         gathered.done = true;
         return Ok(None);
     }
-    let read: Completion = serde_json::from_str(data).map_err(|_| BadAnswer::Unreadable)?;
-    refused(read.error.as_ref())?;
-    gathered.model(read.model.as_deref());
+    let read: Completion = serde_json::from_str(data).map_err(|_| AnswerError::Unreadable)?;
+    check_error(read.error.as_ref())?;
+    gathered.set_model(read.model.as_deref());
     if let Some(usage) = read.usage {
         gathered.input = Some(usage.prompt_tokens);
         gathered.output = Some(usage.completion_tokens);
@@ -167,7 +172,7 @@ pub(super) fn event(gathered: &mut Gathered, data: &str) -> Result<Option<String
         return Ok(None);
     };
     if let Some(reason) = choice.finish_reason.as_deref() {
-        gathered.finish = Some(finish(reason)?);
+        gathered.finish = Some(parse_finish_reason(reason)?);
     }
     gathered.add(choice.delta.map(WireText::text).unwrap_or_default())
 }
@@ -205,7 +210,7 @@ mod tests {
             temperature: Some(0.5),
             stream: true,
         };
-        let body = body("gpt-x", LimitMember::MaxTokens, &order).unwrap();
+        let body = render_body("gpt-x", LimitMember::MaxTokens, &order).unwrap();
         let wanted = json!({"model": "gpt-x", "stream": true, "max_tokens": 9, "temperature": 0.5,
             "stream_options": {"include_usage": true},
             "messages": [
@@ -224,7 +229,7 @@ mod tests {
             temperature: None,
             stream: false,
         };
-        let refused = super::body("m", LimitMember::MaxCompletionTokens, &order);
+        let refused = super::render_body("m", LimitMember::MaxCompletionTokens, &order);
         assert!(refused.unwrap_err().contains("resource"));
     }
 
@@ -236,7 +241,7 @@ mod tests {
                 r#"{{"id":"x","object":"chat.completion","model":"gpt-x-1","choices":[{{"index":0,"message":{{"role":"assistant","content":{content},"refusal":null}},"logprobs":null,"finish_reason":"{reason}"}}],"usage":{{"prompt_tokens":450,"completion_tokens":120,"total_tokens":570}}}}"#
             )
         };
-        let answer = read(body("stop", r#""Hello""#).as_bytes()).unwrap();
+        let answer = parse_answer(body("stop", r#""Hello""#).as_bytes()).unwrap();
         let usage = TokenUsage {
             input_tokens: 450,
             output_tokens: 120,
@@ -248,18 +253,19 @@ mod tests {
             usage: Some(usage),
         };
         assert_eq!(answer, wanted);
-        let length =
-            read(body("length", r#"[{"type":"text","text":"He"},{"text":"llo"}]"#).as_bytes());
+        let length = parse_answer(
+            body("length", r#"[{"type":"text","text":"He"},{"text":"llo"}]"#).as_bytes(),
+        );
         let length = length.unwrap();
         assert_eq!(
             (&*length.content, length.finish),
             ("Hello", FinishReason::MaxTokens)
         );
-        let none = read(body("tool_calls", "null").as_bytes()).unwrap();
+        let none = parse_answer(body("tool_calls", "null").as_bytes()).unwrap();
         assert_eq!((&*none.content, none.finish), ("", FinishReason::EndTurn));
         assert_eq!(
-            read(body("content_filter", "null").as_bytes()),
-            Err(BadAnswer::Withheld)
+            parse_answer(body("content_filter", "null").as_bytes()),
+            Err(AnswerError::Withheld)
         );
         for bad in [
             &b"{}"[..],
@@ -268,19 +274,19 @@ mod tests {
             b"",
             br#"{"choices":[{"finish_reason":"stop"}]}"#,
         ] {
-            assert_eq!(read(bad), Err(BadAnswer::Unreadable));
+            assert_eq!(parse_answer(bad), Err(AnswerError::Unreadable));
         }
         let long = format!("{:?}", "x".repeat(CONTENT_MAX + 1));
         assert_eq!(
-            read(body("stop", &long).as_bytes()),
-            Err(BadAnswer::TooLong)
+            parse_answer(body("stop", &long).as_bytes()),
+            Err(AnswerError::TooLong)
         );
     }
 
     /// MCPL-104: parts add up to the whole; other choices are not mixed in; a stream that is cut is none.
     #[test]
     fn a_stream_is_read_part_by_part() {
-        let mut stream = Gathered::default();
+        let mut stream = PartialAnswer::default();
         let mut parts = Vec::new();
         for data in [
             r#"{"model":"gpt-x-1","choices":[{"index":0,"delta":{"role":"assistant","content":""},"finish_reason":null}],"usage":null}"#,
@@ -288,18 +294,18 @@ mod tests {
             r#"{"choices":[{"index":1,"delta":{"content":"other"},"finish_reason":null}]}"#,
             r#"{"choices":[{"index":0,"delta":{"content":"lo"},"finish_reason":null}]}"#,
         ] {
-            parts.extend(event(&mut stream, data).unwrap());
+            parts.extend(parse_event(&mut stream, data).unwrap());
         }
-        assert_eq!(stream.clone().end(), Err(BadAnswer::Cut));
+        assert_eq!(stream.clone().finish(), Err(AnswerError::Truncated));
         for data in [
             r#"{"choices":[{"index":0,"delta":{},"finish_reason":"length"}]}"#,
             r#"{"choices":[],"usage":{"prompt_tokens":3,"completion_tokens":2}}"#,
             "[DONE]",
         ] {
-            assert_eq!(event(&mut stream, data), Ok(None));
+            assert_eq!(parse_event(&mut stream, data), Ok(None));
         }
         assert!(stream.done);
-        let answer = stream.end().unwrap();
+        let answer = stream.finish().unwrap();
         assert_eq!(parts.concat(), answer.content);
         assert_eq!(parts, ["Hel", "lo"]);
         assert_eq!(
@@ -312,21 +318,21 @@ mod tests {
     #[test]
     fn the_answers_of_litellm_are_read() {
         let whole = r#"{"id":"chatcmpl-9e53","created":1795664109,"model":"mocked","object":"chat.completion","choices":[{"finish_reason":"stop","index":0,"message":{"content":"Mocked answer of some words","role":"assistant"}}],"usage":{"completion_tokens":20,"prompt_tokens":10,"total_tokens":30}}"#;
-        let whole = read(whole.as_bytes()).unwrap();
+        let whole = parse_answer(whole.as_bytes()).unwrap();
         assert_eq!(
             (&*whole.content, whole.usage.unwrap().total()),
             ("Mocked answer of some words", 30)
         );
-        let mut stream = Gathered::default();
+        let mut stream = PartialAnswer::default();
         for data in [
             r#"{"id":"chatcmpl-171a","object":"chat.completion.chunk","created":1795664109,"model":"mocked","choices":[{"index":0,"delta":{"content":"rds"}}]}"#,
             r#"{"id":"chatcmpl-171a","object":"chat.completion.chunk","created":1795664109,"model":"mocked","choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}"#,
             r#"{"id":"chatcmpl-171a","created":1795664109,"model":"mocked","object":"chat.completion.chunk","choices":[{"index":0,"delta":{}}],"usage":{"completion_tokens":6,"prompt_tokens":8,"total_tokens":14,"completion_tokens_details":{"reasoning_tokens":0,"text_tokens":6},"cost":0.0000128}}"#,
             "[DONE]",
         ] {
-            event(&mut stream, data).unwrap();
+            parse_event(&mut stream, data).unwrap();
         }
-        let answer = stream.end().unwrap();
+        let answer = stream.finish().unwrap();
         assert_eq!(
             (&*answer.content, answer.usage.unwrap().total()),
             ("rds", 14)
@@ -335,14 +341,17 @@ mod tests {
 
     #[test]
     fn a_stream_that_fails_or_never_ends_is_stopped() {
-        let mut stream = Gathered::default();
+        let mut stream = PartialAnswer::default();
         let error = r#"{"error":{"message":"sk-secret","code":"server_error"}}"#;
-        let failed = event(&mut stream, error).unwrap_err();
+        let failed = parse_event(&mut stream, error).unwrap_err();
         assert_eq!(failed.to_string(), "it failed (server_error)");
-        assert_eq!(event(&mut stream, "nonsense"), Err(BadAnswer::Unreadable));
+        assert_eq!(
+            parse_event(&mut stream, "nonsense"),
+            Err(AnswerError::Unreadable)
+        );
         let part = "x".repeat(CONTENT_MAX / 2);
         let data = format!(r#"{{"choices":[{{"index":0,"delta":{{"content":"{part}"}}}}]}}"#);
-        assert!(event(&mut stream, &data).is_ok() && event(&mut stream, &data).is_ok());
-        assert_eq!(event(&mut stream, &data), Err(BadAnswer::TooLong));
+        assert!(parse_event(&mut stream, &data).is_ok() && parse_event(&mut stream, &data).is_ok());
+        assert_eq!(parse_event(&mut stream, &data), Err(AnswerError::TooLong));
     }
 }

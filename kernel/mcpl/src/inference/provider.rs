@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mgp_protocol::mcpl::inference::{FinishReason, PromptPart, PromptTurn, TokenUsage};
-use mgp_protocol::mcpl::model::ModelFacts;
+use mgp_protocol::mcpl::model::ModelDescription;
 use serde_json::Value;
 
 /// Longest answer taken, in bytes of text: far more than the tokens of any real one.
@@ -35,13 +35,13 @@ pub struct ProviderSpec {
     /// How long an answer may take, from the first byte asked to the last one answered.
     pub timeout: Duration,
     /// Inferences at once.
-    pub at_once: usize,
+    pub concurrency: usize,
     /// Inferences that wait for their turn; a further one is refused.
-    pub waiting: usize,
+    pub queue_limit: usize,
     /// The member that says how long an answer may be, where the format has two names for it.
     pub limit_member: LimitMember,
     /// The model as `model/info` tells it.
-    pub info: ModelFacts,
+    pub info: ModelDescription,
 }
 
 /// A key. Its `Debug` shows nothing.
@@ -101,7 +101,7 @@ pub struct ProviderAnswer {
 
 /// What is no answer. The words hold nothing that the provider wrote: it may repeat the key.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum BadAnswer {
+pub enum AnswerError {
     /// It is of no form that is known.
     #[error("its answer is none of the configured kind")]
     Unreadable,
@@ -110,23 +110,23 @@ pub enum BadAnswer {
     TooLong,
     /// The stream ended in the middle.
     #[error("its answer broke off")]
-    Cut,
+    Truncated,
     /// The provider held it back.
     #[error("it withheld the answer")]
     Withheld,
     /// It said that it failed; a code of its own, as far as that is a word.
-    #[error("it failed{}", told(.0.as_deref()))]
+    #[error("it failed{}", describe_code(.0.as_deref()))]
     Failed(Option<String>),
 }
 
-fn told(code: Option<&str>) -> String {
+fn describe_code(code: Option<&str>) -> String {
     code.map(|code| format!(" ({code})")).unwrap_or_default()
 }
 
-impl BadAnswer {
+impl AnswerError {
     /// A failure with the provider's code for it: told only where it is a word, as `overloaded_error` is.
     #[must_use]
-    pub fn failed(code: Option<&str>) -> Self {
+    pub fn from_code(code: Option<&str>) -> Self {
         let word = |code: &&str| {
             let letters = |b: u8| b.is_ascii_lowercase() || b == b'_';
             !code.is_empty() && code.len() <= CODE_MAX && code.bytes().all(letters)
@@ -137,7 +137,7 @@ impl BadAnswer {
 
 /// What came so far.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Gathered {
+pub(super) struct PartialAnswer {
     pub(super) content: String,
     pub(super) model: Option<String>,
     pub(super) finish: Option<FinishReason>,
@@ -147,17 +147,17 @@ pub(super) struct Gathered {
     pub(super) done: bool,
 }
 
-impl Gathered {
+impl PartialAnswer {
     /// Adds a part; gives it back where it says something.
-    pub(super) fn add(&mut self, delta: String) -> Result<Option<String>, BadAnswer> {
+    pub(super) fn add(&mut self, delta: String) -> Result<Option<String>, AnswerError> {
         if self.content.len() + delta.len() > CONTENT_MAX {
-            return Err(BadAnswer::TooLong);
+            return Err(AnswerError::TooLong);
         }
         self.content.push_str(&delta);
         Ok(Some(delta).filter(|delta| !delta.is_empty()))
     }
 
-    pub(super) fn model(&mut self, named: Option<&str>) {
+    pub(super) fn set_model(&mut self, named: Option<&str>) {
         if let (None, Some(named)) = (&self.model, named) {
             self.model = Some(named.to_owned());
         }
@@ -166,9 +166,9 @@ impl Gathered {
     /// The whole, once the stream ended.
     ///
     /// # Errors
-    /// [`BadAnswer::Cut`]: it ended before the model did.
-    pub(super) fn end(self) -> Result<ProviderAnswer, BadAnswer> {
-        let Gathered {
+    /// [`AnswerError::Truncated`]: it ended before the model did.
+    pub(super) fn finish(self) -> Result<ProviderAnswer, AnswerError> {
+        let PartialAnswer {
             content,
             model,
             finish,
@@ -176,7 +176,7 @@ impl Gathered {
             output,
             ..
         } = self;
-        let finish = finish.ok_or(BadAnswer::Cut)?;
+        let finish = finish.ok_or(AnswerError::Truncated)?;
         let usage = input
             .zip(output)
             .map(|(input_tokens, output_tokens)| TokenUsage {
@@ -185,7 +185,7 @@ impl Gathered {
             });
         Ok(ProviderAnswer {
             content,
-            model: model.as_deref().and_then(model_name),
+            model: model.as_deref().and_then(sanitize_model_name),
             finish,
             usage,
         })
@@ -193,7 +193,7 @@ impl Gathered {
 }
 
 /// The content of a turn, of parts in a format's own words. Many servers know a text only, so one text stays one.
-pub(super) fn content(
+pub(super) fn render_content(
     turn: &PromptTurn,
     part: impl FnMut(&PromptPart) -> Result<Value, String>,
 ) -> Result<Value, String> {
@@ -204,7 +204,7 @@ pub(super) fn content(
 }
 
 /// The words about a block that only an agent may know what to do with.
-pub(super) fn no_place(kind: &str) -> String {
+pub(super) fn unsupported_block(kind: &str) -> String {
     let shown: String = kind
         .chars()
         .filter(|c| !c.is_control())
@@ -217,7 +217,7 @@ pub(super) fn no_place(kind: &str) -> String {
 
 /// The code in the body of an error, for the operator.
 #[must_use]
-pub fn error_code(body: &[u8]) -> BadAnswer {
+pub fn parse_error(body: &[u8]) -> AnswerError {
     #[derive(serde::Deserialize)]
     struct ErrorBody {
         error: serde_json::Value,
@@ -226,11 +226,11 @@ pub fn error_code(body: &[u8]) -> BadAnswer {
         .ok()
         .map(|body: ErrorBody| body.error);
     let code = |member: &str| error.as_ref()?.get(member)?.as_str();
-    BadAnswer::failed(code("code").or_else(|| code("type")))
+    AnswerError::from_code(code("code").or_else(|| code("type")))
 }
 
 /// A name that is fit to be repeated.
-pub(super) fn model_name(named: &str) -> Option<String> {
+pub(super) fn sanitize_model_name(named: &str) -> Option<String> {
     let fit = !named.is_empty() && named.len() <= MODEL_MAX && !named.contains(char::is_control);
     fit.then(|| named.to_owned())
 }
@@ -244,7 +244,7 @@ mod tests {
         let shown = format!("{:?}", ProviderKey("sk-secret".to_owned()));
         assert_eq!(shown, "…");
         let echo = br#"{"error":{"message":"Incorrect API key provided: sk-secret","type":"sk-secret","code":"invalid_api_key"}}"#;
-        let words = error_code(echo).to_string();
+        let words = parse_error(echo).to_string();
         assert_eq!(words, "it failed (invalid_api_key)");
         for bad in [
             &br#"{"error":{"message":"x","type":"sk-secret"}}"#[..],
@@ -253,9 +253,9 @@ mod tests {
             b"<html>sk-secret",
             b"",
         ] {
-            assert_eq!(error_code(bad).to_string(), "it failed");
+            assert_eq!(parse_error(bad).to_string(), "it failed");
         }
         let long = format!(r#"{{"error":{{"code":"{}"}}}}"#, "a".repeat(CODE_MAX + 1));
-        assert_eq!(error_code(long.as_bytes()), BadAnswer::Failed(None));
+        assert_eq!(parse_error(long.as_bytes()), AnswerError::Failed(None));
     }
 }

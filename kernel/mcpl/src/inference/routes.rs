@@ -29,15 +29,15 @@ pub enum Destination {
 #[error(
     "{0:?} is none of \"none\", \"agent\", \"agent:NAME\", \"sampling:AGENT\" and \"provider:NAME\""
 )]
-pub struct NoDestination(pub String);
+pub struct DestinationError(pub String);
 
 impl Destination {
     /// Reads what a person wrote.
     ///
     /// # Errors
-    /// [`NoDestination`].
-    pub fn parse(text: &str) -> Result<Self, NoDestination> {
-        let none = || NoDestination(text.to_owned());
+    /// [`DestinationError`].
+    pub fn parse(text: &str) -> Result<Self, DestinationError> {
+        let none = || DestinationError(text.to_owned());
         let agent = |name: &str| {
             let own = [AgentId::LOCAL, AgentId::ANONYMOUS];
             let own = own.into_iter().find(|own| *own == name);
@@ -72,7 +72,7 @@ pub struct RouteKey {
     /// The whole name, or what stands before the star.
     name: String,
     /// All names that begin so.
-    wild: bool,
+    is_prefix: bool,
 }
 
 impl RouteKey {
@@ -96,14 +96,14 @@ impl RouteKey {
         match names::parse_set(&whole) {
             Some(_) if !name.contains('*') => Ok(Self {
                 name: name.to_owned(),
-                wild,
+                is_prefix: wild,
             }),
             Some(_) | None => Err(wants()),
         }
     }
 
-    fn covers(&self, name: &str) -> bool {
-        match self.wild {
+    fn matches(&self, name: &str) -> bool {
+        match self.is_prefix {
             true => name.starts_with(&self.name),
             false => name == self.name,
         }
@@ -112,14 +112,14 @@ impl RouteKey {
 
 /// What is said of a set: of its whole name before a beginning of it, of a longer one before a shorter.
 #[must_use]
-pub fn best<'a, T>(
+pub fn find_best<'a, T>(
     rules: &'a BTreeMap<RouteKey, T>,
     server: &ServerId,
     set: &str,
 ) -> Option<&'a T> {
-    let name = names::set(&server.server(), set);
-    let covering = rules.iter().filter(|(key, _)| key.covers(&name));
-    let best = covering.max_by_key(|(key, _)| (!key.wild, key.name.len()));
+    let name = names::set_name(&server.server(), set);
+    let covering = rules.iter().filter(|(key, _)| key.matches(&name));
+    let best = covering.max_by_key(|(key, _)| (!key.is_prefix, key.name.len()));
     best.map(|(_, said)| said)
 }
 
@@ -139,7 +139,7 @@ impl InferenceRoutes {
     #[must_use]
     pub fn route(&self, server: &ServerId, set: &str, conversation: Option<&str>) -> &Destination {
         let pinned = conversation.and_then(|id| self.pins.get(&(server.server(), id.to_owned())));
-        let ruled = || best(&self.rules, server, set);
+        let ruled = || find_best(&self.rules, server, set);
         pinned.or_else(ruled).unwrap_or(&self.default)
     }
 

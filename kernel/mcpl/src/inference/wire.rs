@@ -1,7 +1,7 @@
 //! The two wire formats behind one door: what is said to a provider, and what is read of it.
 
 use super::provider::{
-    BadAnswer, Gathered, PromptOrder, ProviderAnswer, ProviderKind, ProviderSpec,
+    AnswerError, PartialAnswer, PromptOrder, ProviderAnswer, ProviderKind, ProviderSpec,
 };
 use super::{anthropic, openai};
 
@@ -10,10 +10,10 @@ impl ProviderSpec {
     ///
     /// # Errors
     /// In words: the prompt holds what the format has no place for.
-    pub fn body(&self, order: &PromptOrder<'_>) -> Result<String, String> {
+    pub fn render_body(&self, order: &PromptOrder<'_>) -> Result<String, String> {
         match self.kind {
-            ProviderKind::OpenAi => openai::body(&self.model, self.limit_member, order),
-            ProviderKind::Anthropic => anthropic::body(&self.model, order),
+            ProviderKind::OpenAi => openai::render_body(&self.model, self.limit_member, order),
+            ProviderKind::Anthropic => anthropic::render_body(&self.model, order),
         }
     }
 
@@ -37,11 +37,11 @@ impl ProviderSpec {
     /// An answer that came whole.
     ///
     /// # Errors
-    /// [`BadAnswer`].
-    pub fn read(&self, body: &[u8]) -> Result<ProviderAnswer, BadAnswer> {
+    /// [`AnswerError`].
+    pub fn parse_answer(&self, body: &[u8]) -> Result<ProviderAnswer, AnswerError> {
         match self.kind {
-            ProviderKind::OpenAi => openai::read(body),
-            ProviderKind::Anthropic => anthropic::read(body),
+            ProviderKind::OpenAi => openai::parse_answer(body),
+            ProviderKind::Anthropic => anthropic::parse_answer(body),
         }
     }
 }
@@ -50,43 +50,43 @@ impl ProviderSpec {
 #[derive(Clone, Debug)]
 pub struct ProviderStream {
     kind: ProviderKind,
-    gathered: Gathered,
+    partial: PartialAnswer,
 }
 
 impl ProviderStream {
     /// Before the first part.
     #[must_use]
     pub fn new(kind: ProviderKind) -> Self {
-        let gathered = Gathered::default();
-        Self { kind, gathered }
+        let partial = PartialAnswer::default();
+        Self { kind, partial }
     }
 
     /// Takes the data of an event; the text it adds, if any.
     ///
     /// # Errors
-    /// [`BadAnswer`].
-    pub fn event(&mut self, data: &str) -> Result<Option<String>, BadAnswer> {
+    /// [`AnswerError`].
+    pub fn push_event(&mut self, data: &str) -> Result<Option<String>, AnswerError> {
         // What comes after the end is nothing.
-        if self.gathered.done {
+        if self.partial.done {
             return Ok(None);
         }
         match self.kind {
-            ProviderKind::OpenAi => openai::event(&mut self.gathered, data),
-            ProviderKind::Anthropic => anthropic::event(&mut self.gathered, data),
+            ProviderKind::OpenAi => openai::parse_event(&mut self.partial, data),
+            ProviderKind::Anthropic => anthropic::parse_event(&mut self.partial, data),
         }
     }
 
     /// Nothing more is to be read.
     #[must_use]
     pub fn is_done(&self) -> bool {
-        self.gathered.done
+        self.partial.done
     }
 
     /// The whole, once the stream ended.
     ///
     /// # Errors
-    /// [`BadAnswer::Cut`]: it ended before the model did.
-    pub fn end(self) -> Result<ProviderAnswer, BadAnswer> {
-        self.gathered.end()
+    /// [`AnswerError::Truncated`]: it ended before the model did.
+    pub fn finish(self) -> Result<ProviderAnswer, AnswerError> {
+        self.partial.finish()
     }
 }

@@ -22,7 +22,7 @@ pub enum HostReply {
 
 /// What became of an event at all hosts.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum HandedOver {
+pub enum HandOverOutcome {
     /// This one took it.
     Accepted(usize, Option<String>),
     /// All that read it refused; the last reason.
@@ -37,36 +37,39 @@ pub enum HandedOver {
 /// that a host that reads it twice, and two hosts that compare, know it as one.
 #[derive(Clone, Debug)]
 pub struct HostQueue {
-    next: VecDeque<HostTurn>,
+    next: VecDeque<HostAttempt>,
     accepted: Option<(usize, Option<String>)>,
-    refused: Option<String>,
+    last_refusal: Option<String>,
     unknown: Option<&'static str>,
 }
 
 /// Whose turn it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct HostTurn {
+pub struct HostAttempt {
     /// The place of the host.
     pub host: usize,
     /// It was asked before, and did not answer in time.
-    again: bool,
+    is_retry: bool,
 }
 
 impl HostQueue {
     /// A queue for so many hosts, the first one first.
     #[must_use]
     pub fn new(hosts: usize) -> Self {
-        let all = (0..hosts.min(HOSTS_MAX)).map(|host| HostTurn { host, again: false });
+        let all = (0..hosts.min(HOSTS_MAX)).map(|host| HostAttempt {
+            host,
+            is_retry: false,
+        });
         Self {
             next: all.collect(),
             accepted: None,
-            refused: None,
+            last_refusal: None,
             unknown: None,
         }
     }
 
     /// Who is asked next; none when one took it, or all were asked.
-    pub fn pop(&mut self) -> Option<HostTurn> {
+    pub fn pop(&mut self) -> Option<HostAttempt> {
         match self.accepted {
             Some(_) => None,
             None => self.next.pop_front(),
@@ -74,15 +77,25 @@ impl HostQueue {
     }
 
     /// What it said. One that did not answer in time is asked once more, after all others.
-    pub fn note(&mut self, HostTurn { host, again }: HostTurn, reply: HostReply) {
+    pub fn record_reply(
+        &mut self,
+        HostAttempt {
+            host,
+            is_retry: again,
+        }: HostAttempt,
+        reply: HostReply,
+    ) {
         match reply {
             HostReply::NotSent => {}
             HostReply::Accepted(inference) => self.accepted = Some((host, inference)),
-            HostReply::Refused(why) => self.refused = Some(why),
+            HostReply::Refused(why) => self.last_refusal = Some(why),
             HostReply::Silent => {
                 self.unknown = Some("the agent did not answer in time");
                 if !again {
-                    self.next.push_back(HostTurn { host, again: true });
+                    self.next.push_back(HostAttempt {
+                        host,
+                        is_retry: true,
+                    });
                 }
             }
             HostReply::Lost(why) => self.unknown = Some(why),
@@ -91,14 +104,14 @@ impl HostQueue {
 
     /// What became of the event.
     #[must_use]
-    pub fn end(self) -> HandedOver {
+    pub fn into_outcome(self) -> HandOverOutcome {
         if let Some((host, inference)) = self.accepted {
-            return HandedOver::Accepted(host, inference);
+            return HandOverOutcome::Accepted(host, inference);
         }
-        match (self.unknown, self.refused) {
-            (Some(why), _) => HandedOver::Unknown(why),
-            (None, Some(why)) => HandedOver::Refused(why),
-            (None, None) => HandedOver::NotSent,
+        match (self.unknown, self.last_refusal) {
+            (Some(why), _) => HandOverOutcome::Unknown(why),
+            (None, Some(why)) => HandOverOutcome::Refused(why),
+            (None, None) => HandOverOutcome::NotSent,
         }
     }
 }
@@ -111,14 +124,14 @@ mod tests {
     fn hand_over(
         hosts: usize,
         reply: impl Fn(usize, usize) -> HostReply,
-    ) -> (HandedOver, Vec<usize>) {
+    ) -> (HandOverOutcome, Vec<usize>) {
         let (mut queue, mut asked) = (HostQueue::new(hosts), Vec::new());
         while let Some(turn) = queue.pop() {
             let before = asked.iter().filter(|one| **one == turn.host).count();
             asked.push(turn.host);
-            queue.note(turn, reply(turn.host, before));
+            queue.record_reply(turn, reply(turn.host, before));
         }
-        (queue.end(), asked)
+        (queue.into_outcome(), asked)
     }
 
     #[test]
@@ -129,10 +142,10 @@ mod tests {
         });
         assert_eq!(
             (outcome, asked),
-            (HandedOver::Accepted(2, None), vec![0, 1, 2])
+            (HandOverOutcome::Accepted(2, None), vec![0, 1, 2])
         );
         let (outcome, _) = hand_over(2, |_, _| HostReply::NotSent);
-        assert_eq!(outcome, HandedOver::NotSent);
+        assert_eq!(outcome, HandOverOutcome::NotSent);
     }
 
     #[test]
@@ -141,24 +154,27 @@ mod tests {
             0 => HostReply::Silent,
             _ => HostReply::Accepted(Some("i".into())),
         });
-        assert_eq!(outcome, HandedOver::Accepted(1, Some("i".into())));
+        assert_eq!(outcome, HandOverOutcome::Accepted(1, Some("i".into())));
         assert_eq!(asked, [0, 1]);
         let (outcome, asked) = hand_over(2, |host, _| match host {
             0 => HostReply::Silent,
             _ => HostReply::Refused("no".into()),
         });
-        assert!(matches!(outcome, HandedOver::Unknown(_)), "{outcome:?}");
+        assert!(
+            matches!(outcome, HandOverOutcome::Unknown(_)),
+            "{outcome:?}"
+        );
         assert_eq!(asked, [0, 1, 0]);
         let (outcome, _) = hand_over(2, |host, before| match (host, before) {
             (0, 0) => HostReply::Silent,
             (0, _) => HostReply::Accepted(None),
             _ => HostReply::Refused("no".into()),
         });
-        assert_eq!(outcome, HandedOver::Accepted(0, None));
+        assert_eq!(outcome, HandOverOutcome::Accepted(0, None));
         let (outcome, asked) = hand_over(2, |_, _| HostReply::Lost("it left"));
         assert_eq!(
             (outcome, asked),
-            (HandedOver::Unknown("it left"), vec![0, 1])
+            (HandOverOutcome::Unknown("it left"), vec![0, 1])
         );
         let (_, asked) = hand_over(100, |_, _| HostReply::Silent);
         assert_eq!(asked.len(), 2 * HOSTS_MAX);

@@ -5,7 +5,7 @@ use std::fmt;
 use std::time::Duration;
 
 use mgp_engine::clock::MonotonicTime;
-use mgp_engine::timestamps::{offset, parse_offset};
+use mgp_engine::timestamps::{parse_offset, render_offset};
 use mgp_protocol::ids::ServerId;
 
 use super::{PushPolicy, PushRule};
@@ -31,30 +31,30 @@ pub struct QuietHours {
 #[error(
     "{0:?} is not of the form \"22:00-07:00 +01:00\" (from, until, and the offset from UTC, Z for none)"
 )]
-pub struct BadQuietHours(String);
+pub struct QuietHoursError(String);
 
 impl QuietHours {
     /// Reads `22:00-07:00 +01:00`.
     ///
     /// # Errors
     /// For all else, and for hours that end when they begin.
-    pub fn parse(text: &str) -> Result<Self, BadQuietHours> {
+    pub fn parse(text: &str) -> Result<Self, QuietHoursError> {
         let read = || {
             let (hours, offset) = text.trim().split_once(' ')?;
             let (from, until) = hours.split_once('-')?;
             let hours = Self {
-                from: minutes(from)?,
-                until: minutes(until)?,
+                from: parse_minutes(from)?,
+                until: parse_minutes(until)?,
                 offset: parse_offset(offset.trim())?,
             };
             (hours.from != hours.until).then_some(hours)
         };
-        read().ok_or_else(|| BadQuietHours(text.to_owned()))
+        read().ok_or_else(|| QuietHoursError(text.to_owned()))
     }
 
     /// Whether a moment, in milliseconds since 1970, is one of them.
     #[must_use]
-    pub fn cover(self, unix_ms: u64) -> bool {
+    pub fn contains(self, unix_ms: u64) -> bool {
         let minute = i64::try_from(unix_ms / 60_000).unwrap_or(i64::MAX / 2);
         let minute = (minute + i64::from(self.offset)).rem_euclid(24 * 60);
         let (from, until) = (i64::from(self.from), i64::from(self.until));
@@ -74,13 +74,13 @@ impl fmt::Display for QuietHours {
             "{}-{} {}",
             clock(from),
             clock(until),
-            offset(self.offset)
+            render_offset(self.offset)
         )
     }
 }
 
 /// Minutes of `22:00`.
-fn minutes(text: &str) -> Option<u32> {
+fn parse_minutes(text: &str) -> Option<u32> {
     let (hour, minute) = text.split_once(':')?;
     let two = |text: &str, most: u32| {
         let digits = text.len() == 2 && text.bytes().all(|b| b.is_ascii_digit());
@@ -93,13 +93,13 @@ fn minutes(text: &str) -> Option<u32> {
 /// The events of the last minute. A window begins with its first event.
 #[derive(Debug, Default)]
 pub struct PushRates {
-    of_sets: HashMap<(ServerId, String), PushWindow>,
-    of_servers: HashMap<ServerId, PushWindow>,
+    sets: HashMap<(ServerId, String), PushWindow>,
+    servers: HashMap<ServerId, PushWindow>,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct PushWindow {
-    began: MonotonicTime,
+    started_at: MonotonicTime,
     events: u32,
 }
 
@@ -109,32 +109,33 @@ impl PushRates {
     ///
     /// # Errors
     /// The reason, for the server. Nothing was done, and the same event may be taken later.
-    pub fn take(
+    pub fn try_take(
         &mut self,
         (server, set): (&ServerId, &str),
         (policy, rule): (&PushPolicy, &PushRule),
         (now, unix_ms): (MonotonicTime, u64),
     ) -> Result<(), String> {
-        if let Some(quiet) = rule.quiet.filter(|quiet| quiet.cover(unix_ms)) {
+        if let Some(quiet) = rule.quiet.filter(|quiet| quiet.contains(unix_ms)) {
             return Err(format!(
                 "quiet hours of this feature set ({quiet}): send it again when they are over"
             ));
         }
         let key = (server.clone(), set.to_owned());
-        let left = |window: &PushWindow| MINUTE.saturating_sub(now.since(window.began));
-        if !self.of_sets.contains_key(&key) && self.of_sets.len() >= COUNTED_MAX {
-            self.of_sets.retain(|_, window| !left(window).is_zero());
-            self.of_servers.retain(|_, window| !left(window).is_zero());
-            if self.of_sets.len() >= COUNTED_MAX {
+        let left =
+            |window: &PushWindow| MINUTE.saturating_sub(now.duration_since(window.started_at));
+        if !self.sets.contains_key(&key) && self.sets.len() >= COUNTED_MAX {
+            self.sets.retain(|_, window| !left(window).is_zero());
+            self.servers.retain(|_, window| !left(window).is_zero());
+            if self.sets.len() >= COUNTED_MAX {
                 return Err("too many feature sets push at once: send it again in a minute".into());
             }
         }
         let new = PushWindow {
-            began: now,
+            started_at: now,
             events: 0,
         };
-        let of_set = self.of_sets.entry(key).or_insert(new);
-        let of_server = self.of_servers.entry(server.clone()).or_insert(new);
+        let of_set = self.sets.entry(key).or_insert(new);
+        let of_server = self.servers.entry(server.clone()).or_insert(new);
         for window in [&mut *of_set, &mut *of_server] {
             if left(window).is_zero() {
                 *window = new;
@@ -200,10 +201,14 @@ mod tests {
             (6, false),
             (12, false),
         ] {
-            assert_eq!(night.cover(utc * HOUR_MS), quiet, "{utc}");
+            assert_eq!(night.contains(utc * HOUR_MS), quiet, "{utc}");
         }
         let noon = QuietHours::parse("12:00-13:00 -02:00").unwrap();
-        assert!(noon.cover(14 * HOUR_MS) && !noon.cover(12 * HOUR_MS) && !noon.cover(15 * HOUR_MS));
+        assert!(
+            noon.contains(14 * HOUR_MS)
+                && !noon.contains(12 * HOUR_MS)
+                && !noon.contains(15 * HOUR_MS)
+        );
     }
 
     #[test]
@@ -220,7 +225,7 @@ mod tests {
         let (git, other) = (ServerId::new("git"), ServerId::new("other"));
         let at = |seconds| (MonotonicTime::new(Duration::from_secs(seconds)), 0);
         let mut take =
-            |server, set, seconds| rates.take((server, set), (&policy, &rule), at(seconds));
+            |server, set, seconds| rates.try_take((server, set), (&policy, &rule), at(seconds));
         assert!(take(&git, "a", 0).is_ok() && take(&git, "a", 1).is_ok());
         let why = take(&git, "a", 10).unwrap_err();
         assert!(
@@ -249,19 +254,19 @@ mod tests {
         let at = |seconds| (MonotonicTime::new(Duration::from_secs(seconds)), 0);
         for set in 0..COUNTED_MAX {
             rates
-                .take((&server, &set.to_string()), (&policy, &rule), at(1))
+                .try_take((&server, &set.to_string()), (&policy, &rule), at(1))
                 .unwrap();
         }
         assert!(
             rates
-                .take((&server, "more"), (&policy, &rule), at(2))
+                .try_take((&server, "more"), (&policy, &rule), at(2))
                 .is_err()
         );
         assert!(
             rates
-                .take((&server, "more"), (&policy, &rule), at(70))
+                .try_take((&server, "more"), (&policy, &rule), at(70))
                 .is_ok()
         );
-        assert!(rates.of_sets.len() <= COUNTED_MAX);
+        assert!(rates.sets.len() <= COUNTED_MAX);
     }
 }

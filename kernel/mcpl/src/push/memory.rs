@@ -12,14 +12,14 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 /// Ids that are remembered of one server. At this bound the oldest answered one is forgotten.
-pub const OF_SERVER_MAX: usize = 10_000;
+pub const SERVER_MAX: usize = 10_000;
 /// Ids that are remembered of all servers, some 30 MiB. At this bound the oldest of the server that has the most
 /// is forgotten.
-pub const IN_ALL_MAX: usize = 100_000;
+pub const TOTAL_MAX: usize = 100_000;
 /// How long an id is remembered, in milliseconds: seven days, longer than anybody tries again.
 pub const AGE_MAX_MS: u64 = 7 * 24 * 3_600_000;
 /// Events of one server that are under way at once: a server has no more open requests. More are refused.
-pub const UNDER_WAY_MAX: usize = 64;
+pub const IN_FLIGHT_MAX: usize = 64;
 
 const UNKNOWN: &str = "the kernel ended while this event was being handed on; whether somebody took it is not known, and it is not handed on again";
 
@@ -34,23 +34,23 @@ impl EventBody {
     /// Of the set, the origin and the content. The timestamp is none of it: some servers write a new one at
     /// each try.
     #[must_use]
-    pub fn of(event: &Event<'_>) -> Self {
+    pub fn from_event(event: &Event<'_>) -> Self {
         let mut hash = blake3::Hasher::new();
         let origin = event.origin.map_or("null", |origin| origin.get());
         for part in [
             &*event.feature_set,
-            &canonical(origin),
-            &canonical(event.content().get()),
+            &canonical_json(origin),
+            &canonical_json(event.content().get()),
         ] {
             hash.update(&(part.len() as u64).to_le_bytes());
             hash.update(part.as_bytes());
         }
-        Self(short(hash.finalize()))
+        Self(truncate_hash(hash.finalize()))
     }
 }
 
 /// A JSON text with the members of each object in the order of their names: languages write them in any.
-fn canonical(text: &str) -> String {
+fn canonical_json(text: &str) -> String {
     fn sorted(value: &mut Value) {
         match value {
             Value::Object(members) => {
@@ -71,7 +71,7 @@ fn canonical(text: &str) -> String {
     }
 }
 
-fn short(hash: blake3::Hash) -> EventHash {
+fn truncate_hash(hash: blake3::Hash) -> EventHash {
     let mut out = [0; 16];
     out.copy_from_slice(&hash.as_bytes()[..16]);
     out
@@ -87,7 +87,7 @@ fn id_hash(id: &str) -> EventHash {
             own
         }
         _ => {
-            let mut hash = short(blake3::hash(id.as_bytes()));
+            let mut hash = truncate_hash(blake3::hash(id.as_bytes()));
             // No short one is so long.
             hash[15] |= 0x80;
             hash
@@ -97,16 +97,16 @@ fn id_hash(id: &str) -> EventHash {
 
 /// What is known of an id that comes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum KnownPush {
+pub enum PushLookup {
     /// Nothing: it is under way from now on, once this entry is on disk.
     New(MemoryEntry),
     /// It was answered before.
     Answered(PushAnswer),
     /// It is under way: its answer is this one's, too.
-    UnderWay,
+    InFlight,
     /// An event that says something else had this id. Two things under one id are not one event tried again,
     /// and which of them a reader has under that id would be chance: the first stands, and this one is refused.
-    Differs,
+    Conflict,
     /// Too many of this server are under way.
     Full,
 }
@@ -120,20 +120,20 @@ struct RememberedEvent {
 }
 
 #[derive(Debug, Default)]
-struct EventsOfServer {
+struct ServerEvents {
     by_id: HashMap<EventHash, RememberedEvent>,
     /// Oldest first. One that was released is passed over.
     order: VecDeque<EventHash>,
-    under_way: usize,
+    in_flight: usize,
 }
 
 /// The ids that are remembered.
 #[derive(Debug, Default)]
 pub struct PushMemory {
-    servers: HashMap<ServerId, EventsOfServer>,
-    held: usize,
+    servers: HashMap<ServerId, ServerEvents>,
+    count: usize,
     /// Entries in the journal.
-    written: usize,
+    journal_entries: usize,
 }
 
 /// One entry of the journal.
@@ -155,11 +155,11 @@ impl PushMemory {
     /// What the journal holds. What was under way is answered as unknown. Entries that cannot be read are left
     /// out; how many there were is told.
     #[must_use]
-    pub fn restored(entries: &[Vec<u8>], now_ms: u64) -> (Self, usize) {
+    pub fn restore(entries: &[Vec<u8>], now_ms: u64) -> (Self, usize) {
         let mut memory = Self::default();
         let mut unread = 0;
         for entry in entries {
-            memory.written += 1;
+            memory.journal_entries += 1;
             let Ok(entry) = serde_json::from_slice::<MemoryEntry>(entry) else {
                 unread += 1;
                 continue;
@@ -172,7 +172,7 @@ impl PushMemory {
             let known = RememberedEvent {
                 body: entry.body,
                 at_ms: entry.at_ms,
-                answer: Some(entry.answer.unwrap_or_else(|| PushAnswer::refused(UNKNOWN))),
+                answer: Some(entry.answer.unwrap_or_else(|| PushAnswer::reject(UNKNOWN))),
             };
             memory.remember(&server, entry.id, known, now_ms);
         }
@@ -180,42 +180,42 @@ impl PushMemory {
     }
 
     /// An event comes. Time is in milliseconds since 1970.
-    pub fn begin(
+    pub fn begin_event(
         &mut self,
         server: &ServerId,
         event_id: &str,
         body: EventBody,
         now_ms: u64,
-    ) -> KnownPush {
+    ) -> PushLookup {
         let id = id_hash(event_id);
         let of = self.servers.entry(server.clone()).or_default();
         if let Some(known) = of.by_id.get(&id) {
             let old = now_ms.saturating_sub(known.at_ms) > AGE_MAX_MS;
             match &known.answer {
                 Some(_) if old => self.forget(server, id),
-                _ if known.body != body => return KnownPush::Differs,
-                None => return KnownPush::UnderWay,
-                Some(answer) => return KnownPush::Answered(answer.clone()),
+                _ if known.body != body => return PushLookup::Conflict,
+                None => return PushLookup::InFlight,
+                Some(answer) => return PushLookup::Answered(answer.clone()),
             }
         }
         let of = self.servers.entry(server.clone()).or_default();
-        if of.under_way >= UNDER_WAY_MAX {
-            return KnownPush::Full;
+        if of.in_flight >= IN_FLIGHT_MAX {
+            return PushLookup::Full;
         }
-        of.under_way += 1;
+        of.in_flight += 1;
         let known = RememberedEvent {
             body,
             at_ms: now_ms,
             answer: None,
         };
-        let entry = entry(server, id, &known);
+        let entry = to_entry(server, id, &known);
         self.remember(server, id, known, now_ms);
-        self.written += 1;
-        KnownPush::New(entry)
+        self.journal_entries += 1;
+        PushLookup::New(entry)
     }
 
     /// It is answered like this from now on. The entry says so in the journal.
-    pub fn answered(
+    pub fn set_answer(
         &mut self,
         server: &ServerId,
         event_id: &str,
@@ -228,52 +228,52 @@ impl PushMemory {
             .get_mut(&id)
             .filter(|known| known.answer.is_none())?;
         known.answer = Some(answer.clone());
-        of.under_way -= 1;
-        self.written += 1;
-        Some(entry(server, id, known))
+        of.in_flight -= 1;
+        self.journal_entries += 1;
+        Some(to_entry(server, id, known))
     }
 
     /// It was handed to nobody: the same event may come again. The entry says so in the journal.
-    pub fn released(&mut self, server: &ServerId, event_id: &str) -> Option<MemoryEntry> {
+    pub fn release(&mut self, server: &ServerId, event_id: &str) -> Option<MemoryEntry> {
         let id = id_hash(event_id);
         let of = self.servers.get_mut(server)?;
         let known = of.by_id.get(&id).filter(|known| known.answer.is_none())?;
         let entry = MemoryEntry {
             released: true,
-            ..entry(server, id, known)
+            ..to_entry(server, id, known)
         };
         self.forget(server, id);
-        self.written += 1;
+        self.journal_entries += 1;
         Some(entry)
     }
 
     /// The whole memory as entries, where the journal holds many that mean nothing any more.
-    pub fn compacted(&mut self) -> Option<Vec<MemoryEntry>> {
-        if self.written <= 2 * self.held + 10_000 {
+    pub fn compact(&mut self) -> Option<Vec<MemoryEntry>> {
+        if self.journal_entries <= 2 * self.count + 10_000 {
             return None;
         }
-        let of_server = |(server, of): (&ServerId, &EventsOfServer)| {
+        let of_server = |(server, of): (&ServerId, &ServerEvents)| {
             let order = of.order.iter();
             let known = order.filter_map(|id| Some((*id, of.by_id.get(id)?)));
             known
-                .map(|(id, known)| entry(server, id, known))
+                .map(|(id, known)| to_entry(server, id, known))
                 .collect::<Vec<_>>()
         };
         let all: Vec<_> = self.servers.iter().flat_map(of_server).collect();
-        self.written = all.len();
+        self.journal_entries = all.len();
         Some(all)
     }
 
     /// Ids that are remembered.
     #[must_use]
     pub const fn len(&self) -> usize {
-        self.held
+        self.count
     }
 
     /// Nothing is remembered.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
-        self.held == 0
+        self.count == 0
     }
 
     fn remember(&mut self, server: &ServerId, id: EventHash, known: RememberedEvent, now_ms: u64) {
@@ -281,10 +281,10 @@ impl PushMemory {
         let before = of.by_id.insert(id, known);
         if before.is_none() {
             of.order.push_back(id);
-            self.held += 1;
+            self.count += 1;
         }
-        self.make_room(server, now_ms);
-        if self.held > IN_ALL_MAX {
+        self.evict_old(server, now_ms);
+        if self.count > TOTAL_MAX {
             let most = self.servers.iter().max_by_key(|(_, of)| of.by_id.len());
             if let Some(most) = most.map(|(server, _)| server.clone()) {
                 self.forget_oldest(&most);
@@ -293,7 +293,7 @@ impl PushMemory {
     }
 
     /// The old ones of a server go, and the oldest beyond its bound.
-    fn make_room(&mut self, server: &ServerId, now_ms: u64) {
+    fn evict_old(&mut self, server: &ServerId, now_ms: u64) {
         loop {
             let Some(of) = self.servers.get_mut(server) else {
                 return;
@@ -307,7 +307,7 @@ impl PushMemory {
                     now_ms.saturating_sub(known.at_ms) > AGE_MAX_MS && known.answer.is_some()
                 }
             };
-            if !old && of.by_id.len() <= OF_SERVER_MAX {
+            if !old && of.by_id.len() <= SERVER_MAX {
                 return;
             }
             if !self.forget_oldest(server) {
@@ -345,8 +345,8 @@ impl PushMemory {
         let Some(known) = of.by_id.remove(&id) else {
             return;
         };
-        self.held -= 1;
-        of.under_way -= usize::from(known.answer.is_none());
+        self.count -= 1;
+        of.in_flight -= usize::from(known.answer.is_none());
         // It is the oldest, or it came just now: places in between are rare.
         if of.order.front() == Some(&id) {
             of.order.pop_front();
@@ -369,7 +369,7 @@ impl MemoryEntry {
     }
 }
 
-fn entry(server: &ServerId, id: EventHash, known: &RememberedEvent) -> MemoryEntry {
+fn to_entry(server: &ServerId, id: EventHash, known: &RememberedEvent) -> MemoryEntry {
     MemoryEntry {
         server: server.to_string(),
         id,

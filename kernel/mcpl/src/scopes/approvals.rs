@@ -44,7 +44,7 @@ impl ApprovedScopes {
 
     /// Whether it was approved.
     #[must_use]
-    pub fn has(&self, scope: &ApprovedScope) -> bool {
+    pub fn contains(&self, scope: &ApprovedScope) -> bool {
         self.lasting.contains(scope) || self.session.contains(scope)
     }
 
@@ -110,18 +110,20 @@ mod tests {
     fn an_approval_is_for_one_label_of_one_agent() {
         let mut all = ApprovedScopes::new([scope("/good", None)]);
         all.approve(scope("/a", Some("agent.one")));
-        assert!(all.has(&scope("/a", Some("agent.one"))) && all.has(&scope("/good", None)));
+        assert!(
+            all.contains(&scope("/a", Some("agent.one"))) && all.contains(&scope("/good", None))
+        );
         for other in [
             scope("/a", Some("agent.two")),
             scope("/a", None),
             scope("/a/", Some("agent.one")),
         ] {
-            assert!(!all.has(&other), "{other:?}");
+            assert!(!all.contains(&other), "{other:?}");
         }
         assert!(all.approve_for_good(scope("/b", None)));
         assert_eq!(all.lasting().count(), 2);
         assert_eq!(all.forget(&ServerId::new("fs"), Some("files.edit")), 3);
-        assert!(!all.has(&scope("/good", None)));
+        assert!(!all.contains(&scope("/good", None)));
     }
 
     /// A million approvals are no more than the bound; the oldest is asked about again.
@@ -131,7 +133,7 @@ mod tests {
         for n in 0..SESSION_MAX + 10 {
             all.approve(scope(&format!("/{n}"), None));
         }
-        assert!(!all.has(&scope("/0", None)) && all.has(&scope("/10", None)));
+        assert!(!all.contains(&scope("/0", None)) && all.contains(&scope("/10", None)));
         for n in 0..=LASTING_MAX {
             let good = all.approve_for_good(scope(&format!("/g{n}"), None));
             assert_eq!(good, n < LASTING_MAX);
@@ -161,10 +163,10 @@ mod tests {
         for (set, count) in [(Some("files.edit"), 3), (Some("none"), 0), (None, 4)] {
             let mut all = all();
             assert_eq!(all.forget(&fs, set), count);
-            assert_eq!(all.has(&scope("/a", None)), count == 0);
-            assert_eq!(all.has(&scope("/c", None)), count == 0);
-            assert_eq!(all.has(&other_set), set.is_some());
-            assert!(all.has(&other_server));
+            assert_eq!(all.contains(&scope("/a", None)), count == 0);
+            assert_eq!(all.contains(&scope("/c", None)), count == 0);
+            assert_eq!(all.contains(&other_set), set.is_some());
+            assert!(all.contains(&other_server));
             assert_eq!(all.forget(&fs, set), 0, "once is enough");
         }
     }
@@ -181,9 +183,9 @@ mod tests {
         for n in 0..SESSION_MAX {
             all.approve(scope(&format!("/{n}"), None));
         }
-        assert!(all.has(&scope("/0", None)));
+        assert!(all.contains(&scope("/0", None)));
         all.approve(scope("/more", None));
-        assert!(!all.has(&scope("/0", None)) && all.has(&scope("/1", None)));
+        assert!(!all.contains(&scope("/0", None)) && all.contains(&scope("/1", None)));
     }
 
     /// What is approved for good already stays so when there is no place for more.
@@ -194,7 +196,7 @@ mod tests {
         assert_eq!(all.lasting().count(), LASTING_MAX);
         assert!(all.approve_for_good(scope("/00000", None)));
         assert!(!all.approve_for_good(scope("/new", None)));
-        assert!(all.has(&scope("/new", None)), "until the kernel ends");
+        assert!(all.contains(&scope("/new", None)), "until the kernel ends");
         assert_eq!(all.lasting().count(), LASTING_MAX);
     }
 }

@@ -20,20 +20,20 @@ pub struct ScopePattern {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Part {
     /// This sign.
-    Sign(char),
+    Char(char),
     /// One sign but `/`.
-    One,
+    AnyChar,
     /// Any signs but `/`.
-    Within,
+    AnyInSegment,
     /// Any signs.
-    Any,
+    AnyText,
     /// Any number of folders, each with its `/`.
     Folders,
 }
 
 /// Why a text is no pattern.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum BadScopePattern {
+pub enum ScopePatternError {
     /// It is empty.
     #[error("a pattern of scopes is not empty")]
     Empty,
@@ -52,22 +52,24 @@ impl ScopePattern {
     /// Reads a pattern.
     ///
     /// # Errors
-    /// [`BadScopePattern`].
-    pub fn parse(text: &str) -> Result<Self, BadScopePattern> {
+    /// [`ScopePatternError`].
+    pub fn parse(text: &str) -> Result<Self, ScopePatternError> {
         if text.is_empty() {
-            return Err(BadScopePattern::Empty);
+            return Err(ScopePatternError::Empty);
         }
         if text.len() > PATTERN_MAX {
-            return Err(BadScopePattern::TooLong);
+            return Err(ScopePatternError::TooLong);
         }
-        super::label::is_normal(&text.replace('*', "x")).map_err(BadScopePattern::NotNormal)?;
-        let parts = parts(text);
-        let star = |part: &&Part| matches!(part, Part::Within | Part::Any | Part::Folders);
+        super::label::check_normal(&text.replace('*', "x"))
+            .map_err(ScopePatternError::NotNormal)?;
+        let parts = parse_parts(text);
+        let star =
+            |part: &&Part| matches!(part, Part::AnyInSegment | Part::AnyText | Part::Folders);
         if parts.iter().filter(star).count() > STARS_MAX {
-            return Err(BadScopePattern::TooManyStars);
+            return Err(ScopePatternError::TooManyStars);
         }
         Ok(Self {
-            folded: self::parts(&super::label::folded(text)),
+            folded: self::parse_parts(&super::label::fold(text)),
             text: text.to_owned(),
             parts,
         })
@@ -85,14 +87,14 @@ impl ScopePattern {
         matches(&self.parts, text)
     }
 
-    /// Whether it names a text that [`super::label::folded`] made.
+    /// Whether it names a text that [`super::render_label::fold`] made.
     #[must_use]
     pub fn matches_in_any_case(&self, folded: &str) -> bool {
         matches(&self.folded, folded)
     }
 }
 
-fn parts(text: &str) -> Vec<Part> {
+fn parse_parts(text: &str) -> Vec<Part> {
     let signs: Vec<char> = text.chars().collect();
     let mut parts = Vec::new();
     let mut at = 0;
@@ -100,10 +102,10 @@ fn parts(text: &str) -> Vec<Part> {
         let begins = at == 0 || signs[at - 1] == '/';
         let (part, len) = match &signs[at..] {
             ['*', '*', '/', ..] if begins => (Part::Folders, 3),
-            ['*', '*', ..] => (Part::Any, 2),
-            ['*', ..] => (Part::Within, 1),
-            ['?', ..] => (Part::One, 1),
-            [sign, ..] => (Part::Sign(*sign), 1),
+            ['*', '*', ..] => (Part::AnyText, 2),
+            ['*', ..] => (Part::AnyInSegment, 1),
+            ['?', ..] => (Part::AnyChar, 1),
+            [sign, ..] => (Part::Char(*sign), 1),
             [] => break,
         };
         parts.push(part);
@@ -117,30 +119,30 @@ fn parts(text: &str) -> Vec<Part> {
 fn matches(parts: &[Part], text: &str) -> bool {
     let mut places = vec![false; parts.len() + 1];
     places[0] = true;
-    opened(parts, &mut places, true);
+    expand_stars(parts, &mut places, true);
     for sign in text.chars() {
         let mut next = vec![false; parts.len() + 1];
         for (at, part) in parts.iter().enumerate().filter(|(at, _)| places[*at]) {
             match part {
-                Part::Sign(wanted) => next[at + 1] |= *wanted == sign,
-                Part::One => next[at + 1] |= sign != '/',
-                Part::Within => next[at] |= sign != '/',
-                Part::Any | Part::Folders => next[at] = true,
+                Part::Char(wanted) => next[at + 1] |= *wanted == sign,
+                Part::AnyChar => next[at + 1] |= sign != '/',
+                Part::AnyInSegment => next[at] |= sign != '/',
+                Part::AnyText | Part::Folders => next[at] = true,
             }
         }
-        opened(parts, &mut next, sign == '/');
+        expand_stars(parts, &mut next, sign == '/');
         places = next;
     }
     places[parts.len()]
 }
 
 /// Stars may stand for nothing. `Folders` ends only where a folder begins.
-fn opened(parts: &[Part], places: &mut [bool], begins: bool) {
+fn expand_stars(parts: &[Part], places: &mut [bool], begins: bool) {
     for (at, part) in parts.iter().enumerate() {
         let empty = match part {
-            Part::Within | Part::Any => true,
+            Part::AnyInSegment | Part::AnyText => true,
             Part::Folders => begins,
-            Part::Sign(_) | Part::One => false,
+            Part::Char(_) | Part::AnyChar => false,
         };
         places[at + 1] |= places[at] && empty;
     }

@@ -9,11 +9,11 @@ pub const LABEL_MAX: usize = 1024;
 ///
 /// # Errors
 /// What about it can be read in another way, in words.
-pub fn is_normal(label: &str) -> Result<(), &'static str> {
+pub fn check_normal(label: &str) -> Result<(), &'static str> {
     if label.is_empty() || label.len() > LABEL_MAX {
         return Err("it is empty or too long");
     }
-    let hidden = |c: char| c.is_control() || is_unseen(c) || (c.is_whitespace() && c != ' ');
+    let hidden = |c: char| c.is_control() || is_invisible(c) || (c.is_whitespace() && c != ' ');
     if label.chars().any(hidden) {
         return Err("it has signs that are not seen");
     }
@@ -45,7 +45,7 @@ pub fn is_normal(label: &str) -> Result<(), &'static str> {
         if label.nfkc().ne(label.chars()) {
             return Err("it has letters that have another form");
         }
-        if mixes_scripts(label) {
+        if has_mixed_scripts(label) {
             return Err("a word of it mixes letters that look alike");
         }
     }
@@ -53,7 +53,7 @@ pub fn is_normal(label: &str) -> Result<(), &'static str> {
 }
 
 /// Signs that show nothing, or change how what is near them is shown.
-fn is_unseen(c: char) -> bool {
+fn is_invisible(c: char) -> bool {
     matches!(
         u32::from(c),
         0xAD | 0x034F | 0x061C | 0x115F | 0x1160 | 0x17B4 | 0x17B5
@@ -70,7 +70,7 @@ fn has_escapes(label: &str) -> bool {
 }
 
 /// Whether a word has letters of Latin and of another script at once: `pаypal` with a Cyrillic а.
-fn mixes_scripts(label: &str) -> bool {
+fn has_mixed_scripts(label: &str) -> bool {
     label.split(|c: char| !c.is_alphabetic()).any(|word| {
         let latin = |c: char| matches!(u32::from(c), 0..=0x024F | 0x1E00..=0x1EFF);
         word.chars().any(latin) && !word.chars().all(latin)
@@ -86,7 +86,7 @@ pub fn readings(label: &str) -> Vec<String> {
         .rev()
         .find(|at| label.is_char_boundary(*at));
     let mut text = label[..end.unwrap_or_default()].to_owned();
-    let mut all = vec![folded(&text)];
+    let mut all = vec![fold(&text)];
     let mut add = |reading: String| {
         if !all.contains(&reading) {
             all.push(reading);
@@ -94,11 +94,11 @@ pub fn readings(label: &str) -> Vec<String> {
     };
     // Escapes of escapes.
     for _ in 0..3 {
-        text = unescaped(&text);
-        let plain = folded(&text);
-        add(resolved(&plain));
+        text = unescape(&text);
+        let plain = fold(&text);
+        add(resolve_path(&plain));
         // What a reader in C takes of it.
-        add(resolved(plain.split('\0').next().unwrap_or_default()));
+        add(resolve_path(plain.split('\0').next().unwrap_or_default()));
         add(plain);
     }
     all
@@ -106,10 +106,10 @@ pub fn readings(label: &str) -> Vec<String> {
 
 /// Without case, other forms of letters, signs that are not seen, and backslashes.
 #[must_use]
-pub fn folded(text: &str) -> String {
+pub fn fold(text: &str) -> String {
     let folded: String = text
         .nfkc()
-        .filter(|c| !is_unseen(*c))
+        .filter(|c| !is_invisible(*c))
         .flat_map(char::to_lowercase)
         .map(|c| match c {
             '\\' => '/',
@@ -123,7 +123,7 @@ pub fn folded(text: &str) -> String {
 }
 
 /// With `.`, `..` and `//` resolved, and what stands around parts and is left out by some readers.
-fn resolved(text: &str) -> String {
+fn resolve_path(text: &str) -> String {
     let rooted = text.starts_with('/');
     let mut parts: Vec<&str> = Vec::new();
     for part in text.split('/') {
@@ -144,7 +144,7 @@ fn resolved(text: &str) -> String {
     }
 }
 
-fn unescaped(text: &str) -> String {
+fn unescape(text: &str) -> String {
     let bytes = text.as_bytes();
     let hex = |at: usize| bytes.get(at).and_then(|b| char::from(*b).to_digit(16));
     let mut out = Vec::with_capacity(bytes.len());

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::fmt;
 
 use mgp_protocol::lookalike::are_alike;
-use mgp_protocol::splice::{members, quoted};
+use mgp_protocol::splice::{members, quote};
 use serde_json::value::RawValue;
 
 /// Bytes of a template.
@@ -19,13 +19,13 @@ pub struct LabelTemplate {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum TemplatePart {
-    Words(String),
+    Literal(String),
     Argument(String),
 }
 
 /// Why a text is no template.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum BadTemplate {
+pub enum TemplateError {
     /// A brace that is not closed, or closes nothing, or has nothing in it.
     #[error(
         "a label is made of words and arguments in braces, like \"{{path}}\" or \"{{guild}}/{{channel}}\""
@@ -36,7 +36,7 @@ pub enum BadTemplate {
     NoArgument,
     /// Nobody could tell where the one ends and the other begins.
     #[error("between two arguments of a label there are words, like \"{{guild}}/{{channel}}\"")]
-    Touching,
+    AdjacentArguments,
     /// It is too long.
     #[error("a label's template has at most {TEMPLATE_MAX} bytes")]
     TooLong,
@@ -44,19 +44,19 @@ pub enum BadTemplate {
 
 /// Why a call has no label.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum NoLabel {
+pub enum LabelError {
     /// An argument is not there.
     #[error("its scope is made of the argument `{0}`, which is not there")]
     Missing(String),
     /// An argument stands there twice, or beside one that some readers take for it.
     #[error("its scope is made of the argument `{0}`, and there are several of it")]
-    Several(String),
+    Duplicate(String),
     /// An argument is neither a text nor a number nor a truth value.
     #[error("its scope is made of the argument `{0}`, which is no text")]
     NotText(String),
     /// An argument holds what divides it from the next one.
     #[error("its scope is made of the argument `{0}`, which may not have {1:?} in it")]
-    Divides(String, String),
+    ContainsSeparator(String, String),
     /// All arguments are empty.
     #[error("its scope is made of arguments that are all empty")]
     Empty,
@@ -64,7 +64,7 @@ pub enum NoLabel {
 
 /// The label of a call, and the arguments it was made of.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct MadeLabel {
+pub struct CallLabel {
     /// The label.
     pub label: String,
     /// The arguments, as an object in JSON.
@@ -75,30 +75,30 @@ impl LabelTemplate {
     /// Reads a template.
     ///
     /// # Errors
-    /// [`BadTemplate`].
-    pub fn parse(text: &str) -> Result<Self, BadTemplate> {
+    /// [`TemplateError`].
+    pub fn parse(text: &str) -> Result<Self, TemplateError> {
         if text.len() > TEMPLATE_MAX {
-            return Err(BadTemplate::TooLong);
+            return Err(TemplateError::TooLong);
         }
         let mut parts = Vec::new();
         let mut rest = text;
         while let Some(at) = rest.find(['{', '}']) {
             let (words, tail) = rest.split_at(at);
-            let tail = tail.strip_prefix('{').ok_or(BadTemplate::Braces)?;
-            let (argument, after) = tail.split_once('}').ok_or(BadTemplate::Braces)?;
+            let tail = tail.strip_prefix('{').ok_or(TemplateError::Braces)?;
+            let (argument, after) = tail.split_once('}').ok_or(TemplateError::Braces)?;
             if argument.is_empty() || argument.contains('{') {
-                return Err(BadTemplate::Braces);
+                return Err(TemplateError::Braces);
             }
             if !words.is_empty() {
-                parts.push(TemplatePart::Words(words.to_owned()));
+                parts.push(TemplatePart::Literal(words.to_owned()));
             } else if !parts.is_empty() {
-                return Err(BadTemplate::Touching);
+                return Err(TemplateError::AdjacentArguments);
             }
             parts.push(TemplatePart::Argument(argument.to_owned()));
             rest = after;
         }
         if !rest.is_empty() {
-            parts.push(TemplatePart::Words(rest.to_owned()));
+            parts.push(TemplatePart::Literal(rest.to_owned()));
         }
         let argument = |part: &TemplatePart| matches!(part, TemplatePart::Argument(_));
         match parts.iter().any(argument) {
@@ -106,28 +106,28 @@ impl LabelTemplate {
                 text: text.to_owned(),
                 parts,
             }),
-            false => Err(BadTemplate::NoArgument),
+            false => Err(TemplateError::NoArgument),
         }
     }
 
     /// The label of a call with these arguments, an object in JSON.
     ///
     /// # Errors
-    /// [`NoLabel`]: such a call has no scope, and does not leave.
-    pub fn label(&self, arguments: &str) -> Result<MadeLabel, NoLabel> {
+    /// [`LabelError`]: such a call has no scope, and does not leave.
+    pub fn render_label(&self, arguments: &str) -> Result<CallLabel, LabelError> {
         let given = members(arguments).unwrap_or_default();
         let mut label = String::new();
         let mut payload: Vec<(&str, &str)> = Vec::new();
         for (at, part) in self.parts.iter().enumerate() {
             match part {
-                TemplatePart::Words(words) => label.push_str(words),
+                TemplatePart::Literal(words) => label.push_str(words),
                 TemplatePart::Argument(name) => {
-                    let (value, json) = argument(&given, name)?;
-                    if let (Some(TemplatePart::Words(next)), false) =
+                    let (value, json) = find_argument(&given, name)?;
+                    if let (Some(TemplatePart::Literal(next)), false) =
                         (self.parts.get(at + 1), at + 2 >= self.parts.len())
                         && value.contains(next.as_str())
                     {
-                        return Err(NoLabel::Divides(name.clone(), next.clone()));
+                        return Err(LabelError::ContainsSeparator(name.clone(), next.clone()));
                     }
                     label.push_str(&value);
                     if !payload.iter().any(|(known, _)| known == name) {
@@ -137,13 +137,13 @@ impl LabelTemplate {
             }
         }
         if label.is_empty() {
-            return Err(NoLabel::Empty);
+            return Err(LabelError::Empty);
         }
         let payload = payload.iter();
         let payload: Vec<String> = payload
-            .map(|(name, json)| format!("{}:{json}", quoted(name)))
+            .map(|(name, json)| format!("{}:{json}", quote(name)))
             .collect();
-        Ok(MadeLabel {
+        Ok(CallLabel {
             label,
             payload: format!("{{{}}}", payload.join(",")),
         })
@@ -156,19 +156,19 @@ impl fmt::Display for LabelTemplate {
     }
 }
 
-fn argument<'a>(
+fn find_argument<'a>(
     given: &'a [(Cow<'a, str>, &'a RawValue)],
     name: &str,
-) -> Result<(Cow<'a, str>, &'a str), NoLabel> {
+) -> Result<(Cow<'a, str>, &'a str), LabelError> {
     let mut alike = given.iter().filter(|(known, _)| are_alike(known, name));
     let (known, value) = alike
         .next()
-        .ok_or_else(|| NoLabel::Missing(name.to_owned()))?;
+        .ok_or_else(|| LabelError::Missing(name.to_owned()))?;
     if alike.next().is_some() {
-        return Err(NoLabel::Several(name.to_owned()));
+        return Err(LabelError::Duplicate(name.to_owned()));
     }
     if known != name {
-        return Err(NoLabel::Missing(name.to_owned()));
+        return Err(LabelError::Missing(name.to_owned()));
     }
     let json = value.get();
     let text = match json.as_bytes().first() {
@@ -178,7 +178,7 @@ fn argument<'a>(
         Some(b't' | b'f') => Some(Cow::Borrowed(json)),
         _ => None,
     };
-    let text = text.ok_or_else(|| NoLabel::NotText(name.to_owned()))?;
+    let text = text.ok_or_else(|| LabelError::NotText(name.to_owned()))?;
     Ok((text, json))
 }
 
@@ -186,8 +186,10 @@ fn argument<'a>(
 mod tests {
     use super::*;
 
-    fn made(template: &str, arguments: &str) -> Result<MadeLabel, NoLabel> {
-        LabelTemplate::parse(template).unwrap().label(arguments)
+    fn made(template: &str, arguments: &str) -> Result<CallLabel, LabelError> {
+        LabelTemplate::parse(template)
+            .unwrap()
+            .render_label(arguments)
     }
 
     /// MCPL-058: the label and the payload of the example of §7.7.
@@ -211,15 +213,15 @@ mod tests {
     #[test]
     fn a_call_without_a_clear_label_has_none() {
         let path = |arguments: &str| made("{path}", arguments).unwrap_err();
-        assert_eq!(path("{}"), NoLabel::Missing("path".into()));
-        assert_eq!(path(r#"{"Path":"/a"}"#), NoLabel::Missing("path".into()));
+        assert_eq!(path("{}"), LabelError::Missing("path".into()));
+        assert_eq!(path(r#"{"Path":"/a"}"#), LabelError::Missing("path".into()));
         assert_eq!(
             path(r#"{"path":"/a","path":"/b"}"#),
-            NoLabel::Several("path".into())
+            LabelError::Duplicate("path".into())
         );
         assert_eq!(
             path(r#"{"path":"/a","PATH":"/b"}"#),
-            NoLabel::Several("path".into())
+            LabelError::Duplicate("path".into())
         );
         for value in [
             "null",
@@ -231,12 +233,15 @@ mod tests {
         ] {
             assert_eq!(
                 path(&format!(r#"{{"path":{value}}}"#)),
-                NoLabel::NotText("path".into())
+                LabelError::NotText("path".into())
             );
         }
         let divided = made("{guild}/{channel}", r#"{"guild":"acme/x","channel":"y"}"#);
-        assert_eq!(divided, Err(NoLabel::Divides("guild".into(), "/".into())));
-        assert_eq!(path(r#"{"path":""}"#), NoLabel::Empty);
+        assert_eq!(
+            divided,
+            Err(LabelError::ContainsSeparator("guild".into(), "/".into()))
+        );
+        assert_eq!(path(r#"{"path":""}"#), LabelError::Empty);
         assert!(made("fs:{path}", r#"{"path":"/a/b"}"#).is_ok());
         assert!(made("{path}/", r#"{"path":"/a/b"}"#).is_ok());
     }
@@ -244,13 +249,13 @@ mod tests {
     #[test]
     fn what_is_no_template_is_told() {
         for (bad, why) in [
-            ("{path", BadTemplate::Braces),
-            ("path}", BadTemplate::Braces),
-            ("{}", BadTemplate::Braces),
-            ("{a{b}}", BadTemplate::Braces),
-            ("path", BadTemplate::NoArgument),
-            ("", BadTemplate::NoArgument),
-            ("{a}{b}", BadTemplate::Touching),
+            ("{path", TemplateError::Braces),
+            ("path}", TemplateError::Braces),
+            ("{}", TemplateError::Braces),
+            ("{a{b}}", TemplateError::Braces),
+            ("path", TemplateError::NoArgument),
+            ("", TemplateError::NoArgument),
+            ("{a}{b}", TemplateError::AdjacentArguments),
         ] {
             assert_eq!(LabelTemplate::parse(bad), Err(why), "{bad}");
         }

@@ -17,10 +17,10 @@ fn rules(whitelist: &[&str], blacklist: &[&str]) -> ScopeRules {
 fn lists_are_asked_in_their_order() {
     let rules = rules(&["/project/**"], &["**/.env"]);
     let denied = ScopeVerdict::Denied("**/.env".into());
-    assert_eq!(rules.judge("/project/.env"), denied);
+    assert_eq!(rules.evaluate("/project/.env"), denied);
     let approved = ScopeVerdict::Approved("/project/**".into());
-    assert_eq!(rules.judge("/project/a"), approved);
-    assert_eq!(rules.judge("/etc/hosts"), ScopeVerdict::Undecided(None));
+    assert_eq!(rules.evaluate("/project/a"), approved);
+    assert_eq!(rules.evaluate("/etc/hosts"), ScopeVerdict::Undecided(None));
 }
 
 /// MCPL-054, MCPL-059: labels that only look as if the whitelist had them; none gets through.
@@ -64,7 +64,7 @@ fn what_only_looks_allowed_is_not() {
         "/project/\u{212a}elvin",
         "",
     ] {
-        let verdict = rules.judge(label);
+        let verdict = rules.evaluate(label);
         assert!(
             matches!(verdict, ScopeVerdict::Undecided(Some(_))),
             "{label:?}: {verdict:?}"
@@ -72,7 +72,7 @@ fn what_only_looks_allowed_is_not() {
     }
     let long = format!("/project/{}", "a".repeat(label::LABEL_MAX));
     assert!(matches!(
-        rules.judge(&long),
+        rules.evaluate(&long),
         ScopeVerdict::Undecided(Some(_))
     ));
     for good in [
@@ -84,7 +84,7 @@ fn what_only_looks_allowed_is_not() {
         "/project/100%",
         ".",
     ] {
-        let verdict = rules.judge(good);
+        let verdict = rules.evaluate(good);
         assert_eq!(
             matches!(verdict, ScopeVerdict::Approved(_)),
             good != ".",
@@ -127,7 +127,7 @@ fn what_may_be_read_as_closed_is_closed() {
         "#adm\u{131}n-x",
         "#ad\u{feff}min-x",
     ] {
-        let verdict = rules.judge(label);
+        let verdict = rules.evaluate(label);
         assert!(
             matches!(verdict, ScopeVerdict::Denied(_)),
             "{label:?}: {verdict:?}"
@@ -151,7 +151,7 @@ fn a_payload_is_enriched_by_rule() {
         ],
         ..ScopeRules::default()
     };
-    let enriched = |label, payload| rules.enriched(label, payload);
+    let enriched = |label, payload| rules.enrich(label, payload);
     assert_eq!(
         enriched("#general", None).unwrap(),
         r#"{"channel_id":"C1","guild":"acme"}"#
@@ -171,9 +171,9 @@ fn an_agent_only_narrows() {
         whitelist: whitelist.iter().map(|one| (*one).to_owned()).collect(),
         blacklist: blacklist.iter().map(|one| (*one).to_owned()).collect(),
     };
-    assert!(narrowed("/a", &said(&[], &[])));
-    assert!(!narrowed("/a", &said(&["/b/**"], &[])));
-    assert!(narrowed("/b/a", &said(&["/b/**"], &[])));
-    assert!(!narrowed("/b/.env", &said(&["/b/**"], &["**/.env"])));
-    assert!(!narrowed("/a", &said(&[], &["/x/../y"])));
+    assert!(is_allowed_by("/a", &said(&[], &[])));
+    assert!(!is_allowed_by("/a", &said(&["/b/**"], &[])));
+    assert!(is_allowed_by("/b/a", &said(&["/b/**"], &[])));
+    assert!(!is_allowed_by("/b/.env", &said(&["/b/**"], &["**/.env"])));
+    assert!(!is_allowed_by("/a", &said(&[], &["/x/../y"])));
 }

@@ -17,7 +17,7 @@ pub(super) const MAX_WORK: usize = 16 << 20;
 
 /// Why a text is no document of a state, or a patch cannot be applied.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum PatchFault {
+pub enum PatchError {
     /// More than [`MAX_BYTES`].
     #[error("it has more than {MAX_BYTES} bytes")]
     TooLarge,
@@ -38,7 +38,7 @@ pub enum PatchFault {
         "a patch is an array of at most {} operations",
         super::patch::MAX_OPERATIONS
     )]
-    NoPatch,
+    NotAPatch,
     /// An operation that is none.
     #[error("operation {at}: {why}")]
     Operation {
@@ -51,15 +51,15 @@ pub enum PatchFault {
 
 /// What may still be done for one patch.
 #[derive(Debug)]
-pub(super) struct PatchWork(usize);
+pub(super) struct WorkBudget(usize);
 
-impl PatchWork {
+impl WorkBudget {
     pub(super) fn new() -> Self {
         Self(MAX_WORK)
     }
 
-    pub(super) fn take(&mut self, steps: usize) -> Result<(), PatchFault> {
-        self.0 = self.0.checked_sub(steps).ok_or(PatchFault::TooMuchWork)?;
+    pub(super) fn spend(&mut self, steps: usize) -> Result<(), PatchError> {
+        self.0 = self.0.checked_sub(steps).ok_or(PatchError::TooMuchWork)?;
         Ok(())
     }
 }
@@ -79,17 +79,17 @@ pub(super) struct JsonMember<'a> {
     /// Its name as it is meant.
     pub(super) name: Cow<'a, str>,
     /// Its name as it was written, quotes included.
-    written: Cow<'a, str>,
+    raw_name: Cow<'a, str>,
     pub(super) value: JsonNode<'a>,
 }
 
 impl<'a> JsonMember<'a> {
     /// A member of this name.
     pub(super) fn new(name: String, value: JsonNode<'a>) -> Self {
-        let written = mgp_protocol::splice::quoted(&name);
+        let written = mgp_protocol::splice::quote(&name);
         Self {
             name: name.into(),
-            written: written.into(),
+            raw_name: written.into(),
             value,
         }
     }
@@ -106,19 +106,19 @@ pub(super) struct JsonExtent {
 
 impl<'a> JsonNode<'a> {
     /// Reads a text that serde_json took for JSON.
-    pub(super) fn read(text: &'a str) -> Result<Self, PatchFault> {
-        let mut reader = JsonReader { text, at: 0 };
-        let node = reader.value(MAX_DEPTH)?;
-        reader.space();
-        match reader.at == text.len() {
+    pub(super) fn read(text: &'a str) -> Result<Self, PatchError> {
+        let mut reader = JsonReader { text, position: 0 };
+        let node = reader.parse_value(MAX_DEPTH)?;
+        reader.skip_space();
+        match reader.position == text.len() {
             true => Ok(node),
-            false => Err(PatchFault::Unreadable),
+            false => Err(PatchError::Unreadable),
         }
     }
 
     /// How large and deep it is.
-    pub(super) fn extent(&self, work: &mut PatchWork) -> Result<JsonExtent, PatchFault> {
-        work.take(1)?;
+    pub(super) fn extent(&self, work: &mut WorkBudget) -> Result<JsonExtent, PatchError> {
+        work.spend(1)?;
         let (mut bytes, mut depth) = (2, 0);
         match self {
             Self::Scalar(text) => bytes = text.len(),
@@ -134,7 +134,7 @@ impl<'a> JsonNode<'a> {
                 bytes += members.len().saturating_sub(1);
                 for member in members {
                     let within = member.value.extent(work)?;
-                    bytes += within.bytes + member.written.len() + 1;
+                    bytes += within.bytes + member.raw_name.len() + 1;
                     depth = depth.max(within.depth + 1);
                 }
             }
@@ -143,11 +143,11 @@ impl<'a> JsonNode<'a> {
     }
 
     /// True for the same value (RFC 6902, section 4.6): numbers by what they are, members in any order.
-    pub(super) fn equals(&self, other: &Self, work: &mut PatchWork) -> Result<bool, PatchFault> {
-        work.take(1)?;
+    pub(super) fn equals(&self, other: &Self, work: &mut WorkBudget) -> Result<bool, PatchError> {
+        work.spend(1)?;
         match (self, other) {
             (Self::Scalar(one), Self::Scalar(other)) => {
-                work.take(one.len() / 8)?;
+                work.spend(one.len() / 8)?;
                 Ok(scalars_equal(one, other))
             }
             (Self::Array(one), Self::Array(other)) if one.len() == other.len() => {
@@ -159,7 +159,7 @@ impl<'a> JsonNode<'a> {
                 Ok(true)
             }
             (Self::Object(one), Self::Object(other)) if one.len() == other.len() => {
-                let (one, other) = (by_name(one, work)?, by_name(other, work)?);
+                let (one, other) = (sort_by_name(one, work)?, sort_by_name(other, work)?);
                 for (one, other) in one.into_iter().zip(other) {
                     if one.name != other.name || !one.value.equals(&other.value, work)? {
                         return Ok(false);
@@ -191,7 +191,7 @@ impl<'a> JsonNode<'a> {
                     if n > 0 {
                         out.push(',');
                     }
-                    out.push_str(&member.written);
+                    out.push_str(&member.raw_name);
                     out.push(':');
                     member.value.write(out);
                 }
@@ -201,11 +201,11 @@ impl<'a> JsonNode<'a> {
     }
 }
 
-fn by_name<'m, 'a>(
+fn sort_by_name<'m, 'a>(
     members: &'m [JsonMember<'a>],
-    work: &mut PatchWork,
-) -> Result<Vec<&'m JsonMember<'a>>, PatchFault> {
-    work.take(members.len().saturating_mul(4))?;
+    work: &mut WorkBudget,
+) -> Result<Vec<&'m JsonMember<'a>>, PatchError> {
+    work.spend(members.len().saturating_mul(4))?;
     let mut sorted: Vec<_> = members.iter().collect();
     sorted.sort_by(|one, other| one.name.cmp(&other.name));
     Ok(sorted)
@@ -214,149 +214,152 @@ fn by_name<'m, 'a>(
 fn scalars_equal(one: &str, other: &str) -> bool {
     let kind = |text: &str| text.as_bytes().first().copied();
     match (kind(one), kind(other)) {
-        (Some(b'"'), Some(b'"')) => one == other || unescaped(one) == unescaped(other),
-        (Some(b'-' | b'0'..=b'9'), Some(b'-' | b'0'..=b'9')) => numbers::equal(one, other),
+        (Some(b'"'), Some(b'"')) => one == other || unescape(one) == unescape(other),
+        (Some(b'-' | b'0'..=b'9'), Some(b'-' | b'0'..=b'9')) => numbers::are_equal(one, other),
         _ => one == other,
     }
 }
 
 /// What a string in quotes says; `None` where readers differ on it (a half of a surrogate pair).
-fn unescaped(quoted: &str) -> Option<String> {
+fn unescape(quoted: &str) -> Option<String> {
     serde_json::from_str(quoted).ok()
 }
 
-/// Splits a text into its values. Whatever is no JSON is [`PatchFault::Unreadable`].
+/// Splits a text into its values. Whatever is no JSON is [`PatchError::OperationDecodeError`].
 struct JsonReader<'a> {
     text: &'a str,
-    at: usize,
+    position: usize,
 }
 
 impl<'a> JsonReader<'a> {
     fn peek(&self) -> Option<u8> {
-        self.text.as_bytes().get(self.at).copied()
+        self.text.as_bytes().get(self.position).copied()
     }
 
-    fn space(&mut self) {
+    fn skip_space(&mut self) {
         while matches!(self.peek(), Some(b' ' | b'\t' | b'\r' | b'\n')) {
-            self.at += 1;
+            self.position += 1;
         }
     }
 
     /// Takes this byte if it is the next one.
-    fn takes(&mut self, byte: u8) -> bool {
-        self.space();
+    fn take_if(&mut self, byte: u8) -> bool {
+        self.skip_space();
         let is = self.peek() == Some(byte);
-        self.at += usize::from(is);
+        self.position += usize::from(is);
         is
     }
 
-    fn value(&mut self, deeper: usize) -> Result<JsonNode<'a>, PatchFault> {
-        self.space();
+    fn parse_value(&mut self, deeper: usize) -> Result<JsonNode<'a>, PatchError> {
+        self.skip_space();
         match self.peek() {
-            Some(b'[') => self.array(deeper),
-            Some(b'{') => self.object(deeper),
-            Some(b'"') => self.string().map(JsonNode::Scalar),
-            Some(_) => self.literal().map(JsonNode::Scalar),
-            None => Err(PatchFault::Unreadable),
+            Some(b'[') => self.parse_array(deeper),
+            Some(b'{') => self.parse_object(deeper),
+            Some(b'"') => self.parse_string().map(JsonNode::Scalar),
+            Some(_) => self.parse_literal().map(JsonNode::Scalar),
+            None => Err(PatchError::Unreadable),
         }
     }
 
-    fn array(&mut self, deeper: usize) -> Result<JsonNode<'a>, PatchFault> {
-        let deeper = deeper.checked_sub(1).ok_or(PatchFault::TooDeep)?;
-        self.at += 1;
+    fn parse_array(&mut self, deeper: usize) -> Result<JsonNode<'a>, PatchError> {
+        let deeper = deeper.checked_sub(1).ok_or(PatchError::TooDeep)?;
+        self.position += 1;
         let mut items = Vec::new();
-        if self.takes(b']') {
+        if self.take_if(b']') {
             return Ok(JsonNode::Array(items));
         }
         loop {
-            items.push(self.value(deeper)?);
-            if self.takes(b']') {
+            items.push(self.parse_value(deeper)?);
+            if self.take_if(b']') {
                 return Ok(JsonNode::Array(items));
             }
-            self.comma()?;
+            self.skip_comma()?;
         }
     }
 
-    fn object(&mut self, deeper: usize) -> Result<JsonNode<'a>, PatchFault> {
-        let deeper = deeper.checked_sub(1).ok_or(PatchFault::TooDeep)?;
-        self.at += 1;
+    fn parse_object(&mut self, deeper: usize) -> Result<JsonNode<'a>, PatchError> {
+        let deeper = deeper.checked_sub(1).ok_or(PatchError::TooDeep)?;
+        self.position += 1;
         let mut members: Vec<JsonMember<'a>> = Vec::new();
-        if self.takes(b'}') {
+        if self.take_if(b'}') {
             return Ok(JsonNode::Object(members));
         }
         loop {
-            self.space();
-            let written = self.string()?;
+            self.skip_space();
+            let written = self.parse_string()?;
             let plain = &written[1..written.len() - 1];
             let name = match plain.contains('\\') {
                 false => Cow::Borrowed(plain),
-                true => unescaped(written).ok_or(PatchFault::Unreadable)?.into(),
+                true => unescape(written).ok_or(PatchError::Unreadable)?.into(),
             };
-            if !self.takes(b':') {
-                return Err(PatchFault::Unreadable);
+            if !self.take_if(b':') {
+                return Err(PatchError::Unreadable);
             }
-            let value = self.value(deeper)?;
+            let value = self.parse_value(deeper)?;
             members.push(JsonMember {
                 name,
-                written: written.into(),
+                raw_name: written.into(),
                 value,
             });
-            if self.takes(b'}') {
-                return once(members).map(JsonNode::Object);
+            if self.take_if(b'}') {
+                return check_unique(members).map(JsonNode::Object);
             }
-            self.comma()?;
+            self.skip_comma()?;
         }
     }
 
-    fn comma(&mut self) -> Result<(), PatchFault> {
-        match self.takes(b',') {
+    fn skip_comma(&mut self) -> Result<(), PatchError> {
+        match self.take_if(b',') {
             true => Ok(()),
-            false => Err(PatchFault::Unreadable),
+            false => Err(PatchError::Unreadable),
         }
     }
 
     /// A string with its quotes.
-    fn string(&mut self) -> Result<&'a str, PatchFault> {
-        let from = self.at;
-        if !self.takes(b'"') {
-            return Err(PatchFault::Unreadable);
+    fn parse_string(&mut self) -> Result<&'a str, PatchError> {
+        let from = self.position;
+        if !self.take_if(b'"') {
+            return Err(PatchError::Unreadable);
         }
         loop {
-            match self.peek().ok_or(PatchFault::Unreadable)? {
+            match self.peek().ok_or(PatchError::Unreadable)? {
                 b'"' => {
-                    self.at += 1;
-                    return self.text.get(from..self.at).ok_or(PatchFault::Unreadable);
+                    self.position += 1;
+                    return self
+                        .text
+                        .get(from..self.position)
+                        .ok_or(PatchError::Unreadable);
                 }
-                b'\\' => self.at += 2,
-                _ => self.at += 1,
+                b'\\' => self.position += 2,
+                _ => self.position += 1,
             }
         }
     }
 
-    fn literal(&mut self) -> Result<&'a str, PatchFault> {
-        let from = self.at;
+    fn parse_literal(&mut self) -> Result<&'a str, PatchError> {
+        let from = self.position;
         let ends = |byte: u8| matches!(byte, b',' | b']' | b'}' | b' ' | b'\t' | b'\r' | b'\n');
         while self.peek().is_some_and(|byte| !ends(byte)) {
-            self.at += 1;
+            self.position += 1;
         }
-        match self.text.get(from..self.at) {
+        match self.text.get(from..self.position) {
             Some(text) if !text.is_empty() => Ok(text),
-            _ => Err(PatchFault::Unreadable),
+            _ => Err(PatchError::Unreadable),
         }
     }
 }
 
 /// The members, unless two have one name: which of them counts, readers disagree on.
-fn once(members: Vec<JsonMember<'_>>) -> Result<Vec<JsonMember<'_>>, PatchFault> {
+fn check_unique(members: Vec<JsonMember<'_>>) -> Result<Vec<JsonMember<'_>>, PatchError> {
     let mut seen = HashSet::with_capacity(members.len());
     let twice = members.iter().find(|member| !seen.insert(&*member.name));
-    match twice.map(|member| shortened(&member.name)) {
-        Some(name) => Err(PatchFault::Duplicate(name)),
+    match twice.map(|member| truncate_name(&member.name)) {
+        Some(name) => Err(PatchError::Duplicate(name)),
         None => Ok(members),
     }
 }
 
 /// The beginning of a name, for a report.
-fn shortened(name: &str) -> String {
+fn truncate_name(name: &str) -> String {
     name.chars().take(64).collect()
 }

@@ -10,18 +10,18 @@ struct JsonNumber {
 }
 
 /// True when both texts are the same number.
-pub(super) fn equal(one: &str, other: &str) -> bool {
+pub(super) fn are_equal(one: &str, other: &str) -> bool {
     if one == other {
         return true;
     }
-    match (decimal(one), decimal(other)) {
+    match (parse_decimal(one), parse_decimal(other)) {
         (Some(one), Some(other)) => one == other,
         // A power of ten beyond 64 bits is the same number only where it is the same text.
         (None, _) | (_, None) => false,
     }
 }
 
-fn decimal(text: &str) -> Option<JsonNumber> {
+fn parse_decimal(text: &str) -> Option<JsonNumber> {
     let (negative, text) = match text.strip_prefix('-') {
         Some(rest) => (true, rest),
         None => (false, text),
@@ -65,7 +65,7 @@ mod tests {
             ("1e3", "1000"),
             ("0.10", "1E-1"),
         ] {
-            assert!(equal(one, other), "{one} {other}");
+            assert!(are_equal(one, other), "{one} {other}");
         }
         for (one, other) in [
             ("9007199254740993", "9007199254740992"),
@@ -74,7 +74,7 @@ mod tests {
             ("1e99999999999999999999", "1e99999999999999999998"),
             ("0.1", "0.01"),
         ] {
-            assert!(!equal(one, other), "{one} {other}");
+            assert!(!are_equal(one, other), "{one} {other}");
         }
     }
 }

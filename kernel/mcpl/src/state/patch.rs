@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::document::{
-    JsonExtent, JsonMember, JsonNode, MAX_BYTES, MAX_DEPTH, PatchFault, PatchWork,
+    JsonExtent, JsonMember, JsonNode, MAX_BYTES, MAX_DEPTH, PatchError, WorkBudget,
 };
 
 /// Operations of one patch. A server that changes more than this at once sends its state as a whole.
@@ -15,60 +15,62 @@ pub const MAX_OPERATIONS: usize = 10_000;
 /// The text of `data` after `patch`, both as JSON text.
 ///
 /// # Errors
-/// [`PatchFault`]: nothing of the patch is applied.
-pub fn patched(data: &str, patch: &str) -> Result<String, PatchFault> {
+/// [`PatchError`]: nothing of the patch is applied.
+pub fn apply_patch(data: &str, patch: &str) -> Result<String, PatchError> {
     if data.len() > MAX_BYTES || patch.len() > MAX_BYTES {
-        return Err(PatchFault::TooLarge);
+        return Err(PatchError::TooLarge);
     }
     let operations: Vec<&RawValue> =
-        serde_json::from_str(patch).map_err(|_| PatchFault::NoPatch)?;
+        serde_json::from_str(patch).map_err(|_| PatchError::NotAPatch)?;
     if operations.len() > MAX_OPERATIONS {
-        return Err(PatchFault::NoPatch);
+        return Err(PatchError::NotAPatch);
     }
-    let mut patched = PatchedDocument::of(data)?;
+    let mut patched = PatchedDocument::parse(data)?;
     for (at, operation) in operations.into_iter().enumerate() {
-        let operation = PatchOperation::read(operation.get());
+        let operation = PatchOperation::parse(operation.get());
         let applied = operation.and_then(|operation| patched.apply(&operation));
         applied.map_err(|refused| match refused {
-            Unapplied::Fault(fault) => fault,
-            Unapplied::Because(why) => PatchFault::Operation { at, why },
+            ApplyError::Fault(fault) => fault,
+            ApplyError::Reason(why) => PatchError::Operation { at, why },
         })?;
     }
-    patched.text()
+    patched.into_text()
 }
 
 /// The text of a whole state, without spaces, if it is one that can be kept.
 ///
 /// # Errors
-/// [`PatchFault`]
-pub fn whole(data: &str) -> Result<String, PatchFault> {
-    patched(data, "[]")
+/// [`PatchError`]
+pub fn normalize_state(data: &str) -> Result<String, PatchError> {
+    apply_patch(data, "[]")
 }
 
-enum Unapplied {
-    Fault(PatchFault),
-    Because(&'static str),
+enum ApplyError {
+    Fault(PatchError),
+    Reason(&'static str),
 }
 
-impl From<PatchFault> for Unapplied {
-    fn from(fault: PatchFault) -> Self {
+impl From<PatchError> for ApplyError {
+    fn from(fault: PatchError) -> Self {
         Self::Fault(fault)
     }
 }
 
 /// What an operation says, each value once.
 #[derive(Debug, Deserialize)]
-struct SaidOperation<'a> {
+struct RawOperation<'a> {
     op: &'a RawValue,
     path: &'a RawValue,
     #[serde(borrow, default)]
     from: Option<&'a RawValue>,
-    #[serde(borrow, default, deserialize_with = "there")]
+    #[serde(borrow, default, deserialize_with = "present_value")]
     value: Option<&'a RawValue>,
 }
 
 /// `null` is a value, too.
-fn there<'de: 'a, 'a, D: serde::Deserializer<'de>>(d: D) -> Result<Option<&'a RawValue>, D::Error> {
+fn present_value<'de: 'a, 'a, D: serde::Deserializer<'de>>(
+    d: D,
+) -> Result<Option<&'a RawValue>, D::Error> {
     <&RawValue>::deserialize(d).map(Some)
 }
 
@@ -82,21 +84,21 @@ enum PatchOperation<'a> {
 }
 
 impl<'a> PatchOperation<'a> {
-    fn read(text: &'a str) -> Result<Self, Unapplied> {
+    fn parse(text: &'a str) -> Result<Self, ApplyError> {
         if members(text).is_none() {
-            return Err(Unapplied::Because("it is no object"));
+            return Err(ApplyError::Reason("it is no object"));
         }
-        let said: SaidOperation<'a> = lookalike::from_object(text).map_err(|_| {
-            Unapplied::Because("`op` or `path` is missing, or a member stands twice")
+        let said: RawOperation<'a> = lookalike::from_object(text).map_err(|_| {
+            ApplyError::Reason("`op` or `path` is missing, or a member stands twice")
         })?;
-        let path = JsonPointer::read(Some(said.path), "`path` is no JSON Pointer")?;
-        let from = || JsonPointer::read(said.from, "`from` is missing, or no JSON Pointer");
+        let path = JsonPointer::parse(Some(said.path), "`path` is no JSON Pointer")?;
+        let from = || JsonPointer::parse(said.from, "`from` is missing, or no JSON Pointer");
         let value = || {
-            let value = said.value.ok_or(Unapplied::Because("`value` is missing"))?;
-            JsonNode::read(value.get()).map_err(Unapplied::from)
+            let value = said.value.ok_or(ApplyError::Reason("`value` is missing"))?;
+            JsonNode::read(value.get()).map_err(ApplyError::from)
         };
         let op: String = serde_json::from_str(said.op.get())
-            .map_err(|_| Unapplied::Because("`op` is no text"))?;
+            .map_err(|_| ApplyError::Reason("`op` is no text"))?;
         Ok(match op.as_str() {
             "add" => Self::Add(path, value()?),
             "remove" => Self::Remove(path),
@@ -110,7 +112,7 @@ impl<'a> PatchOperation<'a> {
                 to: path,
             },
             "test" => Self::Test(path, value()?),
-            _ => return Err(Unapplied::Because("`op` is none of RFC 6902")),
+            _ => return Err(ApplyError::Reason("`op` is none of RFC 6902")),
         })
     }
 }
@@ -119,19 +121,19 @@ impl<'a> PatchOperation<'a> {
 struct JsonPointer(Vec<String>);
 
 impl JsonPointer {
-    fn read(said: Option<&RawValue>, no: &'static str) -> Result<Self, Unapplied> {
+    fn parse(said: Option<&RawValue>, no: &'static str) -> Result<Self, ApplyError> {
         let text: Option<String> = said.and_then(|said| serde_json::from_str(said.get()).ok());
-        let text = text.ok_or(Unapplied::Because(no))?;
+        let text = text.ok_or(ApplyError::Reason(no))?;
         let mut words = text.split('/');
         if words.next() != Some("") {
-            return Err(Unapplied::Because(no));
+            return Err(ApplyError::Reason(no));
         }
         let mut names = Vec::new();
         for word in words {
             if names.len() == MAX_DEPTH {
-                return Err(PatchFault::TooDeep.into());
+                return Err(PatchError::TooDeep.into());
             }
-            names.push(plain(word).ok_or(Unapplied::Because(no))?);
+            names.push(unescape_token(word).ok_or(ApplyError::Reason(no))?);
         }
         Ok(Self(names))
     }
@@ -142,7 +144,7 @@ impl JsonPointer {
 }
 
 /// A word of a pointer as it is meant: `~1` is `/`, `~0` is `~`, and nothing else begins with `~`.
-fn plain(word: &str) -> Option<String> {
+fn unescape_token(word: &str) -> Option<String> {
     let mut parts = word.split('~');
     let mut all = parts.next()?.to_owned();
     for part in parts {
@@ -157,41 +159,41 @@ fn plain(word: &str) -> Option<String> {
 }
 
 /// An index of an array: digits, no zero before others.
-fn index(name: &str, below: usize) -> Result<usize, Unapplied> {
+fn parse_index(name: &str, below: usize) -> Result<usize, ApplyError> {
     let digits = !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_digit());
     if !digits || (name.len() > 1 && name.starts_with('0')) {
-        return Err(Unapplied::Because("an index of an array is a plain number"));
+        return Err(ApplyError::Reason("an index of an array is a plain number"));
     }
     match name.parse() {
         Ok(index) if index < below => Ok(index),
-        _ => Err(Unapplied::Because("the array has no such place")),
+        _ => Err(ApplyError::Reason("the array has no such place")),
     }
 }
 
-const NOT_THERE: Unapplied = Unapplied::Because("there is no such place");
+const NOT_THERE: ApplyError = ApplyError::Reason("there is no such place");
 
 /// A document that is being changed, with its size.
 struct PatchedDocument<'a> {
     root: JsonNode<'a>,
     bytes: usize,
-    work: PatchWork,
+    work: WorkBudget,
 }
 
 impl<'a> PatchedDocument<'a> {
-    fn of(data: &'a str) -> Result<Self, PatchFault> {
-        let (root, mut work) = (JsonNode::read(data)?, PatchWork::new());
+    fn parse(data: &'a str) -> Result<Self, PatchError> {
+        let (root, mut work) = (JsonNode::read(data)?, WorkBudget::new());
         let bytes = root.extent(&mut work)?.bytes;
         Ok(Self { root, bytes, work })
     }
 
     /// Its text; what moved deeper than allowed shows here.
-    fn text(mut self) -> Result<String, PatchFault> {
-        let JsonExtent { bytes, depth } = self.root.extent(&mut PatchWork::new())?;
+    fn into_text(mut self) -> Result<String, PatchError> {
+        let JsonExtent { bytes, depth } = self.root.extent(&mut WorkBudget::new())?;
         if depth > MAX_DEPTH {
-            return Err(PatchFault::TooDeep);
+            return Err(PatchError::TooDeep);
         }
         if bytes > MAX_BYTES {
-            return Err(PatchFault::TooLarge);
+            return Err(PatchError::TooLarge);
         }
         let mut text = String::with_capacity(bytes);
         self.root.write(&mut text);
@@ -199,22 +201,22 @@ impl<'a> PatchedDocument<'a> {
         Ok(text)
     }
 
-    fn apply(&mut self, operation: &PatchOperation<'a>) -> Result<(), Unapplied> {
-        self.work.take(1)?;
+    fn apply(&mut self, operation: &PatchOperation<'a>) -> Result<(), ApplyError> {
+        self.work.spend(1)?;
         match operation {
             PatchOperation::Add(path, value) => self.add(path, value.clone()),
             PatchOperation::Remove(path) => self.remove(path).map(|_| ()),
             PatchOperation::Replace(path, value) => {
                 let grown = value.extent(&mut self.work)?;
-                let place = reach(&mut self.root, &path.0, &mut self.work)?;
+                let place = resolve(&mut self.root, &path.0, &mut self.work)?;
                 let was = place.extent(&mut self.work)?;
                 *place = value.clone();
                 self.bytes = self.bytes.saturating_sub(was.bytes);
-                self.grows(grown, path)
+                self.account_growth(grown, path)
             }
             PatchOperation::Move { from, to } => {
                 if from.is_before(to) {
-                    return Err(Unapplied::Because("a value cannot move into itself"));
+                    return Err(ApplyError::Reason("a value cannot move into itself"));
                 }
                 if from.0.is_empty() {
                     return Ok(());
@@ -223,45 +225,45 @@ impl<'a> PatchedDocument<'a> {
                 self.add(to, value)
             }
             PatchOperation::Copy { from, to } => {
-                let value = reach(&mut self.root, &from.0, &mut self.work)?;
+                let value = resolve(&mut self.root, &from.0, &mut self.work)?;
                 let grown = value.extent(&mut self.work)?;
                 // Before it is copied: a patch that doubles its document ends here.
                 if self.bytes + grown.bytes > MAX_BYTES {
-                    return Err(PatchFault::TooLarge.into());
+                    return Err(PatchError::TooLarge.into());
                 }
                 let value = value.clone();
                 self.add(to, value)
             }
             PatchOperation::Test(path, value) => {
-                let place = reach(&mut self.root, &path.0, &mut self.work)?;
+                let place = resolve(&mut self.root, &path.0, &mut self.work)?;
                 match place.equals(value, &mut self.work)? {
                     true => Ok(()),
-                    false => Err(Unapplied::Because("the test does not hold")),
+                    false => Err(ApplyError::Reason("the test does not hold")),
                 }
             }
         }
     }
 
-    fn add(&mut self, path: &JsonPointer, value: JsonNode<'a>) -> Result<(), Unapplied> {
+    fn add(&mut self, path: &JsonPointer, value: JsonNode<'a>) -> Result<(), ApplyError> {
         let grown = value.extent(&mut self.work)?;
         let Some((last, before)) = path.0.split_last() else {
             self.root = value;
             self.bytes = 0;
-            return self.grows(grown, path);
+            return self.account_growth(grown, path);
         };
-        let place = reach(&mut self.root, before, &mut self.work)?;
+        let place = resolve(&mut self.root, before, &mut self.work)?;
         let mut gone = 0;
         match place {
             JsonNode::Array(items) => {
                 let at = match last.as_str() {
                     "-" => items.len(),
-                    name => index(name, items.len() + 1)?,
+                    name => parse_index(name, items.len() + 1)?,
                 };
-                self.work.take(items.len() - at)?;
+                self.work.spend(items.len() - at)?;
                 items.insert(at, value);
             }
             JsonNode::Object(members) => {
-                self.work.take(members.len())?;
+                self.work.spend(members.len())?;
                 match members.iter_mut().find(|member| member.name == *last) {
                     Some(member) => {
                         gone = member.value.extent(&mut self.work)?.bytes;
@@ -273,20 +275,20 @@ impl<'a> PatchedDocument<'a> {
             JsonNode::Scalar(_) => return Err(NOT_THERE),
         }
         self.bytes = (self.bytes + last.len() + 4).saturating_sub(gone);
-        self.grows(grown, path)
+        self.account_growth(grown, path)
     }
 
-    fn remove(&mut self, path: &JsonPointer) -> Result<JsonNode<'a>, Unapplied> {
+    fn remove(&mut self, path: &JsonPointer) -> Result<JsonNode<'a>, ApplyError> {
         let (last, before) = path.0.split_last().ok_or(NOT_THERE)?;
-        let place = reach(&mut self.root, before, &mut self.work)?;
+        let place = resolve(&mut self.root, before, &mut self.work)?;
         let gone = match place {
             JsonNode::Array(items) => {
-                let at = index(last, items.len())?;
-                self.work.take(items.len() - at)?;
+                let at = parse_index(last, items.len())?;
+                self.work.spend(items.len() - at)?;
                 items.remove(at)
             }
             JsonNode::Object(members) => {
-                self.work.take(members.len())?;
+                self.work.spend(members.len())?;
                 let at = members.iter().position(|member| member.name == *last);
                 members.remove(at.ok_or(NOT_THERE)?).value
             }
@@ -298,37 +300,37 @@ impl<'a> PatchedDocument<'a> {
     }
 
     /// Counts what was put at `path`.
-    fn grows(&mut self, by: JsonExtent, path: &JsonPointer) -> Result<(), Unapplied> {
+    fn account_growth(&mut self, by: JsonExtent, path: &JsonPointer) -> Result<(), ApplyError> {
         self.bytes += by.bytes;
         if self.bytes > MAX_BYTES {
             // What was counted is never too little; now it is counted anew.
             self.bytes = self.root.extent(&mut self.work)?.bytes;
         }
         if self.bytes > MAX_BYTES {
-            return Err(PatchFault::TooLarge.into());
+            return Err(PatchError::TooLarge.into());
         }
         match path.0.len() + by.depth > MAX_DEPTH {
-            true => Err(PatchFault::TooDeep.into()),
+            true => Err(PatchError::TooDeep.into()),
             false => Ok(()),
         }
     }
 }
 
 /// The value at the end of this way.
-fn reach<'n, 'a>(
+fn resolve<'n, 'a>(
     root: &'n mut JsonNode<'a>,
     names: &[String],
-    work: &mut PatchWork,
-) -> Result<&'n mut JsonNode<'a>, Unapplied> {
+    work: &mut WorkBudget,
+) -> Result<&'n mut JsonNode<'a>, ApplyError> {
     let mut place = root;
     for name in names {
         place = match place {
             JsonNode::Array(items) => {
-                let at = index(name, items.len())?;
+                let at = parse_index(name, items.len())?;
                 items.get_mut(at).ok_or(NOT_THERE)?
             }
             JsonNode::Object(members) => {
-                work.take(members.len())?;
+                work.spend(members.len())?;
                 let member = members.iter_mut().find(|member| member.name == *name);
                 &mut member.ok_or(NOT_THERE)?.value
             }

@@ -70,7 +70,7 @@ const ENDS: u8 = 2;
 impl StateRecord {
     /// What is written down of a step; `None` of one that changes nothing.
     #[must_use]
-    pub fn of(tree: &TreeKey, step: &TreeStep) -> Option<Self> {
+    pub fn from_step(tree: &TreeKey, step: &TreeStep) -> Option<Self> {
         let tree = tree.clone();
         match step {
             TreeStep::Stay => None,
@@ -78,44 +78,44 @@ impl StateRecord {
                 tree,
                 id: id.clone(),
             }),
-            TreeStep::Grow(checkpoint) => Some(Self::grown(tree, checkpoint)),
+            TreeStep::Grow(checkpoint) => Some(Self::new_checkpoint(tree, checkpoint)),
         }
     }
 
     /// A checkpoint of this tree.
     #[must_use]
-    pub fn grown(tree: TreeKey, checkpoint: &Checkpoint) -> Self {
+    pub fn new_checkpoint(tree: TreeKey, checkpoint: &Checkpoint) -> Self {
         let raw = |data: &Arc<str>| RawValue::from_string(data.to_string()).ok();
         Self::Grown(GrownRecord {
             tree,
             id: checkpoint.id.clone(),
             parent: checkpoint.parent.clone(),
-            at: checkpoint.at,
+            at: checkpoint.saved_at_ms,
             data: checkpoint.data.as_ref().and_then(raw),
         })
     }
 
     /// Which tree, and what happens to it.
-    pub(super) fn opened(self) -> (TreeKey, Happened) {
+    pub(super) fn into_parts(self) -> (TreeKey, TreeChange) {
         match self {
             Self::Grown(grown) => (
                 grown.tree,
-                Happened::Step(TreeStep::Grow(Checkpoint {
+                TreeChange::Step(TreeStep::Grow(Checkpoint {
                     id: grown.id,
                     parent: grown.parent,
-                    at: grown.at,
+                    saved_at_ms: grown.at,
                     data: grown.data.map(|data| data.get().into()),
                 })),
             ),
-            Self::Moved { tree, id } => (tree, Happened::Step(TreeStep::Move(id))),
-            Self::Ended { tree, at } => (tree, Happened::Ended(at)),
-            Self::Dropped { tree } => (tree, Happened::Dropped),
+            Self::Moved { tree, id } => (tree, TreeChange::Step(TreeStep::Move(id))),
+            Self::Ended { tree, at } => (tree, TreeChange::Ended(at)),
+            Self::Dropped { tree } => (tree, TreeChange::Dropped),
         }
     }
 
     /// As entries of a journal, to be appended together.
     #[must_use]
-    pub fn pieces(&self) -> Vec<Vec<u8>> {
+    pub fn to_pieces(&self) -> Vec<Vec<u8>> {
         let text = serde_json::to_vec(self).expect("a record is always JSON");
         let mut pieces: Vec<Vec<u8>> = text
             .chunks(PAYLOAD_MAX - 1)
@@ -133,7 +133,7 @@ impl StateRecord {
     /// The records of these entries. One whose end never came was never acknowledged, and is left out; so is what no
     /// version of this kernel has written.
     #[must_use]
-    pub fn read(entries: &[Vec<u8>]) -> Vec<Self> {
+    pub fn from_entries(entries: &[Vec<u8>]) -> Vec<Self> {
         let (mut records, mut text) = (Vec::new(), Vec::new());
         for entry in entries {
             let Some((mark, piece)) = entry.split_first() else {
@@ -153,7 +153,7 @@ impl StateRecord {
 }
 
 /// What happens to a tree.
-pub(super) enum Happened {
+pub(super) enum TreeChange {
     Step(TreeStep),
     Ended(u64),
     Dropped,

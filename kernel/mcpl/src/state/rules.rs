@@ -67,7 +67,7 @@ impl StateRules {
     /// Who goes on from the states of this set.
     #[must_use]
     pub fn shared_by(&self, server: &ServerId, set: &str) -> SharedBy {
-        let own = self.sets.get(&names::set(&server.server(), set));
+        let own = self.sets.get(&names::set_name(&server.server(), set));
         own.copied().unwrap_or(self.shared_by)
     }
 

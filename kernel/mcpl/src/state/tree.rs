@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use mgp_protocol::mcpl::state::ResultState;
 
-use super::document::PatchFault;
+use super::document::PatchError;
 use super::patch;
 
 /// Longest id of a checkpoint, in bytes: a hash or a UUID has 64 at most.
@@ -18,7 +18,7 @@ pub const MAX_CHECKPOINTS: usize = 256;
 /// What the checkpoints of one tree hold together, in bytes; the oldest goes first. The largest state eight times.
 pub const TREE_BYTES: usize = 4 << 20;
 /// What a checkpoint costs beside its texts, in bytes.
-const EACH: usize = 128;
+const CHECKPOINT_OVERHEAD: usize = 128;
 
 /// A place a server can be brought back to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,7 +28,7 @@ pub struct Checkpoint {
     /// What it came from, as the server said.
     pub parent: Option<Arc<str>>,
     /// When it was kept, in milliseconds since 1970.
-    pub at: u64,
+    pub saved_at_ms: u64,
     /// The state as JSON text; `None` where the server keeps it.
     pub data: Option<Arc<str>>,
 }
@@ -38,13 +38,13 @@ impl Checkpoint {
     #[must_use]
     pub fn bytes(&self) -> usize {
         let length = |text: &Option<Arc<str>>| text.as_ref().map_or(0, |text| text.len());
-        self.id.len() + length(&self.parent) + length(&self.data) + EACH
+        self.id.len() + length(&self.parent) + length(&self.data) + CHECKPOINT_OVERHEAD
     }
 }
 
 /// What the next call of a tree carries (MCPL §8.4).
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Carried {
+pub enum CarriedState {
     /// Nothing is known yet.
     Nothing,
     /// `state`: the data, as JSON text.
@@ -66,22 +66,22 @@ pub enum TreeStep {
 
 /// Why what a server answered as its state is not kept.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum StateFault {
+pub enum StateError {
     /// It cannot be read.
     #[error("the state in the result is not as MCPL has it: {0}")]
     Malformed(String),
     /// No id that can be kept.
     #[error("a checkpoint's id is a text of 1 to {MAX_ID} bytes without control characters")]
-    Id,
+    InvalidId,
     /// The id is another checkpoint's.
     #[error("checkpoint {0:?} is there already, and holds something else")]
-    Taken(String),
+    IdTaken(String),
     /// It is its own parent.
     #[error("checkpoint {0:?} cannot be its own parent")]
     OwnParent(String),
     /// `data` and `patch` together.
     #[error("it has `data` and `patch`, which say two things")]
-    Both,
+    DataAndPatch,
     /// A patch of nothing.
     #[error("a patch needs a parent, and there is none")]
     NoParent,
@@ -93,10 +93,10 @@ pub enum StateFault {
     OpaqueParent(String),
     /// The patch does not fit.
     #[error("the patch is not applied: {0}")]
-    Patch(PatchFault),
+    Patch(PatchError),
     /// The data cannot be kept.
     #[error("the data is not kept: {0}")]
-    Data(PatchFault),
+    Data(PatchError),
     /// No room.
     #[error("the states of this server take all the room there is for one server")]
     Full,
@@ -113,19 +113,19 @@ pub struct StateTree {
     bytes: usize,
     pruned: u64,
     /// When its session ended, in milliseconds since 1970.
-    pub ended: Option<u64>,
+    pub ended_at_ms: Option<u64>,
 }
 
 impl StateTree {
     /// What the next call carries.
     #[must_use]
-    pub fn carried(&self) -> Carried {
+    pub fn carried_state(&self) -> CarriedState {
         match self.current() {
-            None => Carried::Nothing,
+            None => CarriedState::Nothing,
             Some(Checkpoint {
                 data: Some(data), ..
-            }) => Carried::State(data.clone()),
-            Some(checkpoint) => Carried::Checkpoint(checkpoint.id.clone()),
+            }) => CarriedState::State(data.clone()),
+            Some(checkpoint) => CarriedState::Checkpoint(checkpoint.id.clone()),
         }
     }
 
@@ -137,7 +137,7 @@ impl StateTree {
 
     /// True when it has this checkpoint.
     #[must_use]
-    pub fn has(&self, id: &str) -> bool {
+    pub fn contains(&self, id: &str) -> bool {
         self.by_id.contains_key(id)
     }
 
@@ -167,20 +167,22 @@ impl StateTree {
     /// What this answer of a server does, at this time.
     ///
     /// # Errors
-    /// [`StateFault`]: the tree stays as it is.
-    pub fn judge(&self, said: &ResultState<'_>, at: u64) -> Result<TreeStep, StateFault> {
+    /// [`StateError`]: the tree stays as it is.
+    pub fn evaluate(&self, said: &ResultState<'_>, at: u64) -> Result<TreeStep, StateError> {
         let id = &*said.checkpoint;
         let parent = said.parent.as_deref();
         if !is_id(id) || !parent.is_none_or(is_id) {
-            return Err(StateFault::Id);
+            return Err(StateError::InvalidId);
         }
         if parent == Some(id) {
-            return Err(StateFault::OwnParent(id.to_owned()));
+            return Err(StateError::OwnParent(id.to_owned()));
         }
         let data = match (said.data, said.patch) {
-            (Some(_), Some(_)) => return Err(StateFault::Both),
-            (Some(data), None) => Some(patch::whole(data.get()).map_err(StateFault::Data)?),
-            (None, Some(patch)) => Some(self.patched(parent, patch.get())?),
+            (Some(_), Some(_)) => return Err(StateError::DataAndPatch),
+            (Some(data), None) => {
+                Some(patch::normalize_state(data.get()).map_err(StateError::Data)?)
+            }
+            (None, Some(patch)) => Some(self.apply_patch(parent, patch.get())?),
             (None, None) => None,
         };
         if let Some(number) = self.by_id.get(id) {
@@ -190,29 +192,29 @@ impl StateTree {
             return match there.is_some_and(same) {
                 true if self.current == Some(*number) => Ok(TreeStep::Stay),
                 true => Ok(TreeStep::Move(id.into())),
-                false => Err(StateFault::Taken(id.to_owned())),
+                false => Err(StateError::IdTaken(id.to_owned())),
             };
         }
         Ok(TreeStep::Grow(Checkpoint {
             id: id.into(),
             parent: parent.map(Into::into),
-            at,
+            saved_at_ms: at,
             data: data.map(Into::into),
         }))
     }
 
-    fn patched(&self, parent: Option<&str>, patch: &str) -> Result<String, StateFault> {
-        let parent = parent.ok_or(StateFault::NoParent)?;
+    fn apply_patch(&self, parent: Option<&str>, patch: &str) -> Result<String, StateError> {
+        let parent = parent.ok_or(StateError::NoParent)?;
         let known = self.by_id.get(parent);
         let known = known.and_then(|number| self.checkpoints.get(number));
-        let known = known.ok_or_else(|| StateFault::UnknownParent(parent.to_owned()))?;
+        let known = known.ok_or_else(|| StateError::UnknownParent(parent.to_owned()))?;
         let data = known.data.as_deref();
-        let data = data.ok_or_else(|| StateFault::OpaqueParent(parent.to_owned()))?;
-        patch::patched(data, patch).map_err(StateFault::Patch)
+        let data = data.ok_or_else(|| StateError::OpaqueParent(parent.to_owned()))?;
+        patch::apply_patch(data, patch).map_err(StateError::Patch)
     }
 
     /// Takes a step that was judged, and prunes what is too much.
-    pub fn take(&mut self, step: TreeStep) {
+    pub fn apply(&mut self, step: TreeStep) {
         match step {
             TreeStep::Stay => {}
             TreeStep::Move(id) => {

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 
 use mgp_protocol::ids::AgentId;
 
-use super::record::{Happened, StateRecord, TreeKey};
-use super::tree::{Carried, Checkpoint, StateFault, StateTree, TreeStep};
+use super::record::{StateRecord, TreeChange, TreeKey};
+use super::tree::{CarriedState, Checkpoint, StateError, StateTree, TreeStep};
 
 /// Trees of one server. More sessions than one machine's agents have open at once; at the bound the one whose session
 /// ended first goes, and where none has ended, a new one is refused.
@@ -22,7 +22,7 @@ pub const SERVER_BYTES: usize = 32 << 20;
 #[error(
     "{MAX_TREES} states of this server are in use, or {MAX_TREES_OF_AGENT} by this agent; end some sessions, or keep its state by agent"
 )]
-pub struct NoTree;
+pub struct TreeLimitError;
 
 /// The trees of one server.
 #[derive(Clone, Debug, Default)]
@@ -34,7 +34,7 @@ pub struct StateTrees {
 impl StateTrees {
     /// The trees that these records make.
     #[must_use]
-    pub fn read(records: Vec<StateRecord>) -> Self {
+    pub fn from_records(records: Vec<StateRecord>) -> Self {
         let mut trees = Self::default();
         for record in records {
             trees.apply(record);
@@ -61,76 +61,76 @@ impl StateTrees {
 
     /// What the next call of this tree carries.
     #[must_use]
-    pub fn carried(&self, key: &TreeKey) -> Carried {
+    pub fn carried_state(&self, key: &TreeKey) -> CarriedState {
         self.trees
             .get(key)
-            .map_or(Carried::Nothing, StateTree::carried)
+            .map_or(CarriedState::Nothing, StateTree::carried_state)
     }
 
     /// Whether a tree may be in use: it is there, or there is room for it.
     ///
     /// # Errors
-    /// [`NoTree`]
-    pub fn admits(&self, key: &TreeKey) -> Result<(), NoTree> {
+    /// [`TreeLimitError`]
+    pub fn check_capacity(&self, key: &TreeKey) -> Result<(), TreeLimitError> {
         if self.trees.contains_key(key) {
             return Ok(());
         }
-        let live = |(_, tree): &(&TreeKey, &StateTree)| tree.ended.is_none();
+        let live = |(_, tree): &(&TreeKey, &StateTree)| tree.ended_at_ms.is_none();
         let of_agent = self.trees.iter().filter(live);
         let of_agent = of_agent.filter(|(other, _)| other.agent == key.agent);
         match self.trees.iter().filter(live).count() < MAX_TREES
             && of_agent.count() < MAX_TREES_OF_AGENT
         {
             true => Ok(()),
-            false => Err(NoTree),
+            false => Err(TreeLimitError),
         }
     }
 
     /// Whether there is room for a step that was judged.
     ///
     /// # Errors
-    /// [`StateFault::Full`]: the tree stays as it is.
-    pub fn fits(&self, key: &TreeKey, step: &TreeStep) -> Result<(), StateFault> {
+    /// [`StateError::Accept`]: the tree stays as it is.
+    pub fn check_step(&self, key: &TreeKey, step: &TreeStep) -> Result<(), StateError> {
         let TreeStep::Grow(checkpoint) = step else {
             return Ok(());
         };
-        let stays = |(other, tree): (&TreeKey, &StateTree)| match tree.ended {
+        let stays = |(other, tree): (&TreeKey, &StateTree)| match tree.ended_at_ms {
             None if other != key => tree.current().map_or(0, Checkpoint::bytes),
             Some(_) | None => 0,
         };
         let least: usize = self.trees.iter().map(stays).sum();
-        match least + checkpoint.bytes() > SERVER_BYTES || self.admits(key).is_err() {
-            true => Err(StateFault::Full),
+        match least + checkpoint.bytes() > SERVER_BYTES || self.check_capacity(key).is_err() {
+            true => Err(StateError::Full),
             false => Ok(()),
         }
     }
 
     /// Carries out what was judged, or reads what was written down.
     pub fn apply(&mut self, record: StateRecord) {
-        let (key, happened) = record.opened();
+        let (key, happened) = record.into_parts();
         match happened {
-            Happened::Step(TreeStep::Stay) => {}
-            Happened::Step(step) => {
+            TreeChange::Step(TreeStep::Stay) => {}
+            TreeChange::Step(step) => {
                 let tree = self.trees.entry(key.clone()).or_default();
                 let before = tree.bytes();
-                tree.take(step);
+                tree.apply(step);
                 // A session that has ended does not begin again.
-                tree.ended = tree.ended.filter(|_| key.session.is_some());
+                tree.ended_at_ms = tree.ended_at_ms.filter(|_| key.session.is_some());
                 self.bytes = self.bytes + tree.bytes() - before;
-                self.make_room(&key);
+                self.evict(&key);
             }
-            Happened::Ended(at) => {
+            TreeChange::Ended(at) => {
                 if let Some(tree) = self.trees.get_mut(&key) {
-                    tree.ended = Some(at);
+                    tree.ended_at_ms = Some(at);
                 }
             }
-            Happened::Dropped => self.drop_tree(&key),
+            TreeChange::Dropped => self.drop_tree(&key),
         }
     }
 
     /// The records of the trees whose sessions end with this one.
     #[must_use]
-    pub fn ending(&self, agent: &AgentId, session: &str, at: u64) -> Vec<StateRecord> {
+    pub fn session_end_records(&self, agent: &AgentId, session: &str, at: u64) -> Vec<StateRecord> {
         let of = |key: &&TreeKey| {
             key.agent.as_ref() == Some(agent) && key.session.as_deref() == Some(session)
         };
@@ -141,9 +141,9 @@ impl StateTrees {
     /// The records that end every session, as no session outlives the kernel; of a server that is not there any more
     /// (`gone`) those that end everything.
     #[must_use]
-    pub fn all_ended(&self, gone: bool, at: u64) -> Vec<StateRecord> {
+    pub fn all_end_records(&self, gone: bool, at: u64) -> Vec<StateRecord> {
         let open = |(key, tree): &(&TreeKey, &StateTree)| {
-            (gone || key.session.is_some()) && tree.ended.is_none()
+            (gone || key.session.is_some()) && tree.ended_at_ms.is_none()
         };
         let keys = self.trees.iter().filter(open).map(|(key, _)| key.clone());
         keys.map(|tree| StateRecord::Ended { tree, at }).collect()
@@ -151,27 +151,27 @@ impl StateTrees {
 
     /// The records that take out the trees of sessions that ended longer than `keep` milliseconds ago.
     #[must_use]
-    pub fn expired(&self, now: u64, keep: u64) -> Vec<StateRecord> {
+    pub fn expire_records(&self, now: u64, keep: u64) -> Vec<StateRecord> {
         let old = |ended: u64| now.saturating_sub(ended) >= keep;
-        let old = |(_, tree): &(&TreeKey, &StateTree)| tree.ended.is_some_and(old);
+        let old = |(_, tree): &(&TreeKey, &StateTree)| tree.ended_at_ms.is_some_and(old);
         let keys = self.trees.iter().filter(old).map(|(key, _)| key.clone());
         keys.map(|tree| StateRecord::Dropped { tree }).collect()
     }
 
     /// Records that make the same trees, without what was pruned.
     #[must_use]
-    pub fn records(&self) -> Vec<StateRecord> {
+    pub fn to_records(&self) -> Vec<StateRecord> {
         let mut records = Vec::new();
         for (key, tree) in &self.trees {
             for (checkpoint, _) in tree.lineage() {
-                records.push(StateRecord::grown(key.clone(), checkpoint));
+                records.push(StateRecord::new_checkpoint(key.clone(), checkpoint));
             }
             let current = tree.current().map(|current| current.id.clone());
             records.extend(current.map(|id| StateRecord::Moved {
                 tree: key.clone(),
                 id,
             }));
-            records.extend(tree.ended.map(|at| StateRecord::Ended {
+            records.extend(tree.ended_at_ms.map(|at| StateRecord::Ended {
                 tree: key.clone(),
                 at,
             }));
@@ -187,10 +187,10 @@ impl StateTrees {
 
     /// Takes out what is too much: first trees that have ended, the one that ended first before others, then the
     /// oldest checkpoints of the largest tree. The tree that just grew keeps where it stands.
-    fn make_room(&mut self, grown: &TreeKey) {
+    fn evict(&mut self, grown: &TreeKey) {
         while self.trees.len() > MAX_TREES || self.bytes > SERVER_BYTES {
             let ended = self.trees.iter().filter(|(key, _)| *key != grown);
-            let ended = ended.filter_map(|(key, tree)| Some((tree.ended?, key.clone())));
+            let ended = ended.filter_map(|(key, tree)| Some((tree.ended_at_ms?, key.clone())));
             if let Some((_, first)) = ended.min() {
                 self.drop_tree(&first);
                 continue;

@@ -56,7 +56,7 @@ pub struct SignedAssertion {
 impl Assertion {
     /// The bytes to sign.
     #[must_use]
-    pub fn to_sign(&self) -> Vec<u8> {
+    pub fn to_signing_bytes(&self) -> Vec<u8> {
         [DOMAIN, &encode(self)].concat()
     }
 
@@ -64,7 +64,7 @@ impl Assertion {
     ///
     /// # Errors
     /// [`BadMessage`].
-    pub fn read(bytes: &[u8]) -> Result<Self, BadMessage> {
+    pub fn decode(bytes: &[u8]) -> Result<Self, BadMessage> {
         let words = bytes.strip_prefix(DOMAIN);
         decode(words.ok_or_else(|| BadMessage("it is no assertion".to_owned()))?)
     }
@@ -90,9 +90,9 @@ mod tests {
             binding: LinkBinding([4; 32]),
             until_ms: 5,
         };
-        let signed = assertion.to_sign();
-        assert_eq!(Assertion::read(&signed), Ok(assertion));
-        assert!(Assertion::read(&signed[DOMAIN.len()..]).is_err());
-        assert!(Assertion::read(&[&signed[..], &[0]].concat()).is_err());
+        let signed = assertion.to_signing_bytes();
+        assert_eq!(Assertion::decode(&signed), Ok(assertion));
+        assert!(Assertion::decode(&signed[DOMAIN.len()..]).is_err());
+        assert!(Assertion::decode(&[&signed[..], &[0]].concat()).is_err());
     }
 }

@@ -4,13 +4,13 @@
 //! stream is the call's name between the two nodes; to cancel is to reset it.
 
 pub mod owner_refusal;
-pub mod times;
+pub mod timings;
 
 use serde::{Deserialize, Serialize};
 
 use super::assertion::{AssertionId, SignedAssertion};
 use super::byte_text::fixed_bytes;
-use super::message::{BadMessage, decode, encode, plain};
+use super::message::{BadMessage, decode, encode, to_printable};
 use crate::ids::ServerId;
 use crate::refusal::CallOutcome;
 
@@ -20,16 +20,16 @@ fixed_bytes! {
 }
 
 /// Links a call may pass: what a node imports it never exports, so there are no loops.
-pub const HOPS: u8 = 1;
+pub const MAX_HOPS: u8 = 1;
 
 /// Longest a call may take: a day, as long as a task may be asked about.
-pub const LONGEST_CALL_MS: u64 = 24 * 60 * 60 * 1000;
+pub const MAX_CALL_MS: u64 = 24 * 60 * 60 * 1000;
 
 /// Longest method, and longest trace, in bytes.
-const LONGEST_TEXT: usize = 128;
+const TEXT_MAX: usize = 128;
 
 /// Longest reason of a refusal that is read, in bytes.
-const LONGEST_REASON: usize = 512;
+const REASON_MAX: usize = 512;
 
 /// The first frame of a call.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -72,17 +72,17 @@ impl CallHeader {
     /// Reads a header and judges all of it that needs no state.
     ///
     /// # Errors
-    /// [`CallRefused`], to be sent back.
-    pub fn decode(bytes: &[u8]) -> Result<Self, CallRefused> {
+    /// [`CallRejection`], to be sent back.
+    pub fn decode(bytes: &[u8]) -> Result<Self, CallRejection> {
         let header: Self =
-            decode(bytes).map_err(|BadMessage(why)| CallRefused::Malformed { why })?;
+            decode(bytes).map_err(|BadMessage(why)| CallRejection::Malformed { why })?;
         let malformed = |why: &str| {
             let why = why.to_owned();
-            Err(CallRefused::Malformed { why })
+            Err(CallRejection::Malformed { why })
         };
         let visible = |text: &str| {
             let len = text.len();
-            (1..=LONGEST_TEXT).contains(&len) && text.bytes().all(|byte| byte.is_ascii_graphic())
+            (1..=TEXT_MAX).contains(&len) && text.bytes().all(|byte| byte.is_ascii_graphic())
         };
         if !visible(&header.method) {
             return malformed("its method is none");
@@ -93,13 +93,13 @@ impl CallHeader {
         if let Some(Err(bad)) = header.server.as_deref().map(ServerId::parse) {
             return malformed(&bad.to_string());
         }
-        if header.hops != HOPS {
-            return Err(CallRefused::TooManyHops);
+        if header.hops != MAX_HOPS {
+            return Err(CallRejection::TooManyHops);
         }
         if header.left_ms == 0 {
-            return Err(CallRefused::Late);
+            return Err(CallRejection::Late);
         }
-        if header.left_ms > LONGEST_CALL_MS {
+        if header.left_ms > MAX_CALL_MS {
             return malformed("it may take longer than a day");
         }
         Ok(header)
@@ -109,7 +109,7 @@ impl CallHeader {
 /// What the called node answers by itself, in the place of a server.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[serde(tag = "code", rename_all = "snake_case")]
-pub enum CallRefused {
+pub enum CallRejection {
     /// The server answered, and the answer is too large for a frame.
     #[error("the answer of {size} bytes is too large for a link, which carries {limit}")]
     AnswerTooLarge {
@@ -160,7 +160,7 @@ pub enum CallRefused {
     Unknown,
 }
 
-impl CallRefused {
+impl CallRejection {
     /// As on the wire.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
@@ -175,7 +175,7 @@ impl CallRefused {
         let mut refused = decode(bytes)?;
         if let Self::BadAssertion { why } | Self::Malformed { why } = &mut refused {
             // A peer wrote it, and people read it.
-            *why = plain(why, LONGEST_REASON);
+            *why = to_printable(why, REASON_MAX);
         }
         Ok(refused)
     }
@@ -240,9 +240,9 @@ mod tests {
                 .map(|_| ())
                 .unwrap_err()
         };
-        assert_eq!(judged(|h| h.hops = 2), CallRefused::TooManyHops);
-        assert_eq!(judged(|h| h.hops = 0), CallRefused::TooManyHops);
-        assert_eq!(judged(|h| h.left_ms = 0), CallRefused::Late);
+        assert_eq!(judged(|h| h.hops = 2), CallRejection::TooManyHops);
+        assert_eq!(judged(|h| h.hops = 0), CallRejection::TooManyHops);
+        assert_eq!(judged(|h| h.left_ms = 0), CallRejection::Late);
         let malformed: [fn(&mut CallHeader); 5] = [
             |h| h.left_ms = u64::MAX,
             |h| h.method.clear(),
@@ -253,7 +253,7 @@ mod tests {
         for change in malformed {
             let refused = judged(change);
             assert!(
-                matches!(refused, CallRefused::Malformed { .. }),
+                matches!(refused, CallRejection::Malformed { .. }),
                 "{refused}"
             );
             assert_eq!(refused.outcome(), CallOutcome::NotExecuted);
@@ -264,15 +264,15 @@ mod tests {
     #[test]
     fn a_refusal_says_whether_the_call_took_effect() {
         let (size, limit) = (17, 16);
-        let large = CallRefused::AnswerTooLarge { size, limit };
-        assert_eq!(CallRefused::decode(&large.encode()), Ok(large.clone()));
+        let large = CallRejection::AnswerTooLarge { size, limit };
+        assert_eq!(CallRejection::decode(&large.encode()), Ok(large.clone()));
         assert_eq!(large.outcome(), CallOutcome::Done);
         let why = format!("no\u{1b}[2J\n{}", "x".repeat(100_000));
-        let shown = CallRefused::decode(&CallRefused::BadAssertion { why }.encode());
+        let shown = CallRejection::decode(&CallRejection::BadAssertion { why }.encode());
         let shown = shown.unwrap().to_string();
         assert!(shown.len() < 1000 && shown.contains("no\\u{1b}[2J\\u{a}xx"));
         let later = b"\x82\xa4code\xa6paused\xa5until\x05";
-        assert_eq!(CallRefused::decode(later), Ok(CallRefused::Unknown));
-        assert_eq!(CallRefused::Unknown.outcome(), CallOutcome::Unknown);
+        assert_eq!(CallRejection::decode(later), Ok(CallRejection::Unknown));
+        assert_eq!(CallRejection::Unknown.outcome(), CallOutcome::Unknown);
     }
 }

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::addresses::NodeAddresses;
 use super::hello::Hello;
-use super::logs::{LogHash, LogsHeld};
+use super::logs::{LogHash, LogsDigest};
 use super::message::{BadMessage, decode, encode};
 use super::tool_index::{IndexDigest, IndexReport};
 use crate::ids::NodeId;
@@ -20,11 +20,11 @@ pub enum Control {
     /// Tells it.
     Pong(Pong),
     /// Which renewal of itself the sender is in membership: after it was told that it is dead, the next one.
-    Renewal(Renewal),
+    Renewal(Incarnation),
     /// Where other members were proven to be.
     Addresses(NodeAddresses),
     /// What the sender holds of the logs.
-    Logs(LogsHeld),
+    Logs(LogsDigest),
     /// What the sender shares with the receiver.
     Index(IndexDigest),
     /// What the sender did not take of the receiver's index.
@@ -56,7 +56,7 @@ pub struct Pong {
 
 /// A node's own number in membership.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Renewal {
+pub struct Incarnation {
     /// A later one is a higher number.
     pub renewal: u64,
 }
@@ -107,7 +107,7 @@ const KINDS: [&str; 10] = [
 ];
 
 /// Longest name of a kind.
-const LONGEST_KIND: usize = 64;
+const KIND_MAX: usize = 64;
 
 #[derive(Deserialize)]
 struct ControlKind {
@@ -140,9 +140,9 @@ impl Control {
     pub fn decode(bytes: &[u8]) -> Result<Self, BadMessage> {
         let ControlKind { kind } = decode(bytes)?;
         if KINDS.contains(&kind.as_str()) {
-            return decode(bytes).map(Self::shown_as_text);
+            return decode(bytes).map(Self::sanitize);
         }
-        if kind.len() > LONGEST_KIND || !kind.bytes().all(|byte| byte.is_ascii_graphic()) {
+        if kind.len() > KIND_MAX || !kind.bytes().all(|byte| byte.is_ascii_graphic()) {
             return Err(BadMessage("the name of its kind is none".to_owned()));
         }
         let bytes = bytes.to_vec();
@@ -150,9 +150,9 @@ impl Control {
     }
 
     /// What a peer wrote for people holds nothing that looks like anything else.
-    fn shown_as_text(mut self) -> Self {
+    fn sanitize(mut self) -> Self {
         if let Self::IndexReport(report) = &mut self {
-            *report = std::mem::take(report).plain();
+            *report = std::mem::take(report).sanitize();
         }
         if let Self::Reach(reach) = &mut self {
             reach.linked.truncate(LINKED_MAX);
@@ -164,8 +164,8 @@ impl Control {
 #[cfg(test)]
 mod tests {
     use super::super::addresses::NodeAddress;
-    use super::super::hello::{LifeId, NodeName, ToldRole, WIRE_VERSIONS, WireFeatures};
-    use super::super::logs::{HeadHeld, HeldReason, LogNonce};
+    use super::super::hello::{LifeId, NodeName, ReportedRole, WIRE_VERSIONS, WireFeatures};
+    use super::super::logs::{LogDigest, LogNonce, LogsDigestReason};
     use super::super::tool_index::{IndexRoot, RefusedEntry};
     use super::*;
 
@@ -175,7 +175,7 @@ mod tests {
             features: WireFeatures::CALLS,
             life: LifeId([1; 16]),
             name: NodeName::parse("nas").unwrap(),
-            role: ToldRole::Admin,
+            role: ReportedRole::Admin,
             wall_ms: 7,
         };
         let (nonce, wall_ms) = (u64::MAX, 9);
@@ -183,19 +183,19 @@ mod tests {
             Control::Hello(hello),
             Control::Ping(Ping { nonce }),
             Control::Pong(Pong { nonce, wall_ms }),
-            Control::Renewal(Renewal { renewal: 3 }),
+            Control::Renewal(Incarnation { renewal: 3 }),
             Control::Addresses(NodeAddresses {
                 nodes: vec![NodeAddress {
                     node: NodeId([7; 32]),
                     address: "192.0.2.1:4410".parse().unwrap(),
                 }],
             }),
-            Control::Logs(LogsHeld {
-                reason: HeldReason::Ask,
+            Control::Logs(LogsDigest {
+                reason: LogsDigestReason::Ask,
                 life: LifeId([2; 16]),
                 nonce: Some(LogNonce([3; 16])),
                 lease_ms: Some(30_000),
-                heads: vec![HeadHeld {
+                heads: vec![LogDigest {
                     issuer: NodeId([4; 32]),
                     next: 5,
                     last: LogHash([6; 32]),

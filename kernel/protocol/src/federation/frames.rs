@@ -5,7 +5,7 @@ use bytes::Bytes;
 use crate::ids::NodeId;
 
 /// Bytes before each body: its kind, and its length with the highest byte first.
-pub const HEAD: usize = 5;
+pub const HEADER_LEN: usize = 5;
 
 /// Longest body on the stream of a call: twice the 8 MiB that a call's payload may have, since a result may
 /// be written with escapes. Longer answers are refused as too large.
@@ -53,7 +53,7 @@ impl StreamKind {
 
     /// Reads a first byte.
     #[must_use]
-    pub const fn of_code(code: u8) -> Option<Self> {
+    pub const fn from_code(code: u8) -> Option<Self> {
         match code {
             1 => Some(Self::Control),
             2 => Some(Self::Call),
@@ -66,7 +66,7 @@ impl StreamKind {
 
     /// Longest body of its frames.
     #[must_use]
-    pub const fn longest(self) -> usize {
+    pub const fn max_body(self) -> usize {
         match self {
             Self::Control => CONTROL_BODY,
             Self::Call | Self::Listen | Self::Follow => CALL_BODY,
@@ -128,7 +128,7 @@ impl FrameKind {
 
     /// Reads a kind. `None` for one that would have to be understood.
     #[must_use]
-    pub const fn of_code(code: u8) -> Option<Self> {
+    pub const fn from_code(code: u8) -> Option<Self> {
         match code {
             1 => Some(Self::Message),
             2 => Some(Self::Header),
@@ -147,7 +147,7 @@ impl FrameKind {
 
 /// The head of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FrameHead {
+pub struct FrameHeader {
     /// What follows.
     pub kind: FrameKind,
     /// How many bytes of it.
@@ -156,7 +156,7 @@ pub struct FrameHead {
 
 /// Why a head is refused. Both ends the stream: where the next frame begins cannot be known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum BadHead {
+pub enum BadFrameHeader {
     /// A kind that would have to be understood.
     #[error("a frame of the unknown kind {0}")]
     Kind(u8),
@@ -170,17 +170,17 @@ pub enum BadHead {
     },
 }
 
-impl FrameHead {
+impl FrameHeader {
     /// The head of a body. `None` when it is longer than the limit.
     #[must_use]
-    pub fn of(kind: FrameKind, body: usize, limit: usize) -> Option<Self> {
+    pub fn new(kind: FrameKind, body: usize, limit: usize) -> Option<Self> {
         let len = u32::try_from(body).ok().filter(|_| body <= limit)?;
         Some(Self { kind, len })
     }
 
     /// As on the wire.
     #[must_use]
-    pub fn to_bytes(self) -> [u8; HEAD] {
+    pub fn to_bytes(self) -> [u8; HEADER_LEN] {
         let [a, b, c, d] = self.len.to_be_bytes();
         [self.kind.code(), a, b, c, d]
     }
@@ -188,14 +188,17 @@ impl FrameHead {
     /// Reads a head.
     ///
     /// # Errors
-    /// [`BadHead`].
-    pub fn read([kind, a, b, c, d]: [u8; HEAD], limit: usize) -> Result<Self, BadHead> {
+    /// [`BadFrameHeader`].
+    pub fn parse(
+        [kind, a, b, c, d]: [u8; HEADER_LEN],
+        limit: usize,
+    ) -> Result<Self, BadFrameHeader> {
         let len = u32::from_be_bytes([a, b, c, d]);
         if len as usize > limit {
             let (size, limit) = (u64::from(len), limit as u64);
-            return Err(BadHead::Oversized { size, limit });
+            return Err(BadFrameHeader::Oversized { size, limit });
         }
-        let kind = FrameKind::of_code(kind).ok_or(BadHead::Kind(kind))?;
+        let kind = FrameKind::from_code(kind).ok_or(BadFrameHeader::Kind(kind))?;
         Ok(Self { kind, len })
     }
 }
@@ -203,7 +206,7 @@ impl FrameHead {
 /// What a packet holds, where both ends of a link have `WireFeatures::RELAY`: its first byte, and the node that a
 /// packet of a third one goes to or comes from. On other links each packet is one of membership, without a head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PacketHead {
+pub enum PacketHeader {
     /// A packet of membership.
     Membership,
     /// Pass what follows on to this node.
@@ -231,14 +234,14 @@ pub enum RelayRefusal {
     Unknown,
 }
 
-impl PacketHead {
+impl PacketHeader {
     /// Longest head: a byte, a node, and a byte.
-    pub const LONGEST: usize = 1 + 32 + 1;
+    pub const MAX_LEN: usize = 1 + 32 + 1;
 
     /// A packet with this head.
     #[must_use]
-    pub fn packet(self, payload: &[u8]) -> Bytes {
-        let mut packet = Vec::with_capacity(Self::LONGEST + payload.len());
+    pub fn to_packet(self, payload: &[u8]) -> Bytes {
+        let mut packet = Vec::with_capacity(Self::MAX_LEN + payload.len());
         let (code, node) = match self {
             Self::Membership => (0, None),
             Self::RelayTo(node) => (1, Some(node)),
@@ -256,7 +259,7 @@ impl PacketHead {
 
     /// The head of a packet and what follows it; `None` for one of a later version.
     #[must_use]
-    pub fn read(packet: &Bytes) -> Option<(Self, Bytes)> {
+    pub fn parse(packet: &Bytes) -> Option<(Self, Bytes)> {
         let node = |at: usize| {
             let node = packet.get(1..33)?.try_into().ok().map(NodeId)?;
             Some((node, packet.slice(at..)))
@@ -303,36 +306,36 @@ mod tests {
     fn packet_heads_round_trip_and_torn_ones_are_rejected() {
         let node = NodeId([7; 32]);
         for head in [
-            PacketHead::Membership,
-            PacketHead::RelayTo(node),
-            PacketHead::RelayedFrom(node),
-            PacketHead::RelayRefused(node, RelayRefusal::Off),
-            PacketHead::RelayRefused(node, RelayRefusal::Unlinked),
-            PacketHead::RelayRefused(node, RelayRefusal::Full),
-            PacketHead::RelayRefused(node, RelayRefusal::Unknown),
+            PacketHeader::Membership,
+            PacketHeader::RelayTo(node),
+            PacketHeader::RelayedFrom(node),
+            PacketHeader::RelayRefused(node, RelayRefusal::Off),
+            PacketHeader::RelayRefused(node, RelayRefusal::Unlinked),
+            PacketHeader::RelayRefused(node, RelayRefusal::Full),
+            PacketHeader::RelayRefused(node, RelayRefusal::Unknown),
         ] {
             for payload in [&b""[..], b"payload"] {
-                let packet = head.packet(payload);
-                assert!(packet.len() <= PacketHead::LONGEST + payload.len());
-                let read = PacketHead::read(&packet);
+                let packet = head.to_packet(payload);
+                assert!(packet.len() <= PacketHeader::MAX_LEN + payload.len());
+                let read = PacketHeader::parse(&packet);
                 assert_eq!(read, Some((head, Bytes::copy_from_slice(payload))));
             }
-            let whole = head.packet(b"");
+            let whole = head.to_packet(b"");
             for len in 0..whole.len() {
-                assert_eq!(PacketHead::read(&whole.slice(..len)), None, "{head:?}");
+                assert_eq!(PacketHeader::parse(&whole.slice(..len)), None, "{head:?}");
             }
         }
-        assert_eq!(PacketHead::read(&Bytes::from_static(&[4; 40])), None);
+        assert_eq!(PacketHeader::parse(&Bytes::from_static(&[4; 40])), None);
     }
 
     #[test]
     fn every_code_means_what_was_written_or_is_refused() {
         for code in 0..=u8::MAX {
-            match FrameKind::of_code(code) {
+            match FrameKind::from_code(code) {
                 Some(kind) => assert_eq!(kind.code(), code),
                 None => assert!(code == 0 || (9..128).contains(&code), "{code}"),
             }
-            let stream = StreamKind::of_code(code);
+            let stream = StreamKind::from_code(code);
             assert!(stream.is_none_or(|stream| stream.code() == code));
         }
     }
@@ -340,23 +343,23 @@ mod tests {
     /// 8 MiB of payload fit, and a length is judged before anything is read for it.
     #[test]
     fn a_body_at_the_limit_passes_and_one_beyond_is_refused_at_both_ends() {
-        let limit = StreamKind::Call.longest();
+        let limit = StreamKind::Call.max_body();
         for body in [0, 1, 8 << 20, limit] {
-            let head = FrameHead::of(FrameKind::Result, body, limit).unwrap();
-            assert_eq!(FrameHead::read(head.to_bytes(), limit), Ok(head));
+            let head = FrameHeader::new(FrameKind::Result, body, limit).unwrap();
+            assert_eq!(FrameHeader::parse(head.to_bytes(), limit), Ok(head));
         }
-        assert_eq!(FrameHead::of(FrameKind::Result, limit + 1, limit), None);
+        assert_eq!(FrameHeader::new(FrameKind::Result, limit + 1, limit), None);
         let over = [5, 0x01, 0, 0, 1];
         let (size, limit) = ((16 << 20) + 1, limit as u64);
         assert_eq!(
-            FrameHead::read(over, CALL_BODY),
-            Err(BadHead::Oversized { size, limit })
+            FrameHeader::parse(over, CALL_BODY),
+            Err(BadFrameHeader::Oversized { size, limit })
         );
         assert_eq!(
-            FrameHead::read([9, 0, 0, 0, 0], CALL_BODY),
-            Err(BadHead::Kind(9))
+            FrameHeader::parse([9, 0, 0, 0, 0], CALL_BODY),
+            Err(BadFrameHeader::Kind(9))
         );
-        let optional = FrameHead::read([200, 0, 0, 0, 2], CALL_BODY).unwrap();
+        let optional = FrameHeader::parse([200, 0, 0, 0, 2], CALL_BODY).unwrap();
         assert_eq!(optional.kind, FrameKind::Optional(200));
         // A version that does not know them passes over them.
         assert!(FrameKind::Times.code() >= FrameKind::OPTIONAL);

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::byte_text::fixed_bytes;
 use super::message::{BadMessage, decode, encode};
-use crate::ids::told;
+use crate::ids::describe_char;
 
 fixed_bytes! {
     /// One life of a kernel: random at each start. Two at a time with one key mean that the key was copied.
@@ -32,7 +32,7 @@ pub struct Hello {
     /// What it is called.
     pub name: NodeName,
     /// What it takes itself for. What it may do is said by the cluster's log, never here.
-    pub role: ToldRole,
+    pub role: ReportedRole,
     /// Its wall clock, in milliseconds since 1970.
     pub wall_ms: u64,
 }
@@ -48,7 +48,7 @@ pub struct WireVersions {
 
 /// What two nodes agreed on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Agreed {
+pub struct NegotiatedWire {
     /// The newest version both speak.
     pub version: u16,
     /// What both can do.
@@ -86,11 +86,11 @@ impl Hello {
     ///
     /// # Errors
     /// [`NoCommonVersion`].
-    pub fn agree(&self, theirs: &Self) -> Result<Agreed, NoCommonVersion> {
+    pub fn negotiate(&self, theirs: &Self) -> Result<NegotiatedWire, NoCommonVersion> {
         let (ours, others) = (self.versions, theirs.versions);
         let version = ours.highest.min(others.highest);
         match version >= ours.lowest.max(others.lowest) {
-            true => Ok(Agreed {
+            true => Ok(NegotiatedWire {
                 version,
                 features: self.features & theirs.features,
             }),
@@ -163,7 +163,7 @@ impl BitAnd for WireFeatures {
 /// What a node takes itself for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum ToldRole {
+pub enum ReportedRole {
     /// Signs grants and admits nodes.
     Admin,
     /// Shares and calls.
@@ -184,7 +184,7 @@ impl NodeName {
     /// Longest name: `node__server__tool` should stay within the 64 characters most model APIs allow.
     pub const MAX_LEN: usize = 24;
     /// No node is called so: behind `/mcp/p/` stand the names of sets, and its servers would lie there.
-    const TAKEN: &str = "p";
+    const RESERVED: &str = "p";
 
     /// Judges a name given by a person or a peer.
     ///
@@ -199,17 +199,17 @@ impl NodeName {
             return Err(BadNodeName::Character(c));
         }
         if text.is_empty() || text.starts_with('-') || text.ends_with('-') {
-            return Err(BadNodeName::Ends);
+            return Err(BadNodeName::EmptyOrEdgeDash);
         }
-        if text == Self::TAKEN {
-            return Err(BadNodeName::Taken);
+        if text == Self::RESERVED {
+            return Err(BadNodeName::Reserved);
         }
         Ok(Self(text.into()))
     }
 
     /// The name for a node on a machine of this name: what of it can stand in a node's name.
     #[must_use]
-    pub fn of_machine(host: &str) -> Self {
+    pub fn from_hostname(host: &str) -> Self {
         let first = host.split('.').next().unwrap_or_default();
         let plain = |c: char| match c.to_ascii_lowercase() {
             c @ ('a'..='z' | '0'..='9') => c,
@@ -254,14 +254,14 @@ pub enum BadNodeName {
     #[error("a node's name has at most {max} characters, this one has {0}", max = NodeName::MAX_LEN)]
     TooLong(usize),
     /// A character that would not survive in a tool's name, or has two cases.
-    #[error("a node's name is made of small letters, digits and '-'; {} is none of them", told(*.0))]
+    #[error("a node's name is made of small letters, digits and '-'; {} is none of them", describe_char(*.0))]
     Character(char),
     /// Nothing, or `-` at an end.
     #[error("a node's name begins and ends with a letter or a digit")]
-    Ends,
-    /// [`NodeName::TAKEN`].
+    EmptyOrEdgeDash,
+    /// [`NodeName::RESERVED`].
     #[error("no node is called \"p\": /mcp/p/NAME is the address of a set; choose another name")]
-    Taken,
+    Reserved,
 }
 
 #[cfg(test)]
@@ -274,7 +274,7 @@ mod tests {
             features: WireFeatures::CALLS | WireFeatures::WIRE_NEXT,
             life: LifeId([3; 16]),
             name: NodeName::parse("nas-2").unwrap(),
-            role: ToldRole::Member,
+            role: ReportedRole::Member,
             wall_ms: 1_790_000_000_000,
         }
     }
@@ -282,15 +282,15 @@ mod tests {
     /// The address of a set is never that of a server of a node.
     #[test]
     fn no_node_stands_where_sets_do() {
-        assert_eq!(NodeName::parse("p"), Err(BadNodeName::Taken));
+        assert_eq!(NodeName::parse("p"), Err(BadNodeName::Reserved));
         assert!(NodeName::parse("pp").is_ok());
-        assert_eq!(NodeName::of_machine("P.lan").as_str(), "node");
+        assert_eq!(NodeName::from_hostname("P.lan").as_str(), "node");
     }
 
     #[test]
     fn the_newest_common_version_is_spoken() {
         let agreed = |a: (u16, u16), b: (u16, u16)| {
-            let agreed = hello(a.0, a.1).agree(&hello(b.0, b.1));
+            let agreed = hello(a.0, a.1).negotiate(&hello(b.0, b.1));
             agreed.map(|agreed| agreed.version).ok()
         };
         assert_eq!(agreed((1, 1), (1, 2)), Some(1));
@@ -299,7 +299,7 @@ mod tests {
         assert_eq!(agreed((3, 4), (1, 2)), None);
         // The ends the wrong way round are no range.
         assert_eq!(agreed((2, 1), (1, 2)), None);
-        let refused = hello(1, 1).agree(&hello(2, 3)).unwrap_err().to_string();
+        let refused = hello(1, 1).negotiate(&hello(2, 3)).unwrap_err().to_string();
         assert!(refused.contains("1 to 1") && refused.contains("2 to 3"));
     }
 
@@ -309,7 +309,7 @@ mod tests {
         assert_eq!(Hello::decode(&next.encode()).as_ref(), Ok(&next));
         let mut old = next.clone();
         old.features = WireFeatures::CALLS | WireFeatures::GRANTS;
-        let agreed = old.agree(&next).unwrap();
+        let agreed = old.negotiate(&next).unwrap();
         assert_eq!(agreed.features, WireFeatures::CALLS);
         assert!(!agreed.features.contains(WireFeatures::WIRE_NEXT));
     }
@@ -339,7 +339,7 @@ mod tests {
             ("---.lan", "node"),
             ("abcdefghijklmnopqrstuvw-yz", "abcdefghijklmnopqrstuvw"),
         ] {
-            assert_eq!(NodeName::of_machine(host).as_str(), name, "{host}");
+            assert_eq!(NodeName::from_hostname(host).as_str(), name, "{host}");
         }
     }
 

@@ -21,9 +21,9 @@ fixed_bytes! {
 
 /// What a node says of the logs it holds, on the control stream.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct LogsHeld {
+pub struct LogsDigest {
     /// What it is said for.
-    pub reason: HeldReason,
+    pub reason: LogsDigestReason,
     /// The life of the sender.
     pub life: LifeId,
     /// Of a question and its answer.
@@ -33,13 +33,13 @@ pub struct LogsHeld {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lease_ms: Option<u64>,
     /// All logs of which the sender has something, each once.
-    pub heads: Vec<HeadHeld>,
+    pub heads: Vec<LogDigest>,
 }
 
 /// Why a node says what it holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum HeldReason {
+pub enum LogsDigestReason {
     /// It asks for the same of the receiver, to be answered at once.
     Ask,
     /// It was asked.
@@ -50,7 +50,7 @@ pub enum HeldReason {
 
 /// How much of a log a node holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct HeadHeld {
+pub struct LogDigest {
     /// Whose log it is.
     pub issuer: NodeId,
     /// How many operations of it are certain.

@@ -4,7 +4,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 /// Deepest nesting of a message. The deepest of ours has four levels; what is passed over may have more.
-const DEEPEST: usize = 16;
+const DEPTH_MAX: usize = 16;
 
 /// Not a message.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -13,18 +13,18 @@ pub struct BadMessage(pub String);
 
 /// Longest text of what is wrong with a message, in bytes: errors of the decoder quote what they found, and who
 /// sent it chose that.
-const QUOTED: usize = 200;
+const ERROR_TEXT_MAX: usize = 200;
 
 impl BadMessage {
     /// What a reader found, cut short and without anything that looks like something else.
-    pub fn of(error: &dyn std::fmt::Display) -> Self {
-        Self(plain(&error.to_string(), QUOTED))
+    pub fn from_error(error: &dyn std::fmt::Display) -> Self {
+        Self(to_printable(&error.to_string(), ERROR_TEXT_MAX))
     }
 }
 
 /// A text as it may be shown to people: visible ASCII and spaces, all else escaped, and not endless.
 #[must_use]
-pub fn plain(text: &str, longest: usize) -> String {
+pub fn to_printable(text: &str, longest: usize) -> String {
     let mut plain = String::new();
     for c in text.chars() {
         match c == ' ' || c.is_ascii_graphic() {
@@ -52,8 +52,8 @@ pub(super) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, BadMessage>
     }
     let mut rest = bytes;
     let mut reader = rmp_serde::Deserializer::new(&mut rest);
-    reader.set_max_depth(DEEPEST);
-    let message = T::deserialize(&mut reader).map_err(|error| BadMessage::of(&error))?;
+    reader.set_max_depth(DEPTH_MAX);
+    let message = T::deserialize(&mut reader).map_err(|error| BadMessage::from_error(&error))?;
     match rest.is_empty() {
         true => Ok(message),
         false => Err(BadMessage("something follows it".to_owned())),
@@ -96,6 +96,6 @@ mod tests {
             bytes
         };
         assert_eq!(decode(&with_member_of(4)), Ok(TOLD));
-        assert!(decode::<Told>(&with_member_of(DEEPEST)).is_err());
+        assert!(decode::<Told>(&with_member_of(DEPTH_MAX)).is_err());
     }
 }

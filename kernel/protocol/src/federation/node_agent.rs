@@ -1,6 +1,6 @@
 //! What another node may call its agents.
 
-use crate::ids::{AgentId, NodeAgent, NodeId, told};
+use crate::ids::{AgentId, NodeAgent, NodeId, describe_char};
 
 impl NodeAgent {
     /// Judges an id that another node tells. It is one that [`AgentId`] could have made there: nothing
@@ -8,7 +8,7 @@ impl NodeAgent {
     ///
     /// # Errors
     /// [`BadNodeAgent`].
-    pub fn told(node: NodeId, agent: &str) -> Result<Self, BadNodeAgent> {
+    pub fn from_reported(node: NodeId, agent: &str) -> Result<Self, BadNodeAgent> {
         let name = agent.strip_prefix(AgentId::PREFIX);
         let name = name.ok_or(BadNodeAgent::Prefix)?;
         if name.is_empty() || name.len() > AgentId::MAX_NAME {
@@ -60,7 +60,7 @@ pub enum BadNodeAgent {
     #[error("a name of {0} characters")]
     Length(usize),
     /// A character no node writes.
-    #[error("{} in its name", told(*.0))]
+    #[error("{} in its name", describe_char(*.0))]
     Character(char),
     /// The kernel and its operator call nothing at other nodes.
     #[error("it is the name of a kernel or its operator")]
@@ -75,9 +75,9 @@ mod tests {
     #[test]
     fn an_id_that_no_node_makes_is_refused() {
         let home = NodeId([1; 32]);
-        let parse = |agent: &str| NodeAgent::told(home, agent);
+        let parse = |agent: &str| NodeAgent::from_reported(home, agent);
         for name in ["alice", "auth0|7@b", "a%b", "agent.alice", "ä", "A.b_c-"] {
-            let made = AgentId::of_subject(name).unwrap();
+            let made = AgentId::from_subject(name).unwrap();
             assert_eq!(parse(made.as_str()).unwrap().agent, made);
         }
         assert!(parse(AgentId::LOCAL).is_ok() && parse(AgentId::ANONYMOUS).is_ok());
@@ -101,8 +101,11 @@ mod tests {
     /// FED-043.
     #[test]
     fn the_same_name_at_two_nodes_is_two_agents() {
-        let at = |n: u8| NodeAgent::told(NodeId([n; 32]), "agent.local").unwrap();
+        let at = |n: u8| NodeAgent::from_reported(NodeId([n; 32]), "agent.local").unwrap();
         assert_ne!(at(1), at(2));
-        assert_ne!(AgentId::of_node(&at(1)), AgentId::of_node(&at(2)));
+        assert_ne!(
+            AgentId::from_node_agent(&at(1)),
+            AgentId::from_node_agent(&at(2))
+        );
     }
 }

@@ -5,7 +5,7 @@ use super::pairing::WordNonces;
 use crate::ids::NodeId;
 
 /// Bytes of an id that people are shown: enough to tell one's own nodes apart, too few to decide by.
-const SHOWN: usize = 6;
+const SHORT_ID_BYTES: usize = 6;
 
 /// The sounds that words are made of: two consonants can hardly be misheard for each other, no word
 /// needs a list to be read, and none has a licence.
@@ -15,7 +15,7 @@ const VOWELS: &[u8; 4] = b"aiou";
 impl NodeId {
     /// The node whose key this is.
     #[must_use]
-    pub fn of_key(key: &[u8; 32]) -> Self {
+    pub fn from_key(key: &[u8; 32]) -> Self {
         let mut hasher = blake3::Hasher::new_derive_key("mgp 2026-11 node id");
         hasher.update(key);
         Self(hasher.finalize().into())
@@ -24,8 +24,10 @@ impl NodeId {
     /// Twelve digits, for lists and logs. Somebody who tries long enough finds a key with the same
     /// ones: nothing is decided by them.
     #[must_use]
-    pub fn short(&self) -> String {
-        let digits = self.0[..SHOWN].iter().map(|byte| format!("{byte:02x}"));
+    pub fn short_id(&self) -> String {
+        let digits = self.0[..SHORT_ID_BYTES]
+            .iter()
+            .map(|byte| format!("{byte:02x}"));
         digits.collect()
     }
 
@@ -50,7 +52,7 @@ pub fn pairing_words(
     hasher.update(b"mgp pairing words 2");
     hasher.update(&inviter.0).update(&joiner.0);
     hasher.update(name.as_str().as_bytes());
-    let mut bytes = [0; SHOWN];
+    let mut bytes = [0; SHORT_ID_BYTES];
     hasher.finalize_xof().fill(&mut bytes);
     three_words(bytes)
 }
@@ -69,12 +71,12 @@ pub fn pairing_words_with_nonces(
     hasher.update(&inviter.0).update(&joiner.0);
     hasher.update(&nonces.inviter.0).update(&nonces.joiner.0);
     hasher.update(name.as_str().as_bytes());
-    let mut bytes = [0; SHOWN];
+    let mut bytes = [0; SHORT_ID_BYTES];
     hasher.finalize_xof().fill(&mut bytes);
     three_words(bytes)
 }
 
-fn three_words(bytes: [u8; SHOWN]) -> String {
+fn three_words(bytes: [u8; SHORT_ID_BYTES]) -> String {
     let words = bytes.chunks_exact(2).map(|two| {
         let number = u16::from_be_bytes([two[0], two[1]]);
         let consonant = |shift: u16| CONSONANTS[usize::from(number >> shift & 15)];
@@ -99,16 +101,16 @@ mod tests {
     /// FED-005.
     #[test]
     fn an_id_is_read_as_it_is_shown_and_in_no_other_way() {
-        let id = NodeId::of_key(&[7; 32]);
+        let id = NodeId::from_key(&[7; 32]);
         let shown = id.to_string();
         assert_eq!(NodeId::parse(&shown), Some(id));
-        assert!(shown.starts_with(&id.short()));
+        assert!(shown.starts_with(&id.short_id()));
         for bad in [
             shown.to_uppercase(),
             shown[1..].to_owned(),
             format!("{shown}0"),
             String::new(),
-            id.short(),
+            id.short_id(),
         ] {
             assert_eq!(NodeId::parse(&bad), None, "{bad}");
         }
@@ -131,7 +133,7 @@ mod tests {
     /// FED-017: whoever sits between two nodes has a key or no secret, and is seen.
     #[test]
     fn the_words_of_a_pairing_depend_on_both_keys_the_name_and_the_secret() {
-        let of = |n: u8| NodeId::of_key(&[n; 32]);
+        let of = |n: u8| NodeId::from_key(&[n; 32]);
         let name = |name: &str| NodeName::parse(name).unwrap();
         let nas = name("nas");
         let words = pairing_words(&of(1), &of(2), &nas, &[9; 32]);

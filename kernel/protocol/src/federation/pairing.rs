@@ -7,7 +7,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::byte_text::{any_bytes, fixed_bytes};
-use super::hello::{NodeName, ToldRole};
+use super::hello::{NodeName, ReportedRole};
 use super::message::{BadMessage, decode, encode};
 use super::tool_index::RecordBytes;
 
@@ -63,7 +63,7 @@ pub enum PairingMessage {
     Reveal(WordNonce),
     /// No.
     Refused(String),
-    /// Yes: the next part of [`WelcomeBook`].
+    /// Yes: the next part of [`WelcomeBundle`].
     Part(WelcomePart),
     /// The new node has all of it.
     Taken,
@@ -92,7 +92,7 @@ pub struct PairingCommitted {
     pub commitment: WordCommitment,
 }
 
-/// Some bytes of a [`WelcomeBook`].
+/// Some bytes of a [`WelcomeBundle`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WelcomePart {
     /// The bytes.
@@ -104,14 +104,14 @@ pub struct WelcomePart {
 
 /// What a new node gets.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct WelcomeBook {
+pub struct WelcomeBundle {
     /// The hash of the founding entry.
     #[serde(with = "any_bytes")]
     pub cluster: Vec<u8>,
     /// What the node is called from now on.
     pub name: NodeName,
     /// What it may do.
-    pub role: ToldRole,
+    pub role: ReportedRole,
     /// Entries of the logs, the founding one first.
     pub entries: Vec<RecordBytes>,
 }
@@ -137,10 +137,10 @@ impl PairingMessage {
     }
 }
 
-impl WelcomeBook {
+impl WelcomeBundle {
     /// In parts.
     #[must_use]
-    pub fn parts(&self) -> Vec<PairingMessage> {
+    pub fn to_parts(&self) -> Vec<PairingMessage> {
         let bytes = encode(self);
         let count = bytes.len().div_ceil(PART);
         let parts = (1..).zip(bytes.chunks(PART)).map(|(at, bytes)| {
@@ -166,14 +166,14 @@ mod tests {
 
     #[test]
     fn a_welcome_comes_in_parts_that_fit_and_is_read_as_it_was() {
-        let book = WelcomeBook {
+        let book = WelcomeBundle {
             cluster: vec![1; 32],
             name: NodeName::parse("nas").unwrap(),
-            role: ToldRole::Leaf,
+            role: ReportedRole::Leaf,
             entries: vec![RecordBytes(vec![7; 5000]), RecordBytes(vec![8; 100])],
         };
         let mut read = Vec::new();
-        for part in book.parts() {
+        for part in book.to_parts() {
             let bytes = part.encode();
             assert!(bytes.len() <= PAIRING_BODY);
             assert_eq!(PairingMessage::decode(&bytes), Ok(part.clone()));
@@ -183,7 +183,7 @@ mod tests {
             assert_eq!(part.more, read.len() < PART);
             read.extend(part.bytes);
         }
-        assert_eq!(WelcomeBook::decode(&read), Ok(book));
+        assert_eq!(WelcomeBundle::decode(&read), Ok(book));
     }
 
     /// What a node that knows no nonces sends and reads.

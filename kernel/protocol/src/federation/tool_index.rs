@@ -81,7 +81,7 @@ pub struct RecordBytes(#[serde(with = "any_bytes")] pub Vec<u8>);
 /// Why a pull brought nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum NotBrought {
+pub enum PullFailure {
     /// The owner has other things to do: ask again after so many milliseconds.
     Later(u64),
     /// The link or its stream broke, or the answer did not come in time.
@@ -187,16 +187,16 @@ impl IndexReport {
     /// # Errors
     /// [`BadMessage`].
     pub fn decode(bytes: &[u8]) -> Result<Self, BadMessage> {
-        decode(bytes).map(Self::plain)
+        decode(bytes).map(Self::sanitize)
     }
 
     /// The same, as it may be shown to people.
     #[must_use]
-    pub fn plain(mut self) -> Self {
+    pub fn sanitize(mut self) -> Self {
         self.examples.truncate(EXAMPLES_MAX);
         for example in &mut self.examples {
             for text in [&mut example.entry, &mut example.reason] {
-                *text = plain(text);
+                *text = to_printable(text);
             }
         }
         self
@@ -205,8 +205,8 @@ impl IndexReport {
 
 /// A text as it may be shown to people.
 #[must_use]
-pub fn plain(text: &str) -> String {
-    super::plain(text, REASON_MAX)
+pub fn to_printable(text: &str) -> String {
+    super::to_printable(text, REASON_MAX)
 }
 
 #[cfg(test)]

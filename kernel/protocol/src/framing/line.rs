@@ -17,30 +17,30 @@ const BLOCK: usize = 1024;
 const BEYOND_ASCII: [&[u8]; 3] = [b"\xc2\x85", b"\xe2\x80\xa8", b"\xe2\x80\xa9"];
 
 /// The text without anything that ends a line for some reader, and with the same meaning: outside of
-/// strings white space becomes blanks, in strings the characters are escaped. A text that needs no
+/// strings what ends a line becomes a blank, in strings the characters are escaped. A text that needs no
 /// change, as nearly all do, is not copied.
 ///
 /// Raw control characters in strings are no JSON and refused by whoever reads a message; here they
 /// are escaped all the same.
 #[must_use]
-pub fn one_line(text: Bytes) -> Bytes {
+pub fn to_one_line(text: Bytes) -> Bytes {
     match is_one_line(&text) {
         true => text,
-        false => flattened(&text).into(),
+        false => flatten(&text).into(),
     }
 }
 
 /// The same for bytes that are copied anyway.
 #[must_use]
-pub fn on_one_line(text: &[u8]) -> Cow<'_, [u8]> {
+pub fn to_one_line_bytes(text: &[u8]) -> Cow<'_, [u8]> {
     match is_one_line(text) {
         true => Cow::Borrowed(text),
-        false => Cow::Owned(flattened(text)),
+        false => Cow::Owned(flatten(text)),
     }
 }
 
 fn is_one_line(text: &[u8]) -> bool {
-    text.chunks(BLOCK).all(is_plain) || !holds_a_line_end(text)
+    text.chunks(BLOCK).all(is_plain) || !has_line_end(text)
 }
 
 /// True for visible ASCII and blanks: one subtraction and one comparison for each byte.
@@ -51,14 +51,14 @@ fn is_plain(block: &[u8]) -> bool {
         < 0x7f - b' '
 }
 
-fn holds_a_line_end(text: &[u8]) -> bool {
+fn has_line_end(text: &[u8]) -> bool {
     let holds_control = |block: &[u8]| block.iter().fold(false, |any, byte| any | (*byte < b' '));
     if text.chunks(BLOCK).any(holds_control) {
         return true;
     }
     // A search is quick, but takes its time to begin.
     match text.len() <= BLOCK {
-        true => memchr::memchr2_iter(0xc2, 0xe2, text).any(|at| wide(text, at) > 0),
+        true => memchr::memchr2_iter(0xc2, 0xe2, text).any(|at| wide_line_end_len(text, at) > 0),
         false => BEYOND_ASCII
             .iter()
             .any(|end| memmem::find(text, end).is_some()),
@@ -67,22 +67,30 @@ fn holds_a_line_end(text: &[u8]) -> bool {
 
 /// How many bytes the character at a place takes that is beyond ASCII and ends a line; 0 for every
 /// other one.
-fn wide(text: &[u8], at: usize) -> usize {
+fn wide_line_end_len(text: &[u8], at: usize) -> usize {
     let ends = BEYOND_ASCII.iter().find(|end| text[at..].starts_with(end));
     ends.map_or(0, |end| end.len())
 }
 
-fn flattened(mut text: &[u8]) -> Vec<u8> {
+fn flatten(mut text: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(text.len() + 64);
     while !text.is_empty() {
         let quote = memchr::memchr(b'"', text).unwrap_or(text.len());
         let (between, rest) = text.split_at(quote);
-        put(between, |_| b" ".into(), &mut out);
+        push_escaped(between, keep_tab, &mut out);
         let (string, rest) = rest.split_at(end_of_string(rest));
-        put(string, escape, &mut out);
+        push_escaped(string, escape, &mut out);
         text = rest;
     }
     out
+}
+
+/// Between tokens a tab stays: it ends no line.
+fn keep_tab(character: &[u8]) -> Cow<'static, [u8]> {
+    match character {
+        b"\t" => b"\t".into(),
+        _ => b" ".into(),
+    }
 }
 
 /// Where the string ends that a text begins with; at the end of the text when it does not end.
@@ -102,7 +110,7 @@ fn end_of_string(text: &[u8]) -> usize {
 }
 
 /// Adds a part, with something else in the place of each character that ends a line.
-fn put(part: &[u8], instead: impl Fn(&[u8]) -> Cow<'static, [u8]>, out: &mut Vec<u8>) {
+fn push_escaped(part: &[u8], instead: impl Fn(&[u8]) -> Cow<'static, [u8]>, out: &mut Vec<u8>) {
     if is_one_line(part) {
         return out.extend_from_slice(part);
     }
@@ -110,7 +118,7 @@ fn put(part: &[u8], instead: impl Fn(&[u8]) -> Cow<'static, [u8]>, out: &mut Vec
     while let Some(&byte) = part.get(at) {
         let length = match byte {
             0..b' ' => 1,
-            0xc2 | 0xe2 => wide(part, at),
+            0xc2 | 0xe2 => wide_line_end_len(part, at),
             _ => 0,
         };
         match length {
@@ -136,8 +144,8 @@ mod tests {
     use super::*;
 
     fn flat(text: &str) -> String {
-        let out = one_line(Bytes::copy_from_slice(text.as_bytes()));
-        assert_eq!(&*on_one_line(text.as_bytes()), &*out);
+        let out = to_one_line(Bytes::copy_from_slice(text.as_bytes()));
+        assert_eq!(&*to_one_line_bytes(text.as_bytes()), &*out);
         String::from_utf8(out.to_vec()).unwrap()
     }
 
@@ -146,7 +154,7 @@ mod tests {
     fn nothing_that_ends_a_line_for_any_reader_is_left() {
         let text =
             "{\r\n\t\"a\":\r\"x\\ny\\\\\",\n\"b\u{85}\u{2028}\":[\"\u{2029}\",\"\\\"\",\r1]}";
-        let line = "{   \"a\": \"x\\ny\\\\\", \"b\\u0085\\u2028\":[\"\\u2029\",\"\\\"\", 1]}";
+        let line = "{  \t\"a\": \"x\\ny\\\\\", \"b\\u0085\\u2028\":[\"\\u2029\",\"\\\"\", 1]}";
         assert_eq!(flat(text), line);
         let (before, after): (Value, Value) = (
             serde_json::from_str(text).unwrap(),
@@ -160,7 +168,7 @@ mod tests {
     fn what_needs_no_change_is_not_copied() {
         for text in ["{}", "\"\u{84}\u{86}\u{2027}\u{202a}\u{e9}\u{7f}\"", ""] {
             let text = Bytes::copy_from_slice(text.as_bytes());
-            assert_eq!(one_line(text.clone()).as_ptr(), text.as_ptr());
+            assert_eq!(to_one_line(text.clone()).as_ptr(), text.as_ptr());
         }
     }
 
@@ -175,7 +183,7 @@ mod tests {
     }
 
     fn ends_a_line(c: char) -> bool {
-        c < ' ' || matches!(c, '\u{85}' | '\u{2028}' | '\u{2029}')
+        (c < ' ' && c != '\t') || matches!(c, '\u{85}' | '\u{2028}' | '\u{2029}')
     }
 
     proptest! {

@@ -50,7 +50,7 @@ impl AgentId {
     /// How an agent of another node is known here: by its id there and all digits of its home. Never the
     /// same as the id of an agent of this node.
     #[must_use]
-    pub fn of_node(agent: &NodeAgent) -> Self {
+    pub fn from_node_agent(agent: &NodeAgent) -> Self {
         Self::new(format!("{}{}{}", agent.agent, Self::HOME, agent.node))
     }
 
@@ -59,13 +59,13 @@ impl AgentId {
 
     /// How all agents of a node are named together.
     #[must_use]
-    pub fn all_at(node: NodeId) -> Self {
+    pub fn pattern_for_node(node: NodeId) -> Self {
         Self::new(format!("{}{}{node}", Self::ALL, Self::HOME))
     }
 
     /// How the agents of this id at every node are named together.
     #[must_use]
-    pub fn everywhere(&self) -> Self {
+    pub fn pattern_for_all_nodes(&self) -> Self {
         Self::new(format!("{self}{}{}", Self::HOME, Self::ALL))
     }
 
@@ -81,26 +81,26 @@ impl AgentId {
 
     /// The id that the agents have which are named together, at every node.
     #[must_use]
-    pub fn name_everywhere(&self) -> Option<Self> {
+    pub fn pattern_agent(&self) -> Option<Self> {
         let (agent, home) = self.as_str().split_once(Self::HOME)?;
         (home == Self::ALL).then(|| Self::new(agent))
     }
 
     /// The other node itself, where it asks what no agent of it does.
     #[must_use]
-    pub fn node_itself(node: NodeId) -> Self {
+    pub fn for_node(node: NodeId) -> Self {
         Self::new(format!("node{}{node}", Self::HOME))
     }
 
     /// True for another node and for its agents.
     #[must_use]
-    pub fn is_foreign(&self) -> bool {
+    pub fn is_remote(&self) -> bool {
         self.as_str().contains(Self::HOME)
     }
 
     /// The agent of another node that has this id here; `None` for an agent of this node.
     #[must_use]
-    pub fn foreign(&self) -> Option<NodeAgent> {
+    pub fn as_remote(&self) -> Option<NodeAgent> {
         let (agent, home) = self.as_str().split_once(Self::HOME)?;
         Some(NodeId::parse(home)?.agent(Self::new(agent)))
     }
@@ -108,13 +108,13 @@ impl AgentId {
 
 impl fmt::Display for NodeAgent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.node.short(), self.agent)
+        write!(f, "{}/{}", self.node.short_id(), self.agent)
     }
 }
 
 impl fmt::Display for NodeServer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.node.short(), self.server)
+        write!(f, "{}/{}", self.node.short_id(), self.server)
     }
 }
 
@@ -128,15 +128,18 @@ mod tests {
         let node = NodeId([0xa5; 32]);
         assert_eq!(NodeId::parse(&node.to_string()), Some(node));
         assert_eq!(NodeId::parse(&node.to_string().to_uppercase()), None);
-        assert_eq!(NodeId::parse(&node.short()), None);
+        assert_eq!(NodeId::parse(&node.short_id()), None);
         let agent = node.agent(AgentId::new("agent.a"));
         assert_eq!(agent.to_string(), "a5a5a5a5a5a5/agent.a");
-        assert_eq!(AgentId::of_node(&agent).foreign(), Some(agent));
-        assert_eq!(AgentId::new("agent.a").foreign(), None);
-        assert!(AgentId::node_itself(node).is_foreign());
-        assert!(!AgentId::new("agent.a").is_foreign());
-        let all = [AgentId::all_at(node), AgentId::new("agent.a").everywhere()];
+        assert_eq!(AgentId::from_node_agent(&agent).as_remote(), Some(agent));
+        assert_eq!(AgentId::new("agent.a").as_remote(), None);
+        assert!(AgentId::for_node(node).is_remote());
+        assert!(!AgentId::new("agent.a").is_remote());
+        let all = [
+            AgentId::pattern_for_node(node),
+            AgentId::new("agent.a").pattern_for_all_nodes(),
+        ];
         assert!(all.iter().all(AgentId::is_pattern));
-        assert!(!AgentId::of_node(&node.agent(AgentId::new("agent.a"))).is_pattern());
+        assert!(!AgentId::from_node_agent(&node.agent(AgentId::new("agent.a"))).is_pattern());
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::told;
+use super::describe_char;
 
 /// A set of servers and tools: `[sets.NAME]` of `mgp.toml`. It is a part of an address, so there is one spelling of
 /// each.
@@ -60,7 +60,7 @@ pub enum BadSetName {
     #[error("the name of a set has at most {max} characters, this one has {0}", max = SetName::MAX_LEN)]
     TooLong(usize),
     /// A character that has a second spelling in an address, or looks like another one.
-    #[error("the name of a set is made of small letters, digits, '_' and '-'; {} is none of them", told(*.0))]
+    #[error("the name of a set is made of small letters, digits, '_' and '-'; {} is none of them", describe_char(*.0))]
     Character(char),
     /// A dash at its start.
     #[error("the name of a set does not begin with '-'")]

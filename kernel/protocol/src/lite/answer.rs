@@ -4,12 +4,12 @@ use std::borrow::Cow;
 
 use super::ResponseType;
 use crate::dialect::Version;
-use crate::era::to_legacy_result;
-use crate::splice::{Splice, members, quoted};
+use crate::splice::{Splice, members, quote};
+use crate::versions::to_legacy_result;
 
 /// Members of `_meta` that are MCP-lite's. A server that writes them itself is written over: they say what the
 /// kernel does, such as that there is a promise to redeem.
-const OWN: [&str; 9] = [
+const RESERVED_META: [&str; 9] = [
     "response_type",
     "timestamp",
     "processing_time_ms",
@@ -33,28 +33,30 @@ pub struct AnswerMeta<'a> {
     /// The kernel's version.
     pub server_version: &'a str,
     /// What belongs to this kind of answer: names, and values as JSON text.
-    pub more: &'a [(&'a str, String)],
+    pub extra: &'a [(&'a str, String)],
 }
 
 impl AnswerMeta<'_> {
-    fn parts(&self) -> Vec<String> {
+    fn render_members(&self) -> Vec<String> {
         let mut parts = vec![
             format!(r#""response_type":"{}""#, self.response_type.as_str()),
-            format!(r#""timestamp":{}"#, quoted(self.timestamp)),
+            format!(r#""timestamp":{}"#, quote(self.timestamp)),
             format!(r#""processing_time_ms":{}"#, self.processing_time_ms),
-            format!(r#""server_version":{}"#, quoted(self.server_version)),
+            format!(r#""server_version":{}"#, quote(self.server_version)),
         ];
-        let more = self.more.iter();
-        parts.extend(more.map(|(name, json)| format!("{}:{json}", quoted(name))));
+        let more = self.extra.iter();
+        parts.extend(more.map(|(name, json)| format!("{}:{json}", quote(name))));
         parts
     }
 
     /// The members of `_meta`, those that were there before behind them.
-    fn beside(&self, before: Option<&str>) -> String {
+    fn render_with(&self, before: Option<&str>) -> String {
         let before = before.and_then(members).unwrap_or_default();
-        let kept = before.iter().filter(|(name, _)| !OWN.contains(&&**name));
-        let kept = kept.map(|(name, value)| format!("{}:{}", quoted(name), value.get()));
-        let all: Vec<String> = self.parts().into_iter().chain(kept).collect();
+        let kept = before
+            .iter()
+            .filter(|(name, _)| !RESERVED_META.contains(&&**name));
+        let kept = kept.map(|(name, value)| format!("{}:{}", quote(name), value.get()));
+        let all: Vec<String> = self.render_members().into_iter().chain(kept).collect();
         format!("{{{}}}", all.join(","))
     }
 }
@@ -62,9 +64,9 @@ impl AnswerMeta<'_> {
 /// A result with this `_meta`, without what only MCP 2026-07-28 and MGP have beside it. All else stays to the byte.
 #[must_use]
 pub fn with_meta(result: &str, meta: &AnswerMeta<'_>) -> String {
-    let plain = plain(result);
+    let plain = to_plain_result(result);
     let Some(all) = members(&plain) else {
-        return format!(r#"{{"_meta":{}}}"#, meta.beside(None));
+        return format!(r#"{{"_meta":{}}}"#, meta.render_with(None));
     };
     let own: Vec<&str> = all
         .iter()
@@ -73,31 +75,31 @@ pub fn with_meta(result: &str, meta: &AnswerMeta<'_>) -> String {
         .collect();
     match own[..] {
         [] => {
-            let meta = meta.beside(None);
+            let meta = meta.render_with(None);
             let comma = if all.is_empty() { "" } else { "," };
             let open = plain.trim_end().strip_suffix('}').unwrap_or("{");
             format!(r#"{open}{comma}"_meta":{meta}}}"#)
         }
         [before] => {
             let mut splice = Splice::new(&plain);
-            splice.replace(before, meta.beside(Some(before)));
+            splice.replace(before, meta.render_with(Some(before)));
             splice.finish().into_owned()
         }
         // Readers differ in which of two counts.
         [..] => {
             let rest = all.iter().filter(|(name, _)| name != "_meta");
-            let rest = rest.map(|(name, value)| format!("{}:{}", quoted(name), value.get()));
+            let rest = rest.map(|(name, value)| format!("{}:{}", quote(name), value.get()));
             let rest: Vec<String> = rest
-                .chain([format!(r#""_meta":{}"#, meta.beside(None))])
+                .chain([format!(r#""_meta":{}"#, meta.render_with(None))])
                 .collect();
             format!("{{{}}}", rest.join(","))
         }
     }
 }
 
-fn plain(result: &str) -> Cow<'_, str> {
+fn to_plain_result(result: &str) -> Cow<'_, str> {
     let plain = to_legacy_result(result, Version::LATEST_LEGACY);
-    if !crate::splice::mention::may_mention(plain.as_bytes(), "_mgp") {
+    if !crate::splice::string_search::can_contain_string(plain.as_bytes(), "_mgp") {
         return plain;
     }
     let mut splice = Splice::new(&plain);
@@ -118,7 +120,7 @@ mod tests {
             timestamp: "2024-01-01T12:00:00Z",
             processing_time_ms: 145,
             server_version: "1",
-            more: &more,
+            extra: &more,
         };
         serde_json::from_str(&with_meta(result, &meta)).unwrap()
     }
@@ -154,7 +156,7 @@ mod tests {
             timestamp: "t",
             processing_time_ms: 0,
             server_version: "1",
-            more: &[],
+            extra: &[],
         };
         let result = r#"{ "content":[1.0e2, 12345678901234567890123],"isError":true}"#;
         let written = with_meta(result, &meta);

@@ -15,7 +15,7 @@ use crate::refusal::{Refusal, Rendered};
 pub const NAMES_MAX: usize = 50;
 
 /// Most characters of a name that an error repeats.
-const SHOWN: usize = 256;
+const ECHO_MAX: usize = 256;
 
 /// The kind of an error, the same over HTTP and gRPC (§7.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,7 +33,7 @@ pub enum LiteErrorKind {
 }
 
 impl LiteErrorKind {
-    fn of(code: i64) -> Self {
+    fn from_code(code: i64) -> Self {
         match code {
             PARSE_ERROR | INVALID_REQUEST => Self::InvalidRequest,
             METHOD_NOT_FOUND => Self::NotFound,
@@ -89,7 +89,7 @@ impl LiteError {
 
     /// The caller's time was over before there was an answer, and it takes no promise. The call was cancelled.
     #[must_use]
-    pub fn deadline(waited_ms: u64) -> Self {
+    pub fn deadline_exceeded(waited_ms: u64) -> Self {
         let words =
             format!("no answer and no promise within {waited_ms} ms; the call was cancelled");
         Self::new(LiteErrorKind::Timeout, words).with_data(&json!({"timeoutMs": waited_ms}))
@@ -106,7 +106,7 @@ impl LiteError {
     #[must_use]
     pub fn tool_not_found(name: &str, available: &[&str], suggestion: Option<&str>) -> Self {
         let mut data = json!({
-            "requested_tool": name.chars().take(SHOWN).collect::<String>(),
+            "requested_tool": name.chars().take(ECHO_MAX).collect::<String>(),
             "available_tools": available.iter().take(NAMES_MAX).collect::<Vec<_>>(),
         });
         if let Some(meant) = suggestion {
@@ -122,9 +122,9 @@ impl LiteError {
 
     /// An error of a server, or one that was rendered before, as JSON text.
     #[must_use]
-    pub fn read(error: &str) -> Self {
+    pub fn parse(error: &str) -> Self {
         #[derive(Deserialize)]
-        struct SaidError {
+        struct ErrorText {
             #[serde(default)]
             code: Option<i64>,
             #[serde(default)]
@@ -132,12 +132,12 @@ impl LiteError {
             #[serde(default)]
             data: Option<Box<RawValue>>,
         }
-        let said: Option<SaidError> = serde_json::from_str(error).ok();
+        let said: Option<ErrorText> = serde_json::from_str(error).ok();
         let code = said.as_ref().and_then(|said| said.code);
         let code = code.unwrap_or(INTERNAL_ERROR);
         let (message, data) = said.map_or((None, None), |said| (said.message, said.data));
         Self {
-            kind: LiteErrorKind::of(code),
+            kind: LiteErrorKind::from_code(code),
             code,
             message: message.unwrap_or_else(|| "Internal error".into()),
             data,
@@ -160,12 +160,12 @@ impl LiteError {
 impl LiteRefusal {
     /// How this refusal of a call is answered.
     #[must_use]
-    pub fn of(refusal: &Refusal) -> Self {
+    pub fn from_refusal(refusal: &Refusal) -> Self {
         if let Refusal::UnknownTool(name) = refusal {
             return Self::Error(LiteError::tool_not_found(name, &[], None));
         }
         let why = if let Refusal::Unanswered(call) = refusal {
-            &call.why
+            &call.refusal
         } else {
             refusal
         };
@@ -179,13 +179,13 @@ impl LiteRefusal {
         // Arguments that do not fit are an error here (§4.4, §5.5), not a result as in newer versions of MCP.
         let version = match matches!(refusal, Refusal::BadArguments { .. }) {
             true => Version::V2025_06_18,
-            false => Version::MODERN,
+            false => Version::STATELESS,
         };
         match refusal.render(version) {
             Rendered::Result(result) => Self::Failure(result),
             Rendered::Error(error) => {
-                let mut error = LiteError::read(&error);
-                if is_late(refusal) {
+                let mut error = LiteError::parse(&error);
+                if is_timeout(refusal) {
                     error.kind = LiteErrorKind::Timeout;
                 }
                 if error.kind == LiteErrorKind::InvalidRequest && !refusal.is_answer() {
@@ -198,11 +198,14 @@ impl LiteRefusal {
 }
 
 /// True when the time of the call was over.
-fn is_late(refusal: &Refusal) -> bool {
+fn is_timeout(refusal: &Refusal) -> bool {
     if let Refusal::Unanswered(call) = refusal {
-        return is_late(&call.why);
+        return is_timeout(&call.refusal);
     }
-    matches!(refusal, Refusal::TimedOut { .. } | Refusal::HeldUp { .. })
+    matches!(
+        refusal,
+        Refusal::TimedOut { .. } | Refusal::QueueTimeout { .. }
+    )
 }
 
 #[cfg(test)]
@@ -213,7 +216,7 @@ mod tests {
     use crate::ids::ServerId;
 
     fn error(refusal: &Refusal) -> LiteError {
-        match LiteRefusal::of(refusal) {
+        match LiteRefusal::from_refusal(refusal) {
             LiteRefusal::Error(error) => error,
             LiteRefusal::Failure(result) => panic!("{result}"),
         }
@@ -263,6 +266,6 @@ mod tests {
         let own = error(&Refusal::Peer(own.unwrap()));
         assert_eq!((own.code, &*own.message), (-32000, "m"));
         assert_eq!(error(&Refusal::BadRequest("b".into())).status, 400);
-        assert_eq!(LiteError::read("[]").code, -32603);
+        assert_eq!(LiteError::parse("[]").code, -32603);
     }
 }

@@ -6,8 +6,8 @@
 //! ([`schemas`]), and what cannot be said is left open. The door checks each call by the schema itself.
 
 mod names;
-mod parts;
 mod schemas;
+mod shared_parts;
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -16,8 +16,8 @@ use serde_json::{Map, Value, json};
 use self::names::{UniqueNames, operation_ids};
 use self::schemas::{SCHEMA_MAX, SchemaKind};
 
-pub use self::names::{path_segment, tool_in_path};
-pub use self::parts::CONTINUATION;
+pub use self::names::{parse_path_segment, path_segment};
+pub use self::shared_parts::CONTINUATION;
 
 /// Schemas of one document in bytes, as their servers wrote them. Those of the tools after that are left
 /// open, so that a document stays one that programs can load.
@@ -28,11 +28,11 @@ const SUMMARY_MAX: usize = 120;
 
 /// What a document says beside its tools.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ApiTerms<'a> {
+pub struct DocumentOptions<'a> {
     /// The URL that the paths follow, as in `http://127.0.0.1:7332/mcp-lite/v1`.
     pub server: &'a str,
     /// Each request has to show a bearer token.
-    pub token: bool,
+    pub requires_token: bool,
     /// The version of the kernel.
     pub version: &'a str,
 }
@@ -53,7 +53,7 @@ struct ListedDefinition<'a> {
 }
 
 /// A tool with a name that can stand in a path.
-struct Described<'a> {
+struct ToolDescription<'a> {
     name: String,
     title: Option<String>,
     description: Option<String>,
@@ -64,16 +64,16 @@ struct Described<'a> {
 /// The document, as JSON text. `tools` are definitions as `tools/list` has them; one that cannot be read, or
 /// whose name cannot stand in a path, is left out.
 #[must_use]
-pub fn document(tools: &[&RawValue], terms: &ApiTerms<'_>) -> String {
-    let described: Vec<Described<'_>> = tools.iter().filter_map(described).collect();
+pub fn render_document(tools: &[&RawValue], terms: &DocumentOptions<'_>) -> String {
+    let described: Vec<ToolDescription<'_>> = tools.iter().filter_map(describe_tool).collect();
     let ids = operation_ids(described.iter().map(|tool| tool.name.as_str()));
     let mut components = Components {
-        schemas: parts::shared(),
+        schemas: shared_parts::shared_schemas(),
         names: UniqueNames::default(),
-        room: SCHEMAS_MAX,
+        capacity: SCHEMAS_MAX,
     };
     for shared in components.schemas.keys() {
-        components.names.take(shared);
+        components.names.reserve(shared);
     }
     let mut paths = Map::new();
     for (tool, id) in described.iter().zip(&ids) {
@@ -86,20 +86,20 @@ pub fn document(tools: &[&RawValue], terms: &ApiTerms<'_>) -> String {
         "info": {
             "title": "Tools behind mgp",
             "version": terms.version,
-            "description": parts::ABOUT,
+            "description": shared_parts::DESCRIPTION,
         },
         "servers": [{ "url": terms.server }],
         "paths": paths,
-        "components": { "schemas": components.schemas, "parameters": parts::parameters() },
+        "components": { "schemas": components.schemas, "parameters": shared_parts::parameters() },
     });
-    if terms.token {
-        document["components"]["securitySchemes"] = parts::security_schemes();
+    if terms.requires_token {
+        document["components"]["securitySchemes"] = shared_parts::security_schemes();
         document["security"] = json!([{ "bearer": [] }]);
     }
     document.to_string()
 }
 
-fn described<'a>(tool: &&'a RawValue) -> Option<Described<'a>> {
+fn describe_tool<'a>(tool: &&'a RawValue) -> Option<ToolDescription<'a>> {
     let listed: ListedDefinition<'a> = serde_json::from_str(tool.get()).ok()?;
     let text = |raw: Option<&RawValue>| serde_json::from_str::<String>(raw?.get()).ok();
     let name = text(listed.name)?;
@@ -107,7 +107,7 @@ fn described<'a>(tool: &&'a RawValue) -> Option<Described<'a>> {
     if matches!(name.as_str(), "" | "." | "..") {
         return None;
     }
-    Some(Described {
+    Some(ToolDescription {
         name,
         title: text(listed.title),
         description: text(listed.description),
@@ -121,33 +121,36 @@ struct Components {
     schemas: Map<String, Value>,
     names: UniqueNames,
     /// Bytes of schemas that still find room.
-    room: usize,
+    capacity: usize,
 }
 
 impl Components {
     /// Adds a schema with all that it refers to; gives its name, and whether it had to be left open.
     fn add(&mut self, wanted: &str, schema: Option<&RawValue>, kind: SchemaKind) -> (String, bool) {
-        let name = self.names.take(wanted);
+        let name = self.names.reserve(wanted);
         let text = schema
             .map(RawValue::get)
-            .filter(|text| text.len() <= SCHEMA_MAX.min(self.room));
+            .filter(|text| text.len() <= SCHEMA_MAX.min(self.capacity));
         let made = text.and_then(|text| {
-            self.room -= text.len();
+            self.capacity -= text.len();
             schemas::translate(text, &name, kind, &mut self.names)
         });
         let open = made.is_none() && schema.is_some();
         match made {
             Some(made) => self.schemas.extend(made),
-            None => drop(self.schemas.insert(name.clone(), kind.open())),
+            None => drop(
+                self.schemas
+                    .insert(name.clone(), kind.unrestricted_schema()),
+            ),
         }
         (name, open)
     }
 }
 
 fn operation(
-    tool: &Described<'_>,
+    tool: &ToolDescription<'_>,
     id: &str,
-    terms: &ApiTerms<'_>,
+    terms: &DocumentOptions<'_>,
     components: &mut Components,
 ) -> Value {
     let (arguments, open) = components.add(
@@ -159,20 +162,21 @@ fn operation(
         Some(_) => {
             let wanted = format!("{id}_result");
             let (result, _) = components.add(&wanted, tool.output, SchemaKind::Result);
-            let name = components.names.take(&format!("{id}_answer"));
-            components
-                .schemas
-                .insert(name.clone(), parts::answer_with(&reference(&result)));
+            let name = components.names.reserve(&format!("{id}_answer"));
+            components.schemas.insert(
+                name.clone(),
+                shared_parts::answer_schema_with(&reference(&result)),
+            );
             name
         }
-        None => parts::ANSWER.to_owned(),
+        None => shared_parts::ANSWER.to_owned(),
     };
     let mut operation = Map::new();
     operation.insert("operationId".into(), id.into());
     operation.insert("summary".into(), summary(tool).into());
     let mut words = tool.description.clone().unwrap_or_default();
     if open {
-        words += parts::OPEN_ARGUMENTS;
+        words += shared_parts::OPEN_ARGUMENTS;
     }
     if !words.trim().is_empty() {
         operation.insert("description".into(), words.trim().into());
@@ -180,7 +184,7 @@ fn operation(
     if let Some((server, _)) = tool.name.split_once("__") {
         operation.insert("tags".into(), json!([server]));
     }
-    operation.insert("parameters".into(), parts::parameter_references());
+    operation.insert("parameters".into(), shared_parts::parameter_references());
     let content = json!({ "application/json": { "schema": reference(&arguments) } });
     operation.insert(
         "requestBody".into(),
@@ -188,7 +192,7 @@ fn operation(
     );
     operation.insert(
         "responses".into(),
-        parts::responses(&reference(&answer), terms.token),
+        shared_parts::responses(&reference(&answer), terms.requires_token),
     );
     operation.into()
 }
@@ -198,7 +202,7 @@ fn reference(name: &str) -> Value {
 }
 
 /// One line: the title, or the beginning of the description, or the name.
-fn summary(tool: &Described<'_>) -> String {
+fn summary(tool: &ToolDescription<'_>) -> String {
     let line = |text: &Option<String>| {
         let line = text
             .as_deref()?

@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 type Declared<'a> = Option<&'a RawValue>;
 
 /// A declaration read as `T`; what is not understood is not there. Serde would take an array too.
-fn part<'a, T: Deserialize<'a> + Default>(raw: Declared<'a>) -> T {
+fn parse_or_default<'a, T: Deserialize<'a> + Default>(raw: Declared<'a>) -> T {
     raw.filter(|raw| is_object(Some(raw)))
         .and_then(|raw| serde_json::from_str(raw.get()).ok())
         .unwrap_or_default()
@@ -52,7 +52,7 @@ pub struct ClientCapabilities {
 impl ClientCapabilities {
     /// True when a server may ask it anything at all.
     #[must_use]
-    pub fn can_be_asked(&self) -> bool {
+    pub fn can_receive_requests(&self) -> bool {
         self.sampling || self.roots || self.elicitation_form || self.elicitation_url
     }
 }
@@ -95,12 +95,12 @@ struct Elicitation<'a> {
 impl ClientCapabilities {
     /// Reads a capabilities object; what is not understood is not there.
     #[must_use]
-    pub fn read(raw: Option<&RawValue>) -> Self {
-        let said: Client<'_> = part(raw);
-        let sampling: Sampling<'_> = part(said.sampling);
-        let roots: Listing<'_> = part(said.roots);
-        let elicitation: Elicitation<'_> = part(said.elicitation);
-        let extensions: Extensions<'_> = part(said.extensions);
+    pub fn parse(raw: Option<&RawValue>) -> Self {
+        let said: Client<'_> = parse_or_default(raw);
+        let sampling: Sampling<'_> = parse_or_default(said.sampling);
+        let roots: Listing<'_> = parse_or_default(said.roots);
+        let elicitation: Elicitation<'_> = parse_or_default(said.elicitation);
+        let extensions: Extensions<'_> = parse_or_default(said.extensions);
         Self {
             sampling: said.sampling.is_some(),
             sampling_tools: sampling.tools.is_some(),
@@ -201,15 +201,15 @@ struct ToolRequests<'a> {
 impl ServerCapabilities {
     /// Reads a capabilities object; what is not understood is not there.
     #[must_use]
-    pub fn read(raw: Option<&RawValue>) -> Self {
-        let said: Server<'_> = part(raw);
-        let tools: Listing<'_> = part(said.tools);
-        let prompts: Listing<'_> = part(said.prompts);
-        let resources: Resources<'_> = part(said.resources);
-        let tasks: Tasks<'_> = part(said.tasks);
-        let requests: Requests<'_> = part(tasks.requests);
-        let as_task: ToolRequests<'_> = part(requests.tools);
-        let extensions: Extensions<'_> = part(said.extensions);
+    pub fn parse(raw: Option<&RawValue>) -> Self {
+        let said: Server<'_> = parse_or_default(raw);
+        let tools: Listing<'_> = parse_or_default(said.tools);
+        let prompts: Listing<'_> = parse_or_default(said.prompts);
+        let resources: Resources<'_> = parse_or_default(said.resources);
+        let tasks: Tasks<'_> = parse_or_default(said.tasks);
+        let requests: Requests<'_> = parse_or_default(tasks.requests);
+        let as_task: ToolRequests<'_> = parse_or_default(requests.tools);
+        let extensions: Extensions<'_> = parse_or_default(said.extensions);
         Self {
             tools: said.tools.is_some(),
             tools_list_changed: is_true(tools.list_changed),
@@ -256,12 +256,12 @@ mod tests {
 
     fn client(text: &str) -> ClientCapabilities {
         let raw: Box<RawValue> = serde_json::from_str(text).unwrap();
-        ClientCapabilities::read(Some(&raw))
+        ClientCapabilities::parse(Some(&raw))
     }
 
     fn server(text: &str) -> ServerCapabilities {
         let raw: Box<RawValue> = serde_json::from_str(text).unwrap();
-        ServerCapabilities::read(Some(&raw))
+        ServerCapabilities::parse(Some(&raw))
     }
 
     /// CMCP-090: URL elicitation only where it was declared.

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::lookalike::Present;
+use crate::lookalike::AnyMember;
 
 super::methods! { "completion/complete" => Complete<'_> }
 
@@ -23,7 +23,7 @@ pub struct Complete<'a> {
     pub context: Option<Context>,
     /// Relayed verbatim.
     #[serde(default, rename = "_meta")]
-    pub meta: Option<Present>,
+    pub meta: Option<AnyMember>,
 }
 
 /// `argument`: its members are known so that nothing else can pass for them.
@@ -31,10 +31,10 @@ pub struct Complete<'a> {
 pub struct Argument {
     /// Its name.
     #[serde(default)]
-    pub name: Option<Present>,
+    pub name: Option<AnyMember>,
     /// What is typed so far.
     #[serde(default)]
-    pub value: Option<Present>,
+    pub value: Option<AnyMember>,
 }
 
 /// `context`: known for the same reason; what is within `arguments` is the server's own.
@@ -42,7 +42,7 @@ pub struct Argument {
 pub struct Context {
     /// Values by the name of the argument.
     #[serde(default)]
-    pub arguments: Option<Present>,
+    pub arguments: Option<AnyMember>,
 }
 
 /// `ref`: a prompt by name or a template by URI.

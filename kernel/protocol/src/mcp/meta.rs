@@ -52,18 +52,18 @@ impl<'a> Meta<'a> {
     ///
     /// # Errors
     /// [`Refusal::BadParams`]: it is no object, or a key that the kernel reads stands in it twice.
-    pub fn read(raw: Option<&'a RawValue>) -> Result<Self, Refusal> {
+    pub fn parse(raw: Option<&'a RawValue>) -> Result<Self, Refusal> {
         let Some(raw) = raw else {
             return Ok(Self::default());
         };
         lookalike::from_object(raw.get())
-            .map_err(|e| Refusal::BadParams(format!("`_meta`: {}", lookalike::plain(&e))))
+            .map_err(|e| Refusal::BadParams(format!("`_meta`: {}", lookalike::strip_position(&e))))
     }
 
     /// True when the request means to be a modern one, whole or not: a malformed one must get the
     /// errors of its era.
     #[must_use]
-    pub fn is_modern(&self) -> bool {
+    pub fn is_stateless(&self) -> bool {
         self.protocol_version.is_some() || self.client_capabilities.is_some()
     }
 }
@@ -83,7 +83,7 @@ pub struct WithMeta<'a> {
 pub fn progress_token(params: &str) -> Result<Option<&RawValue>, Refusal> {
     let with: WithMeta<'_> =
         lookalike::from_object(params).map_err(|error| Refusal::BadParams(error.to_string()))?;
-    Ok(Meta::read(with.meta)?.progress_token)
+    Ok(Meta::parse(with.meta)?.progress_token)
 }
 
 #[cfg(test)]
@@ -95,7 +95,7 @@ mod tests {
     fn no_key_that_is_read_stands_twice() {
         let read = |text: &'static str| {
             let raw: &RawValue = serde_json::from_str(text).unwrap();
-            Meta::read(Some(raw)).map(|meta| meta.progress_token.map(RawValue::get))
+            Meta::parse(Some(raw)).map(|meta| meta.progress_token.map(RawValue::get))
         };
         for bad in [
             r#"{"progressToken":"z","progressToken":6}"#,
@@ -113,7 +113,7 @@ mod tests {
         }
         let other = r#"{"x":1,"x":2,"ProgressToken":3,"progressToken":5}"#;
         assert_eq!(read(other).unwrap(), Some("5"));
-        assert!(Meta::read(None).is_ok());
+        assert!(Meta::parse(None).is_ok());
     }
 
     /// A renamed member and its constant are two texts: here they meet.
@@ -134,7 +134,7 @@ mod tests {
                 meta.client_info,
                 meta.log_level,
             ];
-            (found.map(|raw| raw.is_some()), meta.is_modern())
+            (found.map(|raw| raw.is_some()), meta.is_stateless())
         };
         for (at, key) in keys.into_iter().enumerate() {
             let (found, modern) = read(key);

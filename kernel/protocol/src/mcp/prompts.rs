@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::lookalike::{self, Present};
+use crate::lookalike::{self, AnyMember};
 
 super::methods! {
     "prompts/list" => List,
@@ -26,13 +26,13 @@ pub struct Get<'a> {
     pub arguments: Option<&'a RawValue>,
     /// Relayed verbatim.
     #[serde(default, rename = "_meta")]
-    pub meta: Option<Present>,
+    pub meta: Option<AnyMember>,
     /// Known so that nothing else can pass for it; relayed verbatim, like all that follows.
     #[serde(default, rename = "inputResponses")]
-    pub input_responses: Option<Present>,
+    pub input_responses: Option<AnyMember>,
     /// What a server gave to be brought back.
     #[serde(default, rename = "requestState")]
-    pub request_state: Option<Present>,
+    pub request_state: Option<AnyMember>,
 }
 
 /// `notifications/prompts/list_changed`.

@@ -7,7 +7,9 @@ mod values;
 
 use std::borrow::Cow;
 
-pub use params::{BadAnnotation, ParamHeader, ParamKind, annotations, check_params, param_headers};
+pub use params::{
+    BadAnnotation, ParamHeader, ParamKind, check_params, find_annotations, param_headers,
+};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 pub use values::{BadValue, decode, encode};
@@ -27,11 +29,11 @@ pub const NAME: &str = "Mcp-Name";
 pub const PARAM_PREFIX: &str = "Mcp-Param-";
 
 /// The longest part of a value that an error repeats, in characters: enough to find the mistake.
-const SHOWN: usize = 100;
+const ECHO_MAX: usize = 100;
 
 /// What a request holds under one header name. Names are compared without case by whoever looks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum GivenHeader<'h> {
+pub enum ReceivedHeader<'h> {
     /// No such header.
     Absent,
     /// One header of visible ASCII, spaces and tabs, without the white space around it.
@@ -40,10 +42,10 @@ pub enum GivenHeader<'h> {
     Unreadable,
 }
 
-impl<'h> GivenHeader<'h> {
+impl<'h> ReceivedHeader<'h> {
     /// From all values a request holds under one name.
     #[must_use]
-    pub fn of(values: impl IntoIterator<Item = &'h [u8]>) -> Self {
+    pub fn from_values(values: impl IntoIterator<Item = &'h [u8]>) -> Self {
         let mut values = values.into_iter();
         let Some(first) = values.next() else {
             return Self::Absent;
@@ -52,7 +54,7 @@ impl<'h> GivenHeader<'h> {
             return Self::Unreadable;
         }
         match std::str::from_utf8(first) {
-            Ok(text) if text.bytes().all(values::may_stand) => {
+            Ok(text) if text.bytes().all(values::is_header_byte) => {
                 Self::Text(text.trim_matches([' ', '\t']))
             }
             Ok(_) | Err(_) => Self::Unreadable,
@@ -88,7 +90,7 @@ pub struct RequestHeaders<'a> {
 impl<'a> RequestHeaders<'a> {
     /// Read from a body.
     #[must_use]
-    pub fn of(method: &'a str, params: Option<&'a str>) -> Self {
+    pub fn from_body(method: &'a str, params: Option<&'a str>) -> Self {
         let name = subject(method).zip(params).and_then(|(subject, params)| {
             let named: SubjectParams<'a> = lookalike::from_object(params).ok()?;
             let members = [
@@ -97,7 +99,7 @@ impl<'a> RequestHeaders<'a> {
                 ("taskId", named.task_id),
             ];
             let (_, raw) = members.into_iter().find(|(name, _)| *name == subject)?;
-            text(raw?)
+            parse_string(raw?)
         });
         Self { method, name }
     }
@@ -106,16 +108,16 @@ impl<'a> RequestHeaders<'a> {
     ///
     /// # Errors
     /// [`Refusal::HeaderMismatch`]: a header is missing, unreadable, or says something else.
-    pub fn check<'h>(&self, given: impl Fn(&str) -> GivenHeader<'h>) -> Result<(), Refusal> {
-        plainly(METHOD, self.method, given(METHOD))?;
+    pub fn check<'h>(&self, given: impl Fn(&str) -> ReceivedHeader<'h>) -> Result<(), Refusal> {
+        check_plain(METHOD, self.method, given(METHOD))?;
         if subject(self.method).is_none() {
             return Ok(());
         }
-        let said = coded(NAME, required(NAME, given(NAME))?)?;
+        let said = decode_value(NAME, require(NAME, given(NAME))?)?;
         match self.name.as_deref() {
             Some(name) if said == name => Ok(()),
-            Some(name) => Err(differs(NAME, &said, name)),
-            None => Err(unasked(NAME, &said)),
+            Some(name) => Err(mismatch_error(NAME, &said, name)),
+            None => Err(unexpected_error(NAME, &said)),
         }
     }
 
@@ -139,7 +141,7 @@ struct SubjectParams<'a> {
 }
 
 /// A JSON string's text, borrowed where it has no escapes.
-fn text(raw: &RawValue) -> Option<Cow<'_, str>> {
+fn parse_string(raw: &RawValue) -> Option<Cow<'_, str>> {
     #[derive(Deserialize)]
     struct JsonText<'a>(#[serde(borrow)] Cow<'a, str>);
     let JsonText(text) = serde_json::from_str(raw.get()).ok()?;
@@ -150,59 +152,62 @@ fn text(raw: &RawValue) -> Option<Cow<'_, str>> {
 ///
 /// # Errors
 /// [`Refusal::HeaderMismatch`]: it is missing, unreadable, or says something else.
-pub fn check_version(asked: &str, given: GivenHeader<'_>) -> Result<(), Refusal> {
-    plainly(VERSION, asked, given)
+pub fn check_version(asked: &str, given: ReceivedHeader<'_>) -> Result<(), Refusal> {
+    check_plain(VERSION, asked, given)
 }
 
 /// A header whose value is never encoded.
-fn plainly(header: &str, expected: &str, given: GivenHeader<'_>) -> Result<(), Refusal> {
-    let said = required(header, given)?;
+fn check_plain(header: &str, expected: &str, given: ReceivedHeader<'_>) -> Result<(), Refusal> {
+    let said = require(header, given)?;
     if said == expected {
         return Ok(());
     }
-    Err(differs(header, said, expected))
+    Err(mismatch_error(header, said, expected))
 }
 
-fn required<'h>(header: &str, given: GivenHeader<'h>) -> Result<&'h str, Refusal> {
+fn require<'h>(header: &str, given: ReceivedHeader<'h>) -> Result<&'h str, Refusal> {
     match given {
-        GivenHeader::Text(text) => Ok(text),
-        GivenHeader::Absent => Err(Refusal::HeaderMismatch(format!(
+        ReceivedHeader::Text(text) => Ok(text),
+        ReceivedHeader::Absent => Err(Refusal::HeaderMismatch(format!(
             "{header} header is missing"
         ))),
-        GivenHeader::Unreadable => Err(unreadable(header)),
+        ReceivedHeader::Unreadable => Err(unreadable_error(header)),
     }
 }
 
-fn coded<'h>(header: &str, said: &'h str) -> Result<Cow<'h, str>, Refusal> {
+fn decode_value<'h>(header: &str, said: &'h str) -> Result<Cow<'h, str>, Refusal> {
     decode(said).map_err(|why| {
-        Refusal::HeaderMismatch(format!("{header} header value '{}' {why}", shown(said)))
+        Refusal::HeaderMismatch(format!(
+            "{header} header value '{}' {why}",
+            truncate_value(said)
+        ))
     })
 }
 
-fn unreadable(header: &str) -> Refusal {
+fn unreadable_error(header: &str) -> Refusal {
     Refusal::HeaderMismatch(format!(
         "{header} header was sent more than once or has characters outside visible ASCII"
     ))
 }
 
-fn differs(header: &str, said: &str, expected: &str) -> Refusal {
+fn mismatch_error(header: &str, said: &str, expected: &str) -> Refusal {
     Refusal::HeaderMismatch(format!(
         "{header} header value '{}' does not match body value '{}'",
-        shown(said),
-        shown(expected)
+        truncate_value(said),
+        truncate_value(expected)
     ))
 }
 
 /// A header without its value in the body.
-fn unasked(header: &str, said: &str) -> Refusal {
+fn unexpected_error(header: &str, said: &str) -> Refusal {
     Refusal::HeaderMismatch(format!(
         "{header} header value '{}' has no value in the body",
-        shown(said)
+        truncate_value(said)
     ))
 }
 
-fn shown(value: &str) -> &str {
-    match value.char_indices().nth(SHOWN) {
+fn truncate_value(value: &str) -> &str {
+    match value.char_indices().nth(ECHO_MAX) {
         Some((end, _)) => &value[..end],
         None => value,
     }
@@ -215,9 +220,9 @@ mod tests {
     fn said(headers: &[(&str, &str)], method: &str, params: &str) -> Result<(), String> {
         let given = |name: &str| {
             let found = headers.iter().filter(|(n, _)| n.eq_ignore_ascii_case(name));
-            GivenHeader::of(found.map(|(_, value)| value.as_bytes()))
+            ReceivedHeader::from_values(found.map(|(_, value)| value.as_bytes()))
         };
-        let mirrored = RequestHeaders::of(method, Some(params));
+        let mirrored = RequestHeaders::from_body(method, Some(params));
         mirrored.check(given).map_err(|e| e.to_string())
     }
 
@@ -274,7 +279,7 @@ mod tests {
             ("tasks/get", r#"{"taskId":7}"#, None),
             ("tools/list", r#"{"name":"a"}"#, None),
         ] {
-            let mirrored = RequestHeaders::of(method, Some(params));
+            let mirrored = RequestHeaders::from_body(method, Some(params));
             assert_eq!(mirrored.name.as_deref(), name, "{method}");
         }
         assert_eq!(
@@ -302,7 +307,7 @@ mod tests {
             "",
         ] {
             let params = serde_json::json!({"name": name}).to_string();
-            let mirrored = RequestHeaders::of("prompts/get", Some(&params));
+            let mirrored = RequestHeaders::from_body("prompts/get", Some(&params));
             let headers: Vec<_> = mirrored.headers().collect();
             let sent: Vec<(&str, &str)> = headers.iter().map(|(n, v)| (*n, v.as_ref())).collect();
             assert_eq!(said(&sent, "prompts/get", &params), Ok(()), "{name:?}");
@@ -311,15 +316,21 @@ mod tests {
 
     #[test]
     fn the_version_header_repeats_meta() {
-        assert!(check_version("2026-07-28", GivenHeader::Text("2026-07-28")).is_ok());
-        assert!(check_version("2026-07-28", GivenHeader::Text("2025-11-25")).is_err());
-        assert!(check_version("2026-07-28", GivenHeader::Absent).is_err());
-        assert_eq!(GivenHeader::of([&b"\xff"[..]]), GivenHeader::Unreadable);
-        assert_eq!(GivenHeader::of([&b"a\x01b"[..]]), GivenHeader::Unreadable);
+        assert!(check_version("2026-07-28", ReceivedHeader::Text("2026-07-28")).is_ok());
+        assert!(check_version("2026-07-28", ReceivedHeader::Text("2025-11-25")).is_err());
+        assert!(check_version("2026-07-28", ReceivedHeader::Absent).is_err());
+        assert_eq!(
+            ReceivedHeader::from_values([&b"\xff"[..]]),
+            ReceivedHeader::Unreadable
+        );
+        assert_eq!(
+            ReceivedHeader::from_values([&b"a\x01b"[..]]),
+            ReceivedHeader::Unreadable
+        );
     }
 
     #[test]
     fn a_long_value_is_cut_between_characters() {
-        assert_eq!(shown(&"é".repeat(200)).chars().count(), SHOWN);
+        assert_eq!(truncate_value(&"é".repeat(200)).chars().count(), ECHO_MAX);
     }
 }

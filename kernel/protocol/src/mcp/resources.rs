@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::lookalike::Present;
+use crate::lookalike::AnyMember;
 
 super::methods! {
     "resources/list" => List,
@@ -31,35 +31,35 @@ pub struct List;
 
 /// A request about one URI; its raw text marks its place in the frame.
 #[derive(Debug, Deserialize)]
-pub struct About<'a> {
+pub struct ResourceParams<'a> {
     /// The resource.
     #[serde(borrow)]
     pub uri: &'a RawValue,
     /// Relayed verbatim.
     #[serde(default, rename = "_meta")]
-    pub meta: Option<Present>,
+    pub meta: Option<AnyMember>,
     /// Known so that nothing else can pass for it; relayed verbatim, like all that follows.
     #[serde(default, rename = "inputResponses")]
-    pub input_responses: Option<Present>,
+    pub input_responses: Option<AnyMember>,
     /// What a server gave to be brought back.
     #[serde(default, rename = "requestState")]
-    pub request_state: Option<Present>,
+    pub request_state: Option<AnyMember>,
 }
 
 /// `resources/read`.
 #[derive(Debug, Deserialize)]
 #[serde(transparent)]
-pub struct Read<'a>(#[serde(borrow)] pub About<'a>);
+pub struct Read<'a>(#[serde(borrow)] pub ResourceParams<'a>);
 
 /// `resources/subscribe`.
 #[derive(Debug, Deserialize)]
 #[serde(transparent)]
-pub struct Subscribe<'a>(#[serde(borrow)] pub About<'a>);
+pub struct Subscribe<'a>(#[serde(borrow)] pub ResourceParams<'a>);
 
 /// `resources/unsubscribe`.
 #[derive(Debug, Deserialize)]
 #[serde(transparent)]
-pub struct Unsubscribe<'a>(#[serde(borrow)] pub About<'a>);
+pub struct Unsubscribe<'a>(#[serde(borrow)] pub ResourceParams<'a>);
 
 /// `notifications/resources/list_changed`.
 #[derive(Debug)]

@@ -14,7 +14,7 @@ pub struct Discover;
 /// The result of `server/discover`, as far as it is read.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Discovered<'a> {
+pub struct DiscoverResult<'a> {
     /// Versions the server can be asked in.
     pub supported_versions: Vec<String>,
     /// What the server offers.
@@ -28,16 +28,16 @@ pub struct Discovered<'a> {
     pub meta: Option<&'a RawValue>,
 }
 
-impl<'a> Discovered<'a> {
+impl<'a> DiscoverResult<'a> {
     /// Who the server says it is.
     #[must_use]
     pub fn server_info(&self) -> Option<&'a RawValue> {
         #[derive(Deserialize)]
-        struct Said<'a> {
+        struct InfoMeta<'a> {
             #[serde(borrow, default, rename = "io.modelcontextprotocol/serverInfo")]
             server_info: Option<&'a RawValue>,
         }
-        let said: Said<'a> = serde_json::from_str(self.meta?.get()).ok()?;
+        let said: InfoMeta<'a> = serde_json::from_str(self.meta?.get()).ok()?;
         said.server_info
     }
 }
@@ -52,7 +52,7 @@ mod tests {
         let text = format!(
             r#"{{"supportedVersions":["2026-07-28"],"capabilities":{{}},"_meta":{{"{SERVER_INFO}":{{"name":"s"}}}}}}"#
         );
-        let found: Discovered<'_> = serde_json::from_str(&text).unwrap();
+        let found: DiscoverResult<'_> = serde_json::from_str(&text).unwrap();
         assert_eq!(found.supported_versions, ["2026-07-28"]);
         assert_eq!(found.server_info().unwrap().get(), r#"{"name":"s"}"#);
     }

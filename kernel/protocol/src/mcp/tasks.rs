@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::lookalike::Present;
+use crate::lookalike::AnyMember;
 
 super::methods! {
     "tasks/get" => Get<'_>,
@@ -17,19 +17,19 @@ super::methods! {
 /// A message about one task; the id's raw text marks its place in the frame.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct About<'a> {
+pub struct TaskParams<'a> {
     /// The task.
     #[serde(borrow)]
     pub task_id: &'a RawValue,
     /// Known so that nothing else can pass for it; relayed verbatim.
     #[serde(default, rename = "_meta")]
-    pub meta: Option<Present>,
+    pub meta: Option<AnyMember>,
 }
 
 /// `tasks/get`: how a task stands.
 #[derive(Debug, Deserialize)]
 #[serde(transparent)]
-pub struct Get<'a>(#[serde(borrow)] pub About<'a>);
+pub struct Get<'a>(#[serde(borrow)] pub TaskParams<'a>);
 
 /// `tasks/update`: answers to what a task asks (extension only).
 #[derive(Debug, Deserialize)]
@@ -43,18 +43,18 @@ pub struct Update<'a> {
     pub input_responses: Option<&'a RawValue>,
     /// Relayed verbatim.
     #[serde(default, rename = "_meta")]
-    pub meta: Option<Present>,
+    pub meta: Option<AnyMember>,
 }
 
 /// `tasks/cancel`: the task's work is no longer wanted.
 #[derive(Debug, Deserialize)]
 #[serde(transparent)]
-pub struct Cancel<'a>(#[serde(borrow)] pub About<'a>);
+pub struct Cancel<'a>(#[serde(borrow)] pub TaskParams<'a>);
 
 /// `tasks/result`: waits for the task and answers what the call would have (2025-11-25 only).
 #[derive(Debug, Deserialize)]
 #[serde(transparent)]
-pub struct Result<'a>(#[serde(borrow)] pub About<'a>);
+pub struct Result<'a>(#[serde(borrow)] pub TaskParams<'a>);
 
 /// `tasks/list` (2025-11-25 only).
 #[derive(Debug)]
@@ -63,4 +63,4 @@ pub struct List;
 /// `notifications/tasks/status`: how a task stands, unasked (2025-11-25 only).
 #[derive(Debug, Deserialize)]
 #[serde(transparent)]
-pub struct Status<'a>(#[serde(borrow)] pub About<'a>);
+pub struct Status<'a>(#[serde(borrow)] pub TaskParams<'a>);

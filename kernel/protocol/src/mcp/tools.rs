@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::lookalike::{Present, is_there};
+use crate::lookalike::{AnyMember, is_there};
 
 super::methods! {
     "tools/list" => List,
@@ -29,13 +29,13 @@ pub struct Call<'a> {
     pub meta: Option<&'a RawValue>,
     /// Known so that nothing else can pass for it; relayed verbatim, like all that follows.
     #[serde(default, rename = "inputResponses")]
-    pub input_responses: Option<Present>,
+    pub input_responses: Option<AnyMember>,
     /// What a server gave to be brought back.
     #[serde(default, rename = "requestState")]
-    pub request_state: Option<Present>,
+    pub request_state: Option<AnyMember>,
     /// That it shall be a task (2025-11-25).
     #[serde(default)]
-    pub task: Option<Present>,
+    pub task: Option<AnyMember>,
     /// MGP has a trace there.
     #[serde(default, deserialize_with = "is_there")]
     pub trace_id: bool,
@@ -47,7 +47,7 @@ pub struct Call<'a> {
 /// The result of a call, as far as it is checked.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Called<'a> {
+pub struct CallResult<'a> {
     /// For people and models.
     #[serde(borrow, default)]
     pub content: Option<&'a RawValue>,
@@ -59,10 +59,10 @@ pub struct Called<'a> {
     pub is_error: bool,
     /// Relayed verbatim.
     #[serde(default, rename = "_meta")]
-    pub meta: Option<Present>,
+    pub meta: Option<AnyMember>,
     /// Relayed verbatim.
     #[serde(default)]
-    pub result_type: Option<Present>,
+    pub result_type: Option<AnyMember>,
 }
 
 /// `notifications/tools/list_changed`.
@@ -72,13 +72,13 @@ pub struct ListChanged;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mcp::read;
+    use crate::mcp::parse_params;
 
     /// Point 9: what MGP puts beside the members of a call is seen whatever it holds, and only there.
     #[test]
     fn what_mgp_puts_beside_is_seen() {
         let seen = |params: &str| {
-            let call: Call<'_> = read(Some(params)).unwrap();
+            let call: Call<'_> = parse_params(Some(params)).unwrap();
             (call.trace_id, call.mgp)
         };
         for value in ["null", "\"x\"", "{}"] {

@@ -72,13 +72,13 @@ pub struct Open<'a> {
 
 /// What is read of the answer to `channels/open`.
 #[derive(Debug, Deserialize)]
-pub struct Opened<'a> {
+pub struct OpenResult<'a> {
     /// A [`Descriptor`].
     #[serde(borrow)]
     pub channel: &'a RawValue,
 }
 
-/// `channels/close`, from a host; answers [`Closed`].
+/// `channels/close`, from a host; answers [`CloseResult`].
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Close<'a> {
@@ -89,7 +89,7 @@ pub struct Close<'a> {
 
 /// Answer of `channels/close`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Closed {
+pub struct CloseResult {
     /// It is.
     pub closed: bool,
 }
@@ -115,7 +115,7 @@ pub struct Publish<'a> {
 /// Answer of `channels/publish` as a request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Published {
+pub struct PublishResult {
     /// It is at the channel.
     pub delivered: bool,
     /// Its id there.
@@ -126,7 +126,7 @@ pub struct Published {
     pub reason: Option<String>,
 }
 
-/// `channels/incoming`, from a server; answers `{"results": [`[`Taken`]`, …]}`, one for each.
+/// `channels/incoming`, from a server; answers `{"results": [`[`IncomingOutcome`]`, …]}`, one for each.
 #[derive(Debug, Deserialize)]
 pub struct Incoming<'a> {
     /// Each an [`IncomingMessage`].
@@ -155,7 +155,7 @@ pub struct IncomingMessage<'a> {
 /// What became of one message from a channel.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Taken {
+pub struct IncomingOutcome {
     /// Its own id.
     pub message_id: String,
     /// Somebody took it.
@@ -170,9 +170,9 @@ pub struct Taken {
 
 /// Answer of `channels/incoming`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct TakenBatch {
+pub struct IncomingResult {
     /// One for each message, in their order.
-    pub results: Vec<Taken>,
+    pub results: Vec<IncomingOutcome>,
 }
 
 /// Which way messages go (§14.2).
@@ -212,36 +212,36 @@ pub struct Descriptor<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mcp::read;
+    use crate::mcp::parse_params;
 
     /// MCPL-116, MCPL-126, MCPL-137: the examples of §14, members nobody knows, and what is missing.
     #[test]
     fn the_examples_of_the_document_are_read() {
         let text = r##"{"id":"discord:#general","type":"discord","label":"#general (Acme Discord)","direction":"outbound","address":{"guild":"acme"},"metadata":{},"x":1}"##;
-        let read_one = |text| read::<Descriptor<'_>>(Some(text));
+        let read_one = |text| parse_params::<Descriptor<'_>>(Some(text));
         let descriptor = read_one(text).unwrap();
         assert_eq!(descriptor.id, "discord:#general");
         assert_eq!(descriptor.direction, Direction::Outbound);
         assert!(read_one(r#"{"id":"a","type":"b","direction":"sideways"}"#).is_err());
         assert!(read_one(r#"{"type":"b","direction":"inbound"}"#).is_err());
         assert!(read_one(r#"{"id":"a","type":"b","direction":"inbound","address":"y"}"#).is_err());
-        let open = |text| read::<Open<'_>>(Some(text));
+        let open = |text| parse_params::<Open<'_>>(Some(text));
         assert!(open(r#"{"type":"t","address":{"a":1},"metadata":null}"#).is_ok());
         assert!(open(r#"{"type":"t","address":"y"}"#).is_err());
         let batch = r##"{"messages":[{"channelId":"discord:#general","messageId":"dmsg_123","threadId":"t_42","author":{"id":"u_777","name":"Alice"},"timestamp":"2026-03-05T10:30:00Z","content":[{"type":"text","text":"What's the status?"}],"metadata":{"mentions":["@bob"]}}]}"##;
-        let batch: Incoming<'_> = read(Some(batch)).unwrap();
-        let message: IncomingMessage<'_> = read(Some(batch.messages[0].get())).unwrap();
+        let batch: Incoming<'_> = parse_params(Some(batch)).unwrap();
+        let message: IncomingMessage<'_> = parse_params(Some(batch.messages[0].get())).unwrap();
         assert_eq!(message.thread_id.as_deref(), Some("t_42"));
         let publish = r##"{"conversationId":"conv_123","channelId":"discord:#general","stream":false,"content":"Hello team"}"##;
-        let publish: Publish<'_> = read(Some(publish)).unwrap();
+        let publish: Publish<'_> = parse_params(Some(publish)).unwrap();
         assert_eq!(publish.content.get(), r#""Hello team""#);
-        assert!(read::<Publish<'_>>(Some(r#"{"channelId":"a"}"#)).is_err());
-        let published: Published =
+        assert!(parse_params::<Publish<'_>>(Some(r#"{"channelId":"a"}"#)).is_err());
+        let published: PublishResult =
             serde_json::from_str(r#"{"delivered":true,"messageId":"dmsg_9"}"#).unwrap();
         assert!(published.delivered && published.reason.is_none());
         let taken =
             r#"{"results":[{"messageId":"dmsg_123","accepted":true,"conversationId":"conv_123"}]}"#;
-        let read: TakenBatch = serde_json::from_str(taken).unwrap();
+        let read: IncomingResult = serde_json::from_str(taken).unwrap();
         assert_eq!(serde_json::to_string(&read).unwrap(), taken);
     }
 }

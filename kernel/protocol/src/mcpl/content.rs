@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use crate::lookalike;
-use crate::splice::quoted;
+use crate::splice::quote;
 
 /// The types of blocks; the last one is MCP's.
 const TEXT: &str = "text";
@@ -45,7 +45,7 @@ pub struct Content(pub Vec<ContentBlock>);
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct WrittenBlock<'a> {
+struct RawBlock<'a> {
     #[serde(borrow, rename = "type")]
     kind: Cow<'a, str>,
     #[serde(borrow, default)]
@@ -66,7 +66,7 @@ impl ContentBlock {
     pub fn text(text: &str) -> Self {
         Self {
             kind: ContentKind::Text(text.to_owned()),
-            json: format!(r#"{{"type":"text","text":{}}}"#, quoted(text)).into(),
+            json: format!(r#"{{"type":"text","text":{}}}"#, quote(text)).into(),
         }
     }
 
@@ -78,9 +78,9 @@ impl ContentBlock {
 
     /// # Errors
     /// What is wrong with it, in words.
-    fn read(raw: &RawValue) -> Result<Self, String> {
-        let block: WrittenBlock<'_> =
-            lookalike::from_str(raw.get()).map_err(|error| lookalike::plain(&error))?;
+    fn parse(raw: &RawValue) -> Result<Self, String> {
+        let block: RawBlock<'_> =
+            lookalike::from_str(raw.get()).map_err(|error| lookalike::strip_position(&error))?;
         let kind = match block.kind.as_ref() {
             TEXT => ContentKind::Text(
                 block
@@ -89,11 +89,11 @@ impl ContentBlock {
                     .ok_or("a text block has no `text`")?,
             ),
             IMAGE => {
-                one_source(&block)?;
+                check_single_source(&block)?;
                 ContentKind::Image
             }
             AUDIO => {
-                one_source(&block)?;
+                check_single_source(&block)?;
                 ContentKind::Audio
             }
             RESOURCE if block.uri.is_some() || block.resource.is_some() => ContentKind::Resource,
@@ -112,7 +112,7 @@ impl ContentBlock {
 }
 
 /// `data` with its `mimeType`, or a `uri`: one of both, never both (appendix B.1).
-fn one_source(block: &WrittenBlock<'_>) -> Result<(), String> {
+fn check_single_source(block: &RawBlock<'_>) -> Result<(), String> {
     let within = block.data.is_some() && block.mime_type.is_some();
     match within != block.uri.is_some() {
         true => Ok(()),
@@ -134,7 +134,7 @@ impl Content {
     ///
     /// # Errors
     /// What is wrong with the first bad block, in words.
-    pub fn read(json: &str) -> Result<Self, String> {
+    pub fn parse(json: &str) -> Result<Self, String> {
         if json.starts_with('"') {
             let text: Cow<'_, str> = serde_json::from_str(json).map_err(|e| e.to_string())?;
             return Ok(Self::text(&text));
@@ -144,7 +144,7 @@ impl Content {
         if blocks.len() > BLOCKS_MAX {
             return Err(format!("content has more than {BLOCKS_MAX} blocks"));
         }
-        let read = blocks.into_iter().map(ContentBlock::read);
+        let read = blocks.into_iter().map(ContentBlock::parse);
         Ok(Self(read.collect::<Result<_, _>>()?))
     }
 
@@ -157,7 +157,7 @@ impl Content {
 
     /// All texts in it, one on a line.
     #[must_use]
-    pub fn texts(&self) -> String {
+    pub fn joined_text(&self) -> String {
         let texts = self.0.iter().filter_map(|block| match &block.kind {
             ContentKind::Text(text) => Some(text.as_str()),
             ContentKind::Image | ContentKind::Audio | ContentKind::Resource => None,
@@ -191,7 +191,7 @@ mod tests {
             r#"{"type":"resource_link","uri":"memo://1","name":"x"}"#,
         ] {
             let list = format!("[{block}]");
-            assert_eq!(Content::read(&list).unwrap().to_json(), list);
+            assert_eq!(Content::parse(&list).unwrap().to_json(), list);
         }
     }
 
@@ -215,19 +215,19 @@ mod tests {
             r#"["text","a"]"#,
             "null",
         ] {
-            assert!(Content::read(&format!("[{block}]")).is_err(), "{block}");
+            assert!(Content::parse(&format!("[{block}]")).is_err(), "{block}");
         }
-        assert!(Content::read("{}").is_err() && Content::read("7").is_err());
+        assert!(Content::parse("{}").is_err() && Content::parse("7").is_err());
         let many = vec![r#"{"type":"text","text":""}"#; BLOCKS_MAX + 1].join(",");
-        assert!(Content::read(&format!("[{many}]")).is_err());
+        assert!(Content::parse(&format!("[{many}]")).is_err());
     }
 
     /// MCPL-090, A-14: a plain string is one text, and leaves as a list.
     #[test]
     fn a_string_is_one_text() {
-        let content = Content::read(r#""a\n\"b\"""#).unwrap();
+        let content = Content::parse(r#""a\n\"b\"""#).unwrap();
         assert_eq!(content.to_json(), r#"[{"type":"text","text":"a\n\"b\""}]"#);
-        assert_eq!(content.texts(), "a\n\"b\"");
-        assert_eq!(Content::read("[]").unwrap(), Content::default());
+        assert_eq!(content.joined_text(), "a\n\"b\"");
+        assert_eq!(Content::parse("[]").unwrap(), Content::default());
     }
 }

@@ -174,7 +174,7 @@ macro_rules! read {
             /// # Errors
             /// Words that name the member that is missing or wrong.
             pub fn read(text: &'a str) -> Result<Self, String> {
-                lookalike::from_object(text).map_err(|e| lookalike::plain(&e))
+                lookalike::from_object(text).map_err(|e| lookalike::strip_position(&e))
             }
         })*
     };

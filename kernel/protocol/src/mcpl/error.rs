@@ -6,7 +6,7 @@ use serde_json::value::RawValue;
 use super::feature_sets::Capability;
 use crate::jsonrpc::{INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND};
 use crate::refusal::Refusal;
-use crate::splice::quoted;
+use crate::splice::quote;
 
 /// "Feature set not enabled". Other programs use this code for their own time-outs (A-45): what it is about
 /// stands in `data.featureSet`.
@@ -37,7 +37,7 @@ pub struct McplError {
 /// `data` of [`NOT_ENABLED`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct NotEnabled {
+pub struct DisabledSetDetails {
     /// The set.
     pub feature_set: String,
     /// The operator can enable it.
@@ -64,11 +64,11 @@ impl McplError {
         }
     }
 
-    fn about(code: i64, message: &str, member: &str, what: &str) -> Self {
+    fn with_member(code: i64, message: &str, member: &str, what: &str) -> Self {
         Self {
             code,
             message: message.to_owned(),
-            data: Some(format!("{{{}:{}}}", quoted(member), quoted(what))),
+            data: Some(format!("{{{}:{}}}", quote(member), quote(what))),
         }
     }
 
@@ -77,7 +77,7 @@ impl McplError {
     pub fn not_enabled(set: &str, can_enable: bool) -> Self {
         let data = format!(
             r#"{{"featureSet":{},"canEnable":{can_enable}}}"#,
-            quoted(set)
+            quote(set)
         );
         Self {
             code: NOT_ENABLED,
@@ -97,8 +97,8 @@ impl McplError {
             message: format!("Feature set not enabled: {why} {uses}"),
             data: Some(format!(
                 r#"{{"featureSet":{},"canEnable":false,"missing":{}}}"#,
-                quoted(set),
-                quoted(uses.as_str())
+                quote(set),
+                quote(uses.as_str())
             )),
             ..Self::not_enabled(set, false)
         }
@@ -107,13 +107,13 @@ impl McplError {
     /// -32003: no such set is declared (MCPL §6.6).
     #[must_use]
     pub fn unknown_set(set: &str) -> Self {
-        Self::about(UNKNOWN_SET, "Unknown feature set", "featureSet", set)
+        Self::with_member(UNKNOWN_SET, "Unknown feature set", "featureSet", set)
     }
 
     /// -32005: the checkpoint is not there, or not any more (MCPL §8.7).
     #[must_use]
     pub fn checkpoint_not_found(id: &str) -> Self {
-        Self::about(
+        Self::with_member(
             CHECKPOINT_NOT_FOUND,
             "Checkpoint not found",
             "checkpoint",
@@ -124,7 +124,7 @@ impl McplError {
     /// -32017: the channel's scope is not open to this (MCPL §14.6).
     #[must_use]
     pub fn channel_not_permitted(id: &str) -> Self {
-        Self::about(
+        Self::with_member(
             CHANNEL_NOT_PERMITTED,
             "Channel not permitted",
             "channelId",
@@ -135,13 +135,13 @@ impl McplError {
     /// -32023: no such channel is registered (MCPL §14.6).
     #[must_use]
     pub fn unknown_channel(id: &str) -> Self {
-        Self::about(UNKNOWN_CHANNEL, "Unknown channel", "channelId", id)
+        Self::with_member(UNKNOWN_CHANNEL, "Unknown channel", "channelId", id)
     }
 
     /// -32024: the server did not open it (MCPL §14.6).
     #[must_use]
     pub fn channel_open_failed(why: &str) -> Self {
-        Self::about(CHANNEL_OPEN_FAILED, "Channel open failed", "reason", why)
+        Self::with_member(CHANNEL_OPEN_FAILED, "Channel open failed", "reason", why)
     }
 
     /// -32602.
@@ -172,7 +172,7 @@ impl McplError {
         format!(
             r#"{{"code":{},"message":{}{data}}}"#,
             self.code,
-            quoted(&self.message)
+            quote(&self.message)
         )
     }
 }
@@ -181,7 +181,7 @@ impl From<McplError> for Refusal {
     fn from(error: McplError) -> Self {
         match RawValue::from_string(error.to_json()) {
             Ok(error) => Self::Peer(error),
-            Err(broken) => Self::Broken(format!("an error that is no JSON: {broken}")),
+            Err(broken) => Self::Internal(format!("an error that is no JSON: {broken}")),
         }
     }
 }

@@ -116,7 +116,7 @@ pub struct DeclaredSets {
 }
 
 #[derive(Deserialize)]
-struct Written<'a> {
+struct RawFeatureSet<'a> {
     #[serde(borrow)]
     description: Cow<'a, str>,
     #[serde(borrow)]
@@ -129,7 +129,7 @@ struct Written<'a> {
 
 /// A set in an array of them.
 #[derive(Deserialize)]
-struct WrittenInList<'a> {
+struct RawListedSet<'a> {
     #[serde(borrow)]
     name: Cow<'a, str>,
     #[serde(borrow, default)]
@@ -146,19 +146,19 @@ impl DeclaredSets {
     /// Reads an object of sets, or an array of them that each have a `name`. One that cannot be taken takes no other
     /// one away (MCPL-034, MCPL-035).
     #[must_use]
-    pub fn read(declared: &str) -> Self {
+    pub fn parse(declared: &str) -> Self {
         let mut read = Self::default();
         let mut seen = BTreeSet::new();
         if declared.starts_with('[') {
             let all: Vec<&RawValue> = serde_json::from_str(declared).unwrap_or_default();
             for value in all {
-                match lookalike::from_str::<WrittenInList<'_>>(value.get()) {
+                match lookalike::from_str::<RawListedSet<'_>>(value.get()) {
                     Ok(set) => {
                         let name = set.name.clone();
-                        read.take(name, Ok(set.into()), &mut seen);
+                        read.insert(name, Ok(set.into()), &mut seen);
                     }
                     Err(why) => read.reject(|| {
-                        let why = lookalike::plain(&why);
+                        let why = lookalike::strip_position(&why);
                         format!("a feature set in the array is left out: {why}")
                     }),
                 }
@@ -170,16 +170,17 @@ impl DeclaredSets {
             return read;
         };
         for (name, value) in all {
-            let set = lookalike::from_str(value.get()).map_err(|error| lookalike::plain(&error));
-            read.take(name, set, &mut seen);
+            let set =
+                lookalike::from_str(value.get()).map_err(|error| lookalike::strip_position(&error));
+            read.insert(name, set, &mut seen);
         }
         read
     }
 
-    fn take<'a>(
+    fn insert<'a>(
         &mut self,
         name: Cow<'a, str>,
-        set: Result<Written<'_>, String>,
+        set: Result<RawFeatureSet<'_>, String>,
         seen: &mut BTreeSet<Cow<'a, str>>,
     ) {
         let shown = || name.chars().take(NAME_MAX).collect::<String>();
@@ -187,12 +188,12 @@ impl DeclaredSets {
             // A reader may take either: neither is taken.
             self.sets.remove(name.as_ref());
             self.reject(|| format!("feature set {:?} is declared twice", shown()));
-        } else if !is_name(&name) {
+        } else if !is_valid_name(&name) {
             self.reject(|| format!("{:?} is no name of a feature set", shown()));
         } else if self.sets.len() >= SETS_MAX {
             self.reject(|| format!("feature set {name} is one too many: {SETS_MAX} are taken"));
         } else {
-            match set.and_then(|set| self.written(&name, set)) {
+            match set.and_then(|set| self.check_feature_set(&name, set)) {
                 Ok(set) => drop(self.sets.insert(name.into_owned(), set)),
                 Err(why) => self.reject(|| format!("feature set {name} is left out: {why}")),
             }
@@ -200,7 +201,11 @@ impl DeclaredSets {
     }
 
     /// The set without the uses that this kernel does not know: each is named. One that has no other use is none.
-    fn written(&mut self, name: &str, read: Written<'_>) -> Result<FeatureSet, String> {
+    fn check_feature_set(
+        &mut self,
+        name: &str,
+        read: RawFeatureSet<'_>,
+    ) -> Result<FeatureSet, String> {
         let mut uses = BTreeSet::new();
         let mut unknown = Vec::new();
         for word in &read.uses {
@@ -244,8 +249,8 @@ impl DeclaredSets {
     }
 }
 
-impl<'a> From<WrittenInList<'a>> for Written<'a> {
-    fn from(set: WrittenInList<'a>) -> Self {
+impl<'a> From<RawListedSet<'a>> for RawFeatureSet<'a> {
+    fn from(set: RawListedSet<'a>) -> Self {
         Self {
             description: set.description,
             uses: set.uses,
@@ -258,7 +263,7 @@ impl<'a> From<WrittenInList<'a>> for Written<'a> {
 /// Whether a set can have this name: words of printable ASCII with dots between them, and nothing that stands
 /// for several names or none (MCPL §6.3).
 #[must_use]
-pub fn is_name(name: &str) -> bool {
+pub fn is_valid_name(name: &str) -> bool {
     let sign = |b: u8| b.is_ascii_graphic() && !matches!(b, b'*' | b'"' | b'\\' | b',');
     let word = |word: &str| !word.is_empty() && word.bytes().all(sign);
     name.len() <= NAME_MAX && name.split('.').all(word)
@@ -301,7 +306,7 @@ impl Update {
     /// Reads what a host says. A notification has no answer, so what cannot be read takes nothing else with it: each
     /// name is taken or refused for itself. Patterns that cannot be read close their set: nobody asked for more.
     #[must_use]
-    pub fn read(params: &str) -> (Self, Vec<String>) {
+    pub fn parse(params: &str) -> (Self, Vec<String>) {
         let mut update = Self::default();
         let mut refused = Vec::new();
         let Some(all) = members(params) else {
@@ -309,16 +314,20 @@ impl Update {
         };
         for (name, value) in all {
             if name == "enabled" {
-                update.enabled.extend(names(&name, value, &mut refused));
+                update
+                    .enabled
+                    .extend(parse_names(&name, value, &mut refused));
             } else if name == "disabled" {
-                update.disabled.extend(names(&name, value, &mut refused));
+                update
+                    .disabled
+                    .extend(parse_names(&name, value, &mut refused));
             } else if name == "scopes" {
                 let Some(scopes) = members(value.get()) else {
                     refused.push("`scopes` is no object".to_owned());
                     continue;
                 };
                 for (set, said) in scopes {
-                    let patterns = patterns(said, &mut refused);
+                    let patterns = parse_patterns(said, &mut refused);
                     update.scopes.insert(set.into_owned(), patterns);
                 }
             }
@@ -329,7 +338,7 @@ impl Update {
 }
 
 /// The names in an array; what is none is refused.
-fn names(member: &str, value: &RawValue, refused: &mut Vec<String>) -> Vec<String> {
+fn parse_names(member: &str, value: &RawValue, refused: &mut Vec<String>) -> Vec<String> {
     let Ok(all) = serde_json::from_str::<Vec<&RawValue>>(value.get()) else {
         refused.push(format!("`{member}` is no array"));
         return Vec::new();
@@ -345,7 +354,7 @@ fn names(member: &str, value: &RawValue, refused: &mut Vec<String>) -> Vec<Strin
     named.collect()
 }
 
-fn patterns(said: &RawValue, refused: &mut Vec<String>) -> ScopePatterns {
+fn parse_patterns(said: &RawValue, refused: &mut Vec<String>) -> ScopePatterns {
     let read: Result<ScopePatterns, _> = lookalike::from_str(said.get());
     read.unwrap_or_else(|_| {
         if refused.len() < REJECTED_MAX {
@@ -371,7 +380,7 @@ pub struct Changed<'a> {
 
 /// The set that the definition of a tool names in `_meta.featureSet` (MCPL §6).
 #[must_use]
-pub fn set_of_definition(definition: &str) -> Option<String> {
+pub fn tool_feature_set(definition: &str) -> Option<String> {
     let named = member(definition, "_meta").and_then(|meta| member(meta, "featureSet"));
     named.and_then(|set| serde_json::from_str(set).ok())
 }
@@ -383,7 +392,7 @@ mod tests {
     /// MCPL-033, MCPL-046, MCPL-062, MCPL-138: the examples of §6.1, §7.1 and §8.1 are taken whole.
     #[test]
     fn the_examples_of_the_document_are_taken() {
-        let read = DeclaredSets::read(
+        let read = DeclaredSets::parse(
             r#"{"memory.retrieval":{"description":"Retrieve relevant memories before inference","uses":["contextHooks.beforeInference"]},
                 "files.edit":{"description":"Edit files on the filesystem","uses":["tools"],"scoped":true},
                 "notes.edit":{"description":"Manage notes","uses":["tools"],"rollback":true,"x-more":[1]}}"#,
@@ -398,7 +407,7 @@ mod tests {
     /// MCPL-034, MCPL-035: what cannot be taken is told, and takes no other one away.
     #[test]
     fn a_broken_set_is_left_out_alone() {
-        let read = DeclaredSets::read(
+        let read = DeclaredSets::parse(
             r#"{"good":{"description":"d","uses":["tools"]},"no.uses":{"description":"d"},
                 "no.description":{"uses":["tools"]},"odd.uses":{"description":"d","uses":["everything"]},
                 "text.uses":{"description":"d","uses":"tools"},"odd.scoped":{"description":"d","uses":[],"scoped":"yes"},
@@ -411,13 +420,13 @@ mod tests {
         let names: Vec<_> = read.sets.keys().map(String::as_str).collect();
         assert_eq!(names, ["good"]);
         assert_eq!(read.rejected.len(), 15, "{:#?}", read.rejected);
-        assert!(DeclaredSets::read("7").rejected[0].contains("neither an object"));
+        assert!(DeclaredSets::parse("7").rejected[0].contains("neither an object"));
     }
 
     /// As programs on mcpl-core write them: in an array, each with its name, some with more words than the document.
     #[test]
     fn sets_in_an_array_are_taken_by_their_names() {
-        let read = DeclaredSets::read(
+        let read = DeclaredSets::parse(
             r#"[{"name":"heartbeat","description":"d","uses":["pushEvents"],"rollback":false,"hostState":false},
                 {"name":"bare","uses":["tools"]},{"name":"twice","uses":["tools"]},{"name":"twice","uses":["pushEvents"]},
                 {"description":"d","uses":["tools"]},["x","d",["tools"]],7,{"name":"a..b","uses":[]}]"#,
@@ -425,12 +434,12 @@ mod tests {
         let names: Vec<_> = read.sets.keys().map(String::as_str).collect();
         assert_eq!(names, ["bare", "heartbeat"]);
         assert_eq!(read.rejected.len(), 5, "{:#?}", read.rejected);
-        assert_eq!(DeclaredSets::read("[]"), DeclaredSets::default());
+        assert_eq!(DeclaredSets::parse("[]"), DeclaredSets::default());
     }
 
     #[test]
     fn a_wrong_member_of_an_update_is_refused_and_takes_no_other_one_away() {
-        let (update, refused) = Update::read(
+        let (update, refused) = Update::parse(
             r#"{"enabled":[5,"a"],"disabled":["b",7,null],"scopes":{"c":{"whitelist":["x"]},"d":{"whitelist":7}},"more":1}"#,
         );
         assert_eq!(update.enabled, ["a"]);
@@ -438,15 +447,15 @@ mod tests {
         assert_eq!(update.scopes["c"].whitelist, ["x"]);
         assert_eq!(update.scopes["d"].blacklist, ["**"]);
         assert_eq!(refused.len(), 4, "{refused:?}");
-        let (update, refused) = Update::read(r#"{"disabled":"a","enabled":{}}"#);
+        let (update, refused) = Update::parse(r#"{"disabled":"a","enabled":{}}"#);
         assert_eq!(update, Update::default());
         assert_eq!(refused, ["`disabled` is no array", "`enabled` is no array"]);
-        assert_eq!(Update::read("[]").1, ["the params are no object"]);
+        assert_eq!(Update::parse("[]").1, ["the params are no object"]);
     }
 
     #[test]
     fn a_use_that_is_not_known_is_left_out_by_name() {
-        let read = DeclaredSets::read(
+        let read = DeclaredSets::parse(
             r#"{"editor.observe":{"description":"d","uses":["pushEvents","stateUpdate"]},
                 "editor.branches":{"description":"d","uses":["branches"]}}"#,
         );
@@ -468,7 +477,7 @@ mod tests {
     fn sets_are_bounded() {
         let one = |n: usize| format!(r#""s{n}":{{"description":"d","uses":[]}}"#);
         let all: Vec<String> = (0..20_000).map(one).collect();
-        let read = DeclaredSets::read(&format!("{{{}}}", all.join(",")));
+        let read = DeclaredSets::parse(&format!("{{{}}}", all.join(",")));
         assert_eq!(read.sets.len(), SETS_MAX);
         assert_eq!(read.rejected.len(), REJECTED_MAX + 1);
         let long = format!(
@@ -476,11 +485,11 @@ mod tests {
             "ä".repeat(5000)
         );
         assert_eq!(
-            DeclaredSets::read(&long).sets["a"].description.len(),
+            DeclaredSets::parse(&long).sets["a"].description.len(),
             DESCRIPTION_MAX
         );
         let name = "a".repeat(NAME_MAX + 1);
-        assert!(!is_name(&name) && is_name(&name[1..]));
+        assert!(!is_valid_name(&name) && is_valid_name(&name[1..]));
     }
 
     /// MCPL-035: each value of the document, in its spelling alone.

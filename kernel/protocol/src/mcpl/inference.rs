@@ -10,7 +10,7 @@ use serde_json::value::RawValue;
 use crate::jsonrpc::RequestId;
 use crate::lookalike;
 use crate::mcp::methods;
-use crate::splice::quoted;
+use crate::splice::quote;
 
 pub use self::prompt::{PromptPart, PromptRole, PromptTurn};
 
@@ -19,12 +19,12 @@ methods! {
     "inference/chunk" => Chunk<'_>,
 }
 
-/// The kernel's own code for an inference that is not run; `data.reason` says why ([`NotInferred`]).
-pub const NOT_INFERRED: i64 = -32010;
+/// The kernel's own code for an inference that is not run; `data.reason` says why ([`InferenceFailure`]).
+pub const INFERENCE_FAILED: i64 = -32010;
 /// Longest `conversationId` taken, in bytes; it is kept in tables.
 pub const CONVERSATION_ID_MAX: usize = 256;
 
-/// `inference/request` of a server. Read by [`Request::read`].
+/// `inference/request` of a server. Read by [`Request::parse`].
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Request<'a> {
@@ -50,7 +50,7 @@ impl<'a> Request<'a> {
     ///
     /// # Errors
     /// In words, for `-32602` (MCPL-101).
-    pub fn read(params: &'a str) -> Result<Self, String> {
+    pub fn parse(params: &'a str) -> Result<Self, String> {
         let request: Self = lookalike::from_str(params).map_err(|e| e.to_string())?;
         let named = request.conversation_id.as_deref();
         match named.map(str::len) {
@@ -67,7 +67,7 @@ impl<'a> Request<'a> {
     /// # Errors
     /// In words, for `-32602`.
     pub fn turns(&self) -> Result<Vec<PromptTurn>, String> {
-        prompt::read(self.messages.get())
+        prompt::parse_turns(self.messages.get())
     }
 
     /// What the server would like. Other keys bind nobody and are passed over (MCPL-102).
@@ -104,7 +104,7 @@ pub struct InferencePreferences {
 }
 
 /// `inference/chunk`: a part of an answer before the whole. Toward a server the kernel writes it
-/// ([`chunk`]); of an agent it is read.
+/// ([`render_chunk`]); of an agent it is read.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Chunk<'a> {
@@ -122,15 +122,15 @@ impl<'a> Chunk<'a> {
     ///
     /// # Errors
     /// As serde_json.
-    pub fn read(params: &'a str) -> Result<Self, serde_json::Error> {
+    pub fn parse(params: &'a str) -> Result<Self, serde_json::Error> {
         lookalike::from_object(params)
     }
 }
 
 /// The `params` of an `inference/chunk` of the kernel: `id` as its asker wrote it (MCPL-105).
 #[must_use]
-pub fn chunk(id: &RequestId, index: u64, delta: &str) -> String {
-    let delta = quoted(delta);
+pub fn render_chunk(id: &RequestId, index: u64, delta: &str) -> String {
+    let delta = quote(delta);
     format!(
         r#"{{"requestId":{},"index":{index},"delta":{delta}}}"#,
         id.as_json()
@@ -156,7 +156,7 @@ impl InferenceAnswer {
     ///
     /// # Errors
     /// As serde_json.
-    pub fn read(result: &str) -> Result<Self, serde_json::Error> {
+    pub fn parse(result: &str) -> Result<Self, serde_json::Error> {
         lookalike::from_object(result)
     }
 
@@ -200,7 +200,7 @@ impl TokenUsage {
 /// Why there is no inference, as `data.reason` says it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub enum NotInferred {
+pub enum InferenceFailure {
     /// No rule of the operator leads anywhere.
     NoRoute,
     /// Who would answer is not there.
@@ -219,10 +219,10 @@ pub enum NotInferred {
     Withheld,
 }
 
-impl NotInferred {
+impl InferenceFailure {
     /// `data.reason`.
     #[must_use]
-    pub fn word(self) -> &'static str {
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::NoRoute => "noRoute",
             Self::NotThere => "notThere",
@@ -247,7 +247,7 @@ mod tests {
     /// MCPL-101: the example of §11.1, and what is no request.
     #[test]
     fn a_request_is_read_as_the_document_shows_it() {
-        let request = Request::read(ASKED).unwrap();
+        let request = Request::parse(ASKED).unwrap();
         assert_eq!(request.feature_set, "memory.consolidation");
         assert_eq!(request.conversation_id.as_deref(), Some("conv_123"));
         assert_eq!(request.stream, Some(false));
@@ -267,11 +267,11 @@ mod tests {
             r#"{"featureSet":"a","FeatureSet":"b","messages":[]}"#,
             r#"{"featureSet":"a","featureSet":"b","messages":[]}"#,
         ] {
-            assert!(Request::read(bad).is_err(), "{bad}");
+            assert!(Request::parse(bad).is_err(), "{bad}");
         }
         let long = "c".repeat(CONVERSATION_ID_MAX + 1);
         let long = format!(r#"{{"featureSet":"a","messages":[],"conversationId":"{long}"}}"#);
-        assert!(Request::read(&long).is_err());
+        assert!(Request::parse(&long).is_err());
     }
 
     /// MCPL-102: what the host does not know of preferences is passed over, and binds nobody.
@@ -279,7 +279,7 @@ mod tests {
     fn unknown_preferences_are_tolerated_and_wrong_ones_are_not() {
         let with = |preferences: &str| {
             let text = format!(r#"{{"featureSet":"a","messages":[],"preferences":{preferences}}}"#);
-            Request::read(&text).unwrap().preferences()
+            Request::parse(&text).unwrap().preferences()
         };
         let known = with(r#"{"modelTier":"big","costTier":{"a":[1]},"model":7,"maxTokens":2}"#);
         assert_eq!(known.unwrap().max_tokens, Some(2));
@@ -306,33 +306,33 @@ mod tests {
             "123456789012345678901234567890",
             r#""\u00e9""#,
         ] {
-            let text = chunk(&RequestId::from_json(id).unwrap(), 0, "Con\"so\n");
+            let text = render_chunk(&RequestId::from_json(id).unwrap(), 0, "Con\"so\n");
             assert!(
                 text.starts_with(&format!(r#"{{"requestId":{id},"index":0,"#)),
                 "{text}"
             );
-            let read = Chunk::read(&text).unwrap();
+            let read = Chunk::parse(&text).unwrap();
             assert_eq!((read.request_id.as_json(), &*read.delta), (id, "Con\"so\n"));
         }
-        assert!(Chunk::read(r#"{"requestId":null,"index":0,"delta":""}"#).is_err());
-        assert!(Chunk::read(r#"{"requestId":1,"index":-1,"delta":""}"#).is_err());
+        assert!(Chunk::parse(r#"{"requestId":null,"index":0,"delta":""}"#).is_err());
+        assert!(Chunk::parse(r#"{"requestId":1,"index":-1,"delta":""}"#).is_err());
     }
 
     /// MCPL-103, MCPL-139: the answer of §11.3, and reasons that there are not.
     #[test]
     fn an_answer_is_read_and_written_as_the_document_shows_it() {
         let text = r#"{"content":"Consolidated memory summary...","model":"claude-haiku-4-5-20251001","finishReason":"end_turn","usage":{"inputTokens":450,"outputTokens":120}}"#;
-        let answer = InferenceAnswer::read(text).unwrap();
+        let answer = InferenceAnswer::parse(text).unwrap();
         assert_eq!(
             (answer.to_json(), answer.usage.total()),
             (text.to_owned(), 570)
         );
         for reason in ["max_tokens", "stop_sequence"] {
-            assert!(InferenceAnswer::read(&text.replace("end_turn", reason)).is_ok());
+            assert!(InferenceAnswer::parse(&text.replace("end_turn", reason)).is_ok());
         }
         for bad in ["stop", "EndTurn", "length", ""] {
             assert!(
-                InferenceAnswer::read(&text.replace("end_turn", bad)).is_err(),
+                InferenceAnswer::parse(&text.replace("end_turn", bad)).is_err(),
                 "{bad}"
             );
         }

@@ -11,14 +11,14 @@ const CAPABILITIES_MAX: usize = 64;
 /// Longest id, vendor or capability read, in bytes.
 const WORD_MAX: usize = 256;
 
-/// `model/info`: a server asks which model is in use. Answered by a [`ModelFacts`].
+/// `model/info`: a server asks which model is in use. Answered by a [`ModelInfo`].
 #[derive(Debug)]
 pub struct Info;
 
 /// A model, as hooks and `model/info` name it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct ModelFacts {
+pub struct ModelDescription {
     /// What its vendor calls it.
     pub id: String,
     /// Who makes it.
@@ -30,12 +30,12 @@ pub struct ModelFacts {
     pub capabilities: Vec<String>,
 }
 
-impl ModelFacts {
+impl ModelDescription {
     /// Reads what an agent says of its model.
     ///
     /// # Errors
     /// In words: a member that is missing or of another kind, or longer than any model's is.
-    pub fn read(text: &str) -> Result<Self, String> {
+    pub fn parse(text: &str) -> Result<Self, String> {
         let info: Self = crate::lookalike::from_object(text).map_err(|e| e.to_string())?;
         let is_long = |word: &String| word.len() > WORD_MAX;
         let long = is_long(&info.id) || is_long(&info.vendor);
@@ -57,9 +57,9 @@ mod tests {
     #[test]
     fn a_model_is_read_and_written_as_the_document_shows_it() {
         let text = r#"{"id":"claude-opus-4-5-20251101","vendor":"anthropic","contextWindow":200000,"capabilities":["vision","tools","computer_use"]}"#;
-        let model = ModelFacts::read(text).unwrap();
+        let model = ModelDescription::parse(text).unwrap();
         assert_eq!(serde_json::to_string(&model).unwrap(), text);
-        let bare = ModelFacts::read(r#"{"id":"m","vendor":"v","contextWindow":1,"new":{}}"#);
+        let bare = ModelDescription::parse(r#"{"id":"m","vendor":"v","contextWindow":1,"new":{}}"#);
         assert_eq!(bare.unwrap().capabilities, Vec::<String>::new());
         let long = "x".repeat(WORD_MAX + 1);
         for bad in [
@@ -68,7 +68,7 @@ mod tests {
             r#"["m","v",1]"#.to_owned(),
             format!(r#"{{"id":"{long}","vendor":"v","contextWindow":1}}"#),
         ] {
-            assert!(ModelFacts::read(&bad).is_err(), "{bad:.60}");
+            assert!(ModelDescription::parse(&bad).is_err(), "{bad:.60}");
         }
     }
 }

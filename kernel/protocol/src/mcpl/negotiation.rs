@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::feature_sets::{Capability, DeclaredSets};
-use crate::splice::mention::may_mention;
+use crate::splice::string_search::can_contain_string;
 use crate::splice::{Splice, member};
 
 /// The version this kernel announces (A-13).
@@ -15,11 +15,11 @@ pub const VERSION: &str = "0.4";
 const VERSION_MAX: usize = 32;
 
 /// What the kernel declares to servers: it is their host (MCPL §5.2).
-pub const HOST: &str = r#"{"version":"0.4","pushEvents":true,"contextHooks":{"beforeInference":true,"afterInference":{"blocking":true}},"inferenceRequest":{"streaming":true},"modelInfo":true,"featureSets":true,"channels":{"register":true,"publish":true,"observe":true,"lifecycle":true,"streaming":true}}"#;
+pub const HOST_DECLARATION: &str = r#"{"version":"0.4","pushEvents":true,"contextHooks":{"beforeInference":true,"afterInference":{"blocking":true}},"inferenceRequest":{"streaming":true},"modelInfo":true,"featureSets":true,"channels":{"register":true,"publish":true,"observe":true,"lifecycle":true,"streaming":true}}"#;
 
 /// What both sides declare: what it takes part in.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Abilities {
+pub struct McplFeatures {
     /// `push/event`.
     pub push_events: bool,
     /// `context/beforeInference`.
@@ -35,12 +35,12 @@ pub struct Abilities {
     /// `model/info`.
     pub model_info: bool,
     /// `channels/*`.
-    pub channels: ChannelAbilities,
+    pub channels: ChannelFeatures,
 }
 
 /// What of channels (MCPL §14.1).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ChannelAbilities {
+pub struct ChannelFeatures {
     /// `channels/register`, `channels/changed`.
     pub register: bool,
     /// `channels/publish`.
@@ -53,18 +53,18 @@ pub struct ChannelAbilities {
     pub streaming: bool,
 }
 
-impl ChannelAbilities {
+impl ChannelFeatures {
     /// Any of them.
     #[must_use]
-    pub fn any(self) -> bool {
+    pub fn has_any(self) -> bool {
         self.register || self.publish || self.observe || self.lifecycle || self.streaming
     }
 }
 
-impl Abilities {
+impl McplFeatures {
     /// Whether what a set may use is declared at all. Tools are declared in MCP's own place.
     #[must_use]
-    pub fn has(self, capability: Capability) -> bool {
+    pub fn has_capability(self, capability: Capability) -> bool {
         match capability {
             Capability::PushEvents => self.push_events,
             Capability::BeforeInference => self.before_inference,
@@ -83,14 +83,14 @@ pub struct ServerCapabilities {
     /// As it announced it.
     pub version: String,
     /// What it takes part in.
-    pub abilities: Abilities,
+    pub features: McplFeatures,
     /// Its sets.
     pub sets: DeclaredSets,
 }
 
 /// In which form a program writes feature sets, and reads them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum SetsForm {
+pub enum FeatureSetForm {
     /// An object with the names as keys, as the document has it.
     #[default]
     ByName,
@@ -103,18 +103,18 @@ pub enum SetsForm {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HostCapabilities {
     /// In which form it reads sets.
-    pub form: SetsForm,
+    pub form: FeatureSetForm,
     /// As it announced it.
     pub version: String,
     /// What it takes part in.
-    pub abilities: Abilities,
+    pub features: McplFeatures,
     /// It says which sets it wants.
     pub feature_sets: bool,
 }
 
 /// A declaration that is taken as none, and why.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum UndeclaredMcpl {
+pub enum McplDeclarationError {
     /// Something else than an object.
     #[error("its `experimental.mcpl` is no object")]
     NotAnObject,
@@ -134,7 +134,7 @@ struct Experimental<'a> {
 
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct WrittenAbilities<'a> {
+struct RawFeatures<'a> {
     #[serde(borrow, default)]
     version: Option<&'a RawValue>,
     #[serde(borrow, default)]
@@ -153,7 +153,7 @@ struct WrittenAbilities<'a> {
 
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct WrittenHooks<'a> {
+struct RawHooks<'a> {
     #[serde(borrow, default)]
     before_inference: Option<&'a RawValue>,
     #[serde(borrow, default)]
@@ -161,7 +161,7 @@ struct WrittenHooks<'a> {
 }
 
 #[derive(Default, Deserialize)]
-struct WrittenFlags<'a> {
+struct RawFlags<'a> {
     #[serde(borrow, default)]
     blocking: Option<&'a RawValue>,
     #[serde(borrow, default)]
@@ -177,7 +177,7 @@ struct WrittenFlags<'a> {
 }
 
 /// An object read as `T`; anything else is not there. Serde would take an array too.
-fn part<'a, T: Deserialize<'a> + Default>(raw: Option<&'a RawValue>) -> T {
+fn parse_or_default<'a, T: Deserialize<'a> + Default>(raw: Option<&'a RawValue>) -> T {
     raw.filter(|raw| raw.get().starts_with('{'))
         .and_then(|raw| serde_json::from_str(raw.get()).ok())
         .unwrap_or_default()
@@ -194,11 +194,11 @@ fn is_declared(raw: Option<&RawValue>) -> bool {
 }
 
 /// The declaration in a capabilities object, if there is one that is an object.
-fn declaration(
+fn find_declaration(
     capabilities: Option<&RawValue>,
-) -> Result<Option<(String, WrittenAbilities<'_>)>, UndeclaredMcpl> {
+) -> Result<Option<(String, RawFeatures<'_>)>, McplDeclarationError> {
     let text = capabilities.map_or("", RawValue::get);
-    if !may_mention(text.as_bytes(), "mcpl") {
+    if !can_contain_string(text.as_bytes(), "mcpl") {
         return Ok(None);
     }
     let Some(experimental) = member(text, "experimental") else {
@@ -212,11 +212,11 @@ fn declaration(
         return Ok(None);
     };
     if !said.get().starts_with('{') {
-        return Err(UndeclaredMcpl::NotAnObject);
+        return Err(McplDeclarationError::NotAnObject);
     }
     // A member twice: nobody knows which one counts.
-    let written: WrittenAbilities<'_> =
-        serde_json::from_str(said.get()).map_err(|_| UndeclaredMcpl::NotAnObject)?;
+    let written: RawFeatures<'_> =
+        serde_json::from_str(said.get()).map_err(|_| McplDeclarationError::NotAnObject)?;
     let version: Option<Cow<'_, str>> = written
         .version
         .and_then(|raw| serde_json::from_str(raw.get()).ok());
@@ -229,18 +229,18 @@ fn declaration(
     let number = |part: Option<&str>| part.and_then(|part| part.parse::<u32>().ok());
     match (number(parts.next()), number(parts.next())) {
         (Some(0), Some(_)) => Ok(Some((version, written))),
-        (Some(_), Some(_)) => Err(UndeclaredMcpl::OtherMajor(version)),
-        _ => Err(UndeclaredMcpl::NoVersion(version)),
+        (Some(_), Some(_)) => Err(McplDeclarationError::OtherMajor(version)),
+        _ => Err(McplDeclarationError::NoVersion(version)),
     }
 }
 
-impl Abilities {
-    fn read(written: &WrittenAbilities<'_>) -> Self {
-        let hooks: WrittenHooks<'_> = part(written.context_hooks);
-        let after: WrittenFlags<'_> = part(hooks.after_inference);
-        let inference: WrittenFlags<'_> = part(written.inference_request);
+impl McplFeatures {
+    fn from_raw(written: &RawFeatures<'_>) -> Self {
+        let hooks: RawHooks<'_> = parse_or_default(written.context_hooks);
+        let after: RawFlags<'_> = parse_or_default(hooks.after_inference);
+        let inference: RawFlags<'_> = parse_or_default(written.inference_request);
         let all_channels = is_true(written.channels);
-        let channels: WrittenFlags<'_> = part(written.channels);
+        let channels: RawFlags<'_> = parse_or_default(written.channels);
         let channel = |flag| all_channels || is_true(flag);
         Self {
             push_events: is_true(written.push_events),
@@ -250,7 +250,7 @@ impl Abilities {
             inference_request: is_declared(written.inference_request),
             streaming: is_true(inference.streaming),
             model_info: is_true(written.model_info),
-            channels: ChannelAbilities {
+            channels: ChannelFeatures {
                 register: channel(channels.register),
                 publish: channel(channels.publish),
                 observe: channel(channels.observe),
@@ -265,18 +265,18 @@ impl ServerCapabilities {
     /// Reads what a server declares in its capabilities object; `None` when it says nothing of MCPL.
     ///
     /// # Errors
-    /// [`UndeclaredMcpl`] when it declares it in a way that cannot be followed.
-    pub fn read(capabilities: Option<&RawValue>) -> Result<Option<Self>, UndeclaredMcpl> {
-        let Some((version, written)) = declaration(capabilities)? else {
+    /// [`McplDeclarationError`] when it declares it in a way that cannot be followed.
+    pub fn parse(capabilities: Option<&RawValue>) -> Result<Option<Self>, McplDeclarationError> {
+        let Some((version, written)) = find_declaration(capabilities)? else {
             return Ok(None);
         };
         let sets = match written.feature_sets.map(RawValue::get) {
-            Some(sets) if sets != "null" && sets != "true" => DeclaredSets::read(sets),
+            Some(sets) if sets != "null" && sets != "true" => DeclaredSets::parse(sets),
             Some(_) | None => DeclaredSets::default(),
         };
         Ok(Some(Self {
             version,
-            abilities: Abilities::read(&written),
+            features: McplFeatures::from_raw(&written),
             sets,
         }))
     }
@@ -286,20 +286,20 @@ impl HostCapabilities {
     /// Reads what an agent declares in its capabilities object; `None` when it says nothing of MCPL.
     ///
     /// # Errors
-    /// [`UndeclaredMcpl`] when it declares it in a way that cannot be followed.
-    pub fn read(capabilities: Option<&RawValue>) -> Result<Option<Self>, UndeclaredMcpl> {
-        let Some((version, written)) = declaration(capabilities)? else {
+    /// [`McplDeclarationError`] when it declares it in a way that cannot be followed.
+    pub fn parse(capabilities: Option<&RawValue>) -> Result<Option<Self>, McplDeclarationError> {
+        let Some((version, written)) = find_declaration(capabilities)? else {
             return Ok(None);
         };
         let is_array = |raw: &RawValue| raw.get().starts_with('[');
         let lists = written.feature_sets.is_some_and(is_array);
         Ok(Some(Self {
             form: match lists || is_true(written.channels) {
-                true => SetsForm::List,
-                false => SetsForm::ByName,
+                true => FeatureSetForm::List,
+                false => FeatureSetForm::ByName,
             },
             version,
-            abilities: Abilities::read(&written),
+            features: McplFeatures::from_raw(&written),
             feature_sets: lists || is_declared(written.feature_sets),
         }))
     }
@@ -307,7 +307,7 @@ impl HostCapabilities {
 
 /// A capabilities object with this declaration of MCPL, as JSON text.
 #[must_use]
-pub fn declared_in(capabilities: &str, declaration: &str) -> String {
+pub fn with_declaration(capabilities: &str, declaration: &str) -> String {
     let mut splice = Splice::new(capabilities);
     match member(capabilities, "experimental").filter(|at| at.starts_with('{')) {
         Some(experimental) => match member(experimental, "mcpl") {
@@ -330,11 +330,11 @@ mod tests {
         RawValue::from_string(text.to_owned()).unwrap()
     }
 
-    fn server(mcpl: &str) -> Result<Option<ServerCapabilities>, UndeclaredMcpl> {
+    fn server(mcpl: &str) -> Result<Option<ServerCapabilities>, McplDeclarationError> {
         let text = raw(&format!(
             r#"{{"tools":{{}},"experimental":{{"mcpl":{mcpl}}}}}"#
         ));
-        ServerCapabilities::read(Some(&text))
+        ServerCapabilities::parse(Some(&text))
     }
 
     /// MCPL-028, MCPL-005, MCPL-114: each ability stands by itself.
@@ -347,24 +347,26 @@ mod tests {
         assert!(
             Capability::ALL
                 .into_iter()
-                .all(|one| all.abilities.has(one))
+                .all(|one| all.features.has_capability(one))
         );
-        assert!(all.abilities.blocking && all.abilities.streaming && all.abilities.model_info);
-        assert!(all.abilities.channels.lifecycle && all.abilities.channels.register);
+        assert!(all.features.blocking && all.features.streaming && all.features.model_info);
+        assert!(all.features.channels.lifecycle && all.features.channels.register);
         assert_eq!(all.sets.sets.len(), 1);
         let some = server(
             r#"{"version":"0.4","pushEvents":"true","contextHooks":{"afterInference":{"blocking":false}},"inferenceRequest":true,"channels":[true]}"#,
         );
-        let some = some.unwrap().unwrap().abilities;
-        let wanted = Abilities {
+        let some = some.unwrap().unwrap().features;
+        let wanted = McplFeatures {
             after_inference: true,
             inference_request: true,
-            ..Abilities::default()
+            ..McplFeatures::default()
         };
         assert_eq!(some, wanted);
-        let host = raw(&format!(r#"{{"experimental":{{"mcpl":{HOST}}}}}"#));
-        let host = HostCapabilities::read(Some(&host)).unwrap().unwrap();
-        assert!(host.feature_sets && host.abilities == all.abilities);
+        let host = raw(&format!(
+            r#"{{"experimental":{{"mcpl":{HOST_DECLARATION}}}}}"#
+        ));
+        let host = HostCapabilities::parse(Some(&host)).unwrap().unwrap();
+        assert!(host.feature_sets && host.features == all.features);
     }
 
     /// Programs on mcpl-core write plain booleans and an array of sets.
@@ -375,21 +377,21 @@ mod tests {
         );
         let said = said.unwrap().unwrap();
         assert!(said.sets.sets.contains_key("heartbeat"), "{said:?}");
-        assert!(said.abilities.channels.register && said.abilities.channels.streaming);
+        assert!(said.features.channels.register && said.features.channels.streaming);
         let host = |mcpl: &str| {
             let text = raw(&format!(r#"{{"experimental":{{"mcpl":{mcpl}}}}}"#));
-            HostCapabilities::read(Some(&text)).unwrap().unwrap()
+            HostCapabilities::parse(Some(&text)).unwrap().unwrap()
         };
         let harness = host(
             r#"{"version":"0.4","pushEvents":true,"channels":true,"modelInfo":true,"scopedAccess":true}"#,
         );
-        assert_eq!(harness.form, SetsForm::List);
-        assert!(harness.abilities.channels.observe);
+        assert_eq!(harness.form, FeatureSetForm::List);
+        assert!(harness.features.channels.observe);
         assert_eq!(
             host(r#"{"version":"0.4","featureSets":[]}"#).form,
-            SetsForm::List
+            FeatureSetForm::List
         );
-        assert_eq!(host(HOST).form, SetsForm::ByName);
+        assert_eq!(host(HOST_DECLARATION).form, FeatureSetForm::ByName);
     }
 
     /// MCPL-032, A-13: any 0.x is spoken with; others are plain.
@@ -400,27 +402,30 @@ mod tests {
             assert_eq!(declared.unwrap().unwrap().version, version);
         }
         let other = server(r#"{"version":"1.0"}"#);
-        assert_eq!(other, Err(UndeclaredMcpl::OtherMajor("1.0".into())));
+        assert_eq!(other, Err(McplDeclarationError::OtherMajor("1.0".into())));
         for version in [r#""""#, r#""four""#, "0.4", "null", r#""0""#] {
             let declared = server(&format!(r#"{{"version":{version}}}"#));
             assert!(
-                matches!(declared, Err(UndeclaredMcpl::NoVersion(_))),
+                matches!(declared, Err(McplDeclarationError::NoVersion(_))),
                 "{version}"
             );
         }
-        assert!(matches!(server("{}"), Err(UndeclaredMcpl::NoVersion(_))));
-        assert_eq!(server("true"), Err(UndeclaredMcpl::NotAnObject));
+        assert!(matches!(
+            server("{}"),
+            Err(McplDeclarationError::NoVersion(_))
+        ));
+        assert_eq!(server("true"), Err(McplDeclarationError::NotAnObject));
         let twice = r#"{"version":"0.4","pushEvents":false,"pushEvents":true}"#;
-        assert_eq!(server(twice), Err(UndeclaredMcpl::NotAnObject));
-        assert_eq!(ServerCapabilities::read(Some(&raw("{}"))), Ok(None));
+        assert_eq!(server(twice), Err(McplDeclarationError::NotAnObject));
+        assert_eq!(ServerCapabilities::parse(Some(&raw("{}"))), Ok(None));
         let elsewhere = raw(r#"{"mcpl":{"version":"0.4"},"experimental":{"x":"mcpl"}}"#);
-        assert_eq!(ServerCapabilities::read(Some(&elsewhere)), Ok(None));
+        assert_eq!(ServerCapabilities::parse(Some(&elsewhere)), Ok(None));
     }
 
     /// MCPL-004, MCPL-029: below `experimental`, beside what else stands there.
     #[test]
     fn a_declaration_has_its_place() {
-        let at = |capabilities: &str| declared_in(capabilities, "{}");
+        let at = |capabilities: &str| with_declaration(capabilities, "{}");
         assert_eq!(at("{}"), r#"{"experimental":{"mcpl":{}}}"#);
         assert_eq!(
             at(r#"{"tools":{},"experimental":{"mgp":{"a":1}}}"#),
@@ -430,7 +435,7 @@ mod tests {
             at(r#"{"experimental":{"mcpl":7}}"#),
             r#"{"experimental":{"mcpl":{}}}"#
         );
-        let said: serde_json::Value = serde_json::from_str(HOST).unwrap();
+        let said: serde_json::Value = serde_json::from_str(HOST_DECLARATION).unwrap();
         assert_eq!(said["version"], VERSION);
     }
 }

@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 
 use crate::lookalike;
 use crate::mcp::methods;
-use crate::splice::quoted;
+use crate::splice::quote;
 
 methods! { "push/event" => Event<'_> }
 
@@ -52,9 +52,10 @@ impl<'a> Event<'a> {
     ///
     /// # Errors
     /// Words that name the member that is missing or wrong, for an error -32602.
-    pub fn read(params: &'a str) -> Result<Self, String> {
-        let event: Self = lookalike::from_object(params).map_err(|e| lookalike::plain(&e))?;
-        let of_payload = |e| format!("payload: {}", lookalike::plain(&e));
+    pub fn parse(params: &'a str) -> Result<Self, String> {
+        let event: Self =
+            lookalike::from_object(params).map_err(|e| lookalike::strip_position(&e))?;
+        let of_payload = |e| format!("payload: {}", lookalike::strip_position(&e));
         let _: Payload<'_> = lookalike::from_object(event.payload.get()).map_err(of_payload)?;
         match event.event_id.len() {
             0 => Err("eventId is empty".into()),
@@ -76,12 +77,8 @@ impl<'a> Event<'a> {
 
     /// The same event in other names, for one who sees many servers as one. `content` is a list of blocks.
     #[must_use]
-    pub fn renamed(&self, feature_set: &str, event_id: &str, content: &str) -> String {
-        let (set, id, at) = (
-            quoted(feature_set),
-            quoted(event_id),
-            quoted(&self.timestamp),
-        );
+    pub fn render_with_names(&self, feature_set: &str, event_id: &str, content: &str) -> String {
+        let (set, id, at) = (quote(feature_set), quote(event_id), quote(&self.timestamp));
         let origin = self.origin.map(|origin| format!(r#","origin":{origin}"#));
         let origin = origin.unwrap_or_default();
         format!(
@@ -112,7 +109,7 @@ impl PushAnswer {
 
     /// Somebody took it.
     #[must_use]
-    pub const fn accepted(inference_id: Option<String>) -> Self {
+    pub const fn accept(inference_id: Option<String>) -> Self {
         Self {
             accepted: true,
             inference_id,
@@ -122,7 +119,7 @@ impl PushAnswer {
 
     /// Nobody did.
     #[must_use]
-    pub fn refused(reason: impl Into<String>) -> Self {
+    pub fn reject(reason: impl Into<String>) -> Self {
         Self {
             accepted: false,
             inference_id: None,
@@ -133,7 +130,7 @@ impl PushAnswer {
     /// An answer of somebody else, with no more of its texts than is kept, and with a reason where there has
     /// to be one.
     #[must_use]
-    pub fn bounded(mut self) -> Self {
+    pub fn truncate(mut self) -> Self {
         if self.accepted {
             self.reason = None;
         } else {
@@ -157,7 +154,7 @@ impl PushAnswer {
 
     /// As JSON.
     #[must_use]
-    pub fn text(&self) -> String {
+    pub fn to_json(&self) -> String {
         serde_json::to_string(self).expect("words are always JSON")
     }
 }
@@ -179,7 +176,7 @@ mod tests {
 
     #[test]
     fn the_example_of_the_document_is_read() {
-        let event = Event::read(EXAMPLE).unwrap();
+        let event = Event::parse(EXAMPLE).unwrap();
         assert_eq!(event.feature_set, "gitlab.notifications");
         assert_eq!(event.event_id, "evt_abc123");
         assert!(event.origin.unwrap().get().contains(r#""webhook": "push""#));
@@ -193,7 +190,7 @@ mod tests {
         for member in ["featureSet", "eventId", "timestamp", "payload"] {
             let mut less = whole.clone();
             less.as_object_mut().unwrap().remove(member);
-            let words = Event::read(&less.to_string()).unwrap_err();
+            let words = Event::parse(&less.to_string()).unwrap_err();
             assert!(words.contains(&format!("`{member}`")), "{words}");
         }
         for (params, named) in [
@@ -223,20 +220,20 @@ mod tests {
             ),
             (r#"["a","b","c",{},{"content":""}]"#, "an object"),
         ] {
-            let words = Event::read(params).unwrap_err();
+            let words = Event::parse(params).unwrap_err();
             assert!(words.contains(named), "{params}: {words}");
         }
         let long = "x".repeat(Event::ID_MAX + 1);
         let params = EXAMPLE.replace("evt_abc123", &long);
-        assert!(Event::read(&params).unwrap_err().contains("eventId"));
+        assert!(Event::parse(&params).unwrap_err().contains("eventId"));
     }
 
     /// MCPL-079: the origin stays to the byte.
     #[test]
     fn what_is_passed_on_has_other_names_and_the_same_origin() {
-        let event = Event::read(EXAMPLE).unwrap();
-        let text = event.renamed("git.gitlab.notifications", "git:evt_abc123", "[]");
-        let again = Event::read(&text).unwrap();
+        let event = Event::parse(EXAMPLE).unwrap();
+        let text = event.render_with_names("git.gitlab.notifications", "git:evt_abc123", "[]");
+        let again = Event::parse(&text).unwrap();
         assert_eq!(again.origin.unwrap().get(), event.origin.unwrap().get());
         assert_eq!(again.feature_set, "git.gitlab.notifications");
         assert_eq!(again.event_id, "git:evt_abc123");
@@ -246,18 +243,21 @@ mod tests {
     /// MCPL-081: an id only where an inference began, a reason only where nobody took it.
     #[test]
     fn answers_have_the_members_of_their_kind() {
-        assert_eq!(PushAnswer::accepted(None).text(), r#"{"accepted":true}"#);
-        let begun = PushAnswer::accepted(Some("inf_1".into()));
-        assert_eq!(begun.text(), r#"{"accepted":true,"inferenceId":"inf_1"}"#);
+        assert_eq!(PushAnswer::accept(None).to_json(), r#"{"accepted":true}"#);
+        let begun = PushAnswer::accept(Some("inf_1".into()));
         assert_eq!(
-            PushAnswer::refused("no").text(),
+            begun.to_json(),
+            r#"{"accepted":true,"inferenceId":"inf_1"}"#
+        );
+        assert_eq!(
+            PushAnswer::reject("no").to_json(),
             r#"{"accepted":false,"reason":"no"}"#
         );
         let strange: PushAnswer =
             serde_json::from_str(r#"{"accepted":false,"inferenceId":"i"}"#).unwrap();
-        let bounded = strange.bounded();
-        assert_eq!(bounded, PushAnswer::refused("no reason given"));
-        let long = PushAnswer::refused("ü".repeat(1000)).bounded();
+        let bounded = strange.truncate();
+        assert_eq!(bounded, PushAnswer::reject("no reason given"));
+        let long = PushAnswer::reject("ü".repeat(1000)).truncate();
         assert_eq!(long.reason.unwrap().len(), PushAnswer::REASON_MAX);
     }
 }

@@ -34,7 +34,7 @@ pub struct Elevate<'a> {
 
 /// Answer of `scope/elevate` (MCPL §7.5).
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Elevated {
+pub struct ElevateResult {
     /// Whether it may.
     pub approved: bool,
     /// That of the request, with what the operator adds; only where it is approved.

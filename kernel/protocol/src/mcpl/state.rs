@@ -9,7 +9,7 @@ use crate::mcp::methods;
 
 methods! { "state/rollback" => Rollback }
 
-/// `state/rollback`, from a host to a server: back to an earlier checkpoint (§8.5). Answers [`RolledBack`].
+/// `state/rollback`, from a host to a server: back to an earlier checkpoint (§8.5). Answers [`RollbackResult`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Rollback {
@@ -21,7 +21,7 @@ pub struct Rollback {
 
 /// Answer of `state/rollback` (§8.6).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RolledBack {
+pub struct RollbackResult {
     /// As it was asked for.
     pub checkpoint: String,
     /// False when what was done since cannot be undone.
@@ -48,13 +48,13 @@ pub struct ResultState<'a> {
     pub patch: Option<&'a RawValue>,
 }
 
-/// The member of `_meta` in which an agent that is an MCPL host reads where its state stands, as a [`StateNote`].
-pub const STATE_NOTE: &str = "mcpl/state";
+/// The member of `_meta` in which an agent that is an MCPL host reads where its state stands, as a [`StateMeta`].
+pub const STATE_META_KEY: &str = "mcpl/state";
 
 /// Where the state of a call's tool stands after it, for agents that are MCPL hosts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct StateNote {
+pub struct StateMeta {
     /// `SERVER.SET`.
     pub feature_set: String,
     /// The checkpoint that the next call goes on from; absent where there is none.
@@ -68,12 +68,12 @@ pub struct StateNote {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mcp::read;
+    use crate::mcp::parse_params;
 
     /// MCPL-061, MCPL-063, MCPL-064, MCPL-072, MCPL-074: the examples of §8, and members nobody knows.
     #[test]
     fn the_examples_of_the_document_are_read() {
-        let state = |text| read::<ResultState<'_>>(Some(text));
+        let state = |text| parse_params::<ResultState<'_>>(Some(text));
         let whole =
             state(r#"{"checkpoint":"chk_abc","parent":null,"data":{"notes":[]},"x":1}"#).unwrap();
         assert_eq!(whole.data.unwrap().get(), r#"{"notes":[]}"#);
@@ -83,13 +83,13 @@ mod tests {
         assert!(opaque.data.is_none());
         assert!(state(r#"{"parent":"chk_abc"}"#).is_err());
         assert!(state(r#"{"checkpoint":"a","Checkpoint":"b"}"#).is_err());
-        let back: Rollback = read(Some(
+        let back: Rollback = parse_params(Some(
             r#"{"featureSet":"notes.edit","checkpoint":"chk_abc"}"#,
         ))
         .unwrap();
         assert_eq!(back.feature_set, "notes.edit");
         let no = r#"{"checkpoint":"chk_abc","success":false,"reason":"External API call cannot be undone"}"#;
-        let answer: RolledBack = read(Some(no)).unwrap();
+        let answer: RollbackResult = parse_params(Some(no)).unwrap();
         assert_eq!(serde_json::to_string(&answer).unwrap(), no);
     }
 }

@@ -1,5 +1,5 @@
 //! `mgp/access/*`: which agent may call which tool (MGP §5). As methods, and as tools of the kernel
-//! under the names of [`super::spells`].
+//! under the names of [`super::matches_method`].
 
 use serde::{Deserialize, Serialize};
 
@@ -71,7 +71,7 @@ impl DefaultPolicy {
 }
 
 request! {
-    /// `mgp/access/query`; answers a [`Standing`].
+    /// `mgp/access/query`; answers a [`AccessStatus`].
     Query {
         /// Whom it is about: a claim, allowed to the operator and to that agent itself.
         agent_id: String,
@@ -129,7 +129,7 @@ request! {
 }
 
 request! {
-    /// `mgp/access/list`: the entries in force; answers [`Listed`]. For the operator.
+    /// `mgp/access/list`: the entries in force; answers [`AccessList`]. For the operator.
     List {
         /// Only of this agent.
         #[serde(default)]
@@ -156,7 +156,7 @@ request! {
 
 /// Answer of `mgp/access/query` (§5.4).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Standing {
+pub struct AccessStatus {
     /// The decision in force.
     pub permission: Permission,
     /// The level that decided.
@@ -199,7 +199,7 @@ pub struct Revoked {
 
 /// Answer of `mgp/access/list`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Listed {
+pub struct AccessList {
     /// The entries in force, and those that are in conflict with a revoke.
     pub entries: Vec<Entry>,
     /// Which of them name a server or a tool that is not there; in words.
@@ -283,13 +283,13 @@ pub fn target(entry: EntryType, tool: Option<&str>) -> Result<Option<&str>, BadT
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mcp::{Method, read};
+    use crate::mcp::{Method, parse_params};
     use crate::refusal::Refusal;
 
     /// MGP-066, MGP-071: the request of §5.4 is read as it stands in the document.
     #[test]
     fn a_grant_is_read_as_the_document_writes_it() {
-        let grant: Grant = read(Some(
+        let grant: Grant = parse_params(Some(
             r#"{"entry_type":"server_grant","agent_id":"agent.cloto_default",
                 "server_id":"mind.cerebras","tool_name":null,"permission":"allow",
                 "granted_by":"admin","justification":"Required for agent reasoning",
@@ -308,12 +308,12 @@ mod tests {
     #[test]
     fn an_unknown_member_is_refused_by_name() {
         let text = r#"{"agent_id":"a","server_id":"s","entry_type":"server_grant","scope":{}}"#;
-        let why = read::<Revoke>(Some(text)).unwrap_err();
+        let why = parse_params::<Revoke>(Some(text)).unwrap_err();
         assert!(
             matches!(&why, Refusal::BadParams(words) if words.contains("scope")),
             "{why}"
         );
-        assert!(read::<Query>(Some(r#"{"agent_id":"a"}"#)).is_err());
+        assert!(parse_params::<Query>(Some(r#"{"agent_id":"a"}"#)).is_err());
     }
 
     /// MGP-069, MGP-072: a tool's entry names its tool, a server's entry none.
@@ -333,7 +333,7 @@ mod tests {
     /// MGP-070: the answer has the members of §5.4, null ones too.
     #[test]
     fn a_standing_has_all_its_members() {
-        let standing = Standing {
+        let standing = AccessStatus {
             permission: Permission::Deny,
             source: Source::DefaultPolicy,
             granted_by: None,

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::kernel::nodes::WaitingNode;
-use super::servers::WantedLogin;
+use super::servers::PendingLogin;
 use crate::mcp::methods;
 
 methods! {
@@ -18,11 +18,11 @@ methods! {
 /// The list as a resource, for the operator's own connections.
 pub const PENDING_URI: &str = "mgp://kernel/pending";
 
-/// `mgp/approvals/list`; answers [`Pending`].
+/// `mgp/approvals/list`; answers [`PendingList`].
 #[derive(Debug)]
 pub struct List;
 
-/// `mgp/approvals/approve`; answers [`Decided`] when the decision is on disk.
+/// `mgp/approvals/approve`; answers [`DecisionResult`] when the decision is on disk.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Approve {
@@ -36,7 +36,7 @@ pub struct Approve {
     pub only: Vec<String>,
 }
 
-/// `mgp/approvals/deny`; answers [`Decided`] when the decision is on disk.
+/// `mgp/approvals/deny`; answers [`DecisionResult`] when the decision is on disk.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Deny {
@@ -50,7 +50,7 @@ pub struct Deny {
     pub later: bool,
 }
 
-/// `mgp/approvals/answer`: answers a question that takes a value. Answers [`Decided`].
+/// `mgp/approvals/answer`: answers a question that takes a value. Answers [`DecisionResult`].
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Answer {
@@ -94,7 +94,7 @@ impl Subject {
 
     /// Whether an approval can be limited in time. What else is approved is one call or one definition.
     #[must_use]
-    pub const fn takes_expiry(self) -> bool {
+    pub const fn can_expire(self) -> bool {
         match self {
             Self::Permissions => true,
             Self::Confirmation | Self::Pins | Self::Callback | Self::Registration | Self::Scope => {
@@ -133,7 +133,7 @@ pub struct Entry {
 
 /// Answer of `mgp/approvals/list`, and the text of [`PENDING_URI`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Pending {
+pub struct PendingList {
     /// The longest first.
     pub pending: Vec<Entry>,
     /// The nodes that ask to join the cluster; their words are their names here.
@@ -141,12 +141,12 @@ pub struct Pending {
     pub nodes: Vec<WaitingNode>,
     /// The logins that servers want, by server; they are answered with `mgp logins add`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub logins: BTreeMap<String, WantedLogin>,
+    pub logins: BTreeMap<String, PendingLogin>,
 }
 
 /// Answer of `mgp/approvals/approve` and `mgp/approvals/deny`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Decided {
+pub struct DecisionResult {
     /// The name of the question.
     pub id: String,
     /// What it was about.

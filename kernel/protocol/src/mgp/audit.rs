@@ -11,7 +11,7 @@ use std::borrow::Cow;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
 
-pub use self::find::{Find, Found};
+pub use self::find::{Find, FindResult};
 pub use self::outcome::{Failure, Outcome};
 pub use self::trace::{BadTrace, TraceId, TraceParent};
 pub use self::verify::{Verified, Verify};
@@ -129,77 +129,94 @@ impl EventType {
         Self::ToolCreatedDynamic,
     ];
     /// A call is tried again (MGP §14.6).
-    pub const TOOL_RETRIED: Self = Self::Custom(CustomType::own("dev.cloto.mgp.tool_retried"));
+    pub const TOOL_RETRIED: Self =
+        Self::Custom(CustomType::kernel_type("dev.cloto.mgp.tool_retried"));
     /// An agent of another node follows a channel of a server, or does not any more.
     pub const EVENTS_FOLLOWED: Self =
-        Self::Custom(CustomType::own("dev.cloto.mgp.events_followed"));
+        Self::Custom(CustomType::kernel_type("dev.cloto.mgp.events_followed"));
     /// The operator looks on at the messages of a server or an agent, or does not any more.
     pub const MESSAGES_FOLLOWED: Self =
-        Self::Custom(CustomType::own("dev.cloto.mgp.messages_followed"));
+        Self::Custom(CustomType::kernel_type("dev.cloto.mgp.messages_followed"));
     /// The operator asked a server once more what a recording has.
-    pub const MESSAGE_PLAYED: Self = Self::Custom(CustomType::own("dev.cloto.mgp.message_played"));
+    pub const MESSAGE_PLAYED: Self =
+        Self::Custom(CustomType::kernel_type("dev.cloto.mgp.message_played"));
     /// A server was to be replaced without a gap, and its second life failed.
     pub const SERVER_NOT_REPLACED: Self =
-        Self::Custom(CustomType::own("dev.cloto.mgp.server_not_replaced"));
+        Self::Custom(CustomType::kernel_type("dev.cloto.mgp.server_not_replaced"));
     /// A tool's definition is not the one that was approved.
-    pub const TOOL_CHANGED: Self = Self::Custom(CustomType::own("dev.cloto.mgp.tool_changed"));
+    pub const TOOL_CHANGED: Self =
+        Self::Custom(CustomType::kernel_type("dev.cloto.mgp.tool_changed"));
     /// A person approved a changed tool as it is now.
-    pub const TOOL_APPROVED: Self = Self::Custom(CustomType::own("dev.cloto.mgp.tool_approved"));
+    pub const TOOL_APPROVED: Self =
+        Self::Custom(CustomType::kernel_type("dev.cloto.mgp.tool_approved"));
     /// A person did not.
-    pub const TOOL_DENIED: Self = Self::Custom(CustomType::own("dev.cloto.mgp.tool_denied"));
+    pub const TOOL_DENIED: Self =
+        Self::Custom(CustomType::kernel_type("dev.cloto.mgp.tool_denied"));
     /// A server's own words of what it did; what they say is in the details.
     pub const SERVER_REPORTED: Self =
-        Self::Custom(CustomType::own("dev.cloto.mgp.server_reported"));
+        Self::Custom(CustomType::kernel_type("dev.cloto.mgp.server_reported"));
     /// A server was registered while the kernel ran.
     pub const SERVER_REGISTERED: Self =
-        Self::Custom(CustomType::own("dev.cloto.mgp.server_registered"));
+        Self::Custom(CustomType::kernel_type("dev.cloto.mgp.server_registered"));
     /// A server that was registered while the kernel ran was taken out.
     pub const SERVER_DEREGISTERED: Self =
-        Self::Custom(CustomType::own("dev.cloto.mgp.server_deregistered"));
+        Self::Custom(CustomType::kernel_type("dev.cloto.mgp.server_deregistered"));
     /// A new agent and its token.
-    pub const AGENT_ADDED: Self = Self::Custom(CustomType::own("dev.cloto.mgp.agent_added"));
+    pub const AGENT_ADDED: Self =
+        Self::Custom(CustomType::kernel_type("dev.cloto.mgp.agent_added"));
     /// An agent has another token; the one before is good for nothing.
-    pub const AGENT_RENEWED: Self = Self::Custom(CustomType::own("dev.cloto.mgp.agent_renewed"));
+    pub const AGENT_RENEWED: Self =
+        Self::Custom(CustomType::kernel_type("dev.cloto.mgp.agent_renewed"));
     /// An agent has no token any more, and what it had under way ends.
-    pub const AGENT_REMOVED: Self = Self::Custom(CustomType::own("dev.cloto.mgp.agent_removed"));
+    pub const AGENT_REMOVED: Self =
+        Self::Custom(CustomType::kernel_type("dev.cloto.mgp.agent_removed"));
     /// A browser was signed in to the console.
     pub const CONSOLE_SIGNED_IN: Self =
-        Self::Custom(CustomType::own("dev.cloto.mgp.console_signed_in"));
+        Self::Custom(CustomType::kernel_type("dev.cloto.mgp.console_signed_in"));
     /// A browser was signed out of it, or all were.
     pub const CONSOLE_SIGNED_OUT: Self =
-        Self::Custom(CustomType::own("dev.cloto.mgp.console_signed_out"));
+        Self::Custom(CustomType::kernel_type("dev.cloto.mgp.console_signed_out"));
     /// A server of this node, or some of its tools, is shared with other nodes.
-    pub const SERVER_SHARED: Self = Self::Custom(CustomType::own("dev.cloto.mgp.server_shared"));
+    pub const SERVER_SHARED: Self =
+        Self::Custom(CustomType::kernel_type("dev.cloto.mgp.server_shared"));
     /// It is so no longer.
     pub const SERVER_UNSHARED: Self =
-        Self::Custom(CustomType::own("dev.cloto.mgp.server_unshared"));
+        Self::Custom(CustomType::kernel_type("dev.cloto.mgp.server_unshared"));
     /// What another node told of its tools was not taken, or not all of it.
-    pub const INDEX_REFUSED: Self = Self::Custom(CustomType::own("dev.cloto.mgp.index_refused"));
+    pub const INDEX_REFUSED: Self =
+        Self::Custom(CustomType::kernel_type("dev.cloto.mgp.index_refused"));
     /// A ticket for a node was made, shown, refused, used or ended.
-    pub const NODE_PAIRING: Self = Self::Custom(CustomType::own("dev.cloto.mgp.node_pairing"));
+    pub const NODE_PAIRING: Self =
+        Self::Custom(CustomType::kernel_type("dev.cloto.mgp.node_pairing"));
     /// Something of MCPL was asked or told.
-    pub const MCPL_OPERATION: Self = Self::Custom(CustomType::own("dev.cloto.mgp.mcpl_operation"));
+    pub const MCPL_OPERATION: Self =
+        Self::Custom(CustomType::kernel_type("dev.cloto.mgp.mcpl_operation"));
     /// The operator enabled or disabled feature sets of a server.
-    pub const FEATURE_SETS_SWITCHED: Self =
-        Self::Custom(CustomType::own("dev.cloto.mgp.feature_sets_switched"));
+    pub const FEATURE_SETS_SWITCHED: Self = Self::Custom(CustomType::kernel_type(
+        "dev.cloto.mgp.feature_sets_switched",
+    ));
     /// Old records are about to be removed; names the last of them.
-    pub const LOG_TRIMMED: Self = Self::Custom(CustomType::own("dev.cloto.mgp.audit_trimmed"));
+    pub const LOG_TRIMMED: Self =
+        Self::Custom(CustomType::kernel_type("dev.cloto.mgp.audit_trimmed"));
     /// The log itself was found hurt, or was mended.
-    pub const LOG_DAMAGED: Self = Self::Custom(CustomType::own("dev.cloto.mgp.audit_damaged"));
+    pub const LOG_DAMAGED: Self =
+        Self::Custom(CustomType::kernel_type("dev.cloto.mgp.audit_damaged"));
     /// The kernel before ended without closing the log: calls under way have no record, and the last ones
     /// before may have lost theirs.
     pub const LOG_INTERRUPTED: Self =
-        Self::Custom(CustomType::own("dev.cloto.mgp.audit_interrupted"));
+        Self::Custom(CustomType::kernel_type("dev.cloto.mgp.audit_interrupted"));
     /// The log could not be written for a while; what was refused meanwhile is in the details.
-    pub const LOG_RESUMED: Self = Self::Custom(CustomType::own("dev.cloto.mgp.audit_resumed"));
+    pub const LOG_RESUMED: Self =
+        Self::Custom(CustomType::kernel_type("dev.cloto.mgp.audit_resumed"));
     /// The operator has seen what is wrong with the log.
     pub const LOG_ACKNOWLEDGED: Self =
-        Self::Custom(CustomType::own("dev.cloto.mgp.audit_acknowledged"));
+        Self::Custom(CustomType::kernel_type("dev.cloto.mgp.audit_acknowledged"));
     /// Who is in the cluster is another: the details say what happened to which node.
     pub const CLUSTER_CHANGED: Self =
-        Self::Custom(CustomType::own("dev.cloto.mgp.cluster_changed"));
+        Self::Custom(CustomType::kernel_type("dev.cloto.mgp.cluster_changed"));
     /// A file of the kernel beside the log was found hurt or missing.
-    pub const STATE_DAMAGED: Self = Self::Custom(CustomType::own("dev.cloto.mgp.state_damaged"));
+    pub const STATE_DAMAGED: Self =
+        Self::Custom(CustomType::kernel_type("dev.cloto.mgp.state_damaged"));
 
     /// As on the wire.
     #[must_use]
@@ -252,7 +269,7 @@ impl CustomType {
     /// Longest name, in bytes: that of a domain.
     pub const MAX_LEN: usize = 253;
 
-    const fn own(name: &'static str) -> Self {
+    const fn kernel_type(name: &'static str) -> Self {
         Self(Cow::Borrowed(name))
     }
 
@@ -440,7 +457,7 @@ mod tests {
         let cases = [
             (Refusal::Peer(peer), Failed, Some(Protocol)),
             (
-                Refusal::Lost {
+                Refusal::ServerLost {
                     server: server(),
                     reason: "exit 1".into(),
                 },
@@ -457,7 +474,7 @@ mod tests {
                 Some(Transport),
             ),
             (
-                Refusal::HeldUp {
+                Refusal::QueueTimeout {
                     server: server(),
                     after_ms: 1,
                 },
@@ -485,7 +502,7 @@ mod tests {
                 Some(Transport),
             ),
             (
-                Refusal::Faulty {
+                Refusal::InvalidAnswer {
                     server: server(),
                     reason: "HTTP 500".into(),
                 },
@@ -503,13 +520,13 @@ mod tests {
         ];
         for (refusal, outcome, failure) in cases {
             assert_eq!(
-                Outcome::of_refusal(&refusal),
+                Outcome::from_refusal(&refusal),
                 (outcome, failure),
                 "{refusal}"
             );
         }
-        assert_eq!(Outcome::of_result(true), (Failed, Some(Tool)));
-        assert_eq!(Outcome::of_result(false), (Success, None));
+        assert_eq!(Outcome::from_result(true), (Failed, Some(Tool)));
+        assert_eq!(Outcome::from_result(false), (Success, None));
         let all = [Success, Failed, Blocked, Denied, Timeout, Cancelled];
         let words = all.map(|o| serde_json::to_string(&o).unwrap()).join(",");
         assert_eq!(

@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 use super::request;
 use crate::jsonrpc::RequestId;
 use crate::mcp::methods;
-use crate::splice::{Splice, member, quoted};
+use crate::splice::{Splice, member, quote};
 
 methods! {
     "notifications/mgp.callback.request" => Request<'_>,
@@ -66,10 +66,10 @@ pub struct Request<'a> {
     pub max_tokens: Option<u64>,
     /// Which server asks is the kernel's to say.
     #[serde(default)]
-    pub server_id: Option<crate::lookalike::Present>,
+    pub server_id: Option<crate::lookalike::AnyMember>,
     /// That an agent asks, too: no server does so in its name.
     #[serde(default)]
-    pub agent_id: Option<crate::lookalike::Present>,
+    pub agent_id: Option<crate::lookalike::AnyMember>,
 }
 
 impl Request<'_> {
@@ -81,7 +81,7 @@ impl Request<'_> {
 
     /// The id of the call; a number, or its digits in a text, as some libraries hand it to a tool.
     #[must_use]
-    pub fn call(&self) -> Option<u64> {
+    pub fn call_id(&self) -> Option<u64> {
         let raw = self.request_id?.get();
         let digits: Option<String> = serde_json::from_str(raw).ok();
         digits.as_deref().unwrap_or(raw).parse().ok()
@@ -104,7 +104,7 @@ impl Request<'_> {
 /// The params of a callback as the agent reads them: `params` of the server with these in the place of
 /// its own words, as JSON text each. That an agent asks (`mgp/agent/ask`) only the kernel says.
 #[must_use]
-pub fn put_to_agent(params: &str, own: &[(&str, &str)]) -> String {
+pub fn params_for_agent(params: &str, own: &[(&str, &str)]) -> String {
     let mut splice = Splice::new(params);
     splice.remove_members(params, &["agent_id"]);
     let mut missing = Vec::new();
@@ -120,15 +120,15 @@ pub fn put_to_agent(params: &str, own: &[(&str, &str)]) -> String {
 
 /// The params of `mgp/callback/respond` for a server: its own id, and the response as JSON text.
 #[must_use]
-pub fn response(callback_id: &RequestId, response: &str) -> String {
+pub fn response_params(callback_id: &RequestId, response: &str) -> String {
     let id = callback_id.as_json();
     format!(r#"{{"callback_id":{id},"response":{response}}}"#)
 }
 
 /// The same where nobody answered; `why` is one word.
 #[must_use]
-pub fn declined(callback_id: &RequestId, response: &str, why: &str) -> String {
-    let (id, why) = (callback_id.as_json(), quoted(why));
+pub fn decline_params(callback_id: &RequestId, response: &str, why: &str) -> String {
+    let (id, why) = (callback_id.as_json(), quote(why));
     format!(
         r#"{{"callback_id":{id},"response":{response},"_mgp":{{"status":"declined","reason":{why}}}}}"#
     )
@@ -140,13 +140,13 @@ request! {
         /// The id under which the callback came.
         callback_id: String,
         /// What is answered; `null` declines, where there is a question.
-        #[serde(deserialize_with = "any")]
+        #[serde(deserialize_with = "any_value")]
         response: Box<RawValue>,
     }
 }
 
 /// Any value, `null` too, which has to be there.
-fn any<'de, D: serde::Deserializer<'de>>(d: D) -> Result<Box<RawValue>, D::Error> {
+fn any_value<'de, D: serde::Deserializer<'de>>(d: D) -> Result<Box<RawValue>, D::Error> {
     Box::<RawValue>::deserialize(d)
 }
 
@@ -196,22 +196,25 @@ pub struct PendingCallbacks {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mcp::{Method, read};
+    use crate::mcp::{Method, parse_params};
 
     const ASKED: &str = r#"{"callback_id":"cb-001","request_id":20,"type":"confirmation","message":"This operation will delete 15 files. Continue?","options":["confirm","cancel"],"timeout_ms":60000}"#;
 
     /// MGP-175: the request of §13.4 is read as it stands in the document.
     #[test]
     fn a_callback_is_read_as_the_document_writes_it() {
-        let asked: Request<'_> = read(Some(ASKED)).unwrap();
+        let asked: Request<'_> = parse_params(Some(ASKED)).unwrap();
         assert_eq!(Request::METHOD, "notifications/mgp.callback.request");
         assert_eq!(asked.id(), RequestId::from_json("\"cb-001\""));
-        assert_eq!((asked.call(), asked.timeout_ms()), (Some(20), Some(60_000)));
+        assert_eq!(
+            (asked.call_id(), asked.timeout_ms()),
+            (Some(20), Some(60_000))
+        );
         assert_eq!(asked.kind, CallbackKind::Confirmation);
         assert_eq!(asked.options.unwrap(), ["confirm", "cancel"]);
         let text = r#"{"callback_id":7,"request_id":"20","type":"llm_completion","timeout_ms":0.5,"_mgp.attempt":2}"#;
-        let asked: Request<'_> = read(Some(text)).unwrap();
-        assert_eq!((asked.call(), asked.timeout_ms()), (Some(20), Some(1)));
+        let asked: Request<'_> = parse_params(Some(text)).unwrap();
+        assert_eq!((asked.call_id(), asked.timeout_ms()), (Some(20), Some(1)));
         assert_eq!(asked.id(), RequestId::from_json("7"));
         for bad in [
             r#"{"callback_id":"a","type":"riddle"}"#,
@@ -221,10 +224,10 @@ mod tests {
             r#"{"callback_id":"a","type":"input","agent_id":1,"agent\u005fid":2}"#,
             r#"{"type":"input"}"#,
         ] {
-            assert!(read::<Request<'_>>(Some(bad)).is_err(), "{bad}");
+            assert!(parse_params::<Request<'_>>(Some(bad)).is_err(), "{bad}");
         }
         let odd = r#"{"callback_id":["a"],"type":"input"}"#;
-        assert_eq!(read::<Request<'_>>(Some(odd)).unwrap().id(), None);
+        assert_eq!(parse_params::<Request<'_>>(Some(odd)).unwrap().id(), None);
     }
 
     /// MGP-158, MGP-175: nothing of the server's own numbers reaches the agent; the rest is as it was.
@@ -235,7 +238,7 @@ mod tests {
             ("request_id", "\"a-7\""),
             ("server_id", "\"it\""),
         ];
-        let put = put_to_agent(ASKED, &own);
+        let put = params_for_agent(ASKED, &own);
         assert_eq!(
             put,
             r#"{"server_id":"it","callback_id":"k","request_id":"a-7","type":"confirmation","message":"This operation will delete 15 files. Continue?","options":["confirm","cancel"],"timeout_ms":60000}"#
@@ -247,7 +250,7 @@ mod tests {
             r#"{"agent_id":{},"server_id":"x","callback_id":1,"request_id":2,"n":1.0}"#,
         ] {
             assert_eq!(
-                put_to_agent(claims, &own),
+                params_for_agent(claims, &own),
                 r#"{"server_id":"it","callback_id":"k","request_id":"a-7","n":1.0}"#
             );
         }
@@ -257,15 +260,17 @@ mod tests {
     #[test]
     fn an_answer_is_read_and_written_as_the_document_has_it() {
         let text = r#"{"callback_id":"cb-001","response":"confirm"}"#;
-        let said: Respond = read(Some(text)).unwrap();
+        let said: Respond = parse_params(Some(text)).unwrap();
         let id = RequestId::from_json("\"cb-001\"").unwrap();
-        assert_eq!(response(&id, said.response.get()), text);
-        let null: Respond = read(Some(r#"{"callback_id":"a","response":null}"#)).unwrap();
+        assert_eq!(response_params(&id, said.response.get()), text);
+        let null: Respond = parse_params(Some(r#"{"callback_id":"a","response":null}"#)).unwrap();
         assert_eq!(null.response.get(), "null");
-        assert!(read::<Respond>(Some(r#"{"callback_id":"a"}"#)).is_err());
-        assert!(read::<Respond>(Some(r#"{"callback_id":"a","response":1,"x":1}"#)).is_err());
+        assert!(parse_params::<Respond>(Some(r#"{"callback_id":"a"}"#)).is_err());
+        assert!(
+            parse_params::<Respond>(Some(r#"{"callback_id":"a","response":1,"x":1}"#)).is_err()
+        );
         let no: serde_json::Value =
-            serde_json::from_str(&declined(&id, "null", "timed_out")).unwrap();
+            serde_json::from_str(&decline_params(&id, "null", "timed_out")).unwrap();
         assert_eq!(no["_mgp"]["reason"], "timed_out");
     }
 }

@@ -1,5 +1,5 @@
 //! `mgp/discovery/*`: which servers there are, and servers that come and go while the kernel runs
-//! (MGP §15). As methods, and as tools of the kernel under the names of [`super::spells`].
+//! (MGP §15). As methods, and as tools of the kernel under the names of [`super::matches_method`].
 
 pub mod security;
 mod tool;
@@ -46,13 +46,13 @@ pub struct Filter {
 impl Filter {
     /// Whether a server is to be listed that speaks, needs and is this.
     #[must_use]
-    pub fn takes(&self, server: &Server) -> bool {
+    pub fn matches(&self, server: &Server) -> bool {
         let has_all = |wanted: &[String], own: &[String]| wanted.iter().all(|w| own.contains(w));
         has_all(&self.extensions, &server.extensions)
             && has_all(&self.permissions, &server.permissions_required)
             && self
                 .status
-                .is_none_or(|status| status.takes(&server.status))
+                .is_none_or(|status| status.matches_state(&server.status))
     }
 }
 
@@ -96,7 +96,7 @@ impl Status {
 
     /// Whether a server in this state of MGP §11.2 is meant.
     #[must_use]
-    pub fn takes(self, state: &str) -> bool {
+    pub fn matches_state(self, state: &str) -> bool {
         self == Self::All || self.as_str() == state
     }
 }
@@ -259,7 +259,7 @@ pub struct Deregistered {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mcp::{Method, read};
+    use crate::mcp::{Method, parse_params};
     use serde_json::json;
 
     fn server(id: &str, status: &str, extensions: &[&str], permissions: &[&str]) -> Server {
@@ -275,7 +275,7 @@ mod tests {
 
     fn listed(filter: serde_json::Value) -> Vec<String> {
         let params = json!({ "filter": filter }).to_string();
-        let list: List = read(Some(&params)).unwrap();
+        let list: List = parse_params(Some(&params)).unwrap();
         [
             server("a", "connected", &["streaming"], &["network.outbound"]),
             server("b", "connected", &["streaming", "audit"], &[]),
@@ -283,7 +283,7 @@ mod tests {
             server("d", "registered", &[], &["network.outbound", "camera"]),
         ]
         .into_iter()
-        .filter(|server| list.filter.takes(server))
+        .filter(|server| list.filter.matches(server))
         .map(|server| server.id)
         .collect()
     }
@@ -306,12 +306,17 @@ mod tests {
         let all = json!({"extensions": ["streaming"], "permissions": ["network.outbound"],
             "status": "connected"});
         assert_eq!(listed(all), ["a"]);
-        assert!(read::<List>(None).unwrap().filter.takes(&Server::default()));
+        assert!(
+            parse_params::<List>(None)
+                .unwrap()
+                .filter
+                .matches(&Server::default())
+        );
         for bad in [
             r#"{"filter":{"state":"connected"}}"#,
             r#"{"filter":{"status":"up"}}"#,
         ] {
-            assert!(read::<List>(Some(bad)).is_err(), "{bad}");
+            assert!(parse_params::<List>(Some(bad)).is_err(), "{bad}");
         }
     }
 
@@ -337,13 +342,13 @@ mod tests {
             "transport":"stdio","mgp":{"extensions":["security"],
             "permissions_required":["network.outbound"],"trust_level":"sandboxed"},
             "created_by":"agent.cloto_default","justification":"needed"}"#;
-        let ask: Register = read(Some(text)).unwrap();
+        let ask: Register = parse_params(Some(text)).unwrap();
         assert_eq!(ask.command.as_deref(), Some("python"));
         assert_eq!(ask.mgp.trust_level.as_deref(), Some("sandboxed"));
         assert!(!ask.preview && !ask.session_scoped && ask.code.is_none());
         let later = r#"{"id":"x","transport":"http","url":"https://example.com/mcp",
             "mgp":{"trust_level":"experimental"},"preview":true}"#;
-        let later: Register = read(Some(later)).unwrap();
+        let later: Register = parse_params(Some(later)).unwrap();
         assert_eq!((later.transport, later.preview), (Transport::Http, true));
         for (bad, told) in [
             ("{}", "id"),
@@ -353,7 +358,7 @@ mod tests {
             (r#"{"id":"x","mgp":{"trust":"core"}}"#, "trust_level"),
             (r#"{"id":"x","shell":true}"#, "shell"),
         ] {
-            let error = read::<Register>(Some(bad)).unwrap_err().to_string();
+            let error = parse_params::<Register>(Some(bad)).unwrap_err().to_string();
             assert!(error.contains(told), "{bad}: {error}");
         }
     }
@@ -362,12 +367,12 @@ mod tests {
     #[test]
     fn a_deregistration_is_read_as_the_document_writes_it() {
         let text = r#"{"id":"dynamic.custom_tool","reason":"no_longer_needed"}"#;
-        let ask: Deregister = read(Some(text)).unwrap();
+        let ask: Deregister = parse_params(Some(text)).unwrap();
         assert_eq!(
             (&*ask.id, ask.reason.is_some()),
             ("dynamic.custom_tool", true)
         );
-        assert!(read::<Deregister>(Some("{}")).is_err());
+        assert!(parse_params::<Deregister>(Some("{}")).is_err());
         assert_eq!(
             [List::METHOD, Register::METHOD, Deregister::METHOD],
             [

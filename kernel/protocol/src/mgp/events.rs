@@ -21,9 +21,9 @@ methods! {
 /// Where the last events of a channel are a resource; the name of the channel follows.
 pub const RESOURCES: &str = "mgp://events/";
 /// Events in one answer of `mgp/events/replay`, where nobody says how many, and at most.
-pub const REPLAYED: u64 = 100;
-/// See [`REPLAYED`].
-pub const REPLAYED_MAX: u64 = 1_000;
+pub const REPLAY_DEFAULT: u64 = 100;
+/// See [`REPLAY_DEFAULT`].
+pub const REPLAY_MAX: u64 = 1_000;
 
 request! {
     /// `mgp/events/subscribe`; answers [`Subscribed`].
@@ -180,7 +180,7 @@ impl ChannelPattern {
 
     /// True for patterns that stand whether there is such a channel now or not.
     #[must_use]
-    pub fn is_standing(&self) -> bool {
+    pub fn is_standard(&self) -> bool {
         matches!(&*self.0, "*" | "push.*") || Self::STANDARD.contains(&&*self.0)
     }
 
@@ -254,7 +254,7 @@ mod tests {
 
     #[test]
     fn what_is_asked_for_is_read_and_nothing_is_read_over() {
-        let read = |params: &str| mcp::read::<Subscribe>(Some(params));
+        let read = |params: &str| mcp::parse_params::<Subscribe>(Some(params));
         let asked = read(
             r#"{"channels":["a"],"filter":{"min_severity":"critical"},"_mgp.cursor":"7","_meta":{}}"#,
         )

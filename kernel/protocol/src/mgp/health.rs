@@ -120,7 +120,7 @@ impl<'de> Deserialize<'de> for Health {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mcp::{Method, read};
+    use crate::mcp::{Method, parse_params};
 
     /// MGP-131, MGP-134: the members of the document; a word nobody knows is no good sign.
     #[test]
@@ -131,11 +131,11 @@ mod tests {
         );
         let whole = r#"{"status":"degraded","timestamp":"2026-02-27T12:00:00.005Z",
             "uptime_secs":3600,"server_id":"mind.cerebras"}"#;
-        let pong: Pong = read(Some(whole)).unwrap();
+        let pong: Pong = parse_params(Some(whole)).unwrap();
         assert_eq!(pong.status, Health::Degraded);
         assert_eq!(pong.uptime_secs, Some(3600.into()));
         assert_eq!(pong.server_id.as_deref(), Some("mind.cerebras"));
-        let status = |text: &str| read::<Pong>(Some(text)).map(|pong| pong.status);
+        let status = |text: &str| parse_params::<Pong>(Some(text)).map(|pong| pong.status);
         assert_eq!(status("{}").unwrap(), Health::Healthy);
         assert_eq!(status(r#"{"status":"fine"}"#).unwrap(), Health::Degraded);
         assert!(status(r#"{"status":1}"#).is_err());
@@ -155,7 +155,7 @@ mod tests {
         };
         let text = serde_json::to_string(&ping).unwrap();
         assert_eq!(text, r#"{"timestamp":"2026-02-27T12:00:00.000Z"}"#);
-        let of_one: Status = read(Some(r#"{"server_id":"files","_meta":{}}"#)).unwrap();
+        let of_one: Status = parse_params(Some(r#"{"server_id":"files","_meta":{}}"#)).unwrap();
         assert_eq!(of_one.server_id.as_deref(), Some("files"));
     }
 }

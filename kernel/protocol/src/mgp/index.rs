@@ -10,7 +10,7 @@ methods! {
     "mgp/index/search" => Search,
 }
 
-/// `mgp/index/search`; answers [`Searched`].
+/// `mgp/index/search`; answers [`SearchResult`].
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Search {
@@ -35,7 +35,7 @@ pub struct Search {
 
 /// The result.
 #[derive(Debug, Serialize, Deserialize)]
-pub struct Searched {
+pub struct SearchResult {
     /// The best first.
     pub tools: Vec<Tool>,
     /// How many there were to choose from.
@@ -48,7 +48,7 @@ pub struct Searched {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
     /// How far the index is.
-    pub index: Coverage,
+    pub index: IndexCoverage,
 }
 
 /// A tool in the index.
@@ -77,7 +77,7 @@ pub struct Tool {
 
 /// How far the index is with what is offered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Coverage {
+pub struct IndexCoverage {
     /// Tools that can be found by words.
     pub tools: usize,
     /// Tools that can be found by meaning.

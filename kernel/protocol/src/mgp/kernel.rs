@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::health::ResourcesInUse;
-use super::index::Coverage;
+use super::index::IndexCoverage;
 use super::servers::Server;
 use crate::mcp::methods;
 
@@ -124,12 +124,12 @@ pub struct KernelStatus {
     pub doors: Vec<String>,
     /// Clients that are there, without the one that asks.
     pub connections: u64,
-    /// Those of them that came first, [`CLIENTS`] at most.
+    /// Those of them that came first, [`CLIENTS_MAX`] at most.
     #[serde(default)]
     pub clients: Vec<Client>,
     /// How far the index of tools is.
     #[serde(default)]
-    pub index: Coverage,
+    pub index: IndexCoverage,
     /// Live actors by kind.
     pub actors: BTreeMap<String, u64>,
     /// What the kernel cannot do at the moment, or found wrong at its start: why, and what to do.
@@ -143,7 +143,7 @@ pub struct KernelStatus {
 }
 
 /// Most clients that a status tells of one by one: more are not read by a person.
-pub const CLIENTS: usize = 1000;
+pub const CLIENTS_MAX: usize = 1000;
 
 /// One client: an open connection or session, or one that asked over HTTP within the last 5 minutes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

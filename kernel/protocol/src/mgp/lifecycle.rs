@@ -55,14 +55,14 @@ pub struct Accepted {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mcp::{Method, read};
+    use crate::mcp::{Method, parse_params};
 
     /// MGP-138, MGP-140: the members of the document, and its five reasons.
     #[test]
     fn a_shutdown_has_one_of_five_reasons() {
         assert_eq!(Shutdown::METHOD, "mgp/lifecycle/shutdown");
         let text = r#"{"reason":"idle_timeout","timeout_ms":30000}"#;
-        let shutdown: Shutdown = read(Some(text)).unwrap();
+        let shutdown: Shutdown = parse_params(Some(text)).unwrap();
         assert_eq!(serde_json::to_string(&shutdown).unwrap(), text);
         for reason in [
             "operator_request",
@@ -72,10 +72,10 @@ mod tests {
             "kernel_shutdown",
         ] {
             let text = format!("{{\"reason\":\"{reason}\"}}");
-            let read: Shutdown = read(Some(&text)).unwrap();
+            let read: Shutdown = parse_params(Some(&text)).unwrap();
             assert_eq!(serde_json::to_string(&read).unwrap(), text);
         }
-        let unknown = read::<Shutdown>(Some(r#"{"reason":"boredom"}"#)).unwrap_err();
+        let unknown = parse_params::<Shutdown>(Some(r#"{"reason":"boredom"}"#)).unwrap_err();
         assert!(
             unknown.to_string().contains("operator_request"),
             "{unknown}"
@@ -86,8 +86,11 @@ mod tests {
     #[test]
     fn an_answer_to_a_shutdown_is_read_for_what_it_says() {
         let text = r#"{"accepted":true,"pending_requests":2,"estimated_drain_ms":5000}"#;
-        let accepted: Accepted = read(Some(text)).unwrap();
+        let accepted: Accepted = parse_params(Some(text)).unwrap();
         assert_eq!(serde_json::to_string(&accepted).unwrap(), text);
-        assert_eq!(read::<Accepted>(Some("{}")).unwrap(), Accepted::default());
+        assert_eq!(
+            parse_params::<Accepted>(Some("{}")).unwrap(),
+            Accepted::default()
+        );
     }
 }

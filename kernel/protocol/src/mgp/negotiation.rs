@@ -13,10 +13,10 @@ use std::ops::{BitAnd, BitOr};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use crate::dialect::Era;
+use crate::dialect::ProtocolFamily;
 use crate::jsonrpc::{INVALID_PARAMS, METHOD_NOT_FOUND};
-use crate::splice::mention::may_mention;
-use crate::splice::{Splice, member, members, quoted};
+use crate::splice::string_search::can_contain_string;
+use crate::splice::{Splice, member, members, quote};
 
 /// A key of `capabilities.extensions`, where both eras may carry the declaration.
 pub const EXTENSION: &str = "dev.cloto/mgp";
@@ -118,7 +118,7 @@ impl Features {
 
     /// Both together.
     #[must_use]
-    pub const fn and(self, other: Self) -> Self {
+    pub const fn union(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 }
@@ -127,7 +127,7 @@ impl BitOr for Features {
     type Output = Self;
 
     fn bitor(self, other: Self) -> Self {
-        self.and(other)
+        self.union(other)
     }
 }
 
@@ -143,14 +143,14 @@ impl BitAnd for Features {
 const WORDS: [(&str, Features); 15] = [
     (
         "security",
-        Features::PERMISSIONS.and(Features::TOOL_SECURITY),
+        Features::PERMISSIONS.union(Features::TOOL_SECURITY),
     ),
     ("access_control", Features::ACCESS_CONTROL),
     ("audit", Features::AUDIT),
     ("code_safety", Features::CODE_SAFETY),
     ("lifecycle", Features::LIFECYCLE),
-    (STREAMING, Features::STREAMING.and(Features::PROGRESS)),
-    ("bidirectional", Features::CALLBACKS.and(Features::EVENTS)),
+    (STREAMING, Features::STREAMING.union(Features::PROGRESS)),
+    ("bidirectional", Features::CALLBACKS.union(Features::EVENTS)),
     ("discovery", Features::DISCOVERY),
     ("tool_discovery", Features::TOOL_DISCOVERY),
     ("permissions", Features::PERMISSIONS),
@@ -196,7 +196,7 @@ pub struct Declaration {
     /// What the names it listed mean together.
     pub features: Features,
     /// The names that are known, as it wrote them; each once.
-    pub words: Vec<&'static str>,
+    pub extension_names: Vec<&'static str>,
     /// Of a server: the permissions it needs, in its own spelling.
     pub permissions_required: Vec<String>,
     /// Of a server: what it calls itself.
@@ -211,7 +211,7 @@ pub struct Declaration {
 
 /// Why a declaration is taken as none: the peer is spoken to in plain MCP, and this is logged.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Undeclared {
+pub enum DeclarationError {
     /// Something else than an object.
     #[error("its `mgp` capability is no object")]
     NotAnObject,
@@ -230,7 +230,7 @@ pub enum Undeclared {
 }
 
 #[derive(Default, Deserialize)]
-struct Places<'a> {
+struct RawPlaces<'a> {
     #[serde(borrow, default)]
     mgp: Option<&'a RawValue>,
     #[serde(borrow, default)]
@@ -240,7 +240,7 @@ struct Places<'a> {
 }
 
 #[derive(Default, Deserialize)]
-struct Below<'a> {
+struct RawNested<'a> {
     #[serde(borrow, default)]
     mgp: Option<&'a RawValue>,
     #[serde(borrow, default, rename = "dev.cloto/mgp")]
@@ -248,7 +248,7 @@ struct Below<'a> {
 }
 
 #[derive(Deserialize)]
-struct Fields<'a> {
+struct RawDeclaration<'a> {
     #[serde(borrow, default)]
     version: Option<&'a RawValue>,
     #[serde(borrow, default)]
@@ -264,29 +264,29 @@ struct Fields<'a> {
 }
 
 #[derive(Default, Deserialize)]
-struct Switch {
+struct EnabledFlag {
     #[serde(default)]
     enabled: bool,
 }
 
 /// An object read as `T`; anything else is not there. Serde would take an array too.
-fn object<'a, T: Deserialize<'a>>(raw: Option<&'a RawValue>) -> Option<T> {
+fn parse_object<'a, T: Deserialize<'a>>(raw: Option<&'a RawValue>) -> Option<T> {
     raw.filter(|raw| raw.get().starts_with('{'))
         .and_then(|raw| serde_json::from_str(raw.get()).ok())
 }
 
-fn text(raw: Option<&RawValue>) -> Option<String> {
+fn parse_text(raw: Option<&RawValue>) -> Option<String> {
     let text: Cow<'_, str> = serde_json::from_str(raw?.get()).ok()?;
     (text.len() <= NAME_MAX).then(|| text.into_owned())
 }
 
 /// The strings of a list; `None` when it is no list.
-fn names(raw: Option<&RawValue>) -> Option<Vec<String>> {
+fn parse_names(raw: Option<&RawValue>) -> Option<Vec<String>> {
     let Some(raw) = raw else {
         return Some(Vec::new());
     };
     let all: Vec<&RawValue> = serde_json::from_str(raw.get()).ok()?;
-    let read = all.into_iter().filter_map(|raw| text(Some(raw)));
+    let read = all.into_iter().filter_map(|raw| parse_text(Some(raw)));
     Some(read.take(NAMES_MAX).collect())
 }
 
@@ -295,35 +295,39 @@ impl Declaration {
     /// peer's the first counts, in the order of [`Carrier`]; of a modern peer only its extension is seen.
     ///
     /// # Errors
-    /// [`Undeclared`] when it declares MGP in a way that cannot be followed.
-    pub fn read(capabilities: Option<&RawValue>, era: Era) -> Result<Option<Self>, Undeclared> {
-        let Some(places) = object::<Places<'_>>(capabilities) else {
+    /// [`DeclarationError`] when it declares MGP in a way that cannot be followed.
+    pub fn parse(
+        capabilities: Option<&RawValue>,
+        era: ProtocolFamily,
+    ) -> Result<Option<Self>, DeclarationError> {
+        let Some(places) = parse_object::<RawPlaces<'_>>(capabilities) else {
             return Ok(None);
         };
-        let below = |raw| object::<Below<'_>>(raw).unwrap_or_default();
+        let below = |raw| parse_object::<RawNested<'_>>(raw).unwrap_or_default();
         let all = [
             (Carrier::Plain, places.mgp),
             (Carrier::Experimental, below(places.experimental).mgp),
             (Carrier::Extension, below(places.extensions).extension),
         ];
         let mut found = all.into_iter().filter(|(carrier, _)| match era {
-            Era::Legacy => true,
-            Era::Modern => *carrier == Carrier::Extension,
+            ProtocolFamily::Legacy => true,
+            ProtocolFamily::Stateless => *carrier == Carrier::Extension,
         });
         match found.find_map(|(carrier, raw)| raw.map(|raw| (carrier, raw))) {
-            Some((carrier, raw)) => Self::read_at(carrier, raw).map(Some),
+            Some((carrier, raw)) => Self::parse_carrier(carrier, raw).map(Some),
             None => Ok(None),
         }
     }
 
-    fn read_at(carrier: Carrier, raw: &RawValue) -> Result<Self, Undeclared> {
-        let said: Fields<'_> = object(Some(raw)).ok_or(Undeclared::NotAnObject)?;
-        let version = text(said.version).unwrap_or_default();
-        let version = MgpVersion::parse(&version).ok_or(Undeclared::NoVersion(version))?;
+    fn parse_carrier(carrier: Carrier, raw: &RawValue) -> Result<Self, DeclarationError> {
+        let said: RawDeclaration<'_> =
+            parse_object(Some(raw)).ok_or(DeclarationError::NotAnObject)?;
+        let version = parse_text(said.version).unwrap_or_default();
+        let version = MgpVersion::parse(&version).ok_or(DeclarationError::NoVersion(version))?;
         if version.major != MgpVersion::OURS.major {
-            return Err(Undeclared::OtherMajor { theirs: version });
+            return Err(DeclarationError::OtherMajor { theirs: version });
         }
-        let listed = names(said.extensions).ok_or(Undeclared::NoExtensions)?;
+        let listed = parse_names(said.extensions).ok_or(DeclarationError::NoExtensions)?;
         let known = |name: &String| WORDS.iter().position(|(word, _)| word == name);
         let mut known: Vec<usize> = listed.iter().filter_map(known).collect();
         let mut seen = 0_u32;
@@ -345,18 +349,18 @@ impl Declaration {
         };
         Ok(Self {
             version,
-            features: known.iter().map(means).fold(understood, Features::and),
-            words: known.into_iter().map(|at| WORDS[at].0).collect(),
-            permissions_required: names(said.permissions_required).unwrap_or_default(),
-            server_id: text(said.server_id),
-            tool_creation: object::<Switch>(said.tool_creation)
+            features: known.iter().map(means).fold(understood, Features::union),
+            extension_names: known.into_iter().map(|at| WORDS[at].0).collect(),
+            permissions_required: parse_names(said.permissions_required).unwrap_or_default(),
+            server_id: parse_text(said.server_id),
+            tool_creation: parse_object::<EnabledFlag>(said.tool_creation)
                 .unwrap_or_default()
                 .enabled,
             // A value that is no text is not the same as none: it must not pass for the default.
             trust_level: said
                 .trust_level
                 .filter(|raw| raw.get() != "null")
-                .map(|raw| text(Some(raw)).unwrap_or_else(|| "?".into())),
+                .map(|raw| parse_text(Some(raw)).unwrap_or_else(|| "?".into())),
             carrier,
         })
     }
@@ -367,7 +371,7 @@ impl Declaration {
 #[must_use]
 pub enum Negotiated {
     /// No word of MGP. Says why, when the peer meant to speak it.
-    Plain(Option<Undeclared>),
+    Plain(Option<DeclarationError>),
     /// MGP.
     Active(Active),
 }
@@ -383,7 +387,7 @@ pub struct Active {
     pub minor_differs: bool,
     /// What the peer said of itself: claims, all of them.
     pub peer: Declaration,
-    words: Vec<&'static str>,
+    extension_names: Vec<&'static str>,
 }
 
 /// No word of MGP.
@@ -392,29 +396,38 @@ pub const PLAIN: Negotiated = Negotiated::Plain(None);
 impl Negotiated {
     /// Reads what a peer of this era declares in its capabilities object, and intersects it with what
     /// this side offers.
-    pub fn with(offered: Features, capabilities: Option<&RawValue>, era: Era) -> Self {
+    pub fn from_capabilities(
+        offered: Features,
+        capabilities: Option<&RawValue>,
+        era: ProtocolFamily,
+    ) -> Self {
         // Read for each modern request; most say nothing of it.
         let text = capabilities.map_or("", RawValue::get);
-        if !may_mention(text.as_bytes(), "mgp") {
+        if !can_contain_string(text.as_bytes(), "mgp") {
             return PLAIN;
         }
-        let said = Declaration::read(capabilities, era);
-        Self::between(
+        let said = Declaration::parse(capabilities, era);
+        Self::intersect(
             offered,
             said.as_ref().map(Option::as_ref).map_err(Clone::clone),
         )
     }
 
     /// The same with no more than these parts.
-    pub fn only(&self, parts: Features) -> Self {
+    pub fn restrict_to(&self, parts: Features) -> Self {
         match self {
             Self::Plain(why) => Self::Plain(why.clone()),
-            Self::Active(active) => Self::between(active.features & parts, Ok(Some(&active.peer))),
+            Self::Active(active) => {
+                Self::intersect(active.features & parts, Ok(Some(&active.peer)))
+            }
         }
     }
 
     /// Intersects what this side offers with what the other declared.
-    pub fn between(offered: Features, said: Result<Option<&Declaration>, Undeclared>) -> Self {
+    pub fn intersect(
+        offered: Features,
+        said: Result<Option<&Declaration>, DeclarationError>,
+    ) -> Self {
         let said = match said {
             Ok(Some(said)) => said,
             Ok(None) => return Self::Plain(None),
@@ -430,7 +443,12 @@ impl Negotiated {
             features,
             minor_differs: said.version.minor != MgpVersion::OURS.minor,
             peer: said.clone(),
-            words: said.words.iter().copied().filter(common).collect(),
+            extension_names: said
+                .extension_names
+                .iter()
+                .copied()
+                .filter(common)
+                .collect(),
         })
     }
 
@@ -445,7 +463,7 @@ impl Negotiated {
 
     /// The common ground; `None` with a plain peer.
     #[must_use]
-    pub fn active(&self) -> Option<&Active> {
+    pub fn as_active(&self) -> Option<&Active> {
         match self {
             Self::Plain(_) => None,
             Self::Active(active) => Some(active),
@@ -455,18 +473,18 @@ impl Negotiated {
     /// True when any word of MGP may be said.
     #[must_use]
     pub fn is_active(&self) -> bool {
-        self.active().is_some()
+        self.as_active().is_some()
     }
 
     /// True when errors carry the codes and recovery fields of §14.
     #[must_use]
-    pub fn says_codes(&self) -> bool {
+    pub fn has_error_codes(&self) -> bool {
         self.features().contains(Features::ERROR_HANDLING)
     }
 }
 
 #[derive(Serialize)]
-struct Said<'a> {
+struct DeclarationText<'a> {
     version: String,
     extensions: &'a [&'static str],
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -475,8 +493,8 @@ struct Said<'a> {
     trust_level: Option<&'a str>,
 }
 
-impl Said<'_> {
-    fn json(&self) -> String {
+impl DeclarationText<'_> {
+    fn to_json(&self) -> String {
         serde_json::to_string(self).expect("names and texts are always JSON")
     }
 }
@@ -485,55 +503,55 @@ impl Active {
     /// True when the peer uses the names of later drafts for permissions: it is asked with
     /// `mgp/permission/await` and told with `grant`, not with `request` and `response`.
     #[must_use]
-    pub fn awaits_permissions(&self) -> bool {
-        self.words.contains(&"permissions")
+    pub fn has_draft_permission_methods(&self) -> bool {
+        self.extension_names.contains(&"permissions")
     }
 
     /// The extensions in common, in the peer's own words.
     #[must_use]
-    pub fn words(&self) -> &[&'static str] {
-        &self.words
+    pub fn extension_names(&self) -> &[&'static str] {
+        &self.extension_names
     }
 
     /// The kernel's half toward a client that declared itself (§2.3), as a JSON object: the
     /// intersection in the client's own words. Belongs where the client's own stood ([`Declaration::carrier`]).
     #[must_use]
-    pub fn answer(&self, server_id: Option<&str>, trust_level: Option<&str>) -> String {
-        let said = Said {
+    pub fn render_answer(&self, server_id: Option<&str>, trust_level: Option<&str>) -> String {
+        let said = DeclarationText {
             version: MgpVersion::OURS.to_string(),
-            extensions: &self.words,
+            extensions: &self.extension_names,
             server_id,
             trust_level,
         };
-        said.json()
+        said.to_json()
     }
 }
 
 /// What the kernel declares first, as a client and in `server/discover` (§2.2), as a JSON object:
 /// every word of both vocabularies that is offered whole.
 #[must_use]
-pub fn offer(offered: Features) -> String {
+pub fn render_offer(offered: Features) -> String {
     let words = WORDS.iter().filter(|(_, means)| offered.contains(*means));
     let words: Vec<_> = words.map(|(word, _)| *word).collect();
-    let said = Said {
+    let said = DeclarationText {
         version: MgpVersion::OURS.to_string(),
         extensions: &words,
         server_id: None,
         trust_level: None,
     };
-    said.json()
+    said.to_json()
 }
 
 /// A capabilities object with a declaration of MGP in it.
 #[must_use]
-pub fn declared_in(capabilities: &str, carrier: Carrier, declaration: &str) -> String {
+pub fn with_declaration(capabilities: &str, carrier: Carrier, declaration: &str) -> String {
     let mut splice = Splice::new(capabilities);
     let within = |outer, name| match member(capabilities, outer).filter(|at| at.starts_with('{')) {
         Some(inner) => (inner, name, declaration.to_owned()),
         None => (
             capabilities,
             outer,
-            format!("{{{}:{declaration}}}", quoted(name)),
+            format!("{{{}:{declaration}}}", quote(name)),
         ),
     };
     let (object, name, json) = match *carrier.path() {
@@ -553,13 +571,13 @@ pub fn declared_in(capabilities: &str, carrier: Carrier, declaration: &str) -> S
 
 /// The capabilities of a modern client without its declaration of MGP.
 #[must_use]
-pub fn undeclared(capabilities: &str) -> String {
+pub fn without_declaration(capabilities: &str) -> String {
     let mut splice = Splice::new(capabilities);
     let extensions = member(capabilities, "extensions");
     if let Some((extensions, all)) = extensions.and_then(|at| Some((at, members(at)?))) {
         let kept = all.iter().filter(|(name, _)| name != EXTENSION);
         let kept: Vec<_> = kept
-            .map(|(name, value)| format!("{}:{}", quoted(name), value.get()))
+            .map(|(name, value)| format!("{}:{}", quote(name), value.get()))
             .collect();
         splice.replace(extensions, format!("{{{}}}", kept.join(",")));
     }
@@ -569,25 +587,25 @@ pub fn undeclared(capabilities: &str) -> String {
 /// The capabilities of this side as a client, with what it offers of MGP: in all places of the legacy
 /// era, as some SDKs keep nothing but what is below `experimental`, others their extensions alone.
 #[must_use]
-pub fn offered_in(capabilities: &str, era: Era, offered: Features) -> String {
-    let offer = offer(offered);
-    let said = |capabilities: &str, carrier| declared_in(capabilities, carrier, &offer);
+pub fn with_offer(capabilities: &str, era: ProtocolFamily, offered: Features) -> String {
+    let offer = render_offer(offered);
+    let said = |capabilities: &str, carrier| with_declaration(capabilities, carrier, &offer);
     match era {
-        Era::Legacy => said(
+        ProtocolFamily::Legacy => said(
             &said(
                 &said(capabilities, Carrier::Extension),
                 Carrier::Experimental,
             ),
             Carrier::Plain,
         ),
-        Era::Modern => said(capabilities, Carrier::Extension),
+        ProtocolFamily::Stateless => said(capabilities, Carrier::Extension),
     }
 }
 
 /// True when a peer's error to a word of MGP means that it does not know it: some SDKs check
 /// `params` before they look for the method.
 #[must_use]
-pub fn means_unsupported(code: i64) -> bool {
+pub fn is_unsupported_code(code: i64) -> bool {
     matches!(code, METHOD_NOT_FOUND | INVALID_PARAMS)
 }
 

@@ -79,7 +79,7 @@ pub struct Decision {
     /// The question it answers.
     pub request_id: String,
     /// By permission, in the spelling of the server.
-    pub grants: BTreeMap<String, Given>,
+    pub grants: BTreeMap<String, PermissionDecision>,
     /// Who decided.
     #[serde(default)]
     pub approved_by: Option<String>,
@@ -91,7 +91,7 @@ pub struct Decision {
 /// One permission's decision: alone, or with a scope (later drafts, §3.7).
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(untagged)]
-pub enum Given {
+pub enum PermissionDecision {
     /// `"approved"`.
     Plain(Verdict),
     /// `{"decision": "approved", "scope": {…}}`.
@@ -104,7 +104,7 @@ pub enum Given {
     },
 }
 
-impl Given {
+impl PermissionDecision {
     /// The decision, whatever its scope.
     #[must_use]
     pub fn verdict(&self) -> Verdict {
@@ -203,7 +203,7 @@ standard! {
 }
 
 /// The short forms in the examples of §2.3 and §3.4, and what each of them means (A-03).
-const SHORT: [(&str, &[Standard]); 3] = [
+const SHORT_FORMS: [(&str, &[Standard]); 3] = [
     ("shell", &[Standard::ShellExecute]),
     ("network", &[Standard::NetworkOutbound]),
     (
@@ -216,8 +216,8 @@ impl PermissionType {
     /// What a name means: one type, or several for a short form (A-03). A name nobody knows is a
     /// custom type.
     #[must_use]
-    pub fn read(name: &str) -> Vec<Self> {
-        if let Some((_, means)) = SHORT.iter().find(|(short, _)| *short == name) {
+    pub fn parse_all(name: &str) -> Vec<Self> {
+        if let Some((_, means)) = SHORT_FORMS.iter().find(|(short, _)| *short == name) {
             return means.iter().copied().map(Self::Standard).collect();
         }
         let standard = Standard::ALL.into_iter().find(|s| s.as_str() == name);
@@ -226,7 +226,7 @@ impl PermissionType {
 
     /// The names of the standard types, short forms included.
     pub fn standard_names() -> impl Iterator<Item = &'static str> + Clone {
-        let short = SHORT.iter().map(|(short, _)| *short);
+        let short = SHORT_FORMS.iter().map(|(short, _)| *short);
         Standard::ALL.into_iter().map(Standard::as_str).chain(short)
     }
 
@@ -267,7 +267,7 @@ pub struct Acknowledged<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mcp::{Method, read};
+    use crate::mcp::{Method, parse_params};
 
     /// MGP-032: eleven types with the risks of the document.
     #[test]
@@ -293,7 +293,7 @@ mod tests {
             ]
         );
         for standard in Standard::ALL {
-            let read = PermissionType::read(standard.as_str());
+            let read = PermissionType::parse_all(standard.as_str());
             assert_eq!(read, [PermissionType::Standard(standard)]);
         }
     }
@@ -302,7 +302,7 @@ mod tests {
     #[test]
     fn short_and_custom_names_are_read() {
         let names = |name| {
-            let read = PermissionType::read(name);
+            let read = PermissionType::parse_all(name);
             read.iter().map(ToString::to_string).collect::<Vec<_>>()
         };
         assert_eq!(names("shell"), ["shell.execute"]);
@@ -310,7 +310,10 @@ mod tests {
         assert_eq!(names("filesystem"), ["filesystem.read", "filesystem.write"]);
         assert_eq!(names("com.example.custom"), ["com.example.custom"]);
         for custom in ["com.example.custom", "root", "Shell", "shell.execute "] {
-            assert_eq!(PermissionType::read(custom)[0].risk(), RiskLevel::Dangerous);
+            assert_eq!(
+                PermissionType::parse_all(custom)[0].risk(),
+                RiskLevel::Dangerous
+            );
         }
     }
 
@@ -328,7 +331,7 @@ mod tests {
             text,
             r#"{"request_id":"perm-001","permissions":["shell.execute"],"policy":"interactive","message":"Waiting for operator approval"}"#
         );
-        assert_eq!(read::<Await>(Some(&text)).unwrap().0, ask);
+        assert_eq!(parse_params::<Await>(Some(&text)).unwrap().0, ask);
         assert_eq!(
             [
                 Request::METHOD,
@@ -351,12 +354,18 @@ mod tests {
         let text = r#"{"request_id":"p","grants":{"shell.execute":{"decision":"approved",
             "scope":{"commands":["git"]}},"camera":"denied","notification":"deferred"},
             "approved_by":"admin","expires_at":"2026-03-01T00:00:00Z"}"#;
-        let Grant(decision) = read(Some(text)).unwrap();
-        let verdicts: Vec<Verdict> = decision.grants.values().map(Given::verdict).collect();
+        let Grant(decision) = parse_params(Some(text)).unwrap();
+        let verdicts: Vec<Verdict> = decision
+            .grants
+            .values()
+            .map(PermissionDecision::verdict)
+            .collect();
         assert_eq!(
             verdicts,
             [Verdict::Denied, Verdict::Deferred, Verdict::Approved]
         );
-        assert!(read::<Grant>(Some(r#"{"request_id":"p","grants":{"camera":"yes"}}"#)).is_err());
+        assert!(
+            parse_params::<Grant>(Some(r#"{"request_id":"p","grants":{"camera":"yes"}}"#)).is_err()
+        );
     }
 }

@@ -183,7 +183,7 @@ pub struct Server {
     /// MGP trust level in force: the operator's, or less where the server itself says less.
     pub trust_level: String,
     /// What of MGP is spoken with it; `None` where that is plain MCP.
-    pub mgp: Option<Spoken>,
+    pub mgp: Option<NegotiatedMgp>,
     /// What holds a server that is trusted least; `None` for every other one.
     #[serde(default)]
     pub sandbox: Option<Sandbox>,
@@ -192,7 +192,7 @@ pub struct Server {
     pub instances: Vec<Instance>,
     /// The login that it wants of a person.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub login: Option<WantedLogin>,
+    pub login: Option<PendingLogin>,
     /// The permissions it needs, each with how it was decided.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub permissions: Vec<String>,
@@ -206,7 +206,7 @@ pub struct Server {
 
 /// A login that a server wants: nothing opens a browser before a person types the command.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct WantedLogin {
+pub struct PendingLogin {
     /// Why, in words.
     pub why: String,
     /// What to type.
@@ -261,7 +261,7 @@ pub struct Sandbox {
 
 /// The MGP spoken with a server.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct Spoken {
+pub struct NegotiatedMgp {
     /// The lower of both versions.
     pub version: String,
     /// The extensions in common, in the server's own words.

@@ -7,10 +7,10 @@ use std::ops::Range;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use crate::lookalike::Present;
+use crate::lookalike::AnyMember;
 use crate::mcp::methods;
-use crate::splice::mention::may_mention;
-use crate::splice::{Splice, member, quoted};
+use crate::splice::string_search::can_contain_string;
+use crate::splice::{Splice, member, quote};
 
 methods! {
     "notifications/mgp.stream.chunk" => Chunk<'_>,
@@ -66,7 +66,7 @@ impl Chunk<'_> {
 
 /// The text of a chunk's content; `None` where it is something else.
 #[must_use]
-pub fn text_of(content: &str) -> Option<Cow<'_, str>> {
+pub fn chunk_text(content: &str) -> Option<Cow<'_, str>> {
     #[derive(Deserialize)]
     struct Content<'a> {
         #[serde(borrow, rename = "type")]
@@ -92,16 +92,16 @@ pub struct Progress<'a> {
     pub message: Option<&'a RawValue>,
     /// How long it takes still.
     #[serde(default)]
-    pub estimated_remaining_ms: Option<Present>,
+    pub estimated_remaining_ms: Option<AnyMember>,
 }
 
 impl Progress<'_> {
     /// The share of the whole and its own words, which are passed on as they stand; `None` where it is
     /// none between 0 and 1.
     #[must_use]
-    pub fn share(&self) -> Option<(f64, &str)> {
+    pub fn fraction(&self) -> Option<(f64, &str)> {
         let said = self.progress?.get();
-        let share = number(said).filter(|share| (0.0..=1.0).contains(share))?;
+        let share = parse_number(said).filter(|share| (0.0..=1.0).contains(share))?;
         Some((share, said))
     }
 }
@@ -109,21 +109,21 @@ impl Progress<'_> {
 /// The number of this JSON text; `None` for anything else, and for a number that readers cannot hold:
 /// written again it would be none.
 #[must_use]
-pub fn number(json: &str) -> Option<f64> {
+pub fn parse_number(json: &str) -> Option<f64> {
     let number: f64 = json.parse().ok()?;
     number.is_finite().then_some(number)
 }
 
 /// A message for people, as its JSON text; `None` where it is no text.
 #[must_use]
-pub fn words(message: Option<&RawValue>) -> Option<&str> {
+pub fn message_json(message: Option<&RawValue>) -> Option<&str> {
     let text = message.map(RawValue::get);
     text.filter(|text| text.starts_with('"'))
 }
 
 /// `params` of a `notifications/progress` for a plain client, all in JSON text.
 #[must_use]
-pub fn plain_progress(token: &str, share: &str, message: Option<&str>) -> String {
+pub fn mcp_progress_params(token: &str, share: &str, message: Option<&str>) -> String {
     let message = message.map_or_else(String::new, |words| format!(r#","message":{words}"#));
     format!(r#"{{"progressToken":{token},"progress":{share},"total":1{message}}}"#)
 }
@@ -155,7 +155,7 @@ pub struct Pace<'a> {
     pub max_chunks_per_second: f64,
     /// For people.
     #[serde(default)]
-    pub reason: Option<Present>,
+    pub reason: Option<AnyMember>,
 }
 
 impl Pace<'_> {
@@ -209,7 +209,7 @@ pub struct Cancel<'a> {
 /// `params` of a `mgp/stream/cancel` toward a server.
 #[must_use]
 pub fn cancel_params(id: &str, reason: &str) -> String {
-    format!(r#"{{"request_id":{id},"reason":{}}}"#, quoted(reason))
+    format!(r#"{{"request_id":{id},"reason":{}}}"#, quote(reason))
 }
 
 /// Answer of `mgp/stream/cancel`.
@@ -225,15 +225,15 @@ pub struct Cancelled {
 
 /// True when `params` of a call ask for chunks (§12.3).
 #[must_use]
-pub fn asks(params: &str) -> bool {
+pub fn has_stream_request(params: &str) -> bool {
     let own = |params| member(params, "_mgp").filter(|own: &&str| own.starts_with('{'));
-    may_mention(params.as_bytes(), "stream")
+    can_contain_string(params.as_bytes(), "stream")
         && own(params).and_then(|own| member(own, "stream")) == Some("true")
 }
 
 /// Takes the wish for chunks out of `params`, for a server that does not know it.
-pub fn unasked(params: &str, splice: &mut Splice<'_>) {
-    if !may_mention(params.as_bytes(), "_mgp") {
+pub fn remove_stream_request(params: &str, splice: &mut Splice<'_>) {
+    if !can_contain_string(params.as_bytes(), "_mgp") {
         return;
     }
     if let Some(own) = member(params, "_mgp").filter(|own| own.starts_with('{')) {
@@ -243,7 +243,10 @@ pub fn unasked(params: &str, splice: &mut Splice<'_>) {
 
 /// The member that asks for chunks, to be put into `params`; `None` when it was put into what is there.
 #[must_use]
-pub fn asking(params: &str, splice: &mut Splice<'_>) -> Option<(&'static str, &'static str)> {
+pub fn add_stream_request(
+    params: &str,
+    splice: &mut Splice<'_>,
+) -> Option<(&'static str, &'static str)> {
     let Some(own) = member(params, "_mgp") else {
         return Some(("_mgp", r#"{"stream":true}"#));
     };
@@ -257,7 +260,7 @@ pub fn asking(params: &str, splice: &mut Splice<'_>) -> Option<(&'static str, &'
 
 /// Where in `params` a part of it stands.
 #[must_use]
-pub fn place(params: &str, part: &RawValue) -> Range<usize> {
+pub fn byte_range(params: &str, part: &RawValue) -> Range<usize> {
     let start = part.get().as_ptr() as usize - params.as_ptr() as usize;
     start..start + part.get().len()
 }
@@ -265,19 +268,19 @@ pub fn place(params: &str, part: &RawValue) -> Range<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mcp::read;
+    use crate::mcp::parse_params;
 
     /// MGP-157: what a chunk says is read; what it says amiss makes it none, or stays with it.
     #[test]
     fn a_chunk_is_read_as_the_document_has_it() {
         let text = r#"{"request_id":20,"index":3,"content":{"type":"text","text":"a\nb"},"done":true,"gap_unrecoverable":true}"#;
-        let chunk: Chunk<'_> = read(Some(text)).unwrap();
+        let chunk: Chunk<'_> = parse_params(Some(text)).unwrap();
         assert_eq!(
             (chunk.request_id.get(), chunk.index(), chunk.is_done()),
             ("20", Some(3), true)
         );
-        assert_eq!(place(text, chunk.request_id), 14..16);
-        assert_eq!(text_of(chunk.content.unwrap().get()).unwrap(), "a\nb");
+        assert_eq!(byte_range(text, chunk.request_id), 14..16);
+        assert_eq!(chunk_text(chunk.content.unwrap().get()).unwrap(), "a\nb");
         let beyond = (INDEX_MAX + 1).to_string();
         for (index, done) in [
             ("-1", "1"),
@@ -293,25 +296,29 @@ mod tests {
             (&beyond, "1"),
         ] {
             let text = format!(r#"{{"request_id":"a","index":{index},"done":{done}}}"#);
-            let chunk: Chunk<'_> = read(Some(&text)).unwrap();
+            let chunk: Chunk<'_> = parse_params(Some(&text)).unwrap();
             assert_eq!((chunk.index(), chunk.is_done()), (None, false), "{text}");
         }
-        assert!(read::<Chunk<'_>>(Some(r#"{"index":0}"#)).is_err());
-        assert!(read::<Chunk<'_>>(Some(r#"{"request_id":1,"index":0,"Done":true}"#)).is_err());
-        assert_eq!(text_of(r#"{"type":"image","text":"a"}"#), None);
+        assert!(parse_params::<Chunk<'_>>(Some(r#"{"index":0}"#)).is_err());
+        assert!(
+            parse_params::<Chunk<'_>>(Some(r#"{"request_id":1,"index":0,"Done":true}"#)).is_err()
+        );
+        assert_eq!(chunk_text(r#"{"type":"image","text":"a"}"#), None);
     }
 
     /// MGP-155: only `true` asks.
     #[test]
     fn a_call_asks_for_chunks_or_does_not() {
-        assert!(asks(r#"{"name":"a","_mgp":{"stream":true,"x":1}}"#));
+        assert!(has_stream_request(
+            r#"{"name":"a","_mgp":{"stream":true,"x":1}}"#
+        ));
         for params in [
             r#"{"name":"a","_mgp":{"stream":false}}"#,
             r#"{"name":"a","_mgp":{"stream":"true"}}"#,
             r#"{"name":"a","_mgp":[true],"stream":true}"#,
             r#"{"name":"a","arguments":{"_mgp":{"stream":true}}}"#,
         ] {
-            assert!(!asks(params), "{params}");
+            assert!(!has_stream_request(params), "{params}");
         }
     }
 
@@ -320,7 +327,7 @@ mod tests {
     fn the_wish_is_put_in_and_taken_out() {
         let asked = |params: &str| {
             let mut splice = Splice::new(params);
-            if let Some((name, value)) = asking(params, &mut splice) {
+            if let Some((name, value)) = add_stream_request(params, &mut splice) {
                 splice.insert_member(params, name, value);
             }
             splice.finish().into_owned()
@@ -335,11 +342,11 @@ mod tests {
             (r#"{"_mgp":7}"#, r#"{"_mgp":{"stream":true}}"#),
         ] {
             assert_eq!(asked(params), put);
-            assert!(asks(put), "{put}");
+            assert!(has_stream_request(put), "{put}");
         }
         let params = r#"{"name":"a","_mgp":{"x":1,"stream":true}}"#;
         let mut splice = Splice::new(params);
-        unasked(params, &mut splice);
+        remove_stream_request(params, &mut splice);
         assert_eq!(splice.finish(), r#"{"name":"a","_mgp":{"x":1}}"#);
     }
 
@@ -353,7 +360,7 @@ mod tests {
             ("1e300", UNPACED),
         ] {
             let text = format!(r#"{{"request_id":1,"max_chunks_per_second":{said}}}"#);
-            let pace: Pace<'_> = read(Some(&text)).unwrap();
+            let pace: Pace<'_> = parse_params(Some(&text)).unwrap();
             assert_eq!(pace.rate(), rate, "{said}");
         }
     }
@@ -363,8 +370,8 @@ mod tests {
     fn a_share_is_passed_on_as_it_stands_or_not_at_all() {
         let share = |progress: &str| {
             let text = format!(r#"{{"request_id":1,"progress":{progress}}}"#);
-            let said: Progress<'_> = read(Some(&text)).unwrap();
-            said.share().map(|(_, words)| words.to_owned())
+            let said: Progress<'_> = parse_params(Some(&text)).unwrap();
+            said.fraction().map(|(_, words)| words.to_owned())
         };
         for fits in ["0", "0.5", "1.0", "1e-3", "0.30000000000000004", "0e0"] {
             assert_eq!(share(fits).as_deref(), Some(fits));
@@ -382,11 +389,11 @@ mod tests {
             assert_eq!(share(bad), None, "{bad}");
         }
         assert_eq!(
-            plain_progress("\"t\"", "1e-1", Some("\"a\"")),
+            mcp_progress_params("\"t\"", "1e-1", Some("\"a\"")),
             r#"{"progressToken":"t","progress":1e-1,"total":1,"message":"a"}"#
         );
         assert_eq!(
-            plain_progress("7", "0", None),
+            mcp_progress_params("7", "0", None),
             r#"{"progressToken":7,"progress":0,"total":1}"#
         );
     }

@@ -24,7 +24,7 @@ methods! {
 }
 
 /// Results of a search that does not say how many it wants (§16.5).
-pub const RESULTS: usize = 5;
+pub const DEFAULT_RESULTS: usize = 5;
 
 /// How tools are looked for (§16.4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -64,14 +64,14 @@ impl Strategy {
 }
 
 request! {
-    /// `mgp/tools/discover`; answers [`Discovered`].
+    /// `mgp/tools/discover`; answers [`DiscoverToolsResult`].
     Discover {
         /// What the tool should do.
         query: String,
         /// How to look; by words and meaning together when absent.
         #[serde(default)]
         strategy: Option<Strategy>,
-        /// At most this many; [`RESULTS`] when absent.
+        /// At most this many; [`DEFAULT_RESULTS`] when absent.
         #[serde(default)]
         max_results: Option<usize>,
         /// The conditions that results must meet.
@@ -97,9 +97,9 @@ pub struct Filter {
 
 /// Answer of `mgp/tools/discover` (§16.5).
 #[derive(Debug, Serialize)]
-pub struct Discovered {
+pub struct DiscoverToolsResult {
     /// The best first.
-    pub tools: Vec<Found>,
+    pub tools: Vec<ToolMatch>,
     /// How many there were to choose from: those the caller may know of that pass the filter.
     pub total_available: usize,
     /// How it was searched.
@@ -119,7 +119,7 @@ pub struct Discovered {
 
 /// A tool that was found, with all it takes to call it.
 #[derive(Debug, Serialize)]
-pub struct Found {
+pub struct ToolMatch {
     /// Under which name it is called by who asked.
     pub name: String,
     /// Its server.
@@ -143,7 +143,7 @@ pub struct Found {
 }
 
 request! {
-    /// `mgp/tools/request`; answers [`Requested`].
+    /// `mgp/tools/request`; answers [`RequestResult`].
     Request {
         /// What kind of need it is.
         #[serde(default)]
@@ -208,16 +208,16 @@ pub enum Fulfilment {
 
 /// Answer of `mgp/tools/request`.
 #[derive(Debug, Serialize)]
-pub struct Requested {
+pub struct RequestResult {
     /// What came of it.
     pub status: Fulfilment,
     /// With their whole schemas; they are in the session's cache now.
-    pub tools_loaded: Vec<Found>,
+    pub tools_loaded: Vec<ToolMatch>,
     /// The capabilities no tool was found for.
     pub tools_unavailable: Vec<String>,
     /// The tools that wait for a person.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub tools_pending: Vec<Pending>,
+    pub tools_pending: Vec<PendingTool>,
     /// How many tools the session holds now, pinned ones included.
     pub session_tools_count: usize,
     /// What the loaded tools cost.
@@ -232,7 +232,7 @@ pub struct Requested {
 
 /// A tool that waits for a person.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Pending {
+pub struct PendingTool {
     /// Under which name it will be called.
     pub name: String,
     /// Its server.
@@ -268,13 +268,13 @@ pub struct Constraints {
 }
 
 request! {
-    /// `mgp/tools/session`: what the session holds; answers [`Held`].
+    /// `mgp/tools/session`: what the session holds; answers [`SessionTools`].
     Session {}
 }
 
 /// Answer of `mgp/tools/session` (§16.7).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Held {
+pub struct SessionTools {
     /// What is always in context.
     pub pinned: Vec<String>,
     /// What was used or asked for, the latest first.
@@ -345,7 +345,7 @@ fn is_zero(number: &usize) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mcp::read;
+    use crate::mcp::parse_params;
     use serde_json::json;
 
     /// MGP-241: the example of §16.5, each member by itself, and what none of them is.
@@ -353,13 +353,14 @@ mod tests {
     fn a_search_is_read_as_the_document_writes_it() {
         let text = r#"{"query":"read file contents from disk","strategy":"semantic","max_results":5,
             "filter":{"categories":["filesystem"],"risk_level_max":"moderate","status":"connected"}}"#;
-        let search: Discover = read(Some(text)).unwrap();
+        let search: Discover = parse_params(Some(text)).unwrap();
         assert_eq!(search.strategy, Some(Strategy::Semantic));
         assert_eq!(search.max_results, Some(5));
         assert_eq!(search.filter.categories, ["filesystem"]);
         assert_eq!(search.filter.risk_level_max, Some(RiskLevel::Moderate));
         assert_eq!(search.filter.status, Some(Status::Connected));
-        let short: Discover = read(Some(r#"{"query":"x","_meta":{},"trace_id":"t"}"#)).unwrap();
+        let short: Discover =
+            parse_params(Some(r#"{"query":"x","_meta":{},"trace_id":"t"}"#)).unwrap();
         assert_eq!((short.strategy, short.filter), (None, Filter::default()));
         for (bad, told) in [
             ("{}", "query"),
@@ -370,7 +371,7 @@ mod tests {
                 "risk_level_max",
             ),
         ] {
-            let error = read::<Discover>(Some(bad)).unwrap_err().to_string();
+            let error = parse_params::<Discover>(Some(bad)).unwrap_err().to_string();
             assert!(error.contains(told), "{error}");
         }
     }
@@ -379,7 +380,7 @@ mod tests {
     #[test]
     fn an_answer_has_the_shape_of_the_document() {
         let raw = |text: &str| RawValue::from_string(text.into()).unwrap();
-        let found = Found {
+        let found = ToolMatch {
             name: "files__read_file".into(),
             server_id: "files".into(),
             tool_id: "files:read_file".into(),
@@ -389,7 +390,7 @@ mod tests {
             input_schema: raw(r#"{"type":"object","x":1.50}"#),
             security: Some(raw(r#"{"risk_level":"moderate"}"#)),
         };
-        let mut answer = Discovered {
+        let mut answer = DiscoverToolsResult {
             tools: vec![found],
             total_available: 47,
             search_strategy: Strategy::Semantic,
@@ -417,17 +418,17 @@ mod tests {
             "capabilities":["data_analysis","statistics"],"input_types":["csv"],
             "output_types":["numeric"],"preferred_risk_level":"safe"},
             "task_trace_id":"550e8400-e29b-41d4-a716-446655440000"}"#;
-        let request: Request = read(Some(text)).unwrap();
+        let request: Request = parse_params(Some(text)).unwrap();
         assert_eq!(request.requirements.capabilities.len(), 2);
         assert_eq!(
             request.requirements.preferred_risk_level,
             Some(RiskLevel::Safe)
         );
         let least = r#"{"requirements":{"capabilities":["x"]}}"#;
-        let least: Request = read(Some(least)).unwrap();
+        let least: Request = parse_params(Some(least)).unwrap();
         assert_eq!(least.reason, Reason::CapabilityGap);
-        assert!(read::<Request>(Some("{}")).is_err());
-        assert!(read::<Request>(Some(r#"{"requirements":{"capability":"x"}}"#)).is_err());
+        assert!(parse_params::<Request>(Some("{}")).is_err());
+        assert!(parse_params::<Request>(Some(r#"{"requirements":{"capability":"x"}}"#)).is_err());
     }
 
     /// MGP-249..MGP-254: the five words, and what is not there is not said.
@@ -445,7 +446,7 @@ mod tests {
                 "creating"
             ])
         );
-        let answer = Requested {
+        let answer = RequestResult {
             status: Unavailable,
             tools_loaded: Vec::new(),
             tools_unavailable: vec!["statistics".into()],
@@ -476,9 +477,9 @@ mod tests {
     #[test]
     fn arguments_of_a_call_are_not_read() {
         let text = r#"{"name":"a\u005fb","arguments":{"n":1.50}}"#;
-        let call: Call<'_> = read(Some(text)).unwrap();
+        let call: Call<'_> = parse_params(Some(text)).unwrap();
         assert_eq!(call.name, "a_b");
         assert_eq!(call.arguments.unwrap().get(), r#"{"n":1.50}"#);
-        assert!(read::<Call<'_>>(Some(r#"{"arguments":{}}"#)).is_err());
+        assert!(parse_params::<Call<'_>>(Some(r#"{"arguments":{}}"#)).is_err());
     }
 }

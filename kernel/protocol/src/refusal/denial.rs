@@ -41,7 +41,7 @@ pub enum Denial {
     #[error("The credentials have expired: {0}")]
     CredentialsExpired(String),
     /// A validator kept the call in the kernel.
-    #[error("Blocked by the validator {validator}: {reason}{}", try_instead(.hint.as_deref()))]
+    #[error("Blocked by the validator {validator}: {reason}{}", render_hint(.hint.as_deref()))]
     Validator {
         /// Its name (MGP §4.5).
         validator: String,
@@ -118,7 +118,7 @@ pub enum Denial {
     },
 }
 
-fn try_instead(hint: Option<&str>) -> String {
+fn render_hint(hint: Option<&str>) -> String {
     hint.map(|h| format!(" ({h})")).unwrap_or_default()
 }
 
@@ -142,7 +142,7 @@ impl Denial {
     }
 
     /// The JSON-RPC code for a plain caller.
-    pub(crate) fn plain_code(&self) -> i64 {
+    pub(crate) fn jsonrpc_code(&self) -> i64 {
         match self {
             Self::NoCredentials(_) | Self::CredentialsExpired(_) => INVALID_REQUEST,
             Self::NotGranted { .. }
@@ -168,7 +168,7 @@ impl Denial {
     }
 
     /// What a model can mend, or must know before it goes on, as the text of a tool's result.
-    pub(crate) fn for_the_model(&self) -> Option<String> {
+    pub(crate) fn model_message(&self) -> Option<String> {
         match self {
             Self::Validator { .. } | Self::Unconfirmed { .. } | Self::Registration { .. } => {
                 Some(self.to_string())

@@ -46,7 +46,7 @@ pub struct Recovery {
     /// What kind of error it is. A peer that leaves it out, or says another, is judged by its code.
     #[serde(
         default,
-        deserialize_with = "known",
+        deserialize_with = "known_category",
         skip_serializing_if = "Option::is_none"
     )]
     pub category: Option<Category>,
@@ -79,7 +79,7 @@ pub struct Recovery {
 }
 
 /// A category that is in the document; any other says nothing.
-fn known<'de, D: Deserializer<'de>>(d: D) -> Result<Option<Category>, D::Error> {
+fn known_category<'de, D: Deserializer<'de>>(d: D) -> Result<Option<Category>, D::Error> {
     let said = Option::<Box<RawValue>>::deserialize(d)?;
     Ok(said.and_then(|raw| serde_json::from_str(raw.get()).ok()))
 }
@@ -110,7 +110,7 @@ impl PeerError {
     /// Reads the `error` member of an answer; `None` for an error without a readable `data._mgp`, which
     /// promises nothing and is not tried again.
     #[must_use]
-    pub fn read(error: &RawValue) -> Option<Self> {
+    pub fn parse(error: &RawValue) -> Option<Self> {
         #[derive(Deserialize)]
         struct PeerErrorText {
             code: i64,
@@ -132,7 +132,7 @@ impl PeerError {
 /// A peer's MGP error for a caller that knows MCP only: a JSON-RPC code, and no `_mgp` (MGP-283).
 /// `None` when nothing in it is MGP's, so that it goes on as it is.
 #[must_use]
-pub fn without_mgp(error: &str) -> Option<String> {
+pub fn strip_mgp(error: &str) -> Option<String> {
     let mut object: ErrorObject = serde_json::from_str(error).ok()?;
     let data = object.data.take()?;
     let mut members: std::collections::BTreeMap<String, Box<RawValue>> =
@@ -153,7 +153,7 @@ pub fn without_mgp(error: &str) -> Option<String> {
 }
 
 /// The code for a server in one of MGP's states (MGP §11.2).
-fn in_state(state: &str) -> Code {
+fn code_for_state(state: &str) -> Code {
     let known = [
         ("draining", Code::ServerDraining),
         ("restarting", Code::ServerRestarting),
@@ -167,26 +167,27 @@ impl Refusal {
     #[must_use]
     pub fn mgp_code(&self) -> Option<Code> {
         match self {
-            Self::Forbidden(_) | Self::Closed(_) => Some(Code::PermissionDenied),
+            Self::Forbidden(_) | Self::ClosedByOwner(_) => Some(Code::PermissionDenied),
             Self::UnknownTool(_) => Some(Code::ToolNotFound),
             Self::BadArguments { .. } => Some(Code::InvalidToolArgs),
             Self::NotReady {
                 unreachable: true, ..
             }
-            | Self::Lost { .. } => Some(Code::UpstreamUnavailable),
+            | Self::ServerLost { .. } => Some(Code::UpstreamUnavailable),
             Self::TimedOut { remote: true, .. } => Some(Code::UpstreamTimeout),
-            Self::NotReady { state, .. } => Some(in_state(state)),
+            Self::NotReady { state, .. } => Some(code_for_state(state)),
             Self::Overloaded { .. } | Self::TooLarge { .. } | Self::Undelivered { .. } => {
                 Some(Code::ResourceExhausted)
             }
             // MGP has no code for a request taken back, and says it as one whose time is over.
-            Self::TimedOut { .. } | Self::HeldUp { .. } | Self::Cancelled | Self::TooLate(_) => {
-                Some(Code::Timeout)
-            }
-            Self::Gone(_) => Some(Code::ResourceNotFound),
-            Self::BadResult { .. } | Self::Faulty { .. } => Some(Code::UpstreamError),
+            Self::TimedOut { .. }
+            | Self::QueueTimeout { .. }
+            | Self::Cancelled
+            | Self::WindowExpired(_) => Some(Code::Timeout),
+            Self::UnknownId(_) => Some(Code::ResourceNotFound),
+            Self::BadResult { .. } | Self::InvalidAnswer { .. } => Some(Code::UpstreamError),
             Self::Denied(denial) => Some(denial.mgp_code()),
-            Self::Unanswered(call) => call.why.mgp_code(),
+            Self::Unanswered(call) => call.refusal.mgp_code(),
             Self::UnknownMethod(_)
             | Self::BadParams(_)
             | Self::BadMeta(_)
@@ -199,7 +200,7 @@ impl Refusal {
             | Self::UnknownResource(_)
             | Self::UnknownServer(_)
             | Self::BadCursor
-            | Self::Broken(_)
+            | Self::Internal(_)
             | Self::Peer(_)
             | Self::Owner(_)
             | Self::Unattributed(_) => None,
@@ -208,10 +209,10 @@ impl Refusal {
 
     /// When the same request may do better, in milliseconds from now; `None` when it will not. What may
     /// have taken effect already is never said to be worth another try.
-    fn retry(&self) -> Option<(u64, Strategy)> {
+    fn retry_hint(&self) -> Option<(u64, Strategy)> {
         let backoff = Strategy::ExponentialBackoff;
         if let Self::Unanswered(call) = self {
-            return call.why.retry();
+            return call.refusal.retry_hint();
         }
         if let Self::NotReady {
             state,
@@ -232,7 +233,7 @@ impl Refusal {
             return None;
         }
         // Neither has reached the server.
-        let unmade = matches!(self, Self::Overloaded { .. } | Self::HeldUp { .. });
+        let unmade = matches!(self, Self::Overloaded { .. } | Self::QueueTimeout { .. });
         unmade.then_some((RETRY_AFTER_MS, backoff))
     }
 
@@ -240,7 +241,7 @@ impl Refusal {
     #[must_use]
     pub fn recovery(&self) -> Option<Recovery> {
         let code = self.mgp_code()?;
-        let retry = self.retry();
+        let retry = self.retry_hint();
         let details = if matches!(self, Self::Cancelled) {
             Some(json!({"reason": "cancelled"}))
         } else if let Self::Unanswered(call) = self {

@@ -57,7 +57,7 @@ fn known_or_unknown<'de, D: Deserializer<'de>>(d: D) -> Result<CallOutcome, D::E
 impl OwnerRefusalCause {
     /// For people, after "the node".
     #[must_use]
-    pub fn as_words(self) -> &'static str {
+    pub fn description(self) -> &'static str {
         match self {
             Self::Closed => "does not let the agent in",
             Self::NotFound => "has nothing of that name for the agent",
@@ -73,7 +73,7 @@ impl OwnerRefusalCause {
 impl OwnerRefusal {
     /// The answer, as JSON text.
     #[must_use]
-    pub fn text(&self) -> &str {
+    pub fn as_json(&self) -> &str {
         let (OwnerAnswer::Error(text) | OwnerAnswer::Result(text)) = &self.answer;
         text
     }

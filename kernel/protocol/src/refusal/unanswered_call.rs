@@ -46,7 +46,7 @@ impl fmt::Display for CallOutcome {
 #[derive(Clone, Debug)]
 pub struct UnansweredCall {
     /// What kept the answer from coming.
-    pub why: Refusal,
+    pub refusal: Refusal,
     /// What became of the call.
     pub outcome: CallOutcome,
     /// Its trace, by which it stands in the audit log.
@@ -56,7 +56,7 @@ pub struct UnansweredCall {
 impl UnansweredCall {
     /// `data` of the error: what the refusal says, whether the call took effect, and its id under this name.
     pub(super) fn data(&self, id: &str) -> Value {
-        let mut data = self.why.data().unwrap_or_else(|| json!({}));
+        let mut data = self.refusal.data().unwrap_or_else(|| json!({}));
         data["outcome"] = self.outcome.as_str().into();
         data[id] = (*self.call_id).into();
         data
@@ -65,10 +65,10 @@ impl UnansweredCall {
 
 impl fmt::Display for UnansweredCall {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (why, id) = (&self.why, &self.call_id);
+        let (why, id) = (&self.refusal, &self.call_id);
         // These two say it themselves.
         match (why, self.outcome) {
-            (Refusal::Lost { .. } | Refusal::Faulty { .. }, CallOutcome::Unknown) => {
+            (Refusal::ServerLost { .. } | Refusal::InvalidAnswer { .. }, CallOutcome::Unknown) => {
                 write!(f, "{why}")?;
             }
             (_, outcome) => write!(f, "{why}; {outcome}")?,
@@ -94,21 +94,21 @@ mod tests {
     fn unanswered(why: Refusal, outcome: CallOutcome) -> Refusal {
         let call_id = ID.into();
         Refusal::Unanswered(Box::new(UnansweredCall {
-            why,
+            refusal: why,
             outcome,
             call_id,
         }))
     }
 
     fn lost() -> Refusal {
-        Refusal::Lost {
+        Refusal::ServerLost {
             server: ServerId::new("it"),
             reason: "exited".into(),
         }
     }
 
     fn held_up() -> Refusal {
-        Refusal::HeldUp {
+        Refusal::QueueTimeout {
             server: ServerId::new("it"),
             after_ms: 7,
         }
@@ -130,7 +130,8 @@ mod tests {
         assert!(words.ends_with(&format!("`mgp calls show {ID}` tells what is known of it")));
         let data = json!({"server": "it", "reason": "exited", "outcome": "unknown", "callId": ID});
         assert_eq!((&said["code"], &said["data"]), (&json!(-32603), &data));
-        let said = error(unanswered(held_up(), CallOutcome::NotExecuted).render(Version::MODERN));
+        let said =
+            error(unanswered(held_up(), CallOutcome::NotExecuted).render(Version::STATELESS));
         let words = said["message"].as_str().unwrap();
         assert!(words.ends_with("; the call was not executed"), "{words}");
         assert_eq!(said["data"]["outcome"], "not_executed");
@@ -143,7 +144,7 @@ mod tests {
             (lost(), CallOutcome::Unknown, 5002, false),
             (held_up(), CallOutcome::NotExecuted, 3003, true),
         ] {
-            let said = error(unanswered(why, outcome).render_mgp(Version::MODERN));
+            let said = error(unanswered(why, outcome).render_mgp(Version::STATELESS));
             let mgp = &said["data"]["_mgp"];
             assert_eq!(
                 (&said["code"], &mgp["retryable"]),

@@ -8,13 +8,13 @@ use std::sync::LazyLock;
 
 use tree_sitter::{Node, Query, Tree};
 
-use super::lists::javascript::{TIMERS, WORLD};
+use super::lists::javascript::{GLOBAL_OBJECTS, TIMERS};
 use super::path::{Import, MAX_CHAIN, Path, Root};
 use super::policy::Level;
 use super::rejection::CodeRule;
-use super::rules::{Broken, has};
+use super::rules::{RuleViolation, contains_word};
 use super::scan::Scan;
-use super::tree::{bare, children, field, walk};
+use super::tree::{children, field, strip_parentheses, walk};
 
 /// What nodes are there for.
 pub(super) static ROLES: LazyLock<Query> = LazyLock::new(|| {
@@ -29,43 +29,43 @@ struct JavaScript<'r, 's, 't> {
     /// What imported names stand for.
     imports: HashMap<String, Vec<Import>>,
     /// Names that the code makes.
-    made: HashSet<String>,
+    defined_names: HashSet<String>,
     /// What was read last, without comments.
-    last: Option<Node<'t>>,
+    last_token: Option<Node<'t>>,
 }
 
 /// Judges the code.
-pub(super) fn judge<'t>(scan: &mut Scan<'_, 't>, tree: &'t Tree) {
+pub(super) fn check<'t>(scan: &mut Scan<'_, 't>, tree: &'t Tree) {
     let mut javascript = JavaScript {
         scan,
         imports: HashMap::new(),
-        made: HashSet::new(),
-        last: None,
+        defined_names: HashSet::new(),
+        last_token: None,
     };
     walk(tree.root_node(), |node, _| {
-        javascript.learn(node);
+        javascript.collect_bindings(node);
         true
     });
     walk(tree.root_node(), |node, above| {
-        javascript.look(node, above);
-        javascript.look_for_two_readings(node);
+        javascript.check_node(node, above);
+        javascript.check_ambiguous_slash(node);
         true
     });
 }
 
 impl<'t> JavaScript<'_, '_, 't> {
-    fn learn(&mut self, node: Node<'t>) {
-        match (node.kind(), self.scan.roles.of_node(node)) {
+    fn collect_bindings(&mut self, node: Node<'t>) {
+        match (node.kind(), self.scan.roles.role(node)) {
             ("identifier" | "shorthand_property_identifier_pattern", Some("made" | "written")) => {
-                self.made.insert(self.name(node));
+                self.defined_names.insert(self.node_name(node));
             }
-            ("import_statement", _) => self.learn_imports(node),
+            ("import_statement", _) => self.collect_imports(node),
             _ => {}
         }
     }
 
-    fn learn_imports(&mut self, node: Node<'t>) {
-        let Some(module) = field(node, "source").and_then(|s| self.literal(s)) else {
+    fn collect_imports(&mut self, node: Node<'t>) {
+        let Some(module) = field(node, "source").and_then(|s| self.string_literal(s)) else {
             return;
         };
         let module = module.strip_prefix("node:").unwrap_or(&module).to_owned();
@@ -79,11 +79,14 @@ impl<'t> JavaScript<'_, '_, 't> {
                 "identifier" => (Some(part), None),
                 "import_specifier" => {
                     let name = field(part, "name");
-                    (field(part, "alias").or(name), name.map(|n| self.name(n)))
+                    (
+                        field(part, "alias").or(name),
+                        name.map(|n| self.node_name(n)),
+                    )
                 }
                 _ => continue,
             };
-            let Some(bound) = bound.map(|b| self.name(b)) else {
+            let Some(bound) = bound.map(|b| self.node_name(b)) else {
                 continue;
             };
             let member = member.filter(|member| member != "default");
@@ -95,7 +98,7 @@ impl<'t> JavaScript<'_, '_, 't> {
         }
     }
 
-    fn look(&mut self, node: Node<'t>, above: &[Node<'t>]) {
+    fn check_node(&mut self, node: Node<'t>, above: &[Node<'t>]) {
         let name = || self.scan.text(node).contains('\\');
         if node.kind().contains("identifier") && name() {
             let hint = "write the name without escapes".to_owned();
@@ -106,39 +109,45 @@ impl<'t> JavaScript<'_, '_, 't> {
         let blocked = match node.kind() {
             "import_statement" | "export_statement" => {
                 let source = field(node, "source");
-                source.is_some_and(|source| self.look_at_source(source))
+                source.is_some_and(|source| self.check_module_source(source))
             }
             "identifier" | "shorthand_property_identifier"
-                if self.scan.roles.of_node(node).is_none() && !self.is_asked(node, above) =>
+                if self.scan.roles.role(node).is_none()
+                    && !self.is_inspection_only(node, above) =>
             {
-                self.blocked(node)
+                self.report_blocked(node)
             }
             "member_expression" | "subscript_expression" => {
-                self.blocked(node) || self.look_for_constructor(node, above)
+                self.report_blocked(node) || self.check_constructor(node, above)
             }
             "pair_pattern" | "shorthand_property_identifier_pattern" => {
                 let key = field(node, "key").unwrap_or(node);
-                let constructor = self.name(key).trim_matches(['"', '\'']) == "constructor";
-                self.scan.report_all(node, constructor.then(made_function))
+                let constructor = self.node_name(key).trim_matches(['"', '\'']) == "constructor";
+                self.scan
+                    .report_all(node, constructor.then(generated_function))
             }
-            "call_expression" => self.look_at_call(node),
+            "call_expression" => self.check_call(node),
             _ => false,
         };
-        if self.scan.at_least(Level::Strict) && !blocked {
-            self.look_strictly(node, above);
+        if self.scan.is_at_least(Level::Strict) && !blocked {
+            self.check_strict(node, above);
         }
     }
 
     /// What reads as a regular expression or as operators here can be a division or a comment where it
     /// runs, and the code in it be hidden.
-    fn look_for_two_readings(&mut self, node: Node<'t>) {
+    fn check_ambiguous_slash(&mut self, node: Node<'t>) {
         let from_here = self
             .scan
             .source
             .get(node.start_byte()..)
             .unwrap_or_default();
         let hint = match node.kind() {
-            "regex" if self.last.is_some_and(|last| self.may_be_divided(last)) => {
+            "regex"
+                if self
+                    .last_token
+                    .is_some_and(|last| self.can_be_dividend(last)) =>
+            {
                 "end what stands before it with ;, or use new RegExp(\"…\")"
             }
             "<" if from_here.starts_with("<!--") => "write x < !(--y)",
@@ -151,29 +160,29 @@ impl<'t> JavaScript<'_, '_, 't> {
                 .report(node, (CodeRule::HiddenText, construct, hint.to_owned()));
         }
         if node.child_count() == 0 && !node.is_extra() {
-            self.last = Some(node);
+            self.last_token = Some(node);
         }
     }
 
     /// Can a value end here, so that `/` divides it?
-    fn may_be_divided(&self, last: Node<'t>) -> bool {
+    fn can_be_dividend(&self, last: Node<'t>) -> bool {
         let text = self.scan.text(last);
         let word =
             |c: char| c.is_alphanumeric() || matches!(c, '_' | '$' | '"' | '\'' | '`' | '\\');
         let reserved = "return typeof case in delete void throw instanceof else do new";
-        let named = last.kind().contains("identifier") || !has(reserved, text);
+        let named = last.kind().contains("identifier") || !contains_word(reserved, text);
         ["++", "--", ")", "]", "}"].contains(&text) || text.ends_with(word) && named
     }
 
-    fn name(&self, node: Node<'_>) -> String {
+    fn node_name(&self, node: Node<'_>) -> String {
         self.scan.text(node).to_owned()
     }
 
     /// A text that is written out, without escapes.
-    fn literal(&self, node: Node<'_>) -> Option<String> {
-        let text = self.scan.text(bare(node));
+    fn string_literal(&self, node: Node<'_>) -> Option<String> {
+        let text = self.scan.text(strip_parentheses(node));
         let inner = text.get(1..text.len().saturating_sub(1))?;
-        let plain = match bare(node).kind() {
+        let plain = match strip_parentheses(node).kind() {
             "string" => true,
             "template_string" => !inner.contains("${"),
             _ => false,
@@ -182,22 +191,22 @@ impl<'t> JavaScript<'_, '_, 't> {
     }
 
     /// Members in a row, for each thing that the name they begin at may stand for.
-    fn paths(&self, node: Node<'t>) -> Vec<Path> {
-        let (mut names, mut at) = (Vec::new(), bare(node));
+    fn resolve_paths(&self, node: Node<'t>) -> Vec<Path> {
+        let (mut names, mut at) = (Vec::new(), strip_parentheses(node));
         while names.len() < MAX_CHAIN {
             let name = match at.kind() {
-                "member_expression" => field(at, "property").map(|p| self.name(p)),
-                "subscript_expression" => field(at, "index").and_then(|i| self.literal(i)),
+                "member_expression" => field(at, "property").map(|p| self.node_name(p)),
+                "subscript_expression" => field(at, "index").and_then(|i| self.string_literal(i)),
                 _ => break,
             };
             let (Some(name), Some(object)) = (name, field(at, "object")) else {
                 break;
             };
             names.push(name);
-            at = bare(object);
+            at = strip_parentheses(object);
         }
         let begins = ["identifier", "shorthand_property_identifier"].contains(&at.kind());
-        names.extend(begins.then(|| self.name(at)));
+        names.extend(begins.then(|| self.node_name(at)));
         names.reverse();
         if !begins {
             return vec![Path {
@@ -207,7 +216,8 @@ impl<'t> JavaScript<'_, '_, 't> {
             }];
         }
         let Some(imports) = self.imports.get(&names[0]) else {
-            let known = |n: &String| !self.made.contains(n) && has(WORLD, n);
+            let known =
+                |n: &String| !self.defined_names.contains(n) && contains_word(GLOBAL_OBJECTS, n);
             while names.len() > 1 && known(&names[0]) {
                 names.remove(0);
             }
@@ -229,18 +239,21 @@ impl<'t> JavaScript<'_, '_, 't> {
         imports.iter().map(path).collect()
     }
 
-    fn blocked(&mut self, node: Node<'t>) -> bool {
-        let paths = self.paths(node);
-        let broken: Vec<Broken> = paths
+    fn report_blocked(&mut self, node: Node<'t>) -> bool {
+        let paths = self.resolve_paths(node);
+        let broken: Vec<RuleViolation> = paths
             .iter()
-            .filter_map(|p| self.scan.rules.path(p))
+            .filter_map(|p| self.scan.rules.check_path(p))
             .collect();
         self.scan.report_all(node, broken)
     }
 
     /// `typeof eval`, `x instanceof Function`, `Function.prototype.call`: asking about it does nothing.
-    fn is_asked(&self, node: Node<'t>, above: &[Node<'t>]) -> bool {
-        let Some(parent) = above.last().filter(|_| !self.scan.at_least(Level::Strict)) else {
+    fn is_inspection_only(&self, node: Node<'t>, above: &[Node<'t>]) -> bool {
+        let Some(parent) = above
+            .last()
+            .filter(|_| !self.scan.is_at_least(Level::Strict))
+        else {
             return false;
         };
         let operator = || field(*parent, "operator").map_or("", |o| self.scan.text(o));
@@ -264,8 +277,8 @@ impl<'t> JavaScript<'_, '_, 't> {
     }
 
     /// The constructor of a function makes functions of text.
-    fn look_for_constructor(&mut self, node: Node<'t>, above: &[Node<'t>]) -> bool {
-        let path = self.paths(node).pop();
+    fn check_constructor(&mut self, node: Node<'t>, above: &[Node<'t>]) -> bool {
+        let path = self.resolve_paths(node).pop();
         if path.and_then(|mut p| p.names.pop()).as_deref() != Some("constructor") {
             return false;
         }
@@ -274,15 +287,15 @@ impl<'t> JavaScript<'_, '_, 't> {
             .rev()
             .filter(|n| n.kind() != "parenthesized_expression");
         let harmless = above.next().is_none_or(|parent| {
-            let is = |name: &str| field(*parent, name).map(bare) == Some(node);
+            let is = |name: &str| field(*parent, name).map(strip_parentheses) == Some(node);
             let operator = field(*parent, "operator").map_or("", |o| self.scan.text(o));
             let own = field(node, "object").is_some_and(|o| o.kind() == "this");
             match parent.kind() {
                 "member_expression" => {
                     let next = field(*parent, "property").map_or("", |p| self.scan.text(p));
-                    is("object") && !has("constructor call apply bind __proto__", next)
+                    is("object") && !contains_word("constructor call apply bind __proto__", next)
                 }
-                "binary_expression" => has("=== !== == != instanceof", operator),
+                "binary_expression" => contains_word("=== !== == != instanceof", operator),
                 "new_expression" => own && is("constructor"),
                 "assignment_expression" => is("left"),
                 "expression_statement" => true,
@@ -290,19 +303,20 @@ impl<'t> JavaScript<'_, '_, 't> {
                 _ => false,
             }
         });
-        self.scan.report_all(node, (!harmless).then(made_function))
+        self.scan
+            .report_all(node, (!harmless).then(generated_function))
     }
 
-    fn look_at_call(&mut self, node: Node<'t>) -> bool {
+    fn check_call(&mut self, node: Node<'t>) -> bool {
         let Some(function) = field(node, "function") else {
             return false;
         };
         let first = field(node, "arguments").and_then(|a| children(a).first().copied());
         if function.kind() == "import" {
-            return first.is_none_or(|first| self.look_at_source(first));
+            return first.is_none_or(|first| self.check_module_source(first));
         }
-        let mut paths = self.paths(function);
-        let Some(path) = paths.pop().map(|p| p.whole()) else {
+        let mut paths = self.resolve_paths(function);
+        let Some(path) = paths.pop().map(|p| p.all_names()) else {
             return false;
         };
         match path
@@ -312,11 +326,11 @@ impl<'t> JavaScript<'_, '_, 't> {
             .as_slice()
         {
             ["require"] | [.., "module" | "mainModule" | "main", "require"] => {
-                first.is_none_or(|first| self.look_at_source(first))
+                first.is_none_or(|first| self.check_module_source(first))
             }
-            [timer] if has(TIMERS, timer) => {
+            [timer] if contains_word(TIMERS, timer) => {
                 let texts = ["string", "template_string", "binary_expression"];
-                let text = first.is_some_and(|f| texts.contains(&bare(f).kind()));
+                let text = first.is_some_and(|f| texts.contains(&strip_parentheses(f).kind()));
                 let hint = "give the timer a function".to_owned();
                 let broken = (CodeRule::BlockedPattern, format!("{timer} with text"), hint);
                 self.scan.report_all(node, text.then_some(broken))
@@ -326,8 +340,8 @@ impl<'t> JavaScript<'_, '_, 't> {
     }
 
     /// The module that is named here.
-    fn look_at_source(&mut self, source: Node<'t>) -> bool {
-        let Some(name) = self.literal(source) else {
+    fn check_module_source(&mut self, source: Node<'t>) -> bool {
+        let Some(name) = self.string_literal(source) else {
             let hint = "name the module in an import statement".to_owned();
             let construct = "import of a computed name".to_owned();
             self.scan
@@ -345,12 +359,12 @@ impl<'t> JavaScript<'_, '_, 't> {
         let broken = self
             .scan
             .rules
-            .import(name.strip_prefix("node:").unwrap_or(&name), &[]);
+            .check_import(name.strip_prefix("node:").unwrap_or(&name), &[]);
         self.scan.report_all(source, broken)
     }
 }
 
-fn made_function() -> Broken {
+fn generated_function() -> RuleViolation {
     let hint = "the constructor of a function makes functions from text; name the class".to_owned();
     (CodeRule::BlockedPattern, "constructor".to_owned(), hint)
 }

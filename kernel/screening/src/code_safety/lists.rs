@@ -18,13 +18,13 @@ pub(super) struct LanguageLists {
     /// At `readonly`: members of modules that write.
     pub(super) writing_paths: &'static str,
     /// From `strict` on: members that lead to what is blocked, on anything.
-    pub(super) leading: &'static str,
+    pub(super) escape_members: &'static str,
     /// From `strict` on: names of the language that do.
-    pub(super) refused: &'static str,
+    pub(super) escape_names: &'static str,
 }
 
 impl LanguageLists {
-    pub(super) fn of(language: Language) -> &'static Self {
+    pub(super) fn for_language(language: Language) -> &'static Self {
         match language {
             Language::Python => &python::LISTS,
             Language::JavaScript => &javascript::LISTS,

@@ -26,7 +26,7 @@ pub(super) struct Path {
 
 impl Path {
     /// All names in a row.
-    pub(super) fn whole(&self) -> Vec<String> {
+    pub(super) fn all_names(&self) -> Vec<String> {
         let module = self.module.split(['.', '/']).filter(|n| !n.is_empty());
         module
             .map(str::to_owned)

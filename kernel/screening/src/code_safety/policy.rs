@@ -30,7 +30,7 @@ pub enum Level {
 impl Level {
     /// The level of this wire name.
     #[must_use]
-    pub fn named(name: &str) -> Option<Self> {
+    pub fn parse(name: &str) -> Option<Self> {
         [
             Self::Unrestricted,
             Self::Standard,
@@ -69,34 +69,35 @@ pub struct Declaration {
     /// `allowed_imports`; an unreadable one allows nothing.
     pub allowed_imports: Option<Vec<String>>,
     /// What could not be read, for the log. Each was taken in its strictest sense.
-    pub faults: Vec<String>,
+    pub parse_errors: Vec<String>,
 }
 
 impl Declaration {
     /// Reads the declaration of a tool; a member that is absent or null is not declared.
     #[must_use]
-    pub fn read(declared: &Value) -> Self {
+    pub fn parse(declared: &Value) -> Self {
         let mut out = Self::default();
         let member = |name: &str| declared.get(name).filter(|v| !v.is_null());
         if !declared.is_object() {
-            out.faults.push("code_safety is not an object".to_owned());
+            out.parse_errors
+                .push("code_safety is not an object".to_owned());
             out.level = Some(Level::Readonly);
         }
         if let Some(level) = member("level") {
-            let known = level.as_str().and_then(Level::named);
+            let known = level.as_str().and_then(Level::parse);
             out.level = Some(
-                out.readable(known, "level", level)
+                out.or_record_error(known, "level", level)
                     .unwrap_or(Level::Readonly),
             );
         }
         if let Some(language) = member("language") {
-            let name = out.readable(language.as_str(), "language", language);
+            let name = out.or_record_error(language.as_str(), "language", language);
             out.language = Some(name.map_or_else(|| language.to_string(), str::to_owned));
         }
         if let Some(size) = member("max_code_size_bytes") {
             let bytes = size.as_u64().and_then(|n| usize::try_from(n).ok());
             out.max_code_size_bytes = Some(
-                out.readable(bytes, "max_code_size_bytes", size)
+                out.or_record_error(bytes, "max_code_size_bytes", size)
                     .unwrap_or(0),
             );
         }
@@ -106,7 +107,9 @@ impl Declaration {
             ("allowed_imports", 2),
         ] {
             let Some(list) = member(name) else { continue };
-            let words = out.readable(words(list), name, list).unwrap_or_default();
+            let words = out
+                .or_record_error(parse_word_list(list), name, list)
+                .unwrap_or_default();
             match into {
                 0 => out.blocked_imports = words,
                 1 => out.blocked_patterns = words,
@@ -116,16 +119,16 @@ impl Declaration {
         out
     }
 
-    fn readable<T>(&mut self, read: Option<T>, name: &str, written: &Value) -> Option<T> {
+    fn or_record_error<T>(&mut self, read: Option<T>, name: &str, written: &Value) -> Option<T> {
         if read.is_none() {
-            self.faults
+            self.parse_errors
                 .push(format!("code_safety.{name} cannot be {written}"));
         }
         read
     }
 }
 
-fn words(list: &Value) -> Option<Vec<String>> {
+fn parse_word_list(list: &Value) -> Option<Vec<String>> {
     let words = list
         .as_array()?
         .iter()
@@ -166,7 +169,7 @@ impl Default for Floor {
 impl Floor {
     /// For a server of trust level `sandboxed`: strict at least (MGP §15.4).
     #[must_use]
-    pub fn sandboxed() -> Self {
+    pub fn for_sandboxed_server() -> Self {
         Self {
             level: Level::Strict,
             ..Self::default()
@@ -184,7 +187,7 @@ pub struct CodePolicy {
     /// Inclusive. At `standard` only what was declared counts.
     pub max_code_size_bytes: Option<usize>,
     /// The size to name in hints.
-    pub hinted_code_bytes: usize,
+    pub hint_code_bytes: usize,
     /// Modules, and all below them.
     pub blocked_imports: Vec<String>,
     /// `name(`, `dotted.name`, `.member`, or any other text.
@@ -199,12 +202,12 @@ impl CodePolicy {
     #[must_use]
     pub fn new(declared: &Declaration, floor: &Floor) -> Self {
         let level = declared.level.unwrap_or(floor.undeclared).max(floor.level);
-        Self::at(level, declared, floor)
+        Self::with_level(level, declared, floor)
     }
 
     /// The same at a level that somebody else decided on.
     #[must_use]
-    pub fn at(level: Level, declared: &Declaration, floor: &Floor) -> Self {
+    pub fn with_level(level: Level, declared: &Declaration, floor: &Floor) -> Self {
         let narrowest = [declared.max_code_size_bytes, floor.max_code_size_bytes];
         let narrowest = narrowest.into_iter().flatten().min();
         let default = (level >= Level::Strict).then_some(DEFAULT_CODE_BYTES);
@@ -216,7 +219,7 @@ impl CodePolicy {
                 .clone()
                 .unwrap_or_else(|| "python".to_owned()),
             max_code_size_bytes,
-            hinted_code_bytes: max_code_size_bytes.unwrap_or(DEFAULT_CODE_BYTES),
+            hint_code_bytes: max_code_size_bytes.unwrap_or(DEFAULT_CODE_BYTES),
             blocked_imports: union(
                 &BLOCKED_IMPORTS,
                 &[&floor.blocked_imports, &declared.blocked_imports],
@@ -225,14 +228,14 @@ impl CodePolicy {
                 &BLOCKED_PATTERNS,
                 &[&floor.blocked_patterns, &declared.blocked_patterns],
             ),
-            allowed_imports: allowed(declared, floor),
+            allowed_imports: allowed_imports(declared, floor),
         }
     }
 
     /// The parser for the language, if there is one.
     #[must_use]
     pub fn parser(&self) -> Option<Language> {
-        Language::named(&self.language)
+        Language::from_name(&self.language)
     }
 }
 
@@ -246,13 +249,13 @@ fn union(defaults: &[&str], lists: &[&Vec<String>]) -> Vec<String> {
     out
 }
 
-fn allowed(declared: &Declaration, floor: &Floor) -> Vec<String> {
+fn allowed_imports(declared: &Declaration, floor: &Floor) -> Vec<String> {
     match (&declared.allowed_imports, &floor.allowed_imports) {
         (Some(theirs), Some(ours)) => {
             let ours: Vec<&str> = ours.iter().map(String::as_str).collect();
             theirs
                 .iter()
-                .filter(|m| within(m, &ours))
+                .filter(|m| is_module_in(m, &ours))
                 .cloned()
                 .collect()
         }
@@ -262,7 +265,7 @@ fn allowed(declared: &Declaration, floor: &Floor) -> Vec<String> {
 }
 
 /// Is the module one of these, or below one? `.` and `/` part a module's path.
-pub(super) fn within<S: AsRef<str>>(module: &str, list: &[S]) -> bool {
+pub(super) fn is_module_in<S: AsRef<str>>(module: &str, list: &[S]) -> bool {
     list.iter().map(AsRef::as_ref).any(|entry| {
         module.strip_prefix(entry).is_some_and(|rest| {
             !entry.is_empty() && (rest.is_empty() || rest.starts_with(['.', '/']))

@@ -8,13 +8,13 @@ use std::sync::LazyLock;
 use tree_sitter::{Node, Query, Tree};
 use unicode_normalization::UnicodeNormalization;
 
-use super::lists::python::SPECIAL;
+use super::lists::python::ALLOWED_DUNDERS;
 use super::path::{Import, MAX_CHAIN, Path, Root};
 use super::policy::Level;
 use super::rejection::CodeRule;
-use super::rules::{Broken, has, leads_on};
+use super::rules::{RuleViolation, contains_word, escape_violation};
 use super::scan::Scan;
-use super::tree::{bare, children, field, walk};
+use super::tree::{children, field, strip_parentheses, walk};
 
 /// What nodes are there for.
 pub(super) static ROLES: LazyLock<Query> = LazyLock::new(|| {
@@ -29,38 +29,38 @@ struct Python<'r, 's, 't> {
     /// What imported names stand for.
     imports: HashMap<String, Vec<Import>>,
     /// Names that the code makes.
-    made: HashSet<String>,
+    defined_names: HashSet<String>,
 }
 
 /// Judges the code.
-pub(super) fn judge<'t>(scan: &mut Scan<'_, 't>, tree: &'t Tree) {
+pub(super) fn check<'t>(scan: &mut Scan<'_, 't>, tree: &'t Tree) {
     let mut python = Python {
         scan,
         imports: HashMap::new(),
-        made: HashSet::new(),
+        defined_names: HashSet::new(),
     };
     walk(tree.root_node(), |node, _| {
-        python.learn(node);
+        python.collect_bindings(node);
         true
     });
     walk(tree.root_node(), |node, above| {
-        python.look(node, above);
+        python.check_node(node, above);
         true
     });
 }
 
 impl<'t> Python<'_, '_, 't> {
     /// Learns what the node makes.
-    fn learn(&mut self, node: Node<'t>) {
+    fn collect_bindings(&mut self, node: Node<'t>) {
         match node.kind() {
             "identifier" => {
-                let role = self.scan.roles.of_node(node);
+                let role = self.scan.roles.role(node);
                 if matches!(role, Some("made" | "function" | "class")) {
-                    self.made.insert(self.name(node));
+                    self.defined_names.insert(self.normalized_name(node));
                 }
             }
             "import_statement" | "import_from_statement" => {
-                for (bound, import) in self.imported(node) {
+                for (bound, import) in self.import_bindings(node) {
                     self.imports.entry(bound).or_default().push(import);
                 }
             }
@@ -68,40 +68,40 @@ impl<'t> Python<'_, '_, 't> {
         }
     }
 
-    fn look(&mut self, node: Node<'t>, above: &[Node<'t>]) {
-        let strict = self.scan.at_least(Level::Strict);
+    fn check_node(&mut self, node: Node<'t>, above: &[Node<'t>]) {
+        let strict = self.scan.is_at_least(Level::Strict);
         let blocked = match node.kind() {
-            "import_statement" | "import_from_statement" => self.look_at_import(node),
-            "identifier" if self.scan.roles.of_node(node).is_none() => self.blocked(node),
-            "attribute" => self.blocked(node),
-            "dotted_name" if is_pattern(node, above) => self.blocked(node),
-            "call" => self.look_at_call(node),
+            "import_statement" | "import_from_statement" => self.check_import(node),
+            "identifier" if self.scan.roles.role(node).is_none() => self.report_blocked(node),
+            "attribute" => self.report_blocked(node),
+            "dotted_name" if is_pattern(node, above) => self.report_blocked(node),
+            "call" => self.check_call(node),
             _ => false,
         };
         if strict && !blocked {
-            self.look_strictly(node, above);
+            self.check_strict(node, above);
         }
     }
 
     /// Names, members and imported names by which code gets at what is blocked.
-    fn look_strictly(&mut self, node: Node<'t>, above: &[Node<'t>]) {
-        let broken: Vec<Broken> = match node.kind() {
-            "identifier" if self.scan.roles.of_node(node).is_none() => {
-                let name = self.name(node);
-                let own = self.made.contains(&name) || self.imports.contains_key(&name);
+    fn check_strict(&mut self, node: Node<'t>, above: &[Node<'t>]) {
+        let broken: Vec<RuleViolation> = match node.kind() {
+            "identifier" if self.scan.roles.role(node).is_none() => {
+                let name = self.normalized_name(node);
+                let own = self.defined_names.contains(&name) || self.imports.contains_key(&name);
                 match own {
-                    true => self.members(&self.paths(node)),
-                    false => self.scan.rules.name(&name).into_iter().collect(),
+                    true => self.member_violations(&self.resolve_paths(node)),
+                    false => self.scan.rules.check_name(&name).into_iter().collect(),
                 }
             }
-            "attribute" => self.members(&self.paths(node)),
+            "attribute" => self.member_violations(&self.resolve_paths(node)),
             // A class of the code's own may have any members under the name of a plain one.
             "class_pattern" if node.named_child_count() > 1 => {
                 let name = node
                     .named_child(0)
-                    .map(|n| self.dotted(n))
+                    .map(|n| self.dotted_name(n))
                     .unwrap_or_default();
-                let own = self.made.contains(&name) || self.imports.contains_key(&name);
+                let own = self.defined_names.contains(&name) || self.imports.contains_key(&name);
                 let hint =
                     "match the class alone, as in case int() as n, and read its members by name";
                 let broken = (
@@ -115,41 +115,49 @@ impl<'t> Python<'_, '_, 't> {
             "string_content" => {
                 let text = self.scan.text(node);
                 let mut words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
-                let way =
-                    words.find(|word| word.starts_with('_') && self.scan.rules.is_blocked(word));
-                way.map(leads_on).into_iter().collect()
+                let way = words
+                    .find(|word| word.starts_with('_') && self.scan.rules.is_blocked_member(word));
+                way.map(escape_violation).into_iter().collect()
             }
-            "dotted_name" if is_pattern(node, above) => self.members(&self.paths(node)),
+            "dotted_name" if is_pattern(node, above) => {
+                self.member_violations(&self.resolve_paths(node))
+            }
             "import_from_statement" => {
-                let taken = self.imported(node).into_iter().map(|(_, import)| Path {
-                    root: Root::Module,
-                    module: import.module,
-                    names: import.member.into_iter().collect(),
-                });
-                self.members(&taken.collect::<Vec<_>>())
+                let taken = self
+                    .import_bindings(node)
+                    .into_iter()
+                    .map(|(_, import)| Path {
+                        root: Root::Module,
+                        module: import.module,
+                        names: import.member.into_iter().collect(),
+                    });
+                self.member_violations(&taken.collect::<Vec<_>>())
             }
             _ => Vec::new(),
         };
         let any = self.scan.report_all(node, broken);
-        if !any && self.scan.at_least(Level::Readonly) {
-            self.look_for_writes(node, above);
+        if !any && self.scan.is_at_least(Level::Readonly) {
+            self.check_writes(node, above);
         }
     }
 
-    fn members(&self, paths: &[Path]) -> Vec<Broken> {
+    fn member_violations(&self, paths: &[Path]) -> Vec<RuleViolation> {
         let special = |name: &&String| {
-            name.len() > 4 && name.starts_with("__") && name.ends_with("__") && !has(SPECIAL, name)
+            name.len() > 4
+                && name.starts_with("__")
+                && name.ends_with("__")
+                && !contains_word(ALLOWED_DUNDERS, name)
         };
         let broken = paths.iter().filter_map(|path| {
             let special = path.names.last().filter(special);
-            let broken = self.scan.rules.member(path);
-            broken.or_else(|| special.map(|name| leads_on(name)))
+            let broken = self.scan.rules.check_member(path);
+            broken.or_else(|| special.map(|name| escape_violation(name)))
         });
         broken.collect()
     }
 
     /// A name as Python compares it: `ｅｖａｌ` is `eval`.
-    fn name(&self, node: Node<'_>) -> String {
+    fn normalized_name(&self, node: Node<'_>) -> String {
         let text = self.scan.text(node);
         if text.is_ascii() {
             text.to_owned()
@@ -159,27 +167,30 @@ impl<'t> Python<'_, '_, 't> {
     }
 
     /// A dotted name without the spaces that may stand in it.
-    fn dotted(&self, node: Node<'_>) -> String {
+    fn dotted_name(&self, node: Node<'_>) -> String {
         match node.kind() {
             "dotted_name" => {
-                let parts: Vec<String> = children(node).into_iter().map(|n| self.name(n)).collect();
+                let parts: Vec<String> = children(node)
+                    .into_iter()
+                    .map(|n| self.normalized_name(n))
+                    .collect();
                 parts.join(".")
             }
-            _ => super::rules::squeezed(&self.name(node)),
+            _ => super::rules::strip_whitespace(&self.normalized_name(node)),
         }
     }
 
     /// What an import statement makes, each name with what it stands for.
-    fn imported(&self, node: Node<'t>) -> Vec<(String, Import)> {
-        let from = field(node, "module_name").map(|m| self.dotted(m));
+    fn import_bindings(&self, node: Node<'t>) -> Vec<(String, Import)> {
+        let from = field(node, "module_name").map(|m| self.dotted_name(m));
         let mut out = Vec::new();
-        for name in self.imported_names(node) {
+        for name in self.import_name_nodes(node) {
             let (name, alias) = match name.kind() {
                 "aliased_import" => (field(name, "name"), field(name, "alias")),
                 _ => (Some(name), None),
             };
-            let name = name.map(|n| self.dotted(n)).unwrap_or_default();
-            let alias = alias.map(|a| self.name(a));
+            let name = name.map(|n| self.dotted_name(n)).unwrap_or_default();
+            let alias = alias.map(|a| self.normalized_name(a));
             let first = name.split('.').next().unwrap_or_default().to_owned();
             let (bound, module, member) = match (&from, alias) {
                 (Some(from), alias) => (alias.unwrap_or(first), from.clone(), Some(name)),
@@ -191,7 +202,7 @@ impl<'t> Python<'_, '_, 't> {
         out
     }
 
-    fn imported_names(&self, node: Node<'t>) -> Vec<Node<'t>> {
+    fn import_name_nodes(&self, node: Node<'t>) -> Vec<Node<'t>> {
         let module = field(node, "module_name");
         let names = children(node).into_iter();
         let names = names.filter(|n| ["dotted_name", "aliased_import"].contains(&n.kind()));
@@ -199,24 +210,24 @@ impl<'t> Python<'_, '_, 't> {
     }
 
     /// Members in a row, for each thing that the name they begin at may stand for.
-    fn paths(&self, node: Node<'t>) -> Vec<Path> {
+    fn resolve_paths(&self, node: Node<'t>) -> Vec<Path> {
         if node.kind() == "dotted_name" {
-            let names = children(node).into_iter().map(|n| self.name(n));
-            return self.paths_of(names.collect());
+            let names = children(node).into_iter().map(|n| self.normalized_name(n));
+            return self.resolve_names(names.collect());
         }
-        let (mut names, mut at) = (Vec::new(), bare(node));
+        let (mut names, mut at) = (Vec::new(), strip_parentheses(node));
         while at.kind() == "attribute" && names.len() < MAX_CHAIN {
-            names.extend(field(at, "attribute").map(|a| self.name(a)));
+            names.extend(field(at, "attribute").map(|a| self.normalized_name(a)));
             let Some(object) = field(at, "object") else {
                 break;
             };
-            at = bare(object);
+            at = strip_parentheses(object);
         }
         let begins = at.kind() == "identifier";
-        names.extend(begins.then(|| self.name(at)));
+        names.extend(begins.then(|| self.normalized_name(at)));
         names.reverse();
         match begins {
-            true => self.paths_of(names),
+            true => self.resolve_names(names),
             false => vec![Path {
                 root: Root::Value,
                 module: String::new(),
@@ -225,7 +236,7 @@ impl<'t> Python<'_, '_, 't> {
         }
     }
 
-    fn paths_of(&self, names: Vec<String>) -> Vec<Path> {
+    fn resolve_names(&self, names: Vec<String>) -> Vec<Path> {
         let imports = names.first().and_then(|first| self.imports.get(first));
         let Some(imports) = imports else {
             return vec![Path {
@@ -246,27 +257,27 @@ impl<'t> Python<'_, '_, 't> {
     }
 
     /// Reports what is blocked of a name or a member; whether that was anything.
-    fn blocked(&mut self, node: Node<'t>) -> bool {
-        let paths = self.paths(node);
-        let broken: Vec<Broken> = paths
+    fn report_blocked(&mut self, node: Node<'t>) -> bool {
+        let paths = self.resolve_paths(node);
+        let broken: Vec<RuleViolation> = paths
             .iter()
-            .filter_map(|p| self.scan.rules.path(p))
+            .filter_map(|p| self.scan.rules.check_path(p))
             .collect();
         self.scan.report_all(node, broken)
     }
 
-    fn look_at_import(&mut self, node: Node<'t>) -> bool {
-        let names = self.imported_names(node).into_iter();
-        let name = |n: Node<'t>| self.dotted(field(n, "name").unwrap_or(n));
+    fn check_import(&mut self, node: Node<'t>) -> bool {
+        let names = self.import_name_nodes(node).into_iter();
+        let name = |n: Node<'t>| self.dotted_name(field(n, "name").unwrap_or(n));
         let names: Vec<String> = names.map(name).collect();
-        let Some(module) = field(node, "module_name").map(|m| self.dotted(m)) else {
+        let Some(module) = field(node, "module_name").map(|m| self.dotted_name(m)) else {
             let broken = names
                 .iter()
-                .filter_map(|name| self.scan.rules.import(name, &[]));
-            let broken: Vec<Broken> = broken.collect();
+                .filter_map(|name| self.scan.rules.check_import(name, &[]));
+            let broken: Vec<RuleViolation> = broken.collect();
             return self.scan.report_all(node, broken);
         };
-        let broken = self.scan.rules.import(&module, &names);
+        let broken = self.scan.rules.check_import(&module, &names);
         if self.scan.report_all(node, broken) {
             return true;
         }
@@ -276,40 +287,40 @@ impl<'t> Python<'_, '_, 't> {
             names: vec![name],
         };
         let paths: Vec<Path> = names.into_iter().map(path).collect();
-        let broken: Vec<Broken> = paths
+        let broken: Vec<RuleViolation> = paths
             .iter()
-            .filter_map(|p| self.scan.rules.path(p))
+            .filter_map(|p| self.scan.rules.check_path(p))
             .collect();
         self.scan.report_all(node, broken)
     }
 
     /// Modules and members that are named by a text.
-    fn look_at_call(&mut self, node: Node<'t>) -> bool {
+    fn check_call(&mut self, node: Node<'t>) -> bool {
         let Some(function) = field(node, "function") else {
             return false;
         };
         let arguments = field(node, "arguments").map(children).unwrap_or_default();
-        let text = |at: usize| arguments.get(at).and_then(|n| self.literal(*n));
+        let text = |at: usize| arguments.get(at).and_then(|n| self.string_literal(*n));
         let mut broken = Vec::new();
-        for path in self.paths(function) {
+        for path in self.resolve_paths(function) {
             match path
-                .whole()
+                .all_names()
                 .iter()
                 .map(String::as_str)
                 .collect::<Vec<_>>()
                 .as_slice()
             {
                 ["__import__"] | [.., "importlib", "import_module"] => match text(0) {
-                    Some(module) => broken.extend(self.scan.rules.import(&module, &[])),
+                    Some(module) => broken.extend(self.scan.rules.check_import(&module, &[])),
                     None => broken.push(computed_import()),
                 },
                 ["getattr"] => {
                     let (Some(name), Some(object)) = (text(1), arguments.first()) else {
                         continue;
                     };
-                    for mut path in self.paths(*object) {
+                    for mut path in self.resolve_paths(*object) {
                         path.names.push(name.clone());
-                        broken.extend(self.scan.rules.path(&path));
+                        broken.extend(self.scan.rules.check_path(&path));
                     }
                 }
                 _ => {}
@@ -319,12 +330,12 @@ impl<'t> Python<'_, '_, 't> {
     }
 
     /// A text that is written out, without escapes.
-    fn literal(&self, node: Node<'t>) -> Option<String> {
-        let node = bare(node);
+    fn string_literal(&self, node: Node<'t>) -> Option<String> {
+        let node = strip_parentheses(node);
         if node.kind() == "concatenated_string" {
             let parts: Option<Vec<String>> = children(node)
                 .into_iter()
-                .map(|n| self.literal(n))
+                .map(|n| self.string_literal(n))
                 .collect();
             return parts.map(|parts| parts.concat());
         }
@@ -340,7 +351,7 @@ impl<'t> Python<'_, '_, 't> {
     }
 }
 
-fn computed_import() -> Broken {
+fn computed_import() -> RuleViolation {
     let hint = "name the module in an import statement".to_owned();
     let construct = "import of a computed name".to_owned();
     (CodeRule::DynamicImport, construct, hint)

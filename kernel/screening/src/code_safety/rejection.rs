@@ -63,7 +63,7 @@ impl CodeRule {
         }
     }
 
-    fn words(self) -> &'static str {
+    fn description(self) -> &'static str {
         match self {
             Self::BlockedImport => "Blocked import",
             Self::ImportNotAllowed => "Import not allowed",
@@ -100,7 +100,7 @@ impl CodeFinding {
     /// The line in `violations`, as in MGP §7.4.
     #[must_use]
     pub fn violation(&self) -> String {
-        format!("{}: '{}'", self.rule.words(), self.construct)
+        format!("{}: '{}'", self.rule.description(), self.construct)
     }
 }
 
@@ -111,7 +111,7 @@ pub struct Rejection {
     /// In order of their places, at most [`MAX_FINDINGS`].
     pub findings: Vec<CodeFinding>,
     /// How many more there were.
-    pub more: usize,
+    pub omitted: usize,
     blocked_imports: Vec<String>,
     allowed_imports: Vec<String>,
     max_code_size_bytes: usize,
@@ -121,10 +121,10 @@ impl Rejection {
     pub(super) fn new(findings: Vec<CodeFinding>, more: usize, policy: &CodePolicy) -> Box<Self> {
         Box::new(Self {
             findings,
-            more,
+            omitted: more,
             blocked_imports: policy.blocked_imports.clone(),
             allowed_imports: policy.allowed_imports.clone(),
-            max_code_size_bytes: policy.hinted_code_bytes,
+            max_code_size_bytes: policy.hint_code_bytes,
         })
     }
 
@@ -137,8 +137,8 @@ impl Rejection {
                 out.push(violation);
             }
         }
-        if self.more > 0 {
-            out.push(format!("and {} more", self.more));
+        if self.omitted > 0 {
+            out.push(format!("and {} more", self.omitted));
         }
         out
     }
@@ -176,7 +176,7 @@ impl Rejection {
 #[derive(Debug, Default)]
 pub(super) struct Findings {
     list: Vec<CodeFinding>,
-    more: usize,
+    omitted: usize,
 }
 
 impl Findings {
@@ -186,8 +186,8 @@ impl Findings {
     }
 
     /// One more than are told.
-    pub(super) fn count(&mut self) {
-        self.more += 1;
+    pub(super) fn count_omitted(&mut self) {
+        self.omitted += 1;
     }
 
     pub(super) fn add(&mut self, mut finding: CodeFinding) {
@@ -202,17 +202,17 @@ impl Findings {
             return;
         }
         if self.list.len() == MAX_FINDINGS {
-            self.more += 1;
+            self.omitted += 1;
             return;
         }
         self.list.push(finding);
     }
 
-    pub(super) fn verdict(mut self, policy: &CodePolicy) -> Result<(), Box<Rejection>> {
+    pub(super) fn into_verdict(mut self, policy: &CodePolicy) -> Result<(), Box<Rejection>> {
         if self.list.is_empty() {
             return Ok(());
         }
         self.list.sort_by_key(|f| (f.line, f.column, f.rule));
-        Err(Rejection::new(self.list, self.more, policy))
+        Err(Rejection::new(self.list, self.omitted, policy))
     }
 }

@@ -4,14 +4,14 @@
 use super::Language;
 use super::lists::LanguageLists;
 use super::path::{Path, Root};
-use super::policy::{CodePolicy, Level, within};
+use super::policy::{CodePolicy, Level, is_module_in};
 use super::rejection::CodeRule;
 
 /// A rule that was broken: which, by what, and what to do instead.
-pub(super) type Broken = (CodeRule, String, String);
+pub(super) type RuleViolation = (CodeRule, String, String);
 
 /// Is the word one of these?
-pub(super) fn has(words: &str, wanted: &str) -> bool {
+pub(super) fn contains_word(words: &str, wanted: &str) -> bool {
     words.split_ascii_whitespace().any(|word| word == wanted)
 }
 
@@ -27,7 +27,7 @@ enum Pattern {
 }
 
 impl Pattern {
-    fn read(written: &str) -> Self {
+    fn parse(written: &str) -> Self {
         let name = written.trim().trim_end_matches([')', '(']).trim_end();
         let word = |w: &str| {
             !w.is_empty()
@@ -40,13 +40,13 @@ impl Pattern {
             None if name.split('.').all(word) => {
                 Self::Path(name.split('.').map(str::to_owned).collect())
             }
-            Some(_) | None => Self::Text(squeezed(written)),
+            Some(_) | None => Self::Text(strip_whitespace(written)),
         }
     }
 }
 
 /// Without white space at all, so that spacing hides nothing.
-pub(super) fn squeezed(text: &str) -> String {
+pub(super) fn strip_whitespace(text: &str) -> String {
     text.chars().filter(|c| !c.is_whitespace()).collect()
 }
 
@@ -59,11 +59,11 @@ pub(super) struct LanguageRules<'p> {
 
 impl<'p> LanguageRules<'p> {
     pub(super) fn new(policy: &'p CodePolicy, language: Language) -> Self {
-        let lists = LanguageLists::of(language);
+        let lists = LanguageLists::for_language(language);
         let patterns = policy
             .blocked_patterns
             .iter()
-            .map(|p| (p.as_str(), Pattern::read(p)));
+            .map(|p| (p.as_str(), Pattern::parse(p)));
         Self {
             policy,
             lists,
@@ -76,18 +76,22 @@ impl<'p> LanguageRules<'p> {
     }
 
     /// May the module be imported? `names` are those that are taken from it.
-    pub(super) fn import(&self, module: &str, names: &[String]) -> Option<Broken> {
+    pub(super) fn check_import(&self, module: &str, names: &[String]) -> Option<RuleViolation> {
         let whole = names.iter().map(|n| format!("{module}.{n}"));
         for path in std::iter::once(module.to_owned()).chain(whole) {
-            if within(&path, &self.policy.blocked_imports) {
+            if is_module_in(&path, &self.policy.blocked_imports) {
                 let hint = format!(
                     "do without {path}, or use one of the allowed imports: {}",
-                    self.allowed()
+                    self.render_allowed()
                 );
                 return Some((CodeRule::BlockedImport, path, hint));
             }
         }
-        let names_it = |names: &str| names.split_whitespace().any(|name| within(module, &[name]));
+        let names_it = |names: &str| {
+            names
+                .split_whitespace()
+                .any(|name| is_module_in(module, &[name]))
+        };
         let reason = self.lists.modules.iter().find(|(names, _)| names_it(names));
         if let Some((_, why)) = reason {
             return Some((
@@ -102,28 +106,34 @@ impl<'p> LanguageRules<'p> {
         if self.is_allowed(module, names) {
             return None;
         }
-        let hint = format!("only these may be imported: {}", self.allowed());
+        let hint = format!("only these may be imported: {}", self.render_allowed());
         Some((CodeRule::ImportNotAllowed, module.to_owned(), hint))
     }
 
     fn is_allowed(&self, module: &str, names: &[String]) -> bool {
         let list = &self.policy.allowed_imports;
-        let each = || names.iter().all(|n| within(&format!("{module}.{n}"), list));
-        within(module, list) || (!names.is_empty() && each())
+        let each = || {
+            names
+                .iter()
+                .all(|n| is_module_in(&format!("{module}.{n}"), list))
+        };
+        is_module_in(module, list) || (!names.is_empty() && each())
     }
 
-    fn allowed(&self) -> String {
+    fn render_allowed(&self) -> String {
         self.policy.allowed_imports.join(", ")
     }
 
     /// Is this very path dangerous? A longer one was judged where its dangerous part ended.
-    pub(super) fn path(&self, path: &Path) -> Option<Broken> {
-        let (root, names) = (path.root, path.whole());
+    pub(super) fn check_path(&self, path: &Path) -> Option<RuleViolation> {
+        let (root, names) = (path.root, path.all_names());
         let last = names.last()?;
         let inner = names.len() > usize::from(root != Root::Value);
         for (written, pattern) in &self.patterns {
             let hit = match pattern {
-                Pattern::Path(path) => ends(root, &names, path.iter().map(String::as_str)),
+                Pattern::Path(path) => {
+                    ends_with_path(root, &names, path.iter().map(String::as_str))
+                }
                 Pattern::Member(member) => last == member && inner,
                 Pattern::Text(_) => false,
             };
@@ -133,16 +143,17 @@ impl<'p> LanguageRules<'p> {
             }
         }
         let mut paths = self.lists.paths.split_ascii_whitespace();
-        if paths.any(|p| ends(root, &names, p.split('.'))) || inner && has(self.lists.members, last)
+        if paths.any(|p| ends_with_path(root, &names, p.split('.')))
+            || inner && contains_word(self.lists.members, last)
         {
             let hint = "it runs code, starts processes or reaches what is blocked under another name; do it without";
             return Some((CodeRule::BlockedPattern, names.join("."), hint.to_owned()));
         }
-        self.within_module(root, &names)
+        self.check_nested_module(root, &names)
     }
 
     /// A blocked module, reached as a member of another one.
-    fn within_module(&self, root: Root, names: &[String]) -> Option<Broken> {
+    fn check_nested_module(&self, root: Root, names: &[String]) -> Option<RuleViolation> {
         let last = names.last()?.trim_start_matches('_');
         let blocked = self.policy.blocked_imports.iter().any(|m| m == last);
         (root == Root::Module && names.len() > 1 && blocked && !last.is_empty()).then(|| {
@@ -152,32 +163,37 @@ impl<'p> LanguageRules<'p> {
     }
 
     /// From `strict` on: members by which code gets at what is blocked; at `readonly`, those that write.
-    pub(super) fn member(&self, path: &Path) -> Option<Broken> {
+    pub(super) fn check_member(&self, path: &Path) -> Option<RuleViolation> {
         let last = path.names.last()?;
-        let names = path.whole();
+        let names = path.all_names();
         let private = path.root == Root::Module && last.starts_with('_') && !last.ends_with('_');
-        if private || has(self.lists.leading, last) {
-            return Some(leads_on(last));
+        if private || contains_word(self.lists.escape_members, last) {
+            return Some(escape_violation(last));
         }
         let mut paths = self.lists.writing_paths.split_ascii_whitespace();
-        let mut of_module =
-            || path.root == Root::Module && paths.any(|p| ends(path.root, &names, p.split('.')));
-        let writes = has(self.lists.writing_members, last) || of_module();
-        (self.policy.level >= Level::Readonly && writes).then(|| write(&names.join(".")))
+        let mut of_module = || {
+            path.root == Root::Module
+                && paths.any(|p| ends_with_path(path.root, &names, p.split('.')))
+        };
+        let writes = contains_word(self.lists.writing_members, last) || of_module();
+        (self.policy.level >= Level::Readonly && writes).then(|| write_violation(&names.join(".")))
     }
 
     /// Is this the name of a member that is blocked on anything?
-    pub(super) fn is_blocked(&self, member: &str) -> bool {
-        has(self.lists.members, member)
+    pub(super) fn is_blocked_member(&self, member: &str) -> bool {
+        contains_word(self.lists.members, member)
     }
 
     /// From `strict` on: a name of the language by which code gets at what is blocked.
-    pub(super) fn name(&self, name: &str) -> Option<Broken> {
-        has(self.lists.refused, name).then(|| leads_on(name))
+    pub(super) fn check_name(&self, name: &str) -> Option<RuleViolation> {
+        contains_word(self.lists.escape_names, name).then(|| escape_violation(name))
     }
 
     /// Patterns that are neither names nor paths, in text without white space.
-    pub(super) fn text(&self, squeezed: &str) -> impl Iterator<Item = (Broken, usize)> {
+    pub(super) fn match_text(
+        &self,
+        squeezed: &str,
+    ) -> impl Iterator<Item = (RuleViolation, usize)> {
         self.patterns
             .iter()
             .filter_map(move |(written, pattern)| match pattern {
@@ -191,20 +207,20 @@ impl<'p> LanguageRules<'p> {
     }
 }
 
-pub(super) fn leads_on(name: &str) -> Broken {
+pub(super) fn escape_violation(name: &str) -> RuleViolation {
     let hint = "it leads to modules, frames or functions that are blocked; name what you need, or choose another name";
     (CodeRule::BlockedPattern, name.to_owned(), hint.to_owned())
 }
 
 /// A write at `readonly`.
-pub(super) fn write(construct: &str) -> Broken {
+pub(super) fn write_violation(construct: &str) -> RuleViolation {
     let hint = "code at this level may only read".to_owned();
     (CodeRule::Write, construct.to_owned(), hint)
 }
 
 /// Does the path end in this one? A single name only matches a global of that name. Modules such as
 /// `_os` are the ones without the underscore.
-fn ends<'a>(
+fn ends_with_path<'a>(
     root: Root,
     names: &[String],
     path: impl DoubleEndedIterator<Item = &'a str> + Clone,

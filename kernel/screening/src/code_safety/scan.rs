@@ -4,7 +4,7 @@ use tree_sitter::Node;
 
 use super::policy::Level;
 use super::rejection::{CodeFinding, CodeRule, Findings};
-use super::rules::{Broken, LanguageRules};
+use super::rules::{LanguageRules, RuleViolation};
 use super::tree::Roles;
 
 /// What both languages share.
@@ -20,16 +20,16 @@ impl<'s> Scan<'s, '_> {
         self.source.get(node.byte_range()).unwrap_or_default()
     }
 
-    pub(super) fn at_least(&self, level: Level) -> bool {
+    pub(super) fn is_at_least(&self, level: Level) -> bool {
         self.rules.level() >= level
     }
 
-    pub(super) fn report(&mut self, node: Node<'_>, (rule, construct, hint): Broken) {
+    pub(super) fn report(&mut self, node: Node<'_>, (rule, construct, hint): RuleViolation) {
         // To find a place costs as much as there is before it.
         if self.findings.is_full() {
-            return self.findings.count();
+            return self.findings.count_omitted();
         }
-        let (line, column) = place(self.source, node.start_byte());
+        let (line, column) = line_and_column(self.source, node.start_byte());
         self.findings.add(CodeFinding {
             rule,
             construct,
@@ -43,7 +43,7 @@ impl<'s> Scan<'s, '_> {
     pub(super) fn report_all(
         &mut self,
         node: Node<'_>,
-        broken: impl IntoIterator<Item = Broken>,
+        broken: impl IntoIterator<Item = RuleViolation>,
     ) -> bool {
         let mut any = false;
         for broken in broken {
@@ -56,10 +56,10 @@ impl<'s> Scan<'s, '_> {
     /// What the query refuses as it stands.
     pub(super) fn report_refused(&mut self) {
         for refused in std::mem::take(&mut self.roles.refused) {
-            let rule = match refused.when {
+            let rule = match refused.min_level {
                 "hidden" => CodeRule::HiddenText,
                 "always" => CodeRule::BlockedPattern,
-                _ if self.at_least(Level::Strict) => CodeRule::Construct,
+                _ if self.is_at_least(Level::Strict) => CodeRule::Construct,
                 _ => continue,
             };
             let (construct, hint) = (refused.construct.to_owned(), refused.hint.to_owned());
@@ -69,7 +69,7 @@ impl<'s> Scan<'s, '_> {
 }
 
 /// Line and column, in characters, both from 1.
-pub(super) fn place(source: &str, at: usize) -> (usize, usize) {
+pub(super) fn line_and_column(source: &str, at: usize) -> (usize, usize) {
     let before = source.get(..at).unwrap_or(source);
     let line = before.bytes().filter(|&b| b == b'\n').count() + 1;
     let start = before.rfind('\n').map_or(0, |i| i + 1);

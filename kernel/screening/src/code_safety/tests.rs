@@ -6,13 +6,13 @@ use serde_json::json;
 use super::*;
 
 fn policy(declared: &serde_json::Value) -> CodePolicy {
-    let declared = Declaration::read(declared);
-    assert_eq!(declared.faults, Vec::<String>::new());
+    let declared = Declaration::parse(declared);
+    assert_eq!(declared.parse_errors, Vec::<String>::new());
     CodePolicy::new(&declared, &Floor::default())
 }
 
 fn violations(declared: &serde_json::Value, code: &str) -> Vec<String> {
-    judge(&policy(declared), code).map_or_else(|r| r.violations(), |()| Vec::new())
+    check(&policy(declared), code).map_or_else(|r| r.violations(), |()| Vec::new())
 }
 
 /// MGP-105: nothing is looked at, in any language.
@@ -231,11 +231,11 @@ fn readonly_code_does_not_write() {
 /// MGP-109, A-24: a declaration is read; what cannot be read counts as its strictest.
 #[test]
 fn a_declaration_is_read_and_fails_closed() {
-    let read = Declaration::read(&json!({
+    let read = Declaration::parse(&json!({
         "level": "strict", "language": "python", "max_code_size_bytes": 5, "blocked_imports": ["a"],
         "blocked_patterns": ["b("], "allowed_imports": ["c"], "unknown": 1
     }));
-    assert_eq!(read.faults.len(), 0);
+    assert_eq!(read.parse_errors.len(), 0);
     assert_eq!(
         (read.level, read.max_code_size_bytes),
         (Some(Level::Strict), Some(5))
@@ -245,18 +245,18 @@ fn a_declaration_is_read_and_fails_closed() {
         (vec!["a".into()], vec!["b(".into()])
     );
     assert_eq!(read.allowed_imports, Some(vec!["c".to_owned()]));
-    let wrong = Declaration::read(&json!({
+    let wrong = Declaration::parse(&json!({
         "level": "lax", "language": 7, "max_code_size_bytes": -1, "allowed_imports": "all", "blocked_imports": null
     }));
-    assert_eq!(wrong.faults.len(), 4);
+    assert_eq!(wrong.parse_errors.len(), 4);
     assert_eq!(
         (wrong.level, wrong.max_code_size_bytes),
         (Some(Level::Readonly), Some(0))
     );
     assert_eq!(wrong.allowed_imports, Some(Vec::new()));
-    assert!(judge(&CodePolicy::new(&wrong, &Floor::default()), "x = 1").is_err());
+    assert!(check(&CodePolicy::new(&wrong, &Floor::default()), "x = 1").is_err());
     assert_eq!(
-        Declaration::read(&json!("strict")).level,
+        Declaration::parse(&json!("strict")).level,
         Some(Level::Readonly)
     );
 }
@@ -281,7 +281,7 @@ fn the_lists_of_the_specification_are_the_defaults() {
         policy.allowed_imports,
         ["asyncio", "json", "httpx", "os", "datetime", "typing"]
     );
-    assert_eq!(policy.hinted_code_bytes, 10_000);
+    assert_eq!(policy.hint_code_bytes, 10_000);
     for module in policy.blocked_imports {
         assert_eq!(
             violations(&json!({}), &format!("import {module}")),
@@ -311,7 +311,7 @@ fn a_server_cannot_weaken_the_floor() {
         allowed_imports: Some(vec!["json".into(), "xml".into()]),
         ..Floor::default()
     };
-    let declared = Declaration::read(&json!({
+    let declared = Declaration::parse(&json!({
         "level": "unrestricted", "max_code_size_bytes": 1_000_000, "blocked_imports": [],
         "allowed_imports": ["subprocess", "xml.sax", "yaml"]
     }));
@@ -322,9 +322,9 @@ fn a_server_cannot_weaken_the_floor() {
     );
     assert_eq!(policy.allowed_imports, ["xml.sax"]);
     for code in ["import subprocess", "import yaml", "import json"] {
-        assert!(judge(&policy, code).is_err(), "{code}");
+        assert!(check(&policy, code).is_err(), "{code}");
     }
-    assert!(judge(&policy, "import xml.sax.handler").is_ok());
+    assert!(check(&policy, "import xml.sax.handler").is_ok());
     // What is blocked stays blocked when it is allowed as well.
     let both = json!({"level": "strict", "allowed_imports": ["subprocess", "pty"]});
     assert_eq!(violations(&both, "import subprocess, pty").len(), 2);
@@ -334,7 +334,11 @@ fn a_server_cannot_weaken_the_floor() {
 #[test]
 fn sandboxed_servers_are_strict_at_least() {
     let level = |declared: serde_json::Value| {
-        CodePolicy::new(&Declaration::read(&declared), &Floor::sandboxed()).level
+        CodePolicy::new(
+            &Declaration::parse(&declared),
+            &Floor::for_sandboxed_server(),
+        )
+        .level
     };
     assert_eq!(level(json!({})), Level::Strict);
     assert_eq!(level(json!({"level": "unrestricted"})), Level::Strict);
@@ -345,7 +349,7 @@ fn sandboxed_servers_are_strict_at_least() {
 #[test]
 fn a_rejection_has_the_shape_of_the_specification() {
     let declared = json!({"blocked_imports": ["yaml"], "max_code_size_bytes": 500});
-    let rejection = judge(
+    let rejection = check(
         &policy(&declared),
         "x = 'é'; import subprocess\n\n  \nif x:\n    y = eval(x)\n",
     )
@@ -407,19 +411,19 @@ fn reading_is_bounded() {
         format!("x = {}1{}", "(".repeat(50_000), ")".repeat(50_000)),
         "[".repeat(200_000),
     ] {
-        assert!(judge(&policy(&json!({})), &code).is_err());
-        assert!(judge(&policy(&js), &code).is_err());
+        assert!(check(&policy(&json!({})), &code).is_err());
+        assert!(check(&policy(&js), &code).is_err());
     }
     let long = format!("x = {}", vec!["'a'"; 20_000].join(" + "));
-    assert!(judge(&policy(&json!({})), &long).is_err());
+    assert!(check(&policy(&json!({})), &long).is_err());
     let many = "eval(x)\n".repeat(200);
-    let rejection = judge(&policy(&json!({})), &many).unwrap_err();
+    let rejection = check(&policy(&json!({})), &many).unwrap_err();
     assert_eq!(
-        (rejection.findings.len(), rejection.more),
+        (rejection.findings.len(), rejection.omitted),
         (MAX_FINDINGS, 150)
     );
     let wide = format!("x = [{}]", "1,".repeat(60_000));
-    assert!(judge(&policy(&json!({})), &wide).is_ok());
+    assert!(check(&policy(&json!({})), &wide).is_ok());
 }
 
 proptest! {
@@ -428,7 +432,7 @@ proptest! {
     fn any_text_is_judged(code in r#"[a-z_.'"()\[\]{}:=,+\\ \n\r\t#/`$é𝐞0-9-]{0,80}"#, js: bool, pick in 0..4usize) {
         let level = ["unrestricted", "standard", "strict", "readonly"][pick];
         let declared = json!({"level": level, "language": if js { "js" } else { "py" }});
-        if let Err(rejection) = judge(&policy(&declared), &code) {
+        if let Err(rejection) = check(&policy(&declared), &code) {
             let lines = code.replace("\r\n", "\n").replace('\r', "\n").split('\n').count();
             prop_assert!(rejection.findings.iter().all(|f| (1..=lines).contains(&f.line) && f.column >= 1));
             let body = rejection.body();

@@ -19,14 +19,14 @@ const MAX_OPEN: u32 = 4_096;
 
 /// Why there is no tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum UnreadCode {
+pub(super) enum ParseError {
     TooComplex,
     /// No sentence of the language from here on: byte offset.
     Syntax(usize),
 }
 
 /// Parses the whole code, or says from where it cannot be read.
-pub(super) fn parse(language: Language, code: &str) -> Result<Tree, UnreadCode> {
+pub(super) fn parse(language: Language, code: &str) -> Result<Tree, ParseError> {
     let mut parser = Parser::new();
     let grammar = match language {
         Language::Python => tree_sitter_python::LANGUAGE,
@@ -34,7 +34,7 @@ pub(super) fn parse(language: Language, code: &str) -> Result<Tree, UnreadCode> 
     };
     parser
         .set_language(&grammar.into())
-        .map_err(|_| UnreadCode::TooComplex)?;
+        .map_err(|_| ParseError::TooComplex)?;
     let mut steps = 0;
     let mut progress = |_: &_| {
         steps += 1;
@@ -48,7 +48,7 @@ pub(super) fn parse(language: Language, code: &str) -> Result<Tree, UnreadCode> 
     let mut read = |at: usize, _| bytes.get(at..).unwrap_or_default();
     let tree = parser
         .parse_with_options(&mut read, None, Some(options))
-        .ok_or(UnreadCode::TooComplex)?;
+        .ok_or(ParseError::TooComplex)?;
     let mut nodes = 0;
     let mut wrong = None;
     let deep = walk(tree.root_node(), |node, above| {
@@ -59,8 +59,8 @@ pub(super) fn parse(language: Language, code: &str) -> Result<Tree, UnreadCode> 
         nodes <= MAX_NODES && above.len() <= MAX_DEPTH
     });
     match (deep, wrong) {
-        (false, _) => Err(UnreadCode::TooComplex),
-        (true, Some(at)) => Err(UnreadCode::Syntax(at)),
+        (false, _) => Err(ParseError::TooComplex),
+        (true, Some(at)) => Err(ParseError::Syntax(at)),
         (true, None) => Ok(tree),
     }
 }
@@ -78,14 +78,14 @@ pub(super) struct Roles<'t> {
 pub(super) struct RefusedNode<'t> {
     pub(super) node: Node<'t>,
     /// `strict`: from that level on; `always`; `hidden`: always, as a text that misleads.
-    pub(super) when: &'static str,
+    pub(super) min_level: &'static str,
     pub(super) construct: &'static str,
     pub(super) hint: &'static str,
 }
 
 impl<'t> Roles<'t> {
     /// Runs the query. `None`: the code is too complex for it.
-    pub(super) fn of(query: &'static Query, tree: &'t Tree, source: &str) -> Option<Self> {
+    pub(super) fn from_query(query: &'static Query, tree: &'t Tree, source: &str) -> Option<Self> {
         let mut out = Self::default();
         let mut cursor = QueryCursor::new();
         cursor.set_match_limit(MAX_OPEN);
@@ -102,7 +102,7 @@ impl<'t> Roles<'t> {
                     _ if role.starts_with('_') => {}
                     Some(hint) => out.refused.push(RefusedNode {
                         node: capture.node,
-                        when: role,
+                        min_level: role,
                         construct: said("construct").unwrap_or_default(),
                         hint,
                     }),
@@ -118,7 +118,7 @@ impl<'t> Roles<'t> {
     }
 
     /// What the node is there for; `None`: it is read.
-    pub(super) fn of_node(&self, node: Node<'_>) -> Option<&'static str> {
+    pub(super) fn role(&self, node: Node<'_>) -> Option<&'static str> {
         self.by_node.get(&node.id()).copied()
     }
 }
@@ -162,7 +162,7 @@ pub(super) fn field<'t>(node: Node<'t>, name: &str) -> Option<Node<'t>> {
 }
 
 /// The expression within parentheses.
-pub(super) fn bare(mut node: Node<'_>) -> Node<'_> {
+pub(super) fn strip_parentheses(mut node: Node<'_>) -> Node<'_> {
     while node.kind() == "parenthesized_expression" {
         match children(node).as_slice() {
             [inner] => node = *inner,

@@ -28,7 +28,7 @@ const INNER_ENDINGS: [&str; 19] = [
 ];
 
 /// Public names that resolve to this machine, with all names below them.
-const LOOPED: [&str; 24] = [
+const LOOPBACK_DOMAINS: [&str; 24] = [
     "localtest.me",
     "lvh.me",
     "vcap.me",
@@ -83,7 +83,7 @@ const METADATA_NAMES: [&str; 10] = [
 ];
 
 /// Services whose names carry the address they resolve to.
-const CARRIERS: [&str; 16] = [
+const ADDRESS_CARRYING_DOMAINS: [&str; 16] = [
     "nip.io",
     "sslip.io",
     "xip.io",
@@ -103,16 +103,16 @@ const CARRIERS: [&str; 16] = [
 ];
 
 /// Why a host must not be reached; `None` if nothing is known against it.
-pub(super) fn inner(host: &Host<String>) -> Option<&'static str> {
+pub(super) fn internal_host_reason(host: &Host<String>) -> Option<&'static str> {
     match host {
-        Host::Ipv4(ip) => inner_v4(*ip),
-        Host::Ipv6(ip) => inner_v6(*ip),
-        Host::Domain(name) => inner_name(name),
+        Host::Ipv4(ip) => internal_v4_reason(*ip),
+        Host::Ipv6(ip) => internal_v6_reason(*ip),
+        Host::Domain(name) => internal_name_reason(name),
     }
 }
 
 /// Names, in any case, with or without the dot at the end.
-pub(super) fn inner_name(name: &str) -> Option<&'static str> {
+pub(super) fn internal_name_reason(name: &str) -> Option<&'static str> {
     let name = name.trim_end_matches('.').to_ascii_lowercase();
     if METADATA_NAMES.contains(&name.as_str()) {
         return Some("a metadata service of a cloud");
@@ -131,18 +131,18 @@ pub(super) fn inner_name(name: &str) -> Option<&'static str> {
     if INNER_ENDINGS.iter().any(|e| ends(e)) {
         return Some("a name of this machine or its network");
     }
-    if LOOPED.iter().any(|e| ends(e)) {
+    if LOOPBACK_DOMAINS.iter().any(|e| ends(e)) {
         return Some("a public name of this machine");
     }
-    let carrier = CARRIERS.iter().find(|c| ends(c))?;
+    let carrier = ADDRESS_CARRYING_DOMAINS.iter().find(|c| ends(c))?;
     match name.strip_suffix(carrier)?.trim_matches('.') {
         "" | "www" => None,
-        labels => carried(labels),
+        labels => embedded_address_reason(labels),
     }
 }
 
 /// The address in a name like `app.10-0-0-1.nip.io`; a name without a clear one is not trusted.
-fn carried(labels: &str) -> Option<&'static str> {
+fn embedded_address_reason(labels: &str) -> Option<&'static str> {
     let labels = labels.trim_matches('.');
     let last = labels.rsplit('.').next().unwrap_or_default();
     let dotted = labels.rsplitn(5, '.').take(4).collect::<Vec<_>>();
@@ -158,13 +158,13 @@ fn carried(labels: &str) -> Option<&'static str> {
                 .map(Ipv4Addr::from)
         });
     match address {
-        Some(ip) => inner_v4(ip),
+        Some(ip) => internal_v4_reason(ip),
         None => Some("a name that resolves to an address of its writer's choice"),
     }
 }
 
 /// Blocks of the IANA registry that are not reachable from everywhere, and metadata addresses.
-pub(super) fn inner_v4(ip: Ipv4Addr) -> Option<&'static str> {
+pub(super) fn internal_v4_reason(ip: Ipv4Addr) -> Option<&'static str> {
     let [a, b, c, _] = ip.octets();
     match (a, b, c) {
         (169, 254, _) if ip.octets()[2..] == [169, 254] => Some("a metadata service of a cloud"),
@@ -185,7 +185,7 @@ pub(super) fn inner_v4(ip: Ipv4Addr) -> Option<&'static str> {
 }
 
 /// As above, with every form in which an IPv4 address stands in one of IPv6.
-pub(super) fn inner_v6(ip: Ipv6Addr) -> Option<&'static str> {
+pub(super) fn internal_v6_reason(ip: Ipv6Addr) -> Option<&'static str> {
     let s = ip.segments();
     let v4 = |high: u16, low: u16| Ipv4Addr::from(u32::from(high) << 16 | u32::from(low));
     if ip.is_loopback() || ip.is_unspecified() {
@@ -198,14 +198,16 @@ pub(super) fn inner_v6(ip: Ipv6Addr) -> Option<&'static str> {
         | [0, 0, 0, 0, 0xffff, 0, h, l]
         | [0x64, 0xff9b, 0, 0, 0, 0, h, l]
         | [_, _, _, _, 0 | 0x200, 0x5efe, h, l]
-            if inner_v4(v4(h, l)).is_some() =>
+            if internal_v4_reason(v4(h, l)).is_some() =>
         {
-            inner_v4(v4(h, l))
+            internal_v4_reason(v4(h, l))
         }
         [0x64, 0xff9b, 1, ..] => Some("a private network (64:ff9b:1::/48)"),
-        [0x2002, h, l, ..] => inner_v4(v4(h, l)),
+        [0x2002, h, l, ..] => internal_v4_reason(v4(h, l)),
         // Teredo: the client's address stands inverted at the end.
-        [0x2001, 0, sh, sl, _, _, h, l] => inner_v4(v4(!h, !l)).or_else(|| inner_v4(v4(sh, sl))),
+        [0x2001, 0, sh, sl, _, _, h, l] => {
+            internal_v4_reason(v4(!h, !l)).or_else(|| internal_v4_reason(v4(sh, sl)))
+        }
         [0xfd00, 0x0ec2, ..] => Some("a metadata service of a cloud"),
         [0xfc00..=0xfdff, ..] => Some("a private network (fc00::/7)"),
         [0xfe80..=0xfebf, ..] => Some("a link-local address"),
@@ -220,7 +222,7 @@ pub(super) fn inner_v6(ip: Ipv6Addr) -> Option<&'static str> {
 
 /// Every IPv4 address that some parser sees in a host of up to four numbers: hexadecimal, octal or
 /// zero-led decimal, the last number filling the rest, too large ones cut to a byte.
-pub(super) fn readings(host: &str) -> Vec<Ipv4Addr> {
+pub(super) fn possible_v4_addresses(host: &str) -> Vec<Ipv4Addr> {
     let host = host.trim_end_matches('.');
     let parts: Vec<&str> = host.split('.').collect();
     if host.is_empty() || parts.len() > 4 || host.len() > 80 {
@@ -228,15 +230,15 @@ pub(super) fn readings(host: &str) -> Vec<Ipv4Addr> {
     }
     let read = |by: fn(&str) -> Option<u64>| {
         let numbers: Option<Vec<u64>> = parts.iter().map(|p| by(p)).collect();
-        numbers.map(|n| filled(&n))
+        numbers.map(|n| fill_v4(&n))
     };
-    [read(by_prefix), read(decimal)]
+    [read(parse_prefixed), read(parse_decimal)]
         .into_iter()
         .flatten()
         .collect()
 }
 
-fn filled(numbers: &[u64]) -> Ipv4Addr {
+fn fill_v4(numbers: &[u64]) -> Ipv4Addr {
     let (last, heads) = numbers.split_last().expect("a host has a part");
     let mut value = 0_u64;
     for head in heads {
@@ -247,7 +249,7 @@ fn filled(numbers: &[u64]) -> Ipv4Addr {
     Ipv4Addr::from(u32::try_from(value & 0xffff_ffff).unwrap_or_default())
 }
 
-fn by_prefix(part: &str) -> Option<u64> {
+fn parse_prefixed(part: &str) -> Option<u64> {
     let lower = part.to_ascii_lowercase();
     if let Some(hex) = lower.strip_prefix("0x") {
         let hex = if hex.is_empty() { "0" } else { hex };
@@ -259,11 +261,11 @@ fn by_prefix(part: &str) -> Option<u64> {
     match lower.strip_prefix("0o").or_else(|| lower.strip_prefix('0')) {
         Some("") => Some(0),
         Some(octal) => u64::from_str_radix(octal, 8).ok(),
-        None => decimal(part),
+        None => parse_decimal(part),
     }
 }
 
-fn decimal(part: &str) -> Option<u64> {
+fn parse_decimal(part: &str) -> Option<u64> {
     part.bytes()
         .all(|c| c.is_ascii_digit())
         .then(|| part.parse().ok())?
@@ -289,7 +291,7 @@ mod tests {
         ] {
             let [first, last] = [first, last].map(|t| t.parse::<Ipv4Addr>().unwrap());
             assert!(
-                inner_v4(first).is_some() && inner_v4(last).is_some(),
+                internal_v4_reason(first).is_some() && internal_v4_reason(last).is_some(),
                 "{first}"
             );
             for beyond in [
@@ -297,7 +299,7 @@ mod tests {
                 last.to_bits().wrapping_add(1),
             ] {
                 let beyond = Ipv4Addr::from(beyond);
-                let next = inner_v4(beyond);
+                let next = internal_v4_reason(beyond);
                 let wraps = [0, u32::MAX].contains(&beyond.to_bits());
                 assert!(next.is_none() || wraps, "{beyond} {next:?}");
             }
@@ -309,14 +311,14 @@ mod tests {
             "172.32.0.1",
             "100.128.0.1",
         ] {
-            assert_eq!(inner_v4(open.parse().unwrap()), None, "{open}");
+            assert_eq!(internal_v4_reason(open.parse().unwrap()), None, "{open}");
         }
         for open in [
             "2606:4700:4700::1111",
             "64:ff9b::808:808",
             "2002:808:808::1",
         ] {
-            assert_eq!(inner_v6(open.parse().unwrap()), None, "{open}");
+            assert_eq!(internal_v6_reason(open.parse().unwrap()), None, "{open}");
         }
     }
 
@@ -334,14 +336,14 @@ mod tests {
                 format!("{a}.{b}.{}", n & 0xffff), format!("{a:04}.{b:04}.{c:04}.{d:04}"),
                 format!("{}.{}.{}.{}", u32::from(a) + 256, b, c, d),
             ] {
-                prop_assert!(readings(&text).iter().any(|ip| inner_v4(*ip).is_some()), "{}", text);
+                prop_assert!(possible_v4_addresses(&text).iter().any(|ip| internal_v4_reason(*ip).is_some()), "{}", text);
             }
             for text in [
                 format!("::ffff:{ip}"), format!("::{ip}"), format!("64:ff9b::{ip}"),
                 format!("2002:{:x}:{:x}::1", n >> 16, n & 0xffff), format!("::ffff:0:{ip}"),
                 format!("2001:0:808:808::{:x}:{:x}", !n >> 16, !n & 0xffff),
             ] {
-                prop_assert!(inner_v6(text.parse().unwrap()).is_some(), "{}", text);
+                prop_assert!(internal_v6_reason(text.parse().unwrap()).is_some(), "{}", text);
             }
         }
     }

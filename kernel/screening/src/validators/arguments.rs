@@ -57,10 +57,10 @@ pub(super) struct CallArguments {
 impl CallArguments {
     /// The texts in the arguments; `declared` are names from the tool's schema that say what an argument
     /// is. One that is not declared but that some servers take for such a one is judged as that.
-    pub(super) fn read(text: &str, declared: &[String]) -> Result<Self, ArgumentFinding> {
+    pub(super) fn parse(text: &str, declared: &[String]) -> Result<Self, ArgumentFinding> {
         let mut args = Self::default();
-        args.open(text, &ArgumentPosition::default(), declared)
-            .map_err(|e| unreadable(&e.to_string()))?;
+        args.parse_nested(text, &ArgumentPosition::default(), declared)
+            .map_err(|e| unreadable_finding(&e.to_string()))?;
         let mut at = 0;
         let mut depths = vec![0; args.leaves.len()];
         while at < args.leaves.len() {
@@ -81,34 +81,34 @@ impl CallArguments {
                     kind: leaf.kind,
                 };
                 // A text that only looks like JSON is judged as the text it is.
-                if args.open(&leaf.text, &place, declared).is_err() {
+                if args.parse_nested(&leaf.text, &place, declared).is_err() {
                     args.leaves.truncate(before);
                 }
                 depths.resize(args.leaves.len(), depth + 1);
             }
             at += 1;
             if args.leaves.len() > LEAVES_MAX {
-                return Err(unreadable("too many values"));
+                return Err(unreadable_finding("too many values"));
             }
         }
         let commands = args.leaves.iter().filter(|l| l.role == Role::Command);
         let heads = commands.filter(|l| l.kind != ArgumentKind::Element || l.path.ends_with("/0"));
         if heads.count() > COMMANDS_MAX {
-            return Err(unreadable("too many commands"));
+            return Err(unreadable_finding("too many commands"));
         }
         Ok(args)
     }
 
-    fn open(
+    fn parse_nested(
         &mut self,
         text: &str,
         place: &ArgumentPosition,
         declared: &[String],
     ) -> Result<(), serde_json::Error> {
         let mut reader = serde_json::Deserializer::from_str(text);
-        Walk {
+        LeafVisitor {
             out: &mut self.leaves,
-            place,
+            position: place,
             declared,
         }
         .deserialize(&mut reader)?;
@@ -116,7 +116,7 @@ impl CallArguments {
     }
 
     /// Texts that `take` picks; the elements of one array as lines of one text.
-    pub(super) fn joined(&self, take: impl Fn(&Leaf) -> bool) -> Vec<(String, String)> {
+    pub(super) fn join_texts(&self, take: impl Fn(&Leaf) -> bool) -> Vec<(String, String)> {
         let mut out: Vec<(String, String)> = Vec::new();
         for leaf in self.leaves.iter().filter(|l| take(l)) {
             match leaf.kind {
@@ -139,7 +139,7 @@ impl CallArguments {
     }
 }
 
-fn unreadable(what: &str) -> ArgumentFinding {
+fn unreadable_finding(what: &str) -> ArgumentFinding {
     ArgumentFinding::new(
         "unreadable",
         format!("the arguments cannot be checked ({what})"),
@@ -171,7 +171,7 @@ impl Default for ArgumentPosition {
 }
 
 impl ArgumentPosition {
-    fn leaf(&self, text: String, kind: ArgumentKind) -> Leaf {
+    fn new_leaf(&self, text: String, kind: ArgumentKind) -> Leaf {
         Leaf {
             path: self.path.clone(),
             parent: self.parent.clone(),
@@ -195,7 +195,7 @@ impl ArgumentPosition {
     }
 
     fn member(&self, key: &str, declared: &[String]) -> Self {
-        let meant = meant(key, declared);
+        let meant = canonical_key(key, declared);
         let escaped = match key.contains(['~', '/']) {
             true => key.replace('~', "~0").replace('/', "~1").into(),
             false => Cow::Borrowed(key),
@@ -205,14 +205,14 @@ impl ArgumentPosition {
             parent: self.path.clone(),
             object: self.path.clone(),
             key: meant.into(),
-            role: roles::of_key(meant),
+            role: roles::role_for_key(meant),
             kind: ArgumentKind::Text,
         }
     }
 }
 
 /// The declared name that a server may read for this one.
-fn meant<'a>(key: &'a str, declared: &'a [String]) -> &'a str {
+fn canonical_key<'a>(key: &'a str, declared: &'a [String]) -> &'a str {
     let alike = || declared.iter().find(|name| are_alike(name, key));
     match declared.iter().any(|name| name == key) {
         true => key,
@@ -220,13 +220,13 @@ fn meant<'a>(key: &'a str, declared: &'a [String]) -> &'a str {
     }
 }
 
-struct Walk<'a> {
+struct LeafVisitor<'a> {
     out: &'a mut Vec<Leaf>,
-    place: &'a ArgumentPosition,
+    position: &'a ArgumentPosition,
     declared: &'a [String],
 }
 
-impl<'de> DeserializeSeed<'de> for Walk<'_> {
+impl<'de> DeserializeSeed<'de> for LeafVisitor<'_> {
     type Value = ();
 
     fn deserialize<D: de::Deserializer<'de>>(self, reader: D) -> Result<(), D::Error> {
@@ -237,7 +237,7 @@ impl<'de> DeserializeSeed<'de> for Walk<'_> {
     }
 }
 
-impl<'de> Visitor<'de> for Walk<'_> {
+impl<'de> Visitor<'de> for LeafVisitor<'_> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -254,35 +254,35 @@ impl<'de> Visitor<'de> for Walk<'_> {
 
     fn visit_u64<E>(self, n: u64) -> Result<(), E> {
         self.out
-            .push(self.place.leaf(n.to_string(), ArgumentKind::Number));
+            .push(self.position.new_leaf(n.to_string(), ArgumentKind::Number));
         Ok(())
     }
 
     fn visit_i64<E>(self, n: i64) -> Result<(), E> {
         self.out
-            .push(self.place.leaf(n.to_string(), ArgumentKind::Number));
+            .push(self.position.new_leaf(n.to_string(), ArgumentKind::Number));
         Ok(())
     }
 
     fn visit_f64<E>(self, n: f64) -> Result<(), E> {
         self.out
-            .push(self.place.leaf(n.to_string(), ArgumentKind::Number));
+            .push(self.position.new_leaf(n.to_string(), ArgumentKind::Number));
         Ok(())
     }
 
     fn visit_str<E>(self, text: &str) -> Result<(), E> {
-        let kind = self.place.kind;
-        self.out.push(self.place.leaf(text.to_owned(), kind));
+        let kind = self.position.kind;
+        self.out.push(self.position.new_leaf(text.to_owned(), kind));
         Ok(())
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<(), A::Error> {
         let mut at = 0;
         loop {
-            let place = self.place.element(at);
-            let walk = Walk {
+            let place = self.position.element(at);
+            let walk = LeafVisitor {
                 out: &mut *self.out,
-                place: &place,
+                position: &place,
                 declared: self.declared,
             };
             if seq.next_element_seed(walk)?.is_none() {
@@ -294,14 +294,14 @@ impl<'de> Visitor<'de> for Walk<'_> {
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
         while let Some(key) = map.next_key::<String>()? {
-            let place = self.place.member(&key, self.declared);
-            let mut named = place.leaf(key, ArgumentKind::Key);
-            named.key = self.place.key.clone();
-            named.role = self.place.role;
+            let place = self.position.member(&key, self.declared);
+            let mut named = place.new_leaf(key, ArgumentKind::Key);
+            named.key = self.position.key.clone();
+            named.role = self.position.role;
             self.out.push(named);
-            let walk = Walk {
+            let walk = LeafVisitor {
                 out: &mut *self.out,
-                place: &place,
+                position: &place,
                 declared: self.declared,
             };
             map.next_value_seed(walk)?;

@@ -1,7 +1,7 @@
 //! How one command is judged for what it is asked for: by the table of programs, then by its dangers.
 
-use super::programs::{self, CommandPurpose, key, name_of};
-use super::{ArgumentFinding, dangers};
+use super::programs::{self, CommandPurpose, program_name, table_key};
+use super::{ArgumentFinding, dangerous_commands};
 
 const READ_HINT: &str =
     "this tool is limited to reading; ask for what is there without changing it";
@@ -9,23 +9,23 @@ const RUN_HINT: &str = "run a known program with its plain options; what starts 
     interpreters among them, is for the operator";
 
 /// Why one command is not run for this purpose.
-pub(super) fn judge(words: &[String], purpose: CommandPurpose) -> Option<ArgumentFinding> {
+pub(super) fn check(words: &[String], purpose: CommandPurpose) -> Option<ArgumentFinding> {
     let mut words: Vec<String> = words.iter().filter(|w| !w.is_empty()).cloned().collect();
-    let name = key(words.first()?);
+    let name = table_key(words.first()?);
     if let ("tar", Some(bare)) = (name.as_str(), words.get_mut(1))
         && !bare.starts_with('-')
     {
         bare.insert(0, '-');
     }
     let (first, rest) = words.split_first()?;
-    let refused = match programs::permit(&name, rest, purpose) {
-        Ok(()) => return dangers::destroys(&name, rest),
+    let refused = match programs::check_invocation(&name, rest, purpose) {
+        Ok(()) => return dangerous_commands::check_destructive(&name, rest),
         Err(why) => why,
     };
-    if let Some(finding) = dangers::judge(&words) {
+    if let Some(finding) = dangerous_commands::check(&words) {
         return Some(finding);
     }
-    let group = programs::group(&name);
+    let group = programs::forbidden_group(&name);
     let known = programs::is_known(&name);
     let (rule, reason) = match (purpose, group) {
         (CommandPurpose::Read, _) => (
@@ -42,8 +42,10 @@ pub(super) fn judge(words: &[String], purpose: CommandPurpose) -> Option<Argumen
                 None => format!("{name} is not run for agents like this"),
             },
         ),
-        (CommandPurpose::Run, Some(group)) => ("program", format!("{name} {}", says(group))),
-        (CommandPurpose::Run, None) => return judge_unknown(first, &name, rest),
+        (CommandPurpose::Run, Some(group)) => {
+            ("program", format!("{name} {}", group_reason(group)))
+        }
+        (CommandPurpose::Run, None) => return check_unknown(first, &name, rest),
     };
     let hint = match purpose {
         CommandPurpose::Read => READ_HINT,
@@ -52,7 +54,7 @@ pub(super) fn judge(words: &[String], purpose: CommandPurpose) -> Option<Argumen
     Some(ArgumentFinding::new(rule, reason, hint))
 }
 
-fn says(group: &str) -> &'static str {
+fn group_reason(group: &str) -> &'static str {
     match group {
         "shell" => "is a shell",
         "interpreter" => "runs what its file or its words say",
@@ -65,7 +67,7 @@ fn says(group: &str) -> &'static str {
 
 /// A program that the table does not have: one that neither is told to run or destroy something nor
 /// stands somewhere in the folder.
-fn judge_unknown(first: &str, name: &str, rest: &[String]) -> Option<ArgumentFinding> {
+fn check_unknown(first: &str, name: &str, rest: &[String]) -> Option<ArgumentFinding> {
     let found = |rule, reason| Some(ArgumentFinding::new(rule, reason, RUN_HINT));
     if first.contains(['/', '\\']) {
         return found(
@@ -77,7 +79,7 @@ fn judge_unknown(first: &str, name: &str, rest: &[String]) -> Option<ArgumentFin
         let (option, value) = word.split_once('=').unwrap_or((word, ""));
         let lower = option.to_lowercase();
         let next = rest.get(at + 1).map_or("", String::as_str);
-        let text = |w: &str| w.contains([' ', '(', ';', '!']) || is_closed(w);
+        let text = |w: &str| w.contains([' ', '(', ';', '!']) || is_forbidden_program(w);
         let short = matches!(option, "-c" | "-e" | "-x" | "-E" | "-r") && text(next);
         if programs::is_running_option(&lower) || short {
             return found(
@@ -88,7 +90,7 @@ fn judge_unknown(first: &str, name: &str, rest: &[String]) -> Option<ArgumentFin
         if word.starts_with(['!', '+']) && word.contains('!') || word.starts_with(":!") {
             return found("option", format!("{word} starts a shell in some programs"));
         }
-        if is_closed(word) || is_closed(value) {
+        if is_forbidden_program(word) || is_forbidden_program(value) {
             return found("program", format!("{name} is to start {word}"));
         }
         if at < 4 && programs::is_destroying_word(&lower) {
@@ -99,10 +101,13 @@ fn judge_unknown(first: &str, name: &str, rest: &[String]) -> Option<ArgumentFin
 }
 
 /// Whether a word of a command is a shell, an interpreter or another program that is never run.
-fn is_closed(word: &str) -> bool {
-    let name = name_of(word.split_whitespace().next().unwrap_or_default());
+fn is_forbidden_program(word: &str) -> bool {
+    let name = program_name(word.split_whitespace().next().unwrap_or_default());
     let groups = ["shell", "interpreter", "danger"];
-    word.contains(char::is_alphanumeric) && groups.iter().any(|group| programs::is_in(group, &name))
+    word.contains(char::is_alphanumeric)
+        && groups
+            .iter()
+            .any(|group| programs::is_in_group(group, &name))
 }
 
 #[cfg(test)]
@@ -111,7 +116,7 @@ mod tests {
     use super::*;
 
     fn rule(line: &str, purpose: CommandPurpose) -> Option<&'static str> {
-        judge(&commands::words(line).unwrap(), purpose).map(|f| f.rule)
+        check(&commands::split_words(line).unwrap(), purpose).map(|f| f.rule)
     }
 
     /// MGP-058: what the table has, it lets pass with its options and with no others.

@@ -13,16 +13,16 @@ const BRACES_MAX: usize = 64;
 /// Refused is every character that would make a shell do more than run one program: they are not
 /// needed for it, and whether the server has a shell is not known. Inside single quotes all is
 /// text; inside double quotes all but substitution.
-pub(super) fn words(line: &str) -> Result<Vec<String>, ArgumentFinding> {
-    let mut commands = pipeline(line)?;
+pub(super) fn split_words(line: &str) -> Result<Vec<String>, ArgumentFinding> {
+    let mut commands = split_pipeline(line)?;
     match commands.len() {
         0 | 1 => Ok(commands.pop().unwrap_or_default()),
-        _ => Err(meta("|", "it joins or redirects commands")),
+        _ => Err(shell_syntax_finding("|", "it joins or redirects commands")),
     }
 }
 
 /// The commands of a line that nothing but `|` joins, each cut into its words.
-pub(super) fn pipeline(line: &str) -> Result<Vec<Vec<String>>, ArgumentFinding> {
+pub(super) fn split_pipeline(line: &str) -> Result<Vec<Vec<String>>, ArgumentFinding> {
     let mut lexer = Lexer::default();
     let mut commands = Vec::new();
     let mut chars = line.trim().chars().peekable();
@@ -31,9 +31,17 @@ pub(super) fn pipeline(line: &str) -> Result<Vec<Vec<String>>, ArgumentFinding> 
         match (lexer.quote, c) {
             (Some('\''), '\'') | (Some('"'), '"') => lexer.quote = None,
             (Some('\''), c) => lexer.push(c),
-            (_, '`') => return Err(meta("`", "the output of another command is put in")),
-            (_, '$') if expands(next) => {
-                return Err(meta("$", "a variable or another command is put in"));
+            (_, '`') => {
+                return Err(shell_syntax_finding(
+                    "`",
+                    "the output of another command is put in",
+                ));
+            }
+            (_, '$') if is_expansion(next) => {
+                return Err(shell_syntax_finding(
+                    "$",
+                    "a variable or another command is put in",
+                ));
             }
             (Some(_), '\\') if matches!(next, Some('"' | '\\' | '$' | '`')) => {
                 lexer.extend(chars.next());
@@ -42,21 +50,24 @@ pub(super) fn pipeline(line: &str) -> Result<Vec<Vec<String>>, ArgumentFinding> 
             (None, '\\') => lexer.extend(chars.next()),
             (None, '\'' | '"') => {
                 lexer.quote = Some(c);
-                lexer.open = true;
+                lexer.in_word = true;
             }
-            (None, ' ' | '\t') => lexer.end()?,
+            (None, ' ' | '\t') => lexer.end_word()?,
             (None, '|') if !matches!(next, Some('|' | '&')) => {
-                lexer.end()?;
+                lexer.end_word()?;
                 commands.push(std::mem::take(&mut lexer.words));
             }
             (None, ';' | '&' | '|' | '<' | '>' | '\n' | '\r' | '(' | ')') => {
-                return Err(meta(&c.to_string(), "it joins or redirects commands"));
+                return Err(shell_syntax_finding(
+                    &c.to_string(),
+                    "it joins or redirects commands",
+                ));
             }
-            (None, '{') if braces(chars.clone()) => {
-                return Err(meta("{", "it spells words in pieces"));
+            (None, '{') if is_brace_expansion(chars.clone()) => {
+                return Err(shell_syntax_finding("{", "it spells words in pieces"));
             }
             (None, c) if c.is_control() => {
-                return Err(meta(
+                return Err(shell_syntax_finding(
                     "a control character",
                     "it does not belong in a command",
                 ));
@@ -65,9 +76,12 @@ pub(super) fn pipeline(line: &str) -> Result<Vec<Vec<String>>, ArgumentFinding> 
         }
     }
     if lexer.quote.is_some() {
-        return Err(meta("a quote", "it is opened and never closed"));
+        return Err(shell_syntax_finding(
+            "a quote",
+            "it is opened and never closed",
+        ));
     }
-    lexer.end()?;
+    lexer.end_word()?;
     commands.push(lexer.words);
     Ok(commands)
 }
@@ -76,40 +90,43 @@ pub(super) fn pipeline(line: &str) -> Result<Vec<Vec<String>>, ArgumentFinding> 
 struct Lexer {
     words: Vec<String>,
     word: String,
-    open: bool,
+    in_word: bool,
     quote: Option<char>,
 }
 
 impl Lexer {
     fn push(&mut self, c: char) {
         self.word.push(c);
-        self.open = true;
+        self.in_word = true;
     }
 
     fn extend(&mut self, c: Option<char>) {
         self.word.extend(c);
-        self.open = true;
+        self.in_word = true;
     }
 
-    fn end(&mut self) -> Result<(), ArgumentFinding> {
-        if self.open {
+    fn end_word(&mut self) -> Result<(), ArgumentFinding> {
+        if self.in_word {
             self.words.push(std::mem::take(&mut self.word));
-            self.open = false;
+            self.in_word = false;
         }
         if self.words.len() > WORDS_MAX {
-            return Err(meta("too many words", "the command cannot be checked"));
+            return Err(shell_syntax_finding(
+                "too many words",
+                "the command cannot be checked",
+            ));
         }
         Ok(())
     }
 }
 
 /// Whether a shell replaces what a dollar sign begins.
-fn expands(next: Option<char>) -> bool {
+fn is_expansion(next: Option<char>) -> bool {
     next.is_some_and(|c| c.is_ascii_alphanumeric() || "_({'\"[@*#?$!-".contains(c))
 }
 
 /// `{a,b}` and `{1..3}`, but not `{}`; one without an end in sight counts, too.
-fn braces(rest: impl Iterator<Item = char>) -> bool {
+fn is_brace_expansion(rest: impl Iterator<Item = char>) -> bool {
     let mut inner = String::new();
     for c in rest.take(BRACES_MAX) {
         if matches!(c, '}' | ' ') {
@@ -120,7 +137,7 @@ fn braces(rest: impl Iterator<Item = char>) -> bool {
     inner.len() >= BRACES_MAX || inner.contains(',')
 }
 
-fn meta(what: &str, why: &str) -> ArgumentFinding {
+fn shell_syntax_finding(what: &str, why: &str) -> ArgumentFinding {
     ArgumentFinding::new(
         "metacharacter",
         format!("{what} in a command: {why}"),
@@ -132,16 +149,16 @@ fn meta(what: &str, why: &str) -> ArgumentFinding {
 const ENDS: [char; 10] = [';', '&', '|', '\n', '\r', '`', '(', ')', '{', '}'];
 
 /// The parts of a text that would be commands of their own, were its quotes not to hold.
-pub(super) fn parts(text: &str) -> impl Iterator<Item = Vec<String>> {
-    let words = text.split(ENDS).map(bare_words);
+pub(super) fn split_unquoted(text: &str) -> impl Iterator<Item = Vec<String>> {
+    let words = text.split(ENDS).map(split_bare_words);
     words.filter(|words| !words.is_empty())
 }
 
 /// The first such part at or behind a place, and where it begins; `None` when there is none.
-pub(super) fn first_part(text: &str, from: usize) -> Option<(usize, Vec<String>)> {
+pub(super) fn first_unquoted_part(text: &str, from: usize) -> Option<(usize, Vec<String>)> {
     let mut begins = from;
     for part in text.get(from..)?.split(ENDS) {
-        let words = bare_words(part);
+        let words = split_bare_words(part);
         if !words.is_empty() {
             return Some((begins, words));
         }
@@ -151,7 +168,7 @@ pub(super) fn first_part(text: &str, from: usize) -> Option<(usize, Vec<String>)
     None
 }
 
-fn bare_words(part: &str) -> Vec<String> {
+fn split_bare_words(part: &str) -> Vec<String> {
     let bare = part.replace(['"', '\'', '\\', '^'], "");
     bare.split_whitespace().map(str::to_owned).collect()
 }
@@ -164,7 +181,7 @@ mod tests {
     /// MGP-058: quotes make text of metacharacters, as far as a shell agrees.
     #[test]
     fn one_plain_command_is_cut_into_its_words() {
-        let cut = |line| words(line).map(|w| w.join("|"));
+        let cut = |line| split_words(line).map(|w| w.join("|"));
         assert_eq!(
             cut("grep -n 'a;b|c' \"x y\" z").unwrap(),
             "grep|-n|a;b|c|x y|z"
@@ -192,7 +209,7 @@ mod tests {
             "a & b",
             "echo $'\\x41'",
         ] {
-            assert_eq!(words(bad).unwrap_err().rule, "metacharacter", "{bad}");
+            assert_eq!(split_words(bad).unwrap_err().rule, "metacharacter", "{bad}");
         }
     }
 
@@ -200,7 +217,7 @@ mod tests {
         /// MGP-058: quoting a text makes one word of it.
         #[test]
         fn a_quoted_text_is_one_word(text in "[ -~&&[^']]{0,30}") {
-            prop_assert_eq!(words(&format!("echo '{text}'")).unwrap(), ["echo".to_owned(), text]);
+            prop_assert_eq!(split_words(&format!("echo '{text}'")).unwrap(), ["echo".to_owned(), text]);
         }
     }
 }

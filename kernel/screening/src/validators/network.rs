@@ -10,7 +10,7 @@ use url::Host;
 use super::addresses;
 use super::arguments::{ArgumentKind, CallArguments, Leaf};
 use super::roles::Role;
-use super::{ArgumentFinding, Blocked, ScreenedCall, Validator, quiet, views};
+use super::{ArgumentFinding, BlockedArgument, ScreenedCall, Validator, fast_path, normalization};
 
 /// Schemes that open files, speak to other services in raw bytes, or run something.
 const CLOSED_SCHEMES: [&str; 26] = [
@@ -50,19 +50,23 @@ const AUTHORITY_MAX: usize = 4_096;
 const HINT: &str =
     "use a public address; a redirect to an inner one is refused when it is followed";
 
-pub(super) fn judge(_call: &ScreenedCall<'_>, args: &CallArguments) -> Result<(), Blocked> {
+pub(super) fn check(_call: &ScreenedCall<'_>, args: &CallArguments) -> Result<(), BlockedArgument> {
     for leaf in &args.leaves {
-        if let Some(finding) = judge_leaf(leaf) {
-            return Err(Blocked::at(Validator::NetworkRestricted, leaf, finding));
+        if let Some(finding) = check_leaf(leaf) {
+            return Err(BlockedArgument::for_leaf(
+                Validator::NetworkRestricted,
+                leaf,
+                finding,
+            ));
         }
     }
     Ok(())
 }
 
-fn judge_leaf(leaf: &Leaf) -> Option<ArgumentFinding> {
+fn check_leaf(leaf: &Leaf) -> Option<ArgumentFinding> {
     let role = leaf.role;
     if leaf.kind == ArgumentKind::Number {
-        return (role == Role::Host || role == Role::Url).then(|| judge_host(&leaf.text, true))?;
+        return (role == Role::Host || role == Role::Url).then(|| check_host(&leaf.text, true))?;
     }
     let role = if leaf.kind == ArgumentKind::Key {
         Role::Other
@@ -70,40 +74,40 @@ fn judge_leaf(leaf: &Leaf) -> Option<ArgumentFinding> {
         role
     };
     let special = matches!(role, Role::Url | Role::Host | Role::Command | Role::Args);
-    if !special && is_quiet(&leaf.text) {
+    if !special && is_harmless(&leaf.text) {
         return None;
     }
-    judge_closely(leaf, role)
+    check_in_detail(leaf, role)
 }
 
 /// Whether nothing can be said against a text of no special role, told quickly.
-fn is_quiet(text: &str) -> bool {
-    let word = || quiet::is_word(text) && addresses::inner_name(text).is_none();
-    quiet::to_network(text) || word() || quiet::is_blob(text)
+fn is_harmless(text: &str) -> bool {
+    let word = || fast_path::is_word(text) && addresses::internal_name_reason(text).is_none();
+    fast_path::is_safe_for_network(text) || word() || fast_path::is_blob(text)
 }
 
-fn judge_closely(leaf: &Leaf, role: Role) -> Option<ArgumentFinding> {
-    let mut texts = views::decoded(&leaf.text);
+fn check_in_detail(leaf: &Leaf, role: Role) -> Option<ArgumentFinding> {
+    let mut texts = normalization::decode_variants(&leaf.text);
     let last = texts.last().expect("a text has a plain form").clone();
     // Readers of URLs drop tabs and line breaks, and controls before the first letter.
     let joined: String = last.chars().filter(|c| !"\t\r\n".contains(*c)).collect();
     if joined != last && !last.trim().contains(' ') {
         texts.push(joined);
     }
-    texts.iter().find_map(|text| judge_text(text, role))
+    texts.iter().find_map(|text| check_text(text, role))
 }
 
-fn judge_text(text: &str, role: Role) -> Option<ArgumentFinding> {
+fn check_text(text: &str, role: Role) -> Option<ArgumentFinding> {
     let strict = matches!(role, Role::Url | Role::Host);
-    judge_urls(text, strict)
-        .or_else(|| strict.then(|| judge_address(text, role))?)
-        .or_else(|| judge_words(text, role))
-        .or_else(|| judge_settings(text))
-        .or_else(|| matches!(role, Role::Command | Role::Args).then(|| judge_numbers(text))?)
+    check_urls(text, strict)
+        .or_else(|| strict.then(|| check_address(text, role))?)
+        .or_else(|| check_words(text, role))
+        .or_else(|| check_settings(text))
+        .or_else(|| matches!(role, Role::Command | Role::Args).then(|| check_numbers(text))?)
 }
 
 /// `host=localhost port=5432`, `Server=127.0.0.1;`.
-fn judge_settings(text: &str) -> Option<ArgumentFinding> {
+fn check_settings(text: &str) -> Option<ArgumentFinding> {
     let parts = text.split(|c: char| c.is_whitespace() || matches!(c, ';' | '&' | '?' | ','));
     parts
         .filter_map(|p| p.split_once('='))
@@ -114,32 +118,32 @@ fn judge_settings(text: &str) -> Option<ArgumentFinding> {
             ];
             named
                 .contains(&key.as_str())
-                .then(|| judge_host(value, false))?
+                .then(|| check_host(value, false))?
         })
 }
 
 /// Hosts in a form that only the words of a command can have: `127.1`, one large number, and the
 /// pieces of `name:80:10.0.0.1`.
-fn judge_numbers(text: &str) -> Option<ArgumentFinding> {
+fn check_numbers(text: &str) -> Option<ArgumentFinding> {
     text.split(|c: char| c.is_whitespace() || c == '=')
         .find_map(|word| {
             let large = word.parse::<u64>().is_ok_and(|n| n >= 1 << 24);
             let short = word.contains('.') && !word.starts_with("0.") && !word.ends_with('.');
             let hex = word.starts_with("0x") && word.contains('.');
-            if (large || short || hex) && !addresses::readings(word).is_empty() {
-                return judge_host(word, true);
+            if (large || short || hex) && !addresses::possible_v4_addresses(word).is_empty() {
+                return check_host(word, true);
             }
             let pieces = word.split(':').filter(|p| p.len() > 4);
             (word.matches(':').count() > 1).then(|| {
                 pieces
                     .filter(|p| !p.contains('/'))
-                    .find_map(|p| judge_host(p, false))
+                    .find_map(|p| check_host(p, false))
             })?
         })
 }
 
 /// Each `scheme:` with slashes after it.
-fn judge_urls(text: &str, strict: bool) -> Option<ArgumentFinding> {
+fn check_urls(text: &str, strict: bool) -> Option<ArgumentFinding> {
     let lead = text.len() - text.trim_start().len();
     for (at, _) in text.match_indices(':') {
         let scheme = scheme_before(&text[..at]);
@@ -171,7 +175,7 @@ fn judge_urls(text: &str, strict: bool) -> Option<ArgumentFinding> {
         // Behind a name or before a port, a word is a host in any scheme.
         let authority = rest[slashes..].split(['/', '\\', '?', '#']).next();
         let reached = strict && slashes >= 2 && authority.is_some_and(|a| a.contains(['@', ':']));
-        if url && let Some(finding) = judge_rest(&rest[slashes..], special || reached, strict) {
+        if url && let Some(finding) = check_rest(&rest[slashes..], special || reached, strict) {
             return Some(finding);
         }
     }
@@ -188,7 +192,7 @@ fn scheme_before(text: &str) -> String {
 }
 
 /// All hosts that what stands after the slashes may have.
-fn judge_rest(rest: &str, special: bool, strict: bool) -> Option<ArgumentFinding> {
+fn check_rest(rest: &str, special: bool, strict: bool) -> Option<ArgumentFinding> {
     let quoted = |c: char| c.is_whitespace() || matches!(c, '"' | '\'' | '`' | '<' | '>');
     let whole = if strict {
         rest
@@ -197,7 +201,7 @@ fn judge_rest(rest: &str, special: bool, strict: bool) -> Option<ArgumentFinding
     };
     let first = whole.split(['/', '\\', '?', '#']).next()?;
     let main = first.rsplit('@').next()?;
-    if let Some(finding) = judge_host(main, special && is_host(main)) {
+    if let Some(finding) = check_host(main, special && is_host(main)) {
         return Some(finding);
     }
     // Some clients make several URLs of one: `{a,b}`, `[1-9]`.
@@ -213,7 +217,7 @@ fn judge_rest(rest: &str, special: bool, strict: bool) -> Option<ArgumentFinding
     let mut others = until_slash.split([
         '@', '\\', '?', '#', ' ', '&', ',', ')', ';', '|', '\0', '<', '>', '"', '\'',
     ]);
-    others.find_map(|host| judge_host(host, false))
+    others.find_map(|host| check_host(host, false))
 }
 
 /// Whether it can be the name of a host at all, and is no place-holder like `{host}`.
@@ -225,7 +229,7 @@ fn is_host(text: &str) -> bool {
 
 /// One host with or without a port. `alone` says that a single word is a host here too: such names
 /// resolve by the machine's own search list, which is to say inside.
-fn judge_host(text: &str, alone: bool) -> Option<ArgumentFinding> {
+fn check_host(text: &str, alone: bool) -> Option<ArgumentFinding> {
     let text = text.trim_matches(|c: char| c.is_whitespace() || c.is_control());
     let host = without_port(text);
     if host.is_empty() {
@@ -238,25 +242,25 @@ fn judge_host(text: &str, alone: bool) -> Option<ArgumentFinding> {
             HINT,
         ))
     };
-    if let Some(ip) = bracketed(host) {
-        return addresses::inner_v6(ip).and_then(inside);
+    if let Some(ip) = parse_ipv6(host) {
+        return addresses::internal_v6_reason(ip).and_then(inside);
     }
-    let readings = addresses::readings(host);
-    if let Some(what) = readings.into_iter().find_map(addresses::inner_v4) {
+    let readings = addresses::possible_v4_addresses(host);
+    if let Some(what) = readings.into_iter().find_map(addresses::internal_v4_reason) {
         if alone || host.contains('.') || host.starts_with("0x") {
             return inside(what);
         }
         return None;
     }
     match Host::parse(host) {
-        Ok(parsed) => match addresses::inner(&parsed) {
+        Ok(parsed) => match addresses::internal_host_reason(&parsed) {
             Some(what) => inside(what),
             None if alone && is_single(&parsed) => {
                 inside("a single word, which only an inner network resolves")
             }
             None => None,
         },
-        Err(_) => addresses::inner_name(host).and_then(inside),
+        Err(_) => addresses::internal_name_reason(host).and_then(inside),
     }
 }
 
@@ -272,14 +276,14 @@ fn without_port(text: &str) -> &str {
         return text.find(']').map_or(text, |end| &text[..=end]);
     }
     match text.split_once(':') {
-        Some((_, rest)) if rest.contains(':') && bracketed(text).is_some() => text,
+        Some((_, rest)) if rest.contains(':') && parse_ipv6(text).is_some() => text,
         Some((host, _)) => host,
         None => text,
     }
 }
 
 /// An IPv6 address, in brackets or bare, its zone left out.
-fn bracketed(host: &str) -> Option<Ipv6Addr> {
+fn parse_ipv6(host: &str) -> Option<Ipv6Addr> {
     let inner = host.strip_prefix('[').unwrap_or(host);
     let inner = inner.strip_suffix(']').unwrap_or(inner);
     if !inner.contains(':') {
@@ -289,28 +293,28 @@ fn bracketed(host: &str) -> Option<Ipv6Addr> {
 }
 
 /// The whole value of an argument that is named as a URL or a host.
-fn judge_address(text: &str, role: Role) -> Option<ArgumentFinding> {
+fn check_address(text: &str, role: Role) -> Option<ArgumentFinding> {
     let text = text.trim_matches(|c: char| c.is_whitespace() || c.is_control());
     if text.contains("://") || text.contains(char::is_whitespace) {
         return None;
     }
     let slashes = text.chars().take_while(|c| matches!(c, '/' | '\\')).count();
     match (role, slashes) {
-        (Role::Host, 0) => judge_host(text, is_host(text)),
+        (Role::Host, 0) => check_host(text, is_host(text)),
         (_, 1) => None,
         (_, 0) => {
             let first = text.split(['/', '\\', '?', '#']).next()?;
             let host = without_port(first.rsplit('@').next()?);
-            let number = !addresses::readings(host).is_empty();
-            judge_host(host, number).or_else(|| judge_rest(text, false, true))
+            let number = !addresses::possible_v4_addresses(host).is_empty();
+            check_host(host, number).or_else(|| check_rest(text, false, true))
         }
-        (_, _) => judge_rest(&text[slashes..], true, true),
+        (_, _) => check_rest(&text[slashes..], true, true),
     }
 }
 
 /// Hosts without a scheme. In running text a bare name is mostly a mention, so it takes a port or a
 /// path to count there; the words of a command and a value that is one word count by themselves.
-fn judge_words(text: &str, role: Role) -> Option<ArgumentFinding> {
+fn check_words(text: &str, role: Role) -> Option<ArgumentFinding> {
     let single = !text.trim().contains(char::is_whitespace);
     let plainly = match role {
         // The whole of a URL is judged as one; in its query, a word is a word.
@@ -322,14 +326,14 @@ fn judge_words(text: &str, role: Role) -> Option<ArgumentFinding> {
     let breaks = |c: char| c.is_whitespace() || "\"'`<>(),;|&={}".contains(c);
     text.split(breaks)
         .filter(|w| w.len() > 2 && w.len() < 300)
-        .find_map(|word| judge_word(word, plainly, role))
+        .find_map(|word| check_word(word, plainly, role))
 }
 
-fn judge_word(word: &str, plainly: bool, role: Role) -> Option<ArgumentFinding> {
+fn check_word(word: &str, plainly: bool, role: Role) -> Option<ArgumentFinding> {
     let word = word.trim_end_matches(['.', '!', ':', ',']);
     let unc = word.trim_start_matches('\\');
     if word.starts_with("\\\\") && !unc.is_empty() {
-        return judge_host(unc.split(['\\', '/', '@']).next()?, false);
+        return check_host(unc.split(['\\', '/', '@']).next()?, false);
     }
     let word = word.strip_prefix("//").unwrap_or(word);
     let (first, rest) = match word.find(['/', '?', '#']) {
@@ -349,7 +353,7 @@ fn judge_word(word: &str, plainly: bool, role: Role) -> Option<ArgumentFinding> 
     if !(dotted || name || bracket) || is_range(rest) {
         return None;
     }
-    let finding = judge_host(host, false)?;
+    let finding = check_host(host, false)?;
     let port = host
         .split_once(':')
         .is_some_and(|(_, port)| !port.is_empty() && port.bytes().all(|c| c.is_ascii_digit()));
@@ -433,9 +437,9 @@ mod tests {
         #[test]
         fn a_quick_look_misses_nothing(pieces in prop::collection::vec(select(&PIECES), 1..9)) {
             let text = pieces.concat();
-            if is_quiet(&text) {
+            if is_harmless(&text) {
                 for role in [Role::Other, Role::Path, Role::Sql, Role::Code, Role::Prose, Role::Method] {
-                    let found = judge_closely(&leaf(text.clone(), role), role);
+                    let found = check_in_detail(&leaf(text.clone(), role), role);
                     prop_assert_eq!(found, None, "{:?} as {:?}", text, role);
                 }
             }

@@ -1,7 +1,7 @@
 //! Where a path leads, as far as its text tells. Symbolic links are not followed here: who opens
 //! the file must open it below an allowed root.
 
-use super::{ArgumentFinding, views};
+use super::{ArgumentFinding, normalization};
 
 const HINT: &str = "name a path inside the allowed folders, without .. at its start";
 
@@ -44,15 +44,15 @@ const SECRET: [&str; 12] = [
 ];
 
 /// The text of an argument that names a file or a folder.
-pub(super) fn judge(text: &str, roots: &[String]) -> Option<ArgumentFinding> {
-    if let Some(finding) = judge_text(text, roots) {
+pub(super) fn check(text: &str, roots: &[String]) -> Option<ArgumentFinding> {
+    if let Some(finding) = check_text(text, roots) {
         return Some(finding);
     }
-    let decoded = views::decoded(text);
-    decoded.iter().find_map(|view| judge_text(view, roots))
+    let decoded = normalization::decode_variants(text);
+    decoded.iter().find_map(|view| check_text(view, roots))
 }
 
-fn judge_text(text: &str, roots: &[String]) -> Option<ArgumentFinding> {
+fn check_text(text: &str, roots: &[String]) -> Option<ArgumentFinding> {
     let out = |rule, reason: &str| Some(ArgumentFinding::new(rule, reason, HINT));
     if text.contains('\0') {
         return out(
@@ -80,12 +80,12 @@ fn judge_text(text: &str, roots: &[String]) -> Option<ArgumentFinding> {
             "the path names a device or a hidden stream of a file",
         );
     }
-    let text = file_of(text);
+    let text = strip_file_scheme(text);
     let slashed = text.trim().replace('\\', "/");
     if slashed.starts_with("//") && slashed.len() > 2 && !slashed[2..].starts_with('/') {
         return out("network_path", "the path names another machine or a device");
     }
-    if opens_home(&slashed) {
+    if is_home_path(&slashed) {
         return out(
             "home",
             "the path starts in a home folder or with a variable",
@@ -94,11 +94,11 @@ fn judge_text(text: &str, roots: &[String]) -> Option<ArgumentFinding> {
     if slashed.split('/').any(is_variable) || slashed.contains("$(") || slashed.contains('`') {
         return out("variable", "the path holds a variable or a command");
     }
-    place(&slashed, roots)
+    check_location(&slashed, roots)
 }
 
 /// The path of a `file:` URL; other texts as they are.
-fn file_of(text: &str) -> &str {
+fn strip_file_scheme(text: &str) -> &str {
     let trimmed = text.trim_start();
     let cut = trimmed
         .get(..5)
@@ -114,7 +114,7 @@ fn file_of(text: &str) -> &str {
     }
 }
 
-fn opens_home(path: &str) -> bool {
+fn is_home_path(path: &str) -> bool {
     let Some(rest) = path.strip_prefix('~') else {
         return false;
     };
@@ -139,10 +139,10 @@ fn is_variable(part: &str) -> bool {
     posix || windows
 }
 
-fn place(path: &str, roots: &[String]) -> Option<ArgumentFinding> {
-    let drive = drive_of(path);
+fn check_location(path: &str, roots: &[String]) -> Option<ArgumentFinding> {
+    let drive = drive_prefix(path);
     let absolute = path.starts_with('/') || drive.is_some();
-    let Some(parts) = resolved(path) else {
+    let Some(parts) = resolve_dots(path) else {
         let reason = "the path leads up and out of where it starts";
         return Some(ArgumentFinding::new("traversal", reason, HINT));
     };
@@ -174,14 +174,14 @@ fn place(path: &str, roots: &[String]) -> Option<ArgumentFinding> {
     })
 }
 
-fn drive_of(path: &str) -> Option<&str> {
+fn drive_prefix(path: &str) -> Option<&str> {
     let drive = path.get(..2)?;
     let letter = drive.starts_with(|c: char| c.is_ascii_alphabetic());
     (letter && drive.ends_with(':')).then_some(drive)
 }
 
 /// The parts of the path after `.` and `..`; `None` if it climbs above its start.
-fn resolved(path: &str) -> Option<Vec<&str>> {
+fn resolve_dots(path: &str) -> Option<Vec<&str>> {
     let mut parts = Vec::new();
     // Windows drops dots and spaces at the end of a part, and so makes `..` of `.. `.
     for part in path.split('/') {
@@ -238,7 +238,7 @@ mod tests {
             "notes~",
             "...hidden/x.txt",
         ] {
-            assert_eq!(judge(inside, &roots()), None, "{inside}");
+            assert_eq!(check(inside, &roots()), None, "{inside}");
         }
         for outside in [
             "../x",
@@ -256,20 +256,20 @@ mod tests {
             "file:///etc/passwd",
             "．．／x",
         ] {
-            assert!(judge(outside, &roots()).is_some(), "{outside}");
+            assert!(check(outside, &roots()).is_some(), "{outside}");
         }
     }
 
     proptest! {
         #[test]
         fn no_relative_path_without_dots_is_refused(path in "[a-z]{1,5}(/[a-z]{1,5}){0,4}") {
-            prop_assert_eq!(judge(&path, &roots()), None);
+            prop_assert_eq!(check(&path, &roots()), None);
         }
 
         #[test]
         fn no_climb_out_is_missed(inner in "[a-z]{1,5}", dots in 2usize..6, end in "[a-z]{1,5}") {
             let path = format!("{inner}/{}{end}", "../".repeat(dots));
-            prop_assert!(judge(&path, &roots()).is_some());
+            prop_assert!(check(&path, &roots()).is_some());
         }
     }
 }

@@ -3,8 +3,8 @@
 //! Tools build command lines out of titles, branches and patterns. A text that stays a text has no
 //! need of these shapes.
 
-use super::programs::name_of;
-use super::{ArgumentFinding, commands, dangers};
+use super::programs::program_name;
+use super::{ArgumentFinding, commands, dangerous_commands};
 
 const HINT: &str = "leave shell syntax out of this argument";
 
@@ -60,51 +60,51 @@ const AFTER_BREAK: [&str; 48] = [
     "calc.exe",
 ];
 
-pub(super) fn judge(text: &str) -> Option<ArgumentFinding> {
-    substitution(text)
-        .or_else(|| broken_out(text))
-        .or_else(|| whole_command(text))
-        .or_else(|| option(text))
+pub(super) fn check(text: &str) -> Option<ArgumentFinding> {
+    find_substitution(text)
+        .or_else(|| find_breakout(text))
+        .or_else(|| check_whole_command(text))
+        .or_else(|| check_option(text))
 }
 
-fn found(reason: &str) -> Option<ArgumentFinding> {
+fn shell_finding(reason: &str) -> Option<ArgumentFinding> {
     Some(ArgumentFinding::new("injection", reason, HINT))
 }
 
 /// `$(id)`, a command in backticks, `${IFS}`, `<(…)`.
-fn substitution(text: &str) -> Option<ArgumentFinding> {
+fn find_substitution(text: &str) -> Option<ArgumentFinding> {
     let inner = text
         .split("$(")
         .skip(1)
         .chain(text.split('`').skip(1).step_by(2));
     for command in inner {
-        let words = commands::parts(command).next().unwrap_or_default();
+        let words = commands::split_unquoted(command).next().unwrap_or_default();
         if words.first().is_some_and(|w| is_program(w)) {
-            return found("a command is to be put in by a shell");
+            return shell_finding("a command is to be put in by a shell");
         }
     }
     let shapes = ["${IFS", "$IFS", "<(", ">(", "$((", "${@", "$'\\x"];
     let shape = shapes.iter().any(|s| text.contains(s)) && !text.contains("=>");
     if shape && !text.contains("<()") {
-        return found("a shell would replace a part of it");
+        return shell_finding("a shell would replace a part of it");
     }
     None
 }
 
 /// `x; rm …`, `x && curl …`, `x | sh`, a line break before a command.
-fn broken_out(text: &str) -> Option<ArgumentFinding> {
+fn find_breakout(text: &str) -> Option<ArgumentFinding> {
     // Behind all separators of one run stands the same command, looked at once for each kind of them:
     // however long a run is, it is read once.
     let (mut words, mut begins, mut seen) = (Vec::new(), 0, String::new());
     for (at, sep) in text.match_indices([';', '|', '&', '\n', '\r']) {
         if at >= begins {
-            (begins, words) = commands::first_part(text, at + sep.len())?;
+            (begins, words) = commands::first_unquoted_part(text, at + sep.len())?;
             seen.clear();
         }
         if !seen.contains(sep) {
             seen.push_str(sep);
-            if let Some(reason) = second_command(sep, &words) {
-                return found(reason);
+            if let Some(reason) = second_command_reason(sep, &words) {
+                return shell_finding(reason);
             }
         }
     }
@@ -112,23 +112,23 @@ fn broken_out(text: &str) -> Option<ArgumentFinding> {
 }
 
 /// Why the words behind a separator are a command that was not asked for.
-fn second_command(sep: &str, words: &[String]) -> Option<&'static str> {
+fn second_command_reason(sep: &str, words: &[String]) -> Option<&'static str> {
     let (first, more) = words.split_first()?;
-    let shaped = more.iter().any(|word| has_shape(word));
+    let shaped = more.iter().any(|word| is_command_like(word));
     // After a sentence's own semicolon a plain word follows; a command has more shape.
     let alone = more.is_empty();
     let program = is_program(first) && !(sep == "\n" && alone);
     if program && (shaped || alone) && !(sep == "|" && alone && !is_shell(first)) {
         return Some("a second command stands behind a separator");
     }
-    if shaped && dangers::judge(words).is_some() {
+    if shaped && dangerous_commands::check(words).is_some() {
         return Some("a dangerous command stands behind a separator");
     }
     None
 }
 
 /// Options, paths, redirections, substitutions.
-fn has_shape(word: &str) -> bool {
+fn is_command_like(word: &str) -> bool {
     word.starts_with(['-', '/', '~', '>', '<', '$', '.', '@', '#'])
         || word.contains("://")
         || word.contains('/')
@@ -136,19 +136,19 @@ fn has_shape(word: &str) -> bool {
 }
 
 fn is_shell(word: &str) -> bool {
-    let name = name_of(word);
+    let name = program_name(word);
     name.ends_with("sh") || name == "python" || name == "perl" || name == "cmd"
 }
 
 fn is_program(word: &str) -> bool {
-    AFTER_BREAK.contains(&name_of(word).as_str())
+    AFTER_BREAK.contains(&program_name(word).as_str())
 }
 
 /// The text is a dangerous command from its start, or a fork bomb.
-fn whole_command(text: &str) -> Option<ArgumentFinding> {
+fn check_whole_command(text: &str) -> Option<ArgumentFinding> {
     let dense: String = text.chars().filter(|c| !c.is_whitespace()).collect();
     if dense.contains(":(){:|:&};:") {
-        return found("it is a fork bomb");
+        return shell_finding("it is a fork bomb");
     }
     let lower = text.to_lowercase();
     let device = [
@@ -159,16 +159,16 @@ fn whole_command(text: &str) -> Option<ArgumentFinding> {
         "/dev/udp/",
     ];
     if device.iter().any(|d| lower.contains(d)) {
-        return found("it writes to a device or opens a connection through the shell");
+        return shell_finding("it writes to a device or opens a connection through the shell");
     }
-    let words = commands::parts(text).next()?;
-    let shaped = words.len() > 1 && words[1..].iter().any(|w| has_shape(w));
-    let finding = dangers::judge(&words)?;
+    let words = commands::split_unquoted(text).next()?;
+    let shaped = words.len() > 1 && words[1..].iter().any(|w| is_command_like(w));
+    let finding = dangerous_commands::check(&words)?;
     (shaped && finding.rule != "environment").then_some(finding)
 }
 
 /// An option where a value is expected, of those that run something.
-fn option(text: &str) -> Option<ArgumentFinding> {
+fn check_option(text: &str) -> Option<ArgumentFinding> {
     let text = text.trim_start().to_lowercase();
     let runs = [
         "-oproxycommand",
@@ -182,7 +182,7 @@ fn option(text: &str) -> Option<ArgumentFinding> {
         "--use-compress-program",
     ];
     if runs.iter().any(|o| text.starts_with(o)) || text.starts_with("ext::") {
-        return found("it is an option that runs a program, not a value");
+        return shell_finding("it is an option that runs a program, not a value");
     }
     None
 }
@@ -197,7 +197,7 @@ mod tests {
     fn a_long_run_of_separators_is_read_once() {
         for run in [";", "|&", ";()", "\n'"] {
             let text = format!("{}rm -rf /", run.repeat(500_000));
-            assert!(broken_out(&text).is_some(), "{run:?}");
+            assert!(find_breakout(&text).is_some(), "{run:?}");
         }
     }
 
@@ -207,10 +207,10 @@ mod tests {
         fn a_run_hides_nothing(text in "([;|&\n'\" ()]|rm|-rf|/x|sh|ls|word){0,12}") {
             let each = text.match_indices([';', '|', '&', '\n', '\r']).any(|(at, sep)| {
                 let rest = text[at + sep.len()..].trim_start_matches(['&', '|', ' ', '\t', '\'', '"']);
-                let words = commands::parts(rest).next().unwrap_or_default();
-                second_command(sep, &words).is_some()
+                let words = commands::split_unquoted(rest).next().unwrap_or_default();
+                second_command_reason(sep, &words).is_some()
             });
-            prop_assert_eq!(broken_out(&text).is_some(), each);
+            prop_assert_eq!(find_breakout(&text).is_some(), each);
         }
     }
 }

@@ -30,7 +30,7 @@ pub(super) enum CommandPurpose {
 }
 
 /// Whether the rows of a program let it run with these words; else the word that they do not know.
-pub(super) fn permit(
+pub(super) fn check_invocation(
     name: &str,
     rest: &[String],
     purpose: CommandPurpose,
@@ -38,9 +38,9 @@ pub(super) fn permit(
     let rows = TABLE.rows.get(name).map_or(&[][..], Vec::as_slice);
     let rows = rows
         .iter()
-        .filter(|row| row.reads || purpose == CommandPurpose::Run);
+        .filter(|row| row.is_reading || purpose == CommandPurpose::Run);
     let rest: Vec<&str> = rest.iter().map(String::as_str).collect();
-    allowed(&rows.collect::<Vec<_>>(), &rest)
+    check_rows(&rows.collect::<Vec<_>>(), &rest)
 }
 
 /// Whether the table has a row for this program.
@@ -49,7 +49,7 @@ pub(super) fn is_known(program: &str) -> bool {
 }
 
 /// The group of the part [never] that a program stands in.
-pub(super) fn group(program: &str) -> Option<&'static str> {
+pub(super) fn forbidden_group(program: &str) -> Option<&'static str> {
     TABLE.groups.get(program).copied()
 }
 
@@ -64,29 +64,29 @@ pub(super) fn is_destroying_word(word: &str) -> bool {
 }
 
 /// Whether a program stands in this group of the part [never].
-pub(super) fn is_in(group: &str, program: &str) -> bool {
+pub(super) fn is_in_group(group: &str, program: &str) -> bool {
     TABLE.groups.get(program).is_some_and(|of| *of == group)
 }
 
 /// Whether `find` with these words runs nothing but what reads.
-pub(super) fn runs_readers(rest: &[String]) -> bool {
+pub(super) fn is_reading_find(rest: &[String]) -> bool {
     let rest: Vec<&str> = rest.iter().map(String::as_str).collect();
     let plain = |word: &&str| !matches!(*word, "-execdir" | "-ok" | "-okdir");
-    without_runs(&rest).is_ok_and(|words| words.iter().all(plain))
+    strip_reading_execs(&rest).is_ok_and(|words| words.iter().all(plain))
 }
 
 /// A program's name in the table: its own where it stands in a folder of programs, else as written.
-pub(super) fn key(word: &str) -> String {
+pub(super) fn table_key(word: &str) -> String {
     let placed = FOLDERS.iter().any(|f| word.starts_with(f)) && !word.contains("..");
     if placed || !word.contains(['/', '\\']) {
-        name_of(word)
+        program_name(word)
     } else {
         word.to_ascii_lowercase()
     }
 }
 
 /// `rm` of `/bin/rm`, `RM.EXE` and `\rm`; `python` of `python3.12`.
-pub(super) fn name_of(word: &str) -> String {
+pub(super) fn program_name(word: &str) -> String {
     let name = word.rsplit(['/', '\\']).next().unwrap_or(word);
     let lower = name.to_ascii_lowercase();
     let lower = [".exe", ".cmd", ".com", ".bat"]
@@ -105,37 +105,37 @@ pub(super) fn name_of(word: &str) -> String {
 }
 
 /// Whether the rows of a program let these words pass; else the word that they do not know.
-fn allowed(rows: &[&ProgramRow], rest: &[&str]) -> Result<(), Option<String>> {
+fn check_rows(rows: &[&ProgramRow], rest: &[&str]) -> Result<(), Option<String>> {
     let base: Vec<&ProgramRow> = rows
         .iter()
         .copied()
         .filter(|r| r.words.is_empty())
         .collect();
-    let ahead = options_ahead(&base, rest);
+    let ahead = leading_option_count(&base, rest);
     let rest_behind = &rest[ahead..];
-    let longest = rows.iter().filter(|r| r.begins(rest_behind));
+    let longest = rows.iter().filter(|r| r.matches_start(rest_behind));
     let longest = longest.map(|r| r.words.len()).max().unwrap_or(0);
     if longest == 0 {
         return match base.is_empty() {
             true => Err(rest.first().map(|w| (*w).to_owned())),
-            false => check(&base, rest),
+            false => check_words(&base, rest),
         };
     }
     let matched = rows
         .iter()
         .copied()
-        .filter(|r| r.words.len() == longest && r.begins(rest_behind));
-    check(&matched.collect::<Vec<_>>(), &rest_behind[longest..])
+        .filter(|r| r.words.len() == longest && r.matches_start(rest_behind));
+    check_words(&matched.collect::<Vec<_>>(), &rest_behind[longest..])
 }
 
 /// How many words before a subcommand are options of the program itself.
-fn options_ahead(base: &[&ProgramRow], rest: &[&str]) -> usize {
+fn leading_option_count(base: &[&ProgramRow], rest: &[&str]) -> usize {
     let mut at = 0;
     while let Some(word) = rest.get(at) {
-        let toolchain = word.starts_with('+') && base.iter().any(|r| r.plus);
-        match base.iter().find_map(|r| r.option(word)) {
-            Some(ValuePlace::Next) => at += 2,
-            Some(ValuePlace::Within | ValuePlace::None) => at += 1,
+        let toolchain = word.starts_with('+') && base.iter().any(|r| r.plus_operands_only);
+        match base.iter().find_map(|r| r.option_value_position(word)) {
+            Some(ValuePosition::Next) => at += 2,
+            Some(ValuePosition::Within | ValuePosition::None) => at += 1,
             None if toolchain => at += 1,
             None => return at,
         }
@@ -143,11 +143,11 @@ fn options_ahead(base: &[&ProgramRow], rest: &[&str]) -> usize {
     rest.len().min(at)
 }
 
-fn check(rows: &[&ProgramRow], rest: &[&str]) -> Result<(), Option<String>> {
+fn check_words(rows: &[&ProgramRow], rest: &[&str]) -> Result<(), Option<String>> {
     let cut = |word: &str| Some(word.chars().take(40).collect::<String>());
     let any = |has: fn(&ProgramRow) -> bool| rows.iter().any(|r| has(r));
     let rest = match any(|r| r.script == Some(ScriptKind::Find)) {
-        true => without_runs(rest)?,
+        true => strip_reading_execs(rest)?,
         false => rest.to_vec(),
     };
     let mut operands: Vec<&str> = Vec::new();
@@ -156,7 +156,7 @@ fn check(rows: &[&ProgramRow], rest: &[&str]) -> Result<(), Option<String>> {
     while let Some(word) = rest.get(at) {
         at += 1;
         if *word == "--" {
-            if !any(|r| r.passes_on) {
+            if !any(|r| r.allows_double_dash) {
                 operands.extend(&rest[at..]);
             }
             break;
@@ -165,11 +165,11 @@ fn check(rows: &[&ProgramRow], rest: &[&str]) -> Result<(), Option<String>> {
             operands.push(word);
             continue;
         }
-        let value = match rows.iter().find_map(|r| r.option(word)) {
+        let value = match rows.iter().find_map(|r| r.option_value_position(word)) {
             None => return Err(cut(word)),
-            Some(ValuePlace::None) => continue,
-            Some(ValuePlace::Within) => word,
-            Some(ValuePlace::Next) => match rest.get(at) {
+            Some(ValuePosition::None) => continue,
+            Some(ValuePosition::Within) => word,
+            Some(ValuePosition::Next) => match rest.get(at) {
                 // What a program takes for a value may be an option to another version of it.
                 Some(next) if next.len() < 2 || !next.starts_with('-') => {
                     at += 1;
@@ -178,11 +178,11 @@ fn check(rows: &[&ProgramRow], rest: &[&str]) -> Result<(), Option<String>> {
                 _ => continue,
             },
         };
-        if rows.iter().all(|r| !r.takes_value(value)) {
+        if rows.iter().all(|r| !r.can_take_value(value)) {
             return Err(cut(value));
         }
         if any(|r| r.script == Some(ScriptKind::Sed)) {
-            programs.extend(expression(word, value));
+            programs.extend(inline_script(word, value));
         }
     }
     if programs.is_empty() {
@@ -190,19 +190,19 @@ fn check(rows: &[&ProgramRow], rest: &[&str]) -> Result<(), Option<String>> {
     }
     if let Some(program) = programs
         .iter()
-        .find(|p| rows.iter().any(|r| !r.reads_by(p)))
+        .find(|p| rows.iter().any(|r| !r.is_reading_script(p)))
     {
         return Err(cut(program));
     }
     let mut numbered = operands.iter().enumerate();
-    match numbered.find(|(nth, word)| rows.iter().all(|r| !r.takes_operand(*nth, word))) {
+    match numbered.find(|(nth, word)| rows.iter().all(|r| !r.can_take_operand(*nth, word))) {
         Some((_, word)) => Err(cut(word)),
         None => Ok(()),
     }
 }
 
 /// The program that `-e` gives to `sed` or `awk`, alone or behind other letters.
-fn expression<'a>(word: &'a str, value: &'a str) -> Option<&'a str> {
+fn inline_script<'a>(word: &'a str, value: &'a str) -> Option<&'a str> {
     if word.starts_with("--") {
         return match word.strip_prefix("--expression")? {
             "" => Some(value),
@@ -218,7 +218,7 @@ fn expression<'a>(word: &'a str, value: &'a str) -> Option<&'a str> {
 }
 
 /// The words of `find` without `-exec … ;`, where what is run only reads.
-fn without_runs<'a>(rest: &[&'a str]) -> Result<Vec<&'a str>, Option<String>> {
+fn strip_reading_execs<'a>(rest: &[&'a str]) -> Result<Vec<&'a str>, Option<String>> {
     let mut out = Vec::new();
     let mut words = rest.iter().copied();
     while let Some(word) = words.next() {
@@ -233,7 +233,7 @@ fn without_runs<'a>(rest: &[&'a str]) -> Result<Vec<&'a str>, Option<String>> {
             .collect();
         let program = inner.first().cloned().unwrap_or_default();
         let words = inner.get(1..).unwrap_or_default();
-        let reads = permit(&key(&program), words, CommandPurpose::Read).is_ok();
+        let reads = check_invocation(&table_key(&program), words, CommandPurpose::Read).is_ok();
         if program == "find" || !reads {
             return Err(Some(format!("-exec {program}")));
         }
@@ -291,7 +291,7 @@ impl Table {
 
 /// How an option has its value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum ValuePlace {
+enum ValuePosition {
     None,
     Within,
     Next,
@@ -299,12 +299,12 @@ enum ValuePlace {
 
 /// What the table says of an option's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum OptionTakes {
+enum OptionArity {
     Nothing,
     One,
-    Perhaps,
+    Optional,
     /// `-`, standard output.
-    Dash,
+    Stdout,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -327,33 +327,33 @@ enum Operand {
 /// One way to call a program.
 #[derive(Clone, Debug)]
 struct ProgramRow {
-    reads: bool,
+    is_reading: bool,
     words: Vec<Vec<&'static str>>,
-    all_but: Option<Vec<&'static str>>,
-    letters: HashMap<char, OptionTakes>,
-    names: HashMap<&'static str, OptionTakes>,
+    all_options_except: Option<Vec<&'static str>>,
+    letters: HashMap<char, OptionArity>,
+    names: HashMap<&'static str, OptionArity>,
     whole_words: bool,
-    count: Option<usize>,
-    plus: bool,
+    max_operands: Option<usize>,
+    plus_operands_only: bool,
     operand: Operand,
     script: Option<ScriptKind>,
-    passes_on: bool,
+    allows_double_dash: bool,
 }
 
 impl ProgramRow {
     fn parse(reads: bool, words: Vec<Vec<&'static str>>, spec: &'static str) -> Self {
         let mut row = Self {
-            reads,
+            is_reading: reads,
             words,
-            all_but: None,
+            all_options_except: None,
             letters: HashMap::new(),
             names: HashMap::new(),
             whole_words: false,
-            count: None,
-            plus: false,
+            max_operands: None,
+            plus_operands_only: false,
             operand: Operand::Any,
             script: None,
-            passes_on: false,
+            allows_double_dash: false,
         };
         let except: Vec<&str> = spec
             .split_whitespace()
@@ -361,10 +361,10 @@ impl ProgramRow {
             .collect();
         for token in spec.split_whitespace() {
             match token {
-                "*" => row.all_but = Some(except.clone()),
+                "*" => row.all_options_except = Some(except.clone()),
                 "words" => row.whole_words = true,
-                "--" => row.passes_on = true,
-                "<+>" => row.plus = true,
+                "--" => row.allows_double_dash = true,
+                "<+>" => row.plus_operands_only = true,
                 "<name>" => row.operand = Operand::Name,
                 "<local>" => row.operand = Operand::Local,
                 "<url>" => row.operand = Operand::Url,
@@ -373,7 +373,7 @@ impl ProgramRow {
                 "<awk>" => row.script = Some(ScriptKind::Awk),
                 "<find>" => row.script = Some(ScriptKind::Find),
                 number if number.starts_with('<') => {
-                    row.count = Some(number[1..2].parse().expect("<N> is a digit"));
+                    row.max_operands = Some(number[1..2].parse().expect("<N> is a digit"));
                 }
                 except if except.starts_with('!') => {}
                 option => row.add(option),
@@ -386,27 +386,27 @@ impl ProgramRow {
         if option.starts_with("--") || self.whole_words {
             let dash = option
                 .strip_suffix("=-")
-                .map(|name| (name, OptionTakes::Dash));
+                .map(|name| (name, OptionArity::Stdout));
             let one = option
                 .strip_suffix('=')
-                .map(|name| (name, OptionTakes::One));
-            let (name, takes) = dash.or(one).unwrap_or((option, OptionTakes::Nothing));
+                .map(|name| (name, OptionArity::One));
+            let (name, takes) = dash.or(one).unwrap_or((option, OptionArity::Nothing));
             self.names.insert(name, takes);
             return;
         }
         let mut letters = option[1..].chars().peekable();
         while let Some(letter) = letters.next() {
             let takes = match letters.next_if(|c| matches!(c, '=' | '?')) {
-                Some('=') if letters.next_if_eq(&'-').is_some() => OptionTakes::Dash,
-                Some('=') => OptionTakes::One,
-                Some(_) => OptionTakes::Perhaps,
-                None => OptionTakes::Nothing,
+                Some('=') if letters.next_if_eq(&'-').is_some() => OptionArity::Stdout,
+                Some('=') => OptionArity::One,
+                Some(_) => OptionArity::Optional,
+                None => OptionArity::Nothing,
             };
             self.letters.insert(letter, takes);
         }
     }
 
-    fn begins(&self, rest: &[&str]) -> bool {
+    fn matches_start(&self, rest: &[&str]) -> bool {
         let one = |pattern: &str, word: &str| match pattern.strip_suffix('*') {
             Some(start) => word.starts_with(start) && !word.starts_with('-'),
             None => pattern == word,
@@ -420,12 +420,13 @@ impl ProgramRow {
     }
 
     /// Whether it knows this option, and where the option's value is.
-    fn option(&self, word: &str) -> Option<ValuePlace> {
+    fn option_value_position(&self, word: &str) -> Option<ValuePosition> {
         if !word.starts_with('-') || word.len() < 2 {
             return None;
         }
-        if let Some(except) = &self.all_but {
-            return (!except.iter().any(|e| is_that(e, word))).then_some(ValuePlace::None);
+        if let Some(except) = &self.all_options_except {
+            return (!except.iter().any(|e| is_form_of_option(e, word)))
+                .then_some(ValuePosition::None);
         }
         let (name, fused) = match word.split_once('=') {
             Some((name, value)) => (name, Some(value)),
@@ -434,50 +435,50 @@ impl ProgramRow {
         let known = self.names.get(word).or_else(|| self.names.get(name));
         if let Some(takes) = known {
             return match (takes, fused) {
-                (OptionTakes::Dash, Some("-")) => Some(ValuePlace::Within),
-                (OptionTakes::Dash, _) => None,
-                (_, Some(_)) => Some(ValuePlace::Within),
-                (OptionTakes::One, None) => Some(ValuePlace::Next),
-                (OptionTakes::Nothing | OptionTakes::Perhaps, None) => Some(ValuePlace::None),
+                (OptionArity::Stdout, Some("-")) => Some(ValuePosition::Within),
+                (OptionArity::Stdout, _) => None,
+                (_, Some(_)) => Some(ValuePosition::Within),
+                (OptionArity::One, None) => Some(ValuePosition::Next),
+                (OptionArity::Nothing | OptionArity::Optional, None) => Some(ValuePosition::None),
             };
         }
         if self.whole_words {
             let short = word.get(..2).and_then(|short| self.names.get(short));
-            return (short == Some(&OptionTakes::One)).then_some(ValuePlace::Within);
+            return (short == Some(&OptionArity::One)).then_some(ValuePosition::Within);
         }
         if word.starts_with("--") {
             return None;
         }
-        self.cluster(&word[1..])
+        self.cluster_value_position(&word[1..])
     }
 
     /// The letters of `-laf` and `-ofile`, each of which must be known.
-    fn cluster(&self, letters: &str) -> Option<ValuePlace> {
+    fn cluster_value_position(&self, letters: &str) -> Option<ValuePosition> {
         for (at, letter) in letters.char_indices() {
             let behind = &letters[at + letter.len_utf8()..];
             match (self.letters.get(&letter)?, behind) {
-                (OptionTakes::Nothing, _) => {}
-                (OptionTakes::Dash, "-") | (OptionTakes::Perhaps, _) => {
-                    return Some(ValuePlace::Within);
+                (OptionArity::Nothing, _) => {}
+                (OptionArity::Stdout, "-") | (OptionArity::Optional, _) => {
+                    return Some(ValuePosition::Within);
                 }
-                (OptionTakes::Dash, _) => return None,
-                (OptionTakes::One, "") => return Some(ValuePlace::Next),
-                (OptionTakes::One, _) => return Some(ValuePlace::Within),
+                (OptionArity::Stdout, _) => return None,
+                (OptionArity::One, "") => return Some(ValuePosition::Next),
+                (OptionArity::One, _) => return Some(ValuePosition::Within),
             }
         }
-        Some(ValuePlace::None)
+        Some(ValuePosition::None)
     }
 
     /// Whether `sed` or `awk` only reads with this program.
-    fn reads_by(&self, program: &str) -> bool {
+    fn is_reading_script(&self, program: &str) -> bool {
         match self.script {
-            Some(ScriptKind::Sed) => scripts::sed_reads(program),
-            Some(ScriptKind::Awk) => scripts::awk_reads(program),
+            Some(ScriptKind::Sed) => scripts::is_reading_sed(program),
+            Some(ScriptKind::Awk) => scripts::is_reading_awk(program),
             Some(ScriptKind::Find) | None => true,
         }
     }
 
-    fn takes_value(&self, value: &str) -> bool {
+    fn can_take_value(&self, value: &str) -> bool {
         match self.operand {
             Operand::Local => is_local(value.trim_start_matches('-')),
             Operand::Url => {
@@ -493,7 +494,7 @@ impl ProgramRow {
         }
     }
 
-    fn takes_operand(&self, nth: usize, word: &str) -> bool {
+    fn can_take_operand(&self, nth: usize, word: &str) -> bool {
         let fits = match self.operand {
             Operand::Any => true,
             Operand::Name => is_name(word),
@@ -506,12 +507,13 @@ impl ProgramRow {
             }
             Operand::Git => !word.contains("::") && !word.starts_with('!'),
         };
-        fits && self.count.is_none_or(|count| nth < count) && (!self.plus || word.starts_with('+'))
+        fits && self.max_operands.is_none_or(|count| nth < count)
+            && (!self.plus_operands_only || word.starts_with('+'))
     }
 }
 
 /// Whether a word is this option, in a cluster, cut short or with a value.
-fn is_that(option: &str, word: &str) -> bool {
+fn is_form_of_option(option: &str, word: &str) -> bool {
     let name = word.split('=').next().unwrap_or(word);
     if option.starts_with("--") {
         return name == option || name.len() > 2 && option.starts_with(name);

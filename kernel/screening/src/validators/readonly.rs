@@ -5,7 +5,8 @@ use super::arguments::{ArgumentKind, CallArguments, Leaf};
 use super::programs::CommandPurpose;
 use super::roles::{self, Role};
 use super::{
-    ArgumentFinding, Blocked, ScreenedCall, Validator, command_rules, commands, sql, views,
+    ArgumentFinding, BlockedArgument, ScreenedCall, Validator, command_rules, commands,
+    normalization, sql,
 };
 
 const HINT: &str = "this tool is limited to reading; ask for what is there without changing it";
@@ -63,37 +64,46 @@ const WRITING: [&str; 49] = [
     "reset",
 ];
 
-pub(super) fn judge(call: &ScreenedCall<'_>, args: &CallArguments) -> Result<(), Blocked> {
-    if let Some(finding) = judge_tool(call) {
-        return Err(Blocked::new(Validator::Readonly, "", call.tool, finding));
+pub(super) fn check(call: &ScreenedCall<'_>, args: &CallArguments) -> Result<(), BlockedArgument> {
+    if let Some(finding) = check_tool(call) {
+        return Err(BlockedArgument::new(
+            Validator::Readonly,
+            "",
+            call.tool,
+            finding,
+        ));
     }
-    let words = roles::words(call.tool);
+    let words = roles::split_words(call.tool);
     let database =
-        roles::asks_a_database(&words) || call.side_effects.iter().any(|e| e == "database");
-    let runs = roles::runs_commands(&words);
+        roles::is_database_name(&words) || call.side_effects.iter().any(|e| e == "database");
+    let runs = roles::is_command_name(&words);
     for leaf in &args.leaves {
-        if let Some(finding) = judge_leaf(leaf, args, database, runs) {
-            return Err(Blocked::at(Validator::Readonly, leaf, finding));
+        if let Some(finding) = check_leaf(leaf, args, database, runs) {
+            return Err(BlockedArgument::for_leaf(
+                Validator::Readonly,
+                leaf,
+                finding,
+            ));
         }
     }
-    judge_lists(args)
+    check_lists(args)
 }
 
 /// What the server itself says, and the name. To reach out is no write; all other effects are.
-fn judge_tool(call: &ScreenedCall<'_>) -> Option<ArgumentFinding> {
+fn check_tool(call: &ScreenedCall<'_>) -> Option<ArgumentFinding> {
     if let Some(effect) = call.side_effects.iter().find(|e| *e != "network") {
-        return writes(
+        return write_finding(
             "side_effect",
             &format!("the tool declares an effect on {effect}"),
         );
     }
     if call.read_only_hint == Some(false) {
-        return writes(
+        return write_finding(
             "annotation",
             "the tool says of itself that it does not only read",
         );
     }
-    let first = roles::words(call.tool).into_iter().next()?;
+    let first = roles::split_words(call.tool).into_iter().next()?;
     WRITING.contains(&first.as_str()).then(|| {
         ArgumentFinding::new(
             "tool_name",
@@ -103,11 +113,11 @@ fn judge_tool(call: &ScreenedCall<'_>) -> Option<ArgumentFinding> {
     })
 }
 
-fn writes(rule: &'static str, reason: &str) -> Option<ArgumentFinding> {
+fn write_finding(rule: &'static str, reason: &str) -> Option<ArgumentFinding> {
     Some(ArgumentFinding::new(rule, reason, HINT))
 }
 
-fn judge_leaf(
+fn check_leaf(
     leaf: &Leaf,
     args: &CallArguments,
     database: bool,
@@ -125,28 +135,32 @@ fn judge_leaf(
         leaf.role
     };
     let list = leaf.kind == ArgumentKind::Element;
-    views::both(&leaf.text).iter().find_map(|text| match role {
-        Role::Sql => sql::judge(text),
-        Role::Command if list => None,
-        // Some databases call their statements commands.
-        Role::Command if database || sql::is_statement(text) => sql::judge(text),
-        Role::Command if leaf.role == role && args.leaves.iter().any(|l| belongs(l, leaf)) => {
-            commands::words(text).err()
-        }
-        Role::Command => judge_command(text),
-        Role::Method => judge_method(text),
-        Role::Mode => judge_mode(text),
-        Role::Action => judge_action(text),
-        Role::Path | Role::Url | Role::Host => None,
-        Role::Args | Role::Code | Role::Prose | Role::Other => judge_other(text, role),
-    })
+    normalization::with_normalized(&leaf.text)
+        .iter()
+        .find_map(|text| match role {
+            Role::Sql => sql::check(text),
+            Role::Command if list => None,
+            // Some databases call their statements commands.
+            Role::Command if database || sql::is_statement(text) => sql::check(text),
+            Role::Command
+                if leaf.role == role && args.leaves.iter().any(|l| is_word_of_command(l, leaf)) =>
+            {
+                commands::split_words(text).err()
+            }
+            Role::Command => check_command(text),
+            Role::Method => check_method(text),
+            Role::Mode => check_mode(text),
+            Role::Action => check_action(text),
+            Role::Path | Role::Url | Role::Host => None,
+            Role::Args | Role::Code | Role::Prose | Role::Other => check_other(text, role),
+        })
 }
 
-fn judge_other(text: &str, role: Role) -> Option<ArgumentFinding> {
+fn check_other(text: &str, role: Role) -> Option<ArgumentFinding> {
     if is_mutation(text) {
-        return writes("mutation", "the GraphQL text is a mutation");
+        return write_finding("mutation", "the GraphQL text is a mutation");
     }
-    (role != Role::Prose && sql::is_statement(text)).then(|| sql::judge(text))?
+    (role != Role::Prose && sql::is_statement(text)).then(|| sql::check(text))?
 }
 
 fn is_mutation(text: &str) -> bool {
@@ -177,7 +191,7 @@ fn is_mutation(text: &str) -> bool {
         })
 }
 
-fn judge_method(text: &str) -> Option<ArgumentFinding> {
+fn check_method(text: &str) -> Option<ArgumentFinding> {
     let method = text.trim().to_ascii_uppercase();
     let writing = [
         "POST",
@@ -200,7 +214,7 @@ fn judge_method(text: &str) -> Option<ArgumentFinding> {
     })
 }
 
-fn judge_mode(text: &str) -> Option<ArgumentFinding> {
+fn check_mode(text: &str) -> Option<ArgumentFinding> {
     let mode = text.trim().to_ascii_lowercase();
     let short = mode.len() <= 3 && mode.chars().all(|c| "rwaxbt+".contains(c));
     let opens = short && mode.chars().any(|c| "wax+".contains(c));
@@ -218,8 +232,8 @@ fn judge_mode(text: &str) -> Option<ArgumentFinding> {
         .then(|| ArgumentFinding::new("mode", "the file is opened to be written", HINT))
 }
 
-fn judge_action(text: &str) -> Option<ArgumentFinding> {
-    let words = roles::words(text);
+fn check_action(text: &str) -> Option<ArgumentFinding> {
+    let words = roles::split_words(text);
     let first = words.first()?;
     WRITING
         .contains(&first.as_str())
@@ -227,19 +241,19 @@ fn judge_action(text: &str) -> Option<ArgumentFinding> {
 }
 
 /// Commands that only read may be joined by `|`, which writes nothing by itself.
-fn judge_command(text: &str) -> Option<ArgumentFinding> {
-    match commands::pipeline(text) {
-        Ok(commands) => commands.iter().find_map(|words| judge_argv(words)),
+fn check_command(text: &str) -> Option<ArgumentFinding> {
+    match commands::split_pipeline(text) {
+        Ok(commands) => commands.iter().find_map(|words| check_argv(words)),
         Err(finding) => Some(finding),
     }
 }
 
-fn judge_argv(words: &[String]) -> Option<ArgumentFinding> {
-    command_rules::judge(words, CommandPurpose::Read)
+fn check_argv(words: &[String]) -> Option<ArgumentFinding> {
+    command_rules::check(words, CommandPurpose::Read)
 }
 
 /// Whether a text is among the words that go with this program.
-fn belongs(other: &Leaf, head: &Leaf) -> bool {
+fn is_word_of_command(other: &Leaf, head: &Leaf) -> bool {
     let both = other.kind == ArgumentKind::Element && head.kind == ArgumentKind::Element;
     let listed = both && other.parent == head.parent && other.path != head.path;
     let role = other.role;
@@ -247,27 +261,35 @@ fn belongs(other: &Leaf, head: &Leaf) -> bool {
 }
 
 /// Commands given as a list of words, or as a program and its arguments.
-fn judge_lists(args: &CallArguments) -> Result<(), Blocked> {
+fn check_lists(args: &CallArguments) -> Result<(), BlockedArgument> {
     let heads = args.leaves.iter().filter(|l| {
         let first = l.kind == ArgumentKind::Text
             || l.kind == ArgumentKind::Element && l.path.ends_with("/0");
         first && l.role == Role::Command
     });
     for head in heads {
-        let rest = args.leaves.iter().filter(|other| belongs(other, head));
-        let mut words = commands::words(&views::plain(&head.text)).unwrap_or_default();
+        let rest = args
+            .leaves
+            .iter()
+            .filter(|other| is_word_of_command(other, head));
+        let mut words =
+            commands::split_words(&normalization::normalize(&head.text)).unwrap_or_default();
         words.extend(rest.flat_map(|l| {
-            let plain = views::plain(&l.text);
+            let plain = normalization::normalize(&l.text);
             match l.kind {
-                ArgumentKind::Text => commands::words(&plain).unwrap_or_else(|_| vec![plain]),
+                ArgumentKind::Text => commands::split_words(&plain).unwrap_or_else(|_| vec![plain]),
                 ArgumentKind::Element | ArgumentKind::Number | ArgumentKind::Key => vec![plain],
             }
         }));
         if sql::is_statement(&head.text) || words.len() < 2 && head.kind == ArgumentKind::Text {
             continue;
         }
-        if let Some(finding) = judge_argv(&words) {
-            return Err(Blocked::at(Validator::Readonly, head, finding));
+        if let Some(finding) = check_argv(&words) {
+            return Err(BlockedArgument::for_leaf(
+                Validator::Readonly,
+                head,
+                finding,
+            ));
         }
     }
     Ok(())

@@ -25,10 +25,10 @@ pub(super) enum Role {
 }
 
 /// Lower-case words of a name in any style: `repoURL_list` has `repo`, `url`, `list`.
-pub(super) fn words(name: &str) -> Vec<String> {
+pub(super) fn split_words(name: &str) -> Vec<String> {
     let mut out: Vec<String> = Vec::new();
     let mut word = String::new();
-    let chars: Vec<char> = super::views::plain(name).chars().collect();
+    let chars: Vec<char> = super::normalization::normalize(name).chars().collect();
     for (at, &c) in chars.iter().enumerate() {
         let before = at.checked_sub(1).map(|b| chars[b]);
         let after = chars.get(at + 1);
@@ -55,42 +55,42 @@ const IS_A_NUMBER: [&str; 18] = [
 
 /// By the last word that says something, since it names the thing: `file_path`, `hostUrl`. Capitals part
 /// words, but a server that does not regard case reads `commanD` as `command`.
-pub(super) fn of_key(key: &str) -> Role {
+pub(super) fn role_for_key(key: &str) -> Role {
     // Most keys are one word in small letters.
     if key.bytes().all(|c| c.is_ascii_lowercase()) {
-        return of_word(key);
+        return role_for_word(key);
     }
-    let small = super::views::plain(key).to_lowercase();
-    let uncapped = of_words(&words(&small));
+    let small = super::normalization::normalize(key).to_lowercase();
+    let uncapped = role_for_words(&split_words(&small));
     if uncapped != Role::Other {
         return uncapped;
     }
-    of_words(&words(key))
+    role_for_words(&split_words(key))
 }
 
-fn of_words(words: &[String]) -> Role {
+fn role_for_words(words: &[String]) -> Role {
     if let [.., what, last] = words
         && last == "code"
         && IS_A_NUMBER.contains(&what.as_str())
     {
         return Role::Other;
     }
-    let known = words.iter().rev().map(|w| of_word(w));
+    let known = words.iter().rev().map(|w| role_for_word(w));
     known
         .into_iter()
         .find(|role| *role != Role::Other)
         .unwrap_or(Role::Other)
 }
 
-fn of_word(word: &str) -> Role {
-    let one = of_singular(word);
+fn role_for_word(word: &str) -> Role {
+    let one = role_for_singular(word);
     match (one, word.strip_suffix('s')) {
-        (Role::Other, Some(singular)) => of_singular(singular),
+        (Role::Other, Some(singular)) => role_for_singular(singular),
         (role, _) => role,
     }
 }
 
-fn of_singular(word: &str) -> Role {
+fn role_for_singular(word: &str) -> Role {
     match word {
         "command" | "cmd" | "commandline" | "cmdline" | "shell" | "bash" | "exec"
         | "executable" | "program" | "powershell" | "cmdstring" => Role::Command,
@@ -117,7 +117,7 @@ fn of_singular(word: &str) -> Role {
 }
 
 /// Whether a tool of this name runs command lines.
-pub(super) fn runs_commands(words: &[String]) -> bool {
+pub(super) fn is_command_name(words: &[String]) -> bool {
     let has = |set: &[&str]| words.iter().any(|w| set.contains(&w.as_str()));
     has(&[
         "shell",
@@ -138,7 +138,7 @@ pub(super) fn runs_commands(words: &[String]) -> bool {
 }
 
 /// Whether a tool of this name runs code it is given.
-pub(super) fn runs_code(words: &[String]) -> bool {
+pub(super) fn is_code_name(words: &[String]) -> bool {
     let has = |set: &[&str]| words.iter().any(|w| set.contains(&w.as_str()));
     let runs = has(&[
         "run",
@@ -165,7 +165,7 @@ pub(super) fn runs_code(words: &[String]) -> bool {
 }
 
 /// Whether a tool of this name speaks to a database.
-pub(super) fn asks_a_database(words: &[String]) -> bool {
+pub(super) fn is_database_name(words: &[String]) -> bool {
     let has = |set: &[&str]| words.iter().any(|w| set.contains(&w.as_str()));
     has(&[
         "sql",
@@ -190,7 +190,7 @@ mod tests {
 
     #[test]
     fn a_name_says_what_it_is() {
-        assert_eq!(words("repoURL_list"), ["repo", "url", "list"]);
+        assert_eq!(split_words("repoURL_list"), ["repo", "url", "list"]);
         for (key, role) in [
             ("file_path", Role::Path),
             ("filePaths", Role::Path),
@@ -209,7 +209,7 @@ mod tests {
             ("\u{17f}ql", Role::Sql),
             ("currencyCode", Role::Other),
         ] {
-            assert_eq!(of_key(key), role, "{key}");
+            assert_eq!(role_for_key(key), role, "{key}");
         }
     }
 
@@ -217,12 +217,12 @@ mod tests {
     #[test]
     fn tools_that_run_things_are_known_by_name() {
         for name in ["execute_command", "runCommand", "bash", "shell_exec", "run"] {
-            assert!(runs_commands(&words(name)), "{name}");
+            assert!(is_command_name(&split_words(name)), "{name}");
         }
         for name in ["read_file", "search", "list_runs", "describe_table"] {
-            assert!(!runs_commands(&words(name)), "{name}");
+            assert!(!is_command_name(&split_words(name)), "{name}");
         }
-        assert!(runs_code(&words("run_python_code")));
-        assert!(!runs_code(&words("search_code")));
+        assert!(is_code_name(&split_words("run_python_code")));
+        assert!(!is_code_name(&split_words("search_code")));
     }
 }

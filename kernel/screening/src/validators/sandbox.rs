@@ -4,8 +4,8 @@ use super::arguments::{ArgumentKind, CallArguments, Leaf};
 use super::programs::{CommandPurpose, FOLDERS};
 use super::roles::Role;
 use super::{
-    ArgumentFinding, Blocked, ScreenedCall, Validator, command_rules, commands, dangers, paths,
-    patterns, programs, quiet, views,
+    ArgumentFinding, BlockedArgument, ScreenedCall, Validator, command_rules, commands,
+    dangerous_commands, fast_path, normalization, paths, patterns, programs,
 };
 
 /// Variables that decide which code a program runs.
@@ -27,18 +27,18 @@ pub(super) const ENVIRONMENT: [&str; 15] = [
     "GIT_EXTERNAL_DIFF",
 ];
 
-pub(super) fn judge(call: &ScreenedCall<'_>, args: &CallArguments) -> Result<(), Blocked> {
-    let runs = call.runs();
+pub(super) fn check(call: &ScreenedCall<'_>, args: &CallArguments) -> Result<(), BlockedArgument> {
+    let runs = call.can_run_commands();
     for leaf in &args.leaves {
-        if let Some(finding) = judge_leaf(leaf, runs, call.roots) {
-            return Err(Blocked::at(Validator::Sandbox, leaf, finding));
+        if let Some(finding) = check_leaf(leaf, runs, call.roots) {
+            return Err(BlockedArgument::for_leaf(Validator::Sandbox, leaf, finding));
         }
     }
-    judge_split(args, call.roots)
+    check_split(args, call.roots)
 }
 
 /// What the text is taken for: in a tool that runs commands, a text of no known kind is a command.
-fn judge_leaf(leaf: &Leaf, runs: bool, roots: &[String]) -> Option<ArgumentFinding> {
+fn check_leaf(leaf: &Leaf, runs: bool, roots: &[String]) -> Option<ArgumentFinding> {
     if leaf.kind == ArgumentKind::Number {
         return None;
     }
@@ -64,47 +64,47 @@ fn judge_leaf(leaf: &Leaf, runs: bool, roots: &[String]) -> Option<ArgumentFindi
         (_, role) => role,
     };
     match (role, leaf.kind) {
-        (Role::Command, ArgumentKind::Element) | (Role::Args, _) => judge_word(&leaf.text, roots),
-        (Role::Command, _) => judge_command(&leaf.text, roots),
-        (Role::Path, _) => judge_path(&leaf.text, roots),
-        (Role::Url, _) => judge_url(&leaf.text, roots),
-        (Role::Prose | Role::Code, _) if runs => judge_script(&leaf.text),
+        (Role::Command, ArgumentKind::Element) | (Role::Args, _) => check_word(&leaf.text, roots),
+        (Role::Command, _) => check_command(&leaf.text, roots),
+        (Role::Path, _) => check_path(&leaf.text, roots),
+        (Role::Url, _) => check_url(&leaf.text, roots),
+        (Role::Prose | Role::Code, _) if runs => check_script(&leaf.text),
         (Role::Prose | Role::Code, _) => None,
         (Role::Host | Role::Sql | Role::Method | Role::Mode | Role::Action | Role::Other, _) => {
-            judge_other(&leaf.text)
+            check_other(&leaf.text)
         }
     }
 }
 
-fn judge_command(text: &str, roots: &[String]) -> Option<ArgumentFinding> {
-    for view in views::both(text) {
-        let words = match commands::words(&view) {
+fn check_command(text: &str, roots: &[String]) -> Option<ArgumentFinding> {
+    for view in normalization::with_normalized(text) {
+        let words = match commands::split_words(&view) {
             Ok(words) => words,
             Err(finding) => return Some(finding),
         };
-        let found = judge_argv(&words, roots)
-            .or_else(|| commands::parts(&view).find_map(|part| deletes(&part)));
+        let found = check_argv(&words, roots)
+            .or_else(|| commands::split_unquoted(&view).find_map(|part| check_deletion(&part)));
         if found.is_some() {
             return found;
         }
     }
-    windows_variable(text)
+    find_windows_variable(text)
 }
 
 /// A text of a tool that runs things: several lines are its nature, destruction is not.
-fn judge_script(text: &str) -> Option<ArgumentFinding> {
-    views::both(text)
+fn check_script(text: &str) -> Option<ArgumentFinding> {
+    normalization::with_normalized(text)
         .iter()
-        .find_map(|view| commands::parts(view).find_map(|part| deletes(&part)))
+        .find_map(|view| commands::split_unquoted(view).find_map(|part| check_deletion(&part)))
 }
 
 /// Within quotes only the plainest destruction counts: text may speak of commands.
-fn deletes(words: &[String]) -> Option<ArgumentFinding> {
-    dangers::judge(words).filter(|f| f.rule == "recursive_delete" && words.len() > 2)
+fn check_deletion(words: &[String]) -> Option<ArgumentFinding> {
+    dangerous_commands::check(words).filter(|f| f.rule == "recursive_delete" && words.len() > 2)
 }
 
 /// `%COMSPEC%` and the like.
-fn windows_variable(text: &str) -> Option<ArgumentFinding> {
+fn find_windows_variable(text: &str) -> Option<ArgumentFinding> {
     let name =
         |part: &str| part.len() > 1 && part.chars().all(|c| c.is_ascii_uppercase() || c == '_');
     let pieces: Vec<&str> = text.split('%').collect();
@@ -120,27 +120,27 @@ fn windows_variable(text: &str) -> Option<ArgumentFinding> {
 }
 
 /// A program and its words.
-fn judge_argv(words: &[String], roots: &[String]) -> Option<ArgumentFinding> {
-    command_rules::judge(words, CommandPurpose::Run).or_else(|| judge_operands(words, roots))
+fn check_argv(words: &[String], roots: &[String]) -> Option<ArgumentFinding> {
+    command_rules::check(words, CommandPurpose::Run).or_else(|| check_operands(words, roots))
 }
 
 /// A program that is started as a server: it may be any that is no danger by itself.
-pub(super) fn judge_start(words: &[String], roots: &[String]) -> Option<ArgumentFinding> {
-    dangers::judge(words).or_else(|| judge_operands(words, roots))
+pub(super) fn check_start_command(words: &[String], roots: &[String]) -> Option<ArgumentFinding> {
+    dangerous_commands::check(words).or_else(|| check_operands(words, roots))
 }
 
-fn judge_operands(words: &[String], roots: &[String]) -> Option<ArgumentFinding> {
+fn check_operands(words: &[String], roots: &[String]) -> Option<ArgumentFinding> {
     let known = |w: &String| FOLDERS.iter().any(|p| w.starts_with(p)) && !w.contains("..");
     let skipped = usize::from(words.first().is_some_and(known));
-    let script = script_of(words);
+    let script = script_index(words);
     let rest = words.iter().enumerate().skip(skipped);
     rest.filter(|(at, _)| Some(*at) != script)
-        .find_map(|(_, word)| judge_operand(word, roots))
+        .find_map(|(_, word)| check_operand(word, roots))
 }
 
 /// Where the program of `sed` or `awk` stands, which may begin like a path: `/start/,/end/p`.
-fn script_of(words: &[String]) -> Option<usize> {
-    let program = programs::name_of(words.first()?);
+fn script_index(words: &[String]) -> Option<usize> {
+    let program = programs::program_name(words.first()?);
     let elsewhere = |w: &String| w.starts_with("-e") || w.starts_with("-f") || w.starts_with("--");
     if !["sed", "awk", "gawk", "mawk"].contains(&program.as_str()) || words.iter().any(elsewhere) {
         return None;
@@ -151,7 +151,7 @@ fn script_of(words: &[String]) -> Option<usize> {
 }
 
 /// A word that may be a path, or an option with one: `--file=/etc/passwd`.
-fn judge_operand(word: &str, roots: &[String]) -> Option<ArgumentFinding> {
+fn check_operand(word: &str, roots: &[String]) -> Option<ArgumentFinding> {
     let value = match word.split_once('=') {
         Some((option, value)) if option.starts_with('-') => value,
         _ => word,
@@ -179,42 +179,42 @@ fn judge_operand(word: &str, roots: &[String]) -> Option<ArgumentFinding> {
     let climbs = value.split(['/', '\\']).any(|part| part.trim() == "..");
     let range = value.contains("..") && !climbs && !value.starts_with(['/', '~', '\\']);
     if looks && !exempt && !spaced && !range {
-        return paths::judge(value, roots);
+        return paths::check(value, roots);
     }
     None
 }
 
 /// One word of a list of words: no shell cuts it, but one may still be started for it.
-fn judge_word(text: &str, roots: &[String]) -> Option<ArgumentFinding> {
-    views::both(text)
+fn check_word(text: &str, roots: &[String]) -> Option<ArgumentFinding> {
+    normalization::with_normalized(text)
         .iter()
-        .find_map(|view| patterns::judge(view).or_else(|| judge_operand(view, roots)))
+        .find_map(|view| patterns::check(view).or_else(|| check_operand(view, roots)))
 }
 
-fn judge_path(text: &str, roots: &[String]) -> Option<ArgumentFinding> {
-    paths::judge(text, roots).or_else(|| judge_other(text))
+fn check_path(text: &str, roots: &[String]) -> Option<ArgumentFinding> {
+    paths::check(text, roots).or_else(|| check_other(text))
 }
 
-fn judge_url(text: &str, roots: &[String]) -> Option<ArgumentFinding> {
-    let plain = views::plain(text);
+fn check_url(text: &str, roots: &[String]) -> Option<ArgumentFinding> {
+    let plain = normalization::normalize(text);
     let scheme = plain.trim_start().get(..5).unwrap_or_default();
     if scheme.eq_ignore_ascii_case("file:") {
-        return paths::judge(&plain, roots);
+        return paths::check(&plain, roots);
     }
-    views::both(text)
+    normalization::with_normalized(text)
         .iter()
-        .find_map(|view| patterns::judge(&view.replace('&', "\u{b7}")))
+        .find_map(|view| patterns::check(&view.replace('&', "\u{b7}")))
 }
 
-fn judge_other(text: &str) -> Option<ArgumentFinding> {
-    if quiet::to_sandbox(text) {
+fn check_other(text: &str) -> Option<ArgumentFinding> {
+    if fast_path::is_safe_for_sandbox(text) {
         return None;
     }
     // A value that is one word may be opened as a path: then not in the system's own places.
     if !text.contains(char::is_whitespace)
         && text.starts_with(['/', '~'])
         && text.len() > 2
-        && let Some(finding) = paths::judge(text, &[])
+        && let Some(finding) = paths::check(text, &[])
     {
         return Some(finding);
     }
@@ -229,13 +229,13 @@ fn judge_other(text: &str) -> Option<ArgumentFinding> {
             )
         })
     };
-    views::decoded(text)
+    normalization::decode_variants(text)
         .iter()
-        .find_map(|view| patterns::judge(view).or_else(|| escapes(view)))
+        .find_map(|view| patterns::check(view).or_else(|| escapes(view)))
 }
 
 /// A command whose program and words stand in several arguments, or in a list.
-fn judge_split(args: &CallArguments, roots: &[String]) -> Result<(), Blocked> {
+fn check_split(args: &CallArguments, roots: &[String]) -> Result<(), BlockedArgument> {
     let role = |leaf: &Leaf| leaf.role;
     let given = |leaf: &&Leaf| leaf.kind != ArgumentKind::Key;
     let programs = args.leaves.iter().filter(given);
@@ -245,9 +245,11 @@ fn judge_split(args: &CallArguments, roots: &[String]) -> Result<(), Blocked> {
             continue;
         }
         let mut words = match head.kind {
-            ArgumentKind::Text => commands::words(&views::plain(&head.text)).unwrap_or_default(),
+            ArgumentKind::Text => {
+                commands::split_words(&normalization::normalize(&head.text)).unwrap_or_default()
+            }
             ArgumentKind::Element | ArgumentKind::Number | ArgumentKind::Key => {
-                vec![views::plain(&head.text)]
+                vec![normalization::normalize(&head.text)]
             }
         };
         let alone = words.len();
@@ -258,18 +260,19 @@ fn judge_split(args: &CallArguments, roots: &[String]) -> Result<(), Blocked> {
                 && head.kind == ArgumentKind::Element;
             let argument = role(other) == Role::Args && other.object == head.object;
             if listed || argument && other.kind == ArgumentKind::Element {
-                words.push(views::plain(&other.text));
+                words.push(normalization::normalize(&other.text));
             } else if argument {
-                let plain = views::plain(&other.text);
-                let cut = commands::words(&plain);
-                let cut = cut.map_err(|f| Blocked::at(Validator::Sandbox, other, f))?;
+                let plain = normalization::normalize(&other.text);
+                let cut = commands::split_words(&plain);
+                let cut =
+                    cut.map_err(|f| BlockedArgument::for_leaf(Validator::Sandbox, other, f))?;
                 words.extend(cut);
             }
         }
         // A command that is one text was judged as that.
         let whole = head.kind == ArgumentKind::Text && words.len() == alone;
-        if !whole && let Some(finding) = judge_argv(&words, roots) {
-            return Err(Blocked::at(Validator::Sandbox, head, finding));
+        if !whole && let Some(finding) = check_argv(&words, roots) {
+            return Err(BlockedArgument::for_leaf(Validator::Sandbox, head, finding));
         }
     }
     Ok(())

@@ -2,14 +2,14 @@
 
 /// Whether each command of a `sed` script is one that neither writes, reads other files nor runs
 /// anything. A script that cannot be read to its end is none.
-pub(super) fn sed_reads(script: &str) -> bool {
+pub(super) fn is_reading_sed(script: &str) -> bool {
     let chars: Vec<char> = script.chars().collect();
     let mut reader = SedReader {
         chars: &chars,
-        at: 0,
+        position: 0,
     };
-    while reader.at < chars.len() {
-        if reader.command().is_none() {
+    while reader.position < chars.len() {
+        if reader.parse_command().is_none() {
             return false;
         }
     }
@@ -18,47 +18,47 @@ pub(super) fn sed_reads(script: &str) -> bool {
 
 struct SedReader<'a> {
     chars: &'a [char],
-    at: usize,
+    position: usize,
 }
 
 impl SedReader<'_> {
     fn peek(&self) -> Option<char> {
-        self.chars.get(self.at).copied()
+        self.chars.get(self.position).copied()
     }
 
     fn skip(&mut self, while_: impl Fn(char) -> bool) {
         while self.peek().is_some_and(&while_) {
-            self.at += 1;
+            self.position += 1;
         }
     }
 
-    fn command(&mut self) -> Option<()> {
+    fn parse_command(&mut self) -> Option<()> {
         self.skip(|c| c.is_whitespace() || matches!(c, ';' | '{' | '}'));
-        self.address()?;
+        self.parse_address()?;
         if self.peek() == Some(',') {
-            self.at += 1;
+            self.position += 1;
             self.skip(|c| matches!(c, ' ' | '+' | '~'));
-            self.address()?;
+            self.parse_address()?;
         }
         self.skip(|c| matches!(c, ' ' | '!'));
         let Some(command) = self.peek() else {
             return Some(());
         };
-        self.at += 1;
+        self.position += 1;
         match command {
             '{' | '}' => return Some(()),
             '=' | 'd' | 'D' | 'g' | 'G' | 'h' | 'H' | 'n' | 'N' | 'p' | 'P' | 'x' | 'z' | 'l'
             | 'q' | 'Q' => self.skip(|c| c.is_ascii_digit() || c == ' '),
             's' => {
-                let delimiter = self.delimiter()?;
-                self.until(delimiter)?;
-                self.until(delimiter)?;
+                let delimiter = self.parse_delimiter()?;
+                self.skip_past(delimiter)?;
+                self.skip_past(delimiter)?;
                 self.skip(|c| matches!(c, 'g' | 'p' | 'i' | 'I' | 'm' | 'M') || c.is_ascii_digit());
             }
             'y' => {
-                let delimiter = self.delimiter()?;
-                self.until(delimiter)?;
-                self.until(delimiter)?;
+                let delimiter = self.parse_delimiter()?;
+                self.skip_past(delimiter)?;
+                self.skip_past(delimiter)?;
             }
             // Labels end at the first character that any version ends them at.
             'b' | 't' | 'T' | ':' => {
@@ -67,9 +67,9 @@ impl SedReader<'_> {
             }
             // A text goes on to the end of its line, and further behind a backslash.
             'a' | 'i' | 'c' => {
-                let start = self.at;
+                let start = self.position;
                 self.skip(|c| c != '\n');
-                if self.chars[start..self.at].last() == Some(&'\\') {
+                if self.chars[start..self.position].last() == Some(&'\\') {
                     return None;
                 }
             }
@@ -79,16 +79,16 @@ impl SedReader<'_> {
         matches!(self.peek(), None | Some(';' | '\n' | '}' | '{')).then_some(())
     }
 
-    fn address(&mut self) -> Option<()> {
+    fn parse_address(&mut self) -> Option<()> {
         match self.peek() {
             Some('/') => {
-                self.at += 1;
-                self.until('/')?;
+                self.position += 1;
+                self.skip_past('/')?;
             }
             Some('\\') => {
-                self.at += 1;
-                let delimiter = self.delimiter()?;
-                self.until(delimiter)?;
+                self.position += 1;
+                let delimiter = self.parse_delimiter()?;
+                self.skip_past(delimiter)?;
             }
             _ => self.skip(|c| c.is_ascii_digit() || matches!(c, '$' | '~')),
         }
@@ -96,26 +96,26 @@ impl SedReader<'_> {
         Some(())
     }
 
-    fn delimiter(&mut self) -> Option<char> {
+    fn parse_delimiter(&mut self) -> Option<char> {
         let delimiter = self.peek().filter(|c| !matches!(c, '\n' | '\\'))?;
-        self.at += 1;
+        self.position += 1;
         Some(delimiter)
     }
 
     /// Behind the next delimiter that no backslash hides. Within brackets versions differ in whether
     /// it ends there; so no delimiter may stand in them.
-    fn until(&mut self, delimiter: char) -> Option<()> {
+    fn skip_past(&mut self, delimiter: char) -> Option<()> {
         let (mut bracket, mut class) = (false, false);
         loop {
             let c = self.peek()?;
-            self.at += 1;
+            self.position += 1;
             match c {
-                '\\' => self.at += 1,
+                '\\' => self.position += 1,
                 '[' if bracket => class = matches!(self.peek(), Some(':' | '.' | '=')),
                 '[' => {
                     bracket = true;
-                    self.at += usize::from(self.peek() == Some('^'));
-                    self.at += usize::from(self.peek() == Some(']'));
+                    self.position += usize::from(self.peek() == Some('^'));
+                    self.position += usize::from(self.peek() == Some(']'));
                 }
                 ']' if class => class = false,
                 ']' => bracket = false,
@@ -128,14 +128,14 @@ impl SedReader<'_> {
 }
 
 /// Whether an `awk` program neither writes files, reads others nor runs anything.
-pub(super) fn awk_reads(program: &str) -> bool {
+pub(super) fn is_reading_awk(program: &str) -> bool {
     if ["system", "getline", "@", "fflush", "close"]
         .iter()
         .any(|word| program.contains(word))
     {
         return false;
     }
-    let code = awk_code(program);
+    let code = strip_awk_literals(program);
     let mut before = ' ';
     let mut printing = false;
     let mut depth = 0_u32;
@@ -168,7 +168,7 @@ pub(super) fn awk_reads(program: &str) -> bool {
 
 /// The program without what stands in its strings and regular expressions. A slash begins one only
 /// where no value stands before it.
-fn awk_code(program: &str) -> String {
+fn strip_awk_literals(program: &str) -> String {
     let mut out = String::new();
     let mut chars = program.chars();
     while let Some(c) = chars.next() {
@@ -221,7 +221,7 @@ mod tests {
             "a more text w e",
             "10,$!d;=",
         ] {
-            assert!(sed_reads(script), "{script}");
+            assert!(is_reading_sed(script), "{script}");
         }
         for script in [
             "w out",
@@ -246,7 +246,7 @@ mod tests {
             ":a w x",
             "F;e",
         ] {
-            assert!(!sed_reads(script), "{script}");
+            assert!(!is_reading_sed(script), "{script}");
         }
         for program in [
             "{print $1}",
@@ -257,7 +257,7 @@ mod tests {
             "BEGIN{FS=\"|\"} $2 ~ /x|y/ || $3 {n++} END{print n}",
             "{s+=$1/2} END{print s}",
         ] {
-            assert!(awk_reads(program), "{program}");
+            assert!(is_reading_awk(program), "{program}");
         }
         for program in [
             "{print > \"out\"}",
@@ -270,14 +270,14 @@ mod tests {
             "{print $1 / 2 | \"sh\" / 1}",
             "{x = a / b; print x | \"/bin/sh\"}",
         ] {
-            assert!(!awk_reads(program), "{program}");
+            assert!(!is_reading_awk(program), "{program}");
         }
     }
 
     proptest! {
         #[test]
         fn no_script_breaks_the_readers(script in "\\PC{0,60}|[sy/,;{}wae\\[\\]\\\\ 0-9|>\"]{0,30}") {
-            let _ = (sed_reads(&script), awk_reads(&script));
+            let _ = (is_reading_sed(&script), is_reading_awk(&script));
         }
     }
 }

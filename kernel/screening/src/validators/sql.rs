@@ -207,7 +207,7 @@ enum Token {
 
 /// Whether a text of no known kind is SQL at all: the head of a statement, not of a sentence.
 pub(super) fn is_statement(text: &str) -> bool {
-    let tokens = read(text, PLAIN);
+    let tokens = tokenize(text, PLAIN);
     let word = |at: usize| match tokens.get(at) {
         Some(Token::Word(w)) => w.as_str(),
         Some(Token::Quoted(_) | Token::Sign(_)) | None => "",
@@ -242,22 +242,22 @@ pub(super) fn is_statement(text: &str) -> bool {
 }
 
 /// The first thing in a text of SQL that does not only read.
-pub(super) fn judge(text: &str) -> Option<ArgumentFinding> {
+pub(super) fn check(text: &str) -> Option<ArgumentFinding> {
     let mut last = Vec::new();
     DIALECTS.iter().find_map(|dialect| {
-        let tokens = read(text, *dialect);
+        let tokens = tokenize(text, *dialect);
         // Most texts read the same in all of them.
         if tokens == last {
             return None;
         }
         let mut statements = tokens.split(|t| *t == Token::Sign(';'));
-        let found = statements.find_map(judge_statement);
+        let found = statements.find_map(check_statement);
         last = tokens;
         found
     })
 }
 
-fn writes(what: &str) -> Option<ArgumentFinding> {
+fn write_finding(what: &str) -> Option<ArgumentFinding> {
     Some(ArgumentFinding::new(
         "sql",
         format!("{what} does not only read"),
@@ -265,17 +265,17 @@ fn writes(what: &str) -> Option<ArgumentFinding> {
     ))
 }
 
-fn judge_statement(tokens: &[Token]) -> Option<ArgumentFinding> {
+fn check_statement(tokens: &[Token]) -> Option<ArgumentFinding> {
     let mut rest = tokens.iter().skip_while(|t| **t == Token::Sign('('));
     let first = match rest.next()? {
         Token::Word(word) => word.as_str(),
-        Token::Quoted(_) | Token::Sign(_) => return writes("what begins with no keyword"),
+        Token::Quoted(_) | Token::Sign(_) => return write_finding("what begins with no keyword"),
     };
     if !READING.contains(&first) {
-        return writes(&first.to_uppercase());
+        return write_finding(&first.to_uppercase());
     }
     if first == "pragma" {
-        return judge_pragma(tokens);
+        return check_pragma(tokens);
     }
     if matches!(first, "show" | "describe" | "desc" | "use" | "help") {
         return None;
@@ -284,12 +284,12 @@ fn judge_statement(tokens: &[Token]) -> Option<ArgumentFinding> {
         && let Some(Token::Word(next)) = rest.next()
         && !TRANSACTIONS.contains(&next.as_str())
     {
-        return writes("a block of statements");
+        return write_finding("a block of statements");
     }
-    inside(tokens).or_else(|| calls(tokens))
+    find_write(tokens).or_else(|| find_unlisted_call(tokens))
 }
 
-fn judge_pragma(tokens: &[Token]) -> Option<ArgumentFinding> {
+fn check_pragma(tokens: &[Token]) -> Option<ArgumentFinding> {
     let named = tokens.iter().rev().any(|t| match t {
         Token::Word(w) => PRAGMAS.contains(&w.rsplit('.').next().unwrap_or_default()),
         Token::Quoted(_) | Token::Sign(_) => false,
@@ -299,11 +299,11 @@ fn judge_pragma(tokens: &[Token]) -> Option<ArgumentFinding> {
     let asks = tokens.len() <= 2
         && !matches!(tokens.last(), Some(Token::Word(w)) if
         ["optimize", "incremental_vacuum", "wal_checkpoint", "shrink_memory"].contains(&w.as_str()));
-    (sets || !named && (given || !asks)).then(|| writes("this PRAGMA"))?
+    (sets || !named && (given || !asks)).then(|| write_finding("this PRAGMA"))?
 }
 
 /// Writes within a statement that begins like a reading one.
-fn inside(tokens: &[Token]) -> Option<ArgumentFinding> {
+fn find_write(tokens: &[Token]) -> Option<ArgumentFinding> {
     let word = |at: usize| match tokens.get(at) {
         Some(Token::Word(w)) => w.as_str(),
         Some(Token::Quoted(_) | Token::Sign(_)) | None => "",
@@ -319,39 +319,39 @@ fn inside(tokens: &[Token]) -> Option<ArgumentFinding> {
         let called = tokens.get(at + 1) == Some(&Token::Sign('('));
         let quoted = at > 0 && tokens.get(at - 1) == Some(&Token::Sign('$'));
         match word(at) {
-            "into" => return writes("INTO"),
+            "into" => return write_finding("INTO"),
             "insert" | "merge" | "replace" if word(at + 1) == "into" => {
-                return writes("a part of it");
+                return write_finding("a part of it");
             }
             "insert" | "delete" | "update" | "merge" | "create" | "drop" | "alter" | "truncate"
             | "execute"
                 if opens && !called =>
             {
-                return writes(&word(at).to_uppercase());
+                return write_finding(&word(at).to_uppercase());
             }
             "drop" | "create" | "alter" | "truncate"
                 if OBJECTS.contains(&word(at + 1)) && !quoted =>
             {
-                return writes(&word(at).to_uppercase());
+                return write_finding(&word(at).to_uppercase());
             }
             // Some databases need no semicolon between statements.
-            "update" if (2..5).any(|n| word(at + n) == "set") => return writes("UPDATE"),
+            "update" if (2..5).any(|n| word(at + n) == "set") => return write_finding("UPDATE"),
             "insert" if !called && (2..9).any(|n| matches!(word(at + n), "values" | "select")) => {
-                return writes("INSERT");
+                return write_finding("INSERT");
             }
-            first if BATCHED.contains(&first) && begins_anew(tokens, at) => {
-                return writes(&first.to_uppercase());
+            first if BATCHED.contains(&first) && can_begin_statement(tokens, at) => {
+                return write_finding(&first.to_uppercase());
             }
-            "delete" if word(at + 1) == "from" => return writes("DELETE"),
+            "delete" if word(at + 1) == "from" => return write_finding("DELETE"),
             "for"
                 if matches!(word(at + 1), "update" | "share")
                     || word(at + 1) == "no" && word(at + 2) == "key" =>
             {
-                return writes("FOR UPDATE");
+                return write_finding("FOR UPDATE");
             }
             _ => {}
         }
-        if let Some(finding) = locks_or_counts(tokens, at) {
+        if let Some(finding) = find_side_effect(tokens, at) {
             return Some(finding);
         }
     }
@@ -359,29 +359,29 @@ fn inside(tokens: &[Token]) -> Option<ArgumentFinding> {
 }
 
 /// What has an effect beside its answer: locks, sequences, variables, and commands of clients.
-fn locks_or_counts(tokens: &[Token], at: usize) -> Option<ArgumentFinding> {
+fn find_side_effect(tokens: &[Token], at: usize) -> Option<ArgumentFinding> {
     let word = |at: usize| match tokens.get(at) {
         Some(Token::Word(w)) => w.as_str(),
         Some(Token::Quoted(_) | Token::Sign(_)) | None => "",
     };
     let sign = |at: usize, sign: char| tokens.get(at) == Some(&Token::Sign(sign));
     match (word(at), word(at + 1), word(at + 2)) {
-        ("for", "key", "share") => writes("FOR KEY SHARE"),
-        ("lock", "in", _) => writes("LOCK"),
-        ("next" | "previous", "value", "for") => writes("a sequence"),
-        (name, ..) if name.ends_with(".nextval") => writes("a sequence"),
-        _ if sign(at, ':') && sign(at + 1, '=') => writes("a variable that is set"),
-        _ if sign(at, '\\') => writes("a command of the client"),
+        ("for", "key", "share") => write_finding("FOR KEY SHARE"),
+        ("lock", "in", _) => write_finding("LOCK"),
+        ("next" | "previous", "value", "for") => write_finding("a sequence"),
+        (name, ..) if name.ends_with(".nextval") => write_finding("a sequence"),
+        _ if sign(at, ':') && sign(at + 1, '=') => write_finding("a variable that is set"),
+        _ if sign(at, '\\') => write_finding("a command of the client"),
         _ => None,
     }
 }
 
 /// The first call of a function that is not listed.
-fn calls(tokens: &[Token]) -> Option<ArgumentFinding> {
+fn find_unlisted_call(tokens: &[Token]) -> Option<ArgumentFinding> {
     let open = Token::Sign('(');
-    let pairs = pairs_of(tokens);
+    let pairs = matching_parentheses(tokens);
     (0..tokens.len()).find_map(|at| {
-        if tokens.get(at + 1) != Some(&open) || names_columns(tokens, &pairs, at) {
+        if tokens.get(at + 1) != Some(&open) || is_column_list(tokens, &pairs, at) {
             return None;
         }
         let before = at.checked_sub(1).and_then(|b| tokens.get(b));
@@ -409,13 +409,13 @@ fn calls(tokens: &[Token]) -> Option<ArgumentFinding> {
         };
         let known = own && FUNCTIONS.contains(last) || FUNCTIONS.contains(name.as_str()) && !quoted;
         let word = !quoted && LANGUAGE.contains(name.as_str());
-        (!known && !word).then(|| writes(&format!("the function {name}()")))?
+        (!known && !word).then(|| write_finding(&format!("the function {name}()")))?
     })
 }
 
 /// Whether the name before a parenthesis is given columns here and called nowhere: `t(a, b) AS (SELECT`,
 /// `AS t(a)`, and `(…) t(a)` behind what is read from.
-fn names_columns(tokens: &[Token], pairs: &[usize], at: usize) -> bool {
+fn is_column_list(tokens: &[Token], pairs: &[usize], at: usize) -> bool {
     let close = pairs[at + 1];
     let word = |at: usize| match tokens.get(at) {
         Some(Token::Word(word)) => word.as_str(),
@@ -447,7 +447,7 @@ fn names_columns(tokens: &[Token], pairs: &[usize], at: usize) -> bool {
 }
 
 /// For each parenthesis where the other one of its pair is.
-fn pairs_of(tokens: &[Token]) -> Vec<usize> {
+fn matching_parentheses(tokens: &[Token]) -> Vec<usize> {
     let mut pairs = vec![tokens.len(); tokens.len()];
     let mut open = Vec::new();
     for (at, token) in tokens.iter().enumerate() {
@@ -466,7 +466,7 @@ fn pairs_of(tokens: &[Token]) -> Vec<usize> {
 
 /// Whether a statement may begin in the midst of these tokens without a semicolon before it: behind a
 /// part that is whole, and before what it is about.
-fn begins_anew(tokens: &[Token], at: usize) -> bool {
+fn can_begin_statement(tokens: &[Token], at: usize) -> bool {
     let whole = match at.checked_sub(1).and_then(|before| tokens.get(before)) {
         Some(Token::Word(before)) => !BEFORE_NAMES.contains(&before.as_str()),
         Some(Token::Quoted(_) | Token::Sign(')' | '*' | ']')) => true,
@@ -483,7 +483,7 @@ fn begins_anew(tokens: &[Token], at: usize) -> bool {
 }
 
 /// Cuts a text into tokens; comments are left out, except those that a database runs.
-fn read(text: &str, dialect: SqlDialect) -> Vec<Token> {
+fn tokenize(text: &str, dialect: SqlDialect) -> Vec<Token> {
     let chars: Vec<char> = text.chars().collect();
     let mut out = Vec::new();
     let mut at = 0;
@@ -503,7 +503,7 @@ fn read(text: &str, dialect: SqlDialect) -> Vec<Token> {
                     || chars.get(at + 2) == Some(&'M') && chars.get(at + 3) == Some(&'!') =>
             {
                 // MySQL runs it from this version on; what follows is code.
-                skip(&chars, at + 3, |c| c == '!' || c.is_ascii_digit())
+                skip_while(&chars, at + 3, |c| c == '!' || c.is_ascii_digit())
             }
             ('*', Some('/')) => at + 2,
             ('/', Some('*')) => comment_end(&chars, at, dialect.nested),
@@ -512,14 +512,14 @@ fn read(text: &str, dialect: SqlDialect) -> Vec<Token> {
                     &chars,
                     at,
                     c,
-                    dialect.backslash && c != '`' || escaped_string(&out, &chars, at),
+                    dialect.backslash && c != '`' || is_escape_string(&out, &chars, at),
                 );
-                out.push(Token::Quoted(inner(&chars, at + 1, end)));
+                out.push(Token::Quoted(quoted_text(&chars, at + 1, end)));
                 end
             }
             ('[', _) if dialect.brackets => {
                 let end = string_end(&chars, at, ']', false);
-                out.push(Token::Quoted(inner(&chars, at + 1, end)));
+                out.push(Token::Quoted(quoted_text(&chars, at + 1, end)));
                 end
             }
             ('$', _) if dialect.dollar && dollar_tag(&chars, at).is_some() => {
@@ -530,7 +530,7 @@ fn read(text: &str, dialect: SqlDialect) -> Vec<Token> {
                 close.map_or(chars.len(), |found| body + found + tag.len())
             }
             (c, _) if c.is_alphanumeric() || c == '_' => {
-                let end = skip(&chars, at, |c| {
+                let end = skip_while(&chars, at, |c| {
                     c.is_alphanumeric() || matches!(c, '_' | '.' | '$')
                 });
                 out.push(Token::Word(
@@ -549,7 +549,7 @@ fn read(text: &str, dialect: SqlDialect) -> Vec<Token> {
     out
 }
 
-fn skip(chars: &[char], from: usize, while_: impl Fn(char) -> bool) -> usize {
+fn skip_while(chars: &[char], from: usize, while_: impl Fn(char) -> bool) -> usize {
     let mut at = from;
     while chars.get(at).is_some_and(|c| while_(*c)) {
         at += 1;
@@ -558,10 +558,10 @@ fn skip(chars: &[char], from: usize, while_: impl Fn(char) -> bool) -> usize {
 }
 
 fn line_end(chars: &[char], from: usize) -> usize {
-    skip(chars, from, |c| c != '\n')
+    skip_while(chars, from, |c| c != '\n')
 }
 
-fn inner(chars: &[char], from: usize, end: usize) -> String {
+fn quoted_text(chars: &[char], from: usize, end: usize) -> String {
     chars
         .get(from..end.saturating_sub(1).max(from))
         .unwrap_or_default()
@@ -570,7 +570,7 @@ fn inner(chars: &[char], from: usize, end: usize) -> String {
 }
 
 /// PostgreSQL's `E'…'` has backslashes.
-fn escaped_string(out: &[Token], chars: &[char], at: usize) -> bool {
+fn is_escape_string(out: &[Token], chars: &[char], at: usize) -> bool {
     at > 0 && matches!(chars[at - 1], 'e' | 'E') && out.last() == Some(&Token::Word("e".into()))
 }
 
@@ -618,7 +618,7 @@ fn dollar_tag(chars: &[char], at: usize) -> Option<Vec<char>> {
     if chars.get(at + 1).is_some_and(char::is_ascii_digit) {
         return None;
     }
-    let end = skip(chars, at + 1, |c| c.is_alphanumeric() || c == '_');
+    let end = skip_while(chars, at + 1, |c| c.is_alphanumeric() || c == '_');
     (chars.get(end) == Some(&'$')).then(|| chars[at..=end].to_vec())
 }
 
@@ -660,7 +660,7 @@ mod tests {
             "SELECT 1 GRANT ALL ON t TO x",
             "SELECT 1 BULK INSERT t FROM 'x'",
         ] {
-            assert!(judge(text).is_some(), "{text}");
+            assert!(check(text).is_some(), "{text}");
         }
         for text in [
             "SELECT 'DROP TABLE t; DELETE FROM t'",
@@ -676,14 +676,14 @@ mod tests {
             "SELECT a grant, b kill FROM t backup LEFT JOIN u ON 1=1",
             "SELECT d.a FROM backup d JOIN grant g ON d.a = g.a WHERE delete IS NULL ORDER BY delete DESC",
         ] {
-            assert_eq!(judge(text), None, "{text}");
+            assert_eq!(check(text), None, "{text}");
         }
     }
 
     proptest! {
         #[test]
         fn no_text_breaks_the_reader(text in "\\PC{0,60}") {
-            let _ = judge(&text);
+            let _ = check(&text);
             let _ = is_statement(&text);
         }
 
@@ -691,7 +691,7 @@ mod tests {
         #[test]
         fn a_string_is_no_statement(text in "[a-zA-Z ;(),-]{0,40}") {
             let sql = format!("SELECT a FROM t WHERE b = '{text}'");
-            prop_assert_eq!(judge(&sql), None);
+            prop_assert_eq!(check(&sql), None);
         }
     }
 }

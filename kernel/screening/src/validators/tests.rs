@@ -13,10 +13,10 @@ fn never(_: &str) -> Result<(), String> {
 }
 
 fn rule(validators: &Validators, call: &ScreenedCall<'_>) -> Option<&'static str> {
-    match validators.judge(call, never) {
+    match validators.check(call, never) {
         Ok(()) => None,
-        Err(No::Blocked(blocked)) => Some(blocked.rule),
-        Err(No::Unsafe { rejection, .. }) => panic!("{rejection}"),
+        Err(ScreeningRejection::Blocked(blocked)) => Some(blocked.rule),
+        Err(ScreeningRejection::UnsafeCode { rejection, .. }) => panic!("{rejection}"),
     }
 }
 
@@ -24,12 +24,12 @@ fn rule(validators: &Validators, call: &ScreenedCall<'_>) -> Option<&'static str
 #[test]
 fn validators_are_known_by_name() {
     for name in ["sandbox", "readonly", "network_restricted", "code_safety"] {
-        let made = Validators::of([name]);
-        assert_eq!(made.chosen()[0].name(), name);
-        assert!(made.unknown().is_empty());
+        let made = Validators::from_names([name]);
+        assert_eq!(made.active()[0].name(), name);
+        assert!(made.unknown_names().is_empty());
     }
-    let two = Validators::of(["readonly", "sandbox"]);
-    assert_eq!(two.chosen(), [Validator::Sandbox, Validator::Readonly]);
+    let two = Validators::from_names(["readonly", "sandbox"]);
+    assert_eq!(two.active(), [Validator::Sandbox, Validator::Readonly]);
 }
 
 /// MGP-064, A-22: an unknown name holds the call to sandbox and network_restricted.
@@ -45,9 +45,9 @@ fn an_unknown_validator_closes_the_door() {
         "ｓandbox",
         "none\u{200b}",
     ] {
-        let made = Validators::of([name]);
-        assert_eq!(made.chosen(), closed, "{name:?}");
-        assert_eq!(made.unknown(), [name]);
+        let made = Validators::from_names([name]);
+        assert_eq!(made.active(), closed, "{name:?}");
+        assert_eq!(made.unknown_names(), [name]);
         let bad = call("x", r#"{"command":"rm -rf /"}"#);
         assert!(rule(&made, &bad).is_some());
         let bad = call("x", r#"{"url":"http://127.0.0.1/"}"#);
@@ -58,23 +58,23 @@ fn an_unknown_validator_closes_the_door() {
 /// MGP-062: with `none` a dangerous text goes through, but `none` takes nothing from others.
 #[test]
 fn none_validates_nothing() {
-    let none = Validators::of(["none"]);
-    assert!(none.chosen().is_empty() && none.unknown().is_empty());
+    let none = Validators::from_names(["none"]);
+    assert!(none.active().is_empty() && none.unknown_names().is_empty());
     let bad = call("x", r#"{"command":"rm -rf / ; curl http://127.0.0.1"}"#);
     assert_eq!(rule(&none, &bad), None);
-    let both = none.and(Validators::of(["sandbox"]));
+    let both = none.merge(Validators::from_names(["sandbox"]));
     assert!(rule(&both, &bad).is_some());
-    assert!(rule(&Validators::of(["sandbox", "none"]), &bad).is_some());
+    assert!(rule(&Validators::from_names(["sandbox", "none"]), &bad).is_some());
 }
 
 /// MGP-065: the refusal has its code, its place, and words that help.
 #[test]
 fn a_refusal_says_what_where_and_what_to_do() {
     let bad = call("fetch", r#"{"options":{"a/b":["x","http://[::1]/"]}}"#);
-    let refused = Validators::of(["network_restricted"]).judge(&bad, never);
+    let refused = Validators::from_names(["network_restricted"]).check(&bad, never);
     let no = refused.unwrap_err();
     assert_eq!(no.code(), 1010);
-    let No::Blocked(blocked) = no else {
+    let ScreeningRejection::Blocked(blocked) = no else {
         panic!("nothing here is code")
     };
     assert_eq!(blocked.path, "/options/a~1b/1");
@@ -92,7 +92,7 @@ fn code_is_asked_about_by_its_argument() {
         true => Err(code.to_owned()),
         false => Ok(()),
     };
-    let safety = Validators::of(["code_safety"]);
+    let safety = Validators::from_names(["code_safety"]);
     let ask = |args: &str, marked: &[String]| {
         let call = ScreenedCall {
             tool: "run_python",
@@ -100,7 +100,7 @@ fn code_is_asked_about_by_its_argument() {
             args,
             ..ScreenedCall::default()
         };
-        safety.judge(&call, judge)
+        safety.check(&call, judge)
     };
     for (args, path) in [
         (r#"{"code":"eval(x)"}"#, "/code"),
@@ -115,7 +115,7 @@ fn code_is_asked_about_by_its_argument() {
         let no = ask(args, &[]).unwrap_err();
         assert_eq!(no.code(), 1011);
         assert!(
-            matches!(no, No::Unsafe { path: at, .. } if at == path),
+            matches!(no, ScreeningRejection::UnsafeCode { path: at, .. } if at == path),
             "{args}"
         );
     }
@@ -133,7 +133,7 @@ fn code_is_asked_about_by_its_argument() {
 /// A key that stands twice is judged twice, since servers differ in which one they take.
 #[test]
 fn no_text_hides_from_the_validators() {
-    let net = Validators::of(["network_restricted"]);
+    let net = Validators::from_names(["network_restricted"]);
     for args in [
         r#"{"url":"http://127.0.0.1/","url":"http://example.com/"}"#,
         r#"{"url":"http://example.com/","url":"http://127.0.0.1/"}"#,
@@ -152,7 +152,7 @@ fn no_text_hides_from_the_validators() {
 /// MGP-051, MGP-059: a tool that declares effects is not called under readonly.
 #[test]
 fn a_tool_that_declares_effects_is_not_readonly() {
-    let readonly = Validators::of(["readonly"]);
+    let readonly = Validators::from_names(["readonly"]);
     for (effect, refused) in [
         ("filesystem", true),
         ("process", true),
@@ -182,14 +182,14 @@ fn a_tool_that_declares_effects_is_not_readonly() {
 /// MGP-272: a plain server's `execute_command` is held to the sandbox.
 #[test]
 fn tools_of_plain_servers_are_validated_by_name() {
-    let made = Validators::by_name("execute_command");
-    assert_eq!(made.chosen(), [Validator::Sandbox]);
+    let made = Validators::for_tool_name("execute_command");
+    assert_eq!(made.active(), [Validator::Sandbox]);
     assert!(rule(&made, &call("execute_command", r#"{"command":"rm -rf /"}"#)).is_some());
     assert_eq!(
-        Validators::by_name("run_python").chosen(),
+        Validators::for_tool_name("run_python").active(),
         [Validator::CodeSafety]
     );
-    assert!(Validators::by_name("read_file").chosen().is_empty());
+    assert!(Validators::for_tool_name("read_file").active().is_empty());
 }
 
 /// A refusal does not bring a terminal under the spell of the text it refuses.

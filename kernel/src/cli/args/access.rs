@@ -2,7 +2,7 @@
 
 use clap::{Args, Subcommand};
 
-use super::times;
+use super::time_values;
 
 /// `mgp grants …`.
 #[derive(Debug, Subcommand)]
@@ -17,7 +17,7 @@ pub enum Grants {
 
 /// Whom and what a rule is about.
 #[derive(Debug, Args)]
-pub struct About {
+pub struct RuleSubject {
     /// The agent, with or without `agent.`; of another node, AGENT@NODE. In a grant also '*@NODE', every agent of a
     /// node, and 'AGENT@*', those of one name at every node.
     pub agent: String,
@@ -47,12 +47,12 @@ pub struct About {
 pub struct Grant {
     /// Whom and what.
     #[command(flatten)]
-    pub about: About,
+    pub about: RuleSubject,
     /// Deny instead.
     #[arg(long)]
     pub deny: bool,
     /// When it ends: 90s, 30m, 1h, 7d or 2026-03-01T00:00:00Z; never when not given.
-    #[arg(long, value_name = "TIME", value_parser = times::end)]
+    #[arg(long, value_name = "TIME", value_parser = time_values::parse_end)]
     pub expires: Option<u64>,
     /// Why, for those who read it later.
     #[arg(long, value_name = "TEXT")]
@@ -67,7 +67,7 @@ pub struct Grant {
 pub struct Revoke {
     /// Whom and what: as it was granted or denied, a server or a tool.
     #[command(flatten)]
-    pub about: About,
+    pub about: RuleSubject,
 }
 
 /// `mgp grants list`.
@@ -89,5 +89,5 @@ pub struct ListGrants {
 pub struct Explain {
     /// Whom and what.
     #[command(flatten)]
-    pub about: About,
+    pub about: RuleSubject,
 }

@@ -2,7 +2,7 @@
 
 use clap::{Args, Subcommand};
 
-use super::times;
+use super::time_values;
 
 /// `mgp agents …`.
 #[derive(Debug, Subcommand)]
@@ -30,7 +30,7 @@ pub struct AddAgent {
     /// The agent's name: letters, digits, '.', '_' and '-'.
     pub name: String,
     /// How long the token is good: 90s, 45m, 12h, 30d; for ever when not given.
-    #[arg(long, value_name = "TIME", value_parser = times::seconds)]
+    #[arg(long, value_name = "TIME", value_parser = time_values::parse_seconds)]
     pub expires: Option<u64>,
 }
 
@@ -55,6 +55,6 @@ pub struct AgentToken {
     #[arg(long)]
     pub rotate: bool,
     /// How long the new one is good: 90s, 45m, 12h, 30d; for ever when not given.
-    #[arg(long, value_name = "TIME", value_parser = times::seconds, requires = "rotate")]
+    #[arg(long, value_name = "TIME", value_parser = time_values::parse_seconds, requires = "rotate")]
     pub expires: Option<u64>,
 }

@@ -2,7 +2,7 @@
 
 use clap::{Args, Subcommand};
 
-use super::times;
+use super::time_values;
 
 /// `mgp approve`.
 #[derive(Debug, Args)]
@@ -16,7 +16,7 @@ pub struct Approve {
     pub id: String,
     /// For how long: 90s, 30m, 1h or 7d; for good when not given. Only for permissions: what else is
     /// approved is one call or one definition.
-    #[arg(long = "for", value_name = "TIME", value_parser = times::millis)]
+    #[arg(long = "for", value_name = "TIME", value_parser = time_values::parse_millis)]
     pub during: Option<u64>,
     /// Only this part of the entry; may be given several times.
     #[arg(long, value_name = "PART")]

@@ -4,7 +4,7 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Subcommand};
 use mgp_protocol::mgp::audit::Outcome;
 
-use super::times;
+use super::time_values;
 
 /// `mgp audit …`.
 #[derive(Debug, Subcommand)]
@@ -89,13 +89,13 @@ pub struct FindAudit {
     #[arg(long, value_name = "ID")]
     pub trace: Option<String>,
     /// That ended so.
-    #[arg(long, value_name = "RESULT", ignore_case = true, value_parser = results())]
+    #[arg(long, value_name = "RESULT", ignore_case = true, value_parser = outcome_parser())]
     pub result: Option<Outcome>,
     /// Not longer ago, like 2h, or not before a moment, like 2026-03-01T00:00:00Z.
-    #[arg(long, value_name = "TIME", value_parser = times::start)]
+    #[arg(long, value_name = "TIME", value_parser = time_values::parse_start)]
     pub since: Option<u64>,
     /// Longer ago, or before a moment.
-    #[arg(long, value_name = "TIME", value_parser = times::start)]
+    #[arg(long, value_name = "TIME", value_parser = time_values::parse_start)]
     pub until: Option<u64>,
     /// Show below each call of a millisecond or more where its time went, at other nodes too.
     #[arg(long)]
@@ -106,7 +106,7 @@ pub struct FindAudit {
 }
 
 /// How what was done ended.
-fn results() -> impl TypedValueParser<Value = Outcome> {
+fn outcome_parser() -> impl TypedValueParser<Value = Outcome> {
     PossibleValuesParser::new(Outcome::ALL.map(Outcome::label)).map(|word| {
         let is_it = |result: &Outcome| result.label().eq_ignore_ascii_case(&word);
         let found = Outcome::ALL.into_iter().find(is_it);

@@ -43,12 +43,12 @@ pub struct TailEvents {
     pub since: Option<String>,
     /// None that is less severe.
     #[arg(long, value_name = "SEVERITY", value_enum)]
-    pub min_severity: Option<TypedSeverity>,
+    pub min_severity: Option<SeverityArg>,
 }
 
 /// A severity as it is typed.
 #[derive(Debug, Clone, Copy, ValueEnum)]
-pub enum TypedSeverity {
+pub enum SeverityArg {
     /// Of interest to who looks for a mistake.
     Debug,
     /// It went as it should.
@@ -61,14 +61,14 @@ pub enum TypedSeverity {
     Critical,
 }
 
-impl From<TypedSeverity> for Severity {
-    fn from(typed: TypedSeverity) -> Self {
+impl From<SeverityArg> for Severity {
+    fn from(typed: SeverityArg) -> Self {
         match typed {
-            TypedSeverity::Debug => Self::Debug,
-            TypedSeverity::Info => Self::Info,
-            TypedSeverity::Warning => Self::Warning,
-            TypedSeverity::Error => Self::Error,
-            TypedSeverity::Critical => Self::Critical,
+            SeverityArg::Debug => Self::Debug,
+            SeverityArg::Info => Self::Info,
+            SeverityArg::Warning => Self::Warning,
+            SeverityArg::Error => Self::Error,
+            SeverityArg::Critical => Self::Critical,
         }
     }
 }

@@ -5,7 +5,7 @@ mod shares;
 
 use clap::{Args, Subcommand};
 
-use super::times;
+use super::time_values;
 
 pub use lan::Lan;
 pub use shares::{Audience, Share, Shares, Unshare};
@@ -43,10 +43,10 @@ pub enum Nodes {
     Withdraw(Withdraw),
     /// Approve a node that asks to join.
     #[command(hide = true)]
-    Approve(LetIn),
+    Approve(ApproveNode),
     /// Reject a node that asks to join.
     #[command(hide = true)]
-    Refuse(TurnAway),
+    Refuse(RefuseNode),
 }
 
 /// `mgp cluster …`.
@@ -73,7 +73,7 @@ pub struct Invite {
     #[arg(long, value_name = "ROLE", value_parser = ["admin", "member", "leaf"], default_value = "member")]
     pub role: String,
     /// How long the ticket is good: 90s, 15m, 1h or 1d.
-    #[arg(long = "for", value_name = "TIME", value_parser = times::seconds, default_value = "15m")]
+    #[arg(long = "for", value_name = "TIME", value_parser = time_values::parse_seconds, default_value = "15m")]
     pub during: u64,
     /// Let in who shows it without asking anybody.
     #[arg(long)]
@@ -107,7 +107,7 @@ pub struct Join {
 
 /// `mgp approve`, an old spelling of `mgp approve`.
 #[derive(Debug, Args)]
-pub struct LetIn {
+pub struct ApproveNode {
     /// The three words that both sides show. They are of the node's key and its name: a name alone may be another
     /// one's by now.
     #[arg(value_name = "WORDS")]
@@ -116,7 +116,7 @@ pub struct LetIn {
 
 /// `mgp deny`, an old spelling of `mgp deny`.
 #[derive(Debug, Args)]
-pub struct TurnAway {
+pub struct RefuseNode {
     /// The three words, or the name or id of the node; not needed where only one asks.
     #[arg(value_name = "WORDS|NODE")]
     pub node: Option<String>,

@@ -4,13 +4,13 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-use super::Listing;
+use super::ListArgs;
 
 /// `mgp prompts …`.
 #[derive(Debug, Subcommand)]
 pub enum Prompts {
     /// Show every prompt and what it asks for.
-    List(Listing),
+    List(ListArgs),
     /// Fill a prompt in and show its messages.
     Get(GetPrompt),
 }

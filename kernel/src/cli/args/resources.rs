@@ -4,13 +4,13 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-use super::Listing;
+use super::ListArgs;
 
 /// `mgp resources …`.
 #[derive(Debug, Subcommand)]
 pub enum Resources {
     /// Show every resource and every template of one.
-    List(Listing),
+    List(ListArgs),
     /// Read a resource.
     Read(ReadResource),
 }

@@ -1,18 +1,18 @@
 //! `mgp servers …`.
 
 mod export;
-mod kept_secrets;
 mod login;
 mod registry;
+mod stored_secrets;
 
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
 pub use export::Export;
-pub use kept_secrets::{NamedSecret, Secrets, SetSecret};
 pub use login::{Login, Logins, Logout};
-pub use registry::{FromRegistry, RegistryAddress, Search};
+pub use registry::{RegistryAddress, RegistryOptions, Search};
+pub use stored_secrets::{NamedSecret, Secrets, SetSecret};
 
 /// `mgp servers …`.
 #[derive(Debug, Subcommand)]
@@ -24,26 +24,26 @@ pub enum Servers {
     /// Add a server to the configuration, and start it if a kernel runs.
     Add(Box<Add>),
     /// Remove a server from the configuration, or one that an agent registered.
-    Remove(Removed),
+    Remove(RemoveServer),
     /// Start a server and wait until it is connected or has failed.
-    Start(Named),
+    Start(ServerName),
     /// Stop a server after its calls have ended.
-    Stop(Named),
+    Stop(ServerName),
     /// Stop a server and start it again.
-    Restart(Restarted),
+    Restart(RestartServer),
     /// Update the package version in a server's entry, and restart it.
     Update(Update),
     /// List servers whose package has a newer version.
     Outdated,
     /// Show a server's state, process and offers.
-    Show(Named),
+    Show(ServerName),
     /// Show what a server wrote to stderr.
     Logs(Logs),
 }
 
 /// A server by its id.
 #[derive(Debug, Args)]
-pub struct Named {
+pub struct ServerName {
     /// The server's id.
     pub id: String,
 }
@@ -53,7 +53,7 @@ pub struct Named {
 #[command(after_help = "Examples:
   mgp servers restart files
   mgp servers restart --rolling search     # two of them may run at once: no call waits or is lost")]
-pub struct Restarted {
+pub struct RestartServer {
     /// The server's id.
     pub id: String,
     /// Start a second one beside it, which takes over; its entry has to say restart_mode = "rolling".
@@ -91,7 +91,7 @@ pub struct Update {
 #[command(after_help = "Examples:
   mgp servers remove files
   mgp servers remove dynamic.csv_tools     # one that `mgp servers list` says an agent registered")]
-pub struct Removed {
+pub struct RemoveServer {
     /// The server's id.
     pub id: String,
 }
@@ -151,7 +151,7 @@ pub struct Add {
     pub command: Vec<String>,
     /// What is said of one of the registry.
     #[command(flatten)]
-    pub from: FromRegistry,
+    pub from: RegistryOptions,
 }
 
 /// `mgp import`.

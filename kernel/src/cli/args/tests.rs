@@ -1,7 +1,7 @@
 use clap::{CommandFactory, Parser};
 
 use super::*;
-use crate::cli::failure::{Absence, Failure};
+use crate::cli::failure::{Failure, KernelAbsence};
 
 fn typed(line: &str) -> Result<Cli, clap::Error> {
     Cli::try_parse_from(line.split_whitespace())
@@ -171,15 +171,18 @@ fn exit_codes_are_the_documented_ones() {
     let codes = [
         (Failure::Other("x".into()), 1),
         (Failure::Usage("x".into()), 2),
-        (Failure::NotRunning(Absence::At("/s".into())), 3),
+        (
+            Failure::NotRunning(KernelAbsence::NotListening("/s".into())),
+            3,
+        ),
         (Failure::ToolError, 4),
         (Failure::Interrupted, 130),
     ];
     for (failure, code) in codes {
-        assert_eq!(failure.code(), code);
+        assert_eq!(failure.exit_code(), code);
         assert!(EXIT_CODES.contains(&format!(" {code} ")), "{code}");
     }
-    let said = Failure::NotRunning(Absence::At("/run/mgp.sock".into())).to_string();
+    let said = Failure::NotRunning(KernelAbsence::NotListening("/run/mgp.sock".into())).to_string();
     assert_eq!(
         said,
         "no kernel is running at /run/mgp.sock: start one with `mgp up`"

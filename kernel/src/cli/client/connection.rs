@@ -16,39 +16,39 @@ use tokio::net::unix::OwnedWriteHalf;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, sleep_until};
 
-use super::answer::refused;
-use super::observer::{LATE, RequestObserver};
+use super::form_prompt;
+use super::observer::{PROGRESS_DELAY, RequestObserver};
 use super::progress::ProgressLine;
-use super::question;
-use super::silence::{POLL, SilenceTimer};
-use super::socket::{ConnectRetries, Frames, backlog_is_full, no_connection, trusted};
+use super::response::parse_error;
+use super::response_timeout::{POLL_INTERVAL, ResponseTimer};
+use super::socket::{ConnectRetries, Frames, backlog_is_full, check_owner, connect_failure};
 use crate::cli::failure::Failure;
 
 /// Questions that may wait for the one at the terminal; more are declined.
-const MAX_WAITING: usize = 16;
+const CALLBACK_QUEUE_MAX: usize = 16;
 
 /// How a connection is opened.
 #[derive(Default)]
 pub(in crate::cli) struct ConnectOptions {
     /// `mgp/door/open`, when the connection shows less than everything.
-    pub(in crate::cli) door: Option<door::Open>,
+    pub(in crate::cli) endpoint: Option<door::Open>,
     /// Whether a person at the terminal answers questions.
-    pub(in crate::cli) person: bool,
+    pub(in crate::cli) is_interactive: bool,
     /// Who answers every question in place of a person.
-    pub(in crate::cli) answers_all: bool,
+    pub(in crate::cli) answers_by_observer: bool,
 }
 
 impl ConnectOptions {
     /// The door of one server under its own names, or that of all.
-    pub(in crate::cli) fn at(server: Option<&str>) -> Self {
-        let door = server.map(|server| door::Open {
+    pub(in crate::cli) fn for_server(server: Option<&str>) -> Self {
+        let endpoint = server.map(|server| door::Open {
             server: Some(server.to_owned()),
             set: None,
             agent: None,
             folder: None,
         });
         Self {
-            door,
+            endpoint,
             ..Self::default()
         }
     }
@@ -60,9 +60,9 @@ pub(in crate::cli) struct KernelClient {
     writer: OwnedWriteHalf,
     last_id: u64,
     /// Questions of a server, the first of which may be on the terminal.
-    waiting: VecDeque<(RequestId, Value)>,
-    asked: Option<JoinHandle<Value>>,
-    person: bool,
+    pending_callbacks: VecDeque<(RequestId, Value)>,
+    prompt: Option<JoinHandle<Value>>,
+    is_interactive: bool,
 }
 
 impl KernelClient {
@@ -74,47 +74,49 @@ impl KernelClient {
     ) -> Result<Self, Failure> {
         let mut retries = ConnectRetries::new();
         loop {
-            match Self::open(socket, &holder, &options).await {
-                Err(Failure::Gone) if retries.again() => sleep(ConnectRetries::PACE).await,
+            match Self::open_once(socket, &holder, &options).await {
+                Err(Failure::ConnectionClosed) if retries.next_attempt() => {
+                    sleep(ConnectRetries::RETRY_INTERVAL).await
+                }
                 opened => return opened,
             }
         }
     }
 
-    /// One try; [`Failure::Gone`] when the connection was closed before anything was answered.
-    async fn open(
+    /// One try; [`Failure::InputClosed`] when the connection was closed before anything was answered.
+    async fn open_once(
         socket: &Path,
         holder: impl Fn() -> Option<i32>,
         options: &ConnectOptions,
     ) -> Result<Self, Failure> {
-        let stream = connected(socket, holder).await?;
+        let stream = connect_socket(socket, holder).await?;
         let peer = stream.peer_cred()?;
-        trusted(peer.uid(), socket)?;
+        check_owner(peer.uid(), socket)?;
         let (reader, writer) = stream.into_split();
         let mut client = Self {
             frames: Frames::new(reader),
             writer,
             last_id: 0,
-            waiting: VecDeque::new(),
-            asked: None,
-            person: options.person,
+            pending_callbacks: VecDeque::new(),
+            prompt: None,
+            is_interactive: options.is_interactive,
         };
-        let silence = SilenceTimer::of(socket, peer.pid());
+        let silence = ResponseTimer::start(socket, peer.pid());
         tokio::select! {
             done = client.initialize(options) => match done {
-                Err(Failure::Gone) if client.frames.has_heard() => return Err(closed_early()),
+                Err(Failure::ConnectionClosed) if client.frames.has_received() => return Err(closed_early_failure()),
                 done => done?,
             },
-            failure = timed_out(silence) => return Err(failure),
+            failure = response_timeout(silence) => return Err(failure),
         }
         Ok(client)
     }
 
     async fn initialize(&mut self, options: &ConnectOptions) -> Result<(), Failure> {
-        if let Some(door) = &options.door {
+        if let Some(door) = &options.endpoint {
             self.request(door::Open::METHOD, door, &mut ()).await?;
         }
-        let capabilities = match (options.answers_all, options.person) {
+        let capabilities = match (options.answers_by_observer, options.is_interactive) {
             (true, _) => {
                 json!({"elicitation": {"form": {}, "url": {}}, "sampling": {"tools": {}}, "roots": {}})
             }
@@ -132,13 +134,13 @@ impl KernelClient {
     }
 
     /// Asks for `method`; `doing` is shown when the answer takes its time.
-    pub(in crate::cli) async fn ask(
+    pub(in crate::cli) async fn call(
         &mut self,
         method: &str,
         params: &impl Serialize,
         doing: impl Into<String>,
     ) -> Result<Box<RawValue>, Failure> {
-        self.request(method, params, &mut ProgressLine::of(doing))
+        self.request(method, params, &mut ProgressLine::new(doing))
             .await
     }
 
@@ -156,20 +158,20 @@ impl KernelClient {
             .await?;
         let interrupted = tokio::signal::ctrl_c();
         tokio::pin!(interrupted);
-        let late = sleep_until(Instant::now() + LATE);
+        let late = sleep_until(Instant::now() + PROGRESS_DELAY);
         tokio::pin!(late);
         let mut is_late = false;
         loop {
             tokio::select! {
-                frame = self.frames.next() => {
-                    if let Some(answer) = self.take(&frame?, &id, observer).await? {
+                frame = self.frames.next_frame() => {
+                    if let Some(answer) = self.handle_frame(&frame?, &id, observer).await? {
                         return answer;
                     }
                 }
-                answer = answered(&mut self.asked) => self.pass_on(&answer, observer).await?,
+                answer = join_prompt(&mut self.prompt) => self.send_answer(&answer, observer).await?,
                 () = &mut late, if !is_late => {
                     is_late = true;
-                    observer.late();
+                    observer.on_delay();
                 }
                 _ = &mut interrupted => {
                     self.cancel(&id).await?;
@@ -180,13 +182,13 @@ impl KernelClient {
     }
 
     /// Takes the last request back, whose answer is not waited for any more.
-    pub(in crate::cli) async fn take_back(&mut self) {
+    pub(in crate::cli) async fn cancel_last(&mut self) {
         // Where the kernel is gone, there is nothing to take back.
         let _ = self.cancel(&self.last_id.to_string()).await;
     }
 
     /// Hears what comes until it is interrupted or the kernel ends.
-    pub(in crate::cli) async fn listen(
+    pub(in crate::cli) async fn listen_until_closed(
         &mut self,
         observer: &mut dyn RequestObserver,
     ) -> Result<(), Failure> {
@@ -194,14 +196,14 @@ impl KernelClient {
         tokio::pin!(interrupted);
         loop {
             tokio::select! {
-                frame = self.frames.next() => drop(self.take(&frame?, "", observer).await?),
+                frame = self.frames.next_frame() => drop(self.handle_frame(&frame?, "", observer).await?),
                 _ = &mut interrupted => return Err(Failure::Interrupted),
             }
         }
     }
 
     /// Takes one message; the answer to `id` when it is that.
-    async fn take(
+    async fn handle_frame(
         &mut self,
         frame: &[u8],
         id: &str,
@@ -212,23 +214,23 @@ impl KernelClient {
         let is_it = |of: &RequestId| of.as_json() == id;
         match message {
             Message::Response { id: of, outcome } if of.as_ref().is_some_and(is_it) => {
-                return Ok(Some(outcome.map(ToOwned::to_owned).map_err(refused)));
+                return Ok(Some(outcome.map(ToOwned::to_owned).map_err(parse_error)));
             }
             Message::Response { .. } => {}
             Message::Notification { method, params } => {
-                observer.notified(&method, params.map_or("{}", RawValue::get))?;
+                observer.on_notification(&method, params.map_or("{}", RawValue::get))?;
             }
             Message::Request {
                 id, method, params, ..
             } => {
-                self.serve(id, &method, params, observer).await?;
+                self.handle_request(id, &method, params, observer).await?;
             }
         }
         Ok(None)
     }
 
     /// Answers a request of the kernel, or lays it before the person.
-    async fn serve(
+    async fn handle_request(
         &mut self,
         id: RequestId,
         method: &str,
@@ -238,15 +240,15 @@ impl KernelClient {
         if method == mcp::Ping::METHOD {
             return self.send(&jsonrpc::result(id.as_json(), "{}")).await;
         }
-        if let Some(answer) = observer.asked(method) {
+        if let Some(answer) = observer.answer_callback(method) {
             let frame = match answer {
                 Ok(result) => jsonrpc::result(id.as_json(), &result),
                 Err(error) => jsonrpc::error(id.as_json(), &error),
             };
             return self.send(&frame).await;
         }
-        if method == elicitation::Create::METHOD && self.person {
-            if self.waiting.len() == MAX_WAITING {
+        if method == elicitation::Create::METHOD && self.is_interactive {
+            if self.pending_callbacks.len() == CALLBACK_QUEUE_MAX {
                 return self
                     .send(&jsonrpc::result(id.as_json(), r#"{"action":"decline"}"#))
                     .await;
@@ -254,8 +256,8 @@ impl KernelClient {
             let params = params
                 .and_then(|p| serde_json::from_str(p.get()).ok())
                 .unwrap_or_default();
-            self.waiting.push_back((id, params));
-            self.ask_next(observer);
+            self.pending_callbacks.push_back((id, params));
+            self.prompt_next(observer);
             return Ok(());
         }
         let error = ErrorObject::new(METHOD_NOT_FOUND, format!("Method not found: {method}"));
@@ -264,28 +266,28 @@ impl KernelClient {
     }
 
     /// Puts the first waiting question on the terminal, unless one is there.
-    fn ask_next(&mut self, observer: &mut dyn RequestObserver) {
-        if let (None, Some((_, params))) = (&self.asked, self.waiting.front()) {
+    fn prompt_next(&mut self, observer: &mut dyn RequestObserver) {
+        if let (None, Some((_, params))) = (&self.prompt, self.pending_callbacks.front()) {
             let params = params.clone();
             observer.yield_terminal(true);
-            self.asked = Some(tokio::task::spawn_blocking(move || {
-                question::ask_here(&params)
+            self.prompt = Some(tokio::task::spawn_blocking(move || {
+                form_prompt::prompt_elicitation(&params)
             }));
         }
     }
 
-    async fn pass_on(
+    async fn send_answer(
         &mut self,
         answer: &Value,
         observer: &mut dyn RequestObserver,
     ) -> Result<(), Failure> {
-        self.asked = None;
+        self.prompt = None;
         observer.yield_terminal(false);
-        if let Some((id, _)) = self.waiting.pop_front() {
+        if let Some((id, _)) = self.pending_callbacks.pop_front() {
             self.send(&jsonrpc::result(id.as_json(), &answer.to_string()))
                 .await?;
         }
-        self.ask_next(observer);
+        self.prompt_next(observer);
         Ok(())
     }
 
@@ -300,38 +302,41 @@ impl KernelClient {
         self.writer
             .write_all(frame)
             .await
-            .map_err(|_| Failure::Gone)?;
+            .map_err(|_| Failure::ConnectionClosed)?;
         self.writer
             .write_all(b"\n")
             .await
-            .map_err(|_| Failure::Gone)
+            .map_err(|_| Failure::ConnectionClosed)
     }
 }
 
 /// Connects; waits while so many wait that the system takes no more.
-async fn connected(socket: &Path, holder: impl Fn() -> Option<i32>) -> Result<UnixStream, Failure> {
+async fn connect_socket(
+    socket: &Path,
+    holder: impl Fn() -> Option<i32>,
+) -> Result<UnixStream, Failure> {
     let mut silence = None;
     loop {
         match UnixStream::connect(socket).await {
             Err(e) if backlog_is_full(&e) => {
-                let silence = silence.get_or_insert_with(|| SilenceTimer::of(socket, holder()));
-                sleep(POLL).await;
+                let silence = silence.get_or_insert_with(|| ResponseTimer::start(socket, holder()));
+                sleep(POLL_INTERVAL).await;
                 silence.check()?;
             }
-            connected => return connected.map_err(|e| no_connection(&e, socket)),
+            connected => return connected.map_err(|e| connect_failure(&e, socket)),
         }
     }
 }
 
 /// It answered, and left before all was said.
-fn closed_early() -> Failure {
-    Failure::Other(Failure::Gone.to_string())
+fn closed_early_failure() -> Failure {
+    Failure::Other(Failure::ConnectionClosed.to_string())
 }
 
 /// Resolves once a silence has lasted too long.
-async fn timed_out(mut silence: SilenceTimer) -> Failure {
+async fn response_timeout(mut silence: ResponseTimer) -> Failure {
     loop {
-        sleep(POLL).await;
+        sleep(POLL_INTERVAL).await;
         if let Err(failure) = silence.check() {
             return failure;
         }
@@ -339,7 +344,7 @@ async fn timed_out(mut silence: SilenceTimer) -> Failure {
 }
 
 /// The person's answer, when a question is on the terminal.
-async fn answered(asked: &mut Option<JoinHandle<Value>>) -> Value {
+async fn join_prompt(asked: &mut Option<JoinHandle<Value>>) -> Value {
     match asked {
         Some(question) => question
             .await

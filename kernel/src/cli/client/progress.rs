@@ -10,24 +10,24 @@ use serde::Deserialize;
 
 use super::observer::RequestObserver;
 use crate::cli::failure::Failure;
-use crate::cli::print::report;
-use crate::cli::words::one_line;
+use crate::cli::print::print_error;
+use crate::cli::text_format::first_line;
 
 /// Time between two plain lines, at least.
-const PACE: Duration = Duration::from_secs(1);
+const LINE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Shows how one request is getting on.
 pub(in crate::cli) struct ProgressLine {
     title: String,
-    terminal: bool,
-    shown: Option<ProgressBar>,
-    last: Option<Steps>,
+    is_terminal: bool,
+    bar: Option<ProgressBar>,
+    last_params: Option<ProgressParams>,
     last_line: Option<Instant>,
 }
 
 /// `params` of `notifications/progress`, as far as they are shown.
 #[derive(Clone, Default, Deserialize)]
-struct Steps {
+struct ProgressParams {
     progress: Option<f64>,
     total: Option<f64>,
     message: Option<String>,
@@ -35,42 +35,42 @@ struct Steps {
 
 impl ProgressLine {
     /// `title` says what is being done.
-    pub(in crate::cli) fn of(title: impl Into<String>) -> Self {
+    pub(in crate::cli) fn new(title: impl Into<String>) -> Self {
         Self {
             title: title.into(),
-            terminal: std::io::stderr().is_terminal(),
-            shown: None,
-            last: None,
+            is_terminal: std::io::stderr().is_terminal(),
+            bar: None,
+            last_params: None,
             last_line: None,
         }
     }
 
     /// Shows that it goes on, from now.
-    pub(in crate::cli) fn appear(&mut self) {
-        if !self.terminal {
-            return self.line();
+    pub(in crate::cli) fn show(&mut self) {
+        if !self.is_terminal {
+            return self.print_line();
         }
         let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
         let style = ProgressStyle::with_template("{spinner} {msg} {elapsed}");
         bar.set_style(style.expect("the template is well formed"));
         bar.enable_steady_tick(Duration::from_millis(100));
-        bar.set_message(self.text());
-        self.shown = Some(bar);
+        bar.set_message(self.render());
+        self.bar = Some(bar);
     }
 
     /// Says a line of its own, above what moves.
-    pub(in crate::cli) fn above(&self, line: &str) {
-        match &self.shown {
+    pub(in crate::cli) fn print_above(&self, line: &str) {
+        match &self.bar {
             Some(bar) => bar.println(line),
-            None => report(line),
+            None => print_error(line),
         }
     }
 
-    fn text(&self) -> String {
+    fn render(&self) -> String {
         match self
-            .last
+            .last_params
             .as_ref()
-            .map(Steps::text)
+            .map(ProgressParams::render)
             .filter(|text| !text.is_empty())
         {
             Some(told) => format!("{}: {told}", self.title),
@@ -78,48 +78,53 @@ impl ProgressLine {
         }
     }
 
-    fn line(&mut self) {
-        report(self.text());
+    fn print_line(&mut self) {
+        print_error(self.render());
         self.last_line = Some(Instant::now());
     }
 }
 
-impl Steps {
-    fn text(&self) -> String {
+impl ProgressParams {
+    fn render(&self) -> String {
         let steps = match (self.progress, self.total) {
             (Some(done), Some(total)) => format!("{done}/{total}"),
             (Some(done), None) => done.to_string(),
             (None, _) => String::new(),
         };
         match &self.message {
-            Some(message) if steps.is_empty() => one_line(message, 60),
-            Some(message) => format!("{steps}, {}", one_line(message, 60)),
+            Some(message) if steps.is_empty() => first_line(message, 60),
+            Some(message) => format!("{steps}, {}", first_line(message, 60)),
             None => steps,
         }
     }
 }
 
 impl RequestObserver for ProgressLine {
-    fn late(&mut self) {
-        self.appear();
+    fn on_delay(&mut self) {
+        self.show();
     }
 
-    fn notified(&mut self, method: &str, params: &str) -> Result<(), Failure> {
+    fn on_notification(&mut self, method: &str, params: &str) -> Result<(), Failure> {
         if method != mcp::Progress::METHOD {
             return Ok(());
         }
-        self.last = serde_json::from_str(params).ok();
-        match &self.shown {
-            Some(bar) => bar.set_message(self.text()),
+        self.last_params = serde_json::from_str(params).ok();
+        match &self.bar {
+            Some(bar) => bar.set_message(self.render()),
             // Plain lines begin when it is late, and then come at their pace.
-            None if self.last_line.is_some_and(|at| at.elapsed() >= PACE) => self.line(),
+            None if self
+                .last_line
+                .is_some_and(|at| at.elapsed() >= LINE_INTERVAL) =>
+            {
+                self.print_line()
+            }
             None => {}
         }
         Ok(())
     }
 
     fn yield_terminal(&mut self, wanted: bool) {
-        if let Some(bar) = &self.shown {
+        if let Some(bar) = &self.bar {
             match wanted {
                 true => {
                     bar.disable_steady_tick();
@@ -136,7 +141,7 @@ impl RequestObserver for ProgressLine {
 
 impl Drop for ProgressLine {
     fn drop(&mut self) {
-        if let Some(bar) = &self.shown {
+        if let Some(bar) = &self.bar {
             bar.finish_and_clear();
         }
     }
@@ -148,7 +153,11 @@ mod tests {
 
     #[test]
     fn progress_is_told_as_far_as_it_is_known() {
-        let text = |params: &str| serde_json::from_str::<Steps>(params).unwrap().text();
+        let text = |params: &str| {
+            serde_json::from_str::<ProgressParams>(params)
+                .unwrap()
+                .render()
+        };
         assert_eq!(text(r#"{"progressToken":1,"progress":2,"total":5}"#), "2/5");
         assert_eq!(
             text(r#"{"progress":2.5,"message":"half\nway"}"#),

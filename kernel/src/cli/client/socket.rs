@@ -9,18 +9,18 @@ use mgp_protocol::framing::{Frame, Framer};
 use tokio::io::AsyncReadExt;
 use tokio::net::unix::OwnedReadHalf;
 
-use crate::cli::failure::{Absence, Failure};
+use crate::cli::failure::{Failure, KernelAbsence};
 
 /// Longest message taken from the kernel, in bytes: eight results of the size a server may send.
 const MAX_FRAME: usize = 64 << 20;
 
 /// Why there is no connection.
-pub(in crate::cli) fn no_connection(error: &io::Error, socket: &Path) -> Failure {
+pub(in crate::cli) fn connect_failure(error: &io::Error, socket: &Path) -> Failure {
     if matches!(
         error.kind(),
         ErrorKind::NotFound | ErrorKind::ConnectionRefused
     ) {
-        return Failure::NotRunning(Absence::At(socket.to_owned()));
+        return Failure::NotRunning(KernelAbsence::NotListening(socket.to_owned()));
     }
     Failure::Other(format!("{}: {error}", socket.display()))
 }
@@ -31,16 +31,16 @@ pub(in crate::cli) struct ConnectRetries(u32);
 
 impl ConnectRetries {
     /// Time between two of them.
-    pub(in crate::cli) const PACE: Duration = Duration::from_millis(50);
+    pub(in crate::cli) const RETRY_INTERVAL: Duration = Duration::from_millis(50);
     /// How many there are: 2 s of them.
-    const MOST: u32 = 40;
+    const ATTEMPTS_MAX: u32 = 40;
 
     pub(in crate::cli) fn new() -> Self {
-        Self(Self::MOST)
+        Self(Self::ATTEMPTS_MAX)
     }
 
-    /// Whether to try again, after [`ConnectRetries::PACE`].
-    pub(in crate::cli) fn again(&mut self) -> bool {
+    /// Whether to try again, after [`ConnectRetries::RETRY_INTERVAL`].
+    pub(in crate::cli) fn next_attempt(&mut self) -> bool {
         let again = self.0 > 0;
         self.0 = self.0.saturating_sub(1);
         again
@@ -53,7 +53,7 @@ pub(in crate::cli) fn backlog_is_full(error: &io::Error) -> bool {
 }
 
 /// Refuses to talk to a socket that somebody else listens on.
-pub(in crate::cli) fn trusted(uid: u32, socket: &Path) -> Result<(), Failure> {
+pub(in crate::cli) fn check_owner(uid: u32, socket: &Path) -> Result<(), Failure> {
     match uid == 0 || uid == nix::unistd::geteuid().as_raw() {
         true => Ok(()),
         false => Err(Failure::Other(format!(
@@ -68,7 +68,7 @@ pub(in crate::cli) struct Frames {
     reader: OwnedReadHalf,
     buffer: BytesMut,
     framer: Framer,
-    heard: bool,
+    has_received: bool,
 }
 
 impl Frames {
@@ -77,21 +77,21 @@ impl Frames {
             reader,
             buffer: BytesMut::new(),
             framer: Framer::new(MAX_FRAME),
-            heard: false,
+            has_received: false,
         }
     }
 
     /// Whether anything has come.
-    pub(in crate::cli) fn has_heard(&self) -> bool {
-        self.heard
+    pub(in crate::cli) fn has_received(&self) -> bool {
+        self.has_received
     }
 
     /// The next line. May be dropped and called again.
-    pub(in crate::cli) async fn next(&mut self) -> Result<Bytes, Failure> {
+    pub(in crate::cli) async fn next_frame(&mut self) -> Result<Bytes, Failure> {
         loop {
             match self.framer.next(&mut self.buffer) {
                 Some(Frame::Line(line)) => return Ok(line),
-                Some(Frame::Overrun { .. } | Frame::Oversized { .. }) => {
+                Some(Frame::LimitExceeded { .. } | Frame::Oversized { .. }) => {
                     return Err(Failure::Other(format!(
                         "an answer of more than {MAX_FRAME} bytes is too long"
                     )));
@@ -99,8 +99,8 @@ impl Frames {
                 None => {}
             }
             match self.reader.read_buf(&mut self.buffer).await {
-                Ok(0) | Err(_) => return Err(Failure::Gone),
-                Ok(_) => self.heard = true,
+                Ok(0) | Err(_) => return Err(Failure::ConnectionClosed),
+                Ok(_) => self.has_received = true,
             }
         }
     }

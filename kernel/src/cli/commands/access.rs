@@ -1,40 +1,40 @@
 //! `mgp grants …` and `mgp explain`: who may call what, decided and shown.
 
-use mgp_engine::timestamps::rfc3339_ms;
+use mgp_engine::timestamps::render_rfc3339_ms;
 use mgp_protocol::ids::AgentId;
 use mgp_protocol::mcp::Method;
 use mgp_protocol::mgp::access::{
-    Entry, Explain, Explanation, Grant, Granted, List, Listed, Permission, Revoke, Revoked,
+    AccessList, Entry, Explain, Explanation, Grant, Granted, List, Permission, Revoke, Revoked,
 };
-use mgp_protocol::mgp::names::{Meant, Read};
+use mgp_protocol::mgp::names::{Read, ResolvedNames};
 use serde_json::{Value, json};
 
-use super::nodes::{confirmed, reached};
-use crate::cli::args::{self, About, Grants};
-use crate::cli::client::{CliContext, KernelClient, names, read};
+use super::nodes::{render_confirmations, render_reach};
+use crate::cli::args::{self, Grants, RuleSubject};
+use crate::cli::client::{CliContext, KernelClient, name_resolution, parse_result};
 use crate::cli::failure::Failure;
-use crate::cli::print::{say, table};
-use crate::cli::words::{one_line, plain};
+use crate::cli::print::{new_table, print_line};
+use crate::cli::text_format::{first_line, sanitize_line};
 
 /// What is shown while the kernel takes its time.
-const ASKING: &str = "asking the kernel";
+const PROGRESS_TITLE: &str = "asking the kernel";
 /// Widest column of a table, in characters.
-const WIDTH: usize = 60;
+const COLUMN_WIDTH_MAX: usize = 60;
 
 /// Whom and what a rule is about, as the kernel read it.
 struct RuleTarget {
     agent: String,
     /// The agent, as people call it.
-    called: String,
+    agent_label: String,
     server: String,
     tool: Option<String>,
     /// What of it is not there.
-    unknown: Vec<String>,
+    unknown_names: Vec<String>,
 }
 
 impl RuleTarget {
     /// Reads what was typed.
-    async fn read(client: &mut KernelClient, about: &About) -> Result<Self, Failure> {
+    async fn resolve(client: &mut KernelClient, about: &RuleSubject) -> Result<Self, Failure> {
         let place = Some(about.place.clone());
         let (server, place) = match about.whole_server {
             true => (place, None),
@@ -47,21 +47,21 @@ impl RuleTarget {
             place,
             tool: None,
         };
-        let Meant {
+        let ResolvedNames {
             agent_id,
             server_id,
             tool_name,
             unknown,
             doubts,
-        } = names::meant(client, &asked).await?;
-        names::tell(&doubts);
+        } = name_resolution::resolve(client, &asked).await?;
+        name_resolution::print_notes(&doubts);
         let agent = agent_id.unwrap_or_default();
         Ok(Self {
-            called: called(&agent, &about.agent),
+            agent_label: agent_label(&agent, &about.agent),
             agent,
             server: server_id.unwrap_or_default(),
             tool: tool_name,
-            unknown: match about.yet_unknown {
+            unknown_names: match about.yet_unknown {
                 true => Vec::new(),
                 false => unknown,
             },
@@ -69,27 +69,27 @@ impl RuleTarget {
     }
 
     /// Refuses what is not there, unless it may come.
-    fn there(self) -> Result<Self, Failure> {
-        match self.unknown.is_empty() {
+    fn require_existing(self) -> Result<Self, Failure> {
+        match self.unknown_names.is_empty() {
             true => Ok(self),
-            false => Err(self.missing()),
+            false => Err(self.unknown_names_failure()),
         }
     }
 
-    fn missing(&self) -> Failure {
-        let unknown = self.unknown.join("\n");
+    fn unknown_names_failure(&self) -> Failure {
+        let unknown = self.unknown_names.join("\n");
         Failure::Usage(format!(
             "{unknown}\n(add --yet-unknown for what is still to come)"
         ))
     }
 
-    fn params(&self) -> Value {
+    fn query_params(&self) -> Value {
         json!({"agent_id": self.agent, "server_id": self.server, "tool_name": self.tool})
     }
 
     /// The members of a request about an entry.
-    fn entry(&self) -> Value {
-        let mut params = self.params();
+    fn entry_params(&self) -> Value {
+        let mut params = self.query_params();
         params["entry_type"] = match self.tool {
             Some(_) => "tool_grant".into(),
             None => "server_grant".into(),
@@ -97,13 +97,13 @@ impl RuleTarget {
         params
     }
 
-    fn place(&self) -> String {
-        names::place(&self.server, self.tool.as_deref())
+    fn target_label(&self) -> String {
+        name_resolution::render_target(&self.server, self.tool.as_deref())
     }
 }
 
 /// An agent of another node has all digits of the node in its id: it is shown as it was typed.
-fn called(agent: &str, typed: &str) -> String {
+fn agent_label(agent: &str, typed: &str) -> String {
     let pattern = typed.starts_with(AgentId::ALL);
     match agent.contains('@') && !typed.starts_with(AgentId::PREFIX) && !pattern {
         true => format!("{}{typed}", AgentId::PREFIX),
@@ -122,34 +122,36 @@ pub(super) fn run(context: &CliContext, typed: &Grants) -> Result<(), Failure> {
 
 fn grant(context: &CliContext, grant: &args::Grant) -> Result<(), Failure> {
     let (rule, answer) = context.with_kernel(async |client| {
-        let rule = RuleTarget::read(client, &grant.about).await?.there()?;
-        let mut params = rule.entry();
+        let rule = RuleTarget::resolve(client, &grant.about)
+            .await?
+            .require_existing()?;
+        let mut params = rule.entry_params();
         let permission = match grant.deny {
             true => Permission::Deny,
             false => Permission::Allow,
         };
         params["permission"] = json!(permission);
         params["justification"] = json!(grant.because);
-        params["expires_at"] = json!(grant.expires.map(rfc3339_ms));
+        params["expires_at"] = json!(grant.expires.map(render_rfc3339_ms));
         params["yet_unknown"] = json!(grant.about.yet_unknown);
-        let answer = client.ask(Grant::METHOD, &params, ASKING).await?;
+        let answer = client.call(Grant::METHOD, &params, PROGRESS_TITLE).await?;
         Ok((rule, answer))
     })?;
     let verb = match grant.deny {
         true => "is denied",
         false => "may use",
     };
-    let until = grant.expires.map(rfc3339_ms);
+    let until = grant.expires.map(render_rfc3339_ms);
     let until = until.map(|end| format!(" until {end}")).unwrap_or_default();
-    let (agent, place) = (&rule.called, rule.place());
-    context.show(&answer, |granted: Granted| {
+    let (agent, place) = (&rule.agent_label, rule.target_label());
+    context.print_answer(&answer, |granted: Granted| {
         let told = granted.confirmed.as_ref();
         let told = told.map(match grant.deny {
-            true => confirmed,
-            false => reached,
+            true => render_confirmations,
+            false => render_reach,
         });
         let (id, told) = (granted.grant_id, told.unwrap_or_default());
-        say(plain(&format!(
+        print_line(sanitize_line(&format!(
             "{agent} {verb} {place}{until} ({id}){told}"
         )))
     })
@@ -157,23 +159,25 @@ fn grant(context: &CliContext, grant: &args::Grant) -> Result<(), Failure> {
 
 fn revoke(context: &CliContext, revoke: &args::Revoke) -> Result<(), Failure> {
     let (rule, answer, revoked) = context.with_kernel(async |client| {
-        let rule = RuleTarget::read(client, &revoke.about).await?;
-        let answer = client.ask(Revoke::METHOD, &rule.entry(), ASKING).await?;
-        let revoked: Revoked = read(&answer)?;
+        let rule = RuleTarget::resolve(client, &revoke.about).await?;
+        let answer = client
+            .call(Revoke::METHOD, &rule.entry_params(), PROGRESS_TITLE)
+            .await?;
+        let revoked: Revoked = parse_result(&answer)?;
         // What is gone can still have entries, and be rid of them.
-        match revoked.revoked.is_empty() && !rule.unknown.is_empty() {
-            true => Err(rule.missing()),
+        match revoked.revoked.is_empty() && !rule.unknown_names.is_empty() {
+            true => Err(rule.unknown_names_failure()),
             false => Ok((rule, answer, revoked)),
         }
     })?;
     if context.json {
-        return say(answer.get());
+        return print_line(answer.get());
     }
-    names::tell(&revoked.notes);
-    let (agent, place) = (&rule.called, rule.place());
-    let told = revoked.confirmed.as_ref().map(confirmed);
+    name_resolution::print_notes(&revoked.notes);
+    let (agent, place) = (&rule.agent_label, rule.target_label());
+    let told = revoked.confirmed.as_ref().map(render_confirmations);
     let told = told.unwrap_or_default();
-    say(plain(&match revoked.revoked.is_empty() {
+    print_line(sanitize_line(&match revoked.revoked.is_empty() {
         true => format!(
             "{agent} has no entry for {place}; `mgp grants list --agent {agent}` shows what there is"
         ),
@@ -188,29 +192,29 @@ fn list(context: &CliContext, agent: Option<&str>) -> Result<(), Failure> {
             ..Read::default()
         };
         // An agent that was removed is unknown, and may have entries.
-        let meant = names::meant(client, &asked).await?;
+        let meant = name_resolution::resolve(client, &asked).await?;
         let params = json!({"agent_id": meant.agent_id});
-        let answer = client.ask(List::METHOD, &params, ASKING).await?;
-        match read::<Listed>(&answer)?.entries.is_empty() && !meant.unknown.is_empty() {
+        let answer = client.call(List::METHOD, &params, PROGRESS_TITLE).await?;
+        match parse_result::<AccessList>(&answer)?.entries.is_empty() && !meant.unknown.is_empty() {
             true => Err(Failure::Usage(meant.unknown.join("\n"))),
             false => Ok(answer),
         }
     })?;
-    context.show(&answer, |Listed { entries, notes }| {
-        names::tell(&notes);
+    context.print_answer(&answer, |AccessList { entries, notes }| {
+        name_resolution::print_notes(&notes);
         match entries.as_slice() {
-            [] => say(
+            [] => print_line(
                 "nothing is granted or denied; the default policy decides: see [access] in mgp.toml",
             ),
-            entries => say(listed(entries)),
+            entries => print_line(render_grants(entries)),
         }
     })
 }
 
-fn listed(entries: &[Entry]) -> String {
-    let mut table = table(&["AGENT", "WHAT", "PERMISSION", "UNTIL", "BY", "BECAUSE"]);
+fn render_grants(entries: &[Entry]) -> String {
+    let mut table = new_table(&["AGENT", "WHAT", "PERMISSION", "UNTIL", "BY", "BECAUSE"]);
     for entry in entries {
-        let place = names::place(&entry.server_id, entry.tool_name.as_deref());
+        let place = name_resolution::render_target(&entry.server_id, entry.tool_name.as_deref());
         let permission = match (entry.permission, &entry.conflict) {
             (Permission::Allow, Some(_)) => "closed",
             (Permission::Allow, None) => "allow",
@@ -218,15 +222,15 @@ fn listed(entries: &[Entry]) -> String {
         };
         let because = entry.justification.as_deref().unwrap_or_default();
         table.add_row(vec![
-            one_line(&entry.agent_id, WIDTH),
-            one_line(&place, WIDTH),
+            first_line(&entry.agent_id, COLUMN_WIDTH_MAX),
+            first_line(&place, COLUMN_WIDTH_MAX),
             permission.into(),
             entry.expires_at.clone().unwrap_or_default(),
-            one_line(&entry.granted_by, WIDTH),
-            one_line(because, WIDTH),
+            first_line(&entry.granted_by, COLUMN_WIDTH_MAX),
+            first_line(because, COLUMN_WIDTH_MAX),
         ]);
     }
-    let closed = entries.iter().filter_map(conflict);
+    let closed = entries.iter().filter_map(closing_revoke);
     let closed: String = closed.map(|line| format!("\n{line}")).collect();
     match closed.is_empty() {
         true => table.trim_fmt(),
@@ -235,45 +239,57 @@ fn listed(entries: &[Entry]) -> String {
 }
 
 /// Which revoke closes an entry, where one does.
-fn conflict(entry: &Entry) -> Option<String> {
+fn closing_revoke(entry: &Entry) -> Option<String> {
     let why = entry.conflict.as_ref()?;
-    let place = names::place(&entry.server_id, entry.tool_name.as_deref());
-    Some(plain(&format!("{} for {place}: {why}", entry.agent_id)))
+    let place = name_resolution::render_target(&entry.server_id, entry.tool_name.as_deref());
+    Some(sanitize_line(&format!(
+        "{} for {place}: {why}",
+        entry.agent_id
+    )))
 }
 
 pub(super) fn explain(context: &CliContext, explain: &args::Explain) -> Result<(), Failure> {
     let (rule, answer) = context.with_kernel(async |client| {
-        let rule = RuleTarget::read(client, &explain.about).await?.there()?;
-        let answer = client.ask(Explain::METHOD, &rule.params(), ASKING).await?;
+        let rule = RuleTarget::resolve(client, &explain.about)
+            .await?
+            .require_existing()?;
+        let answer = client
+            .call(Explain::METHOD, &rule.query_params(), PROGRESS_TITLE)
+            .await?;
         Ok((rule, answer))
     })?;
-    context.show(&answer, |explained| say(in_words(&rule, &explained)))
+    context.print_answer(&answer, |explained| {
+        print_line(render_explanation(&rule, &explained))
+    })
 }
 
-fn in_words(rule: &RuleTarget, explained: &Explanation) -> String {
+fn render_explanation(rule: &RuleTarget, explained: &Explanation) -> String {
     let may = match (&explained.permission, &explained.waits) {
         (Permission::Allow, None) => "may use",
         (Permission::Allow, Some(_)) => "may not use yet",
         (Permission::Deny, _) => "may not use",
     };
-    let (agent, place) = (plain(&rule.called), plain(&rule.place()));
-    let why = plain(&explained.rule);
+    let (agent, place) = (
+        sanitize_line(&rule.agent_label),
+        sanitize_line(&rule.target_label()),
+    );
+    let why = sanitize_line(&explained.rule);
     let mut text = match &explained.waits {
         Some(waits) => format!(
             "{agent} {may} {place}: {} (`mgp pending` shows it); once it is approved: {why}",
-            plain(waits)
+            sanitize_line(waits)
         ),
         None => format!("{agent} {may} {place}: {why}"),
     };
     text += "\n\nlooked at:";
     for sentence in &explained.considered {
-        text += &format!("\n  {}", plain(sentence));
+        text += &format!("\n  {}", sanitize_line(sentence));
     }
     text += "\n\n";
     text += &match explained.notes.as_slice() {
         [] => format!("it would run at server {} of this kernel", rule.server),
         notes => {
-            let notes = notes.iter().map(|note| plain(note));
+            let notes = notes.iter().map(|note| sanitize_line(note));
             notes.collect::<Vec<_>>().join("\n")
         }
     };

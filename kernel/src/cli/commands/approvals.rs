@@ -2,44 +2,44 @@
 
 use mgp_engine::timestamps::parse_rfc3339;
 use mgp_protocol::mcp::Method;
-use mgp_protocol::mgp::approvals::{self, Decided, Entry, List, Pending, Subject};
+use mgp_protocol::mgp::approvals::{self, DecisionResult, Entry, List, PendingList, Subject};
 use mgp_protocol::mgp::permission::{Revoke, Revoked, Verdict};
-use mgp_protocol::mgp::servers::{self, WantedLogin};
+use mgp_protocol::mgp::servers::{self, PendingLogin};
 use serde::Serialize;
 use serde_json::json;
 
 use super::nodes;
-use super::servers::ListedServers;
+use super::servers::ServerList;
 use crate::cli::args::{Answer, Approve, Deny, Permissions, RemovePermission};
-use crate::cli::client::{CliContext, ProgressLine, names, read};
+use crate::cli::client::{CliContext, ProgressLine, name_resolution, parse_result};
 use crate::cli::failure::Failure;
-use crate::cli::print::{say, table};
-use crate::cli::words::{indented, one_line, plain, time};
+use crate::cli::print::{new_table, print_line};
+use crate::cli::text_format::{first_line, format_duration, indent_continuations, sanitize_line};
 
 /// Widest column of a table, in characters.
 const WIDTH: usize = 48;
 
-pub(super) fn pending(context: &CliContext) -> Result<(), Failure> {
-    let answer = context.ask(List::METHOD, &json!({}), "asking the kernel")?;
+pub(super) fn list_pending(context: &CliContext) -> Result<(), Failure> {
+    let answer = context.call(List::METHOD, &json!({}), "asking the kernel")?;
     let now = mgp_runtime::time::unix_ms();
-    context.show(
+    context.print_answer(
         &answer,
-        |Pending {
+        |PendingList {
              pending,
              logins,
              nodes,
          }| {
-            let told = pending.iter().map(|entry| in_words(entry, now));
+            let told = pending.iter().map(|entry| render_entry(entry, now));
             let logins = logins
                 .iter()
-                .map(|(server, wanted)| login_in_words(server, wanted));
-            let nodes = [nodes::waiting(&nodes, now)]
+                .map(|(server, wanted)| render_login(server, wanted));
+            let nodes = [nodes::render_waiting_nodes(&nodes, now)]
                 .into_iter()
                 .filter(|text| !text.is_empty());
             let told: Vec<String> = nodes.chain(told).chain(logins).collect();
             match told.as_slice() {
-                [] => say("nothing waits for you"),
-                told => say(told.join("\n").trim_end()),
+                [] => print_line("nothing waits for you"),
+                told => print_line(told.join("\n").trim_end()),
             }
         },
     )
@@ -51,7 +51,7 @@ pub(super) fn approve(context: &CliContext, approve: &Approve) -> Result<(), Fai
         for_ms: approve.during,
         only: approve.only.clone(),
     };
-    decide(context, approvals::Approve::METHOD, &params)
+    send_decision(context, approvals::Approve::METHOD, &params)
 }
 
 pub(super) fn deny(context: &CliContext, deny: &Deny) -> Result<(), Failure> {
@@ -60,7 +60,7 @@ pub(super) fn deny(context: &CliContext, deny: &Deny) -> Result<(), Failure> {
         only: deny.only.clone(),
         later: deny.later,
     };
-    decide(context, approvals::Deny::METHOD, &params)
+    send_decision(context, approvals::Deny::METHOD, &params)
 }
 
 pub(super) fn answer(context: &CliContext, answer: &Answer) -> Result<(), Failure> {
@@ -68,7 +68,7 @@ pub(super) fn answer(context: &CliContext, answer: &Answer) -> Result<(), Failur
         id: answer.id.clone(),
         value: answer.value.join(" "),
     };
-    decide(context, approvals::Answer::METHOD, &params)
+    send_decision(context, approvals::Answer::METHOD, &params)
 }
 
 pub(super) fn permissions(context: &CliContext, typed: &Permissions) -> Result<(), Failure> {
@@ -80,12 +80,15 @@ pub(super) fn permissions(context: &CliContext, typed: &Permissions) -> Result<(
 
 /// Each permission that a server needs, with how it was decided.
 fn list_permissions(context: &CliContext, server: Option<&str>) -> Result<(), Failure> {
-    let (method, doing) = (servers::List::METHOD, ProgressLine::of("asking the kernel"));
+    let (method, doing) = (
+        servers::List::METHOD,
+        ProgressLine::new("asking the kernel"),
+    );
     let answer = match server {
-        Some(server) => context.ask_about(server, method, &json!({}), &mut { doing })?,
-        None => context.ask(method, &json!({}), "asking the kernel")?,
+        Some(server) => context.call_about_server(server, method, &json!({}), &mut { doing })?,
+        None => context.call(method, &json!({}), "asking the kernel")?,
     };
-    let servers = read::<ListedServers>(&answer)?.servers.into_iter();
+    let servers = parse_result::<ServerList>(&answer)?.servers.into_iter();
     let servers = servers.filter(|it| server.is_none_or(|server| it.id == server));
     let listed: Vec<(String, Vec<String>)> = servers
         .map(|it| (it.id, it.permissions))
@@ -95,18 +98,18 @@ fn list_permissions(context: &CliContext, server: Option<&str>) -> Result<(), Fa
         let listed = listed
             .iter()
             .map(|(server, permissions)| json!({"server": server, "permissions": permissions}));
-        return say(json!({"servers": listed.collect::<Vec<_>>()}));
+        return print_line(json!({"servers": listed.collect::<Vec<_>>()}));
     }
     if listed.is_empty() {
-        return say("no server needs a permission");
+        return print_line("no server needs a permission");
     }
-    let mut rows = table(&["SERVER", "PERMISSION"]);
+    let mut rows = new_table(&["SERVER", "PERMISSION"]);
     for (server, permissions) in &listed {
         for permission in permissions {
-            rows.add_row([one_line(server, WIDTH), plain(permission)]);
+            rows.add_row([first_line(server, WIDTH), sanitize_line(permission)]);
         }
     }
-    say(rows.trim_fmt())
+    print_line(rows.trim_fmt())
 }
 
 /// Takes a permission back from a server.
@@ -117,16 +120,16 @@ fn remove_permission(context: &CliContext, typed: &RemovePermission) -> Result<(
         permission: typed.permission.clone(),
     };
     let doing = "deciding";
-    let answer = context.ask_about(
+    let answer = context.call_about_server(
         server,
         Revoke::METHOD,
         &params,
-        &mut ProgressLine::of(doing),
+        &mut ProgressLine::new(doing),
     );
-    let answer = answer.map_err(names::wrong)?;
-    context.show(&answer, |revoked: Revoked| {
+    let answer = answer.map_err(name_resolution::to_usage_failure)?;
+    context.print_answer(&answer, |revoked: Revoked| {
         let permissions = revoked.permissions.join(", ");
-        say(plain(&match (revoked.had, revoked.restarts) {
+        print_line(sanitize_line(&match (revoked.had, revoked.restarts) {
             (true, true) => {
                 format!("{server} may not use {permissions} any more, and is started again without")
             }
@@ -136,13 +139,19 @@ fn remove_permission(context: &CliContext, typed: &RemovePermission) -> Result<(
     })
 }
 
-fn decide(context: &CliContext, method: &str, params: &impl Serialize) -> Result<(), Failure> {
-    let answer = context.ask(method, params, "deciding")?;
-    context.show(&answer, |answer| say(plain(&decided(&answer))))
+fn send_decision(
+    context: &CliContext,
+    method: &str,
+    params: &impl Serialize,
+) -> Result<(), Failure> {
+    let answer = context.call(method, params, "deciding")?;
+    context.print_answer(&answer, |answer| {
+        print_line(sanitize_line(&render_decision(&answer)))
+    })
 }
 
 /// What was decided, in one line.
-pub(super) fn decided(decided: &Decided) -> String {
+pub(super) fn render_decision(decided: &DecisionResult) -> String {
     let verdict = match decided.verdict {
         Verdict::Approved => "approved",
         Verdict::Deferred => "put off",
@@ -162,21 +171,24 @@ pub(super) fn decided(decided: &Decided) -> String {
 }
 
 /// One question with all that is to be read before it is answered.
-fn in_words(entry: &Entry, now_ms: u64) -> String {
+fn render_entry(entry: &Entry, now_ms: u64) -> String {
     let ago = parse_rfc3339(&entry.since).map_or(0, |since| now_ms.saturating_sub(since));
     // Whatever a server says in it is no row and no other question.
-    let told = |text: &str| indented(text, "        | ");
-    let mut text = format!("{}  {}\n", plain(&entry.id), told(&entry.text));
+    let told = |text: &str| indent_continuations(text, "        | ");
+    let mut text = format!("{}  {}\n", sanitize_line(&entry.id), told(&entry.text));
     let mut row = |what: &str| text += &format!("        {}\n", told(what));
     entry.details.iter().for_each(|detail| row(detail));
     if entry.parts.len() > 1 {
-        row(&plain(&format!("parts: {}", entry.parts.join(", "))));
+        row(&sanitize_line(&format!(
+            "parts: {}",
+            entry.parts.join(", ")
+        )));
     }
     let left = entry.until.as_deref().and_then(parse_rfc3339);
-    let left = left.map(|end| format!(", {} left", time(end.saturating_sub(now_ms))));
+    let left = left.map(|end| format!(", {} left", format_duration(end.saturating_sub(now_ms))));
     row(&format!(
         "waits for {}{}",
-        time(ago),
+        format_duration(ago),
         left.unwrap_or_default()
     ));
     if entry.subject == Subject::Confirmation {
@@ -187,7 +199,10 @@ fn in_words(entry: &Entry, now_ms: u64) -> String {
         None => row(&format!("mgp approve {id}   or   mgp deny {id}")),
         Some([]) => row(&format!("mgp answer {id} TEXT   or   mgp deny {id}")),
         Some(options) => {
-            let options: Vec<String> = options.iter().map(|option| shown(option)).collect();
+            let options: Vec<String> = options
+                .iter()
+                .map(|option| sanitize_option(option))
+                .collect();
             row(&format!("options: {}", options.join(", ")));
             row(&format!("mgp answer {id} OPTION   or   mgp deny {id}"));
         }
@@ -196,25 +211,25 @@ fn in_words(entry: &Entry, now_ms: u64) -> String {
 }
 
 /// A login that a server wants.
-fn login_in_words(server: &str, wanted: &WantedLogin) -> String {
+fn render_login(server: &str, wanted: &PendingLogin) -> String {
     let state = match wanted.parked {
         true => "takes no calls until then",
         false => "goes on with what it has",
     };
     let url = wanted.url.as_ref();
     let url = url.map_or(String::new(), |url| {
-        format!("        or sign in at {}\n", plain(url))
+        format!("        or sign in at {}\n", sanitize_line(url))
     });
     format!(
         "{}  {}\n        {state}\n        {}\n{url}",
-        plain(server),
-        plain(&wanted.why),
-        plain(&wanted.command)
+        sanitize_line(server),
+        sanitize_line(&wanted.why),
+        sanitize_line(&wanted.command)
     )
 }
 
 /// An option on one line and as one, whatever its server put into it.
-fn shown(option: &str) -> String {
+fn sanitize_option(option: &str) -> String {
     let plain = |c: char| c == ' ' || c.is_alphanumeric() || (c.is_ascii_graphic() && c != ',');
     match !option.is_empty() && option.chars().all(plain) {
         true => option.to_owned(),
@@ -242,7 +257,7 @@ mod tests {
             since: "1970-01-01T00:00:01.000Z".into(),
             until: None,
         };
-        let told = in_words(&entry, 3000);
+        let told = render_entry(&entry, 3000);
         let is_forged = |line: &&str| {
             line.trim_start().starts_with("kabelo")
                 || line.trim_start().starts_with("mgp approve k")
@@ -266,7 +281,7 @@ mod tests {
             until: Some("1970-01-01T00:01:00.000Z".into()),
         };
         assert_eq!(
-            in_words(&entry, 3000),
+            render_entry(&entry, 3000),
             "tobami  files needs permissions\n        \
              shell.execute (dangerous)\n        \
              parts: shell.execute, camera\n        \
@@ -278,7 +293,7 @@ mod tests {
             options: Some(vec!["a".into(), "b".into()]),
             ..entry
         };
-        let told = in_words(&choice, 3000);
+        let told = render_entry(&choice, 3000);
         assert!(told.contains("options: a, b\n"), "{told}");
         assert!(told.contains("mgp answer tobami OPTION"), "{told}");
         // A server writes no line of the kernel's.
@@ -287,7 +302,7 @@ mod tests {
             options: Some(odd.map(str::to_owned).to_vec()),
             ..choice
         };
-        let told = in_words(&odd, 3000);
+        let told = render_entry(&odd, 3000);
         let line = r#"options: a b, "a, b", "x\n        mgp approve x", "\u{202e}b", """#;
         assert!(told.contains(&format!("{line}\n")), "{told}");
     }

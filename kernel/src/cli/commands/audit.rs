@@ -1,8 +1,8 @@
 //! `mgp audit tail|find|verify|acknowledge`.
 
-mod found;
-mod lines;
-mod parts;
+mod call_timing;
+mod event_lines;
+mod find;
 
 use std::path::Path;
 use std::time::Duration;
@@ -14,30 +14,30 @@ use mgp_engine::timestamps::parse_rfc3339;
 use mgp_protocol::mcp::Method;
 use mgp_protocol::mgp::audit::{Acknowledge, Acknowledged, Last, LastRecord, Replay, Replayed};
 use mgp_protocol::mgp::kernel::{KernelStatus, Status};
-use mgp_store::audit::{Examined, Folder, examine};
+use mgp_store::audit::{LogFolder, VerificationResult, verify_folder};
 use serde_json::json;
 
-use self::lines::AuditLines;
+use self::event_lines::EventPrinter;
 use crate::cli::args::{self, Audit};
-use crate::cli::client::{CliContext, KernelClient, read};
+use crate::cli::client::{CliContext, KernelClient, parse_result};
 use crate::cli::failure::Failure;
-use crate::cli::print::say;
-use crate::cli::words::plain;
+use crate::cli::print::print_line;
+use crate::cli::text_format::sanitize_line;
 use crate::config;
 
 /// How often a followed log is looked at.
-const POLL: Duration = Duration::from_millis(250);
+const POLL_INTERVAL: Duration = Duration::from_millis(250);
 /// How often a log is looked at that a running kernel writes or trims meanwhile, before what is found is
 /// believed, and at which distance.
-const TRIES: usize = 5;
-const AGAIN: Duration = Duration::from_millis(200);
+const EXAMINE_ATTEMPTS: usize = 5;
+const EXAMINE_RETRY_INTERVAL: Duration = Duration::from_millis(200);
 
 pub(super) fn run(context: &CliContext, typed: Audit) -> Result<(), Failure> {
     match typed {
         Audit::Tail(typed) => tail(context, &typed),
-        Audit::Find(typed) => found::find(context, typed),
+        Audit::Find(typed) => find::find(context, typed),
         Audit::Verify => verify(context),
-        Audit::Acknowledge(typed) => acknowledge(context, typed),
+        Audit::Acknowledge(typed) => acknowledge_faults(context, typed),
     }
 }
 
@@ -46,11 +46,11 @@ fn tail(context: &CliContext, tail: &args::TailAudit) -> Result<(), Failure> {
         // Between two looks no request is under way that would hear it.
         let interrupted = tokio::signal::ctrl_c();
         tokio::pin!(interrupted);
-        let end = replayed(client, u64::MAX).await?.next_seq;
+        let end = replay_since(client, u64::MAX).await?.next_seq;
         let mut since = end.saturating_sub(tail.lines);
-        let mut lines = AuditLines::new(context.json, tail.parts);
+        let mut lines = EventPrinter::new(context.json, tail.parts);
         loop {
-            let part = replayed(client, since).await?;
+            let part = replay_since(client, since).await?;
             for event in &part.events {
                 lines.show(client, event).await?;
             }
@@ -60,7 +60,7 @@ fn tail(context: &CliContext, tail: &args::TailAudit) -> Result<(), Failure> {
                     return Ok(());
                 }
                 tokio::select! {
-                    () = tokio::time::sleep(POLL) => {}
+                    () = tokio::time::sleep(POLL_INTERVAL) => {}
                     _ = &mut interrupted => return Err(Failure::Interrupted),
                 }
             }
@@ -68,13 +68,13 @@ fn tail(context: &CliContext, tail: &args::TailAudit) -> Result<(), Failure> {
     })
 }
 
-async fn replayed(client: &mut KernelClient, since: u64) -> Result<Replayed, Failure> {
+async fn replay_since(client: &mut KernelClient, since: u64) -> Result<Replayed, Failure> {
     let params = Replay {
         since_seq: Some(since),
         ..Replay::default()
     };
     let answer = client.request(Replay::METHOD, &params, &mut ()).await?;
-    read(&answer)
+    parse_result(&answer)
 }
 
 /// The latest time in the last records of the kernel that runs, in milliseconds since 1970. Records written after the clock
@@ -87,8 +87,8 @@ pub(super) fn newest_record_ms(context: &CliContext) -> Result<Option<u64>, Fail
         timestamp: String,
     }
     context.with_kernel(async |client| {
-        let end = replayed(client, u64::MAX).await?.next_seq;
-        let part = replayed(client, end.saturating_sub(LAST)).await?;
+        let end = replay_since(client, u64::MAX).await?.next_seq;
+        let part = replay_since(client, end.saturating_sub(LAST)).await?;
         let dates = part.events.iter().filter_map(|event| {
             let dated: Dated = serde_json::from_str(event.get()).ok()?;
             parse_rfc3339(&dated.timestamp)
@@ -97,26 +97,26 @@ pub(super) fn newest_record_ms(context: &CliContext) -> Result<Option<u64>, Fail
     })
 }
 
-fn acknowledge(context: &CliContext, asked: args::Acknowledge) -> Result<(), Failure> {
+fn acknowledge_faults(context: &CliContext, asked: args::Acknowledge) -> Result<(), Failure> {
     let reason = asked.reason;
     let done: Acknowledged = context.with_kernel(async |client| {
         let params = Acknowledge { reason };
-        read(
+        parse_result(
             &client
                 .request(Acknowledge::METHOD, &params, &mut ())
                 .await?,
         )
     })?;
     if context.json {
-        return say(json!(done).to_string());
+        return print_line(json!(done).to_string());
     }
     match done.acknowledged.is_empty() {
-        true => say("nothing is wrong with the log"),
-        false => say(format_args!(
+        true => print_line("nothing is wrong with the log"),
+        false => print_line(format_args!(
             "{}\nacknowledged, and written down",
             done.acknowledged
                 .iter()
-                .map(|line| plain(line))
+                .map(|line| sanitize_line(line))
                 .collect::<Vec<_>>()
                 .join("\n")
         )),
@@ -128,36 +128,42 @@ fn verify(context: &CliContext) -> Result<(), Failure> {
         .map_err(|e| Failure::Other(e.to_string()))?;
     // A kernel that hangs may still have its log verified.
     let status = context.status().ok().flatten();
-    let data_dir = context.data_dir_in_use(&loaded.kernel, status.as_ref())?;
-    let folder = Folder::of(&data_dir);
-    let running = running(context, &data_dir)?;
-    let found = examined(&folder, running)?;
-    if found.report.records == 0 && found.is_whole() && running.is_none() {
-        return nothing(context, &folder, loaded.kernel.audit.enabled);
+    let data_dir = context.running_data_dir(&loaded.kernel, status.as_ref())?;
+    let folder = LogFolder::new(&data_dir);
+    let running = running_kernel_head(context, &data_dir)?;
+    let found = examine_with_retries(&folder, running)?;
+    if found.report.records == 0 && found.is_intact() && running.is_none() {
+        return report_no_records(context, &folder, loaded.kernel.audit.enabled);
     }
     let report = &found.report;
     match context.json {
-        true => say(json!({
-            "whole": found.is_whole(),
-            "records": report.records,
-            "last": report.head.sequence,
-            "faults": report.faults.iter().map(LogFault::to_json).collect::<Vec<_>>(),
-            "acknowledged": report.accepted.iter().map(LogFault::to_json).collect::<Vec<_>>(),
-            "damage": report.damage,
-            "head": found.beside.first(),
-            "beside": found.beside,
-        })
-        .to_string())?,
-        false => say(in_words(&found))?,
+        true => print_line(
+            json!({
+                "whole": found.is_intact(),
+                "records": report.records,
+                "last": report.head.sequence,
+                "faults": report.faults.iter().map(LogFault::to_json).collect::<Vec<_>>(),
+                "acknowledged": report.acknowledged.iter().map(LogFault::to_json).collect::<Vec<_>>(),
+                "damage": report.damage,
+                "head": found.file_faults.first(),
+                "beside": found.file_faults,
+            })
+            .to_string(),
+        )?,
+        false => print_line(render_examination(&found))?,
     }
-    match found.is_whole() {
+    match found.is_intact() {
         true => Ok(()),
-        false => Err(Failure::Damaged),
+        false => Err(Failure::AuditLogDamaged),
     }
 }
 
 /// There is no record, and nothing that says that there was one.
-fn nothing(context: &CliContext, folder: &Folder, enabled: bool) -> Result<(), Failure> {
+fn report_no_records(
+    context: &CliContext,
+    folder: &LogFolder,
+    enabled: bool,
+) -> Result<(), Failure> {
     let place = folder.folder().display();
     let why = match (enabled, folder.numbers()?.is_empty()) {
         (false, _) => "no audit log is kept: `enabled` in [audit] is false".to_owned(),
@@ -165,47 +171,48 @@ fn nothing(context: &CliContext, folder: &Folder, enabled: bool) -> Result<(), F
         (true, false) => "0 records: nothing was written yet".to_owned(),
     };
     match context.json {
-        true => say(
+        true => print_line(
             json!({"whole": true, "records": 0, "last": 0, "faults": [], "head": null,
             "message": why})
             .to_string(),
         ),
-        false => say(why),
+        false => print_line(why),
     }
 }
 
 /// What is wrong with the log of a data folder, in words.
-pub(super) fn faults(context: &CliContext, data_dir: &Path) -> Result<Vec<String>, Failure> {
-    let running = running(context, data_dir)?;
-    Ok(examined(&Folder::of(data_dir), running)?.told())
+pub(super) fn find_faults(context: &CliContext, data_dir: &Path) -> Result<Vec<String>, Failure> {
+    let running = running_kernel_head(context, data_dir)?;
+    Ok(examine_with_retries(&LogFolder::new(data_dir), running)?.describe_faults())
 }
 
-fn in_words(found: &Examined) -> String {
-    let mut lines = found.told();
+fn render_examination(found: &VerificationResult) -> String {
+    let mut lines = found.describe_faults();
     let (report, is_whole) = (&found.report, lines.is_empty());
-    let known = report.accepted.iter();
+    let known = report.acknowledged.iter();
     lines.extend(known.map(|fault| format!("{fault} (acknowledged)")));
     let (records, last) = (report.records, report.head.sequence);
-    lines.push(match (is_whole, report.accepted.is_empty()) {
+    lines.push(match (is_whole, report.acknowledged.is_empty()) {
         (true, true) => format!("{records} records, the last is {last}: whole"),
         (true, false) => format!(
             "{records} records are as they were written, the last is {last}; the rest is acknowledged"
         ),
         (false, _) => format!("{records} records are as they were written, the last is {last}"),
     });
-    let lines = lines.iter().map(|line| plain(line));
+    let lines = lines.iter().map(|line| sanitize_line(line));
     lines.collect::<Vec<_>>().join("\n")
 }
 
 /// The last record of the kernel that runs on this folder; `None` when none does.
-fn running(context: &CliContext, data_dir: &Path) -> Result<Option<Head>, Failure> {
+fn running_kernel_head(context: &CliContext, data_dir: &Path) -> Result<Option<Head>, Failure> {
     let asked = context.with_kernel(async |client| {
         let status: KernelStatus =
-            read(&client.request(Status::METHOD, &json!({}), &mut ()).await?)?;
-        if !is_same(Path::new(&status.data_dir), data_dir) {
+            parse_result(&client.request(Status::METHOD, &json!({}), &mut ()).await?)?;
+        if !is_same_folder(Path::new(&status.data_dir), data_dir) {
             return Ok(None);
         }
-        let last: LastRecord = read(&client.request(Last::METHOD, &json!({}), &mut ()).await?)?;
+        let last: LastRecord =
+            parse_result(&client.request(Last::METHOD, &json!({}), &mut ()).await?)?;
         let hash = RecordDigest::parse(&last.hash);
         Ok(hash.map(|hash| Head {
             sequence: last.sequence,
@@ -214,27 +221,30 @@ fn running(context: &CliContext, data_dir: &Path) -> Result<Option<Head>, Failur
     });
     match asked {
         // The kernel at the usual socket may be another one, or keep no log.
-        Err(Failure::NotRunning(_) | Failure::Refused { .. }) => Ok(None),
+        Err(Failure::NotRunning(_) | Failure::ErrorResponse { .. }) => Ok(None),
         Err(_) if context.named_data_dir.is_some() => Ok(None),
         asked => asked,
     }
 }
 
-fn is_same(one: &Path, other: &Path) -> bool {
+fn is_same_folder(one: &Path, other: &Path) -> bool {
     let real = |path: &Path| path.canonicalize().ok();
     real(one).is_some_and(|one| real(other) == Some(one))
 }
 
 /// Looks again where a running kernel may be the reason for what is found.
-fn examined(folder: &Folder, running: Option<Head>) -> Result<Examined, Failure> {
+fn examine_with_retries(
+    folder: &LogFolder,
+    running: Option<Head>,
+) -> Result<VerificationResult, Failure> {
     let mut tries = 0;
     loop {
         tries += 1;
-        let found = examine(folder, running);
-        let whole = found.as_ref().is_ok_and(Examined::is_whole);
-        if whole || tries == TRIES {
+        let found = verify_folder(folder, running);
+        let whole = found.as_ref().is_ok_and(VerificationResult::is_intact);
+        if whole || tries == EXAMINE_ATTEMPTS {
             return found.map_err(|e| Failure::Other(format!("the audit log: {e}")));
         }
-        std::thread::sleep(AGAIN);
+        std::thread::sleep(EXAMINE_RETRY_INTERVAL);
     }
 }

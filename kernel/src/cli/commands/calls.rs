@@ -6,10 +6,10 @@ use mgp_protocol::refusal::CallOutcome;
 use serde_json::json;
 
 use crate::cli::args::{Calls, ShowCall};
-use crate::cli::client::{CliContext, names};
+use crate::cli::client::{CliContext, name_resolution};
 use crate::cli::failure::Failure;
-use crate::cli::print::{say, table};
-use crate::cli::words::plain;
+use crate::cli::print::{new_table, print_line};
+use crate::cli::text_format::sanitize_line;
 
 pub(super) fn run(context: &CliContext, typed: &Calls) -> Result<(), Failure> {
     match typed {
@@ -19,33 +19,33 @@ pub(super) fn run(context: &CliContext, typed: &Calls) -> Result<(), Failure> {
 
 fn show(context: &CliContext, ShowCall { id }: &ShowCall) -> Result<(), Failure> {
     let params = json!({"call_id": id.trim()});
-    let answer = context.ask(Show::METHOD, &params, "reading the audit log")?;
-    context.show(&answer, |history: CallHistory| {
-        say(in_words(&history))?;
+    let answer = context.call(Show::METHOD, &params, "reading the audit log")?;
+    context.print_answer(&answer, |history: CallHistory| {
+        print_line(render_history(&history))?;
         if history.records.is_empty() {
             return Ok(());
         }
-        let mut table = table(&["ENDED", "BY", "TOOL", "RESULT", "OUTCOME"]);
+        let mut table = new_table(&["ENDED", "BY", "TOOL", "RESULT", "OUTCOME"]);
         for record in history.records {
-            let (result, outcome) = (json!(record.result), word(record.outcome));
-            let tool = tool(&record);
+            let (result, outcome) = (json!(record.result), outcome_label(record.outcome));
+            let tool = tool_label(&record);
             table.add_row([
-                plain(&record.timestamp),
-                plain(&record.actor),
-                plain(&tool),
+                sanitize_line(&record.timestamp),
+                sanitize_line(&record.actor),
+                sanitize_line(&tool),
                 result.as_str().unwrap_or_default().to_owned(),
                 outcome.to_owned(),
             ]);
         }
-        say(table)
+        print_line(table)
     })
 }
 
-fn in_words(history: &CallHistory) -> String {
+fn render_history(history: &CallHistory) -> String {
     let why = history
         .reason
         .iter()
-        .map(|why| format!("\nwhy: {}", plain(why)));
+        .map(|why| format!("\nwhy: {}", sanitize_line(why)));
     let advice = match history.outcome {
         CallOutcome::Unknown if history.records.iter().all(|r| r.task_id.is_none()) => {
             "\nlook at what it would have changed before making it again"
@@ -56,12 +56,12 @@ fn in_words(history: &CallHistory) -> String {
     let why: String = why.collect();
     format!(
         "call {}: {}{why}{advice}",
-        plain(&history.call_id),
-        word(history.outcome)
+        sanitize_line(&history.call_id),
+        outcome_label(history.outcome)
     )
 }
 
-fn word(outcome: CallOutcome) -> &'static str {
+fn outcome_label(outcome: CallOutcome) -> &'static str {
     match outcome {
         CallOutcome::NotExecuted => "not executed",
         CallOutcome::Done => "done",
@@ -69,9 +69,9 @@ fn word(outcome: CallOutcome) -> &'static str {
     }
 }
 
-fn tool(record: &CallRecord) -> String {
+fn tool_label(record: &CallRecord) -> String {
     match (&record.server_id, &record.tool_name) {
-        (Some(server), tool) => names::place(server, tool.as_deref()),
+        (Some(server), tool) => name_resolution::render_target(server, tool.as_deref()),
         (None, tool) => tool.clone().unwrap_or_default(),
     }
 }
@@ -86,7 +86,7 @@ mod tests {
             json!({"call_id": "u", "outcome": "unknown", "reason": "it went away", "records": []});
         let history: CallHistory = serde_json::from_value(answer).unwrap();
         assert_eq!(
-            in_words(&history),
+            render_history(&history),
             "call u: unknown\nwhy: it went away\nlook at what it would have changed before making it again"
         );
     }

@@ -10,15 +10,15 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::cli::args::{Events, TailEvents};
-use crate::cli::client::{CliContext, RequestObserver, read};
+use crate::cli::client::{CliContext, RequestObserver, parse_result};
 use crate::cli::failure::Failure;
-use crate::cli::print::{report, say, table};
-use crate::cli::words::plain;
+use crate::cli::print::{new_table, print_error, print_line};
+use crate::cli::text_format::sanitize_line;
 
 pub(super) fn run(context: &CliContext, typed: Events) -> Result<(), Failure> {
     match typed {
         Events::Tail(typed) => tail(context, &typed),
-        Events::List => channels(context),
+        Events::List => list_channels(context),
     }
 }
 
@@ -36,29 +36,29 @@ fn tail(context: &CliContext, typed: &TailEvents) -> Result<(), Failure> {
     }
     context.with_kernel(async |client| {
         let answer = client.request(Subscribe::METHOD, &asked, &mut ()).await?;
-        let said: Subscribed = read(&answer)?;
+        let said: Subscribed = parse_result(&answer)?;
         for channel in &said.unsupported {
-            report(plain(&format!(
+            print_error(sanitize_line(&format!(
                 "mgp: nobody has the channel {channel} now; `mgp events list` shows those there are"
             )));
         }
         if said.subscribed.is_empty() {
             return Err(Failure::Other("there is nothing to show".into()));
         }
-        let mut shown = ShownEvents(context.json);
-        client.listen(&mut shown).await
+        let mut shown = EventPrinter(context.json);
+        client.listen_until_closed(&mut shown).await
     })
 }
 
 /// Shows each event as it comes.
-struct ShownEvents(bool);
+struct EventPrinter(bool);
 
-impl RequestObserver for ShownEvents {
-    fn notified(&mut self, method: &str, params: &str) -> Result<(), Failure> {
+impl RequestObserver for EventPrinter {
+    fn on_notification(&mut self, method: &str, params: &str) -> Result<(), Failure> {
         match (method == Event::METHOD, self.0) {
             (false, _) => Ok(()),
-            (true, true) => say(params),
-            (true, false) => say(plain(&line(
+            (true, true) => print_line(params),
+            (true, false) => print_line(sanitize_line(&render_event(
                 &serde_json::from_str(params).unwrap_or_default(),
             ))),
         }
@@ -66,7 +66,7 @@ impl RequestObserver for ShownEvents {
 }
 
 /// One line: when, on which channel, whose, how bad, and what.
-fn line(event: &Value) -> String {
+fn render_event(event: &Value) -> String {
     let text = |name: &str| event[name].as_str().unwrap_or_default();
     let server = match text("_mgp.server_id") {
         "" => String::new(),
@@ -80,7 +80,7 @@ fn line(event: &Value) -> String {
     format!("{at}  {channel}{server}{severity}  {data}")
 }
 
-fn channels(context: &CliContext) -> Result<(), Failure> {
+fn list_channels(context: &CliContext) -> Result<(), Failure> {
     #[derive(Deserialize)]
     struct Listed {
         channels: Vec<Channel>,
@@ -90,19 +90,19 @@ fn channels(context: &CliContext) -> Result<(), Failure> {
             .request(Channels::METHOD, &json!({}), &mut ())
             .await?;
         if context.json {
-            return say(answer.get());
+            return print_line(answer.get());
         }
-        let listed: Listed = read(&answer)?;
-        let mut table = table(&["CHANNEL", "OF", "IN THE LOG", "WHAT"]);
+        let listed: Listed = parse_result(&answer)?;
+        let mut table = new_table(&["CHANNEL", "OF", "IN THE LOG", "WHAT"]);
         for channel in listed.channels {
             let logged = if channel.logged { "yes" } else { "no" };
             table.add_row([
-                plain(&channel.channel),
-                plain(channel.server_id.as_deref().unwrap_or("the kernel")),
+                sanitize_line(&channel.channel),
+                sanitize_line(channel.server_id.as_deref().unwrap_or("the kernel")),
                 logged.into(),
-                plain(channel.description.as_deref().unwrap_or_default()),
+                sanitize_line(channel.description.as_deref().unwrap_or_default()),
             ]);
         }
-        say(table)
+        print_line(table)
     })
 }

@@ -10,63 +10,63 @@ mod upkeep;
 
 use mgp_protocol::mcp::Method;
 use mgp_protocol::mgp::kernel::nodes::{
-    Answered, Approve, Confirmations, Id, Identity, Leave, Left, Node, Refuse, Rename,
+    AdmissionResult, Approve, Confirmations, Id, Identity, Leave, LeaveResult, Node, Refuse, Rename,
 };
 use serde::Serialize;
 use serde_json::json;
 use serde_json::value::RawValue;
 
 use crate::cli::args::{self, Cluster, Nodes};
-use crate::cli::client::{CliContext, names};
+use crate::cli::client::{CliContext, name_resolution};
 use crate::cli::failure::Failure;
-use crate::cli::print::{report, say, titled};
-use crate::cli::words::{plain, time};
+use crate::cli::print::{print_error, print_line, render_titled};
+use crate::cli::text_format::{format_duration, sanitize_line};
 
-pub(super) use invite::waiting;
+pub(super) use invite::render_waiting_nodes;
 pub(super) use lan::run as lan;
 
 pub(super) fn run(context: &CliContext, typed: Nodes) -> Result<(), Failure> {
     match typed {
-        Nodes::Show => id(context),
+        Nodes::Show => show_id(context),
         Nodes::Invite(typed) => invite::invite(context, typed),
         Nodes::Join(typed) => join::join(context, typed),
-        Nodes::Approve(typed) => approve(context, typed),
-        Nodes::Refuse(typed) => refuse(context, typed),
-        Nodes::List => list::nodes(context),
+        Nodes::Approve(typed) => approve_node(context, typed),
+        Nodes::Refuse(typed) => refuse_node(context, typed),
+        Nodes::List => list::list_nodes(context),
         Nodes::Remove(typed) => revoke::revoke(context, typed),
-        Nodes::Rename(typed) => rename(context, typed),
-        Nodes::Promote(typed) => upkeep::promote(context, typed),
-        Nodes::Demote(typed) => upkeep::demote(context, typed),
-        Nodes::Drain(typed) => upkeep::drain(context, &typed),
-        Nodes::Forget(typed) => upkeep::forget(context, typed),
-        Nodes::Leave(typed) => leave(context, &typed),
-        Nodes::Rekey(typed) => keys::rekey(context, typed),
-        Nodes::Tickets => invite::tickets(context),
+        Nodes::Rename(typed) => rename_node(context, typed),
+        Nodes::Promote(typed) => upkeep::promote_node(context, typed),
+        Nodes::Demote(typed) => upkeep::demote_node(context, typed),
+        Nodes::Drain(typed) => upkeep::drain_node(context, &typed),
+        Nodes::Forget(typed) => upkeep::forget_nodes(context, typed),
+        Nodes::Leave(typed) => leave_cluster(context, &typed),
+        Nodes::Rekey(typed) => keys::rekey_node(context, typed),
+        Nodes::Tickets => invite::list_tickets(context),
         Nodes::Withdraw(typed) => invite::withdraw(context, typed.ticket),
     }
 }
 
-pub(super) fn cluster(context: &CliContext, typed: &Cluster) -> Result<(), Failure> {
+pub(super) fn run_cluster(context: &CliContext, typed: &Cluster) -> Result<(), Failure> {
     match typed {
-        Cluster::Status => list::status(context),
-        Cluster::Recover(typed) => keys::recover(context, typed),
+        Cluster::Status => list::show_status(context),
+        Cluster::Recover(typed) => keys::recover_cluster(context, typed),
     }
 }
 
 /// Asks the kernel; a name it cannot read is a command line that is wrong.
-fn ask(
+fn call(
     context: &CliContext,
     method: &str,
     params: &impl Serialize,
     doing: &str,
 ) -> Result<Box<RawValue>, Failure> {
-    let answer = context.ask(method, params, doing);
-    answer.map_err(names::wrong)
+    let answer = context.call(method, params, doing);
+    answer.map_err(name_resolution::to_usage_failure)
 }
 
-fn id(context: &CliContext) -> Result<(), Failure> {
-    let answer = ask(context, Id::METHOD, &json!({}), "asking the kernel")?;
-    context.show(&answer, |node: Identity| {
+fn show_id(context: &CliContext) -> Result<(), Failure> {
+    let answer = call(context, Id::METHOD, &json!({}), "asking the kernel")?;
+    context.print_answer(&answer, |node: Identity| {
         let none = "none yet: `mgp nodes invite` founds one, `mgp nodes join` enters one";
         let cluster = match (&node.cluster, node.role) {
             (Some(cluster), Some(role)) => format!("{cluster}, as {}", role.as_str()),
@@ -81,66 +81,69 @@ fn id(context: &CliContext) -> Result<(), Failure> {
             ("cluster", &*cluster),
             ("listens", listens),
         ];
-        let text = rows.map(|(title, row)| titled(title, 9, &[row.to_owned()]));
+        let text = rows.map(|(title, row)| render_titled(title, 9, &[row.to_owned()]));
         let trouble = node.trouble.iter();
-        let trouble = trouble.map(|why| format!("\n{}\n", plain(why)));
+        let trouble = trouble.map(|why| format!("\n{}\n", sanitize_line(why)));
         let text: String = text.into_iter().chain(trouble).collect();
-        say(text.trim_end())
+        print_line(text.trim_end())
     })
 }
 
-fn approve(context: &CliContext, typed: args::LetIn) -> Result<(), Failure> {
+fn approve_node(context: &CliContext, typed: args::ApproveNode) -> Result<(), Failure> {
     let params = Approve {
         node: typed.words,
         words: None,
     };
-    let answer = ask(context, Approve::METHOD, &params, "letting it in")?;
-    context.show(&answer, |let_in: Answered| {
-        let Answered {
+    let answer = call(context, Approve::METHOD, &params, "letting it in")?;
+    context.print_answer(&answer, |let_in: AdmissionResult| {
+        let AdmissionResult {
             name, words, role, ..
         } = let_in;
-        say(plain(&format!(
+        print_line(sanitize_line(&format!(
             "{name} ({words}) is in, as {}; what it may call is up to you: `mgp shares add --help`, `mgp grants add --help`",
             role.as_str()
         )))
     })
 }
 
-fn refuse(context: &CliContext, typed: args::TurnAway) -> Result<(), Failure> {
+fn refuse_node(context: &CliContext, typed: args::RefuseNode) -> Result<(), Failure> {
     let params = Refuse { node: typed.node };
-    let answer = ask(context, Refuse::METHOD, &params, "turning it away")?;
-    context.show(&answer, |refused: Answered| {
-        let Answered { name, words, .. } = refused;
-        say(plain(&format!(
+    let answer = call(context, Refuse::METHOD, &params, "turning it away")?;
+    context.print_answer(&answer, |refused: AdmissionResult| {
+        let AdmissionResult { name, words, .. } = refused;
+        print_line(sanitize_line(&format!(
             "{name} ({words}) is turned away, and its ticket is used up"
         )))
     })
 }
 
-fn rename(context: &CliContext, typed: args::Rename) -> Result<(), Failure> {
+fn rename_node(context: &CliContext, typed: args::Rename) -> Result<(), Failure> {
     let params = Rename {
         node: typed.node,
         name: typed.name,
     };
-    let answer = ask(context, Rename::METHOD, &params, "telling the others")?;
-    context.show(&answer, |node: Node| {
-        say(plain(&format!("{} is called {}", node.words, node.name)))
+    let answer = call(context, Rename::METHOD, &params, "telling the others")?;
+    context.print_answer(&answer, |node: Node| {
+        print_line(sanitize_line(&format!(
+            "{} is called {}",
+            node.words, node.name
+        )))
     })
 }
 
-fn leave(context: &CliContext, typed: &args::Leave) -> Result<(), Failure> {
+fn leave_cluster(context: &CliContext, typed: &args::Leave) -> Result<(), Failure> {
     let params = Leave {
         last_admin: typed.last_admin,
     };
-    let answer = ask(context, Leave::METHOD, &params, "telling the others")?;
-    context.show(&answer, |left: Left| {
+    let answer = call(context, Leave::METHOD, &params, "telling the others")?;
+    context.print_answer(&answer, |left: LeaveResult| {
         if !left.noted {
-            report(
+            print_error(
                 "no admin of the cluster was in reach: the others list this node as away until one of them cuts \
                  it off with `mgp nodes remove`",
             );
         }
-        say(plain(&format!(
+        print_line(sanitize_line(&format!(
             "this node has left the cluster {}; to come back it needs a new key and a new ticket: `mgp nodes rekey`, \
              `mgp down`, start it as before, then `mgp nodes join`",
             left.cluster
@@ -149,7 +152,7 @@ fn leave(context: &CliContext, typed: &args::Leave) -> Result<(), Failure> {
 }
 
 /// `: 3/3 in 180 ms`, or `: 2/3; nas unreachable`, of something that gives; nothing where nobody else has to know.
-pub(super) fn reached(by: &Confirmations) -> String {
+pub(super) fn render_reach(by: &Confirmations) -> String {
     let Confirmations {
         nodes,
         of,
@@ -159,19 +162,19 @@ pub(super) fn reached(by: &Confirmations) -> String {
     } = by;
     match missing.is_empty() {
         _ if *of == 0 => String::new(),
-        true => format!(": {nodes}/{of} in {}", time(*after_ms)),
+        true => format!(": {nodes}/{of} in {}", format_duration(*after_ms)),
         false => format!(": {nodes}/{of}; {} unreachable", missing.join(", ")),
     }
 }
 
 /// The same of something that takes away: `: 2/3; nas unreachable, stops by itself in 30 s or less`.
-pub(super) fn confirmed(by: &Confirmations) -> String {
-    let reached = reached(by);
+pub(super) fn render_confirmations(by: &Confirmations) -> String {
+    let reached = render_reach(by);
     if by.missing.is_empty() || by.of == 0 {
         return reached;
     }
     if let Some(secs) = by.lapses_secs {
-        let unless = unless_demoted(&by.missing_admins);
+        let unless = demotion_caveat(&by.missing_admins);
         return format!("{reached}, stops by itself in {secs} s or less{unless}");
     }
     let (bounded, others): (Vec<_>, Vec<_>) = by.bounds.iter().partition(|it| it.secs.is_some());
@@ -202,7 +205,7 @@ pub(super) fn confirmed(by: &Confirmations) -> String {
     });
     let unless = match bounded.is_empty() {
         true => String::new(),
-        false => unless_demoted(&by.missing_admins),
+        false => demotion_caveat(&by.missing_admins),
     };
     format!(
         ": {}/{}{}{unless}",
@@ -213,7 +216,7 @@ pub(super) fn confirmed(by: &Confirmations) -> String {
 }
 
 /// What a bound depends on that this node cannot know.
-fn unless_demoted(by: &[String]) -> String {
+fn demotion_caveat(by: &[String]) -> String {
     match by {
         [] => String::new(),
         admins => format!(
@@ -233,24 +236,24 @@ mod tests {
     #[test]
     fn who_has_a_revocation_is_told_in_one_line() {
         let mut by = Confirmations::default();
-        assert_eq!(confirmed(&by), "");
+        assert_eq!(render_confirmations(&by), "");
         by.of = 3;
         by.nodes = 3;
         by.after_ms = 180;
-        assert_eq!(confirmed(&by), ": 3/3 in 180 ms");
+        assert_eq!(render_confirmations(&by), ": 3/3 in 180 ms");
         by.nodes = 2;
         by.missing = vec!["nas".into()];
         by.lapses_secs = Some(30);
         assert_eq!(
-            confirmed(&by),
+            render_confirmations(&by),
             ": 2/3; nas unreachable, stops by itself in 30 s or less"
         );
         by.missing_admins = vec!["nas".into()];
         assert_eq!(
-            confirmed(&by),
+            render_confirmations(&by),
             ": 2/3; nas unreachable, stops by itself in 30 s or less, unless nas has demoted or cut off this node meanwhile"
         );
-        assert_eq!(reached(&by), ": 2/3; nas unreachable");
+        assert_eq!(render_reach(&by), ": 2/3; nas unreachable");
     }
 
     /// FED-038.
@@ -273,7 +276,7 @@ mod tests {
             ..Confirmations::default()
         };
         assert_eq!(
-            confirmed(&by),
+            render_confirmations(&by),
             ": 1/4; nas unreachable, not bounded: nas may go on allowing until it is reached; den unreachable, stops \
              by itself in 84 s or less; attic unreachable, stops by itself after its own lease, which is not known: \
              an older version runs there"
@@ -285,7 +288,7 @@ mod tests {
             ..Confirmations::default()
         };
         assert_eq!(
-            confirmed(&by),
+            render_confirmations(&by),
             ": 0/2; nas, den unreachable, not bounded: they may go on allowing until they are reached"
         );
     }

@@ -5,12 +5,12 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::tools::arguments;
-use crate::cli::args::{GetPrompt, Listing, Prompts};
-use crate::cli::client::{CliContext, ConnectOptions, pages, read};
+use crate::cli::args::{GetPrompt, ListArgs, Prompts};
+use crate::cli::client::{CliContext, ConnectOptions, pages, parse_result};
 use crate::cli::failure::Failure;
 use crate::cli::print::content::{self, Saver};
-use crate::cli::print::{say, table};
-use crate::cli::words::{indented, one_line, plain};
+use crate::cli::print::{new_table, print_line};
+use crate::cli::text_format::{first_line, indent_continuations, sanitize_line};
 
 /// A prompt, as far as it is shown.
 #[derive(Deserialize)]
@@ -39,30 +39,34 @@ pub(super) fn run(context: &CliContext, typed: &Prompts) -> Result<(), Failure> 
     }
 }
 
-fn list(context: &CliContext, typed: &Listing) -> Result<(), Failure> {
-    let opening = ConnectOptions::at(typed.server.as_deref());
+fn list(context: &CliContext, typed: &ListArgs) -> Result<(), Failure> {
+    let opening = ConnectOptions::for_server(typed.server.as_deref());
     let found = context.with_kernel_at(opening, async |client| {
-        pages::all(client, prompts::List::METHOD, "prompts").await
+        pages::list_all(client, prompts::List::METHOD, "prompts").await
     })?;
     if context.json {
-        return say(json!({ "prompts": found }));
+        return print_line(json!({ "prompts": found }));
     }
     if found.is_empty() {
-        return say("no prompts: no server that is connected offers one");
+        return print_line("no prompts: no server that is connected offers one");
     }
-    let mut table = table(&["PROMPT", "ASKS FOR", "WHAT IT IS"]);
+    let mut table = new_table(&["PROMPT", "ASKS FOR", "WHAT IT IS"]);
     for prompt in &found {
-        let prompt: Prompt = read(prompt)?;
-        let asks: Vec<_> = prompt.arguments.iter().map(asked).collect();
+        let prompt: Prompt = parse_result(prompt)?;
+        let asks: Vec<_> = prompt.arguments.iter().map(render_argument).collect();
         let what = prompt.description.or(prompt.title).unwrap_or_default();
-        table.add_row([plain(&prompt.name), asks.join(" "), one_line(&what, 100)]);
+        table.add_row([
+            sanitize_line(&prompt.name),
+            asks.join(" "),
+            first_line(&what, 100),
+        ]);
     }
-    say(table)
+    print_line(table)
 }
 
 /// As it is typed; what may be left out stands in brackets.
-fn asked(argument: &Argument) -> String {
-    let typed = format!("{}=…", plain(&argument.name));
+fn render_argument(argument: &Argument) -> String {
+    let typed = format!("{}=…", sanitize_line(&argument.name));
     match argument.required {
         true => typed,
         false => format!("[{typed}]"),
@@ -70,21 +74,21 @@ fn asked(argument: &Argument) -> String {
 }
 
 fn get(context: &CliContext, typed: &GetPrompt) -> Result<(), Failure> {
-    let arguments = arguments::texts(&typed.arguments)?;
+    let arguments = arguments::parse_text_pairs(&typed.arguments)?;
     let params = json!({"name": typed.name, "arguments": arguments, "_meta": {"progressToken": 1}});
     let doing = format!("asking for {}", typed.name);
     let server = typed.server.as_deref();
-    let answer = context.ask_at(server, prompts::Get::METHOD, &params, doing)?;
+    let answer = context.call_at(server, prompts::Get::METHOD, &params, doing)?;
     let saver = Saver {
         folder: &typed.out,
         tool: &typed.name,
     };
-    context.show(&answer, |result: Value| {
+    context.print_answer(&answer, |result: Value| {
         for message in result["messages"].as_array().into_iter().flatten() {
             let role = message["role"].as_str().unwrap_or("?");
-            let said = content::one(&message["content"], &saver)?;
-            let said = indented(&said, "  | ");
-            say(format_args!("{}: {said}", one_line(role, 20)))?;
+            let said = content::render_block(&message["content"], &saver)?;
+            let said = indent_continuations(&said, "  | ");
+            print_line(format_args!("{}: {said}", first_line(role, 20)))?;
         }
         Ok(())
     })

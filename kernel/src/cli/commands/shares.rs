@@ -5,15 +5,15 @@ use mgp_protocol::mgp::kernel::shares::{Add, Changed, List, Remove, Share, Share
 use serde_json::json;
 
 use crate::cli::args;
-use crate::cli::client::{CliContext, names};
+use crate::cli::client::{CliContext, name_resolution};
 use crate::cli::failure::Failure;
-use crate::cli::print::{say, table};
-use crate::cli::words::{one_line, plain};
+use crate::cli::print::{new_table, print_line};
+use crate::cli::text_format::{first_line, sanitize_line};
 
 /// Widest column of a table, in characters.
-const WIDTH: usize = 60;
+const COLUMN_WIDTH_MAX: usize = 60;
 /// What is shown while the kernel takes its time.
-const ASKING: &str = "asking the kernel";
+const PROGRESS_TITLE: &str = "asking the kernel";
 
 pub(super) fn run(context: &CliContext, typed: &args::Shares) -> Result<(), Failure> {
     match typed {
@@ -32,18 +32,18 @@ fn share(context: &CliContext, typed: &args::Share) -> Result<(), Failure> {
     };
     let answer = context.with_kernel(async |client| {
         if !typed.yet_unknown {
-            names::server(client, &typed.server).await?;
+            name_resolution::resolve_server(client, &typed.server).await?;
         }
-        let answer = client.ask(Add::METHOD, &params, ASKING).await;
-        answer.map_err(names::wrong)
+        let answer = client.call(Add::METHOD, &params, PROGRESS_TITLE).await;
+        answer.map_err(name_resolution::to_usage_failure)
     })?;
-    context.show(&answer, |Changed { changed, notes }| {
-        names::tell(&notes);
+    context.print_answer(&answer, |Changed { changed, notes }| {
+        name_resolution::print_notes(&notes);
         match changed.first() {
-            None => say(plain(&format!("{} is shared so already", typed.server))),
-            Some(share) => say(plain(&format!(
+            None => print_line(sanitize_line(&format!("{} is shared so already", typed.server))),
+            Some(share) => print_line(sanitize_line(&format!(
                 "shared: {}; agents there may call it once they are granted it, as in `mgp grants add AGENT@NODE {}`",
-                in_words(share),
+                render_share(share),
                 share.server
             ))),
         }
@@ -57,27 +57,29 @@ fn unshare(context: &CliContext, typed: &args::Unshare) -> Result<(), Failure> {
         tools: typed.tools.clone(),
     };
     // A server that is gone can still be shared, and be rid of that.
-    let answer = context.ask(Remove::METHOD, &params, ASKING);
-    let answer = answer.map_err(names::wrong)?;
-    context.show(&answer, |Changed { changed, notes }| {
-        names::tell(&notes);
+    let answer = context.call(Remove::METHOD, &params, PROGRESS_TITLE);
+    let answer = answer.map_err(name_resolution::to_usage_failure)?;
+    context.print_answer(&answer, |Changed { changed, notes }| {
+        name_resolution::print_notes(&notes);
         let ended: Vec<String> = changed
             .iter()
-            .map(|share| plain(&format!("not shared any more: {}", in_words(share))))
+            .map(|share| sanitize_line(&format!("not shared any more: {}", render_share(share))))
             .collect();
-        say(ended.join("\n"))
+        print_line(ended.join("\n"))
     })
 }
 
 fn list(context: &CliContext) -> Result<(), Failure> {
-    let answer = context.ask(List::METHOD, &json!({}), ASKING)?;
-    context.show(&answer, |Shares { shares }| match shares.as_slice() {
-        [] => say("nothing of this node is shared: `mgp shares add SERVER --to cluster` does that"),
-        shares => say(listed(shares)),
+    let answer = context.call(List::METHOD, &json!({}), PROGRESS_TITLE)?;
+    context.print_answer(&answer, |Shares { shares }| match shares.as_slice() {
+        [] => print_line(
+            "nothing of this node is shared: `mgp shares add SERVER --to cluster` does that",
+        ),
+        shares => print_line(render_shares(shares)),
     })
 }
 
-fn in_words(share: &Share) -> String {
+fn render_share(share: &Share) -> String {
     let Share {
         server, to, tools, ..
     } = share;
@@ -87,20 +89,20 @@ fn in_words(share: &Share) -> String {
     }
 }
 
-fn listed(shares: &[Share]) -> String {
-    let mut table = table(&["SERVER", "TOOLS", "MEANS", "WITH", "NOTE"]);
+fn render_shares(shares: &[Share]) -> String {
+    let mut table = new_table(&["SERVER", "TOOLS", "MEANS", "WITH", "NOTE"]);
     for share in shares {
         let tools = match share.tools.as_str() {
             "*" => "all".to_owned(),
-            tools => one_line(tools, WIDTH),
+            tools => first_line(tools, COLUMN_WIDTH_MAX),
         };
         let means = share.means.map(|means| means.to_string());
         table.add_row(vec![
-            one_line(&share.server, WIDTH),
+            first_line(&share.server, COLUMN_WIDTH_MAX),
             tools,
             means.unwrap_or_else(|| "not listed yet".into()),
-            one_line(&share.to, WIDTH),
-            one_line(share.why.as_deref().unwrap_or_default(), WIDTH),
+            first_line(&share.to, COLUMN_WIDTH_MAX),
+            first_line(share.why.as_deref().unwrap_or_default(), COLUMN_WIDTH_MAX),
         ]);
     }
     table.trim_fmt()
@@ -119,15 +121,15 @@ mod tests {
             means: Some(3),
             why: None,
         };
-        assert_eq!(in_words(&share), "read_* of files, with node:desk");
+        assert_eq!(render_share(&share), "read_* of files, with node:desk");
         let whole = Share {
             tools: "*".into(),
             to: "cluster".into(),
             means: None,
             ..share.clone()
         };
-        assert_eq!(in_words(&whole), "files, with cluster");
-        let text = listed(&[share, whole]);
+        assert_eq!(render_share(&whole), "files, with cluster");
+        let text = render_shares(&[share, whole]);
         assert!(
             text.contains("not listed yet") && text.contains("read_*"),
             "{text}"

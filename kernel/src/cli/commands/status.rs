@@ -8,7 +8,7 @@ pub(super) mod top;
 mod tree;
 
 use mgp_protocol::mcp::Method;
-use mgp_protocol::mgp::index::Coverage;
+use mgp_protocol::mgp::index::IndexCoverage;
 use mgp_protocol::mgp::kernel::{KernelStatus, Status};
 use serde_json::json;
 
@@ -16,40 +16,40 @@ use super::servers::state;
 use crate::cli::args;
 use crate::cli::client::CliContext;
 use crate::cli::failure::Failure;
-use crate::cli::print::{say, titled};
-use crate::cli::words::{plain, time, used};
+use crate::cli::print::{print_line, render_titled};
+use crate::cli::text_format::{format_duration, format_resource_usage, sanitize_line};
 
 pub(super) fn show(context: &CliContext, asked: &args::Status) -> Result<(), Failure> {
     if asked.tree {
         return tree::show(context);
     }
-    let answer = context.ask(Status::METHOD, &json!({}), "asking the kernel")?;
-    context.show(&answer, |status: KernelStatus| {
-        say(in_words(&status).trim_end())?;
+    let answer = context.call(Status::METHOD, &json!({}), "asking the kernel")?;
+    context.print_answer(&answer, |status: KernelStatus| {
+        print_line(render_status(&status).trim_end())?;
         if !status.servers.is_empty() {
-            say(format_args!("\n{}", state::rows(&status.servers)))?;
+            print_line(format_args!("\n{}", state::state_table(&status.servers)))?;
         }
         match status.clients.is_empty() {
             true => Ok(()),
-            false => say(format_args!("\n{}", clients::in_words(&status))),
+            false => print_line(format_args!("\n{}", clients::render_clients(&status))),
         }
     })
 }
 
-fn in_words(status: &KernelStatus) -> String {
-    let up = time(status.uptime_secs * 1000);
-    let version = plain(&status.version);
+fn render_status(status: &KernelStatus) -> String {
+    let up = format_duration(status.uptime_secs * 1000);
+    let version = sanitize_line(&status.version);
     let mut text = format!("mgp {version}, process {}, up {up}\n", status.pid);
-    let mut rows = |title: &str, rows: &[String]| text += &titled(title, 9, rows);
+    let mut rows = |title: &str, rows: &[String]| text += &render_titled(title, 9, rows);
     rows("doors", &status.doors);
     rows("config", &status.config_files);
     let untrusted = status.untrusted.iter().map(|one| one.why.clone());
     rows("untrusted", &untrusted.collect::<Vec<_>>());
     rows("data", std::slice::from_ref(&status.data_dir));
-    let uses = status.uses.iter().map(used);
+    let uses = status.uses.iter().map(format_resource_usage);
     rows("uses", &uses.collect::<Vec<_>>());
     rows("agents", &[format!("{} connected", status.connections)]);
-    rows("tools", &[tools(&status.index)]);
+    rows("tools", &[render_tool_coverage(&status.index)]);
     rows("problems", &status.config_problems);
     rows("restart", &status.restart);
     rows("trouble", &status.troubles);
@@ -58,7 +58,7 @@ fn in_words(status: &KernelStatus) -> String {
 
 /// How many there are, and how far they can be found by meaning while that is under way; and where the
 /// model runs, while it does or when it should.
-fn tools(index: &Coverage) -> String {
+fn render_tool_coverage(index: &IndexCoverage) -> String {
     let mut text = index.tools.to_string();
     if index.waiting > 0 {
         text += &format!(
@@ -104,12 +104,12 @@ mod tests {
             doors: vec!["/run/mgp.sock".into()],
             connections: 2,
             clients: Vec::new(),
-            index: Coverage {
+            index: IndexCoverage {
                 tools: 300,
                 by_meaning: 100,
                 waiting: 401,
                 embedded: 200,
-                ..Coverage::default()
+                ..IndexCoverage::default()
             },
             actors: std::collections::BTreeMap::new(),
             troubles: vec!["/data/audit: full".into()],
@@ -126,22 +126,25 @@ mod tests {
                      problems  /a.toml:1:1: unknown key\n\
                      restart   [http] listen changed\n\
                      trouble   /data/audit: full\n";
-        assert_eq!(in_words(&status), want);
-        let done = Coverage {
+        assert_eq!(render_status(&status), want);
+        let done = IndexCoverage {
             by_meaning: 300,
             waiting: 0,
             ..status.index
         };
-        assert_eq!(tools(&done), "300");
-        let running = Coverage {
+        assert_eq!(render_tool_coverage(&done), "300");
+        let running = IndexCoverage {
             model_process: Some(7),
             ..done
         };
-        assert_eq!(tools(&running), "300; the model runs in process 7");
-        let failing = Coverage {
+        assert_eq!(
+            render_tool_coverage(&running),
+            "300; the model runs in process 7"
+        );
+        let failing = IndexCoverage {
             model_failures: 3,
             ..done
         };
-        assert!(tools(&failing).contains("failed 3 times in a row"));
+        assert!(render_tool_coverage(&failing).contains("failed 3 times in a row"));
     }
 }

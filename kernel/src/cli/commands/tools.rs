@@ -1,35 +1,37 @@
 //! `mgp tools list`, and the way to the other commands about tools.
 
 pub(super) mod arguments;
-pub(super) mod away;
 mod call;
 mod curl;
 mod find;
 pub(super) mod mcpl;
-mod read_on;
+mod result_pages;
 pub(super) mod sets;
 pub(super) mod state;
+pub(super) mod unavailable_nodes;
 
 use std::collections::{HashMap, HashSet};
 
 use mgp_protocol::mcp::{Method, tools};
 use mgp_protocol::mgp::door;
-use mgp_protocol::mgp::names::{List, Named};
+use mgp_protocol::mgp::names::{List, ToolNames};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use self::away::AwayNode;
+use self::unavailable_nodes::UnavailableNode;
 use crate::cli::args::{ListTools, Tools};
-use crate::cli::client::{CliContext, ConnectOptions, KernelClient, names, pages, read};
+use crate::cli::client::{
+    CliContext, ConnectOptions, KernelClient, name_resolution, pages, parse_result,
+};
 use crate::cli::failure::Failure;
-use crate::cli::print::{PlainTable, report, say, table};
-use crate::cli::words::{one_line, plain};
+use crate::cli::print::{PlainTable, new_table, print_error, print_line};
+use crate::cli::text_format::{first_line, sanitize_line};
 
 /// Answer of `mgp/names/list`.
 #[derive(Deserialize)]
-struct ListedNames {
-    tools: Vec<Named>,
+struct NameList {
+    tools: Vec<ToolNames>,
 }
 
 /// A tool, as far as it is shown or called.
@@ -58,23 +60,23 @@ fn list(context: &CliContext, typed: &ListTools) -> Result<(), Failure> {
     let server = typed.server.as_deref();
     let (agent, names, away, hidden) = context.with_kernel(async |client| {
         if let Some(server) = server {
-            names::server(client, server).await?;
+            name_resolution::resolve_server(client, server).await?;
         }
         let agent = match &typed.agent {
-            Some(agent) => names::agent(client, agent).await?,
+            Some(agent) => name_resolution::resolve_agent(client, agent).await?,
             None => None,
         };
         let names = canonical_names(client, server, agent.clone()).await?;
-        let away = away::nodes(client, &names).await?;
+        let away = unavailable_nodes::list_unavailable(client, &names).await?;
         let listed: Vec<String> = names.values().map(|tool| tool.server_id.clone()).collect();
         let hidden = match server {
-            None => away::hidden(client, &listed).await?,
+            None => unavailable_nodes::hidden_shares(client, &listed).await?,
             Some(_) => Vec::new(),
         };
         Ok((agent, names, away, hidden))
     })?;
     let opening = ConnectOptions {
-        door: (server.is_some() || agent.is_some()).then(|| door::Open {
+        endpoint: (server.is_some() || agent.is_some()).then(|| door::Open {
             server: typed.server.clone(),
             set: None,
             agent: agent.clone(),
@@ -82,33 +84,35 @@ fn list(context: &CliContext, typed: &ListTools) -> Result<(), Failure> {
         }),
         ..ConnectOptions::default()
     };
-    let mut tools = context.with_kernel_at(opening, all)?;
+    let mut tools = context.with_kernel_at(opening, list_all)?;
     // Another node decides by the grants of the cluster, whatever is shown here.
     let is_granted = |tool: &ListedTool| {
         let named = names.get(&tool.name);
         named.is_none_or(|named| named.granted != Some(false))
     };
-    tools.retain(|tool| read(tool).is_ok_and(|tool| is_granted(&tool)));
+    tools.retain(|tool| parse_result(tool).is_ok_and(|tool| is_granted(&tool)));
     let unlisted = agent.as_ref().map_or(0, |_| count_unlisted(&tools, &names));
     if context.json {
-        return say(json!({ "tools": tools, "away": away, "unlisted": unlisted }));
+        return print_line(json!({ "tools": tools, "away": away, "unlisted": unlisted }));
     }
     for line in hidden {
-        report(plain(&line));
+        print_error(sanitize_line(&line));
     }
     match (tools.is_empty(), &agent) {
-        (true, None) => say("no tools: `mgp servers list` shows which servers are connected")?,
-        (true, Some(agent)) => say(format_args!(
+        (true, None) => {
+            print_line("no tools: `mgp servers list` shows which servers are connected")?
+        }
+        (true, Some(agent)) => print_line(format_args!(
             "{agent} sees no tools: `mgp grants list --agent {agent}` shows what it was granted and denied"
         ))?,
-        (false, _) => say(rows(&tools, &names, &away)?)?,
+        (false, _) => print_line(tool_table(&tools, &names, &away)?)?,
     }
     if let (1.., Some(agent)) = (unlisted, &agent) {
         let tools = match unlisted {
             1 => "1 more tool".to_owned(),
             unlisted => format!("{unlisted} more tools"),
         };
-        report(format_args!(
+        print_error(format_args!(
             "{agent} may call {tools} that its list does not show: it finds them with mgp_tools_discover, as `mgp tools find --agent {agent}` does (`exposure` in [discovery])"
         ));
     }
@@ -116,9 +120,9 @@ fn list(context: &CliContext, typed: &ListTools) -> Result<(), Failure> {
 }
 
 /// How many tools an agent may call that are not in its list.
-fn count_unlisted(tools: &[Box<RawValue>], names: &HashMap<String, Named>) -> usize {
+fn count_unlisted(tools: &[Box<RawValue>], names: &HashMap<String, ToolNames>) -> usize {
     let listed = tools.iter().filter_map(|tool| {
-        let tool: ListedTool = read(tool).ok()?;
+        let tool: ListedTool = parse_result(tool).ok()?;
         Some(tool.name)
     });
     let listed: HashSet<String> = listed.collect();
@@ -131,8 +135,8 @@ fn count_unlisted(tools: &[Box<RawValue>], names: &HashMap<String, Named>) -> us
 }
 
 /// All tools of the connection, as the kernel wrote them.
-async fn all(client: &mut KernelClient) -> Result<Vec<Box<RawValue>>, Failure> {
-    pages::all(client, tools::List::METHOD, "tools").await
+async fn list_all(client: &mut KernelClient) -> Result<Vec<Box<RawValue>>, Failure> {
+    pages::list_all(client, tools::List::METHOD, "tools").await
 }
 
 /// What each tool of the connection is called everywhere, by the name that is listed there: a server of
@@ -141,11 +145,11 @@ async fn canonical_names(
     client: &mut KernelClient,
     server: Option<&str>,
     agent: Option<String>,
-) -> Result<HashMap<String, Named>, Failure> {
+) -> Result<HashMap<String, ToolNames>, Failure> {
     let answer = client
         .request(List::METHOD, &List { agent }, &mut ())
         .await?;
-    let tools = read::<ListedNames>(&answer)?.tools.into_iter();
+    let tools = parse_result::<NameList>(&answer)?.tools.into_iter();
     Ok(match server {
         None => tools.map(|named| (named.shown.clone(), named)).collect(),
         Some(server) => {
@@ -158,21 +162,28 @@ async fn canonical_names(
     })
 }
 
-fn rows(
+fn tool_table(
     tools: &[Box<RawValue>],
-    names: &HashMap<String, Named>,
-    away: &[AwayNode],
+    names: &HashMap<String, ToolNames>,
+    away: &[UnavailableNode],
 ) -> Result<PlainTable, Failure> {
-    let mut table = table(&["TOOL", "SERVER", "WHAT IT DOES"]);
+    let mut table = new_table(&["TOOL", "SERVER", "WHAT IT DOES"]);
     for tool in tools {
-        let tool: ListedTool = read(tool)?;
+        let tool: ListedTool = parse_result(tool)?;
         // The kernel's own tools stand in no server's list.
         let (name, server) = match names.get(&tool.name) {
-            Some(named) => (&named.tool_id, away::shown(&named.server_id, away)),
+            Some(named) => (
+                &named.tool_id,
+                unavailable_nodes::server_label(&named.server_id, away),
+            ),
             None => (&tool.name, "mgp".to_owned()),
         };
         let what = tool.description.or(tool.title).unwrap_or_default();
-        table.add_row([plain(name), plain(&server), one_line(&what, 100)]);
+        table.add_row([
+            sanitize_line(name),
+            sanitize_line(&server),
+            first_line(&what, 100),
+        ]);
     }
     Ok(table)
 }

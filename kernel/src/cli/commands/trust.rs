@@ -6,16 +6,16 @@ use std::io::{self, BufRead, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
 use mgp_discovery::config::PROJECT_FILE;
-use mgp_engine::timestamps::rfc3339_ms;
+use mgp_engine::timestamps::render_rfc3339_ms;
 use mgp_runtime::time::unix_ms;
 use serde_json::{Value, json};
 
 use crate::cli::args::{Trust, Untrust};
 use crate::cli::client::CliContext;
 use crate::cli::failure::Failure;
-use crate::cli::print::{say, table};
-use crate::cli::words::{plain, shell_word};
-use crate::trust::{self, Distrust, TrustError, TrustStore, TrustedFile};
+use crate::cli::print::{new_table, print_line};
+use crate::cli::text_format::{quote_for_shell, sanitize_line};
+use crate::trust::{self, TrustError, TrustStore, TrustedFile, UntrustedReason};
 use plan::{Plan, PlannedRead};
 
 /// Shows what a project's file would start, asks, and has the kernel take it up.
@@ -23,34 +23,35 @@ pub(super) fn trust(context: &CliContext, typed: &Trust) -> Result<(), Failure> 
     if typed.list {
         return list(context);
     }
-    let place = place(&context.look_up.folder, typed.folder.as_deref());
-    let place = trust::location(&place).map_err(|e| cannot(&place, &e.to_string()))?;
-    let text = trust::read_fit(&place).map_err(|why| cannot(&place, &why))?;
+    let place = resolve_config_path(&context.look_up.current_dir, typed.folder.as_deref());
+    let place =
+        trust::trusted_path(&place).map_err(|e| not_trusted_failure(&place, &e.to_string()))?;
+    let text = trust::read_checked(&place).map_err(|why| not_trusted_failure(&place, &why))?;
     let store = TrustStore::open(context.look_up.trust_file().as_deref());
-    let plan = Plan::of(&text, &place).map_err(|why| cannot(&place, &why))?;
-    let before = store.entry(&place).map(|entry| entry.blake3.clone());
+    let plan = Plan::parse(&text, &place).map_err(|why| not_trusted_failure(&place, &why))?;
+    let before = store.find(&place).map(|entry| entry.blake3.clone());
     let already = before.as_deref() == Some(&*trust::hash(&text));
     if !context.json {
-        say(plan.in_words(before.is_some() && !already).trim_end())?;
+        print_line(plan.render(before.is_some() && !already).trim_end())?;
     }
     let private = plan.private_reads();
     let trusted = already
         || match typed.yes {
-            true => named(&place, &private, &typed.reads)?,
-            false => !context.json && agreed(&place)? && agreed_to_reads(&private)?,
+            true => check_reads_named(&place, &private, &typed.reads)?,
+            false => !context.json && confirm_trust(&place)? && confirm_private_reads(&private)?,
         };
     if trusted && !already {
-        keep(context, &place, &text)?;
+        record_trust(context, &place, &text)?;
     }
     let kernel = match trusted {
-        true => taken_up(context, &place),
+        true => reload_kernel(context, &place),
         false => None,
     };
     if context.json {
         let mut told = plan.to_json();
         told["trusted"] = trusted.into();
         told["in_force"] = kernel.is_some_and(|(_, in_force)| in_force).into();
-        return say(told);
+        return print_line(told);
     }
     match (trusted, kernel) {
         (false, _) => Err(Failure::Other(format!(
@@ -58,56 +59,56 @@ pub(super) fn trust(context: &CliContext, typed: &Trust) -> Result<(), Failure> 
             place.display()
         ))),
         (true, told) => {
-            say(format_args!(
+            print_line(format_args!(
                 "\n{} is trusted as it is",
-                plain(&place.display().to_string())
+                sanitize_line(&place.display().to_string())
             ))?;
-            told.map_or(Ok(()), |(words, _)| say(plain(&words)))
+            told.map_or(Ok(()), |(words, _)| print_line(sanitize_line(&words)))
         }
     }
 }
 
 /// Writes down that this text was looked at, in place of the one before.
-pub(super) fn keep(context: &CliContext, place: &Path, text: &str) -> Result<(), Failure> {
+pub(super) fn record_trust(context: &CliContext, place: &Path, text: &str) -> Result<(), Failure> {
     let entry = TrustedFile {
         file: place.to_owned(),
         blake3: trust::hash(text),
-        at: rfc3339_ms(unix_ms()),
+        at: render_rfc3339_ms(unix_ms()),
     };
     if place.to_str().is_none() {
-        return Err(cannot(place, "its path is not UTF-8"));
+        return Err(not_trusted_failure(place, "its path is not UTF-8"));
     }
     let file = context.look_up.trust_file();
-    let kept = trust::change(file.as_deref(), |entries| {
+    let kept = trust::modify_store(file.as_deref(), |entries| {
         entries.retain(|old| old.file != entry.file);
         entries.push(entry);
     });
-    kept.map_err(broken)
+    kept.map_err(trust_store_failure)
 }
 
 /// Lets a project go; its servers end where a kernel runs them.
 pub(super) fn untrust(context: &CliContext, typed: &Untrust) -> Result<(), Failure> {
-    let place = place(&context.look_up.folder, typed.folder.as_deref());
+    let place = resolve_config_path(&context.look_up.current_dir, typed.folder.as_deref());
     // A folder that is gone is let go under the path it had.
-    let place = trust::location(&place).unwrap_or(place);
+    let place = trust::trusted_path(&place).unwrap_or(place);
     let file = context.look_up.trust_file();
-    let gone = trust::change(file.as_deref(), |entries| {
+    let gone = trust::modify_store(file.as_deref(), |entries| {
         let before = entries.len();
         entries.retain(|entry| entry.file != place);
         before > entries.len()
     });
-    if !gone.map_err(broken)? {
+    if !gone.map_err(trust_store_failure)? {
         return Err(Failure::Other(format!(
             "{} was not trusted; `mgp trust --list` shows what is",
             place.display()
         )));
     }
-    let _ = context.reload();
+    let _ = context.reload_kernel();
     match context.json {
-        true => say(json!({"file": place, "trusted": false})),
-        false => say(format_args!(
+        true => print_line(json!({"file": place, "trusted": false})),
+        false => print_line(format_args!(
             "{} is left out from now on",
-            plain(&place.display().to_string())
+            sanitize_line(&place.display().to_string())
         )),
     }
 }
@@ -115,16 +116,16 @@ pub(super) fn untrust(context: &CliContext, typed: &Untrust) -> Result<(), Failu
 /// Shows every project that was trusted.
 fn list(context: &CliContext) -> Result<(), Failure> {
     let store = TrustStore::open(context.look_up.trust_file().as_deref());
-    if let Some(wrong) = store.why_empty() {
+    if let Some(wrong) = store.load_error() {
         return Err(Failure::Other(format!("nothing is trusted: {wrong}")));
     }
     let standing = |entry: &TrustedFile| {
-        let judged = trust::judge(&entry.file, &store, None);
-        match judged.untrusted.map(|untrusted| untrusted.why) {
+        let judged = trust::evaluate(&entry.file, &store, None);
+        match judged.untrusted.map(|untrusted| untrusted.reason) {
             None => "trusted",
             Some(_) if !entry.file.exists() => "gone",
-            Some(Distrust::Changed | Distrust::New) => "changed since",
-            Some(Distrust::Unfit(_)) => "unfit",
+            Some(UntrustedReason::Changed | UntrustedReason::New) => "changed since",
+            Some(UntrustedReason::Unusable(_)) => "unfit",
         }
     };
     if context.json {
@@ -133,23 +134,23 @@ fn list(context: &CliContext) -> Result<(), Failure> {
                 "standing": standing(entry)})
         };
         let entries: Vec<Value> = store.entries().iter().map(told).collect();
-        return say(json!({ "trusted": entries }));
+        return print_line(json!({ "trusted": entries }));
     }
     if store.entries().is_empty() {
-        return say(
+        return print_line(
             "no project is trusted; `mgp trust FOLDER` shows what one would start, and asks",
         );
     }
-    let mut table = table(&["FILE", "STANDING", "AT"]);
+    let mut table = new_table(&["FILE", "STANDING", "AT"]);
     for entry in store.entries() {
-        let file = plain(&entry.file.display().to_string());
-        table.add_row([file, standing(entry).into(), plain(&entry.at)]);
+        let file = sanitize_line(&entry.file.display().to_string());
+        table.add_row([file, standing(entry).into(), sanitize_line(&entry.at)]);
     }
-    say(table)
+    print_line(table)
 }
 
 /// The file of a folder, or of the folder that a file named in its place lies in.
-fn place(here: &Path, typed: Option<&Path>) -> PathBuf {
+fn resolve_config_path(here: &Path, typed: Option<&Path>) -> PathBuf {
     let folder = typed.map_or_else(|| here.to_owned(), |typed| here.join(typed));
     match folder.is_dir() || folder.file_name().is_none_or(|name| name != PROJECT_FILE) {
         true => folder.join(PROJECT_FILE),
@@ -158,7 +159,7 @@ fn place(here: &Path, typed: Option<&Path>) -> PathBuf {
 }
 
 /// Asks the person at the terminal.
-fn agreed(place: &Path) -> Result<bool, Failure> {
+fn confirm_trust(place: &Path) -> Result<bool, Failure> {
     if !io::stdin().is_terminal() {
         return Err(Failure::Usage(format!(
             "there is no terminal to ask on: what is shown above is trusted with `mgp trust --yes {}`",
@@ -174,9 +175,13 @@ fn agreed(place: &Path) -> Result<bool, Failure> {
 }
 
 /// Whether the options name everything private that it reads.
-fn named(place: &Path, private: &[&PlannedRead], names: &[String]) -> Result<bool, Failure> {
+fn check_reads_named(
+    place: &Path,
+    private: &[&PlannedRead],
+    names: &[String],
+) -> Result<bool, Failure> {
     let missing = private.iter().filter(|it| !names.contains(&it.name));
-    let mut missing: Vec<String> = missing.map(|it| shell_word(&it.name)).collect();
+    let mut missing: Vec<String> = missing.map(|it| quote_for_shell(&it.name)).collect();
     missing.dedup();
     if missing.is_empty() {
         return Ok(true);
@@ -184,17 +189,17 @@ fn named(place: &Path, private: &[&PlannedRead], names: &[String]) -> Result<boo
     let options = missing.iter().map(|name| format!("--reads {name} "));
     Err(Failure::Usage(format!(
         "it would read what may be a secret of yours ({}): to let it, type `mgp trust --yes {}{}`",
-        plain(&missing.join(", ")),
-        plain(&options.collect::<String>()),
-        shell_word(&place.parent().unwrap_or(place).display().to_string())
+        sanitize_line(&missing.join(", ")),
+        sanitize_line(&options.collect::<String>()),
+        quote_for_shell(&place.parent().unwrap_or(place).display().to_string())
     )))
 }
 
 /// Asks for each of them by its name.
-fn agreed_to_reads(private: &[&PlannedRead]) -> Result<bool, Failure> {
+fn confirm_private_reads(private: &[&PlannedRead]) -> Result<bool, Failure> {
     let mut terminal = io::stderr().lock();
     for read in private {
-        let (name, to) = (plain(&read.name), plain(&read.to));
+        let (name, to) = (sanitize_line(&read.name), sanitize_line(&read.recipient));
         write!(
             terminal,
             "It would give {name} to {to}. Type {name} to let it: "
@@ -211,8 +216,8 @@ fn agreed_to_reads(private: &[&PlannedRead]) -> Result<bool, Failure> {
 
 /// Has a running kernel read its files again; what is to be told of it, and whether the file counts
 /// there.
-fn taken_up(context: &CliContext, place: &Path) -> Option<(String, bool)> {
-    let status = match context.reload() {
+fn reload_kernel(context: &CliContext, place: &Path) -> Option<(String, bool)> {
+    let status = match context.reload_kernel() {
         Ok(status) => status,
         Err(Failure::NotRunning(_)) => return None,
         Err(why) => return Some((format!("no kernel has taken it up: {why}"), false)),
@@ -231,10 +236,10 @@ fn taken_up(context: &CliContext, place: &Path) -> Option<(String, bool)> {
     Some((told, in_force))
 }
 
-fn cannot(place: &Path, why: &str) -> Failure {
+fn not_trusted_failure(place: &Path, why: &str) -> Failure {
     Failure::Other(format!("{} cannot be trusted: {why}", place.display()))
 }
 
-fn broken(error: TrustError) -> Failure {
+fn trust_store_failure(error: TrustError) -> Failure {
     Failure::Other(error.to_string())
 }

@@ -14,15 +14,15 @@ use serde_json::json;
 
 use crate::cli::args::{self, LogLineFormat};
 use crate::cli::client::{CliContext, background};
-use crate::cli::failure::{Absence, Failure};
-use crate::cli::print::{report, say};
+use crate::cli::failure::{Failure, KernelAbsence};
+use crate::cli::print::{print_error, print_line};
 use crate::config::named_secrets::KernelLookup;
 use crate::config::{self, LogFormat};
 use crate::demo;
-use crate::kernel::{self, OpenDoors, UpOptions, user_environment, witnessed};
+use crate::kernel::{self, KernelOptions, OpenListeners, user_environment, witnessed_files};
 
 /// Accepts a file of the data folder as it is.
-pub(super) fn accept(context: &CliContext, typed: &args::Accept) -> Result<(), Failure> {
+pub(super) fn accept_file(context: &CliContext, typed: &args::Accept) -> Result<(), Failure> {
     let loaded = config::load(&context.look_up, &|_| None, None);
     let loaded = loaded.map_err(|e| Failure::Other(e.to_string()))?;
     let data_dir = context.data_dir(&loaded.kernel)?;
@@ -33,30 +33,30 @@ pub(super) fn accept(context: &CliContext, typed: &args::Accept) -> Result<(), F
             "{data_dir} is no data folder; name it with --data-dir"
         )));
     }
-    let _lock = kernel::lock::take(&data_dir).map_err(Failure::Other)?;
-    let accepted = witnessed::accept(&data_dir, file).map_err(Failure::Other)?;
+    let _lock = kernel::lock::acquire(&data_dir).map_err(Failure::Other)?;
+    let accepted = witnessed_files::accept_file(&data_dir, file).map_err(Failure::Other)?;
     if context.json {
-        return say(json!({"file": file, "accepted": accepted}));
+        return print_line(json!({"file": file, "accepted": accepted}));
     }
     match accepted {
-        true => say(format_args!(
+        true => print_line(format_args!(
             "{file} is accepted as it is; `mgp up` starts the kernel"
         )),
-        false => say(format_args!(
+        false => print_line(format_args!(
             "{file} has no witness: nothing is to be accepted"
         )),
     }
 }
 
 /// Runs the kernel in the foreground.
-pub(super) fn here(context: &CliContext, typed: &args::Up) -> Result<(), Failure> {
+pub(super) fn run_foreground(context: &CliContext, typed: &args::Up) -> Result<(), Failure> {
     let kernel = config::load(&context.look_up, &|_| None, None).map(|loaded| loaded.kernel);
-    user_environment::restore(&context.data_dir(&kernel.unwrap_or_default())?);
-    context.tell_untrusted();
-    let options = options(context, typed.log_format)?;
-    let (data_dir, opened) = (options.data_dir.clone(), options.opened);
-    let options = UpOptions {
-        opened: Box::new(move |doors| {
+    user_environment::restore_and_exec(&context.data_dir(&kernel.unwrap_or_default())?);
+    context.warn_untrusted();
+    let options = up_options(context, typed.log_format)?;
+    let (data_dir, opened) = (options.data_dir.clone(), options.on_ready);
+    let options = KernelOptions {
+        on_ready: Box::new(move |doors| {
             user_environment::store(&data_dir);
             opened(doors);
         }),
@@ -66,12 +66,12 @@ pub(super) fn here(context: &CliContext, typed: &args::Up) -> Result<(), Failure
 }
 
 /// A kernel with the configuration of this context, whose problems are told.
-pub(super) fn options(
+pub(super) fn up_options(
     context: &CliContext,
     log_format: Option<LogLineFormat>,
-) -> Result<UpOptions, Failure> {
-    let lookup = KernelLookup::of(&context.look_up);
-    let mut loaded = config::load_with(&context.look_up, &lookup, None)
+) -> Result<KernelOptions, Failure> {
+    let lookup = KernelLookup::for_look_up(&context.look_up);
+    let mut loaded = config::load_with_env(&context.look_up, &lookup, None)
         .map_err(|e| Failure::Other(e.to_string()))?;
     match log_format {
         Some(LogLineFormat::Text) => loaded.kernel.log.format = LogFormat::Text,
@@ -79,7 +79,7 @@ pub(super) fn options(
         None => {}
     }
     for problem in &loaded.problems {
-        report(problem.render(std::io::stderr().is_terminal()));
+        print_error(problem.render(std::io::stderr().is_terminal()));
     }
     if !loaded.is_usable() {
         return Err(Failure::Other(
@@ -87,30 +87,30 @@ pub(super) fn options(
         ));
     }
     if loaded.servers.is_empty() {
-        report("no servers yet: `mgp servers add --help` shows how to add one");
+        print_error("no servers yet: `mgp servers add --help` shows how to add one");
     }
-    if let Some(trouble) = context.socket_trouble() {
-        report(format_args!("mgp: {trouble}"));
+    if let Some(trouble) = context.socket_path_problem() {
+        print_error(format_args!("mgp: {trouble}"));
     }
-    let (socket, listener) = match handed_over()? {
+    let (socket, listener) = match inherited_socket()? {
         Some((socket, listener)) => (socket, Some(listener)),
-        None => (context.own_socket(), None),
+        None => (context.socket_for_new_kernel(), None),
     };
-    Ok(UpOptions {
+    Ok(KernelOptions {
         socket,
         listener,
         data_dir: context.data_dir(&loaded.kernel)?,
-        named: context.told_data_dir().is_some(),
+        is_data_dir_named: context.configured_or_named_data_dir().is_some(),
         record_folders: context.record_folders(),
         look_up: Some(context.look_up.clone()),
         loaded,
-        ends_with_stdin: false,
-        opened: Box::new(|doors| report(in_words(doors))),
+        stop_on_stdin_close: false,
+        on_ready: Box::new(|doors| print_error(render_listeners(doors))),
     })
 }
 
 /// The socket that the service manager listens on and has handed over to this process, with its path.
-fn handed_over() -> Result<Option<(PathBuf, UnixListener)>, Failure> {
+fn inherited_socket() -> Result<Option<(PathBuf, UnixListener)>, Failure> {
     let mut sockets = ListenFd::from_env();
     if sockets.len() > 1 {
         return Err(Failure::Other(format!(
@@ -131,19 +131,19 @@ fn handed_over() -> Result<Option<(PathBuf, UnixListener)>, Failure> {
 }
 
 /// Starts the kernel unless one runs.
-pub(super) fn detached(context: &CliContext) -> Result<(), Failure> {
+pub(super) fn start_detached(context: &CliContext) -> Result<(), Failure> {
     let status = match context.status()? {
         Some(status) => status,
         None => {
-            context.tell_untrusted();
-            background::start(context)?
+            context.warn_untrusted();
+            background::start_kernel(context)?
         }
     };
     match context.json {
-        true => say(serde_json::to_string(&status).expect("a status is always JSON")),
+        true => print_line(serde_json::to_string(&status).expect("a status is always JSON")),
         false => {
             let pid = status.pid;
-            say(format_args!(
+            print_line(format_args!(
                 "the kernel is up (process {pid}; `mgp down` ends it)"
             ))
         }
@@ -151,19 +151,21 @@ pub(super) fn detached(context: &CliContext) -> Result<(), Failure> {
 }
 
 /// Ends the running kernel, and waits until it is gone.
-pub(super) fn down(context: &CliContext) -> Result<(), Failure> {
+pub(super) fn stop_kernel(context: &CliContext) -> Result<(), Failure> {
     let Some(running) = context.status()? else {
-        return Err(Failure::NotRunning(Absence::At(context.socket())));
+        return Err(Failure::NotRunning(KernelAbsence::NotListening(
+            context.socket(),
+        )));
     };
-    background::stop(context, &running)?;
+    background::stop_kernel(context, &running)?;
     let pid = running.pid;
     match context.json {
-        true => say(json!({ "stopped": pid })),
-        false => say(format_args!("the kernel (process {pid}) has stopped")),
+        true => print_line(json!({ "stopped": pid })),
+        false => print_line(format_args!("the kernel (process {pid}) has stopped")),
     }
 }
 
-fn in_words(doors: &OpenDoors) -> String {
+fn render_listeners(doors: &OpenListeners) -> String {
     let mut text = format!("the kernel is up; socket {}", doors.socket.display());
     if let Some(http) = &doors.http {
         text += &format!(", {}", http.url());
@@ -175,34 +177,34 @@ fn in_words(doors: &OpenDoors) -> String {
 }
 
 /// Runs a kernel with the built-in server in a folder of its own.
-pub(super) fn demo(context: &CliContext) -> Result<(), Failure> {
+pub(super) fn run_demo(context: &CliContext) -> Result<(), Failure> {
     let program = env::current_exe()?;
-    let demo = demo::config(&program)?;
+    let demo = demo::prepare(&program)?;
     let socket = context
         .named_socket
         .clone()
         .unwrap_or_else(|| demo.socket());
     let data_dir = demo.data_dir();
-    let there = context.at(socket.clone());
-    let opened = move |doors: &OpenDoors| {
-        let greeting = demo::greeting(&program, doors);
+    let there = context.with_socket(socket.clone());
+    let opened = move |doors: &OpenListeners| {
+        let greeting = demo::render_banner(&program, doors);
         thread::spawn(move || {
             // The lines work from the moment they are read.
-            background::wait_while(&there, &["registered", "connecting"]);
+            background::wait_until_no_server_in(&there, &["registered", "connecting"]);
             // Nobody may be reading; the kernel is up all the same.
-            let _ = say(greeting);
+            let _ = print_line(greeting);
         });
     };
-    let options = UpOptions {
+    let options = KernelOptions {
         loaded: demo.loaded,
         look_up: None,
         socket,
         listener: None,
         data_dir,
-        named: true,
+        is_data_dir_named: true,
         record_folders: Vec::new(),
-        ends_with_stdin: false,
-        opened: Box::new(opened),
+        stop_on_stdin_close: false,
+        on_ready: Box::new(opened),
     };
     let outcome = kernel::run(options).map_err(Failure::Other);
     demo.folder.close()?;
@@ -212,20 +214,20 @@ pub(super) fn demo(context: &CliContext) -> Result<(), Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kernel::OpenHttpDoor;
+    use crate::kernel::OpenHttpListener;
 
     #[test]
     fn the_doors_are_told_and_the_token_is_not() {
-        let doors = OpenDoors {
+        let doors = OpenListeners {
             socket: "/run/mgp.sock".into(),
-            http: Some(OpenHttpDoor {
+            http: Some(OpenHttpListener {
                 address: "127.0.0.1:7332".parse().unwrap(),
                 secure: false,
                 token: Some("s3cret".into()),
                 token_file: Some("/data/token".into()),
             }),
         };
-        let text = in_words(&doors);
+        let text = render_listeners(&doors);
         assert_eq!(
             text,
             "the kernel is up; socket /run/mgp.sock, http://127.0.0.1:7332/mcp (token in /data/token)"

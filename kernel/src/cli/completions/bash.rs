@@ -7,9 +7,9 @@ pub(super) struct BashLine {
     pub(super) words: Vec<String>,
     /// How many bytes of the last word stay: bash replaces what follows the last character that ends a word
     /// for it, `:` and `=` among them.
-    stays: usize,
+    kept_prefix_len: usize,
     /// Whether a quote is open there.
-    quoted: bool,
+    in_quotes: bool,
 }
 
 enum Quote {
@@ -20,15 +20,15 @@ enum Quote {
 
 impl BashLine {
     /// `breaks` is `COMP_WORDBREAKS`. Nothing is expanded.
-    pub(super) fn read(line: &str, breaks: &str) -> Self {
-        let (mut words, mut word, mut stays) = (Vec::new(), None::<String>, 0);
+    pub(super) fn parse(line: &str, breaks: &str) -> Self {
+        let (mut words, mut word, mut kept_prefix_len) = (Vec::new(), None::<String>, 0);
         let mut quote = Quote::None;
         let mut chars = line.chars();
         while let Some(c) = chars.next() {
             match (&quote, c) {
                 (Quote::None, ' ' | '\t' | '\n') => {
                     words.extend(word.take());
-                    stays = 0;
+                    kept_prefix_len = 0;
                     continue;
                 }
                 (Quote::None, '\'') => quote = Quote::Single,
@@ -51,7 +51,7 @@ impl BashLine {
                     let word = word.get_or_insert_default();
                     word.push(c);
                     if breaks.contains(c) {
-                        stays = word.len();
+                        kept_prefix_len = word.len();
                     }
                     continue;
                 }
@@ -61,36 +61,36 @@ impl BashLine {
                 }
             }
             // A quote: what bash replaces begins behind it.
-            stays = word.get_or_insert_default().len();
+            kept_prefix_len = word.get_or_insert_default().len();
         }
         words.push(word.unwrap_or_default());
         Self {
             words,
-            stays,
-            quoted: !matches!(quote, Quote::None),
+            kept_prefix_len,
+            in_quotes: !matches!(quote, Quote::None),
         }
     }
 
     /// What bash is to put there to make this of the last word; `None` where it cannot be put.
-    pub(super) fn replaced_by(&self, word: &str) -> Option<String> {
-        let rest = word.get(self.stays..)?;
-        match self.quoted {
+    pub(super) fn replacement_for(&self, word: &str) -> Option<String> {
+        let rest = word.get(self.kept_prefix_len..)?;
+        match self.in_quotes {
             // Between quotes other characters have a meaning than outside.
-            true => rest.chars().all(means_itself).then(|| rest.to_owned()),
-            false => Some(quoted(rest)),
+            true => rest.chars().all(is_plain_char).then(|| rest.to_owned()),
+            false => Some(escape_word(rest)),
         }
     }
 }
 
-fn means_itself(c: char) -> bool {
+fn is_plain_char(c: char) -> bool {
     c.is_ascii_alphanumeric() || "_./:@%+,=-".contains(c)
 }
 
 /// The text with a backslash before everything that could mean something to a shell.
-fn quoted(text: &str) -> String {
+fn escape_word(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
-        if c.is_ascii() && !means_itself(c) {
+        if c.is_ascii() && !is_plain_char(c) {
             out.push('\\');
         }
         out.push(c);
@@ -105,7 +105,7 @@ mod tests {
     const BREAKS: &str = " \t\n\"'@><=;|&(:";
 
     fn read(line: &str) -> BashLine {
-        BashLine::read(line, BREAKS)
+        BashLine::parse(line, BREAKS)
     }
 
     #[test]
@@ -128,7 +128,7 @@ mod tests {
 
     #[test]
     fn only_what_bash_replaces_is_handed_back() {
-        let put = |line: &str, word: &str| read(line).replaced_by(word);
+        let put = |line: &str, word: &str| read(line).replacement_for(word);
         assert_eq!(put("mgp it", "it:echo").as_deref(), Some("it:echo"));
         assert_eq!(put("mgp it:", "it:echo").as_deref(), Some("echo"));
         assert_eq!(
@@ -137,8 +137,8 @@ mod tests {
         );
         assert_eq!(put("mgp 'it:", "it:echo").as_deref(), Some("it:echo"));
         assert_eq!(
-            BashLine::read("mgp it:", " ")
-                .replaced_by("it:echo")
+            BashLine::parse("mgp it:", " ")
+                .replacement_for("it:echo")
                 .as_deref(),
             Some("it:echo")
         );
@@ -146,7 +146,7 @@ mod tests {
 
     #[test]
     fn nothing_in_a_name_means_anything_to_bash() {
-        let put = |line: &str, word: &str| read(line).replaced_by(word);
+        let put = |line: &str, word: &str| read(line).replacement_for(word);
         assert_eq!(
             put("mgp ", "a$(touch x)").as_deref(),
             Some(r"a\$\(touch\ x\)")

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use mgp_clients::Client;
-use mgp_engine::tool_names::shown;
+use mgp_engine::tool_names::visible_name;
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mcp::{Method, prompts, resources, tools};
 use mgp_protocol::mgp::kernel::nodes::Cluster;
-use mgp_protocol::mgp::names::{Named, Read};
+use mgp_protocol::mgp::names::{Read, ToolNames};
 use mgp_protocol::mgp::{agents, approvals, kernel, names, servers};
 use mgp_store::secrets::Namespace;
 use serde::Deserialize;
@@ -15,16 +15,16 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use crate::cli::args::Options;
-use crate::cli::client::{self, CliContext, ConnectOptions, KernelClient, pages, read};
+use crate::cli::client::{self, CliContext, ConnectOptions, KernelClient, pages, parse_result};
 use crate::cli::failure::Failure;
-use crate::cli::words::plain;
+use crate::cli::text_format::sanitize_line;
 
 /// How long the kernel may take: somebody waits with a finger on a key.
-const PATIENCE: Duration = Duration::from_millis(200);
+const KERNEL_TIMEOUT: Duration = Duration::from_millis(200);
 /// Words that are offered: nobody reads through more, and a shell asks before it shows a hundred.
-pub(super) const MOST: usize = 500;
+pub(super) const SUGGESTIONS_MAX: usize = 500;
 /// Bytes of a word that is offered: a longer one fits no line.
-const LONGEST: usize = 256;
+const SUGGESTION_BYTES_MAX: usize = 256;
 
 /// What a word names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,7 +32,7 @@ pub(super) enum NameKind {
     Servers,
     Tools,
     /// Servers and tools.
-    Places,
+    ServersAndTools,
     /// `KEY=` of the tool that stands before.
     Arguments,
     Agents,
@@ -41,7 +41,7 @@ pub(super) enum NameKind {
     Nodes,
     /// `cluster`, or `node:NAME`.
     Audiences,
-    Questions,
+    PendingEntries,
     Prompts,
     Resources,
     Secrets,
@@ -49,7 +49,7 @@ pub(super) enum NameKind {
 }
 
 /// Which argument of which command names what; `*` is every command.
-pub(super) const KINDS: &[(&str, &str, NameKind)] = &[
+pub(super) const ARGUMENT_KINDS: &[(&str, &str, NameKind)] = &[
     ("servers remove", "id", NameKind::Servers),
     ("servers start", "id", NameKind::Servers),
     ("servers stop", "id", NameKind::Servers),
@@ -61,7 +61,7 @@ pub(super) const KINDS: &[(&str, &str, NameKind)] = &[
     ("tools call", "name", NameKind::Tools),
     ("tools call", "arguments", NameKind::Arguments),
     ("audit find", "tool", NameKind::Tools),
-    ("*", "place", NameKind::Places),
+    ("*", "place", NameKind::ServersAndTools),
     ("*", "agent", NameKind::Agents),
     ("agents remove", "name", NameKind::AgentsWithToken),
     ("agents token", "name", NameKind::AgentsWithToken),
@@ -69,9 +69,9 @@ pub(super) const KINDS: &[(&str, &str, NameKind)] = &[
     ("cluster recover", "without", NameKind::Nodes),
     ("shares add", "to", NameKind::Audiences),
     ("shares remove", "to", NameKind::Audiences),
-    ("approve", "id", NameKind::Questions),
-    ("answer", "id", NameKind::Questions),
-    ("deny", "id", NameKind::Questions),
+    ("approve", "id", NameKind::PendingEntries),
+    ("answer", "id", NameKind::PendingEntries),
+    ("deny", "id", NameKind::PendingEntries),
     ("prompts get", "name", NameKind::Prompts),
     ("resources read", "uri", NameKind::Resources),
     ("secrets set", "name", NameKind::Secrets),
@@ -83,16 +83,16 @@ pub(super) const KINDS: &[(&str, &str, NameKind)] = &[
 ];
 
 impl NameKind {
-    pub(super) fn of(path: &str, argument: &str) -> Option<Self> {
+    pub(super) fn for_argument(path: &str, argument: &str) -> Option<Self> {
         let fits = |at: &str| at == "*" || at == path;
-        let mut kinds = KINDS.iter();
+        let mut kinds = ARGUMENT_KINDS.iter();
         let found = kinds.find(|(at, of, _)| fits(at) && *of == argument);
         found.map(|(_, _, kind)| *kind)
     }
 }
 
 /// The names of a kind; none where they cannot be had in time.
-pub(super) fn names(
+pub(super) fn list_names(
     kind: NameKind,
     options: &Options,
     given: &[String],
@@ -105,37 +105,39 @@ pub(super) fn names(
         ..*options
     };
     match kind {
-        NameKind::Clients => Client::ALL.map(|client| client.word().to_owned()).into(),
-        NameKind::Secrets => secrets(options).unwrap_or_default(),
+        NameKind::Clients => Client::ALL
+            .map(|client| client.cli_name().to_owned())
+            .into(),
+        NameKind::Secrets => list_secrets(options).unwrap_or_default(),
         NameKind::Servers
         | NameKind::Tools
-        | NameKind::Places
+        | NameKind::ServersAndTools
         | NameKind::Arguments
         | NameKind::Agents
         | NameKind::AgentsWithToken
         | NameKind::Nodes
         | NameKind::Audiences
-        | NameKind::Questions
+        | NameKind::PendingEntries
         | NameKind::Prompts
-        | NameKind::Resources => asked(kind, options, given, typed).unwrap_or_default(),
+        | NameKind::Resources => query_kernel(kind, options, given, typed).unwrap_or_default(),
     }
 }
 
 /// Whether a shell shows this name as it is: nothing in it moves the cursor, or ends a line.
-pub(super) fn can_be_shown(name: &str) -> bool {
+pub(super) fn is_printable(name: &str) -> bool {
     !name.is_empty()
-        && name.len() <= LONGEST
+        && name.len() <= SUGGESTION_BYTES_MAX
         && !name.chars().any(char::is_control)
-        && plain(name) == name
+        && sanitize_line(name) == name
 }
 
-fn secrets(options: Options) -> Option<Vec<String>> {
+fn list_secrets(options: Options) -> Option<Vec<String>> {
     let store = CliContext::new(options).ok()?.secret_store().ok()?;
     let kept = store.list(Namespace::Named).ok()?;
     Some(kept.into_iter().map(|kept| kept.name).collect())
 }
 
-fn asked(
+fn query_kernel(
     kind: NameKind,
     options: Options,
     given: &[String],
@@ -145,46 +147,46 @@ fn asked(
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
-    let socket = context.socket_in_use()?;
+    let socket = context.running_socket()?;
     let asking = async {
         let open = ConnectOptions::default();
         let mut client = KernelClient::connect(&socket, || None, open).await?;
-        list(&mut client, kind, given, typed).await
+        list_kind(&mut client, kind, given, typed).await
     };
-    let names = runtime.block_on(async { tokio::time::timeout(PATIENCE, asking).await });
+    let names = runtime.block_on(async { tokio::time::timeout(KERNEL_TIMEOUT, asking).await });
     runtime.shutdown_background();
-    names.map_err(|_| Failure::Gone)?
+    names.map_err(|_| Failure::ConnectionClosed)?
 }
 
-async fn list(
+async fn list_kind(
     client: &mut KernelClient,
     kind: NameKind,
     given: &[String],
     typed: &str,
 ) -> Result<Vec<String>, Failure> {
     match kind {
-        NameKind::Servers => servers(client).await,
-        NameKind::Tools => tools(client).await,
-        NameKind::Places => {
-            let mut places = servers(client).await?;
-            places.extend(tools(client).await?);
+        NameKind::Servers => list_servers(client).await,
+        NameKind::Tools => list_tools(client).await,
+        NameKind::ServersAndTools => {
+            let mut places = list_servers(client).await?;
+            places.extend(list_tools(client).await?);
             Ok(places)
         }
-        NameKind::Arguments => arguments(client, given, typed).await,
+        NameKind::Arguments => list_arguments(client, given, typed).await,
         NameKind::Agents => {
-            let mut all = agents(client, typed).await?;
+            let mut all = list_agents(client, typed).await?;
             all.push("agent.local".to_owned());
             Ok(all)
         }
-        NameKind::AgentsWithToken => agents(client, typed).await,
-        NameKind::Nodes => nodes(client).await,
+        NameKind::AgentsWithToken => list_agents(client, typed).await,
+        NameKind::Nodes => list_nodes(client).await,
         NameKind::Audiences => {
-            let nodes = nodes(client).await?.into_iter();
+            let nodes = list_nodes(client).await?.into_iter();
             let nodes = nodes.map(|node| format!("node:{node}"));
             Ok(std::iter::once("cluster".to_owned()).chain(nodes).collect())
         }
-        NameKind::Questions => {
-            let waiting: approvals::Pending = ask(client, approvals::List::METHOD).await?;
+        NameKind::PendingEntries => {
+            let waiting: approvals::PendingList = call(client, approvals::List::METHOD).await?;
             let nodes = waiting.nodes.into_iter().map(|node| node.words);
             Ok(waiting
                 .pending
@@ -193,41 +195,43 @@ async fn list(
                 .chain(nodes)
                 .collect())
         }
-        NameKind::Prompts => of_mcp(client, prompts::List::METHOD, "prompts", "name").await,
-        NameKind::Resources => of_mcp(client, resources::List::METHOD, "resources", "uri").await,
+        NameKind::Prompts => list_mcp_items(client, prompts::List::METHOD, "prompts", "name").await,
+        NameKind::Resources => {
+            list_mcp_items(client, resources::List::METHOD, "resources", "uri").await
+        }
         NameKind::Secrets | NameKind::Clients => Ok(Vec::new()),
     }
 }
 
-async fn ask<T: DeserializeOwned>(client: &mut KernelClient, method: &str) -> Result<T, Failure> {
-    read(&client.request(method, &json!({}), &mut ()).await?)
+async fn call<T: DeserializeOwned>(client: &mut KernelClient, method: &str) -> Result<T, Failure> {
+    parse_result(&client.request(method, &json!({}), &mut ()).await?)
 }
 
-async fn servers(client: &mut KernelClient) -> Result<Vec<String>, Failure> {
+async fn list_servers(client: &mut KernelClient) -> Result<Vec<String>, Failure> {
     #[derive(Deserialize)]
-    struct ServersThere {
+    struct ServerList {
         servers: Vec<servers::Server>,
     }
-    let there: ServersThere = ask(client, servers::List::METHOD).await?;
+    let there: ServerList = call(client, servers::List::METHOD).await?;
     Ok(there.servers.into_iter().map(|server| server.id).collect())
 }
 
-async fn tools(client: &mut KernelClient) -> Result<Vec<String>, Failure> {
+async fn list_tools(client: &mut KernelClient) -> Result<Vec<String>, Failure> {
     #[derive(Deserialize)]
-    struct ToolsThere {
-        tools: Vec<Named>,
+    struct ToolList {
+        tools: Vec<ToolNames>,
     }
-    let there: ToolsThere = ask(client, names::List::METHOD).await?;
+    let there: ToolList = call(client, names::List::METHOD).await?;
     Ok(there.tools.into_iter().map(|tool| tool.tool_id).collect())
 }
 
 /// With or without `agent.`, as it was begun.
-async fn agents(client: &mut KernelClient, typed: &str) -> Result<Vec<String>, Failure> {
+async fn list_agents(client: &mut KernelClient, typed: &str) -> Result<Vec<String>, Failure> {
     #[derive(Deserialize)]
-    struct AgentsThere {
+    struct AgentList {
         agents: Vec<agents::Agent>,
     }
-    let there: AgentsThere = ask(client, agents::List::METHOD).await?;
+    let there: AgentList = call(client, agents::List::METHOD).await?;
     let whole = typed.starts_with("agent.");
     let named = there.agents.into_iter().map(|agent| match whole {
         true => agent.id,
@@ -236,27 +240,27 @@ async fn agents(client: &mut KernelClient, typed: &str) -> Result<Vec<String>, F
     Ok(named.collect())
 }
 
-async fn nodes(client: &mut KernelClient) -> Result<Vec<String>, Failure> {
-    let cluster: Cluster = ask(client, kernel::nodes::List::METHOD).await?;
+async fn list_nodes(client: &mut KernelClient) -> Result<Vec<String>, Failure> {
+    let cluster: Cluster = call(client, kernel::nodes::List::METHOD).await?;
     Ok(cluster.nodes.into_iter().map(|node| node.name).collect())
 }
 
-async fn of_mcp(
+async fn list_mcp_items(
     client: &mut KernelClient,
     method: &str,
     member: &str,
     name: &str,
 ) -> Result<Vec<String>, Failure> {
-    let listed = pages::all(client, method, member).await?;
+    let listed = pages::list_all(client, method, member).await?;
     let named = listed.iter().filter_map(|item| {
-        let item: Value = read(item).ok()?;
+        let item: Value = parse_result(item).ok()?;
         Some(item[name].as_str()?.to_owned())
     });
     Ok(named.collect())
 }
 
 /// `KEY=` for each argument of the tool that has no value yet; behind it the values that it may have.
-async fn arguments(
+async fn list_arguments(
     client: &mut KernelClient,
     given: &[String],
     typed: &str,
@@ -265,20 +269,22 @@ async fn arguments(
         tool: given.first().cloned(),
         ..Read::default()
     };
-    let meant = client::names::there(client, &asked).await?;
+    let meant = client::name_resolution::resolve_existing(client, &asked).await?;
     let (Some(server), Some(tool)) = (meant.server_id, meant.tool_name) else {
         return Ok(Vec::new());
     };
-    let name = shown(&ServerId::new(server), &tool);
-    let listed = pages::all(client, tools::List::METHOD, "tools").await?;
-    let mut listed = listed.iter().filter_map(|tool| read::<Value>(tool).ok());
+    let name = visible_name(&ServerId::new(server), &tool);
+    let listed = pages::list_all(client, tools::List::METHOD, "tools").await?;
+    let mut listed = listed
+        .iter()
+        .filter_map(|tool| parse_result::<Value>(tool).ok());
     let tool = listed.find(|tool| tool["name"] == *name);
     let schema = tool.map(|tool| tool["inputSchema"]["properties"].clone());
     let schema = schema.unwrap_or_default();
     let keys = schema.as_object().into_iter().flatten();
     if let Some((key, _)) = typed.split_once('=') {
         let of_key = keys.filter(|(name, _)| *name == key);
-        let values = of_key.flat_map(|(_, schema)| values(schema));
+        let values = of_key.flat_map(|(_, schema)| list_values(schema));
         return Ok(values.map(|value| format!("{key}={value}")).collect());
     }
     let begins = |word: &String, key: &str| word.split_once('=').is_some_and(|(k, _)| k == key);
@@ -286,7 +292,7 @@ async fn arguments(
     Ok(open.map(|(key, _)| format!("{key}=")).collect())
 }
 
-fn values(schema: &Value) -> Vec<String> {
+fn list_values(schema: &Value) -> Vec<String> {
     match (&schema["enum"], schema["type"].as_str()) {
         (Value::Array(values), _) => {
             let texts = values.iter().filter_map(Value::as_str);
@@ -304,18 +310,18 @@ mod tests {
     #[test]
     fn what_no_terminal_shows_is_offered_by_none() {
         for good in ["it:echo", "$(touch x)", "`x`", "a'b\"c", "über"] {
-            assert!(can_be_shown(good), "{good}");
+            assert!(is_printable(good), "{good}");
         }
         for bad in ["", "a\nb", "a\tb", "\u{1b}[2J", "a\u{202e}b", "a\u{0}b"] {
-            assert!(!can_be_shown(bad), "{bad:?}");
+            assert!(!is_printable(bad), "{bad:?}");
         }
-        assert!(!can_be_shown(&"x".repeat(LONGEST + 1)));
+        assert!(!is_printable(&"x".repeat(SUGGESTION_BYTES_MAX + 1)));
     }
 
     #[test]
     fn values_of_an_argument_come_from_its_schema() {
-        assert_eq!(values(&json!({"enum": ["a", 1, "b"]})), ["a", "b"]);
-        assert_eq!(values(&json!({"type": "boolean"})), ["true", "false"]);
-        assert!(values(&json!({"type": "string"})).is_empty());
+        assert_eq!(list_values(&json!({"enum": ["a", 1, "b"]})), ["a", "b"]);
+        assert_eq!(list_values(&json!({"type": "boolean"})), ["true", "false"]);
+        assert!(list_values(&json!({"type": "string"})).is_empty());
     }
 }

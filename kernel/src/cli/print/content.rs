@@ -8,7 +8,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
 
-use crate::cli::words::{one_line, plain_lines};
+use crate::cli::text_format::{first_line, sanitize_lines};
 
 /// Files of one name that may lie in a folder.
 const MAX_FILES: usize = 10_000;
@@ -33,53 +33,53 @@ pub(in crate::cli) fn render(result: &Value, saver: &Saver<'_>) -> io::Result<St
                 .and_then(|t| serde_json::from_str::<Value>(t).ok())
         };
         if structured.is_null() || repeated().as_ref() != Some(structured) {
-            parts.push(one(block, saver)?);
+            parts.push(render_block(block, saver)?);
         }
     }
     if !structured.is_null() {
-        parts.push(plain_lines(&format!("{structured:#}")));
+        parts.push(sanitize_lines(&format!("{structured:#}")));
     }
     Ok(parts.join("\n"))
 }
 
 /// One block of content.
-pub(in crate::cli) fn one(block: &Value, saver: &Saver<'_>) -> io::Result<String> {
+pub(in crate::cli) fn render_block(block: &Value, saver: &Saver<'_>) -> io::Result<String> {
     let text = |key: &str| block[key].as_str().unwrap_or_default();
     match text("type") {
-        "text" => Ok(plain_lines(text("text"))),
+        "text" => Ok(sanitize_lines(text("text"))),
         "image" | "audio" => saver.save(text("data"), text("mimeType")),
         "resource_link" => {
             let name = block["title"].as_str().unwrap_or(text("name"));
             Ok(format!(
                 "{} <{}>",
-                one_line(name, 80),
-                one_line(text("uri"), 2000)
+                first_line(name, 80),
+                first_line(text("uri"), 2000)
             ))
         }
-        "resource" => resource(&block["resource"], saver),
-        _ => Ok(plain_lines(&format!("{block:#}"))),
+        "resource" => render_resource(&block["resource"], saver),
+        _ => Ok(sanitize_lines(&format!("{block:#}"))),
     }
 }
 
 /// The contents of one resource.
-pub(in crate::cli) fn resource(resource: &Value, saver: &Saver<'_>) -> io::Result<String> {
+pub(in crate::cli) fn render_resource(resource: &Value, saver: &Saver<'_>) -> io::Result<String> {
     match (resource["text"].as_str(), resource["blob"].as_str()) {
-        (Some(text), _) => Ok(plain_lines(text)),
+        (Some(text), _) => Ok(sanitize_lines(text)),
         (None, Some(blob)) => saver.save(blob, resource["mimeType"].as_str().unwrap_or_default()),
-        (None, None) => Ok(plain_lines(&format!("{resource:#}"))),
+        (None, None) => Ok(sanitize_lines(&format!("{resource:#}"))),
     }
 }
 
 impl Saver<'_> {
     fn save(&self, base64: &str, mime: &str) -> io::Result<String> {
         let Ok(bytes) = STANDARD.decode(base64) else {
-            return Ok(format!("({}: not base64, not saved)", one_line(mime, 80)));
+            return Ok(format!("({}: not base64, not saved)", first_line(mime, 80)));
         };
-        let path = self.write(&bytes, &extension(mime))?;
+        let path = self.write(&bytes, &safe_extension(mime))?;
         Ok(format!(
             "saved {} ({}, {} bytes)",
             path.display(),
-            one_line(mime, 80),
+            first_line(mime, 80),
             bytes.len()
         ))
     }
@@ -111,7 +111,7 @@ impl Saver<'_> {
 }
 
 /// A harmless ending for the name of a file, from what a server says it is.
-fn extension(mime: &str) -> String {
+fn safe_extension(mime: &str) -> String {
     let subtype = mime.split(['/', ';', '+']).nth(1).unwrap_or_default();
     match subtype {
         "jpeg" => "jpg".into(),
@@ -176,9 +176,9 @@ mod tests {
 
     #[test]
     fn a_server_cannot_choose_where_a_file_goes() {
-        assert_eq!(extension("image/../../x"), "bin");
-        assert_eq!(extension("image/svg+xml"), "svg");
-        assert_eq!(extension(""), "bin");
+        assert_eq!(safe_extension("image/../../x"), "bin");
+        assert_eq!(safe_extension("image/svg+xml"), "svg");
+        assert_eq!(safe_extension(""), "bin");
     }
 
     #[test]

@@ -8,7 +8,7 @@ use nix::unistd::dup2_stdout;
 
 /// What less is told where nobody tells it otherwise: to end by itself where all fits, to show colours, and to leave
 /// on the screen what it showed.
-const LESS: &str = "FRX";
+const LESS_OPTIONS: &str = "FRX";
 
 /// A pager that shows what this process prints from now on. Dropping it waits for who reads.
 pub(in crate::cli) struct Pager {
@@ -17,17 +17,17 @@ pub(in crate::cli) struct Pager {
 
 impl Pager {
     /// Starts one where somebody sits at the terminal and wants it; else everything is printed as always.
-    pub(in crate::cli) fn begin(wanted: bool) -> Option<Self> {
+    pub(in crate::cli) fn start(wanted: bool) -> Option<Self> {
         if !wanted || !io::stdout().is_terminal() || !io::stdin().is_terminal() {
             return None;
         }
-        let command = chosen(|name| env::var(name).ok())?;
+        let command = pager_command(|name| env::var(name).ok())?;
         // As wide as the terminal still: tables ask before it is covered.
-        super::table::note_width();
+        super::table::remember_width();
         let mut shell = Command::new("sh");
         shell.args(["-c", &command]).stdin(Stdio::piped());
         if env::var_os("LESS").is_none() {
-            shell.env("LESS", LESS);
+            shell.env("LESS", LESS_OPTIONS);
         }
         ignore_interrupts()?;
         let mut pager = shell.spawn().ok()?;
@@ -44,7 +44,7 @@ impl Pager {
 }
 
 /// The command line, for the shell; `None` for no pager.
-fn chosen(variable: impl Fn(&str) -> Option<String>) -> Option<String> {
+fn pager_command(variable: impl Fn(&str) -> Option<String>) -> Option<String> {
     let own = variable("MGP_PAGER").or_else(|| variable("PAGER"));
     // Nobody has to have less.
     let path = variable("PATH").unwrap_or_default();
@@ -83,7 +83,7 @@ mod tests {
     #[test]
     fn the_pager_is_what_the_person_says() {
         let with = |set: &[(&str, &str)]| {
-            chosen(|name| {
+            pager_command(|name| {
                 let found = set.iter().find(|(key, _)| *key == name);
                 found.map(|(_, value)| (*value).to_owned())
             })

@@ -6,17 +6,17 @@ use std::sync::OnceLock;
 
 use comfy_table::{ContentArrangement, Table, presets};
 
-use crate::cli::words::plain;
+use crate::cli::text_format::sanitize_line;
 
 /// A terminal of fewer columns says nothing of use, or has none: a table would be one letter wide.
-const NARROWEST: u16 = 20;
+const WIDTH_MIN: u16 = 20;
 
 /// The width of the terminal that a pager covers.
-static COVERED: OnceLock<Option<u16>> = OnceLock::new();
+static PAGED_WIDTH: OnceLock<Option<u16>> = OnceLock::new();
 
 /// Notes how wide the terminal is, before a pager covers it.
-pub(super) fn note_width() {
-    COVERED.get_or_init(|| Table::new().width());
+pub(super) fn remember_width() {
+    PAGED_WIDTH.get_or_init(|| Table::new().width());
 }
 
 /// A table whose cells are one line each, whatever stands in them.
@@ -24,7 +24,7 @@ pub(in crate::cli) struct PlainTable(Table);
 
 impl PlainTable {
     pub(in crate::cli) fn add_row(&mut self, cells: impl IntoIterator<Item = String>) {
-        let cells: Vec<String> = cells.into_iter().map(|cell| plain(&cell)).collect();
+        let cells: Vec<String> = cells.into_iter().map(|cell| sanitize_line(&cell)).collect();
         self.0.add_row(cells);
     }
 
@@ -41,15 +41,15 @@ impl fmt::Display for PlainTable {
 }
 
 /// A table with these column names.
-pub(in crate::cli) fn table(header: &[&str]) -> PlainTable {
+pub(in crate::cli) fn new_table(header: &[&str]) -> PlainTable {
     let mut table = Table::new();
     table.load_preset(presets::NOTHING).set_header(header);
-    let covered = COVERED.get().copied().flatten();
+    let covered = PAGED_WIDTH.get().copied().flatten();
     let width = match covered {
         None if std::io::stdout().is_terminal() => table.width(),
         covered => covered,
     };
-    if width.is_some_and(|width| width >= NARROWEST) {
+    if width.is_some_and(|width| width >= WIDTH_MIN) {
         table.set_content_arrangement(ContentArrangement::Dynamic);
         if let Some(width) = covered {
             table.set_width(width);

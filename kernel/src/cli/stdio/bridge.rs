@@ -18,14 +18,14 @@ use mgp_protocol::refusal::CallOutcome;
 use serde_json::json;
 
 use super::conversation::ConversationState;
-use super::lines::{LineBatch, LineReader, lines};
+use super::line_reader::{LineBatch, LineReader, split_lines};
 use super::resume;
 use crate::cli::failure::Failure;
-use crate::cli::print::report;
+use crate::cli::print::print_error;
 
 /// How long the kernel may go on answering after stdin has ended: hosts wait some 2 s for a program that they end,
 /// and kill it then.
-const LAST_ANSWERS: Duration = Duration::from_millis(1500);
+const DRAIN_TIMEOUT: Duration = Duration::from_millis(1500);
 
 /// Finds the next kernel when one has gone.
 pub(super) trait Reconnect: Send + 'static {
@@ -33,34 +33,34 @@ pub(super) trait Reconnect: Send + 'static {
     ///
     /// # Errors
     /// Why there is none, or none any more.
-    fn reconnect(&mut self, waiting: &Waiting<'_>) -> Result<UnixStream, Failure>;
+    fn reconnect(&mut self, waiting: &ReconnectWait<'_>) -> Result<UnixStream, Failure>;
 }
 
 /// What a search for a kernel depends on.
-pub(super) struct Waiting<'b>(&'b Bridge);
+pub(super) struct ReconnectWait<'b>(&'b Bridge);
 
-impl Waiting<'_> {
+impl ReconnectWait<'_> {
     /// Whether the client has gone.
     pub(super) fn client_left(&self) -> bool {
-        self.0.kernel_side().client_left
+        self.0.lock_connection().client_left
     }
 
     /// When the client said what has been waiting for longest.
-    pub(super) fn since(&self) -> Option<Instant> {
-        self.0.kernel_side().waiting_since
+    pub(super) fn waiting_since(&self) -> Option<Instant> {
+        self.0.lock_connection().waiting_since
     }
 }
 
 /// What both threads share.
 pub(super) struct Bridge {
-    side: Mutex<KernelSide>,
+    connection: Mutex<KernelConnection>,
     changed: Condvar,
     conversation: Mutex<ConversationState>,
     output: Mutex<File>,
 }
 
 /// The connection to the kernel, and what waits for it.
-struct KernelSide {
+struct KernelConnection {
     socket: UnixStream,
     /// Which kernel it leads to, counted; none while the next one is looked for.
     generation: Option<u64>,
@@ -100,13 +100,13 @@ pub(super) fn run(
     });
     match ends.recv().expect("a thread tells its end") {
         BridgeEnd::Kernel(failure) => Err(failure),
-        BridgeEnd::Client => match ends.recv_timeout(LAST_ANSWERS) {
+        BridgeEnd::Client => match ends.recv_timeout(DRAIN_TIMEOUT) {
             Ok(BridgeEnd::Kernel(failure)) => Err(failure),
             Ok(BridgeEnd::Client) => Ok(()),
             Err(_) => {
-                let within = LAST_ANSWERS.as_millis();
+                let within = DRAIN_TIMEOUT.as_millis();
                 let lost = "the input ended, and what was under way was not answered within";
-                report(format!("mgp: {lost} {within} ms"));
+                print_error(format!("mgp: {lost} {within} ms"));
                 Ok(())
             }
         },
@@ -116,7 +116,7 @@ pub(super) fn run(
 impl Bridge {
     fn new(socket: UnixStream, output: File) -> Self {
         Self {
-            side: Mutex::new(KernelSide {
+            connection: Mutex::new(KernelConnection {
                 socket,
                 generation: Some(0),
                 client_left: false,
@@ -129,11 +129,13 @@ impl Bridge {
         }
     }
 
-    fn kernel_side(&self) -> MutexGuard<'_, KernelSide> {
-        self.side.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock_connection(&self) -> MutexGuard<'_, KernelConnection> {
+        self.connection
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn conversation(&self) -> MutexGuard<'_, ConversationState> {
+    fn lock_conversation(&self) -> MutexGuard<'_, ConversationState> {
         self.conversation
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
@@ -141,37 +143,37 @@ impl Bridge {
 
     /// From the client to the kernel, to the end of the input.
     fn client_to_kernel(&self, input: File) {
-        let mut input = LineReader::of(input);
+        let mut input = LineReader::new(input);
         // The kernel that was given the start of a line that goes on.
         let mut begun = None;
-        while let Ok(Some(batch)) = input.next() {
-            begun = self.write(&batch, begun);
+        while let Ok(Some(batch)) = input.next_batch() {
+            begun = self.write_to_kernel(&batch, begun);
         }
-        let mut side = self.kernel_side();
+        let mut side = self.lock_connection();
         side.client_left = true;
         // The kernel may have closed it already.
         let _ = side.socket.shutdown(Shutdown::Write);
     }
 
     /// Writes a batch whole; gives the kernel that the end of an open line belongs to.
-    fn write(&self, batch: &LineBatch<'_>, begun: Option<u64>) -> Option<u64> {
+    fn write_to_kernel(&self, batch: &LineBatch<'_>, begun: Option<u64>) -> Option<u64> {
         let mut rest = Cow::Borrowed(batch.bytes);
-        let mut torn = batch.goes_on;
+        let mut torn = batch.continues_line;
         loop {
-            let mut side = self.connected(&rest);
+            let mut side = self.wait_for_kernel(&rest);
             if torn && side.generation != begun {
                 // Its start is lost with the kernel that had it.
-                let end = first(&rest).len();
+                let end = first_line(&rest).len();
                 rest.to_mut().drain(..end);
                 torn = false;
                 if rest.is_empty() {
                     return begun;
                 }
             }
-            let text = self.note(&rest, torn);
-            let written = write_to(&side.socket, &text);
+            let text = self.record_lines(&rest, torn);
+            let written = write_some(&side.socket, &text);
             if written == text.len() {
-                return side.generation.filter(|_| batch.open);
+                return side.generation.filter(|_| batch.has_open_line);
             }
             side.generation = None;
             let _ = side.socket.shutdown(Shutdown::Both);
@@ -179,17 +181,17 @@ impl Bridge {
             let whole = memchr::memrchr(b'\n', &text[..written]).map_or(0, |end| end + 1);
             torn &= whole == 0;
             let unwritten = text[whole..].to_vec();
-            lines(&unwritten).for_each(|line| self.conversation().not_sent(line));
+            split_lines(&unwritten).for_each(|line| self.lock_conversation().forget_line(line));
             rest = Cow::Owned(unwritten);
         }
     }
 
     /// The way to a kernel, once there is one.
-    fn connected(&self, lines_that_wait: &[u8]) -> MutexGuard<'_, KernelSide> {
-        let mut side = self.kernel_side();
+    fn wait_for_kernel(&self, lines_that_wait: &[u8]) -> MutexGuard<'_, KernelConnection> {
+        let mut side = self.lock_connection();
         if side.generation.is_none() {
             side.waiting_since.get_or_insert_with(Instant::now);
-            side.waiting = ConversationState::requests_in(lines(lines_that_wait)).collect();
+            side.waiting = ConversationState::request_ids(split_lines(lines_that_wait)).collect();
         }
         while side.generation.is_none() {
             side = self
@@ -204,14 +206,14 @@ impl Bridge {
 
     /// Notes lines that are about to be written, all but the end of a `torn` one; gives those that are
     /// to be.
-    fn note<'t>(&self, text: &'t [u8], torn: bool) -> Cow<'t, [u8]> {
-        let mut conversation = self.conversation();
+    fn record_lines<'t>(&self, text: &'t [u8], torn: bool) -> Cow<'t, [u8]> {
+        let mut conversation = self.lock_conversation();
         let mut kept = Cow::Borrowed(text);
         let mut at = 0;
-        for (nth, line) in lines(text).enumerate() {
+        for (nth, line) in split_lines(text).enumerate() {
             let said = match torn && nth == 0 {
                 true => Cow::Borrowed(line),
-                false => conversation.client_line(line),
+                false => conversation.record_client_line(line),
             };
             if said.len() != line.len() {
                 let place = at..at + line.len();
@@ -226,10 +228,10 @@ impl Bridge {
     fn kernel_to_client(&self, mut reader: UnixStream, mut kernels: impl Reconnect) -> BridgeEnd {
         let mut generation = 0;
         loop {
-            if let Err(ended) = self.pass_on(&reader) {
+            if let Err(ended) = self.forward_from_kernel(&reader) {
                 return ended;
             }
-            match self.find_next(&reader, &mut kernels) {
+            match self.connect_to_next_kernel(&reader, &mut kernels) {
                 Err(ended) => return ended,
                 Ok(next) => reader = next,
             }
@@ -238,7 +240,7 @@ impl Bridge {
                 Ok(socket) => socket,
                 Err(e) => return BridgeEnd::Kernel(e.into()),
             };
-            let mut side = self.kernel_side();
+            let mut side = self.lock_connection();
             if side.client_left {
                 return BridgeEnd::Client;
             }
@@ -250,18 +252,18 @@ impl Bridge {
     }
 
     /// Passes on what one kernel says, to its end.
-    fn pass_on(&self, reader: &UnixStream) -> Result<(), BridgeEnd> {
-        let mut said = LineReader::of(reader);
+    fn forward_from_kernel(&self, reader: &UnixStream) -> Result<(), BridgeEnd> {
+        let mut said = LineReader::new(reader);
         let mut torn = false;
-        while let Ok(Some(batch)) = said.next() {
+        while let Ok(Some(batch)) = said.next_batch() {
             {
-                let mut conversation = self.conversation();
+                let mut conversation = self.lock_conversation();
                 batch
                     .lines()
-                    .for_each(|line| conversation.kernel_line(line));
+                    .for_each(|line| conversation.record_kernel_line(line));
             }
             self.write_to_client(batch.bytes)?;
-            torn = batch.open;
+            torn = batch.has_open_line;
         }
         match torn {
             true => self.write_to_client(b"\n"),
@@ -281,43 +283,43 @@ impl Bridge {
     }
 
     /// The next kernel, which knows the conversation.
-    fn find_next(
+    fn connect_to_next_kernel(
         &self,
         gone: &UnixStream,
         kernels: &mut impl Reconnect,
     ) -> Result<UnixStream, BridgeEnd> {
         let _ = gone.shutdown(Shutdown::Both);
-        let mut side = self.kernel_side();
+        let mut side = self.lock_connection();
         side.generation = None;
         let client_left = side.client_left;
         drop(side);
-        let lost = self.answer_lost()?;
+        let lost = self.fail_in_flight()?;
         if client_left {
             // No other kernel is looked for: nobody will ask it.
-            let end = self.give_up(Failure::Gone)?;
+            let end = self.fail_waiting(Failure::ConnectionClosed)?;
             return Err(match lost {
-                true => BridgeEnd::Kernel(Failure::Gone),
+                true => BridgeEnd::Kernel(Failure::ConnectionClosed),
                 false => end,
             });
         }
-        let Some(handshake) = self.conversation().handshake() else {
-            return Err(BridgeEnd::Kernel(Failure::Gone));
+        let Some(handshake) = self.lock_conversation().handshake() else {
+            return Err(BridgeEnd::Kernel(Failure::ConnectionClosed));
         };
         let others = |line: &[u8]| {
-            self.conversation().kernel_line(line);
+            self.lock_conversation().record_kernel_line(line);
             // A client that has gone is seen by who reads it.
             let _ = self.write_to_client(line);
         };
         let found = loop {
-            let socket = match kernels.reconnect(&Waiting(self)) {
+            let socket = match kernels.reconnect(&ReconnectWait(self)) {
                 Ok(socket) => socket,
-                Err(failure) => return Err(self.give_up(failure)?),
+                Err(failure) => return Err(self.fail_waiting(failure)?),
             };
-            match resume::repeat(&socket, &handshake, others) {
+            match resume::replay_handshake(&socket, &handshake, others) {
                 Ok(()) => break socket,
                 // This one went away at once.
-                Err(Failure::Gone) => {}
-                Err(failure) => return Err(self.give_up(failure)?),
+                Err(Failure::ConnectionClosed) => {}
+                Err(failure) => return Err(self.fail_waiting(failure)?),
             }
         };
         let lists = handshake
@@ -336,22 +338,22 @@ impl Bridge {
     }
 
     /// Answers what was under way, if anything was, and takes the kernel's own questions back.
-    fn answer_lost(&self) -> Result<bool, BridgeEnd> {
-        let mut conversation = self.conversation();
-        let lost = conversation.kernel_gone();
+    fn fail_in_flight(&self) -> Result<bool, BridgeEnd> {
+        let mut conversation = self.lock_conversation();
+        let lost = conversation.take_lost();
         let waits = conversation
             .handshake()
-            .is_some_and(|it| it.unanswered().is_some());
+            .is_some_and(|it| it.pending_initialize().is_some());
         drop(conversation);
         if waits {
-            self.kernel_side()
+            self.lock_connection()
                 .waiting_since
                 .get_or_insert_with(Instant::now);
         }
         let why = "the kernel went away; whether this was carried out is not known";
         let any = !lost.client_requests.is_empty();
         for id in lost.client_requests {
-            self.send_to_client(failed(&id, why, CallOutcome::Unknown))?;
+            self.send_to_client(failure_response(&id, why, CallOutcome::Unknown))?;
         }
         for id in lost.kernel_requests {
             let reason = "the kernel went away";
@@ -364,15 +366,15 @@ impl Bridge {
 
     /// Tells what waits that nothing comes of it. A client that has gone and waits for nothing has ended it
     /// itself.
-    fn give_up(&self, failure: Failure) -> Result<BridgeEnd, BridgeEnd> {
-        let mut side = self.kernel_side();
+    fn fail_waiting(&self, failure: Failure) -> Result<BridgeEnd, BridgeEnd> {
+        let mut side = self.lock_connection();
         let client_left = side.client_left;
         let mut waiting = std::mem::take(&mut side.waiting);
         drop(side);
         let why = format!("this was not carried out: {failure}");
-        waiting.extend(self.conversation().give_up());
+        waiting.extend(self.lock_conversation().take_pending());
         for id in &waiting {
-            self.send_to_client(failed(id, &why, CallOutcome::NotExecuted))?;
+            self.send_to_client(failure_response(id, &why, CallOutcome::NotExecuted))?;
         }
         Ok(match client_left && waiting.is_empty() {
             true => BridgeEnd::Client,
@@ -382,19 +384,19 @@ impl Bridge {
 }
 
 /// The answer to a request that nobody answers.
-fn failed(id: &RequestId, why: &str, outcome: CallOutcome) -> Vec<u8> {
+fn failure_response(id: &RequestId, why: &str, outcome: CallOutcome) -> Vec<u8> {
     let error = ErrorObject::new(INTERNAL_ERROR, why).with_data(&json!({"outcome": outcome}));
     let error = serde_json::to_string(&error).expect("an error object is always JSON");
     jsonrpc::error(id.as_json(), &error)
 }
 
 /// The first line of a text.
-fn first(text: &[u8]) -> &[u8] {
-    lines(text).next().unwrap_or_default()
+fn first_line(text: &[u8]) -> &[u8] {
+    split_lines(text).next().unwrap_or_default()
 }
 
 /// How much of it was written.
-fn write_to(mut socket: &UnixStream, text: &[u8]) -> usize {
+fn write_some(mut socket: &UnixStream, text: &[u8]) -> usize {
     let mut written = 0;
     while written < text.len() {
         match socket.write(&text[written..]) {

@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 
-use mgp_protocol::jsonrpc::torn::{self, Glance};
+use mgp_protocol::jsonrpc::partial_message::{self, PartialMessage};
 use mgp_protocol::jsonrpc::{self, Message, RequestId};
 use mgp_protocol::mcp::{self, Method};
 use serde_json::value::RawValue;
@@ -12,14 +12,14 @@ use serde_json::value::RawValue;
 use super::handshake::Handshake;
 
 /// Requests each way that are remembered: four times what the kernel lets one client have under way.
-const MOST: usize = 4096;
+const REQUESTS_MAX: usize = 4096;
 /// Longest id that is remembered, in bytes: a UUID in quotes has 38.
-const LONGEST_ID: usize = 256;
+const ID_BYTES_MAX: usize = 256;
 /// How much of a longer line is looked at from its start, in bytes. What clients write before the
 /// arguments is shorter.
-const HEAD: usize = 256;
+const HEAD_BYTES: usize = 256;
 /// How much is looked at from its end, in bytes: some clients write the id last.
-const TAIL: usize = 96;
+const TAIL_BYTES: usize = 96;
 
 /// What is under way, and how the conversation was opened.
 #[derive(Default)]
@@ -30,12 +30,12 @@ pub(super) struct ConversationState {
     kernel_requests: HashMap<RequestId, bool>,
     handshake: Handshake,
     /// More than is remembered: the conversation cannot be taken up.
-    overflowed: bool,
+    has_overflowed: bool,
 }
 
 /// What a kernel that went away leaves open.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Lost {
+pub(super) struct LostRequests {
     /// Requests of the client, of which nobody knows whether they were carried out.
     pub(super) client_requests: Vec<RequestId>,
     /// Requests of the kernel, whose answers nobody waits for.
@@ -45,38 +45,40 @@ pub(super) struct Lost {
 impl ConversationState {
     /// Notes a line of the client that is about to be written; gives what is to be written of it, all
     /// but the answers that nobody waits for any more.
-    pub(super) fn client_line<'l>(&mut self, line: &'l [u8]) -> Cow<'l, [u8]> {
+    pub(super) fn record_client_line<'l>(&mut self, line: &'l [u8]) -> Cow<'l, [u8]> {
         if line.trim_ascii_start().first() == Some(&b'[') {
-            return self.client_batch(line);
+            return self.record_client_batch(line);
         }
-        match self.client_message(line) {
+        match self.record_client_message(line) {
             true => Cow::Borrowed(line),
             false => Cow::default(),
         }
     }
 
     /// Notes one message of the client. False of an answer that nobody waits for any more.
-    fn client_message(&mut self, line: &[u8]) -> bool {
-        let seen = glance(line);
+    fn record_client_message(&mut self, line: &[u8]) -> bool {
+        let seen = peek(line);
         let id = seen.id();
-        if seen.answers() {
-            return id.is_none_or(|id| self.client_answer(&id));
+        if seen.is_response() {
+            return id.is_none_or(|id| self.record_client_response(&id));
         }
         match (seen.method(), id) {
             (Some(mcp::Cancelled::METHOD), None) => {
-                if let Some(id) = cancelled(line) {
+                if let Some(id) = cancelled_request(line) {
                     self.client_requests.remove(&id);
                 }
             }
-            (method, Some(id)) => self.client_request(method, id, line),
-            (Some(method), None) => self.overflowed |= !self.handshake.note(method, None, line),
+            (method, Some(id)) => self.record_client_request(method, id, line),
+            (Some(method), None) => {
+                self.has_overflowed |= !self.handshake.record(method, None, line)
+            }
             (None, None) => {}
         }
         true
     }
 
     /// Notes an answer of the client. False when nobody waits for it any more.
-    fn client_answer(&mut self, id: &RequestId) -> bool {
+    fn record_client_response(&mut self, id: &RequestId) -> bool {
         let stale = self.kernel_requests.get(id) == Some(&true);
         if !stale {
             self.kernel_requests.remove(id);
@@ -84,22 +86,23 @@ impl ConversationState {
         !stale
     }
 
-    fn client_request(&mut self, method: Option<&str>, id: RequestId, line: &[u8]) {
+    fn record_client_request(&mut self, method: Option<&str>, id: RequestId, line: &[u8]) {
         if let Some(method) = method {
-            self.overflowed |= !self.handshake.note(method, Some(&id), line);
+            self.has_overflowed |= !self.handshake.record(method, Some(&id), line);
         }
-        self.overflowed |= self.client_requests.len() >= MOST || id.as_json().len() > LONGEST_ID;
-        if !self.overflowed {
+        self.has_overflowed |=
+            self.client_requests.len() >= REQUESTS_MAX || id.as_json().len() > ID_BYTES_MAX;
+        if !self.has_overflowed {
             self.client_requests.insert(id);
         }
     }
 
     /// A batch (2025-03-26), without the stale ones among its messages.
-    fn client_batch<'l>(&mut self, line: &'l [u8]) -> Cow<'l, [u8]> {
-        let all = jsonrpc::batch(line).unwrap_or_default();
+    fn record_client_batch<'l>(&mut self, line: &'l [u8]) -> Cow<'l, [u8]> {
+        let all = jsonrpc::split_batch(line).unwrap_or_default();
         let mut kept = Vec::with_capacity(all.len());
         for one in &all {
-            if self.client_message(one.get().as_bytes()) {
+            if self.record_client_message(one.get().as_bytes()) {
                 kept.push(one.get());
             }
         }
@@ -112,49 +115,49 @@ impl ConversationState {
 
     /// A line that was noted could not be written, and will be again. An answer is not: who asked has
     /// gone.
-    pub(super) fn not_sent(&mut self, line: &[u8]) {
-        match jsonrpc::batch(line) {
+    pub(super) fn forget_line(&mut self, line: &[u8]) {
+        match jsonrpc::split_batch(line) {
             Some(all) => all
                 .iter()
-                .for_each(|one| self.message_not_sent(one.get().as_bytes())),
-            None => self.message_not_sent(line),
+                .for_each(|one| self.forget_message(one.get().as_bytes())),
+            None => self.forget_message(line),
         }
     }
 
-    fn message_not_sent(&mut self, line: &[u8]) {
-        let seen = glance(line);
+    fn forget_message(&mut self, line: &[u8]) {
+        let seen = peek(line);
         let Some(id) = seen.id() else { return };
-        if seen.asks() {
+        if seen.has_method() {
             self.client_requests.remove(&id);
-            self.handshake.not_sent(&id);
-        } else if seen.answers() {
-            self.kernel_request(id, true);
+            self.handshake.forget(&id);
+        } else if seen.is_response() {
+            self.record_kernel_request(id, true);
         }
     }
 
     /// Notes a question of the kernel. One that is stale stays so.
-    fn kernel_request(&mut self, id: RequestId, stale: bool) {
-        self.overflowed |= self.kernel_requests.len() >= MOST;
-        if !self.overflowed {
+    fn record_kernel_request(&mut self, id: RequestId, stale: bool) {
+        self.has_overflowed |= self.kernel_requests.len() >= REQUESTS_MAX;
+        if !self.has_overflowed {
             *self.kernel_requests.entry(id).or_default() |= stale;
         }
     }
 
     /// Notes a line of the kernel.
-    pub(super) fn kernel_line(&mut self, line: &[u8]) {
-        let seen = glance(line);
-        match (seen.id(), seen.answers()) {
+    pub(super) fn record_kernel_line(&mut self, line: &[u8]) {
+        let seen = peek(line);
+        match (seen.id(), seen.is_response()) {
             (Some(id), true) => {
                 self.client_requests.remove(&id);
-                self.handshake.answered(&id, line);
+                self.handshake.record_response(&id, line);
             }
             (Some(id), false) => {
-                self.kernel_request(id, false);
+                self.record_kernel_request(id, false);
             }
             (None, _) if seen.method() == Some(mcp::Cancelled::METHOD) => {
-                if let Some(id) = cancelled(line) {
+                if let Some(id) = cancelled_request(line) {
                     // What was taken back is not waited for, as what was answered.
-                    self.client_answer(&id);
+                    self.record_client_response(&id);
                 }
             }
             (None, _) => {}
@@ -163,10 +166,10 @@ impl ConversationState {
 
     /// The kernel has gone: what stays open. An `initialize` without an answer does not: it is said
     /// again.
-    pub(super) fn kernel_gone(&mut self) -> Lost {
-        let waits = self.handshake.unanswered().cloned();
+    pub(super) fn take_lost(&mut self) -> LostRequests {
+        let waits = self.handshake.pending_initialize().cloned();
         let asked = std::mem::take(&mut self.client_requests);
-        let mut lost = Lost::default();
+        let mut lost = LostRequests::default();
         for id in asked {
             match Some(&id) == waits.as_ref() {
                 true => drop(self.client_requests.insert(id)),
@@ -182,47 +185,48 @@ impl ConversationState {
     }
 
     /// No kernel is looked for any more: the requests that still wait for one.
-    pub(super) fn give_up(&mut self) -> Vec<RequestId> {
+    pub(super) fn take_pending(&mut self) -> Vec<RequestId> {
         self.client_requests.drain().collect()
     }
 
     /// How the conversation was opened; `None` when not enough of it is remembered.
     pub(super) fn handshake(&self) -> Option<Handshake> {
-        (!self.overflowed).then(|| self.handshake.clone())
+        (!self.has_overflowed).then(|| self.handshake.clone())
     }
 
     /// The ids of the requests in some lines.
-    pub(super) fn requests_in<'a>(
+    pub(super) fn request_ids<'a>(
         lines: impl Iterator<Item = &'a [u8]>,
     ) -> impl Iterator<Item = RequestId> {
         lines.filter_map(|line| {
-            let seen = glance(line);
-            seen.id().filter(|_| seen.asks())
+            let seen = peek(line);
+            seen.id().filter(|_| seen.has_method())
         })
     }
 }
 
 /// What a line is. One that is long is looked at from both ends, and as a whole only where neither tells
 /// whose it is.
-fn glance(line: &[u8]) -> Glance {
-    if line.len() <= HEAD + TAIL {
-        return Glance::at(line);
+fn peek(line: &[u8]) -> PartialMessage {
+    if line.len() <= HEAD_BYTES + TAIL_BYTES {
+        return PartialMessage::scan(line);
     }
-    let seen = Glance::at(&line[..HEAD]);
+    let seen = PartialMessage::scan(&line[..HEAD_BYTES]);
     if seen.id().is_some() {
         return seen;
     }
-    match torn::id_at_end(&line[line.len() - TAIL..]) {
+    match partial_message::find_trailing_id(&line[line.len() - TAIL_BYTES..]) {
         Some(id) => seen.with_id(id),
-        None => Glance::at(line),
+        None => PartialMessage::scan(line),
     }
 }
 
 /// The request that a `notifications/cancelled` takes back.
-fn cancelled(line: &[u8]) -> Option<RequestId> {
+fn cancelled_request(line: &[u8]) -> Option<RequestId> {
     match jsonrpc::parse(line).ok()? {
         Message::Notification { params, .. } => {
-            let cancelled: mcp::Cancelled<'_> = mcp::read(params.map(RawValue::get)).ok()?;
+            let cancelled: mcp::Cancelled<'_> =
+                mcp::parse_params(params.map(RawValue::get)).ok()?;
             RequestId::from_json(cancelled.request_id.get())
         }
         Message::Request { .. } | Message::Response { .. } => None,
@@ -259,15 +263,18 @@ mod tests {
             r#"[{"jsonrpc":"2.0","id":7,"method":"ping"}]"#.to_owned(),
             r#"{"jsonrpc":"2.0","id":8,"method":"ping"}"#.to_owned(),
         ] {
-            assert_eq!(*conversation.client_line(line.as_bytes()), *line.as_bytes());
+            assert_eq!(
+                *conversation.record_client_line(line.as_bytes()),
+                *line.as_bytes()
+            );
         }
-        conversation.kernel_line(
+        conversation.record_kernel_line(
             format!(r#"{{"jsonrpc":"2.0","id":4,"result":{{"id":1,"t":"{long}"}}}}"#).as_bytes(),
         );
-        conversation.not_sent(br#"{"jsonrpc":"2.0","id":8,"method":"ping"}"#);
-        let lost = conversation.kernel_gone();
+        conversation.forget_line(br#"{"jsonrpc":"2.0","id":8,"method":"ping"}"#);
+        let lost = conversation.take_lost();
         assert_eq!(ids(&lost.client_requests), [r#""b""#, "1", "3", "7"]);
-        assert_eq!(conversation.kernel_gone(), Lost::default());
+        assert_eq!(conversation.take_lost(), LostRequests::default());
     }
 
     /// Point 4: an answer to a question of a kernel that has gone reaches no other kernel, whatever that
@@ -278,27 +285,35 @@ mod tests {
         let ask = |id: u8| format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"roots/list"}}"#);
         let answer = |id: u8| format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{}}}}"#);
         for id in 1..=4 {
-            conversation.kernel_line(ask(id).as_bytes());
+            conversation.record_kernel_line(ask(id).as_bytes());
         }
         let passes = |conversation: &mut ConversationState, line: &str| {
-            *conversation.client_line(line.as_bytes()) == *line.as_bytes()
+            *conversation.record_client_line(line.as_bytes()) == *line.as_bytes()
         };
         assert!(passes(&mut conversation, &answer(1)));
         let taken_back =
             br#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":4}}"#;
-        conversation.kernel_line(taken_back);
-        assert_eq!(ids(&conversation.kernel_gone().kernel_requests), ["2", "3"]);
-        conversation.kernel_line(ask(2).as_bytes());
-        conversation.kernel_line(
+        conversation.record_kernel_line(taken_back);
+        assert_eq!(ids(&conversation.take_lost().kernel_requests), ["2", "3"]);
+        conversation.record_kernel_line(ask(2).as_bytes());
+        conversation.record_kernel_line(
             &String::from_utf8_lossy(taken_back)
                 .replace('4', "3")
                 .into_bytes(),
         );
         for _ in 0..2 {
-            assert!(conversation.client_line(answer(2).as_bytes()).is_empty());
-            assert!(conversation.client_line(answer(3).as_bytes()).is_empty());
+            assert!(
+                conversation
+                    .record_client_line(answer(2).as_bytes())
+                    .is_empty()
+            );
+            assert!(
+                conversation
+                    .record_client_line(answer(3).as_bytes())
+                    .is_empty()
+            );
         }
-        conversation.kernel_line(ask(5).as_bytes());
+        conversation.record_kernel_line(ask(5).as_bytes());
         assert!(passes(&mut conversation, &answer(5)));
         assert!(
             passes(&mut conversation, &answer(9)),
@@ -312,30 +327,33 @@ mod tests {
         let mut conversation = ConversationState::default();
         let answer = |id: u8| format!(r#"{{"id": {id},"result":{{}}}}"#);
         for id in 1..=2 {
-            conversation.kernel_line(format!(r#"{{"id":{id},"method":"ping"}}"#).as_bytes());
+            conversation.record_kernel_line(format!(r#"{{"id":{id},"method":"ping"}}"#).as_bytes());
         }
-        conversation.client_line(answer(2).as_bytes());
-        conversation.not_sent(format!("[{}]\n", answer(2)).as_bytes());
-        conversation.kernel_gone();
+        conversation.record_client_line(answer(2).as_bytes());
+        conversation.forget_line(format!("[{}]\n", answer(2)).as_bytes());
+        conversation.take_lost();
         let ping = r#"{"id":7,"method":"ping"}"#;
         let all = format!("[{}, {ping} ,{},{}]\n", answer(1), answer(2), answer(3));
         let kept = format!("[{ping},{}]\n", answer(3));
-        assert_eq!(*conversation.client_line(all.as_bytes()), *kept.as_bytes());
+        assert_eq!(
+            *conversation.record_client_line(all.as_bytes()),
+            *kept.as_bytes()
+        );
         assert!(
             conversation
-                .client_line(format!(" [{}]\n", answer(1)).as_bytes())
+                .record_client_line(format!(" [{}]\n", answer(1)).as_bytes())
                 .is_empty()
         );
-        assert_eq!(*conversation.client_line(b"[]\n"), *b"[]\n");
-        assert_eq!(ids(&conversation.kernel_gone().client_requests), ["7"]);
+        assert_eq!(*conversation.record_client_line(b"[]\n"), *b"[]\n");
+        assert_eq!(ids(&conversation.take_lost().client_requests), ["7"]);
     }
 
     #[test]
     fn more_than_is_remembered_is_not_taken_up() {
         let mut conversation = ConversationState::default();
-        for id in 0..=MOST {
+        for id in 0..=REQUESTS_MAX {
             assert!(conversation.handshake().is_some(), "{id}");
-            conversation.client_line(format!(r#"{{"id":{id},"method":"ping"}}"#).as_bytes());
+            conversation.record_client_line(format!(r#"{{"id":{id},"method":"ping"}}"#).as_bytes());
         }
         assert!(conversation.handshake().is_none());
     }

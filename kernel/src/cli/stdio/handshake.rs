@@ -8,19 +8,19 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 /// Longest line that is kept, in bytes: a client's capabilities with much of its own.
-const LONGEST: usize = 64 << 10;
+const LINE_BYTES_MAX: usize = 64 << 10;
 /// Subscriptions that are kept: those of some thousand files would be a folder's.
-const MOST: usize = 1024;
+const SUBSCRIPTIONS_MAX: usize = 1024;
 /// All that is kept, in bytes.
-const ROOM: usize = 1 << 20;
+const TOTAL_BYTES_MAX: usize = 1 << 20;
 
 /// What opened a conversation: its own lines, as they were written.
 #[derive(Clone, Default)]
 pub(super) struct Handshake {
     initialize: Option<(RequestId, Vec<u8>)>,
-    negotiated: Option<Negotiated>,
+    negotiated: Option<NegotiatedSession>,
     initialized: Option<Vec<u8>>,
-    level: Option<(RequestId, Vec<u8>)>,
+    log_level: Option<(RequestId, Vec<u8>)>,
     /// By their URI.
     subscriptions: BTreeMap<String, (RequestId, Vec<u8>)>,
     /// Bytes of the subscriptions.
@@ -29,7 +29,7 @@ pub(super) struct Handshake {
 
 /// What a kernel answered to `initialize`, as far as the conversation depends on it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Negotiated {
+pub(super) struct NegotiatedSession {
     pub(super) version: String,
     /// The lists of which it tells that they changed.
     pub(super) lists: Vec<&'static str>,
@@ -37,41 +37,43 @@ pub(super) struct Negotiated {
 
 impl Handshake {
     /// Notes what the client says. False when that is more than is kept.
-    pub(super) fn note(&mut self, method: &str, id: Option<&RequestId>, line: &[u8]) -> bool {
+    pub(super) fn record(&mut self, method: &str, id: Option<&RequestId>, line: &[u8]) -> bool {
         let keep = || id.map(|id| (id.clone(), line.to_vec()));
         match method {
             mcp::Initialize::METHOD if self.negotiated.is_none() => self.initialize = keep(),
             mcp::Initialized::METHOD => self.initialized = Some(line.to_vec()),
-            logging::SetLevel::METHOD => self.level = keep(),
-            resources::Subscribe::METHOD => self.subscribes(line, keep()),
-            resources::Unsubscribe::METHOD => self.unsubscribes(line),
+            logging::SetLevel::METHOD => self.log_level = keep(),
+            resources::Subscribe::METHOD => self.record_subscribe(line, keep()),
+            resources::Unsubscribe::METHOD => self.record_unsubscribe(line),
             _ => return true,
         }
-        line.len() <= LONGEST && self.subscriptions.len() <= MOST && self.size <= ROOM
+        line.len() <= LINE_BYTES_MAX
+            && self.subscriptions.len() <= SUBSCRIPTIONS_MAX
+            && self.size <= TOTAL_BYTES_MAX
     }
 
-    fn subscribes(&mut self, line: &[u8], request: Option<(RequestId, Vec<u8>)>) {
-        self.unsubscribes(line);
-        if let (Some(uri), Some(request)) = (uri(line), request) {
+    fn record_subscribe(&mut self, line: &[u8], request: Option<(RequestId, Vec<u8>)>) {
+        self.record_unsubscribe(line);
+        if let (Some(uri), Some(request)) = (subscription_uri(line), request) {
             self.size += request.1.len();
             self.subscriptions.insert(uri, request);
         }
     }
 
-    fn unsubscribes(&mut self, line: &[u8]) {
-        let gone = uri(line).and_then(|uri| self.subscriptions.remove(&uri));
+    fn record_unsubscribe(&mut self, line: &[u8]) {
+        let gone = subscription_uri(line).and_then(|uri| self.subscriptions.remove(&uri));
         self.size -= gone.map_or(0, |(_, line)| line.len());
     }
 
     /// The request was not written.
-    pub(super) fn not_sent(&mut self, id: &RequestId) {
-        if self.unanswered() == Some(id) {
+    pub(super) fn forget(&mut self, id: &RequestId) {
+        if self.pending_initialize() == Some(id) {
             self.initialize = None;
         }
     }
 
     /// The `initialize` without an answer.
-    pub(super) fn unanswered(&self) -> Option<&RequestId> {
+    pub(super) fn pending_initialize(&self) -> Option<&RequestId> {
         let initialize = self
             .initialize
             .as_ref()
@@ -80,9 +82,9 @@ impl Handshake {
     }
 
     /// Notes an answer of the kernel.
-    pub(super) fn answered(&mut self, id: &RequestId, line: &[u8]) {
-        if self.unanswered() == Some(id) {
-            self.negotiated = Negotiated::read(line);
+    pub(super) fn record_response(&mut self, id: &RequestId, line: &[u8]) {
+        if self.pending_initialize() == Some(id) {
+            self.negotiated = NegotiatedSession::parse(line);
             // One that was refused may be said again.
             if self.negotiated.is_none() {
                 self.initialize = None;
@@ -91,7 +93,7 @@ impl Handshake {
     }
 
     /// What the first kernel answered.
-    pub(super) fn negotiated(&self) -> Option<&Negotiated> {
+    pub(super) fn negotiated(&self) -> Option<&NegotiatedSession> {
         self.negotiated.as_ref()
     }
 
@@ -101,16 +103,18 @@ impl Handshake {
     }
 
     /// What is said once `initialize` is answered: each line, and the id of those that are answered.
-    pub(super) fn after_initialize(&self) -> impl Iterator<Item = (Option<&RequestId>, &[u8])> {
+    pub(super) fn lines_after_initialize(
+        &self,
+    ) -> impl Iterator<Item = (Option<&RequestId>, &[u8])> {
         let ready = self.initialized.iter().map(|line| (None, line.as_slice()));
-        let asked = self.level.iter().chain(self.subscriptions.values());
+        let asked = self.log_level.iter().chain(self.subscriptions.values());
         ready.chain(asked.map(|(id, line)| (Some(id), line.as_slice())))
     }
 }
 
-impl Negotiated {
+impl NegotiatedSession {
     /// Reads an answer; `None` of an error.
-    pub(super) fn read(line: &[u8]) -> Option<Self> {
+    pub(super) fn parse(line: &[u8]) -> Option<Self> {
         let Ok(Message::Response {
             outcome: Ok(result),
             ..
@@ -130,7 +134,7 @@ impl Negotiated {
     }
 }
 
-fn uri(line: &[u8]) -> Option<String> {
+fn subscription_uri(line: &[u8]) -> Option<String> {
     let Ok(Message::Request { params, .. }) = jsonrpc::parse(line) else {
         return None;
     };
@@ -144,13 +148,13 @@ mod tests {
 
     fn say(handshake: &mut Handshake, id: u8, method: &str, params: &str) -> bool {
         let line = jsonrpc::request(&id.to_string(), method, Some(params));
-        handshake.note(method, Some(&u64::from(id).into()), &line)
+        handshake.record(method, Some(&u64::from(id).into()), &line)
     }
 
     fn rest(handshake: &Handshake) -> Vec<String> {
         let text = |line: &[u8]| String::from_utf8(line.to_vec()).unwrap();
         handshake
-            .after_initialize()
+            .lines_after_initialize()
             .map(|(_, line)| text(line))
             .collect()
     }
@@ -160,10 +164,10 @@ mod tests {
     fn the_last_word_of_each_is_kept() {
         let mut handshake = Handshake::default();
         say(&mut handshake, 0, "initialize", "{}");
-        assert_eq!(handshake.unanswered(), Some(&0.into()));
+        assert_eq!(handshake.pending_initialize(), Some(&0.into()));
         let answer = br#"{"jsonrpc":"2.0","id":0,"result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{"listChanged":true},"prompts":{},"resources":{"listChanged":true}}}}"#;
-        handshake.answered(&0.into(), answer);
-        assert_eq!(handshake.unanswered(), None);
+        handshake.record_response(&0.into(), answer);
+        assert_eq!(handshake.pending_initialize(), None);
         let negotiated = handshake.negotiated().unwrap();
         assert_eq!(negotiated.version, "2025-11-25");
         assert_eq!(negotiated.lists, ["tools", "resources"]);
@@ -193,20 +197,20 @@ mod tests {
     fn a_refused_initialize_is_none() {
         let mut handshake = Handshake::default();
         say(&mut handshake, 0, "initialize", "{}");
-        handshake.answered(
+        handshake.record_response(
             &0.into(),
             br#"{"jsonrpc":"2.0","id":0,"error":{"code":1,"message":"no"}}"#,
         );
         assert!(handshake.initialize().is_none() && handshake.negotiated().is_none());
         say(&mut handshake, 1, "initialize", "{}");
-        handshake.not_sent(&1.into());
+        handshake.forget(&1.into());
         assert!(handshake.initialize().is_none(), "it was not written");
     }
 
     #[test]
     fn what_is_kept_has_a_bound() {
         let mut handshake = Handshake::default();
-        let long = format!(r#"{{"level":"{}"}}"#, "x".repeat(LONGEST));
+        let long = format!(r#"{{"level":"{}"}}"#, "x".repeat(LINE_BYTES_MAX));
         assert!(!say(&mut handshake, 1, "logging/setLevel", &long));
         let mut kept = 0;
         while say(
@@ -217,6 +221,6 @@ mod tests {
         ) {
             kept += 1;
         }
-        assert_eq!(kept, MOST);
+        assert_eq!(kept, SUBSCRIPTIONS_MAX);
     }
 }

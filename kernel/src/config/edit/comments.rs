@@ -4,8 +4,8 @@ use toml_edit::{DocumentMut, Item, Table};
 
 /// What stands above an entry and is parted from it by a blank line is not about it: it goes to
 /// what comes next.
-pub(super) fn keep_comments(document: &mut DocumentMut, removed: &Table) {
-    let above = prefix(removed);
+pub(super) fn preserve_comments(document: &mut DocumentMut, removed: &Table) {
+    let above = leading_comment(removed);
     let kept = above.rfind("\n\n").map_or("", |blank| &above[..=blank]);
     if kept.trim().is_empty() {
         return;
@@ -15,7 +15,7 @@ pub(super) fn keep_comments(document: &mut DocumentMut, removed: &Table) {
         removed.position().unwrap_or_default(),
     ) {
         Some(next) => {
-            let joined = format!("{kept}{}", prefix(next));
+            let joined = format!("{kept}{}", leading_comment(next));
             next.decor_mut().set_prefix(joined);
         }
         None => {
@@ -25,7 +25,7 @@ pub(super) fn keep_comments(document: &mut DocumentMut, removed: &Table) {
     }
 }
 
-fn prefix(table: &Table) -> String {
+fn leading_comment(table: &Table) -> String {
     let prefix = table.decor().prefix().and_then(|p| p.as_str());
     prefix.unwrap_or_default().to_owned()
 }

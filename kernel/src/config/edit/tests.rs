@@ -37,7 +37,7 @@ fn gamma() -> NewServer {
 
 #[test]
 fn an_added_entry_stands_last_and_nothing_else_moves() {
-    let edited = add(FILE, &gamma()).unwrap();
+    let edited = add_entry(FILE, &gamma()).unwrap();
     let added = r#"
 [[servers]]
 id = "gamma"
@@ -51,12 +51,12 @@ trust_level = "trusted"
 TOKEN = "${TOKEN}"
 "#;
     assert_eq!(edited, format!("{FILE}{added}"));
-    assert_eq!(remove(&edited, "gamma").unwrap(), FILE);
+    assert_eq!(remove_entry(&edited, "gamma").unwrap(), FILE);
 }
 
 #[test]
 fn an_entry_goes_with_its_own_comment_only() {
-    let edited = remove(FILE, "beta").unwrap();
+    let edited = remove_entry(FILE, "beta").unwrap();
     assert!(
         !edited.contains("beta") && !edited.contains("Does sums"),
         "{edited}"
@@ -70,7 +70,7 @@ fn an_entry_goes_with_its_own_comment_only() {
     ] {
         assert!(edited.contains(kept), "{kept} is gone from {edited}");
     }
-    let edited = remove(FILE, "alpha").unwrap();
+    let edited = remove_entry(FILE, "alpha").unwrap();
     assert!(
         !edited.contains("Looks things up") && !edited.contains("KEY"),
         "{edited}"
@@ -85,11 +85,11 @@ fn an_entry_goes_with_its_own_comment_only() {
 fn the_first_entry_goes_and_the_head_of_the_file_stays() {
     let file = "# Head.\n\n# a\n[[servers]]\nid = \"a\"\n\n# b\n[[servers]]\nid = \"b\"\n";
     assert_eq!(
-        remove(file, "a").unwrap(),
+        remove_entry(file, "a").unwrap(),
         "# Head.\n\n# b\n[[servers]]\nid = \"b\"\n"
     );
     let one = "# Head.\n\n[[servers]]\nid = \"a\"\n";
-    assert_eq!(remove(one, "a").unwrap(), "# Head.\n");
+    assert_eq!(remove_entry(one, "a").unwrap(), "# Head.\n");
 }
 
 #[test]
@@ -98,14 +98,14 @@ fn ids_are_taken_once_and_removed_once() {
         id: "beta".into(),
         ..gamma()
     };
-    assert!(matches!(add(FILE, &beta), Err(EditError::Taken(id)) if id == "beta"));
-    assert!(matches!(remove(FILE, "delta"), Err(EditError::Unknown(id)) if id == "delta"));
+    assert!(matches!(add_entry(FILE, &beta), Err(EditError::DuplicateId(id)) if id == "beta"));
+    assert!(matches!(remove_entry(FILE, "delta"), Err(EditError::UnknownId(id)) if id == "delta"));
     assert!(matches!(
-        add("servers = 1", &gamma()),
-        Err(EditError::OtherForm)
+        add_entry("servers = 1", &gamma()),
+        Err(EditError::UnsupportedForm)
     ));
     assert!(matches!(
-        add("a = 1\nb =", &gamma()),
+        add_entry("a = 1\nb =", &gamma()),
         Err(EditError::NotToml { line: 2, .. })
     ));
 }
@@ -121,13 +121,13 @@ fn an_entry_goes_into_an_empty_file() {
     let want = "[[servers]]\nid = \"docs\"\ntransport = \"http\"\n\
                 url = \"https://example.org/mcp\"\n\n[servers.headers]\n\
                 Authorization = \"Bearer ${DOCS}\"\n";
-    assert_eq!(add("", &remote).unwrap(), want);
+    assert_eq!(add_entry("", &remote).unwrap(), want);
     let lite = NewServer {
         transport: Some("lite".into()),
         ..remote
     };
     let want = want.replace("\"http\"", "\"lite\"");
-    assert_eq!(add("", &lite).unwrap(), want);
+    assert_eq!(add_entry("", &lite).unwrap(), want);
 }
 
 #[test]
@@ -138,11 +138,11 @@ fn a_file_keeps_its_mode_and_a_new_one_is_private() {
         folder.path().join("deep/new.toml"),
         folder.path().join("link.toml"),
     );
-    write(&new, "a = 1\n").unwrap();
+    write_file(&new, "a = 1\n").unwrap();
     assert_eq!(mode(&new), 0o600);
     fs::set_permissions(&new, Permissions::from_mode(0o644)).unwrap();
     std::os::unix::fs::symlink(&new, &link).unwrap();
-    write(&link, "a = 2\n").unwrap();
+    write_file(&link, "a = 2\n").unwrap();
     assert_eq!(mode(&new), 0o644);
     assert_eq!(fs::read_to_string(&new).unwrap(), "a = 2\n");
     assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
@@ -152,7 +152,7 @@ fn a_file_keeps_its_mode_and_a_new_one_is_private() {
 #[test]
 fn an_argument_is_changed_in_its_place() {
     let text = "# mine\n[[servers]]\nid = \"db\" # the one\ncommand = \"npx\"\nargs = [\n  \"-y\",\n  \"db@1.2.3\", # pinned\n]\n\n[[servers]]\nid = \"docs\"\nurl = \"https://h\"\n";
-    let (command, args) = command(text, "db").unwrap().unwrap();
+    let (command, args) = read_command(text, "db").unwrap().unwrap();
     assert_eq!(
         (&*command, args),
         ("npx", vec!["-y".to_owned(), "db@1.2.3".to_owned()])
@@ -161,14 +161,14 @@ fn an_argument_is_changed_in_its_place() {
         set_argument(text, "db", 1, "db@2.0.0").unwrap(),
         text.replace("db@1.2.3", "db@2.0.0")
     );
-    assert_eq!(super::command(text, "docs").unwrap(), None);
+    assert_eq!(super::read_command(text, "docs").unwrap(), None);
     assert!(matches!(
-        super::command(text, "d"),
-        Err(EditError::Unknown(_))
+        super::read_command(text, "d"),
+        Err(EditError::UnknownId(_))
     ));
     assert!(matches!(
         set_argument(text, "db", 2, "x"),
-        Err(EditError::OtherForm)
+        Err(EditError::UnsupportedForm)
     ));
     assert_eq!(ids(text), ["db", "docs"]);
 }
@@ -181,12 +181,12 @@ fn tools_that_a_client_kept_back_are_kept_back_by_the_entry() {
         ..mgp_clients::ToolLimits::default()
     };
     let limits = "only_tools = [\"drop\", \"read\"]\n\n[servers.tools.drop]\nhidden = true\n";
-    let edited = limit_tools(FILE, "beta", &tools).unwrap();
+    let edited = set_tool_limits(FILE, "beta", &tools).unwrap();
     let (before, behind) = FILE.split_once("\n# The end.").unwrap();
     assert_eq!(edited, format!("{before}{limits}\n# The end.{behind}"));
-    assert_eq!(limit_tools(&edited, "beta", &tools).unwrap(), edited);
+    assert_eq!(set_tool_limits(&edited, "beta", &tools).unwrap(), edited);
     let server = NewServer { tools, ..gamma() };
-    assert!(add("", &server).unwrap().ends_with(&format!(
+    assert!(add_entry("", &server).unwrap().ends_with(&format!(
         "\n{}",
         &limits[limits.find("\n\n").unwrap() + 2..]
     )));
@@ -197,16 +197,22 @@ fn tools_that_a_client_kept_back_are_kept_back_by_the_entry() {
 fn line_ends_of_the_file_stay() {
     let windows = FILE.replace('\n', "\r\n");
     let is_windows = |text: &str| !text.replace("\r\n", "").contains('\n');
-    let added = add(&windows, &gamma()).unwrap();
+    let added = add_entry(&windows, &gamma()).unwrap();
     assert!(is_windows(&added) && added.starts_with(windows.trim_end()));
     let tools = ToolLimits {
         hidden: ["drop".to_owned()].into(),
         ..ToolLimits::default()
     };
-    assert!(is_windows(&limit_tools(&windows, "alpha", &tools).unwrap()));
-    assert!(is_windows(&remove(&added, "alpha").unwrap()));
+    assert!(is_windows(
+        &set_tool_limits(&windows, "alpha", &tools).unwrap()
+    ));
+    assert!(is_windows(&remove_entry(&added, "alpha").unwrap()));
     let mixed = format!("{windows}# last\n");
-    assert!(add(&mixed, &gamma()).unwrap().starts_with(mixed.trim_end()));
+    assert!(
+        add_entry(&mixed, &gamma())
+            .unwrap()
+            .starts_with(mixed.trim_end())
+    );
 }
 
 /// What a link leads to may be made later.
@@ -215,7 +221,7 @@ fn a_link_that_leads_to_no_file_is_written_through() {
     let folder = tempfile::tempdir().unwrap();
     let link = folder.path().join("servers.toml");
     std::os::unix::fs::symlink("dots.toml", &link).unwrap();
-    write(&link, FILE).unwrap();
+    write_file(&link, FILE).unwrap();
     assert!(link.symlink_metadata().unwrap().is_symlink());
     assert_eq!(
         fs::read_to_string(folder.path().join("dots.toml")).unwrap(),

@@ -3,56 +3,56 @@
 use std::process::{Command, ExitStatus};
 use std::time::Duration;
 
-use mgp_engine::store::secrets::{VALUE_MAX, judge_value};
-use mgp_transports::log::visible;
+use mgp_engine::store::secrets::{VALUE_MAX, check_value};
+use mgp_transports::log::sanitize;
 use secrecy::SecretString;
 
 use crate::config::NAME_IN_COMMAND;
-use mgp_runtime::bounded_output::bounded_output;
+use mgp_runtime::bounded_output::run_bounded;
 
 /// How long it may take: it may ask a person for a finger.
-const PATIENCE: Duration = Duration::from_secs(30);
+const COMMAND_TIMEOUT: Duration = Duration::from_secs(30);
 /// What is told of its complaint, in characters.
-const TOLD_MAX: usize = 200;
+const STDERR_WIDTH_MAX: usize = 200;
 
 /// Asks for one secret.
-pub(super) fn ask(words: &[String], name: &str) -> Result<SecretString, String> {
+pub(super) fn run_command(words: &[String], name: &str) -> Result<SecretString, String> {
     let (program, arguments) = words.split_first().ok_or("no command is configured")?;
     let arguments = arguments
         .iter()
         .map(|word| word.replace(NAME_IN_COMMAND, name));
     let told = |why: String| format!("`{program}`, asked for the secret {name}, {why}");
     // One byte more than a value and its line end, so that a longer one is seen to be one.
-    let output = bounded_output(
+    let output = run_bounded(
         Command::new(program).args(arguments),
-        PATIENCE,
+        COMMAND_TIMEOUT,
         VALUE_MAX + 3,
     );
     let output = output.map_err(|e| told(format!("cannot be started: {e}")))?;
     let Some(status) = output.status else {
         return Err(told(format!(
             "gave no answer within {} s",
-            PATIENCE.as_secs()
+            COMMAND_TIMEOUT.as_secs()
         )));
     };
     if !status.success() {
-        return Err(told(failed(status, &output.stderr)));
+        return Err(told(command_failure(status, &output.stderr)));
     }
     let text = String::from_utf8(output.stdout).map_err(|_| told("printed no text".to_owned()))?;
     let line = text.strip_suffix('\n').unwrap_or(&text);
     let line = line.strip_suffix('\r').unwrap_or(line);
-    judge_value(line).map_err(|why| told(format!("printed no secret: {why}")))?;
+    check_value(line).map_err(|why| told(format!("printed no secret: {why}")))?;
     Ok(SecretString::from(line))
 }
 
 /// What it said of itself, which is no secret's value: that goes to stdout.
-fn failed(status: ExitStatus, said: &[u8]) -> String {
+fn command_failure(status: ExitStatus, said: &[u8]) -> String {
     let said = String::from_utf8_lossy(said);
     let last = said.lines().map(str::trim).rfind(|line| !line.is_empty());
     match last {
         Some(line) => {
-            let line: String = line.chars().take(TOLD_MAX).collect();
-            format!("failed ({status}): {}", visible(line.as_bytes()))
+            let line: String = line.chars().take(STDERR_WIDTH_MAX).collect();
+            format!("failed ({status}): {}", sanitize(line.as_bytes()))
         }
         None => format!("failed ({status})"),
     }
@@ -66,7 +66,7 @@ mod tests {
 
     fn asked(script: &str) -> Result<String, String> {
         let words = ["sh", "-c", script, "{name}"].map(str::to_owned);
-        ask(&words, "github").map(|secret| secret.expose_secret().to_owned())
+        run_command(&words, "github").map(|secret| secret.expose_secret().to_owned())
     }
 
     #[test]
@@ -88,7 +88,7 @@ mod tests {
             "{told}"
         );
         assert!(asked("true").unwrap_err().contains("printed no secret"));
-        let none = ask(&["/nowhere/op".into(), "{name}".into()], "x").unwrap_err();
+        let none = run_command(&["/nowhere/op".into(), "{name}".into()], "x").unwrap_err();
         assert!(none.contains("cannot be started"), "{none}");
     }
 }

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use mgp_engine::store::audit::commit::{CallAuditing, WINDOW};
-use mgp_engine::store::audit::redact::ArgumentsKept;
+use mgp_engine::store::audit::commit::{CallAuditing, DEFAULT_WINDOW};
+use mgp_engine::store::audit::redact::ArgumentRetention;
 use mgp_engine::store::audit::segments::Retention;
 
-use crate::config::reading::Section;
+use crate::config::parsing::Section;
 
 /// `[audit]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,7 +18,7 @@ pub struct AuditConfig {
     /// How long records wait for others.
     pub window: Duration,
     /// What is kept of a call's arguments.
-    pub arguments: ArgumentsKept,
+    pub arguments: ArgumentRetention,
     /// How much is kept.
     pub retention: Retention,
     /// Bytes one agent may fill in a day, 0 for any number; `None` for its share of what is kept.
@@ -29,15 +29,15 @@ const DAY: u64 = 86_400;
 /// One agent alone fills the whole log in so many days at the earliest.
 const DAYS_TO_FILL: u64 = 8;
 /// A file is read whole at the start and by who verifies.
-const SEGMENT: std::ops::RangeInclusive<u64> = 64 << 10..=256 << 20;
+const SEGMENT_BYTES: std::ops::RangeInclusive<u64> = 64 << 10..=256 << 20;
 
 impl Default for AuditConfig {
     fn default() -> Self {
         Self {
             enabled: true,
             before_reply: false,
-            window: WINDOW,
-            arguments: ArgumentsKept::default(),
+            window: DEFAULT_WINDOW,
+            arguments: ArgumentRetention::default(),
             retention: Retention::default(),
             agent_bytes: None,
         }
@@ -47,7 +47,7 @@ impl Default for AuditConfig {
 impl AuditConfig {
     /// When the records of calls are on disk.
     #[must_use]
-    pub fn schedule(&self) -> CallAuditing {
+    pub fn call_auditing(&self) -> CallAuditing {
         match self.before_reply {
             true => CallAuditing::BeforeReply,
             false => CallAuditing::Window(self.window),
@@ -56,7 +56,7 @@ impl AuditConfig {
 
     /// Bytes one agent, or one server, may fill in a day; 0 for any number.
     #[must_use]
-    pub fn per_day(&self) -> u64 {
+    pub fn daily_agent_bytes(&self) -> u64 {
         let share = self.retention.max_bytes / DAYS_TO_FILL;
         self.agent_bytes.unwrap_or(share)
     }
@@ -67,8 +67,8 @@ impl AuditConfig {
         section.choice("calls", &calls, &mut self.before_reply);
         section.millis("window_ms", 1..=10_000, &mut self.window);
         let arguments = [
-            ("digest", ArgumentsKept::Digest),
-            ("whole", ArgumentsKept::Whole),
+            ("digest", ArgumentRetention::Digest),
+            ("whole", ArgumentRetention::Full),
         ];
         section.choice("arguments", &arguments, &mut self.arguments);
         let Retention {
@@ -80,10 +80,10 @@ impl AuditConfig {
         section.count("keep_days", 0..=36_500, &mut days);
         *max_age = (days > 0).then(|| Duration::from_secs(days * DAY));
         section.count("keep_bytes", 1 << 20..=1 << 40, max_bytes);
-        section.count("file_bytes", SEGMENT, segment_bytes);
-        let mut bytes = self.per_day();
+        section.count("file_bytes", SEGMENT_BYTES, segment_bytes);
+        let mut bytes = self.daily_agent_bytes();
         section.count("agent_bytes_per_day", 0..=1 << 40, &mut bytes);
-        if bytes != self.per_day() {
+        if bytes != self.daily_agent_bytes() {
             self.agent_bytes = Some(bytes);
         }
         section.finish();

@@ -6,14 +6,14 @@ use std::time::Duration;
 use mgp_protocol::federation::hello::NodeName;
 use nix::sys::utsname::uname;
 
-use crate::config::reading::Section;
+use crate::config::parsing::Section;
 
 /// Most `peers`: each is tried for as long as it does not answer.
 const PEERS_MAX: usize = 64;
 /// Most addresses to advertise: a ticket has room for so many.
 pub(crate) const ADVERTISED_MAX: usize = 8;
 /// Longest address: a name of the DNS and a port.
-const LONGEST: usize = 253 + 6;
+const ADDRESS_LENGTH_MAX: usize = 253 + 6;
 
 /// `[cluster]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,7 +52,7 @@ impl ClusterConfig {
         let machine = || {
             let told = uname().ok();
             let name = told.as_ref().map(|told| told.nodename().to_string_lossy());
-            NodeName::of_machine(&name.unwrap_or_default())
+            NodeName::from_hostname(&name.unwrap_or_default())
         };
         self.name.clone().unwrap_or_else(machine)
     }
@@ -61,7 +61,7 @@ impl ClusterConfig {
         if let Some(text) = section.text("name") {
             match NodeName::parse(text.get_ref()) {
                 Ok(name) => self.name = Some(name),
-                Err(why) => section.refuse(text.span(), format!("`name` in [cluster]: {why}")),
+                Err(why) => section.reject(text.span(), format!("`name` in [cluster]: {why}")),
             }
         }
         if let Some(text) = section.text("listen") {
@@ -70,17 +70,17 @@ impl ClusterConfig {
                 Err(_) => {
                     let words = "`listen` in [cluster] wants an address and a port, like [::]:7332 for \
                          every network, or 192.168.1.2:7332 for one";
-                    section.refuse(text.span(), words);
+                    section.reject(text.span(), words);
                 }
             }
         }
-        addresses(
+        read_addresses(
             &mut section,
             "advertise",
             ADVERTISED_MAX,
             &mut self.advertise,
         );
-        addresses(&mut section, "peers", PEERS_MAX, &mut self.peers);
+        read_addresses(&mut section, "peers", PEERS_MAX, &mut self.peers);
         section.secs("lease_secs", 10..=300, &mut self.lease);
         section.flag("relay", &mut self.relay);
         section.finish();
@@ -88,7 +88,7 @@ impl ClusterConfig {
 }
 
 /// A list of `host:port`.
-fn addresses(
+fn read_addresses(
     section: &mut Section<'_, '_, '_>,
     key: &'static str,
     most: usize,
@@ -99,12 +99,12 @@ fn addresses(
     };
     if let Some(beyond) = texts.get(most) {
         let words = format!("`{key}` in [cluster] names more than {most} addresses");
-        section.refuse(beyond.span(), words);
+        section.reject(beyond.span(), words);
     }
     for text in &texts {
-        if let Err(why) = host_port(text.get_ref()) {
+        if let Err(why) = check_host_port(text.get_ref()) {
             let words = format!("`{key}` in [cluster]: {:?} {why}", text.get_ref());
-            section.refuse(text.span(), words);
+            section.reject(text.span(), words);
         }
     }
     let texts = texts.into_iter().take(most);
@@ -112,7 +112,7 @@ fn addresses(
 }
 
 /// Judges `host:port`. Whether there is such a host is seen when it is looked for.
-pub(crate) fn host_port(text: &str) -> Result<(), &'static str> {
+pub(crate) fn check_host_port(text: &str) -> Result<(), &'static str> {
     const WANTED: &str = "is no host and port, like nas.lan:7332 or 192.168.1.2:7332";
     if text.parse::<SocketAddr>().is_ok_and(|at| at.port() != 0) {
         return Ok(());
@@ -124,7 +124,7 @@ pub(crate) fn host_port(text: &str) -> Result<(), &'static str> {
         return Err("is an IPv6 address without brackets: write [fe80::1]:7332");
     }
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | '_');
-    let good = !host.is_empty() && text.len() <= LONGEST && host.chars().all(plain);
+    let good = !host.is_empty() && text.len() <= ADDRESS_LENGTH_MAX && host.chars().all(plain);
     match port.parse::<u16>() {
         Ok(1..) if good => Ok(()),
         Ok(_) | Err(_) => Err(WANTED),
@@ -138,7 +138,7 @@ mod tests {
     #[test]
     fn an_address_is_a_host_and_a_port() {
         for good in ["nas:7332", "nas.lan:1", "10.0.0.2:7332", "[fe80::1]:7332"] {
-            assert_eq!(host_port(good), Ok(()), "{good}");
+            assert_eq!(check_host_port(good), Ok(()), "{good}");
         }
         for (bad, words) in [
             ("nas", "no port"),
@@ -151,7 +151,7 @@ mod tests {
             ("fe80::1:7332", "brackets"),
             ("nas:99999", "no host"),
         ] {
-            assert!(host_port(bad).unwrap_err().contains(words), "{bad}");
+            assert!(check_host_port(bad).unwrap_err().contains(words), "{bad}");
         }
     }
 

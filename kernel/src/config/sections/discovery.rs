@@ -4,19 +4,19 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use mgp_calls::Showing;
+use mgp_calls::AgentExposure;
 use mgp_engine::callers::tool_cache::{self, MAX_TOKENS};
 use mgp_engine::env::resolve_secret;
-use mgp_engine::tool_names::{canonical, is_qualified};
+use mgp_engine::tool_names::{canonical_name, is_qualified};
 use mgp_engine::tools::exposure::Exposure;
 use mgp_protocol::ids::{AgentId, BadAgentName, ServerId};
 use mgp_protocol::mgp::tools::Budget;
 use mgp_tools::registrar::{Interpreters, RegistrationRules};
 use mgp_tools::search::{Embedding, Key, Provider};
-use mgp_transports::http::is_safe;
+use mgp_transports::http::is_safe_url;
 
-use super::sandbox::paths;
-use crate::config::reading::{Env, SecretsConfig, Section};
+use super::sandbox::read_paths;
+use crate::config::parsing::{Env, SecretsConfig, Section};
 
 /// What agents are shown, by its word.
 const EXPOSURES: [(&str, Option<Exposure>); 5] = [
@@ -37,9 +37,9 @@ pub struct DiscoveryConfig {
     /// `[discovery.provider]`, where it names a URL.
     provider: Option<Provider>,
     /// What agents are shown of all tools.
-    pub general: Showing,
+    pub general: AgentExposure,
     /// `[discovery.agents.*]`: what these are shown.
-    pub agents: BTreeMap<AgentId, Showing>,
+    pub agents: BTreeMap<AgentId, AgentExposure>,
     /// `[discovery.servers.*]`: what is shown at the doors of these.
     pub doors: BTreeMap<ServerId, Option<Exposure>>,
     /// What definitions of tools may cost in a session.
@@ -68,12 +68,12 @@ impl Default for DiscoveryConfig {
             model_idle: Duration::from_secs(30),
             provider: None,
             registration: RegistrationRules {
-                agents: BTreeSet::new(),
-                most: 8,
-                creating: false,
+                allowed_agents: BTreeSet::new(),
+                servers_per_agent: 8,
+                suggests_creating: false,
             },
             registered: RegisteredConfig::default(),
-            general: Showing {
+            general: AgentExposure {
                 exposure: None,
                 pinned: BTreeSet::new(),
             },
@@ -97,7 +97,7 @@ impl DiscoveryConfig {
 
     /// The key of the provider, which stands in no log.
     #[must_use]
-    pub fn secret(&self) -> Option<&str> {
+    pub fn provider_key(&self) -> Option<&str> {
         let key = self.provider.as_ref().map(|provider| &*provider.key.0);
         key.filter(|key| !key.is_empty())
     }
@@ -117,19 +117,19 @@ impl DiscoveryConfig {
         section.secs("model_idle_secs", 1..=86_400, &mut self.model_idle);
         self.general = read_showing(&mut section, &self.general);
         let (general, agents) = (&self.general, &mut self.agents);
-        section.each("agents", "discovery.agents.*", |name, section| {
+        section.for_each_table("agents", "discovery.agents.*", |name, section| {
             let showing = read_showing(section, general);
-            match agent(name) {
+            match parse_agent(name) {
                 Ok(agent) => drop(agents.insert(agent, showing)),
                 // `each` reads an absent table, so that its keys are known.
                 Err(_) if name.is_empty() => {}
                 Err(why) => {
-                    let whole = section.whole();
-                    section.refuse(whole, format!("[discovery.agents]: {why}"));
+                    let whole = section.start_span();
+                    section.reject(whole, format!("[discovery.agents]: {why}"));
                 }
             }
         });
-        section.each("servers", "discovery.servers.*", |name, section| {
+        section.for_each_table("servers", "discovery.servers.*", |name, section| {
             let mut exposure = Some(Exposure::All);
             section.choice("exposure", &EXPOSURES, &mut exposure);
             match ServerId::parse(name) {
@@ -137,25 +137,29 @@ impl DiscoveryConfig {
                 // `each` reads an absent table, so that its keys are known.
                 Err(_) if name.is_empty() => {}
                 Err(why) => {
-                    let whole = section.whole();
-                    section.refuse(whole, format!("[discovery.servers]: {why}"));
+                    let whole = section.start_span();
+                    section.reject(whole, format!("[discovery.servers]: {why}"));
                 }
             }
         });
         for name in section.texts("may_register").into_iter().flatten() {
-            match agent(name.get_ref()) {
-                Ok(agent) => drop(self.registration.agents.insert(agent)),
+            match parse_agent(name.get_ref()) {
+                Ok(agent) => drop(self.registration.allowed_agents.insert(agent)),
                 Err(why) => {
-                    section.refuse(name.span(), format!("`may_register` in [discovery]: {why}"))
+                    section.reject(name.span(), format!("`may_register` in [discovery]: {why}"))
                 }
             }
         }
-        section.flag("creating", &mut self.registration.creating);
-        section.count("registered_max", 1..=256, &mut self.registration.most);
-        let registered = section.inner("registered", "discovery.registered");
+        section.flag("creating", &mut self.registration.suggests_creating);
+        section.count(
+            "registered_max",
+            1..=256,
+            &mut self.registration.servers_per_agent,
+        );
+        let registered = section.subsection("registered", "discovery.registered");
         self.registered = read_registered(registered, folder);
-        self.budget = read_budget(section.inner("budget", "discovery.budget"));
-        let provider = section.inner("provider", "discovery.provider");
+        self.budget = read_budget(section.subsection("budget", "discovery.budget"));
+        let provider = section.subsection("provider", "discovery.provider");
         if let Some(provider) = read_provider(provider, folder, env, secrets) {
             self.provider = Some(provider);
         }
@@ -164,7 +168,7 @@ impl DiscoveryConfig {
 }
 
 /// An agent, with or without `agent.`; those that the kernel names itself can be meant, too.
-fn agent(name: &str) -> Result<AgentId, BadAgentName> {
+fn parse_agent(name: &str) -> Result<AgentId, BadAgentName> {
     let own = [AgentId::LOCAL, AgentId::ANONYMOUS];
     match own
         .into_iter()
@@ -176,7 +180,7 @@ fn agent(name: &str) -> Result<AgentId, BadAgentName> {
 }
 
 /// What is said here goes before what is said for all, and what is pinned for all is pinned here.
-fn read_showing(section: &mut Section<'_, '_, '_>, general: &Showing) -> Showing {
+fn read_showing(section: &mut Section<'_, '_, '_>, general: &AgentExposure) -> AgentExposure {
     let mut showing = general.clone();
     section.choice("exposure", &EXPOSURES, &mut showing.exposure);
     let (mut pinned, span) = (Vec::new(), section.span("pinned"));
@@ -184,7 +188,7 @@ fn read_showing(section: &mut Section<'_, '_, '_>, general: &Showing) -> Showing
     for place in &pinned {
         let pin = match place.split_once(['/', ':']) {
             Some((server, tool)) if !server.is_empty() && !tool.is_empty() => {
-                Some(canonical(&ServerId::new(server), tool))
+                Some(canonical_name(&ServerId::new(server), tool))
             }
             None if is_qualified(place) => Some(place.clone()),
             Some(_) | None => None,
@@ -197,7 +201,7 @@ fn read_showing(section: &mut Section<'_, '_, '_>, general: &Showing) -> Showing
             "`pinned` in {} wants \"server:tool\", not {place:?}",
             section.name()
         );
-        section.refuse(span.clone().unwrap_or_default(), words);
+        section.reject(span.clone().unwrap_or_default(), words);
     }
     showing
 }
@@ -211,8 +215,8 @@ fn read_registered(mut section: Section<'_, '_, '_>, folder: &Path) -> Registere
     };
     let registered = RegisteredConfig {
         interpreters,
-        read: paths(&mut section, "read", folder),
-        write: paths(&mut section, "write", folder),
+        read: read_paths(&mut section, "read", folder),
+        write: read_paths(&mut section, "write", folder),
     };
     section.finish();
     registered
@@ -228,9 +232,9 @@ fn read_budget(mut section: Section<'_, '_, '_>) -> Budget {
     ] {
         section.count(key, 0..=MAX_TOKENS, into);
     }
-    if let Err(why) = tool_cache::judge(&budget) {
-        let whole = section.whole();
-        section.refuse(whole, format!("[discovery.budget]: {why}"));
+    if let Err(why) = tool_cache::validate_budget(&budget) {
+        let whole = section.start_span();
+        section.reject(whole, format!("[discovery.budget]: {why}"));
     }
     section.finish();
     budget
@@ -242,15 +246,15 @@ fn read_provider(
     env: &Env<'_>,
     secrets: &SecretsConfig,
 ) -> Option<Provider> {
-    let whole = section.whole();
+    let whole = section.start_span();
     let (url, model) = (section.text("url"), section.text("model"));
     let key = section.text("key");
     let (mut timeout, mut batch) = (Duration::from_secs(10), 64);
     section.secs("timeout_secs", 1..=300, &mut timeout);
     section.count("batch", 1..=256, &mut batch);
-    if let Some(url) = url.as_ref().filter(|url| !is_safe(url.get_ref())) {
+    if let Some(url) = url.as_ref().filter(|url| !is_safe_url(url.get_ref())) {
         let words = "`url` in [discovery.provider] wants https://, or http:// on this machine";
-        section.refuse(url.span(), words);
+        section.reject(url.span(), words);
     }
     let mut secret = String::new();
     if let Some(text) = &key {
@@ -259,7 +263,7 @@ fn read_provider(
         let kept = |name: &str| env.secret(name, secrets);
         match resolve_secret(text.get_ref(), "key", variable, read, kept) {
             Ok(value) => secret = value.trim().to_owned(),
-            Err(why) => section.refuse(text.span(), format!("[discovery.provider]: {why}")),
+            Err(why) => section.reject(text.span(), format!("[discovery.provider]: {why}")),
         }
     }
     let named = url.is_some() || model.is_some() || key.is_some();
@@ -272,7 +276,7 @@ fn read_provider(
     });
     if named && provider.is_none() {
         let words = "[discovery.provider] wants both: `url`, where it answers, and `model`, what it calls the model";
-        section.refuse(whole, words);
+        section.reject(whole, words);
     }
     section.finish();
     provider

@@ -8,10 +8,10 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use mgp_transports::http::door_tls::{Clients, TlsFiles};
+use mgp_transports::http::listener_tls::{ClientAuth, TlsFiles};
 use toml::Spanned;
 
-use crate::config::reading::Section;
+use crate::config::parsing::Section;
 
 const DAY: u64 = 86_400;
 
@@ -80,15 +80,15 @@ impl HttpConfig {
             ("none", HttpAuth::None),
         ];
         section.choice("auth", &auths, &mut self.auth);
-        read_tls(section.inner("tls", "http.tls"), folder, &mut self.tls);
+        read_tls(section.subsection("tls", "http.tls"), folder, &mut self.tls);
         // Judged though it does not stand in this file: the other one may have changed what it needs.
         let text = section.text("listen");
-        let address = text.as_ref().map_or(Ok(self.listen), listen_address);
-        match address.and_then(|address| self.may_listen(address)) {
+        let address = text.as_ref().map_or(Ok(self.listen), parse_listen_address);
+        match address.and_then(|address| self.check_listen_address(address)) {
             Ok(address) => self.listen = address,
             Err(message) => {
-                let span = text.map_or_else(|| section.whole(), |text| text.span());
-                section.refuse(span, message);
+                let span = text.map_or_else(|| section.start_span(), |text| text.span());
+                section.reject(span, message);
             }
         }
         section.strings("allowed_hosts", &mut self.allowed_hosts);
@@ -101,9 +101,9 @@ impl HttpConfig {
     }
 
     /// Refuses to let other machines in without TLS, or without asking who they are (MCP-082).
-    fn may_listen(&self, address: SocketAddr) -> Result<SocketAddr, String> {
+    fn check_listen_address(&self, address: SocketAddr) -> Result<SocketAddr, String> {
         let reached = format!("`listen` in [http] is {address}, which other machines can reach;");
-        let clients = self.tls.as_ref().map(|papers| papers.clients.as_ref());
+        let clients = self.tls.as_ref().map(|papers| papers.client_auth.as_ref());
         match (address.ip().is_loopback(), clients, self.auth) {
             (true, _, _) | (false, Some(_), HttpAuth::Token | HttpAuth::OAuth) => Ok(address),
             (false, Some(Some(clients)), HttpAuth::None) if clients.required => Ok(address),
@@ -120,7 +120,7 @@ impl HttpConfig {
 }
 
 /// Reads `http.listen`.
-fn listen_address(text: &Spanned<&str>) -> Result<SocketAddr, String> {
+fn parse_listen_address(text: &Spanned<&str>) -> Result<SocketAddr, String> {
     let text = *text.get_ref();
     let numbers = match text.strip_prefix("localhost:") {
         Some(port) => format!("127.0.0.1:{port}"),
@@ -134,36 +134,44 @@ fn listen_address(text: &Spanned<&str>) -> Result<SocketAddr, String> {
 
 /// `[http.tls]`; `folder` is the file's, for relative paths. What the files hold is read later.
 fn read_tls(mut section: Section<'_, '_, '_>, folder: &Path, into: &mut Option<TlsFiles>) {
-    let whole = section.whole();
+    let whole = section.start_span();
     let [cert, key, client_ca] =
-        ["cert", "key", "client_ca"].map(|key| path(&mut section, key, folder));
+        ["cert", "key", "client_ca"].map(|key| read_path(&mut section, key, folder));
     let client_auth = section.span("client_auth");
     let mut required = true;
     let ways = [("required", true), ("optional", false)];
     section.choice("client_auth", &ways, &mut required);
     match (cert, key, &client_ca) {
         (Some(cert), Some(key), _) => {
-            let clients = client_ca.clone().map(|ca| Clients { ca, required });
-            *into = Some(TlsFiles { cert, key, clients });
+            let clients = client_ca.clone().map(|ca| ClientAuth { ca, required });
+            *into = Some(TlsFiles {
+                cert,
+                key,
+                client_auth: clients,
+            });
         }
         (None, None, None) if client_auth.is_none() => {}
         (Some(_) | None, _, _) => {
             let words =
                 "[http.tls] wants both: `cert`, the door's certificate, and `key`, its private key";
-            section.refuse(whole, words);
+            section.reject(whole, words);
         }
     }
     if let (Some(span), None) = (client_auth, client_ca) {
         let words = "`client_auth` in [http.tls] says nothing without `client_ca`: the authority that signs the certificates of clients";
-        section.refuse(span, words);
+        section.reject(span, words);
     }
     section.finish();
 }
 
-fn path(section: &mut Section<'_, '_, '_>, key: &'static str, folder: &Path) -> Option<PathBuf> {
+fn read_path(
+    section: &mut Section<'_, '_, '_>,
+    key: &'static str,
+    folder: &Path,
+) -> Option<PathBuf> {
     let text = section.text(key)?;
     if text.get_ref().is_empty() {
-        section.refuse(text.span(), format!("`{key}` in [http.tls] is empty"));
+        section.reject(text.span(), format!("`{key}` in [http.tls] is empty"));
     }
     Some(folder.join(text.get_ref()))
 }

@@ -1,42 +1,42 @@
 //! `[limits]`: what holds for a server, there or in its own entry, and how many calls agents may make.
 
-use mgp_engine::calls::rates::RateRules;
+use mgp_engine::calls::rate_limits::RateLimits;
 use mgp_engine::servers::consent::Consent;
 use mgp_engine::servers::resources::ResourceLimits;
 use mgp_engine::servers::spec::ServerLimits;
 
-use crate::config::reading::Section;
+use crate::config::parsing::Section;
 
 const DAY: u64 = 86_400;
 const DAY_MS: u64 = DAY * 1000;
 /// More calls than a kernel can make in a day.
-const MOST_CALLS: u64 = 1_000_000_000_000;
+const CALLS_MAX: u64 = 1_000_000_000_000;
 /// More refusals than a kernel can write down in a second.
-const MOST_REFUSALS: u64 = 1_000_000;
+const REFUSALS_MAX: u64 = 1_000_000;
 
 /// Whether a server may ask.
 const CONSENTS: [(&str, Consent); 3] = [
-    ("on", Consent::On),
+    ("on", Consent::Allow),
     ("ask", Consent::Ask),
-    ("off", Consent::Off),
+    ("off", Consent::Deny),
 ];
 
 /// `[limits]`.
 pub(crate) fn read(
     mut section: Section<'_, '_, '_>,
     limits: &mut ServerLimits,
-    rates: &mut RateRules,
+    rates: &mut RateLimits,
 ) {
     read_limits(&mut section, limits);
     section.count(
         "agent_calls_per_minute",
-        0..=MOST_CALLS,
+        0..=CALLS_MAX,
         &mut rates.per_minute,
     );
-    section.count("agent_calls_per_day", 0..=MOST_CALLS, &mut rates.per_day);
+    section.count("agent_calls_per_day", 0..=CALLS_MAX, &mut rates.per_day);
     section.count(
         "agent_refusals_per_second",
-        0..=MOST_REFUSALS,
+        0..=REFUSALS_MAX,
         &mut rates.refusals,
     );
     section.finish();
@@ -70,7 +70,7 @@ pub(crate) fn read_limits(section: &mut Section<'_, '_, '_>, limits: &mut Server
                 section.name(),
                 limits.call_timeout_max.as_secs(),
             );
-            section.refuse(span, message);
+            section.reject(span, message);
         }
     }
 }

@@ -10,10 +10,10 @@ use std::path::Path;
 use mgp_mcpl_engine::policy::{McplServerRules, SetPattern};
 use mgp_mcpl_engine::rules::McplRules;
 use mgp_protocol::ids::ServerId;
-use mgp_protocol::mcpl::feature_sets::is_name;
+use mgp_protocol::mcpl::feature_sets::is_valid_name;
 
 use super::DAY;
-use crate::config::reading::{Env, SecretsConfig, Section};
+use crate::config::parsing::{Env, SecretsConfig, Section};
 
 /// Reads `[mcpl]`. A server of a stronger file stands for that of a weaker one as a whole.
 pub(crate) fn read_mcpl(
@@ -24,16 +24,16 @@ pub(crate) fn read_mcpl(
     rules: &mut McplRules,
 ) {
     section.secs("scope_timeout_secs", 1..=DAY, &mut rules.scope_patience);
-    push::read_push(section.inner("push", "mcpl.push"), &mut rules.push);
-    push::read_hooks(section.inner("hooks", "mcpl.hooks"), &mut rules.hooks);
-    section.each("servers", "mcpl.servers.*", |name, section| {
+    push::read_push(section.subsection("push", "mcpl.push"), &mut rules.push);
+    push::read_hooks(section.subsection("hooks", "mcpl.hooks"), &mut rules.hooks);
+    section.for_each_table("servers", "mcpl.servers.*", |name, section| {
         let mut server = McplServerRules {
-            enable: sets(section, "enable"),
-            disable: sets(section, "disable"),
+            enable: read_set_patterns(section, "enable"),
+            disable: read_set_patterns(section, "disable"),
             ..McplServerRules::default()
         };
         for (tool, set) in section.text_map("tools") {
-            match is_name(set.get_ref()) {
+            match is_valid_name(set.get_ref()) {
                 true => drop(
                     server
                         .tools
@@ -45,39 +45,39 @@ pub(crate) fn read_mcpl(
                         section.name(),
                         set.get_ref()
                     );
-                    section.refuse(set.span(), words);
+                    section.reject(set.span(), words);
                 }
             }
         }
-        server.scopes = scopes::read(section);
-        match ServerId::parse_of_any_node(name) {
+        server.scopes = scopes::read_scopes(section);
+        match ServerId::parse_local_or_remote(name) {
             Ok(id) => drop(rules.servers.insert(id, server)),
             // `each` reads an absent table, so that its keys are known.
             Err(_) if name.is_empty() => {}
             Err(why) => {
-                let whole = section.whole();
-                section.refuse(whole, format!("[mcpl.servers]: {why}"));
+                let whole = section.start_span();
+                section.reject(whole, format!("[mcpl.servers]: {why}"));
             }
         }
     });
     inference::read_inference(&mut section, folder, env, secrets, &mut rules.inference);
-    state::read_state(section.inner("state", "mcpl.state"), &mut rules.state);
+    state::read_state(section.subsection("state", "mcpl.state"), &mut rules.state);
     state::read_channels(
-        section.inner("channels", "mcpl.channels"),
+        section.subsection("channels", "mcpl.channels"),
         &mut rules.channels,
     );
     section.finish();
 }
 
 /// Names of sets, and of several at once: `memory.*`.
-fn sets(section: &mut Section<'_, '_, '_>, key: &'static str) -> Vec<SetPattern> {
+fn read_set_patterns(section: &mut Section<'_, '_, '_>, key: &'static str) -> Vec<SetPattern> {
     let mut patterns = Vec::new();
     for text in section.texts(key).unwrap_or_default() {
         match SetPattern::parse(text.get_ref()) {
             Ok(pattern) => patterns.push(pattern),
             Err(why) => {
                 let words = format!("`{key}` in {}: {why}", section.name());
-                section.refuse(text.span(), words);
+                section.reject(text.span(), words);
             }
         }
     }

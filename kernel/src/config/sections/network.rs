@@ -6,14 +6,14 @@ use std::sync::Arc;
 
 use mgp_engine::env::resolve_secret;
 use mgp_transports::http::proxy::{
-    Outbound, ProxyAddress, ProxyExceptions, ProxyRules, percent_decoded,
+    Outbound, ProxyAddress, ProxyExceptions, ProxyRules, percent_decode,
 };
 use mgp_transports::http::tls::Tls;
 
-use crate::config::reading::{Env, SecretsConfig, Section};
+use crate::config::parsing::{Env, SecretsConfig, Section};
 
 /// What is written for no proxy, whatever the variables say.
-const NONE: &str = "none";
+const NO_PROXY: &str = "none";
 
 /// `[network]`. Each key goes before the variables that say the same.
 #[derive(Clone, Default, PartialEq, Eq)]
@@ -52,24 +52,24 @@ impl NetworkConfig {
                 Ok(value) => {
                     let value = value.trim().to_owned();
                     // What stands for a variable while only the shape of a file is judged is no address.
-                    let written = value == *text.get_ref() && value != NONE;
+                    let written = value == *text.get_ref() && value != NO_PROXY;
                     match ProxyAddress::parse(&value) {
                         Err(bad) if written => {
-                            section.refuse(text.span(), format!("`proxy` in [network]: {bad}"));
+                            section.reject(text.span(), format!("`proxy` in [network]: {bad}"));
                         }
                         Ok(_) | Err(_) => self.proxy = Some(value),
                     }
                 }
-                Err(why) => section.refuse(text.span(), format!("[network]: {why}")),
+                Err(why) => section.reject(text.span(), format!("[network]: {why}")),
             }
         }
         if let Some(entries) = section.texts("no_proxy") {
             let mut kept = Vec::new();
             for entry in entries {
-                let read = ProxyExceptions::of(std::iter::once(*entry.get_ref()));
-                match read.unread.is_empty() {
+                let read = ProxyExceptions::from_entries(std::iter::once(*entry.get_ref()));
+                match read.invalid.is_empty() {
                     true => kept.push((*entry.get_ref()).to_owned()),
-                    false => section.refuse(
+                    false => section.reject(
                         entry.span(),
                         "`no_proxy` in [network] wants names (corp.example), addresses, networks (10.0.0.0/8), each with a :PORT or without, or \"*\"",
                     ),
@@ -79,7 +79,7 @@ impl NetworkConfig {
         }
         if let Some(text) = section.text("ca_file") {
             match text.get_ref().is_empty() {
-                true => section.refuse(text.span(), "`ca_file` in [network] is empty"),
+                true => section.reject(text.span(), "`ca_file` in [network] is empty"),
                 false => self.ca_file = Some(folder.join(text.get_ref())),
             }
         }
@@ -88,7 +88,7 @@ impl NetworkConfig {
 
     /// Whether a key says through whom, and not the variables.
     #[must_use]
-    pub fn names_proxy(&self) -> bool {
+    pub fn has_proxy_setting(&self) -> bool {
         self.proxy.is_some()
     }
 
@@ -96,21 +96,21 @@ impl NetworkConfig {
     #[must_use]
     pub fn outbound(&self) -> Outbound {
         Outbound {
-            tls: Tls::system_and(self.ca_file.clone()),
-            proxies: Arc::new(self.rules(|name| std::env::var(name).ok())),
+            tls: Tls::system_with_file(self.ca_file.clone()),
+            proxies: Arc::new(self.proxy_rules(|name| std::env::var(name).ok())),
         }
     }
 
     /// Through which proxies, with these variables.
-    fn rules(&self, variable: impl Fn(&str) -> Option<String>) -> ProxyRules {
+    fn proxy_rules(&self, variable: impl Fn(&str) -> Option<String>) -> ProxyRules {
         let mut rules = ProxyRules::from_variables(variable);
         if let Some(text) = &self.proxy {
-            let proxy = (text != NONE).then(|| ProxyAddress::parse(text));
+            let proxy = (text != NO_PROXY).then(|| ProxyAddress::parse(text));
             rules.http.clone_from(&proxy);
             rules.https = proxy;
         }
         if let Some(entries) = &self.no_proxy {
-            rules.except = ProxyExceptions::of(entries.iter().map(String::as_str));
+            rules.exceptions = ProxyExceptions::from_entries(entries.iter().map(String::as_str));
         }
         rules
     }
@@ -125,7 +125,7 @@ impl NetworkConfig {
         };
         let pair = before.rsplit_once("//").map_or(before, |(_, pair)| pair);
         let password = pair.split_once(':').map_or(pair, |(_, password)| password);
-        let decoded = String::from_utf8_lossy(&percent_decoded(password)).into_owned();
+        let decoded = String::from_utf8_lossy(&percent_decode(password)).into_owned();
         vec![text.clone(), pair.to_owned(), password.to_owned(), decoded]
     }
 }
@@ -143,8 +143,8 @@ mod tests {
             _ => None,
         };
         let way = |config: &NetworkConfig, url: &str| {
-            let rules = config.rules(shell);
-            let proxy = rules.of(&url.parse().unwrap()).unwrap().cloned();
+            let rules = config.proxy_rules(shell);
+            let proxy = rules.proxy_for(&url.parse().unwrap()).unwrap().cloned();
             proxy.map_or("-".to_owned(), |proxy| proxy.to_string())
         };
         let plain = NetworkConfig::default();
@@ -160,7 +160,7 @@ mod tests {
         assert!(keyed.secrets().contains(&"p@ss".to_owned()));
         assert!(!format!("{keyed:?}").contains("ss@key"), "{keyed:?}");
         let none = NetworkConfig {
-            proxy: Some(NONE.into()),
+            proxy: Some(NO_PROXY.into()),
             ..plain.clone()
         };
         assert_eq!(way(&none, "https://a.test/"), "-");

@@ -5,10 +5,10 @@ use std::collections::BTreeSet;
 
 use mgp_engine::doors::permission_names::nearest_standard;
 use mgp_engine::policy::permissions::PermissionRules;
-use mgp_engine::policy::pins::{PinMode, PinRules, is_ignorable};
+use mgp_engine::policy::pins::{PinMode, PinRules, can_ignore_member};
 use mgp_protocol::mgp::permission::{PermissionType, Policy};
 
-use crate::config::reading::Section;
+use crate::config::parsing::Section;
 
 const POLICIES: [(&str, Policy); 4] = [
     ("interactive", Policy::Interactive),
@@ -48,11 +48,11 @@ pub(crate) fn read_server_permissions(
     entry.choice("pin", &MODES, &mut pin.mode);
     entry.strings("pin_ignore", &mut pin.ignored);
     let span = entry.span("pin_ignore");
-    if let Some((span, name)) = span.zip(pin.ignored.iter().find(|name| !is_ignorable(name))) {
+    if let Some((span, name)) = span.zip(pin.ignored.iter().find(|name| !can_ignore_member(name))) {
         let words = format!(
             "`pin_ignore`: {name:?} decides what a tool is, so a change of it always asks; members like \"_meta.updatedAt\" can be left out"
         );
-        entry.refuse(span, words);
+        entry.reject(span, words);
     }
 }
 
@@ -69,12 +69,12 @@ fn read_set(
         .find_map(|name| Some((name, nearest_standard(name)?)));
     if let Some((span, (name, near))) = section.span(key).zip(near) {
         let words = format!("`{key}`: there is no permission {name:?}; is \"{near}\" meant?");
-        section.refuse(span, words);
+        section.reject(span, words);
     }
     if !names.is_empty() {
         *into = names
             .iter()
-            .flat_map(|name| PermissionType::read(name))
+            .flat_map(|name| PermissionType::parse_all(name))
             .collect();
     }
 }

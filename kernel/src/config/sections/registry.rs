@@ -1,8 +1,8 @@
 //! `[registry]`: where `mgp servers search` looks.
 
-use mgp_transports::http::is_safe;
+use mgp_transports::http::is_safe_url;
 
-use crate::config::reading::Section;
+use crate::config::parsing::Section;
 
 /// `[registry]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,9 +23,9 @@ impl RegistryConfig {
     pub(crate) fn read(&mut self, mut section: Section<'_, '_, '_>) {
         if let Some(url) = section.text("url") {
             let plain = url.get_ref().trim_end_matches('/');
-            match is_safe(plain) {
+            match is_safe_url(plain) {
                 true => self.url = plain.to_owned(),
-                false => section.refuse(
+                false => section.reject(
                     url.span(),
                     "`url` in [registry] wants https://, or http:// and this machine: what comes from there is run",
                 ),

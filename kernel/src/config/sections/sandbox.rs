@@ -2,12 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
-use mgp_engine::servers::sandbox::{SandboxLimits, SandboxRules};
+use mgp_engine::servers::sandbox::{SandboxConfig, SandboxLimits};
 
-use crate::config::reading::Section;
+use crate::config::parsing::Section;
 
 /// `[sandbox]`: what holds for every sandboxed server.
-pub(crate) fn read_sandbox(mut section: Section<'_, '_, '_>, rules: &mut SandboxRules) {
+pub(crate) fn read_sandbox(mut section: Section<'_, '_, '_>, rules: &mut SandboxConfig) {
     section.flag("required", &mut rules.required);
     read_limits(&mut section, &mut rules.limits);
     section.finish();
@@ -17,11 +17,11 @@ pub(crate) fn read_sandbox(mut section: Section<'_, '_, '_>, rules: &mut Sandbox
 pub(crate) fn read_server_sandbox(
     mut section: Section<'_, '_, '_>,
     folder: &Path,
-    rules: &mut SandboxRules,
+    rules: &mut SandboxConfig,
 ) {
-    rules.vouched = true;
-    rules.read = paths(&mut section, "read", folder);
-    rules.write = paths(&mut section, "write", folder);
+    rules.is_operator_written = true;
+    rules.read = read_paths(&mut section, "read", folder);
+    rules.write = read_paths(&mut section, "write", folder);
     read_limits(&mut section, &mut rules.limits);
     section.finish();
 }
@@ -35,7 +35,7 @@ fn read_limits(section: &mut Section<'_, '_, '_>, limits: &mut SandboxLimits) {
 
 /// Paths, relative ones from the file's folder. Links are followed at each start of a server, by what is
 /// writable then.
-pub(crate) fn paths(
+pub(crate) fn read_paths(
     section: &mut Section<'_, '_, '_>,
     key: &'static str,
     folder: &Path,

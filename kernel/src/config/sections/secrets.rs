@@ -1,6 +1,6 @@
 //! `[secrets]`: where secrets are that values refer to by their names.
 
-use crate::config::reading::{NAME, SecretsConfig, Section};
+use crate::config::parsing::{NAME_PLACEHOLDER, SecretsConfig, Section};
 
 impl SecretsConfig {
     pub(crate) fn read(&mut self, mut section: Section<'_, '_, '_>) {
@@ -16,11 +16,12 @@ impl SecretsConfig {
                 .map(|word| (*word.get_ref()).to_owned())
                 .collect();
             let (program, arguments) = self.command.split_first().unzip();
-            let named = arguments
-                .is_some_and(|words: &[String]| words.iter().any(|word| word.contains(NAME)));
+            let named = arguments.is_some_and(|words: &[String]| {
+                words.iter().any(|word| word.contains(NAME_PLACEHOLDER))
+            });
             if !self.command.is_empty() && (!named || program.is_some_and(String::is_empty)) {
                 let words = "`command` in [secrets] wants a program and its arguments, with {name} where the name of the secret goes";
-                section.refuse(span.unwrap_or_default(), words);
+                section.reject(span.unwrap_or_default(), words);
             }
         }
         section.finish();

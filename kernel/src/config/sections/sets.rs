@@ -7,35 +7,35 @@ use mgp_engine::policy::access::{ToolSet, ToolSets};
 use mgp_protocol::ids::{ServerId, SetName};
 use toml::Spanned;
 
-use crate::config::reading::Section;
+use crate::config::parsing::Section;
 
 /// Tools by their servers.
-type ToolsOfServers = BTreeMap<ServerId, BTreeSet<String>>;
+type ToolsByServer = BTreeMap<ServerId, BTreeSet<String>>;
 
 /// Reads `[sets.NAME]` of all names. A set of a stronger file stands for that of a weaker one as a whole.
 pub(crate) fn read_sets(root: &mut Section<'_, '_, '_>, sets: &mut ToolSets) {
-    root.each("sets", "sets.*", |name, section| {
+    root.for_each_table("sets", "sets.*", |name, section| {
         let mut set = ToolSet::default();
         for id in section.texts("servers").unwrap_or_default() {
             set.servers
-                .extend(server(section, "servers", &id, id.get_ref()));
+                .extend(parse_server(section, "servers", &id, id.get_ref()));
         }
-        set.tools = tools(section, "tools");
-        set.except = tools(section, "except");
+        set.tools = read_tools_of_servers(section, "tools");
+        set.except = read_tools_of_servers(section, "except");
         match SetName::parse(name) {
-            Ok(name) => drop(sets.named.insert(name, Arc::new(set))),
+            Ok(name) => drop(sets.by_name.insert(name, Arc::new(set))),
             // `each` reads an absent table, so that its keys are known.
             Err(_) if name.is_empty() => {}
             Err(why) => {
-                let whole = section.whole();
-                section.refuse(whole, format!("[sets]: {why}"));
+                let whole = section.start_span();
+                section.reject(whole, format!("[sets]: {why}"));
             }
         }
     });
 }
 
-fn tools(section: &mut Section<'_, '_, '_>, key: &'static str) -> ToolsOfServers {
-    let mut tools = ToolsOfServers::new();
+fn read_tools_of_servers(section: &mut Section<'_, '_, '_>, key: &'static str) -> ToolsByServer {
+    let mut tools = ToolsByServer::new();
     for typed in section.texts(key).unwrap_or_default() {
         let Some((id, tool)) = typed
             .get_ref()
@@ -47,27 +47,27 @@ fn tools(section: &mut Section<'_, '_, '_>, key: &'static str) -> ToolsOfServers
                 section.name(),
                 typed.get_ref()
             );
-            section.refuse(typed.span(), words);
+            section.reject(typed.span(), words);
             continue;
         };
-        if let Some(id) = server(section, key, &typed, id) {
+        if let Some(id) = parse_server(section, key, &typed, id) {
             tools.entry(id).or_default().insert(tool.to_owned());
         }
     }
     tools
 }
 
-fn server(
+fn parse_server(
     section: &mut Section<'_, '_, '_>,
     key: &str,
     typed: &Spanned<&str>,
     id: &str,
 ) -> Option<ServerId> {
-    match ServerId::parse_of_any_node(id) {
+    match ServerId::parse_local_or_remote(id) {
         Ok(id) => Some(id),
         Err(why) => {
             let words = format!("`{key}` in {}: {why}", section.name());
-            section.refuse(typed.span(), words);
+            section.reject(typed.span(), words);
             None
         }
     }

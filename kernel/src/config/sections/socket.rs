@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use mgp_protocol::ids::AgentId;
 
-use crate::config::reading::Section;
+use crate::config::parsing::Section;
 
 /// `[socket]`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -31,7 +31,7 @@ impl SocketConfig {
             match AgentId::parse(agent.get_ref()) {
                 Ok(id) => drop(self.users.insert(user.to_owned(), id)),
                 Err(why) => {
-                    section.refuse(agent.span(), format!("`users.{user}` in [socket]: {why}"))
+                    section.reject(agent.span(), format!("`users.{user}` in [socket]: {why}"))
                 }
             }
         }
@@ -54,7 +54,7 @@ fn read_path(
 ) {
     match section.text(key) {
         Some(text) if text.get_ref().is_empty() => {
-            section.refuse(
+            section.reject(
                 text.span(),
                 format!("`{key}` in {} is empty", section.name()),
             );

@@ -7,10 +7,10 @@ use mgp_protocol::mgp::discovery::security::RiskLevel;
 use mgp_screening::code_safety::Level;
 use mgp_screening::validators::Validator;
 
-use crate::config::reading::{Section, listed, nearest};
+use crate::config::parsing::{Section, nearest, render_list};
 
 /// Longest name a tool is shown as, in bytes: what MCP recommends at most.
-const SHOWN_AS_MAX: usize = 128;
+const DISPLAY_NAME_MAX: usize = 128;
 /// Longest description, in bytes: all agents that see the tool read it.
 const DESCRIPTION_MAX: usize = 16 << 10;
 
@@ -39,7 +39,7 @@ pub(crate) fn read_validation(
     folder: &Path,
     rules: &mut ToolRules,
 ) {
-    section.flag("enabled", &mut rules.validates);
+    section.flag("enabled", &mut rules.validate_arguments);
     read_roots(&mut section, folder, rules);
     section.finish();
 }
@@ -54,7 +54,7 @@ pub(crate) fn read_server_rules(
         rules.validators = names;
     }
     section.choice("code_safety", &LEVELS, &mut rules.code_safety);
-    section.flag("confirmation", &mut rules.confirms);
+    section.flag("confirmation", &mut rules.confirm_dangerous);
     read_roots(section, folder, rules);
 }
 
@@ -62,9 +62,9 @@ pub(crate) fn read_server_rules(
 pub(crate) fn read_tools(entry: &mut Section<'_, '_, '_>, rules: &mut ToolRules) {
     if let Some(only) = entry.texts("only_tools") {
         let only = only.into_iter().map(|name| name.into_inner().to_owned());
-        rules.only = Some(only.collect());
+        rules.offered = Some(only.collect());
     }
-    entry.each("tools", "servers.tools.*", |name, section| {
+    entry.for_each_table("tools", "servers.tools.*", |name, section| {
         let mut rule = ToolRule::default();
         let risks = RISKS.map(|(word, level)| (word, Some(level)));
         section.choice("risk_level", &risks, &mut rule.risk_level);
@@ -81,12 +81,12 @@ pub(crate) fn read_tools(entry: &mut Section<'_, '_, '_>, rules: &mut ToolRules)
                 .values()
                 .any(|other| other.name.as_ref() == Some(shown))
         {
-            let whole = section.whole();
+            let whole = section.start_span();
             let words = format!(
                 "{}: another tool of the server has this `name`, too",
                 section.name()
             );
-            section.refuse(whole, words);
+            section.reject(whole, words);
         }
         if rule != ToolRule::default() {
             rules.tools.insert(name.to_owned(), rule);
@@ -98,13 +98,13 @@ pub(crate) fn read_tools(entry: &mut Section<'_, '_, '_>, rules: &mut ToolRules)
 fn read_name(section: &mut Section<'_, '_, '_>) -> Option<String> {
     let name = section.text("name")?;
     let plain = |c: char| c.is_ascii_alphanumeric() || "_-.".contains(c);
-    let fits = (1..=SHOWN_AS_MAX).contains(&name.get_ref().len());
+    let fits = (1..=DISPLAY_NAME_MAX).contains(&name.get_ref().len());
     if !fits || !name.get_ref().chars().all(plain) {
         let words = format!(
-            "`name` in {} has 1 to {SHOWN_AS_MAX} letters, digits, '_', '-' and '.'",
+            "`name` in {} has 1 to {DISPLAY_NAME_MAX} letters, digits, '_', '-' and '.'",
             section.name()
         );
-        section.refuse(name.span(), words);
+        section.reject(name.span(), words);
         return None;
     }
     Some(name.into_inner().to_owned())
@@ -117,7 +117,7 @@ fn read_description(section: &mut Section<'_, '_, '_>) -> Option<String> {
             "`description` in {} has more than {DESCRIPTION_MAX} bytes",
             section.name()
         );
-        section.refuse(words.span(), told);
+        section.reject(words.span(), told);
         return None;
     }
     Some(words.into_inner().to_owned())
@@ -128,15 +128,15 @@ fn read_validators(section: &mut Section<'_, '_, '_>) -> Option<Vec<String>> {
     let names = section.texts("validators")?;
     for name in &names {
         let word = *name.get_ref();
-        if Validator::named(word).is_none() && word != "none" {
+        if Validator::from_name(word).is_none() && word != "none" {
             let near = nearest(word, VALIDATORS).map(|near| format!("; is `{near}` meant?"));
             let message = format!(
                 "unknown validator `{word}` in {}; known are {}{}",
                 section.name(),
-                listed(&VALIDATORS),
+                render_list(&VALIDATORS),
                 near.unwrap_or_default()
             );
-            section.refuse(name.span(), message);
+            section.reject(name.span(), message);
         }
     }
     Some(

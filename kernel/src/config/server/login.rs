@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use mgp_engine::servers::login::{LoginGrant, LoginRules, safe_url};
-use mgp_engine::servers::spec::{Reach, UrlProtocol};
+use mgp_engine::servers::login::{LoginConfig, LoginGrant, parse_safe_url};
+use mgp_engine::servers::spec::{ServerTransport, UrlProtocol};
 use toml::Spanned;
 
-use crate::config::reading::{Env, SecretsConfig, Section, Values};
+use crate::config::parsing::{Env, SecretsConfig, Section, Values};
 
 const GRANTS: [(&str, LoginGrant); 4] = [
     ("browser", LoginGrant::Browser),
@@ -20,73 +20,73 @@ const GRANTS: [(&str, LoginGrant); 4] = [
 /// a header of its entry is its token.
 pub(super) fn read_login(
     entry: &mut Section<'_, '_, '_>,
-    reach: Option<&Reach>,
+    reach: Option<&ServerTransport>,
     folder: &Path,
     env: &Env<'_>,
     secrets: &SecretsConfig,
-) -> LoginRules {
+) -> LoginConfig {
     let (by_url, has_token) = match reach {
         // Its calls carry what `headers` says, and nothing else.
-        Some(Reach::Http {
-            speaks: UrlProtocol::Grpc,
+        Some(ServerTransport::Http {
+            protocol: UrlProtocol::Grpc,
             ..
-        }) => return not_by_grpc(entry),
-        Some(Reach::Http { headers, .. }) => {
+        }) => return reject_login_over_grpc(entry),
+        Some(ServerTransport::Http { headers, .. }) => {
             let token = |name: &String| name.eq_ignore_ascii_case("authorization");
             (true, headers.keys().any(token))
         }
-        Some(Reach::Stdio { .. } | Reach::Node(_)) | None => (false, false),
+        Some(ServerTransport::Stdio { .. } | ServerTransport::Node(_)) | None => (false, false),
     };
     let span = entry.span("login");
-    let written = entry.take("login");
+    let written = entry.value("login");
     if let Some("agent") = written.and_then(|value| value.get_ref().as_str())
         && by_url
         && !has_token
     {
-        return LoginRules {
+        return LoginConfig {
             per_agent: true,
-            ..LoginRules::on()
+            ..LoginConfig::with_browser()
         };
     }
     if let Some(on) = written.and_then(|value| value.get_ref().as_bool()) {
-        return LoginRules {
+        return LoginConfig {
             enabled: on && by_url,
-            ..LoginRules::off()
+            ..LoginConfig::disabled()
         };
     }
     let rules = read_keys(entry, folder, env, secrets);
     let name = entry.name().to_owned();
     match (span, by_url, has_token) {
-        (Some(span), false, _) if reach.is_some() => entry.refuse(
+        (Some(span), false, _) if reach.is_some() => entry.reject(
             span,
             format!("{name} is started by a command: [servers.login] is for servers at a `url`"),
         ),
-        (Some(span), true, true) => entry.refuse(
+        (Some(span), true, true) => entry.reject(
             span,
             format!("{name} has both: `headers.Authorization`, which is a token, and [servers.login], which gets one"),
         ),
         _ => {}
     }
-    LoginRules {
+    LoginConfig {
         enabled: by_url && !has_token,
         ..rules
     }
 }
 
 /// No login is made for a server that is spoken to over gRPC.
-fn not_by_grpc(entry: &mut Section<'_, '_, '_>) -> LoginRules {
+fn reject_login_over_grpc(entry: &mut Section<'_, '_, '_>) -> LoginConfig {
     let span = entry.span("login");
     let off = entry
-        .take("login")
+        .value("login")
         .is_none_or(|value| value.get_ref().as_bool() == Some(false));
     if let (false, Some(span)) = (off, span) {
         let message = format!(
             "{} has `transport = \"grpc\"`: no login is made there, its token stands in `headers`",
             entry.name()
         );
-        entry.refuse(span, message);
+        entry.reject(span, message);
     }
-    LoginRules::off()
+    LoginConfig::disabled()
 }
 
 fn read_keys(
@@ -94,9 +94,9 @@ fn read_keys(
     folder: &Path,
     env: &Env<'_>,
     secrets: &SecretsConfig,
-) -> LoginRules {
-    let mut section = entry.inner("login", "servers.login");
-    let mut rules = LoginRules::on();
+) -> LoginConfig {
+    let mut section = entry.subsection("login", "servers.login");
+    let mut rules = LoginConfig::with_browser();
     section.choice("grant", &GRANTS, &mut rules.grant);
     let whose = [("machine", false), ("agent", true)];
     section.choice("of", &whose, &mut rules.per_agent);
@@ -109,13 +109,13 @@ fn read_keys(
         let message = format!(
             "{name} has `of = \"agent\"`, for whom a person signs in, and a `grant` without a person"
         );
-        section.refuse(span, message);
+        section.reject(span, message);
     }
     section.strings("scopes", &mut rules.scopes);
     let mut values = Values::new(folder, env, secrets);
     let mut plain = |section: &mut Section<'_, '_, '_>, key| {
         let text = section.text(key)?;
-        Some(Spanned::new(text.span(), values.plain(key, &text)))
+        Some(Spanned::new(text.span(), values.resolve(key, &text)))
     };
     let [issuer, exchange_at, callback] =
         ["issuer", "exchange_at", "callback"].map(|key| plain(&mut section, key));
@@ -128,12 +128,12 @@ fn read_keys(
     ] {
         let Some(url) = url else { continue };
         let of_here = key != "callback" || url.get_ref().starts_with("http://");
-        if !url.get_ref().is_empty() && (safe_url(key, url.get_ref()).is_err() || !of_here) {
+        if !url.get_ref().is_empty() && (parse_safe_url(key, url.get_ref()).is_err() || !of_here) {
             let wanted = match key {
                 "callback" => "an address of this machine such as http://127.0.0.1:7333/callback",
                 _ => "an https:// address",
             };
-            section.refuse(
+            section.reject(
                 url.span(),
                 format!("`{key}` in {} wants {wanted}", section.name()),
             );
@@ -144,13 +144,13 @@ fn read_keys(
         .iter()
         .filter_map(|key| Some((*key, section.text(key)?)))
         .collect();
-    let mut had = values.secrets("login", &written);
-    values.tell(&mut section);
+    let mut had = values.resolve_secrets("login", &written);
+    values.report_errors(&mut section);
     section.finish();
     let text = |value: Option<Spanned<String>>| value.map(Spanned::into_inner);
-    LoginRules {
+    LoginConfig {
         issuer: text(issuer),
-        exchange_at: text(exchange_at),
+        exchange_endpoint: text(exchange_at),
         callback: text(callback),
         client_id: text(client_id),
         exchange_client_id: text(exchange_client_id),

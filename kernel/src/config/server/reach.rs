@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::path::Path;
 
-use mgp_engine::servers::spec::{Reach, UrlProtocol};
+use mgp_engine::servers::spec::{ServerTransport, UrlProtocol};
 use toml::Spanned;
 
-use crate::config::reading::{Env, SecretsConfig, Section, Values};
+use crate::config::parsing::{Env, SecretsConfig, Section, Values};
 
 /// What is written as `cwd` for the folder of each caller; a folder of that name is `./caller`.
-pub(crate) const CALLERS: &str = "caller";
+pub(crate) const CALLER_FOLDER: &str = "caller";
 
 #[derive(Clone, Copy)]
 enum TransportKey {
@@ -36,18 +36,18 @@ pub(crate) fn read_reach(
     folder: &Path,
     env: &Env<'_>,
     secrets: &SecretsConfig,
-) -> Option<Reach> {
+) -> Option<ServerTransport> {
     let written = ReachKeys::read(entry);
     let mut values = Values::new(folder, env, secrets);
-    let reach = match transport(entry, &written)? {
-        TransportKey::Stdio => written.stdio(&mut values, folder)?,
-        TransportKey::Url(speaks) => written.http(&mut values, speaks)?,
+    let reach = match select_transport(entry, &written)? {
+        TransportKey::Stdio => written.into_stdio(&mut values, folder)?,
+        TransportKey::Url(speaks) => written.into_http(&mut values, speaks)?,
     };
-    values.tell(entry);
-    if let (Reach::Http { url, .. }, Some(span)) = (&reach, entry.span("url")) {
-        match judge_url(url) {
-            UrlSafety::Good => {}
-            UrlSafety::InTheClear => entry.warn(
+    values.report_errors(entry);
+    if let (ServerTransport::Http { url, .. }, Some(span)) = (&reach, entry.span("url")) {
+        match classify_url(url) {
+            UrlSafety::Safe => {}
+            UrlSafety::Plaintext => entry.warn(
                 span,
                 format!(
                     "{} is on another machine and reached by http://: everything said to it, \
@@ -56,11 +56,11 @@ pub(crate) fn read_reach(
                 ),
             ),
             // A variable that is not set has been told already.
-            UrlSafety::Bad if url.is_empty() => {}
-            UrlSafety::Bad => {
+            UrlSafety::Invalid if url.is_empty() => {}
+            UrlSafety::Invalid => {
                 let name = entry.name();
                 let message = format!("`url` of {name} wants http:// or https:// and a host");
-                entry.refuse(span, message);
+                entry.reject(span, message);
             }
         }
     }
@@ -85,9 +85,9 @@ impl<'t> ReachKeys<'t> {
         written
     }
 
-    fn stdio(self, values: &mut Values<'_>, folder: &Path) -> Option<Reach> {
-        let command = values.plain("command", &self.command?);
-        Some(Reach::Stdio {
+    fn into_stdio(self, values: &mut Values<'_>, folder: &Path) -> Option<ServerTransport> {
+        let command = values.resolve("command", &self.command?);
+        Some(ServerTransport::Stdio {
             // A bare name is looked up in PATH; anything with a slash is a path from the file.
             command: match command.contains('/') {
                 true => folder.join(command).to_string_lossy().into_owned(),
@@ -96,28 +96,33 @@ impl<'t> ReachKeys<'t> {
             args: self
                 .args
                 .iter()
-                .map(|arg| values.plain("args", arg))
+                .map(|arg| values.resolve("args", arg))
                 .collect(),
-            env: values.secrets("env", &self.env),
+            env: values.resolve_secrets("env", &self.env),
             inherit_env: self.inherit_env,
-            cwd: Some(match self.cwd.filter(|cwd| *cwd.get_ref() != CALLERS) {
-                Some(cwd) => folder.join(values.plain("cwd", &cwd)),
-                None => folder.to_owned(),
-            }),
+            cwd: Some(
+                match self.cwd.filter(|cwd| *cwd.get_ref() != CALLER_FOLDER) {
+                    Some(cwd) => folder.join(values.resolve("cwd", &cwd)),
+                    None => folder.to_owned(),
+                },
+            ),
         })
     }
 
-    fn http(self, values: &mut Values<'_>, speaks: UrlProtocol) -> Option<Reach> {
-        Some(Reach::Http {
-            url: values.secret("url", &self.url?),
-            headers: values.secrets("headers", &self.headers),
-            speaks,
+    fn into_http(self, values: &mut Values<'_>, speaks: UrlProtocol) -> Option<ServerTransport> {
+        Some(ServerTransport::Http {
+            url: values.resolve_secret("url", &self.url?),
+            headers: values.resolve_secrets("headers", &self.headers),
+            protocol: speaks,
         })
     }
 }
 
 /// `transport`, or what the other keys say. `None` when the entry contradicts itself.
-fn transport(entry: &mut Section<'_, '_, '_>, written: &ReachKeys<'_>) -> Option<TransportKey> {
+fn select_transport(
+    entry: &mut Section<'_, '_, '_>,
+    written: &ReachKeys<'_>,
+) -> Option<TransportKey> {
     let (command, url) = (written.command.is_some(), written.url.is_some());
     let mut transport = if url {
         TransportKey::Url(UrlProtocol::Mcp)
@@ -139,7 +144,7 @@ fn transport(entry: &mut Section<'_, '_, '_>, written: &ReachKeys<'_>) -> Option
         }
         (TransportKey::Stdio, false, _) => "has no `command` to start it with".to_owned(),
         (TransportKey::Url(speaks), _, false) => {
-            format!("has transport `{}` but no `url`", speaks.word())
+            format!("has transport `{}` but no `url`", speaks.as_str())
         }
         (TransportKey::Stdio, true, false) | (TransportKey::Url(_), false, true) => {
             return Some(transport);
@@ -150,31 +155,31 @@ fn transport(entry: &mut Section<'_, '_, '_>, written: &ReachKeys<'_>) -> Option
         .iter()
         .find_map(|key| entry.span(key))
         .unwrap_or_default();
-    entry.refuse(span, format!("{} {wrong}", entry.name()));
+    entry.reject(span, format!("{} {wrong}", entry.name()));
     None
 }
 
 enum UrlSafety {
-    Good,
+    Safe,
     /// Over http:// to another machine (MCP-082).
-    InTheClear,
-    Bad,
+    Plaintext,
+    Invalid,
 }
 
-fn judge_url(url: &str) -> UrlSafety {
+fn classify_url(url: &str) -> UrlSafety {
     if !url.chars().all(|c| c.is_ascii_graphic()) {
-        return UrlSafety::Bad;
+        return UrlSafety::Invalid;
     }
     let (safe, rest) = match (url.strip_prefix("https://"), url.strip_prefix("http://")) {
         (Some(rest), _) => (true, rest),
         (None, Some(rest)) => (false, rest),
-        (None, None) => return UrlSafety::Bad,
+        (None, None) => return UrlSafety::Invalid,
     };
     let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
     match authority.rsplit('@').next().unwrap_or_default() {
-        "" => UrlSafety::Bad,
-        host if safe || is_loopback(host) => UrlSafety::Good,
-        _ => UrlSafety::InTheClear,
+        "" => UrlSafety::Invalid,
+        host if safe || is_loopback(host) => UrlSafety::Safe,
+        _ => UrlSafety::Plaintext,
     }
 }
 
@@ -199,7 +204,7 @@ fn check_names<T>(
 ) {
     for name in map.keys().filter(|name| !good(name)) {
         let span = entry.span(key).unwrap_or_default();
-        entry.refuse(
+        entry.reject(
             span,
             format!("{name:?} is no name for `{key}` of {}", entry.name()),
         );

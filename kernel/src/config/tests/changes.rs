@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::super::changes::waiting;
+use super::super::changes::pending_restart;
 use super::*;
 
 /// Every key: a value, another one, and whether a running kernel takes it up; `both` where its servers do and
@@ -266,7 +266,7 @@ impl Lookup for AnySecret {
         Ok(format!("{name} {secrets:?}"))
     }
 
-    fn had(&self) -> Vec<String> {
+    fn resolved_secrets(&self) -> Vec<String> {
         Vec::new()
     }
 }
@@ -306,7 +306,7 @@ fn changes() -> Vec<(String, String, String, String)> {
 /// What a text says, and the same read.
 fn said(text: &str) -> (WrittenKeys, Read) {
     let mut written = WrittenKeys::default();
-    written.add(text);
+    written.add_file(text);
     let read = read_with(text, &AnySecret);
     let fatal = |p: &&Problem| p.severity == Severity::Fatal;
     let wrong: Vec<_> = read
@@ -334,7 +334,7 @@ fn every_key_is_live_or_told() {
             running.kernel != now.kernel,
             "[{section}] {key} means nothing"
         );
-        let told = waiting((&running.kernel, &before), (&now.kernel, &after));
+        let told = pending_restart((&running.kernel, &before), (&now.kernel, &after));
         let reaches = running.spec("x") != now.spec("x")
             || running.kernel.access.default_policy != now.kernel.access.default_policy
             || running.kernel.sets != now.kernel.sets
@@ -394,7 +394,7 @@ fn a_default_that_is_written_down_is_no_change() {
     let ((before, running), (after, now)) =
         (said(SERVER), said("[discovery]\nembedding = \"builtin\"\n"));
     assert_eq!(
-        waiting((&running.kernel, &before), (&now.kernel, &after)),
+        pending_restart((&running.kernel, &before), (&now.kernel, &after)),
         [""; 0]
     );
 }

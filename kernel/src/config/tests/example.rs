@@ -1,5 +1,7 @@
 use mgp_engine::policy::requirements::ToolRules;
-use mgp_engine::servers::spec::{MgpDeclaration, Reach, ReplicaRule, RestartRules, ServerLimits};
+use mgp_engine::servers::spec::{
+    MgpConfig, ReplicaMode, RestartConfig, ServerLimits, ServerTransport,
+};
 
 use super::*;
 
@@ -29,20 +31,20 @@ fn the_example_shows_every_key_with_its_default() {
     assert_eq!(read.said(), [""; 0]);
     let files = read.spec("files");
     assert!(files.autostart);
-    assert_eq!(files.restart, RestartRules::default());
+    assert_eq!(files.restart, RestartConfig::default());
     assert_eq!(files.limits, ServerLimits::default());
-    assert_eq!(files.replica, ReplicaRule::Alone);
-    assert_eq!(files.mgp, MgpDeclaration::default());
+    assert_eq!(files.replica, ReplicaMode::Standalone);
+    assert_eq!(files.mgp, MgpConfig::default());
     let rules = ToolRules {
         tools: files.tools.tools.clone(),
         // All are offered without the key.
-        only: files.tools.only.clone(),
+        offered: files.tools.offered.clone(),
         ..ToolRules::default()
     };
     assert_eq!(*files.tools, rules);
-    let Reach::Stdio {
+    let ServerTransport::Stdio {
         inherit_env, cwd, ..
-    } = &files.reach
+    } = &files.transport
     else {
         panic!("a command is started");
     };

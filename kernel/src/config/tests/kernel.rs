@@ -1,4 +1,4 @@
-use mgp_engine::servers::spec::Reach;
+use mgp_engine::servers::spec::ServerTransport;
 use std::fs::File;
 
 use super::*;
@@ -36,7 +36,7 @@ fn a_listen_address_beyond_loopback_wants_tls_and_names() {
         let papers = read.kernel.http.tls.unwrap();
         assert_eq!(papers.cert, Path::new("/etc/mgp/c.pem"));
         assert_eq!(papers.key, Path::new("/k.pem"));
-        assert!(papers.clients.is_none_or(|clients| clients.required));
+        assert!(papers.client_auth.is_none_or(|clients| clients.required));
     }
     let optional = "client_auth = \"optional\"";
     for (text, words) in [
@@ -78,10 +78,10 @@ fn a_ring_of_too_many_events_is_refused() {
 #[test]
 fn the_project_wins_over_the_user() {
     let folder = tempfile::tempdir().unwrap();
-    let look_up = LookUp {
+    let look_up = ConfigLookup {
         home: Some(folder.path().join("home")),
-        folder: folder.path().join("project"),
-        ..LookUp::default()
+        current_dir: folder.path().join("project"),
+        ..ConfigLookup::default()
     };
     let write = |path: std::path::PathBuf, text: &str| {
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -101,20 +101,22 @@ fn the_project_wins_over_the_user() {
     assert_eq!(unasked.kernel.lists.page_size, 6);
     assert!(unasked.project.untrusted.is_some());
     let looked_at = trust::TrustedFile {
-        file: trust::location(&look_up.project_file()).unwrap(),
+        file: trust::trusted_path(&look_up.project_file()).unwrap(),
         blake3: trust::hash(&project),
         at: String::new(),
     };
     let store = look_up.trust_file();
-    trust::change(store.as_deref(), |entries| entries.push(looked_at)).unwrap();
+    trust::modify_store(store.as_deref(), |entries| entries.push(looked_at)).unwrap();
     let loaded = load(&look_up, &env, None).unwrap();
     assert!(loaded.is_usable(), "{:?}", loaded.problems);
     let commands = loaded
         .servers
         .iter()
-        .map(|s| match &s.as_ref().unwrap().reach {
-            Reach::Stdio { command, .. } => command.clone(),
-            Reach::Http { .. } | Reach::Node(_) => panic!("a command is started"),
+        .map(|s| match &s.as_ref().unwrap().transport {
+            ServerTransport::Stdio { command, .. } => command.clone(),
+            ServerTransport::Http { .. } | ServerTransport::Node(_) => {
+                panic!("a command is started")
+            }
         });
     assert_eq!(commands.collect::<Vec<_>>(), ["project", "user"]);
     assert_eq!(loaded.kernel.lists.page_size, 5);
@@ -126,10 +128,13 @@ fn the_project_wins_over_the_user() {
 fn a_file_that_is_too_long_is_not_read() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("mgp.toml");
-    File::create(&path).unwrap().set_len(MAX_FILE + 1).unwrap();
-    let look_up = LookUp {
+    File::create(&path)
+        .unwrap()
+        .set_len(FILE_BYTES_MAX + 1)
+        .unwrap();
+    let look_up = ConfigLookup {
         explicit: Some(path),
-        ..LookUp::default()
+        ..ConfigLookup::default()
     };
     let loaded = load(&look_up, &env, None).unwrap();
     assert!(!loaded.is_usable());
@@ -194,7 +199,7 @@ fn a_provider_goes_before_the_model_in_the_program() {
         panic!("it is named");
     };
     assert_eq!((provider.key.0.as_str(), provider.batch), ("sk-secret", 7));
-    assert_eq!(read.kernel.discovery.secret(), Some("sk-secret"));
+    assert_eq!(read.kernel.discovery.provider_key(), Some("sk-secret"));
     assert!(!format!("{:?}", read.kernel).contains("sk-secret"));
     for (text, told) in [
         (section("http://a.example/v1", more), "wants https://"),

@@ -168,12 +168,12 @@ fn secrets_are_never_shown() {
     let read = read_text(text);
     let loaded = LoadedConfig {
         kernel: read.kernel,
-        written: WrittenKeys::default(),
+        written_keys: WrittenKeys::default(),
         servers: read.servers,
         problems: read.problems,
         files: Vec::new(),
         project: ProjectFile::default(),
-        had: vec!["hunter2".to_owned()],
+        resolved_secrets: vec!["hunter2".to_owned()],
     };
     assert_eq!(loaded.servers.iter().filter(|s| s.is_err()).count(), 2);
     let pictures: Vec<_> = loaded.problems.iter().map(picture).collect();
@@ -198,7 +198,7 @@ fn a_picture_shows_the_line_and_what_was_meant() {
 }
 
 fn picture(problem: &Problem) -> String {
-    problem.fancy(miette::GraphicalTheme::unicode_nocolor())
+    problem.render_report(miette::GraphicalTheme::unicode_nocolor())
 }
 
 /// Before a project is trusted its references are looked at and not read: what cannot be read as a text is found to be
@@ -235,7 +235,7 @@ headers = { A = "file:unread" }
 client_secret = "file:unread"
 "#;
     let said = |text: &str| {
-        let all = crate::config::problems(text, &at("mgp.toml"));
+        let all = crate::config::check_text(text, &at("mgp.toml"));
         all.iter().map(ToString::to_string).collect::<Vec<_>>()
     };
     assert_eq!(said(text), Vec::<String>::new());

@@ -4,8 +4,8 @@ use mgp_engine::policy::trust::TrustLevel;
 use mgp_engine::servers::consent::Consent;
 use mgp_engine::servers::login::LoginGrant;
 use mgp_engine::servers::spec::{
-    PerAgent, QuestionAttribution, Reach, ReplicaRule, RestartPolicy, RestartRules,
-    ServerInstances, ServerLimits, UrlProtocol,
+    CallbackAttribution, PerAgent, ReplicaMode, RestartConfig, RestartPolicy, ServerInstances,
+    ServerLimits, ServerTransport, UrlProtocol,
 };
 
 use super::*;
@@ -33,13 +33,13 @@ CEREBRAS_API_KEY = "${CEREBRAS_API_KEY}"
     );
     assert_eq!(read.said(), [""; 0]);
     let spec = read.spec("mind.cerebras");
-    let Reach::Stdio {
+    let ServerTransport::Stdio {
         command,
         args,
         env,
         inherit_env,
         cwd,
-    } = &spec.reach
+    } = &spec.transport
     else {
         panic!("a command is started");
     };
@@ -53,19 +53,19 @@ CEREBRAS_API_KEY = "${CEREBRAS_API_KEY}"
     assert_eq!(spec.mgp.extensions, ["security", "lifecycle", "streaming"]);
     assert_eq!(spec.mgp.permissions_required, ["network.outbound"]);
     assert_eq!(spec.mgp.trust_level, TrustLevel::Standard);
-    assert_eq!(spec.restart, RestartRules::default());
+    assert_eq!(spec.restart, RestartConfig::default());
     assert_eq!(spec.limits, ServerLimits::default());
 }
 
 /// MGP-218, A-27: without `[servers.mgp]` the defaults hold; `mgp = false` offers nothing.
 #[test]
 fn the_mgp_section_is_optional_and_can_be_switched_off() {
-    assert!(!entry("command = \"c\"").spec("x").mgp.suppressed);
+    assert!(!entry("command = \"c\"").spec("x").mgp.is_disabled);
     assert!(
         entry("command = \"c\"\nmgp = false")
             .spec("x")
             .mgp
-            .suppressed
+            .is_disabled
     );
 }
 
@@ -73,7 +73,7 @@ fn the_mgp_section_is_optional_and_can_be_switched_off() {
 fn restart_rules_stand_flat_or_in_the_mgp_section() {
     let rules = "restart_policy = \"always\"\nmax_restarts = 2\nrestart_window_secs = 60\n\
                  backoff_base_ms = 10\nbackoff_max_ms = 20";
-    let want = RestartRules {
+    let want = RestartConfig {
         policy: RestartPolicy::Always,
         max_restarts: 2,
         window: Duration::from_secs(60),
@@ -118,8 +118,8 @@ fn what_a_server_may_ask_is_said_for_all_or_for_one() {
         let consents = read.spec(id).limits.consents;
         (consents.sampling, consents.elicitation)
     };
-    assert_eq!(consents("a"), (Consent::Off, Consent::On));
-    assert_eq!(consents("b"), (Consent::Ask, Consent::Off));
+    assert_eq!(consents("a"), (Consent::Deny, Consent::Allow));
+    assert_eq!(consents("b"), (Consent::Ask, Consent::Deny));
     let wrong = read_text("[limits]\nsampling = \"never\"\n");
     let said = &wrong.said()[0];
     assert!(said.contains("is one of") && said.contains("ask"), "{said}");
@@ -132,13 +132,13 @@ fn variables_are_put_into_every_value() {
         "command = \"${HOME}/bin/x\"\nargs = [\"--key=${CEREBRAS_API_KEY}\"]\n\
          env = { A = \"${NONE:-default}\", B = \"$${HOME}\" }\ncwd = \"${HOME}\"",
     );
-    let Reach::Stdio {
+    let ServerTransport::Stdio {
         command,
         args,
         env,
         cwd,
         ..
-    } = &read.spec("x").reach
+    } = &read.spec("x").transport
     else {
         panic!("a command is started");
     };
@@ -153,7 +153,7 @@ fn variables_are_put_into_every_value() {
     assert_eq!(cwd.as_deref(), Some(Path::new("/home/ada")));
     let remote =
         entry("url = \"https://${NONE:-h}/mcp\"\nheaders = { A = \"Bearer ${CEREBRAS_API_KEY}\" }");
-    let Reach::Http { url, headers, .. } = &remote.spec("x").reach else {
+    let ServerTransport::Http { url, headers, .. } = &remote.spec("x").transport else {
         panic!("an address is called");
     };
     assert_eq!(
@@ -177,7 +177,9 @@ fn a_server_of_mcp_lite_is_reached_at_an_address() {
     ] {
         let read = read(word, "");
         let spec = read.spec("x");
-        assert!(matches!(&spec.reach, Reach::Http { speaks: said, .. } if *said == speaks));
+        assert!(
+            matches!(&spec.transport, ServerTransport::Http { protocol: said, .. } if *said == speaks)
+        );
         assert_eq!(spec.login.enabled, speaks != UrlProtocol::Grpc, "{word}");
     }
     let why = read("grpc", "login = \"agent\"").why("x");
@@ -208,7 +210,7 @@ fn a_variable_that_is_not_set_breaks_its_server_only() {
 #[test]
 fn relative_paths_start_at_the_file() {
     let read = entry("command = \"bin/x\"\ncwd = \"work\"");
-    let Reach::Stdio { command, cwd, .. } = &read.spec("x").reach else {
+    let ServerTransport::Stdio { command, cwd, .. } = &read.spec("x").transport else {
         panic!("a command is started");
     };
     assert_eq!(command, "/etc/mgp/bin/x");
@@ -280,15 +282,19 @@ fn who_shares_a_server_is_the_operators_word() {
 /// CMCP-074: servers get their clients in turn where the operator does not say that they name the call.
 #[test]
 fn how_questions_are_told_apart_is_the_operators_word() {
-    let asking = |line: &str| entry(&format!("command = \"c\"\n{line}")).spec("x").asking;
-    assert_eq!(asking(""), QuestionAttribution::ByTurn);
+    let asking = |line: &str| {
+        entry(&format!("command = \"c\"\n{line}"))
+            .spec("x")
+            .callback_attribution
+    };
+    assert_eq!(asking(""), CallbackAttribution::ByTurn);
     assert_eq!(
         asking(r#"questions = "by-turn""#),
-        QuestionAttribution::ByTurn
+        CallbackAttribution::ByTurn
     );
     assert_eq!(
         asking(r#"questions = "by-call""#),
-        QuestionAttribution::ByCall
+        CallbackAttribution::ByCall
     );
     let misspelt = entry("command = \"c\"\nquestions = \"by_call\"").said();
     assert!(misspelt[0].contains("by-call"), "{misspelt:?}");
@@ -302,7 +308,7 @@ const THREE: &str = "[[servers]]\nid = \"db\"\ncommand = \"c\"\n[[servers]]\nid 
 fn a_start_order_names_servers_that_there_are_and_no_circle() {
     let read = read_text(THREE);
     assert_eq!(read.said(), [""; 0]);
-    assert_eq!(read.spec("app").after, [ServerId::new("db")]);
+    assert_eq!(read.spec("app").start_after, [ServerId::new("db")]);
     let read = read_text(&THREE.replace("[\"db\"]", "[\"dbb\"]"));
     let said = "/etc/mgp/mgp.toml:7:10: server `app` is started after `dbb`, and there is no such server, did you mean `db`?";
     assert_eq!(read.said(), [said]);
@@ -369,8 +375,8 @@ fn replicas_are_the_operators_word() {
             .spec("x")
             .replica
     };
-    assert_eq!(rule(""), ReplicaRule::Alone);
-    let replica = |stateful| ReplicaRule::Replica { stateful };
+    assert_eq!(rule(""), ReplicaMode::Standalone);
+    let replica = |stateful| ReplicaMode::Replica { stateful };
     assert_eq!(rule("replica = true"), replica(false));
     assert_eq!(rule("replica = true\nstateful = true"), replica(true));
     let why = entry("command = \"c\"\nstateful = true").why("x");
@@ -526,13 +532,13 @@ fn an_address_may_hold_a_secret_unless_it_is_a_replicas() {
             Ok(format!("value-of-{name}"))
         }
 
-        fn had(&self) -> Vec<String> {
+        fn resolved_secrets(&self) -> Vec<String> {
             Vec::new()
         }
     }
     let text = "[[servers]]\nid = \"x\"\nurl = \"https://h/mcp?key=${secret:x/url.key}\"\n";
     let read = read_with(text, &OneSecret);
-    let Reach::Http { url, .. } = &read.spec("x").reach else {
+    let ServerTransport::Http { url, .. } = &read.spec("x").transport else {
         panic!("{:?}", read.said());
     };
     assert_eq!(url, "https://h/mcp?key=value-of-x/url.key");
@@ -549,7 +555,7 @@ fn an_entry_may_list_the_only_tools_it_offers() {
         entry(&format!("command = \"c\"\n{lines}"))
             .spec("x")
             .tools
-            .only
+            .offered
             .clone()
     };
     assert_eq!(only(""), None);

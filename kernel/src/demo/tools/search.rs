@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use super::{failed, read, structured, within};
+use super::{check_range, error_result, parse_arguments, structured_result};
 use crate::demo::session::DemoSession;
 
 const MAX_RESULTS: u64 = 200;
@@ -23,7 +23,7 @@ const MAX_SIZE: u64 = 1 << 20;
 /// Characters shown of a line.
 const MAX_LINE: usize = 200;
 
-pub(super) fn definition() -> Value {
+pub(super) fn tool_definition() -> Value {
     json!({
         "name": "search_text",
         "title": "Search text",
@@ -83,43 +83,43 @@ struct SearchArguments {
 }
 
 pub(super) async fn search_text(session: &DemoSession, arguments: Value) -> Result<Value, String> {
-    let mut wanted: SearchArguments = read(arguments)?;
+    let mut wanted: SearchArguments = parse_arguments(arguments)?;
     if wanted.pattern.is_empty() || wanted.pattern.chars().count() > MAX_PATTERN {
         return Err(format!("pattern has 1 to {MAX_PATTERN} characters"));
     }
     if wanted.ignore_case {
         wanted.pattern = wanted.pattern.to_lowercase();
     }
-    let most = within(
+    let most = check_range(
         "max_results",
         wanted.max_results.unwrap_or(20),
         1..=MAX_RESULTS,
     )?;
     let folder = wanted.folder.take().unwrap_or_else(|| ".".into());
-    let folder = match below(&session.root, &folder) {
+    let folder = match resolve_below(&session.root, &folder) {
         Ok(folder) => folder,
-        Err(why) => return Ok(failed(&why)),
+        Err(why) => return Ok(error_result(&why)),
     };
     let stopped = CancellationToken::new();
     // Ends the search when its call is taken back.
     let _stop = stopped.clone().drop_guard();
     let mut search = TextSearch {
         root: session.root.clone(),
-        wanted,
-        most: usize::try_from(most).unwrap_or(usize::MAX),
+        arguments: wanted,
+        results_max: usize::try_from(most).unwrap_or(usize::MAX),
         matches: Vec::new(),
-        files: 0,
+        files_searched: 0,
         complete: true,
     };
     let found = tokio::task::spawn_blocking(move || search.walk(folder, &stopped));
     match found.await {
-        Ok(found) => Ok(structured(found, session.version)),
-        Err(_) => Ok(failed("the search broke off")),
+        Ok(found) => Ok(structured_result(found, session.version)),
+        Err(_) => Ok(error_result("the search broke off")),
     }
 }
 
 /// The folder as it really is, when that lies below the root.
-fn below(root: &Path, folder: &Path) -> Result<PathBuf, String> {
+fn resolve_below(root: &Path, folder: &Path) -> Result<PathBuf, String> {
     let shown = folder.display();
     let real = root.join(folder).canonicalize();
     let real = real.map_err(|e| format!("{shown}: {e}"))?;
@@ -134,10 +134,10 @@ fn below(root: &Path, folder: &Path) -> Result<PathBuf, String> {
 
 struct TextSearch {
     root: PathBuf,
-    wanted: SearchArguments,
-    most: usize,
+    arguments: SearchArguments,
+    results_max: usize,
     matches: Vec<Value>,
-    files: usize,
+    files_searched: usize,
     complete: bool,
 }
 
@@ -148,17 +148,17 @@ impl TextSearch {
             && self.complete
             && !stopped.is_cancelled()
         {
-            let inner = self.folder(&folder);
+            let inner = self.search_folder(&folder);
             self.complete &= folders.len() + inner.len() <= MAX_FOLDERS;
             folders.extend(inner.into_iter().rev());
         }
         json!({
-            "matches": self.matches, "files_searched": self.files, "complete": self.complete,
+            "matches": self.matches, "files_searched": self.files_searched, "complete": self.complete,
         })
     }
 
     /// Looks through the files of a folder, in the order of their names; answers its folders.
-    fn folder(&mut self, folder: &Path) -> Vec<PathBuf> {
+    fn search_folder(&mut self, folder: &Path) -> Vec<PathBuf> {
         let visible = |e: &fs::DirEntry| !e.file_name().as_encoded_bytes().starts_with(b".");
         // A folder that cannot be read has nothing for whoever searches.
         let entries = fs::read_dir(folder).into_iter().flatten().flatten();
@@ -168,20 +168,20 @@ impl TextSearch {
         for entry in entries {
             match entry.file_type() {
                 Ok(kind) if kind.is_dir() => folders.push(entry.path()),
-                Ok(kind) if kind.is_file() && self.complete => self.file(&entry.path()),
+                Ok(kind) if kind.is_file() && self.complete => self.search_file(&entry.path()),
                 Ok(_) | Err(_) => {}
             }
         }
         folders
     }
 
-    fn file(&mut self, path: &Path) {
-        if self.files == MAX_FILES {
+    fn search_file(&mut self, path: &Path) {
+        if self.files_searched == MAX_FILES {
             self.complete = false;
             return;
         }
-        let Some(text) = text(path) else { return };
-        self.files += 1;
+        let Some(text) = read_text(path) else { return };
+        self.files_searched += 1;
         let file = path
             .strip_prefix(&self.root)
             .unwrap_or(path)
@@ -189,9 +189,9 @@ impl TextSearch {
             .to_string();
         for (number, line) in (1..)
             .zip(text.lines())
-            .filter(|(_, line)| self.wanted.is_in(line))
+            .filter(|(_, line)| self.arguments.matches_line(line))
         {
-            if self.matches.len() == self.most {
+            if self.matches.len() == self.results_max {
                 self.complete = false;
                 return;
             }
@@ -203,7 +203,7 @@ impl TextSearch {
 }
 
 impl SearchArguments {
-    fn is_in(&self, line: &str) -> bool {
+    fn matches_line(&self, line: &str) -> bool {
         match self.ignore_case {
             true => line.to_lowercase().contains(&self.pattern),
             false => line.contains(&self.pattern),
@@ -212,7 +212,7 @@ impl SearchArguments {
 }
 
 /// The file's text; `None` when it is too long, binary or cannot be read.
-fn text(path: &Path) -> Option<String> {
+fn read_text(path: &Path) -> Option<String> {
     let file = File::open(path).ok()?;
     if file.metadata().ok()?.len() > MAX_SIZE {
         return None;

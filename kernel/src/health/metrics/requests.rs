@@ -4,23 +4,23 @@ use std::collections::BTreeMap;
 use std::sync::{PoisonError, RwLock};
 
 use mgp_engine::calls::telemetry::families::{MetricFamily, MetricKind};
-use mgp_runtime::metrics::GrowingCount;
+use mgp_runtime::metrics::Counter;
 
 /// Counts of requests. Bounded by the methods of the routes: no other is counted here.
 #[derive(Debug, Default)]
-pub struct RequestCounts(RwLock<BTreeMap<Box<str>, GrowingCount>>);
+pub struct RequestCounts(RwLock<BTreeMap<Box<str>, Counter>>);
 
 impl RequestCounts {
     /// One more of a method that has a route.
-    pub(crate) fn one_more(&self, method: &str) {
+    pub(crate) fn increment(&self, method: &str) {
         {
             let counts = self.0.read().unwrap_or_else(PoisonError::into_inner);
             if let Some(count) = counts.get(method) {
-                return count.one_more();
+                return count.increment();
             }
         }
         let mut counts = self.0.write().unwrap_or_else(PoisonError::into_inner);
-        counts.entry(method.into()).or_default().one_more();
+        counts.entry(method.into()).or_default().increment();
     }
 
     /// Those that there were.
@@ -32,7 +32,7 @@ impl RequestCounts {
         );
         let counts = self.0.read().unwrap_or_else(PoisonError::into_inner);
         for (method, count) in &*counts {
-            family.add(&[("method", method)], count.get());
+            family.add_point(&[("method", method)], count.get());
         }
         family
     }

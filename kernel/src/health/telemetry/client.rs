@@ -5,18 +5,18 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
 use http::{Method, Uri};
-use mgp_engine::calls::telemetry::collector::{CollectorVerdict, code_name};
+use mgp_engine::calls::telemetry::collector::{ExportResult, code_name};
 use mgp_transports::http::client::{Client, ClientError, UnaryClient, parse_url, read_json};
-use mgp_transports::log::visible;
+use mgp_transports::log::sanitize;
 use tokio::time::timeout;
 
 use super::Signal;
 use crate::config::{OtlpProtocol, TelemetryConfig};
 
 /// Of an answer so many bytes are read.
-const ANSWER_MAX: usize = 64 << 10;
+const RESPONSE_BYTES_MAX: usize = 64 << 10;
 /// Of a collector's words so many bytes are logged.
-const WORDS_MAX: usize = 300;
+const MESSAGE_BYTES_MAX: usize = 300;
 
 /// Sends messages to one collector.
 #[derive(Debug)]
@@ -35,17 +35,23 @@ enum ProtocolClient {
 }
 
 /// A collector's answer, or that there was none.
-pub(super) struct CollectorAnswer {
-    pub(super) verdict: CollectorVerdict,
+pub(super) struct CollectorResponse {
+    pub(super) verdict: ExportResult,
     /// Why it was not taken, for a person.
-    pub(super) why: String,
+    pub(super) reason: String,
 }
 
 impl CollectorClient {
     /// To the collector of the configuration; `None` where there is none.
     pub(super) fn new(config: &TelemetryConfig, client: Client) -> Option<Self> {
         let endpoint = config.endpoint.as_ref()?;
-        let url = |signal| parse_url(&format!("{endpoint}{}", path(config.protocol, signal))).ok();
+        let url = |signal| {
+            parse_url(&format!(
+                "{endpoint}{}",
+                signal_path(config.protocol, signal)
+            ))
+            .ok()
+        };
         let [traces, metrics, logs] = Signal::ALL.map(url);
         let mut headers = HeaderMap::new();
         for (name, value) in &config.headers {
@@ -63,7 +69,7 @@ impl CollectorClient {
                 headers.insert(CONTENT_TYPE, protobuf);
                 ProtocolClient::Http(client)
             }
-            OtlpProtocol::Grpc => ProtocolClient::Grpc(client.unary()),
+            OtlpProtocol::Grpc => ProtocolClient::Grpc(client.unary_client()),
         };
         Some(Self {
             protocol,
@@ -74,12 +80,12 @@ impl CollectorClient {
     }
 
     /// Sends one message, once.
-    pub(super) async fn send(&self, signal: Signal, message: Bytes) -> CollectorAnswer {
+    pub(super) async fn send(&self, signal: Signal, message: Bytes) -> CollectorResponse {
         let url = &self.urls[signal as usize];
         let answered = async {
             match &self.protocol {
-                ProtocolClient::Http(client) => self.post(client, url, message).await,
-                ProtocolClient::Grpc(client) => self.call(client, url, &message).await,
+                ProtocolClient::Http(client) => self.send_http(client, url, message).await,
+                ProtocolClient::Grpc(client) => self.send_grpc(client, url, &message).await,
             }
         };
         let why = match timeout(self.timeout, answered).await {
@@ -87,42 +93,44 @@ impl CollectorClient {
             Ok(Err(why)) => why.to_string(),
             Err(_) => "it did not answer in time".into(),
         };
-        CollectorAnswer {
-            verdict: CollectorVerdict::Later(None),
-            why,
+        CollectorResponse {
+            verdict: ExportResult::Retryable(None),
+            reason: why,
         }
     }
 
-    async fn post(
+    async fn send_http(
         &self,
         client: &Client,
         url: &Uri,
         message: Bytes,
-    ) -> Result<CollectorAnswer, ClientError> {
+    ) -> Result<CollectorResponse, ClientError> {
         let asked = client.request(Method::POST, url, self.headers.clone(), Some(message));
         let answer = asked.await?;
         // Read in any case, so that the connection can be used again.
-        let said = read_json(answer.body, ANSWER_MAX).await.unwrap_or_default();
+        let said = read_json(answer.body, RESPONSE_BYTES_MAX)
+            .await
+            .unwrap_or_default();
         let after = answer.headers.get(RETRY_AFTER);
         let after = after.and_then(|after| after.to_str().ok());
-        Ok(CollectorAnswer {
-            verdict: CollectorVerdict::over_http(answer.status.as_u16(), after, &said),
-            why: format!("it answered HTTP {}", answer.status),
+        Ok(CollectorResponse {
+            verdict: ExportResult::from_http(answer.status.as_u16(), after, &said),
+            reason: format!("it answered HTTP {}", answer.status),
         })
     }
 
-    async fn call(
+    async fn send_grpc(
         &self,
         client: &UnaryClient,
         url: &Uri,
         message: &[u8],
-    ) -> Result<CollectorAnswer, ClientError> {
-        let asked = client.ask(url, self.headers.clone(), message, ANSWER_MAX);
+    ) -> Result<CollectorResponse, ClientError> {
+        let asked = client.call(url, self.headers.clone(), message, RESPONSE_BYTES_MAX);
         let answer = asked.await?;
         let name = code_name(answer.code);
-        Ok(CollectorAnswer {
-            verdict: CollectorVerdict::over_grpc(answer.code, &answer.details, &answer.message),
-            why: match &*words(&answer.words) {
+        Ok(CollectorResponse {
+            verdict: ExportResult::from_grpc(answer.code, &answer.details, &answer.message),
+            reason: match &*sanitize_message(&answer.status_message) {
                 "" => format!("it answered {name}"),
                 words => format!("it answered {name}: {words}"),
             },
@@ -131,7 +139,7 @@ impl CollectorClient {
 }
 
 /// Where messages of a signal go, behind the endpoint.
-const fn path(protocol: OtlpProtocol, signal: Signal) -> &'static str {
+const fn signal_path(protocol: OtlpProtocol, signal: Signal) -> &'static str {
     match (protocol, signal) {
         (OtlpProtocol::HttpProtobuf, Signal::Traces) => "/v1/traces",
         (OtlpProtocol::HttpProtobuf, Signal::Metrics) => "/v1/metrics",
@@ -149,6 +157,6 @@ const fn path(protocol: OtlpProtocol, signal: Signal) -> &'static str {
 }
 
 /// The words of a collector, as they are logged.
-pub(super) fn words(said: &[u8]) -> String {
-    visible(&said[..said.len().min(WORDS_MAX)])
+pub(super) fn sanitize_message(said: &[u8]) -> String {
+    sanitize(&said[..said.len().min(MESSAGE_BYTES_MAX)])
 }

@@ -4,13 +4,13 @@ use std::fmt;
 use std::io::Write;
 use std::sync::OnceLock;
 
-use mgp_engine::calls::telemetry::otlp::ToldLogLine;
+use mgp_engine::calls::telemetry::otlp::LogRecord;
 use mgp_engine::calls::telemetry::spans::SpanContext;
-use mgp_engine::timestamps::rfc3339_ms;
+use mgp_engine::timestamps::render_rfc3339_ms;
 use mgp_runtime::event_sink::EventSink;
 use mgp_runtime::time::{unix_ms, unix_ns};
 use mgp_runtime::trace;
-use mgp_transports::log::visible;
+use mgp_transports::log::sanitize;
 use serde_json::{Map, Value};
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Subscriber};
@@ -23,11 +23,11 @@ use tracing_subscriber::layer::{Context, Layer};
 const VALUE_MAX: usize = 4 << 10;
 
 /// Where lines go beside stderr, once somebody wants them. One for the process, as its log is.
-static TOLD: OnceLock<EventSink<ToldLogLine>> = OnceLock::new();
+static EXPORT_SINK: OnceLock<EventSink<LogRecord>> = OnceLock::new();
 
 /// From now on each line goes there, too.
-pub(super) fn tell(sink: EventSink<ToldLogLine>) {
-    let _ = TOLD.set(sink);
+pub(super) fn export_to(sink: EventSink<LogRecord>) {
+    let _ = EXPORT_SINK.set(sink);
 }
 
 /// What an event says.
@@ -39,18 +39,18 @@ struct LogFields {
 }
 
 impl LogFields {
-    fn of(event: &Event<'_>) -> Self {
+    fn from_event(event: &Event<'_>) -> Self {
         let mut said = Self::default();
         event.record(&mut said);
         said
     }
 
-    fn put(&mut self, field: &Field, value: Value) {
+    fn insert(&mut self, field: &Field, value: Value) {
         self.names.push(field.name());
         self.fields.insert(field.name().to_owned(), value);
     }
 
-    fn text(&mut self, field: &Field, mut text: String) {
+    fn insert_text(&mut self, field: &Field, mut text: String) {
         if text.len() > VALUE_MAX {
             let end = (0..=VALUE_MAX)
                 .rev()
@@ -59,42 +59,42 @@ impl LogFields {
         }
         match field.name() {
             "message" => self.message = text,
-            _ => self.put(field, text.into()),
+            _ => self.insert(field, text.into()),
         }
     }
 }
 
 impl Visit for LogFields {
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
-        self.text(field, format!("{value:?}"));
+        self.insert_text(field, format!("{value:?}"));
     }
 
     fn record_str(&mut self, field: &Field, value: &str) {
-        self.text(field, value.to_owned());
+        self.insert_text(field, value.to_owned());
     }
 
     fn record_u64(&mut self, field: &Field, value: u64) {
-        self.put(field, value.into());
+        self.insert(field, value.into());
     }
 
     fn record_i64(&mut self, field: &Field, value: i64) {
-        self.put(field, value.into());
+        self.insert(field, value.into());
     }
 
     fn record_f64(&mut self, field: &Field, value: f64) {
-        self.put(field, value.into());
+        self.insert(field, value.into());
     }
 
     fn record_bool(&mut self, field: &Field, value: bool) {
-        self.put(field, value.into());
+        self.insert(field, value.into());
     }
 }
 
 /// The fields of a line for a person, each without what would drive a terminal or begin a line of its own: names of
 /// tools and words of servers are among them.
-pub fn plain_fields() -> impl for<'w> FormatFields<'w> + Send + Sync + 'static {
+pub fn sanitized_fields() -> impl for<'w> FormatFields<'w> + Send + Sync + 'static {
     let field = |writer: &mut Writer<'_>, field: &Field, value: &dyn fmt::Debug| {
-        let value = visible(format!("{value:?}").as_bytes());
+        let value = sanitize(format!("{value:?}").as_bytes());
         match (
             field.name().trim_start_matches("r#"),
             writer.has_ansi_escapes(),
@@ -108,20 +108,20 @@ pub fn plain_fields() -> impl for<'w> FormatFields<'w> + Send + Sync + 'static {
 }
 
 /// Writes each event as a JSON object on a line of its own.
-pub struct JsonLines;
+pub struct JsonLayer;
 
-impl JsonLines {
-    fn line(event: &Event<'_>, at_ms: u64) -> String {
-        let said = LogFields::of(event);
+impl JsonLayer {
+    fn render(event: &Event<'_>, at_ms: u64) -> String {
+        let said = LogFields::from_event(event);
         let mut line = Map::new();
-        line.insert("timestamp".into(), rfc3339_ms(at_ms).into());
+        line.insert("timestamp".into(), render_rfc3339_ms(at_ms).into());
         let level = event.metadata().level();
         line.insert("level".into(), level.as_str().to_lowercase().into());
         line.insert("message".into(), said.message.into());
         line.insert("target".into(), event.metadata().target().into());
         // A field of the same name as one of these stands beside them.
         line.insert("fields".into(), said.fields.into());
-        if let Some(SpanContext { trace, span }) = trace::current() {
+        if let Some(SpanContext { trace, span }) = trace::current_span() {
             line.insert("trace_id".into(), format!("{trace:032x}").into());
             line.insert("span_id".into(), format!("{span:016x}").into());
         }
@@ -129,50 +129,52 @@ impl JsonLines {
     }
 }
 
-impl<S: Subscriber> Layer<S> for JsonLines {
+impl<S: Subscriber> Layer<S> for JsonLayer {
     fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
-        let line = Self::line(event, unix_ms()) + "\n";
+        let line = Self::render(event, unix_ms()) + "\n";
         // There is nobody to be told that the log cannot be written.
         let _ = std::io::stderr().lock().write_all(line.as_bytes());
     }
 }
 
 /// Hands each event to who tells the collector, if anybody does.
-pub struct ToldLines;
+pub struct ExportLayer;
 
-impl<S: Subscriber> Layer<S> for ToldLines {
+impl<S: Subscriber> Layer<S> for ExportLayer {
     fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
-        let Some(sink) = TOLD.get() else { return };
-        if !is_told(event.metadata().target()) {
+        let Some(sink) = EXPORT_SINK.get() else {
+            return;
+        };
+        if !is_exported(event.metadata().target()) {
             return;
         }
-        let said = LogFields::of(event);
+        let said = LogFields::from_event(event);
         let value = |name: &str| match said.fields.get(name) {
             Some(Value::String(text)) => text.clone(),
             Some(other) => other.to_string(),
             None => String::new(),
         };
         let level = *event.metadata().level();
-        sink.send(ToldLogLine {
+        sink.send(LogRecord {
             at_ns: unix_ns(),
-            severity: severity(level),
+            severity: severity_number(level),
             level: level.as_str(),
             fields: said.names.iter().map(|name| (*name, value(name))).collect(),
             body: said.message,
-            span: trace::current(),
+            span: trace::current_span(),
         });
     }
 }
 
 /// Lines of the kernel's own, but for those about the way to the collector: they would go that way, and be said again. So
 /// would what libraries say of connections.
-fn is_told(target: &str) -> bool {
+fn is_exported(target: &str) -> bool {
     let way = module_path!().trim_end_matches("::logs");
     target.starts_with("mgp_") && !target.starts_with(way)
 }
 
 /// The number of OpenTelemetry's data model of logs.
-fn severity(level: Level) -> u8 {
+fn severity_number(level: Level) -> u8 {
     match level {
         Level::TRACE => 1,
         Level::DEBUG => 5,
@@ -194,14 +196,14 @@ mod tests {
 
     impl<S: Subscriber> Layer<S> for Kept {
         fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
-            self.0.lock().unwrap().push(JsonLines::line(event, 0));
+            self.0.lock().unwrap().push(JsonLayer::render(event, 0));
         }
     }
 
     /// Decision 0066: what is told of the log does not cause more of it.
     #[test]
     fn the_way_to_the_collector_is_not_told_there() {
-        assert!(is_told("mgp_servers::server::supervision"));
+        assert!(is_exported("mgp_servers::server::supervision"));
         for not in [
             "hyper::client",
             "h2",
@@ -209,7 +211,7 @@ mod tests {
             module_path!(),
             "mgp_kernel::health::telemetry::posting",
         ] {
-            assert!(!is_told(not), "{not}");
+            assert!(!is_exported(not), "{not}");
         }
     }
 
@@ -220,12 +222,13 @@ mod tests {
         let log = tracing_subscriber::registry().with(Kept(kept.clone()));
         let _log = tracing::subscriber::set_default(log);
         let sink = EventSink::new(drop);
-        let span = trace::RequestSpan::begin(&trace::Trace::minted(), "tools/call", &sink).unwrap();
+        let span =
+            trace::RequestSpan::begin(&trace::Trace::generate(), "tools/call", &sink).unwrap();
         let handling = async {
             tracing::warn!("within");
-            trace::current().unwrap()
+            trace::current_span().unwrap()
         };
-        let context = span.within(handling).await;
+        let context = span.instrument(handling).await;
         tracing::warn!("behind");
         let lines = kept.lock().unwrap();
         let [within, behind] = [0, 1].map(|at| serde_json::from_str::<Value>(&lines[at]).unwrap());
@@ -256,7 +259,7 @@ mod tests {
         let lines = tracing_subscriber::fmt::layer()
             .with_writer(move || Buffer(buffer.clone()))
             .with_ansi(false)
-            .fmt_fields(plain_fields());
+            .fmt_fields(sanitized_fields());
         let hostile =
             "a\r\n2026-11-28 ERROR forged\u{1b}]52;c;aGk=\u{7}\u{9b}2J\u{202e}\u{2028}\u{e0041}";
         tracing::subscriber::with_default(tracing_subscriber::registry().with(lines), || {

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use mgp_callers::request::{Answering, Outcome, Request};
+use mgp_callers::request::{AnswerFuture, Outcome, Request};
 use mgp_engine::calls::telemetry::refusal_reasons::RefusalReason;
-use mgp_engine::calls::telemetry::sampling::SamplingRule;
-use mgp_engine::calls::telemetry::spans::EndedSpan;
+use mgp_engine::calls::telemetry::sampling::Sampler;
+use mgp_engine::calls::telemetry::spans::FinishedSpan;
 use mgp_protocol::dialect::Dialect;
 use mgp_protocol::refusal::Rendered;
 use mgp_protocol::splice::member;
@@ -15,25 +15,25 @@ use mgp_runtime::trace::RequestSpan;
 /// Begins the spans of sampled requests.
 #[derive(Debug, Clone)]
 pub struct Tracing {
-    rule: SamplingRule,
-    sink: Option<EventSink<EndedSpan>>,
+    rule: Sampler,
+    sink: Option<EventSink<FinishedSpan>>,
 }
 
 impl Tracing {
     /// Of a kernel that tells nobody.
     #[must_use]
-    pub fn off() -> Self {
+    pub fn disabled() -> Self {
         Self {
-            rule: SamplingRule {
+            rule: Sampler {
                 percent: 0,
-                follows_callers: false,
+                parent_based: false,
             },
             sink: None,
         }
     }
 
     /// Of one that tells there what this rule samples.
-    pub(super) fn of(rule: SamplingRule, sink: EventSink<EndedSpan>) -> Self {
+    pub(super) fn with_rule(rule: Sampler, sink: EventSink<FinishedSpan>) -> Self {
         Self {
             rule,
             sink: Some(sink),
@@ -41,61 +41,62 @@ impl Tracing {
     }
 
     /// Begins the span of a request, if it is sampled; it ends with the request.
-    pub(crate) fn begin(&self, request: &mut Request) -> Option<UnansweredRequest> {
+    pub(crate) fn start_span(&self, request: &mut Request) -> Option<RequestSpanGuard> {
         let sink = self.sink.as_ref()?;
         let trace = &request.trace;
         let caller = trace.caller().map(|caller| caller.sampled);
         // A ping is no work of anybody's.
-        if request.method == "ping" || !self.rule.samples(trace.id.number()?, caller) {
+        if request.method == "ping" || !self.rule.should_sample(trace.id.as_u128()?, caller) {
             return None;
         }
         let span = RequestSpan::begin(trace, &request.method, sink)?;
-        span.set("mcp.method.name", &*request.method);
-        span.set("mcp.protocol.version", request.caller.version.as_str());
-        span.set("mgp.agent.id", request.caller.agent.as_str());
+        span.set_attribute("mcp.method.name", &*request.method);
+        span.set_attribute("mcp.protocol.version", request.caller.version.as_str());
+        span.set_attribute("mgp.agent.id", request.caller.agent.as_str());
         request.trace.span = Some(span.clone());
-        Some(UnansweredRequest {
+        Some(RequestSpanGuard {
             span,
             dialect: request.caller.dialect(),
-            answered: false,
+            is_answered: false,
         })
     }
 }
 
 /// A sampled request without its answer. Dropped so it has lost its client, which its span says.
 #[derive(Debug)]
-pub(crate) struct UnansweredRequest {
+pub(crate) struct RequestSpanGuard {
     span: Arc<RequestSpan>,
     dialect: Dialect,
-    answered: bool,
+    is_answered: bool,
 }
 
-impl UnansweredRequest {
+impl RequestSpanGuard {
     /// The answer, whose time is told: the span ends with it, or with who waits for it.
-    pub(crate) fn until(mut self, answering: Answering) -> Answering {
+    pub(crate) fn wrap(mut self, answering: AnswerFuture) -> AnswerFuture {
         Box::pin(async move {
-            let outcome = self.span.within(answering).await;
-            self.ended(&outcome);
+            let outcome = self.span.instrument(answering).await;
+            self.record_outcome(&outcome);
             outcome
         })
     }
 
-    fn ended(&mut self, outcome: &Outcome) {
-        self.answered = true;
+    fn record_outcome(&mut self, outcome: &Outcome) {
+        self.is_answered = true;
         let Err(refusal) = outcome else { return };
-        self.span.failed(RefusalReason::of(refusal).as_str());
-        if let Rendered::Error(error) = refusal.render_in(self.dialect)
+        self.span
+            .set_error(RefusalReason::from_refusal(refusal).as_str());
+        if let Rendered::Error(error) = refusal.render_for_dialect(self.dialect)
             && let Some(code) = member(&error, "code")
         {
-            self.span.set("rpc.response.status_code", code);
+            self.span.set_attribute("rpc.response.status_code", code);
         }
     }
 }
 
-impl Drop for UnansweredRequest {
+impl Drop for RequestSpanGuard {
     fn drop(&mut self) {
-        if !self.answered {
-            self.span.failed(RefusalReason::Cancelled.as_str());
+        if !self.is_answered {
+            self.span.set_error(RefusalReason::Cancelled.as_str());
         }
     }
 }
@@ -115,18 +116,18 @@ mod tests {
     /// client.
     #[tokio::test]
     async fn a_span_says_how_its_request_ended() {
-        let ended: Arc<Mutex<Vec<EndedSpan>>> = Arc::default();
+        let ended: Arc<Mutex<Vec<FinishedSpan>>> = Arc::default();
         let taken = ended.clone();
         let sink = EventSink::new(move |span| taken.lock().unwrap().push(span));
         let until = |answering| {
-            let unanswered = UnansweredRequest {
-                span: RequestSpan::begin(&Trace::minted(), "tools/list", &sink).unwrap(),
-                dialect: Version::MODERN.into(),
-                answered: false,
+            let unanswered = RequestSpanGuard {
+                span: RequestSpan::begin(&Trace::generate(), "tools/list", &sink).unwrap(),
+                dialect: Version::STATELESS.into(),
+                is_answered: false,
             };
-            unanswered.until(answering)
+            unanswered.wrap(answering)
         };
-        let ready = |outcome| -> Answering { Box::pin(std::future::ready(outcome)) };
+        let ready = |outcome| -> AnswerFuture { Box::pin(std::future::ready(outcome)) };
         assert!(until(ready(Ok(Bytes::new()))).await.is_ok());
         assert!(until(ready(Err(Refusal::BadCursor))).await.is_err());
         let mut gone = until(Box::pin(std::future::pending()));

@@ -1,8 +1,8 @@
 //! `mgp/kernel/console/*`: who is signed in to the console.
 
 use mgp_callers::request::Outcome;
-use mgp_engine::doors::console::LINK_MS;
-use mgp_protocol::mgp::kernel::console::{ConsoleLink, Ended};
+use mgp_engine::doors::console_sessions::LINK_LIFETIME_MS;
+use mgp_protocol::mgp::kernel::console::{ConsoleLink, EndResult};
 use mgp_protocol::refusal::Refusal;
 
 use crate::operator::{Operator, json};
@@ -13,11 +13,11 @@ impl Operator {
     /// # Errors
     /// Where there is no console: why, and what to do.
     pub fn console_link(&self) -> Outcome {
-        let link = self.console.link();
+        let link = self.console.create_sign_in_link();
         let url = link.map_err(|why| Refusal::BadParams(why.to_string()))?;
         json(&ConsoleLink {
             url,
-            lasts_secs: LINK_MS / 1000,
+            lasts_secs: LINK_LIFETIME_MS / 1000,
         })
     }
 
@@ -25,8 +25,8 @@ impl Operator {
     ///
     /// # Errors
     /// None at present; the type is that of every answer.
-    pub fn end_console(&self) -> Outcome {
+    pub fn close_console_sessions(&self) -> Outcome {
         let browsers = self.console.sign_out_all() as u64;
-        json(&Ended { browsers })
+        json(&EndResult { browsers })
     }
 }

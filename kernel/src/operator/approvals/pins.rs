@@ -14,14 +14,14 @@ impl Operator {
     /// Unknown server; its pins cannot be read.
     pub async fn list_pins(&self, request: &Request) -> Outcome {
         let pins::List { id, after, limit } = read(request)?;
-        let handle = self.find(&id)?;
+        let handle = self.find_server(&id)?;
         let limit = limit.unwrap_or(PAGE_MAX).clamp(1, PAGE_MAX);
-        let page = self.pins.listed(&handle.id, after, limit).await;
-        let page = page.map_err(Refusal::Broken)?;
+        let page = self.pins.list(&handle.id, after, limit).await;
+        let page = page.map_err(Refusal::Internal)?;
         json(&PinnedTools {
-            mode: page.mode.map(in_word),
+            mode: page.mode.map(mode_label),
             total: page.total as u64,
-            pins: page.tools.into_iter().map(told).collect(),
+            pins: page.tools.into_iter().map(to_protocol_pin).collect(),
             has_more: page.has_more,
         })
     }
@@ -32,17 +32,17 @@ impl Operator {
     /// As of [`Self::list_pins`].
     pub async fn show_pin(&self, request: &Request) -> Outcome {
         let pins::Show { id, tool } = read(request)?;
-        let handle = self.find(&id)?;
+        let handle = self.find_server(&id)?;
         let pair = self.pins.definitions(&handle.id, tool).await;
-        let pair = pair.map_err(Refusal::Broken)?;
+        let pair = pair.map_err(Refusal::Internal)?;
         json(&Definitions {
             approved: pair.approved,
-            now: pair.now.map(|tool| tool.raw.to_string()),
+            now: pair.current.map(|tool| tool.raw.to_string()),
         })
     }
 }
 
-fn in_word(mode: PinMode) -> String {
+fn mode_label(mode: PinMode) -> String {
     match mode {
         PinMode::Off => "off",
         PinMode::Warn => "warn",
@@ -51,11 +51,11 @@ fn in_word(mode: PinMode) -> String {
     .into()
 }
 
-fn told(one: PinnedTool) -> pins::PinnedTool {
+fn to_protocol_pin(one: PinnedTool) -> pins::PinnedTool {
     pins::PinnedTool {
         tool: one.tool,
         pin: one.approved.to_string(),
-        approved_by: one.by,
+        approved_by: one.approved_by,
         now: one.pending.map(|pin| pin.to_string()),
         changed: one.changed.iter().map(ToString::to_string).collect(),
         denied: one.denied,

@@ -1,68 +1,71 @@
 //! Whether this node still has its part in the cluster: by the logs, and by what other nodes answered to its links.
 
 use mgp_cluster::links::{LinkRefusal, LinkStatus};
-use mgp_cluster::replication::{ClusterMemberView, ClusterView, MemberStanding};
+use mgp_cluster::replication::{ClusterMemberView, ClusterView, MemberStatus};
 use mgp_engine::policy::grants::MemberRole;
 use mgp_protocol::ids::NodeId;
-use mgp_protocol::mgp::kernel::nodes::OwnMembership;
+use mgp_protocol::mgp::kernel::nodes::MembershipStatus;
 
 /// What this node knows of its own part, and what there is to do about it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(in crate::operator) struct OwnPart {
-    pub(in crate::operator) membership: OwnMembership,
+pub(in crate::operator) struct LocalMembership {
+    pub(in crate::operator) membership: MembershipStatus,
     /// In words, where it is not as it should be.
-    pub(in crate::operator) trouble: Option<String>,
+    pub(in crate::operator) failure: Option<String>,
 }
 
 /// How a node comes in again that was cut off.
-const COME_BACK: &str = "under its present key it never comes back: `mgp nodes leave`, `mgp nodes rekey`, a restart, \
+const REJOIN_HINT: &str = "under its present key it never comes back: `mgp nodes leave`, `mgp nodes rekey`, a restart, \
                          then `mgp nodes join` with a new ticket";
 
 /// The part of the node with this key, which wants to be called so.
-pub(in crate::operator) fn own_part(
+pub(in crate::operator) fn local_membership(
     view: &ClusterView,
     key: &str,
     name: &str,
     links: &[LinkStatus],
     name_of: impl Fn(NodeId) -> String,
-) -> OwnPart {
+) -> LocalMembership {
     if view.cluster.is_none() || view.members.is_empty() {
-        return OwnPart::default();
+        return LocalMembership::default();
     }
-    let Some(own) = view.members.get(&view.here) else {
-        let command = take_key(name, key, &admins(view, name_of));
-        return OwnPart {
-            membership: OwnMembership::Unknown,
-            trouble: Some(format!(
+    let Some(own) = view.members.get(&view.node) else {
+        let command = rekey_command(name, key, &admin_names(view, name_of));
+        return LocalMembership {
+            membership: MembershipStatus::Unknown,
+            failure: Some(format!(
                 "the cluster does not know the key of this node: if it got that by `mgp nodes rekey`, an admin takes it, {command}"
             )),
         };
     };
-    match own.standing {
-        MemberStanding::Cut => OwnPart {
-            membership: OwnMembership::Revoked,
-            trouble: Some(format!("this node was cut off; {COME_BACK}")),
+    match own.status {
+        MemberStatus::CutOff => LocalMembership {
+            membership: MembershipStatus::Revoked,
+            failure: Some(format!("this node was cut off; {REJOIN_HINT}")),
         },
-        MemberStanding::Left => OwnPart {
-            membership: OwnMembership::Revoked,
-            trouble: Some(format!("this node has left its cluster; {COME_BACK}")),
+        MemberStatus::Left => LocalMembership {
+            membership: MembershipStatus::Revoked,
+            failure: Some(format!("this node has left its cluster; {REJOIN_HINT}")),
         },
-        MemberStanding::Rekeyed => OwnPart {
-            membership: OwnMembership::Unknown,
-            trouble: Some(
+        MemberStatus::Rekeyed => LocalMembership {
+            membership: MembershipStatus::Unknown,
+            failure: Some(
                 "this node goes on under another key from its next start: `mgp down`, then start it as before".into(),
             ),
         },
-        MemberStanding::In
-        | MemberStanding::Resting
-        | MemberStanding::Doubtful
-        | MemberStanding::Forked
-        | MemberStanding::Twice => refused(links, name_of),
+        MemberStatus::Active
+        | MemberStatus::Retired
+        | MemberStatus::Doubtful
+        | MemberStatus::Forked
+        | MemberStatus::DuplicateKey => membership_from_links(links, name_of),
     }
 }
 
 /// What other nodes answered: a node that is cut off hears of it by that alone.
-fn refused(links: &[LinkStatus], name_of: impl Fn(NodeId) -> String) -> OwnPart {
+fn membership_from_links(
+    links: &[LinkStatus],
+    name_of: impl Fn(NodeId) -> String,
+) -> LocalMembership {
     let by = |refusal| {
         let by = links.iter().filter(|link| link.refusal == Some(refusal));
         let by: Vec<String> = by.map(|link| name_of(link.node)).collect();
@@ -71,39 +74,39 @@ fn refused(links: &[LinkStatus], name_of: impl Fn(NodeId) -> String) -> OwnPart 
     let (revoked, not_pinned) = (by(LinkRefusal::Revoked), by(LinkRefusal::NotPinned));
     let revoked = revoked.map(|by| {
         format!(
-            "{by} ended the link as that of a node that was cut off: if an admin did that (`mgp cluster status` there), {COME_BACK}"
+            "{by} ended the link as that of a node that was cut off: if an admin did that (`mgp cluster status` there), {REJOIN_HINT}"
         )
     });
     let not_pinned = not_pinned.map(|by| {
         format!(
-            "{by} takes no link of this node: it was cut off there, or that node has not heard of its admission or of its new key yet; `mgp cluster status` there tells which. If it was cut off, {COME_BACK}"
+            "{by} takes no link of this node: it was cut off there, or that node has not heard of its admission or of its new key yet; `mgp cluster status` there tells which. If it was cut off, {REJOIN_HINT}"
         )
     });
     let said: Vec<String> = revoked.into_iter().chain(not_pinned).collect();
     let linked = links.iter().any(|link| link.linked.is_some());
-    OwnPart {
+    LocalMembership {
         membership: match said.is_empty() || linked {
-            true => OwnMembership::Member,
-            false => OwnMembership::Refused,
+            true => MembershipStatus::Member,
+            false => MembershipStatus::Refused,
         },
-        trouble: (!said.is_empty()).then(|| said.join(". ")),
+        failure: (!said.is_empty()).then(|| said.join(". ")),
     }
 }
 
 /// The names of the nodes on which an admin can decide.
-pub(in crate::operator) fn admins(
+pub(in crate::operator) fn admin_names(
     view: &ClusterView,
     name_of: impl Fn(NodeId) -> String,
 ) -> Vec<String> {
     let admin = |(node, member): &(&NodeId, &ClusterMemberView)| {
-        **node != view.here && member.role == Some(MemberRole::Admin) && !member.standing.is_out()
+        **node != view.node && member.role == Some(MemberRole::Admin) && !member.status.is_out()
     };
     let admins = view.members.iter().filter(admin);
     admins.map(|(node, _)| name_of(*node)).collect()
 }
 
 /// The whole command that takes the key of a node, and where to type it.
-fn take_key(name: &str, key: &str, admins: &[String]) -> String {
+fn rekey_command(name: &str, key: &str, admins: &[String]) -> String {
     let place = match admins {
         [] => "an admin".to_owned(),
         [one] => one.clone(),
@@ -120,34 +123,34 @@ mod tests {
     use mgp_cluster::links::LinkedStatus;
     use mgp_engine::node_key::NodeKey;
     use mgp_engine::policy::grants::ClusterId;
-    use mgp_protocol::federation::hello::ToldRole;
+    use mgp_protocol::federation::hello::ReportedRole;
     use mgp_transports::quic::PacketLoss;
 
     use super::*;
 
     fn node(n: u8) -> NodeId {
-        NodeKey::new(&[n; 32]).public().node()
+        NodeKey::new(&[n; 32]).public_key().node_id()
     }
 
     /// `desk`, number 2, in a cluster of the admin `nas`, number 1.
-    fn cluster(own: Option<MemberStanding>) -> ClusterView {
+    fn cluster(own: Option<MemberStatus>) -> ClusterView {
         let member = |n: u8, role, standing| {
             let member = ClusterMemberView {
                 name: ["nas", "desk"][usize::from(n - 1)].to_owned(),
-                key: NodeKey::new(&[n; 32]).public(),
+                key: NodeKey::new(&[n; 32]).public_key(),
                 role: Some(role),
                 admitted_by: None,
-                standing,
-                out_ms: None,
+                status: standing,
+                removed_ms: None,
             };
             (node(n), member)
         };
-        let nas = member(1, MemberRole::Admin, MemberStanding::In);
+        let nas = member(1, MemberRole::Admin, MemberStatus::Active);
         let own = own.map(|standing| member(2, MemberRole::Member, standing));
         ClusterView {
             cluster: Some(ClusterId([1; 32])),
             members: Arc::new([nas].into_iter().chain(own).collect()),
-            ..ClusterView::alone(node(2), Duration::from_secs(30))
+            ..ClusterView::standalone(node(2), Duration::from_secs(30))
         }
     }
 
@@ -155,40 +158,40 @@ mod tests {
         LinkStatus {
             node: node(n),
             name: "nas".to_owned(),
-            role: ToldRole::Admin,
+            role: ReportedRole::Admin,
             present: linked,
             linked: linked.then(|| LinkedStatus {
                 address: Some(([10, 0, 0, 2], 7332).into()),
                 relay: None,
-                dialed: true,
+                is_dialer: true,
                 since_ms: 0,
                 round_trip: Duration::ZERO,
                 clock: None,
                 loss: PacketLoss::default(),
             }),
-            keeps_out: false,
+            is_blocked: false,
             refusal,
             lost_ms: None,
-            trouble: None,
+            problem: None,
         }
     }
 
-    fn part(view: &ClusterView, links: &[LinkStatus]) -> (OwnMembership, String) {
+    fn part(view: &ClusterView, links: &[LinkStatus]) -> (MembershipStatus, String) {
         let name_of = |of: NodeId| if of == node(1) { "nas" } else { "den" }.to_owned();
-        let part = own_part(view, "9c90", "desk", links, name_of);
-        (part.membership, part.trouble.unwrap_or_default())
+        let part = local_membership(view, "9c90", "desk", links, name_of);
+        (part.membership, part.failure.unwrap_or_default())
     }
 
     /// It hears of that by the answers to its links, and by no entry of a log.
     #[test]
     fn a_node_that_is_refused_says_so_and_by_whom() {
-        let view = cluster(Some(MemberStanding::In));
+        let view = cluster(Some(MemberStatus::Active));
         assert_eq!(
             part(&view, &[link(1, None, false)]).0,
-            OwnMembership::Member
+            MembershipStatus::Member
         );
         let (membership, told) = part(&view, &[link(1, Some(LinkRefusal::Revoked), false)]);
-        assert_eq!(membership, OwnMembership::Refused);
+        assert_eq!(membership, MembershipStatus::Refused);
         assert!(
             told.starts_with("nas ended the link as that of a node that was cut off"),
             "{told}"
@@ -199,22 +202,26 @@ mod tests {
             link(3, None, true),
         ];
         let (membership, told) = part(&view, &links);
-        assert_eq!(membership, OwnMembership::Member, "another node takes it");
+        assert_eq!(
+            membership,
+            MembershipStatus::Member,
+            "another node takes it"
+        );
         assert!(told.starts_with("nas takes no link of this node"), "{told}");
     }
 
     #[test]
     fn a_node_that_was_cut_off_knows_it_by_its_log() {
-        let view = cluster(Some(MemberStanding::Cut));
+        let view = cluster(Some(MemberStatus::CutOff));
         let (membership, told) = part(&view, &[link(1, None, false)]);
-        assert_eq!(membership, OwnMembership::Revoked);
+        assert_eq!(membership, MembershipStatus::Revoked);
         assert!(told.starts_with("this node was cut off"), "{told}");
     }
 
     #[test]
     fn a_rekeyed_node_names_the_whole_command_and_where_to_type_it() {
         let (membership, told) = part(&cluster(None), &[]);
-        assert_eq!(membership, OwnMembership::Unknown);
+        assert_eq!(membership, MembershipStatus::Unknown);
         assert!(
             told.ends_with("on nas: mgp nodes rekey desk --to 9c90"),
             "{told}"

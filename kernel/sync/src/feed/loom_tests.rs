@@ -11,14 +11,14 @@ const LIMITS: FeedLimits = FeedLimits {
 #[test]
 fn whatever_is_pushed_is_read_or_told_as_overtaken() {
     loom::model(|| {
-        let all = Arc::new((Feed::new(), Doorbell::new(), Notify::new()));
+        let all = Arc::new((Feed::new(), Wakeup::new(), Notify::new()));
         let writer = {
             let all = all.clone();
             thread::spawn(move || {
                 for event in 1..=3_u64 {
                     let (feed, bell, woken) = &*all;
                     feed.push(event, 1, 0, LIMITS);
-                    if bell.ring() {
+                    if bell.signal() {
                         woken.notify();
                     }
                 }
@@ -28,11 +28,11 @@ fn whatever_is_pushed_is_read_or_told_as_overtaken() {
         let mut place = 0;
         while place < 3 {
             woken.wait();
-            bell.settle();
+            bell.reset();
             let read = feed.read(place, 9);
             let first = read.events.first().map_or(place + 1, |(at, _)| *at);
             assert_eq!(
-                read.overtaken,
+                read.has_gap,
                 first > place + 1,
                 "a gap is told, and nothing else"
             );

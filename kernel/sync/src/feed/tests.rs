@@ -6,7 +6,10 @@ const LIMITS: FeedLimits = FeedLimits {
 };
 
 fn read(feed: &Feed<char>, after: u64, most: usize) -> (String, bool) {
-    let FeedRead { events, overtaken } = feed.read(after, most);
+    let FeedRead {
+        events,
+        has_gap: overtaken,
+    } = feed.read(after, most);
     (
         events.into_iter().map(|(_, item)| item).collect(),
         overtaken,
@@ -21,7 +24,10 @@ fn each_reader_reads_from_its_own_place() {
     }
     assert_eq!(read(&feed, 0, 9), ("abc".into(), false));
     assert_eq!(read(&feed, 1, 1), ("b".into(), false));
-    assert_eq!(read(&feed, feed.newest(), 9), (String::new(), false));
+    assert_eq!(
+        read(&feed, feed.newest_position(), 9),
+        (String::new(), false)
+    );
 }
 
 #[test]
@@ -46,13 +52,13 @@ fn places_of_lost_events_are_passed_over() {
     assert_eq!(feed.push('b', 1, 5, LIMITS), 7);
     let found = feed.read(1, 9);
     assert_eq!(found.events, [(7, 'b')]);
-    assert!(!found.overtaken, "nothing that was here is gone");
+    assert!(!found.has_gap, "nothing that was here is gone");
 }
 
 #[test]
 fn a_bell_wakes_once_until_it_is_settled() {
-    let bell = Doorbell::new();
-    assert_eq!([bell.ring(), bell.ring()], [true, false]);
-    bell.settle();
-    assert!(bell.ring());
+    let bell = Wakeup::new();
+    assert_eq!([bell.signal(), bell.signal()], [true, false]);
+    bell.reset();
+    assert!(bell.signal());
 }

@@ -10,71 +10,71 @@ pub(super) struct RingEvent<T> {
 
 /// Grows at the newest end and shrinks at the oldest; the last one held is number `newest`.
 pub(super) struct RingEvents<T> {
-    held: VecDeque<RingEvent<T>>,
-    newest: u64,
+    events: VecDeque<RingEvent<T>>,
+    newest_seq: u64,
 }
 
 impl<T> RingEvents<T> {
     pub(super) fn new() -> Self {
         Self {
-            held: VecDeque::new(),
-            newest: 0,
+            events: VecDeque::new(),
+            newest_seq: 0,
         }
     }
 
     pub(super) fn len(&self) -> usize {
-        self.held.len()
+        self.events.len()
     }
 
     /// The last number given, 0 before the first.
-    pub(super) fn newest(&self) -> u64 {
-        self.newest
+    pub(super) fn newest_seq(&self) -> u64 {
+        self.newest_seq
     }
 
     /// The number of the oldest event held, or of the next one when none is.
-    fn oldest(&self) -> u64 {
-        self.newest + 1 - self.held.len() as u64
+    fn oldest_seq(&self) -> u64 {
+        self.newest_seq + 1 - self.events.len() as u64
     }
 
     pub(super) fn push(&mut self, event: RingEvent<T>) {
-        self.held.push_back(event);
-        self.newest += 1;
+        self.events.push_back(event);
+        self.newest_seq += 1;
     }
 
     /// Takes the newest back: it was never there.
-    pub(super) fn take_back(&mut self) -> Option<RingEvent<T>> {
-        let event = self.held.pop_back()?;
-        self.newest -= 1;
+    pub(super) fn pop_newest(&mut self) -> Option<RingEvent<T>> {
+        let event = self.events.pop_back()?;
+        self.newest_seq -= 1;
         Some(event)
     }
 
-    pub(super) fn take_oldest(&mut self) -> Option<(u64, RingEvent<T>)> {
-        let oldest = self.oldest();
-        self.held.pop_front().map(|event| (oldest, event))
+    pub(super) fn pop_oldest(&mut self) -> Option<(u64, RingEvent<T>)> {
+        let oldest = self.oldest_seq();
+        self.events.pop_front().map(|event| (oldest, event))
     }
 
     /// The weight of the event at a place, 0 being the oldest.
-    pub(super) fn weight(&self, place: usize) -> usize {
-        self.held[place].weight
+    pub(super) fn weight_at(&self, place: usize) -> usize {
+        self.events[place].weight
     }
 
-    pub(super) fn lane_of(&self, seq: u64) -> Option<u64> {
-        let place = usize::try_from(seq.checked_sub(self.oldest())?).ok()?;
-        self.held.get(place).map(|event| event.lane)
+    pub(super) fn lane_for_seq(&self, seq: u64) -> Option<u64> {
+        let place = usize::try_from(seq.checked_sub(self.oldest_seq())?).ok()?;
+        self.events.get(place).map(|event| event.lane)
     }
 
     /// All events with their numbers, oldest first.
-    pub(super) fn numbered(&self) -> impl Iterator<Item = (u64, &RingEvent<T>)> {
-        (self.oldest()..).zip(&self.held)
+    pub(super) fn iter_numbered(&self) -> impl Iterator<Item = (u64, &RingEvent<T>)> {
+        (self.oldest_seq()..).zip(&self.events)
     }
 
     /// The first event of a lane after number `cursor`, which is none to come. Passes over what
     /// other lanes had in between, so a reader passes over each event once.
     pub(super) fn first_after(&self, lane: u64, cursor: u64) -> Option<(u64, &T)> {
-        let oldest = self.oldest();
+        let oldest = self.oldest_seq();
         let start = (cursor + 1).max(oldest);
         let place = usize::try_from(start - oldest).expect("it is within what is held");
-        let mut rest = (start..).zip(self.held.range(place..));
+        let mut rest = (start..).zip(self.events.range(place..));
         let (seq, event) = rest.find(|(_, event)| event.lane == lane)?;
         Some((seq, &event.item))
     }

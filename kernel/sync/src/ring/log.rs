@@ -5,39 +5,39 @@
 use std::task::Waker;
 
 use super::events::{RingEvent, RingEvents};
-use super::{NotAdmitted, RingLimits, RingNext};
-use crate::numbers::NumberMap;
+use super::{AdmissionError, RingLimits, RingNext};
+use crate::number_map::NumberMap;
 
 pub(super) struct RingLog<T> {
     events: RingEvents<T>,
     /// How many of the oldest are past the limits, held only because the first is awaited.
-    overdue: usize,
+    over_limit: usize,
     /// The weight of those that are not.
     bytes: usize,
     lanes: NumberMap<RingLane>,
     /// The newest event of all lanes that were forgotten.
-    forgotten: u64,
+    removed_through: u64,
     /// The number of the last reader.
-    readers: u64,
+    last_reader_id: u64,
     closed: bool,
 }
 
 #[derive(Default)]
 struct RingLane {
-    seat: Option<Seat>,
+    reader: Option<ReaderSlot>,
     /// Its newest event, 0 before the first.
-    newest: u64,
+    newest_seq: u64,
     /// The newest of its events that are gone; when that is `newest`, none is left.
-    gone: u64,
+    evicted_through: u64,
     closed: bool,
 }
 
 /// The place of the one reader of a lane.
-struct Seat {
-    reader: u64,
+struct ReaderSlot {
+    reader_id: u64,
     /// Up to here everything of the lane was taken, or is told as lost.
     cursor: u64,
-    lost: bool,
+    has_lost_events: bool,
     waker: Option<Waker>,
 }
 
@@ -45,17 +45,17 @@ impl<T> RingLog<T> {
     pub(super) fn new() -> Self {
         Self {
             events: RingEvents::new(),
-            overdue: 0,
+            over_limit: 0,
             bytes: 0,
             lanes: NumberMap::default(),
-            forgotten: 0,
-            readers: 0,
+            removed_through: 0,
+            last_reader_id: 0,
             closed: false,
         }
     }
 
-    pub(super) fn lane_of(&self, seq: u64) -> Option<u64> {
-        self.events.lane_of(seq)
+    pub(super) fn lane_for_seq(&self, seq: u64) -> Option<u64> {
+        self.events.lane_for_seq(seq)
     }
 
     /// Gives the event's number and the waker of who waits for it.
@@ -63,103 +63,104 @@ impl<T> RingLog<T> {
         &mut self,
         event: RingEvent<T>,
         limits: &RingLimits,
-    ) -> Result<(u64, Option<Waker>), NotAdmitted<T>> {
+    ) -> Result<(u64, Option<Waker>), AdmissionError<T>> {
         let (key, weight) = (event.lane, event.weight);
         if self.closed || self.lanes.get(&key).is_some_and(|lane| lane.closed) {
-            return Err(NotAdmitted::Closed(event.item));
+            return Err(AdmissionError::Closed(event.item));
         }
         self.events.push(event);
-        let (overdue, bytes) = self.aged(weight, limits);
-        if overdue - self.unawaited(overdue) > limits.undelivered {
-            let event = self.events.take_back().expect("it has just been pushed");
-            return Err(NotAdmitted::Full(event.item));
+        let (overdue, bytes) = self.over_limit_after(weight, limits);
+        if overdue - self.evictable_count(overdue) > limits.max_undelivered {
+            let event = self.events.pop_newest().expect("it has just been pushed");
+            return Err(AdmissionError::Full(event.item));
         }
-        (self.overdue, self.bytes) = (overdue, bytes);
+        (self.over_limit, self.bytes) = (overdue, bytes);
         let lane = self.lanes.entry(key).or_default();
-        lane.newest = self.events.newest();
-        let waker = lane.seat.as_mut().and_then(|seat| seat.waker.take());
+        lane.newest_seq = self.events.newest_seq();
+        let waker = lane.reader.as_mut().and_then(|seat| seat.waker.take());
         self.evict();
-        Ok((self.events.newest(), waker))
+        Ok((self.events.newest_seq(), waker))
     }
 
     /// How many are past the limits, and the weight of the rest, now that `weight` has come in.
-    fn aged(&self, weight: usize, limits: &RingLimits) -> (usize, usize) {
-        let (mut overdue, mut bytes) = (self.overdue, self.bytes + weight);
+    fn over_limit_after(&self, weight: usize, limits: &RingLimits) -> (usize, usize) {
+        let (mut overdue, mut bytes) = (self.over_limit, self.bytes + weight);
         while self.events.len() - overdue > limits.events || bytes > limits.bytes {
-            bytes -= self.events.weight(overdue);
+            bytes -= self.events.weight_at(overdue);
             overdue += 1;
         }
         (overdue, bytes)
     }
 
     /// How many of the `overdue` oldest can go before the first that has to stay.
-    fn unawaited(&self, overdue: usize) -> usize {
-        let overdue = self.events.numbered().take(overdue);
-        let free = overdue.take_while(|&(seq, event)| !self.awaited(seq, event));
+    fn evictable_count(&self, overdue: usize) -> usize {
+        let overdue = self.events.iter_numbered().take(overdue);
+        let free = overdue.take_while(|&(seq, event)| !self.is_awaited(seq, event));
         free.count()
     }
 
     /// True while the reader of its lane has not taken it.
-    fn awaited(&self, seq: u64, event: &RingEvent<T>) -> bool {
+    fn is_awaited(&self, seq: u64, event: &RingEvent<T>) -> bool {
         let lane = self.lanes.get(&event.lane);
-        let seat = lane.and_then(|lane| lane.seat.as_ref());
+        let seat = lane.and_then(|lane| lane.reader.as_ref());
         seat.is_some_and(|seat| seat.cursor < seq)
     }
 
     fn evict(&mut self) {
-        for _ in 0..self.unawaited(self.overdue) {
-            let (seq, event) = self.events.take_oldest().expect("what is overdue is held");
-            self.overdue -= 1;
+        for _ in 0..self.evictable_count(self.over_limit) {
+            let (seq, event) = self.events.pop_oldest().expect("what is overdue is held");
+            self.over_limit -= 1;
             let lane = self.lanes.get_mut(&event.lane);
             let lane = lane.expect("a lane outlives its events");
-            lane.gone = seq;
-            self.forget(event.lane);
+            lane.evicted_through = seq;
+            self.remove_finished_lane(event.lane);
         }
     }
 
-    fn forget(&mut self, key: u64) {
+    fn remove_finished_lane(&mut self, key: u64) {
         let Some(lane) = self.lanes.get(&key) else {
             return;
         };
-        if lane.closed && lane.seat.is_none() && lane.gone == lane.newest {
-            self.forgotten = self.forgotten.max(lane.gone);
+        if lane.closed && lane.reader.is_none() && lane.evicted_through == lane.newest_seq {
+            self.removed_through = self.removed_through.max(lane.evicted_through);
             self.lanes.remove(&key);
         }
     }
 
     /// Gives the reader's number and the waker of the one before it.
     pub(super) fn attach(&mut self, key: u64, after: u64) -> (u64, Option<Waker>) {
-        self.readers += 1;
-        let forgotten = (1..=self.events.newest()).contains(&after);
-        let gone = if forgotten { self.forgotten } else { 0 };
+        self.last_reader_id += 1;
+        let forgotten = (1..=self.events.newest_seq()).contains(&after);
+        let gone = if forgotten { self.removed_through } else { 0 };
         let lane = self.lanes.entry(key).or_insert_with(|| RingLane {
-            seat: None,
-            newest: gone,
-            gone,
+            reader: None,
+            newest_seq: gone,
+            evicted_through: gone,
             closed: forgotten || self.closed,
         });
-        let after = after.min(self.events.newest());
-        let former = lane.seat.replace(Seat {
-            reader: self.readers,
-            cursor: after.max(lane.gone),
-            lost: after < lane.gone,
+        let after = after.min(self.events.newest_seq());
+        let former = lane.reader.replace(ReaderSlot {
+            reader_id: self.last_reader_id,
+            cursor: after.max(lane.evicted_through),
+            has_lost_events: after < lane.evicted_through,
             waker: None,
         });
         self.evict();
-        (self.readers, former.and_then(|seat| seat.waker))
+        (self.last_reader_id, former.and_then(|seat| seat.waker))
     }
 
     /// What the reader finds; `None` when it has to wait.
-    pub(super) fn take(&mut self, key: u64, reader: u64) -> Option<RingNext<T>>
+    pub(super) fn take_next(&mut self, key: u64, reader: u64) -> Option<RingNext<T>>
     where
         T: Clone,
     {
         let lane = self.lanes.get_mut(&key);
-        let seated = lane.and_then(|lane| Some((lane.newest, lane.closed, lane.seat_of(reader)?)));
+        let seated =
+            lane.and_then(|lane| Some((lane.newest_seq, lane.closed, lane.reader_slot(reader)?)));
         let Some((newest, closed, seat)) = seated else {
             return Some(RingNext::Detached);
         };
-        if std::mem::take(&mut seat.lost) {
+        if std::mem::take(&mut seat.has_lost_events) {
             return Some(RingNext::Lost);
         }
         if newest <= seat.cursor {
@@ -174,8 +175,11 @@ impl<T> RingLog<T> {
     }
 
     /// Leaves the waker of a reader that found nothing and gives the one it left before.
-    pub(super) fn wait(&mut self, key: u64, waker: &Waker) -> Option<Waker> {
-        let seat = self.lanes.get_mut(&key).and_then(|lane| lane.seat.as_mut());
+    pub(super) fn register_waker(&mut self, key: u64, waker: &Waker) -> Option<Waker> {
+        let seat = self
+            .lanes
+            .get_mut(&key)
+            .and_then(|lane| lane.reader.as_mut());
         let seat = seat.expect("only the reader of a lane waits there");
         seat.waker.replace(waker.clone())
     }
@@ -183,17 +187,17 @@ impl<T> RingLog<T> {
     /// Gives the waker it left, unless a newer reader sits in its place.
     pub(super) fn detach(&mut self, key: u64, reader: u64) -> Option<Waker> {
         let lane = self.lanes.get_mut(&key)?;
-        let seat = lane.seat.take_if(|seat| seat.reader == reader)?;
+        let seat = lane.reader.take_if(|seat| seat.reader_id == reader)?;
         self.evict();
-        self.forget(key);
+        self.remove_finished_lane(key);
         seat.waker
     }
 
     /// Gives the lane of the slowest reader and the waker it left.
     pub(super) fn detach_slowest(&mut self) -> Option<(u64, Option<Waker>)> {
-        let awaited = |&(seq, event): &(u64, &RingEvent<T>)| self.awaited(seq, event);
-        let key = self.events.numbered().find(awaited)?.1.lane;
-        let reader = self.lanes.get(&key)?.seat.as_ref()?.reader;
+        let awaited = |&(seq, event): &(u64, &RingEvent<T>)| self.is_awaited(seq, event);
+        let key = self.events.iter_numbered().find(awaited)?.1.lane;
+        let reader = self.lanes.get(&key)?.reader.as_ref()?.reader_id;
         Some((key, self.detach(key, reader)))
     }
 
@@ -201,8 +205,8 @@ impl<T> RingLog<T> {
     pub(super) fn close_lane(&mut self, key: u64) -> Option<Waker> {
         let lane = self.lanes.get_mut(&key)?;
         lane.closed = true;
-        let waker = lane.seat.as_mut().and_then(|seat| seat.waker.take());
-        self.forget(key);
+        let waker = lane.reader.as_mut().and_then(|seat| seat.waker.take());
+        self.remove_finished_lane(key);
         waker
     }
 
@@ -215,8 +219,8 @@ impl<T> RingLog<T> {
 }
 
 impl RingLane {
-    fn seat_of(&mut self, reader: u64) -> Option<&mut Seat> {
-        self.seat.as_mut().filter(|seat| seat.reader == reader)
+    fn reader_slot(&mut self, reader: u64) -> Option<&mut ReaderSlot> {
+        self.reader.as_mut().filter(|seat| seat.reader_id == reader)
     }
 }
 

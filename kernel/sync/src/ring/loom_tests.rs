@@ -3,12 +3,12 @@ use crate::shim::model::{block_on, bounded};
 use crate::shim::{AtomicU64, Ordering};
 use loom::thread;
 
-fn ring(events: usize, undelivered: usize) -> Arc<Ring<()>> {
+fn ring(events: usize, max_undelivered: usize) -> Arc<Ring<()>> {
     let bytes = 99;
     Arc::new(Ring::new(RingLimits {
         events,
         bytes,
-        undelivered,
+        max_undelivered,
     }))
 }
 

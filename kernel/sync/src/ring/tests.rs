@@ -5,7 +5,7 @@ use RingNext::{Detached, End, Lost};
 const ROOMY: RingLimits = RingLimits {
     events: 256,
     bytes: 1 << 20,
-    undelivered: 64,
+    max_undelivered: 64,
 };
 
 fn ring(limits: RingLimits) -> Arc<Ring<u64>> {
@@ -62,8 +62,11 @@ fn replay_comes_first_and_live_follows() {
     push(&ring, 7, 6);
     assert_eq!(bell.rung(), 1);
     assert_eq!(read(&mut reader), [event(6)]);
-    assert_eq!((ring.lane_of(5), ring.lane_of(6)), (Some(8), Some(7)));
-    assert_eq!((ring.lane_of(0), ring.lane_of(7)), (None, None));
+    assert_eq!(
+        (ring.lane_for_seq(5), ring.lane_for_seq(6)),
+        (Some(8), Some(7))
+    );
+    assert_eq!((ring.lane_for_seq(0), ring.lane_for_seq(7)), (None, None));
 }
 
 /// CMCP-028: the last 256 of 300 are left, and the reader is told so.
@@ -71,7 +74,10 @@ fn replay_comes_first_and_live_follows() {
 fn what_is_past_the_limit_is_told_as_lost() {
     let ring = ring(ROOMY);
     (1..=300).for_each(|seq| push(&ring, 7, seq));
-    assert_eq!((ring.lane_of(44), ring.lane_of(45)), (None, Some(7)));
+    assert_eq!(
+        (ring.lane_for_seq(44), ring.lane_for_seq(45)),
+        (None, Some(7))
+    );
     let mut late = ring.attach(7, 43);
     let found = read(&mut late);
     assert_eq!((&found[0], found.len()), (&Lost, 257));
@@ -120,7 +126,7 @@ fn an_event_too_heavy_for_replay_is_still_delivered() {
 fn a_slow_reader_fills_the_ring_and_can_be_detached() {
     let limits = RingLimits {
         events: 2,
-        undelivered: 1,
+        max_undelivered: 1,
         ..ROOMY
     };
     let ring = ring(limits);
@@ -128,13 +134,13 @@ fn a_slow_reader_fills_the_ring_and_can_be_detached() {
     (1..)
         .zip([7, 8, 8])
         .for_each(|(seq, lane)| push(&ring, lane, seq));
-    assert!(matches!(ring.push(8, 4, 10), Err(NotAdmitted::Full(4))));
+    assert!(matches!(ring.push(8, 4, 10), Err(AdmissionError::Full(4))));
     assert_eq!(read(&mut quick), [event(2), event(3)]);
     assert_eq!(read(&mut slow), [event(1)]);
     (4..)
         .zip([7, 8, 8])
         .for_each(|(seq, lane)| push(&ring, lane, seq));
-    assert!(matches!(ring.push(7, 7, 10), Err(NotAdmitted::Full(7))));
+    assert!(matches!(ring.push(7, 7, 10), Err(AdmissionError::Full(7))));
     assert_eq!(ring.detach_slowest(), Some(7));
     push(&ring, 7, 7);
     assert_eq!(read(&mut slow), [Detached]);
@@ -147,7 +153,7 @@ fn a_slow_reader_fills_the_ring_and_can_be_detached() {
 fn a_kept_event_has_room_that_others_cannot_take() {
     let limits = RingLimits {
         events: 1,
-        undelivered: 1,
+        max_undelivered: 1,
         ..ROOMY
     };
     let ring = ring(limits);
@@ -155,11 +161,11 @@ fn a_kept_event_has_room_that_others_cannot_take() {
     (1..)
         .zip([7, 7])
         .for_each(|(seq, lane)| push(&ring, lane, seq));
-    assert!(matches!(ring.push(7, 3, 10), Err(NotAdmitted::Full(3))));
-    assert_eq!(ring.push_kept(7, 3, 10).unwrap(), 3);
+    assert!(matches!(ring.push(7, 3, 10), Err(AdmissionError::Full(3))));
+    assert_eq!(ring.push_reserved(7, 3, 10).unwrap(), 3);
     assert!(matches!(
-        ring.push_kept(7, 4, 10),
-        Err(NotAdmitted::Full(4))
+        ring.push_reserved(7, 4, 10),
+        Err(AdmissionError::Full(4))
     ));
     assert_eq!(read(&mut reader), [event(1), event(2), event(3)]);
 }
@@ -168,13 +174,13 @@ fn a_kept_event_has_room_that_others_cannot_take() {
 fn without_an_allowance_nothing_awaited_is_overdue() {
     let limits = RingLimits {
         events: 1,
-        undelivered: 0,
+        max_undelivered: 0,
         ..ROOMY
     };
     let ring = ring(limits);
     let mut reader = ring.attach(7, 0);
     push(&ring, 7, 1);
-    assert!(matches!(ring.push(8, 2, 10), Err(NotAdmitted::Full(2))));
+    assert!(matches!(ring.push(8, 2, 10), Err(AdmissionError::Full(2))));
     assert_eq!(read(&mut reader), [event(1)]);
     push(&ring, 8, 2);
 }
@@ -202,7 +208,10 @@ fn a_closed_lane_is_read_to_its_end() {
     let bell = leave(&mut reader);
     ring.close_lane(7);
     assert_eq!(bell.rung(), 1);
-    assert!(matches!(ring.push(7, 2, 10), Err(NotAdmitted::Closed(2))));
+    assert!(matches!(
+        ring.push(7, 2, 10),
+        Err(AdmissionError::Closed(2))
+    ));
     assert_eq!(
         (read(&mut reader), read(&mut reader)),
         (vec![End], vec![End])
@@ -223,7 +232,10 @@ fn a_closed_ring_is_read_to_its_end() {
         (read(&mut a), read(&mut b)),
         (vec![event(1), End], vec![End])
     );
-    assert!(matches!(ring.push(9, 2, 10), Err(NotAdmitted::Closed(2))));
+    assert!(matches!(
+        ring.push(9, 2, 10),
+        Err(AdmissionError::Closed(2))
+    ));
     assert_eq!(read(&mut ring.attach(9, LIVE)), [End]);
 }
 

@@ -84,7 +84,7 @@ impl AddedThere {
     fn kept(&self, name: &str) -> Option<String> {
         let within = |name: &str| self.home.path().join(name);
         let key = within("home/.local/share/mgp/secrets.key");
-        let store = SecretStore::at(&within("config/mgp/sealed"), &key);
+        let store = SecretStore::new(&within("config/mgp/sealed"), &key);
         let kept = store.get(Namespace::Named, &format!("keyed/{name}"));
         Some(kept.unwrap()?.expose_secret().to_owned())
     }

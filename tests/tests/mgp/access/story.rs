@@ -8,10 +8,12 @@ const README: &str = include_str!("../../../../README.md");
 /// The part of the README that is about names and access.
 fn story() -> &'static str {
     let begin = README
-        .find("Then give each client a name")
+        .find("Does a client have servers already?")
         .expect("the story begins");
     let story = &README[begin..];
-    &story[..story.find("A denied tool is in no list").expect("and ends")]
+    &story[..story
+        .find("A denied tool does not appear")
+        .expect("and ends")]
 }
 
 /// The blocks of code in it, each with its language.
@@ -20,21 +22,24 @@ fn blocks() -> Vec<(&'static str, &'static str)> {
     parts.map(|block| block.split_once('\n').unwrap()).collect()
 }
 
-/// The client entry that it gives: the first one that `mgp agents add` prints.
-fn entry() -> Vec<String> {
-    let mut lines = blocks().into_iter().flat_map(|(_, text)| text.lines());
-    let line = lines.find(|line| line.starts_with('{')).expect("an entry");
+/// The arguments of the client entry that `mgp agents add` prints.
+fn entry(printed: &str) -> Vec<String> {
+    let line = printed
+        .lines()
+        .find(|line| line.starts_with('{'))
+        .expect("an entry");
     let config: Value = serde_json::from_str(line).unwrap();
     let entry = &config["mcpServers"]["mgp"];
     assert!(entry["command"].as_str().unwrap().ends_with("/mgp"));
     serde_json::from_value(entry["args"].clone()).unwrap()
 }
 
-/// Its commands, word by word.
+/// Its commands, word by word, but for the one that writes a client's file.
 fn commands() -> Vec<Vec<String>> {
     let lines = blocks().into_iter().flat_map(|(_, text)| text.lines());
     let typed = lines.filter_map(|line| line.strip_prefix("mgp "));
-    typed.map(words).collect()
+    let commands = typed.map(words);
+    commands.filter(|words| words[0] != "connect").collect()
 }
 
 /// The words of a line, of which a quoted one may hold spaces.
@@ -64,7 +69,7 @@ fn timeless(text: &str) -> Vec<String> {
     text.split_whitespace().map(word).collect()
 }
 
-/// Who was denied is denied, through the client entry that the README gives, and the README prints what
+/// Who was denied is denied, through the client entry that `mgp agents add` gives, and the README prints what
 /// its commands do.
 #[tokio::test]
 async fn who_the_readme_denies_is_denied_through_its_own_entry() {
@@ -73,21 +78,25 @@ async fn who_the_readme_denies_is_denied_through_its_own_entry() {
     let files = Program::fixture(&["--tool", &write, "--tool", &read]);
     let kernel = Kernel::start(&files.entry("files")).await;
     kernel.connected(&["files"]).await;
-    let mut said = String::new();
+    let (mut decided, mut entries) = (String::new(), String::new());
     for command in commands() {
         let words: Vec<&str> = command.iter().map(String::as_str).collect();
         let done = kernel.mgp(&words).await;
         let why = String::from_utf8_lossy(&done.stderr);
         assert!(done.status.success(), "{command:?}: {why}");
-        if command[0] != "agents" {
-            said += &String::from_utf8_lossy(&done.stdout);
+        match command[0].as_str() {
+            "agents" => entries += &why,
+            "grants" | "explain" => decided += &String::from_utf8_lossy(&done.stdout),
+            _ => {}
         }
     }
     let mut printed = blocks().into_iter().map(|(_, text)| text);
     let printed = printed.find(|text| text.contains(" is denied ")).unwrap();
-    assert_eq!(timeless(&said), timeless(printed));
+    let (decided, mut printed) = (timeless(&decided), timeless(printed));
+    assert_eq!(printed.pop().as_deref(), Some("…"));
+    assert_eq!(decided[..printed.len()], printed);
 
-    let entry = entry();
+    let entry = entry(&entries);
     let words: Vec<&str> = entry.iter().map(String::as_str).collect();
     let mut client = Agent::over_stdio(&kernel.program(&words));
     client.initialize("2025-11-25", "{}").await.result();

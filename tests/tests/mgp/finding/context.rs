@@ -40,7 +40,7 @@ async fn listed(kernel: &Kernel) -> (usize, u64) {
         count += tools.len();
         cost += tools
             .iter()
-            .map(|tool| token_cost::of_definition(&tool.to_string()))
+            .map(|tool| token_cost::estimate_definition(&tool.to_string()))
             .sum::<u64>();
         cursor = page["nextCursor"].clone();
         if cursor.is_null() {
@@ -65,7 +65,7 @@ async fn a_cut_list_costs_a_hundredth() {
     let ids: Vec<&str> = ids.iter().map(String::as_str).collect();
     // Two of middling size.
     let mut by_cost: Vec<usize> = (0..TOOLS).collect();
-    by_cost.sort_by_key(|n| token_cost::of_definition(&tools[*n].to_string()));
+    by_cost.sort_by_key(|n| token_cost::estimate_definition(&tools[*n].to_string()));
     let pinned = [by_cost[TOOLS / 2 - 1], by_cost[TOOLS / 2]].map(|n| {
         let (server, tool) = (n * SERVERS / TOOLS, tools[n]["name"].as_str().unwrap());
         format!("s{server}/{tool}")

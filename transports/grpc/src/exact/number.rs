@@ -1,26 +1,26 @@
 //! Numbers: JSON text and doubles.
 
-use super::{Why, clipped};
+use super::{StructErrorKind, truncate};
 
 /// 2^53: from here on, a double may stand for several integers.
-const AMBIGUOUS: f64 = 9_007_199_254_740_992.0;
+const EXACT_INTEGER_LIMIT: f64 = 9_007_199_254_740_992.0;
 
 /// Most digits of a number that are compared: no double needs more to be told exactly.
-const DIGITS: usize = 770;
+const MAX_DIGITS: usize = 770;
 
 /// The double that a JSON number is. What is written as an integer must be it to the last digit; what is
 /// written with a fraction or an exponent is read as everybody reads it, but large ones must be it to all
 /// digits that are written.
-pub(super) fn double(text: &str) -> Result<f64, Why> {
-    let rounded = || Why::Rounded(clipped(text).into());
+pub(super) fn parse_double(text: &str) -> Result<f64, StructErrorKind> {
+    let rounded = || StructErrorKind::Rounded(truncate(text).into());
     let value: f64 = text.parse().map_err(|_| rounded())?;
     let significand = text.split(['e', 'E']).next().unwrap_or_default();
     let written = significand.bytes().filter(u8::is_ascii_digit);
     let digits: Vec<u8> = written.skip_while(|digit| *digit == b'0').collect();
     let held = match value.abs() {
         0.0 => digits.is_empty(),
-        small if small < AMBIGUOUS => true,
-        _ if !value.is_finite() || digits.len() > DIGITS => false,
+        small if small < EXACT_INTEGER_LIMIT => true,
+        _ if !value.is_finite() || digits.len() > MAX_DIGITS => false,
         large if is_integer(text) => format!("{large:.0}").as_bytes() == digits,
         large => {
             let said = format!("{large:.*e}", digits.len().saturating_sub(1));
@@ -36,16 +36,16 @@ fn is_integer(text: &str) -> bool {
 }
 
 /// Writes a double as JSON text: integers without a fraction, as servers that count in integers read them.
-pub(super) fn write(value: f64, out: &mut Vec<u8>) -> Result<(), Why> {
+pub(super) fn write_double(value: f64, out: &mut Vec<u8>) -> Result<(), StructErrorKind> {
     if !value.is_finite() {
-        return Err(Why::NotFinite(value.to_string()));
+        return Err(StructErrorKind::NotFinite(value.to_string()));
     }
     if value.trunc() != value {
         serde_json::to_writer(out, &value).expect("a vector takes all, and it is finite");
         return Ok(());
     }
-    if value.abs() >= AMBIGUOUS {
-        return Err(Why::Ambiguous(format!("{value:?}")));
+    if value.abs() >= EXACT_INTEGER_LIMIT {
+        return Err(StructErrorKind::Ambiguous(format!("{value:?}")));
     }
     if value == 0.0 && value.is_sign_negative() {
         out.extend_from_slice(b"-0.0");

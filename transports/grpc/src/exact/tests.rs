@@ -6,15 +6,15 @@ use super::*;
 
 const LONGEST: usize = 1 << 20;
 
-fn wire(text: &str) -> Result<Vec<u8>, NotExact> {
+fn wire(text: &str) -> Result<Vec<u8>, StructError> {
     Struct::from_json(text, LONGEST).map(|exact| exact.encode_to_vec())
 }
 
-fn text(wire: &[u8]) -> Result<String, NotExact> {
+fn text(wire: &[u8]) -> Result<String, StructError> {
     Struct::decode(wire).unwrap().to_json(LONGEST)
 }
 
-fn number_in(text: &str) -> Result<f64, Why> {
+fn number_in(text: &str) -> Result<f64, StructErrorKind> {
     let wire = wire(&format!(r#"{{"n":{text}}}"#)).map_err(|no| no.why)?;
     let read = prost_types::Struct::decode(&wire[..]).unwrap();
     match read.fields["n"].kind {
@@ -23,7 +23,7 @@ fn number_in(text: &str) -> Result<f64, Why> {
     }
 }
 
-fn of_number(value: f64) -> Result<String, Why> {
+fn of_number(value: f64) -> Result<String, StructErrorKind> {
     let kind = Some(Kind::NumberValue(value));
     let fields = [("n".to_owned(), prost_types::Value { kind })];
     let read = prost_types::Struct {
@@ -75,10 +75,12 @@ fn no_number_of_a_text_is_rounded() {
         "1e-400",
     ] {
         let said = number_in(refused).unwrap_err();
-        assert_eq!(said, Why::Rounded(refused.into()));
+        assert_eq!(said, StructErrorKind::Rounded(refused.into()));
     }
     let long = format!("1{}", "0".repeat(5000));
-    assert!(matches!(number_in(&long), Err(Why::Rounded(said)) if said.len() == REPEATED));
+    assert!(
+        matches!(number_in(&long), Err(StructErrorKind::Rounded(said)) if said.len() == ECHO_MAX_BYTES)
+    );
 }
 
 /// LITE-075: what may have been rounded before it came is refused; the rest is the shortest text of it.
@@ -98,13 +100,13 @@ fn no_number_of_a_peer_is_taken_for_another() {
     }
     for value in [9_007_199_254_740_992.0, -1e17, 1e300, f64::MAX] {
         assert!(
-            matches!(of_number(value), Err(Why::Ambiguous(_))),
+            matches!(of_number(value), Err(StructErrorKind::Ambiguous(_))),
             "{value}"
         );
     }
     for value in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
         assert!(
-            matches!(of_number(value), Err(Why::NotFinite(_))),
+            matches!(of_number(value), Err(StructErrorKind::NotFinite(_))),
             "{value}"
         );
     }
@@ -176,11 +178,11 @@ proptest! {
     /// Whatever comes: an answer, and text that is JSON.
     #[test]
     fn no_bytes_break_the_reader(mut bytes in prop::collection::vec(any::<u8>(), 0..64), value in any_value(), at in any::<prop::sample::Index>(), with in any::<u8>()) {
-        let _ = read::object(&bytes, LONGEST);
+        let _ = decoder::decode_struct(&bytes, LONGEST);
         bytes = wire(&json!({"v": value}).to_string()).unwrap();
         let at = at.index(bytes.len());
         bytes[at] = with;
-        if let Ok(text) = read::object(&bytes, LONGEST) {
+        if let Ok(text) = decoder::decode_struct(&bytes, LONGEST) {
             prop_assert!(serde_json::from_str::<Value>(&text).is_ok(), "{}", text);
         }
     }
@@ -202,7 +204,7 @@ fn an_object_comes_back_as_it_was() {
 /// A member that is there twice is two messages to two readers.
 #[test]
 fn what_readers_differ_on_is_refused() {
-    let twice = |key: &str| Why::Twice(key.into());
+    let twice = |key: &str| StructErrorKind::DuplicateMember(key.into());
     let no = wire(r#"{"x":{"a/b":{"a":1,"\u0061":2}}}"#).unwrap_err();
     assert_eq!((no.path.as_str(), no.why), ("/x/a~1b", twice("a")));
     let many: Vec<String> = (0..40).map(|n| format!(r#""k{}":0"#, n % 39)).collect();
@@ -224,12 +226,18 @@ fn what_readers_differ_on_is_refused() {
         b"\x0a\x7f\x12",                             // it breaks off
         b"\x0a\x05\x12\x03\x2a\x01\x08",             // a field of another form
     ] {
-        let no = read::object(odd, LONGEST).unwrap_err();
-        assert!(matches!(no.why, Why::Malformed(_)), "{odd:?}: {no}");
+        let no = decoder::decode_struct(odd, LONGEST).unwrap_err();
+        assert!(
+            matches!(no.why, StructErrorKind::Malformed(_)),
+            "{odd:?}: {no}"
+        );
     }
     for no_object in ["[]", "1", "", "{", r#"{"a":"\ud800"}"#, "{} {}"] {
         let no = wire(no_object).unwrap_err();
-        assert!(matches!(no.why, Why::NotAnObject(_)), "{no_object}: {no}");
+        assert!(
+            matches!(no.why, StructErrorKind::NotAnObject(_)),
+            "{no_object}: {no}"
+        );
     }
 }
 
@@ -243,8 +251,8 @@ fn depth_and_length_are_bounded() {
         assert!(prost_types::Struct::decode(&wire[..]).is_ok());
         assert_eq!(text(&wire).unwrap(), said);
         let no = Struct::from_json(&deeper, LONGEST).unwrap_err();
-        assert_eq!(no.why, Why::TooDeep);
-        assert!(no.path.len() < 2 * REPEATED);
+        assert_eq!(no.why, StructErrorKind::TooDeep);
+        assert!(no.path.len() < 2 * ECHO_MAX_BYTES);
     }
     let mut nested = wire("{}").unwrap();
     for _ in 0..100_000 {
@@ -257,16 +265,19 @@ fn depth_and_length_are_bounded() {
     let value = [&[0x32][..], &length(nested.len()), &nested].concat();
     let entry = [&[0x12][..], &length(value.len()), &value].concat();
     let deep = [&[0x0a][..], &length(entry.len()), &entry].concat();
-    assert_eq!(read::object(&deep, LONGEST).unwrap_err().why, Why::TooDeep);
+    assert_eq!(
+        decoder::decode_struct(&deep, LONGEST).unwrap_err().why,
+        StructErrorKind::TooDeep
+    );
     let said = r#"{"a":"xxxxxxxxxx"}"#;
     let wire = wire(said).unwrap();
     let exact = Struct::from_json(said, wire.len()).unwrap();
     let no = Struct::from_json(said, wire.len() - 1).unwrap_err();
-    assert_eq!(no.why, Why::TooLong(wire.len() - 1));
+    assert_eq!(no.why, StructErrorKind::TooLong(wire.len() - 1));
     assert!(exact.to_json(said.len()).is_ok());
     assert_eq!(
         exact.to_json(said.len() - 1).unwrap_err().why,
-        Why::TooLong(said.len() - 1)
+        StructErrorKind::TooLong(said.len() - 1)
     );
 }
 

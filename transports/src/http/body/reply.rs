@@ -15,47 +15,47 @@ use http_body::{Body, Frame, SizeHint};
 use tokio::time::{Instant, Sleep};
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
-use crate::unread::{RequestUse, ResponseBudget, UnreadResponse};
+use crate::unread::{RequestGuard, ResponseBudget, UnreadResponse};
 
 /// The body of a reply. All but streams have a length and are written without copying.
 pub struct ReplyBody {
     kind: ReplyKind,
     /// What of it was not handed on yet.
     unread: Option<UnreadResponse>,
-    request: Option<Arc<RequestUse>>,
+    request: Option<Arc<RequestGuard>>,
 }
 
 enum ReplyKind {
     Whole(Bytes),
     Parts(std::vec::IntoIter<Bytes>),
-    Stream(Box<Flow>),
-    Trailed(Box<Trailed>),
+    Stream(Box<StreamingBody>),
+    WithTrailers(Box<TrailedBody>),
 }
 
 /// A stream with what keeps it alive and what ends it.
-struct Flow {
+struct StreamingBody {
     items: Pin<Box<dyn Stream<Item = Bytes> + Send>>,
     heartbeat: Option<Heartbeat>,
-    standing: bool,
+    long_lived: bool,
     closing: Option<Pin<Box<WaitForCancellationFutureOwned>>>,
     end: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
 }
 
 /// What a body of frames ends with when it is broken off: without trailers, HTTP/2 says that all went well.
 #[derive(Debug, Clone, Copy)]
-pub struct CutOff {
-    /// By [`ReplyBody::until`].
-    pub ended: fn() -> HeaderMap,
+pub struct AbortTrailers {
+    /// By [`ReplyBody::end_on`].
+    pub canceled: fn() -> HeaderMap,
     /// By the door, which closes.
     pub closing: fn() -> HeaderMap,
 }
 
 /// A body with trailers of its own.
-struct Trailed {
+struct TrailedBody {
     frames: Pin<Box<Frames>>,
-    cut: CutOff,
-    standing: bool,
-    over: bool,
+    abort_trailers: AbortTrailers,
+    long_lived: bool,
+    finished: bool,
     closing: Option<Pin<Box<WaitForCancellationFutureOwned>>>,
     end: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
 }
@@ -94,10 +94,10 @@ impl ReplyBody {
     /// What the stream yields, until it ends. Dropped when the client goes away.
     #[must_use]
     pub fn stream(items: impl Stream<Item = Bytes> + Send + 'static) -> Self {
-        Self::from_kind(ReplyKind::Stream(Box::new(Flow {
+        Self::from_kind(ReplyKind::Stream(Box::new(StreamingBody {
             items: Box::pin(items),
             heartbeat: None,
-            standing: false,
+            long_lived: false,
             closing: None,
             end: None,
         })))
@@ -105,15 +105,15 @@ impl ReplyBody {
 
     /// What another body yields, trailers included. Dropped when the client goes away.
     #[must_use]
-    pub fn trailed(
+    pub fn with_trailers(
         frames: impl Body<Data = Bytes, Error = Infallible> + Send + 'static,
-        cut: CutOff,
+        cut: AbortTrailers,
     ) -> Self {
-        Self::from_kind(ReplyKind::Trailed(Box::new(Trailed {
+        Self::from_kind(ReplyKind::WithTrailers(Box::new(TrailedBody {
             frames: Box::pin(frames),
-            cut,
-            standing: false,
-            over: false,
+            abort_trailers: cut,
+            long_lived: false,
+            finished: false,
             closing: None,
             end: None,
         })))
@@ -121,7 +121,7 @@ impl ReplyBody {
 
     /// Puts `beat` into the stream whenever it was silent for `every`. Only streams beat.
     #[must_use]
-    pub fn heartbeat(mut self, every: Duration, beat: Bytes) -> Self {
+    pub fn with_heartbeat(mut self, every: Duration, beat: Bytes) -> Self {
         if let ReplyKind::Stream(flow) = &mut self.kind {
             flow.heartbeat = Some(Heartbeat::new(every, beat));
         }
@@ -131,20 +131,20 @@ impl ReplyBody {
     /// Marks a stream that answers nothing in particular: it ends as soon as its door closes,
     /// where an answer may still be finished.
     #[must_use]
-    pub fn standing(mut self) -> Self {
+    pub fn mark_long_lived(mut self) -> Self {
         match &mut self.kind {
-            ReplyKind::Stream(flow) => flow.standing = true,
-            ReplyKind::Trailed(body) => body.standing = true,
+            ReplyKind::Stream(flow) => flow.long_lived = true,
+            ReplyKind::WithTrailers(body) => body.long_lived = true,
             ReplyKind::Whole(_) | ReplyKind::Parts(_) => {}
         }
         self
     }
 
     /// Breaks a stream off, whatever it answers, as soon as this resolves.
-    pub fn until(&mut self, end: impl Future<Output = ()> + Send + 'static) {
+    pub fn end_on(&mut self, end: impl Future<Output = ()> + Send + 'static) {
         match &mut self.kind {
             ReplyKind::Stream(flow) => flow.end = Some(Box::pin(end)),
-            ReplyKind::Trailed(body) => body.end = Some(Box::pin(end)),
+            ReplyKind::WithTrailers(body) => body.end = Some(Box::pin(end)),
             ReplyKind::Whole(_) | ReplyKind::Parts(_) => {}
         }
     }
@@ -153,39 +153,39 @@ impl ReplyBody {
     pub fn count_unread(&mut self, budget: &ResponseBudget) {
         let len = self.size_hint().exact().unwrap_or(0);
         let len = usize::try_from(len).unwrap_or(usize::MAX);
-        self.hold_unread(budget.count(len));
+        self.set_unread(budget.count(len));
     }
 
     /// The same of a stream for which so much is counted already.
-    pub fn hold_unread(&mut self, unread: UnreadResponse) {
+    pub fn set_unread(&mut self, unread: UnreadResponse) {
         self.unread = Some(unread);
     }
 
     /// The request goes on until the last byte of the body was sent.
-    pub(in crate::http) fn belongs_to(&mut self, request: RequestUse) {
+    pub(in crate::http) fn attach_request(&mut self, request: RequestGuard) {
         self.request = Some(Arc::new(request));
     }
 
     /// The same bytes, counted until they were sent.
-    fn counted(&mut self, bytes: Bytes) -> Bytes {
-        let unread = self.unread.as_mut().map(|held| held.take(bytes.len()));
+    fn count_piece(&mut self, bytes: Bytes) -> Bytes {
+        let unread = self.unread.as_mut().map(|held| held.split_off(bytes.len()));
         match &self.request {
-            Some(request) => request.clone().hold(bytes, unread),
+            Some(request) => request.clone().attach_to(bytes, unread),
             None => match unread {
-                Some(unread) => unread.hold(bytes),
+                Some(unread) => unread.attach_to(bytes),
                 None => bytes,
             },
         }
     }
 
     /// Ends a standing stream when the door closes.
-    pub(in crate::http) fn ends_with(&mut self, door: &CancellationToken) {
+    pub(in crate::http) fn close_with(&mut self, door: &CancellationToken) {
         let closing = || Some(Box::pin(door.clone().cancelled_owned()));
         match &mut self.kind {
-            ReplyKind::Stream(flow) if flow.standing => flow.closing = closing(),
-            ReplyKind::Trailed(body) if body.standing => body.closing = closing(),
+            ReplyKind::Stream(flow) if flow.long_lived => flow.closing = closing(),
+            ReplyKind::WithTrailers(body) if body.long_lived => body.closing = closing(),
             ReplyKind::Stream(_)
-            | ReplyKind::Trailed(_)
+            | ReplyKind::WithTrailers(_)
             | ReplyKind::Whole(_)
             | ReplyKind::Parts(_) => {}
         }
@@ -198,7 +198,7 @@ impl fmt::Debug for ReplyBody {
             ReplyKind::Whole(body) => f.debug_tuple("Whole").field(&body.len()).finish(),
             ReplyKind::Parts(parts) => f.debug_tuple("Parts").field(&parts.len()).finish(),
             ReplyKind::Stream(_) => f.write_str("Stream"),
-            ReplyKind::Trailed(_) => f.write_str("Trailed"),
+            ReplyKind::WithTrailers(_) => f.write_str("Trailed"),
         }
     }
 }
@@ -216,11 +216,11 @@ impl Body for ReplyBody {
             ReplyKind::Whole(body) => Poll::Ready(Some(Frame::data(std::mem::take(body)))),
             ReplyKind::Parts(parts) => Poll::Ready(parts.next().map(Frame::data)),
             ReplyKind::Stream(flow) => flow.poll_next(cx).map(|item| item.map(Frame::data)),
-            ReplyKind::Trailed(body) => body
+            ReplyKind::WithTrailers(body) => body
                 .poll_frame(cx)
                 .map(|frame| frame.map(|Ok(frame)| frame)),
         };
-        next.map(|frame| Some(Ok(frame?.map_data(|bytes| self.counted(bytes)))))
+        next.map(|frame| Some(Ok(frame?.map_data(|bytes| self.count_piece(bytes)))))
     }
 
     fn is_end_stream(&self) -> bool {
@@ -228,7 +228,7 @@ impl Body for ReplyBody {
             ReplyKind::Whole(body) => body.is_empty(),
             ReplyKind::Parts(parts) => parts.len() == 0,
             ReplyKind::Stream(_) => false,
-            ReplyKind::Trailed(body) => body.over || body.frames.is_end_stream(),
+            ReplyKind::WithTrailers(body) => body.finished || body.frames.is_end_stream(),
         }
     }
 
@@ -237,12 +237,12 @@ impl Body for ReplyBody {
         match &self.kind {
             ReplyKind::Whole(body) => exact(body.len()),
             ReplyKind::Parts(parts) => exact(parts.as_slice().iter().map(Bytes::len).sum()),
-            ReplyKind::Stream(_) | ReplyKind::Trailed(_) => SizeHint::default(),
+            ReplyKind::Stream(_) | ReplyKind::WithTrailers(_) => SizeHint::default(),
         }
     }
 }
 
-impl Flow {
+impl StreamingBody {
     fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
         if let Some(end) = &mut self.end
             && end.as_mut().poll(cx).is_ready()
@@ -269,18 +269,18 @@ impl Flow {
     }
 }
 
-impl Trailed {
+impl TrailedBody {
     fn poll_frame(
         &mut self,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        if self.over {
+        if self.finished {
             return Poll::Ready(None);
         }
         if let Some(end) = &mut self.end
             && end.as_mut().poll(cx).is_ready()
         {
-            return self.broken_off(self.cut.ended);
+            return self.abort(self.abort_trailers.canceled);
         }
         if let Poll::Ready(frame) = self.frames.as_mut().poll_frame(cx) {
             return Poll::Ready(frame);
@@ -288,17 +288,14 @@ impl Trailed {
         if let Some(closing) = &mut self.closing
             && closing.as_mut().poll(cx).is_ready()
         {
-            return self.broken_off(self.cut.closing);
+            return self.abort(self.abort_trailers.closing);
         }
         Poll::Pending
     }
 
     /// The last frame. What yielded the others is over at once.
-    fn broken_off(
-        &mut self,
-        why: fn() -> HeaderMap,
-    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        self.over = true;
+    fn abort(&mut self, why: fn() -> HeaderMap) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        self.finished = true;
         self.frames = Box::pin(http_body_util::Empty::new());
         Poll::Ready(Some(Ok(Frame::trailers(why()))))
     }
@@ -307,31 +304,33 @@ impl Trailed {
 /// Fills silence. The timer is made at the first silence; what is said afterwards only moves the
 /// time the beat is due, so that a busy stream does not touch the timer.
 struct Heartbeat {
-    every: Duration,
-    beat: Bytes,
+    interval: Duration,
+    payload: Bytes,
     timer: Option<Pin<Box<Sleep>>>,
     due: Option<Instant>,
 }
 
 impl Heartbeat {
-    fn new(every: Duration, beat: Bytes) -> Self {
+    fn new(interval: Duration, payload: Bytes) -> Self {
         Self {
-            every,
-            beat,
+            interval,
+            payload,
             timer: None,
             due: None,
         }
     }
 
     fn poll_beat(&mut self, cx: &mut Context<'_>) -> Poll<Bytes> {
-        let due = *self.due.get_or_insert_with(|| Instant::now() + self.every);
+        let due = *self
+            .due
+            .get_or_insert_with(|| Instant::now() + self.interval);
         let timer = self
             .timer
             .get_or_insert_with(|| Box::pin(tokio::time::sleep_until(due)));
         while timer.as_mut().poll(cx).is_ready() {
             if Instant::now() >= due {
                 self.due = None;
-                return Poll::Ready(self.beat.clone());
+                return Poll::Ready(self.payload.clone());
             }
             timer.as_mut().reset(due);
         }
@@ -353,24 +352,24 @@ mod tests {
     /// A client that reads no trailers takes what it has for the whole.
     #[tokio::test]
     async fn what_is_broken_off_says_so_in_its_trailers() {
-        let cut = || CutOff {
-            ended: || HeaderMap::from_iter([(SAID, "ended".parse().unwrap())]),
+        let cut = || AbortTrailers {
+            canceled: || HeaderMap::from_iter([(SAID, "ended".parse().unwrap())]),
             closing: || HeaderMap::from_iter([(SAID, "closing".parse().unwrap())]),
         };
         let endless = || http_body_util::StreamBody::new(stream::pending());
-        let mut ended = ReplyBody::trailed(endless(), cut());
-        ended.until(std::future::ready(()));
-        let mut closing = ReplyBody::trailed(endless(), cut()).standing();
+        let mut ended = ReplyBody::with_trailers(endless(), cut());
+        ended.end_on(std::future::ready(()));
+        let mut closing = ReplyBody::with_trailers(endless(), cut()).mark_long_lived();
         let door = CancellationToken::new();
-        closing.ends_with(&door);
+        closing.close_with(&door);
         door.cancel();
         for (mut body, why) in [(ended, "ended"), (closing, "closing")] {
             let last = body.frame().await.unwrap().unwrap();
             assert_eq!(last.into_trailers().unwrap()[SAID], why);
             assert!(body.is_end_stream() && body.frame().await.is_none());
         }
-        let mut whole = ReplyBody::trailed(ReplyBody::full("whole"), cut());
-        whole.ends_with(&door);
+        let mut whole = ReplyBody::with_trailers(ReplyBody::full("whole"), cut());
+        whole.close_with(&door);
         assert_eq!(beat_of(&mut whole).await, "whole");
         assert!(whole.frame().await.is_none());
     }
@@ -384,7 +383,8 @@ mod tests {
             receiver.recv().await.map(|item| (item, receiver))
         });
         let every = Duration::from_secs(10);
-        let mut body = ReplyBody::stream(items_out).heartbeat(every, Bytes::from_static(b":\n\n"));
+        let mut body =
+            ReplyBody::stream(items_out).with_heartbeat(every, Bytes::from_static(b":\n\n"));
         let start = Instant::now();
         assert_eq!(beat_of(&mut body).await, ":\n\n");
         assert_eq!(beat_of(&mut body).await, ":\n\n");

@@ -70,7 +70,7 @@ impl Drop for RequestBody {
         runtime.spawn(async move {
             let read = async {
                 let mut left = REST_BYTES;
-                while let Ok(Some(bytes)) = super::next(&mut rest).await {
+                while let Ok(Some(bytes)) = super::next_data(&mut rest).await {
                     left = left.saturating_sub(bytes.len());
                     if left == 0 {
                         return;

@@ -13,12 +13,12 @@ use super::{Client, ClientError, check_url, explain};
 use crate::http::dial::Dial;
 
 /// A connection that is silent this long is asked whether its server is still there, and given up where it does not
-/// say so within [`ANSWER`].
-const ASK: Duration = Duration::from_secs(30);
-const ANSWER: Duration = Duration::from_secs(20);
+/// say so within [`PING_TIMEOUT`].
+const PING_INTERVAL: Duration = Duration::from_secs(30);
+const PING_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Longest head of an answer, in bytes: as much as most servers take themselves.
-const HEAD: u32 = 16 << 10;
+const HEADER_BYTES_MAX: u32 = 16 << 10;
 
 /// The body of an answer, as it comes.
 pub type H2Body = Incoming;
@@ -46,7 +46,7 @@ impl<B> fmt::Debug for H2Client<B> {
 impl Client {
     /// The same authorities, proxies and addresses over HTTP/2. A proxy is asked for a tunnel.
     #[must_use]
-    pub fn over_h2<B>(&self) -> H2Client<B>
+    pub fn h2_client<B>(&self) -> H2Client<B>
     where
         B: Body + Send + Unpin + 'static,
         B::Data: Send,
@@ -60,9 +60,9 @@ impl Client {
             .pool_timer(TokioTimer::new())
             .timer(TokioTimer::new())
             .http2_only(true)
-            .http2_keep_alive_interval(ASK)
-            .http2_keep_alive_timeout(ANSWER)
-            .http2_max_header_list_size(HEAD)
+            .http2_keep_alive_interval(PING_INTERVAL)
+            .http2_keep_alive_timeout(PING_TIMEOUT)
+            .http2_max_header_list_size(HEADER_BYTES_MAX)
             .build(dial);
         H2Client { pool }
     }

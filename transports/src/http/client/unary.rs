@@ -12,12 +12,12 @@ use hyper::body::Incoming;
 
 use super::{Client, ClientError, H2Client};
 use crate::http::body::BodyError;
-use crate::http::dial::address;
-use crate::http::innermost;
-use crate::http::proxy::percent_decoded;
+use crate::http::dial::host_and_port;
+use crate::http::proxy::percent_decode;
+use crate::http::root_cause;
 
 /// Before each message: whether it is compressed, and its length in four bytes ("Length-Prefixed-Message").
-const PREFIX: usize = 5;
+const PREFIX_BYTES: usize = 5;
 
 /// Base64 with `=` at its end and without ("Binary-Header").
 const BINARY: GeneralPurpose = GeneralPurpose::new(
@@ -35,11 +35,11 @@ pub struct UnaryClient(H2Client<Full<Bytes>>);
 
 /// How a call ended.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct UnaryAnswer {
+pub struct UnaryResponse {
     /// The code; 0 for success. An answer that is none of gRPC has the one that its conventions give to the HTTP status.
     pub code: u32,
     /// The server's words, as it wrote them.
-    pub words: Vec<u8>,
+    pub status_message: Vec<u8>,
     /// `google.rpc.Status` in protobuf, as it was sent; empty where there is none, or none that can be read.
     pub details: Vec<u8>,
     /// The message; empty where there is none, or none that can be read.
@@ -49,8 +49,8 @@ pub struct UnaryAnswer {
 impl Client {
     /// The same authorities, proxies and addresses for services of gRPC.
     #[must_use]
-    pub fn unary(&self) -> UnaryClient {
-        UnaryClient(self.over_h2())
+    pub fn unary_client(&self) -> UnaryClient {
+        UnaryClient(self.h2_client())
     }
 }
 
@@ -60,14 +60,14 @@ impl UnaryClient {
     ///
     /// # Errors
     /// [`ClientError`]: there is no answer, or not all of it.
-    pub async fn ask(
+    pub async fn call(
         &self,
         url: &Uri,
         headers: HeaderMap,
         message: &[u8],
         limit: usize,
-    ) -> Result<UnaryAnswer, ClientError> {
-        let mut request = Request::new(Full::new(framed(message)));
+    ) -> Result<UnaryResponse, ClientError> {
+        let mut request = Request::new(Full::new(encode_frame(message)));
         *request.method_mut() = Method::POST;
         *request.uri_mut() = url.clone();
         *request.version_mut() = Version::HTTP_2;
@@ -76,27 +76,27 @@ impl UnaryClient {
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
         headers.insert(TE, HeaderValue::from_static("trailers"));
         let (head, body) = self.0.request(request).await?.into_parts();
-        match whole(body, limit.saturating_add(PREFIX)).await {
-            Ok((body, trailers)) => Ok(ended(
+        match read_body(body, limit.saturating_add(PREFIX_BYTES)).await {
+            Ok((body, trailers)) => Ok(to_response(
                 head.status,
                 [&head.headers, &trailers],
                 body.freeze(),
             )),
             Err(BodyError::Broken(why)) => Err(ClientError::Closed {
-                at: address(url),
+                at: host_and_port(url),
                 why,
             }),
-            Err(too_long) => Ok(UnaryAnswer {
+            Err(too_long) => Ok(UnaryResponse {
                 code: RESOURCE_EXHAUSTED,
-                words: too_long.to_string().into(),
-                ..UnaryAnswer::default()
+                status_message: too_long.to_string().into(),
+                ..UnaryResponse::default()
             }),
         }
     }
 }
 
-fn framed(message: &[u8]) -> Bytes {
-    let mut framed = BytesMut::with_capacity(PREFIX + message.len());
+fn encode_frame(message: &[u8]) -> Bytes {
+    let mut framed = BytesMut::with_capacity(PREFIX_BYTES + message.len());
     framed.put_u8(0);
     framed.put_u32(u32::try_from(message.len()).unwrap_or(u32::MAX));
     framed.put_slice(message);
@@ -104,24 +104,24 @@ fn framed(message: &[u8]) -> Bytes {
 }
 
 /// The one message of an answer. One that is compressed was not asked for.
-fn unframed(body: &Bytes) -> Bytes {
+fn decode_frame(body: &Bytes) -> Bytes {
     let whole = body
-        .split_first_chunk::<PREFIX>()
+        .split_first_chunk::<PREFIX_BYTES>()
         .is_some_and(|(prefix, rest)| {
             let [compressed, length @ ..] = *prefix;
             compressed == 0 && u32::from_be_bytes(length) as usize == rest.len()
         });
     match whole {
-        true => body.slice(PREFIX..),
+        true => body.slice(PREFIX_BYTES..),
         false => Bytes::new(),
     }
 }
 
 /// A body of at most `limit` bytes, and its trailers.
-async fn whole(mut body: Incoming, limit: usize) -> Result<(BytesMut, HeaderMap), BodyError> {
+async fn read_body(mut body: Incoming, limit: usize) -> Result<(BytesMut, HeaderMap), BodyError> {
     let (mut bytes, mut trailers) = (BytesMut::new(), HeaderMap::new());
     while let Some(frame) = body.frame().await {
-        let frame = frame.map_err(|e| BodyError::Broken(innermost(&e)))?;
+        let frame = frame.map_err(|e| BodyError::Broken(root_cause(&e)))?;
         match frame.into_data() {
             Ok(more) if bytes.len() + more.len() > limit => {
                 return Err(BodyError::TooLarge { limit });
@@ -134,26 +134,26 @@ async fn whole(mut body: Incoming, limit: usize) -> Result<(BytesMut, HeaderMap)
 }
 
 /// The status stands in the trailers, or in the head of an answer that is nothing else ("Trailers-Only").
-fn ended(status: StatusCode, said: [&HeaderMap; 2], body: Bytes) -> UnaryAnswer {
+fn to_response(status: StatusCode, said: [&HeaderMap; 2], body: Bytes) -> UnaryResponse {
     let with_status = |headers: &&HeaderMap| headers.contains_key("grpc-status");
     let Some(said) = said.into_iter().find(with_status) else {
-        return foreign(status);
+        return map_http_status(status);
     };
     let text = |name| said.get(name).and_then(|value| value.to_str().ok());
     let details = text("grpc-status-details-bin").and_then(|text| BINARY.decode(text).ok());
-    UnaryAnswer {
+    UnaryResponse {
         code: text("grpc-status")
             .and_then(|code| code.parse().ok())
             .unwrap_or(UNKNOWN),
-        words: percent_decoded(text("grpc-message").unwrap_or_default()),
+        status_message: percent_decode(text("grpc-message").unwrap_or_default()),
         details: details.unwrap_or_default(),
-        message: unframed(&body),
+        message: decode_frame(&body),
     }
 }
 
 /// An answer without a status of gRPC: a proxy's, or a server's that does not speak it ("HTTP to gRPC Status Code
 /// Mapping").
-fn foreign(status: StatusCode) -> UnaryAnswer {
+fn map_http_status(status: StatusCode) -> UnaryResponse {
     let code = match status.as_u16() {
         400 => 13,
         401 => 16,
@@ -162,10 +162,10 @@ fn foreign(status: StatusCode) -> UnaryAnswer {
         429 | 502 | 503 | 504 => 14,
         _ => UNKNOWN,
     };
-    UnaryAnswer {
+    UnaryResponse {
         code,
-        words: format!("HTTP {status} without a status of gRPC").into(),
-        ..UnaryAnswer::default()
+        status_message: format!("HTTP {status} without a status of gRPC").into(),
+        ..UnaryResponse::default()
     }
 }
 
@@ -177,13 +177,13 @@ mod tests {
     /// is no message.
     #[test]
     fn a_message_has_its_length_before_it() {
-        let one = framed(b"ab");
+        let one = encode_frame(b"ab");
         assert_eq!(&one[..], b"\0\0\0\0\x02ab");
-        assert_eq!(unframed(&one), "ab");
-        assert_eq!(unframed(&framed(b"")), "");
+        assert_eq!(decode_frame(&one), "ab");
+        assert_eq!(decode_frame(&encode_frame(b"")), "");
         let two = [&one[..], &one].concat();
         for bad in [&two[..], &one[..6], &one[..3], b"", b"\x01\0\0\0\x02ab"] {
-            assert_eq!(unframed(&Bytes::copy_from_slice(bad)), "", "{bad:?}");
+            assert_eq!(decode_frame(&Bytes::copy_from_slice(bad)), "", "{bad:?}");
         }
     }
 
@@ -204,22 +204,28 @@ mod tests {
             ("grpc-message", "gone %C3%BC%0A%zz"),
             ("grpc-status-details-bin", "CA4"),
         ]);
-        let answer = UnaryAnswer {
+        let answer = UnaryResponse {
             code: 14,
-            words: "gone ü\n%zz".into(),
+            status_message: "gone ü\n%zz".into(),
             details: vec![8, 14],
             message: Bytes::new(),
         };
-        assert_eq!(ended(StatusCode::OK, [&said, &none], Bytes::new()), answer);
-        assert_eq!(ended(StatusCode::OK, [&none, &said], Bytes::new()), answer);
+        assert_eq!(
+            to_response(StatusCode::OK, [&said, &none], Bytes::new()),
+            answer
+        );
+        assert_eq!(
+            to_response(StatusCode::OK, [&none, &said], Bytes::new()),
+            answer
+        );
         let odd = map(&[("grpc-status", "x"), ("grpc-status-details-bin", "!no")]);
-        let odd = ended(StatusCode::OK, [&none, &odd], framed(b"x"));
+        let odd = to_response(StatusCode::OK, [&none, &odd], encode_frame(b"x"));
         assert_eq!((odd.code, odd.details.len()), (UNKNOWN, 0));
         for (status, code) in [(200, 2), (404, 12), (401, 16), (503, 14), (301, 2)] {
             let status = StatusCode::from_u16(status).unwrap();
-            let answer = ended(status, [&none, &none], Bytes::new());
+            let answer = to_response(status, [&none, &none], Bytes::new());
             assert_eq!(answer.code, code, "{status}");
-            let words = String::from_utf8(answer.words).unwrap();
+            let words = String::from_utf8(answer.status_message).unwrap();
             assert!(words.contains(status.as_str()), "{words}");
         }
     }

@@ -14,13 +14,13 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep};
 use tokio_util::sync::CancellationToken;
 
-use super::places::Proof;
+use super::slots::ConnectionAuth;
 
 /// The preface of a client (RFC 9113, section 3.4), before its first frame.
 const PREFACE: usize = 24;
 
 /// The head of a frame: three bytes of length, type, flags, four of the stream.
-const HEAD: usize = 9;
+const HEADER_BYTES: usize = 9;
 
 const DATA: u8 = 0x0;
 const HEADERS: u8 = 0x1;
@@ -32,65 +32,65 @@ const END_STREAM: u8 = 0x1;
 const BURST: i64 = 8_192;
 
 /// And then each second: a thousandth of what made others wait, and less work than so many requests.
-const A_SECOND: i64 = 1_000;
+const REFILL_PER_SECOND: i64 = 1_000;
 
 /// What a request earns, for its end, its reset and the room its client gives its answer.
-const A_REQUEST: i64 = 8;
+const REQUEST_CREDIT: i64 = 8;
 
 /// Data of so many bytes earns two frames: clients acknowledge the frames of an answer one by one, for
 /// the stream and for the connection, and measure the line with a PING.
-const AN_ANSWER: usize = 4_096;
+const DATA_PER_CREDIT: usize = 4_096;
 
 /// Data of fewer bytes earns nothing: else who gives an answer room for a byte at a time would earn what
 /// that costs.
-const LEAST: usize = 16;
+const MIN_CREDITED_DATA: usize = 16;
 
 /// A client that takes less data within the deadline while more waits for it takes none: slower than any line.
-const SLOWEST: u64 = 64 << 10;
+const MIN_DATA_PER_DEADLINE: u64 = 64 << 10;
 
 /// What one SETTINGS frame costs: it may move the windows of all streams. Clients send one or two.
-const A_SETTING: i64 = 16;
+const SETTINGS_COST: i64 = 16;
 
 /// Reads the heads of frames out of bytes that pass by.
 #[derive(Debug)]
-struct FrameHeads {
+struct FrameHeaderReader {
     /// Bytes of the preface or of a payload that are still to come.
     skip: usize,
-    head: [u8; HEAD],
+    header: [u8; HEADER_BYTES],
     filled: usize,
 }
 
 /// The head of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct CountedHead {
+struct FrameHeader {
     len: usize,
     kind: u8,
     flags: u8,
 }
 
-impl FrameHeads {
-    fn after(skip: usize) -> Self {
+impl FrameHeaderReader {
+    fn with_skip(skip: usize) -> Self {
         Self {
             skip,
-            head: [0; HEAD],
+            header: [0; HEADER_BYTES],
             filled: 0,
         }
     }
 
-    fn read(&mut self, mut bytes: &[u8], mut found: impl FnMut(CountedHead)) {
+    fn read(&mut self, mut bytes: &[u8], mut found: impl FnMut(FrameHeader)) {
         while !bytes.is_empty() {
             let passed = self.skip.min(bytes.len());
             self.skip -= passed;
             bytes = &bytes[passed..];
-            let part = (HEAD - self.filled).min(bytes.len());
-            self.head[self.filled..][..part].copy_from_slice(&bytes[..part]);
+            let part = (HEADER_BYTES - self.filled).min(bytes.len());
+            self.header[self.filled..][..part].copy_from_slice(&bytes[..part]);
             self.filled += part;
             bytes = &bytes[part..];
-            if self.filled == HEAD {
-                let [a, b, c, kind, flags, ..] = self.head;
+            if self.filled == HEADER_BYTES {
+                let [a, b, c, kind, flags, ..] = self.header;
                 let len = u32::from_be_bytes([0, a, b, c]) as usize;
                 (self.skip, self.filled) = (len, 0);
-                found(CountedHead { len, kind, flags });
+                found(FrameHeader { len, kind, flags });
             }
         }
     }
@@ -111,20 +111,20 @@ impl FrameBudget {
         }
     }
 
-    fn receive(&mut self, head: CountedHead) {
+    fn receive(&mut self, head: FrameHeader) {
         let ends = head.flags & END_STREAM != 0;
         self.left += match head.kind {
-            HEADERS => A_REQUEST,
-            DATA if ends || head.len >= LEAST => 0,
-            SETTINGS => -A_SETTING,
+            HEADERS => REQUEST_CREDIT,
+            DATA if ends || head.len >= MIN_CREDITED_DATA => 0,
+            SETTINGS => -SETTINGS_COST,
             _ => -1,
         };
         self.left = self.left.min(BURST);
     }
 
-    fn send(&mut self, head: CountedHead) {
-        if head.kind == DATA && head.len >= LEAST {
-            let earned = 2 + head.len / AN_ANSWER;
+    fn send(&mut self, head: FrameHeader) {
+        if head.kind == DATA && head.len >= MIN_CREDITED_DATA {
+            let earned = 2 + head.len / DATA_PER_CREDIT;
             self.left = (self.left + i64::try_from(earned).unwrap_or(BURST)).min(BURST);
         }
     }
@@ -138,7 +138,7 @@ impl FrameBudget {
         let passed = now.saturating_duration_since(self.refilled);
         let millis = i64::try_from(passed.as_millis()).unwrap_or(i64::MAX);
         self.refilled = now;
-        self.left = (self.left + millis.saturating_mul(A_SECOND) / 1_000).min(BURST);
+        self.left = (self.left + millis.saturating_mul(REFILL_PER_SECOND) / 1_000).min(BURST);
         self.left < 0
     }
 }
@@ -159,28 +159,33 @@ struct SendDeadline {
 #[derive(Debug)]
 pub(super) struct CountedFrames<IO> {
     stream: IO,
-    proof: Proof,
+    auth: ConnectionAuth,
     stall: Duration,
     /// While answers wait to be sent.
     deadline: Option<SendDeadline>,
     /// Data sent on this connection, in bytes.
     data: u64,
-    received: FrameHeads,
-    sent: FrameHeads,
+    received: FrameHeaderReader,
+    sent: FrameHeaderReader,
     budget: FrameBudget,
     spent: CancellationToken,
 }
 
 impl<IO> CountedFrames<IO> {
-    pub(super) fn new(stream: IO, proof: Proof, stall: Duration, spent: CancellationToken) -> Self {
+    pub(super) fn new(
+        stream: IO,
+        auth: ConnectionAuth,
+        stall: Duration,
+        spent: CancellationToken,
+    ) -> Self {
         Self {
             stream,
-            proof,
+            auth,
             stall,
             deadline: None,
             data: 0,
-            received: FrameHeads::after(PREFACE),
-            sent: FrameHeads::after(0),
+            received: FrameHeaderReader::with_skip(PREFACE),
+            sent: FrameHeaderReader::with_skip(0),
             budget: FrameBudget::new(Instant::now()),
             spent,
         }
@@ -201,7 +206,7 @@ impl<IO> CountedFrames<IO> {
     /// Asked whenever the connection waits: true when answers have waited for too long, and hardly any data was
     /// sent meanwhile. Small answers beside one that is stuck, such as heartbeats, are no progress.
     fn is_stalled(&mut self, cx: &mut Context<'_>) -> bool {
-        let Some(unsent) = self.proof.load().unsent() else {
+        let Some(unsent) = self.auth.load().unsent() else {
             self.deadline = None;
             return false;
         };
@@ -213,7 +218,9 @@ impl<IO> CountedFrames<IO> {
         };
         let deadline = self.deadline.get_or_insert_with(later);
         while deadline.timer.as_mut().poll(cx).is_ready() {
-            if !self.proof.load().has_sent(deadline.unsent) && data - deadline.data < SLOWEST {
+            if !self.auth.load().has_sent(deadline.unsent)
+                && data - deadline.data < MIN_DATA_PER_DEADLINE
+            {
                 return true;
             }
             (deadline.unsent, deadline.data) = (unsent, data);
@@ -235,10 +242,10 @@ impl<IO: AsyncRead + Unpin> AsyncRead for CountedFrames<IO> {
         }
         let before = room.filled().len();
         let read = Pin::new(&mut this.stream).poll_read(cx, room);
-        let (budget, proof) = (&mut this.budget, &this.proof);
+        let (budget, proof) = (&mut this.budget, &this.auth);
         this.received.read(&room.filled()[before..], |head| {
             if head.kind == SETTINGS {
-                proof.greet();
+                proof.mark_handshaken();
             }
             budget.receive(head);
         });
@@ -298,8 +305,8 @@ mod tests {
     const PING: u8 = 0x6;
     const WINDOW_UPDATE: u8 = 0x8;
 
-    fn head(kind: u8, flags: u8, len: usize) -> CountedHead {
-        CountedHead { len, kind, flags }
+    fn head(kind: u8, flags: u8, len: usize) -> FrameHeader {
+        FrameHeader { len, kind, flags }
     }
 
     #[test]
@@ -312,7 +319,7 @@ mod tests {
             wire.extend(vec![7; frame.len]);
         }
         for cut in 1..40 {
-            let (mut heads, mut found) = (FrameHeads::after(PREFACE), Vec::new());
+            let (mut heads, mut found) = (FrameHeaderReader::with_skip(PREFACE), Vec::new());
             for piece in wire.chunks(cut) {
                 heads.read(piece, |head| found.push(head));
             }
@@ -326,7 +333,7 @@ mod tests {
     fn frames_that_carry_nothing_spend_the_budget() {
         for (kind, flags, len, each) in [
             (PING, 0, 8, 1),
-            (SETTINGS, 0, 0, A_SETTING),
+            (SETTINGS, 0, 0, SETTINGS_COST),
             (WINDOW_UPDATE, 0, 4, 1),
             (DATA, 0, 0, 1),
             (0x9, 0, 0, 1),
@@ -347,14 +354,14 @@ mod tests {
                 budget.receive(head(kind, flags, len));
                 again += 1;
             }
-            assert!(again <= A_SECOND / each + 1, "{kind}: {again}");
+            assert!(again <= REFILL_PER_SECOND / each + 1, "{kind}: {again}");
         }
     }
 
     /// A client that acknowledges each frame of its answers twice and measures the line is never cut off.
     #[test]
     fn a_client_that_reads_its_answers_keeps_its_budget() {
-        for len in [LEAST, 1_000, 16_384] {
+        for len in [MIN_CREDITED_DATA, 1_000, 16_384] {
             let mut budget = FrameBudget::new(Instant::now());
             let now = budget.refilled;
             for _ in 0..100_000 {

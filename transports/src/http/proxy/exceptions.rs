@@ -2,25 +2,25 @@
 
 use std::net::IpAddr;
 
-use super::{bare, canonical};
+use super::{normalize_host, normalize_ip};
 
 /// Addresses that are reached directly. It is as long as the person wrote it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ProxyExceptions {
-    all: bool,
+    match_all: bool,
     named: Vec<NamedException>,
     /// Entries that are none, as they were written.
-    pub unread: Vec<String>,
+    pub invalid: Vec<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct NamedException {
-    place: ExceptedPlace,
+    target: ExceptionTarget,
     port: Option<u16>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum ExceptedPlace {
+enum ExceptionTarget {
     /// A name and all below it.
     Name(String),
     /// The addresses that begin with these bits.
@@ -34,90 +34,100 @@ impl ProxyExceptions {
     ///
     /// Only what stands in a URL is compared: a name is not looked up to see whether its address is in a network.
     #[must_use]
-    pub fn lenient(text: &str) -> Self {
+    pub fn parse_lenient(text: &str) -> Self {
         let entries = text.split(|c: char| c == ',' || c.is_whitespace());
-        Self::of(entries.filter(|entry| !entry.is_empty()))
+        Self::from_entries(entries.filter(|entry| !entry.is_empty()))
     }
 
     /// The same of a list.
     #[must_use]
-    pub fn of<'t>(entries: impl Iterator<Item = &'t str>) -> Self {
+    pub fn from_entries<'t>(entries: impl Iterator<Item = &'t str>) -> Self {
         let mut exceptions = Self::default();
         for entry in entries {
-            match (entry, read(entry)) {
-                ("*", _) => exceptions.all = true,
+            match (entry, parse_exception(entry)) {
+                ("*", _) => exceptions.match_all = true,
                 (_, Some(named)) => exceptions.named.push(named),
-                (_, None) => exceptions.unread.push(entry.to_owned()),
+                (_, None) => exceptions.invalid.push(entry.to_owned()),
             }
         }
         exceptions
     }
 
     /// Whether a host, which has no brackets, and a port are among them.
-    pub(super) fn have(&self, host: &str, port: u16) -> bool {
-        let ip = host.parse::<IpAddr>().ok().map(canonical);
+    pub(super) fn contains(&self, host: &str, port: u16) -> bool {
+        let ip = host.parse::<IpAddr>().ok().map(normalize_ip);
         let is = |it: &NamedException| {
-            let there = match (&it.place, ip) {
-                (ExceptedPlace::Name(name), None) => is_below(host, name),
-                (ExceptedPlace::Network(net, bits), Some(ip)) => shares(*net, ip, *bits),
-                (ExceptedPlace::Name(_), Some(_)) | (ExceptedPlace::Network(..), None) => false,
+            let there = match (&it.target, ip) {
+                (ExceptionTarget::Name(name), None) => is_subdomain(host, name),
+                (ExceptionTarget::Network(net, bits), Some(ip)) => {
+                    has_common_prefix(*net, ip, *bits)
+                }
+                (ExceptionTarget::Name(_), Some(_)) | (ExceptionTarget::Network(..), None) => false,
             };
             there && it.port.is_none_or(|only| only == port)
         };
-        self.all || self.named.iter().any(is)
+        self.match_all || self.named.iter().any(is)
     }
 }
 
-fn read(entry: &str) -> Option<NamedException> {
-    let whole = |place| Some(NamedException { place, port: None });
+fn parse_exception(entry: &str) -> Option<NamedException> {
+    let whole = |place| {
+        Some(NamedException {
+            target: place,
+            port: None,
+        })
+    };
     if let Some((net, bits)) = entry.split_once('/') {
         let net: IpAddr = net.parse().ok()?;
         let bits: u32 = bits.parse().ok()?;
-        return match bits <= width(net) {
-            true => whole(ExceptedPlace::Network(net, bits)),
+        return match bits <= address_bits(net) {
+            true => whole(ExceptionTarget::Network(net, bits)),
             false => None,
         };
     }
     // An IPv6 address has colons of its own.
-    if let Ok(ip) = bare(entry).parse::<IpAddr>() {
-        return whole(address(ip));
+    if let Ok(ip) = normalize_host(entry).parse::<IpAddr>() {
+        return whole(exact_address(ip));
     }
     let (host, port) = match entry.rsplit_once(':') {
         Some((host, port)) => (host, Some(port.parse().ok()?)),
         None => (entry, None),
     };
-    let host = bare(host);
+    let host = normalize_host(host);
     let place = match host.parse::<IpAddr>() {
-        Ok(ip) => address(ip),
+        Ok(ip) => exact_address(ip),
         Err(_) => {
             let name = host.trim_start_matches('*').trim_start_matches('.');
             let fits = |c: char| c.is_alphanumeric() || "-_.".contains(c);
             if name.is_empty() || !name.chars().all(fits) {
                 return None;
             }
-            ExceptedPlace::Name(name.to_owned())
+            ExceptionTarget::Name(name.to_owned())
         }
     };
-    Some(NamedException { place, port })
+    Some(NamedException {
+        target: place,
+        port,
+    })
 }
 
-fn address(ip: IpAddr) -> ExceptedPlace {
-    let ip = canonical(ip);
-    ExceptedPlace::Network(ip, width(ip))
+fn exact_address(ip: IpAddr) -> ExceptionTarget {
+    let ip = normalize_ip(ip);
+    ExceptionTarget::Network(ip, address_bits(ip))
 }
 
-fn width(ip: IpAddr) -> u32 {
+fn address_bits(ip: IpAddr) -> u32 {
     if ip.is_ipv4() { 32 } else { 128 }
 }
 
-fn is_below(host: &str, name: &str) -> bool {
+fn is_subdomain(host: &str, name: &str) -> bool {
     match host.strip_suffix(name) {
         Some(before) => before.is_empty() || before.ends_with('.'),
         None => false,
     }
 }
 
-fn shares(one: IpAddr, other: IpAddr, bits: u32) -> bool {
+fn has_common_prefix(one: IpAddr, other: IpAddr, bits: u32) -> bool {
     let apart = match (one, other) {
         (IpAddr::V4(one), IpAddr::V4(other)) => u128::from(u32::from(one) ^ u32::from(other)) << 96,
         (IpAddr::V6(one), IpAddr::V6(other)) => u128::from(one) ^ u128::from(other),
@@ -134,8 +144,8 @@ mod tests {
     #[test]
     fn what_is_reached_directly() {
         let text = "corp.test, .Below.test *.star.test,10.0.0.0/8 192.168.1.7,fd00::/8,[::2]:8443,at.test:8080,,";
-        let exceptions = ProxyExceptions::lenient(text);
-        assert!(exceptions.unread.is_empty(), "{exceptions:?}");
+        let exceptions = ProxyExceptions::parse_lenient(text);
+        assert!(exceptions.invalid.is_empty(), "{exceptions:?}");
         for (host, port) in [
             ("corp.test", 443),
             ("a.corp.test", 80),
@@ -149,7 +159,7 @@ mod tests {
             ("::2", 8443),
             ("at.test", 8080),
         ] {
-            assert!(exceptions.have(host, port), "{host}:{port}");
+            assert!(exceptions.contains(host, port), "{host}:{port}");
         }
         for (host, port) in [
             ("notcorp.test", 443),
@@ -160,12 +170,13 @@ mod tests {
             ("::2", 443),
             ("at.test", 443),
         ] {
-            assert!(!exceptions.have(host, port), "{host}:{port}");
+            assert!(!exceptions.contains(host, port), "{host}:{port}");
         }
-        assert!(ProxyExceptions::lenient("x, *").have("anything.test", 1));
-        assert!(ProxyExceptions::lenient("0.0.0.0/0").have("9.9.9.9", 1));
-        assert!(!ProxyExceptions::default().have("anything.test", 1));
-        let unread = ProxyExceptions::lenient("10.0.0.0/33,a b/c,x:port,ok.test,sp!ce").unread;
+        assert!(ProxyExceptions::parse_lenient("x, *").contains("anything.test", 1));
+        assert!(ProxyExceptions::parse_lenient("0.0.0.0/0").contains("9.9.9.9", 1));
+        assert!(!ProxyExceptions::default().contains("anything.test", 1));
+        let unread =
+            ProxyExceptions::parse_lenient("10.0.0.0/33,a b/c,x:port,ok.test,sp!ce").invalid;
         assert_eq!(unread, ["10.0.0.0/33", "b/c", "x:port", "sp!ce"]);
     }
 }

@@ -12,7 +12,7 @@ const HEAD_MAX: usize = 8 << 10;
 ///
 /// # Errors
 /// Why the proxy gave none, in words that show no credentials.
-pub(in crate::http) async fn tunnel(
+pub(in crate::http) async fn open_tunnel(
     tcp: &mut TcpStream,
     proxy: &ProxyAddress,
     target: &str,
@@ -38,14 +38,18 @@ pub(in crate::http) async fn tunnel(
             Err(_) => return Err("it closed the connection in the middle of its answer".to_owned()),
         }
     }
-    match status(&head) {
+    match parse_status(&head) {
         Some(200..=299) => Ok(()),
-        Some(status) => Err(refusal(status, proxy.authorization().is_some(), target)),
+        Some(status) => Err(explain_refusal(
+            status,
+            proxy.authorization().is_some(),
+            target,
+        )),
         None => Err("it does not answer in HTTP".to_owned()),
     }
 }
 
-fn status(head: &[u8]) -> Option<u16> {
+fn parse_status(head: &[u8]) -> Option<u16> {
     let line = std::str::from_utf8(head.split(|byte| *byte == b'\r').next()?).ok()?;
     let mut words = line.strip_prefix("HTTP/1.")?.split(' ');
     let code = words.nth(1)?;
@@ -53,7 +57,7 @@ fn status(head: &[u8]) -> Option<u16> {
 }
 
 /// What a proxy means by a status, and what to do about it.
-pub(in crate::http) fn refusal(status: u16, has_login: bool, target: &str) -> String {
+pub(in crate::http) fn explain_refusal(status: u16, has_login: bool, target: &str) -> String {
     match (status, has_login) {
         (407, false) => "it wants a login: write it as http://USER:PASSWORD@HOST:PORT".to_owned(),
         (407, true) => "it does not accept the login in its address".to_owned(),
@@ -68,17 +72,17 @@ mod tests {
     #[test]
     fn a_head_that_is_no_http_is_no_yes() {
         assert_eq!(
-            status(b"HTTP/1.1 200 Connection established\r\n\r\n"),
+            parse_status(b"HTTP/1.1 200 Connection established\r\n\r\n"),
             Some(200)
         );
-        assert_eq!(status(b"HTTP/1.0 403\r\n\r\n"), Some(403));
+        assert_eq!(parse_status(b"HTTP/1.0 403\r\n\r\n"), Some(403));
         for none in [
             &b"SSH-2.0-x\r\n\r\n"[..],
             b"HTTP/1.1 2000 OK\r\n",
             b"HTTP/1.1\r\n",
             b"\xff\r\n",
         ] {
-            assert_eq!(status(none), None);
+            assert_eq!(parse_status(none), None);
         }
     }
 }

@@ -16,7 +16,7 @@ const GET: &str = "GET /mcp HTTP/1.1\r\nhost: localhost\r\n\r\n";
 /// MCP-081: a door on 127.0.0.1 is found at no other address of the machine.
 #[tokio::test]
 async fn a_loopback_door_opens_to_loopback_only() {
-    let door = Door::bind(([127, 0, 0, 1], 0).into()).unwrap();
+    let door = HttpListener::bind(([127, 0, 0, 1], 0).into()).unwrap();
     assert!(door.addr().ip().is_loopback());
     let elsewhere = TcpStream::connect(("127.0.0.2", door.addr().port())).await;
     assert!(elsewhere.is_err());
@@ -24,7 +24,7 @@ async fn a_loopback_door_opens_to_loopback_only() {
 
 #[tokio::test]
 async fn requests_follow_each_other_on_a_connection() {
-    let door = open(DoorLimits::default(), echo);
+    let door = open(ListenerLimits::default(), echo);
     let mut client = Raw::to(&door.at).await;
     for _ in 0..3 {
         client.say(POST).await;
@@ -36,7 +36,7 @@ async fn requests_follow_each_other_on_a_connection() {
 
 #[tokio::test]
 async fn pieces_leave_as_one_body_with_its_length() {
-    let door = open(DoorLimits::default(), |_, _| async {
+    let door = open(ListenerLimits::default(), |_, _| async {
         Response::new(ReplyBody::parts(
             ["{\"id\":", "", "7", "}"].map(Bytes::from),
         ))
@@ -49,7 +49,7 @@ async fn pieces_leave_as_one_body_with_its_length() {
 
 #[tokio::test]
 async fn http2_is_spoken_to_those_who_open_with_it() {
-    let door = open(DoorLimits::default(), echo);
+    let door = open(ListenerLimits::default(), echo);
     let io = TokioIo::new(TcpStream::connect(&door.at).await.unwrap());
     let (mut client, connection) = hyper::client::conn::http2::handshake(TokioExecutor::new(), io)
         .await
@@ -75,7 +75,7 @@ async fn http2_is_spoken_to_those_who_open_with_it() {
 /// A client whose stream is reset while it still writes loses the answer that came before.
 #[tokio::test]
 async fn who_is_answered_early_is_read_to_the_end() {
-    let door = open(DoorLimits::default(), |_, _| async {
+    let door = open(ListenerLimits::default(), |_, _| async {
         Response::new(ReplyBody::full("refused"))
     });
     let io = TokioIo::new(TcpStream::connect(&door.at).await.unwrap());
@@ -111,7 +111,7 @@ async fn who_is_answered_early_is_read_to_the_end() {
 /// The first bytes of a connection may come one by one.
 #[tokio::test]
 async fn a_slow_opening_is_understood() {
-    let door = open(DoorLimits::default(), echo);
+    let door = open(ListenerLimits::default(), echo);
     for (opening, answer) in [
         (POST, "\r\n\r\nhi"),
         ("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "\x04"),
@@ -130,7 +130,7 @@ async fn a_slow_opening_is_understood() {
 #[tokio::test]
 async fn foreign_hosts_and_origins_are_forbidden() {
     static HANDLED: AtomicUsize = AtomicUsize::new(0);
-    let door = open(DoorLimits::default(), |request, peer| {
+    let door = open(ListenerLimits::default(), |request, peer| {
         HANDLED.fetch_add(1, Ordering::SeqCst);
         echo(request, peer)
     });
@@ -159,7 +159,7 @@ async fn foreign_hosts_and_origins_are_forbidden() {
 /// CMCP-032: bodies that are too long, too slow or broken are answered, and the door stays open.
 #[tokio::test]
 async fn a_bad_body_is_answered_and_blocks_nobody() {
-    let door = open(DoorLimits::default(), echo);
+    let door = open(ListenerLimits::default(), echo);
     let head = "POST /mcp HTTP/1.1\r\nhost: localhost\r\n";
     let mut slow = Raw::to(&door.at).await;
     slow.say(&format!("{head}content-length: 9\r\n\r\nhi"))
@@ -191,9 +191,9 @@ async fn a_bad_body_is_answered_and_blocks_nobody() {
 
 #[tokio::test]
 async fn silence_and_endless_heads_end_a_connection() {
-    let limits = DoorLimits {
-        head: Duration::from_millis(100),
-        ..DoorLimits::default()
+    let limits = ListenerLimits {
+        header_timeout: Duration::from_millis(100),
+        ..ListenerLimits::default()
     };
     let door = open(limits, echo);
     for next in ["", "GET /mcp HT", "GET /mcp HTTP/1.1\r\nhost: local"] {
@@ -204,9 +204,9 @@ async fn silence_and_endless_heads_end_a_connection() {
         assert_eq!(client.rest().await, "", "{next}");
     }
     // With all the time it needs, so that its length alone is what ends it.
-    let limits = DoorLimits {
-        head_bytes: 1024,
-        ..DoorLimits::default()
+    let limits = ListenerLimits {
+        header_bytes: 1024,
+        ..ListenerLimits::default()
     };
     let door = open(limits, echo);
     let mut client = Raw::to(&door.at).await;
@@ -222,11 +222,11 @@ async fn silence_and_endless_heads_end_a_connection() {
 /// MCP-074, CMCP-023: an event stream has no length, and a beat fills its silence.
 #[tokio::test]
 async fn an_event_stream_beats_while_it_is_silent() {
-    let door = open(DoorLimits::default(), |_, _| async {
-        let items = futures_util::stream::iter([crate::sse::event(Some(1.into()), b"{}")]);
+    let door = open(ListenerLimits::default(), |_, _| async {
+        let items = futures_util::stream::iter([crate::sse::render_event(Some(1.into()), b"{}")]);
         let items = futures_util::StreamExt::chain(items, futures_util::stream::pending());
-        let beat = crate::sse::comment("beat");
-        let body = ReplyBody::stream(items).heartbeat(Duration::from_millis(20), beat);
+        let beat = crate::sse::render_comment("beat");
+        let body = ReplyBody::stream(items).with_heartbeat(Duration::from_millis(20), beat);
         let response = Response::builder().header(CONTENT_TYPE, "text/event-stream");
         response.body(body).unwrap()
     });
@@ -260,7 +260,7 @@ async fn a_client_that_leaves_frees_its_stream() {
 async fn freed() -> Duration {
     let (tell, told) = Tell::new();
     let tell = Mutex::new(Some(tell));
-    let door = open(DoorLimits::default(), move |_, _| {
+    let door = open(ListenerLimits::default(), move |_, _| {
         let tell = tell.lock().unwrap().take().unwrap();
         async { Response::new(ReplyBody::stream(silent(tell))) }
     });
@@ -279,7 +279,7 @@ async fn a_client_that_leaves_cancels_its_call() {
     let (tell, told) = Tell::new();
     let (called, calls) = oneshot::channel();
     let once = Mutex::new(Some((tell, called)));
-    let door = open(DoorLimits::default(), move |_, _| {
+    let door = open(ListenerLimits::default(), move |_, _| {
         let (tell, called) = once.lock().unwrap().take().unwrap();
         async {
             called.send(()).unwrap();
@@ -296,9 +296,9 @@ async fn a_client_that_leaves_cancels_its_call() {
 
 #[tokio::test]
 async fn a_client_that_never_reads_is_dropped() {
-    let limits = DoorLimits {
+    let limits = ListenerLimits {
         stall: Duration::from_millis(100),
-        ..DoorLimits::default()
+        ..ListenerLimits::default()
     };
     let (tell, told) = Tell::new();
     let tell = Mutex::new(Some(tell));
@@ -317,9 +317,9 @@ async fn a_client_that_never_reads_is_dropped() {
 #[tokio::test]
 async fn silent_and_half_greeted_connections_end_soon() {
     const PREFACE: &str = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-    let limits = DoorLimits {
-        greeting: Duration::from_millis(200),
-        ..DoorLimits::default()
+    let limits = ListenerLimits {
+        first_request: Duration::from_millis(200),
+        ..ListenerLimits::default()
     };
     let door = open(limits, echo);
     let mut greeted = Raw::to(&door.at).await;
@@ -351,7 +351,7 @@ async fn silent_and_half_greeted_connections_end_soon() {
 /// Answers as [`echo`] does, and takes the path for who asks.
 async fn known(request: Request<RequestBody>, peer: HttpPeer) -> Response<ReplyBody> {
     if request.uri().path() != "/mcp" {
-        peer.proof.accept(request.uri().path());
+        peer.auth.mark_authenticated(request.uri().path());
     }
     echo(request, peer).await
 }
@@ -366,9 +366,9 @@ async fn asks(door: &Open, path: &str) -> Raw {
 /// whoever has most; so nobody keeps others out, with a credential or without.
 #[tokio::test]
 async fn who_proved_nothing_goes_first_when_all_places_are_taken() {
-    let limits = DoorLimits {
+    let limits = ListenerLimits {
         connections: 4,
-        ..DoorLimits::default()
+        ..ListenerLimits::default()
     };
     let door = open(limits, known);
     let mut first = asks(&door, "/a").await;
@@ -399,9 +399,9 @@ async fn who_proved_nothing_goes_first_when_all_places_are_taken() {
 /// well it answers a PING and reads another stream.
 #[tokio::test]
 async fn a_client_that_gives_its_answers_no_room_is_dropped() {
-    let limits = DoorLimits {
+    let limits = ListenerLimits {
         stall: Duration::from_millis(300),
-        ..DoorLimits::default()
+        ..ListenerLimits::default()
     };
     let (tell, told) = Tell::new();
     let tell = Mutex::new(Some(tell));
@@ -417,9 +417,9 @@ async fn a_client_that_gives_its_answers_no_room_is_dropped() {
                     bytes: vec![0; 8 << 20],
                 })),
                 None => {
-                    let beat = crate::sse::comment("beat");
+                    let beat = crate::sse::render_comment("beat");
                     ReplyBody::stream(futures_util::stream::pending())
-                        .heartbeat(Duration::from_millis(20), beat)
+                        .with_heartbeat(Duration::from_millis(20), beat)
                 }
             })
         }
@@ -456,9 +456,9 @@ impl AsRef<[u8]> for Held {
 
 #[tokio::test]
 async fn one_connection_too_many_is_told_so() {
-    let limits = DoorLimits {
+    let limits = ListenerLimits {
         connections: 2,
-        ..DoorLimits::default()
+        ..ListenerLimits::default()
     };
     let door = open(limits, known);
     let mut first = asks(&door, "/a").await;
@@ -497,7 +497,7 @@ async fn one_connection_too_many_is_told_so() {
 /// served meanwhile.
 #[tokio::test]
 async fn floods_of_frames_that_carry_nothing_are_cut_off() {
-    let door = open(DoorLimits::default(), echo);
+    let door = open(ListenerLimits::default(), echo);
     let frames: [(&str, &[u8]); 5] = [
         ("PING", b"\0\0\x08\x06\0\0\0\0\0pingpong"),
         ("SETTINGS", b"\0\0\0\x04\0\0\0\0\0"),

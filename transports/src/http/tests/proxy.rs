@@ -18,7 +18,7 @@ const OK: &str = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
 /// Everything goes through this proxy.
 fn through(proxy: &str) -> Outbound {
     Outbound {
-        tls: Tls::trusting(RootCertStore::empty()),
+        tls: Tls::with_roots(RootCertStore::empty()),
         proxies: Arc::new(ProxyRules::from_variables(|name| {
             (name == "all_proxy").then(|| proxy.to_owned())
         })),
@@ -134,7 +134,7 @@ async fn a_proxy_that_gives_no_way_is_told() {
 async fn a_proxy_is_no_way_around_the_scope() {
     let (at, mut heard) = proxy("HTTP/1.1 200 OK\r\n\r\n");
     let ask = async |scope, url: &str| {
-        let client = Client::within(through(&at), scope);
+        let client = Client::with_scope(through(&at), scope);
         let url: Uri = url.parse().unwrap();
         let asked = client.request(Method::GET, &url, HeaderMap::new(), None);
         soon(asked).await.unwrap_err()
@@ -152,7 +152,10 @@ async fn a_proxy_is_no_way_around_the_scope() {
     }
     let unknown = ask(AddressScope::Public, "https://nowhere.invalid/x").await;
     assert!(
-        matches!(unknown, ClientError::Dial(DialError::Unjudged { .. })),
+        matches!(
+            unknown,
+            ClientError::Dial(DialError::UnresolvedForProxy { .. })
+        ),
         "{unknown}"
     );
     assert!(heard.try_recv().is_err(), "the proxy was asked");

@@ -6,10 +6,10 @@ use super::*;
 
 const GET: &str = "GET /mcp HTTP/1.1\r\nhost: localhost\r\n\r\n";
 
-fn grace(grace: Duration) -> DoorLimits {
-    DoorLimits {
+fn grace(grace: Duration) -> ListenerLimits {
+    ListenerLimits {
         grace,
-        ..DoorLimits::default()
+        ..ListenerLimits::default()
     }
 }
 
@@ -18,7 +18,7 @@ fn grace(grace: Duration) -> DoorLimits {
 async fn closing_ends_standing_streams() {
     let door = open(grace(Duration::from_secs(60)), |_, _| async {
         let (tell, _) = Tell::new();
-        Response::new(ReplyBody::stream(silent(tell)).standing())
+        Response::new(ReplyBody::stream(silent(tell)).mark_long_lived())
     });
     let mut idle = Raw::to(&door.at).await;
     idle.say(GET).await;

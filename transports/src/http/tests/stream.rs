@@ -18,7 +18,7 @@ fn chunk(text: &str) -> String {
 async fn listen(url: &Uri) -> SseEvents {
     let client = Client::new(Tls::system());
     let asked = client.request(Method::GET, url, HeaderMap::new(), None);
-    client::events(soon(asked).await.unwrap().body, 64)
+    client::read_events(soon(asked).await.unwrap().body, 64)
 }
 
 /// MCP-084, CMCP-036: events come out as they come in, id-only heartbeats among them.

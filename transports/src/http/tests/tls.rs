@@ -59,7 +59,7 @@ async fn a_trusted_server_is_spoken_to() {
     let (url, certificate) = secure_upstream();
     let mut roots = RootCertStore::empty();
     roots.add(certificate).unwrap();
-    let client = Client::new(Tls::trusting(roots));
+    let client = Client::new(Tls::with_roots(roots));
     for _ in 0..3 {
         assert_eq!(post(&client, &url).await.unwrap(), "ok");
     }
@@ -68,7 +68,7 @@ async fn a_trusted_server_is_spoken_to() {
 #[tokio::test]
 async fn a_server_nobody_vouches_for_is_told() {
     let (url, _) = secure_upstream();
-    let client = Client::new(Tls::trusting(RootCertStore::empty()));
+    let client = Client::new(Tls::with_roots(RootCertStore::empty()));
     let error = post(&client, &url).await.unwrap_err();
     let (at, why) = (
         url.authority().unwrap(),
@@ -83,7 +83,7 @@ async fn a_server_without_tls_is_told() {
         server.say("HTTP/1.1 400 Bad Request\r\n\r\n").await;
         server.rest().await;
     });
-    let client = Client::new(Tls::trusting(RootCertStore::empty()));
+    let client = Client::new(Tls::with_roots(RootCertStore::empty()));
     let error = post(&client, &secure(&url)).await.unwrap_err();
     assert!(
         matches!(error, ClientError::Dial(DialError::Tls { .. })),
@@ -97,7 +97,7 @@ async fn a_server_that_says_nothing_times_out() {
     let url = upstream(|mut server| async move {
         server.rest().await;
     });
-    let client = Client::new(Tls::trusting(RootCertStore::empty()));
+    let client = Client::new(Tls::with_roots(RootCertStore::empty()));
     let url = secure(&url);
     let asked = client.request(http::Method::GET, &url, http::HeaderMap::new(), None);
     let words = format!(

@@ -6,9 +6,9 @@ use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
 use rustls::RootCertStore;
 
-use super::super::body::CutOff;
-use super::super::client::{Client, UnaryAnswer};
-use super::super::door_tls::{DoorTls, TlsFiles};
+use super::super::body::AbortTrailers;
+use super::super::client::{Client, UnaryResponse};
+use super::super::listener_tls::{ListenerTls, TlsFiles};
 use super::super::tls::Tls;
 use super::*;
 
@@ -51,26 +51,26 @@ async fn service(request: Request<RequestBody>, _: HttpPeer) -> Response<ReplyBo
             return only;
         }
     };
-    let cut = CutOff {
-        ended: HeaderMap::new,
+    let cut = AbortTrailers {
+        canceled: HeaderMap::new,
         closing: HeaderMap::new,
     };
     let frames = StreamBody::new(stream::iter(frames.into_iter().map(Ok)));
-    Response::new(ReplyBody::trailed(frames, cut))
+    Response::new(ReplyBody::with_trailers(frames, cut))
 }
 
 /// Decision 0070: a call goes out as gRPC has it, its status is found wherever it stands, and no answer is taken that is
 /// longer than was said.
 #[tokio::test]
 async fn a_call_ends_with_its_status() {
-    let door = open(DoorLimits::default(), service);
-    let client = Client::new(Tls::system()).unary();
-    let ask = async |method: &str| -> UnaryAnswer {
+    let door = open(ListenerLimits::default(), service);
+    let client = Client::new(Tls::system()).unary_client();
+    let ask = async |method: &str| -> UnaryResponse {
         let url = format!("http://{}/s/{method}", door.at).parse().unwrap();
         let mut headers = HeaderMap::new();
         headers.insert("key", HeaderValue::from_static("of-the-caller"));
         headers.insert("content-type", HeaderValue::from_static("text/plain"));
-        soon(client.ask(&url, headers, b"it", 100)).await.unwrap()
+        soon(client.call(&url, headers, b"it", 100)).await.unwrap()
     };
     let whole = ask("whole").await;
     assert_eq!((whole.code, &whole.message[..]), (0, &b"ab"[..]));
@@ -79,7 +79,10 @@ async fn a_call_ends_with_its_status() {
         "POST application/grpc trailers of-the-caller\0\0\0\0\x02it"
     );
     let only = ask("only").await;
-    assert_eq!((only.code, &only.words[..]), (12, &b"so it is"[..]));
+    assert_eq!(
+        (only.code, &only.status_message[..]),
+        (12, &b"so it is"[..])
+    );
     let long = ask("long").await;
     assert_eq!(long.code, 8, "{long:?}");
     assert_eq!(ask("unsaid").await.code, 2);
@@ -93,20 +96,25 @@ async fn a_service_behind_https_is_one_that_is_trusted() {
     let papers = TlsFiles {
         cert: folder.path().join("cert.pem"),
         key: folder.path().join("key.pem"),
-        clients: None,
+        client_auth: None,
     };
     std::fs::write(&papers.cert, made.cert.pem()).unwrap();
     std::fs::write(&papers.key, made.signing_key.serialize_pem()).unwrap();
-    let door = Door::bind(([127, 0, 0, 1], 0).into()).unwrap();
-    let door = door.secured(Some(DoorTls::open(papers).unwrap()));
+    let door = HttpListener::bind(([127, 0, 0, 1], 0).into()).unwrap();
+    let door = door.with_tls(Some(ListenerTls::open(papers).unwrap()));
     let url = format!("https://{}/s/whole", door.addr()).parse().unwrap();
-    let limits = DoorLimits::default();
-    let serving = door.serve(limits, Allow::default(), service, CancellationToken::new());
+    let limits = ListenerLimits::default();
+    let serving = door.serve(
+        limits,
+        AllowList::default(),
+        service,
+        CancellationToken::new(),
+    );
     tokio::spawn(serving);
     let mut roots = RootCertStore::empty();
     let ask = async |roots: &RootCertStore| {
-        let client = Client::new(Tls::trusting(roots.clone())).unary();
-        soon(client.ask(&url, HeaderMap::new(), b"it", 100)).await
+        let client = Client::new(Tls::with_roots(roots.clone())).unary_client();
+        soon(client.call(&url, HeaderMap::new(), b"it", 100)).await
     };
     let why = ask(&roots).await.unwrap_err().to_string();
     assert!(why.contains("UnknownIssuer"), "{why}");
@@ -122,8 +130,8 @@ async fn who_speaks_no_http2_is_told_from_a_service() {
             .say("HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n")
             .await;
     });
-    let client = Client::new(Tls::system()).unary();
-    let asked = client.ask(&url, HeaderMap::new(), b"it", 100);
+    let client = Client::new(Tls::system()).unary_client();
+    let asked = client.call(&url, HeaderMap::new(), b"it", 100);
     let why = soon(asked).await.unwrap_err().to_string();
     assert!(why.contains("127.0.0.1"), "{why}");
 }

@@ -42,7 +42,7 @@ impl NodeIdentity {
         let mut params = CertificateParams::default();
         params.distinguished_name = rcgen::DistinguishedName::new();
         let certificate = params.self_signed(&key)?.der().clone();
-        let id = NodeId::of_key(&public);
+        let id = NodeId::from_key(&public);
         let certified = Arc::new(CertifiedKey::new(vec![certificate], Arc::new(key)));
         Ok(Self { id, certified })
     }
@@ -53,7 +53,7 @@ impl NodeIdentity {
         self.id
     }
 
-    pub(super) fn certified(&self) -> Arc<CertifiedKey> {
+    pub(super) fn certified_key(&self) -> Arc<CertifiedKey> {
         Arc::clone(&self.certified)
     }
 }
@@ -103,12 +103,12 @@ impl Signer for NodeSigningKey {
 
 /// Shows the certificate to whoever this node dials.
 #[derive(Debug)]
-pub(super) struct ShowsIdentity(pub(super) NodeIdentity);
+pub(super) struct IdentityResolver(pub(super) NodeIdentity);
 
-impl ResolvesClientCert for ShowsIdentity {
+impl ResolvesClientCert for IdentityResolver {
     fn resolve(&self, _: &[&[u8]], schemes: &[SignatureScheme]) -> Option<Arc<CertifiedKey>> {
         let known = schemes.contains(&SignatureScheme::ED25519);
-        known.then(|| self.0.certified())
+        known.then(|| self.0.certified_key())
     }
 
     fn has_certs(&self) -> bool {

@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use bytes::Bytes;
-use mgp_protocol::federation::frames::{PacketHead, RelayRefusal};
+use mgp_protocol::federation::frames::{PacketHeader, RelayRefusal};
 use mgp_protocol::ids::NodeId;
 use quinn::SendDatagramError;
 use tokio::sync::{mpsc, oneshot};
@@ -25,7 +25,7 @@ use self::addresses::RelayAddresses;
 pub(in crate::quic) use self::socket::RelaySocket;
 pub use self::traffic::RelayedPair;
 use self::traffic::{RelayAdmission, RelayTraffic};
-use crate::quic::pinned::Pinned;
+use crate::quic::pinned::PinnedNodes;
 
 /// Packets that wait to be read by this end, of all relayed links: those of some ten milliseconds. The next ones are
 /// lost, and QUIC sends them again.
@@ -44,7 +44,7 @@ type Inbound = (SocketAddr, Bytes);
 #[derive(Debug)]
 pub(in crate::quic) struct Relay {
     here: NodeId,
-    pinned: Arc<Pinned>,
+    pinned: Arc<PinnedNodes>,
     /// Whether this node passes packets on for others.
     passes_on: bool,
     neighbors: Mutex<Neighbors>,
@@ -71,7 +71,7 @@ struct Neighbor {
 /// Dials that wait for an answer through a relay. Bounded by who dials.
 #[derive(Debug, Default)]
 struct RelayDials {
-    waiting: HashMap<u64, RelayDial>,
+    pending: HashMap<u64, RelayDial>,
     numbers: u64,
 }
 
@@ -79,12 +79,12 @@ struct RelayDials {
 struct RelayDial {
     node: NodeId,
     relay: NodeId,
-    refused: oneshot::Sender<RelayRefusal>,
+    refusal: oneshot::Sender<RelayRefusal>,
 }
 
 /// A direct link's place among the neighbors; goes with the link.
 #[derive(Debug)]
-pub(in crate::quic) struct NeighborPlace {
+pub(in crate::quic) struct NeighborEntry {
     relay: Arc<Relay>,
     node: NodeId,
     number: u64,
@@ -102,7 +102,7 @@ impl Relay {
     /// The relay and the socket of its ends.
     pub(in crate::quic) fn new(
         here: NodeId,
-        pinned: Arc<Pinned>,
+        pinned: Arc<PinnedNodes>,
         passes_on: bool,
     ) -> (Arc<Self>, RelaySocket) {
         let (inbound, to_read) = mpsc::channel(INBOUND);
@@ -121,13 +121,13 @@ impl Relay {
     }
 
     /// Enters a direct link to a node that reads heads. What is too long for its datagrams comes out of the receiver.
-    pub(in crate::quic) fn enter(
+    pub(in crate::quic) fn add_neighbor(
         self: &Arc<Self>,
         node: NodeId,
         connection: quinn::Connection,
-    ) -> (NeighborPlace, mpsc::Receiver<Bytes>) {
+    ) -> (NeighborEntry, mpsc::Receiver<Bytes>) {
         let (long, to_stream) = mpsc::channel(LONG);
-        let mut neighbors = locked(&self.neighbors);
+        let mut neighbors = lock(&self.neighbors);
         neighbors.numbers += 1;
         let number = neighbors.numbers;
         neighbors.links.entry(node).or_default().push(Neighbor {
@@ -135,7 +135,7 @@ impl Relay {
             connection,
             long,
         });
-        let place = NeighborPlace {
+        let place = NeighborEntry {
             relay: Arc::clone(self),
             node,
             number,
@@ -144,24 +144,24 @@ impl Relay {
     }
 
     /// A packet with a head came by the direct link to this node.
-    pub(in crate::quic) fn take(&self, from: NodeId, head: PacketHead, payload: Bytes) {
+    pub(in crate::quic) fn handle_packet(&self, from: NodeId, head: PacketHeader, payload: Bytes) {
         match head {
-            PacketHead::RelayTo(to) => {
-                if let Some(why) = self.pass_on(from, to, &payload)
-                    && locked(&self.traffic).may_refuse(from, Instant::now())
+            PacketHeader::RelayTo(to) => {
+                if let Some(why) = self.forward(from, to, &payload)
+                    && lock(&self.traffic).can_refuse(from, Instant::now())
                     && let Some(sender) = self.neighbor(from)
                 {
-                    sender.send(PacketHead::RelayRefused(to, why), &[]);
+                    sender.send(PacketHeader::RelayRefused(to, why), &[]);
                 }
             }
-            PacketHead::RelayedFrom(node) => self.receive(node, from, payload),
-            PacketHead::RelayRefused(node, why) => self.refuse_dials(node, from, why),
-            PacketHead::Membership => {}
+            PacketHeader::RelayedFrom(node) => self.receive(node, from, payload),
+            PacketHeader::RelayRefused(node, why) => self.refuse_dials(node, from, why),
+            PacketHeader::Membership => {}
         }
     }
 
     /// Passes a packet on, or says why none is. One that is dropped for its pair's bounds is no refusal.
-    fn pass_on(&self, from: NodeId, to: NodeId, payload: &Bytes) -> Option<RelayRefusal> {
+    fn forward(&self, from: NodeId, to: NodeId, payload: &Bytes) -> Option<RelayRefusal> {
         if !self.passes_on {
             return Some(RelayRefusal::Off);
         }
@@ -171,11 +171,11 @@ impl Relay {
         let Some(target) = self.neighbor(to) else {
             return Some(RelayRefusal::Unlinked);
         };
-        let mut traffic = locked(&self.traffic);
+        let mut traffic = lock(&self.traffic);
         let sent = match traffic.admit(from, to, payload.len(), Instant::now()) {
             RelayAdmission::Full => return Some(RelayRefusal::Full),
             RelayAdmission::TooFast => false,
-            RelayAdmission::Pass => target.send(PacketHead::RelayedFrom(from), payload),
+            RelayAdmission::Pass => target.send(PacketHeader::RelayedFrom(from), payload),
         };
         traffic.record(from, to, payload.len(), sent);
         None
@@ -186,44 +186,44 @@ impl Relay {
         if node == self.here || !self.pinned.contains(&node) {
             return;
         }
-        let address = locked(&self.addresses).address(node, relay);
+        let address = lock(&self.addresses).address(node, relay);
         // Lost where the endpoint does not keep up.
         let _lost = self.inbound.try_send((address, payload));
     }
 
     /// Sends a packet of this end on its way. It may be lost.
     fn send(&self, to: SocketAddr, payload: &[u8]) {
-        let Some((node, relay)) = self.ends(to) else {
+        let Some((node, relay)) = self.resolve_address(to) else {
             return;
         };
         if let Some(relay) = self.neighbor(relay) {
-            relay.send(PacketHead::RelayTo(node), payload);
+            relay.send(PacketHeader::RelayTo(node), payload);
         }
     }
 
     /// The node at an address of relayed links, and the relay between.
-    pub(in crate::quic) fn ends(&self, address: SocketAddr) -> Option<(NodeId, NodeId)> {
-        locked(&self.addresses).ends(address)
+    pub(in crate::quic) fn resolve_address(&self, address: SocketAddr) -> Option<(NodeId, NodeId)> {
+        lock(&self.addresses).resolve(address)
     }
 
     /// Waits for an answer of the relay, too; `None` where there is no direct link to it.
-    pub(in crate::quic) fn dial(
+    pub(in crate::quic) fn register_dial(
         self: &Arc<Self>,
         node: NodeId,
         relay: NodeId,
     ) -> Option<PendingDial> {
         self.neighbor(relay)?;
-        let address = locked(&self.addresses).address(node, relay);
+        let address = lock(&self.addresses).address(node, relay);
         let (refused, answer) = oneshot::channel();
-        let mut dials = locked(&self.dials);
+        let mut dials = lock(&self.dials);
         dials.numbers += 1;
         let number = dials.numbers;
         let dial = RelayDial {
             node,
             relay,
-            refused,
+            refusal: refused,
         };
-        dials.waiting.insert(number, dial);
+        dials.pending.insert(number, dial);
         Some(PendingDial {
             relay: Arc::clone(self),
             number,
@@ -233,22 +233,22 @@ impl Relay {
     }
 
     fn refuse_dials(&self, node: NodeId, relay: NodeId, why: RelayRefusal) {
-        let mut dials = locked(&self.dials);
+        let mut dials = lock(&self.dials);
         let refused = dials
-            .waiting
+            .pending
             .extract_if(|_, dial| dial.node == node && dial.relay == relay);
         for (_, dial) in refused {
-            let _over = dial.refused.send(why);
+            let _over = dial.refusal.send(why);
         }
     }
 
     /// What is passed on here for others at present.
-    pub(in crate::quic) fn pairs(&self) -> Vec<RelayedPair> {
-        locked(&self.traffic).pairs(Instant::now())
+    pub(in crate::quic) fn relayed_pairs(&self) -> Vec<RelayedPair> {
+        lock(&self.traffic).pairs(Instant::now())
     }
 
     fn neighbor(&self, node: NodeId) -> Option<Neighbor> {
-        let neighbors = locked(&self.neighbors);
+        let neighbors = lock(&self.neighbors);
         let links = neighbors.links.get(&node)?.iter().rev();
         let mut live = links.filter(|link| link.connection.close_reason().is_none());
         live.next().cloned()
@@ -257,8 +257,8 @@ impl Relay {
 
 impl Neighbor {
     /// Sends a packet, if there is room for it. False when it is lost here.
-    fn send(&self, head: PacketHead, payload: &[u8]) -> bool {
-        let packet = head.packet(payload);
+    fn send(&self, head: PacketHeader, payload: &[u8]) -> bool {
+        let packet = head.to_packet(payload);
         // The oldest datagrams make room where there is none, and they may be of membership.
         if self.connection.datagram_send_buffer_space() < packet.len() + RESERVED {
             return false;
@@ -275,9 +275,9 @@ impl Neighbor {
     }
 }
 
-impl Drop for NeighborPlace {
+impl Drop for NeighborEntry {
     fn drop(&mut self) {
-        let mut neighbors = locked(&self.relay.neighbors);
+        let mut neighbors = lock(&self.relay.neighbors);
         let Some(links) = neighbors.links.get_mut(&self.node) else {
             return;
         };
@@ -294,10 +294,10 @@ impl Drop for NeighborPlace {
 
 impl Drop for PendingDial {
     fn drop(&mut self) {
-        locked(&self.relay.dials).waiting.remove(&self.number);
+        lock(&self.relay.dials).pending.remove(&self.number);
     }
 }
 
-fn locked<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
+fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
     of.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use mgp_protocol::federation::call::CallRefused;
-use mgp_protocol::federation::call::times::PartTimes;
-use mgp_protocol::federation::ends::{LinkClose, StreamReset};
+use mgp_protocol::federation::call::CallRejection;
+use mgp_protocol::federation::call::timings::CallTimings;
+use mgp_protocol::federation::close_codes::{LinkClose, StreamReset};
 use mgp_protocol::federation::frames::{CALL_BODY, FrameKind};
 use tokio::time::Instant;
 
-use super::super::{CallFrame, CallNotBegun, CallOutput, StreamFailure, WriteFailure};
+use super::super::{BeginCallError, CallFrame, CallOutput, StreamFailure, WriteFailure};
 use super::scene::{call, echoes, header, inbound, linked, long, result, soon};
 
 /// Payloads pass as they were written, whatever is in them.
@@ -19,13 +19,13 @@ async fn a_call_is_carried_with_all_that_belongs_to_it() {
     let params = Bytes::from_static(b"{\"x\" : 1e400, \"x\":\t12345678901234567890123}");
     let begun = dialed
         .link
-        .call(header("tools/call"), params.clone(), long())
+        .open_call(header("tools/call"), params.clone(), long())
         .await;
     let (mut input, mut output) = begun.unwrap();
     let mut called = inbound(&mut taken.inbound).await;
     assert_eq!(called.params, params);
     assert_eq!(called.header.method, "tools/call");
-    assert!(called.header.left_ms > 30_000 && called.until <= long());
+    assert!(called.header.left_ms > 30_000 && called.deadline <= long());
     let progress = Bytes::from_static(b"{\"method\":\"notifications/progress\"}");
     called.output.relay(progress.clone()).await.unwrap();
     assert_eq!(soon(input.next()).await, Ok(CallFrame::Relayed(progress)));
@@ -37,7 +37,7 @@ async fn a_call_is_carried_with_all_that_belongs_to_it() {
     );
     called
         .output
-        .error(Bytes::from_static(b"{\"code\":-1}"))
+        .send_error(Bytes::from_static(b"{\"code\":-1}"))
         .await
         .unwrap();
     let error = CallFrame::Error(Bytes::from_static(b"{\"code\":-1}"));
@@ -50,20 +50,20 @@ async fn a_call_is_carried_with_all_that_belongs_to_it() {
 #[tokio::test]
 async fn the_times_of_a_call_are_told_beside_its_answer() {
     let (_a, dialed, mut taken, _b) = linked().await;
-    let times = PartTimes {
+    let times = CallTimings {
         whole: 900,
         server: 800,
-        ..PartTimes::default()
+        ..CallTimings::default()
     };
-    let longer = PartTimes {
+    let longer = CallTimings {
         whole: 5_000,
         ..times
     };
-    let lies = PartTimes { whole: 7, ..times };
+    let lies = CallTimings { whole: 7, ..times };
     for (told, heard) in [(None, None), (Some(times), Some(times)), (Some(lies), None)] {
         let begun = dialed
             .link
-            .call(header("tools/call"), Bytes::new(), long())
+            .open_call(header("tools/call"), Bytes::new(), long())
             .await;
         let (mut input, mut output) = begun.unwrap();
         let mut called = inbound(&mut taken.inbound).await;
@@ -79,25 +79,25 @@ async fn the_times_of_a_call_are_told_beside_its_answer() {
         if let Some(told) = told {
             let junk = Bytes::from_static(b"\x81\xa5whole\xc0");
             called.output.write(FrameKind::Times, junk).await.unwrap();
-            called.output.took(told);
+            called.output.set_times(told);
         }
-        called.output.result(more.clone()).await.unwrap();
+        called.output.send_result(more.clone()).await.unwrap();
         assert_eq!(soon(input.next()).await, Ok(CallFrame::Result(more)));
         assert_eq!(input.times(), heard);
     }
     // The first that can be counts.
     let begun = dialed
         .link
-        .call(header("tools/call"), Bytes::new(), long())
+        .open_call(header("tools/call"), Bytes::new(), long())
         .await;
     let (mut input, _output) = begun.unwrap();
     let mut called = inbound(&mut taken.inbound).await;
     let first = Bytes::from(times.encode());
     called.output.write(FrameKind::Times, first).await.unwrap();
-    called.output.took(longer);
+    called.output.set_times(longer);
     called
         .output
-        .error(Bytes::from_static(b"{}"))
+        .send_error(Bytes::from_static(b"{}"))
         .await
         .unwrap();
     let error = CallFrame::Error(Bytes::from_static(b"{}"));
@@ -112,13 +112,13 @@ async fn an_answered_call_does_not_tell_the_peer_to_stop() {
     for _ in 0..50 {
         let begun = dialed
             .link
-            .call(header("tools/call"), Bytes::from_static(b"{}"), long())
+            .open_call(header("tools/call"), Bytes::from_static(b"{}"), long())
             .await;
         let (mut input, output) = begun.unwrap();
         drop(output);
         let called = inbound(&mut taken.inbound).await;
         let answer = Bytes::from_static(b"{}");
-        called.output.result(answer.clone()).await.unwrap();
+        called.output.send_result(answer.clone()).await.unwrap();
         assert_eq!(soon(input.next()).await, Ok(CallFrame::Result(answer)));
     }
     let sent = dialed.link.connection().stats().frame_tx.stop_sending;
@@ -133,7 +133,7 @@ async fn who_only_listens_gets_the_answer() {
     let (begun, mut called) = tokio::join!(
         dialed
             .link
-            .call(header("tools/call"), params.clone(), long()),
+            .open_call(header("tools/call"), params.clone(), long()),
         inbound(&mut taken.inbound)
     );
     let (mut input, output) = begun.unwrap();
@@ -143,7 +143,10 @@ async fn who_only_listens_gets_the_answer() {
         soon(called.input.next()).await,
         Err(StreamFailure::Unfinished)
     );
-    let (answered, answer) = tokio::join!(called.output.result(params.clone()), result(&mut input));
+    let (answered, answer) = tokio::join!(
+        called.output.send_result(params.clone()),
+        result(&mut input)
+    );
     answered.unwrap();
     assert_eq!(answer, params);
 }
@@ -154,21 +157,24 @@ async fn an_answer_beyond_a_frame_is_refused_as_too_large() {
     let (_a, dialed, mut taken, _b) = linked().await;
     let begun = dialed
         .link
-        .call(header("tools/call"), Bytes::new(), long())
+        .open_call(header("tools/call"), Bytes::new(), long())
         .await;
     let (mut input, _output) = begun.unwrap();
     let called = inbound(&mut taken.inbound).await;
     let long_answer = Bytes::from(vec![b'x'; CALL_BODY + 1]);
     let (size, limit) = (CALL_BODY as u64 + 1, CALL_BODY as u64);
-    let told = called.output.result(long_answer).await;
+    let told = called.output.send_result(long_answer).await;
     assert_eq!(told, Err(WriteFailure::TooLarge { size, limit }));
-    let refused = CallFrame::Refused(CallRefused::AnswerTooLarge { size, limit });
+    let refused = CallFrame::Refused(CallRejection::AnswerTooLarge { size, limit });
     assert_eq!(soon(input.next()).await, Ok(refused));
     // And a call that is too large goes nowhere.
     let params = Bytes::from(vec![b'x'; CALL_BODY + 1]);
-    let begun = dialed.link.call(header("tools/call"), params, long()).await;
-    assert_eq!(begun.unwrap_err(), CallNotBegun::TooLarge { size, limit });
-    assert_eq!(CallOutput::longest(), CALL_BODY);
+    let begun = dialed
+        .link
+        .open_call(header("tools/call"), params, long())
+        .await;
+    assert_eq!(begun.unwrap_err(), BeginCallError::TooLarge { size, limit });
+    assert_eq!(CallOutput::max_frame(), CALL_BODY);
     let answering = echoes(taken.inbound);
     let full = Bytes::from(vec![b'x'; CALL_BODY]);
     assert_eq!(call(&dialed.link, full.clone()).await, full);
@@ -190,12 +196,12 @@ async fn an_oversized_frame_of_a_call_ends_the_call() {
     let begun = [&[2, 2][..], &len[..], &announced, &[3], &over].concat();
     send.write_all(&begun).await.unwrap();
     let answer = soon(receive.read_to_end(1000)).await.unwrap();
-    let refused = CallRefused::decode(&answer[5..]).unwrap();
+    let refused = CallRejection::decode(&answer[5..]).unwrap();
     assert!(
-        matches!(refused, CallRefused::CallTooLarge { .. }),
+        matches!(refused, CallRejection::CallTooLarge { .. }),
         "{refused}"
     );
-    assert!(dialed.link.gone().is_none());
+    assert!(dialed.link.end_reason().is_none());
     answering.abort();
 }
 
@@ -204,24 +210,24 @@ async fn a_caller_that_cancels_is_heard_by_who_answers() {
     let (_a, dialed, mut taken, _b) = linked().await;
     let begun = dialed
         .link
-        .call(header("tools/call"), Bytes::new(), long())
+        .open_call(header("tools/call"), Bytes::new(), long())
         .await;
     let (input, _output) = begun.unwrap();
     let called = inbound(&mut taken.inbound).await;
-    let stopped = called.output.stopped();
+    let stopped = called.output.wait_stopped();
     input.cancel();
     assert_eq!(soon(stopped).await, Some(StreamReset::Cancelled));
-    let late = called.output.result(Bytes::from_static(b"{}")).await;
+    let late = called.output.send_result(Bytes::from_static(b"{}")).await;
     assert_eq!(late, Err(WriteFailure::Stopped(StreamReset::Cancelled)));
     // Whoever just drops it has cancelled, too.
     let begun = dialed
         .link
-        .call(header("tools/call"), Bytes::new(), long())
+        .open_call(header("tools/call"), Bytes::new(), long())
         .await;
     drop(begun.unwrap());
     let called = inbound(&mut taken.inbound).await;
     assert_eq!(
-        soon(called.output.stopped()).await,
+        soon(called.output.wait_stopped()).await,
         Some(StreamReset::Cancelled)
     );
 }
@@ -231,7 +237,7 @@ async fn an_answer_that_is_given_up_is_told_as_such() {
     let (_a, dialed, mut taken, _b) = linked().await;
     let begun = dialed
         .link
-        .call(header("tools/call"), Bytes::new(), long())
+        .open_call(header("tools/call"), Bytes::new(), long())
         .await;
     let (mut input, _output) = begun.unwrap();
     drop(inbound(&mut taken.inbound).await);
@@ -245,18 +251,27 @@ async fn a_call_ends_with_its_time_at_both_ends() {
     let until = Instant::now() + Duration::from_millis(300);
     let begun = dialed
         .link
-        .call(header("tools/call"), Bytes::new(), until)
+        .open_call(header("tools/call"), Bytes::new(), until)
         .await;
     let (mut input, _output) = begun.unwrap();
     let mut called = inbound(&mut taken.inbound).await;
-    assert_eq!(soon(input.next()).await, Err(StreamFailure::Late));
-    assert_eq!(soon(called.output.stopped()).await, Some(StreamReset::Late));
-    assert_eq!(soon(called.input.next()).await, Err(StreamFailure::Late));
+    assert_eq!(
+        soon(input.next()).await,
+        Err(StreamFailure::DeadlineExceeded)
+    );
+    assert_eq!(
+        soon(called.output.wait_stopped()).await,
+        Some(StreamReset::Late)
+    );
+    assert_eq!(
+        soon(called.input.next()).await,
+        Err(StreamFailure::DeadlineExceeded)
+    );
     let begun = dialed
         .link
-        .call(header("tools/call"), Bytes::new(), until)
+        .open_call(header("tools/call"), Bytes::new(), until)
         .await;
-    assert_eq!(begun.unwrap_err(), CallNotBegun::Late);
+    assert_eq!(begun.unwrap_err(), BeginCallError::DeadlineExceeded);
 }
 
 /// What is refused is refused at once, however much of the call is still on its way.
@@ -267,13 +282,17 @@ async fn a_call_with_a_bad_header_is_answered_by_the_node() {
     let mut far = header("tools/call");
     far.hops = 2;
     let params = Bytes::from(vec![b'x'; 8 << 20]);
-    let (mut input, _output) = dialed.link.call(far, params, long()).await.unwrap();
-    let refused = CallFrame::Refused(CallRefused::TooManyHops);
+    let (mut input, _output) = dialed.link.open_call(far, params, long()).await.unwrap();
+    let refused = CallFrame::Refused(CallRejection::TooManyHops);
     assert_eq!(soon(input.next()).await, Ok(refused));
     let mut bad = header("tools/call");
     bad.server = Some("../x".to_owned());
-    let (mut input, _output) = dialed.link.call(bad, Bytes::new(), long()).await.unwrap();
-    let Ok(CallFrame::Refused(CallRefused::Malformed { why })) = soon(input.next()).await else {
+    let (mut input, _output) = dialed
+        .link
+        .open_call(bad, Bytes::new(), long())
+        .await
+        .unwrap();
+    let Ok(CallFrame::Refused(CallRejection::Malformed { why })) = soon(input.next()).await else {
         panic!("a server that cannot exist was taken");
     };
     assert!(why.contains("server id"), "{why}");
@@ -285,7 +304,7 @@ async fn calls_under_way_end_with_their_link() {
     let (_a, dialed, mut taken, _b) = linked().await;
     let begun = dialed
         .link
-        .call(header("tools/call"), Bytes::new(), long())
+        .open_call(header("tools/call"), Bytes::new(), long())
         .await;
     let (mut input, _output) = begun.unwrap();
     let called = inbound(&mut taken.inbound).await;
@@ -293,14 +312,14 @@ async fn calls_under_way_end_with_their_link() {
     let closed = StreamFailure::LinkClosed(LinkClose::Done);
     assert_eq!(soon(input.next()).await, Err(closed.clone()));
     assert_eq!(
-        soon(called.output.stopped()).await,
+        soon(called.output.wait_stopped()).await,
         Some(StreamReset::Abandoned)
     );
     let begun = dialed
         .link
-        .call(header("tools/call"), Bytes::new(), long())
+        .open_call(header("tools/call"), Bytes::new(), long())
         .await;
-    let CallNotBegun::Gone(gone) = begun.unwrap_err() else {
+    let BeginCallError::Gone(gone) = begun.unwrap_err() else {
         panic!("a call of a link that is gone");
     };
     assert_eq!(gone.0, closed);

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
+use mgp_protocol::federation::close_codes::LinkClose;
 use mgp_protocol::federation::control::{Control, Ping, Pong, UnknownControl};
-use mgp_protocol::federation::ends::LinkClose;
 use mgp_protocol::federation::frames::CONTROL_BODY;
 
-use super::super::greeting::Shaken;
 use super::super::handshake::LinkPurpose;
-use super::super::{NoLink, StreamFailure, WriteFailure};
+use super::super::negotiation::HandshakenConnection;
+use super::super::{LinkError, StreamFailure, WriteFailure};
 use super::scene::{Node, hello, linked, soon};
 
 #[tokio::test]
@@ -45,7 +45,7 @@ async fn a_control_message_beyond_the_limit_ends_the_link_with_its_reason() {
     let long = Control::Unknown(UnknownControl { kind, bytes });
     let refused = dialed.control_output.send(&long).await;
     assert!(matches!(refused, Err(WriteFailure::TooLarge { .. })));
-    assert!(dialed.link.gone().is_none());
+    assert!(dialed.link.end_reason().is_none());
     let over = (CONTROL_BODY as u32 + 1).to_be_bytes();
     let head = [&[1][..], &over[..]].concat();
     dialed.control_output.writer().write_raw(&head).await;
@@ -53,7 +53,7 @@ async fn a_control_message_beyond_the_limit_ends_the_link_with_its_reason() {
     let refused = Err(StreamFailure::Oversized { size, limit });
     assert_eq!(soon(taken.control_input.next()).await, refused);
     let told = StreamFailure::LinkClosed(LinkClose::Oversized);
-    assert_eq!(soon(dialed.link.ended()).await.0, told);
+    assert_eq!(soon(dialed.link.wait_closed()).await.0, told);
 }
 
 #[tokio::test]
@@ -67,7 +67,7 @@ async fn what_is_no_control_message_ends_the_link_with_its_reason() {
         let read = soon(taken.control_input.next()).await;
         assert!(matches!(read, Err(StreamFailure::Malformed(_))), "{read:?}");
         let told = StreamFailure::LinkClosed(LinkClose::Malformed);
-        assert_eq!(soon(dialed.link.ended()).await.0, told);
+        assert_eq!(soon(dialed.link.wait_closed()).await.0, told);
     }
 }
 
@@ -78,7 +78,7 @@ async fn the_hello_of_a_link_that_is_gone_is_not_taken() {
     a.pins(&[b.id]);
     b.pins(&[a.id]);
     let (dialing, raw) = (a.endpoint.core(), b.endpoint.core());
-    let (crypto, findings) = dialing.handshakes.client(b.id, LinkPurpose::Link);
+    let (crypto, findings) = dialing.handshakes.client_config(b.id, LinkPurpose::Link);
     let config = quinn::ClientConfig::new(Arc::new(crypto));
     let to = b.at.parse().unwrap();
     let connecting = dialing
@@ -97,8 +97,8 @@ async fn the_hello_of_a_link_that_is_gone_is_not_taken() {
     let (connection, accepted) = tokio::join!(soon(connecting), soon(accepting));
     let (connection, key) = (connection.unwrap(), findings.peer().unwrap().1);
     let held = connection.clone();
-    let mut greeting = Box::pin(dialing.greet(
-        Shaken {
+    let mut greeting = Box::pin(dialing.negotiate(
+        HandshakenConnection {
             connection,
             key,
             relay: None,
@@ -121,6 +121,9 @@ async fn the_hello_of_a_link_that_is_gone_is_not_taken() {
     accepted.close(0u32.into(), b"");
     soon(held.closed()).await;
     let gone = StreamFailure::LinkClosed(LinkClose::Done);
-    assert_eq!(soon(greeting).await.unwrap_err(), NoLink::NotTaken(gone));
+    assert_eq!(
+        soon(greeting).await.unwrap_err(),
+        LinkError::HelloFailed(gone)
+    );
     assert_eq!(a.endpoint.links(), 0);
 }

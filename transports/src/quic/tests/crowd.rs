@@ -5,12 +5,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use mgp_protocol::federation::call::CallRefused;
+use mgp_protocol::federation::call::CallRejection;
 use mgp_protocol::federation::control::{Control, Ping};
 use mgp_protocol::federation::frames::StreamKind;
 use tokio::time::Instant;
 
-use super::super::{CALLS, CallFrame, CallNotBegun, FOLLOWS, InboundStream, LISTENS};
+use super::super::{BeginCallError, CallFrame, InboundStream, MAX_CALLS, MAX_FOLLOWS, MAX_LISTENS};
 use super::scene::{answers, call, echoes, header, inbound, linked, long, result, soon};
 
 /// FED-010: 8 MiB go both ways, again and again; a small call waits for none of them to be through.
@@ -69,10 +69,10 @@ async fn a_call_for_which_there_is_no_memory_is_refused() {
     let large = Bytes::from(vec![b'x'; 1 << 20]);
     let began = dialed
         .link
-        .call(header("tools/call"), large.clone(), long());
+        .open_call(header("tools/call"), large.clone(), long());
     let (mut input, _output) = soon(began).await.unwrap();
     let refused = soon(input.next()).await.unwrap();
-    assert_eq!(refused, CallFrame::Refused(CallRefused::Busy));
+    assert_eq!(refused, CallFrame::Refused(CallRejection::Busy));
     drop(others);
     assert_eq!(call(&dialed.link, large.clone()).await, large);
 }
@@ -80,7 +80,7 @@ async fn a_call_for_which_there_is_no_memory_is_refused() {
 /// What was counted is given back, when all that held it is gone.
 async fn all_memory_is_back(of: &[&Arc<mgp_sync::Credit>]) {
     soon(async {
-        while of.iter().any(|memory| memory.taken() > 0) {
+        while of.iter().any(|memory| memory.in_use_amount() > 0) {
             tokio::task::yield_now().await;
         }
     })
@@ -94,8 +94,13 @@ async fn readers_that_do_not_read_do_not_hold_the_link() {
     let long_answer = Bytes::from(vec![b'x'; 600 << 10]);
     let answering = answers(taken.inbound, Some(long_answer.clone()));
     let mut unread = Vec::new();
-    for _ in 0..CALLS - 1 {
-        let begun = soon(dialed.link.call(header("tools/call"), Bytes::new(), long())).await;
+    for _ in 0..MAX_CALLS - 1 {
+        let begun = soon(
+            dialed
+                .link
+                .open_call(header("tools/call"), Bytes::new(), long()),
+        )
+        .await;
         unread.push(begun.unwrap());
     }
     for _ in 0..3 {
@@ -113,14 +118,19 @@ async fn readers_that_do_not_read_do_not_hold_the_link() {
 async fn a_full_link_carries_control_messages_and_copies() {
     let (_a, mut dialed, mut taken, _b) = linked().await;
     let mut under_way = Vec::new();
-    for _ in 0..CALLS {
-        let begun = soon(dialed.link.call(header("tools/call"), Bytes::new(), long())).await;
+    for _ in 0..MAX_CALLS {
+        let begun = soon(
+            dialed
+                .link
+                .open_call(header("tools/call"), Bytes::new(), long()),
+        )
+        .await;
         under_way.push((begun.unwrap(), inbound(&mut taken.inbound).await));
     }
     let ping = Control::Ping(Ping { nonce: 4 });
     dialed.control_output.send(&ping).await.unwrap();
     assert_eq!(soon(taken.control_input.next()).await, Ok(ping));
-    let mut sync = dialed.link.sync(long()).await.unwrap();
+    let mut sync = dialed.link.open_sync(long()).await.unwrap();
     sync.send(Bytes::from_static(b"pull")).await.unwrap();
     sync.finish();
     let InboundStream::Sync(mut pulled) = soon(taken.inbound.next()).await.unwrap() else {
@@ -139,9 +149,9 @@ async fn a_full_link_carries_control_messages_and_copies() {
     let until = Instant::now() + Duration::from_millis(200);
     let late = dialed
         .link
-        .call(header("tools/call"), Bytes::new(), until)
+        .open_call(header("tools/call"), Bytes::new(), until)
         .await;
-    assert_eq!(late.unwrap_err(), CallNotBegun::Late);
+    assert_eq!(late.unwrap_err(), BeginCallError::DeadlineExceeded);
     // A peer that takes no turn gets none.
     let (mut send, mut receive) = soon(dialed.link.connection().open_bi()).await.unwrap();
     send.write_all(&[2]).await.unwrap();
@@ -149,17 +159,22 @@ async fn a_full_link_carries_control_messages_and_copies() {
         let _next = taken.inbound.next().await;
     });
     let answer = soon(receive.read_to_end(1000)).await.unwrap();
-    assert_eq!(CallRefused::decode(&answer[5..]), Ok(CallRefused::Busy));
+    assert_eq!(CallRejection::decode(&answer[5..]), Ok(CallRejection::Busy));
     // One that ends makes room for the next.
     let ((mut input, _output), called) = under_way.pop().unwrap();
     called
         .output
-        .result(Bytes::from_static(b"{}"))
+        .send_result(Bytes::from_static(b"{}"))
         .await
         .unwrap();
     assert!(matches!(soon(input.next()).await, Ok(CallFrame::Result(_))));
     drop((input, _output));
-    let next = soon(dialed.link.call(header("tools/call"), Bytes::new(), long())).await;
+    let next = soon(
+        dialed
+            .link
+            .open_call(header("tools/call"), Bytes::new(), long()),
+    )
+    .await;
     assert!(next.is_ok());
     answering.abort();
 }
@@ -169,19 +184,19 @@ async fn a_full_link_carries_control_messages_and_copies() {
 async fn listens_keep_no_call_waiting() {
     let (_a, dialed, mut taken, _b) = linked().await;
     let mut open = Vec::new();
-    for _ in 0..LISTENS {
+    for _ in 0..MAX_LISTENS {
         let header = header("subscriptions/listen");
-        let begun = soon(dialed.link.listen(header, Bytes::new(), long())).await;
+        let begun = soon(dialed.link.open_listen(header, Bytes::new(), long())).await;
         let called = inbound(&mut taken.inbound).await;
         assert_eq!(called.kind, StreamKind::Listen);
         open.push((begun.unwrap(), called));
     }
     let until = Instant::now() + Duration::from_millis(200);
     let header = header("subscriptions/listen");
-    let late = dialed.link.listen(header, Bytes::new(), until).await;
-    assert_eq!(late.unwrap_err(), CallNotBegun::Late);
+    let late = dialed.link.open_listen(header, Bytes::new(), until).await;
+    assert_eq!(late.unwrap_err(), BeginCallError::DeadlineExceeded);
     let answering = echoes(taken.inbound);
-    for _ in 0..CALLS + 1 {
+    for _ in 0..MAX_CALLS + 1 {
         let params = Bytes::from_static(b"{}");
         assert_eq!(call(&dialed.link, params.clone()).await, params);
     }
@@ -193,21 +208,24 @@ async fn listens_keep_no_call_waiting() {
 async fn channels_that_are_followed_keep_no_listen_waiting() {
     let (_a, dialed, mut taken, _b) = linked().await;
     let mut open = Vec::new();
-    for _ in 0..FOLLOWS {
+    for _ in 0..MAX_FOLLOWS {
         let header = header("mgp/events/subscribe");
-        let begun = soon(dialed.link.follow(header, Bytes::new(), long())).await;
+        let begun = soon(dialed.link.open_follow(header, Bytes::new(), long())).await;
         let called = inbound(&mut taken.inbound).await;
         assert_eq!(called.kind, StreamKind::Follow);
         open.push((begun.unwrap(), called));
     }
     let until = Instant::now() + Duration::from_millis(200);
     let header = || header("mgp/events/subscribe");
-    let late = dialed.link.follow(header(), Bytes::new(), until).await;
-    assert_eq!(late.unwrap_err(), CallNotBegun::Late);
+    let late = dialed.link.open_follow(header(), Bytes::new(), until).await;
+    assert_eq!(late.unwrap_err(), BeginCallError::DeadlineExceeded);
     let (mut send, mut receive) = soon(dialed.link.connection().open_bi()).await.unwrap();
     send.write_all(&[StreamKind::Follow.code()]).await.unwrap();
     let listened = async {
-        let begun = dialed.link.listen(header(), Bytes::new(), long()).await;
+        let begun = dialed
+            .link
+            .open_listen(header(), Bytes::new(), long())
+            .await;
         begun.is_ok()
     };
     let (listened, called) = tokio::join!(soon(listened), inbound(&mut taken.inbound));
@@ -216,7 +234,7 @@ async fn channels_that_are_followed_keep_no_listen_waiting() {
         let _next = taken.inbound.next().await;
     });
     let answer = soon(receive.read_to_end(1000)).await.unwrap();
-    assert_eq!(CallRefused::decode(&answer[5..]), Ok(CallRefused::Busy));
+    assert_eq!(CallRejection::decode(&answer[5..]), Ok(CallRejection::Busy));
     answering.abort();
 }
 

@@ -5,11 +5,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use mgp_protocol::federation::ends::LinkClose;
+use mgp_protocol::federation::close_codes::LinkClose;
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber};
 
-use super::super::{IDLE, NoLink, StreamFailure};
+use super::super::{IDLE, LinkError, StreamFailure};
 use super::bad_wire::{BadWire, Badness};
 use super::scene::{Key, Node, header, id, linked, long, soon, two};
 
@@ -42,12 +42,12 @@ async fn a_peer_that_was_killed_is_noticed() {
     soon(link).await.unwrap();
     let begun = taken
         .link
-        .call(header("tools/call"), Bytes::new(), long())
+        .open_call(header("tools/call"), Bytes::new(), long())
         .await;
     let (mut input, _output) = begun.unwrap();
-    assert!(taken.link.gone().is_none());
+    assert!(taken.link.end_reason().is_none());
     kill.send(()).unwrap();
-    let gone = soon(taken.link.ended()).await.0;
+    let gone = soon(taken.link.wait_closed()).await.0;
     assert!(matches!(gone, StreamFailure::LinkLost(_)), "{gone}");
     assert!(matches!(
         soon(input.next()).await,
@@ -69,7 +69,7 @@ async fn a_wire_that_is_cut_is_noticed_at_both_ends() {
     let taken = b.link().await;
     wire.counts.cut.store(true, Ordering::Relaxed);
     for link in [dialed.link, taken.link] {
-        let gone = soon(link.ended()).await.0;
+        let gone = soon(link.wait_closed()).await.0;
         assert!(matches!(gone, StreamFailure::LinkLost(_)), "{gone}");
     }
 }
@@ -82,13 +82,15 @@ async fn a_link_that_was_slow_at_first_is_missed_as_soon_as_any() {
     wire.counts.held_ms.store(700, Ordering::Relaxed);
     let dialed = soon(a.endpoint.dial(b.id, &wire.at)).await.unwrap();
     let taken = b.link().await;
-    let begun = dialed.link.call(header("tools/call"), Bytes::new(), long());
+    let begun = dialed
+        .link
+        .open_call(header("tools/call"), Bytes::new(), long());
     let (mut under_way, _output) = begun.await.unwrap();
     wire.counts.cut.store(true, Ordering::Relaxed);
     for link in [dialed.link, taken.link] {
-        let silent = tokio::time::timeout(IDLE * 3, link.falls_silent());
+        let silent = tokio::time::timeout(IDLE * 3, link.close_when_silent());
         assert!(silent.await.is_ok(), "{:?}", link.round_trip());
-        let gone = soon(link.ended()).await.0;
+        let gone = soon(link.wait_closed()).await.0;
         assert!(matches!(gone, StreamFailure::LinkLost(_)), "{gone}");
     }
     // Not the other side ended it.
@@ -101,12 +103,12 @@ async fn a_link_on_which_nothing_happens_lives() {
     let (_a, dialed, taken, _b) = linked().await;
     let ends = async {
         tokio::select! {
-            _gone = dialed.link.ended() => {}
-            () = dialed.link.falls_silent() => {}
+            _gone = dialed.link.wait_closed() => {}
+            () = dialed.link.close_when_silent() => {}
         }
     };
     assert!(tokio::time::timeout(IDLE * 2, ends).await.is_err());
-    assert!(taken.link.gone().is_none());
+    assert!(taken.link.end_reason().is_none());
 }
 
 /// The last one who holds a link ends it, and nothing of it stays.
@@ -115,13 +117,13 @@ async fn a_link_that_is_dropped_is_closed_and_gone() {
     let (a, dialed, taken, b) = linked().await;
     let held = dialed.link.clone();
     drop(dialed);
-    assert!(held.gone().is_none() && taken.link.is(&taken.link.clone()));
+    assert!(held.end_reason().is_none() && taken.link.is_same_link(&taken.link.clone()));
     drop(held);
-    soon(taken.link.ended()).await;
+    soon(taken.link.wait_closed()).await;
     drop(taken);
     assert_eq!((a.endpoint.links(), b.endpoint.links()), (0, 0));
-    soon(a.endpoint.closed()).await;
-    soon(b.endpoint.closed()).await;
+    soon(a.endpoint.wait_closed()).await;
+    soon(b.endpoint.wait_closed()).await;
     assert_eq!((a.endpoint.connections(), b.endpoint.connections()), (0, 0));
     b.endpoint.close(LinkClose::Done);
     soon(b.accepting).await.unwrap();
@@ -164,7 +166,7 @@ async fn what_goes_wrong_again_and_again_is_said_once() {
             stranger.pins(&[b.id]);
             for _ in 0..times {
                 let refused = soon(stranger.endpoint.dial(b.id, &b.at)).await;
-                assert!(matches!(refused, Err(NoLink::NotTaken(_))));
+                assert!(matches!(refused, Err(LinkError::HelloFailed(_))));
             }
         }
     };

@@ -5,14 +5,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use mgp_protocol::federation::ends::LinkClose;
+use mgp_protocol::federation::close_codes::LinkClose;
 use mgp_protocol::federation::hello::{LifeId, WireFeatures, WireVersions};
 use quinn::ClientConfig;
 
 use super::super::handshake::LinkPurpose;
 use super::super::{
-    Acceptor, CertificateFault, HANDSHAKES, LINKS_OF_A_NODE, LinkConfig, LinkEndpoint, NoLink,
-    NodeIdentity, NodeSigner, PeerFault, StreamFailure,
+    Acceptor, LINKS_PER_NODE, LinkConfig, LinkEndpoint, LinkError, MAX_HANDSHAKES,
+    NodeCertificateError, NodeIdentity, NodeSigner, PeerError, StreamFailure,
 };
 use super::bad_wire::{BadWire, Badness};
 use super::scene::{Key, Node, call, echoes, hello, id, linked, soon, two};
@@ -21,9 +21,9 @@ use super::scene::{Key, Node, call, echoes, hello, id, linked, soon, two};
 async fn two_nodes_that_know_each_other_are_linked() {
     let (a, dialed, taken, b) = linked().await;
     assert_eq!((dialed.link.peer(), taken.link.peer()), (b.id, a.id));
-    assert!(dialed.link.dialed() && !taken.link.dialed());
+    assert!(dialed.link.is_dialer() && !taken.link.is_dialer());
     assert_eq!(dialed.link.hello().name.as_str(), "nas");
-    assert_eq!(dialed.link.agreed().features, WireFeatures::CALLS);
+    assert_eq!(dialed.link.negotiated().features, WireFeatures::CALLS);
     // Both have the same value, and no other link has it.
     assert_eq!(dialed.link.binding(), taken.link.binding());
     let again = soon(a.endpoint.dial(b.id, &b.at)).await.unwrap();
@@ -46,7 +46,7 @@ async fn a_node_that_is_not_known_is_refused_and_the_acceptor_goes_on() {
         let refused = soon(stranger.endpoint.dial(b.id, &b.at)).await.unwrap_err();
         // In the handshake: nothing that it said was read.
         let not_pinned = StreamFailure::LinkClosed(LinkClose::NotPinned);
-        assert_eq!(refused, NoLink::NotTaken(not_pinned));
+        assert_eq!(refused, LinkError::HelloFailed(not_pinned));
     }
     assert!(b.accepted.try_recv().is_err());
     assert_eq!(b.endpoint.links(), 0);
@@ -65,13 +65,13 @@ async fn only_the_node_that_was_dialed_is_taken_for_it() {
     let (dialed, found) = (b.id, other.id);
     assert_eq!(
         refused,
-        NoLink::Peer(PeerFault::OtherNode { dialed, found })
+        LinkError::Peer(PeerError::OtherNode { dialed, found })
     );
     a.pins(&[other.id]);
     let refused = soon(a.endpoint.dial(b.id, &b.at)).await.unwrap_err();
-    assert_eq!(refused, NoLink::Peer(PeerFault::NotPinned(b.id)));
+    assert_eq!(refused, LinkError::Peer(PeerError::NotPinned(b.id)));
     let refused = soon(a.endpoint.dial(a.id, &a.at)).await.unwrap_err();
-    assert_eq!(refused, NoLink::Itself);
+    assert_eq!(refused, LinkError::Itself);
 }
 
 /// Shows the key of one node and signs with that of another, from a certain signature on.
@@ -115,10 +115,10 @@ async fn a_certificate_that_its_key_did_not_sign_is_refused_by_both_sides() {
     a.pins(&[id(2)]);
     false_b.pins(&[a.id]);
     let refused = soon(a.endpoint.dial(id(2), &false_b.at)).await.unwrap_err();
-    let fault = PeerFault::Certificate(CertificateFault::Signature);
-    assert_eq!(refused, NoLink::Peer(fault));
+    let fault = PeerError::Certificate(NodeCertificateError::Signature);
+    assert_eq!(refused, LinkError::Peer(fault));
     let refused = soon(false_b.endpoint.dial(a.id, &a.at)).await.unwrap_err();
-    assert!(matches!(refused, NoLink::NotTaken(_)), "{refused}");
+    assert!(matches!(refused, LinkError::HelloFailed(_)), "{refused}");
     assert_eq!(a.endpoint.links(), 0);
 }
 
@@ -130,9 +130,9 @@ async fn a_certificate_that_was_copied_is_of_no_use() {
     a.pins(&[id(2)]);
     false_b.pins(&[a.id]);
     let refused = soon(a.endpoint.dial(id(2), &false_b.at)).await.unwrap_err();
-    assert!(matches!(refused, NoLink::Unreachable(..)), "{refused}");
+    assert!(matches!(refused, LinkError::Unreachable(..)), "{refused}");
     let refused = soon(false_b.endpoint.dial(a.id, &a.at)).await.unwrap_err();
-    assert!(matches!(refused, NoLink::NotTaken(_)), "{refused}");
+    assert!(matches!(refused, LinkError::HelloFailed(_)), "{refused}");
     assert!(a.accepted.try_recv().is_err());
 }
 
@@ -141,7 +141,7 @@ async fn a_certificate_that_was_copied_is_of_no_use() {
 async fn no_link_begins_before_its_handshake_is_over() {
     let (a, b) = two();
     let core = a.endpoint.core();
-    let (crypto, _findings) = core.handshakes.client(b.id, LinkPurpose::Link);
+    let (crypto, _findings) = core.handshakes.client_config(b.id, LinkPurpose::Link);
     let config = ClientConfig::new(Arc::new(crypto));
     let to = b.at.parse().unwrap();
     for _ in 0..2 {
@@ -165,15 +165,15 @@ async fn a_node_that_is_revoked_loses_its_links_at_once() {
     let running = super::scene::header("tools/call");
     let until = super::scene::long();
     let params = Bytes::from_static(b"{}");
-    let (mut input, _output) = dialed.link.call(running, params, until).await.unwrap();
+    let (mut input, _output) = dialed.link.open_call(running, params, until).await.unwrap();
     let _call = super::scene::inbound(&mut taken.inbound).await;
     b.pins(&[]);
     let revoked = StreamFailure::LinkClosed(LinkClose::Revoked);
-    assert_eq!(soon(dialed.link.ended()).await.0, revoked);
+    assert_eq!(soon(dialed.link.wait_closed()).await.0, revoked);
     assert_eq!(soon(input.next()).await, Err(revoked));
-    assert!(taken.link.gone().is_some());
+    assert!(taken.link.end_reason().is_some());
     let refused = soon(a.endpoint.dial(b.id, &b.at)).await.unwrap_err();
-    assert!(matches!(refused, NoLink::NotTaken(_)), "{refused}");
+    assert!(matches!(refused, LinkError::HelloFailed(_)), "{refused}");
     b.pins(&[a.id]);
     assert!(soon(a.endpoint.dial(b.id, &b.at)).await.is_ok());
 }
@@ -189,10 +189,10 @@ async fn nodes_without_a_common_version_say_so() {
     a.pins(&[b.id]);
     b.pins(&[a.id]);
     let refused = soon(a.endpoint.dial(b.id, &b.at)).await.unwrap_err();
-    assert!(matches!(refused, NoLink::Version(_)), "{refused}");
+    assert!(matches!(refused, LinkError::Version(_)), "{refused}");
     assert!(refused.to_string().contains("2 to 3"), "{refused}");
     let refused = soon(b.endpoint.dial(a.id, &a.at)).await.unwrap_err();
-    assert!(matches!(refused, NoLink::Version(_)), "{refused}");
+    assert!(matches!(refused, LinkError::Version(_)), "{refused}");
     assert_eq!((a.endpoint.links(), b.endpoint.links()), (0, 0));
 }
 
@@ -211,7 +211,7 @@ async fn a_changed_wire_speaks_what_both_know() {
     b.pins(&[a.id]);
     let dialed = soon(a.endpoint.dial(b.id, &b.at)).await.unwrap();
     let taken = b.link().await;
-    for agreed in [dialed.link.agreed(), taken.link.agreed()] {
+    for agreed in [dialed.link.negotiated(), taken.link.negotiated()] {
         assert_eq!((agreed.version, agreed.features), (1, WireFeatures::CALLS));
     }
     assert!(
@@ -227,12 +227,12 @@ async fn a_changed_wire_speaks_what_both_know() {
 async fn a_node_has_so_many_links_and_no_more() {
     let (a, b) = two();
     let mut held = Vec::new();
-    for _ in 0..LINKS_OF_A_NODE {
+    for _ in 0..LINKS_PER_NODE {
         held.push(soon(a.endpoint.dial(b.id, &b.at)).await.unwrap());
     }
     let refused = soon(a.endpoint.dial(b.id, &b.at)).await.unwrap_err();
-    let told = NoLink::NotTaken(StreamFailure::LinkClosed(LinkClose::TooMany));
-    let own = NoLink::NotEntered(LinkClose::TooMany);
+    let told = LinkError::HelloFailed(StreamFailure::LinkClosed(LinkClose::TooMany));
+    let own = LinkError::LinkRejected(LinkClose::TooMany);
     assert!(refused == told || refused == own, "{refused}");
     drop(held.pop());
     // The place is free when the peer knows, too.
@@ -247,7 +247,7 @@ async fn a_name_is_resolved_each_time() {
     let refused = soon(a.endpoint.dial(b.id, "nowhere.invalid:1"))
         .await
         .unwrap_err();
-    assert!(matches!(refused, NoLink::Unresolved(..)), "{refused}");
+    assert!(matches!(refused, LinkError::Unresolved(..)), "{refused}");
     for _ in 0..2 {
         let link = soon(a.endpoint.dial(b.id, &format!("localhost:{port}"))).await;
         assert_eq!(link.unwrap().link.address().unwrap().to_string(), b.at);
@@ -261,7 +261,7 @@ async fn nobody_is_flooded_with_our_answers() {
     let wire = BadWire::to(&b.at, Badness::default()).await;
     wire.counts.deaf.store(true, Ordering::Relaxed);
     let refused = soon(a.endpoint.dial(b.id, &wire.at)).await.unwrap_err();
-    assert!(matches!(refused, NoLink::Unreachable(..)), "{refused}");
+    assert!(matches!(refused, LinkError::Unreachable(..)), "{refused}");
     let (up, down) = (
         wire.counts.up.load(Ordering::Relaxed),
         wire.counts.down.load(Ordering::Relaxed),
@@ -279,12 +279,12 @@ async fn handshakes_of_one_address_are_bounded() {
     let at = socket.local_addr().unwrap().to_string();
     let config = LinkConfig {
         identity: NodeIdentity::new(key).unwrap(),
-        greeting: Arc::new(hello),
+        hello: Arc::new(hello),
         memory: mgp_sync::Credit::new(1 << 20),
         relay: true,
     };
     let (endpoint, mut acceptor) = LinkEndpoint::new(socket, config).unwrap();
-    endpoint.pin([id(1)].into());
+    endpoint.set_pinned_nodes([id(1)].into());
     let a = Node::new(1);
     a.pins(&[id(2)]);
     let mut dials = tokio::task::JoinSet::new();
@@ -309,7 +309,7 @@ async fn handshakes_of_one_address_are_bounded() {
         });
     }
     let most = most_under_way(&mut acceptor, &mut dials).await;
-    assert!((1..=8).contains(&most) && most < HANDSHAKES, "{most}");
+    assert!((1..=8).contains(&most) && most < MAX_HANDSHAKES, "{most}");
     // And those places are free again.
     let (taken, mut linked) = tokio::sync::mpsc::unbounded_channel();
     let accepting = tokio::spawn(async move {
@@ -332,6 +332,6 @@ async fn most_under_way(acceptor: &mut Acceptor, dials: &mut tokio::task::JoinSe
             },
             () = tokio::time::sleep(Duration::from_millis(1)) => {}
         }
-        most = most.max(acceptor.under_way());
+        most = most.max(acceptor.pending_handshakes());
     }
 }

@@ -32,7 +32,7 @@ async fn calls_survive_a_wire_that_loses_and_reorders() {
             done.unwrap();
         }
         assert!(wire.counts.lost.load(Ordering::Relaxed) > 0);
-        assert!(dialed.link.gone().is_none() && taken.link.gone().is_none());
+        assert!(dialed.link.end_reason().is_none() && taken.link.end_reason().is_none());
         answering.abort();
     }
 }

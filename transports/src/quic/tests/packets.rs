@@ -1,28 +1,28 @@
 //! Packets of membership.
 
 use bytes::Bytes;
-use mgp_protocol::federation::ends::StreamReset;
+use mgp_protocol::federation::close_codes::StreamReset;
 use mgp_protocol::federation::frames::PACKET;
 use quinn::WriteError;
 
-use super::super::PacketFate;
+use super::super::PacketOutcome;
 use super::scene::{call, echoes, linked, soon};
 
 #[tokio::test]
 async fn a_packet_goes_as_a_datagram_or_on_a_stream_of_its_own() {
     let (_a, dialed, mut taken, _b) = linked().await;
     for (len, fate) in [
-        (0, PacketFate::Datagram),
-        (1000, PacketFate::Datagram),
-        (20_000, PacketFate::Stream),
-        (PACKET, PacketFate::Stream),
+        (0, PacketOutcome::Datagram),
+        (1000, PacketOutcome::Datagram),
+        (20_000, PacketOutcome::Stream),
+        (PACKET, PacketOutcome::Stream),
     ] {
         let packet = Bytes::from(vec![7; len]);
-        assert_eq!(dialed.link.packet(packet.clone()).await, fate, "{len}");
+        assert_eq!(dialed.link.send_packet(packet.clone()).await, fate, "{len}");
         assert_eq!(soon(taken.packets.next()).await, Ok(packet));
     }
     let long = Bytes::from(vec![7; PACKET + 1]);
-    assert_eq!(dialed.link.packet(long).await, PacketFate::TooLong);
+    assert_eq!(dialed.link.send_packet(long).await, PacketOutcome::TooLong);
 }
 
 /// FED-008: a flood fills a bounded buffer and nothing else: the newest are kept, and calls go on.
@@ -34,14 +34,14 @@ async fn a_flood_of_packets_is_lost_and_holds_up_nobody() {
     for n in 0..5000u32 {
         let mut packet = vec![0; SIZE];
         packet[..4].copy_from_slice(&n.to_be_bytes());
-        let fate = dialed.link.packet(packet.into()).await;
-        assert_eq!(fate, PacketFate::Datagram);
+        let fate = dialed.link.send_packet(packet.into()).await;
+        assert_eq!(fate, PacketOutcome::Datagram);
         if n % 50 == 0 {
             call(&dialed.link, Bytes::from_static(b"{}")).await;
         }
     }
     call(&dialed.link, Bytes::from_static(b"{}")).await;
-    dialed.link.packet(Bytes::from_static(b"last")).await;
+    dialed.link.send_packet(Bytes::from_static(b"last")).await;
     let mut read = 0;
     while soon(taken.packets.next()).await.unwrap() != "last" {
         read += 1;
@@ -65,7 +65,7 @@ async fn packets_that_never_end_hold_up_no_call() {
         &call(&dialed.link, Bytes::from_static(b"{}")).await[..],
         b"{}"
     );
-    dialed.link.packet(Bytes::from_static(b"short")).await;
+    dialed.link.send_packet(Bytes::from_static(b"short")).await;
     assert_eq!(soon(taken.packets.next()).await.unwrap(), "short");
     // One that is too long is stopped, and its place is free again.
     let mut long = open.pop().unwrap();

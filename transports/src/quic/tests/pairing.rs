@@ -1,11 +1,11 @@
 //! Links with a node that is not known yet.
 
 use bytes::Bytes;
-use mgp_protocol::federation::ends::LinkClose;
+use mgp_protocol::federation::close_codes::LinkClose;
 use mgp_protocol::federation::frames::PAIRING_BODY;
 
-use super::super::limits::PAIRINGS_OF_ONE;
-use super::super::{NoLink, PAIRINGS, StreamFailure, WriteFailure};
+use super::super::limits::PAIRINGS_PER_ADDRESS;
+use super::super::{LinkError, MAX_PAIRINGS, StreamFailure, WriteFailure};
 use super::scene::{Node, soon};
 
 #[tokio::test]
@@ -38,13 +38,13 @@ async fn a_ticket_makes_no_link_and_no_pairing_goes_without() {
     a.pins(&[b.id]);
     let refused = soon(async {
         let mut joining = a.endpoint.dial_pairing(b.id, &b.at).await?;
-        joining.next().await.map_err(NoLink::from)
+        joining.next().await.map_err(LinkError::from)
     });
-    assert!(matches!(refused.await, Err(NoLink::NotTaken(_))));
+    assert!(matches!(refused.await, Err(LinkError::HelloFailed(_))));
     let _ticket = b.endpoint.open_pairing();
     let refused = soon(a.endpoint.dial(b.id, &b.at)).await.unwrap_err();
     let not_pinned = StreamFailure::LinkClosed(LinkClose::NotPinned);
-    assert_eq!(refused, NoLink::NotTaken(not_pinned));
+    assert_eq!(refused, LinkError::HelloFailed(not_pinned));
     assert!(b.accepted.try_recv().is_err());
     assert_eq!(b.endpoint.links(), 0);
 }
@@ -57,7 +57,7 @@ async fn a_pairing_is_with_the_node_of_the_ticket() {
     let refused = soon(a.endpoint.dial_pairing(b.id, &other.at))
         .await
         .unwrap_err();
-    assert!(matches!(refused, NoLink::Peer(_)), "{refused}");
+    assert!(matches!(refused, LinkError::Peer(_)), "{refused}");
 }
 
 /// Who holds places and shows no ticket holds few of them.
@@ -66,7 +66,7 @@ async fn one_machine_does_not_take_the_places_of_all() {
     let mut b = Node::new(2);
     let _ticket = b.endpoint.open_pairing();
     let mut held = Vec::new();
-    for n in 0..PAIRINGS_OF_ONE {
+    for n in 0..PAIRINGS_PER_ADDRESS {
         let a = Node::new(10 + u8::try_from(n).unwrap());
         let mut joining = soon(a.endpoint.dial_pairing(b.id, &b.at)).await.unwrap();
         joining.send(Bytes::from_static(b"proof")).await.unwrap();
@@ -76,7 +76,7 @@ async fn one_machine_does_not_take_the_places_of_all() {
     let mut joining = soon(late.endpoint.dial_pairing(b.id, &b.at)).await.unwrap();
     let refused = Err(StreamFailure::LinkClosed(LinkClose::TooMany));
     assert_eq!(soon(joining.next()).await, refused);
-    held[0].0.proven();
+    held[0].0.mark_proven();
     let mut joining = soon(late.endpoint.dial_pairing(b.id, &b.at)).await.unwrap();
     joining.send(Bytes::from_static(b"proof")).await.unwrap();
     assert_eq!(b.pairing().await.peer(), late.id);
@@ -87,12 +87,12 @@ async fn few_nodes_are_paired_at_a_time() {
     let mut b = Node::new(2);
     let _ticket = b.endpoint.open_pairing();
     let mut held = Vec::new();
-    for n in 0..PAIRINGS {
+    for n in 0..MAX_PAIRINGS {
         let a = Node::new(10 + u8::try_from(n).unwrap());
         let mut joining = soon(a.endpoint.dial_pairing(b.id, &b.at)).await.unwrap();
         joining.send(Bytes::from_static(b"proof")).await.unwrap();
         let inviting = b.pairing().await;
-        inviting.proven();
+        inviting.mark_proven();
         held.push((inviting, joining, a));
     }
     let late = Node::new(9);

@@ -4,14 +4,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::{Bytes, BytesMut};
-use mgp_protocol::federation::frames::{PacketHead, RelayRefusal};
+use mgp_protocol::federation::frames::{PacketHeader, RelayRefusal};
 use mgp_protocol::federation::hello::{Hello, WireFeatures};
 use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinHandle;
 
 use super::super::limits::LONG_PACKETS;
 use super::super::packets;
-use super::super::{IDLE, NewLink, NoLink, NodeLink, PacketInput, StreamFailure};
+use super::super::{IDLE, LinkError, NewLink, NodeLink, PacketInput, StreamFailure};
 use super::scene::{Key, Node, call, echoes, header, hello, long, soon};
 
 /// What is looked for in the packets that a relay sees.
@@ -72,7 +72,10 @@ async fn two_nodes_link_through_a_third_one() {
         assert_eq!(new.link.address(), None);
     }
     assert_eq!(dialed.link.binding(), taken.link.binding());
-    dialed.link.packet(Bytes::from_static(b"membership")).await;
+    dialed
+        .link
+        .send_packet(Bytes::from_static(b"membership"))
+        .await;
     assert_eq!(soon(taken.packets.next()).await.unwrap(), "membership");
     let answering = echoes(taken.inbound);
     let large = Bytes::from(vec![b'7'; 2 << 20]);
@@ -104,7 +107,7 @@ async fn a_relay_that_is_off_or_has_no_link_itself_says_so_at_once() {
         let relay = middle.id;
         assert_eq!(
             refused.await.unwrap().unwrap_err(),
-            NoLink::RelayRefused { relay, why }
+            LinkError::RelayRefused { relay, why }
         );
         assert_eq!(middle.endpoint.relayed_pairs(), []);
     }
@@ -127,11 +130,14 @@ async fn a_relayed_link_relays_nothing() {
         .unwrap();
     let mut taken = b.link().await;
     let refused = soon(a.endpoint.dial_through(far.id, b.id)).await;
-    assert!(matches!(refused, Err(NoLink::RelaySilent { .. })));
+    assert!(matches!(refused, Err(LinkError::RelaySilent { .. })));
     // Nor by hand.
-    let packet = PacketHead::RelayTo(far.id).packet(&[0; 100]);
+    let packet = PacketHeader::RelayTo(far.id).to_packet(&[0; 100]);
     dialed.link.connection().send_datagram(packet).unwrap();
-    dialed.link.packet(Bytes::from_static(b"after it")).await;
+    dialed
+        .link
+        .send_packet(Bytes::from_static(b"after it"))
+        .await;
     assert_eq!(soon(taken.packets.next()).await.unwrap(), "after it");
     assert_eq!(b.endpoint.relayed_pairs(), []);
 }
@@ -155,7 +161,8 @@ impl Tamperer {
                 let mut packets = PacketInput::new(from.connection().clone(), None);
                 let turns = Arc::new(Semaphore::new(LONG_PACKETS));
                 while let Ok(packet) = packets.next().await {
-                    let Some((PacketHead::RelayTo(_), payload)) = PacketHead::read(&packet) else {
+                    let Some((PacketHeader::RelayTo(_), payload)) = PacketHeader::parse(&packet)
+                    else {
                         continue;
                     };
                     let _seen = see.send(payload.clone());
@@ -165,7 +172,7 @@ impl Tamperer {
                     {
                         *last ^= 1;
                     }
-                    let packet = PacketHead::RelayedFrom(from.peer()).packet(&payload);
+                    let packet = PacketHeader::RelayedFrom(from.peer()).to_packet(&payload);
                     let _fate = packets::send(to.connection(), &turns, packet).await;
                 }
             })
@@ -209,7 +216,7 @@ async fn a_relay_reads_nothing_and_forges_nothing() {
     let (packets, saw) = tamperer.saw_secret();
     assert!(packets > 40 && !saw, "{packets} packets");
     // A packet that it makes up is none of the link.
-    let forged = PacketHead::RelayedFrom(a.id).packet(&[0x45; 200]);
+    let forged = PacketHeader::RelayedFrom(a.id).to_packet(&[0x45; 200]);
     of_b.link.connection().send_datagram(forged).unwrap();
     let answer = call(&dialed.link, Bytes::from_static(SECRET)).await;
     assert_eq!(answer, SECRET);
@@ -217,10 +224,10 @@ async fn a_relay_reads_nothing_and_forges_nothing() {
     tamperer.tampers.store(true, Ordering::Relaxed);
     let begun = dialed
         .link
-        .call(header("tools/call"), Bytes::from_static(SECRET), long());
+        .open_call(header("tools/call"), Bytes::from_static(SECRET), long());
     let under_way = begun.await;
     for link in [&dialed.link, &taken.link] {
-        let gone = soon(link.ended()).await.0;
+        let gone = soon(link.wait_closed()).await.0;
         assert!(
             matches!(
                 gone,
@@ -236,7 +243,7 @@ async fn a_relay_reads_nothing_and_forges_nothing() {
         );
     }
     for (link, _) in &direct {
-        assert!(link.gone().is_none(), "the link to the relay lives");
+        assert!(link.end_reason().is_none(), "the link to the relay lives");
     }
     answering.abort();
 }

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use mgp_protocol::federation::assertion::AssertionId;
 use mgp_protocol::federation::call::{CallHeader, CallTag};
 use mgp_protocol::federation::hello::{
-    Hello, LifeId, NodeName, ToldRole, WIRE_VERSIONS, WireFeatures,
+    Hello, LifeId, NodeName, ReportedRole, WIRE_VERSIONS, WireFeatures,
 };
 use mgp_protocol::ids::NodeId;
 use mgp_sync::Credit;
@@ -43,7 +43,7 @@ impl Key {
     }
 
     pub(super) fn id(&self) -> NodeId {
-        NodeId::of_key(&self.public_key())
+        NodeId::from_key(&self.public_key())
     }
 }
 
@@ -67,7 +67,7 @@ pub(super) fn hello() -> Hello {
         features: WireFeatures::CALLS,
         life: LifeId([1; 16]),
         name: NodeName::parse("nas").unwrap(),
-        role: ToldRole::Member,
+        role: ReportedRole::Member,
         wall_ms: 5,
     }
 }
@@ -107,7 +107,7 @@ impl Node {
         let memory = Credit::new(1 << 30);
         let config = LinkConfig {
             identity,
-            greeting: Arc::new(move || hello.clone()),
+            hello: Arc::new(move || hello.clone()),
             memory: Arc::clone(&memory),
             relay,
         };
@@ -130,7 +130,7 @@ impl Node {
 
     pub(super) fn pins(&self, nodes: &[NodeId]) {
         self.endpoint
-            .pin(nodes.iter().copied().collect::<HashSet<_>>());
+            .set_pinned_nodes(nodes.iter().copied().collect::<HashSet<_>>());
     }
 
     /// The next node that dialed and was taken.
@@ -203,7 +203,7 @@ pub(super) fn answers(
             match streams.next().await {
                 Ok(InboundStream::Call(call)) => {
                     let answer = always.clone().unwrap_or(call.params);
-                    tokio::spawn(call.output.result(answer));
+                    tokio::spawn(call.output.send_result(answer));
                 }
                 Ok(InboundStream::Sync(mut sync)) => {
                     tokio::spawn(async move {
@@ -224,7 +224,7 @@ pub(super) fn answers(
 /// Calls, and waits for the result.
 pub(super) async fn call(link: &NodeLink, params: Bytes) -> Bytes {
     let (mut input, _output) = link
-        .call(header("tools/call"), params, long())
+        .open_call(header("tools/call"), params, long())
         .await
         .unwrap();
     result(&mut input).await

@@ -5,70 +5,72 @@ use std::sync::{Mutex, PoisonError};
 
 use bytes::Bytes;
 use mgp_engine::policy::access::Audience;
-use mgp_engine::tool_names::{canonical, shown};
+use mgp_engine::tool_names::{canonical_name, visible_name};
 use mgp_engine::tools::catalog::{CatalogView, ListKind};
-use mgp_engine::tools::exposure::{self, Exposure, ExposureTerms};
+use mgp_engine::tools::exposure::{self, Exposure, ExposureInputs};
 use mgp_protocol::ids::{AgentId, ServerId};
 use mgp_protocol::mgp::negotiation::Features;
 use mgp_protocol::mgp::tools::Budget;
 use mgp_protocol::mgp::tools::meta::MetaTool;
 
-use super::lacks_some;
+use super::is_missing_servers;
 use crate::Context;
 use mgp_callers::request::Caller;
 use mgp_runtime::time::unix_ms;
-use mgp_tools::catalog::Shown;
+use mgp_tools::catalog::PublishedCatalog;
 
 /// Cached counts; above this number the cache is cleared.
 const COUNTED_MAX: usize = 1024;
 
 /// The operator's settings.
 #[derive(Debug)]
-pub struct Exposing {
+pub struct ExposureSettings {
     /// For agents that are not named below.
-    pub general: Showing,
+    pub general: AgentExposure,
     /// For these agents.
-    pub agents: BTreeMap<AgentId, Showing>,
+    pub agents: BTreeMap<AgentId, AgentExposure>,
     /// For the views of these servers; any other view of one server lists all of it.
-    pub doors: BTreeMap<ServerId, Option<Exposure>>,
+    pub views: BTreeMap<ServerId, Option<Exposure>>,
     /// What tool definitions may cost in a session.
     pub budget: Budget,
     /// Cached numbers of tools.
-    pub counted: ToolCounts,
+    pub counts: ToolCounts,
 }
 
 /// What is listed for one agent.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Showing {
+pub struct AgentExposure {
     /// What its list shows; `None` where that depends on the number of tools.
     pub exposure: Option<Exposure>,
     /// Tools that are always listed, if they may be called: as `server:tool` or by the name shown.
     pub pinned: BTreeSet<String>,
 }
 
-impl Showing {
+impl AgentExposure {
     /// Whether a tool that the agent may call is in the list.
-    pub(crate) fn lists(&self, exposure: Exposure, server: &ServerId, tool: &str) -> bool {
+    pub(crate) fn is_listed(&self, exposure: Exposure, server: &ServerId, tool: &str) -> bool {
         let is = |name: String| self.pinned.contains(&name);
-        let pinned =
-            || !self.pinned.is_empty() && (is(canonical(server, tool)) || is(shown(server, tool)));
-        exposure == Exposure::All || exposure.lists(pinned(), false)
+        let pinned = || {
+            !self.pinned.is_empty()
+                && (is(canonical_name(server, tool)) || is(visible_name(server, tool)))
+        };
+        exposure == Exposure::All || exposure.includes(pinned(), false)
     }
 }
 
-impl Exposing {
+impl ExposureSettings {
     /// What is listed for this agent.
-    pub(crate) fn of(&self, agent: &AgentId) -> &Showing {
+    pub(crate) fn for_agent(&self, agent: &AgentId) -> &AgentExposure {
         self.agents.get(agent).unwrap_or(&self.general)
     }
 
     /// What is set for this caller; `None` where it depends on the number of tools. The operator's lists are
     /// complete, those for other nodes, which choose what their agents are shown, and so is a view of one server that was asked for by its name.
-    pub(crate) fn set(&self, caller: &Caller) -> Option<Exposure> {
+    pub(crate) fn configured_exposure(&self, caller: &Caller) -> Option<Exposure> {
         match &caller.view {
-            _ if caller.operator || caller.agent.is_foreign() => Some(Exposure::All),
-            CatalogView::All | CatalogView::Set(_) => self.of(&caller.agent).exposure,
-            CatalogView::One(server) => *self.doors.get(server).unwrap_or(&Some(Exposure::All)),
+            _ if caller.operator || caller.agent.is_remote() => Some(Exposure::All),
+            CatalogView::All | CatalogView::Set(_) => self.for_agent(&caller.agent).exposure,
+            CatalogView::One(server) => *self.views.get(server).unwrap_or(&Some(Exposure::All)),
         }
     }
 }
@@ -78,7 +80,11 @@ impl Exposing {
 pub struct ToolCounts(Mutex<HashMap<(u64, CatalogView, Audience), usize>>);
 
 impl ToolCounts {
-    fn of(&self, place: (u64, CatalogView, Audience), count: impl FnOnce() -> usize) -> usize {
+    fn get_or_count(
+        &self,
+        place: (u64, CatalogView, Audience),
+        count: impl FnOnce() -> usize,
+    ) -> usize {
         let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = known.get(&place) {
             return *known;
@@ -95,21 +101,26 @@ impl ToolCounts {
 }
 
 /// What the list shows for this caller.
-pub(crate) fn exposure(cx: &Context, shown: &Shown, caller: &Caller, kind: ListKind) -> Exposure {
+pub(crate) fn exposure(
+    cx: &Context,
+    shown: &PublishedCatalog,
+    caller: &Caller,
+    kind: ListKind,
+) -> Exposure {
     if kind != ListKind::Tools {
         return Exposure::All;
     }
-    let set = cx.exposing.set(caller);
-    exposure::choose(ExposureTerms {
-        set,
+    let set = cx.exposure.configured_exposure(caller);
+    exposure::choose_exposure(ExposureInputs {
+        configured: set,
         negotiated: caller.mgp.features().contains(Features::TOOL_DISCOVERY),
-        tools: set.map_or_else(|| callable(cx, shown, caller), |_| 0),
+        tools: set.map_or_else(|| count_callable(cx, shown, caller), |_| 0),
         all_max: None,
     })
 }
 
 /// How many tools the caller may call.
-fn callable(cx: &Context, shown: &Shown, caller: &Caller) -> usize {
+fn count_callable(cx: &Context, shown: &PublishedCatalog, caller: &Caller) -> usize {
     let (table, who) = (cx.policies.access.table(), caller.identity());
     let catalog = &shown.catalog;
     let place = (
@@ -117,20 +128,20 @@ fn callable(cx: &Context, shown: &Shown, caller: &Caller) -> usize {
         caller.view.clone(),
         table.audience(&who),
     );
-    cx.exposing.counted.of(place, || {
+    cx.exposure.counts.get_or_count(place, || {
         let now = unix_ms();
         let offers = catalog.offers();
-        let offers = offers.filter(|offer| caller.view.shows(offer.server()));
+        let offers = offers.filter(|offer| caller.view.includes(offer.server()));
         let tools = offers.flat_map(|offer| offer.tools());
-        let tools = tools.filter(|t| !caller.view.is_merged() || catalog.lists(t));
-        let open = tools.filter(|t| table.admits(&who, &t.server, Some(&t.own_name), now));
+        let tools = tools.filter(|t| !caller.view.is_merged() || catalog.is_listed(t));
+        let open = tools.filter(|t| table.is_allowed(&who, &t.server, Some(&t.own_name), now));
         open.count()
     })
 }
 
 /// The first page of a list, the kernel's own tools first. `security` adds members for those that
 /// negotiated it.
-pub(crate) fn with_meta(
+pub(crate) fn add_kernel_tools(
     cx: &Context,
     page: Bytes,
     caller: &Caller,
@@ -140,37 +151,44 @@ pub(crate) fn with_meta(
     let described = |tool: &MetaTool| match (tool, exposure) {
         (MetaTool::Discover, Exposure::Categories) => {
             let kinds = cx.search.kinds(&caller.identity(), &caller.view);
-            tool.described(security, &exposure::with_categories(&kinds))
+            tool.definition_with(security, &exposure::describe_categories(&kinds))
         }
         _ => tool.definition(security),
     };
-    let own: Vec<String> = exposure.meta().iter().map(described).collect();
-    before(page, &own)
+    let own: Vec<String> = exposure.meta_tools().iter().map(described).collect();
+    prepend_tools(page, &own)
 }
 
 /// The tools that find others, in a list of all tools that lacks servers which are still starting: a client that
 /// reads it once and never again has a way to them. Not where the operator chose what is listed.
-pub(crate) fn describe_finding_tools(cx: &Context, shown: &Shown, caller: &Caller) -> Vec<String> {
+pub(crate) fn describe_search_tools(
+    cx: &Context,
+    shown: &PublishedCatalog,
+    caller: &Caller,
+) -> Vec<String> {
     let is_all = || exposure(cx, shown, caller, ListKind::Tools) == Exposure::All;
-    if cx.exposing.set(caller).is_some() || !lacks_some(cx, caller) || !is_all() {
+    if cx.exposure.configured_exposure(caller).is_some()
+        || !is_missing_servers(cx, caller)
+        || !is_all()
+    {
         return Vec::new();
     }
     let security = caller.mgp.features().contains(Features::TOOL_SECURITY);
-    let finding = MetaTool::FINDING.iter();
+    let finding = MetaTool::DISCOVERY_TOOLS.iter();
     finding.map(|tool| tool.definition(security)).collect()
 }
 
 /// The first page of a list of tools, with these put first.
-pub(crate) fn before(page: Bytes, own: &[String]) -> Bytes {
-    const OPEN: &[u8] = br#"{"tools":["#;
-    let (false, Some(servers)) = (own.is_empty(), page.strip_prefix(OPEN)) else {
+pub(crate) fn prepend_tools(page: Bytes, own: &[String]) -> Bytes {
+    const TOOLS_START: &[u8] = br#"{"tools":["#;
+    let (false, Some(servers)) = (own.is_empty(), page.strip_prefix(TOOLS_START)) else {
         return page;
     };
     let comma: &[u8] = match servers.starts_with(b"]") {
         true => b"",
         false => b",",
     };
-    [OPEN, own.join(",").as_bytes(), comma, servers]
+    [TOOLS_START, own.join(",").as_bytes(), comma, servers]
         .concat()
         .into()
 }

@@ -5,9 +5,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 use mgp_engine::policy::access::{Audience, GrantTable, Principal};
-use mgp_engine::tool_names::canonical;
+use mgp_engine::tool_names::canonical_name;
 use mgp_engine::tools::catalog::cursor::BadCursor;
-use mgp_engine::tools::catalog::{CatalogView, Form, ListKind, Sifted};
+use mgp_engine::tools::catalog::{CatalogView, FilteredList, ListForm, ListKind};
 use mgp_engine::tools::exposure::Exposure;
 use mgp_protocol::ids::{AgentId, ServerId};
 use mgp_protocol::mgp::negotiation::Features;
@@ -18,7 +18,7 @@ use crate::mgp::tools::session;
 use mgp_callers::request::Caller;
 use mgp_callers::tool_cache::Names;
 use mgp_runtime::time::unix_ms;
-use mgp_tools::catalog::Shown;
+use mgp_tools::catalog::PublishedCatalog;
 
 /// Cached lists for those who do not see everything.
 const LISTS_MAX: usize = 1024;
@@ -29,36 +29,36 @@ const BYTES_MAX: usize = 64 << 20;
 /// A page of a list, as this caller may see it.
 pub(crate) fn page(
     cx: &Context,
-    shown: &Shown,
+    shown: &PublishedCatalog,
     caller: &Caller,
     kind: ListKind,
     cursor: Option<&str>,
 ) -> Result<Bytes, BadCursor> {
     let exposure = exposure::exposure(cx, shown, caller, kind);
-    page_of(cx, shown, caller, kind, (exposure, cursor))
+    page_with_exposure(cx, shown, caller, kind, (exposure, cursor))
 }
 
 /// The same with this much of it shown.
-pub(crate) fn page_of(
+pub(crate) fn page_with_exposure(
     cx: &Context,
-    shown: &Shown,
+    shown: &PublishedCatalog,
     caller: &Caller,
     kind: ListKind,
     (exposure, cursor): (Exposure, Option<&str>),
 ) -> Result<Bytes, BadCursor> {
     let view = &caller.view;
-    let form = Form {
-        era: caller.version.era(),
-        told: caller.mgp.features().contains(Features::TOOL_SECURITY),
+    let form = ListForm {
+        family: caller.version.family(),
+        with_levels: caller.mgp.features().contains(Features::TOOL_SECURITY),
     };
     let (table, principal) = (cx.policies.access.table(), caller.identity());
     let audience = table.audience(&principal);
     if audience == Audience::All && exposure == Exposure::All {
         return shown.catalog.page(view, kind, cursor, form);
     }
-    let agents = &cx.exposing.agents;
+    let agents = &cx.exposure.agents;
     let key = ListKey {
-        named: agents
+        agent: agents
             .get_key_value(&caller.agent)
             .map(|(agent, _)| agent.clone()),
         exposure,
@@ -68,16 +68,16 @@ pub(crate) fn page_of(
         form,
         audience,
     };
-    let held = session::cached(caller, exposure);
+    let held = session::cached_tools(caller, exposure);
     let list = match held.is_empty() {
-        true => cx.sifted.get(&key).or_else(|| {
-            let made = Arc::new(sift(cx, shown, &key, &table, &principal, &held)?);
-            cx.sifted.keep(key, made.clone());
+        true => cx.filtered_lists.get(&key).or_else(|| {
+            let made = Arc::new(filter_list(cx, shown, &key, &table, &principal, &held)?);
+            cx.filtered_lists.insert(key, made.clone());
             Some(made)
         }),
         // Short and of one session: made anew each time.
         false => {
-            let made = sift(cx, shown, &key, &table, &principal, &held);
+            let made = filter_list(cx, shown, &key, &table, &principal, &held);
             made.map(Arc::new)
         }
     };
@@ -86,37 +86,38 @@ pub(crate) fn page_of(
         None => shown.catalog.page(view, kind, cursor, form)?,
     };
     Ok(match cursor {
-        None => exposure::with_meta(cx, page, caller, exposure, form.told),
+        None => exposure::add_kernel_tools(cx, page, caller, exposure, form.with_levels),
         Some(_) => page,
     })
 }
 
-fn sift(
+fn filter_list(
     cx: &Context,
-    shown: &Shown,
+    shown: &PublishedCatalog,
     key: &ListKey,
     table: &GrantTable,
     principal: &Principal,
     held: &Names,
-) -> Option<Sifted> {
+) -> Option<FilteredList> {
     let now = unix_ms();
     let cached = |server: &ServerId, tool: &str| {
-        !held.is_empty() && held.contains(&*canonical(server, tool))
+        !held.is_empty() && held.contains(&*canonical_name(server, tool))
     };
-    let showing = match &key.named {
-        Some(agent) => cx.exposing.of(agent),
-        None => &cx.exposing.general,
+    let showing = match &key.agent {
+        Some(agent) => cx.exposure.for_agent(agent),
+        None => &cx.exposure.general,
     };
     let lists = |server: &ServerId, tool: &str| {
-        showing.lists(key.exposure, server, tool) || cached(server, tool)
+        showing.is_listed(key.exposure, server, tool) || cached(server, tool)
     };
     let keep = |server: &ServerId, tool: Option<&str>| {
-        tool.is_none_or(|tool| lists(server, tool)) && table.admits(principal, server, tool, now)
+        tool.is_none_or(|tool| lists(server, tool))
+            && table.is_allowed(principal, server, tool, now)
     };
-    let (whose, named) = (&key.audience, &key.named);
+    let (whose, named) = (&key.audience, &key.agent);
     let audience = format!("{whose:?} {named:?} {:?} {held:?}", key.exposure);
     let (view, kind, form) = (&key.view, key.kind, key.form);
-    shown.catalog.sift(view, kind, form, &audience, keep)
+    shown.catalog.filter(view, kind, form, &audience, keep)
 }
 
 /// The key of a cached list.
@@ -125,28 +126,28 @@ pub(crate) struct ListKey {
     catalog: u64,
     view: CatalogView,
     kind: ListKind,
-    form: Form,
+    form: ListForm,
     audience: Audience,
     exposure: Exposure,
     /// Set for an agent with pinned tools of its own.
-    named: Option<AgentId>,
+    agent: Option<AgentId>,
 }
 
 /// The cache of such lists.
 #[derive(Debug, Default)]
-pub struct SiftedLists(Mutex<KeptLists>);
+pub struct FilteredLists(Mutex<ListCache>);
 
 #[derive(Debug, Default)]
-struct KeptLists {
-    lists: HashMap<ListKey, Arc<Sifted>>,
+struct ListCache {
+    lists: HashMap<ListKey, Arc<FilteredList>>,
     order: VecDeque<ListKey>,
     bytes: usize,
 }
 
-impl SiftedLists {
+impl FilteredLists {
     /// How many lists are kept, and their bytes.
     #[must_use]
-    pub fn held(&self) -> (usize, usize) {
+    pub fn cache_size(&self) -> (usize, usize) {
         let kept = self
             .0
             .lock()
@@ -154,12 +155,12 @@ impl SiftedLists {
         (kept.lists.len(), kept.bytes)
     }
 
-    fn get(&self, key: &ListKey) -> Option<Arc<Sifted>> {
+    fn get(&self, key: &ListKey) -> Option<Arc<FilteredList>> {
         let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         kept.lists.get(key).cloned()
     }
 
-    fn keep(&self, key: ListKey, list: Arc<Sifted>) {
+    fn insert(&self, key: ListKey, list: Arc<FilteredList>) {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         kept.bytes += list.size();
         if let Some(before) = kept.lists.insert(key.clone(), list) {

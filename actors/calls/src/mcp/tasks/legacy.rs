@@ -5,36 +5,36 @@ use futures_util::future::join_all;
 use mgp_engine::callers::tasks::{Maker, TaskRef, to_legacy};
 use mgp_engine::tools::catalog::{CatalogTool, CatalogView};
 use mgp_protocol::dialect::Version;
-use mgp_protocol::era;
 use mgp_protocol::mcp::{self, tasks as words};
 use mgp_protocol::refusal::Refusal;
-use mgp_protocol::splice::{Splice, member, quoted};
+use mgp_protocol::splice::{Splice, member, quote};
+use mgp_protocol::versions;
 use serde_json::value::RawValue;
 
 use crate::Context;
-use crate::answer::{required, text};
-use crate::mcp::tasks::{self, MAX_ID, named, own_id};
+use crate::answer::{parse_string, require_params};
+use crate::mcp::tasks::{self, MAX_ID, parse_created_task, to_named_task};
 use mgp_callers::request::{Caller, Outcome, Request};
 use mgp_servers::upstream::{LegacyTask, TaskRequest, Upstream, unknown_task};
 
 /// What clients that see all servers are told when one of them makes tasks.
-const ALL: &str = r#"{"list":{},"cancel":{},"requests":{"tools":{"call":{}}}}"#;
+const ALL_TASKS_CAPABILITY: &str = r#"{"list":{},"cancel":{},"requests":{"tools":{"call":{}}}}"#;
 
 /// What `initialize` says where tasks are those of the extension, which has no list.
-const UNLISTED: &str = r#"{"cancel":{},"requests":{"tools":{"call":{}}}}"#;
+const EXTENSION_TASKS_CAPABILITY: &str = r#"{"cancel":{},"requests":{"tools":{"call":{}}}}"#;
 
 /// `tasks/get`, `tasks/result` and `tasks/cancel` of 2025-11-25.
 ///
 /// # Errors
 /// [`Refusal::BadParams`] when the task is unknown or another client's.
-pub async fn about(cx: &Context, request: &Request, asked: LegacyTask) -> Outcome {
-    knows_experiment(request)?;
-    let params = required(request)?;
-    let about: words::About<'_> = mcp::read(Some(params))?;
-    let name = text(about.task_id, "taskId")?;
+pub async fn handle_task_request(cx: &Context, request: &Request, asked: LegacyTask) -> Outcome {
+    check_tasks_declared(request)?;
+    let params = require_params(request)?;
+    let about: words::TaskParams<'_> = mcp::parse_params(Some(params))?;
+    let name = parse_string(about.task_id, "taskId")?;
     let missing = || unknown_task(about.task_id);
-    let named = tasks::task(cx, &request.caller, &name).ok_or_else(missing)?;
-    let final_check = tasks::about(cx, &request.caller, &named, missing())?;
+    let named = tasks::find_task(cx, &request.caller, &name).ok_or_else(missing)?;
+    let final_check = tasks::admit_task_request(cx, &request.caller, &named, missing())?;
     let about = TaskRequest {
         maker: &named.task.maker,
         id: about.task_id,
@@ -43,7 +43,9 @@ pub async fn about(cx: &Context, request: &Request, asked: LegacyTask) -> Outcom
         final_check: &final_check,
     };
     let upstream = cx.upstream(&named.task.server);
-    upstream.legacy_task(request, about, asked).await
+    upstream
+        .send_legacy_task_request(request, about, asked)
+        .await
 }
 
 /// `tasks/list` of 2025-11-25: the tasks given to this client since the kernel started.
@@ -51,19 +53,22 @@ pub async fn about(cx: &Context, request: &Request, asked: LegacyTask) -> Outcom
 /// # Errors
 /// [`Refusal::UnknownMethod`] where no server lists its tasks.
 pub async fn list(cx: &Context, request: &Request) -> Outcome {
-    knows_experiment(request)?;
+    check_tasks_declared(request)?;
     let upstreams = cx.upstreams(&request.caller);
-    let lists = |upstream: &Upstream<'_>| upstream.legacy_tasks().is_some_and(|tasks| tasks.listed);
+    let lists =
+        |upstream: &Upstream<'_>| upstream.legacy_tasks().is_some_and(|tasks| tasks.can_list);
     if !upstreams.iter().any(lists) {
         return Err(Refusal::UnknownMethod("tasks/list".into()));
     }
-    let listed = upstreams.iter().map(|it| tasks_of(cx, it, &request.caller));
+    let listed = upstreams
+        .iter()
+        .map(|it| list_server_tasks(cx, it, &request.caller));
     let tasks: Vec<String> = join_all(listed).await.into_iter().flatten().collect();
     Ok(format!(r#"{{"tasks":[{}]}}"#, tasks.join(",")).into())
 }
 
 /// A server's tasks that were given to this client.
-async fn tasks_of(cx: &Context, upstream: &Upstream<'_>, caller: &Caller) -> Vec<String> {
+async fn list_server_tasks(cx: &Context, upstream: &Upstream<'_>, caller: &Caller) -> Vec<String> {
     let (principal, mut tasks) = (caller.principal(), Vec::new());
     let show = |task: &RawValue| {
         let own = member(task.get(), "taskId").unwrap_or("\"\"");
@@ -73,11 +78,11 @@ async fn tasks_of(cx: &Context, upstream: &Upstream<'_>, caller: &Caller) -> Vec
                 task: serde_json::from_str(own).unwrap_or_default(),
             },
         };
-        if let Some((named, id)) = cx.directory.issued_tasks.name(&task_ref, &principal)
-            && tasks::about(cx, caller, &named, Refusal::Cancelled).is_ok()
+        if let Some((named, id)) = cx.directory.issued_tasks.find(&task_ref, &principal)
+            && tasks::admit_task_request(cx, caller, &named, Refusal::Cancelled).is_ok()
         {
             let mut splice = Splice::new(task.get());
-            splice.replace(own, quoted(&id));
+            splice.replace(own, quote(&id));
             tasks.push(splice.finish().into_owned());
         }
     };
@@ -89,8 +94,8 @@ async fn tasks_of(cx: &Context, upstream: &Upstream<'_>, caller: &Caller) -> Vec
 /// can use; `None` for every other answer.
 ///
 /// # Errors
-/// [`Refusal::Broken`] for a task that cannot be named or shown.
-pub(crate) fn created(
+/// [`Refusal::Internal`] for a task that cannot be named or shown.
+pub(crate) fn rename_created_task(
     cx: &Context,
     request: &Request,
     tool: &CatalogTool,
@@ -102,12 +107,12 @@ pub(crate) fn created(
         return Ok(None);
     }
     match member(result, "task") {
-        Some(task) => Ok(created_there(cx, caller, tool, result, task)),
-        None => created_here(cx, caller, tool, result),
+        Some(task) => Ok(rename_legacy_task(cx, caller, tool, result, task)),
+        None => bridge_created_task(cx, caller, tool, result),
     }
 }
 
-fn created_there(
+fn rename_legacy_task(
     cx: &Context,
     caller: &Caller,
     tool: &CatalogTool,
@@ -118,51 +123,55 @@ fn created_there(
     let maker = Maker::Legacy {
         task: serde_json::from_str(own).ok()?,
     };
-    let task = named(tool, maker);
+    let task = to_named_task(tool, maker);
     let id = cx.tasks.name(caller, &task);
     let mut splice = Splice::new(result);
-    splice.replace(own, quoted(&id));
-    cx.directory.issued_tasks.note(task, caller.principal(), id);
+    splice.replace(own, quote(&id));
+    cx.directory
+        .issued_tasks
+        .record(task, caller.principal(), id);
     Some(splice.finish().into_owned())
 }
 
 /// The answer to a call that became a task of the extension for a client of 2025-11-25.
 ///
 /// # Errors
-/// [`Refusal::Broken`] when the server's own name for it is too long, or it is no task.
-fn created_here(
+/// [`Refusal::Internal`] when the server's own name for it is too long, or it is no task.
+fn bridge_created_task(
     cx: &Context,
     caller: &Caller,
     tool: &CatalogTool,
     result: &str,
 ) -> Result<Option<String>, Refusal> {
-    let Some((result, own)) = own_id(result) else {
+    let Some((result, own)) = parse_created_task(result) else {
         return Ok(None);
     };
     let own = serde_json::from_str::<String>(own).unwrap_or_default();
-    let broken = |why: &str| Refusal::Broken(format!("server {} {why}", tool.server));
+    let broken = |why: &str| Refusal::Internal(format!("server {} {why}", tool.server));
     if own.len() > MAX_ID {
         return Err(broken(&format!(
             "names a task with more than {MAX_ID} bytes"
         )));
     }
-    let task = named(tool, Maker::Modern { task: own });
+    let task = to_named_task(tool, Maker::Modern { task: own });
     let shown = to_legacy(result, &cx.tasks.name(caller, &task));
     let shown = shown.ok_or_else(|| broken("announces a task without a status"))?;
-    let shown = era::to_legacy_result(&shown, caller.version);
+    let shown = versions::to_legacy_result(&shown, caller.version);
     Ok(Some(format!(r#"{{"task":{shown}}}"#)))
 }
 
 /// Adds what `initialize` says about tasks, as far as they work through the kernel.
-pub(crate) fn with_experiment(cx: &Context, capabilities: &str, caller: &Caller) -> String {
+pub(crate) fn add_tasks_capability(cx: &Context, capabilities: &str, caller: &Caller) -> String {
     let upstreams = cx.upstreams(caller);
     let first = upstreams.iter().find_map(Upstream::legacy_tasks);
     let said = match (caller.version, &caller.view, &first) {
-        (Version::V2025_11_25, CatalogView::All | CatalogView::Set(_), Some(_)) => Some(ALL),
+        (Version::V2025_11_25, CatalogView::All | CatalogView::Set(_), Some(_)) => {
+            Some(ALL_TASKS_CAPABILITY)
+        }
         (Version::V2025_11_25, CatalogView::One(_), Some(tasks)) => tasks.capability.as_deref(),
         (Version::V2025_11_25, _, None) => {
-            let bridged = upstreams.iter().any(Upstream::bridges_tasks);
-            bridged.then_some(UNLISTED)
+            let bridged = upstreams.iter().any(Upstream::should_bridge_tasks);
+            bridged.then_some(EXTENSION_TASKS_CAPABILITY)
         }
         (_, _, _) => None,
     };
@@ -173,7 +182,7 @@ pub(crate) fn with_experiment(cx: &Context, capabilities: &str, caller: &Caller)
     splice.finish().into_owned()
 }
 
-fn knows_experiment(request: &Request) -> Result<(), Refusal> {
+fn check_tasks_declared(request: &Request) -> Result<(), Refusal> {
     match request.caller.version == Version::V2025_11_25 {
         true => Ok(()),
         false => Err(Refusal::UnknownMethod(request.method.to_string())),

@@ -4,50 +4,51 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use mgp_engine::calls::outcome::OUTCOME;
-use mgp_engine::cluster::routes::{CallAttempts, CallChoice, TryFailure};
+use mgp_engine::cluster::routes::{AttemptFailure, CallRoute, RouteAttempts};
 use mgp_engine::tools::catalog::CatalogTool;
 use mgp_protocol::ids::{AgentId, ServerId};
 use mgp_protocol::mgp::audit::{EventType, Outcome as Ending, Target};
 use mgp_protocol::refusal::Refusal;
 use serde_json::json;
 
-use super::{WantedCall, call_at};
+use super::{RequestedCall, call_at};
 use crate::Context;
-use crate::audit::CallFacts;
-use crate::replicas::{CallerHomes, place, places};
+use crate::audit::PendingCallRecord;
+use crate::replicas::{CallAffinity, find_replicas, replica_at};
 use mgp_callers::request::{Outcome, Request};
-use mgp_store::audit::{by_agent, by_operator, event};
+use mgp_store::audit::{agent_actor, new_event, operator_actor};
 
 /// A call of a tool that may be called at several places. Each asks its own owner, so all checks are made for
 /// each; a place that is closed to the caller is left for one that may be open.
-pub(super) async fn call(
+pub(super) async fn call_with_failover(
     cx: &Context,
     request: &Request,
-    facts: &CallFacts,
+    facts: &PendingCallRecord,
     admitted: &AtomicBool,
-    wanted: &WantedCall<'_>,
+    wanted: &RequestedCall<'_>,
     named: &Arc<CatalogTool>,
 ) -> Outcome {
     let (agent, who) = (&request.caller.agent, request.caller.identity());
-    if let Some(server) = round_place(cx, agent, wanted.params, named)? {
+    if let Some(server) = continuation_route(cx, agent, wanted.params, named)? {
         // Its place may be gone, and no other one takes it: the call was made there.
-        let Some(tool) = place(cx, named, &server) else {
-            facts.is_of(named);
+        let Some(tool) = replica_at(cx, named, &server) else {
+            facts.set_tool(named);
             let reason = "it asked what this answers, and is not there any more".into();
-            return Err(Refusal::Lost { server, reason });
+            return Err(Refusal::ServerLost { server, reason });
         };
-        facts.goes_to(&tool, &CallChoice::of_round(server));
+        facts.set_destination(&tool, &CallRoute::for_continuation(server));
         let answer = call_at(cx, request, facts, admitted, wanted, &tool, false).await?;
-        cx.homes.asks(agent, &tool.server, &answer);
+        cx.affinity
+            .record_continuation(agent, &tool.server, &answer);
         return Ok(answer);
     }
-    let mut attempts = CallAttempts::default();
+    let mut attempts = RouteAttempts::default();
     loop {
-        let (places, mut candidates) = places(cx, &who, named);
-        cx.homes.leave_out_closed(agent, &mut candidates);
-        let home = cx.homes.of(agent, named);
-        let Some(choice) = attempts.next(&candidates, home.as_ref()) else {
-            return match attempts.told() {
+        let (places, mut candidates) = find_replicas(cx, &who, named);
+        cx.affinity.remove_closed(agent, &mut candidates);
+        let home = cx.affinity.affine_server(agent, named);
+        let Some(choice) = attempts.next_route(&candidates, home.as_ref()) else {
+            return match attempts.into_refusal() {
                 Some(refusal) => Err(refusal),
                 // All are away, or closed: as if it stood alone.
                 None => call_at(cx, request, facts, admitted, wanted, named, false).await,
@@ -55,21 +56,22 @@ pub(super) async fn call(
         };
         let chosen = places.iter().find(|tool| tool.server == choice.server);
         let tool = chosen.unwrap_or(named);
-        facts.goes_to(tool, &choice);
+        facts.set_destination(tool, &choice);
         // Calls that come meanwhile go there, too.
-        cx.homes.went(agent, tool);
-        let moves = attempts.goes_on(&candidates);
+        cx.affinity.record_route(agent, tool);
+        let moves = attempts.can_fail_over(&candidates);
         let refusal = match call_at(cx, request, facts, admitted, wanted, tool, moves).await {
             Ok(answer) => {
-                cx.homes.asks(agent, &tool.server, &answer);
+                cx.affinity
+                    .record_continuation(agent, &tool.server, &answer);
                 return Ok(answer);
             }
             Err(refusal) => refusal,
         };
-        cx.homes.refused(agent, &tool.server, &refusal);
+        cx.affinity.record_refusal(agent, &tool.server, &refusal);
         let idempotent = tool.requirements.idempotent;
-        let failure = attempts.failed(&refusal, idempotent, &candidates, home.as_ref())?;
-        tell_of(cx, request, tool, failure, &refusal);
+        let failure = attempts.handle_failure(&refusal, idempotent, &candidates, home.as_ref())?;
+        audit_failover(cx, request, tool, failure, &refusal);
     }
 }
 
@@ -77,19 +79,19 @@ pub(super) async fn call(
 ///
 /// # Errors
 /// It is not known any more which of several that was.
-fn round_place(
+fn continuation_route(
     cx: &Context,
     agent: &AgentId,
     params: &str,
     named: &CatalogTool,
 ) -> Result<Option<ServerId>, Refusal> {
-    if !CallerHomes::is_continuation(params) {
+    if !CallAffinity::is_continuation(params) {
         return Ok(None);
     }
-    if let Some(server) = cx.homes.asked(agent, params) {
+    if let Some(server) = cx.affinity.continuation_server(agent, params) {
         return Ok(Some(server));
     }
-    let shown = cx.shown.load();
+    let shown = cx.catalog.load();
     match shown.catalog.replicas(named) {
         [] => Ok(None),
         [only] => Ok(Some(only.server.clone())),
@@ -100,17 +102,17 @@ fn round_place(
 }
 
 /// One audit event for each place that is left for another.
-fn tell_of(
+fn audit_failover(
     cx: &Context,
     request: &Request,
     tool: &CatalogTool,
-    failure: TryFailure,
+    failure: AttemptFailure,
     why: &Refusal,
 ) {
     let caller = &request.caller;
     let actor = match caller.operator {
-        true => by_operator(),
-        false => by_agent(caller.agent.as_str()),
+        true => operator_actor(),
+        false => agent_actor(caller.agent.as_str()),
     };
     let target = Target {
         server_id: Some(tool.server.to_string()),
@@ -123,6 +125,6 @@ fn tell_of(
         OUTCOME: failure.outcome(),
     });
     let (kind, trace) = (EventType::TOOL_RETRIED, &request.trace.id);
-    let told = event(kind, actor, target, trace, Ending::Failure, details);
-    cx.audit.tell(told);
+    let told = new_event(kind, actor, target, trace, Ending::Failure, details);
+    cx.audit.record(told);
 }

@@ -4,13 +4,13 @@
 use std::time::Duration;
 
 use bytestring::ByteString;
-use mgp_engine::calls::outcome::{self, IdempotentTries};
+use mgp_engine::calls::outcome::{self, IdempotentRetries};
 use mgp_engine::calls::retries::{Retries, RetryDecision};
 use mgp_engine::tools::catalog::CatalogView;
 use mgp_protocol::mgp::audit::{EventType, Outcome as Ending, Target};
 use mgp_protocol::refusal::Refusal;
 use mgp_protocol::refusal::mgp::PeerError;
-use mgp_protocol::splice::{Splice, quoted};
+use mgp_protocol::splice::{Splice, quote};
 use serde_json::{Value, json};
 
 use crate::Context;
@@ -18,105 +18,119 @@ use crate::mcp::tools;
 use crate::mgp::kernel_tool::{self, KernelTool};
 use mgp_callers::request::{Outcome, Request};
 use mgp_runtime::randomness;
-use mgp_runtime::time::moment;
+use mgp_runtime::time::monotonic_now;
 use mgp_servers::upstream::{Outgoing, Upstream};
-use mgp_store::audit::{by_agent, by_operator, event};
+use mgp_store::audit::{agent_actor, new_event, operator_actor};
 
 /// What to do after an answer.
-pub(super) enum Next {
+pub(super) enum NextStep {
     /// Try again.
-    Again,
+    Retry,
     /// This is the final answer.
     Done(Outcome),
 }
 
 /// The tries of one call.
 #[derive(Debug, Default)]
-pub(super) struct Tries {
-    told: Option<Retries>,
-    idempotent: IdempotentTries,
+pub(super) struct RetryState {
+    server_retries: Option<Retries>,
+    idempotent: IdempotentRetries,
 }
 
 /// Judges an answer, and waits where the call is to be retried later. `tries` counts those of this call.
-pub(super) async fn next(
+pub(super) async fn decide_next_step(
     cx: &Context,
     request: &Request,
     upstream: &Upstream<'_>,
     outgoing: &Outgoing<'_>,
-    tries: &mut Tries,
+    tries: &mut RetryState,
     outcome: Outcome,
-) -> Next {
+) -> NextStep {
     if let Err(refusal) = &outcome
         && outgoing
             .tool
             .is_some_and(|tool| tool.requirements.idempotent)
-        && let Some(wait) = tries.idempotent.failed(refusal, moment())
+        && let Some(wait) = tries.idempotent.next_delay(refusal, monotonic_now())
     {
         let details = json!({
-            "attempt": tries.idempotent.done(),
+            "attempt": tries.idempotent.count(),
             "wait_ms": millis(wait),
             "reason": refusal.to_string(),
-            outcome::OUTCOME: outcome::of_refusal(refusal),
+            outcome::OUTCOME: outcome::for_refusal(refusal),
         });
-        tell_of(cx, request, upstream, outgoing, details);
-        return waited(cx, request, wait, outcome).await;
+        audit_retry(cx, request, upstream, outgoing, details);
+        return wait_to_retry(cx, request, wait, outcome).await;
     }
     let Err(Refusal::Peer(error)) = &outcome else {
-        return Next::Done(outcome);
+        return NextStep::Done(outcome);
     };
-    let Some((told, time)) = told(upstream, PeerError::read(error)) else {
-        return Next::Done(outcome);
+    let Some((told, time)) = retry_advice(upstream, PeerError::parse(error)) else {
+        return NextStep::Done(outcome);
     };
     let tries = tries
-        .told
-        .get_or_insert_with(|| begun(request, outgoing, time));
+        .server_retries
+        .get_or_insert_with(|| start_retries(request, outgoing, time));
     // Spreads the retries of many callers over time.
-    let [chance] = randomness::bytes();
-    match tries.failed(&told, chance, moment()) {
-        RetryDecision::GiveUp(_) => Next::Done(outcome),
+    let [chance] = randomness::random_bytes();
+    match tries.handle_failure(&told, chance, monotonic_now()) {
+        RetryDecision::GiveUp(_) => NextStep::Done(outcome),
         RetryDecision::Retry(attempt) => {
-            tell_of(cx, request, upstream, outgoing, attempt.details().into());
-            waited(cx, request, attempt.at.since(moment()), outcome).await
+            audit_retry(cx, request, upstream, outgoing, attempt.details().into());
+            wait_to_retry(
+                cx,
+                request,
+                attempt.due_at.duration_since(monotonic_now()),
+                outcome,
+            )
+            .await
         }
         RetryDecision::Fallback(own) => {
-            let instead = fall_back(cx, request, upstream, outgoing, &own).await;
-            Next::Done(instead.unwrap_or(outcome))
+            let instead = call_fallback(cx, request, upstream, outgoing, &own).await;
+            NextStep::Done(instead.unwrap_or(outcome))
         }
     }
 }
 
 /// Tries again after this wait, unless the caller or the kernel goes first.
-async fn waited(cx: &Context, request: &Request, wait: Duration, outcome: Outcome) -> Next {
+async fn wait_to_retry(
+    cx: &Context,
+    request: &Request,
+    wait: Duration,
+    outcome: Outcome,
+) -> NextStep {
     tokio::select! {
-        () = tokio::time::sleep(wait) => Next::Again,
-        () = request.exchange.cancelled() => Next::Done(Err(Refusal::Cancelled)),
-        () = cx.closing.cancelled() => Next::Done(outcome),
+        () = tokio::time::sleep(wait) => NextStep::Retry,
+        () = request.call.wait_until_cancelled() => NextStep::Done(Err(Refusal::Cancelled)),
+        () = cx.shutdown.cancelled() => NextStep::Done(outcome),
     }
 }
 
 /// Calls the fallback tool. `None` when that fails too: then the error of the first tool is returned
 /// unchanged, and nothing is revealed of a tool the caller may not call.
-async fn fall_back(
+async fn call_fallback(
     cx: &Context,
     request: &Request,
     upstream: &Upstream<'_>,
     outgoing: &Outgoing<'_>,
     own: &str,
 ) -> Option<Outcome> {
-    let other = fallback(cx, request, upstream, outgoing, own)?;
+    let other = build_fallback(cx, request, upstream, outgoing, own)?;
     let outcome = Box::pin(tools::call(cx, &other)).await;
     matches!(outcome, Ok(_) | Err(Refusal::Cancelled)).then_some(outcome)
 }
 
 /// What the server says about retries, if it negotiated that, and how long they may take; plain MCP has
 /// nothing of the kind.
-fn told(upstream: &Upstream<'_>, error: Option<PeerError>) -> Option<(PeerError, Duration)> {
-    let time = upstream.retry_time()?;
+fn retry_advice(
+    upstream: &Upstream<'_>,
+    error: Option<PeerError>,
+) -> Option<(PeerError, Duration)> {
+    let time = upstream.retry_time_limit()?;
     Some((error?, time))
 }
 
 /// MGP-212: one audit event for each try after the first.
-fn tell_of(
+fn audit_retry(
     cx: &Context,
     request: &Request,
     upstream: &Upstream<'_>,
@@ -125,8 +139,8 @@ fn tell_of(
 ) {
     let caller = &request.caller;
     let actor = match caller.operator {
-        true => by_operator(),
-        false => by_agent(caller.agent.as_str()),
+        true => operator_actor(),
+        false => agent_actor(caller.agent.as_str()),
     };
     let target = Target {
         server_id: Some(upstream.id().to_string()),
@@ -134,7 +148,7 @@ fn tell_of(
         agent_id: None,
     };
     let kind = EventType::TOOL_RETRIED;
-    cx.audit.tell(event(
+    cx.audit.record(new_event(
         kind,
         actor,
         target,
@@ -146,7 +160,7 @@ fn tell_of(
 
 /// The same call of another tool of the same server, which the caller must be able to see; it passes all
 /// checks.
-fn fallback(
+fn build_fallback(
     cx: &Context,
     request: &Request,
     upstream: &Upstream<'_>,
@@ -161,15 +175,15 @@ fn fallback(
     let tool = cx.tool(view, &name)?;
     // A server must not redirect a call to one of the kernel's own tools.
     let own = kernel_tool::meta_tool(&request.caller, &name).is_some()
-        || KernelTool::named(cx, &request.caller, &name).is_some();
-    if own || tool.server != *upstream.id() || !request.exchange.falls_back() {
+        || KernelTool::from_name(cx, &request.caller, &name).is_some();
+    if own || tool.server != *upstream.id() || !request.call.start_fallback() {
         return None;
     }
     let mut splice = Splice::new(outgoing.params);
-    splice.replace(outgoing.edit.0, quoted(&name));
+    splice.replace(outgoing.edit.0, quote(&name));
     Some(Request {
         caller: request.caller.clone(),
-        exchange: request.exchange.clone(),
+        call: request.call.clone(),
         method: request.method.clone(),
         params: Some(ByteString::from(splice.finish().into_owned())),
         trace: request.trace.clone(),
@@ -180,11 +194,11 @@ fn millis(wait: Duration) -> u64 {
     u64::try_from(wait.as_millis()).unwrap_or(u64::MAX)
 }
 
-fn begun(request: &Request, outgoing: &Outgoing<'_>, time: Duration) -> Retries {
+fn start_retries(request: &Request, outgoing: &Outgoing<'_>, time: Duration) -> Retries {
     let own = outgoing.tool.map_or("", |tool| &tool.own_name);
-    let retries = Retries::new(own, moment() + time);
-    match request.exchange.has_fallen_back() {
-        true => retries.of_fallback(),
+    let retries = Retries::new(own, monotonic_now() + time);
+    match request.call.has_fallen_back() {
+        true => retries.into_fallback(),
         false => retries,
     }
 }

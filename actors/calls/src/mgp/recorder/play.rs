@@ -2,7 +2,7 @@
 //! no rule for agents is asked; it is written down.
 
 use mgp_callers::request::{Outcome, Request};
-use mgp_engine::calls::recorder::replay::plays;
+use mgp_engine::calls::recorder::replay::is_replayable;
 use mgp_engine::tools::catalog::CatalogView;
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mcp::meta::progress_token;
@@ -11,14 +11,14 @@ use mgp_protocol::mgp::audit::{EventType, Outcome as Ending, Target};
 use mgp_protocol::mgp::kernel::recorder::Play;
 use mgp_protocol::refusal::Refusal;
 use mgp_protocol::splice::member;
-use mgp_servers::link::MirroredHeaders;
+use mgp_servers::link::MetadataHeaders;
 use mgp_servers::login::Logins;
-use mgp_servers::upstream::PlayedRequest;
-use mgp_store::audit::{by_operator, event};
+use mgp_servers::upstream::ReplayedRequest;
+use mgp_store::audit::{new_event, operator_actor};
 use serde_json::json;
 use serde_json::value::RawValue;
 
-use super::{masks, read};
+use super::{current_masks, parse_params};
 use crate::Context;
 
 /// `mgp/kernel/recorder/play`.
@@ -26,10 +26,10 @@ use crate::Context;
 /// # Errors
 /// An unknown server, a method that is not played, and whatever kept the answer from coming.
 pub async fn play(cx: &Context, logins: &Logins, request: &Request) -> Outcome {
-    let asked: Play = read(request)?;
+    let asked: Play = parse_params(request)?;
     let unknown = || Refusal::UnknownServer(asked.server.clone());
-    let server = ServerId::parse_of_any_node(&asked.server).map_err(|_| unknown())?;
-    if !plays(&asked.method) {
+    let server = ServerId::parse_local_or_remote(&asked.server).map_err(|_| unknown())?;
+    if !is_replayable(&asked.method) {
         return Err(Refusal::BadParams(format!(
             "{} is not played",
             asked.method
@@ -38,28 +38,28 @@ pub async fn play(cx: &Context, logins: &Logins, request: &Request) -> Outcome {
     let params = asked.params.as_deref();
     let named = subject(&asked.method).and_then(|subject| member(params?, subject));
     let name: Option<String> = named.and_then(|name| serde_json::from_str(name).ok());
-    let headers = headers(cx, &server, &asked, name.as_deref());
+    let headers = argument_headers(cx, &server, &asked, name.as_deref());
     let token = progress_token(request.params.as_deref().unwrap_or("{}"))?;
-    let played = PlayedRequest {
-        modern: asked.modern,
+    let played = ReplayedRequest {
+        is_stateless: asked.modern,
         params,
         token: token.filter(|_| asked.progress).map(RawValue::get),
-        mirror: MirroredHeaders {
+        metadata_headers: MetadataHeaders {
             method: &asked.method,
             name: name.as_deref(),
             params: &headers,
         },
     };
-    let outcome = cx.upstream(&server).play(request, played).await;
-    note(cx, request, &asked, name.as_deref(), &outcome);
-    let masks = masks(cx, logins);
+    let outcome = cx.upstream(&server).replay(request, played).await;
+    audit_play(cx, request, &asked, name.as_deref(), &outcome);
+    let masks = current_masks(cx, logins);
     let answer = match outcome {
         Ok(result) => {
-            let result = masks.json(&String::from_utf8_lossy(&result));
+            let result = masks.mask_json(&String::from_utf8_lossy(&result));
             format!(r#"{{"result":{result}}}"#)
         }
         Err(refusal) => match refusal.relayed_error() {
-            Some(error) => format!(r#"{{"error":{}}}"#, masks.json(error)),
+            Some(error) => format!(r#"{{"error":{}}}"#, masks.mask_json(error)),
             None => return Err(refusal),
         },
     };
@@ -67,7 +67,7 @@ pub async fn play(cx: &Context, logins: &Logins, request: &Request) -> Outcome {
 }
 
 /// The headers in which a modern server wants arguments repeated.
-fn headers(
+fn argument_headers(
     cx: &Context,
     server: &ServerId,
     asked: &Play,
@@ -85,15 +85,21 @@ fn headers(
     said.unwrap_or_default()
 }
 
-fn note(cx: &Context, request: &Request, asked: &Play, name: Option<&str>, outcome: &Outcome) {
+fn audit_play(
+    cx: &Context,
+    request: &Request,
+    asked: &Play,
+    name: Option<&str>,
+    outcome: &Outcome,
+) {
     let ending = match outcome {
         Ok(_) => Ending::Success,
         Err(_) => Ending::Failure,
     };
     let calls = asked.method == "tools/call";
-    cx.audit.tell(event(
+    cx.audit.record(new_event(
         EventType::MESSAGE_PLAYED,
-        by_operator(),
+        operator_actor(),
         Target {
             server_id: Some(asked.server.clone()),
             tool_name: name.filter(|_| calls).map(str::to_owned),

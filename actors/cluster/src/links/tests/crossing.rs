@@ -1,6 +1,6 @@
 //! Two links to one node.
 
-use mgp_protocol::federation::ends::LinkClose;
+use mgp_protocol::federation::close_codes::LinkClose;
 use mgp_transports::quic::{LinkGone, StreamFailure};
 
 use super::scene::{BarePeer, LinkNode, keys, soon};
@@ -16,20 +16,20 @@ async fn of_two_links_the_one_that_the_smaller_node_dialed_stays() {
     let mut node = LinkNode::start(&large).await;
     let mut peer = BarePeer::new(&small, &large);
     node.pin(&[&small]).await;
-    node.links.found_at(small.node(), peer.at);
+    node.links.add_hint(small.node_id(), peer.at);
     let first = peer.accepted().await;
-    assert!(node.up().await.link.dialed());
+    assert!(node.up().await.link.is_dialer());
     let second = peer.dial(&node).await;
     let taken = node.up().await;
-    assert!(!taken.link.dialed());
+    assert!(!taken.link.is_dialer());
     assert_eq!(taken.link.binding(), second.link.binding());
     assert!(
         node.links
-            .link(small.node())
-            .is_some_and(|link| link.link.is(&taken.link))
+            .link(small.node_id())
+            .is_some_and(|link| link.link.is_same_link(&taken.link))
     );
-    assert_eq!(soon(first.link.ended()).await, replaced());
-    assert!(second.link.gone().is_none());
+    assert_eq!(soon(first.link.wait_closed()).await, replaced());
+    assert!(second.link.end_reason().is_none());
 }
 
 #[tokio::test]
@@ -38,16 +38,16 @@ async fn a_link_that_loses_against_the_one_there_is_drained() {
     let mut node = LinkNode::start(&small).await;
     let mut peer = BarePeer::new(&large, &small);
     node.pin(&[&large]).await;
-    node.links.found_at(large.node(), peer.at);
+    node.links.add_hint(large.node_id(), peer.at);
     let first = peer.accepted().await;
     let kept = node.up().await;
     let second = peer.dial(&node).await;
-    assert_eq!(soon(second.link.ended()).await, replaced());
-    assert!(first.link.gone().is_none());
+    assert_eq!(soon(second.link.wait_closed()).await, replaced());
+    assert!(first.link.end_reason().is_none());
     assert!(
         node.links
-            .link(large.node())
-            .is_some_and(|link| link.link.is(&kept.link))
+            .link(large.node_id())
+            .is_some_and(|link| link.link.is_same_link(&kept.link))
     );
 }
 
@@ -58,7 +58,7 @@ async fn where_the_link_that_was_kept_is_lost_the_other_one_goes_on() {
     let mut node = LinkNode::start(&small).await;
     let mut peer = BarePeer::new(&large, &small);
     node.pin(&[&large]).await;
-    node.links.found_at(large.node(), peer.at);
+    node.links.add_hint(large.node_id(), peer.at);
     let first = peer.accepted().await;
     node.up().await;
     let second = peer.dial(&node).await;
@@ -78,14 +78,14 @@ async fn another_life_of_the_peer_takes_the_place_of_the_one_before() {
     node.pin(&[&large]).await;
     let mut before = LinkNode::with(&large, super::scene::ANYWHERE, 1).await;
     before.pin(&[&small]).await;
-    node.links.found_at(large.node(), before.at);
+    node.links.add_hint(large.node_id(), before.at);
     let first = node.up().await;
     before.up().await;
     // The port is another one; the life before says no word.
     let after = LinkNode::with(&large, super::scene::ANYWHERE, 2).await;
     after.pin(&[&small]).await;
-    after.links.found_at(small.node(), node.at);
+    after.links.add_hint(small.node_id(), node.at);
     let second = node.up().await;
     assert_ne!(first.link.hello().life, second.link.hello().life);
-    assert_eq!(before.down().await, (small.node(), replaced()));
+    assert_eq!(before.down().await, (small.node_id(), replaced()));
 }

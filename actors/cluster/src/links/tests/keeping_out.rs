@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use mgp_protocol::federation::ends::LinkClose;
+use mgp_protocol::federation::close_codes::LinkClose;
 use mgp_transports::quic::{LinkGone, StreamFailure};
 use tokio::net::UdpSocket;
 
@@ -12,29 +12,29 @@ use super::scene::{pinned, two};
 #[tokio::test]
 async fn a_node_that_lives_twice_is_told_so_and_comes_seldom() {
     let (mut a, mut b) = two().await;
-    let (a_node, b_node) = (a.key.node(), b.key.node());
+    let (a_node, b_node) = (a.key.node_id(), b.key.node_id());
     let twice = LinkGone(StreamFailure::LinkClosed(LinkClose::TwoLives));
     let mut pins = pinned(&[&b.key]);
-    pins.get_mut(&b_node).unwrap().lives_twice = true;
+    pins.get_mut(&b_node).unwrap().has_duplicate_key = true;
     a.links.pin(pins, Vec::new()).await.unwrap();
-    assert!(a.links.linked().is_empty());
+    assert!(a.links.linked_nodes().is_empty());
     assert_eq!(a.down().await, (b_node, twice.clone()));
     assert_eq!(b.down().await, (a_node, twice));
     let status = b.links.status().await.unwrap();
-    let trouble = status[0].trouble.clone().unwrap_or_default();
+    let trouble = status[0].problem.clone().unwrap_or_default();
     assert!(
-        status[0].keeps_out && trouble.contains("mgp nodes rekey"),
+        status[0].is_blocked && trouble.contains("mgp nodes rekey"),
         "{trouble}"
     );
     // A hint is no reason to come sooner.
     let elsewhere = UdpSocket::bind("127.0.0.1:0").await.unwrap();
-    b.links.found_at(a_node, elsewhere.local_addr().unwrap());
+    b.links.add_hint(a_node, elsewhere.local_addr().unwrap());
     let mut packet = [0; 1];
     let comes = elsewhere.recv_from(&mut packet);
     let soon = tokio::time::timeout(Duration::from_millis(700), comes).await;
     assert!(soon.is_err(), "it came at once");
     let status = a.links.status().await.unwrap();
-    assert!(status[0].linked.is_none() && !status[0].keeps_out);
+    assert!(status[0].linked.is_none() && !status[0].is_blocked);
     assert!(
         a.events.try_recv().is_err(),
         "no link came about, and none was dialed"
@@ -43,5 +43,5 @@ async fn a_node_that_lives_twice_is_told_so_and_comes_seldom() {
     a.pin(&[&b.key]).await;
     a.up().await;
     b.up().await;
-    assert!(!b.links.status().await.unwrap()[0].keeps_out);
+    assert!(!b.links.status().await.unwrap()[0].is_blocked);
 }

@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
+use mgp_protocol::federation::close_codes::LinkClose;
 use mgp_protocol::federation::control::Control;
-use mgp_protocol::federation::ends::LinkClose;
 use mgp_protocol::federation::hello::LifeId;
-use mgp_protocol::federation::logs::{HeldReason, LogNonce, LogsHeld};
+use mgp_protocol::federation::logs::{LogNonce, LogsDigest, LogsDigestReason};
 use mgp_protocol::federation::tool_index::{IndexDigest, IndexRoot};
 
 use super::super::LinksEvent;
-use super::super::live::UNHEEDED;
+use super::super::live_link::UNHANDLED_MAX;
 use super::scene::{LinkNode, keys, pinned, soon, two};
 
 #[tokio::test]
@@ -20,7 +20,7 @@ async fn two_nodes_link_and_what_is_told_arrives() {
         version: 2,
         root: IndexRoot([3; 32]),
     });
-    a.links.tell(b.key.node(), digest.clone()).unwrap();
+    a.links.send(b.key.node_id(), digest.clone()).unwrap();
     let told = |event| match event {
         LinksEvent::Control(node, message, _) => Some((node, message)),
         LinksEvent::Up(_)
@@ -32,7 +32,7 @@ async fn two_nodes_link_and_what_is_told_arrives() {
         | LinksEvent::Call(_)
         | LinksEvent::Pairing(_) => None,
     };
-    assert_eq!(b.event(told).await, (a.key.node(), digest));
+    assert_eq!(b.event(told).await, (a.key.node_id(), digest));
     // Membership and the clock find each other by themselves.
     soon(async {
         loop {
@@ -40,7 +40,7 @@ async fn two_nodes_link_and_what_is_told_arrives() {
             let linked = status[0].linked.unwrap();
             if status[0].present && linked.clock.is_some() {
                 assert_eq!((linked.address, linked.relay), (Some(b.at), None));
-                assert_eq!(status[0].trouble, None);
+                assert_eq!(status[0].problem, None);
                 assert!(linked.loss.sent > 0);
                 return;
             }
@@ -54,16 +54,16 @@ async fn two_nodes_link_and_what_is_told_arrives() {
 #[tokio::test]
 async fn what_nobody_has_heeded_waits_at_its_link() {
     let (a, mut b) = two().await;
-    let all = 2 * UNHEEDED + 1;
+    let all = 2 * UNHANDLED_MAX + 1;
     for nonce in 0..all {
-        let asked = Control::Logs(LogsHeld {
-            reason: HeldReason::Ask,
+        let asked = Control::Logs(LogsDigest {
+            reason: LogsDigestReason::Ask,
             life: LifeId([1; 16]),
             nonce: Some(LogNonce([u8::try_from(nonce).unwrap(); 16])),
             lease_ms: None,
             heads: Vec::new(),
         });
-        a.links.tell(b.key.node(), asked).unwrap();
+        a.links.send(b.key.node_id(), asked).unwrap();
     }
     let heard = |event| match event {
         LinksEvent::Control(_, message, turn) => Some((message, turn)),
@@ -77,13 +77,13 @@ async fn what_nobody_has_heeded_waits_at_its_link() {
         | LinksEvent::Pairing(_) => None,
     };
     let mut waiting = Vec::new();
-    for _ in 0..UNHEEDED {
+    for _ in 0..UNHANDLED_MAX {
         waiting.push(b.event(heard).await);
     }
     let beyond = tokio::time::timeout(Duration::from_millis(300), b.event(heard));
     assert!(beyond.await.is_err(), "what comes next waits");
     drop(waiting);
-    for _ in UNHEEDED..all {
+    for _ in UNHANDLED_MAX..all {
         b.event(heard).await;
     }
 }
@@ -99,11 +99,11 @@ async fn a_member_tells_where_the_others_are() {
     two.pin(&[&one.key, &three.key]).await;
     three.pin(&[&one.key, &two.key]).await;
     for node in [&two, &three] {
-        node.links.found_at(one.key.node(), one.at);
+        node.links.add_hint(one.key.node_id(), one.at);
     }
     for node in [&mut one, &mut two, &mut three] {
         soon(async {
-            while node.links.linked().len() < 2 {
+            while node.links.linked_nodes().len() < 2 {
                 node.up().await;
             }
         })
@@ -123,7 +123,7 @@ async fn configured_places_lead_to_the_nodes_that_are_there() {
     let peers = pinned(&[&two.key, &three.key]);
     one.links.pin(peers, names.to_vec()).await.unwrap();
     soon(async {
-        while one.links.linked().len() < 2 {
+        while one.links.linked_nodes().len() < 2 {
             one.up().await;
         }
     })
@@ -134,7 +134,7 @@ async fn configured_places_lead_to_the_nodes_that_are_there() {
 #[tokio::test]
 async fn a_node_that_is_gone_is_missed_by_link_and_by_membership() {
     let (mut a, b) = two().await;
-    let node = b.key.node();
+    let node = b.key.node_id();
     let present = |event| matches!(event, LinksEvent::Present(_)).then_some(());
     a.event(present).await;
     b.links.close(LinkClose::Done).await.unwrap();
@@ -151,7 +151,7 @@ async fn a_node_that_is_gone_is_missed_by_link_and_by_membership() {
     };
     assert_eq!(a.event(missing).await, node);
     soon(async {
-        while !a.links.linked().is_empty() {
+        while !a.links.linked_nodes().is_empty() {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     })

@@ -1,6 +1,6 @@
 //! Who may have links.
 
-use mgp_protocol::federation::ends::LinkClose;
+use mgp_protocol::federation::close_codes::LinkClose;
 use mgp_transports::quic::{LinkGone, StreamFailure};
 
 use super::scene::{LinkNode, keys, soon, two};
@@ -9,19 +9,19 @@ use super::scene::{LinkNode, keys, soon, two};
 #[tokio::test]
 async fn a_node_that_is_taken_out_is_cut_before_that_is_acknowledged() {
     let (mut a, mut b) = two().await;
-    let link = a.links.link(b.key.node()).unwrap();
+    let link = a.links.link(b.key.node_id()).unwrap();
     let table = a.links.parts.table.load();
     a.pin(&[]).await;
-    assert!(link.link.gone().is_some());
-    assert!(a.links.linked().is_empty() && table.replaced.is_cancelled());
+    assert!(link.link.end_reason().is_some());
+    assert!(a.links.linked_nodes().is_empty() && table.replaced.is_cancelled());
     let revoked = LinkGone(StreamFailure::LinkClosed(LinkClose::Revoked));
-    assert_eq!(a.down().await, (b.key.node(), revoked.clone()));
-    assert_eq!(b.down().await, (a.key.node(), revoked));
+    assert_eq!(a.down().await, (b.key.node_id(), revoked.clone()));
+    assert_eq!(b.down().await, (a.key.node_id(), revoked));
     // It dials again, in vain, and says where to look.
     soon(async {
         loop {
             let status = b.links.status().await.unwrap();
-            let trouble = status[0].trouble.clone().unwrap_or_default();
+            let trouble = status[0].problem.clone().unwrap_or_default();
             if status[0].linked.is_none() && trouble.contains("revoked there") {
                 return;
             }
@@ -29,7 +29,7 @@ async fn a_node_that_is_taken_out_is_cut_before_that_is_acknowledged() {
         }
     })
     .await;
-    assert!(a.links.linked().is_empty());
+    assert!(a.links.linked_nodes().is_empty());
 }
 
 /// A member that comes back is dialed again.
@@ -37,7 +37,7 @@ async fn a_node_that_is_taken_out_is_cut_before_that_is_acknowledged() {
 async fn a_node_that_is_pinned_again_is_linked_again() {
     let (mut a, b) = two().await;
     a.pin(&[]).await;
-    assert_eq!(a.down().await.0, b.key.node());
+    assert_eq!(a.down().await.0, b.key.node_id());
     a.pin(&[&b.key]).await;
     // Nothing is left of where it was: the other one dials.
     a.up().await;
@@ -49,14 +49,14 @@ async fn a_stranger_gets_no_link() {
     let [a, b] = keys();
     let (mut a, b) = (LinkNode::start(&a).await, LinkNode::start(&b).await);
     b.pin(&[&a.key]).await;
-    a.links.found_at(b.key.node(), b.at);
-    b.links.found_at(a.key.node(), a.at);
+    a.links.add_hint(b.key.node_id(), b.at);
+    b.links.add_hint(a.key.node_id(), a.at);
     soon(async {
-        while b.links.status().await.unwrap()[0].trouble.is_none() {
+        while b.links.status().await.unwrap()[0].problem.is_none() {
             tokio::time::sleep(std::time::Duration::from_millis(20)).await;
         }
     })
     .await;
-    assert!(a.links.status().await.unwrap().is_empty() && a.links.linked().is_empty());
+    assert!(a.links.status().await.unwrap().is_empty() && a.links.linked_nodes().is_empty());
     assert!(a.events.try_recv().is_err());
 }

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
-use mgp_protocol::federation::ends::LinkClose;
+use mgp_protocol::federation::close_codes::LinkClose;
 
 use super::super::{LinkStatus, PeerLink};
 use super::scene::{LinkNode, keys, soon};
@@ -24,7 +24,7 @@ async fn apart(relay: bool) -> (LinkNode, LinkNode, LinkNode) {
         (&b, Ipv6Addr::LOCALHOST.into()),
     ] {
         let there = SocketAddr::new(ip, both.at.port());
-        node.links.found_at(both.key.node(), there);
+        node.links.add_hint(both.key.node_id(), there);
     }
     (a, b, both)
 }
@@ -33,7 +33,7 @@ async fn apart(relay: bool) -> (LinkNode, LinkNode, LinkNode) {
 async fn up(node: &mut LinkNode, other: &LinkNode) -> Arc<PeerLink> {
     loop {
         let link = node.up().await;
-        if link.link.peer() == other.key.node() {
+        if link.link.peer() == other.key.node_id() {
             return link;
         }
     }
@@ -41,7 +41,7 @@ async fn up(node: &mut LinkNode, other: &LinkNode) -> Arc<PeerLink> {
 
 async fn status(node: &LinkNode, other: &LinkNode) -> LinkStatus {
     let all = node.links.status().await.unwrap();
-    let other = other.key.node();
+    let other = other.key.node_id();
     all.into_iter().find(|status| status.node == other).unwrap()
 }
 
@@ -50,7 +50,7 @@ async fn status(node: &LinkNode, other: &LinkNode) -> LinkStatus {
 #[tokio::test]
 async fn two_nodes_that_reach_a_third_one_alone_are_linked_through_it() {
     let (mut a, mut b, both) = apart(true).await;
-    let relay = Some(both.key.node());
+    let relay = Some(both.key.node_id());
     let of_a = up(&mut a, &b).await;
     let of_b = up(&mut b, &a).await;
     assert_eq!(of_a.link.relay(), relay);
@@ -61,7 +61,7 @@ async fn two_nodes_that_reach_a_third_one_alone_are_linked_through_it() {
             let linked = status.linked.expect("it stays linked");
             assert_eq!((linked.address, linked.relay), (None, relay));
             // The direct way was tried meanwhile.
-            if status.present && status.trouble.is_some() {
+            if status.present && status.problem.is_some() {
                 return;
             }
             tokio::time::sleep(std::time::Duration::from_millis(50)).await;
@@ -69,12 +69,12 @@ async fn two_nodes_that_reach_a_third_one_alone_are_linked_through_it() {
     })
     .await;
     let pairs = both.links.relayed_pairs();
-    assert_eq!(pairs[0].nodes, [a.key.node(), b.key.node()]);
+    assert_eq!(pairs[0].nodes, [a.key.node_id(), b.key.node_id()]);
     assert!(pairs[0].bytes > 0);
     both.links.close(LinkClose::Done).await.unwrap();
     let mut lost = [a.down().await.0, a.down().await.0];
     lost.sort_unstable();
-    assert_eq!(lost, [b.key.node(), both.key.node()]);
+    assert_eq!(lost, [b.key.node_id(), both.key.node_id()]);
 }
 
 /// A node that was switched off passes nothing on, and the others say why they are not linked.
@@ -85,7 +85,7 @@ async fn a_node_whose_relay_is_off_links_nobody() {
     up(&mut b, &both).await;
     soon(async {
         loop {
-            if status(&a, &b).await.trouble.is_some() && status(&b, &a).await.trouble.is_some() {
+            if status(&a, &b).await.problem.is_some() && status(&b, &a).await.problem.is_some() {
                 return;
             }
             tokio::time::sleep(std::time::Duration::from_millis(50)).await;

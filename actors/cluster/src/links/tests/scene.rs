@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use mgp_engine::node_key::NodeKey;
 use mgp_protocol::federation::hello::{
-    Hello, LifeId, NodeName, ToldRole, WIRE_VERSIONS, WireFeatures,
+    Hello, LifeId, NodeName, ReportedRole, WIRE_VERSIONS, WireFeatures,
 };
 use mgp_protocol::ids::NodeId;
 use mgp_runtime::event_sink::EventSink;
@@ -19,7 +19,7 @@ use ractor::ActorCell;
 use tokio::sync::mpsc;
 
 use super::super::{
-    LinkTimes, LinksActor, LinksEvent, LinksHandle, LinksStart, PeerLink, PinnedPeer,
+    LinkTimeouts, LinksActor, LinksEvent, LinksHandle, LinksStart, PeerLink, PinnedPeer,
 };
 
 /// What should happen at all happens within this time.
@@ -37,7 +37,7 @@ pub(crate) fn keys<const N: usize>() -> [NodeKey; N] {
     for (n, key) in (1..).zip(&mut keys) {
         *key = NodeKey::new(&[n; 32]);
     }
-    keys.sort_by_key(NodeKey::node);
+    keys.sort_by_key(NodeKey::node_id);
     keys
 }
 
@@ -50,18 +50,18 @@ pub(crate) struct LinkNode {
 }
 
 pub(crate) fn name(key: &NodeKey) -> NodeName {
-    NodeName::parse(&format!("n{}", &key.node().short()[..4])).unwrap()
+    NodeName::parse(&format!("n{}", &key.node_id().short_id()[..4])).unwrap()
 }
 
 pub(crate) fn pinned(keys: &[&NodeKey]) -> BTreeMap<NodeId, PinnedPeer> {
     let peers = keys.iter().map(|key| {
         let peer = PinnedPeer {
-            key: key.public(),
+            key: key.public_key(),
             name: name(key).as_str().to_owned(),
-            role: ToldRole::Member,
-            lives_twice: false,
+            role: ReportedRole::Member,
+            has_duplicate_key: false,
         };
-        (key.node(), peer)
+        (key.node_id(), peer)
     });
     peers.collect()
 }
@@ -86,12 +86,12 @@ impl LinkNode {
         let start = LinksStart {
             key: key.clone(),
             name: name(key),
-            role: ToldRole::Member,
-            life: LifeId([life; 16]),
+            role: ReportedRole::Member,
+            instance: LifeId([life; 16]),
             table: Arc::new(Snapshot::new(super::super::LinkTable::default())),
             events: EventSink::new(move |event| drop(sent.send(event))),
             memory: Credit::new(1 << 30),
-            times: LinkTimes {
+            times: LinkTimeouts {
                 clock: Duration::from_millis(50),
                 drain: Duration::from_millis(300),
                 reopen: Duration::from_millis(50),
@@ -164,7 +164,7 @@ pub(crate) async fn two() -> (LinkNode, LinkNode) {
     let (mut a, mut b) = (LinkNode::start(&a).await, LinkNode::start(&b).await);
     a.pin(&[&b.key]).await;
     b.pin(&[&a.key]).await;
-    a.links.found_at(b.key.node(), b.at);
+    a.links.add_hint(b.key.node_id(), b.at);
     a.up().await;
     b.up().await;
     (a, b)
@@ -175,7 +175,7 @@ struct PlainSigner(NodeKey);
 
 impl NodeSigner for PlainSigner {
     fn public_key(&self) -> [u8; 32] {
-        self.0.public().0
+        self.0.public_key().0
     }
 
     fn sign(&self, bytes: &[u8]) -> [u8; 64] {
@@ -198,18 +198,18 @@ impl BarePeer {
             features: WireFeatures::NONE,
             life: LifeId([9; 16]),
             name: own.clone(),
-            role: ToldRole::Member,
+            role: ReportedRole::Member,
             wall_ms: 0,
         };
         let config = LinkConfig {
             identity: NodeIdentity::new(Arc::new(PlainSigner(key.clone()))).unwrap(),
-            greeting: Arc::new(hello),
+            hello: Arc::new(hello),
             memory: Credit::new(1 << 30),
             relay: false,
         };
         let socket = UdpSocket::bind(ANYWHERE).unwrap();
         let (endpoint, mut acceptor) = LinkEndpoint::new(socket, config).unwrap();
-        endpoint.pin(HashSet::from([knows.node()]));
+        endpoint.set_pinned_nodes(HashSet::from([knows.node_id()]));
         let (taken, accepted) = mpsc::unbounded_channel();
         tokio::spawn(async move {
             while let Some(AcceptedPeer::Link(link)) = acceptor.next().await {
@@ -230,7 +230,7 @@ impl BarePeer {
 
     pub(crate) async fn dial(&self, node: &LinkNode) -> NewLink {
         let at = node.at.to_string();
-        soon(self.endpoint.dial(node.key.node(), &at))
+        soon(self.endpoint.dial(node.key.node_id(), &at))
             .await
             .unwrap()
     }

@@ -1,9 +1,9 @@
 //! The socket, and what happens when it or the actor breaks.
 
-use mgp_protocol::federation::ends::LinkClose;
+use mgp_protocol::federation::close_codes::LinkClose;
 use ractor::ActorStatus;
 
-use super::super::OpenFailed;
+use super::super::OpenError;
 use super::scene::{ANYWHERE, LinkNode, keys, soon, two};
 
 #[tokio::test]
@@ -11,7 +11,7 @@ async fn an_address_that_is_taken_is_said_and_nothing_is_open() {
     let [a, b] = keys();
     let (a, b) = (LinkNode::start(&a).await, LinkNode::start(&b).await);
     let failed = a.links.open(b.at).await.unwrap_err();
-    assert!(matches!(failed, OpenFailed::Listen(at, _) if at == b.at));
+    assert!(matches!(failed, OpenError::Listen(at, _) if at == b.at));
     assert!(failed.to_string().contains(&b.at.to_string()), "{failed}");
     assert_eq!((a.links.address(), b.links.address()), (None, Some(b.at)));
     assert!(a.links.open(ANYWHERE).await.is_ok());
@@ -42,7 +42,7 @@ async fn after_a_failure_the_actor_goes_on_where_it_stopped() {
     let _again = a.links.start().await.unwrap();
     b.up().await;
     soon(async {
-        while a.links.linked() != [b.key.node()] {
+        while a.links.linked_nodes() != [b.key.node_id()] {
             tokio::task::yield_now().await;
         }
     })

@@ -12,8 +12,12 @@ use super::*;
 const OPERATIONS: u64 = 10_000;
 
 /// Lets agent `a` use the server of another node, and takes it back; again and again.
-fn granted_and_revoked(key: &NodeKey, cluster: Option<ClusterId>, at: NodeId) -> Vec<Signed> {
-    let here = key.node();
+fn granted_and_revoked(
+    key: &NodeKey,
+    cluster: Option<ClusterId>,
+    at: NodeId,
+) -> Vec<SignedOperation> {
+    let here = key.node_id();
     let mut previous = OperationId::START;
     let signed = (0..OPERATIONS).map(|sequence| {
         let id = GrantId((u128::from(sequence / 2) + 1).to_be_bytes());
@@ -37,8 +41,8 @@ fn granted_and_revoked(key: &NodeKey, cluster: Option<ClusterId>, at: NodeId) ->
             change,
             context: CausalContext::default(),
         };
-        let signed = Signed::new(operation, key);
-        previous = signed.written().id();
+        let signed = SignedOperation::new(operation, key);
+        previous = signed.encoded().id();
         signed
     });
     signed.collect()
@@ -48,10 +52,10 @@ impl Scene {
     async fn log_of(&self, n: u8, of: u8) -> (Vec<Arc<[u8]>>, usize) {
         let issuer = self.node(of);
         let handle = self.at(n);
-        let read = handle.look(move |records| {
+        let read = handle.read_logs(move |records| {
             let logs = records.unwrap().replica.logs();
             let entries = logs.entries_from(issuer, 0).map(|(_, entry)| entry);
-            (entries.collect(), logs.memory())
+            (entries.collect(), logs.memory_bytes())
         });
         read.await.unwrap()
     }
@@ -75,13 +79,13 @@ async fn a_long_log_opens_takes_little_memory_and_reaches_others_whole() {
     let signed = granted_and_revoked(&scene.key(1), cluster, scene.node(0));
     let path = scene.folder(1).join("logs");
     let journal = Journal::open(&path, "logs of a cluster").unwrap().journal;
-    let entries = signed.iter().map(Signed::to_bytes);
+    let entries = signed.iter().map(SignedOperation::to_bytes);
     journal.append_all(entries.collect()).await.unwrap();
     drop(journal);
     let on_disk = fs::read(&path).unwrap();
     scene.start(1).await;
     assert_eq!(fs::read(&path).unwrap(), on_disk, "it stays as it is");
-    let expected: Vec<Arc<[u8]>> = signed.iter().map(Signed::entry).collect();
+    let expected: Vec<Arc<[u8]>> = signed.iter().map(SignedOperation::entry_bytes).collect();
     scene.together(1);
     scene
         .until("all of it is known there", |scene| {

@@ -10,11 +10,11 @@ use std::time::Duration;
 use mgp_callers::directory::Directory;
 use mgp_engine::clock::MonotonicTime;
 use mgp_engine::node_key::NodeKey;
-use mgp_engine::policy::access::{Defaults, GrantTable, Principal, SharedTools};
+use mgp_engine::policy::access::{DefaultPolicies, GrantTable, Principal, SharedTools};
 use mgp_engine::policy::grants::MemberRole;
-use mgp_engine::replication::lease::LEASE;
-use mgp_engine::replication::rules::KnownServers;
-use mgp_policy::access::{AccessActor, AccessHandle, Books};
+use mgp_engine::replication::lease::DEFAULT_LEASE;
+use mgp_engine::replication::remote_rules::LocalServers;
+use mgp_policy::access::{AccessActor, AccessHandle, GrantStore};
 use mgp_protocol::federation::control::Control;
 use mgp_protocol::federation::hello::{LifeId, NodeName};
 use mgp_protocol::ids::{AgentId, NodeId, ServerId};
@@ -29,10 +29,10 @@ use mgp_sync::snapshot::Snapshot;
 use ractor::{Actor, ActorCell};
 
 use super::super::{
-    AskedBy, ClusterView, ReplicationActor, ReplicationEvent, ReplicationHandle, ReplicationStart,
-    UnusableLogs,
+    ClusterView, LogsError, ReplicationActor, ReplicationEvent, ReplicationHandle,
+    ReplicationStart, RequestedBy,
 };
-use crate::links::HeardTurn;
+use crate::links::MessagePermit;
 
 thread_local! {
     /// All nodes of a test live on its thread. It begins late, so that no real clock comes near it.
@@ -43,10 +43,10 @@ fn clock() -> MonotonicTime {
     MonotonicTime::new(NOW.get())
 }
 
-pub(super) fn by() -> AskedBy {
-    AskedBy {
+pub(super) fn by() -> RequestedBy {
+    RequestedBy {
         principal: Principal::Operator("operator".into()),
-        trace: TraceId::mint([7; 16]),
+        trace: TraceId::from_random([7; 16]),
     }
 }
 
@@ -81,18 +81,18 @@ fn reach(wires: &SharedWires, from: NodeId, to: NodeId) -> Option<ReplicationHan
 fn sink(wires: &SharedWires, from: NodeId, life: LifeId) -> EventSink<ReplicationEvent> {
     let wires = wires.clone();
     EventSink::new(move |event| match event {
-        ReplicationEvent::Tell(to, Control::Logs(held)) => {
+        ReplicationEvent::Send(to, Control::Logs(held)) => {
             assert_eq!(held.life, life);
             if let Some(to) = reach(&wires, from, to) {
-                to.heard(from, held, HeardTurn::default());
+                to.receive_heads(from, held, MessagePermit::default());
             }
         }
-        ReplicationEvent::Tell(_, other) => panic!("{other:?}"),
-        ReplicationEvent::Bring(to, entries, turn) => {
+        ReplicationEvent::Send(_, other) => panic!("{other:?}"),
+        ReplicationEvent::Transfer(to, entries, turn) => {
             let to = reach(&wires, from, to);
             tokio::spawn(async move {
                 if let Some(to) = to {
-                    to.entries(from, entries).await;
+                    to.receive_entries(from, entries).await;
                 }
                 drop(turn);
             });
@@ -134,7 +134,7 @@ impl Scene {
     /// Admins of one cluster, linked to each other.
     pub(super) async fn of(nodes: u8) -> Self {
         let mut scene = Self::new(nodes).await;
-        scene.at(0).found(name(0), by()).await.unwrap();
+        scene.at(0).found_cluster(name(0), by()).await.unwrap();
         for n in 1..nodes {
             scene.let_in(n, MemberRole::Admin).await;
         }
@@ -143,9 +143,13 @@ impl Scene {
 
     pub(super) async fn let_in(&mut self, n: u8, role: MemberRole) {
         let founder = self.at(0);
-        let admitted = founder.admit(key(n).public(), role, name(n), by());
+        let admitted = founder.admit(key(n).public_key(), role, name(n), by());
         admitted.await.unwrap();
-        let invitation = self.at(0).invitation(key(0).public()).await.unwrap();
+        let invitation = self
+            .at(0)
+            .create_invitation(key(0).public_key())
+            .await
+            .unwrap();
         self.at(n).join(invitation, by()).await.unwrap();
         self.together(n);
         let node = self.node(n);
@@ -157,18 +161,18 @@ impl Scene {
 
     pub(super) async fn add(&mut self, n: u8) {
         let folder = tempfile::tempdir().unwrap();
-        let open = Defaults {
+        let open = DefaultPolicies {
             kernel: DefaultPolicy::OptOut,
             servers: HashMap::new(),
         };
-        let books = Books::open(&folder.path().join("grants"), key(n)).unwrap();
+        let books = GrantStore::open(&folder.path().join("grants"), key(n)).unwrap();
         let table = GrantTable::build(books.grants(), books.authority(), open, 0, 1);
         let table = Arc::new(Snapshot::new(table));
         let actor = AccessActor {
             table: table.clone(),
             directory: Arc::new(Directory::new(table.clone())),
-            changed: EventSink::new(|()| ()),
-            audit: AuditHandle::off(),
+            on_change: EventSink::new(|()| ()),
+            audit: AuditHandle::disabled(),
         };
         let (actor, _) = Actor::spawn(None, actor, (books, Vec::new()))
             .await
@@ -182,25 +186,25 @@ impl Scene {
         self.start(n).await;
     }
 
-    pub(super) async fn try_start(&mut self, n: u8) -> Result<(), UnusableLogs> {
+    pub(super) async fn try_start(&mut self, n: u8) -> Result<(), LogsError> {
         let node = self.node(n);
-        let life = LifeId(randomness::bytes());
-        let view = ClusterView::alone(node, LEASE);
+        let life = LifeId(randomness::random_bytes());
+        let view = ClusterView::standalone(node, DEFAULT_LEASE);
         let machine = self.machines.get_mut(&n).unwrap();
         let start = ReplicationStart {
             key: key(n),
-            life,
+            instance: life,
             folder: machine.folder.path().join("cluster"),
             witness: Witnesses::open(machine.folder.path())
                 .unwrap()
                 .witnesses
                 .witness("cluster/logs/logs"),
-            lease: LEASE,
+            lease: DEFAULT_LEASE,
             clock,
             view: Arc::new(Snapshot::new(view)),
             access: machine.access.clone(),
             events: sink(&self.wires, node, life),
-            audit: AuditHandle::off(),
+            audit: AuditHandle::disabled(),
         };
         let (handle, cell) = ReplicationActor::start(start).await?;
         machine.running = Some(cell);
@@ -232,8 +236,8 @@ impl Scene {
         let mut shared = SharedTools::default();
         shared.add(files.clone(), None, "*");
         let names = BTreeSet::from([files]);
-        let known = KnownServers { names, shared };
-        self.at(n).set_known(known).await.unwrap();
+        let known = LocalServers { names, shared };
+        self.at(n).set_servers(known).await.unwrap();
     }
 
     pub(super) fn at(&self, n: u8) -> ReplicationHandle {
@@ -245,7 +249,7 @@ impl Scene {
     }
 
     pub(super) fn node(&self, n: u8) -> NodeId {
-        key(n).node()
+        key(n).node_id()
     }
 
     pub(super) fn view(&self, n: u8) -> Arc<ClusterView> {
@@ -259,7 +263,7 @@ impl Scene {
     /// Whether agent `a` of another node may use the server of this one.
     pub(super) fn opens(&self, n: u8, of: u8) -> bool {
         let caller = self.node(of).agent(AgentId::new("agent.a"));
-        self.opens_to(n, AgentId::of_node(&caller))
+        self.opens_to(n, AgentId::from_node_agent(&caller))
     }
 
     pub(super) fn opens_at_home(&self, n: u8) -> bool {
@@ -268,7 +272,7 @@ impl Scene {
 
     fn opens_to(&self, n: u8, agent: AgentId) -> bool {
         let table = self.machines[&n].access.table();
-        table.opens(&Principal::Agent(agent), &ServerId::new("files"), 0)
+        table.is_server_open(&Principal::Agent(agent), &ServerId::new("files"), 0)
     }
 
     fn others(&self, n: u8) -> Vec<NodeId> {
@@ -310,9 +314,9 @@ impl Scene {
     /// Everybody has done what was to be done when it began.
     pub(super) async fn settle(&self) {
         for n in self.machines.keys() {
-            self.at(*n).look(|_| ()).await.unwrap();
+            self.at(*n).read_logs(|_| ()).await.unwrap();
             let access = &self.machines[n].access;
-            access.look(|_| ()).await.unwrap();
+            access.read(|_| ()).await.unwrap();
         }
     }
 

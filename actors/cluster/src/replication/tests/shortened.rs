@@ -6,7 +6,7 @@ use std::path::Path;
 use mgp_store::journal::Journal;
 use mgp_store::witnesses::Witnesses;
 
-use super::super::disk::{FoundLogs, LogJournals, LogsOwner, open_existing};
+use super::super::disk::{LoadedLogs, LogJournals, LogsIdentity, open_existing};
 use super::scene::{Scene, by, name};
 use super::*;
 
@@ -20,7 +20,7 @@ async fn cut_off(path: &Path, entries: usize) {
 
 impl Scene {
     fn shortened(&self, n: u8) -> Option<Arc<str>> {
-        self.view(n).shortened.clone()
+        self.view(n).loss.clone()
     }
 }
 
@@ -64,7 +64,9 @@ async fn a_revoke_cut_off_the_log_keeps_the_grant_closed_until_it_is_refilled() 
         .until("it is refilled", |scene| scene.shortened(0).is_none())
         .await;
     scene
-        .until("the lease holds", |scene| scene.view(0).unheard.is_none())
+        .until("the lease holds", |scene| {
+            scene.view(0).silent_node.is_none()
+        })
         .await;
     assert!(!scene.opens(0, 1), "the revoke is back");
     // What other nodes confirm is on disk: it asks them anew within a third of a lease.
@@ -105,7 +107,7 @@ async fn logs_that_are_missing_or_empty_are_reported() {
     scene.at(1).forget(by()).await.unwrap();
     scene.restart(1).await;
     assert_eq!((scene.shortened(1), scene.view(1).cluster), (None, None));
-    scene.at(1).found(name(1), by()).await.unwrap();
+    scene.at(1).found_cluster(name(1), by()).await.unwrap();
     scene.restart(1).await;
     assert_eq!(scene.shortened(1), None);
 }
@@ -129,13 +131,13 @@ async fn what_nobody_else_has_stays_closed_until_it_is_put_back_or_accepted() {
     scene.together(0);
     scene.confirmed(0).await;
     scene
-        .until("all was heard", |scene| scene.view(0).unheard.is_none())
+        .until("all was heard", |scene| scene.view(0).silent_node.is_none())
         .await;
     assert!(!scene.opens(0, 1), "no other node has what was owed");
     scene.stop(0).await;
     fs::write(&path, &whole).unwrap();
     scene.start(0).await;
-    assert_eq!((scene.shortened(0), scene.view(0).owes), (None, 1));
+    assert_eq!((scene.shortened(0), scene.view(0).owed_revokes), (None, 1));
 }
 
 /// A folder of a kernel that knew of no witnesses opens, and is witnessed from then on.
@@ -167,22 +169,22 @@ async fn a_crash_while_a_cluster_is_entered_or_left_reports_nothing() {
         opened.witnesses.witness("cluster/logs/logs")
     };
     let reports = || {
-        let FoundLogs { opened, missing } = open_existing(&folder, &witness()).unwrap();
+        let LoadedLogs { opened, missing } = open_existing(&folder, &witness()).unwrap();
         (opened.map(|it| it.lost), missing)
     };
     let logs = fs::read(folder.join("logs")).unwrap();
     let records =
         || mgp_store::witnesses::WITNESS_FILES.map(|name| fs::read(data_dir.join(name)).unwrap());
     let opened = open_existing(&folder, &witness()).unwrap().opened.unwrap();
-    let (owner, journals): (LogsOwner, LogJournals) = (opened.owner, opened.journals);
-    journals.end().await.unwrap();
+    let (owner, journals): (LogsIdentity, LogJournals) = (opened.owner, opened.journals);
+    journals.forget_all().await.unwrap();
     assert_eq!(reports(), (None, None));
     // The witness goes first: the logs may still be there.
     fs::write(folder.join("logs"), &logs).unwrap();
     assert_eq!(reports(), (Some(Vec::new()), None));
     // And it comes last: the logs may be there already.
     let after = records();
-    let again = LogJournals::begin(folder.clone(), &owner, &[], witness())
+    let again = LogJournals::create(folder.clone(), &owner, &[], witness())
         .await
         .unwrap();
     for (name, bytes) in mgp_store::witnesses::WITNESS_FILES.iter().zip(&after) {

@@ -2,22 +2,22 @@
 
 use std::time::Duration;
 
-use mgp_engine::cluster::tool_index::{HELD_BYTES_MAX, HeldIndex, OwnIndex};
+use mgp_engine::cluster::tool_index::{LocalIndex, REMOTE_BYTES_MAX, RemoteIndex};
 use mgp_protocol::federation::tool_index::ServerRecord;
 
-use super::super::copies::{self, WrittenCopy};
+use super::super::copies::{self, CopyToWrite};
 use super::scene::Wire;
 use super::*;
 
 /// A folder with a copy of the index of a node, heard just now.
 fn folder(owner: NodeId) -> tempfile::TempDir {
-    folder_of(owner, |_| HELD_BYTES_MAX)
+    folder_of(owner, |_| REMOTE_BYTES_MAX)
 }
 
 /// The same of as much of the index as there was room for.
 fn folder_of(owner: NodeId, room: impl FnOnce(usize) -> usize) -> tempfile::TempDir {
-    let mut own = OwnIndex::new(5);
-    own.reshare((*rules(&[("demo", None, "*")])).clone());
+    let mut own = LocalIndex::new(5);
+    own.set_shares((*rules(&[("demo", None, "*")])).clone());
     own.offer(
         &ServerId::new("demo"),
         Some(&offered(&["time", "echo"], "1")),
@@ -31,12 +31,12 @@ fn folder_of(owner: NodeId, room: impl FnOnce(usize) -> usize) -> tempfile::Temp
     let page = own.page(owner, &pull);
     let records = page.changes.iter().flat_map(|change| &change.record);
     let room = room(records.map(|record| record.0.len()).sum());
-    let held = HeldIndex::restored(page.digest, page.changes, BTreeMap::new(), room);
+    let held = RemoteIndex::restore(page.digest, page.changes, BTreeMap::new(), room);
     let held = held.unwrap();
     let dir = tempfile::tempdir().unwrap();
-    let copy = WrittenCopy::of(&held).unwrap();
+    let copy = CopyToWrite::from_index(&held).unwrap();
     let orders = BTreeMap::from([(owner, Some(copy))]);
-    copies::write(&dir.path().join("index"), orders, &[]).unwrap();
+    copies::write_copies(&dir.path().join("index"), orders, &[]).unwrap();
     dir
 }
 
@@ -146,7 +146,7 @@ async fn a_kept_copy_is_shown_until_its_owner_is_heard() {
 fn a_copy_with_an_entry_that_was_refused_is_kept_without_it() {
     let dir = folder_of(NodeId([1; 32]), |all| all - 1);
     let index = dir.path().join("index");
-    let copies = copies::read(&index);
+    let copies = copies::read_copies(&index);
     assert_eq!(copies.len(), 1);
     let names: Vec<String> = copies[0]
         .1
@@ -160,7 +160,10 @@ fn a_copy_with_an_entry_that_was_refused_is_kept_without_it() {
     let at = bytes.windows(4).position(|four| four == b"echo").unwrap();
     bytes[at] = b'l';
     std::fs::write(&file, &bytes).unwrap();
-    assert!(copies::read(&index).is_empty(), "a damaged one is none");
+    assert!(
+        copies::read_copies(&index).is_empty(),
+        "a damaged one is none"
+    );
 }
 
 /// FED-004: a file that was damaged is not believed.
@@ -173,10 +176,10 @@ async fn a_damaged_copy_is_not_shown() {
     let at = bytes.windows(4).position(|four| four == b"time").unwrap();
     bytes[at] = b'l';
     std::fs::write(&file, &bytes).unwrap();
-    assert!(copies::read(&dir.path().join("index")).is_empty());
+    assert!(copies::read_copies(&dir.path().join("index")).is_empty());
     bytes[at] = b't';
     std::fs::write(&file, &bytes).unwrap();
-    assert_eq!(copies::read(&dir.path().join("index")).len(), 1);
+    assert_eq!(copies::read_copies(&dir.path().join("index")).len(), 1);
 }
 
 /// An owner that starts again tells nothing before it knows of its servers, and then the tools that they had, until they
@@ -214,8 +217,8 @@ async fn an_owner_that_starts_again_has_the_tools_it_had() {
         tools: BTreeMap::new(),
     };
     nas.index
-        .offer([(ServerId::new("demo"), Arc::new(starting))].into());
-    let starts = |held: &HeldTools| held.servers.values().any(|server| server.record.starting);
+        .set_offer([(ServerId::new("demo"), Arc::new(starting))].into());
+    let starts = |held: &PeerTools| held.servers.values().any(|server| server.record.starting);
     let held = desk.sees(starts).await;
     assert_eq!(tools(&held), ["demo:time"]);
     nas.offer(&[("demo", &["time", "echo"])]);

@@ -127,7 +127,7 @@ async fn a_bad_entry_is_refused_with_its_reason_on_both_sides() {
     };
     assert_eq!(told, report);
     let status = soon(desk.index.status()).await.unwrap();
-    assert_eq!(status[0].refused.refused, 2);
+    assert_eq!(status[0].rejected.refused, 2);
     assert!(!status[0].current && status[0].broken.is_some());
 }
 
@@ -180,7 +180,7 @@ async fn a_pull_that_cannot_be_read_ends_the_stream() {
     let desk = IndexNode::new(1).await;
     let liar = Liar::linked(&desk).await;
     let until = tokio::time::Instant::now() + std::time::Duration::from_secs(60);
-    let mut stream = soon(liar.end.link.link.sync(until)).await.unwrap();
+    let mut stream = soon(liar.end.link.link.open_sync(until)).await.unwrap();
     let opening = SyncOpening::Index.encode();
     soon(stream.send(opening.into())).await.unwrap();
     let pull = PullIndex {

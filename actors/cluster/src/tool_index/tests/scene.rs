@@ -6,12 +6,12 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use mgp_engine::cluster::shares::{Share, ShareAudience, ShareChange, Shares, ToolPattern};
-use mgp_engine::cluster::tool_index::{OfferedServer, schemas_of};
+use mgp_engine::cluster::tool_index::{OfferedServer, hash_schemas};
 use mgp_engine::node_key::NodeKey;
+use mgp_protocol::federation::close_codes::LinkClose;
 use mgp_protocol::federation::control::Control;
-use mgp_protocol::federation::ends::LinkClose;
 use mgp_protocol::federation::hello::{
-    Hello, LifeId, NodeName, ToldRole, WIRE_VERSIONS, WireFeatures,
+    Hello, LifeId, NodeName, ReportedRole, WIRE_VERSIONS, WireFeatures,
 };
 use mgp_protocol::federation::sync::SyncOpening;
 use mgp_protocol::federation::tool_index::{ServerRecord, ToolRecord};
@@ -28,8 +28,8 @@ use ractor::ActorCell;
 use tokio::sync::{Mutex as AsyncMutex, mpsc};
 use tokio::task::JoinHandle;
 
-use super::super::{HeldTools, NamedNodes, ToolIndexEvent, ToolIndexHandle, ToolIndexStart};
-use crate::links::{HeardTurn, PeerLink};
+use super::super::{PeerTools, PublishedNames, ToolIndexEvent, ToolIndexHandle, ToolIndexStart};
+use crate::links::{MessagePermit, PeerLink};
 
 /// What should happen at all happens within this time.
 pub(super) async fn soon<T>(event: impl Future<Output = T>) -> T {
@@ -42,7 +42,7 @@ struct SceneKey(NodeKey);
 
 impl NodeSigner for SceneKey {
     fn public_key(&self) -> [u8; 32] {
-        self.0.public().0
+        self.0.public_key().0
     }
 
     fn sign(&self, bytes: &[u8]) -> [u8; 64] {
@@ -58,8 +58,8 @@ pub(super) struct IndexNode {
     pub(super) id: NodeId,
     pub(super) index: ToolIndexHandle,
     cell: ActorCell,
-    pub(super) held: Arc<Snapshot<HeldTools>>,
-    names: Arc<Snapshot<NamedNodes>>,
+    pub(super) held: Arc<Snapshot<PeerTools>>,
+    names: Arc<Snapshot<PublishedNames>>,
     pub(super) events: AsyncMutex<mpsc::UnboundedReceiver<ToolIndexEvent>>,
     outputs: Outputs,
     pub(super) folder: tempfile::TempDir,
@@ -87,12 +87,12 @@ impl Wire {
             features: WireFeatures::CALLS,
             life: LifeId([n; 16]),
             name: NodeName::parse("node").unwrap(),
-            role: ToldRole::Member,
+            role: ReportedRole::Member,
             wall_ms: 5,
         };
         let config = LinkConfig {
             identity,
-            greeting: Arc::new(move || hello.clone()),
+            hello: Arc::new(move || hello.clone()),
             memory: Credit::new(1 << 30),
             relay: false,
         };
@@ -117,7 +117,7 @@ impl Wire {
     }
 
     pub(super) fn id(&self) -> NodeId {
-        self.key.node()
+        self.key.node_id()
     }
 }
 
@@ -137,7 +137,7 @@ pub(super) async fn wired(one: &Wire, other: &Wire) -> (End, End) {
     for (node, peer) in [(one, other), (other, one)] {
         let mut pinned = node.pinned.lock().unwrap();
         pinned.insert(peer.id());
-        node.endpoint.pin(pinned.clone());
+        node.endpoint.set_pinned_nodes(pinned.clone());
     }
     let dialed = soon(one.endpoint.dial(other.id(), &other.at))
         .await
@@ -180,8 +180,10 @@ async fn write(mut said: mpsc::UnboundedReceiver<Control>, mut output: ControlOu
 async fn read(index: ToolIndexHandle, peer: NodeId, mut input: ControlInput) {
     while let Ok(control) = input.next().await {
         match control.clone() {
-            Control::Index(digest) => index.heard(peer, digest, HeardTurn::default()),
-            Control::IndexReport(report) => index.report(peer, report, HeardTurn::default()),
+            Control::Index(digest) => index.receive_digest(peer, digest, MessagePermit::default()),
+            Control::IndexReport(report) => {
+                index.receive_report(peer, report, MessagePermit::default())
+            }
             Control::Hello(_)
             | Control::Ping(_)
             | Control::Pong(_)
@@ -205,22 +207,22 @@ impl IndexNode {
     pub(super) async fn at(n: u8, folder: tempfile::TempDir) -> Self {
         let wire = Wire::new(n);
         let id = wire.id();
-        let held = Arc::new(Snapshot::new(HeldTools::default()));
-        let names = Arc::new(Snapshot::new(NamedNodes::default()));
+        let held = Arc::new(Snapshot::new(PeerTools::default()));
+        let names = Arc::new(Snapshot::new(PublishedNames::default()));
         let (happened, events) = mpsc::unbounded_channel();
         let outputs = Outputs::default();
         let told = Arc::clone(&outputs);
         let start = ToolIndexStart {
-            here: id,
+            node: id,
             folder: folder.path().join("index"),
-            held: Arc::clone(&held),
+            published: Arc::clone(&held),
             names: Arc::clone(&names),
             events: EventSink::new(move |event| drop(happened.send(event))),
             control: EventSink::new(move |(node, control)| {
                 let outputs = told.lock().unwrap();
                 drop(outputs.get(&node).map(|output| output.send(control)));
             }),
-            audit: AuditHandle::off(),
+            audit: AuditHandle::disabled(),
         };
         let (index, cell) = ToolIndexHandle::start(start).await.unwrap();
         Self {
@@ -251,11 +253,11 @@ impl IndexNode {
         let servers = servers
             .iter()
             .map(|(server, names)| (ServerId::new(*server), Arc::new(offered(names, words))));
-        self.index.offer(servers.collect());
+        self.index.set_offer(servers.collect());
     }
 
     /// Waits until what is published is so.
-    pub(super) async fn sees(&self, it: impl Fn(&HeldTools) -> bool) -> Arc<HeldTools> {
+    pub(super) async fn sees(&self, it: impl Fn(&PeerTools) -> bool) -> Arc<PeerTools> {
         soon(async {
             loop {
                 let held = self.held.load();
@@ -277,7 +279,7 @@ impl IndexNode {
         soon(async {
             loop {
                 let named = self.names.load();
-                let names = named.names.all();
+                let names = named.names.iter();
                 let names: BTreeMap<String, NodeId> =
                     names.map(|(name, node)| (name.to_string(), node)).collect();
                 if names == wanted {
@@ -358,7 +360,7 @@ pub(super) fn definition(name: &str, words: &str) -> String {
 pub(super) fn tool(name: &str, words: &str) -> ToolRecord {
     let definition = definition(name, words);
     ToolRecord {
-        schemas: schemas_of(&definition).unwrap(),
+        schemas: hash_schemas(&definition).unwrap(),
         definition,
         idempotent: false,
         vector: None,
@@ -398,7 +400,7 @@ pub(super) fn rules(rules: &[(&str, Option<NodeId>, &str)]) -> Arc<Shares> {
 }
 
 /// All tools, as their owners call them.
-pub(super) fn tools(held: &HeldTools) -> Vec<String> {
+pub(super) fn tools(held: &PeerTools) -> Vec<String> {
     let tools = held.servers.iter().flat_map(|(server, held)| {
         let tools = held.tools.keys();
         tools.map(move |tool| format!("{}:{tool}", server.server))

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use mgp_mcpl_engine::inference::provider::{LimitMember, ProviderKey, ProviderKind};
 use mgp_protocol::mcpl::inference::{PromptPart, PromptRole, PromptTurn};
-use mgp_protocol::mcpl::model::ModelFacts;
+use mgp_protocol::mcpl::model::ModelDescription;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
@@ -84,10 +84,10 @@ impl Scripted {
             model: "m".into(),
             key: ProviderKey(SECRET.into()),
             timeout: Duration::from_secs(20),
-            at_once: 1,
-            waiting: 1,
+            concurrency: 1,
+            queue_limit: 1,
             limit_member: LimitMember::MaxTokens,
-            info: ModelFacts {
+            info: ModelDescription {
                 id: "m".into(),
                 vendor: "v".into(),
                 context_window: 1,
@@ -113,7 +113,10 @@ fn stream(body: &str) -> String {
 }
 
 /// The answer and the parts before it.
-async fn ask(providers: &Providers, stream: bool) -> (Result<ProviderAnswer, NoAnswer>, String) {
+async fn ask(
+    providers: &Providers,
+    stream: bool,
+) -> (Result<ProviderAnswer, InferenceError>, String) {
     let parts = vec![PromptPart::Text("hi".into())];
     let turns = [PromptTurn {
         role: PromptRole::User,
@@ -127,7 +130,7 @@ async fn ask(providers: &Providers, stream: bool) -> (Result<ProviderAnswer, NoA
     };
     let mut said = String::new();
     let answer = providers
-        .ask("it", &order, |part| {
+        .request("it", &order, |part| {
             said.push_str(&part);
             Ok(())
         })
@@ -182,40 +185,40 @@ async fn what_is_no_answer_is_told_in_the_kernels_words() {
     let cases = [
         (
             answer("401 Unauthorized", "application/json", echo),
-            NotInferred::Failed,
+            InferenceFailure::Failed,
             false,
             "(401)",
         ),
         (
             answer("429 Too Many Requests", "application/json", echo),
-            NotInferred::Busy,
+            InferenceFailure::Busy,
             false,
             "(429)",
         ),
         (
             answer("500 Internal Server Error", "text/html", "<p>sk-hush"),
-            NotInferred::Failed,
+            InferenceFailure::Failed,
             false,
             "(500)",
         ),
-        (redirect, NotInferred::Failed, false, "elsewhere"),
+        (redirect, InferenceFailure::Failed, false, "elsewhere"),
         (
             answer("200 OK", "application/json", "{\"sk-hush\":1}"),
-            NotInferred::Failed,
+            InferenceFailure::Failed,
             true,
             "none of",
         ),
-        (stream(started), NotInferred::Failed, true, "broke off"),
+        (stream(started), InferenceFailure::Failed, true, "broke off"),
         (
             stream("data: {\"error\":{\"message\":\"sk-hush\"}}\n\n"),
-            NotInferred::Failed,
+            InferenceFailure::Failed,
             true,
             "failed",
         ),
-        (String::new(), NotInferred::Failed, true, "broke off"),
+        (String::new(), InferenceFailure::Failed, true, "broke off"),
         (
             "SSH-2.0-sk-hush\r\n".into(),
-            NotInferred::Failed,
+            InferenceFailure::Failed,
             true,
             "broke off",
         ),
@@ -224,7 +227,7 @@ async fn what_is_no_answer_is_told_in_the_kernels_words() {
         let provider = Scripted::start(Does::Writes(written.clone())).await;
         let (answered, _) = ask(&providers(provider.spec(ProviderKind::OpenAi)), true).await;
         let why = answered.unwrap_err();
-        assert_eq!((why.reason, why.began), (reason, began), "{written}");
+        assert_eq!((why.reason, why.was_started), (reason, began), "{written}");
         assert!(
             why.words.contains(word) && !why.words.contains("hush"),
             "{why}"
@@ -235,7 +238,7 @@ async fn what_is_no_answer_is_told_in_the_kernels_words() {
     let mut gone = elsewhere.spec(ProviderKind::OpenAi);
     gone.url = "http://127.0.0.1:1/v1".into();
     let why = ask(&providers(gone), false).await.0.unwrap_err();
-    assert!(!why.began && why.words.contains("reached"), "{why}");
+    assert!(!why.was_started && why.words.contains("reached"), "{why}");
     // Where others could read it, the key does not go at all.
     let mut open = elsewhere.spec(ProviderKind::OpenAi);
     open.url = "http://provider.example/v1".into();
@@ -268,7 +271,7 @@ async fn huge_and_endless_answers_are_cut() {
     ] {
         let provider = Scripted::start(Does::Repeats(first, again)).await;
         let (answered, said) = ask(&providers(provider.spec(ProviderKind::OpenAi)), true).await;
-        assert_eq!(answered.unwrap_err().reason, NotInferred::Failed);
+        assert_eq!(answered.unwrap_err().reason, InferenceFailure::Failed);
         assert!(said.len() <= 1 << 20, "{}", said.len());
     }
 }
@@ -287,9 +290,9 @@ async fn a_silent_provider_has_its_time_and_its_line_is_bounded() {
     );
     let reasons = [first, second, third].map(|(answered, _)| {
         let why = answered.unwrap_err();
-        (why.reason, why.began)
+        (why.reason, why.was_started)
     });
-    use NotInferred::{Busy, TimedOut};
+    use InferenceFailure::{Busy, TimedOut};
     // The second never had its turn, and so cost nothing.
     assert_eq!(
         reasons,

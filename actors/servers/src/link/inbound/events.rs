@@ -7,22 +7,22 @@ use mgp_protocol::mcp;
 use mgp_protocol::mgp::Event;
 use serde_json::value::RawValue;
 
-use crate::link::{Link, LinkEvent, ToldEvent, Wire};
-use mgp_runtime::time::moment;
+use crate::link::{Link, LinkEvent, ReportedEvent, Wire};
+use mgp_runtime::time::monotonic_now;
 
 impl Link {
     /// `via` is the request that follows its channel at another node, which is how it is known whose it is.
-    pub(in crate::link) fn event_told(self: &Arc<Self>, params: Option<&str>, via: Option<u64>) {
+    pub(in crate::link) fn handle_event(self: &Arc<Self>, params: Option<&str>, via: Option<u64>) {
         let event = params.and_then(|params| {
-            let event = mcp::read::<Event<'_>>(Some(params)).ok()?;
+            let event = mcp::parse_params::<Event<'_>>(Some(params)).ok()?;
             Some((params.len(), event))
         });
         let Some((bytes, event)) = event else {
-            return self.dropped();
+            return self.count_dropped();
         };
-        let channel = self.channel_of(via);
+        let channel = self.followed_channel(via);
         if channel.is_none() && matches!(self.wire, Wire::Node(_)) {
-            return self.dropped();
+            return self.count_dropped();
         }
         let subscription = match &channel {
             Some(channel) => channel.id.to_string(),
@@ -31,19 +31,19 @@ impl Link {
         let taken = {
             let flow = self.event_flow.lock();
             let mut flow = flow.unwrap_or_else(PoisonError::into_inner);
-            flow.take(&subscription, bytes, moment())
+            flow.admit(&subscription, bytes, monotonic_now())
         };
         let Some(missed) = taken else {
-            return self.dropped();
+            return self.count_dropped();
         };
-        self.tells(LinkEvent::EventTold(Box::new(ToldEvent {
+        self.emit(LinkEvent::EventReported(Box::new(ReportedEvent {
             link: self.number,
             subscription,
             channel: event.channel.into_owned(),
             timestamp: event.timestamp.map(|raw| raw.get().into()),
             data: event.data.map_or("null", RawValue::get).into(),
             // The numbers of another kernel count what was dropped here, too.
-            missed: channel.map_or(missed, |channel| channel.missed_before(event.seq)),
+            missed: channel.map_or(missed, |channel| channel.count_missed_before(event.seq)),
         })));
     }
 }

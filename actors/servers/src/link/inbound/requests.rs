@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::sync::Arc;
 
-use mgp_protocol::dialect::Era;
+use mgp_protocol::dialect::ProtocolFamily;
 use mgp_protocol::jsonrpc::{
     self, INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, Malformed, RequestId,
 };
@@ -12,136 +12,145 @@ use mgp_protocol::mgp::audit::Replay;
 use mgp_protocol::mgp::permission;
 use mgp_protocol::refusal::Refusal;
 
-use crate::link::from_servers::{ClientQuestion, FromServer, from_servers};
-use crate::link::question::{self, MAX_QUESTIONS};
+use crate::link::callback::{self, MAX_CALLBACKS};
+use crate::link::server_methods::{Callback, MethodHandler, find_method};
 use crate::link::{Link, LinkEvent, Wire};
-use mgp_callers::agent::ClientAnswer;
-use mgp_runtime::task::{self, TaskBroken};
+use mgp_callers::agent::CallbackResult;
+use mgp_runtime::task::{self, TaskError};
 
 /// The error for a question whose answer was lost within the kernel.
-const LOST: &str = "the kernel lost the answer to it";
+const LOST_ANSWER_MESSAGE: &str = "the kernel lost the answer to it";
 
 impl Link {
     /// Handles a request.
-    pub(super) fn questioned(
+    pub(super) fn handle_request(
         self: &Arc<Self>,
         id: RequestId,
         method: &str,
         params: Option<&str>,
         via: Option<u64>,
     ) {
-        if self.asks_nothing(via) {
+        if self.is_request_forbidden(via) {
             // Over HTTP there is no way to answer: whatever is POSTed to it counts as a request.
             if matches!(self.wire(), Wire::Child(_)) {
                 let words = "a server of 2026-07-28 asks with `input_required`";
-                self.reply(&id, &question::refused(METHOD_NOT_FOUND, words));
+                self.reply(&id, &callback::rejection(METHOD_NOT_FOUND, words));
             }
             return;
         }
-        match from_servers(method).filter(|(needs, _)| self.has_agreed(*needs)) {
-            Some((_, FromServer::Request(take))) => take(self, id, params),
-            Some((_, FromServer::Question(asked))) => {
-                self.client_asked(id, asked, params, via);
+        match find_method(method).filter(|(needs, _)| self.has_negotiated(*needs)) {
+            Some((_, MethodHandler::Request(take))) => take(self, id, params),
+            Some((_, MethodHandler::ClientCallback(asked))) => {
+                self.handle_callback(id, asked, params, via);
             }
             // For what was not negotiated the kernel has no such method.
-            Some((_, FromServer::Notification(_))) | None => {
+            Some((_, MethodHandler::Notification(_))) | None => {
                 let words = format!("Method not found: {method}");
-                self.reply(&id, &question::refused(METHOD_NOT_FOUND, &words));
+                self.reply(&id, &callback::rejection(METHOD_NOT_FOUND, &words));
             }
         }
     }
 
-    pub(in crate::link) fn pinged(self: &Arc<Self>, id: &RequestId) {
+    pub(in crate::link) fn handle_ping(self: &Arc<Self>, id: &RequestId) {
         self.reply(id, &Ok(bytes::Bytes::from_static(b"{}")));
     }
 
     /// Passes a question to the client whose call caused it.
-    fn client_asked(
+    fn handle_callback(
         self: &Arc<Self>,
         id: RequestId,
-        asked: ClientQuestion,
+        asked: Callback,
         params: Option<&str>,
         via: Option<u64>,
     ) {
-        if self.peer_in(Era::Legacy).is_none() {
+        if self.peer_for(ProtocolFamily::Legacy).is_none() {
             let words = "only ping may be asked before `notifications/initialized`";
-            return self.reply(&id, &question::refused(INVALID_REQUEST, words));
+            return self.reply(&id, &callback::rejection(INVALID_REQUEST, words));
         }
         let method = asked.method();
-        if self.forbids(method) {
+        if self.is_forbidden(method) {
             let words = format!("{method} is switched off for this server");
-            return self.reply(&id, &question::refused(METHOD_NOT_FOUND, &words));
+            return self.reply(&id, &callback::rejection(METHOD_NOT_FOUND, &words));
         }
-        let source = match self.source(asked, params, via) {
+        let source = match self.callback_source(asked, params, via) {
             Ok(source) => source,
-            Err(refusal) => return self.reply(&id, &unread(&refusal)),
+            Err(refusal) => return self.reply(&id, &refusal_answer(&refusal)),
         };
         let (link, params) = (self.clone(), params.map(str::to_owned));
-        self.answer_later(id, async move {
-            link.consult(asked, params.as_deref(), &source).await
+        self.spawn_answer(id, async move {
+            link.ask_originating_client(asked, params.as_deref(), &source)
+                .await
         });
     }
 
     /// Answered when it is decided, however long the operator takes.
-    pub(in crate::link) fn permission_asked(self: &Arc<Self>, id: RequestId, params: Option<&str>) {
-        let ask = match mcp::read::<permission::Request>(params) {
+    pub(in crate::link) fn handle_permission_request(
+        self: &Arc<Self>,
+        id: RequestId,
+        params: Option<&str>,
+    ) {
+        let ask = match mcp::parse_params::<permission::Request>(params) {
             Ok(permission::Request(ask)) => ask,
-            Err(refusal) => return self.reply(&id, &unread(&refusal)),
+            Err(refusal) => return self.reply(&id, &refusal_answer(&refusal)),
         };
         let link = self.clone();
-        self.answer_later(id, async move {
-            let asked = |reply| LinkEvent::PermissionAsked(ask, reply);
-            match link.asks(asked).await {
-                Some(decision) => Ok(said(&decision)),
-                None => question::refused(INTERNAL_ERROR, LOST),
+        self.spawn_answer(id, async move {
+            let asked = |reply| LinkEvent::PermissionRequested(ask, reply);
+            match link.ask_supervisor(asked).await {
+                Some(decision) => Ok(serialize_answer(&decision)),
+                None => callback::rejection(INTERNAL_ERROR, LOST_ANSWER_MESSAGE),
             }
         });
     }
 
     /// Sends events that an audit server missed.
-    pub(in crate::link) fn replay_asked(self: &Arc<Self>, id: RequestId, params: Option<&str>) {
-        let asked = match mcp::read::<Replay>(params) {
+    pub(in crate::link) fn handle_replay_request(
+        self: &Arc<Self>,
+        id: RequestId,
+        params: Option<&str>,
+    ) {
+        let asked = match mcp::parse_params::<Replay>(params) {
             Ok(asked) => asked,
-            Err(refusal) => return self.reply(&id, &unread(&refusal)),
+            Err(refusal) => return self.reply(&id, &refusal_answer(&refusal)),
         };
         let link = self.clone();
-        self.answer_later(id, async move {
-            let asked = |reply| LinkEvent::ReplayAsked(asked, reply);
-            match link.asks(asked).await {
-                Some(Ok(replayed)) => Ok(said(&replayed)),
-                Some(Err(refusal)) => question::refused(INTERNAL_ERROR, &refusal.to_string()),
-                None => question::refused(INTERNAL_ERROR, LOST),
+        self.spawn_answer(id, async move {
+            let asked = |reply| LinkEvent::ReplayRequested(asked, reply);
+            match link.ask_supervisor(asked).await {
+                Some(Ok(replayed)) => Ok(serialize_answer(&replayed)),
+                Some(Err(refusal)) => callback::rejection(INTERNAL_ERROR, &refusal.to_string()),
+                None => callback::rejection(INTERNAL_ERROR, LOST_ANSWER_MESSAGE),
             }
         });
     }
 
     /// Answers a request later, unless the server cancels it.
-    fn answer_later(
+    fn spawn_answer(
         self: &Arc<Self>,
         id: RequestId,
-        answer: impl Future<Output = ClientAnswer> + Send + 'static,
+        answer: impl Future<Output = CallbackResult> + Send + 'static,
     ) {
-        let Some(withdrawn) = self.questions.open(&id) else {
-            let words = format!("{MAX_QUESTIONS} questions are open already, or one with this id");
-            return self.reply(&id, &question::refused(INTERNAL_ERROR, &words));
+        let Some(withdrawn) = self.open_callbacks.register(&id) else {
+            let words = format!("{MAX_CALLBACKS} questions are open already, or one with this id");
+            return self.reply(&id, &callback::rejection(INTERNAL_ERROR, &words));
         };
         let link = self.clone();
-        task::detached("link.request", async move {
-            let answer = task::caught("link.answer", answer);
+        task::spawn_detached("link.request", async move {
+            let answer = task::catch_panic("link.answer", answer);
             tokio::select! {
                 answer = answer => {
-                    let broken = |broken: TaskBroken| question::refused(INTERNAL_ERROR, &broken.to_string());
+                    let broken = |broken: TaskError| callback::rejection(INTERNAL_ERROR, &broken.to_string());
                     let answer = answer.unwrap_or_else(broken);
-                    if link.questions.close(&id) {
+                    if link.open_callbacks.remove(&id) {
                         link.reply(&id, &answer);
                     }
                 }
-                () = withdrawn.raised() => {
-                    link.questions.close(&id);
+                () = withdrawn.wait_until_raised() => {
+                    link.open_callbacks.remove(&id);
                 }
                 // It may have come after the end, when nobody cancels it any more.
-                () = link.over() => {
-                    link.questions.close(&id);
+                () = link.wait_until_closed() => {
+                    link.open_callbacks.remove(&id);
                 }
             }
         });
@@ -149,37 +158,40 @@ impl Link {
 
     /// True where servers may send no requests: on the stream of a modern call, and on the connection
     /// of a server that is only modern.
-    fn asks_nothing(&self, via: Option<u64>) -> bool {
-        match via.and_then(|id| self.pending.with(id, |call| call.era)) {
-            Some(era) => era == Era::Modern,
-            None => self.peer_in(Era::Modern).is_some() && self.peer_in(Era::Legacy).is_none(),
+    fn is_request_forbidden(&self, via: Option<u64>) -> bool {
+        match via.and_then(|id| self.pending.inspect(id, |call| call.family)) {
+            Some(era) => era == ProtocolFamily::Stateless,
+            None => {
+                self.peer_for(ProtocolFamily::Stateless).is_some()
+                    && self.peer_for(ProtocolFamily::Legacy).is_none()
+            }
         }
     }
 
     /// Refuses a request whose params are no object.
-    pub(super) fn misasked(self: &Arc<Self>, id: &RequestId, via: Option<u64>) {
-        if self.asks_nothing(via) && !matches!(self.wire(), Wire::Child(_)) {
+    pub(super) fn reject_params(self: &Arc<Self>, id: &RequestId, via: Option<u64>) {
+        if self.is_request_forbidden(via) && !matches!(self.wire(), Wire::Child(_)) {
             return;
         }
         let why = Malformed::BadParams { id: id.clone() };
-        self.reply(id, &question::refused(INVALID_PARAMS, &why.to_string()));
+        self.reply(id, &callback::rejection(INVALID_PARAMS, &why.to_string()));
     }
 
-    pub(super) fn reply(self: &Arc<Self>, id: &RequestId, answer: &ClientAnswer) {
+    pub(super) fn reply(self: &Arc<Self>, id: &RequestId, answer: &CallbackResult) {
         let text = |bytes: &bytes::Bytes| String::from_utf8_lossy(bytes).into_owned();
         let frame = match answer {
             Ok(result) => jsonrpc::result(id.as_json(), &text(result)),
             Err(error) => jsonrpc::error(id.as_json(), &text(error)),
         };
-        self.wire().tell(self, frame.into());
+        self.wire().send_message(self, frame.into());
     }
 }
 
-fn unread(refusal: &Refusal) -> ClientAnswer {
-    question::refused(INVALID_PARAMS, &refusal.to_string())
+fn refusal_answer(refusal: &Refusal) -> CallbackResult {
+    callback::rejection(INVALID_PARAMS, &refusal.to_string())
 }
 
-fn said(answer: &impl serde::Serialize) -> bytes::Bytes {
+fn serialize_answer(answer: &impl serde::Serialize) -> bytes::Bytes {
     let text = serde_json::to_vec(answer).expect("what the kernel says is always JSON");
     text.into()
 }
@@ -192,47 +204,47 @@ mod tests {
     use mgp_protocol::dialect::Version;
     use serde_json::json;
 
-    use crate::link::scripted::Scripted;
+    use crate::link::scripted::ScriptedServer;
 
     /// Decisions 2 and 10: a suspended call keeps nobody out; a question whose call is not certain waits,
     /// and is asked when the suspended call's time is over.
     #[tokio::test(start_paused = true)]
     async fn a_suspended_call_makes_room_for_one_that_asks() {
-        let mut it = Scripted::legacy("{}");
-        it.known_to_ask().await;
+        let mut it = ScriptedServer::legacy("{}");
+        it.serialize_calls().await;
         let (first, suspended) = it.call(1);
-        it.next().await;
-        it.ask("one");
+        it.next_message().await;
+        it.request_form("one");
         let attempts = first.rounds().unwrap();
-        attempts.asked().await;
-        attempts.leave(true);
+        attempts.wait_for_callbacks().await;
+        attempts.suspend(true);
         // Another call of the same client starts and ends.
         let (_, quick) = it.call(1);
-        let request = it.next().await;
+        let request = it.next_message().await;
         it.answer(&request, "result", &json!({}));
         quick.await.unwrap().unwrap();
         let (second, calling) = it.call(2);
-        let soon = tokio::time::timeout(Duration::from_secs(1), it.next());
+        let soon = tokio::time::timeout(Duration::from_secs(1), it.next_message());
         let request = soon.await.expect("its client rests, so others may go in");
-        it.ask("two");
+        it.request_form("two");
         let seconds = second.rounds().unwrap();
         let soon = tokio::time::timeout(
-            question::SUSPENDED - Duration::from_secs(1),
-            seconds.asked(),
+            callback::SUSPENSION_HOLD - Duration::from_secs(1),
+            seconds.wait_for_callbacks(),
         );
         assert!(
             soon.await.is_err(),
             "it could be the suspended call that asks"
         );
         assert!(!suspended.is_finished());
-        seconds.asked().await;
+        seconds.wait_for_callbacks().await;
         assert!(seconds.input_requests().contains("two"));
         assert!(!attempts.input_requests().contains("two"));
         suspended.await.unwrap().unwrap_err();
         seconds.answer(r#"{"elicitation-1":{"action":"decline"}}"#);
-        let mut message = it.next().await;
+        let mut message = it.next_message().await;
         while message["id"] != "two" {
-            message = it.next().await;
+            message = it.next_message().await;
         }
         assert_eq!(message["result"]["action"], "decline");
         it.answer(&request, "result", &json!({}));
@@ -243,32 +255,32 @@ mod tests {
     /// in the words of the server's version, or the server gets an error where that is impossible.
     #[tokio::test(start_paused = true)]
     async fn questions_and_answers_are_said_in_the_words_of_the_other_era() {
-        let mut it = Scripted::met(Version::V2025_06_18, "{}");
+        let mut it = ScriptedServer::with_handshake(Version::V2025_06_18, "{}");
         let (exchange, _calling) = it.call(1);
-        it.next().await;
+        it.next_message().await;
         let attempts = exchange.rounds().unwrap();
         let url = json!({"mode": "url", "message": "go", "url": "https://a.example/",
             "elicitationId": "e1", "_meta": {"progressToken": 7}});
-        it.say(&json!({"jsonrpc": "2.0", "id": "visit", "method": "elicitation/create", "params": url}));
-        attempts.asked().await;
+        it.send(&json!({"jsonrpc": "2.0", "id": "visit", "method": "elicitation/create", "params": url}));
+        attempts.wait_for_callbacks().await;
         let asked = attempts.input_requests();
         assert!(asked.contains("https://a.example/"), "{asked}");
         assert!(!asked.contains("elicitationId"), "{asked}");
         assert!(!asked.contains("progressToken"), "{asked}");
         attempts.answer(r#"{"elicitation-1":{"action":"accept"}}"#);
-        assert_eq!(it.next().await["result"]["action"], "accept");
+        assert_eq!(it.next_message().await["result"]["action"], "accept");
         let text = json!({"type": "text", "text": "4"});
         let one = json!([text]);
         let two = json!([text, text]);
         for (number, blocks) in [(2, &one), (3, &two)] {
             let params = json!({"messages": [], "maxTokens": 1});
             let method = "sampling/createMessage";
-            it.say(&json!({"jsonrpc": "2.0", "id": number, "method": method, "params": params}));
-            attempts.asked().await;
+            it.send(&json!({"jsonrpc": "2.0", "id": number, "method": method, "params": params}));
+            attempts.wait_for_callbacks().await;
             let said = json!({"role": "assistant", "model": "m", "content": blocks});
             let key = format!("sampling-{number}");
             attempts.answer(&json!({ key: said }).to_string());
-            let heard = it.next().await;
+            let heard = it.next_message().await;
             match blocks == &one {
                 true => assert_eq!(heard["result"]["content"], text),
                 false => assert_eq!(heard["error"]["code"], INTERNAL_ERROR, "{heard}"),
@@ -279,15 +291,15 @@ mod tests {
     /// MCP 2026-07-28, stdio: a server writes no requests; one that does learns it at once.
     #[tokio::test]
     async fn a_modern_server_asks_nothing() {
-        let mut it = Scripted::modern("{}");
+        let mut it = ScriptedServer::stateless("{}");
         for method in ["roots/list", "ping", "elicitation/create"] {
-            it.say(&json!({"jsonrpc": "2.0", "id": "q", "method": method}));
-            let answer = it.next().await;
+            it.send(&json!({"jsonrpc": "2.0", "id": "q", "method": method}));
+            let answer = it.next_message().await;
             assert_eq!(answer["id"], "q");
             assert_eq!(answer["error"]["code"], -32601, "{method}");
         }
-        let mut legacy = Scripted::new();
-        legacy.say(&json!({"jsonrpc": "2.0", "id": "q", "method": "ping"}));
-        assert_eq!(legacy.next().await["result"], json!({}));
+        let mut legacy = ScriptedServer::new();
+        legacy.send(&json!({"jsonrpc": "2.0", "id": "q", "method": "ping"}));
+        assert_eq!(legacy.next_message().await["result"], json!({}));
     }
 }

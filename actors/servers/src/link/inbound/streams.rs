@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mgp_engine::callers::request_ids::WireId;
-use mgp_protocol::dialect::Era;
+use mgp_protocol::dialect::ProtocolFamily;
 use mgp_protocol::jsonrpc::{self, RequestId};
 use mgp_protocol::mcp::{self, Method};
 use mgp_protocol::mgp::negotiation::Features;
@@ -16,8 +16,8 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use crate::link::{Call, InFlight, Link};
-use mgp_callers::exchange::call_stream::{CallStreamNotice, PartialResult};
-use mgp_callers::exchange::{Delivery, Exchange};
+use mgp_callers::in_flight_call::call_stream::{CallStreamNotice, PartialResult};
+use mgp_callers::in_flight_call::{Delivery, InFlightCall};
 use mgp_callers::request::{Caller, Outcome};
 use mgp_runtime::event_sink::EventSink;
 
@@ -26,7 +26,7 @@ const STOP_DEADLINE: Duration = Duration::from_secs(5);
 
 /// What a server of plain MCP says of how far a call is.
 #[derive(Default, Deserialize)]
-struct SaidProgress<'a> {
+struct PlainProgress<'a> {
     #[serde(borrow, default)]
     progress: Option<&'a RawValue>,
     #[serde(borrow, default)]
@@ -35,77 +35,77 @@ struct SaidProgress<'a> {
     message: Option<&'a RawValue>,
 }
 
-impl<'a> SaidProgress<'a> {
-    fn read(params: &'a str) -> Self {
-        mcp::read(Some(params)).unwrap_or_default()
+impl<'a> PlainProgress<'a> {
+    fn parse(params: &'a str) -> Self {
+        mcp::parse_params(Some(params)).unwrap_or_default()
     }
 
-    fn done(&self) -> Option<f64> {
-        stream::number(self.progress?.get())
+    fn completed(&self) -> Option<f64> {
+        stream::parse_number(self.progress?.get())
     }
 
-    fn share(&self) -> Option<f64> {
-        let total = stream::number(self.total?.get()).filter(|total| *total > 0.0)?;
-        Some(self.done()? / total)
+    fn fraction(&self) -> Option<f64> {
+        let total = stream::parse_number(self.total?.get()).filter(|total| *total > 0.0)?;
+        Some(self.completed()? / total)
     }
 }
 
 /// The reader of a call under way.
 struct CallReader {
     caller: Arc<Caller>,
-    exchange: Arc<Exchange>,
+    call: Arc<InFlightCall>,
     token: Option<Box<str>>,
-    reports: bool,
+    mgp_progress: bool,
 }
 
 impl CallReader {
-    fn of(call: &InFlight) -> Option<Self> {
-        let caller = call.caller.clone().filter(|caller| caller.hears())?;
+    fn from_call(call: &InFlight) -> Option<Self> {
+        let caller = call.caller.clone().filter(|caller| caller.is_ready())?;
         Some(Self {
             caller,
-            exchange: call.exchange.clone(),
+            call: call.call.clone(),
             token: call.token.clone(),
-            reports: call.reports,
+            mgp_progress: call.mgp_progress,
         })
     }
 
     /// A client that is told of progress in the words of MGP.
-    fn speaks(&self, feature: Features) -> bool {
+    fn has_negotiated(&self, feature: Features) -> bool {
         self.caller.mgp.features().contains(feature)
     }
 
     /// Chunks came, which say more than any number: those alone are told.
     fn has_chunks(&self) -> bool {
-        let stream = self.exchange.stream();
+        let stream = self.call.stream();
         stream.is_some_and(|stream| !stream.is_fresh())
     }
 
     fn send(&self, method: &str, params: &str) {
         let frame = jsonrpc::notification(method, Some(params));
-        self.exchange.send(frame.into(), Delivery::Lossy);
+        self.call.send(frame.into(), Delivery::Lossy);
     }
 }
 
 impl Link {
     /// The call that a message names, unless it came on the stream of another one.
-    fn call_named(&self, id: &RawValue, via: Option<u64>) -> Option<u64> {
-        let id = self.meant(&RequestId::from_json(id.get())?)?;
+    fn find_named_call(&self, id: &RawValue, via: Option<u64>) -> Option<u64> {
+        let id = self.find_call(&RequestId::from_json(id.get())?)?;
         via.is_none_or(|via| via == id).then_some(id)
     }
 
     /// A chunk goes to the stream of its own call, and nowhere when that has none or is over.
-    pub(in crate::link) fn chunk_arrived(&self, params: Option<&str>, via: Option<u64>) {
-        if self.took_chunk(params, via).is_none() {
-            self.dropped();
+    pub(in crate::link) fn handle_chunk(&self, params: Option<&str>, via: Option<u64>) {
+        if self.deliver_chunk(params, via).is_none() {
+            self.count_dropped();
         }
     }
 
-    fn took_chunk(&self, params: Option<&str>, via: Option<u64>) -> Option<()> {
-        let chunk: Chunk<'_> = mcp::read(params).ok()?;
-        let id = self.call_named(chunk.request_id, via)?;
-        self.touch(id);
-        let stream = self.pending.with(id, |call| {
-            let hears = call.caller.as_ref().is_none_or(|caller| caller.hears());
+    fn deliver_chunk(&self, params: Option<&str>, via: Option<u64>) -> Option<()> {
+        let chunk: Chunk<'_> = mcp::parse_params(params).ok()?;
+        let id = self.find_named_call(chunk.request_id, via)?;
+        self.record_activity(id);
+        let stream = self.pending.inspect(id, |call| {
+            let hears = call.caller.as_ref().is_none_or(|caller| caller.is_ready());
             call.stream.clone().filter(|_| hears)
         });
         let stream = stream.flatten()?;
@@ -113,29 +113,30 @@ impl Link {
     }
 
     /// Progress of a server that speaks MGP, to a client in its own words.
-    pub(in crate::link) fn stream_progressed(&self, params: Option<&str>, via: Option<u64>) {
-        if self.took_progress(params, via).is_none() {
-            self.dropped();
+    pub(in crate::link) fn handle_stream_progress(&self, params: Option<&str>, via: Option<u64>) {
+        if self.deliver_progress(params, via).is_none() {
+            self.count_dropped();
         }
     }
 
-    fn took_progress(&self, params: Option<&str>, via: Option<u64>) -> Option<()> {
-        let said: Progress<'_> = mcp::read(params).ok()?;
-        let id = self.call_named(said.request_id, via)?;
-        self.touch(id);
-        let reader = self.pending.with(id, CallReader::of).flatten()?;
-        if reader.speaks(Features::PROGRESS) {
-            let own = reader.exchange.request_id()?;
+    fn deliver_progress(&self, params: Option<&str>, via: Option<u64>) -> Option<()> {
+        let said: Progress<'_> = mcp::parse_params(params).ok()?;
+        let id = self.find_named_call(said.request_id, via)?;
+        self.record_activity(id);
+        let reader = self.pending.inspect(id, CallReader::from_call).flatten()?;
+        if reader.has_negotiated(Features::PROGRESS) {
+            let own = reader.call.request_id()?;
             let mut splice = Splice::new(params?);
             splice.replace(said.request_id.get(), own.as_json().to_owned());
             reader.send(Progress::METHOD, &splice.finish());
             return Some(());
         }
         let first = reader.token.clone()?;
-        let token = reader.exchange.progress_token(first)?;
-        let (done, share) = said.share()?;
-        if !reader.has_chunks() && reader.exchange.progress().passes(done) {
-            let params = stream::plain_progress(&token, share, stream::words(said.message));
+        let token = reader.call.progress_token(first)?;
+        let (done, share) = said.fraction()?;
+        if !reader.has_chunks() && reader.call.progress().advance(done) {
+            let params =
+                stream::mcp_progress_params(&token, share, stream::message_json(said.message));
             reader.send("notifications/progress", &params);
         }
         Some(())
@@ -143,27 +144,27 @@ impl Link {
 
     /// Progress goes to the call whose token it has, under the client's own token (CMCP-061); it is
     /// dropped when that call is over (CMCP-062). A client that asked in the words of MGP reads it in them.
-    pub(in crate::link) fn progressed(&self, params: Option<&str>) {
+    pub(in crate::link) fn handle_progress(&self, params: Option<&str>) {
         let Some(params) = params else { return };
-        let Ok(progress) = mcp::read::<mcp::Progress<'_>>(Some(params)) else {
+        let Ok(progress) = mcp::parse_params::<mcp::Progress<'_>>(Some(params)) else {
             return;
         };
-        let token = RequestId::from_answer(progress.progress_token.get());
-        let Some(id) = token.and_then(|token| self.meant(&token)) else {
+        let token = RequestId::from_response_id(progress.progress_token.get());
+        let Some(id) = token.and_then(|token| self.find_call(&token)) else {
             return;
         };
-        self.touch(id);
-        let Some(reader) = self.pending.with(id, CallReader::of).flatten() else {
+        self.record_activity(id);
+        let Some(reader) = self.pending.inspect(id, CallReader::from_call).flatten() else {
             return;
         };
         match reader.token.clone() {
             Some(first) => {
-                let Some(token) = reader.exchange.progress_token(first) else {
+                let Some(token) = reader.call.progress_token(first) else {
                     return;
                 };
-                if reader.exchange.stream().is_some() && !reader.speaks(Features::STREAMING) {
-                    let done = SaidProgress::read(params).done();
-                    let passes = |done| reader.exchange.progress().passes(done);
+                if reader.call.stream().is_some() && !reader.has_negotiated(Features::STREAMING) {
+                    let done = PlainProgress::parse(params).completed();
+                    let passes = |done| reader.call.progress().advance(done);
                     if reader.has_chunks() || !done.is_some_and(passes) {
                         return;
                     }
@@ -172,11 +173,11 @@ impl Link {
                 splice.replace(progress.progress_token.get(), &*token);
                 reader.send("notifications/progress", &splice.finish());
             }
-            None if reader.reports => {
-                if let Some(own) = reader.exchange.request_id() {
-                    let said = SaidProgress::read(params);
-                    let message = stream::words(said.message);
-                    let params = stream::progress_params(own.as_json(), said.share(), message);
+            None if reader.mgp_progress => {
+                if let Some(own) = reader.call.request_id() {
+                    let said = PlainProgress::parse(params);
+                    let message = stream::message_json(said.message);
+                    let params = stream::progress_params(own.as_json(), said.fraction(), message);
                     reader.send(Progress::METHOD, &params);
                 }
             }
@@ -185,7 +186,7 @@ impl Link {
     }
 
     /// The way to the server of a stream. Holds nothing of the connection.
-    pub(in crate::link) fn stream_notices(
+    pub(in crate::link) fn stream_notice_sink(
         self: &Arc<Self>,
         id: WireId,
     ) -> EventSink<CallStreamNotice> {
@@ -203,39 +204,43 @@ impl Link {
 
     /// The client stops a call (MGP §12.7): a server that knows streams is asked for what there is of the
     /// result; any other, and one that does not answer, is told as MCP has it.
-    pub(in crate::link) async fn stop(self: &Arc<Self>, id: u64, call: &Call<'_>) -> Refusal {
-        let stop = call.exchange.stop();
-        let knows = self.mgp_in(call.era).features();
+    pub(in crate::link) async fn stop_call(self: &Arc<Self>, id: u64, call: &Call<'_>) -> Refusal {
+        let stop = call.in_flight.stop();
+        let knows = self.mgp_for(call.family).features();
         if knows.contains(Features::STREAMING) {
-            let shown = self.ids.shown(id).to_string();
+            let shown = self.ids.encode(id).to_string();
             let params = stream::cancel_params(&shown, stop.reason());
-            let asked = self.clone().ask_to_stop(call.era, params);
+            let asked = self.clone().request_stream_cancel(call.family, params);
             if let Ok(Ok(answer)) = tokio::time::timeout(STOP_DEADLINE, asked).await
-                && let Some(partial) = stopped(&String::from_utf8_lossy(&answer))
+                && let Some(partial) = parse_partial_result(&String::from_utf8_lossy(&answer))
             {
                 if let Some(partial) = partial {
                     stop.set_partial(partial);
                 }
                 drop(self.pending.take(id));
-                self.questions.reconsider();
+                self.open_callbacks.notify_call_ended();
                 return Refusal::Cancelled;
             }
         }
-        self.take_back(id, stop.reason());
+        self.cancel_call(id, stop.reason());
         Refusal::Cancelled
     }
 
     /// A call within a call, so its type has an end.
-    fn ask_to_stop(self: Arc<Self>, era: Era, params: String) -> Asked {
-        Box::pin(async move { self.ask_in(era, Cancel::METHOD, Some(&params)).await })
+    fn request_stream_cancel(
+        self: Arc<Self>,
+        era: ProtocolFamily,
+        params: String,
+    ) -> RequestFuture {
+        Box::pin(async move { self.request_in(era, Cancel::METHOD, Some(&params)).await })
     }
 }
 
-type Asked = Pin<Box<dyn Future<Output = Outcome> + Send>>;
+type RequestFuture = Pin<Box<dyn Future<Output = Outcome> + Send>>;
 
 /// What a server says there was of a result; `None` when it did not cancel.
-fn stopped(answer: &str) -> Option<Option<PartialResult>> {
-    let answer: Cancelled = mcp::read(Some(answer)).ok()?;
+fn parse_partial_result(answer: &str) -> Option<Option<PartialResult>> {
+    let answer: Cancelled = mcp::parse_params(Some(answer)).ok()?;
     let partial = answer.partial_result.as_deref().map(RawValue::get);
     let partial = partial.filter(|text| text.starts_with('{'));
     let partial = partial.map(|text| PartialResult(text.into()));

@@ -1,10 +1,10 @@
 //! Servers reached over HTTP: Streamable HTTP first, HTTP+SSE of 2024-11-05 as the last fallback.
 
-mod mirrored;
-mod open;
+mod metadata_headers;
 mod session;
 mod sse_wire;
 mod stream;
+mod transport_detection;
 
 use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,7 +15,7 @@ use bytes::Bytes;
 use http::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
 use http::{Method, StatusCode, Uri};
 use http_body::Body as _;
-use mgp_engine::servers::supervision::sessions::{RefusalBody, cannot_have_run, is_in_doubt};
+use mgp_engine::servers::supervision::session_loss::{RefusalBody, can_retry, is_session_suspect};
 use mgp_protocol::dialect::Version;
 use mgp_protocol::jsonrpc::{self, Message, RequestId};
 use mgp_protocol::refusal::Refusal;
@@ -25,21 +25,21 @@ use mgp_transports::http::client::{ClientError, Response, read_json};
 use mgp_transports::http::names::{LAST_EVENT, SESSION, VERSION};
 use serde_json::value::RawValue;
 
-use crate::link::{Alongside, Link, MirroredHeaders};
+use crate::link::{CallContext, Link, MetadataHeaders};
 use crate::login::ServerClient;
-use mgp_callers::exchange::Flag;
+use mgp_callers::in_flight_call::Flag;
 use mgp_runtime::task;
-use mgp_runtime::time::moment;
+use mgp_runtime::time::monotonic_now;
 
-pub use self::open::{HttpEndpoint, OpenError, Opened};
 use self::session::HttpSessionState;
 pub use self::sse_wire::SseWire;
+pub use self::transport_detection::{DetectedTransport, HttpTarget, OpenError};
 
 /// Notifications and answers being sent to one server; more are dropped, as on a broken connection.
-const MAX_TELLS: u64 = 256;
+const MAX_PENDING_POSTS: u64 = 256;
 
 /// How long the last messages may take to be sent when the connection is over.
-const PARTING: Duration = Duration::from_secs(1);
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// A Streamable HTTP server: each message to it is a POST.
 #[derive(Debug)]
@@ -47,16 +47,16 @@ pub struct HttpWire {
     client: ServerClient,
     url: Uri,
     /// Headers of every modern request, without a session.
-    alone: HeaderMap,
+    stateless_headers: HeaderMap,
     /// Headers of every legacy request.
     headers: RwLock<Arc<HeaderMap>>,
     has_session: bool,
     version: OnceLock<Version>,
-    tells: Arc<Credit>,
+    pending_posts: Arc<Credit>,
     /// Headers of agents' requests that it is handed.
-    passes: OnceLock<Box<[HeaderName]>>,
+    forwarded_headers: OnceLock<Box<[HeaderName]>>,
     /// The server has accepted a standing GET stream.
-    standing: AtomicBool,
+    is_get_stream_open: AtomicBool,
     session: HttpSessionState,
     closed: Flag,
 }
@@ -77,39 +77,45 @@ impl HttpWire {
         );
         let has_session = session.is_some();
         let mut alone = headers.clone();
-        alone.insert(VERSION, HeaderValue::from_static(Version::MODERN.as_str()));
+        alone.insert(
+            VERSION,
+            HeaderValue::from_static(Version::STATELESS.as_str()),
+        );
         if let Some(session) = session {
             headers.insert(SESSION, session);
         }
         Arc::new(Self {
             client,
             url,
-            alone,
+            stateless_headers: alone,
             headers: RwLock::new(Arc::new(headers)),
             has_session,
             version: OnceLock::new(),
-            tells: Credit::new(MAX_TELLS),
-            passes: OnceLock::new(),
-            standing: AtomicBool::new(false),
+            pending_posts: Credit::new(MAX_PENDING_POSTS),
+            forwarded_headers: OnceLock::new(),
+            is_get_stream_open: AtomicBool::new(false),
             session: HttpSessionState::default(),
             closed: Flag::default(),
         })
     }
 
     /// From now on headers of these names of an agent's request go with its call, each as often as it was sent.
-    pub fn passes(&self, names: &[String]) {
+    pub fn set_forwarded_headers(&self, names: &[String]) {
         let names = names.iter().filter_map(|name| name.parse().ok());
-        let _ = self.passes.set(names.collect());
+        let _ = self.forwarded_headers.set(names.collect());
     }
 
-    fn with_passed(&self, mut headers: HeaderMap, beside: Alongside<'_>) -> HeaderMap {
-        beside.add_to(&mut headers, self.passes.get().map_or(&[], Deref::deref));
+    fn add_forwarded(&self, mut headers: HeaderMap, beside: CallContext<'_>) -> HeaderMap {
+        beside.add_headers(
+            &mut headers,
+            self.forwarded_headers.get().map_or(&[], Deref::deref),
+        );
         headers
     }
 
     /// True while the standing stream is open.
-    pub(in crate::link) fn is_standing(&self) -> bool {
-        self.standing.load(Ordering::Relaxed)
+    pub(in crate::link) fn has_get_stream(&self) -> bool {
+        self.is_get_stream_open.load(Ordering::Relaxed)
     }
 
     /// From now on each request has this version in its header.
@@ -132,45 +138,45 @@ impl HttpWire {
         link: &Arc<Link>,
         id: u64,
         frame: Bytes,
-        beside: Alongside<'_>,
+        beside: CallContext<'_>,
     ) -> Result<(), Refusal> {
-        let headers = self.with_passed(self.headers(), beside);
+        let headers = self.add_forwarded(self.headers(), beside);
         let response = self
             .client
             .request(Method::POST, &self.url, headers, Some(frame));
-        let response = response.await.map_err(|e| unsent(link, &e))?;
-        let response = self.judge(link, Some(id), response).await?;
-        if is(response.headers.get(CONTENT_TYPE), "text/event-stream") {
-            return self.follow(link, id, response).await;
+        let response = response.await.map_err(|e| unsent_refusal(link, &e))?;
+        let response = self.check_status(link, Some(id), response).await?;
+        if has_media_type(response.headers.get(CONTENT_TYPE), "text/event-stream") {
+            return self.read_call_stream(link, id, response).await;
         }
-        take_json(link, id, response).await
+        handle_json_answer(link, id, response).await
     }
 
     /// POSTs a modern request. The response belongs to this call: dropping it cancels the call, and if
     /// it breaks the call is lost.
-    pub(in crate::link) async fn call_alone(
+    pub(in crate::link) async fn call_stateless(
         &self,
         link: &Arc<Link>,
         id: u64,
         frame: Bytes,
-        mirror: MirroredHeaders<'_>,
-        beside: Alongside<'_>,
+        mirror: MetadataHeaders<'_>,
+        beside: CallContext<'_>,
     ) -> Result<(), Refusal> {
-        let headers = mirrored::headers(&self.alone, mirror)
+        let headers = metadata_headers::build_headers(&self.stateless_headers, mirror)
             .map_err(|name| Refusal::BadParams(format!("{name} cannot be a header's value")))?;
-        let headers = self.with_passed(headers, beside);
+        let headers = self.add_forwarded(headers, beside);
         let response = self
             .client
             .request(Method::POST, &self.url, headers, Some(frame))
             .await
-            .map_err(|e| unsent(link, &e))?;
+            .map_err(|e| unsent_refusal(link, &e))?;
         if !response.status.is_success() {
-            return Err(self.refused(link, response).await);
+            return Err(self.refusal_from_response(link, response).await);
         }
-        if is(response.headers.get(CONTENT_TYPE), "text/event-stream") {
-            return self.follow_once(link, id, response).await;
+        if has_media_type(response.headers.get(CONTENT_TYPE), "text/event-stream") {
+            return self.read_stateless_stream(link, id, response).await;
         }
-        take_json(link, id, response).await
+        handle_json_answer(link, id, response).await
     }
 
     async fn post(&self, frame: Bytes) -> Result<Response, ClientError> {
@@ -180,7 +186,7 @@ impl HttpWire {
     }
 
     /// Interprets an HTTP status; returns the response if it is a success. `id` is the request in a session.
-    async fn judge(
+    async fn check_status(
         &self,
         link: &Arc<Link>,
         id: Option<u64>,
@@ -190,68 +196,73 @@ impl HttpWire {
         if status.is_success() {
             return Ok(response);
         }
-        if let Some(refusal) = self.unauthorized(link, status) {
+        if let Some(refusal) = self.login_refusal(link, status) {
             return Err(refusal);
         }
-        let refused_at = moment();
-        let hint = self.client.hint(status);
-        let said = SaidBody::read(link, response).await;
-        let body = match said.answers(link, id) {
-            true => RefusalBody::Answer,
+        let refused_at = monotonic_now();
+        let hint = self.client.sign_in_hint(status);
+        let said = ErrorBody::read(link, response).await;
+        let body = match said.is_answer_to(link, id) {
+            true => RefusalBody::Response,
             false => RefusalBody::Other,
         };
         let code = status.as_u16();
-        if self.has_session && is_in_doubt(code) && self.has_ended(link, refused_at).await {
-            link.breaks(format!("its session has ended (HTTP {code})"));
-            if cannot_have_run(code, body) {
-                return Err(link.untaken("its session has ended"));
+        if self.has_session
+            && is_session_suspect(code)
+            && self.check_session_ended(link, refused_at).await
+        {
+            link.report_broken(format!("its session has ended (HTTP {code})"));
+            if can_retry(code, body) {
+                return Err(link.unsent_refusal("its session has ended"));
             }
         }
-        Err(said.refusal(link, status, hint))
+        Err(said.into_refusal(link, status, hint))
     }
 
     /// The refusal of an error status. Where the server wants a login, the connection is over until a person has
     /// signed in.
-    async fn refused(&self, link: &Arc<Link>, response: Response) -> Refusal {
+    async fn refusal_from_response(&self, link: &Arc<Link>, response: Response) -> Refusal {
         let status = response.status;
-        if let Some(refusal) = self.unauthorized(link, status) {
+        if let Some(refusal) = self.login_refusal(link, status) {
             return refusal;
         }
-        let hint = self.client.hint(status);
-        let said = SaidBody::read(link, response).await;
-        said.refusal(link, status, hint)
+        let hint = self.client.sign_in_hint(status);
+        let said = ErrorBody::read(link, response).await;
+        said.into_refusal(link, status, hint)
     }
 
-    fn unauthorized(&self, link: &Arc<Link>, status: StatusCode) -> Option<Refusal> {
+    fn login_refusal(&self, link: &Arc<Link>, status: StatusCode) -> Option<Refusal> {
         let why = self
             .client
-            .parked()
+            .park_reason()
             .filter(|_| status == StatusCode::UNAUTHORIZED)?;
-        link.breaks(why.clone());
-        Some(link.untaken(&why))
+        link.report_broken(why.clone());
+        Some(link.unsent_refusal(&why))
     }
 
     /// POSTs a message that has no answer.
-    pub(in crate::link) fn tell(self: &Arc<Self>, link: &Arc<Link>, frame: Bytes) {
-        let Some(charge) = self.tells.try_take(1) else {
+    pub(in crate::link) fn send_message(self: &Arc<Self>, link: &Arc<Link>, frame: Bytes) {
+        let Some(charge) = self.pending_posts.try_take(1) else {
             link.log
-                .note("a notification was dropped: too many are under way");
+                .push_note("a notification was dropped: too many are under way");
             return;
         };
         let (wire, link) = (self.clone(), link.clone());
-        task::detached("link.send", async move {
+        task::spawn_detached("link.send", async move {
             let _charge = charge;
             let told = tokio::select! {
                 told = wire.post(frame) => told,
-                () = parted(&wire.closed) => return,
+                () = wait_after_close(&wire.closed) => return,
             };
             match told {
                 Ok(response) if response.status.is_success() => {}
-                Ok(response) => link.log.note(&format!(
+                Ok(response) => link.log.push_note(&format!(
                     "a notification was answered HTTP {}",
                     response.status
                 )),
-                Err(error) => link.log.note(&format!("a notification failed: {error}")),
+                Err(error) => link
+                    .log
+                    .push_note(&format!("a notification failed: {error}")),
             }
         });
     }
@@ -260,7 +271,7 @@ impl HttpWire {
     ///
     /// # Errors
     /// Why it was not, in words.
-    pub async fn deliver(&self, frame: Bytes) -> Result<(), String> {
+    pub async fn post_and_wait(&self, frame: Bytes) -> Result<(), String> {
         let response = self.post(frame).await.map_err(|e| e.to_string())?;
         match response.status.is_success() {
             true => Ok(()),
@@ -275,7 +286,7 @@ impl HttpWire {
 
     /// Ends the session at the server (MCP-024); a server that does not know DELETE is left alone.
     pub async fn delete(&self) {
-        if self.has_session && !self.session_is_over() {
+        if self.has_session && !self.is_session_ended() {
             let _ = self
                 .client
                 .request(Method::DELETE, &self.url, self.headers(), None)
@@ -286,38 +297,41 @@ impl HttpWire {
 
 /// Resolves some time after the connection is over, so that a server that never answers holds no
 /// resources for longer.
-async fn parted(closed: &Flag) {
-    closed.raised().await;
-    tokio::time::sleep(PARTING).await;
+async fn wait_after_close(closed: &Flag) {
+    closed.wait_until_raised().await;
+    tokio::time::sleep(CLOSE_TIMEOUT).await;
 }
 
 /// Handles an answer that is one JSON message.
-async fn take_json(link: &Arc<Link>, id: u64, response: Response) -> Result<(), Refusal> {
-    link.wait_for_room(id, response.body.size_hint().exact())
+async fn handle_json_answer(link: &Arc<Link>, id: u64, response: Response) -> Result<(), Refusal> {
+    link.wait_for_budget(id, response.body.size_hint().exact())
         .await;
     let body = match read_json(response.body, link.limits.max_frame).await {
         Err(BodyError::TooLarge { .. }) => {
-            link.overrun(&[], Some(id));
+            link.handle_oversized(&[], Some(id));
             return Ok(());
         }
-        body => body.map_err(|e| link.lost(&e.to_string()))?,
+        body => body.map_err(|e| link.lost_refusal(&e.to_string()))?,
     };
     link.receive(&body, Some(id));
-    if link.awaits(id) {
-        return Err(link.faulty("its HTTP answer holds no answer to the request"));
+    if link.is_pending(id) {
+        return Err(link.invalid_answer_refusal("its HTTP answer holds no answer to the request"));
     }
     Ok(())
 }
 
 /// The error object in the body of an error status. 401 and 403 are answered by what guards the server,
 /// not by the server.
-pub(in crate::link) async fn said(link: &Link, response: Response) -> Option<Box<RawValue>> {
-    SaidBody::read(link, response).await.error
+pub(in crate::link) async fn read_error_object(
+    link: &Link,
+    response: Response,
+) -> Option<Box<RawValue>> {
+    ErrorBody::read(link, response).await.error
 }
 
 /// What came with an error status.
 #[derive(Default)]
-struct SaidBody {
+struct ErrorBody {
     id: Option<RequestId>,
     error: Option<Box<RawValue>>,
     /// The first line of a text.
@@ -326,7 +340,7 @@ struct SaidBody {
     retry_after: Option<String>,
 }
 
-impl SaidBody {
+impl ErrorBody {
     async fn read(link: &Link, response: Response) -> Self {
         let guarded = [StatusCode::UNAUTHORIZED, StatusCode::FORBIDDEN];
         if guarded.contains(&response.status) {
@@ -335,7 +349,7 @@ impl SaidBody {
         let retry_after = response.headers.get(RETRY_AFTER);
         let retry_after = retry_after.and_then(|value| value.to_str().ok());
         let retry_after = retry_after.map(|value| value.chars().take(40).collect());
-        let is_page = is(response.headers.get(CONTENT_TYPE), "text/html");
+        let is_page = has_media_type(response.headers.get(CONTENT_TYPE), "text/html");
         let body = read_json(response.body, link.limits.max_frame).await;
         let body = body.unwrap_or_default();
         match jsonrpc::parse(&body) {
@@ -357,12 +371,12 @@ impl SaidBody {
     }
 
     /// True where it is an error with the id of this request.
-    fn answers(&self, link: &Link, id: Option<u64>) -> bool {
-        let said = self.id.as_ref().and_then(|said| link.meant(said));
+    fn is_answer_to(&self, link: &Link, id: Option<u64>) -> bool {
+        let said = self.id.as_ref().and_then(|said| link.find_call(said));
         self.error.is_some() && said.is_some() && said == id
     }
 
-    fn refusal(self, link: &Link, status: StatusCode, hint: Option<String>) -> Refusal {
+    fn into_refusal(self, link: &Link, status: StatusCode, hint: Option<String>) -> Refusal {
         if let Some(error) = self.error {
             return Refusal::Peer(error);
         }
@@ -385,7 +399,7 @@ impl SaidBody {
                     ),
                 }
             }
-            status => refusal_of_status(link, status, &said, hint),
+            status => status_refusal(link, status, &said, hint),
         }
     }
 }
@@ -400,15 +414,15 @@ fn first_line(body: &[u8]) -> Option<String> {
 
 /// The refusal for a status without an error object. Some statuses are a proxy's word that the server
 /// cannot be reached.
-pub(in crate::link) fn without_words(
+pub(in crate::link) fn bare_status_refusal(
     link: &Link,
     status: StatusCode,
     hint: Option<String>,
 ) -> Refusal {
-    refusal_of_status(link, status, &format!("HTTP {status}"), hint)
+    status_refusal(link, status, &format!("HTTP {status}"), hint)
 }
 
-fn refusal_of_status(link: &Link, status: StatusCode, said: &str, hint: Option<String>) -> Refusal {
+fn status_refusal(link: &Link, status: StatusCode, said: &str, hint: Option<String>) -> Refusal {
     let guarded = matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN);
     let headers = || guarded.then(|| "; check `headers` of this server in mgp.toml".to_owned());
     let hint = hint.or_else(headers).unwrap_or_default();
@@ -420,16 +434,16 @@ fn refusal_of_status(link: &Link, status: StatusCode, said: &str, hint: Option<S
     ];
     // Also where what guards the server says no: whether the call was carried out, no status tells for certain.
     match gone.contains(&status) {
-        true => link.lost(&words),
-        false => link.faulty(&words),
+        true => link.lost_refusal(&words),
+        false => link.invalid_answer_refusal(&words),
     }
 }
 
 /// Without a connection the server has not read the request.
-pub(in crate::link) fn unsent(link: &Arc<Link>, error: &ClientError) -> Refusal {
-    let lost = broken(link, error);
+pub(in crate::link) fn unsent_refusal(link: &Arc<Link>, error: &ClientError) -> Refusal {
+    let lost = broken_refusal(link, error);
     match error {
-        ClientError::Dial(why) => link.unreached(&why.to_string()),
+        ClientError::Dial(why) => link.unreachable_refusal(&why.to_string()),
         ClientError::BadUrl { .. }
         | ClientError::Redirected { .. }
         | ClientError::Closed { .. }
@@ -437,15 +451,15 @@ pub(in crate::link) fn unsent(link: &Arc<Link>, error: &ClientError) -> Refusal 
     }
 }
 
-fn broken(link: &Arc<Link>, error: &ClientError) -> Refusal {
+fn broken_refusal(link: &Arc<Link>, error: &ClientError) -> Refusal {
     let why = error.to_string();
     if matches!(error, ClientError::Dial(_)) {
-        link.breaks(why.clone());
+        link.report_broken(why.clone());
     }
-    link.lost(&why)
+    link.lost_refusal(&why)
 }
 
-pub(in crate::link) fn is(value: Option<&HeaderValue>, kind: &str) -> bool {
+pub(in crate::link) fn has_media_type(value: Option<&HeaderValue>, kind: &str) -> bool {
     value.and_then(|v| v.to_str().ok()).is_some_and(|v| {
         // Some write the header twice, which comes as one with a comma.
         v.split([';', ','])

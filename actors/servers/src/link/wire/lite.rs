@@ -3,12 +3,12 @@
 
 mod answer;
 mod content;
+mod elicitation;
 mod grpc;
 mod http;
 mod listing;
 mod partials;
 mod promise;
-mod question;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -16,32 +16,32 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use ::http::header::{HeaderMap, HeaderName};
 use bytes::Bytes;
-use mgp_callers::exchange::Exchange;
-use mgp_callers::exchange::rounds::CallRounds;
+use mgp_callers::in_flight_call::InFlightCall;
+use mgp_callers::in_flight_call::rounds::CallRounds;
 use mgp_callers::request::input_required::MAX_ROUNDS;
-use mgp_engine::calls::outcome::after_dispatch;
+use mgp_engine::calls::outcome::mark_dispatched;
 use mgp_protocol::jsonrpc::{self, ErrorObject, INTERNAL_ERROR, METHOD_NOT_FOUND, Message};
 use mgp_protocol::lite::REDEEM;
 use mgp_protocol::refusal::Refusal;
-use mgp_protocol::splice::{Splice, member, quoted};
+use mgp_protocol::splice::{Splice, member, quote};
 use mgp_transports::http::client::Client;
 use serde_json::value::RawValue;
 use tokio::sync::oneshot;
 
-use self::answer::ForeignResult;
+use self::answer::LiteResult;
+use self::elicitation::ElicitationAnswer;
 use self::grpc::LiteGrpc;
 use self::http::LiteHttp;
-use self::partials::LitePartials;
-use self::promise::{BackOff, HeldPromise};
-use self::question::CallersAnswer;
-use crate::link::{Alongside, Link, LinkEvent, List, Wire};
+use self::partials::PartialReporter;
+use self::promise::{PendingPromise, RedeemBackoff};
+use crate::link::{CallContext, Link, LinkEvent, List, Wire};
 use crate::login::ServerClient;
 
 /// What is spoken with a lite server, and in which version of its document.
-pub const SPOKEN: &str = "MCP-lite 0.042";
+pub const VERSION_LABEL: &str = "MCP-lite 0.042";
 
 /// The questions that wait for their callers; each call has at most one.
-type LiteQuestions = HashMap<Box<str>, oneshot::Sender<CallersAnswer>>;
+type PendingElicitations = HashMap<Box<str>, oneshot::Sender<ElicitationAnswer>>;
 
 /// The way to one lite server.
 #[derive(Debug)]
@@ -50,12 +50,12 @@ pub struct LiteWire {
     /// Of every request.
     headers: HeaderMap,
     /// Headers of agents' requests that it is handed.
-    passes: Box<[HeaderName]>,
-    questions: Mutex<LiteQuestions>,
+    forwarded_headers: Box<[HeaderName]>,
+    elicitations: Mutex<PendingElicitations>,
     /// How many calls wait for promises.
-    promises: AtomicUsize,
+    waiting_promises: AtomicUsize,
     /// The list that was told last: a lite server cannot say that it changed.
-    listed: Mutex<Option<Arc<str>>>,
+    last_list: Mutex<Option<Arc<str>>>,
 }
 
 /// What carries the messages.
@@ -67,7 +67,7 @@ enum Binding {
 
 /// One call.
 #[derive(Clone, Copy, Debug)]
-struct ForeignCall<'a> {
+struct LiteCall<'a> {
     name: &'a str,
     /// JSON text of an object.
     arguments: &'a str,
@@ -76,32 +76,32 @@ struct ForeignCall<'a> {
     continuation: Option<&'a str>,
 }
 
-impl ForeignCall<'_> {
+impl LiteCall<'_> {
     /// Params of `tools/call`: as little as the document shows.
-    fn params(&self) -> String {
+    fn render_params(&self) -> String {
         let Self {
             name, arguments, ..
         } = self;
-        let meta = self.meta().map(|meta| format!(r#","_meta":{meta}"#));
+        let meta = self.render_meta().map(|meta| format!(r#","_meta":{meta}"#));
         format!(
             r#"{{"name":{},"arguments":{arguments}{}}}"#,
-            quoted(name),
+            quote(name),
             meta.unwrap_or_default()
         )
     }
 
     /// `_meta` of a call that goes on.
-    fn meta(&self) -> Option<String> {
-        let continuation = quoted(self.continuation?);
+    fn render_meta(&self) -> Option<String> {
+        let continuation = quote(self.continuation?);
         Some(format!(r#"{{"continuation":{continuation}}}"#))
     }
 }
 
 impl Link {
     /// True while a call of a lite server waits for a promise.
-    fn holds_promises(&self) -> bool {
+    fn has_promises(&self) -> bool {
         match &self.wire {
-            Wire::Lite(lite) => lite.promises.load(Ordering::Relaxed) > 0,
+            Wire::Lite(lite) => lite.waiting_promises.load(Ordering::Relaxed) > 0,
             Wire::Child(_) | Wire::Http(_) | Wire::Sse(_) | Wire::Node(_) => false,
         }
     }
@@ -112,7 +112,7 @@ impl LiteWire {
     ///
     /// # Errors
     /// Why that is no such URL, in words.
-    pub fn over_http(
+    pub fn with_http(
         client: ServerClient,
         url: &str,
         headers: HeaderMap,
@@ -126,7 +126,7 @@ impl LiteWire {
     ///
     /// # Errors
     /// Why that is no address, in words.
-    pub fn over_grpc(
+    pub fn with_grpc(
         client: &Client,
         url: &str,
         headers: HeaderMap,
@@ -140,10 +140,10 @@ impl LiteWire {
         Arc::new(Self {
             binding,
             headers,
-            passes: passes.iter().filter_map(|name| name.parse().ok()).collect(),
-            questions: Mutex::default(),
-            promises: AtomicUsize::new(0),
-            listed: Mutex::default(),
+            forwarded_headers: passes.iter().filter_map(|name| name.parse().ok()).collect(),
+            elicitations: Mutex::default(),
+            waiting_promises: AtomicUsize::new(0),
+            last_list: Mutex::default(),
         })
     }
 
@@ -158,9 +158,9 @@ impl LiteWire {
 
     /// Why it takes no calls before a person has signed in.
     #[must_use]
-    pub fn parked(&self) -> Option<String> {
+    pub fn park_reason(&self) -> Option<String> {
         match &self.binding {
-            Binding::Http(http) => http.parked(),
+            Binding::Http(http) => http.park_reason(),
             Binding::Grpc(_) => None,
         }
     }
@@ -171,21 +171,21 @@ impl LiteWire {
         link: &Arc<Link>,
         id: u64,
         frame: &Bytes,
-        beside: Alongside<'_>,
+        beside: CallContext<'_>,
     ) -> Result<(), Refusal> {
         let Ok(Message::Request { method, params, .. }) = jsonrpc::parse(frame) else {
-            return Err(Refusal::Broken("a request that is none".into()));
+            return Err(Refusal::Internal("a request that is none".into()));
         };
         let params = params.map_or("{}", RawValue::get);
         let result: Bytes = match &*method {
             "tools/list" => self.list(link).await?.as_bytes().to_vec().into(),
-            "ping" => self.checked(link).await?,
+            "ping" => self.check_list(link).await?,
             "tools/call" => Box::pin(self.call_tool(link, id, params, beside))
                 .await?
                 .into(),
-            other => return Err(unknown(other)),
+            other => return Err(unknown_method_refusal(other)),
         };
-        link.settle(id, Ok(result));
+        link.settle_call(id, Ok(result));
         Ok(())
     }
 
@@ -195,27 +195,34 @@ impl LiteWire {
             Binding::Http(http) => http.list(link, &self.headers).await?,
             Binding::Grpc(grpc) => grpc.list(link, &self.headers).await?.into(),
         };
-        let said = std::str::from_utf8(&said).map_err(|_| link.faulty("its list is not UTF-8"))?;
-        let list: Arc<str> = listing::tools(said)
-            .map_err(|why| link.faulty(&why))?
+        let said = std::str::from_utf8(&said)
+            .map_err(|_| link.invalid_answer_refusal("its list is not UTF-8"))?;
+        let list: Arc<str> = listing::to_mcp_list(said)
+            .map_err(|why| link.invalid_answer_refusal(&why))?
             .into();
-        *self.listed.lock().unwrap_or_else(PoisonError::into_inner) = Some(list.clone());
+        *self
+            .last_list
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = Some(list.clone());
         Ok(list)
     }
 
     /// A lite server has no `ping`, and cannot say that its list changed: its list is read instead, which shows
     /// both.
-    async fn checked(&self, link: &Arc<Link>) -> Result<Bytes, Refusal> {
-        let before = self.listed();
+    async fn check_list(&self, link: &Arc<Link>) -> Result<Bytes, Refusal> {
+        let before = self.last_list();
         let now = self.list(link).await?;
         if before.is_some_and(|before| before != now) {
-            link.tells(LinkEvent::ListChanged(List::Tools));
+            link.emit(LinkEvent::ListChanged(List::Tools));
         }
         Ok(Bytes::from_static(b"{}"))
     }
 
-    fn listed(&self) -> Option<Arc<str>> {
-        let listed = self.listed.lock().unwrap_or_else(PoisonError::into_inner);
+    fn last_list(&self) -> Option<Arc<str>> {
+        let listed = self
+            .last_list
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         listed.clone()
     }
 
@@ -224,7 +231,7 @@ impl LiteWire {
         link: &Arc<Link>,
         id: u64,
         params: &str,
-        beside: Alongside<'_>,
+        beside: CallContext<'_>,
     ) -> Result<String, Refusal> {
         let name =
             member(params, "name").and_then(|name| serde_json::from_str::<String>(name).ok());
@@ -234,78 +241,83 @@ impl LiteWire {
             return Err(Refusal::UnknownTool(name));
         }
         let mut headers = self.headers.clone();
-        beside.add_to(&mut headers, &self.passes);
+        beside.add_headers(&mut headers, &self.forwarded_headers);
         let mut arguments = member(params, "arguments").unwrap_or("{}").to_owned();
         let mut continuation = None;
         for round in 0..MAX_ROUNDS {
-            let request = ForeignCall {
+            let request = LiteCall {
                 name: &name,
                 arguments: &arguments,
                 headers: &headers,
                 continuation: continuation.as_deref(),
             };
-            let answered = self.outcome(link, id, request).await;
+            let answered = self.run_call(link, id, request).await;
             let (result, said) = answered.map_err(|refusal| match round {
                 0 => refusal,
-                _ => after_dispatch(refusal, &link.server),
+                _ => mark_dispatched(refusal, &link.server),
             })?;
             let need = match said {
-                ForeignResult::Final { failed } => return Ok(content::to_mcp(&result, failed)),
-                ForeignResult::Needs(need) => need,
+                LiteResult::Final { failed } => return Ok(content::to_mcp(&result, failed)),
+                LiteResult::NeedsInput(need) => need,
                 // It was waited for.
-                ForeignResult::Promise(_) => return Err(link.faulty("it promises without end")),
+                LiteResult::Promise(_) => {
+                    return Err(link.invalid_answer_refusal("it promises without end"));
+                }
             };
             let answer = self.ask(link, id, &need).await;
-            let (CallersAnswer::Given(given), Some(schema)) = (&answer, &need.schema) else {
-                return Ok(content::told(&question::needed(&need, &answer)));
+            let (ElicitationAnswer::Provided(given), Some(schema)) = (&answer, &need.schema) else {
+                return Ok(content::text_result(&elicitation::render_unanswered(
+                    &need, &answer,
+                )));
             };
-            arguments = question::merged(&arguments, given, schema);
+            arguments = elicitation::merge_arguments(&arguments, given, schema);
             continuation = need.continuation;
-            let checked = again(&beside, &arguments).await;
-            checked.map_err(|refusal| after_dispatch(refusal, &link.server))?;
+            let checked = recheck_arguments(&beside, &arguments).await;
+            checked.map_err(|refusal| mark_dispatched(refusal, &link.server))?;
         }
-        Err(link.faulty(&format!("it asked for more {MAX_ROUNDS} times in one call")))
+        Err(link
+            .invalid_answer_refusal(&format!("it asked for more {MAX_ROUNDS} times in one call")))
     }
 
     /// The result of a call, whether at once or after its promise, and what it says.
-    async fn outcome(
+    async fn run_call(
         self: &Arc<Self>,
         link: &Arc<Link>,
         id: u64,
-        request: ForeignCall<'_>,
-    ) -> Result<(String, ForeignResult), Refusal> {
-        let mut partials = LitePartials::of(link, id);
+        request: LiteCall<'_>,
+    ) -> Result<(String, LiteResult), Refusal> {
+        let mut partials = PartialReporter::for_call(link, id);
         let result = self.binding.call(link, request, &mut partials).await?;
-        let said = ForeignResult::read(&result).map_err(|why| link.faulty(&why))?;
-        let ForeignResult::Promise(token) = said else {
+        let said = LiteResult::parse(&result).map_err(|why| link.invalid_answer_refusal(&why))?;
+        let LiteResult::Promise(token) = said else {
             return Ok((result, said));
         };
-        let exchange = link.pending.with(id, |call| call.exchange.clone());
-        if let Some(rounds) = exchange.as_deref().and_then(Exchange::rounds) {
-            CallRounds::lasts(rounds);
+        let exchange = link.pending.inspect(id, |call| call.call.clone());
+        if let Some(rounds) = exchange.as_deref().and_then(InFlightCall::rounds) {
+            CallRounds::promote_now(rounds);
         }
-        let mut held = HeldPromise::new(self, link, request.headers, token);
-        let outcome = self.redeemed(link, &mut held, &mut partials).await;
+        let mut held = PendingPromise::new(self, link, request.headers, token);
+        let outcome = self.redeem_promise(link, &mut held, &mut partials).await;
         // Who gave a promise has the call.
-        let outcome = outcome.map_err(|refusal| after_dispatch(refusal, &link.server));
+        let outcome = outcome.map_err(|refusal| mark_dispatched(refusal, &link.server));
         if matches!(outcome, Ok(_) | Err(Refusal::Peer(_))) {
-            held.settled();
+            held.mark_settled();
         }
         outcome
     }
 
     /// Asks for what was promised until it comes, or the call is over.
-    async fn redeemed(
+    async fn redeem_promise(
         &self,
         link: &Arc<Link>,
-        held: &mut HeldPromise,
-        partials: &mut LitePartials<'_>,
-    ) -> Result<(String, ForeignResult), Refusal> {
-        let mut back_off = BackOff::default();
+        held: &mut PendingPromise,
+        partials: &mut PartialReporter<'_>,
+    ) -> Result<(String, LiteResult), Refusal> {
+        let mut back_off = RedeemBackoff::default();
         loop {
-            tokio::time::sleep(back_off.wait()).await;
-            let arguments = held.arguments();
-            let request = ForeignCall {
+            tokio::time::sleep(back_off.next_delay()).await;
+            let arguments = held.redeem_arguments();
+            let request = LiteCall {
                 name: REDEEM,
                 arguments: &arguments,
                 headers: held.headers(),
@@ -313,16 +325,18 @@ impl LiteWire {
             };
             let result = match self.binding.call(link, request, partials).await {
                 Ok(result) => result,
-                Err(Refusal::Lost { .. } | Refusal::NotReady { .. }) if back_off.missed() => {
+                Err(Refusal::ServerLost { .. } | Refusal::NotReady { .. })
+                    if back_off.record_miss() =>
+                {
                     continue;
                 }
-                Err(refusal) => return Err(not_kept(refusal)),
+                Err(refusal) => return Err(promise_refusal(refusal)),
             };
-            back_off.answered();
-            partials.alive();
-            match ForeignResult::read(&result).map_err(|why| link.faulty(&why))? {
-                ForeignResult::Promise(token) => held.renewed(token),
-                said @ (ForeignResult::Final { .. } | ForeignResult::Needs(_)) => {
+            back_off.reset();
+            partials.record_heartbeat();
+            match LiteResult::parse(&result).map_err(|why| link.invalid_answer_refusal(&why))? {
+                LiteResult::Promise(token) => held.set_token(token),
+                said @ (LiteResult::Final { .. } | LiteResult::NeedsInput(_)) => {
                     return Ok((result, said));
                 }
             }
@@ -334,8 +348,8 @@ impl Binding {
     async fn call(
         &self,
         link: &Arc<Link>,
-        request: ForeignCall<'_>,
-        partials: &mut LitePartials<'_>,
+        request: LiteCall<'_>,
+        partials: &mut PartialReporter<'_>,
     ) -> Result<String, Refusal> {
         match self {
             Self::Http(http) => Box::pin(http.call(link, request, partials)).await,
@@ -345,18 +359,18 @@ impl Binding {
 }
 
 /// A call that is made again with more arguments is checked like a new one.
-async fn again(beside: &Alongside<'_>, arguments: &str) -> Result<(), Refusal> {
+async fn recheck_arguments(beside: &CallContext<'_>, arguments: &str) -> Result<(), Refusal> {
     let Some(check) = beside.final_check else {
         return Ok(());
     };
     let arguments = RawValue::from_string(arguments.to_owned())
-        .map_err(|why| Refusal::Broken(format!("arguments that are no JSON: {why}")))?;
-    check.more(&arguments).await?;
-    check.still()
+        .map_err(|why| Refusal::Internal(format!("arguments that are no JSON: {why}")))?;
+    check.recheck_arguments(&arguments).await?;
+    check.recheck()
 }
 
 /// The server's error at a redemption says that it is about the promise.
-fn not_kept(refusal: Refusal) -> Refusal {
+fn promise_refusal(refusal: Refusal) -> Refusal {
     let Refusal::Peer(error) = &refusal else {
         return refusal;
     };
@@ -366,7 +380,7 @@ fn not_kept(refusal: Refusal) -> Refusal {
     let words: String = serde_json::from_str(said).unwrap_or_default();
     let mut splice = Splice::new(error.get());
     let words = format!("the promise that it gave for this call is not kept: {words}");
-    splice.replace(said, quoted(&words));
+    splice.replace(said, quote(&words));
     match RawValue::from_string(splice.finish().into_owned()) {
         Ok(error) => Refusal::Peer(error),
         Err(_) => refusal,
@@ -374,13 +388,13 @@ fn not_kept(refusal: Refusal) -> Refusal {
 }
 
 /// MCP-lite has tools, and nothing else.
-fn unknown(method: &str) -> Refusal {
+fn unknown_method_refusal(method: &str) -> Refusal {
     let error = ErrorObject::new(
         METHOD_NOT_FOUND,
         format!("Method not found: {method}: a server of MCP-lite has tools only"),
     );
     match serde_json::value::to_raw_value(&error) {
         Ok(error) => Refusal::Peer(error),
-        Err(_) => Refusal::Broken(format!("{method} ({INTERNAL_ERROR})")),
+        Err(_) => Refusal::Internal(format!("{method} ({INTERNAL_ERROR})")),
     }
 }

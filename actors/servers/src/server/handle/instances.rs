@@ -21,17 +21,17 @@ use super::{ServerHandle, ms};
 use crate::link::{Link, List};
 use crate::login::ServerLogin;
 use crate::server::ServerMsg;
-use crate::server::resources::ResourceLook;
-use mgp_callers::exchange::Exchange;
+use crate::server::resource_usage::ResourceSnapshot;
+use mgp_callers::in_flight_call::InFlightCall;
 use mgp_callers::request::Caller;
-use mgp_runtime::metrics::GrowingCount;
-use mgp_runtime::time::moment;
+use mgp_runtime::metrics::Counter;
+use mgp_runtime::time::monotonic_now;
 
 /// Length of the hash that names an instance: enough that two agents never share one.
-const NAME: usize = 32;
+const NAME_LENGTH: usize = 32;
 
 /// Instances by whom they are for.
-pub(in crate::server) type Table = BTreeMap<InstanceOwner, Arc<ServerHandle>>;
+pub(in crate::server) type InstanceMap = BTreeMap<InstanceOwner, Arc<ServerHandle>>;
 
 /// For whom an instance is.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -52,51 +52,51 @@ impl fmt::Display for InstanceOwner {
 }
 
 /// Held by one life at a time.
-type LifeLock = tokio::sync::Mutex<()>;
+type GenerationLock = tokio::sync::Mutex<()>;
 
 /// What a server's handle holds of its instances.
 #[derive(Debug)]
-pub(super) struct ShownInstances {
+pub(super) struct InstanceTable {
     /// Each agent has an instance.
-    apart: AtomicBool,
+    is_per_agent: AtomicBool,
     /// And one for each folder.
-    by_folder: AtomicBool,
-    shown: Snapshot<Table>,
+    is_per_folder: AtomicBool,
+    published: Snapshot<InstanceMap>,
     /// Lives of the server that were begun since the kernel's start.
-    begun: GrowingCount,
+    generations_started: Counter,
     /// Locks: the next instance for somebody starts only after the last one ended, even if a supervisor failed.
-    turns: Mutex<HashMap<InstanceOwner, Weak<LifeLock>>>,
+    locks: Mutex<HashMap<InstanceOwner, Weak<GenerationLock>>>,
 }
 
 /// What the handle of an instance holds.
 #[derive(Debug)]
-pub(super) struct OfAgent {
+pub(super) struct InstanceState {
     owner: InstanceOwner,
     key: ServerId,
     /// When it was last used, in milliseconds of the kernel's clock.
-    used: AtomicU64,
-    of: Weak<ServerHandle>,
+    last_used_ms: AtomicU64,
+    server: Weak<ServerHandle>,
     /// The login of its agent, where each has its own.
     login: OnceLock<Arc<ServerLogin>>,
 }
 
-impl ShownInstances {
-    pub(super) fn none() -> Self {
+impl InstanceTable {
+    pub(super) fn new() -> Self {
         Self {
-            apart: AtomicBool::new(false),
-            by_folder: AtomicBool::new(false),
-            shown: Snapshot::new(Table::new()),
-            begun: GrowingCount::new(),
-            turns: Mutex::default(),
+            is_per_agent: AtomicBool::new(false),
+            is_per_folder: AtomicBool::new(false),
+            published: Snapshot::new(InstanceMap::new()),
+            generations_started: Counter::new(),
+            locks: Mutex::default(),
         }
     }
 
-    fn turn(&self, owner: &InstanceOwner) -> Arc<LifeLock> {
-        let mut turns = self.turns.lock().unwrap_or_else(PoisonError::into_inner);
+    fn lock_for(&self, owner: &InstanceOwner) -> Arc<GenerationLock> {
+        let mut turns = self.locks.lock().unwrap_or_else(PoisonError::into_inner);
         turns.retain(|_, turn| turn.strong_count() > 0);
         let known = turns.get(owner).and_then(Weak::upgrade);
         known.unwrap_or_else(|| {
-            let turn = Arc::new(LifeLock::default());
+            let turn = Arc::new(GenerationLock::default());
             turns.insert(owner.clone(), Arc::downgrade(&turn));
             turn
         })
@@ -106,47 +106,51 @@ impl ShownInstances {
 impl ServerHandle {
     /// Lives of it that were begun since the kernel's start; one that never ended by itself has one.
     #[must_use]
-    pub fn lives_begun(&self) -> u64 {
-        self.lives.begun.get()
+    pub fn generations_started(&self) -> u64 {
+        self.instances.generations_started.get()
     }
 
-    pub(in crate::server) fn life_begins(&self) {
-        self.lives.begun.one_more();
+    pub(in crate::server) fn count_generation(&self) {
+        self.instances.generations_started.increment();
     }
 
     /// The handle of somebody's instance, which is started at once.
-    pub(in crate::server) fn of_owner(self: &Arc<Self>, owner: &InstanceOwner) -> Arc<Self> {
-        let own = OfAgent {
+    pub(in crate::server) fn instance_for(self: &Arc<Self>, owner: &InstanceOwner) -> Arc<Self> {
+        let own = InstanceState {
             owner: owner.clone(),
-            key: self.key_for(owner),
-            used: AtomicU64::new(0),
-            of: Arc::downgrade(self),
+            key: self.instance_key(owner),
+            last_used_ms: AtomicU64::new(0),
+            server: Arc::downgrade(self),
             login: OnceLock::new(),
         };
-        let (id, log, turn) = (self.id.clone(), self.log.clone(), self.lives.turn(owner));
-        let handle = Arc::new(Self::made(id, log, Some(own), turn));
-        handle.make_due();
-        handle.touch();
+        let (id, log, turn) = (
+            self.id.clone(),
+            self.log.clone(),
+            self.instances.lock_for(owner),
+        );
+        let handle = Arc::new(Self::build(id, log, Some(own), turn));
+        handle.mark_due();
+        handle.record_use();
         handle
     }
 
-    fn key_for(&self, owner: &InstanceOwner) -> ServerId {
+    fn instance_key(&self, owner: &InstanceOwner) -> ServerId {
         let mut whose = blake3::Hasher::new();
         whose.update(owner.agent.as_str().as_bytes());
         if let Some(folder) = &owner.folder {
             // No agent has it in its name.
             whose.update(b"\0").update(folder.as_os_str().as_bytes());
         }
-        self.id.instance(&whose.finalize().to_hex()[..NAME])
+        self.id.instance(&whose.finalize().to_hex()[..NAME_LENGTH])
     }
 
     /// Whose instance this caller's calls go to.
     ///
     /// # Errors
     /// The server runs in the folder of its caller, and this one has none.
-    fn owner_of(&self, caller: &Caller) -> Result<InstanceOwner, Refusal> {
+    fn instance_owner(&self, caller: &Caller) -> Result<InstanceOwner, Refusal> {
         let agent = caller.agent.clone();
-        if !self.lives.by_folder.load(Ordering::Relaxed) {
+        if !self.instances.is_per_folder.load(Ordering::Relaxed) {
             return Ok(InstanceOwner {
                 agent,
                 folder: None,
@@ -167,36 +171,36 @@ impl ServerHandle {
     }
 
     /// The instance calls with this login.
-    pub(in crate::server) fn has_login(&self, login: Arc<ServerLogin>) {
-        if let Some(own) = &self.own {
+    pub(in crate::server) fn set_login(&self, login: Arc<ServerLogin>) {
+        if let Some(own) = &self.instance {
             let _ = own.login.set(login);
         }
     }
 
     /// The login of the agent of this instance, where each has its own.
-    pub(in crate::server) fn own_login(&self) -> Option<Arc<ServerLogin>> {
-        self.own.as_ref()?.login.get().cloned()
+    pub(in crate::server) fn agent_login(&self) -> Option<Arc<ServerLogin>> {
+        self.instance.as_ref()?.login.get().cloned()
     }
 
     /// The agent of this instance; `None` for the server itself.
     #[must_use]
     pub fn agent(&self) -> Option<&AgentId> {
-        self.own.as_ref().map(|own| &own.owner.agent)
+        self.instance.as_ref().map(|own| &own.owner.agent)
     }
 
     /// The name of this instance, or of the server itself.
     #[must_use]
     pub fn key(&self) -> &ServerId {
-        self.own.as_ref().map_or(&self.id, |own| &own.key)
+        self.instance.as_ref().map_or(&self.id, |own| &own.key)
     }
 
     /// The handle this caller's calls use, if it exists.
     #[must_use]
-    pub fn link_of(&self, caller: &Caller) -> Option<Arc<Link>> {
-        match self.parts(caller) {
+    pub fn link_for(&self, caller: &Caller) -> Option<Arc<Link>> {
+        match self.has_own_instance(caller) {
             true => {
-                let owner = self.owner_of(caller).ok()?;
-                self.lives.shown.load().get(&owner)?.link()
+                let owner = self.instance_owner(caller).ok()?;
+                self.instances.published.load().get(&owner)?.link()
             }
             false => self.link(),
         }
@@ -207,43 +211,43 @@ impl ServerHandle {
     /// # Errors
     /// As [`Self::connection`], of the server or the instance; [`Refusal::Overloaded`] where there are
     /// too many instances and none is idle.
-    pub async fn connection_of(
+    pub async fn connection_for(
         &self,
         caller: &Caller,
-        exchange: &Exchange,
+        exchange: &InFlightCall,
     ) -> Result<Arc<Link>, Refusal> {
         let link = self.connection(Some(caller), exchange).await?;
-        match self.parts(caller) {
+        match self.has_own_instance(caller) {
             true => {
-                let owner = self.owner_of(caller)?;
-                Box::pin(self.own_connection(&owner, caller, exchange)).await
+                let owner = self.instance_owner(caller)?;
+                Box::pin(self.instance_connection(&owner, caller, exchange)).await
             }
             false => Ok(link),
         }
     }
 
-    async fn own_connection(
+    async fn instance_connection(
         &self,
         owner: &InstanceOwner,
         caller: &Caller,
-        exchange: &Exchange,
+        exchange: &InFlightCall,
     ) -> Result<Arc<Link>, Refusal> {
-        let known = self.lives.shown.load().get(owner).cloned();
+        let known = self.instances.published.load().get(owner).cloned();
         let there = known.filter(|one| one.link.get().is_some());
         let one = match there {
             Some(one) => one,
             None => {
                 let asked = |reply| ServerMsg::OpenInstance(owner.clone(), reply);
-                let supervisor = self.supervisor().map_err(|_| self.not_ready())?;
+                let supervisor = self.supervisor().map_err(|_| self.not_ready_refusal())?;
                 let asked = supervisor.ask(asked).await;
-                asked.map_err(|_| self.not_ready())??
+                asked.map_err(|_| self.not_ready_refusal())??
             }
         };
-        one.touch();
+        one.record_use();
         let connected = one.connection(Some(caller), exchange).await;
-        match (connected, one.own_login()) {
-            (Err(refusal), Some(login)) if login.parked().is_some() => {
-                Err(self.sign_in_first(&login, caller, refusal).await)
+        match (connected, one.agent_login()) {
+            (Err(refusal), Some(login)) if login.park_reason().is_some() => {
+                Err(self.sign_in_refusal(&login, caller, refusal).await)
             }
             (connected, _) => connected,
         }
@@ -251,14 +255,14 @@ impl ServerHandle {
 
     /// The refusal of a call whose agent has to sign in: with the address, as an elicitation where its client can
     /// show that (2025-11-25), else in words.
-    async fn sign_in_first(
+    async fn sign_in_refusal(
         &self,
         login: &Arc<ServerLogin>,
         caller: &Caller,
         refusal: Refusal,
     ) -> Refusal {
-        let standing = caller.standing();
-        let offer = match login.offer(standing.as_ref()).await {
+        let standing = caller.live_connection();
+        let offer = match login.offer_sign_in(standing.as_ref()).await {
             Ok(offer) => offer,
             Err(error) => {
                 tracing::warn!(server = %self.id, %error, "no login can be offered");
@@ -287,10 +291,10 @@ impl ServerHandle {
 
     /// The key of this caller's subscriptions at the server.
     #[must_use]
-    pub fn key_of(&self, caller: &Caller) -> ServerId {
-        match self.parts(caller) {
+    pub fn subscription_key(&self, caller: &Caller) -> ServerId {
+        match self.has_own_instance(caller) {
             // Who has no folder has no instance, and so nothing under its name.
-            true => self.key_for(&self.owner_of(caller).unwrap_or(InstanceOwner {
+            true => self.instance_key(&self.instance_owner(caller).unwrap_or(InstanceOwner {
                 agent: caller.agent.clone(),
                 folder: None,
             })),
@@ -301,62 +305,64 @@ impl ServerHandle {
     /// The key of this caller's event subscriptions at the server. Of one of another node each agent has its own, since
     /// its owner decides for each.
     #[must_use]
-    pub fn events_key_of(&self, caller: &Caller) -> ServerId {
-        match self.id.is_of_node() {
-            true => self.key_for(&InstanceOwner {
-                agent: caller.abroad(),
+    pub fn event_subscription_key(&self, caller: &Caller) -> ServerId {
+        match self.id.is_remote() {
+            true => self.instance_key(&InstanceOwner {
+                agent: caller.remote_identity(),
                 folder: None,
             }),
-            false => self.key_of(caller),
+            false => self.subscription_key(caller),
         }
     }
 
     /// The connection of the instance of this name, or of the server itself. One of another node has no other.
     #[must_use]
-    pub fn link_named(&self, key: &ServerId) -> Option<Arc<Link>> {
-        if *key == self.id || self.id.is_of_node() {
+    pub fn link_by_key(&self, key: &ServerId) -> Option<Arc<Link>> {
+        if *key == self.id || self.id.is_remote() {
             return self.link();
         }
-        let shown = self.lives.shown.load();
+        let shown = self.instances.published.load();
         shown.values().find(|one| one.key() == key)?.link()
     }
 
     /// Whether this caller has an instance of its own; the operator has none.
-    fn parts(&self, caller: &Caller) -> bool {
-        self.lives.apart.load(Ordering::Relaxed) && !caller.operator
+    fn has_own_instance(&self, caller: &Caller) -> bool {
+        self.instances.is_per_agent.load(Ordering::Relaxed) && !caller.operator
     }
 
     /// Whether each agent has an instance, and one for each folder.
-    pub(in crate::server) fn set_apart(&self, apart: bool, by_folder: bool) {
-        self.lives.by_folder.store(by_folder, Ordering::Relaxed);
-        self.lives.apart.store(apart, Ordering::Relaxed);
+    pub(in crate::server) fn configure_instances(&self, apart: bool, by_folder: bool) {
+        self.instances
+            .is_per_folder
+            .store(by_folder, Ordering::Relaxed);
+        self.instances.is_per_agent.store(apart, Ordering::Relaxed);
     }
 
-    pub(in crate::server) fn show_instances(&self, table: Table) {
-        self.lives.shown.store(Arc::new(table));
+    pub(in crate::server) fn publish_instances(&self, table: InstanceMap) {
+        self.instances.published.store(Arc::new(table));
     }
 
     /// An instance reports a changed list: the server's own lists are fetched again.
-    pub(in crate::server) fn refresh_all(&self, list: List) {
-        if let Some(server) = self.own.as_ref().and_then(|own| own.of.upgrade()) {
-            server.refresh(list);
+    pub(in crate::server) fn refetch_server_list(&self, list: List) {
+        if let Some(server) = self.instance.as_ref().and_then(|own| own.server.upgrade()) {
+            server.refetch_list(list);
         }
     }
 
     /// Notes that the instance is used now.
-    pub(in crate::server) fn touch(&self) {
-        if let Some(own) = &self.own {
-            let now = ms(moment().since_start());
-            own.used.store(now, Ordering::Relaxed);
+    pub(in crate::server) fn record_use(&self) {
+        if let Some(own) = &self.instance {
+            let now = ms(monotonic_now().since_start());
+            own.last_used_ms.store(now, Ordering::Relaxed);
         }
     }
 
     /// When it was last wanted.
-    pub(in crate::server) fn used(&self) -> Duration {
+    pub(in crate::server) fn last_used(&self) -> Duration {
         let used = self
-            .own
+            .instance
             .as_ref()
-            .map_or(0, |own| own.used.load(Ordering::Relaxed));
+            .map_or(0, |own| own.last_used_ms.load(Ordering::Relaxed));
         Duration::from_millis(used)
     }
 
@@ -367,29 +373,29 @@ impl ServerHandle {
             LifecycleState::Registered | LifecycleState::Connecting
         );
         let link = self.link.get();
-        let busy = link.is_some_and(|link| link.in_flight() > 0 || link.is_followed());
-        starts || busy || self.waiters.taken() > 0
+        let busy = link.is_some_and(|link| link.in_flight() > 0 || link.has_subscriptions());
+        starts || busy || self.waiting_calls.taken_count() > 0
     }
 
     /// Calls under way, at it and at its instances.
     #[must_use]
     pub fn in_flight(&self) -> u64 {
         let own = self.link().map_or(0, |link| link.in_flight() as u64);
-        let shown = self.lives.shown.load();
+        let shown = self.instances.published.load();
         let instances = shown.values().filter_map(|one| one.link());
         own + instances.map(|link| link.in_flight() as u64).sum::<u64>()
     }
 
     /// Its instances as the operator sees them.
-    pub(super) fn instances(&self, look: &ResourceLook) -> Vec<Instance> {
-        let shown = self.lives.shown.load();
+    pub(super) fn instance_reports(&self, look: &ResourceSnapshot) -> Vec<Instance> {
+        let shown = self.instances.published.load();
         let told = shown.iter().map(|(owner, one)| {
             let status = one.status();
             Instance {
                 agent: owner.agent.to_string(),
                 folder: owner.folder.as_ref().map(|at| at.display().to_string()),
                 state: status.state.to_string(),
-                since_ms: ms(moment().since(status.since)),
+                since_ms: ms(monotonic_now().duration_since(status.since)),
                 pid: status.process(),
                 uses: look.server(one.key()),
                 in_flight: one.link().map_or(0, |link| link.in_flight() as u64),

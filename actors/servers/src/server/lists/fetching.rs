@@ -4,16 +4,16 @@ use std::sync::Arc;
 
 use mgp_engine::servers::spec::ServerSpec;
 
-use super::{Fresh, Lists, Watch};
+use super::{FetchedLists, PinCheck, RawLists};
 use crate::link::{Link, List};
 use crate::server::{ServerActor, ServerMsg, ServerState};
 use mgp_runtime::task;
 
 impl ServerActor {
-    pub(in crate::server) fn fetch(&self, state: &mut ServerState, list: List) {
+    pub(in crate::server) fn fetch_list(&self, state: &mut ServerState, list: List) {
         // Agents see the lists of the server itself, not of its instances.
         if self.handle.agent().is_some() {
-            return self.handle.refresh_all(list);
+            return self.handle.refetch_server_list(list);
         }
         let Some(link) = state.link() else {
             if !state.changed.contains(&list) {
@@ -26,33 +26,33 @@ impl ServerActor {
             *again = true;
             return;
         }
-        if self.waits_for_pace(state, list) {
+        if self.delay_fetch(state, list) {
             return;
         }
-        self.fetch_now(state, &link, list);
+        self.start_fetch(state, &link, list);
     }
 
     /// Fetches a list over this connection; its turn is taken.
-    pub(super) fn fetch_now(&self, state: &mut ServerState, link: &Arc<Link>, list: List) {
+    pub(super) fn start_fetch(&self, state: &mut ServerState, link: &Arc<Link>, list: List) {
         let link = link.clone();
         state.fetching.push((list, false));
-        let (me, before) = (state.me.clone(), state.offer.clone());
-        let watch = self.watch(&state.spec);
-        task::detached("lists.fetch", async move {
-            let fetching = Lists::fetch_one(&link, list, before, &watch);
-            let _ = me.tell(match task::caught("lists.fetch", fetching).await {
+        let (me, before) = (state.mailbox.clone(), state.offer.clone());
+        let watch = self.pin_check(&state.spec);
+        task::spawn_detached("lists.fetch", async move {
+            let fetching = RawLists::fetch_one(&link, list, before, &watch);
+            let _ = me.send(match task::catch_panic("lists.fetch", fetching).await {
                 Ok(lists) => ServerMsg::Fetched(list, link.number, Box::new(lists)),
                 Err(broken) => ServerMsg::LinkBroke(link.number, broken.to_string()),
             });
         });
     }
 
-    pub(in crate::server) fn fetched(
+    pub(in crate::server) fn handle_fetched(
         &self,
         state: &mut ServerState,
         list: List,
         number: u64,
-        lists: Fresh,
+        lists: FetchedLists,
     ) {
         let link = state.link();
         let Some(link) = link.filter(|l| l.number == number) else {
@@ -60,16 +60,16 @@ impl ServerActor {
         };
         let again = state.fetching.iter().any(|(l, again)| *l == list && *again);
         state.fetching.retain(|(l, _)| *l != list);
-        drop(self.offer(state, lists, &link));
+        drop(self.apply_lists(state, lists, &link));
         self.publish(state);
         if again {
-            self.fetch(state, list);
+            self.fetch_list(state, list);
         }
     }
 
     /// The settings for comparing its lists with their pins.
-    pub(in crate::server) fn watch(&self, spec: &ServerSpec) -> Watch {
-        Watch {
+    pub(in crate::server) fn pin_check(&self, spec: &ServerSpec) -> PinCheck {
+        PinCheck {
             pins: self.pins.clone(),
             rules: spec.pin.clone(),
         }

@@ -9,9 +9,9 @@ use crate::server::{ServerMsg, ServerState};
 use mgp_runtime::task::{self, SupervisedTask};
 
 /// How long after its first failure a list is fetched again; doubled after each further failure.
-const FIRST: Duration = Duration::from_secs(1);
+const BACKOFF_MIN: Duration = Duration::from_secs(1);
 /// The longest such time.
-const LONGEST: Duration = Duration::from_secs(300);
+const BACKOFF_MAX: Duration = Duration::from_secs(300);
 
 /// The missing lists of one server: at most four.
 #[derive(Debug, Default)]
@@ -24,14 +24,14 @@ struct MissingList {
     why: String,
     failures: u32,
     /// The timer of the next try; it ends with the life of the server.
-    _again: SupervisedTask<()>,
+    _retry_timer: SupervisedTask<()>,
 }
 
 impl MissingLists {
     /// Each missing list in words.
-    pub(in crate::server) fn words(&self) -> Vec<String> {
+    pub(in crate::server) fn describe(&self) -> Vec<String> {
         let said = self.0.iter().map(|missing| {
-            let again = delay(missing.failures).as_secs();
+            let again = retry_delay(missing.failures).as_secs();
             format!("{}; asked for again after {again} s", missing.why)
         });
         said.collect()
@@ -45,8 +45,8 @@ impl MissingLists {
 
 impl ServerState {
     /// What agents do not see, and why: lists that failed and broken definitions.
-    pub(in crate::server) fn left_out(&self) -> Vec<String> {
-        let mut left_out = self.missing.words();
+    pub(in crate::server) fn describe_omissions(&self) -> Vec<String> {
+        let mut left_out = self.missing.describe();
         let (rejected, more) = self.offer.rejected();
         left_out.extend(rejected.iter().map(ToString::to_string));
         if more > 0 {
@@ -57,7 +57,7 @@ impl ServerState {
     }
 
     /// Lists were fetched: those that failed are scheduled to be fetched again.
-    pub(in crate::server) fn learn_missing(&mut self, asked: Vec<(ListKind, Option<String>)>) {
+    pub(in crate::server) fn record_fetched(&mut self, asked: Vec<(ListKind, Option<String>)>) {
         for (kind, why) in asked {
             let place = self
                 .missing
@@ -67,27 +67,27 @@ impl ServerState {
             let before = place.map(|place| self.missing.0.swap_remove(place));
             let Some(why) = why else { continue };
             let failures = before.map_or(0, |before| before.failures) + 1;
-            let me = self.me.clone();
-            let again = task::supervised("lists.missing", async move {
-                tokio::time::sleep(delay(failures)).await;
-                let _ = me.tell(ServerMsg::ListChanged(list(kind)));
+            let me = self.mailbox.clone();
+            let again = task::spawn_supervised("lists.missing", async move {
+                tokio::time::sleep(retry_delay(failures)).await;
+                let _ = me.send(ServerMsg::ListChanged(list_of_kind(kind)));
             });
             self.missing.0.push(MissingList {
                 kind,
                 why,
                 failures,
-                _again: again,
+                _retry_timer: again,
             });
         }
     }
 }
 
-fn delay(failures: u32) -> Duration {
+fn retry_delay(failures: u32) -> Duration {
     let doubled = 2u32.saturating_pow(failures.saturating_sub(1));
-    FIRST.saturating_mul(doubled).min(LONGEST)
+    BACKOFF_MIN.saturating_mul(doubled).min(BACKOFF_MAX)
 }
 
-fn list(kind: ListKind) -> List {
+fn list_of_kind(kind: ListKind) -> List {
     match kind {
         ListKind::Tools => List::Tools,
         ListKind::Prompts => List::Prompts,
@@ -101,7 +101,7 @@ mod tests {
 
     #[test]
     fn what_goes_on_failing_is_asked_for_ever_more_rarely() {
-        let secs = [1, 2, 3, 9, 10, 99].map(|failures| delay(failures).as_secs());
+        let secs = [1, 2, 3, 9, 10, 99].map(|failures| retry_delay(failures).as_secs());
         assert_eq!(secs, [1, 2, 4, 256, 300, 300]);
     }
 }

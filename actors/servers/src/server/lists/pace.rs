@@ -2,15 +2,15 @@
 
 use std::time::Duration;
 
-use mgp_engine::servers::supervision::pace::RefreshPace;
+use mgp_engine::servers::supervision::backoff::RefreshLimiter;
 
 use crate::link::List;
 use crate::server::{ServerActor, ServerMsg, ServerState};
 use mgp_runtime::task::{self, SupervisedTask};
-use mgp_runtime::time::moment;
+use mgp_runtime::time::monotonic_now;
 
 /// How long it is shown that a list had to wait.
-const SHOWN: Duration = Duration::from_secs(5);
+const NOTICE_TIME: Duration = Duration::from_secs(5);
 
 /// The paces of the lists of one connection: at most three.
 #[derive(Debug, Default)]
@@ -19,11 +19,11 @@ pub(in crate::server) struct ListPaces(Vec<ListPace>);
 #[derive(Debug)]
 struct ListPace {
     list: List,
-    pace: RefreshPace,
+    pace: RefreshLimiter,
     /// The fetch that waits; more changes wait for the same one.
-    due: Option<SupervisedTask<()>>,
+    delayed_fetch: Option<SupervisedTask<()>>,
     /// While the list has had to wait lately.
-    calm: Option<SupervisedTask<()>>,
+    settle_timer: Option<SupervisedTask<()>>,
 }
 
 impl ListPaces {
@@ -32,9 +32,9 @@ impl ListPaces {
         let place = place.unwrap_or_else(|| {
             self.0.push(ListPace {
                 list,
-                pace: RefreshPace::default(),
-                due: None,
-                calm: None,
+                pace: RefreshLimiter::default(),
+                delayed_fetch: None,
+                settle_timer: None,
             });
             self.0.len() - 1
         });
@@ -43,7 +43,7 @@ impl ListPaces {
 
     /// The lists that have had to wait lately, in words.
     pub(super) fn describe_waiting(&self) -> impl Iterator<Item = String> {
-        let waiting = self.0.iter().filter(|pace| pace.calm.is_some());
+        let waiting = self.0.iter().filter(|pace| pace.settle_timer.is_some());
         waiting.map(|pace| {
             let method = match pace.list {
                 List::Tools => "tools/list",
@@ -57,25 +57,25 @@ impl ListPaces {
 
 impl ServerActor {
     /// True where the fetch of this list has to wait: it follows by itself.
-    pub(super) fn waits_for_pace(&self, state: &mut ServerState, list: List) -> bool {
-        let me = state.me.clone();
+    pub(super) fn delay_fetch(&self, state: &mut ServerState, list: List) -> bool {
+        let me = state.mailbox.clone();
         let pace = state.paces.entry(list);
-        if pace.due.is_some() {
+        if pace.delayed_fetch.is_some() {
             return true;
         }
-        let wait = pace.pace.take(moment());
+        let wait = pace.pace.reserve(monotonic_now());
         if wait.is_zero() {
             return false;
         }
         let later = me.clone();
-        pace.due = Some(task::supervised("lists.due", async move {
+        pace.delayed_fetch = Some(task::spawn_supervised("lists.due", async move {
             tokio::time::sleep(wait).await;
-            let _ = later.tell(ServerMsg::FetchDue(list));
+            let _ = later.send(ServerMsg::FetchDue(list));
         }));
-        let first = pace.calm.is_none();
-        pace.calm = Some(task::supervised("lists.calm", async move {
-            tokio::time::sleep(SHOWN).await;
-            let _ = me.tell(ServerMsg::ListCalm(list));
+        let first = pace.settle_timer.is_none();
+        pace.settle_timer = Some(task::spawn_supervised("lists.calm", async move {
+            tokio::time::sleep(NOTICE_TIME).await;
+            let _ = me.send(ServerMsg::ListSettled(list));
         }));
         if first {
             self.publish(state);
@@ -84,16 +84,16 @@ impl ServerActor {
     }
 
     /// The wait of a list is over.
-    pub(in crate::server) fn fetch_due(&self, state: &mut ServerState, list: List) {
-        state.paces.entry(list).due = None;
+    pub(in crate::server) fn handle_fetch_due(&self, state: &mut ServerState, list: List) {
+        state.paces.entry(list).delayed_fetch = None;
         let running = state.fetching.iter().any(|(fetching, _)| *fetching == list);
         if let Some(link) = state.link().filter(|_| !running) {
-            self.fetch_now(state, &link, list);
+            self.start_fetch(state, &link, list);
         }
     }
 
-    pub(in crate::server) fn list_calm(&self, state: &mut ServerState, list: List) {
-        state.paces.entry(list).calm = None;
+    pub(in crate::server) fn handle_list_settled(&self, state: &mut ServerState, list: List) {
+        state.paces.entry(list).settle_timer = None;
         self.publish(state);
     }
 }

@@ -1,7 +1,7 @@
 //! What a question costs, by what is read for it.
 
-use super::super::building::GrowingView;
 use super::super::database::ViewDatabase;
+use super::super::growing_view::GrowingView;
 use super::*;
 
 /// Records that a page has at most.
@@ -12,7 +12,7 @@ const READ_MAX: u64 = 32 << 10;
 /// A log of files of 256 KiB.
 async fn long_log(dir: &Path, records: u64) {
     let options = LogOptions {
-        folder: Folder::of(dir),
+        folder: LogFolder::new(dir),
         calls: CallAuditing::default(),
         retention: Retention {
             max_age: None,
@@ -20,23 +20,23 @@ async fn long_log(dir: &Path, records: u64) {
             segment_bytes: 256 << 10,
         },
         per_day: 0,
-        redaction: Redaction::new(ArgumentsKept::Digest, &[7; 32], []),
+        redaction: Redaction::new(ArgumentRetention::Digest, &[7; 32], []),
     };
     let audit = options.open().unwrap();
     for n in 0..records {
         let mut event = said(n);
-        event.timestamp = rfc3339_ms(1_000_000 + n * 250);
-        let place = audit.place(0).unwrap();
-        place.fill(event).await.unwrap();
+        event.timestamp = render_rfc3339_ms(1_000_000 + n * 250);
+        let place = audit.reserve_call(0).unwrap();
+        place.record_and_wait(event).await.unwrap();
     }
     audit.close().await;
 }
 
 /// All of it in a view, on this thread.
 fn grown(dir: &Path) -> GrowingView {
-    let folder = Folder::of(dir);
+    let folder = LogFolder::new(dir);
     let database = ViewDatabase::open(&dir.join("views"), &folder, open_sled).unwrap();
-    let mut view = GrowingView::of(database, &folder, 512);
+    let mut view = GrowingView::new(database, &folder, 512);
     while view.step().unwrap() {}
     view
 }
@@ -57,11 +57,17 @@ async fn a_page_reads_as_much_of_a_long_log_as_of_a_short_one() {
         long_log(dir.path(), records).await;
         let view = grown(dir.path());
         let middle = 1_000_000 + records * 125;
-        let size: u64 = Folder::of(dir.path())
+        let size: u64 = LogFolder::new(dir.path())
             .numbers()
             .unwrap()
             .iter()
-            .map(|n| Folder::of(dir.path()).path(*n).metadata().unwrap().len())
+            .map(|n| {
+                LogFolder::new(dir.path())
+                    .file_path(*n)
+                    .metadata()
+                    .unwrap()
+                    .len()
+            })
             .sum();
         assert!(size > records * 300, "{size} bytes of log");
         for (asked, some) in [
@@ -77,18 +83,18 @@ async fn a_page_reads_as_much_of_a_long_log_as_of_a_short_one() {
             let mut asked = ask(asked);
             asked.limit = Some(PAGE);
             let before = read_so_far();
-            let found = view.find(&query(asked.clone()).unwrap()).unwrap();
+            let found = view.find(&parse_query(asked.clone()).unwrap()).unwrap();
             let read = read_so_far() - before;
             assert_eq!(!found.events.is_empty(), some, "{asked:?}");
             assert!(read < READ_MAX, "{read} bytes of {size} for {asked:?}");
         }
         let first = view
-            .find(&query(ask(json!({"limit": PAGE}))).unwrap())
+            .find(&parse_query(ask(json!({"limit": PAGE}))).unwrap())
             .unwrap();
-        let cursor = first.more.unwrap().cursor();
+        let cursor = first.next.unwrap().to_cursor();
         let before = read_so_far();
         let next = ask(json!({"limit": PAGE, "cursor": cursor}));
-        let next = view.find(&query(next).unwrap()).unwrap();
+        let next = view.find(&parse_query(next).unwrap()).unwrap();
         assert_eq!(next.events.len() as u64, PAGE);
         assert!(read_so_far() - before < READ_MAX);
     }

@@ -11,12 +11,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use super::super::database::{OpenSled, open_sled};
 use super::super::keys::{BUILT_TO, BlockNumber, SUMMARY};
 use super::{
-    AuditViews, Folder, ViewOptions, asides, ask, built, damage, ended, equals_the_log, found, log,
-    options, reopened, scanned, start, write,
+    AuditViews, LogFolder, ViewOptions, asides, ask, built, damage, ended, equals_the_log, found,
+    log, options, reopened, scanned, start, write,
 };
 
 fn agent(name: &str) -> BlockList {
-    BlockList::Value(RecordIndex::Agent, ValueHash::of(name))
+    BlockList::Value(RecordIndex::Agent, ValueHash::from_value(name))
 }
 
 /// Lists that name other records, and tables that point beside them, lead to no false answer.
@@ -31,10 +31,10 @@ async fn a_view_that_is_wrong_answers_nothing_false() {
     let db = reopened(&dir.path().join("views"));
     for entry in db.scan_prefix(SUMMARY) {
         let (key, block) = entry.unwrap();
-        let number = BlockNumber::of_summary(&key).unwrap();
+        let number = BlockNumber::from_summary_key(&key).unwrap();
         let mut block = BlockSummary::decode(&block).unwrap();
         // One record more, behind the end of the file, and the agent's are all of them.
-        let places = number.list(BlockList::Places(0));
+        let places = number.list(BlockList::Positions(0));
         let mut table = db.get(&places).unwrap().unwrap().to_vec();
         table.extend_from_slice(&[0, 0xfe, 0xff, 0x03, 0x10]);
         block.records += 1;
@@ -197,7 +197,7 @@ async fn a_database_that_panics_is_moved_aside_and_at_last_done_without() {
     let dir = tempfile::tempdir().unwrap();
     let audit = log(dir.path(), u64::MAX);
     write(&audit, 0..20).await;
-    let views = AuditViews::start_with(
+    let views = AuditViews::start_with_options(
         dir.path(),
         &audit,
         opened_with(|path| {
@@ -209,9 +209,10 @@ async fn a_database_that_panics_is_moved_aside_and_at_last_done_without() {
     equals_the_log(&views, dir.path()).await;
     ended(views).await;
     assert_eq!((damage(dir.path()), asides(dir.path())), (1, 1));
-    let views = AuditViews::start_with(dir.path(), &audit, opened_with(|_| panic!("each time")));
+    let views =
+        AuditViews::start_with_options(dir.path(), &audit, opened_with(|_| panic!("each time")));
     let mut state = views.state.clone();
-    state.wait_for(|s| s.trouble.is_some()).await.unwrap();
+    state.wait_for(|s| s.failure.is_some()).await.unwrap();
     let answer = views.find(Find::default()).await.unwrap();
     assert_eq!((answer.events.len(), answer.complete_through), (0, 0));
     assert!(
@@ -227,15 +228,15 @@ async fn a_log_that_was_rolled_back_is_read_again() {
     let dir = tempfile::tempdir().unwrap();
     let audit = log(dir.path(), u64::MAX);
     write(&audit, 0..4).await;
-    let folder = Folder::of(dir.path());
-    let before = fs::read(folder.path(1)).unwrap();
+    let folder = LogFolder::new(dir.path());
+    let before = fs::read(folder.file_path(1)).unwrap();
     write(&audit, 4..8).await;
     assert_eq!(folder.numbers().unwrap().len(), 1);
     let views = start(dir.path(), &audit);
     built(&views).await;
     ended(views).await;
     audit.close().await;
-    fs::write(folder.path(1), before).unwrap();
+    fs::write(folder.file_path(1), before).unwrap();
     for name in ["audit.head", "node.witness"] {
         fs::remove_file(dir.path().join(name)).unwrap();
     }

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use super::super::keys::{BlockNumber, SUMMARY};
 use super::{
-    AuditViews, Folder, ViewOptions, asides, ask, built, damage, ended, equals_the_log, found, log,
-    options, reopened, said, scanned, start, write,
+    AuditViews, LogFolder, ViewOptions, asides, ask, built, damage, ended, equals_the_log, found,
+    log, options, reopened, said, scanned, start, write,
 };
 
 /// FED-003: what was built before a restart is not built again: a list that is taken out of the view stays out.
@@ -25,7 +25,7 @@ async fn a_restart_goes_on_where_the_view_was() {
     // Records 5 to 8.
     let traces = [
         &BlockNumber(1).first_key()[..],
-        &[RecordIndex::Trace.letter()],
+        &[RecordIndex::Trace.key_byte()],
     ]
     .concat();
     for key in db.scan_prefix(traces).keys() {
@@ -59,7 +59,7 @@ async fn what_the_log_removed_leaves_the_view() {
         write(&audit, n..n + 20).await;
         built(&views).await;
     }
-    let oldest = Folder::of(dir.path()).numbers().unwrap()[0];
+    let oldest = LogFolder::new(dir.path()).numbers().unwrap()[0];
     assert!(oldest > 3, "{oldest}");
     equals_the_log(&views, dir.path()).await;
     ended(views).await;
@@ -67,13 +67,17 @@ async fn what_the_log_removed_leaves_the_view() {
     equals_the_log(&views, dir.path()).await;
     ended(views).await;
     let db = reopened(&dir.path().join("views"));
-    let oldest = Folder::of(dir.path()).numbers().unwrap()[0];
+    let oldest = LogFolder::new(dir.path()).numbers().unwrap()[0];
     let (key, block) = db.scan_prefix(SUMMARY).next().unwrap().unwrap();
-    let first = BlockNumber::of_summary(&key).unwrap();
+    let first = BlockNumber::from_summary_key(&key).unwrap();
     assert!(BlockSummary::decode(&block).unwrap().file >= oldest);
     assert!(first.0 > 3, "{first:?}");
     assert_eq!(db.range(..first.first_key()).count(), 0);
-    assert!(db.get(first.list(BlockList::Places(0))).unwrap().is_some());
+    assert!(
+        db.get(first.list(BlockList::Positions(0)))
+            .unwrap()
+            .is_some()
+    );
 }
 
 /// A view whose records were all removed while it was closed is not damaged, only empty.
@@ -86,7 +90,7 @@ async fn a_view_whose_records_are_all_gone_goes_on_with_those_that_are_left() {
     built(&views).await;
     ended(views).await;
     write(&audit, 20..120).await;
-    assert!(Folder::of(dir.path()).numbers().unwrap()[0] > 4);
+    assert!(LogFolder::new(dir.path()).numbers().unwrap()[0] > 4);
     let views = start(dir.path(), &audit);
     equals_the_log(&views, dir.path()).await;
     ended(views).await;
@@ -105,13 +109,13 @@ async fn a_view_that_nobody_asks_is_closed_until_somebody_does() {
         idle: Duration::from_millis(10),
         ..options()
     };
-    let views = AuditViews::start_with(dir.path(), &audit, idle);
+    let views = AuditViews::start_with_options(dir.path(), &audit, idle);
     built(&views).await;
     drop(reopened(&dir.path().join("views")));
     write(&audit, 20..40).await;
     let asked = ask(json!({"agent": "agent.1"}));
     let begun = Instant::now();
-    while views.find(asked.clone()).await.unwrap().complete_through < audit.newest() {
+    while views.find(asked.clone()).await.unwrap().complete_through < audit.newest_sequence() {
         assert!(
             begun.elapsed() < Duration::from_secs(30),
             "it is not caught up"

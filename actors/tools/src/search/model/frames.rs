@@ -40,7 +40,7 @@ impl EmbeddingLane {
         }
     }
 
-    fn of(byte: u8) -> Option<Self> {
+    fn from_byte(byte: u8) -> Option<Self> {
         Self::ALL.get(usize::from(byte)).copied()
     }
 }
@@ -53,7 +53,7 @@ pub(super) struct EmbedRequest {
 }
 
 /// The bytes of a request with at most [`TEXTS_MAX`] texts, each cut to the length that the model reads.
-pub(super) fn request(lane: EmbeddingLane, texts: &[&str]) -> Vec<u8> {
+pub(super) fn encode_request(lane: EmbeddingLane, texts: &[&str]) -> Vec<u8> {
     let texts = &texts[..texts.len().min(TEXTS_MAX)];
     let mut out = vec![lane as u8, texts.len() as u8];
     for text in texts {
@@ -69,15 +69,15 @@ impl EmbedRequest {
     ///
     /// # Errors
     /// Errors of reading, and bytes that are no request.
-    pub(super) fn read(from: &mut impl Read) -> io::Result<Option<Self>> {
-        let Some([lane, count]) = head(from)? else {
+    pub(super) fn read_from(from: &mut impl Read) -> io::Result<Option<Self>> {
+        let Some([lane, count]) = read_head(from)? else {
             return Ok(None);
         };
-        let lane = EmbeddingLane::of(lane).ok_or_else(nonsense)?;
-        let count = within(usize::from(count), TEXTS_MAX)?;
+        let lane = EmbeddingLane::from_byte(lane).ok_or_else(malformed_error)?;
+        let count = check_count(usize::from(count), TEXTS_MAX)?;
         let texts = (0..count).map(|_| {
-            let length = within(length(from)?, BYTES_MAX)?;
-            String::from_utf8(bytes(from, length)?).map_err(|_| nonsense())
+            let length = check_count(read_length(from)?, BYTES_MAX)?;
+            String::from_utf8(read_bytes(from, length)?).map_err(|_| malformed_error())
         });
         let texts = texts.collect::<io::Result<_>>()?;
         Ok(Some(Self { lane, texts }))
@@ -97,7 +97,7 @@ pub(super) enum EmbedReply {
 
 impl EmbedReply {
     /// Its bytes; texts are cut to what a frame may hold.
-    pub(super) fn bytes(&self) -> Vec<u8> {
+    pub(super) fn encode(&self) -> Vec<u8> {
         let words =
             |words: &str| words.as_bytes()[..words.floor_char_boundary(ANSWER_MAX)].to_vec();
         let (kind, lane, body): (u8, u8, Vec<u8>) = match self {
@@ -119,30 +119,30 @@ impl EmbedReply {
     ///
     /// # Errors
     /// Errors of reading, bytes that are no message, and frames that are too long.
-    pub(super) fn read(from: &mut impl Read) -> io::Result<Option<Self>> {
-        let Some([kind, lane]) = head(from)? else {
+    pub(super) fn read_from(from: &mut impl Read) -> io::Result<Option<Self>> {
+        let Some([kind, lane]) = read_head(from)? else {
             return Ok(None);
         };
-        let length = within(length(from)?, ANSWER_MAX)?;
-        let body = bytes(from, length)?;
-        match (kind, EmbeddingLane::of(lane)) {
-            (READY, _) => Ok(Some(Self::Ready(words(&body)))),
-            (FAILED, _) => Ok(Some(Self::Failed(words(&body)))),
+        let length = check_count(read_length(from)?, ANSWER_MAX)?;
+        let body = read_bytes(from, length)?;
+        match (kind, EmbeddingLane::from_byte(lane)) {
+            (READY, _) => Ok(Some(Self::Ready(parse_text(&body)))),
+            (FAILED, _) => Ok(Some(Self::Failed(parse_text(&body)))),
             (VECTORS, Some(lane)) if length.is_multiple_of(VECTOR) => {
-                let vectors = body.chunks_exact(VECTOR).map(numbers);
+                let vectors = body.chunks_exact(VECTOR).map(parse_vector);
                 Ok(Some(Self::Vectors(lane, vectors.collect())))
             }
-            _ => Err(nonsense()),
+            _ => Err(malformed_error()),
         }
     }
 }
 
-fn words(body: &[u8]) -> String {
+fn parse_text(body: &[u8]) -> String {
     let text = String::from_utf8_lossy(body);
     text.chars().filter(|c| !c.is_control()).collect()
 }
 
-fn numbers(vector: &[u8]) -> Vec<f32> {
+fn parse_vector(vector: &[u8]) -> Vec<f32> {
     let (numbers, _) = vector.as_chunks();
     numbers
         .iter()
@@ -151,7 +151,7 @@ fn numbers(vector: &[u8]) -> Vec<f32> {
 }
 
 /// The first two bytes of a frame; `None` at the end.
-fn head(from: &mut impl Read) -> io::Result<Option<[u8; 2]>> {
+fn read_head(from: &mut impl Read) -> io::Result<Option<[u8; 2]>> {
     let mut head = [0; 2];
     match from.read_exact(&mut head[..1]) {
         Err(error) if error.kind() == ErrorKind::UnexpectedEof => return Ok(None),
@@ -161,19 +161,19 @@ fn head(from: &mut impl Read) -> io::Result<Option<[u8; 2]>> {
     Ok(Some(head))
 }
 
-fn length(from: &mut impl Read) -> io::Result<usize> {
+fn read_length(from: &mut impl Read) -> io::Result<usize> {
     let mut length = [0; 4];
     from.read_exact(&mut length)?;
     Ok(u32::from_le_bytes(length) as usize)
 }
 
-fn bytes(from: &mut impl Read, length: usize) -> io::Result<Vec<u8>> {
+fn read_bytes(from: &mut impl Read, length: usize) -> io::Result<Vec<u8>> {
     let mut bytes = vec![0; length];
     from.read_exact(&mut bytes)?;
     Ok(bytes)
 }
 
-fn within(count: usize, most: usize) -> io::Result<usize> {
+fn check_count(count: usize, most: usize) -> io::Result<usize> {
     match count <= most {
         true => Ok(count),
         false => Err(io::Error::new(
@@ -183,7 +183,7 @@ fn within(count: usize, most: usize) -> io::Result<usize> {
     }
 }
 
-fn nonsense() -> io::Error {
+fn malformed_error() -> io::Error {
     io::Error::new(ErrorKind::InvalidData, "bytes that mean nothing")
 }
 
@@ -194,13 +194,13 @@ mod tests {
     #[test]
     fn what_is_sent_is_read() {
         let long = "ä".repeat(BYTES_MAX);
-        let sent = request(EmbeddingLane::Tools, &["", "one", &long]);
+        let sent = encode_request(EmbeddingLane::Tools, &["", "one", &long]);
         let mut from = sent.as_slice();
-        let read = EmbedRequest::read(&mut from).unwrap().unwrap();
+        let read = EmbedRequest::read_from(&mut from).unwrap().unwrap();
         assert_eq!(read.lane, EmbeddingLane::Tools);
         assert_eq!(read.texts[..2], ["", "one"]);
         assert_eq!(read.texts[2].len(), BYTES_MAX, "no more than is looked at");
-        assert_eq!(EmbedRequest::read(&mut from).unwrap(), None);
+        assert_eq!(EmbedRequest::read_from(&mut from).unwrap(), None);
         for said in [
             EmbedReply::Ready("no walls".into()),
             EmbedReply::Failed(String::new()),
@@ -209,27 +209,33 @@ mod tests {
                 vec![vec![0.5; DIMENSION]; TEXTS_MAX],
             ),
         ] {
-            let sent = said.bytes();
-            assert_eq!(EmbedReply::read(&mut sent.as_slice()).unwrap(), Some(said));
+            let sent = said.encode();
+            assert_eq!(
+                EmbedReply::read_from(&mut sent.as_slice()).unwrap(),
+                Some(said)
+            );
             for cut in 1..sent.len().min(64) {
-                assert!(EmbedReply::read(&mut &sent[..cut]).is_err(), "cut at {cut}");
+                assert!(
+                    EmbedReply::read_from(&mut &sent[..cut]).is_err(),
+                    "cut at {cut}"
+                );
             }
         }
     }
 
     #[test]
     fn bytes_that_mean_nothing_are_an_error() {
-        let good = EmbedReply::Vectors(EmbeddingLane::Tools, vec![vec![0.5; DIMENSION]]).bytes();
+        let good = EmbedReply::Vectors(EmbeddingLane::Tools, vec![vec![0.5; DIMENSION]]).encode();
         for (at, wrong) in [(0, 3), (0, 255), (1, 2), (2, 1)] {
             let mut bytes = good.clone();
             bytes[at] = wrong;
             assert!(
-                EmbedReply::read(&mut bytes.as_slice()).is_err(),
+                EmbedReply::read_from(&mut bytes.as_slice()).is_err(),
                 "byte {at}: {wrong}"
             );
         }
         for bytes in [&[2, 0][..], &[0, 17], &[1, 1, 1, 0, 0, 0, 0xff]] {
-            assert!(EmbedRequest::read(&mut &*bytes).is_err(), "{bytes:?}");
+            assert!(EmbedRequest::read_from(&mut &*bytes).is_err(), "{bytes:?}");
         }
     }
 
@@ -237,7 +243,7 @@ mod tests {
     fn too_much_is_refused_before_it_is_read() {
         let mut head = vec![VECTORS, 0];
         head.extend_from_slice(&u32::MAX.to_le_bytes());
-        let refused = EmbedReply::read(&mut head.as_slice()).unwrap_err();
+        let refused = EmbedReply::read_from(&mut head.as_slice()).unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::InvalidData);
     }
 }

@@ -7,17 +7,17 @@ use std::time::Duration;
 
 use mgp_engine::clock::MonotonicTime;
 
-use super::Failed;
+use super::EmbedError;
 use super::frames::{EmbeddingLane, TEXTS_MAX};
-use super::process::{Ended, Process, Program};
-use mgp_runtime::time::moment;
+use super::process::{Process, ProcessError, Program};
+use mgp_runtime::time::monotonic_now;
 
 /// Wait before the second start in a row; it doubles with each further one up to the most. A model that
 /// cannot be run here must not keep the machine busy.
 const PAUSE: Duration = Duration::from_secs(1);
 const PAUSE_MAX: Duration = Duration::from_secs(60);
 /// A process that lived this long counts as a success: the next failure begins a new row.
-const WELL: Duration = Duration::from_secs(10);
+const HEALTHY_AFTER: Duration = Duration::from_secs(10);
 
 /// The state of the model's process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -32,7 +32,7 @@ pub struct ModelLocation {
 #[derive(Debug)]
 pub(super) struct ModelOwner {
     program: Program,
-    kept: Mutex<ModelState>,
+    state: Mutex<ModelState>,
     running: Arc<AtomicU32>,
     failures: AtomicU32,
 }
@@ -41,7 +41,7 @@ pub(super) struct ModelOwner {
 struct ModelState {
     process: Weak<Process>,
     started: MonotonicTime,
-    row: FailureRun,
+    failure_run: FailureRun,
 }
 
 /// Failures in a row; a long life resets them.
@@ -53,8 +53,8 @@ struct FailureRun {
 
 impl FailureRun {
     /// Adds a failure of a process that was started at this time.
-    fn failed(&mut self, started: MonotonicTime, now: MonotonicTime) {
-        if now.since(started) >= WELL {
+    fn record_failure(&mut self, started: MonotonicTime, now: MonotonicTime) {
+        if now.duration_since(started) >= HEALTHY_AFTER {
             self.failures = 0;
         }
         let doubled = self.failures.saturating_sub(1).min(16);
@@ -71,13 +71,13 @@ impl ModelOwner {
     pub(super) fn new(program: Program) -> Self {
         Self {
             program,
-            kept: Mutex::default(),
+            state: Mutex::default(),
             running: Arc::default(),
             failures: AtomicU32::new(0),
         }
     }
 
-    pub(super) fn running(&self) -> ModelLocation {
+    pub(super) fn location(&self) -> ModelLocation {
         let pid = self.running.load(Ordering::Relaxed);
         ModelLocation {
             process: (pid > 0).then_some(pid),
@@ -86,19 +86,19 @@ impl ModelOwner {
     }
 
     /// The process; starts it when there is none. Blocks.
-    fn take(&self) -> Result<Arc<Process>, Failed> {
-        let mut kept = self.kept();
+    fn acquire(&self) -> Result<Arc<Process>, EmbedError> {
+        let mut kept = self.lock_state();
         if let Some(process) = kept.process.upgrade() {
             return Ok(process);
         }
-        if moment() < kept.row.not_before {
-            return Err(Failed::Resting(kept.row.failures));
+        if monotonic_now() < kept.failure_run.not_before {
+            return Err(EmbedError::BackingOff(kept.failure_run.failures));
         }
-        kept.started = moment();
+        kept.started = monotonic_now();
         let (process, less) = match Process::start(&self.program, &self.running) {
             Ok(started) => started,
             Err(ended) => {
-                self.failed(&mut kept);
+                self.record_failure(&mut kept);
                 return Err(ended.into());
             }
         };
@@ -111,22 +111,24 @@ impl ModelOwner {
     }
 
     /// This process has ended. Only the first report of it counts.
-    fn ended(&self, process: &Arc<Process>) {
-        let mut kept = self.kept();
+    fn handle_end(&self, process: &Arc<Process>) {
+        let mut kept = self.lock_state();
         if Weak::ptr_eq(&kept.process, &Arc::downgrade(process)) {
             kept.process = Weak::new();
-            self.failed(&mut kept);
+            self.record_failure(&mut kept);
         }
     }
 
-    fn failed(&self, kept: &mut ModelState) {
-        kept.row.failed(kept.started, moment());
-        self.failures.store(kept.row.failures, Ordering::Relaxed);
+    fn record_failure(&self, kept: &mut ModelState) {
+        kept.failure_run
+            .record_failure(kept.started, monotonic_now());
+        self.failures
+            .store(kept.failure_run.failures, Ordering::Relaxed);
     }
 
     /// Releases a process that works; the last thread to do so ends it.
-    fn leave(&self, process: Arc<Process>) {
-        let mut kept = self.kept();
+    fn release(&self, process: Arc<Process>) {
+        let mut kept = self.lock_state();
         let works = Weak::ptr_eq(&kept.process, &Arc::downgrade(&process));
         if works && Arc::into_inner(process).is_some() {
             *kept = ModelState::default();
@@ -134,8 +136,8 @@ impl ModelOwner {
         }
     }
 
-    fn kept(&self) -> MutexGuard<'_, ModelState> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock_state(&self) -> MutexGuard<'_, ModelState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -157,23 +159,23 @@ impl Builtin {
     }
 
     /// Whether there is something to release.
-    pub(super) fn holds(&self) -> bool {
+    pub(super) fn has_process(&self) -> bool {
         self.process.is_some()
     }
 
-    pub(super) fn rest(&mut self) {
+    pub(super) fn release(&mut self) {
         if let Some(process) = self.process.take() {
-            self.owner.leave(process);
+            self.owner.release(process);
         }
     }
 
     /// The vectors of texts, in their order. Blocks.
-    pub(super) fn embed(&mut self, texts: &[&str]) -> Result<Vec<Vec<f32>>, Failed> {
+    pub(super) fn embed(&mut self, texts: &[&str]) -> Result<Vec<Vec<f32>>, EmbedError> {
         let mut out = Vec::with_capacity(texts.len());
         for some in texts.chunks(TEXTS_MAX) {
             // A request under way when the process ended is sent to the next one.
-            let vectors = match self.ask(some) {
-                Err(Failed::Died(_)) => self.ask(some),
+            let vectors = match self.request(some) {
+                Err(EmbedError::Died(_)) => self.request(some),
                 other => other,
             };
             out.extend(vectors?);
@@ -181,25 +183,25 @@ impl Builtin {
         Ok(out)
     }
 
-    fn ask(&mut self, texts: &[&str]) -> Result<Vec<Vec<f32>>, Failed> {
+    fn request(&mut self, texts: &[&str]) -> Result<Vec<Vec<f32>>, EmbedError> {
         let process = match &self.process {
             Some(process) => process,
-            None => self.process.insert(self.owner.take()?),
+            None => self.process.insert(self.owner.acquire()?),
         };
         process.embed(self.lane, texts).map_err(|ended| {
             if let Some(process) = self.process.take() {
-                self.owner.ended(&process);
+                self.owner.handle_end(&process);
             }
             ended.into()
         })
     }
 }
 
-impl From<Ended> for Failed {
-    fn from(ended: Ended) -> Self {
+impl From<ProcessError> for EmbedError {
+    fn from(ended: ProcessError) -> Self {
         match ended {
-            Ended::Died(why) => Self::Died(why),
-            Ended::Unfit(why) => Self::Unfit(why),
+            ProcessError::Died(why) => Self::Died(why),
+            ProcessError::Unfit(why) => Self::Unfit(why),
         }
     }
 }
@@ -212,17 +214,17 @@ mod tests {
     #[test]
     fn what_keeps_dying_is_started_less_and_less_often() {
         let mut row = FailureRun::default();
-        let begun = moment();
+        let begun = monotonic_now();
         let waits: Vec<u64> = (0..9)
             .map(|_| {
-                row.failed(begun, begun);
-                row.not_before.since(begun).as_secs()
+                row.record_failure(begun, begun);
+                row.not_before.duration_since(begun).as_secs()
             })
             .collect();
         assert_eq!(waits, [0, 1, 2, 4, 8, 16, 32, 60, 60]);
-        row.failed(begun, begun + WELL);
+        row.record_failure(begun, begun + HEALTHY_AFTER);
         assert_eq!(row.failures, 1, "it lived well");
-        assert_eq!(row.not_before, begun + WELL);
+        assert_eq!(row.not_before, begun + HEALTHY_AFTER);
     }
 
     /// A request that a dying process leaves behind is tried with one more, and not with the next.
@@ -231,17 +233,20 @@ mod tests {
         let program = Program {
             exe: "/bin/false".into(),
             args: Vec::new(),
-            patience: Duration::from_secs(20),
+            timeout: Duration::from_secs(20),
         };
         let owner = Arc::new(ModelOwner::new(program));
         let mut builtin = Builtin::new(owner.clone(), EmbeddingLane::Requests);
-        assert!(matches!(builtin.embed(&["x"]), Err(Failed::Died(_))));
+        assert!(matches!(builtin.embed(&["x"]), Err(EmbedError::Died(_))));
         let failed = ModelLocation {
             process: None,
             failures: 2,
         };
-        assert_eq!(owner.running(), failed);
-        assert!(matches!(builtin.embed(&["x"]), Err(Failed::Resting(2))));
-        assert_eq!(owner.running(), failed, "none was started");
+        assert_eq!(owner.location(), failed);
+        assert!(matches!(
+            builtin.embed(&["x"]),
+            Err(EmbedError::BackingOff(2))
+        ));
+        assert_eq!(owner.location(), failed, "none was started");
     }
 }

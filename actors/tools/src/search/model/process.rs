@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
-use super::frames::{EmbedReply, EmbeddingLane, request};
+use super::frames::{EmbedReply, EmbeddingLane, encode_request};
 
 /// The program that runs the model, and how long it may take.
 #[derive(Clone, Debug)]
@@ -25,12 +25,12 @@ pub struct Program {
     pub args: Vec<String>,
     /// How long it may take to load the model, and to answer. At the lowest priority on a busy machine a
     /// text may take some seconds.
-    pub patience: Duration,
+    pub timeout: Duration,
 }
 
 /// Why there is no answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Ended {
+pub(super) enum ProcessError {
     /// The process ended, or was killed for what it did.
     Died(String),
     /// It cannot run the model, now or later.
@@ -42,8 +42,8 @@ type Vectors = Vec<Vec<f32>>;
 /// A process that has loaded the model; killed when dropped, as it holds no state.
 #[derive(Debug)]
 pub(super) struct Process {
-    line: Mutex<ChildStdin>,
-    patience: Duration,
+    stdin: Mutex<ChildStdin>,
+    timeout: Duration,
     answers: Arc<Answers>,
 }
 
@@ -52,9 +52,9 @@ pub(super) struct Process {
 struct Answers {
     child: Mutex<Child>,
     /// Those who wait for an answer: one of each lane at most.
-    waiting: [Mutex<Option<SyncSender<Vectors>>>; EmbeddingLane::ALL.len()],
+    waiters: [Mutex<Option<SyncSender<Vectors>>>; EmbeddingLane::ALL.len()],
     /// Set once, before those who wait are woken.
-    ended: OnceLock<Ended>,
+    end_reason: OnceLock<ProcessError>,
     /// Its pid, while it runs.
     running: Arc<AtomicU32>,
 }
@@ -68,8 +68,9 @@ impl Process {
     pub(super) fn start(
         program: &Program,
         running: &Arc<AtomicU32>,
-    ) -> Result<(Self, String), Ended> {
-        let broken = |error: io::Error| Ended::Died(format!("it cannot be started: {error}"));
+    ) -> Result<(Self, String), ProcessError> {
+        let broken =
+            |error: io::Error| ProcessError::Died(format!("it cannot be started: {error}"));
         let mut child = Command::new(&program.exe)
             .args(&program.args)
             .env_clear()
@@ -87,29 +88,29 @@ impl Process {
         let answers = Arc::new(Answers {
             running: running.clone(),
             child: Mutex::new(child),
-            waiting: [const { Mutex::new(None) }; EmbeddingLane::ALL.len()],
-            ended: OnceLock::new(),
+            waiters: [const { Mutex::new(None) }; EmbeddingLane::ALL.len()],
+            end_reason: OnceLock::new(),
         });
         let process = Self {
-            line: Mutex::new(line),
-            patience: program.patience,
+            stdin: Mutex::new(line),
+            timeout: program.timeout,
             answers,
         };
         process.prepare().map_err(broken)?;
         let (ready, loaded) = sync_channel(1);
         let answers = process.answers.clone();
-        let listening = move || answers.listen(BufReader::new(words), &ready);
+        let listening = move || answers.read_answers(BufReader::new(words), &ready);
         let thread = std::thread::Builder::new().name("model".into());
         thread.spawn(listening).map_err(broken)?;
-        let less = loaded.recv_timeout(program.patience);
-        let less = less.map_err(|error| process.gave_none(error))?;
+        let less = loaded.recv_timeout(program.timeout);
+        let less = less.map_err(|error| process.missing_answer(error))?;
         Ok((process, less))
     }
 
     /// A process that does not read its requests must not block those who ask.
     fn prepare(&self) -> io::Result<()> {
         let flags = FcntlArg::F_SETFL(OFlag::O_NONBLOCK);
-        fcntl(lock(&self.line).as_fd(), flags)?;
+        fcntl(lock(&self.stdin).as_fd(), flags)?;
         Ok(())
     }
 
@@ -117,21 +118,25 @@ impl Process {
     ///
     /// # Errors
     /// The process has ended, and is not started again.
-    pub(super) fn embed(&self, lane: EmbeddingLane, texts: &[&str]) -> Result<Vectors, Ended> {
-        let until = Instant::now() + self.patience;
+    pub(super) fn embed(
+        &self,
+        lane: EmbeddingLane,
+        texts: &[&str],
+    ) -> Result<Vectors, ProcessError> {
+        let until = Instant::now() + self.timeout;
         let (reply, answer) = sync_channel(1);
-        *lock(&self.answers.waiting[lane as usize]) = Some(reply);
-        if let Some(ended) = self.answers.ended.get() {
+        *lock(&self.answers.waiters[lane as usize]) = Some(reply);
+        if let Some(ended) = self.answers.end_reason.get() {
             return Err(ended.clone());
         }
-        let sent = self.send(&request(lane, texts), until);
-        sent.map_err(|error| self.answers.end(format!("it takes no requests: {error}")))?;
+        let sent = self.send(&encode_request(lane, texts), until);
+        sent.map_err(|error| self.answers.kill(format!("it takes no requests: {error}")))?;
         let left = until.saturating_duration_since(Instant::now());
         let vectors = answer.recv_timeout(left);
-        let vectors = vectors.map_err(|error| self.gave_none(error))?;
+        let vectors = vectors.map_err(|error| self.missing_answer(error))?;
         match vectors.len() == texts.len() {
             true => Ok(vectors),
-            false => Err(self.answers.end(format!(
+            false => Err(self.answers.kill(format!(
                 "it answered {} vectors to {} texts",
                 vectors.len(),
                 texts.len()
@@ -140,7 +145,7 @@ impl Process {
     }
 
     fn send(&self, mut bytes: &[u8], until: Instant) -> io::Result<()> {
-        let mut line = lock(&self.line);
+        let mut line = lock(&self.stdin);
         while !bytes.is_empty() {
             match line.write(bytes) {
                 Ok(count) => bytes = &bytes[count..],
@@ -160,50 +165,50 @@ impl Process {
     }
 
     /// Wakes those who wait when it ended; otherwise kills it for not answering in time.
-    fn gave_none(&self, why: RecvTimeoutError) -> Ended {
-        let silent = format!("it said nothing for {} s", self.patience.as_secs_f32());
+    fn missing_answer(&self, why: RecvTimeoutError) -> ProcessError {
+        let silent = format!("it said nothing for {} s", self.timeout.as_secs_f32());
         match why {
-            RecvTimeoutError::Timeout => self.answers.end(silent),
-            RecvTimeoutError::Disconnected => self.answers.end("it ended".into()),
+            RecvTimeoutError::Timeout => self.answers.kill(silent),
+            RecvTimeoutError::Disconnected => self.answers.kill("it ended".into()),
         }
     }
 }
 
 impl Drop for Process {
     fn drop(&mut self) {
-        self.answers.end("nobody needs it".into());
+        self.answers.kill("nobody needs it".into());
     }
 }
 
 impl Answers {
     /// Passes on its messages until it ends or sends something else.
-    fn listen(&self, mut from: impl Read, ready: &SyncSender<String>) {
+    fn read_answers(&self, mut from: impl Read, ready: &SyncSender<String>) {
         let mut loaded = false;
         let ended = loop {
-            match EmbedReply::read(&mut from) {
+            match EmbedReply::read_from(&mut from) {
                 Ok(Some(EmbedReply::Ready(less))) if !loaded => {
                     loaded = true;
                     let _ = ready.send(less);
                 }
                 Ok(Some(EmbedReply::Vectors(lane, vectors))) => {
-                    let Some(reply) = lock(&self.waiting[lane as usize]).take() else {
-                        break Ended::Died("it answered what nobody asked".into());
+                    let Some(reply) = lock(&self.waiters[lane as usize]).take() else {
+                        break ProcessError::Died("it answered what nobody asked".into());
                     };
                     let _ = reply.send(vectors);
                 }
-                Ok(Some(EmbedReply::Failed(why))) => break Ended::Unfit(why),
+                Ok(Some(EmbedReply::Failed(why))) => break ProcessError::Unfit(why),
                 Ok(Some(EmbedReply::Ready(_))) => {
-                    break Ended::Died("it says twice that it is ready".into());
+                    break ProcessError::Died("it says twice that it is ready".into());
                 }
-                Ok(None) => break Ended::Died(String::new()),
-                Err(error) => break Ended::Died(format!("it answers nonsense: {error}")),
+                Ok(None) => break ProcessError::Died(String::new()),
+                Err(error) => break ProcessError::Died(format!("it answers nonsense: {error}")),
             }
         };
         self.finish(ended);
     }
 
     /// Kills and reaps it, records why, and wakes those who wait.
-    fn finish(&self, ended: Ended) {
+    fn finish(&self, ended: ProcessError) {
         let mut child = lock(&self.child);
         let _ = child.kill();
         let status = child.wait();
@@ -213,21 +218,21 @@ impl Answers {
             .compare_exchange(child.id(), 0, Ordering::Relaxed, Ordering::Relaxed);
         drop(child);
         let ended = match (ended, status) {
-            (Ended::Died(why), Ok(status)) if why.is_empty() => {
-                Ended::Died(format!("it ended by itself: {status}"))
+            (ProcessError::Died(why), Ok(status)) if why.is_empty() => {
+                ProcessError::Died(format!("it ended by itself: {status}"))
             }
             (ended, _) => ended,
         };
-        let _ = self.ended.set(ended);
-        for waiting in &self.waiting {
+        let _ = self.end_reason.set(ended);
+        for waiting in &self.waiters {
             drop(lock(waiting).take());
         }
     }
 
     /// Kills it for this reason, unless it had ended before; the reading thread sees its end. Answers why
     /// it ended.
-    fn end(&self, why: String) -> Ended {
-        let ended = self.ended.get_or_init(|| Ended::Died(why));
+    fn kill(&self, why: String) -> ProcessError {
+        let ended = self.end_reason.get_or_init(|| ProcessError::Died(why));
         let _ = lock(&self.child).kill();
         ended.clone()
     }
@@ -266,7 +271,7 @@ mod tests {
         Program {
             exe: "/bin/sh".into(),
             args: vec!["-c".into(), format!("PATH=/usr/bin:/bin\n{script}")],
-            patience,
+            timeout: patience,
         }
     }
 
@@ -281,18 +286,18 @@ mod tests {
     const SHORT: Duration = Duration::from_millis(300);
 
     fn ready() -> Step {
-        Says(EmbedReply::Ready("none".into()).bytes())
+        Says(EmbedReply::Ready("none".into()).encode())
     }
 
     fn vectors(lane: EmbeddingLane, count: usize) -> Step {
-        Says(EmbedReply::Vectors(lane, vec![vec![0.5; DIMENSION]; count]).bytes())
+        Says(EmbedReply::Vectors(lane, vec![vec![0.5; DIMENSION]; count]).encode())
     }
 
     fn hears(texts: &[&str]) -> Step {
-        Hears(request(EmbeddingLane::Tools, texts).len())
+        Hears(encode_request(EmbeddingLane::Tools, texts).len())
     }
 
-    fn started(program: &Program) -> Result<(Process, u32), Ended> {
+    fn started(program: &Program) -> Result<(Process, u32), ProcessError> {
         let running = Arc::default();
         let (process, less) = Process::start(program, &running)?;
         assert_eq!(less, "none");
@@ -309,7 +314,7 @@ mod tests {
     fn ended(patience: Duration, steps: &[Step]) -> String {
         let (process, pid) = started(&script(patience, steps)).unwrap();
         let why = match process.embed(EmbeddingLane::Tools, &["one", "two"]) {
-            Err(Ended::Died(why) | Ended::Unfit(why)) => why,
+            Err(ProcessError::Died(why) | ProcessError::Unfit(why)) => why,
             Ok(vectors) => panic!("{}", vectors.len()),
         };
         let again = process.embed(EmbeddingLane::Requests, &["three"]);
@@ -345,7 +350,7 @@ mod tests {
                 "nonsense: 2147483647 where",
             ),
             (
-                Says(EmbedReply::Failed("damaged".into()).bytes()),
+                Says(EmbedReply::Failed("damaged".into()).encode()),
                 "damaged",
             ),
             (vectors(EmbeddingLane::Tools, 3), "3 vectors to 2 texts"),
@@ -374,12 +379,12 @@ mod tests {
         let (process, _) = started(&script(SHORT, &[ready(), Hangs])).unwrap();
         let long = "x".repeat(mgp_embedding::BYTES_MAX);
         let deaf = process.embed(EmbeddingLane::Tools, &[long.as_str(); 16]);
-        let Err(Ended::Died(deaf)) = deaf else {
+        let Err(ProcessError::Died(deaf)) = deaf else {
             panic!("{deaf:?}");
         };
         assert!(deaf.contains("takes no requests"), "{deaf}");
         let late = started(&script(SHORT, &[Hangs])).map(drop);
-        let Err(Ended::Died(late)) = late else {
+        let Err(ProcessError::Died(late)) = late else {
             panic!("{late:?}");
         };
         assert!(late.contains("said nothing"), "{late}");

@@ -14,7 +14,7 @@ use super::frames::{EmbedReply, EmbedRequest, EmbeddingLane};
 use mgp_servers::sandbox;
 
 /// Private memory that it may have, in bytes. The model takes 90 MiB, and 16 long texts at once 60.
-const MEMORY: u64 = 512 << 20;
+const MEMORY_BYTES_MAX: u64 = 512 << 20;
 /// The lowest priority a thread can have: calls go before queries, and both before tools that nobody waits
 /// for. 10,000 tools take five minutes of a core.
 const NICE_REQUESTS: i32 = 5;
@@ -24,20 +24,20 @@ const NICE_TOOLS: i32 = 19;
 #[must_use]
 pub fn serve() -> ExitCode {
     // Read from files that are closed right after.
-    let threads = threads();
-    lower(NICE_REQUESTS);
-    let less = sandbox::alone(MEMORY);
+    let threads = thread_count();
+    lower_priority(NICE_REQUESTS);
+    let less = sandbox::confine_kernel_process(MEMORY_BYTES_MAX);
     let embedder = match Embedder::load(threads) {
         Ok(embedder) => embedder,
         Err(why) => {
-            let _ = say(&EmbedReply::Failed(why.to_string()));
+            let _ = write_reply(&EmbedReply::Failed(why.to_string()));
             return ExitCode::FAILURE;
         }
     };
-    if say(&EmbedReply::Ready(less)).is_err() {
+    if write_reply(&EmbedReply::Ready(less)).is_err() {
         return ExitCode::FAILURE;
     }
-    match listen(&Arc::new(embedder), threads) {
+    match dispatch_requests(&Arc::new(embedder), threads) {
         Ok(()) => ExitCode::SUCCESS,
         Err(_) => ExitCode::FAILURE,
     }
@@ -45,17 +45,17 @@ pub fn serve() -> ExitCode {
 
 /// Hands each request to the thread of its lane. That thread is idle, because the kernel waits for an
 /// answer before it asks again.
-fn listen(embedder: &Arc<Embedder>, threads: usize) -> io::Result<()> {
+fn dispatch_requests(embedder: &Arc<Embedder>, threads: usize) -> io::Result<()> {
     let mut stdin = io::stdin().lock();
     let [requests, tools] = EmbeddingLane::ALL.map(|lane| {
         let (ask, asked) = sync_channel::<Vec<String>>(1);
         let embedder = embedder.clone();
-        let working = move || work(lane, &embedder, threads, &asked);
+        let working = move || run_lane(lane, &embedder, threads, &asked);
         let named = thread::Builder::new().name(lane.name().into());
         named.spawn(working).map(|_| ask)
     });
     let (requests, tools) = (requests?, tools?);
-    while let Some(EmbedRequest { lane, texts }) = EmbedRequest::read(&mut stdin)? {
+    while let Some(EmbedRequest { lane, texts }) = EmbedRequest::read_from(&mut stdin)? {
         let ask = match lane {
             EmbeddingLane::Requests => &requests,
             EmbeddingLane::Tools => &tools,
@@ -67,27 +67,32 @@ fn listen(embedder: &Arc<Embedder>, threads: usize) -> io::Result<()> {
 }
 
 /// Ends the process when its thread ends, even by a panic; the kernel sees that and starts another process.
-struct Last;
+struct ExitOnDrop;
 
-impl Drop for Last {
+impl Drop for ExitOnDrop {
     fn drop(&mut self) {
         std::process::exit(1);
     }
 }
 
-fn work(lane: EmbeddingLane, embedder: &Embedder, threads: usize, asked: &Receiver<Vec<String>>) {
-    let _last = Last;
+fn run_lane(
+    lane: EmbeddingLane,
+    embedder: &Embedder,
+    threads: usize,
+    asked: &Receiver<Vec<String>>,
+) {
+    let _last = ExitOnDrop;
     if lane == EmbeddingLane::Tools {
-        lower(NICE_TOOLS);
+        lower_priority(NICE_TOOLS);
     }
-    let embedder = embedder.beside(threads);
+    let embedder = embedder.clone_with_threads(threads);
     while let Ok(texts) = asked.recv() {
         let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
         let said = match embedder.embed_all(&texts) {
             Ok(vectors) => EmbedReply::Vectors(lane, vectors),
             Err(why) => EmbedReply::Failed(why.to_string()),
         };
-        if say(&said).is_err() {
+        if write_reply(&said).is_err() {
             return;
         }
     }
@@ -95,18 +100,18 @@ fn work(lane: EmbeddingLane, embedder: &Embedder, threads: usize, asked: &Receiv
 
 /// Sets the priority of this thread and of those it starts; that of disk access follows. If this is
 /// refused, the thread runs at normal priority.
-fn lower(nice: i32) {
+fn lower_priority(nice: i32) {
     let _ = rustix::process::setpriority_process(None, nice);
 }
 
-fn say(said: &EmbedReply) -> io::Result<()> {
+fn write_reply(said: &EmbedReply) -> io::Result<()> {
     let mut out = io::stdout().lock();
-    out.write_all(&said.bytes())?;
+    out.write_all(&said.encode())?;
     out.flush()
 }
 
 /// Half of the cores: the other half carries calls.
-fn threads() -> usize {
+fn thread_count() -> usize {
     let cores = thread::available_parallelism().map_or(1, usize::from);
     (cores / 2).max(1)
 }

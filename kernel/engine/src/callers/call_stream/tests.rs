@@ -5,7 +5,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-use CallStreamEffect::{AskAgain, Deliver, Pace};
+use CallStreamEffect::{Deliver, RequestResend, SetPace};
 
 fn ms(ms: u64) -> MonotonicTime {
     MonotonicTime::new(Duration::from_millis(ms))
@@ -31,11 +31,11 @@ impl Scene {
         }
     }
 
-    fn chunk(&mut self, index: u64, done: bool) -> Result<(), ChunkDropped> {
+    fn chunk(&mut self, index: u64, done: bool) -> Result<(), ChunkDropReason> {
         let mut effects = Vec::new();
         let taken =
             self.stream
-                .arrived((index, self.size, done), index, ms(self.now), &mut effects);
+                .push_chunk((index, self.size, done), index, ms(self.now), &mut effects);
         self.carry_out(effects);
         taken
     }
@@ -51,11 +51,11 @@ impl Scene {
             match effect {
                 Deliver(index, item) => {
                     assert_eq!(index, item);
-                    self.stream.keep(index, self.size, item);
+                    self.stream.retain_delivered(index, self.size, item);
                     self.delivered.push(index);
                     self.on_the_way.push(self.size);
                 }
-                told @ (Pace(_) | AskAgain(_)) => self.told.push(told),
+                told @ (SetPace(_) | RequestResend(_)) => self.told.push(told),
             }
         }
         if !self.sleeps {
@@ -70,7 +70,7 @@ impl Scene {
         if frames > 0 {
             let mut effects = Vec::new();
             let now = ms(self.now);
-            self.stream.returned(frames, bytes, now, &mut effects);
+            self.stream.acknowledge(frames, bytes, now, &mut effects);
             self.carry_out(effects);
         }
     }
@@ -78,7 +78,7 @@ impl Scene {
     fn passes(&mut self, by: u64) {
         self.now += by;
         let mut effects = Vec::new();
-        self.stream.passed(ms(self.now), &mut effects);
+        self.stream.handle_timeout(ms(self.now), &mut effects);
         self.carry_out(effects);
     }
 
@@ -90,13 +90,14 @@ impl Scene {
 
     fn paced(&mut self, rate: u32) {
         let mut effects = Vec::new();
-        self.stream.pace(rate, ms(self.now), &mut effects);
+        self.stream.set_pace(rate, ms(self.now), &mut effects);
         self.carry_out(effects);
     }
 
     fn misses(&mut self, missing: &[u64]) {
         let mut effects = Vec::new();
-        self.stream.gap(missing, ms(self.now), &mut effects);
+        self.stream
+            .resend_missing(missing, ms(self.now), &mut effects);
         self.carry_out(effects);
     }
 }
@@ -109,21 +110,21 @@ fn chunks_leave_in_the_order_of_their_index() {
     assert_eq!(it.delivered, [0]);
     it.chunks([1, 4]);
     assert_eq!(it.delivered, [0, 1, 2, 3, 4]);
-    assert_eq!(it.stream.wake_at(), None);
+    assert_eq!(it.stream.next_timeout(), None);
 }
 
 #[test]
 fn what_comes_twice_late_or_after_the_end_goes_no_further() {
     let mut it = Scene::new();
     it.chunks([0, 2]);
-    assert_eq!(it.chunk(0, false), Err(ChunkDropped::Twice));
-    assert_eq!(it.chunk(2, false), Err(ChunkDropped::Twice));
+    assert_eq!(it.chunk(0, false), Err(ChunkDropReason::Duplicate));
+    assert_eq!(it.chunk(2, false), Err(ChunkDropReason::Duplicate));
     it.chunk(3, true).unwrap();
-    assert_eq!(it.chunk(4, false), Err(ChunkDropped::Late));
+    assert_eq!(it.chunk(4, false), Err(ChunkDropReason::Late));
     it.chunks([1]);
     it.finish();
     assert_eq!(it.delivered, [0, 1, 2, 3]);
-    assert_eq!(it.chunk(1, false), Err(ChunkDropped::Late));
+    assert_eq!(it.chunk(1, false), Err(ChunkDropReason::Late));
 }
 
 /// Later drafts, 12.9: the server is asked for what is missing, and after a moment the gap is left.
@@ -131,14 +132,18 @@ fn what_comes_twice_late_or_after_the_end_goes_no_further() {
 fn a_gap_is_asked_for_and_then_left() {
     let mut it = Scene::new();
     it.chunks([0, 3]);
-    assert_eq!(it.stream.wake_at(), Some(ms(20)));
+    assert_eq!(it.stream.next_timeout(), Some(ms(20)));
     it.passes(20);
-    assert_eq!(it.told, [AskAgain(vec![1, 2])]);
+    assert_eq!(it.told, [RequestResend(vec![1, 2])]);
     it.passes(229);
     assert_eq!(it.delivered, [0]);
     it.passes(1);
     assert_eq!(it.delivered, [0, 3]);
-    assert_eq!(it.chunk(1, false), Err(ChunkDropped::Twice), "given up");
+    assert_eq!(
+        it.chunk(1, false),
+        Err(ChunkDropReason::Duplicate),
+        "given up"
+    );
 }
 
 #[test]
@@ -153,8 +158,8 @@ fn the_end_of_a_call_leaves_no_chunk_waiting_for_others() {
 #[test]
 fn more_early_chunks_than_can_wait_leave_the_gap_at_once() {
     let mut it = Scene::new();
-    it.chunks(1..=EARLY_MAX as u64);
-    assert_eq!(it.delivered.len(), EARLY_MAX);
+    it.chunks(1..=OUT_OF_ORDER_MAX as u64);
+    assert_eq!(it.delivered.len(), OUT_OF_ORDER_MAX);
 }
 
 /// A reader that sleeps holds half a megabyte; the server slows down at half of it, pauses at the end,
@@ -166,15 +171,15 @@ fn a_server_is_slowed_paused_and_resumed() {
     it.chunks(0..63);
     assert_eq!(it.told, []);
     it.chunks(63..112);
-    assert_eq!(it.told, [Pace(Some(64)), Pace(Some(0))]);
+    assert_eq!(it.told, [SetPace(Some(64)), SetPace(Some(0))]);
     it.chunks(112..128);
-    assert_eq!(it.chunk(128, false), Err(ChunkDropped::NoRoom));
-    assert_eq!(it.stream.waiting().1, WAITING_MAX);
+    assert_eq!(it.chunk(128, false), Err(ChunkDropReason::BufferFull));
+    assert_eq!(it.stream.buffered().1, BUFFERED_BYTES_MAX);
     assert_eq!(it.delivered.len(), WINDOW);
     it.now = 1000;
     it.sleeps = false;
     it.take(1);
-    assert_eq!(it.told.last(), Some(&Pace(None)));
+    assert_eq!(it.told.last(), Some(&SetPace(None)));
     it.chunks([129]);
     assert_eq!(it.delivered, (0..128).chain([129]).collect::<Vec<_>>());
 }
@@ -184,12 +189,12 @@ fn a_server_is_slowed_paused_and_resumed() {
 fn a_chunk_dropped_elsewhere_pauses_the_server_for_a_moment() {
     let mut it = Scene::new();
     let mut effects = Vec::new();
-    it.stream.overflowed((0, false), ms(0), &mut effects);
-    it.stream.overflowed((1, false), ms(1), &mut effects);
-    assert_eq!(effects, [Pace(Some(0))]);
-    assert_eq!(it.stream.wake_at(), Some(ms(101)));
+    it.stream.skip_chunk((0, false), ms(0), &mut effects);
+    it.stream.skip_chunk((1, false), ms(1), &mut effects);
+    assert_eq!(effects, [SetPace(Some(0))]);
+    assert_eq!(it.stream.next_timeout(), Some(ms(101)));
     it.passes(101);
-    assert_eq!(it.told, [Pace(None)]);
+    assert_eq!(it.told, [SetPace(None)]);
     it.chunks([2]);
     assert_eq!(it.delivered, [2]);
 }
@@ -201,7 +206,7 @@ fn a_reader_sets_its_own_pace() {
     it.paced(10);
     it.chunks(0..4);
     assert_eq!(
-        (it.delivered.len(), it.stream.wake_at()),
+        (it.delivered.len(), it.stream.next_timeout()),
         (1, Some(ms(100)))
     );
     it.passes(100);
@@ -212,7 +217,7 @@ fn a_reader_sets_its_own_pace() {
     assert_eq!(it.delivered, [0, 1, 2]);
     it.paced(1000);
     assert_eq!(it.delivered, [0, 1, 2, 3]);
-    let told: Vec<_> = [10, 0, 1000].map(|rate| Pace(Some(rate))).into();
+    let told: Vec<_> = [10, 0, 1000].map(|rate| SetPace(Some(rate))).into();
     assert_eq!(it.told, told);
 }
 
@@ -223,8 +228,8 @@ fn a_reader_that_goes_on_changing_its_pace_is_served_here_alone() {
     for n in 0..1000 {
         it.paced(1 + n % 2);
     }
-    assert_eq!(it.told.len(), PACES_MAX + 1);
-    assert_eq!(it.told.last(), Some(&Pace(None)));
+    assert_eq!(it.told.len(), PACE_CHANGES_MAX + 1);
+    assert_eq!(it.told.last(), Some(&SetPace(None)));
     it.paced(0);
     it.chunks(0..3);
     assert!(it.delivered.is_empty());
@@ -239,12 +244,12 @@ fn what_is_kept_comes_again_and_the_server_is_asked_for_the_rest() {
     it.chunks(0..4);
     it.misses(&[0, 3, 2, 9]);
     assert_eq!(it.delivered, [0, 1, 2, 3, 3, 2]);
-    assert!(it.told.contains(&AskAgain(vec![0])));
+    assert!(it.told.contains(&RequestResend(vec![0])));
     it.chunks([0]);
     assert_eq!(it.delivered.last(), Some(&0));
-    assert_eq!(it.chunk(0, false), Err(ChunkDropped::Twice));
+    assert_eq!(it.chunk(0, false), Err(ChunkDropReason::Duplicate));
     it.misses(&[1]);
-    assert!(it.told.contains(&AskAgain(vec![1])));
+    assert!(it.told.contains(&RequestResend(vec![1])));
 }
 
 #[test]
@@ -252,15 +257,15 @@ fn what_finds_no_room_is_tried_again() {
     let mut stream = CallStream::default();
     let mut effects = Vec::new();
     stream
-        .arrived((0, 10, false), 0, ms(0), &mut effects)
+        .push_chunk((0, 10, false), 0, ms(0), &mut effects)
         .unwrap();
     assert_eq!(effects, [Deliver(0, 0)]);
     effects.clear();
-    stream.put_back(vec![(0, 10, 0)], ms(0));
-    assert_eq!(stream.wake_at(), Some(ms(5)));
-    stream.passed(ms(4), &mut effects);
+    stream.requeue(vec![(0, 10, 0)], ms(0));
+    assert_eq!(stream.next_timeout(), Some(ms(5)));
+    stream.handle_timeout(ms(4), &mut effects);
     assert_eq!(effects, []);
-    stream.passed(ms(5), &mut effects);
+    stream.handle_timeout(ms(5), &mut effects);
     assert_eq!(effects, [Deliver(0, 0)]);
 }
 
@@ -271,15 +276,17 @@ fn what_comes_back_keeps_its_order() {
     let mut effects = Vec::new();
     for index in [1, 2, 3, 0] {
         let about = (index, 10, false);
-        stream.arrived(about, index, ms(0), &mut effects).unwrap();
+        stream
+            .push_chunk(about, index, ms(0), &mut effects)
+            .unwrap();
     }
     assert_eq!(effects, [0, 1, 2, 3].map(|index| Deliver(index, index)));
     effects.clear();
-    stream.put_back(vec![(1, 10, 1), (2, 10, 2), (3, 10, 3)], ms(0));
+    stream.requeue(vec![(1, 10, 1), (2, 10, 2), (3, 10, 3)], ms(0));
     let late = (4, 10, false);
-    stream.arrived(late, 4, ms(1), &mut effects).unwrap();
+    stream.push_chunk(late, 4, ms(1), &mut effects).unwrap();
     assert_eq!(effects, []);
-    stream.passed(ms(5), &mut effects);
+    stream.handle_timeout(ms(5), &mut effects);
     assert_eq!(effects, [1, 2, 3, 4].map(|index| Deliver(index, index)));
 }
 
@@ -291,9 +298,9 @@ fn an_index_beyond_all_readers_has_no_place() {
         let mut it = Scene::new();
         it.chunks([0, 2]);
         for done in [false, true] {
-            assert_eq!(it.chunk(beyond, done), Err(ChunkDropped::NoPlace));
+            assert_eq!(it.chunk(beyond, done), Err(ChunkDropReason::IndexTooLarge));
             let mut effects = Vec::new();
-            it.stream.overflowed((beyond, done), ms(0), &mut effects);
+            it.stream.skip_chunk((beyond, done), ms(0), &mut effects);
             assert_eq!(effects, []);
         }
         it.chunks([1]);
@@ -309,20 +316,20 @@ fn a_return_is_awaited_where_it_changes_something() {
     let mut it = Scene::new();
     (it.sleeps, it.size) = (true, 4 << 10);
     it.chunks(0..63);
-    assert!(!it.stream.awaits_return(), "all is on its way");
+    assert!(!it.stream.is_blocked_on_reader(), "all is on its way");
     it.chunks(63..64);
-    assert!(it.stream.awaits_return(), "the server was slowed");
+    assert!(it.stream.is_blocked_on_reader(), "the server was slowed");
     it.take(64);
-    assert!(!it.stream.awaits_return());
+    assert!(!it.stream.is_blocked_on_reader());
     it.size = 1;
     it.chunks(64..129);
-    assert!(it.stream.awaits_return(), "one more waits");
+    assert!(it.stream.is_blocked_on_reader(), "one more waits");
     it.paced(1000);
-    assert!(it.stream.awaits_return());
+    assert!(it.stream.is_blocked_on_reader());
     it.paced(0);
-    assert!(!it.stream.awaits_return(), "its reader wants none");
+    assert!(!it.stream.is_blocked_on_reader(), "its reader wants none");
     it.paced(UNPACED);
-    assert_eq!(it.told.last(), Some(&Pace(None)));
+    assert_eq!(it.told.last(), Some(&SetPace(None)));
 }
 
 /// MGP-164: what there was so far, in order, as far as it is kept.
@@ -330,7 +337,7 @@ fn a_return_is_awaited_where_it_changes_something() {
 fn what_came_so_far_is_known() {
     let mut it = Scene::new();
     it.chunks([0, 1, 3]);
-    let so_far: Vec<u64> = it.stream.so_far().into_keys().collect();
+    let so_far: Vec<u64> = it.stream.available_chunks().into_keys().collect();
     assert_eq!(so_far, [0, 1, 3]);
 }
 
@@ -400,9 +407,9 @@ proptest! {
                     it.misses(&[index]);
                 }
             }
-            prop_assert!(it.stream.waiting().1 <= WAITING_MAX);
+            prop_assert!(it.stream.buffered().1 <= BUFFERED_BYTES_MAX);
             prop_assert!(it.on_the_way.len() <= WINDOW);
-            prop_assert!(it.stream.early.len() <= EARLY_MAX && it.stream.kept_bytes <= KEPT_MAX);
+            prop_assert!(it.stream.out_of_order.len() <= OUT_OF_ORDER_MAX && it.stream.delivered_bytes <= REPLAY_BYTES_MAX);
         }
         it.paced(UNPACED);
         it.sleeps = false;
@@ -411,7 +418,7 @@ proptest! {
         for _ in 0..100 {
             it.passes(1000);
         }
-        prop_assert_eq!(it.stream.waiting(), (0, 0));
+        prop_assert_eq!(it.stream.buffered(), (0, 0));
         let new: Vec<u64> = it.delivered.iter().filter(|index| !missed.contains(index)).copied().collect();
         prop_assert!(new.is_sorted_by(|one, next| one < next), "{:?}", new);
         prop_assert!(it.delivered.iter().all(|index| came.contains(index)));

@@ -24,7 +24,7 @@ struct CompletionMessage {
 /// The params of `sampling/createMessage` that ask the same; `None` where MCP cannot say it, such as with
 /// tools, which the server means to be called by who answers.
 #[must_use]
-pub fn sampling(asked: &Request<'_>) -> Option<String> {
+pub fn to_sampling_params(asked: &Request<'_>) -> Option<String> {
     let no_tools = ["[]", "null"];
     if asked
         .tools
@@ -53,13 +53,13 @@ pub fn sampling(asked: &Request<'_>) -> Option<String> {
     if !system.is_empty() {
         params["systemPrompt"] = system.join("\n").into();
     }
-    if let Some(preferences) = preferences(asked.model_hints) {
+    if let Some(preferences) = to_model_preferences(asked.model_hints) {
         params["modelPreferences"] = preferences;
     }
     Some(params.to_string())
 }
 
-fn preferences(hints: Option<&RawValue>) -> Option<Value> {
+fn to_model_preferences(hints: Option<&RawValue>) -> Option<Value> {
     let hints: Value = serde_json::from_str(hints?.get()).ok()?;
     let mut preferences = json!({});
     for (theirs, ours) in PRIORITIES {
@@ -80,7 +80,7 @@ fn preferences(hints: Option<&RawValue>) -> Option<Value> {
 
 /// The response to such a callback from a result of `sampling/createMessage`, as JSON text.
 #[must_use]
-pub fn completed(result: &str) -> Option<String> {
+pub fn from_sampling_result(result: &str) -> Option<String> {
     let result: Value = serde_json::from_str(result).ok()?;
     let content = &result["content"];
     let content = content["text"]
@@ -98,7 +98,7 @@ pub fn completed(result: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use mgp_protocol::mcp::read;
+    use mgp_protocol::mcp::parse_params;
 
     /// A-32: a completion is asked of a client that knows sampling in its own words.
     #[test]
@@ -106,8 +106,8 @@ mod tests {
         let text = r#"{"callback_id":"llm-001","type":"llm_completion","messages":[
             {"role":"system","content":"Be brief."},{"role":"user","content":"2+2?"}],
             "model_hints":{"speed_priority":0.7,"provider":"deepseek"},"tools":[]}"#;
-        let asked: Request<'_> = read(Some(text)).unwrap();
-        let params: Value = serde_json::from_str(&sampling(&asked).unwrap()).unwrap();
+        let asked: Request<'_> = parse_params(Some(text)).unwrap();
+        let params: Value = serde_json::from_str(&to_sampling_params(&asked).unwrap()).unwrap();
         assert_eq!(
             params,
             json!({
@@ -117,7 +117,7 @@ mod tests {
             })
         );
         let result = r#"{"role":"assistant","content":{"type":"text","text":"4"},"model":"m"}"#;
-        let response: Value = serde_json::from_str(&completed(result).unwrap()).unwrap();
+        let response: Value = serde_json::from_str(&from_sampling_result(result).unwrap()).unwrap();
         assert_eq!(
             response,
             json!({"content": "4", "model": "m", "tool_calls": []})
@@ -133,9 +133,9 @@ mod tests {
             r#""message":"x""#,
         ] {
             let text = format!(r#"{{"callback_id":"a","type":"llm_completion",{members}}}"#);
-            let asked: Request<'_> = read(Some(&text)).unwrap();
-            assert_eq!(sampling(&asked), None, "{members}");
+            let asked: Request<'_> = parse_params(Some(&text)).unwrap();
+            assert_eq!(to_sampling_params(&asked), None, "{members}");
         }
-        assert_eq!(completed("["), None);
+        assert_eq!(from_sampling_result("["), None);
     }
 }

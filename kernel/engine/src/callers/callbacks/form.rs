@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use mgp_protocol::mgp::callback::CallbackKind;
-use mgp_protocol::splice::{member, quoted};
+use mgp_protocol::splice::{member, quote};
 
 /// Most options of one callback; a person chooses among a few.
 const OPTIONS_MAX: usize = 256;
@@ -12,7 +12,7 @@ const OPTION_MAX: usize = 4096;
 /// Longest answer, in bytes of JSON: it is kept for the server's retries.
 const RESPONSE_MAX: usize = 256 << 10;
 /// What a confirmation is answered with where the server does not say.
-const YES_OR_NO: [&str; 2] = ["confirm", "cancel"];
+const CONFIRMATION_OPTIONS: [&str; 2] = ["confirm", "cancel"];
 /// The one property of a form.
 const PROPERTY: &str = "response";
 
@@ -27,7 +27,7 @@ pub struct CallbackForm {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CallbackAnswer {
     /// The response, as JSON text.
-    Said(String),
+    Response(String),
     /// Who was asked does not want to say.
     Declined,
 }
@@ -35,10 +35,10 @@ pub enum CallbackAnswer {
 /// Why a callback or an answer is not taken, in words.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub struct Unfit(String);
+pub struct FormError(String);
 
-fn unfit<T>(words: impl Into<String>) -> Result<T, Unfit> {
-    Err(Unfit(words.into()))
+fn form_error<T>(words: impl Into<String>) -> Result<T, FormError> {
+    Err(FormError(words.into()))
 }
 
 impl CallbackForm {
@@ -46,19 +46,19 @@ impl CallbackForm {
     ///
     /// # Errors
     /// A selection without options, or too many of them.
-    pub fn new(kind: CallbackKind, options: Option<Vec<String>>) -> Result<Self, Unfit> {
+    pub fn new(kind: CallbackKind, options: Option<Vec<String>>) -> Result<Self, FormError> {
         let mut options = options.unwrap_or_default();
         if options.len() > OPTIONS_MAX || options.iter().any(|one| one.len() > OPTION_MAX) {
-            return unfit(format!(
+            return form_error(format!(
                 "a callback has at most {OPTIONS_MAX} options of {OPTION_MAX} bytes"
             ));
         }
         match kind {
             CallbackKind::Selection if options.is_empty() => {
-                return unfit("a selection needs options");
+                return form_error("a selection needs options");
             }
             CallbackKind::Confirmation if options.is_empty() => {
-                options = YES_OR_NO.map(str::to_owned).to_vec();
+                options = CONFIRMATION_OPTIONS.map(str::to_owned).to_vec();
             }
             CallbackKind::Selection | CallbackKind::Confirmation => {}
             CallbackKind::Input | CallbackKind::Notification | CallbackKind::LlmCompletion => {
@@ -84,24 +84,24 @@ impl CallbackForm {
     ///
     /// # Errors
     /// What it should be; the callback stays open.
-    pub fn judge(&self, response: &str) -> Result<CallbackAnswer, Unfit> {
+    pub fn parse_response(&self, response: &str) -> Result<CallbackAnswer, FormError> {
         if self.kind == CallbackKind::Notification {
-            return unfit("a notification is not answered");
+            return form_error("a notification is not answered");
         }
         if response == "null" {
             return Ok(CallbackAnswer::Declined);
         }
         if response.len() > RESPONSE_MAX {
-            return unfit(format!("`response` is longer than {RESPONSE_MAX} bytes"));
+            return form_error(format!("`response` is longer than {RESPONSE_MAX} bytes"));
         }
         let text: Option<String> = serde_json::from_str(response).ok();
         match (self.kind, text) {
             (CallbackKind::LlmCompletion, None) if !response.starts_with('{') => {
-                unfit("`response` must be an object with `content`, or a text")
+                form_error("`response` must be an object with `content`, or a text")
             }
-            (CallbackKind::LlmCompletion, _) => Ok(CallbackAnswer::Said(response.to_owned())),
-            (_, None) => unfit("`response` must be a string"),
-            (_, Some(text)) => self.takes(&text),
+            (CallbackKind::LlmCompletion, _) => Ok(CallbackAnswer::Response(response.to_owned())),
+            (_, None) => form_error("`response` must be a string"),
+            (_, Some(text)) => self.parse_text(&text),
         }
     }
 
@@ -109,10 +109,10 @@ impl CallbackForm {
     ///
     /// # Errors
     /// What it should be.
-    pub fn takes(&self, text: &str) -> Result<CallbackAnswer, Unfit> {
+    pub fn parse_text(&self, text: &str) -> Result<CallbackAnswer, FormError> {
         match self.options.is_empty() || self.options.iter().any(|option| option == text) {
-            true => Ok(CallbackAnswer::Said(quoted(text))),
-            false => unfit(format!(
+            true => Ok(CallbackAnswer::Response(quote(text))),
+            false => form_error(format!(
                 "`response` must be one of {}",
                 self.options.join(", ")
             )),
@@ -122,22 +122,22 @@ impl CallbackForm {
     /// What a server is told where nobody answers: a confirmation that can be cancelled is, all else has
     /// no response.
     #[must_use]
-    pub fn declined(&self) -> Cow<'static, str> {
-        let cancel = YES_OR_NO[1];
+    pub fn decline_response(&self) -> Cow<'static, str> {
+        let cancel = CONFIRMATION_OPTIONS[1];
         let cancels = self.kind == CallbackKind::Confirmation
             && self.options.iter().any(|option| option == cancel);
         match cancels {
-            true => quoted(cancel).into(),
+            true => quote(cancel).into(),
             false => "null".into(),
         }
     }
 
     /// The params of `elicitation/create` that ask the same.
     #[must_use]
-    pub fn elicitation(&self, message: &str) -> String {
+    pub fn render_elicitation_params(&self, message: &str) -> String {
         // Each once: clients that compile the schema take no other.
         let mut options: Vec<String> = Vec::new();
-        for option in self.options.iter().map(|option| quoted(option)) {
+        for option in self.options.iter().map(|option| quote(option)) {
             if !options.contains(&option) {
                 options.push(option);
             }
@@ -148,16 +148,18 @@ impl CallbackForm {
         };
         format!(
             r#"{{"message":{},"requestedSchema":{{"type":"object","properties":{{"{PROPERTY}":{{"type":"string"{of}}}}},"required":["{PROPERTY}"]}}}}"#,
-            quoted(message)
+            quote(message)
         )
     }
 
     /// The answer in a result of `elicitation/create`; one that does not fit counts as declined.
     #[must_use]
-    pub fn elicited(&self, result: &str) -> CallbackAnswer {
+    pub fn parse_elicitation_result(&self, result: &str) -> CallbackAnswer {
         let accepted = member(result, "action") == Some("\"accept\"");
         let said = member(result, "content").and_then(|content| member(content, PROPERTY));
-        let judged = said.filter(|_| accepted).map(|said| self.judge(said));
+        let judged = said
+            .filter(|_| accepted)
+            .map(|said| self.parse_response(said));
         judged
             .and_then(Result::ok)
             .unwrap_or(CallbackAnswer::Declined)
@@ -174,8 +176,8 @@ mod tests {
         CallbackForm::new(kind, Some(options)).unwrap()
     }
 
-    fn said(json: &str) -> Result<CallbackAnswer, Unfit> {
-        Ok(CallbackAnswer::Said(json.into()))
+    fn said(json: &str) -> Result<CallbackAnswer, FormError> {
+        Ok(CallbackAnswer::Response(json.into()))
     }
 
     /// MGP-177, MGP-178, MGP-179, MGP-180: each kind takes its own answers.
@@ -183,30 +185,36 @@ mod tests {
     fn each_kind_takes_what_it_asks_for() {
         let confirmation = CallbackForm::new(CallbackKind::Confirmation, None).unwrap();
         assert_eq!(confirmation.options(), ["confirm", "cancel"]);
-        assert_eq!(confirmation.judge(r#""confirm""#), said(r#""confirm""#));
         assert_eq!(
-            confirmation.judge(r#""c\u006fnfirm""#),
+            confirmation.parse_response(r#""confirm""#),
+            said(r#""confirm""#)
+        );
+        assert_eq!(
+            confirmation.parse_response(r#""c\u006fnfirm""#),
             said(r#""confirm""#)
         );
         for bad in [r#""yes""#, "true", "7", r#"["confirm"]"#] {
-            assert!(confirmation.judge(bad).is_err(), "{bad}");
+            assert!(confirmation.parse_response(bad).is_err(), "{bad}");
         }
         let selection = form(CallbackKind::Selection, &["a", "b"]);
-        assert_eq!(selection.judge(r#""b""#), said(r#""b""#));
-        let no = selection.judge(r#""c""#).unwrap_err().to_string();
+        assert_eq!(selection.parse_response(r#""b""#), said(r#""b""#));
+        let no = selection.parse_response(r#""c""#).unwrap_err().to_string();
         assert_eq!(no, "`response` must be one of a, b");
-        assert_eq!(selection.judge("null"), Ok(CallbackAnswer::Declined));
+        assert_eq!(
+            selection.parse_response("null"),
+            Ok(CallbackAnswer::Declined)
+        );
         let input = form(CallbackKind::Input, &["only a hint"]);
-        assert_eq!(input.judge(r#""anything""#), said(r#""anything""#));
-        assert!(input.judge("{}").is_err());
+        assert_eq!(input.parse_response(r#""anything""#), said(r#""anything""#));
+        assert!(input.parse_response("{}").is_err());
         let completion = form(CallbackKind::LlmCompletion, &[]);
         let whole = r#"{"content":"four","model":"m"}"#;
-        assert_eq!(completion.judge(whole), said(whole));
-        assert!(completion.judge("4").is_err());
+        assert_eq!(completion.parse_response(whole), said(whole));
+        assert!(completion.parse_response("4").is_err());
         let notification = form(CallbackKind::Notification, &[]);
-        assert!(notification.judge(r#""x""#).is_err());
-        let long = quoted(&"x".repeat(RESPONSE_MAX));
-        assert!(input.judge(&long).is_err());
+        assert!(notification.parse_response(r#""x""#).is_err());
+        let long = quote(&"x".repeat(RESPONSE_MAX));
+        assert!(input.parse_response(&long).is_err());
         assert!(CallbackForm::new(CallbackKind::Selection, None).is_err());
         let many = vec![String::new(); OPTIONS_MAX + 1];
         assert!(CallbackForm::new(CallbackKind::Selection, Some(many)).is_err());
@@ -215,7 +223,7 @@ mod tests {
     /// A-32: nobody's silence is a yes.
     #[test]
     fn what_nobody_answers_is_never_confirmed() {
-        let declined = |kind, options: &[&str]| form(kind, options).declined();
+        let declined = |kind, options: &[&str]| form(kind, options).decline_response();
         assert_eq!(declined(CallbackKind::Confirmation, &[]), "\"cancel\"");
         assert_eq!(declined(CallbackKind::Confirmation, &["ok", "no"]), "null");
         assert_eq!(declined(CallbackKind::Selection, &["cancel"]), "null");
@@ -227,7 +235,7 @@ mod tests {
     fn a_callback_can_be_asked_as_a_form() {
         let selection = form(CallbackKind::Selection, &["a", "\"b\"", "a"]);
         let params: serde_json::Value =
-            serde_json::from_str(&selection.elicitation("Which?")).unwrap();
+            serde_json::from_str(&selection.render_elicitation_params("Which?")).unwrap();
         assert_eq!(params["message"], "Which?");
         let schema = &params["requestedSchema"];
         assert_eq!(
@@ -235,12 +243,12 @@ mod tests {
             serde_json::json!(["a", "\"b\""])
         );
         assert_eq!(schema["required"], serde_json::json!(["response"]));
-        let plain = form(CallbackKind::Input, &[]).elicitation("Name?");
+        let plain = form(CallbackKind::Input, &[]).render_elicitation_params("Name?");
         assert!(!plain.contains("enum"), "{plain}");
         let accepts = r#"{"action":"accept","content":{"response":"a"}}"#;
         assert_eq!(
-            selection.elicited(accepts),
-            CallbackAnswer::Said("\"a\"".into())
+            selection.parse_elicitation_result(accepts),
+            CallbackAnswer::Response("\"a\"".into())
         );
         for no in [
             r#"{"action":"decline","content":{"response":"a"}}"#,
@@ -248,7 +256,11 @@ mod tests {
             r#"{"action":"accept"}"#,
             "{}",
         ] {
-            assert_eq!(selection.elicited(no), CallbackAnswer::Declined, "{no}");
+            assert_eq!(
+                selection.parse_elicitation_result(no),
+                CallbackAnswer::Declined,
+                "{no}"
+            );
         }
     }
 
@@ -259,13 +271,13 @@ mod tests {
             options in proptest::collection::vec("[a-c]{1,2}", 1..4), response in "\\PC*"
         ) {
             let form = CallbackForm::new(CallbackKind::Selection, Some(options.clone())).unwrap();
-            for text in [quoted(&response), response.clone()] {
-                if let Ok(CallbackAnswer::Said(json)) = form.judge(&text) {
+            for text in [quote(&response), response.clone()] {
+                if let Ok(CallbackAnswer::Response(json)) = form.parse_response(&text) {
                     let said: String = serde_json::from_str(&json).unwrap();
                     prop_assert!(options.contains(&said));
                 }
             }
-            prop_assert_eq!(form.takes(&response).is_ok(), options.contains(&response));
+            prop_assert_eq!(form.parse_text(&response).is_ok(), options.contains(&response));
         }
     }
 }

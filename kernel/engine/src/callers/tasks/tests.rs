@@ -24,7 +24,7 @@ fn a_task_shows_what_its_status_has() {
         "ttlMs": 60_000,
         "pollIntervalMs": 500,
     });
-    assert_eq!(value(&task.render("mgp1.x")), seen);
+    assert_eq!(value(&task.render_notification("mgp1.x")), seen);
     let with = |task: &Task, more: Value| {
         let mut want = seen.clone();
         want["status"] = task.status().as_str().into();
@@ -35,24 +35,35 @@ fn a_task_shows_what_its_status_has() {
     };
     let later = CREATED + 1_000;
     let asks = r#"{"roots-1":{"method":"roots/list"}}"#;
-    task.step(later, TaskStep::Ask(asks.into())).unwrap();
+    task.apply(later, TaskStep::RequireInput(asks.into()))
+        .unwrap();
     let more = json!({"inputRequests": value(asks)});
-    assert_eq!(value(&task.render("mgp1.x")), with(&task, more));
-    task.step(later, TaskStep::GoOn).unwrap();
-    assert_eq!(value(&task.render("mgp1.x")), with(&task, json!({})));
+    assert_eq!(
+        value(&task.render_notification("mgp1.x")),
+        with(&task, more)
+    );
+    task.apply(later, TaskStep::Resume).unwrap();
+    assert_eq!(
+        value(&task.render_notification("mgp1.x")),
+        with(&task, json!({}))
+    );
     let mut failed = task.clone();
     let error = r#"{"code":-32603,"message":"gone"}"#;
-    failed.step(later, TaskStep::Fail(error.into())).unwrap();
+    failed.apply(later, TaskStep::Fail(error.into())).unwrap();
     let more = json!({"error": value(error)});
-    assert_eq!(value(&failed.render("mgp1.x")), with(&failed, more));
+    assert_eq!(
+        value(&failed.render_notification("mgp1.x")),
+        with(&failed, more)
+    );
     let result = r#"{"content":[],"isError":true,"n":12345678901234567890123}"#;
-    task.step(later, TaskStep::Complete(result.into())).unwrap();
+    task.apply(later, TaskStep::Complete(result.into()))
+        .unwrap();
     assert_eq!(task.status(), TaskStatus::Completed);
-    let got = task.render_got("mgp1.x");
+    let got = task.render_get_result("mgp1.x");
     assert!(got.contains(result), "{got}");
     assert_eq!(value(&got)["resultType"], "complete");
     let created = with(&task, json!({"resultType": "task"}));
-    assert_eq!(value(&task.render_created("mgp1.x")), created);
+    assert_eq!(value(&task.render_create_result("mgp1.x")), created);
 }
 
 /// SEP-2663: an end is an end.
@@ -63,36 +74,43 @@ fn nothing_comes_after_the_end() {
             TaskStep::Complete("{}".into()),
             TaskStep::Fail("{}".into()),
             TaskStep::Cancel,
-            TaskStep::GoOn,
-            TaskStep::Ask("{}".into()),
+            TaskStep::Resume,
+            TaskStep::RequireInput("{}".into()),
         ]
     };
     for end in steps().into_iter().take(3) {
         let mut task = task();
-        task.step(CREATED, end).unwrap();
+        task.apply(CREATED, end).unwrap();
         assert!(task.status().is_final());
         let before = task.clone();
         for more in steps() {
-            assert_eq!(task.step(CREATED + 1, more), Err(TaskOver(task.status())));
+            assert_eq!(
+                task.apply(CREATED + 1, more),
+                Err(TaskEndedError(task.status()))
+            );
         }
         assert_eq!(task, before);
     }
     let mut asking = task();
-    asking.step(CREATED, TaskStep::Ask("{}".into())).unwrap();
-    asking.step(CREATED, TaskStep::Cancel).unwrap();
+    asking
+        .apply(CREATED, TaskStep::RequireInput("{}".into()))
+        .unwrap();
+    asking.apply(CREATED, TaskStep::Cancel).unwrap();
     assert_eq!(asking.status(), TaskStatus::Cancelled);
 }
 
 #[test]
 fn time_does_not_go_back_in_a_task() {
     let mut task = task();
-    task.step(CREATED - 1, TaskStep::Ask("{}".into())).unwrap();
-    let seen = value(&task.render("x"));
+    task.apply(CREATED - 1, TaskStep::RequireInput("{}".into()))
+        .unwrap();
+    let seen = value(&task.render_notification("x"));
     assert_eq!(seen["lastUpdatedAt"], seen["createdAt"]);
     assert_eq!(task.expires_ms(), CREATED + 60_000);
     // Nothing new is no update.
     let before = task.clone();
-    task.step(CREATED + 5, TaskStep::Ask("{}".into())).unwrap();
+    task.apply(CREATED + 5, TaskStep::RequireInput("{}".into()))
+        .unwrap();
     assert_eq!(task, before);
 }
 

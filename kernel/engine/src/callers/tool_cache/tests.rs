@@ -1,8 +1,8 @@
 use super::*;
 use proptest::prelude::*;
 
-fn priced(tool: &str, tokens: u64) -> Priced {
-    Priced {
+fn priced(tool: &str, tokens: u64) -> PricedTool {
+    PricedTool {
         tool: tool.into(),
         tokens,
     }
@@ -20,21 +20,21 @@ fn cached(cache: &ToolCache) -> Vec<&str> {
 /// MGP-263: the figures of the document are a budget; what does not add up says how to mend it.
 #[test]
 fn a_budget_is_judged_before_it_is_kept_to() {
-    assert_eq!(judge(&Budget::default()), Ok(()));
+    assert_eq!(validate_budget(&Budget::default()), Ok(()));
     let of = |max_tokens, pinned_reserve, discovery_reserve, cache_limit| Budget {
         max_tokens,
         pinned_reserve,
         discovery_reserve,
         cache_limit,
     };
-    assert_eq!(judge(&of(500, 0, 500, 0)), Ok(()));
+    assert_eq!(validate_budget(&of(500, 0, 500, 0)), Ok(()));
     for (bad, told) in [
         (of(7999, 2000, 3000, 3000), "8000"),
         (of(1000, u64::MAX, 1, u64::MAX), "max_tokens is 1000"),
         (of(1000, 500, 0, 500), "discovery_reserve"),
         (of(MAX_TOKENS + 1, 0, 1, 0), "over the limit"),
     ] {
-        let error = judge(&bad).unwrap_err().to_string();
+        let error = validate_budget(&bad).unwrap_err().to_string();
         assert!(error.contains(told), "{error}");
     }
 }
@@ -45,13 +45,13 @@ fn the_tool_not_used_for_longest_goes_first() {
     let mut cache = cache(&[]);
     for tool in ["a", "b", "c"] {
         let added = CacheInsertion::Added { evicted: vec![] };
-        assert_eq!(cache.keep(&priced(tool, 1000)), added);
+        assert_eq!(cache.insert(&priced(tool, 1000)), added);
     }
     assert_eq!(cached(&cache), ["c", "b", "a"]);
-    assert_eq!(cache.keep(&priced("a", 1000)), CacheInsertion::Touched);
+    assert_eq!(cache.insert(&priced("a", 1000)), CacheInsertion::Touched);
     let evicted = vec!["b".into(), "c".into()];
     assert_eq!(
-        cache.keep(&priced("d", 1500)),
+        cache.insert(&priced("d", 1500)),
         CacheInsertion::Added { evicted }
     );
     assert_eq!(cached(&cache), ["d", "a"]);
@@ -63,15 +63,15 @@ fn the_tool_not_used_for_longest_goes_first() {
 fn a_pinned_tool_is_never_evicted() {
     let mut cache = cache(&[("think", 900), ("store", 900), ("think", 900)]);
     assert_eq!(cache.count(), 2);
-    assert_eq!(cache.evict("think"), Evicted::Pinned);
-    assert_eq!(cache.keep(&priced("think", 900)), CacheInsertion::Pinned);
+    assert_eq!(cache.evict("think"), Eviction::Pinned);
+    assert_eq!(cache.insert(&priced("think", 900)), CacheInsertion::Pinned);
     for n in 0..20 {
-        cache.keep(&priced(&format!("t{n}"), 2_900));
+        cache.insert(&priced(&format!("t{n}"), 2_900));
     }
     assert!(cache.holds("think") && cache.holds("store"));
     assert_eq!(cached(&cache), ["t19"]);
-    assert_eq!(cache.evict("t19"), Evicted::Gone);
-    assert_eq!(cache.evict("t19"), Evicted::Absent);
+    assert_eq!(cache.evict("t19"), Eviction::Removed);
+    assert_eq!(cache.evict("t19"), Eviction::Absent);
     assert_eq!(cache.total_tokens(), 1800);
 }
 
@@ -79,14 +79,14 @@ fn a_pinned_tool_is_never_evicted() {
 #[test]
 fn pinned_tools_beyond_their_reserve_take_from_the_cache() {
     let mut cache = cache(&[]);
-    cache.keep(&priced("a", 1500));
-    cache.keep(&priced("b", 1500));
-    let gone = cache.pin(vec![priced("b", 1500), priced("p", 2000)]);
+    cache.insert(&priced("a", 1500));
+    cache.insert(&priced("b", 1500));
+    let gone = cache.set_pinned(vec![priced("b", 1500), priced("p", 2000)]);
     assert_eq!(gone, [], "b is pinned now and not cached beside that");
     assert_eq!(cached(&cache), ["a"]);
-    let gone = cache.pin(vec![priced("p", 5000)]);
+    let gone = cache.set_pinned(vec![priced("p", 5000)]);
     assert_eq!(gone, ["a".into()]);
-    assert_eq!(cache.keep(&priced("c", 1)), CacheInsertion::TooLarge);
+    assert_eq!(cache.insert(&priced("c", 1)), CacheInsertion::TooLarge);
     assert_eq!(cache.total_tokens(), 5000);
 }
 
@@ -94,11 +94,14 @@ fn pinned_tools_beyond_their_reserve_take_from_the_cache() {
 #[test]
 fn a_tool_larger_than_the_cache_pushes_nothing_out() {
     let mut cache = cache(&[]);
-    cache.keep(&priced("a", 100));
-    assert_eq!(cache.keep(&priced("huge", 3001)), CacheInsertion::TooLarge);
+    cache.insert(&priced("a", 100));
+    assert_eq!(
+        cache.insert(&priced("huge", 3001)),
+        CacheInsertion::TooLarge
+    );
     assert_eq!(cached(&cache), ["a"]);
     // A tool that grew beyond the cache since it was kept is not held at its old price.
-    assert_eq!(cache.keep(&priced("a", 3001)), CacheInsertion::TooLarge);
+    assert_eq!(cache.insert(&priced("a", 3001)), CacheInsertion::TooLarge);
     assert_eq!((cached(&cache).len(), cache.total_tokens()), (0, 0));
 }
 
@@ -106,8 +109,8 @@ fn a_tool_larger_than_the_cache_pushes_nothing_out() {
 #[test]
 fn tools_that_went_are_not_held() {
     let mut cache = cache(&[("gone:p", 100), ("p", 100)]);
-    cache.keep(&priced("gone:a", 100));
-    cache.keep(&priced("a", 100));
+    cache.insert(&priced("gone:a", 100));
+    cache.insert(&priced("a", 100));
     cache.retain(|tool| !tool.starts_with("gone:"));
     assert_eq!((cache.count(), cache.total_tokens()), (2, 200));
     assert!(!cache.holds("gone:p") && !cache.holds("gone:a"));
@@ -118,10 +121,14 @@ fn tools_that_went_are_not_held() {
 #[test]
 fn results_beyond_the_reserve_are_left_out() {
     let cache = cache(&[]);
-    assert_eq!(cache.fitting(&[1000, 1000, 1000, 1]), 3);
-    assert_eq!(cache.fitting(&[2999, 2, 1]), 1);
-    assert_eq!(cache.fitting(&[9000, 1]), 1, "else it would have no answer");
-    assert_eq!(cache.fitting(&[]), 0);
+    assert_eq!(cache.count_fitting(&[1000, 1000, 1000, 1]), 3);
+    assert_eq!(cache.count_fitting(&[2999, 2, 1]), 1);
+    assert_eq!(
+        cache.count_fitting(&[9000, 1]),
+        1,
+        "else it would have no answer"
+    );
+    assert_eq!(cache.count_fitting(&[]), 0);
     assert_eq!(cache.count(), 0);
 }
 
@@ -197,14 +204,14 @@ proptest! {
         for act in acts {
             model.act(&act);
             match act {
-                Act::Keep(tool, tokens) => drop(cache.keep(&priced(&name(tool), tokens))),
+                Act::Keep(tool, tokens) => drop(cache.insert(&priced(&name(tool), tokens))),
                 Act::Evict(tool) => drop(cache.evict(&name(tool))),
-                Act::Pin(tools) => drop(cache.pin(
+                Act::Pin(tools) => drop(cache.set_pinned(
                     tools.iter().map(|(tool, n)| priced(&name(*tool), *n)).collect()
                 )),
                 Act::Retain(tool) => cache.retain(|held| *held != *name(tool)),
             }
-            let expected: Vec<Priced> =
+            let expected: Vec<PricedTool> =
                 model.cached.iter().rev().map(|(t, n)| priced(&name(*t), *n)).collect();
             prop_assert_eq!(cache.cached().cloned().collect::<Vec<_>>(), expected);
             let pinned: u64 = model.pinned.iter().map(|p| p.1).sum();
@@ -218,7 +225,7 @@ proptest! {
     /// MGP-265: what is answered fits, and one more would not.
     #[test]
     fn as_many_results_as_fit(results in proptest::collection::vec(0u64..2_000, 0..20)) {
-        let fit = fitting(&Budget::default(), &results);
+        let fit = count_fitting_results(&Budget::default(), &results);
         let cost: u64 = results[..fit].iter().sum();
         prop_assert!(cost <= 3000);
         prop_assert!(fit == results.len() || cost + results[fit] > 3000);

@@ -13,7 +13,7 @@ fn at(ms: u64) -> MonotonicTime {
 }
 
 fn lost() -> Refusal {
-    Refusal::Lost {
+    Refusal::ServerLost {
         server: ServerId::new("it"),
         reason: "exited".into(),
     }
@@ -52,22 +52,23 @@ fn event(result: Outcome, details: Value) -> Event {
     }
 }
 
-fn found(results: &[(Outcome, Value)]) -> FoundCalls {
+fn found(results: &[(Outcome, Value)]) -> CallLookup {
     let events = results.iter().cloned().zip(1..);
-    let records = events.filter_map(|((result, details), n)| recorded(n, event(result, details)));
-    FoundCalls {
+    let records =
+        events.filter_map(|((result, details), n)| parse_call_record(n, event(result, details)));
+    CallLookup {
         records: records.collect(),
-        ..FoundCalls::default()
+        ..CallLookup::default()
     }
 }
 
 /// A call that was sent and not answered is unknown, never undone.
 #[test]
 fn what_was_sent_is_never_said_to_be_undone() {
-    assert_eq!(of_refusal(&lost()), CallOutcome::Unknown);
-    assert_eq!(of_refusal(&slow()), CallOutcome::Unknown);
-    assert_eq!(of_refusal(&Refusal::Cancelled), CallOutcome::Unknown);
-    assert_eq!(of_refusal(&away(None)), CallOutcome::NotExecuted);
+    assert_eq!(for_refusal(&lost()), CallOutcome::Unknown);
+    assert_eq!(for_refusal(&slow()), CallOutcome::Unknown);
+    assert_eq!(for_refusal(&Refusal::Cancelled), CallOutcome::Unknown);
+    assert_eq!(for_refusal(&away(None)), CallOutcome::NotExecuted);
 }
 
 /// A call whose first part reached its server was made, whatever keeps a later part from it: where the server is away it
@@ -86,43 +87,47 @@ fn a_call_that_was_dispatched_is_never_said_to_be_undone() {
     };
     let away = owner(OwnerRefusalCause::Unavailable, CallOutcome::NotExecuted);
     for refusal in [away, self::away(Some(0)), self::away(None)] {
-        let lost = after_dispatch(refusal, &server);
-        assert!(matches!(lost, Refusal::Lost { .. }), "{lost}");
+        let lost = mark_dispatched(refusal, &server);
+        assert!(matches!(lost, Refusal::ServerLost { .. }), "{lost}");
     }
     let closed = owner(OwnerRefusalCause::Closed, CallOutcome::NotExecuted);
     let denied = owner(OwnerRefusalCause::Denied, CallOutcome::NotExecuted);
-    let closed_here = Refusal::Closed("no".into());
+    let closed_here = Refusal::ClosedByOwner("no".into());
     let unknown = Refusal::UnknownTool("t".into());
     for refusal in [closed, denied, closed_here, unknown] {
-        let failed = after_dispatch(refusal, &server);
-        assert!(matches!(failed, Refusal::Faulty { .. }), "{failed}");
-        assert_eq!(TryFailure::of(&failed), None);
-        assert_eq!(of_refusal(&failed), CallOutcome::Unknown);
+        let failed = mark_dispatched(refusal, &server);
+        assert!(matches!(failed, Refusal::InvalidAnswer { .. }), "{failed}");
+        assert_eq!(AttemptFailure::from_refusal(&failed), None);
+        assert_eq!(for_refusal(&failed), CallOutcome::Unknown);
         assert!(!failed.to_string().contains("not executed"), "{failed}");
     }
     // What says more is left as it is.
     let expired = Refusal::Expired("late".into());
-    assert_eq!(of_refusal(&expired), CallOutcome::Unknown);
+    assert_eq!(for_refusal(&expired), CallOutcome::Unknown);
     let error = RawValue::from_string(r#"{"code":1,"message":"m"}"#.into()).unwrap();
     for refusal in [expired, Refusal::Peer(error), slow()] {
         let before = refusal.to_string();
-        assert_eq!(after_dispatch(refusal, &server).to_string(), before);
+        assert_eq!(mark_dispatched(refusal, &server).to_string(), before);
     }
 }
 
 /// A result that the kernel keeps back was given all the same.
 #[test]
 fn a_call_whose_result_is_kept_back_was_done() {
-    let kept = after_answer(Refusal::Forbidden("a hook".into()), ID);
-    assert_eq!(of_refusal(&kept), CallOutcome::Done);
+    let kept = mark_answered(Refusal::Forbidden("a hook".into()), ID);
+    assert_eq!(for_refusal(&kept), CallOutcome::Done);
     assert!(kept.to_string().contains("the server did answer"), "{kept}");
-    assert!(matches!(after_answer(lost(), ID), Refusal::Lost { .. }));
+    assert!(matches!(
+        mark_answered(lost(), ID),
+        Refusal::ServerLost { .. }
+    ));
 }
 
 /// The last of what became of a call with this id is told, and that something is unknown before all.
 #[test]
 fn a_record_tells_what_became_of_its_call() {
-    let told = |results: &[(Outcome, Value)]| found(results).told(ID, false).unwrap().outcome;
+    let told =
+        |results: &[(Outcome, Value)]| found(results).into_history(ID, false).unwrap().outcome;
     let said = |outcome: &str| json!({OUTCOME: outcome});
     assert_eq!(told(&[(Outcome::Success, json!({}))]), CallOutcome::Done);
     assert_eq!(told(&[(Outcome::Failure, said("done"))]), CallOutcome::Done);
@@ -140,16 +145,16 @@ fn a_record_tells_what_became_of_its_call() {
         CallOutcome::Unknown
     );
     let task = found(&[(Outcome::Success, json!({TASK: "t-1"}))]);
-    let task = task.told(ID, false).unwrap();
+    let task = task.into_history(ID, false).unwrap();
     assert_eq!(task.outcome, CallOutcome::Unknown);
     assert!(task.reason.as_ref().unwrap().contains("`tasks/get` of t-1"));
-    let working = with_tasks(task.clone(), &[Some(TaskStatus::Working)]);
+    let working = apply_task_statuses(task.clone(), &[Some(TaskStatus::Working)]);
     assert_eq!(working.outcome, CallOutcome::Unknown);
     assert_eq!(working.records[0].task_status.as_deref(), Some("working"));
-    let failed = with_tasks(task.clone(), &[Some(TaskStatus::Failed)]);
+    let failed = apply_task_statuses(task.clone(), &[Some(TaskStatus::Failed)]);
     assert_eq!(failed.outcome, CallOutcome::Unknown);
-    assert_eq!(with_tasks(task.clone(), &[None]), task);
-    let done = with_tasks(task, &[Some(TaskStatus::Completed)]);
+    assert_eq!(apply_task_statuses(task.clone(), &[None]), task);
+    let done = apply_task_statuses(task, &[Some(TaskStatus::Completed)]);
     assert_eq!(done.outcome, CallOutcome::Done);
     assert!(done.reason.unwrap().contains("which is completed"));
 }
@@ -158,7 +163,7 @@ fn a_record_tells_what_became_of_its_call() {
 #[test]
 fn an_agent_reads_no_number_of_the_log() {
     let asked = |own| {
-        let told = found(&[(Outcome::Success, json!({}))]).told(ID, own);
+        let told = found(&[(Outcome::Success, json!({}))]).into_history(ID, own);
         serde_json::to_value(told.unwrap()).unwrap()["records"][0]["seq"].clone()
     };
     assert_eq!((asked(true), asked(false)), (Value::Null, json!(1)));
@@ -169,17 +174,17 @@ fn an_agent_reads_no_number_of_the_log() {
 fn other_events_of_a_trace_are_no_calls() {
     let mut other = event(Outcome::Success, json!({}));
     other.event_type = EventType::AccessGranted;
-    assert_eq!(recorded(1, other), None);
+    assert_eq!(parse_call_record(1, other), None);
 }
 
 /// A missing record means unknown once a kernel has ended without closing its log, and nothing before that.
 #[test]
 fn a_missing_record_means_unknown_after_an_unclean_end() {
-    let none = FoundCalls {
-        oldest: Some("2026-11-01".into()),
-        ..FoundCalls::default()
+    let none = CallLookup {
+        log_start: Some("2026-11-01".into()),
+        ..CallLookup::default()
     };
-    let error = none.clone().told(ID, true).unwrap_err().to_string();
+    let error = none.clone().into_history(ID, true).unwrap_err().to_string();
     for part in [
         ID,
         "that is yours",
@@ -188,15 +193,15 @@ fn a_missing_record_means_unknown_after_an_unclean_end() {
     ] {
         assert!(error.contains(part), "{error}");
     }
-    let mut killed = FoundCalls {
-        interrupted: Some("2026-11-22".into()),
+    let mut killed = CallLookup {
+        interrupted_at: Some("2026-11-22".into()),
         ..none
     };
-    let told = killed.clone().told(ID, false).unwrap();
+    let told = killed.clone().into_history(ID, false).unwrap();
     assert_eq!(told.outcome, CallOutcome::Unknown);
     assert!(told.reason.unwrap().contains("2026-11-22"));
-    killed.before_reply = true;
-    let told = killed.told(ID, false).unwrap();
+    killed.logged_before_reply = true;
+    let told = killed.into_history(ID, false).unwrap();
     assert_eq!(told.outcome, CallOutcome::Unknown);
     assert!(told.reason.unwrap().contains("no answer was given"));
 }
@@ -204,30 +209,30 @@ fn a_missing_record_means_unknown_after_an_unclean_end() {
 /// A server that was away before the call was sent, or that is slow, gets no call of an idempotent tool twice.
 #[test]
 fn only_what_was_lost_is_made_again() {
-    let mut tries = IdempotentTries::default();
-    assert_eq!(tries.failed(&away(Some(10)), at(0)), None);
-    assert_eq!(tries.failed(&slow(), at(0)), None);
-    assert_eq!(tries.failed(&Refusal::Cancelled, at(0)), None);
-    assert_eq!(tries.failed(&lost(), at(0)), Some(WAIT));
+    let mut tries = IdempotentRetries::default();
+    assert_eq!(tries.next_delay(&away(Some(10)), at(0)), None);
+    assert_eq!(tries.next_delay(&slow(), at(0)), None);
+    assert_eq!(tries.next_delay(&Refusal::Cancelled, at(0)), None);
+    assert_eq!(tries.next_delay(&lost(), at(0)), Some(RETRY_DELAY));
     let wait = Duration::from_millis(900);
-    assert_eq!(tries.failed(&away(Some(900)), at(500)), Some(wait));
-    assert_eq!(tries.failed(&away(Some(60_000)), at(1_400)), None);
-    assert_eq!(tries.done(), 2);
+    assert_eq!(tries.next_delay(&away(Some(900)), at(500)), Some(wait));
+    assert_eq!(tries.next_delay(&away(Some(60_000)), at(1_400)), None);
+    assert_eq!(tries.count(), 2);
 }
 
 proptest! {
     /// Whatever a server does, there are so many tries, and none later than its time.
     #[test]
     fn tries_have_an_end(ends in proptest::collection::vec(proptest::option::of(0u64..40_000), 1..20)) {
-        let (mut tries, mut now, mut first) = (IdempotentTries::default(), at(0), None);
+        let (mut tries, mut now, mut first) = (IdempotentRetries::default(), at(0), None);
         for end in ends {
             let refusal = end.map_or_else(lost, |ms| away(Some(ms)));
             first = first.or(end.is_none().then_some(now));
-            let Some(wait) = tries.failed(&refusal, now) else { continue };
-            prop_assert!(wait >= LEAST);
+            let Some(wait) = tries.next_delay(&refusal, now) else { continue };
+            prop_assert!(wait >= RETRY_DELAY_MIN);
             now = now + wait;
-            prop_assert!(now.since(first.unwrap()) <= WITHIN);
+            prop_assert!(now.duration_since(first.unwrap()) <= RETRY_WINDOW);
         }
-        prop_assert!(tries.done() <= TRIES_MAX);
+        prop_assert!(tries.count() <= RETRIES_MAX);
     }
 }

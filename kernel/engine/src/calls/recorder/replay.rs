@@ -1,6 +1,6 @@
 //! What of a recording is played again, in which order, and with what in the place of what has changed since.
 
-mod reading;
+mod reader;
 mod substitutes;
 
 use std::collections::{BTreeMap, HashSet};
@@ -8,14 +8,14 @@ use std::fmt;
 
 use mgp_protocol::mcp::meta::PROTOCOL_VERSION;
 use mgp_protocol::mgp::kernel::recorder::{Heard, MessageKind, RecordingHeader, VERSION};
-use mgp_protocol::splice::{Splice, member, members, quoted};
+use mgp_protocol::splice::{Splice, member, members, quote};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
 pub use self::substitutes::Substitutes;
 
 /// What is asked of a server once more: calls, lists and reads. A link says the rest by itself.
-const PLAYED: [&str; 8] = [
+const REPLAYED_METHODS: [&str; 8] = [
     "tools/call",
     "tools/list",
     "prompts/get",
@@ -26,11 +26,11 @@ const PLAYED: [&str; 8] = [
     "completion/complete",
 ];
 /// Members of `_meta` that are one request's own.
-const OF_ONE_REQUEST: [&str; 4] = ["progressToken", "traceparent", "tracestate", "baggage"];
+const PER_REQUEST_META: [&str; 4] = ["progressToken", "traceparent", "tracestate", "baggage"];
 
 /// Why a text is no recording that can be played.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum NoReplay {
+pub enum RecordingError {
     /// The first line is something else.
     #[error("it is no recording: its first line is no header of `mgp trace --save`")]
     NoHeader,
@@ -43,13 +43,13 @@ pub enum NoReplay {
     #[error(
         "it is the recording of an agent; those of servers are played: `mgp trace SERVER --save FILE`"
     )]
-    OfAgent,
+    AgentRecording,
     /// A line is none.
     #[error("line {0} is no line of a recording: {1}")]
-    Line(usize, String),
+    InvalidLine(usize, String),
     /// The last line was not written to its end.
     #[error("its last line, {0}, was cut off; what is before can be played without it")]
-    CutOff(usize),
+    Truncated(usize),
 }
 
 /// A recording, ready to be played. Its text is held once: what is asked, and what was answered, is read out of it
@@ -73,14 +73,14 @@ pub struct ReplayStep {
     /// Its method.
     pub method: String,
     /// What it is about.
-    pub about: Option<String>,
+    pub target: Option<String>,
     /// It was asked in the modern era.
-    pub modern: bool,
+    pub stateless: bool,
     /// Whether the server reported progress; `None` where it was not asked for any.
     pub progress: Option<bool>,
-    asked: RecordedLine,
-    answered: RecordedLine,
-    questions: Vec<QuestionLines>,
+    request: RecordedLine,
+    response: RecordedLine,
+    callbacks: Vec<CallbackLines>,
 }
 
 /// A line, without what ends it.
@@ -88,20 +88,20 @@ pub struct ReplayStep {
 struct RecordedLine {
     /// From 1.
     number: usize,
-    from: usize,
-    to: usize,
+    start: usize,
+    end: usize,
 }
 
 /// What a server asked, and the line of the answer.
 #[derive(Clone, Debug)]
-struct QuestionLines {
+struct CallbackLines {
     method: String,
-    answered: RecordedLine,
+    response: RecordedLine,
 }
 
 /// A question of a server, and what it was answered.
 #[derive(Clone, Debug, PartialEq)]
-pub struct RecordedQuestion {
+pub struct RecordedCallback {
     /// Its method.
     pub method: String,
     /// The answer: an object with `result` or `error`.
@@ -116,19 +116,19 @@ pub struct SkippedStep {
     /// Its method.
     pub method: String,
     /// What it is about.
-    pub about: Option<String>,
+    pub target: Option<String>,
     /// Why, in words.
-    pub why: String,
+    pub reason: String,
 }
 
 impl Replay {
     /// Reads a recording.
     ///
     /// # Errors
-    /// [`NoReplay`].
-    pub fn read(text: String) -> Result<Self, NoReplay> {
-        let (header, found) = reading::read(&text)?;
-        let (steps, skipped) = found.sorted();
+    /// [`RecordingError`].
+    pub fn parse(text: String) -> Result<Self, RecordingError> {
+        let (header, found) = reader::parse(&text)?;
+        let (steps, skipped) = found.into_steps();
         Ok(Self {
             header,
             steps,
@@ -140,59 +140,65 @@ impl Replay {
     /// The params of a request, without what was of it alone.
     #[must_use]
     pub fn params(&self, step: &ReplayStep) -> Option<String> {
-        let message = self.message(step.asked)?;
-        member(&message, "params").map(own)
+        let message = self.message(step.request)?;
+        member(&message, "params").map(strip_request_meta)
     }
 
     /// What a request was answered: an object with `result` or `error`.
     #[must_use]
-    pub fn answer(&self, step: &ReplayStep) -> Value {
-        self.outcome(step.answered)
+    pub fn recorded_answer(&self, step: &ReplayStep) -> Value {
+        self.outcome(step.response)
     }
 
     /// What the server asked meanwhile, and was answered.
     #[must_use]
-    pub fn questions(&self, step: &ReplayStep) -> Vec<RecordedQuestion> {
-        let question = |asked: &QuestionLines| RecordedQuestion {
+    pub fn recorded_callbacks(&self, step: &ReplayStep) -> Vec<RecordedCallback> {
+        let question = |asked: &CallbackLines| RecordedCallback {
             method: asked.method.clone(),
-            answer: self.outcome(asked.answered),
+            answer: self.outcome(asked.response),
         };
-        step.questions.iter().map(question).collect()
+        step.callbacks.iter().map(question).collect()
     }
 
     /// The recording with other answers: by the step's place, the JSON text of an object with `result` or `error`.
     /// All other lines stay as they are.
     #[must_use]
-    pub fn updated(&self, answers: &BTreeMap<usize, String>) -> String {
+    pub fn render_with_answers(&self, answers: &BTreeMap<usize, String>) -> String {
         let new = answers.iter().filter_map(|(place, answer)| {
-            let line = self.steps.get(*place)?.answered;
-            Some((line.from, (line, answered_so(line.of(&self.text), answer)?)))
+            let line = self.steps.get(*place)?.response;
+            Some((
+                line.start,
+                (line, replace_answer(line.text_in(&self.text), answer)?),
+            ))
         });
         let new: BTreeMap<usize, (RecordedLine, String)> = new.collect();
         let mut out = String::with_capacity(self.text.len());
         let mut kept = 0;
         for (line, answer) in new.values() {
-            out.push_str(&self.text[kept..line.from]);
+            out.push_str(&self.text[kept..line.start]);
             out.push_str(answer);
-            kept = line.to;
+            kept = line.end;
         }
         out.push_str(&self.text[kept..]);
         out
     }
 
     fn message(&self, line: RecordedLine) -> Option<String> {
-        let heard: Heard = serde_json::from_str(line.of(&self.text)).ok()?;
+        let heard: Heard = serde_json::from_str(line.text_in(&self.text)).ok()?;
         heard.message.map(|message| message.get().to_owned())
     }
 
     fn outcome(&self, line: RecordedLine) -> Value {
         let message = self.message(line);
-        message.as_deref().and_then(outcome).unwrap_or_default()
+        message
+            .as_deref()
+            .and_then(parse_outcome)
+            .unwrap_or_default()
     }
 }
 
 impl RecordedLine {
-    fn all(text: &str) -> impl Iterator<Item = Self> {
+    fn lines(text: &str) -> impl Iterator<Item = Self> {
         let mut from = 0;
         let lines = text.split_inclusive('\n').enumerate();
         lines.map(move |(at, line)| {
@@ -200,39 +206,39 @@ impl RecordedLine {
             from += line.len();
             Self {
                 number: at + 1,
-                from: begins,
-                to: begins + line.trim_end_matches(['\n', '\r']).len(),
+                start: begins,
+                end: begins + line.trim_end_matches(['\n', '\r']).len(),
             }
         })
     }
 
-    fn of(self, text: &str) -> &str {
-        &text[self.from..self.to]
+    fn text_in(self, text: &str) -> &str {
+        &text[self.start..self.end]
     }
 }
 
 impl fmt::Display for SkippedStep {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let about = self.about.as_deref().unwrap_or_default();
+        let about = self.target.as_deref().unwrap_or_default();
         let what = format!("{} {about}", self.method);
         write!(
             f,
             "line {}: {} is not played: {}",
             self.line,
             what.trim(),
-            self.why
+            self.reason
         )
     }
 }
 
 /// Whether requests of this method are played.
 #[must_use]
-pub fn plays(method: &str) -> bool {
-    PLAYED.contains(&method)
+pub fn is_replayable(method: &str) -> bool {
+    REPLAYED_METHODS.contains(&method)
 }
 
 /// `result` or `error` of an answer.
-fn outcome(message: &str) -> Option<Value> {
+fn parse_outcome(message: &str) -> Option<Value> {
     let of = |name: &'static str| {
         let value = serde_json::from_str::<Value>(member(message, name)?).ok()?;
         Some((name, value))
@@ -242,31 +248,31 @@ fn outcome(message: &str) -> Option<Value> {
 }
 
 /// Readers differ in which of two members counts.
-fn is_double(params: &str) -> bool {
+fn has_duplicate_members(params: &str) -> bool {
     let members = members(params).unwrap_or_default();
     let mut seen = HashSet::new();
     members.iter().any(|(name, _)| !seen.insert(&**name))
 }
 
-fn is_modern(params: &str) -> bool {
+fn is_stateless(params: &str) -> bool {
     let says = |meta: &str| member(meta, PROTOCOL_VERSION).is_some();
     member(params, "_meta").is_some_and(says)
 }
 
 /// Params without what was of one request alone.
-fn own(params: &str) -> String {
+fn strip_request_meta(params: &str) -> String {
     let Some(meta) = member(params, "_meta") else {
         return params.to_owned();
     };
     let left = members(meta).unwrap_or_default();
     let left = left
         .iter()
-        .any(|(name, _)| !OF_ONE_REQUEST.contains(&&**name));
+        .any(|(name, _)| !PER_REQUEST_META.contains(&&**name));
     let mut splice = Splice::new(params);
     match left {
         true => {
             let mut within = Splice::new(meta);
-            within.remove_members(meta, &OF_ONE_REQUEST);
+            within.remove_members(meta, &PER_REQUEST_META);
             let kept = within.finish().into_owned();
             splice.replace(meta, kept);
         }
@@ -276,13 +282,13 @@ fn own(params: &str) -> String {
 }
 
 /// A line of an answer with another answer in it.
-fn answered_so(line: &str, answer: &str) -> Option<String> {
+fn replace_answer(line: &str, answer: &str) -> Option<String> {
     let mut heard: Heard = serde_json::from_str(line).ok()?;
     let id = heard.id.as_deref().map_or("null", RawValue::get);
     let (name, value) = members(answer)?.into_iter().next()?;
     let message = format!(
         r#"{{"jsonrpc":"2.0","id":{id},{}:{}}}"#,
-        quoted(&name),
+        quote(&name),
         value.get()
     );
     let is_error = name == "error";

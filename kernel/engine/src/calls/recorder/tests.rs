@@ -15,26 +15,26 @@ impl Scene {
     fn new(wanted: Follow) -> Self {
         Self {
             recorder: Recorder::new(wanted),
-            masks: Masks::of(["hunter2-hunter2".to_owned()]),
+            masks: Masks::new(["hunter2-hunter2".to_owned()]),
             ms: 0,
         }
     }
 
-    fn passed(&mut self, from: MessageSender, what: PassedText<'_>) -> Option<Heard> {
+    fn passed(&mut self, from: MessageSender, what: ObservedText<'_>) -> Option<Heard> {
         self.ms += 1;
-        let passed = PassedMessage {
-            at_ms: self.ms,
-            at: MonotonicTime::new(Duration::from_millis(self.ms)),
+        let passed = ObservedMessage {
+            unix_ms: self.ms,
+            observed_at: MonotonicTime::new(Duration::from_millis(self.ms)),
             connection: 1,
-            from,
-            what,
+            sender: from,
+            text: what,
         };
-        self.recorder.hear(&passed, &self.masks)
+        self.recorder.record(&passed, &self.masks)
     }
 
     fn frame(&mut self, from: MessageSender, frame: &Value) -> Option<Heard> {
         let text = frame.to_string();
-        self.passed(from, PassedText::Frame(text.as_bytes()))
+        self.passed(from, ObservedText::Frame(text.as_bytes()))
     }
 }
 
@@ -80,7 +80,9 @@ fn what_a_kernel_gave_up_is_shown_with_the_reason() {
     let mut it = Scene::new(Follow::default());
     it.frame(Kernel, &call(1, "slow"));
     let why = "lost, with hunter2-hunter2";
-    let over = it.passed(Kernel, PassedText::GivenUp("1", why)).unwrap();
+    let over = it
+        .passed(Kernel, ObservedText::Abandoned("1", why))
+        .unwrap();
     assert_eq!(over.kind, MessageKind::Unanswered);
     assert_eq!(over.about.as_deref(), Some("slow"));
     assert_eq!(over.why.as_deref(), Some("lost, with [redacted]"));
@@ -103,7 +105,7 @@ fn filters_let_requests_pass_with_their_answers() {
             it.frame(Kernel, &listed),
             it.frame(Server, &answer(2, true)),
             it.frame(Server, &answer(1, false)),
-            it.passed(Server, PassedText::Frame(b"Hello")),
+            it.passed(Server, ObservedText::Frame(b"Hello")),
         ];
         heard.map(|heard| heard.is_some())
     };
@@ -134,7 +136,7 @@ fn no_part_of_a_message_shows_a_secret() {
         it.frame(Kernel, &request),
         it.frame(Kernel, &json!({"jsonrpc": "2.0", "method": secret})),
         it.frame(Kernel, &json!([secret])),
-        it.passed(Server, PassedText::Frame(noise.as_bytes())),
+        it.passed(Server, ObservedText::Frame(noise.as_bytes())),
     ];
     for heard in heard {
         let line = serde_json::to_string(&heard.unwrap()).unwrap();
@@ -150,18 +152,18 @@ fn no_part_of_a_message_shows_a_secret() {
 #[test]
 fn no_part_of_a_secret_is_left_where_a_text_is_cut() {
     let mut it = Scene::new(bodies());
-    let long = "x".repeat(WORDS_MAX - 8) + "hunter2-hunter2";
+    let long = "x".repeat(TEXT_MAX - 8) + "hunter2-hunter2";
     let noise = format!("{long} \u{1}");
     let heard = [
         it.frame(Kernel, &call(1, &long)),
         it.frame(Kernel, &json!({"jsonrpc": "2.0", "method": long})),
-        it.passed(Server, PassedText::Frame(noise.as_bytes())),
+        it.passed(Server, ObservedText::Frame(noise.as_bytes())),
     ];
     for heard in heard {
         let line = serde_json::to_string(&heard.unwrap()).unwrap();
         assert!(!line.contains("hunter"), "{line}");
     }
-    let id = json!({"jsonrpc": "2.0", "id": "i".repeat(WORDS_MAX), "method": "ping"});
+    let id = json!({"jsonrpc": "2.0", "id": "i".repeat(TEXT_MAX), "method": "ping"});
     assert!(
         it.frame(Kernel, &id).unwrap().id.is_none(),
         "no id of any length"
@@ -172,7 +174,7 @@ fn no_part_of_a_secret_is_left_where_a_text_is_cut() {
 fn a_long_message_is_shown_without_its_text() {
     let mut it = Scene::new(bodies());
     let mut long = call(1, "echo");
-    long["params"]["arguments"] = "x".repeat(SHOWN_MAX).into();
+    long["params"]["arguments"] = "x".repeat(MESSAGE_MAX).into();
     let heard = it.frame(Kernel, &long).unwrap();
     assert!(heard.too_long && heard.message.is_none());
     assert_eq!(heard.about.as_deref(), Some("echo"));
@@ -181,10 +183,10 @@ fn a_long_message_is_shown_without_its_text() {
 #[test]
 fn requests_that_are_never_answered_are_forgotten() {
     let mut it = Scene::new(Follow::default());
-    for id in 0..=AWAITED_MAX as u64 {
+    for id in 0..=PENDING_MAX as u64 {
         it.frame(Kernel, &call(id, "echo"));
     }
-    assert_eq!(it.recorder.awaited.len(), 1);
+    assert_eq!(it.recorder.pending.len(), 1);
 }
 
 /// What is kept of a request has a bound: of the answer to a longer one only what it says itself is shown.
@@ -192,9 +194,9 @@ fn requests_that_are_never_answered_are_forgotten() {
 fn nothing_long_is_kept_of_a_request() {
     let mut it = Scene::new(Follow::default());
     let rest = "tools/call".len() + "1".len();
-    for (name, kept) in [(AWAITED_BYTES_MAX - rest, true), (AWAITED_BYTES_MAX, false)] {
+    for (name, kept) in [(PENDING_BYTES_MAX - rest, true), (PENDING_BYTES_MAX, false)] {
         it.frame(Kernel, &call(1, &"x".repeat(name)));
-        assert_eq!(it.recorder.awaited.len(), usize::from(kept));
+        assert_eq!(it.recorder.pending.len(), usize::from(kept));
         let done = it.frame(Server, &answer(1, false)).unwrap();
         assert_eq!(
             (done.method.is_some(), done.took_us.is_some()),

@@ -8,50 +8,50 @@ use super::protobuf::{ProtoFields, ProtoValue};
 
 /// How often a message is tried, and about the first pause, which doubles: some 15 s in all, in which a collector that
 /// is started anew is back.
-const TRIES: u32 = 5;
-const PAUSE: Duration = Duration::from_secs(1);
+const ATTEMPTS_MAX: u32 = 5;
+const BACKOFF_INITIAL: Duration = Duration::from_secs(1);
 /// Longest pause that a collector may ask for: what comes meanwhile waits in the queue, or is dropped there.
-const PAUSE_MAX: Duration = Duration::from_secs(30);
+const BACKOFF_MAX: Duration = Duration::from_secs(30);
 
 /// What google.rpc calls the message that says when to come again.
 const RETRY_INFO: &[u8] = b"/google.rpc.RetryInfo";
 
 /// What an answer means for the message that it answers.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum CollectorVerdict {
+pub enum ExportResult {
     /// It was taken, perhaps in part.
-    Taken(Option<PartialSuccess>),
+    Accepted(Option<PartialSuccess>),
     /// It may be taken later; so long the collector wants to be left alone, if it says so.
-    Later(Option<Duration>),
+    Retryable(Option<Duration>),
     /// It never will be.
-    Never,
+    NonRetryable,
 }
 
-impl CollectorVerdict {
+impl ExportResult {
     /// Of an answer over HTTP with this status, `Retry-After` and body.
     #[must_use]
-    pub fn over_http(status: u16, retry_after: Option<&str>, body: &[u8]) -> Self {
+    pub fn from_http(status: u16, retry_after: Option<&str>, body: &[u8]) -> Self {
         match status {
-            200..300 => Self::Taken(PartialSuccess::read(body)),
+            200..300 => Self::Accepted(PartialSuccess::decode(body)),
             429 | 502 | 503 | 504 => {
                 let seconds = retry_after.and_then(|after| after.trim().parse().ok());
-                Self::Later(seconds.map(Duration::from_secs))
+                Self::Retryable(seconds.map(Duration::from_secs))
             }
-            _ => Self::Never,
+            _ => Self::NonRetryable,
         }
     }
 
     /// Of an answer over gRPC with this code, `google.rpc.Status` as it was sent, and message.
     #[must_use]
-    pub fn over_grpc(code: u32, status: &[u8], message: &[u8]) -> Self {
+    pub fn from_grpc(code: u32, status: &[u8], message: &[u8]) -> Self {
         let asked = retry_delay(status);
         match code_name(code) {
-            "OK" => Self::Taken(PartialSuccess::read(message)),
+            "OK" => Self::Accepted(PartialSuccess::decode(message)),
             "CANCELLED" | "DEADLINE_EXCEEDED" | "ABORTED" | "OUT_OF_RANGE" | "UNAVAILABLE"
-            | "DATA_LOSS" => Self::Later(asked),
+            | "DATA_LOSS" => Self::Retryable(asked),
             // It recovers only if it says when.
-            "RESOURCE_EXHAUSTED" if asked.is_some() => Self::Later(asked),
-            _ => Self::Never,
+            "RESOURCE_EXHAUSTED" if asked.is_some() => Self::Retryable(asked),
+            _ => Self::NonRetryable,
         }
     }
 }
@@ -85,12 +85,12 @@ pub fn code_name(code: u32) -> &'static str {
 /// The delay of the `google.rpc.RetryInfo` among the details of a `google.rpc.Status`; a time before now is now.
 fn retry_delay(status: &[u8]) -> Option<Duration> {
     let is_retry_info = |any: &&[u8]| {
-        let mut names = messages(any, 1);
+        let mut names = find_bytes_fields(any, 1);
         names.next().is_some_and(|name| name.ends_with(RETRY_INFO))
     };
-    let any = messages(status, 3).find(is_retry_info)?;
-    let info = messages(any, 2).next().unwrap_or_default();
-    let delay = messages(info, 1).next().unwrap_or_default();
+    let any = find_bytes_fields(status, 3).find(is_retry_info)?;
+    let info = find_bytes_fields(any, 2).next().unwrap_or_default();
+    let delay = find_bytes_fields(info, 1).next().unwrap_or_default();
     let number = |field| {
         let found = ProtoFields(delay).find_map(|found| match found {
             (place, ProtoValue::Number(value)) if place == field => Some(value.cast_signed()),
@@ -103,7 +103,7 @@ fn retry_delay(status: &[u8]) -> Option<Duration> {
 }
 
 /// The texts and messages in a field.
-fn messages(of: &[u8], field: u64) -> impl Iterator<Item = &[u8]> {
+fn find_bytes_fields(of: &[u8], field: u64) -> impl Iterator<Item = &[u8]> {
     ProtoFields(of).filter_map(move |found| match found {
         (place, ProtoValue::Bytes(bytes)) if place == field => Some(bytes),
         _ => None,
@@ -112,23 +112,23 @@ fn messages(of: &[u8], field: u64) -> impl Iterator<Item = &[u8]> {
 
 /// The tries of one message.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct CollectorRetries {
+pub struct ExportBackoff {
     failed: u32,
 }
 
-impl CollectorRetries {
+impl ExportBackoff {
     /// After one more try that failed: the pause before the next one, `None` where there is none. `asked` is what the
     /// collector wants. Without it the pause is some quarter more or less, by `chance`: kernels that lost the same
     /// collector at the same moment do not all come back at once.
     #[must_use]
-    pub fn again(&mut self, asked: Option<Duration>, chance: u8) -> Option<Duration> {
+    pub fn next_delay(&mut self, asked: Option<Duration>, chance: u8) -> Option<Duration> {
         self.failed += 1;
-        if self.failed >= TRIES {
+        if self.failed >= ATTEMPTS_MAX {
             return None;
         }
-        let doubled = PAUSE * (1 << (self.failed - 1));
+        let doubled = BACKOFF_INITIAL * (1 << (self.failed - 1));
         let about = doubled.mul_f64(0.75 + f64::from(chance) / 512.0);
-        Some(asked.unwrap_or(about).min(PAUSE_MAX))
+        Some(asked.unwrap_or(about).min(BACKOFF_MAX))
     }
 }
 
@@ -139,8 +139,8 @@ mod tests {
 
     /// All pauses of a message that is never taken.
     fn pauses(asked: Option<Duration>, chance: u8) -> Vec<Duration> {
-        let mut retries = CollectorRetries::default();
-        std::iter::from_fn(|| retries.again(asked, chance))
+        let mut retries = ExportBackoff::default();
+        std::iter::from_fn(|| retries.next_delay(asked, chance))
             .take(100)
             .collect()
     }
@@ -175,40 +175,40 @@ mod tests {
     /// OTLP 1.x, "Retryable Response Codes": four statuses, and no other one.
     #[test]
     fn over_http_four_statuses_can_be_tried_again() {
-        let later = |after| CollectorVerdict::Later(after);
+        let later = |after| ExportResult::Retryable(after);
         for status in 100..=599 {
-            let verdict = CollectorVerdict::over_http(status, Some(" 3 "), b"");
+            let verdict = ExportResult::from_http(status, Some(" 3 "), b"");
             let due = Some(Duration::from_secs(3));
             match status {
-                200..300 => assert_eq!(verdict, CollectorVerdict::Taken(None), "{status}"),
+                200..300 => assert_eq!(verdict, ExportResult::Accepted(None), "{status}"),
                 429 | 502..=504 => assert_eq!(verdict, later(due), "{status}"),
-                _ => assert_eq!(verdict, CollectorVerdict::Never, "{status}"),
+                _ => assert_eq!(verdict, ExportResult::NonRetryable, "{status}"),
             }
         }
         for odd in ["", "-1", "soon", "Wed, 21 Oct 2026 07:28:00 GMT"] {
-            let verdict = CollectorVerdict::over_http(503, Some(odd), b"");
+            let verdict = ExportResult::from_http(503, Some(odd), b"");
             assert_eq!(verdict, later(None), "{odd:?}");
         }
     }
 
     fn status(details: &[(&str, Option<(u64, u64)>)]) -> Vec<u8> {
         let mut status = ProtoMessage::default();
-        status.number(1, 8);
-        status.put(2, b"slow down");
+        status.write_number(1, 8);
+        status.write_bytes(2, b"slow down");
         for (name, delay) in details {
-            status.message(3, |any| {
-                any.put(1, name.as_bytes());
-                any.message(2, |info| {
+            status.write_message(3, |any| {
+                any.write_bytes(1, name.as_bytes());
+                any.write_message(2, |info| {
                     if let Some((seconds, nanos)) = delay {
-                        info.message(1, |delay| {
-                            delay.number(1, *seconds);
-                            delay.number(2, *nanos);
+                        info.write_message(1, |delay| {
+                            delay.write_number(1, *seconds);
+                            delay.write_number(2, *nanos);
                         });
                     }
                 });
             });
         }
-        status.bytes()
+        status.into_bytes()
     }
 
     const RETRY: &str = "type.googleapis.com/google.rpc.RetryInfo";
@@ -222,28 +222,28 @@ mod tests {
         ]);
         let due = Some(Duration::from_millis(2_500));
         for code in 0..=20 {
-            let plain = CollectorVerdict::over_grpc(code, b"", b"");
-            let told = CollectorVerdict::over_grpc(code, &throttled, b"");
+            let plain = ExportResult::from_grpc(code, b"", b"");
+            let told = ExportResult::from_grpc(code, &throttled, b"");
             match code {
-                0 => assert_eq!(plain, CollectorVerdict::Taken(None)),
+                0 => assert_eq!(plain, ExportResult::Accepted(None)),
                 1 | 4 | 10 | 11 | 14 | 15 => {
-                    assert_eq!(plain, CollectorVerdict::Later(None), "{code}");
-                    assert_eq!(told, CollectorVerdict::Later(due), "{code}");
+                    assert_eq!(plain, ExportResult::Retryable(None), "{code}");
+                    assert_eq!(told, ExportResult::Retryable(due), "{code}");
                 }
                 8 => {
-                    assert_eq!(plain, CollectorVerdict::Never);
-                    assert_eq!(told, CollectorVerdict::Later(due));
+                    assert_eq!(plain, ExportResult::NonRetryable);
+                    assert_eq!(told, ExportResult::Retryable(due));
                 }
                 _ => assert_eq!(
                     (plain, told),
-                    (CollectorVerdict::Never, CollectorVerdict::Never)
+                    (ExportResult::NonRetryable, ExportResult::NonRetryable)
                 ),
             }
         }
         let unsaid = status(&[("type.googleapis.com/google.rpc.ErrorInfo", Some((9, 0)))]);
         assert_eq!(
-            CollectorVerdict::over_grpc(8, &unsaid, b""),
-            CollectorVerdict::Never
+            ExportResult::from_grpc(8, &unsaid, b""),
+            ExportResult::NonRetryable
         );
         assert_eq!([code_name(14), code_name(99)], ["UNAVAILABLE", "UNKNOWN"]);
     }

@@ -3,11 +3,11 @@
 use std::fmt::Write;
 
 use super::families::{MetricFamily, MetricKind, MetricPoint, MetricValue};
-use super::latency::{BOUNDS_US, LatencyCounts, seconds};
+use super::latency::{BOUNDS_US, LatencyHistogram, micros_to_seconds};
 
 /// Which text is wanted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum TextForm {
+pub enum TextFormat {
     /// Prometheus text format, version 0.0.4.
     #[default]
     Prometheus,
@@ -15,7 +15,7 @@ pub enum TextForm {
     OpenMetrics,
 }
 
-impl TextForm {
+impl TextFormat {
     /// Its `Content-Type`.
     #[must_use]
     pub const fn content_type(self) -> &'static str {
@@ -28,35 +28,35 @@ impl TextForm {
 
 /// Writes all figures; a family without any is left out.
 #[must_use]
-pub fn text(families: &[MetricFamily], form: TextForm) -> String {
+pub fn render(families: &[MetricFamily], form: TextFormat) -> String {
     let mut out = String::with_capacity(64 << 10);
     for family in families.iter().filter(|family| !family.points.is_empty()) {
-        head(&mut out, family, form);
+        write_header(&mut out, family, form);
         for point in &family.points {
             write_point(&mut out, family, point);
         }
     }
-    if form == TextForm::OpenMetrics {
+    if form == TextFormat::OpenMetrics {
         out.push_str("# EOF\n");
     }
     out
 }
 
-fn head(out: &mut String, family: &MetricFamily, form: TextForm) {
+fn write_header(out: &mut String, family: &MetricFamily, form: TextFormat) {
     let kind = match family.kind {
         MetricKind::Counter => "counter",
         MetricKind::Gauge => "gauge",
-        MetricKind::Latency => "histogram",
+        MetricKind::Histogram => "histogram",
     };
     // Only OpenMetrics names a counter without its suffix.
     let suffix = match (family.kind, form) {
-        (MetricKind::Counter, TextForm::Prometheus) => "_total",
-        (MetricKind::Counter | MetricKind::Gauge | MetricKind::Latency, _) => "",
+        (MetricKind::Counter, TextFormat::Prometheus) => "_total",
+        (MetricKind::Counter | MetricKind::Gauge | MetricKind::Histogram, _) => "",
     };
     let name = family.name;
     let _ = writeln!(out, "# HELP {name}{suffix} {}", family.help);
     let _ = writeln!(out, "# TYPE {name}{suffix} {kind}");
-    if form == TextForm::OpenMetrics && !family.unit.is_empty() {
+    if form == TextFormat::OpenMetrics && !family.unit.is_empty() {
         let _ = writeln!(out, "# UNIT {name} {}", family.unit);
     }
 }
@@ -64,28 +64,35 @@ fn head(out: &mut String, family: &MetricFamily, form: TextForm) {
 fn write_point(out: &mut String, family: &MetricFamily, point: &MetricPoint) {
     let suffix = match family.kind {
         MetricKind::Counter => "_total",
-        MetricKind::Gauge | MetricKind::Latency => "",
+        MetricKind::Gauge | MetricKind::Histogram => "",
     };
     match point.value {
-        MetricValue::Whole(value) => line(out, family.name, suffix, point, None, &value),
-        MetricValue::Real(value) => line(out, family.name, suffix, point, None, &value),
-        MetricValue::Latency(counts) => write_latency(out, family.name, point, &counts),
+        MetricValue::Integer(value) => write_line(out, family.name, suffix, point, None, &value),
+        MetricValue::Float(value) => write_line(out, family.name, suffix, point, None, &value),
+        MetricValue::Histogram(counts) => write_histogram(out, family.name, point, &counts),
     }
 }
 
-fn write_latency(out: &mut String, name: &str, point: &MetricPoint, counts: &LatencyCounts) {
+fn write_histogram(out: &mut String, name: &str, point: &MetricPoint, counts: &LatencyHistogram) {
     let mut so_far = 0;
-    let bounds = BOUNDS_US.map(|bound| format!("{:?}", seconds(bound)));
+    let bounds = BOUNDS_US.map(|bound| format!("{:?}", micros_to_seconds(bound)));
     let bounds = bounds.iter().map(String::as_str).chain(["+Inf"]);
     for (bound, count) in bounds.zip(counts.buckets) {
         so_far += count;
-        line(out, name, "_bucket", point, Some(bound), &so_far);
+        write_line(out, name, "_bucket", point, Some(bound), &so_far);
     }
-    line(out, name, "_sum", point, None, &seconds(counts.sum_us));
-    line(out, name, "_count", point, None, &so_far);
+    write_line(
+        out,
+        name,
+        "_sum",
+        point,
+        None,
+        &micros_to_seconds(counts.sum_us),
+    );
+    write_line(out, name, "_count", point, None, &so_far);
 }
 
-fn line(
+fn write_line(
     out: &mut String,
     name: &str,
     suffix: &str,
@@ -106,7 +113,7 @@ fn line(
             out.push(before);
             out.push_str(name);
             out.push_str("=\"");
-            escape(out, value);
+            write_escaped(out, value);
             out.push('"');
             before = ',';
         }
@@ -116,7 +123,7 @@ fn line(
 }
 
 /// What both formats want escaped in the value of a label.
-fn escape(out: &mut String, text: &str) {
+fn write_escaped(out: &mut String, text: &str) {
     for c in text.chars() {
         match c {
             '\\' => out.push_str("\\\\"),
@@ -130,38 +137,38 @@ fn escape(out: &mut String, text: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::calls::telemetry::latency::BUCKETS;
+    use crate::calls::telemetry::latency::BUCKET_COUNT;
 
     fn told() -> Vec<MetricFamily> {
-        let mut buckets = [0; BUCKETS];
-        (buckets[0], buckets[BUCKETS - 1]) = (2, 1);
-        let counts = LatencyCounts {
+        let mut buckets = [0; BUCKET_COUNT];
+        (buckets[0], buckets[BUCKET_COUNT - 1]) = (2, 1);
+        let counts = LatencyHistogram {
             buckets,
             sum_us: 61_000_500,
         };
         vec![
             MetricFamily::new("mgp_calls", MetricKind::Counter, "Calls.")
-                .with(&[("server", "a"), ("tool", "x\"\\y")], 3_u64),
+                .with_point(&[("server", "a"), ("tool", "x\"\\y")], 3_u64),
             MetricFamily::new("mgp_nothing", MetricKind::Gauge, "None."),
             MetricFamily::new("mgp_up_seconds", MetricKind::Gauge, "Up.")
-                .in_unit("seconds")
-                .with(&[], 1.5),
-            MetricFamily::new("mgp_call_seconds", MetricKind::Latency, "Times.")
-                .in_unit("seconds")
-                .with(&[("server", "a")], counts),
+                .with_unit("seconds")
+                .with_point(&[], 1.5),
+            MetricFamily::new("mgp_call_seconds", MetricKind::Histogram, "Times.")
+                .with_unit("seconds")
+                .with_point(&[("server", "a")], counts),
         ]
     }
 
     /// Decision 0066: both texts, letter by letter.
     #[test]
     fn figures_are_written_in_both_forms() {
-        let plain = text(&told(), TextForm::Prometheus);
+        let plain = render(&told(), TextFormat::Prometheus);
         assert!(plain.starts_with(
             "# HELP mgp_calls_total Calls.\n# TYPE mgp_calls_total counter\n\
              mgp_calls_total{server=\"a\",tool=\"x\\\"\\\\y\"} 3\n# HELP mgp_up_seconds Up.\n"
         ));
         assert!(!plain.contains("mgp_nothing") && !plain.contains("# EOF"));
-        let open = text(&told(), TextForm::OpenMetrics);
+        let open = render(&told(), TextFormat::OpenMetrics);
         assert!(
             open.starts_with("# HELP mgp_calls Calls.\n# TYPE mgp_calls counter\nmgp_calls_total{")
         );
@@ -186,12 +193,12 @@ mod tests {
             "grüße 🦀",
             "\u{2028}{}=,",
         ];
-        for form in [TextForm::Prometheus, TextForm::OpenMetrics] {
+        for form in [TextFormat::Prometheus, TextFormat::OpenMetrics] {
             for name in hostile {
                 let family = MetricFamily::new("a", MetricKind::Gauge, "A.")
-                    .with(&[("tool", name), ("z", "end")], 1_u64);
+                    .with_point(&[("tool", name), ("z", "end")], 1_u64);
                 let shown = family.points[0].labels[0].1.clone();
-                let text = text(&[family], form);
+                let text = render(&[family], form);
                 let lines: Vec<&str> = text.lines().filter(|line| !line.starts_with('#')).collect();
                 assert_eq!(lines.len(), 1, "{text}");
                 let inside = lines[0].strip_prefix("a{tool=\"").unwrap();

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use super::latency::LatencyCounts;
+use super::latency::LatencyHistogram;
 
 /// Longest value of a label, in characters: what servers choose themselves is cut there.
 const LABEL_MAX: usize = 128;
@@ -30,7 +30,7 @@ pub enum MetricKind {
     /// What is now.
     Gauge,
     /// Times, in buckets.
-    Latency,
+    Histogram,
 }
 
 /// One figure.
@@ -46,34 +46,34 @@ pub struct MetricPoint {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum MetricValue {
     /// A whole one.
-    Whole(u64),
+    Integer(u64),
     /// Seconds, mostly.
-    Real(f64),
+    Float(f64),
     /// A histogram.
-    Latency(LatencyCounts),
+    Histogram(LatencyHistogram),
 }
 
 impl From<u64> for MetricValue {
     fn from(value: u64) -> Self {
-        Self::Whole(value)
+        Self::Integer(value)
     }
 }
 
 impl From<usize> for MetricValue {
     fn from(value: usize) -> Self {
-        Self::Whole(value as u64)
+        Self::Integer(value as u64)
     }
 }
 
 impl From<f64> for MetricValue {
     fn from(value: f64) -> Self {
-        Self::Real(value)
+        Self::Float(value)
     }
 }
 
-impl From<LatencyCounts> for MetricValue {
-    fn from(value: LatencyCounts) -> Self {
-        Self::Latency(value)
+impl From<LatencyHistogram> for MetricValue {
+    fn from(value: LatencyHistogram) -> Self {
+        Self::Histogram(value)
     }
 }
 
@@ -92,23 +92,27 @@ impl MetricFamily {
 
     /// The same, in this unit, which its name ends with.
     #[must_use]
-    pub const fn in_unit(mut self, unit: &'static str) -> Self {
+    pub const fn with_unit(mut self, unit: &'static str) -> Self {
         self.unit = unit;
         self
     }
 
     /// With one more figure.
     #[must_use]
-    pub fn with(mut self, labels: &[(&'static str, &str)], value: impl Into<MetricValue>) -> Self {
-        self.add(labels, value);
+    pub fn with_point(
+        mut self,
+        labels: &[(&'static str, &str)],
+        value: impl Into<MetricValue>,
+    ) -> Self {
+        self.add_point(labels, value);
         self
     }
 
     /// Takes in one more figure.
-    pub fn add(&mut self, labels: &[(&'static str, &str)], value: impl Into<MetricValue>) {
+    pub fn add_point(&mut self, labels: &[(&'static str, &str)], value: impl Into<MetricValue>) {
         let labels = labels
             .iter()
-            .map(|(name, value)| (*name, legible(value).into_owned()));
+            .map(|(name, value)| (*name, sanitize_label(value).into_owned()));
         self.points.push(MetricPoint {
             labels: labels.collect(),
             value: value.into(),
@@ -119,13 +123,13 @@ impl MetricFamily {
 /// Whether a label shows this text as it is. Two that are not shown so may look the same there, and no two figures may
 /// have the same labels.
 #[must_use]
-pub fn is_legible(text: &str) -> bool {
+pub fn is_valid_label(text: &str) -> bool {
     text.chars().nth(LABEL_MAX).is_none() && text.chars().all(is_visible)
 }
 
 /// What a label says: text of others is cut, and shows what it has of signs that cannot be seen.
-fn legible(text: &str) -> Cow<'_, str> {
-    if is_legible(text) {
+fn sanitize_label(text: &str) -> Cow<'_, str> {
+    if is_valid_label(text) {
         return Cow::Borrowed(text);
     }
     let shown = text.chars().take(LABEL_MAX);
@@ -154,8 +158,8 @@ mod tests {
     #[test]
     fn a_name_that_others_chose_is_cut_and_shown() {
         let family = MetricFamily::new("a", MetricKind::Gauge, "A.")
-            .with(&[("tool", "a\u{202e}b\nc\u{7}")], 1_u64)
-            .with(&[("tool", &"x".repeat(1000))], 2_u64);
+            .with_point(&[("tool", "a\u{202e}b\nc\u{7}")], 1_u64)
+            .with_point(&[("tool", &"x".repeat(1000))], 2_u64);
         assert_eq!(family.points[0].labels[0].1, "a\u{fffd}b\u{fffd}c\u{fffd}");
         assert_eq!(family.points[1].labels[0].1.len(), LABEL_MAX);
         for odd in [
@@ -165,10 +169,10 @@ mod tests {
             "\u{e0041}",
             &"x".repeat(129),
         ] {
-            assert!(!is_legible(odd), "{odd:?}");
+            assert!(!is_valid_label(odd), "{odd:?}");
         }
         for plain in ["", "grüße 🦀", &"漢".repeat(LABEL_MAX)] {
-            assert!(is_legible(plain), "{plain}");
+            assert!(is_valid_label(plain), "{plain}");
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::clock::micros;
+use crate::clock::to_micros_rounded_up;
 
 /// Upper bounds, in microseconds: what the kernel adds is below the first, a call of a local server below
 /// the fourth, and what takes more than a minute waits for a person.
@@ -12,12 +12,12 @@ pub const BOUNDS_US: [u64; 14] = [
 ];
 
 /// Buckets of a histogram: one for each bound, and one for what is above them all.
-pub const BUCKETS: usize = BOUNDS_US.len() + 1;
+pub const BUCKET_COUNT: usize = BOUNDS_US.len() + 1;
 
 /// The bucket of a time: a bound belongs to its own bucket, as Prometheus has it (`le`).
 #[must_use]
-pub fn bucket(time: Duration) -> usize {
-    let micros = micros(time);
+pub fn bucket_index(time: Duration) -> usize {
+    let micros = to_micros_rounded_up(time);
     BOUNDS_US.partition_point(|bound| *bound < micros)
 }
 
@@ -27,20 +27,20 @@ pub fn bucket(time: Duration) -> usize {
     clippy::cast_precision_loss,
     reason = "a time in microseconds is far below 2^53"
 )]
-pub fn seconds(micros: u64) -> f64 {
+pub fn micros_to_seconds(micros: u64) -> f64 {
     micros as f64 / 1e6
 }
 
 /// A histogram as it was at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct LatencyCounts {
+pub struct LatencyHistogram {
     /// How many times fell into each bucket; not cumulative.
-    pub buckets: [u64; BUCKETS],
+    pub buckets: [u64; BUCKET_COUNT],
     /// All of them together, in microseconds.
     pub sum_us: u64,
 }
 
-impl LatencyCounts {
+impl LatencyHistogram {
     /// How many there are.
     #[must_use]
     pub fn count(&self) -> u64 {
@@ -57,11 +57,15 @@ mod tests {
     fn a_bound_belongs_to_its_own_bucket() {
         for (at, bound) in BOUNDS_US.into_iter().enumerate() {
             let time = Duration::from_micros(bound);
-            assert_eq!(bucket(time), at, "{bound}");
-            assert_eq!(bucket(time + Duration::from_nanos(1)), at + 1, "{bound}");
+            assert_eq!(bucket_index(time), at, "{bound}");
+            assert_eq!(
+                bucket_index(time + Duration::from_nanos(1)),
+                at + 1,
+                "{bound}"
+            );
         }
-        assert_eq!(bucket(Duration::ZERO), 0);
-        assert_eq!(bucket(Duration::MAX), BUCKETS - 1);
+        assert_eq!(bucket_index(Duration::ZERO), 0);
+        assert_eq!(bucket_index(Duration::MAX), BUCKET_COUNT - 1);
         assert!(BOUNDS_US.is_sorted());
     }
 }

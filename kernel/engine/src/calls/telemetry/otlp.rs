@@ -2,24 +2,24 @@
 //! of opentelemetry-proto 1.x.
 
 use super::families::{MetricFamily, MetricKind, MetricPoint, MetricValue};
-use super::latency::{BOUNDS_US, LatencyCounts, seconds};
+use super::latency::{BOUNDS_US, LatencyHistogram, micros_to_seconds};
 use super::protobuf::{ProtoFields, ProtoMessage, ProtoValue};
-use super::spans::{EndedSpan, SpanContext, SpanKind, SpanValue};
+use super::spans::{AttributeValue, FinishedSpan, SpanContext, SpanKind};
 
 /// Aggregation from the start on.
-const CUMULATIVE: u64 = 2;
+const TEMPORALITY_CUMULATIVE: u64 = 2;
 /// The status of a span that failed.
-const FAILED: u64 = 2;
+const STATUS_ERROR: u64 = 2;
 
 /// What the conventions of resources want of whoever writes the messages.
-const SDK: [(&str, &str); 2] = [
+const SDK_ATTRIBUTES: [(&str, &str); 2] = [
     ("telemetry.sdk.name", "mgp"),
     ("telemetry.sdk.language", "rust"),
 ];
 
 /// Who tells.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct TelemetrySource {
+pub struct TelemetryResource {
     /// `service.name`.
     pub service: String,
     /// `service.version`.
@@ -34,7 +34,7 @@ pub struct TelemetrySource {
 
 /// A line of the kernel's log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ToldLogLine {
+pub struct LogRecord {
     /// Nanoseconds since 1970.
     pub at_ns: u64,
     /// As OpenTelemetry counts them: 1 for the least severe.
@@ -56,13 +56,13 @@ pub struct PartialSuccess {
     /// How many spans, points or lines.
     pub rejected: u64,
     /// Why, in the collector's words; perhaps a warning about what it took.
-    pub why: String,
+    pub error_message: String,
 }
 
 impl PartialSuccess {
     /// Reads the answer to a message; `None` where nothing is said, or what is no message of protobuf.
     #[must_use]
-    pub fn read(answer: &[u8]) -> Option<Self> {
+    pub fn decode(answer: &[u8]) -> Option<Self> {
         let mut said = Self::default();
         let partial = ProtoFields(answer).find_map(|field| match field {
             (1, ProtoValue::Bytes(partial)) => Some(partial),
@@ -73,7 +73,9 @@ impl PartialSuccess {
                 (1, ProtoValue::Number(rejected)) => {
                     said.rejected = u64::try_from(rejected.cast_signed()).unwrap_or(0);
                 }
-                (2, ProtoValue::Bytes(why)) => said.why = String::from_utf8_lossy(why).into_owned(),
+                (2, ProtoValue::Bytes(why)) => {
+                    said.error_message = String::from_utf8_lossy(why).into_owned()
+                }
                 _ => {}
             }
         }
@@ -81,43 +83,43 @@ impl PartialSuccess {
     }
 }
 
-impl TelemetrySource {
+impl TelemetryResource {
     /// An `ExportTraceServiceRequest`.
     #[must_use]
-    pub fn traces(&self, spans: &[EndedSpan]) -> Vec<u8> {
-        self.wrapped(|scope| {
+    pub fn encode_traces(&self, spans: &[FinishedSpan]) -> Vec<u8> {
+        self.encode_request(|scope| {
             for span in spans {
-                scope.message(2, |message| write_span(message, span));
+                scope.write_message(2, |message| write_span(message, span));
             }
         })
     }
 
     /// An `ExportMetricsServiceRequest`, of what was measured at `now_ns`.
     #[must_use]
-    pub fn metrics(&self, families: &[MetricFamily], now_ns: u64) -> Vec<u8> {
+    pub fn encode_metrics(&self, families: &[MetricFamily], now_ns: u64) -> Vec<u8> {
         let times = (self.start_ns, now_ns);
-        self.wrapped(|scope| {
+        self.encode_request(|scope| {
             for family in families.iter().filter(|family| !family.points.is_empty()) {
-                scope.message(2, |metric| write_family(metric, family, times));
+                scope.write_message(2, |metric| write_family(metric, family, times));
             }
         })
     }
 
     /// An `ExportLogsServiceRequest`.
     #[must_use]
-    pub fn logs(&self, lines: &[ToldLogLine]) -> Vec<u8> {
-        self.wrapped(|scope| {
+    pub fn encode_logs(&self, lines: &[LogRecord]) -> Vec<u8> {
+        self.encode_request(|scope| {
             for line in lines {
-                scope.message(2, |record| write_log(record, line));
+                scope.write_message(2, |record| write_log_record(record, line));
             }
         })
     }
 
     /// All three requests have the same two envelopes.
-    fn wrapped(&self, write: impl FnOnce(&mut ProtoMessage)) -> Vec<u8> {
+    fn encode_request(&self, write: impl FnOnce(&mut ProtoMessage)) -> Vec<u8> {
         let mut request = ProtoMessage::default();
-        request.message(1, |of_resource| {
-            of_resource.message(1, |resource| {
+        request.write_message(1, |of_resource| {
+            of_resource.write_message(1, |resource| {
                 let said = [
                     ("service.name", &self.service),
                     ("service.version", &self.version),
@@ -126,137 +128,142 @@ impl TelemetrySource {
                     ("telemetry.sdk.version", &self.version),
                 ];
                 let said = said.map(|(name, value)| (name, value.as_str()));
-                for (name, value) in said.into_iter().chain(SDK) {
-                    resource.message(1, |pair| write_text(pair, name, value));
+                for (name, value) in said.into_iter().chain(SDK_ATTRIBUTES) {
+                    resource.write_message(1, |pair| write_string_attribute(pair, name, value));
                 }
             });
-            of_resource.message(2, |of_scope| {
-                of_scope.message(1, |scope| {
-                    scope.put(1, b"mgp");
-                    scope.put_some(2, self.version.as_bytes());
+            of_resource.write_message(2, |of_scope| {
+                of_scope.write_message(1, |scope| {
+                    scope.write_bytes(1, b"mgp");
+                    scope.write_nonempty_bytes(2, self.version.as_bytes());
                 });
                 write(of_scope);
             });
         });
-        request.bytes()
+        request.into_bytes()
     }
 }
 
-fn write_text(pair: &mut ProtoMessage, name: &str, value: &str) {
-    pair.put(1, name.as_bytes());
-    pair.message(2, |any| any.put(1, value.as_bytes()));
+fn write_string_attribute(pair: &mut ProtoMessage, name: &str, value: &str) {
+    pair.write_bytes(1, name.as_bytes());
+    pair.write_message(2, |any| any.write_bytes(1, value.as_bytes()));
 }
 
-fn write_span(message: &mut ProtoMessage, span: &EndedSpan) {
-    message.put(1, &span.trace.to_be_bytes());
-    message.put(2, &span.id.to_be_bytes());
-    message.put_some(3, span.state.as_bytes());
+fn write_span(message: &mut ProtoMessage, span: &FinishedSpan) {
+    message.write_bytes(1, &span.trace.to_be_bytes());
+    message.write_bytes(2, &span.id.to_be_bytes());
+    message.write_nonempty_bytes(3, span.state.as_bytes());
     if span.parent != 0 {
-        message.put(4, &span.parent.to_be_bytes());
+        message.write_bytes(4, &span.parent.to_be_bytes());
     }
-    message.put(5, span.name.as_bytes());
+    message.write_bytes(5, span.name.as_bytes());
     let kind = match span.kind {
         SpanKind::Internal => 1,
         SpanKind::Server => 2,
         SpanKind::Client => 3,
     };
-    message.number(6, kind);
-    message.fixed(7, span.start_ns);
-    message.fixed(8, span.end_ns);
+    message.write_number(6, kind);
+    message.write_fixed64(7, span.start_ns);
+    message.write_fixed64(8, span.end_ns);
     for (name, value) in &span.attributes {
-        message.message(9, |pair| {
-            pair.put(1, name.as_bytes());
-            pair.message(2, |any| match value {
-                SpanValue::Text(text) => any.put(1, text.as_bytes()),
-                SpanValue::Flag(flag) => any.chosen_number(2, u64::from(*flag)),
-                SpanValue::Whole(number) => any.chosen_number(3, number.cast_unsigned()),
+        message.write_message(9, |pair| {
+            pair.write_bytes(1, name.as_bytes());
+            pair.write_message(2, |any| match value {
+                AttributeValue::Text(text) => any.write_bytes(1, text.as_bytes()),
+                AttributeValue::Bool(flag) => any.write_oneof_number(2, u64::from(*flag)),
+                AttributeValue::Int(number) => any.write_oneof_number(3, number.cast_unsigned()),
             });
         });
     }
     if let Some(error) = span.error {
-        message.message(9, |pair| write_text(pair, "error.type", error));
-        message.message(15, |status| status.number(3, FAILED));
+        message.write_message(9, |pair| write_string_attribute(pair, "error.type", error));
+        message.write_message(15, |status| status.write_number(3, STATUS_ERROR));
     }
 }
 
 fn write_family(metric: &mut ProtoMessage, family: &MetricFamily, times: (u64, u64)) {
-    metric.put(1, family.name.as_bytes());
-    metric.put(2, family.help.as_bytes());
+    metric.write_bytes(1, family.name.as_bytes());
+    metric.write_bytes(2, family.help.as_bytes());
     // A plain number has no unit: who turns "1" into a name of Prometheus calls it a ratio.
     let unit = match family.unit {
         "seconds" => "s",
         "bytes" => "By",
         _ => "",
     };
-    metric.put_some(3, unit.as_bytes());
+    metric.write_nonempty_bytes(3, unit.as_bytes());
     match family.kind {
-        MetricKind::Gauge => metric.message(5, |gauge| write_points(gauge, family, times)),
-        MetricKind::Counter => metric.message(7, |sum| {
+        MetricKind::Gauge => metric.write_message(5, |gauge| write_points(gauge, family, times)),
+        MetricKind::Counter => metric.write_message(7, |sum| {
             write_points(sum, family, times);
-            sum.number(2, CUMULATIVE);
-            sum.number(3, 1);
+            sum.write_number(2, TEMPORALITY_CUMULATIVE);
+            sum.write_number(3, 1);
         }),
-        MetricKind::Latency => metric.message(9, |histogram| {
+        MetricKind::Histogram => metric.write_message(9, |histogram| {
             write_points(histogram, family, times);
-            histogram.number(2, CUMULATIVE);
+            histogram.write_number(2, TEMPORALITY_CUMULATIVE);
         }),
     }
 }
 
 fn write_points(into: &mut ProtoMessage, family: &MetricFamily, times: (u64, u64)) {
     for point in &family.points {
-        into.message(1, |message| {
-            message.fixed(2, times.0);
-            message.fixed(3, times.1);
+        into.write_message(1, |message| {
+            message.write_fixed64(2, times.0);
+            message.write_fixed64(3, times.1);
             match &point.value {
-                MetricValue::Real(value) => message.real(4, *value),
-                MetricValue::Whole(value) => message.fixed(6, *value),
-                MetricValue::Latency(counts) => write_latency(message, counts),
+                MetricValue::Float(value) => message.write_double(4, *value),
+                MetricValue::Integer(value) => message.write_fixed64(6, *value),
+                MetricValue::Histogram(counts) => write_histogram(message, counts),
             }
             write_labels(message, point);
         });
     }
 }
 
-fn write_latency(message: &mut ProtoMessage, counts: &LatencyCounts) {
-    message.fixed(4, counts.count());
-    message.real(5, seconds(counts.sum_us));
-    message.packed(6, counts.buckets.into_iter());
-    message.packed(7, BOUNDS_US.into_iter().map(|us| seconds(us).to_bits()));
+fn write_histogram(message: &mut ProtoMessage, counts: &LatencyHistogram) {
+    message.write_fixed64(4, counts.count());
+    message.write_double(5, micros_to_seconds(counts.sum_us));
+    message.write_packed_fixed64(6, counts.buckets.into_iter());
+    message.write_packed_fixed64(
+        7,
+        BOUNDS_US
+            .into_iter()
+            .map(|us| micros_to_seconds(us).to_bits()),
+    );
 }
 
 /// Those of a histogram and those of a number have different places.
 fn write_labels(message: &mut ProtoMessage, point: &MetricPoint) {
     let place = match point.value {
-        MetricValue::Latency(_) => 9,
-        MetricValue::Whole(_) | MetricValue::Real(_) => 7,
+        MetricValue::Histogram(_) => 9,
+        MetricValue::Integer(_) | MetricValue::Float(_) => 7,
     };
     for (name, value) in &point.labels {
-        message.message(place, |pair| write_text(pair, name, value));
+        message.write_message(place, |pair| write_string_attribute(pair, name, value));
     }
 }
 
-fn write_log(record: &mut ProtoMessage, line: &ToldLogLine) {
-    record.fixed(1, line.at_ns);
-    record.number(2, u64::from(line.severity));
-    record.put(3, line.level.as_bytes());
-    record.message(5, |any| any.put(1, line.body.as_bytes()));
+fn write_log_record(record: &mut ProtoMessage, line: &LogRecord) {
+    record.write_fixed64(1, line.at_ns);
+    record.write_number(2, u64::from(line.severity));
+    record.write_bytes(3, line.level.as_bytes());
+    record.write_message(5, |any| any.write_bytes(1, line.body.as_bytes()));
     for (name, value) in &line.fields {
-        record.message(6, |pair| write_text(pair, name, value));
+        record.write_message(6, |pair| write_string_attribute(pair, name, value));
     }
     if let Some(SpanContext { trace, span }) = line.span {
-        record.put(9, &trace.to_be_bytes());
-        record.put(10, &span.to_be_bytes());
+        record.write_bytes(9, &trace.to_be_bytes());
+        record.write_bytes(10, &span.to_be_bytes());
     }
-    record.fixed(11, line.at_ns);
+    record.write_fixed64(11, line.at_ns);
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn source() -> TelemetrySource {
-        TelemetrySource {
+    fn source() -> TelemetryResource {
+        TelemetryResource {
             service: "mgp".into(),
             version: "1".into(),
             instance: "i".into(),
@@ -273,7 +280,7 @@ mod tests {
     /// Decision 0066: ids are big-endian bytes, and a failure has its status.
     #[test]
     fn a_span_is_written_with_its_ids() {
-        let span = EndedSpan {
+        let span = FinishedSpan {
             trace: 0x0102_0304_0506_0708_090a_0b0c_0d0e_0f10,
             id: 0x1112_1314_1516_1718,
             parent: 0,
@@ -282,10 +289,13 @@ mod tests {
             kind: SpanKind::Server,
             start_ns: 1,
             end_ns: 2,
-            attributes: vec![("n", SpanValue::Whole(-1)), ("f", SpanValue::Flag(false))],
+            attributes: vec![
+                ("n", AttributeValue::Int(-1)),
+                ("f", AttributeValue::Bool(false)),
+            ],
             error: Some("timeout"),
         };
-        let bytes = source().traces(&[span]);
+        let bytes = source().encode_traces(&[span]);
         assert!(holds(
             &bytes,
             b"\x0a\x10\x01\x02\x03\x04\x05\x06\x07\x08\x09\x0a\x0b\x0c\x0d\x0e\x0f\x10"
@@ -298,13 +308,13 @@ mod tests {
     /// Decision 0066: a line that was written for a sampled request has the ids of its span, and no other line has any.
     #[test]
     fn a_line_is_written_with_the_ids_of_its_request() {
-        let mut line = ToldLogLine {
+        let mut line = LogRecord {
             body: "b".into(),
-            ..ToldLogLine::default()
+            ..LogRecord::default()
         };
-        let plain = source().logs(&[line.clone()]);
+        let plain = source().encode_logs(&[line.clone()]);
         line.span = Some(SpanContext { trace: 7, span: 9 });
-        let of_request = source().logs(&[line]);
+        let of_request = source().encode_logs(&[line]);
         let trace = b"\x4a\x10\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x07";
         let span = b"\x52\x08\0\0\0\0\0\0\0\x09";
         assert!(holds(&of_request, trace) && holds(&of_request, span));
@@ -315,12 +325,12 @@ mod tests {
     #[test]
     fn what_a_collector_did_not_take_is_read() {
         let mut answer = ProtoMessage::default();
-        answer.message(1, |partial| {
-            partial.number(1, 3);
-            partial.put(2, "too old: grüße".as_bytes());
+        answer.write_message(1, |partial| {
+            partial.write_number(1, 3);
+            partial.write_bytes(2, "too old: grüße".as_bytes());
         });
-        let said = PartialSuccess::read(&answer.bytes()).unwrap();
-        assert_eq!((said.rejected, &*said.why), (3, "too old: grüße"));
+        let said = PartialSuccess::decode(&answer.into_bytes()).unwrap();
+        assert_eq!((said.rejected, &*said.error_message), (3, "too old: grüße"));
         for whole in [
             &b""[..],
             b"\x0a\x00",
@@ -328,15 +338,16 @@ mod tests {
             b"{\"partialSuccess\":{}}",
             b"\x0a\x05\x08",
         ] {
-            assert_eq!(PartialSuccess::read(whole), None, "{whole:?}");
+            assert_eq!(PartialSuccess::decode(whole), None, "{whole:?}");
         }
     }
 
     /// Decision 0066: what only grows says so, and begins with the kernel.
     #[test]
     fn a_counter_is_cumulative_and_monotonic() {
-        let family = MetricFamily::new("mgp_calls", MetricKind::Counter, "Calls.").with(&[], 7_u64);
-        let bytes = source().metrics(&[family], 9);
+        let family =
+            MetricFamily::new("mgp_calls", MetricKind::Counter, "Calls.").with_point(&[], 7_u64);
+        let bytes = source().encode_metrics(&[family], 9);
         assert!(holds(
             &bytes,
             b"\x11\x05\0\0\0\0\0\0\0\x19\x09\0\0\0\0\0\0\0\x31\x07\0\0\0\0\0\0\0"

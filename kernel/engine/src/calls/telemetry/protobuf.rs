@@ -7,16 +7,16 @@ pub(super) struct ProtoMessage(Vec<u8>);
 
 const VARINT: u64 = 0;
 const FIXED64: u64 = 1;
-const LENGTH: u64 = 2;
+const LENGTH_DELIMITED: u64 = 2;
 const FIXED32: u64 = 5;
 
 impl ProtoMessage {
     /// The bytes of it.
-    pub(super) fn bytes(self) -> Vec<u8> {
+    pub(super) fn into_bytes(self) -> Vec<u8> {
         self.0
     }
 
-    fn varint(&mut self, mut value: u64) {
+    fn write_varint(&mut self, mut value: u64) {
         while value >= 0x80 {
             self.0.push((value & 0x7f) as u8 | 0x80);
             value >>= 7;
@@ -24,60 +24,60 @@ impl ProtoMessage {
         self.0.push(value as u8);
     }
 
-    fn tag(&mut self, field: u32, kind: u64) {
-        self.varint(u64::from(field) << 3 | kind);
+    fn write_tag(&mut self, field: u32, kind: u64) {
+        self.write_varint(u64::from(field) << 3 | kind);
     }
 
     /// A number, which is left out where it is 0.
-    pub(super) fn number(&mut self, field: u32, value: u64) {
+    pub(super) fn write_number(&mut self, field: u32, value: u64) {
         if value != 0 {
-            self.tag(field, VARINT);
-            self.varint(value);
+            self.write_tag(field, VARINT);
+            self.write_varint(value);
         }
     }
 
     /// A number that stands there even as 0: one of several alternatives.
-    pub(super) fn chosen_number(&mut self, field: u32, value: u64) {
-        self.tag(field, VARINT);
-        self.varint(value);
+    pub(super) fn write_oneof_number(&mut self, field: u32, value: u64) {
+        self.write_tag(field, VARINT);
+        self.write_varint(value);
     }
 
     /// Eight bytes.
-    pub(super) fn fixed(&mut self, field: u32, value: u64) {
-        self.tag(field, FIXED64);
+    pub(super) fn write_fixed64(&mut self, field: u32, value: u64) {
+        self.write_tag(field, FIXED64);
         self.0.extend_from_slice(&value.to_le_bytes());
     }
 
     /// A real number.
-    pub(super) fn real(&mut self, field: u32, value: f64) {
-        self.fixed(field, value.to_bits());
+    pub(super) fn write_double(&mut self, field: u32, value: f64) {
+        self.write_fixed64(field, value.to_bits());
     }
 
     /// Bytes or text.
-    pub(super) fn put(&mut self, field: u32, value: &[u8]) {
-        self.tag(field, LENGTH);
-        self.varint(value.len() as u64);
+    pub(super) fn write_bytes(&mut self, field: u32, value: &[u8]) {
+        self.write_tag(field, LENGTH_DELIMITED);
+        self.write_varint(value.len() as u64);
         self.0.extend_from_slice(value);
     }
 
     /// Bytes or text, left out where there are none.
-    pub(super) fn put_some(&mut self, field: u32, value: &[u8]) {
+    pub(super) fn write_nonempty_bytes(&mut self, field: u32, value: &[u8]) {
         if !value.is_empty() {
-            self.put(field, value);
+            self.write_bytes(field, value);
         }
     }
 
     /// A message within.
-    pub(super) fn message(&mut self, field: u32, write: impl FnOnce(&mut Self)) {
+    pub(super) fn write_message(&mut self, field: u32, write: impl FnOnce(&mut Self)) {
         let mut inner = Self::default();
         write(&mut inner);
-        self.put(field, &inner.0);
+        self.write_bytes(field, &inner.0);
     }
 
     /// Many numbers of eight bytes, packed.
-    pub(super) fn packed(&mut self, field: u32, values: impl Iterator<Item = u64>) {
+    pub(super) fn write_packed_fixed64(&mut self, field: u32, values: impl Iterator<Item = u64>) {
         let bytes: Vec<u8> = values.flat_map(u64::to_le_bytes).collect();
-        self.put(field, &bytes);
+        self.write_bytes(field, &bytes);
     }
 }
 
@@ -95,7 +95,7 @@ pub(super) enum ProtoValue<'a> {
 }
 
 impl<'a> ProtoFields<'a> {
-    fn varint(&mut self) -> Option<u64> {
+    fn read_varint(&mut self) -> Option<u64> {
         let mut value = 0;
         for shift in (0..u64::BITS).step_by(7) {
             let (byte, rest) = self.0.split_first()?;
@@ -108,7 +108,7 @@ impl<'a> ProtoFields<'a> {
         None
     }
 
-    fn take(&mut self, length: u64) -> Option<&'a [u8]> {
+    fn read_bytes(&mut self, length: u64) -> Option<&'a [u8]> {
         let (taken, rest) = self.0.split_at_checked(usize::try_from(length).ok()?)?;
         self.0 = rest;
         Some(taken)
@@ -119,14 +119,16 @@ impl<'a> Iterator for ProtoFields<'a> {
     type Item = (u64, ProtoValue<'a>);
 
     fn next(&mut self) -> Option<Self::Item> {
-        let tag = self.varint()?;
+        let tag = self.read_varint()?;
         let value = match tag & 7 {
-            VARINT => ProtoValue::Number(self.varint()?),
-            FIXED64 => ProtoValue::Number(u64::from_le_bytes(*self.take(8)?.first_chunk()?)),
-            FIXED32 => ProtoValue::Number(u32::from_le_bytes(*self.take(4)?.first_chunk()?).into()),
-            LENGTH => {
-                let length = self.varint()?;
-                ProtoValue::Bytes(self.take(length)?)
+            VARINT => ProtoValue::Number(self.read_varint()?),
+            FIXED64 => ProtoValue::Number(u64::from_le_bytes(*self.read_bytes(8)?.first_chunk()?)),
+            FIXED32 => {
+                ProtoValue::Number(u32::from_le_bytes(*self.read_bytes(4)?.first_chunk()?).into())
+            }
+            LENGTH_DELIMITED => {
+                let length = self.read_varint()?;
+                ProtoValue::Bytes(self.read_bytes(length)?)
             }
             _ => return None,
         };
@@ -142,10 +144,10 @@ mod tests {
     #[test]
     fn fields_are_read_as_they_are_written() {
         let mut message = ProtoMessage::default();
-        message.number(1, u64::MAX);
-        message.fixed(2, 7);
-        message.put(300, b"x");
-        let bytes = message.bytes();
+        message.write_number(1, u64::MAX);
+        message.write_fixed64(2, 7);
+        message.write_bytes(300, b"x");
+        let bytes = message.into_bytes();
         let read: Vec<_> = ProtoFields(&bytes).collect();
         let want = [
             (1, ProtoValue::Number(u64::MAX)),
@@ -169,16 +171,16 @@ mod tests {
     #[test]
     fn fields_are_written_as_documented() {
         let mut message = ProtoMessage::default();
-        message.number(1, 150);
-        message.put(2, b"testing");
-        message.message(3, |inner| inner.number(1, 150));
-        message.number(4, 0);
+        message.write_number(1, 150);
+        message.write_bytes(2, b"testing");
+        message.write_message(3, |inner| inner.write_number(1, 150));
+        message.write_number(4, 0);
         let want: &[u8] = b"\x08\x96\x01\x12\x07testing\x1a\x03\x08\x96\x01";
-        assert_eq!(message.bytes(), want);
+        assert_eq!(message.into_bytes(), want);
         let mut message = ProtoMessage::default();
-        message.fixed(1, 1);
-        message.packed(2, [1, 2].into_iter());
+        message.write_fixed64(1, 1);
+        message.write_packed_fixed64(2, [1, 2].into_iter());
         let want: &[u8] = b"\x09\x01\0\0\0\0\0\0\0\x12\x10\x01\0\0\0\0\0\0\0\x02\0\0\0\0\0\0\0";
-        assert_eq!(message.bytes(), want);
+        assert_eq!(message.into_bytes(), want);
     }
 }

@@ -45,7 +45,7 @@ pub enum RefusalReason {
     /// The time was over.
     Timeout,
     /// It waited for a turn that did not come.
-    HeldUp,
+    QueueTimeout,
     /// There is no room.
     Overloaded,
     /// The caller took it back, or is gone.
@@ -78,7 +78,7 @@ impl RefusalReason {
         Self::Lost,
         Self::Faulty,
         Self::Timeout,
-        Self::HeldUp,
+        Self::QueueTimeout,
         Self::Overloaded,
         Self::Cancelled,
         Self::PeerError,
@@ -87,18 +87,18 @@ impl RefusalReason {
 
     /// The reason of a refusal. It has words of the field, not of the message: those may repeat what was sent.
     #[must_use]
-    pub fn of(refusal: &Refusal) -> Self {
+    pub fn from_refusal(refusal: &Refusal) -> Self {
         match refusal {
-            Refusal::Denied(denial) => of_denial(denial),
-            Refusal::Unanswered(call) => Self::of(&call.why),
-            Refusal::Forbidden(_) | Refusal::Closed(_) => Self::Forbidden,
+            Refusal::Denied(denial) => from_denial(denial),
+            Refusal::Unanswered(call) => Self::from_refusal(&call.refusal),
+            Refusal::Forbidden(_) | Refusal::ClosedByOwner(_) => Self::Forbidden,
             Refusal::UnknownMethod(_)
             | Refusal::UnknownTool(_)
             | Refusal::UnknownPrompt(_)
             | Refusal::UnknownResource(_)
             | Refusal::UnknownServer(_)
-            | Refusal::Gone(_)
-            | Refusal::TooLate(_)
+            | Refusal::UnknownId(_)
+            | Refusal::WindowExpired(_)
             | Refusal::Expired(_)
             | Refusal::BadCursor => Self::Unknown,
             Refusal::BadParams(_)
@@ -110,15 +110,15 @@ impl RefusalReason {
             Refusal::BadArguments { .. } => Self::Schema,
             Refusal::BadResult { .. } => Self::BadResult,
             Refusal::NotReady { .. } => Self::NotReady,
-            Refusal::Lost { .. } => Self::Lost,
-            Refusal::Faulty { .. } | Refusal::TooLarge { .. } => Self::Faulty,
+            Refusal::ServerLost { .. } => Self::Lost,
+            Refusal::InvalidAnswer { .. } | Refusal::TooLarge { .. } => Self::Faulty,
             Refusal::TimedOut { .. } => Self::Timeout,
-            Refusal::HeldUp { .. } => Self::HeldUp,
+            Refusal::QueueTimeout { .. } => Self::QueueTimeout,
             Refusal::Overloaded { .. } | Refusal::Undelivered { .. } => Self::Overloaded,
             Refusal::Cancelled => Self::Cancelled,
-            Refusal::Owner(refusal) => reason_for_owner(refusal.cause),
+            Refusal::Owner(refusal) => from_owner_refusal(refusal.cause),
             Refusal::Peer(_) | Refusal::Unattributed(_) => Self::PeerError,
-            Refusal::Broken(_) => Self::Internal,
+            Refusal::Internal(_) => Self::Internal,
         }
     }
 
@@ -145,7 +145,7 @@ impl RefusalReason {
             Self::Lost => "lost",
             Self::Faulty => "faulty",
             Self::Timeout => "timeout",
-            Self::HeldUp => "held_up",
+            Self::QueueTimeout => "held_up",
             Self::Overloaded => "overloaded",
             Self::Cancelled => "cancelled",
             Self::PeerError => "peer_error",
@@ -154,7 +154,7 @@ impl RefusalReason {
     }
 }
 
-fn reason_for_owner(cause: OwnerRefusalCause) -> RefusalReason {
+fn from_owner_refusal(cause: OwnerRefusalCause) -> RefusalReason {
     match cause {
         OwnerRefusalCause::Closed | OwnerRefusalCause::Denied => RefusalReason::Forbidden,
         OwnerRefusalCause::NotFound => RefusalReason::Unknown,
@@ -165,7 +165,7 @@ fn reason_for_owner(cause: OwnerRefusalCause) -> RefusalReason {
     }
 }
 
-fn of_denial(denial: &Denial) -> RefusalReason {
+fn from_denial(denial: &Denial) -> RefusalReason {
     match denial {
         Denial::NotGranted { .. } => RefusalReason::Access,
         Denial::Permission { .. } => RefusalReason::Permission,
@@ -187,10 +187,10 @@ mod tests {
     /// Decision 0066: the label has the words of the table and no others, whatever a message says.
     #[test]
     fn a_refusal_has_one_word() {
-        let word = |refusal: &Refusal| RefusalReason::of(refusal).as_str();
+        let word = |refusal: &Refusal| RefusalReason::from_refusal(refusal).as_str();
         assert_eq!(word(&Refusal::UnknownTool("secret".into())), "unknown");
         assert_eq!(word(&Refusal::Cancelled), "cancelled");
-        assert_eq!(word(&Refusal::Broken("x".into())), "internal");
+        assert_eq!(word(&Refusal::Internal("x".into())), "internal");
         let full = Refusal::Overloaded { what: "x".into() };
         assert_eq!(word(&full), "overloaded");
         let all = RefusalReason::ALL;

@@ -2,7 +2,7 @@
 
 /// A span that has ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct EndedSpan {
+pub struct FinishedSpan {
     /// The trace, as W3C Trace Context has it.
     pub trace: u128,
     /// Its own number; never 0.
@@ -20,7 +20,7 @@ pub struct EndedSpan {
     /// Nanoseconds since 1970.
     pub end_ns: u64,
     /// Names and values.
-    pub attributes: Vec<(&'static str, SpanValue)>,
+    pub attributes: Vec<(&'static str, AttributeValue)>,
     /// Why it failed, as one of few words; `None` where it did not.
     pub error: Option<&'static str>,
 }
@@ -47,19 +47,19 @@ pub enum SpanKind {
 
 /// The value of an attribute.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum SpanValue {
+pub enum AttributeValue {
     /// A text.
     Text(Box<str>),
     /// A number.
-    Whole(i64),
+    Int(i64),
     /// Yes or no.
-    Flag(bool),
+    Bool(bool),
 }
 
 /// Longest text of an attribute, in characters: what others chose is cut there.
 const TEXT_MAX: usize = 256;
 
-impl From<&str> for SpanValue {
+impl From<&str> for AttributeValue {
     fn from(text: &str) -> Self {
         match text.char_indices().nth(TEXT_MAX) {
             Some((at, _)) => Self::Text(text[..at].into()),
@@ -77,9 +77,9 @@ mod tests {
     fn what_others_chose_is_cut() {
         let long = "ü".repeat(10_000);
         assert_eq!(
-            SpanValue::from(&*long),
-            SpanValue::Text("ü".repeat(TEXT_MAX).into())
+            AttributeValue::from(&*long),
+            AttributeValue::Text("ü".repeat(TEXT_MAX).into())
         );
-        assert_eq!(SpanValue::from("ü"), SpanValue::Text("ü".into()));
+        assert_eq!(AttributeValue::from("ü"), AttributeValue::Text("ü".into()));
     }
 }

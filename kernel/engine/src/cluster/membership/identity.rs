@@ -8,9 +8,9 @@ use foca::{Codec, Header, Identity, Member, Message, State};
 use mgp_protocol::ids::NodeId;
 
 /// Bytes of an identity.
-const IDENTITY: usize = 32 + 8;
+const IDENTITY_LEN: usize = 32 + 8;
 /// Bytes of a statement about a member.
-pub(super) const STATEMENT: usize = IDENTITY + 2 + 1;
+pub(super) const STATEMENT_LEN: usize = IDENTITY_LEN + 2 + 1;
 
 /// A node in one of its renewals. One that is told it is dead goes on as the next one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -18,15 +18,18 @@ pub struct MemberIdentity {
     /// The node.
     pub node: NodeId,
     /// Its renewal; a later start has a higher one.
-    pub renewal: u64,
+    pub incarnation: u64,
 }
 
 impl Identity for MemberIdentity {
     type Addr = NodeId;
 
     fn renew(&self) -> Option<Self> {
-        let renewal = self.renewal.checked_add(1)?;
-        Some(Self { renewal, ..*self })
+        let renewal = self.incarnation.checked_add(1)?;
+        Some(Self {
+            incarnation: renewal,
+            ..*self
+        })
     }
 
     fn addr(&self) -> NodeId {
@@ -34,38 +37,38 @@ impl Identity for MemberIdentity {
     }
 
     fn win_addr_conflict(&self, adversary: &Self) -> bool {
-        self.renewal > adversary.renewal
+        self.incarnation > adversary.incarnation
     }
 }
 
 /// Bytes that are no packet, or do not fit into one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not a packet of the membership protocol")]
-pub struct NotAPacket;
+pub struct PacketCodecError;
 
 /// Writes and reads packets: numbers are big-endian, everything has its fixed length.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct PacketCodec;
 
 impl Codec<MemberIdentity> for PacketCodec {
-    type Error = NotAPacket;
+    type Error = PacketCodecError;
 
     fn encode_header(
         &mut self,
         header: &Header<MemberIdentity>,
         mut to: impl BufMut,
-    ) -> Result<(), NotAPacket> {
-        let (tag, about, number) = parts(&header.message);
-        let tail = about.map_or(0, |_| IDENTITY) + number.map_or(0, |_| 1);
-        if to.remaining_mut() < 2 * IDENTITY + 3 + tail {
-            return Err(NotAPacket);
+    ) -> Result<(), PacketCodecError> {
+        let (tag, about, number) = message_parts(&header.message);
+        let tail = about.map_or(0, |_| IDENTITY_LEN) + number.map_or(0, |_| 1);
+        if to.remaining_mut() < 2 * IDENTITY_LEN + 3 + tail {
+            return Err(PacketCodecError);
         }
-        put(&mut to, &header.src);
+        encode_identity(&mut to, &header.src);
         to.put_u16(header.src_incarnation);
-        put(&mut to, &header.dst);
+        encode_identity(&mut to, &header.dst);
         to.put_u8(tag);
         if let Some(about) = about {
-            put(&mut to, &about);
+            encode_identity(&mut to, &about);
         }
         if let Some(number) = number {
             to.put_u8(number);
@@ -73,11 +76,14 @@ impl Codec<MemberIdentity> for PacketCodec {
         Ok(())
     }
 
-    fn decode_header(&mut self, mut from: impl Buf) -> Result<Header<MemberIdentity>, NotAPacket> {
-        let src = get(&mut from)?;
-        let src_incarnation = from.try_get_u16().map_err(|_| NotAPacket)?;
-        let dst = get(&mut from)?;
-        let message = message(&mut from)?;
+    fn decode_header(
+        &mut self,
+        mut from: impl Buf,
+    ) -> Result<Header<MemberIdentity>, PacketCodecError> {
+        let src = decode_identity(&mut from)?;
+        let src_incarnation = from.try_get_u16().map_err(|_| PacketCodecError)?;
+        let dst = decode_identity(&mut from)?;
+        let message = decode_message(&mut from)?;
         Ok(Header {
             src,
             src_incarnation,
@@ -90,11 +96,11 @@ impl Codec<MemberIdentity> for PacketCodec {
         &mut self,
         member: &Member<MemberIdentity>,
         mut to: impl BufMut,
-    ) -> Result<(), NotAPacket> {
-        if to.remaining_mut() < STATEMENT {
-            return Err(NotAPacket);
+    ) -> Result<(), PacketCodecError> {
+        if to.remaining_mut() < STATEMENT_LEN {
+            return Err(PacketCodecError);
         }
-        put(&mut to, member.id());
+        encode_identity(&mut to, member.id());
         to.put_u16(member.incarnation());
         to.put_u8(match member.state() {
             State::Alive => 0,
@@ -104,21 +110,24 @@ impl Codec<MemberIdentity> for PacketCodec {
         Ok(())
     }
 
-    fn decode_member(&mut self, mut from: impl Buf) -> Result<Member<MemberIdentity>, NotAPacket> {
-        let id = get(&mut from)?;
-        let incarnation = from.try_get_u16().map_err(|_| NotAPacket)?;
-        let state = match from.try_get_u8().map_err(|_| NotAPacket)? {
+    fn decode_member(
+        &mut self,
+        mut from: impl Buf,
+    ) -> Result<Member<MemberIdentity>, PacketCodecError> {
+        let id = decode_identity(&mut from)?;
+        let incarnation = from.try_get_u16().map_err(|_| PacketCodecError)?;
+        let state = match from.try_get_u8().map_err(|_| PacketCodecError)? {
             0 => State::Alive,
             1 => State::Suspect,
             2 => State::Down,
-            _ => return Err(NotAPacket),
+            _ => return Err(PacketCodecError),
         };
         Ok(Member::new(id, incarnation, state))
     }
 }
 
 /// A message as its number, the member it is about, and the number of a probe.
-fn parts(message: &Message<MemberIdentity>) -> (u8, Option<MemberIdentity>, Option<u8>) {
+fn message_parts(message: &Message<MemberIdentity>) -> (u8, Option<MemberIdentity>, Option<u8>) {
     match *message {
         Message::Ping(number) => (0, None, Some(number)),
         Message::Ack(number) => (1, None, Some(number)),
@@ -147,18 +156,18 @@ fn parts(message: &Message<MemberIdentity>) -> (u8, Option<MemberIdentity>, Opti
 }
 
 /// The member that a message is about, besides its sender and receiver.
-pub(super) fn about(message: &Message<MemberIdentity>) -> Option<MemberIdentity> {
-    parts(message).1
+pub(super) fn message_subject(message: &Message<MemberIdentity>) -> Option<MemberIdentity> {
+    message_parts(message).1
 }
 
-fn message(from: &mut impl Buf) -> Result<Message<MemberIdentity>, NotAPacket> {
-    let tag = from.try_get_u8().map_err(|_| NotAPacket)?;
-    let number = |from: &mut _| Buf::try_get_u8(from).map_err(|_| NotAPacket);
+fn decode_message(from: &mut impl Buf) -> Result<Message<MemberIdentity>, PacketCodecError> {
+    let tag = from.try_get_u8().map_err(|_| PacketCodecError)?;
+    let number = |from: &mut _| Buf::try_get_u8(from).map_err(|_| PacketCodecError);
     Ok(match tag {
         0 => Message::Ping(number(from)?),
         1 => Message::Ack(number(from)?),
         2..=5 => {
-            let (member, probe_number) = (get(from)?, number(from)?);
+            let (member, probe_number) = (decode_identity(from)?, number(from)?);
             match tag {
                 2 => Message::PingReq {
                     target: member,
@@ -183,21 +192,22 @@ fn message(from: &mut impl Buf) -> Result<Message<MemberIdentity>, NotAPacket> {
         8 => Message::Gossip,
         10 => Message::TurnUndead,
         // Broadcasts have no use here.
-        _ => return Err(NotAPacket),
+        _ => return Err(PacketCodecError),
     })
 }
 
-fn put(to: &mut impl BufMut, identity: &MemberIdentity) {
+fn encode_identity(to: &mut impl BufMut, identity: &MemberIdentity) {
     to.put_slice(&identity.node.0);
-    to.put_u64(identity.renewal);
+    to.put_u64(identity.incarnation);
 }
 
-fn get(from: &mut impl Buf) -> Result<MemberIdentity, NotAPacket> {
+fn decode_identity(from: &mut impl Buf) -> Result<MemberIdentity, PacketCodecError> {
     let mut node = [0; 32];
-    from.try_copy_to_slice(&mut node).map_err(|_| NotAPacket)?;
-    let renewal = from.try_get_u64().map_err(|_| NotAPacket)?;
+    from.try_copy_to_slice(&mut node)
+        .map_err(|_| PacketCodecError)?;
+    let renewal = from.try_get_u64().map_err(|_| PacketCodecError)?;
     Ok(MemberIdentity {
         node: NodeId(node),
-        renewal,
+        incarnation: renewal,
     })
 }

@@ -10,19 +10,19 @@ use foca::{Config, PeriodicParams};
 /// sent are.
 pub const PACKET_MAX: usize = 8 << 10;
 /// How often each node asks another one whether it is there.
-const PROBE: Duration = Duration::from_millis(500);
+const PROBE_INTERVAL: Duration = Duration::from_millis(500);
 /// After this, others are asked to ask.
-const ROUND_TRIP: Duration = Duration::from_millis(150);
+const PROBE_TIMEOUT: Duration = Duration::from_millis(150);
 /// How long a suspected member has to answer, in a cluster of up to ten.
-const SUSPECT: Duration = Duration::from_millis(800);
+const SUSPECT_TIMEOUT: Duration = Duration::from_millis(800);
 /// How often one other node is asked for members.
-const ANNOUNCE: Duration = Duration::from_secs(5);
+const ANNOUNCE_INTERVAL: Duration = Duration::from_secs(5);
 /// How often one that is believed dead is asked whether it is.
-const ANNOUNCE_DOWN: Duration = Duration::from_secs(10);
+const ANNOUNCE_DOWN_INTERVAL: Duration = Duration::from_secs(10);
 /// How often news are passed on, while there are any.
-const GOSSIP: Duration = Duration::from_millis(200);
+const GOSSIP_INTERVAL: Duration = Duration::from_millis(200);
 
-const fn at_least_one(n: usize) -> NonZeroUsize {
+const fn to_nonzero(n: usize) -> NonZeroUsize {
     match NonZeroUsize::new(n) {
         Some(n) => n,
         None => NonZeroUsize::MIN,
@@ -30,26 +30,26 @@ const fn at_least_one(n: usize) -> NonZeroUsize {
 }
 
 /// The settings for a cluster of so many members: news take longer in a larger one.
-pub(super) fn settings(members: usize) -> Config {
+pub(super) fn swim_config(members: usize) -> Config {
     let tens = (members.max(1) as f64).log10().max(1.0);
     let periodic = |frequency, members| {
         Some(PeriodicParams {
             frequency,
-            num_members: at_least_one(members),
+            num_members: to_nonzero(members),
         })
     };
     Config {
-        probe_period: PROBE,
-        probe_rtt: ROUND_TRIP,
-        num_indirect_probes: at_least_one(3),
+        probe_period: PROBE_INTERVAL,
+        probe_rtt: PROBE_TIMEOUT,
+        num_indirect_probes: to_nonzero(3),
         max_transmissions: NonZeroU8::MIN.saturating_add((4.0 * tens) as u8),
-        suspect_to_down_after: SUSPECT.mul_f64(tens),
+        suspect_to_down_after: SUSPECT_TIMEOUT.mul_f64(tens),
         // One entry for each admitted node, whatever becomes of it.
         remove_down_after: None,
-        max_packet_size: at_least_one(PACKET_MAX),
+        max_packet_size: to_nonzero(PACKET_MAX),
         notify_down_members: true,
-        periodic_announce: periodic(ANNOUNCE, 1),
-        periodic_announce_to_down_members: periodic(ANNOUNCE_DOWN, 1),
-        periodic_gossip: periodic(GOSSIP, 2),
+        periodic_announce: periodic(ANNOUNCE_INTERVAL, 1),
+        periodic_announce_to_down_members: periodic(ANNOUNCE_DOWN_INTERVAL, 1),
+        periodic_gossip: periodic(GOSSIP_INTERVAL, 2),
     }
 }

@@ -14,7 +14,7 @@ fn at(millis: u64) -> MonotonicTime {
 fn identity(n: u8, renewal: u64) -> MemberIdentity {
     MemberIdentity {
         node: node(n),
-        renewal,
+        incarnation: renewal,
     }
 }
 
@@ -47,8 +47,8 @@ fn scene() -> Membership {
     for n in 1..4 {
         membership.admit(node(n));
     }
-    membership.linked(node(1), 1, at(0));
-    membership.linked(node(2), 1, at(0));
+    membership.handle_link_up(node(1), 1, at(0));
+    membership.handle_link_up(node(2), 1, at(0));
     membership
 }
 
@@ -58,9 +58,9 @@ fn reported(effects: &[MembershipEffect]) -> Vec<&MembershipEffect> {
             effect,
             MembershipEffect::Up(_)
                 | MembershipEffect::Down(_)
-                | MembershipEffect::Ask(_)
-                | MembershipEffect::Meet(_)
-                | MembershipEffect::Renewed(_)
+                | MembershipEffect::ProbeLink(_)
+                | MembershipEffect::Contact(_)
+                | MembershipEffect::NewIncarnation(_)
         )
     };
     effects.iter().filter(is).collect()
@@ -76,36 +76,39 @@ fn a_packet_is_its_links_or_nobodys() {
         (
             1,
             packet(identity(2, 1), own, ping.clone(), &[]),
-            PacketRefusal::NotItsLink,
+            PacketError::WrongLink,
         ),
         (
             1,
             packet(identity(1, 1), identity(2, 1), ping.clone(), &[]),
-            PacketRefusal::NotForUs,
+            PacketError::WrongDestination,
         ),
         (
             9,
             packet(identity(9, 1), own, ping.clone(), &[]),
-            PacketRefusal::Stranger,
+            PacketError::NotAdmitted,
         ),
-        (1, vec![0; 40], PacketRefusal::NotAPacket(NotAPacket)),
+        (1, vec![0; 40], PacketError::Malformed(PacketCodecError)),
         (
             1,
             vec![0; PACKET_MAX + 1],
-            PacketRefusal::NotAPacket(NotAPacket),
+            PacketError::Malformed(PacketCodecError),
         ),
     ];
     for (from, bytes, refusal) in cases {
-        assert_eq!(membership.packet(node(from), &bytes, at(1)), Err(refusal));
+        assert_eq!(
+            membership.handle_packet(node(from), &bytes, at(1)),
+            Err(refusal)
+        );
     }
     let asked = Message::PingReq {
         target: identity(9, 1),
         probe_number: 1,
     };
     let bytes = packet(identity(1, 1), own, asked, &[]);
-    let refusal = membership.packet(node(1), &bytes, at(1));
-    assert_eq!(refusal, Err(PacketRefusal::AboutUnknown));
-    let good = membership.packet(node(1), &packet(identity(1, 1), own, ping, &[]), at(1));
+    let refusal = membership.handle_packet(node(1), &bytes, at(1));
+    assert_eq!(refusal, Err(PacketError::UnknownMember));
+    let good = membership.handle_packet(node(1), &packet(identity(1, 1), own, ping, &[]), at(1));
     assert!(matches!(good.unwrap()[0], MembershipEffect::Send(to, _) if to == node(1)));
 }
 
@@ -119,21 +122,24 @@ fn who_a_node_is_comes_from_its_own_link() {
         Member::alive(identity(3, 7)),
     ];
     let bytes = packet(identity(1, 1), identity(0, 5), Message::Gossip, &made_up);
-    let effects = membership.packet(node(1), &bytes, at(1)).unwrap();
-    assert_eq!(reported(&effects), [&MembershipEffect::Meet(node(3))]);
-    assert_eq!(membership.up().collect::<Vec<_>>(), [node(1), node(2)]);
+    let effects = membership.handle_packet(node(1), &bytes, at(1)).unwrap();
+    assert_eq!(reported(&effects), [&MembershipEffect::Contact(node(3))]);
+    assert_eq!(
+        membership.live_nodes().collect::<Vec<_>>(),
+        [node(1), node(2)]
+    );
     // The same again soon after is no reason to try again.
-    let effects = membership.packet(node(1), &bytes, at(2)).unwrap();
+    let effects = membership.handle_packet(node(1), &bytes, at(2)).unwrap();
     assert!(reported(&effects).is_empty());
     // The node itself is heard as before.
     let bytes = packet(identity(2, 2), identity(0, 5), Message::Ping(1), &[]);
-    let effects = membership.packet(node(2), &bytes, at(3)).unwrap();
+    let effects = membership.handle_packet(node(2), &bytes, at(3)).unwrap();
     assert!(
         effects
             .iter()
             .any(|effect| matches!(effect, MembershipEffect::Send(to, _) if *to == node(2)))
     );
-    let effects = membership.linked(node(3), 1, at(4));
+    let effects = membership.handle_link_up(node(3), 1, at(4));
     assert_eq!(reported(&effects), [&MembershipEffect::Up(node(3))]);
 }
 
@@ -143,19 +149,19 @@ fn a_node_that_is_said_to_be_dead_is_asked_first() {
     let mut membership = scene();
     let dead = [Member::down(identity(2, 1))];
     let bytes = packet(identity(1, 1), identity(0, 5), Message::Gossip, &dead);
-    let effects = membership.packet(node(1), &bytes, at(10)).unwrap();
-    assert_eq!(reported(&effects), [&MembershipEffect::Ask(node(2))]);
-    assert!(membership.due(at(10)).is_empty());
-    membership.heard(node(2));
-    assert!(membership.due(at(10_000)).is_empty());
+    let effects = membership.handle_packet(node(1), &bytes, at(10)).unwrap();
+    assert_eq!(reported(&effects), [&MembershipEffect::ProbeLink(node(2))]);
+    assert!(membership.check_probes(at(10)).is_empty());
+    membership.record_activity(node(2));
+    assert!(membership.check_probes(at(10_000)).is_empty());
     // Its link is lost after all: now there is nobody to say otherwise.
-    let effects = membership.unlinked(node(2), at(11_000));
+    let effects = membership.handle_link_down(node(2), at(11_000));
     assert_eq!(reported(&effects), [&MembershipEffect::Down(node(2))]);
     let mut membership = scene();
-    membership.packet(node(1), &bytes, at(10)).unwrap();
-    let effects = membership.due(at(410));
+    membership.handle_packet(node(1), &bytes, at(10)).unwrap();
+    let effects = membership.check_probes(at(410));
     assert_eq!(reported(&effects), [&MembershipEffect::Down(node(2))]);
-    assert!(membership.due(at(10_000)).is_empty());
+    assert!(membership.check_probes(at(10_000)).is_empty());
 }
 
 /// FED-024: a node that is told it is dead renews itself, but not for whoever says so all the time.
@@ -163,27 +169,29 @@ fn a_node_that_is_said_to_be_dead_is_asked_first() {
 fn renewals_are_bounded() {
     let mut membership = scene();
     for n in 0..50 {
-        let dead = [Member::down(identity(0, membership.renewal()))];
-        let own = identity(0, membership.renewal());
+        let dead = [Member::down(identity(0, membership.incarnation()))];
+        let own = identity(0, membership.incarnation());
         let bytes = packet(identity(1, 1), own, Message::Gossip, &dead);
-        membership.packet(node(1), &bytes, at(n)).unwrap();
+        membership.handle_packet(node(1), &bytes, at(n)).unwrap();
         let turned = packet(identity(1, 1), own, Message::TurnUndead, &[]);
-        let _refused_at_the_bound = membership.packet(node(1), &turned, at(n));
+        let _refused_at_the_bound = membership.handle_packet(node(1), &turned, at(n));
     }
     for (n, incarnation) in (100..).zip([u16::MAX - 1, u16::MAX, u16::MAX]) {
-        let own = identity(0, membership.renewal());
+        let own = identity(0, membership.incarnation());
         let suspect = [Member::new(own, incarnation, State::Suspect)];
         let bytes = packet(identity(1, 1), own, Message::Gossip, &suspect);
-        membership.packet(node(1), &bytes, at(n)).unwrap();
+        membership.handle_packet(node(1), &bytes, at(n)).unwrap();
     }
-    assert_eq!(membership.renewal(), 5 + RENEWALS_MAX as u64);
-    let dead = [Member::down(identity(0, membership.renewal()))];
-    let own = identity(0, membership.renewal());
+    assert_eq!(membership.incarnation(), 5 + INCARNATIONS_MAX as u64);
+    let dead = [Member::down(identity(0, membership.incarnation()))];
+    let own = identity(0, membership.incarnation());
     let bytes = packet(identity(1, 1), own, Message::Gossip, &dead);
-    let effects = membership.packet(node(1), &bytes, at(61_000)).unwrap();
+    let effects = membership
+        .handle_packet(node(1), &bytes, at(61_000))
+        .unwrap();
     assert_eq!(
         reported(&effects),
-        [&MembershipEffect::Renewed(own.renewal + 1)]
+        [&MembershipEffect::NewIncarnation(own.incarnation + 1)]
     );
 }
 
@@ -191,12 +199,12 @@ fn renewals_are_bounded() {
 #[test]
 fn a_node_that_starts_again_with_a_lower_renewal_is_taken() {
     let mut membership = scene();
-    membership.unlinked(node(2), at(1));
-    membership.linked(node(2), 0, at(2));
+    membership.handle_link_down(node(2), at(1));
+    membership.handle_link_up(node(2), 0, at(2));
     let bytes = packet(identity(2, 0), identity(0, 5), Message::Ping(3), &[]);
-    let effects = membership.packet(node(2), &bytes, at(3)).unwrap();
+    let effects = membership.handle_packet(node(2), &bytes, at(3)).unwrap();
     assert!(matches!(effects[0], MembershipEffect::Send(to, _) if to == node(2)));
-    assert!(membership.up().any(|up| up == node(2)));
+    assert!(membership.live_nodes().any(|up| up == node(2)));
 }
 
 /// MGP-082: a node that was removed is nobody, whatever is said of it.
@@ -207,10 +215,10 @@ fn a_forgotten_node_is_down_and_stays_so() {
     assert_eq!(reported(&effects), [&MembershipEffect::Down(node(2))]);
     let alive = [Member::alive(identity(2, 9))];
     let bytes = packet(identity(1, 1), identity(0, 5), Message::Gossip, &alive);
-    let effects = membership.packet(node(1), &bytes, at(2)).unwrap();
+    let effects = membership.handle_packet(node(1), &bytes, at(2)).unwrap();
     assert!(reported(&effects).is_empty());
-    assert!(membership.linked(node(2), 10, at(3)).is_empty());
-    assert_eq!(membership.up().collect::<Vec<_>>(), [node(1)]);
+    assert!(membership.handle_link_up(node(2), 10, at(3)).is_empty());
+    assert_eq!(membership.live_nodes().collect::<Vec<_>>(), [node(1)]);
 }
 
 fn any_identity() -> impl Strategy<Value = MemberIdentity> {
@@ -260,7 +268,7 @@ proptest! {
     ) {
         let mut membership = scene();
         for (n, (src, message, about, to_us)) in packets.into_iter().enumerate() {
-            let dst = MemberIdentity { node: node(0), renewal: membership.renewal() };
+            let dst = MemberIdentity { node: node(0), incarnation: membership.incarnation() };
             let dst = if to_us { dst } else { src };
             let bytes = packet(src, dst, message, &about);
             if src.node == node(3) {
@@ -268,17 +276,17 @@ proptest! {
                 continue;
             }
             let now = at(n as u64 * 10);
-            let effects = membership.packet(src.node, &bytes, now).unwrap_or_default();
+            let effects = membership.handle_packet(src.node, &bytes, now).unwrap_or_default();
             for effect in effects {
                 prop_assert!(!matches!(effect, MembershipEffect::Down(_)), "{effect:?}");
-                if let MembershipEffect::Ask(node) = effect {
-                    membership.heard(node);
+                if let MembershipEffect::ProbeLink(node) = effect {
+                    membership.record_activity(node);
                 }
             }
-            prop_assert!(membership.due(now + ASKED).is_empty());
+            prop_assert!(membership.check_probes(now + LINK_PROBE_TIMEOUT).is_empty());
         }
-        prop_assert!(membership.renewal() <= 5 + RENEWALS_MAX as u64);
-        let up: Vec<_> = membership.up().collect();
+        prop_assert!(membership.incarnation() <= 5 + INCARNATIONS_MAX as u64);
+        let up: Vec<_> = membership.live_nodes().collect();
         prop_assert_eq!(up, [node(1), node(2)]);
     }
 
@@ -286,11 +294,11 @@ proptest! {
     fn perturbed_packets_are_refused_or_read(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
         let mut membership = scene();
         let whole = packet(identity(1, 1), identity(0, 5), Message::Feed, &[Member::alive(identity(2, 1))]);
-        let _refused = membership.packet(node(1), &bytes, at(0));
+        let _refused = membership.handle_packet(node(1), &bytes, at(0));
         for cut in 0..whole.len() {
-            let _refused = membership.packet(node(1), &whole[..cut], at(0));
+            let _refused = membership.handle_packet(node(1), &whole[..cut], at(0));
         }
         let more = [whole.as_slice(), &[0, 1, 0]].concat();
-        prop_assert!(membership.packet(node(1), &more, at(0)).is_err());
+        prop_assert!(membership.handle_packet(node(1), &more, at(0)).is_err());
     }
 }

@@ -7,14 +7,14 @@ use mgp_protocol::federation::pairing::TicketId;
 /// How each ticket begins.
 const PREFIX: &str = "mgp1";
 /// No letter in it looks like a digit or another letter: `i` and `l` are read as 1, `o` as 0.
-const DIGITS: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
+const ALPHABET: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
 /// Letters of a group; groups have a `-` between them, so that a line can break there.
-const GROUP: usize = 8;
+const GROUP_LEN: usize = 8;
 /// Bytes at the end that tell of a slip.
-const CHECK: usize = 4;
+const CHECKSUM_LEN: usize = 4;
 /// Most places in one ticket, and the longest.
-const PLACES: usize = 8;
-const PLACE_MAX: usize = 80;
+const ADDRESSES_MAX: usize = 8;
+const ADDRESS_LEN_MAX: usize = 80;
 /// Longest text that is looked at.
 const TEXT_MAX: usize = 4096;
 
@@ -23,25 +23,25 @@ const TEXT_MAX: usize = 4096;
 pub struct PairingSecret(pub [u8; 32]);
 
 /// Random bytes of a secret whose maker knows nonces; the last four say that it does.
-pub const RANDOM: usize = 28;
+pub const RANDOM_LEN: usize = 28;
 
 impl PairingSecret {
     /// One that tells who reads the ticket that its maker commits to a nonce (decision 86). To an older reader it
     /// is a secret like any other.
     #[must_use]
-    pub fn with_nonces(random: &[u8; RANDOM]) -> Self {
+    pub fn with_nonces(random: &[u8; RANDOM_LEN]) -> Self {
         let mut secret = [0; 32];
-        let (first, last) = secret.split_at_mut(RANDOM);
+        let (first, last) = secret.split_at_mut(RANDOM_LEN);
         first.copy_from_slice(random);
-        last.copy_from_slice(&nonces_mark(random));
+        last.copy_from_slice(&nonce_marker(random));
         Self(secret)
     }
 
     /// True if its maker commits to a nonce. One of an older maker says so once in 2^32 times, and is then refused.
     #[must_use]
     pub fn has_nonces(&self) -> bool {
-        let (first, last) = self.0.split_at(RANDOM);
-        nonces_mark(first) == last
+        let (first, last) = self.0.split_at(RANDOM_LEN);
+        nonce_marker(first) == last
     }
 
     /// What the ticket is called where its secret must not be told.
@@ -55,10 +55,10 @@ impl PairingSecret {
     }
 }
 
-fn nonces_mark(random: &[u8]) -> [u8; 32 - RANDOM] {
+fn nonce_marker(random: &[u8]) -> [u8; 32 - RANDOM_LEN] {
     let mut hasher = blake3::Hasher::new_derive_key("mgp 2026-11 pairing nonces");
     hasher.update(random);
-    let mut mark = [0; 32 - RANDOM];
+    let mut mark = [0; 32 - RANDOM_LEN];
     hasher.finalize_xof().fill(&mut mark);
     mark
 }
@@ -81,7 +81,7 @@ pub struct PairingTicket {
     /// When it ends, by the inviter's clock.
     pub expires_ms: u64,
     /// Where the inviter may be, as `host:port`.
-    pub places: Vec<String>,
+    pub addresses: Vec<String>,
 }
 
 /// Why a text is no ticket.
@@ -95,29 +95,29 @@ pub enum BadTicket {
     Character(char),
     /// Something is missing, or one letter is another.
     #[error("the ticket is not whole, or a character of it is wrong: copy it anew, to the end")]
-    Check,
+    Checksum,
     /// It was made by a later version.
     #[error("the ticket holds what this version does not know: update this side")]
-    Unknown,
+    UnknownVersion,
 }
 
 impl PairingTicket {
     /// As text. What does not fit is left out: places beyond the eighth, and those that nobody could type.
     #[must_use]
-    pub fn text(&self) -> String {
+    pub fn render(&self) -> String {
         let mut bytes = Vec::new();
         bytes.extend(self.inviter);
         bytes.extend(self.cluster);
         bytes.extend(self.secret.0);
         bytes.extend(self.expires_ms.to_be_bytes());
-        let fits = |place: &&String| place.len() <= PLACE_MAX;
-        for place in self.places.iter().filter(fits).take(PLACES) {
+        let fits = |place: &&String| place.len() <= ADDRESS_LEN_MAX;
+        for place in self.addresses.iter().filter(fits).take(ADDRESSES_MAX) {
             bytes.push(place.len() as u8);
             bytes.extend(place.as_bytes());
         }
-        bytes.extend(check(&bytes));
-        let letters = letters(&bytes);
-        let groups = letters.as_bytes().chunks(GROUP);
+        bytes.extend(checksum(&bytes));
+        let letters = encode_base32(&bytes);
+        let groups = letters.as_bytes().chunks(GROUP_LEN);
         let groups = groups.map(|group| String::from_utf8_lossy(group).into_owned());
         let groups = groups.collect::<Vec<_>>().join("-");
         format!("{PREFIX}-{groups}")
@@ -127,27 +127,27 @@ impl PairingTicket {
     ///
     /// # Errors
     /// [`BadTicket`].
-    pub fn read(text: &str) -> Result<Self, BadTicket> {
+    pub fn parse(text: &str) -> Result<Self, BadTicket> {
         if text.len() > TEXT_MAX {
-            return Err(BadTicket::Check);
+            return Err(BadTicket::Checksum);
         }
         let plain = text.chars().filter(|c| !c.is_whitespace() && *c != '-');
         let plain: String = plain.map(|c| c.to_ascii_lowercase()).collect();
         let letters = plain.strip_prefix(PREFIX).ok_or(BadTicket::Prefix)?;
-        let bytes = bytes(letters)?;
+        let bytes = decode_base32(letters)?;
         let (bytes, shown) = bytes
             .len()
-            .checked_sub(CHECK)
+            .checked_sub(CHECKSUM_LEN)
             .map(|at| bytes.split_at(at))
-            .ok_or(BadTicket::Check)?;
-        if check(bytes) != shown {
-            return Err(BadTicket::Check);
+            .ok_or(BadTicket::Checksum)?;
+        if checksum(bytes) != shown {
+            return Err(BadTicket::Checksum);
         }
-        fields(bytes).ok_or(BadTicket::Unknown)
+        decode_fields(bytes).ok_or(BadTicket::UnknownVersion)
     }
 }
 
-fn fields(bytes: &[u8]) -> Option<PairingTicket> {
+fn decode_fields(bytes: &[u8]) -> Option<PairingTicket> {
     let (inviter, rest) = bytes.split_first_chunk::<32>()?;
     let (cluster, rest) = rest.split_first_chunk::<32>()?;
     let (secret, rest) = rest.split_first_chunk::<32>()?;
@@ -156,8 +156,9 @@ fn fields(bytes: &[u8]) -> Option<PairingTicket> {
     while let Some((len, more)) = rest.split_first() {
         let (place, more) = more.split_at_checked(usize::from(*len))?;
         let place = std::str::from_utf8(place).ok()?;
-        let plain = place.len() <= PLACE_MAX && place.bytes().all(|byte| byte.is_ascii_graphic());
-        if !plain || places.len() >= PLACES {
+        let plain =
+            place.len() <= ADDRESS_LEN_MAX && place.bytes().all(|byte| byte.is_ascii_graphic());
+        if !plain || places.len() >= ADDRESSES_MAX {
             return None;
         }
         places.push(place.to_owned());
@@ -168,19 +169,19 @@ fn fields(bytes: &[u8]) -> Option<PairingTicket> {
         cluster: *cluster,
         secret: PairingSecret(*secret),
         expires_ms: u64::from_be_bytes(*expires),
-        places,
+        addresses: places,
     })
 }
 
-fn check(bytes: &[u8]) -> [u8; CHECK] {
+fn checksum(bytes: &[u8]) -> [u8; CHECKSUM_LEN] {
     let mut hasher = blake3::Hasher::new_derive_key("mgp 2026-11 ticket check");
     hasher.update(bytes);
-    let mut check = [0; CHECK];
+    let mut check = [0; CHECKSUM_LEN];
     hasher.finalize_xof().fill(&mut check);
     check
 }
 
-fn letters(bytes: &[u8]) -> String {
+fn encode_base32(bytes: &[u8]) -> String {
     let (mut held, mut bits) = (0u32, 0u32);
     let mut letters = String::new();
     for byte in bytes {
@@ -188,17 +189,17 @@ fn letters(bytes: &[u8]) -> String {
         bits += 8;
         while bits >= 5 {
             bits -= 5;
-            letters.push(char::from(DIGITS[(held >> bits & 31) as usize]));
+            letters.push(char::from(ALPHABET[(held >> bits & 31) as usize]));
         }
         held &= (1 << bits) - 1;
     }
     if bits > 0 {
-        letters.push(char::from(DIGITS[(held << (5 - bits) & 31) as usize]));
+        letters.push(char::from(ALPHABET[(held << (5 - bits) & 31) as usize]));
     }
     letters
 }
 
-fn bytes(letters: &str) -> Result<Vec<u8>, BadTicket> {
+fn decode_base32(letters: &str) -> Result<Vec<u8>, BadTicket> {
     let (mut held, mut bits) = (0u32, 0u32);
     let mut bytes = Vec::new();
     for letter in letters.chars() {
@@ -207,7 +208,7 @@ fn bytes(letters: &str) -> Result<Vec<u8>, BadTicket> {
             'i' | 'l' => '1',
             other => other,
         };
-        let digit = DIGITS.iter().position(|digit| char::from(*digit) == read);
+        let digit = ALPHABET.iter().position(|digit| char::from(*digit) == read);
         let digit = digit.ok_or(BadTicket::Character(letter))?;
         held = held << 5 | digit as u32;
         bits += 5;
@@ -220,7 +221,7 @@ fn bytes(letters: &str) -> Result<Vec<u8>, BadTicket> {
     // What is left over of the last letter is nothing.
     match held == 0 && bits < 5 {
         true => Ok(bytes),
-        false => Err(BadTicket::Check),
+        false => Err(BadTicket::Checksum),
     }
 }
 
@@ -234,13 +235,13 @@ mod tests {
             cluster: [2; 32],
             secret: PairingSecret([0xa7; 32]),
             expires_ms: 1_800_000_000_000,
-            places: vec!["192.0.2.7:4410".to_owned(), "nas.local:4410".to_owned()],
+            addresses: vec!["192.0.2.7:4410".to_owned(), "nas.local:4410".to_owned()],
         }
     }
 
     #[test]
     fn a_ticket_is_read_however_it_was_copied() {
-        let text = ticket().text();
+        let text = ticket().render();
         assert!(text.starts_with("mgp1-") && text.len() < 400, "{text}");
         let wrapped: String = text
             .chars()
@@ -259,14 +260,14 @@ mod tests {
             text.replace('-', " ").replacen(' ', "", 1),
             spoken,
         ] {
-            assert_eq!(PairingTicket::read(&copied), Ok(ticket()), "{copied}");
+            assert_eq!(PairingTicket::parse(&copied), Ok(ticket()), "{copied}");
         }
     }
 
     /// No slip gives another ticket.
     #[test]
     fn a_slip_is_noticed_wherever_it_is() {
-        let text = ticket().text();
+        let text = ticket().render();
         let plain: Vec<char> = text.chars().collect();
         for at in 5..plain.len() {
             if plain[at] == '-' {
@@ -275,28 +276,32 @@ mod tests {
             let mut slipped = plain.clone();
             slipped[at] = if slipped[at] == 'x' { 'y' } else { 'x' };
             let slipped: String = slipped.into_iter().collect();
-            assert_eq!(PairingTicket::read(&slipped), Err(BadTicket::Check), "{at}");
+            assert_eq!(
+                PairingTicket::parse(&slipped),
+                Err(BadTicket::Checksum),
+                "{at}"
+            );
             let cut: String = plain[..at].iter().collect();
-            assert!(PairingTicket::read(&cut).is_err(), "{at}");
+            assert!(PairingTicket::parse(&cut).is_err(), "{at}");
         }
-        assert_eq!(PairingTicket::read("hello"), Err(BadTicket::Prefix));
+        assert_eq!(PairingTicket::parse("hello"), Err(BadTicket::Prefix));
         assert_eq!(
-            PairingTicket::read("mgp1-ab!"),
+            PairingTicket::parse("mgp1-ab!"),
             Err(BadTicket::Character('!'))
         );
-        assert_eq!(PairingTicket::read("mgp1-"), Err(BadTicket::Check));
+        assert_eq!(PairingTicket::parse("mgp1-"), Err(BadTicket::Checksum));
     }
 
     #[test]
     fn a_ticket_says_whether_its_maker_knows_nonces() {
         assert!(!ticket().secret.has_nonces());
         let marked = PairingTicket {
-            secret: PairingSecret::with_nonces(&[7; RANDOM]),
+            secret: PairingSecret::with_nonces(&[7; RANDOM_LEN]),
             ..ticket()
         };
-        let read = PairingTicket::read(&marked.text()).unwrap();
+        let read = PairingTicket::parse(&marked.render()).unwrap();
         assert!(read.secret.has_nonces());
-        assert_eq!(marked.text().len(), ticket().text().len());
+        assert_eq!(marked.render().len(), ticket().render().len());
     }
 
     #[test]

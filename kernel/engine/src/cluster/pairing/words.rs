@@ -10,7 +10,7 @@ use super::{PairingEnds, PairingSecret};
 
 /// Nonces that are drawn for one ticket at each side, at most: each is one try at words in 2^48, and an honest
 /// node needs another one only under another name or after a restart.
-pub const DRAWS: u32 = 64;
+pub const NONCE_DRAWS_MAX: u32 = 64;
 
 /// Whose nonce it is. One side's commitment is worth nothing as the other's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,11 +66,11 @@ pub struct JoinNonce {
 
 /// Why a nonce is not revealed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unrevealed {
+pub enum RevealError {
     /// The inviter committed to something else before: another nonce was drawn, to be committed to.
     Redrawn,
     /// It did that too often.
-    TooOften,
+    TooManyDraws,
 }
 
 impl JoinNonce {
@@ -93,24 +93,24 @@ impl JoinNonce {
     /// The nonce, for an inviter that committed to this.
     ///
     /// # Errors
-    /// [`Unrevealed`]; `fresh` is the nonce then.
+    /// [`RevealError`]; `fresh` is the nonce then.
     pub fn reveal(
         &mut self,
         commitment: &WordCommitment,
         fresh: WordNonce,
-    ) -> Result<WordNonce, Unrevealed> {
+    ) -> Result<WordNonce, RevealError> {
         if *self.revealed_to.get_or_insert(*commitment) == *commitment {
             return Ok(self.nonce);
         }
-        if self.draws >= DRAWS {
-            return Err(Unrevealed::TooOften);
+        if self.draws >= NONCE_DRAWS_MAX {
+            return Err(RevealError::TooManyDraws);
         }
         *self = Self {
             nonce: fresh,
             revealed_to: None,
             draws: self.draws + 1,
         };
-        Err(Unrevealed::Redrawn)
+        Err(RevealError::Redrawn)
     }
 }
 
@@ -126,7 +126,7 @@ mod tests {
             assert_eq!(own.reveal(&one, WordNonce([9; 32])), Ok(WordNonce([1; 32])));
         }
         let redrawn = own.reveal(&other, WordNonce([2; 32]));
-        assert_eq!(redrawn, Err(Unrevealed::Redrawn));
+        assert_eq!(redrawn, Err(RevealError::Redrawn));
         assert_eq!(
             own.reveal(&other, WordNonce([9; 32])),
             Ok(WordNonce([2; 32]))
@@ -135,11 +135,11 @@ mod tests {
         let last = loop {
             let commitment = WordCommitment([100 + u8::try_from(changes).unwrap(); 32]);
             match own.reveal(&commitment, WordNonce([3; 32])) {
-                Ok(_) | Err(Unrevealed::Redrawn) => changes += 1,
+                Ok(_) | Err(RevealError::Redrawn) => changes += 1,
                 Err(last) => break last,
             }
         };
-        assert_eq!(last, Unrevealed::TooOften);
-        assert!(changes < 2 * DRAWS, "{changes}");
+        assert_eq!(last, RevealError::TooManyDraws);
+        assert!(changes < 2 * NONCE_DRAWS_MAX, "{changes}");
     }
 }

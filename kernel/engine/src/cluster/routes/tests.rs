@@ -3,7 +3,7 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
-use crate::calls::outcome::of_refusal;
+use crate::calls::outcome::for_refusal;
 
 fn at(millis: u64) -> MonotonicTime {
     MonotonicTime::new(Duration::from_millis(millis))
@@ -13,22 +13,22 @@ fn at(millis: u64) -> MonotonicTime {
 fn place(n: u8) -> ServerId {
     match n {
         0 => ServerId::new("files"),
-        n => ServerId::of_node(&format!("node-{n}"), &ServerId::new("files")),
+        n => ServerId::new_remote(&format!("node-{n}"), &ServerId::new("files")),
     }
 }
 
-fn candidate(n: u8, takes_calls: bool, load: u64, millis: u64) -> PlaceCandidate {
-    PlaceCandidate {
+fn candidate(n: u8, takes_calls: bool, load: u64, millis: u64) -> RouteCandidate {
+    RouteCandidate {
         server: place(n),
-        takes_calls,
+        accepts_calls: takes_calls,
         load,
         round_trip: Duration::from_millis(millis),
         idempotent: false,
     }
 }
 
-fn confirmed(one: PlaceCandidate) -> PlaceCandidate {
-    PlaceCandidate {
+fn confirmed(one: RouteCandidate) -> RouteCandidate {
+    RouteCandidate {
         idempotent: true,
         ..one
     }
@@ -47,22 +47,22 @@ fn a_call_goes_here_then_home_then_to_the_least_busy() {
         candidate(2, true, 3, 1),
         candidate(3, true, 0, 90),
     ];
-    let go = |all: &[PlaceCandidate], home: Option<u8>| {
-        let choice = CallAttempts::default().next(all, home.map(place).as_ref())?;
-        Some((choice.server, choice.reason, choice.home_lost))
+    let go = |all: &[RouteCandidate], home: Option<u8>| {
+        let choice = RouteAttempts::default().next_route(all, home.map(place).as_ref())?;
+        Some((choice.server, choice.reason, choice.affinity_lost))
     };
-    use ChoiceReason::{Here, Home, Least};
-    assert_eq!(go(&all, None), Some((place(0), Here, false)));
-    assert_eq!(go(&all, Some(3)), Some((place(0), Here, true)));
-    assert_eq!(go(&all[1..], None), Some((place(1), Least, false)));
-    assert_eq!(go(&all[2..], None), Some((place(2), Least, false)));
-    assert_eq!(go(&all[1..], Some(3)), Some((place(3), Home, false)));
+    use RouteReason::{Affinity, LeastLoaded, Local};
+    assert_eq!(go(&all, None), Some((place(0), Local, false)));
+    assert_eq!(go(&all, Some(3)), Some((place(0), Local, true)));
+    assert_eq!(go(&all[1..], None), Some((place(1), LeastLoaded, false)));
+    assert_eq!(go(&all[2..], None), Some((place(2), LeastLoaded, false)));
+    assert_eq!(go(&all[1..], Some(3)), Some((place(3), Affinity, false)));
     let away = [
         candidate(0, false, 0, 0),
         candidate(2, true, 0, 1),
         candidate(3, false, 0, 0),
     ];
-    assert_eq!(go(&away, Some(3)), Some((place(2), Least, true)));
+    assert_eq!(go(&away, Some(3)), Some((place(2), LeastLoaded, true)));
     assert_eq!(go(&away[..1], None), None);
 }
 
@@ -72,16 +72,19 @@ fn a_call_in_doubt_ends_unless_it_is_idempotent() {
     let plain = [candidate(1, true, 0, 1), candidate(2, true, 0, 2)];
     let both = plain.clone().map(confirmed);
     let mixed = [both[0].clone(), plain[1].clone()];
-    let lost = |all: &[PlaceCandidate], failure| {
-        let mut attempts = CallAttempts::default();
-        let first = attempts.next(all, None).unwrap();
+    let lost = |all: &[RouteCandidate], failure| {
+        let mut attempts = RouteAttempts::default();
+        let first = attempts.next_route(all, None).unwrap();
         assert_eq!(first.server, place(1));
-        let again = attempts.goes_on(all);
-        let may = attempts.may_move(failure, all[0].idempotent);
-        let next = attempts.next(all, None).filter(|_| may);
+        let again = attempts.can_fail_over(all);
+        let may = attempts.can_retry_elsewhere(failure, all[0].idempotent);
+        let next = attempts.next_route(all, None).filter(|_| may);
         (next.map(|choice| choice.server), again)
     };
-    let (before, after) = (TryFailure::BeforeDispatch, TryFailure::AfterDispatch);
+    let (before, after) = (
+        AttemptFailure::BeforeDispatch,
+        AttemptFailure::AfterDispatch,
+    );
     assert_eq!(lost(&plain, before), (Some(place(2)), false));
     assert_eq!(lost(&plain, after), (None, false));
     assert_eq!(lost(&mixed, before), (Some(place(2)), false));
@@ -94,7 +97,7 @@ fn a_call_in_doubt_ends_unless_it_is_idempotent() {
 #[test]
 fn only_a_place_that_is_away_is_left_for_another() {
     let server = || place(1);
-    let lost = Refusal::Lost {
+    let lost = Refusal::ServerLost {
         server: server(),
         reason: "gone".into(),
     };
@@ -105,24 +108,30 @@ fn only_a_place_that_is_away_is_left_for_another() {
         retry_after_ms: None,
         unreachable: true,
     };
-    assert_eq!(TryFailure::of(&lost), Some(TryFailure::AfterDispatch));
-    assert_eq!(TryFailure::of(&away), Some(TryFailure::BeforeDispatch));
+    assert_eq!(
+        AttemptFailure::from_refusal(&lost),
+        Some(AttemptFailure::AfterDispatch)
+    );
+    assert_eq!(
+        AttemptFailure::from_refusal(&away),
+        Some(AttemptFailure::BeforeDispatch)
+    );
     for no in [
         Refusal::Forbidden("no".into()),
         Refusal::UnknownTool("it".into()),
         Refusal::Cancelled,
     ] {
-        assert_eq!(TryFailure::of(&no), None, "{no}");
+        assert_eq!(AttemptFailure::from_refusal(&no), None, "{no}");
     }
-    let said = |cause, outcome| TryFailure::of(&owner_refusal(cause, outcome));
+    let said = |cause, outcome| AttemptFailure::from_refusal(&owner_refusal(cause, outcome));
     let away = OwnerRefusalCause::Unavailable;
     assert_eq!(
         said(away, CallOutcome::NotExecuted),
-        Some(TryFailure::BeforeDispatch)
+        Some(AttemptFailure::BeforeDispatch)
     );
     assert_eq!(
         said(away, CallOutcome::Unknown),
-        Some(TryFailure::AfterDispatch)
+        Some(AttemptFailure::AfterDispatch)
     );
     assert_eq!(said(away, CallOutcome::Done), None);
     for no in [
@@ -160,9 +169,9 @@ fn an_error_of_a_server_moves_no_call() {
     for error in errors {
         let raw = serde_json::value::to_raw_value(&error).unwrap();
         for refusal in [Refusal::Peer(raw.clone()), Refusal::Unattributed(raw)] {
-            assert_eq!(TryFailure::of(&refusal), None, "{refusal}");
-            assert!(!TryFailure::is_closed(&refusal), "{refusal}");
-            assert_ne!(of_refusal(&refusal), CallOutcome::NotExecuted, "{refusal}");
+            assert_eq!(AttemptFailure::from_refusal(&refusal), None, "{refusal}");
+            assert!(!AttemptFailure::is_closed(&refusal), "{refusal}");
+            assert_ne!(for_refusal(&refusal), CallOutcome::NotExecuted, "{refusal}");
         }
     }
 }
@@ -171,23 +180,26 @@ fn an_error_of_a_server_moves_no_call() {
 /// here, and as another node reads it.
 #[test]
 fn a_place_that_is_closed_is_left_for_one_that_may_be_open() {
-    let closed = Refusal::Closed("not open to agent.a".into());
+    let closed = Refusal::ClosedByOwner("not open to agent.a".into());
     let owner = owner_refusal(OwnerRefusalCause::Closed, CallOutcome::NotExecuted);
     for closed in [closed, owner] {
-        assert_eq!(TryFailure::of(&closed), Some(TryFailure::BeforeDispatch));
-        assert!(TryFailure::is_closed(&closed));
+        assert_eq!(
+            AttemptFailure::from_refusal(&closed),
+            Some(AttemptFailure::BeforeDispatch)
+        );
+        assert!(AttemptFailure::is_closed(&closed));
     }
-    assert!(!TryFailure::is_closed(&Refusal::Forbidden("no".into())));
+    assert!(!AttemptFailure::is_closed(&Refusal::Forbidden("no".into())));
 }
 
 #[test]
 fn what_was_closed_to_an_agent_is_left_alone_for_a_while_where_there_is_another_place() {
     let agent = |name: &str| AgentId::new(format!("agent.{name}"));
-    let mut closed = ClosedPlaces::default();
-    closed.refused(&agent("a"), place(1), at(0));
-    let left = |closed: &ClosedPlaces, name: &str, all: &[PlaceCandidate], now: u64| {
+    let mut closed = ClosedRoutes::default();
+    closed.record_refusal(&agent("a"), place(1), at(0));
+    let left = |closed: &ClosedRoutes, name: &str, all: &[RouteCandidate], now: u64| {
         let mut all = all.to_vec();
-        closed.leave_out(&agent(name), &mut all, at(now));
+        closed.retain_open(&agent(name), &mut all, at(now));
         all.into_iter().map(|one| one.server).collect::<Vec<_>>()
     };
     let both = [candidate(1, true, 0, 1), candidate(2, true, 0, 1)];
@@ -196,24 +208,24 @@ fn what_was_closed_to_an_agent_is_left_alone_for_a_while_where_there_is_another_
     assert_eq!(left(&closed, "b", &both, 9_999), [place(1), place(2)]);
     assert_eq!(left(&closed, "a", &both, 10_000), [place(1), place(2)]);
     assert_eq!(left(&closed, "a", &away, 0), [place(1), place(2)]);
-    for n in 0..=HOMES_MAX {
-        closed.refused(&agent(&n.to_string()), place(1), at(1));
+    for n in 0..=AFFINITIES_MAX {
+        closed.record_refusal(&agent(&n.to_string()), place(1), at(1));
     }
-    assert_eq!(closed.closed.len(), HOMES_MAX);
-    closed.refused(&agent("late"), place(2), at(10_001));
+    assert_eq!(closed.closed.len(), AFFINITIES_MAX);
+    closed.record_refusal(&agent("late"), place(2), at(10_001));
     assert_eq!(closed.closed.len(), 1);
 }
 
 #[test]
 fn homes_are_remembered_up_to_their_bound() {
-    let mut homes = Homes::default();
+    let mut homes = AffinityTable::default();
     let agent = |n: usize| AgentId::new(format!("agent.{n}"));
-    for n in 0..=HOMES_MAX {
-        homes.went(&agent(n), specification(1), place(2), at(n as u64));
+    for n in 0..=AFFINITIES_MAX {
+        homes.record(&agent(n), specification(1), place(2), at(n as u64));
     }
-    assert_eq!(homes.of(&agent(0), specification(1)), None);
-    assert_eq!(homes.of(&agent(1), specification(1)), Some(&place(2)));
-    assert_eq!(homes.of(&agent(1), specification(2)), None);
+    assert_eq!(homes.get(&agent(0), specification(1)), None);
+    assert_eq!(homes.get(&agent(1), specification(1)), Some(&place(2)));
+    assert_eq!(homes.get(&agent(1), specification(2)), None);
 }
 
 #[test]
@@ -224,21 +236,21 @@ fn an_operator_reads_which_places_there_are_and_where_the_next_call_goes() {
         candidate(3, false, 0, 0),
     ];
     assert_eq!(
-        told(&all, None),
+        describe_candidates(&all, None),
         [
             "node-1/files: 1.0 ms away; the next call goes there: it is least busy and near",
             "node-2/files: 1.0 ms away, 3 calls under way",
             "node-3/files: takes no calls now",
         ]
     );
-    assert!(told(&all, Some(&place(2)))[1].ends_with("it remembers the agent"));
+    assert!(describe_candidates(&all, Some(&place(2)))[1].ends_with("it remembers the agent"));
 }
 
-fn candidates() -> impl Strategy<Value = Vec<PlaceCandidate>> {
+fn candidates() -> impl Strategy<Value = Vec<RouteCandidate>> {
     let one = (any::<bool>(), 0..4_u64, 0..4_u64, any::<bool>());
     proptest::collection::vec(one, 0..6).prop_map(|all| {
         let all = all.into_iter().zip(0..);
-        all.map(|((takes, load, millis, idempotent), n)| PlaceCandidate {
+        all.map(|((takes, load, millis, idempotent), n)| RouteCandidate {
             idempotent,
             ..candidate(n, takes, load, millis)
         })
@@ -255,18 +267,18 @@ proptest! {
         failures in proptest::collection::vec(any::<bool>(), 6),
     ) {
         let home = home.map(place);
-        let mut attempts = CallAttempts::default();
+        let mut attempts = RouteAttempts::default();
         let mut tried: Vec<ServerId> = Vec::new();
         let mut lost: Vec<bool> = Vec::new();
         for after in failures {
-            let Some(choice) = attempts.next(&all, home.as_ref()) else { break };
+            let Some(choice) = attempts.next_route(&all, home.as_ref()) else { break };
             let its = all.iter().find(|one| one.server == choice.server).unwrap();
-            prop_assert!(!tried.contains(&choice.server) && its.takes_calls);
+            prop_assert!(!tried.contains(&choice.server) && its.accepts_calls);
             // Whatever was lost before, and what is tried now, may be called twice.
             prop_assert!(lost.is_empty() || (its.idempotent && lost.iter().all(|confirmed| *confirmed)));
             let doubt = !lost.is_empty();
-            let left = |one: &&PlaceCandidate| {
-                one.takes_calls && !tried.contains(&one.server) && (one.idempotent || !doubt)
+            let left = |one: &&RouteCandidate| {
+                one.accepts_calls && !tried.contains(&one.server) && (one.idempotent || !doubt)
             };
             let left: Vec<_> = all.iter().filter(left).collect();
             let takes = |place: &ServerId| left.iter().any(|one| one.server == *place);
@@ -275,15 +287,15 @@ proptest! {
             } else if let Some(home) = home.as_ref().filter(|home| takes(home)) {
                 prop_assert_eq!(&choice.server, home);
             } else {
-                let of = |one: &PlaceCandidate| (u128::from(one.load) + 1) * (one.round_trip.as_millis() + 1);
+                let of = |one: &RouteCandidate| (u128::from(one.load) + 1) * (one.round_trip.as_millis() + 1);
                 prop_assert!(left.iter().all(|one| of(one) >= of(its)));
             }
             tried.push(choice.server);
-            let failure = if after { TryFailure::AfterDispatch } else { TryFailure::BeforeDispatch };
+            let failure = if after { AttemptFailure::AfterDispatch } else { AttemptFailure::BeforeDispatch };
             if after {
                 lost.push(its.idempotent);
             }
-            if !attempts.may_move(failure, its.idempotent) {
+            if !attempts.can_retry_elsewhere(failure, its.idempotent) {
                 break;
             }
         }

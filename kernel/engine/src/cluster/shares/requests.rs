@@ -20,35 +20,35 @@ pub struct ShareRequest<'a> {
     /// The pattern as it was typed; all tools without.
     pub tools: Option<&'a str>,
     /// The server's own names for its tools; `None` when it has listed none yet.
-    pub listed: Option<&'a BTreeSet<Arc<str>>>,
+    pub listed_tools: Option<&'a BTreeSet<Arc<str>>>,
     /// The rule is for what is to come as well: it need not mean a tool that there is.
-    pub not_yet: bool,
+    pub allow_unmatched: bool,
 }
 
 /// Why nothing is shared, or nothing ended.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ShareRefusal {
+pub enum ShareRequestError {
     /// Of another node, or one agent's instance.
     #[error("{0} is no server of this node's own: only its owner shares it")]
-    NotOwn(ServerId),
+    NotLocal(ServerId),
     /// Not a pattern.
     #[error(transparent)]
     Pattern(#[from] BadToolPattern),
     /// A rule about nothing.
-    #[error("{server} has no tool that {pattern:?} means{}", hint(.meant))]
-    NoSuchTool {
+    #[error("{server} has no tool that {pattern:?} means{}", render_suggestion(.suggestion))]
+    UnknownTool {
         /// The server.
         server: ServerId,
         /// As it was typed.
         pattern: String,
         /// What was probably meant.
-        meant: Option<String>,
+        suggestion: Option<String>,
     },
     /// Nobody knows what the server has.
     #[error(
         "{0} has listed no tools yet: share all of them, or say that the rule is for what is to come"
     )]
-    NotListed(ServerId),
+    ToolsNotListed(ServerId),
     /// At the bound.
     #[error("there are {SHARES_MAX} rules: end some, or share a whole server")]
     TooMany,
@@ -58,21 +58,21 @@ pub enum ShareRefusal {
     )]
     TooManyNodes,
     /// No such rule to end.
-    #[error("there is no such rule; {server} is shared {}", rules(.there))]
+    #[error("there is no such rule; {server} is shared {}", render_rules(.existing))]
     NotShared {
         /// The server.
         server: ServerId,
         /// The rules there are.
-        there: Vec<Share>,
+        existing: Vec<Share>,
     },
 }
 
-fn hint(meant: &Option<String>) -> String {
+fn render_suggestion(meant: &Option<String>) -> String {
     let hint = |meant: &String| format!("; {meant:?} is one");
     meant.as_ref().map(hint).unwrap_or_default()
 }
 
-fn rules(there: &[Share]) -> String {
+fn render_rules(there: &[Share]) -> String {
     let told: Vec<_> = there
         .iter()
         .map(|rule| format!("{} to {}", rule.tools, rule.to))
@@ -87,27 +87,30 @@ impl Shares {
     /// The change that shares; `None` when it is shared so already.
     ///
     /// # Errors
-    /// [`ShareRefusal`] says why not; then nothing may be kept.
-    pub fn share(&self, request: &ShareRequest<'_>) -> Result<Option<ShareChange>, ShareRefusal> {
+    /// [`ShareRequestError`] says why not; then nothing may be kept.
+    pub fn share(
+        &self,
+        request: &ShareRequest<'_>,
+    ) -> Result<Option<ShareChange>, ShareRequestError> {
         let server = &request.server;
         if ServerId::parse(server.as_str()).is_err() {
-            return Err(ShareRefusal::NotOwn(server.clone()));
+            return Err(ShareRequestError::NotLocal(server.clone()));
         }
         let rule = Share {
             server: server.clone(),
             to: request.to,
-            tools: pattern(request)?,
+            tools: parse_pattern(request)?,
         };
-        if self.all().any(|there| there == rule) {
+        if self.iter().any(|there| there == rule) {
             return Ok(None);
         }
         if self.len() >= SHARES_MAX {
-            return Err(ShareRefusal::TooMany);
+            return Err(ShareRequestError::TooMany);
         }
         if let ShareAudience::Node(node) = request.to {
-            let named = self.named();
+            let named = self.named_nodes();
             if named.len() >= NODES_NAMED_MAX && !named.contains(&node) {
-                return Err(ShareRefusal::TooManyNodes);
+                return Err(ShareRequestError::TooManyNodes);
             }
         }
         Ok(Some(ShareChange::Share(rule)))
@@ -117,14 +120,14 @@ impl Shares {
     /// all of them. The server need not be there any more.
     ///
     /// # Errors
-    /// [`ShareRefusal::NotShared`] where there is no such rule: another one may still share the same tool.
+    /// [`ShareRequestError::ShareChangeError`] where there is no such rule: another one may still share the same tool.
     pub fn unshare(
         &self,
         server: &ServerId,
         to: Option<ShareAudience>,
         tools: Option<&str>,
-    ) -> Result<Vec<ShareChange>, ShareRefusal> {
-        let there: Vec<Share> = self.all().filter(|rule| rule.server == *server).collect();
+    ) -> Result<Vec<ShareChange>, ShareRequestError> {
+        let there: Vec<Share> = self.iter().filter(|rule| rule.server == *server).collect();
         let meant = |rule: &&Share| {
             let (to, tools) = (to.unwrap_or(rule.to), tools.map(str::to_owned));
             rule.to == to && tools.is_none_or(|tools| tools == rule.tools.to_string())
@@ -132,31 +135,35 @@ impl Shares {
         let ended = there.iter().filter(meant).cloned();
         let ended: Vec<_> = ended.map(ShareChange::Unshare).collect();
         match ended.is_empty() {
-            true => Err(ShareRefusal::NotShared {
+            true => Err(ShareRequestError::NotShared {
                 server: server.clone(),
-                there,
+                existing: there,
             }),
             false => Ok(ended),
         }
     }
 }
 
-fn pattern(request: &ShareRequest<'_>) -> Result<ToolPattern, ShareRefusal> {
+fn parse_pattern(request: &ShareRequest<'_>) -> Result<ToolPattern, ShareRequestError> {
     let Some(typed) = request.tools else {
         return Ok(ToolPattern::all());
     };
-    let listed = request.listed.into_iter().flatten().map(|tool| &**tool);
+    let listed = request
+        .listed_tools
+        .into_iter()
+        .flatten()
+        .map(|tool| &**tool);
     let pattern = ToolPattern::parse(typed, listed.clone())?;
-    if pattern.is_all() || request.not_yet {
+    if pattern.is_all() || request.allow_unmatched {
         return Ok(pattern);
     }
-    if request.listed.is_none() {
-        return Err(ShareRefusal::NotListed(request.server.clone()));
+    if request.listed_tools.is_none() {
+        return Err(ShareRequestError::ToolsNotListed(request.server.clone()));
     }
-    match listed.clone().any(|tool| pattern.covers(tool)) {
+    match listed.clone().any(|tool| pattern.matches(tool)) {
         true => Ok(pattern),
-        false => Err(ShareRefusal::NoSuchTool {
-            meant: pattern.meant(&request.server, listed),
+        false => Err(ShareRequestError::UnknownTool {
+            suggestion: pattern.suggest(&request.server, listed),
             server: request.server.clone(),
             pattern: typed.to_owned(),
         }),

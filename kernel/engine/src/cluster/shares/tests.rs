@@ -17,8 +17,8 @@ fn ask<'a>(tools: Option<&'a str>, listed: Option<&'a BTreeSet<Arc<str>>>) -> Sh
         server: ServerId::new("files"),
         to: ShareAudience::Cluster,
         tools,
-        listed,
-        not_yet: false,
+        listed_tools: listed,
+        allow_unmatched: false,
     }
 }
 
@@ -31,7 +31,7 @@ fn refused(request: &ShareRequest<'_>) -> String {
 fn a_tool_is_shared_with_whom_a_rule_says_and_with_nobody_else() {
     let files = ServerId::new("files");
     let mut shares = Shares::default();
-    assert!(!shares.may_call(node(1), &files, "read_file"));
+    assert!(!shares.can_call(node(1), &files, "read_file"));
     let listed = listed();
     let request = ShareRequest {
         to: ShareAudience::Node(node(1)),
@@ -40,12 +40,12 @@ fn a_tool_is_shared_with_whom_a_rule_says_and_with_nobody_else() {
     let change = shares.share(&request).unwrap().unwrap();
     assert!(shares.apply(&change) && !shares.apply(&change));
     assert_eq!(shares.share(&request), Ok(None));
-    assert!(shares.may_call(node(1), &files, "read_file"));
-    assert!(!shares.may_call(node(1), &files, "Write"));
-    assert!(!shares.may_call(node(2), &files, "read_file"));
-    assert!(!shares.may_call(node(1), &ServerId::new("file"), "read_file"));
-    assert_eq!(shares.view(node(1)), ShareAudience::Node(node(1)));
-    assert_eq!(shares.view(node(2)), ShareAudience::Cluster);
+    assert!(shares.can_call(node(1), &files, "read_file"));
+    assert!(!shares.can_call(node(1), &files, "Write"));
+    assert!(!shares.can_call(node(2), &files, "read_file"));
+    assert!(!shares.can_call(node(1), &ServerId::new("file"), "read_file"));
+    assert_eq!(shares.audience_for(node(1)), ShareAudience::Node(node(1)));
+    assert_eq!(shares.audience_for(node(2)), ShareAudience::Cluster);
 }
 
 #[test]
@@ -67,7 +67,7 @@ fn a_rule_about_nothing_is_refused_with_what_was_meant() {
     }
     assert!(refused(&ask(Some("read_*"), None)).contains("listed no tools yet"));
     let later = ShareRequest {
-        not_yet: true,
+        allow_unmatched: true,
         ..ask(Some("later_*"), None)
     };
     assert!(Shares::default().share(&later).is_ok());
@@ -114,8 +114,8 @@ fn what_is_ended_is_named_and_what_still_shares_it_is_told() {
     for change in shares.unshare(&files, None, Some("*")).unwrap() {
         shares.apply(&change);
     }
-    assert!(shares.may_call(node(1), &files, "read_file"));
-    assert!(!shares.may_call(node(1), &files, "Write"));
+    assert!(shares.can_call(node(1), &files, "read_file"));
+    assert!(!shares.can_call(node(1), &files, "Write"));
     assert!(shares.apply(&ShareChange::Vacate(files.clone())) && shares.is_empty());
     let words = shares.unshare(&files, None, None).unwrap_err().to_string();
     assert!(words.contains("with nobody"), "{words}");
@@ -137,19 +137,22 @@ fn at_its_bounds_a_rule_is_refused_with_the_way_out() {
         to,
         ..ask(None, None)
     });
-    assert_eq!(refusal, Err(ShareRefusal::TooManyNodes));
+    assert_eq!(refusal, Err(ShareRequestError::TooManyNodes));
     for n in shares.len()..SHARES_MAX {
         let name = format!("t{n}");
         let request = ShareRequest {
-            not_yet: true,
+            allow_unmatched: true,
             ..ask(Some(&name), None)
         };
         let change = shares.share(&request).unwrap().unwrap();
         shares.apply(&change);
     }
-    assert_eq!(shares.share(&ask(None, None)), Err(ShareRefusal::TooMany));
+    assert_eq!(
+        shares.share(&ask(None, None)),
+        Err(ShareRequestError::TooMany)
+    );
     assert!(shares.apply(&ShareChange::Forget(node(0))));
-    assert_eq!(shares.named().len(), NODES_NAMED_MAX - 1);
+    assert_eq!(shares.named_nodes().len(), NODES_NAMED_MAX - 1);
 }
 
 /// A rule survives its keeping, and one that was changed on disk into none is not read as one.
@@ -216,8 +219,8 @@ proptest! {
                         rule.server == server && named && to
                     };
                     let said = model.iter().any(says);
-                    prop_assert_eq!(shares.may_call(node(n), &server, tool), said);
-                    prop_assert_eq!(shares.admits(shares.view(node(n)), &server, tool), said);
+                    prop_assert_eq!(shares.can_call(node(n), &server, tool), said);
+                    prop_assert_eq!(shares.is_tool_shared(shares.audience_for(node(n)), &server, tool), said);
                 }
             }
         }

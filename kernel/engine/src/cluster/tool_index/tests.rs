@@ -5,7 +5,7 @@ mod simulation;
 use std::collections::BTreeMap;
 
 use mgp_protocol::federation::tool_index::{
-    IndexDigest, IndexPage, NotBrought, PullIndex, ServerRecord, ToolRecord,
+    IndexDigest, IndexPage, PullFailure, PullIndex, ServerRecord, ToolRecord,
 };
 use mgp_protocol::ids::NodeId;
 use mgp_protocol::mgp::discovery::Status;
@@ -54,7 +54,7 @@ fn tool(name: &str, words: &str) -> ToolRecord {
         serde_json::json!({"name": name, "description": words, "inputSchema": {"type": "object"}});
     let definition = definition.to_string();
     ToolRecord {
-        schemas: schemas_of(&definition).unwrap(),
+        schemas: hash_schemas(&definition).unwrap(),
         definition,
         idempotent: false,
         vector: None,
@@ -84,13 +84,13 @@ fn without_tools(state: Status, starting: bool) -> OfferedServer {
 }
 
 /// Asks and answers until nothing is asked any more; how many pages that took.
-fn settle(own: &mut OwnIndex, peer: NodeId, held: &mut HeldIndex, now: MonotonicTime) -> usize {
+fn settle(own: &mut LocalIndex, peer: NodeId, held: &mut RemoteIndex, now: MonotonicTime) -> usize {
     let mut pages = 0;
-    let mut effects = held.told(own.digest(peer), now);
+    let mut effects = held.handle_digest(own.digest(peer), now);
     while let Some(pull) = pulled(&effects) {
         pages += 1;
         let page = own.page(peer, &pull);
-        effects = held.brought(page, HELD_BYTES_MAX, now);
+        effects = held.handle_page(page, REMOTE_BYTES_MAX, now);
     }
     pages
 }
@@ -106,7 +106,7 @@ fn pulled(effects: &[IndexEffect]) -> Option<PullIndex> {
     pulls(effects).next()
 }
 
-fn names(held: &HeldIndex) -> Vec<String> {
+fn names(held: &RemoteIndex) -> Vec<String> {
     held.entries().map(|(key, _)| key.to_string()).collect()
 }
 
@@ -114,25 +114,25 @@ fn names(held: &HeldIndex) -> Vec<String> {
 /// does not make the copy look like the newest one.
 #[test]
 fn a_page_that_is_older_than_what_was_told_since_is_not_the_last() {
-    let (mut own, mut held) = (OwnIndex::new(1), HeldIndex::default());
+    let (mut own, mut held) = (LocalIndex::new(1), RemoteIndex::default());
     let demo = ServerId::new("demo");
     own.offer(&demo, Some(&offered(&[("time", "a")])));
-    own.reshare(shares(&[share("demo", ShareAudience::Cluster, "*")]));
+    own.set_shares(shares(&[share("demo", ShareAudience::Cluster, "*")]));
     for again in [false, true] {
-        let pull = pulled(&held.told(own.digest(node(1)), at(0))).unwrap();
+        let pull = pulled(&held.handle_digest(own.digest(node(1)), at(0))).unwrap();
         let page = own.page(node(1), &pull);
         match again {
             false => own.offer(&demo, Some(&offered(&[("time", "b")]))),
-            true => own.reshare(shares(&[share("demo", ShareAudience::Node(node(1)), "*")])),
+            true => own.set_shares(shares(&[share("demo", ShareAudience::Node(node(1)), "*")])),
         }
         assert_eq!(
-            pulled(&held.told(own.digest(node(1)), at(0))),
+            pulled(&held.handle_digest(own.digest(node(1)), at(0))),
             None,
             "one at a time"
         );
-        let effects = held.brought(page, HELD_BYTES_MAX, at(0));
+        let effects = held.handle_page(page, REMOTE_BYTES_MAX, at(0));
         let next = pulled(&effects).expect("it is not the newest");
-        let effects = held.brought(own.page(node(1), &next), HELD_BYTES_MAX, at(0));
+        let effects = held.handle_page(own.page(node(1), &next), REMOTE_BYTES_MAX, at(0));
         assert!(held.is_current() && pulled(&effects).is_none());
         own.offer(&demo, Some(&offered(&[("time", "c")])));
     }
@@ -141,16 +141,16 @@ fn a_page_that_is_older_than_what_was_told_since_is_not_the_last() {
 /// While a server starts it lists nothing, and peers go on seeing the tools that it had; one that was stopped has none.
 #[test]
 fn a_server_that_starts_has_the_tools_it_had() {
-    let (mut own, mut held) = (OwnIndex::new(1), HeldIndex::default());
+    let (mut own, mut held) = (LocalIndex::new(1), RemoteIndex::default());
     let demo = ServerId::new("demo");
-    own.reshare(shares(&[share("demo", ShareAudience::Cluster, "*")]));
+    own.set_shares(shares(&[share("demo", ShareAudience::Cluster, "*")]));
     own.offer(&demo, Some(&offered(&[("echo", "a"), ("time", "a")])));
     settle(&mut own, node(1), &mut held, at(0));
     own.offer(&demo, Some(&without_tools(Status::Restarting, true)));
     settle(&mut own, node(1), &mut held, at(0));
     assert_eq!(names(&held), ["demo", "demo:echo", "demo:time"]);
     let record = held.get(&IndexKey::server(&demo));
-    assert!(matches!(record, Some(HeldEntry::Server(record)) if record.starting));
+    assert!(matches!(record, Some(RemoteEntry::Server(record)) if record.starting));
     own.offer(&demo, Some(&offered(&[("time", "b")])));
     settle(&mut own, node(1), &mut held, at(0));
     assert_eq!(names(&held), ["demo", "demo:time"]);
@@ -163,29 +163,29 @@ fn a_server_that_starts_has_the_tools_it_had() {
 #[test]
 fn tools_of_before_a_restart_are_those_of_servers_that_start() {
     let rules = |tools| shares(&[share("demo", ShareAudience::Cluster, tools)]);
-    let (mut own, mut held) = (OwnIndex::new(1), HeldIndex::default());
+    let (mut own, mut held) = (LocalIndex::new(1), RemoteIndex::default());
     let (demo, hidden) = (ServerId::new("demo"), ServerId::new("hidden"));
-    own.reshare(rules("*"));
+    own.set_shares(rules("*"));
     own.offer(&demo, Some(&offered(&[("echo", "a"), ("time", "a")])));
     own.offer(&hidden, Some(&offered(&[("key", "a")])));
     settle(&mut own, node(1), &mut held, at(0));
     let stored = own.snapshot();
     assert!(stored.changes.iter().all(|change| change.server == "demo"));
-    let stored = HeldIndex::restored(
+    let stored = RemoteIndex::restore(
         stored.digest,
         stored.changes,
         BTreeMap::new(),
-        HELD_BYTES_MAX,
+        REMOTE_BYTES_MAX,
     );
-    let mut again = OwnIndex::new(2);
-    again.remember(&stored.unwrap());
-    again.reshare(rules("*"));
+    let mut again = LocalIndex::new(2);
+    again.restore(&stored.unwrap());
+    again.set_shares(rules("*"));
     assert_eq!(again.digest(node(1)).root, empty_root(), "it may be gone");
     again.offer(&demo, Some(&without_tools(Status::Connecting, true)));
-    held.unlinked();
+    held.handle_link_down();
     settle(&mut again, node(1), &mut held, at(1));
     assert_eq!(names(&held), ["demo", "demo:echo", "demo:time"]);
-    again.reshare(rules("echo"));
+    again.set_shares(rules("echo"));
     settle(&mut again, node(1), &mut held, at(2));
     assert_eq!(names(&held), ["demo", "demo:echo"]);
     again.offer(&demo, Some(&offered(&[("time", "a")])));
@@ -196,21 +196,21 @@ fn tools_of_before_a_restart_are_those_of_servers_that_start() {
 /// An owner that tells of more than its pages have is asked once for each time that it tells so.
 #[test]
 fn what_was_told_before_the_page_gives_way_to_it() {
-    let (mut own, mut held) = (OwnIndex::new(1), HeldIndex::default());
+    let (mut own, mut held) = (LocalIndex::new(1), RemoteIndex::default());
     let digest = own.digest(node(1));
     let digest = IndexDigest {
         version: u64::MAX,
         ..digest
     };
-    let pull = pulled(&held.told(digest, at(0))).unwrap();
-    let effects = held.brought(own.page(node(1), &pull), HELD_BYTES_MAX, at(0));
+    let pull = pulled(&held.handle_digest(digest, at(0))).unwrap();
+    let effects = held.handle_page(own.page(node(1), &pull), REMOTE_BYTES_MAX, at(0));
     assert!(held.is_current() && pulled(&effects).is_none());
 }
 
 /// PRJ-005, FED-026: a peer's copy is what is shared with it, and follows what changes.
 #[test]
 fn a_copy_follows_what_is_shared_and_shows_nothing_else() {
-    let mut own = OwnIndex::new(1);
+    let mut own = LocalIndex::new(1);
     own.offer(
         &ServerId::new("files"),
         Some(&offered(&[("read", "a"), ("write", "b")])),
@@ -220,33 +220,33 @@ fn a_copy_follows_what_is_shared_and_shows_nothing_else() {
         &ServerId::new("nas/files"),
         Some(&offered(&[("read", "d")])),
     );
-    let mut held = HeldIndex::default();
+    let mut held = RemoteIndex::default();
     settle(&mut own, node(1), &mut held, at(0));
     assert!(names(&held).is_empty() && held.is_current());
 
     let cluster = share("files", ShareAudience::Cluster, "read");
-    own.reshare(shares(&[
+    own.set_shares(shares(&[
         cluster.clone(),
         share("nas/files", ShareAudience::Cluster, "*"),
     ]));
     settle(&mut own, node(1), &mut held, at(0));
     assert_eq!(names(&held), ["files", "files:read"]);
-    assert_eq!(held.refused().count(), 0);
+    assert_eq!(held.rejected_entries().count(), 0);
 
     own.offer(&ServerId::new("files"), Some(&offered(&[("write", "b")])));
     settle(&mut own, node(1), &mut held, at(0));
     assert_eq!(names(&held), ["files"]);
 
     let to_one = share("secret", ShareAudience::Node(node(1)), "*");
-    own.reshare(shares(&[cluster, to_one]));
-    let mut other = HeldIndex::default();
+    own.set_shares(shares(&[cluster, to_one]));
+    let mut other = RemoteIndex::default();
     settle(&mut own, node(1), &mut held, at(0));
     settle(&mut own, node(2), &mut other, at(0));
     assert_eq!(names(&held), ["files", "secret", "secret:key"]);
     assert_eq!(names(&other), ["files"]);
 
     own.offer(&ServerId::new("secret"), None);
-    own.reshare(Shares::default());
+    own.set_shares(Shares::default());
     settle(&mut own, node(1), &mut held, at(0));
     assert!(names(&held).is_empty() && held.is_current() && held.bytes() == 0);
 }
@@ -258,19 +258,19 @@ fn definitions_arrive_as_their_servers_wrote_them() {
         "{ \"z\" :1.0, \"name\":\"read\",\r\n \"inputSchema\": {\"type\":\"object\" } }";
     let record = ToolRecord {
         definition: definition.to_owned(),
-        schemas: schemas_of(definition).unwrap(),
+        schemas: hash_schemas(definition).unwrap(),
         idempotent: true,
         vector: None,
     };
     let mut server = offered(&[]);
     server.tools.insert("read".into(), record);
-    let mut own = OwnIndex::new(1);
+    let mut own = LocalIndex::new(1);
     own.offer(&ServerId::new("files"), Some(&server));
-    own.reshare(shares(&[share("files", ShareAudience::Cluster, "*")]));
-    let mut held = HeldIndex::default();
+    own.set_shares(shares(&[share("files", ShareAudience::Cluster, "*")]));
+    let mut held = RemoteIndex::default();
     settle(&mut own, node(1), &mut held, at(0));
     let key = IndexKey::tool(&ServerId::new("files"), "read");
-    let Some(HeldEntry::Tool(tool)) = held.get(&key) else {
+    let Some(RemoteEntry::Tool(tool)) = held.get(&key) else {
         panic!("the tool is held");
     };
     assert_eq!(&*tool.definition, definition);
@@ -288,16 +288,16 @@ fn a_restarted_owner_is_followed_from_where_it_is() {
         .map(|name| (name.as_str(), words.as_str()))
         .collect();
     let start = |seed| {
-        let mut own = OwnIndex::new(seed);
+        let mut own = LocalIndex::new(seed);
         own.offer(&ServerId::new("files"), Some(&offered(&tools)));
-        own.reshare(shares(&[share("files", ShareAudience::Cluster, "*")]));
+        own.set_shares(shares(&[share("files", ShareAudience::Cluster, "*")]));
         own
     };
-    let mut held = HeldIndex::default();
+    let mut held = RemoteIndex::default();
     let pages = settle(&mut start(1), node(1), &mut held, at(0));
     assert!(pages > 4, "{pages}");
     let mut own = start(2);
-    held.unlinked();
+    held.handle_link_down();
     assert_eq!(settle(&mut own, node(1), &mut held, at(1)), 1);
     own.offer(&ServerId::new("files"), Some(&offered(&tools[1..])));
     assert_eq!(settle(&mut own, node(1), &mut held, at(1)), 1);
@@ -314,11 +314,11 @@ fn a_pull_that_is_overtaken_goes_on_from_where_it_is() {
         .iter()
         .map(|name| (name.as_str(), words.as_str()))
         .collect();
-    let mut own = OwnIndex::new(1);
-    own.reshare(shares(&[share("files", ShareAudience::Cluster, "*")]));
+    let mut own = LocalIndex::new(1);
+    own.set_shares(shares(&[share("files", ShareAudience::Cluster, "*")]));
     own.offer(&ServerId::new("files"), Some(&offered(&tools)));
-    let mut held = HeldIndex::default();
-    let mut effects = held.told(own.digest(node(1)), at(0));
+    let mut held = RemoteIndex::default();
+    let mut effects = held.handle_digest(own.digest(node(1)), at(0));
     let mut begun = 0;
     let mut pages = 0;
     while let Some(pull) = pulled(&effects) {
@@ -330,7 +330,7 @@ fn a_pull_that_is_overtaken_goes_on_from_where_it_is() {
             tools[1_000].1 = if pages % 2 == 0 { "even" } else { "odd" };
             own.offer(&ServerId::new("files"), Some(&offered(&tools)));
         }
-        effects = held.brought(page, HELD_BYTES_MAX, at(0));
+        effects = held.handle_page(page, REMOTE_BYTES_MAX, at(0));
     }
     assert!(begun == 1 && pages > 8, "{begun} {pages}");
     assert_eq!(settle(&mut own, node(1), &mut held, at(0)), 1);
@@ -341,8 +341,8 @@ fn a_pull_that_is_overtaken_goes_on_from_where_it_is() {
 /// A name that was shared before a peer came, and is not shared any more, is never sent to it.
 #[test]
 fn a_peer_that_comes_later_is_told_nothing_of_what_was_before() {
-    let mut own = OwnIndex::new(1);
-    own.reshare(shares(&[share("files", ShareAudience::Cluster, "*")]));
+    let mut own = LocalIndex::new(1);
+    own.set_shares(shares(&[share("files", ShareAudience::Cluster, "*")]));
     let secret = [("secret", "a"), ("read", "b")];
     own.offer(&ServerId::new("files"), Some(&offered(&secret)));
     own.offer(&ServerId::new("files"), Some(&offered(&secret[1..])));
@@ -365,12 +365,12 @@ fn a_peer_that_comes_later_is_told_nothing_of_what_was_before() {
 fn a_copy_that_is_far_behind_is_made_anew() {
     let all: Vec<String> = (0..TOOLS_MAX).map(|n| format!("t{n}")).collect();
     let tools: Vec<_> = all.iter().map(|name| (name.as_str(), "")).collect();
-    let mut own = OwnIndex::new(1);
+    let mut own = LocalIndex::new(1);
     let rules = ["files", "other"].map(|server| share(server, ShareAudience::Cluster, "*"));
-    own.reshare(shares(&rules));
+    own.set_shares(shares(&rules));
     own.offer(&ServerId::new("other"), Some(&offered(&[])));
     own.offer(&ServerId::new("files"), Some(&offered(&tools)));
-    let mut held = HeldIndex::default();
+    let mut held = RemoteIndex::default();
     settle(&mut own, node(1), &mut held, at(0));
     own.offer(&ServerId::new("files"), None);
     own.offer(&ServerId::new("other"), None);
@@ -381,23 +381,24 @@ fn a_copy_that_is_far_behind_is_made_anew() {
 /// FED-027: what was kept over a restart is followed from where it was, and what was damaged is not believed.
 #[test]
 fn a_kept_copy_is_followed_and_a_damaged_one_is_made_anew() {
-    let mut own = OwnIndex::new(1);
-    own.reshare(shares(&[share("files", ShareAudience::Cluster, "*")]));
+    let mut own = LocalIndex::new(1);
+    own.set_shares(shares(&[share("files", ShareAudience::Cluster, "*")]));
     own.offer(
         &ServerId::new("files"),
         Some(&offered(&[("read", "a"), ("write", "b")])),
     );
-    let mut held = HeldIndex::default();
-    let pull = pulled(&held.told(own.digest(node(1)), at(0))).unwrap();
+    let mut held = RemoteIndex::default();
+    let pull = pulled(&held.handle_digest(own.digest(node(1)), at(0))).unwrap();
     let mut records = own.page(node(1), &pull).changes;
     let digest = own.digest(node(1));
-    let restored = |records, refused| HeldIndex::restored(digest, records, refused, HELD_BYTES_MAX);
+    let restored =
+        |records, refused| RemoteIndex::restore(digest, records, refused, REMOTE_BYTES_MAX);
     let kept = restored(records.clone(), BTreeMap::new()).unwrap();
     assert_eq!((kept.digest(), names(&kept).len()), (Some(digest), 3));
-    let mut all = HeldIndexes::default();
+    let mut all = RemoteIndexes::default();
     all.restore(node(1), kept, Duration::from_secs(60), at(0));
     assert_eq!(all.get(node(1), at(0)).unwrap().1, Stage::Hidden);
-    assert!(all.told(node(1), digest, at(1)).is_empty());
+    assert!(all.handle_digest(node(1), digest, at(1)).is_empty());
     assert_eq!(all.get(node(1), at(1)).unwrap().1, Stage::Fresh);
     let lost = records.pop().unwrap();
     assert!(restored(records.clone(), BTreeMap::new()).is_none());
@@ -406,71 +407,85 @@ fn a_kept_copy_is_followed_and_a_damaged_one_is_made_anew() {
         server: ServerId::new(lost.server),
         tool: lost.tool.map(Into::into),
     };
-    let hash = IndexRoot(leaf(&key, &lost.record.unwrap().0).into());
+    let hash = IndexRoot(entry_hash(&key, &lost.record.unwrap().0).into());
     let mut without = restored(records.clone(), [(key.clone(), hash)].into()).unwrap();
     assert_eq!(names(&without).len(), 2);
-    assert_eq!(pulled(&without.told(digest, at(0))).unwrap().after, 0);
+    assert_eq!(
+        pulled(&without.handle_digest(digest, at(0))).unwrap().after,
+        0
+    );
     assert!(restored(records, [(key, IndexRoot([0; 32]))].into()).is_none());
 }
 
 /// "Not now" puts the pull off, longer each time and as long as was asked; it goes on where it was.
 #[test]
 fn a_pull_that_is_put_off_is_made_later_and_loses_nothing() {
-    let mut own = OwnIndex::new(1);
+    let mut own = LocalIndex::new(1);
     own.offer(&ServerId::new("files"), Some(&offered(&[("read", "a")])));
-    own.reshare(shares(&[share("files", ShareAudience::Cluster, "*")]));
-    let mut held = HeldIndex::default();
-    let first = pulls(&held.told(own.digest(node(1)), at(0)))
+    own.set_shares(shares(&[share("files", ShareAudience::Cluster, "*")]));
+    let mut held = RemoteIndex::default();
+    let first = pulls(&held.handle_digest(own.digest(node(1)), at(0)))
         .next()
         .unwrap();
-    let later = NotBrought::Later(2_500);
-    assert!(held.not_brought(first.number, later, at(0)).is_empty());
-    assert!(held.told(own.digest(node(1)), at(2_000)).is_empty());
-    assert_eq!(held.next_due(), Some(at(2_500)));
-    let second = pulls(&held.due(at(2_500))).next().unwrap();
+    let later = PullFailure::Later(2_500);
     assert!(
-        held.not_brought(second.number, NotBrought::Lost, at(2_500))
+        held.handle_pull_failure(first.number, later, at(0))
             .is_empty()
     );
-    assert!(held.due(at(4_499)).is_empty());
-    let third = pulls(&held.due(at(4_500))).next().unwrap();
+    assert!(
+        held.handle_digest(own.digest(node(1)), at(2_000))
+            .is_empty()
+    );
+    assert_eq!(held.next_timeout(), Some(at(2_500)));
+    let second = pulls(&held.handle_timeout(at(2_500))).next().unwrap();
+    assert!(
+        held.handle_pull_failure(second.number, PullFailure::Lost, at(2_500))
+            .is_empty()
+    );
+    assert!(held.handle_timeout(at(4_499)).is_empty());
+    let third = pulls(&held.handle_timeout(at(4_500))).next().unwrap();
     // One that never comes back is given up, and its answer is none any more.
-    assert!(held.due(at(14_499)).is_empty() && held.due(at(14_500)).is_empty());
+    assert!(
+        held.handle_timeout(at(14_499)).is_empty() && held.handle_timeout(at(14_500)).is_empty()
+    );
     let late = own.page(node(1), &third);
-    assert!(held.brought(late, HELD_BYTES_MAX, at(14_501)).is_empty());
-    let fourth = pulls(&held.due(at(18_500))).next().unwrap();
+    assert!(
+        held.handle_page(late, REMOTE_BYTES_MAX, at(14_501))
+            .is_empty()
+    );
+    let fourth = pulls(&held.handle_timeout(at(18_500))).next().unwrap();
     let page = own.page(node(1), &fourth);
-    held.brought(page, HELD_BYTES_MAX, at(18_500));
-    assert!(held.is_current() && held.next_due().is_none());
+    held.handle_page(page, REMOTE_BYTES_MAX, at(18_500));
+    assert!(held.is_current() && held.next_timeout().is_none());
 }
 
 /// What is beyond the bounds is not told, its owner can read why, and it comes in when there is room.
 #[test]
 fn what_is_beyond_the_bounds_is_left_out_with_its_reason() {
-    let mut own = OwnIndex::new(1);
+    let mut own = LocalIndex::new(1);
     let rules: Vec<_> = (0..=SERVERS_MAX)
         .map(|n| share(&format!("s{n:03}"), ShareAudience::Cluster, "*"))
         .collect();
-    own.reshare(shares(&rules));
+    own.set_shares(shares(&rules));
     for rule in &rules {
         own.offer(&rule.server, Some(&offered(&[("read", "a")])));
     }
     let left: Vec<_> = own
-        .left_out(node(1))
+        .omitted_entries(node(1))
         .map(|(key, why)| (key.to_string(), why))
         .collect();
-    assert_eq!(left, [("s128".to_owned(), LeftOut::Servers)]);
+    assert_eq!(left, [("s128".to_owned(), OmissionReason::ServerLimit)]);
     own.offer(&rules[0].server, None);
-    assert_eq!(own.left_out(node(1)).count(), 0);
+    assert_eq!(own.omitted_entries(node(1)).count(), 0);
     let long = "x".repeat(DEFINITION_MAX + (64 << 10));
     own.offer(&rules[0].server, Some(&offered(&[])));
     own.offer(&rules[1].server, Some(&offered(&[("read", &long)])));
     let left: Vec<_> = own
-        .left_out(node(1))
+        .omitted_entries(node(1))
         .map(|(key, _)| key.to_string())
         .collect();
     assert_eq!(left, ["s000", "s001:read"]);
-    let mut held = HeldIndex::default();
+    let mut held = RemoteIndex::default();
     settle(&mut own, node(1), &mut held, at(0));
     assert_eq!(names(&held).len(), 128 + 127);
 }

@@ -54,7 +54,7 @@ impl Algorithm {
 
 /// A public key.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Public {
+enum KeyMaterial {
     Rsa { n: Vec<u8>, e: Vec<u8> },
     P256(Vec<u8>),
     P384(Vec<u8>),
@@ -65,13 +65,13 @@ enum Public {
 struct IssuerKey {
     kid: Option<String>,
     /// The only algorithm it may be used with, if it says so.
-    only: Option<Algorithm>,
-    public: Public,
+    required_algorithm: Option<Algorithm>,
+    public: KeyMaterial,
 }
 
 /// The keys of an issuer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Keys(Vec<IssuerKey>);
+pub struct IssuerKeys(Vec<IssuerKey>);
 
 #[derive(Deserialize)]
 struct KeySet {
@@ -99,16 +99,16 @@ struct Jwk {
     y: Option<String>,
 }
 
-impl Keys {
+impl IssuerKeys {
     /// Reads a key set. Keys for other purposes, or of an unknown type, are skipped; secrets are never
     /// taken for keys.
     ///
     /// # Errors
     /// Why it is no key set, in words.
-    pub fn read(json: &[u8]) -> Result<Self, String> {
+    pub fn parse(json: &[u8]) -> Result<Self, String> {
         let set: KeySet = serde_json::from_slice(json).map_err(|e| format!("no key set: {e}"))?;
         let jwks = set.keys.into_iter();
-        let keys = jwks.filter_map(|jwk| IssuerKey::of(serde_json::from_value(jwk).ok()?));
+        let keys = jwks.filter_map(|jwk| IssuerKey::from_jwk(serde_json::from_value(jwk).ok()?));
         Ok(Self(keys.take(MAX_KEYS).collect()))
     }
 
@@ -137,7 +137,7 @@ impl Keys {
         if keys.peek().is_none() {
             return Err(BadBearerToken::UnknownKey);
         }
-        match keys.any(|key| key.verifies(algorithm, signed, signature)) {
+        match keys.any(|key| key.is_valid_signature(algorithm, signed, signature)) {
             true => Ok(()),
             false => Err(BadBearerToken::Signature),
         }
@@ -145,7 +145,7 @@ impl Keys {
 }
 
 impl IssuerKey {
-    fn of(jwk: Jwk) -> Option<Self> {
+    fn from_jwk(jwk: Jwk) -> Option<Self> {
         if jwk
             .purpose
             .as_deref()
@@ -163,24 +163,27 @@ impl IssuerKey {
             (x.len() == size && y.len() == size).then(|| [&[4], x.as_slice(), &y].concat())
         };
         let public = match (jwk.kty.as_str(), jwk.crv.as_deref()) {
-            ("RSA", _) => Public::Rsa {
+            ("RSA", _) => KeyMaterial::Rsa {
                 n: bytes(&jwk.n)?,
                 e: bytes(&jwk.e)?,
             },
-            ("EC", Some("P-256")) => Public::P256(point(32)?),
-            ("EC", Some("P-384")) => Public::P384(point(48)?),
-            ("OKP", Some("Ed25519")) => Public::Ed25519(bytes(&jwk.x)?),
+            ("EC", Some("P-256")) => KeyMaterial::P256(point(32)?),
+            ("EC", Some("P-384")) => KeyMaterial::P384(point(48)?),
+            ("OKP", Some("Ed25519")) => KeyMaterial::Ed25519(bytes(&jwk.x)?),
             _ => return None,
         };
         Some(Self {
             kid: jwk.kid,
-            only,
+            required_algorithm: only,
             public,
         })
     }
 
-    fn verifies(&self, algorithm: Algorithm, signed: &[u8], sign: &[u8]) -> bool {
-        if self.only.is_some_and(|only| only != algorithm) {
+    fn is_valid_signature(&self, algorithm: Algorithm, signed: &[u8], sign: &[u8]) -> bool {
+        if self
+            .required_algorithm
+            .is_some_and(|only| only != algorithm)
+        {
             return false;
         }
         let rsa = |how: &'static RsaParameters, n: &[u8], e: &[u8]| {
@@ -194,21 +197,21 @@ impl IssuerKey {
                 .is_ok()
         };
         match (algorithm, &self.public) {
-            (Algorithm::Rs256, Public::Rsa { n, e }) => {
+            (Algorithm::Rs256, KeyMaterial::Rsa { n, e }) => {
                 rsa(&signature::RSA_PKCS1_2048_8192_SHA256, n, e)
             }
-            (Algorithm::Rs384, Public::Rsa { n, e }) => {
+            (Algorithm::Rs384, KeyMaterial::Rsa { n, e }) => {
                 rsa(&signature::RSA_PKCS1_2048_8192_SHA384, n, e)
             }
-            (Algorithm::Rs512, Public::Rsa { n, e }) => {
+            (Algorithm::Rs512, KeyMaterial::Rsa { n, e }) => {
                 rsa(&signature::RSA_PKCS1_2048_8192_SHA512, n, e)
             }
-            (Algorithm::Ps256, Public::Rsa { n, e }) => {
+            (Algorithm::Ps256, KeyMaterial::Rsa { n, e }) => {
                 rsa(&signature::RSA_PSS_2048_8192_SHA256, n, e)
             }
-            (Algorithm::Es256, Public::P256(key)) => other(&ECDSA_P256_SHA256_FIXED, key),
-            (Algorithm::Es384, Public::P384(key)) => other(&ECDSA_P384_SHA384_FIXED, key),
-            (Algorithm::EdDsa, Public::Ed25519(key)) => other(&ED25519, key),
+            (Algorithm::Es256, KeyMaterial::P256(key)) => other(&ECDSA_P256_SHA256_FIXED, key),
+            (Algorithm::Es384, KeyMaterial::P384(key)) => other(&ECDSA_P384_SHA384_FIXED, key),
+            (Algorithm::EdDsa, KeyMaterial::Ed25519(key)) => other(&ED25519, key),
             (
                 Algorithm::Rs256
                 | Algorithm::Rs384
@@ -217,7 +220,10 @@ impl IssuerKey {
                 | Algorithm::Es256
                 | Algorithm::Es384
                 | Algorithm::EdDsa,
-                Public::Rsa { .. } | Public::P256(_) | Public::P384(_) | Public::Ed25519(_),
+                KeyMaterial::Rsa { .. }
+                | KeyMaterial::P256(_)
+                | KeyMaterial::P384(_)
+                | KeyMaterial::Ed25519(_),
             ) => false,
         }
     }

@@ -18,8 +18,8 @@ fn jwk() -> Value {
     json!({"kty": "OKP", "crv": "Ed25519", "kid": "one", "x": encoded(signer().public_key().as_ref())})
 }
 
-fn keys() -> Keys {
-    Keys::read(json!({"keys": [jwk()]}).to_string().as_bytes()).unwrap()
+fn keys() -> IssuerKeys {
+    IssuerKeys::parse(json!({"keys": [jwk()]}).to_string().as_bytes()).unwrap()
 }
 
 fn policy() -> BearerPolicy {
@@ -52,9 +52,9 @@ fn header() -> Value {
     json!({"alg": "EdDSA", "kid": "one", "typ": "at+jwt"})
 }
 
-fn said(token: &str) -> Result<Good, BadBearerToken> {
+fn said(token: &str) -> Result<VerifiedToken, BadBearerToken> {
     let audiences = ["https://door.example/mcp".to_owned()];
-    judge(token, &keys(), &policy(), &audiences, NOW)
+    verify(token, &keys(), &policy(), &audiences, NOW)
 }
 
 #[test]
@@ -93,10 +93,13 @@ fn each_claim_counts() {
         BadBearerToken::Expired(NOW - 31_000)
     );
     for odd in [json!(null), json!("2099"), json!(-1), json!({})] {
-        assert_eq!(with("exp", odd), BadBearerToken::Times);
+        assert_eq!(with("exp", odd), BadBearerToken::BadTimes);
     }
-    assert_eq!(with("nbf", json!(NOW / 1000 + 31)), BadBearerToken::NotYet);
-    assert_eq!(with("nbf", json!("soon")), BadBearerToken::Times);
+    assert_eq!(
+        with("nbf", json!(NOW / 1000 + 31)),
+        BadBearerToken::NotYetValid
+    );
+    assert_eq!(with("nbf", json!("soon")), BadBearerToken::BadTimes);
     for odd in [
         json!(null),
         json!(""),
@@ -184,7 +187,7 @@ fn a_changed_token_is_none() {
 
 #[test]
 fn keys_are_what_they_say_and_secrets_are_none() {
-    let of = |jwk: Value| Keys::read(json!({"keys": [jwk]}).to_string().as_bytes()).unwrap();
+    let of = |jwk: Value| IssuerKeys::parse(json!({"keys": [jwk]}).to_string().as_bytes()).unwrap();
     let mut enc = jwk();
     enc["use"] = json!("enc");
     let mut other = jwk();
@@ -193,9 +196,9 @@ fn keys_are_what_they_say_and_secrets_are_none() {
     for none in [enc, other, secret, json!(7)] {
         assert!(of(none.clone()).is_empty(), "{none}");
     }
-    assert!(Keys::read(b"[]").is_err());
+    assert!(IssuerKeys::parse(b"[]").is_err());
     let many: Vec<Value> = vec![jwk(); MAX_KEYS + 1];
-    let many = Keys::read(json!({"keys": many}).to_string().as_bytes()).unwrap();
+    let many = IssuerKeys::parse(json!({"keys": many}).to_string().as_bytes()).unwrap();
     assert_eq!(many.len(), MAX_KEYS);
 }
 
@@ -210,7 +213,7 @@ fn an_elliptic_key_verifies_what_it_signed() {
         "kty": "EC", "crv": "P-256", "alg": "ES256", "kid": "ec", "use": "sig",
         "x": encoded(&point[1..33]), "y": encoded(&point[33..]),
     });
-    let keys = Keys::read(json!({"keys": [jwk]}).to_string().as_bytes()).unwrap();
+    let keys = IssuerKeys::parse(json!({"keys": [jwk]}).to_string().as_bytes()).unwrap();
     let signature = pair.sign(&random, b"text").unwrap();
     let verify = |kid, text: &[u8]| keys.verify(Algorithm::Es256, kid, text, signature.as_ref());
     assert_eq!(verify(Some("ec"), b"text"), Ok(()));

@@ -8,22 +8,22 @@ use mgp_protocol::ids::{AgentId, NodeServer, ServerId};
 use mgp_protocol::mgp::access::Permission;
 
 use super::{AccessEntry, AgentRules, GrantTable};
-use crate::policy::grants::{Authority, Force, Grants, Subject};
+use crate::policy::grants::{Authority, GrantStatus, Grants, Subject};
 
 /// Servers of other nodes, by the ids that they have here: these begin with the node's name, which changes.
 pub type RemoteServers = BTreeMap<ServerId, NodeServer>;
 
 /// All entries of one agent.
 #[derive(Debug, Default)]
-pub(super) struct HeldRules {
+pub(super) struct AgentRuleSet {
     servers: HashMap<ServerId, AgentRules>,
     /// Of other nodes, by the nodes' ids.
     remote: HashMap<NodeServer, AgentRules>,
     /// The generation of the table in which they last changed.
-    pub(super) since: u64,
+    pub(super) changed_in: u64,
 }
 
-impl HeldRules {
+impl AgentRuleSet {
     /// An agent's grants in force at `now_ms`. About a server of another node only denials count.
     pub(super) fn new(
         agent: &AgentId,
@@ -33,25 +33,25 @@ impl HeldRules {
         since: u64,
     ) -> Self {
         let mut held = Self {
-            since,
+            changed_in: since,
             ..Self::default()
         };
-        let here = authority.here();
+        let here = authority.local_node();
         let subject = Subject::Agent(here.agent(agent.clone()));
-        for granted in grants.of(&subject) {
+        for granted in grants.for_subject(&subject) {
             let resource = &granted.grant.resource;
             let Some(on) = resource.server() else {
                 continue;
             };
             let counts = on.node == here || granted.grant.permission == Permission::Deny;
-            if !counts || grants.force(granted, authority, now_ms) != Force::InForce {
+            if !counts || grants.status(granted, authority, now_ms) != GrantStatus::InForce {
                 continue;
             }
             let rules = match on.node == here {
                 true => held.servers.entry(on.server.clone()).or_default(),
                 false => held.remote.entry(on.clone()).or_default(),
             };
-            rules.add(resource, AccessEntry::of(granted));
+            rules.add(resource, AccessEntry::from_granted(granted));
         }
         let all = held.servers.values_mut().chain(held.remote.values_mut());
         all.for_each(AgentRules::sort);
@@ -68,8 +68,12 @@ impl HeldRules {
 
     /// What there is about a server. While a server of another node is not known by this id, as when its node has just
     /// got another name, denials of any server with its own id count.
-    pub(super) fn at(&self, server: &ServerId, remote: &RemoteServers) -> Option<&AgentRules> {
-        if !server.is_of_node() {
+    pub(super) fn for_server(
+        &self,
+        server: &ServerId,
+        remote: &RemoteServers,
+    ) -> Option<&AgentRules> {
+        if !server.is_remote() {
             return self.servers.get(server);
         }
         if self.remote.is_empty() {
@@ -78,7 +82,7 @@ impl HeldRules {
         if let Some(on) = remote.get(server) {
             return self.remote.get(on);
         }
-        let (_, own) = server.at_node()?;
+        let (_, own) = server.remote_parts()?;
         let mut all = self.remote.iter();
         let found = all.find(|(on, _)| on.server == own);
         found.map(|(_, rules)| rules)
@@ -92,10 +96,10 @@ impl GrantTable {
         let mut agents = self.agents.clone();
         let concerned = agents.values_mut().filter(|held| !held.remote.is_empty());
         for held in concerned {
-            *held = Arc::new(HeldRules {
+            *held = Arc::new(AgentRuleSet {
                 servers: held.servers.clone(),
                 remote: held.remote.clone(),
-                since: generation,
+                changed_in: generation,
             });
         }
         Self {
@@ -120,10 +124,10 @@ mod tests {
 
     use super::*;
     use crate::node_key::NodeKey;
-    use crate::policy::access::{Defaults, Principal};
+    use crate::policy::access::{DefaultPolicies, Principal};
     use crate::policy::grants::{
         CausalContext, Grant, GrantChange, GrantId, GrantResource, LogChange, LogPosition,
-        Operation, Signed,
+        Operation, SignedOperation,
     };
 
     fn agent() -> AgentId {
@@ -132,7 +136,7 @@ mod tests {
 
     fn table(permission: Permission, tool: Option<&str>) -> GrantTable {
         let key = NodeKey::new(&[1; 32]);
-        let (here, on) = (key.node(), nas().server(ServerId::new("demo")));
+        let (here, on) = (key.node_id(), nas().server(ServerId::new("demo")));
         let grant = Grant {
             id: GrantId([1; 16]),
             subject: Subject::Agent(here.agent(agent())),
@@ -147,7 +151,7 @@ mod tests {
             replaces: Vec::new(),
         };
         let mut grants = Grants::default();
-        let (sequence, previous) = grants.next(here);
+        let (sequence, previous) = grants.next_position(here);
         let operation = Operation {
             cluster: None,
             place: LogPosition {
@@ -160,16 +164,16 @@ mod tests {
             change: LogChange::Grants(GrantChange::Grant(grant)),
             context: CausalContext::default(),
         };
-        let signed = Signed::new(operation, &key);
-        grants.apply(signed.written()).unwrap();
-        let defaults = Defaults {
+        let signed = SignedOperation::new(operation, &key);
+        grants.apply(signed.encoded()).unwrap();
+        let defaults = DefaultPolicies {
             kernel: match permission {
                 Permission::Deny => DefaultPolicy::OptOut,
                 Permission::Allow => DefaultPolicy::OptIn,
             },
             servers: HashMap::new(),
         };
-        GrantTable::build(&grants, &Authority::home(here), defaults, 0, 1)
+        GrantTable::build(&grants, &Authority::with_local_issuer(here), defaults, 0, 1)
     }
 
     fn nas() -> NodeId {
@@ -178,14 +182,14 @@ mod tests {
 
     fn called(table: &GrantTable, name: &str, node: NodeId, generation: u64) -> GrantTable {
         let server = ServerId::new("demo");
-        let id = ServerId::of_node(name, &server);
+        let id = ServerId::new_remote(name, &server);
         let remote = [(id, node.server(server))].into();
         table.with_remote(Arc::new(remote), generation)
     }
 
     fn opens(table: &GrantTable, server: &str, tool: &str) -> bool {
         let who = Principal::Agent(agent());
-        table.admits(&who, &ServerId::new(server), Some(tool), 0)
+        table.is_allowed(&who, &ServerId::new(server), Some(tool), 0)
     }
 
     #[test]
@@ -216,7 +220,7 @@ mod tests {
         assert!(!opens(&table, "nas/demo", "time") && opens(&table, "nas/files", "time"));
         let who = Principal::Agent(agent());
         let nas = ServerId::new("nas/demo");
-        assert!(!table.sees(&who, &nas, 0));
+        assert!(!table.is_server_visible(&who, &nas, 0));
         let decision = table.decide(&who, &nas, Some("time"), 0);
         assert_eq!(decision.source, Source::ServerGrant);
     }

@@ -4,20 +4,20 @@
 use mgp_protocol::ids::{AgentId, NodeId, NodeServer, ServerId};
 use mgp_protocol::mgp::access::{self, DefaultPolicy, EntryType, Explanation, Permission, Source};
 
-use super::decision::ForeignClosed;
-use super::{Defaults, Principal, shown_author};
-use crate::policy::grants::{Authority, Force, GrantResource, Granted, Grants, Subject};
-use crate::timestamps::rfc3339_ms;
+use super::decision::ForeignDenial;
+use super::{DefaultPolicies, Principal, display_author};
+use crate::policy::grants::{Authority, GrantResource, GrantStatus, Grants, LoggedGrant, Subject};
+use crate::timestamps::render_rfc3339_ms;
 
 /// Most entries in one explanation; further ones are counted.
-const TOLD_MAX: usize = 100;
+const ENTRIES_MAX: usize = 100;
 
-/// Explains what [`super::Table::decide`] decides on a table of the same grants.
+/// Explains what [`super::InstanceMap::decide`] decides on a table of the same grants.
 #[must_use]
 pub fn explain(
     grants: &Grants,
     authority: &Authority,
-    defaults: &Defaults,
+    defaults: &DefaultPolicies,
     principal: &Principal,
     server: &ServerId,
     tool: Option<&str>,
@@ -36,8 +36,8 @@ pub fn explain(
             waits: None,
         };
     };
-    let subject = Subject::Agent(authority.here().agent(agent.clone()));
-    let on = authority.here().server(server.clone());
+    let subject = Subject::Agent(authority.local_node().agent(agent.clone()));
+    let on = authority.local_node().server(server.clone());
     let of_tool = tool.map(|tool| GrantResource::Tool(on.clone(), tool.to_owned()));
     let levels = [
         (Source::ToolGrant, of_tool),
@@ -45,13 +45,15 @@ pub fn explain(
     ];
     let levels = levels.into_iter().filter_map(|(source, resource)| {
         let resource = resource?;
-        let found = grants.of(&subject).filter(|g| g.grant.resource == resource);
-        let found = found.map(|granted| (granted, grants.force(granted, authority, now_ms)));
+        let found = grants
+            .for_subject(&subject)
+            .filter(|g| g.grant.resource == resource);
+        let found = found.map(|granted| (granted, grants.status(granted, authority, now_ms)));
         let found = found.collect();
         Some((source, resource, found))
     });
-    let (mut considered, decided) = consider(levels, &|node| node.short());
-    let default = policy(defaults, server);
+    let (mut considered, decided) = explain_levels(levels, &|node| node.short_id());
+    let default = describe_policy(defaults, server);
     considered.push(default.1.clone());
     let (permission, source, rule) =
         decided.unwrap_or((default.0.permission(), Source::DefaultPolicy, default.1));
@@ -59,7 +61,7 @@ pub fn explain(
         permission,
         source,
         rule,
-        considered: bounded(considered),
+        considered: truncate_lines(considered),
         notes: Vec::new(),
         waits: None,
     }
@@ -68,7 +70,7 @@ pub fn explain(
 /// Explains what this node itself denies one of its agents of another node's server; None where it denies nothing. `name`
 /// gives the names of nodes.
 #[must_use]
-pub fn explain_own_denial(
+pub fn explain_local_denial(
     grants: &Grants,
     authority: &Authority,
     agent: &AgentId,
@@ -76,20 +78,20 @@ pub fn explain_own_denial(
     now_ms: u64,
     name: &dyn Fn(NodeId) -> String,
 ) -> Option<Explanation> {
-    let subject = Subject::Agent(authority.here().agent(agent.clone()));
-    let denials = grants.of(&subject).filter(|granted| {
+    let subject = Subject::Agent(authority.local_node().agent(agent.clone()));
+    let denials = grants.for_subject(&subject).filter(|granted| {
         granted.grant.permission == Permission::Deny
-            && granted.grant.resource.closeness(on, tool).is_some()
-            && grants.force(granted, authority, now_ms) == Force::InForce
+            && granted.grant.resource.specificity(on, tool).is_some()
+            && grants.status(granted, authority, now_ms) == GrantStatus::InForce
     });
-    let closest = denials.min_by_key(|granted| granted.grant.resource.closeness(on, tool))?;
+    let closest = denials.min_by_key(|granted| granted.grant.resource.specificity(on, tool))?;
     let source = match closest.grant.resource {
         GrantResource::Tool(..) | GrantResource::Tools(..) => Source::ToolGrant,
         GrantResource::Server(_) | GrantResource::Permission(_) => Source::ServerGrant,
     };
     let rule = format!(
         "this node denies it: {}",
-        sentence(closest, &Force::InForce, name)
+        describe_entry(closest, &GrantStatus::InForce, name)
     );
     Some(Explanation {
         permission: Permission::Deny,
@@ -102,25 +104,25 @@ pub fn explain_own_denial(
 }
 
 /// The entries for one resource, each with whether it counts.
-type EntriesFound<'a> = (Source, GrantResource, Vec<(&'a Granted, Force)>);
+type LevelEntries<'a> = (Source, GrantResource, Vec<(&'a LoggedGrant, GrantStatus)>);
 /// What decided, and how it is said.
-type RuleFound = Option<(Permission, Source, String)>;
+type DecidingRule = Option<(Permission, Source, String)>;
 
 /// All entries in words, by level, and the first one that decides.
-fn consider<'a>(
-    levels: impl Iterator<Item = EntriesFound<'a>>,
+fn explain_levels<'a>(
+    levels: impl Iterator<Item = LevelEntries<'a>>,
     name: &dyn Fn(NodeId) -> String,
-) -> (Vec<String>, RuleFound) {
+) -> (Vec<String>, DecidingRule) {
     let mut considered = Vec::new();
-    let mut decided: RuleFound = None;
+    let mut decided: DecidingRule = None;
     for (source, resource, mut found) in levels {
-        found.sort_by_key(|(granted, force)| weight(granted, force));
+        found.sort_by_key(|(granted, force)| sort_key(granted, force));
         if found.is_empty() {
-            considered.push(format!("no entry for {}", named(&resource)));
+            considered.push(format!("no entry for {}", describe_resource(&resource)));
         }
         for (granted, force) in found {
-            let sentence = sentence(granted, &force, name);
-            if decided.is_none() && force == Force::InForce {
+            let sentence = describe_entry(granted, &force, name);
+            if decided.is_none() && force == GrantStatus::InForce {
                 decided = Some((granted.grant.permission, source, sentence.clone()));
             }
             considered.push(sentence);
@@ -133,11 +135,11 @@ fn consider<'a>(
 /// to it what they allow; `name` gives the names of nodes.
 #[must_use]
 pub fn explain_foreign<'a>(
-    levels: impl Iterator<Item = (Source, GrantResource, Vec<(&'a Granted, Force)>)>,
+    levels: impl Iterator<Item = (Source, GrantResource, Vec<(&'a LoggedGrant, GrantStatus)>)>,
     hindrance: Option<String>,
     name: &dyn Fn(NodeId) -> String,
 ) -> Explanation {
-    let (mut considered, decided) = consider(levels, name);
+    let (mut considered, decided) = explain_levels(levels, name);
     considered.extend(hindrance.clone());
     let (permission, source, rule) = match (decided, hindrance) {
         (Some((Permission::Allow, ..)), Some(why)) => {
@@ -145,7 +147,7 @@ pub fn explain_foreign<'a>(
         }
         (Some(decided), _) => decided,
         (None, _) => {
-            let why = ForeignClosed::NotGranted.to_string();
+            let why = ForeignDenial::NotGranted.to_string();
             considered.push(why.clone());
             (Permission::Deny, Source::DefaultPolicy, why)
         }
@@ -154,36 +156,36 @@ pub fn explain_foreign<'a>(
         permission,
         source,
         rule,
-        considered: bounded(considered),
+        considered: truncate_lines(considered),
         notes: Vec::new(),
         waits: None,
     }
 }
 
 /// Entries in force first, then those that a conflict closes, deny before allow, those that last longer first.
-fn weight(granted: &Granted, force: &Force) -> impl Ord + use<> {
+fn sort_key(granted: &LoggedGrant, force: &GrantStatus) -> impl Ord + use<> {
     (
-        *force != Force::InForce,
-        !matches!(force, Force::InConflict { .. }),
+        *force != GrantStatus::InForce,
+        !matches!(force, GrantStatus::InConflict { .. }),
         granted.grant.permission == Permission::Allow,
         std::cmp::Reverse(granted.grant.not_after_ms.unwrap_or(u64::MAX)),
         granted.grant.id,
     )
 }
 
-fn bounded(mut all: Vec<String>) -> Vec<String> {
-    if all.len() > TOLD_MAX {
-        let more = all.len() - TOLD_MAX;
+fn truncate_lines(mut all: Vec<String>) -> Vec<String> {
+    if all.len() > ENTRIES_MAX {
+        let more = all.len() - ENTRIES_MAX;
         let policy = all.pop();
-        all.truncate(TOLD_MAX - 1);
+        all.truncate(ENTRIES_MAX - 1);
         all.push(format!("and {more} more entries"));
         all.extend(policy);
     }
     all
 }
 
-fn policy(defaults: &Defaults, server: &ServerId) -> (DefaultPolicy, String) {
-    let policy = defaults.of(server);
+fn describe_policy(defaults: &DefaultPolicies, server: &ServerId) -> (DefaultPolicy, String) {
+    let policy = defaults.for_server(server);
     let whose = if defaults.servers.contains_key(server) {
         format!("server {server}")
     } else {
@@ -196,7 +198,7 @@ fn policy(defaults: &Defaults, server: &ServerId) -> (DefaultPolicy, String) {
     (policy, format!("the default policy of {whose} is {words}"))
 }
 
-fn named(resource: &GrantResource) -> String {
+fn describe_resource(resource: &GrantResource) -> String {
     match resource {
         GrantResource::Server(on) => format!("all of server {}", on.server),
         GrantResource::Tool(on, tool) => format!("tool {}:{tool}", on.server),
@@ -207,67 +209,78 @@ fn named(resource: &GrantResource) -> String {
 
 /// Which revoke beats a grant, and what to do.
 #[must_use]
-pub fn conflict(force: &Force, name: impl Fn(NodeId) -> String) -> Option<String> {
+pub fn describe_conflict(force: &GrantStatus, name: impl Fn(NodeId) -> String) -> Option<String> {
     match force {
-        Force::InConflict { revoke, at_ms } => Some(format!(
+        GrantStatus::InConflict { revoke, at_ms } => Some(format!(
             "in conflict with the revoke of {} at {}: grant again to allow it",
             name(revoke.issuer),
-            rfc3339_ms(*at_ms)
+            render_rfc3339_ms(*at_ms)
         )),
-        Force::InForce
-        | Force::Expired(_)
-        | Force::EndedEarly(_)
-        | Force::Revoked(_)
-        | Force::NotAuthorised
-        | Force::Quarantined
-        | Force::Waits
-        | Force::NotUnderstood => None,
+        GrantStatus::InForce
+        | GrantStatus::Expired(_)
+        | GrantStatus::ExpiredEarly(_)
+        | GrantStatus::Revoked(_)
+        | GrantStatus::NotAuthorised
+        | GrantStatus::Quarantined
+        | GrantStatus::Pending
+        | GrantStatus::UnknownOperation => None,
     }
 }
 
-fn sentence(granted: &Granted, force: &Force, name: &dyn Fn(NodeId) -> String) -> String {
+fn describe_entry(
+    granted: &LoggedGrant,
+    force: &GrantStatus,
+    name: &dyn Fn(NodeId) -> String,
+) -> String {
     let verb = match granted.grant.permission {
         Permission::Allow => "allows",
         Permission::Deny => "denies",
     };
-    let what = named(&granted.grant.resource);
+    let what = describe_resource(&granted.grant.resource);
     let to = match &granted.grant.subject {
         Subject::AgentsAt(node) => format!(" to every agent of {}", name(*node)),
         Subject::AgentEverywhere(agent) => format!(" to {agent} of every node"),
         Subject::Agent(_) | Subject::Server(_) => String::new(),
     };
-    let (by, at) = (shown_author(granted), rfc3339_ms(granted.told_at_ms));
+    let (by, at) = (
+        display_author(granted),
+        render_rfc3339_ms(granted.issued_at_ms),
+    );
     let why = granted.grant.justification.as_deref();
     let why = why.map(|why| format!(" ({why:?})")).unwrap_or_default();
     let until = granted.grant.not_after_ms;
     let state = match force {
-        Force::InForce => match until {
-            Some(end) => format!("in force until {}", rfc3339_ms(end)),
+        GrantStatus::InForce => match until {
+            Some(end) => format!("in force until {}", render_rfc3339_ms(end)),
             None => "in force".to_owned(),
         },
-        Force::Expired(end) => format!("does not count: it expired at {}", rfc3339_ms(*end)),
-        Force::EndedEarly(end) => format!(
+        GrantStatus::Expired(end) => {
+            format!("does not count: it expired at {}", render_rfc3339_ms(*end))
+        }
+        GrantStatus::ExpiredEarly(end) => format!(
             "does not count: it expires at {}, and that time has come by the clock of another admin node (`mgp cluster status`)",
-            rfc3339_ms(*end)
+            render_rfc3339_ms(*end)
         ),
-        Force::Revoked(place) => {
+        GrantStatus::Revoked(place) => {
             format!(
                 "does not count: it was taken back by node {} (operation {})",
-                place.issuer.short(),
+                place.issuer.short_id(),
                 place.sequence
             )
         }
-        Force::InConflict { .. } => {
-            let why = conflict(force, name).unwrap_or_default();
+        GrantStatus::InConflict { .. } => {
+            let why = describe_conflict(force, name).unwrap_or_default();
             format!("does not count: {why}")
         }
-        Force::NotAuthorised => "does not count: the node that issued it may not".to_owned(),
-        Force::Waits => "does not count yet: what its node wrote before it is missing".to_owned(),
-        Force::NotUnderstood => {
+        GrantStatus::NotAuthorised => "does not count: the node that issued it may not".to_owned(),
+        GrantStatus::Pending => {
+            "does not count yet: what its node wrote before it is missing".to_owned()
+        }
+        GrantStatus::UnknownOperation => {
             "does not count: its node wrote something that this version does not understand"
                 .to_owned()
         }
-        Force::Quarantined => {
+        GrantStatus::Quarantined => {
             "does not count: the log of the node that issued it is forked".to_owned()
         }
     };
@@ -287,15 +300,16 @@ pub fn list(
     now_ms: u64,
     name: impl Fn(NodeId) -> String,
 ) -> Vec<access::Entry> {
-    let here = authority.here();
-    let counts = |granted: &&Granted| grants.force(granted, authority, now_ms) == Force::InForce;
-    let shown = grants.all().filter(counts).filter_map(|granted| {
-        let entry = shown(granted)?;
+    let here = authority.local_node();
+    let counts =
+        |granted: &&LoggedGrant| grants.status(granted, authority, now_ms) == GrantStatus::InForce;
+    let shown = grants.iter().filter(counts).filter_map(|granted| {
+        let entry = to_entry(granted)?;
         let on = granted.grant.resource.server()?;
         Some(match on.node == here {
             true => entry,
             false => access::Entry {
-                server_id: ServerId::of_node(&name(on.node), &on.server).to_string(),
+                server_id: ServerId::new_remote(&name(on.node), &on.server).to_string(),
                 ..entry
             },
         })
@@ -316,12 +330,12 @@ pub fn list(
 /// These entries of the logs of a cluster, each with the conflict that closes it, and with the names that the
 /// cluster's other nodes have at `here`.
 pub fn list_cluster<'a>(
-    granted: impl Iterator<Item = (&'a Granted, Option<String>)>,
+    granted: impl Iterator<Item = (&'a LoggedGrant, Option<String>)>,
     here: NodeId,
     name: impl Fn(NodeId) -> String,
 ) -> Vec<access::Entry> {
     let entries = granted.filter_map(|(granted, conflict)| {
-        let mut entry = shown(granted)?;
+        let mut entry = to_entry(granted)?;
         entry.conflict = conflict;
         match &granted.grant.subject {
             Subject::Agent(agent) if agent.node != here => {
@@ -337,7 +351,7 @@ pub fn list_cluster<'a>(
         }
         let on = granted.grant.resource.server()?;
         if on.node != here {
-            let server = ServerId::of_node(&name(on.node), &on.server);
+            let server = ServerId::new_remote(&name(on.node), &on.server);
             entry.server_id = server.to_string();
         }
         Some(entry)
@@ -345,7 +359,7 @@ pub fn list_cluster<'a>(
     entries.collect()
 }
 
-fn shown(granted: &Granted) -> Option<access::Entry> {
+fn to_entry(granted: &LoggedGrant) -> Option<access::Entry> {
     let agent = match &granted.grant.subject {
         Subject::Agent(agent) => agent.agent.clone(),
         pattern @ (Subject::AgentsAt(_) | Subject::AgentEverywhere(_)) => pattern.agent_id()?,
@@ -364,9 +378,9 @@ fn shown(granted: &Granted) -> Option<access::Entry> {
         server_id: on.server.to_string(),
         tool_name: tool,
         permission: granted.grant.permission,
-        granted_by: shown_author(granted).to_owned(),
-        granted_at: rfc3339_ms(granted.told_at_ms),
-        expires_at: granted.grant.not_after_ms.map(rfc3339_ms),
+        granted_by: display_author(granted).to_owned(),
+        granted_at: render_rfc3339_ms(granted.issued_at_ms),
+        expires_at: granted.grant.not_after_ms.map(render_rfc3339_ms),
         justification: granted.grant.justification.clone(),
         conflict: None,
     })

@@ -7,17 +7,17 @@ use std::sync::Arc;
 use mgp_protocol::ids::{AgentId, NodeAgent, NodeId, ServerId};
 use mgp_protocol::mgp::access::{Permission, Source};
 
-use super::decision::{AccessDecision, ForeignClosed, LapseCause, LapsedLease};
-use super::{AccessEntry, AgentRules, GrantTable, Principal, deciding};
+use super::decision::{AccessDecision, ExpiredLease, ForeignDenial, LeaseExpiryCause};
+use super::{AccessEntry, AgentRules, GrantTable, Principal, find_deciding_entry};
 use crate::clock::MonotonicTime;
-use crate::policy::grants::{Granted, Subject};
+use crate::policy::grants::{LoggedGrant, Subject};
 use crate::policy::tool_pattern::ToolPattern;
 
 /// Which tools of this node's servers are shared, and with whom.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SharedTools {
-    with_all: BTreeMap<ServerId, BTreeSet<Box<str>>>,
-    with_one: BTreeMap<NodeId, BTreeMap<ServerId, BTreeSet<Box<str>>>>,
+    with_cluster: BTreeMap<ServerId, BTreeSet<Box<str>>>,
+    with_nodes: BTreeMap<NodeId, BTreeMap<ServerId, BTreeSet<Box<str>>>>,
 }
 
 impl SharedTools {
@@ -25,41 +25,45 @@ impl SharedTools {
     /// names of several begin and `*`.
     pub fn add(&mut self, server: ServerId, with: Option<NodeId>, tools: &str) {
         let servers = match with {
-            Some(node) => self.with_one.entry(node).or_default(),
-            None => &mut self.with_all,
+            Some(node) => self.with_nodes.entry(node).or_default(),
+            None => &mut self.with_cluster,
         };
         servers.entry(server).or_default().insert(tools.into());
     }
 
-    fn of<'a>(&'a self, node: NodeId, server: &ServerId) -> impl Iterator<Item = &'a str> {
+    fn patterns_for<'a>(
+        &'a self,
+        node: NodeId,
+        server: &ServerId,
+    ) -> impl Iterator<Item = &'a str> {
         let own = self
-            .with_one
+            .with_nodes
             .get(&node)
             .and_then(|servers| servers.get(server));
-        let all = self.with_all.get(server);
+        let all = self.with_cluster.get(server);
         own.into_iter().chain(all).flatten().map(AsRef::as_ref)
     }
 
     /// Whether something of the server is shared with the node.
     #[must_use]
-    pub fn shows(&self, node: NodeId, server: &ServerId) -> bool {
-        self.of(node, server).next().is_some()
+    pub fn is_server_shared(&self, node: NodeId, server: &ServerId) -> bool {
+        self.patterns_for(node, server).next().is_some()
     }
 
     /// Whether there can be a tool that is shared with the node and that this pattern means.
     fn overlaps(&self, node: NodeId, server: &ServerId, tools: &ToolPattern) -> bool {
-        let meant = tools.beginning().unwrap_or_default();
-        let mut all = self.of(node, server);
+        let meant = tools.prefix().unwrap_or_default();
+        let mut all = self.patterns_for(node, server);
         all.any(|shared| match shared.strip_suffix('*') {
             Some(beginning) => beginning.starts_with(meant) || meant.starts_with(beginning),
-            None => tools.covers(shared),
+            None => tools.matches(shared),
         })
     }
 
     /// Whether this tool is shared with the node or, without one, the server as a whole.
     #[must_use]
-    pub fn covers(&self, node: NodeId, server: &ServerId, tool: Option<&str>) -> bool {
-        self.of(node, server)
+    pub fn is_shared(&self, node: NodeId, server: &ServerId, tool: Option<&str>) -> bool {
+        self.patterns_for(node, server)
             .any(|shared| match (tool, shared.strip_suffix('*')) {
                 (None, beginning) => beginning == Some(""),
                 (Some(tool), Some(beginning)) => tool.starts_with(beginning),
@@ -73,11 +77,11 @@ impl SharedTools {
 pub enum ForeignLease {
     /// Everyone who could take something back was heard. The word of this one ends first, then; None where there
     /// is nobody else.
-    Held(Option<(MonotonicTime, NodeId)>),
+    Valid(Option<(MonotonicTime, NodeId)>),
     /// It has lapsed.
-    Lapsed(LapsedLease),
+    Expired(ExpiredLease),
     /// The logs lack something that they held: it may have taken something back.
-    Shortened,
+    LogsIncomplete,
 }
 
 impl GrantTable {
@@ -106,16 +110,19 @@ impl GrantTable {
     /// Whether the caller may follow resources of the server. Another node does that for its agents, one of which
     /// has to be let in.
     #[must_use]
-    pub fn lets_follow(&self, principal: &Principal, server: &ServerId, now_ms: u64) -> bool {
-        let lapsed = self.foreign.as_ref().is_some_and(|it| it.has_lapsed());
-        let of_node = is_of_node_itself(principal);
-        self.lets_keep_following(principal, server, now_ms) && !(of_node && lapsed)
+    pub fn can_subscribe(&self, principal: &Principal, server: &ServerId, now_ms: u64) -> bool {
+        let lapsed = self
+            .foreign
+            .as_ref()
+            .is_some_and(|it| it.has_expired_lease());
+        let of_node = is_node_principal(principal);
+        self.can_stay_subscribed(principal, server, now_ms) && !(of_node && lapsed)
     }
 
     /// Whether who follows resources of the server stays one who does: a lease that lapses ends nothing, it comes
     /// back.
     #[must_use]
-    pub fn lets_keep_following(
+    pub fn can_stay_subscribed(
         &self,
         principal: &Principal,
         server: &ServerId,
@@ -123,32 +130,32 @@ impl GrantTable {
     ) -> bool {
         let of_node = match (principal.agent(), &self.foreign) {
             (Some(agent), Some(rules)) => {
-                rules.lets_node_follow(agent, server, now_ms.max(self.as_of_ms))
+                rules.can_node_subscribe(agent, server, now_ms.max(self.as_of_ms))
             }
             (Some(_) | None, _) => true,
         };
-        of_node && self.opens(principal, server, now_ms)
+        of_node && self.is_server_open(principal, server, now_ms)
     }
 
     /// What keeps all agents of other nodes out at present.
     #[must_use]
-    pub fn foreign_lapse(&self) -> Option<ForeignClosed> {
+    pub fn foreign_lease_denial(&self) -> Option<ForeignDenial> {
         match self.foreign.as_ref()?.lease() {
-            ForeignLease::Lapsed(lapsed) => Some(ForeignClosed::Lapsed(lapsed)),
-            ForeignLease::Shortened => Some(ForeignClosed::Shortened),
-            ForeignLease::Held(_) => None,
+            ForeignLease::Expired(lapsed) => Some(ForeignDenial::LeaseExpired(lapsed)),
+            ForeignLease::LogsIncomplete => Some(ForeignDenial::LogsIncomplete),
+            ForeignLease::Valid(_) => None,
         }
     }
 
     /// The table with the lease ended, where its time has come; None where it has not.
     #[must_use]
-    pub fn lapsed(&self, now: impl FnOnce() -> MonotonicTime) -> Option<Self> {
+    pub fn with_expired_lease(&self, now: impl FnOnce() -> MonotonicTime) -> Option<Self> {
         let foreign = self.foreign.as_ref()?;
-        let ForeignLease::Held(Some((end, by))) = foreign.lease() else {
+        let ForeignLease::Valid(Some((end, by))) = foreign.lease() else {
             return None;
         };
-        let cause = LapseCause::Silent(end);
-        let lapsed = ForeignLease::Lapsed(LapsedLease { by, cause });
+        let cause = LeaseExpiryCause::TimedOut(end);
+        let lapsed = ForeignLease::Expired(ExpiredLease { node: by, cause });
         (now() >= end).then(|| Self {
             foreign: Some(Arc::new(foreign.with_lease(lapsed))),
             ..self.clone()
@@ -180,7 +187,7 @@ impl ForeignRules {
         members: BTreeSet<NodeId>,
         shared: SharedTools,
         lease: ForeignLease,
-        granted: impl Iterator<Item = (&'a Granted, Option<u64>)>,
+        granted: impl Iterator<Item = (&'a LoggedGrant, Option<u64>)>,
     ) -> Self {
         let mut agents: HashMap<AgentId, ServerRules> = HashMap::new();
         let mut nodes: HashMap<NodeId, ServerRules> = HashMap::new();
@@ -191,13 +198,13 @@ impl ForeignRules {
                 continue;
             };
             let servers = match &granted.grant.subject {
-                Subject::Agent(agent) => agents.entry(AgentId::of_node(agent)).or_default(),
+                Subject::Agent(agent) => agents.entry(AgentId::from_node_agent(agent)).or_default(),
                 Subject::AgentsAt(node) => nodes.entry(*node).or_default(),
                 Subject::AgentEverywhere(agent) => names.entry(agent.clone()).or_default(),
                 Subject::Server(_) => continue,
             };
             let rules = servers.entry(on.server.clone()).or_default();
-            rules.add(resource, AccessEntry::ending(granted, end_ms));
+            rules.add(resource, AccessEntry::with_expiry(granted, end_ms));
         }
         let all = agents.values_mut().chain(nodes.values_mut());
         let all = all.chain(names.values_mut()).flat_map(HashMap::values_mut);
@@ -220,13 +227,13 @@ impl ForeignRules {
 
     /// True when only the lease may differ.
     #[must_use]
-    pub fn grants_the_same(&self, other: &Self) -> bool {
+    pub fn is_same_except_lease(&self, other: &Self) -> bool {
         self.members == other.members
             && self.agents == other.agents
             && self.nodes == other.nodes
             && self.names == other.names
             && self.shared == other.shared
-            && self.has_lapsed() == other.has_lapsed()
+            && self.has_expired_lease() == other.has_expired_lease()
     }
 
     /// The same with another lease.
@@ -238,16 +245,16 @@ impl ForeignRules {
         }
     }
 
-    pub(super) fn has_lapsed(&self) -> bool {
+    pub(super) fn has_expired_lease(&self) -> bool {
         match self.lease {
-            ForeignLease::Lapsed(_) | ForeignLease::Shortened => true,
-            ForeignLease::Held(_) => false,
+            ForeignLease::Expired(_) | ForeignLease::LogsIncomplete => true,
+            ForeignLease::Valid(_) => false,
         }
     }
 
     /// All rules about a caller at a server: its own, those of all agents of its node, and those of its name. Each is
     /// looked up, however many there are. `id` is the caller's here.
-    pub(super) fn of<'a>(
+    pub(super) fn rules_for<'a>(
         &'a self,
         (id, caller): (&AgentId, &NodeAgent),
         server: &ServerId,
@@ -260,56 +267,61 @@ impl ForeignRules {
     }
 
     /// Whether the caller may know of the server.
-    pub(super) fn sees(&self, agent: &AgentId, server: &ServerId, now_ms: u64) -> bool {
+    pub(super) fn is_server_visible(
+        &self,
+        agent: &AgentId,
+        server: &ServerId,
+        now_ms: u64,
+    ) -> bool {
         let Some(caller) = agent
-            .foreign()
+            .as_remote()
             .filter(|caller| self.members.contains(&caller.node))
         else {
             return false;
         };
-        if !self.shared.shows(caller.node, server) {
+        if !self.shared.is_server_shared(caller.node, server) {
             return false;
         }
-        if is_node_itself(&caller) || self.has_lapsed() {
+        if is_node_itself(&caller) || self.has_expired_lease() {
             return is_node_itself(&caller);
         }
-        let rules = self.of((agent, &caller), server);
+        let rules = self.rules_for((agent, &caller), server);
         let opens = |tool: Option<&str>| {
-            let first = deciding(rules.clone(), tool, now_ms);
+            let first = find_deciding_entry(rules.clone(), tool, now_ms);
             first.is_some_and(|(_, entry)| entry.permission == Permission::Allow)
         };
         let mut tools = rules.clone().flat_map(|rules| rules.tools.keys());
         let mut patterns = rules.clone().flat_map(|rules| &rules.patterns);
         opens(None)
             || tools.any(|tool| {
-                opens(Some(tool)) && self.shared.covers(caller.node, server, Some(tool))
+                opens(Some(tool)) && self.shared.is_shared(caller.node, server, Some(tool))
             })
             || patterns.any(|(tools, entry)| {
                 entry.permission == Permission::Allow
-                    && entry.counts(now_ms)
+                    && entry.is_in_force(now_ms)
                     && self.shared.overlaps(caller.node, server, tools)
             })
     }
 
     /// Of another node itself, whether one of its agents is let in to the server as a whole while the lease lasts;
     /// true of anybody else.
-    fn lets_node_follow(&self, caller: &AgentId, server: &ServerId, now_ms: u64) -> bool {
-        let Some(node) = caller.foreign().filter(is_node_itself) else {
+    fn can_node_subscribe(&self, caller: &AgentId, server: &ServerId, now_ms: u64) -> bool {
+        let Some(node) = caller.as_remote().filter(is_node_itself) else {
             return true;
         };
-        let of_node = |agent: &AgentId| agent.foreign().is_some_and(|it| it.node == node.node);
+        let of_node = |agent: &AgentId| agent.as_remote().is_some_and(|it| it.node == node.node);
         let agents = self.agents.keys().filter(|agent| of_node(agent)).cloned();
         let named = self.names.keys();
-        let named = named.map(|agent| AgentId::of_node(&node.node.agent(agent.clone())));
+        let named = named.map(|agent| AgentId::from_node_agent(&node.node.agent(agent.clone())));
         // Stands for all that have no entry of their own.
-        let unnamed = AgentId::all_at(node.node);
+        let unnamed = AgentId::pattern_for_node(node.node);
         let mut agents = agents.chain(named).chain([unnamed]);
         agents.any(|agent| {
             let decision = self.decide(&agent, server, None, now_ms);
             decision.permission == Permission::Allow
                 || matches!(
-                    decision.closed,
-                    Some(ForeignClosed::Lapsed(_) | ForeignClosed::Shortened)
+                    decision.foreign_denial,
+                    Some(ForeignDenial::LeaseExpired(_) | ForeignDenial::LogsIncomplete)
                 )
         })
     }
@@ -323,89 +335,92 @@ impl ForeignRules {
         now_ms: u64,
     ) -> AccessDecision<'_> {
         let Some(caller) = agent
-            .foreign()
+            .as_remote()
             .filter(|caller| self.members.contains(&caller.node))
         else {
-            return closed(ForeignClosed::NotIn);
+            return deny(ForeignDenial::NotMember);
         };
-        let is_shared = self.shared.covers(caller.node, server, tool);
+        let is_shared = self.shared.is_shared(caller.node, server, tool);
         if is_node_itself(&caller) {
             // It lists what the index tells it of as well; what is done, its agents do.
             return match tool {
-                None if is_shared => open(Source::ServerGrant, None),
-                None => closed(ForeignClosed::NotShared),
-                Some(_) => closed(ForeignClosed::NotGranted),
+                None if is_shared => allow(Source::ServerGrant, None),
+                None => deny(ForeignDenial::NotShared),
+                Some(_) => deny(ForeignDenial::NotGranted),
             };
         }
-        let Some((source, entry)) = deciding(self.of((agent, &caller), server), tool, now_ms)
+        let Some((source, entry)) =
+            find_deciding_entry(self.rules_for((agent, &caller), server), tool, now_ms)
         else {
-            return closed(ForeignClosed::NotGranted);
+            return deny(ForeignDenial::NotGranted);
         };
         match (entry.permission, self.lease) {
             (Permission::Deny, _) => AccessDecision {
                 permission: Permission::Deny,
-                ..open(source, Some(entry))
+                ..allow(source, Some(entry))
             },
-            (Permission::Allow, _) if !is_shared => closed(ForeignClosed::NotShared),
-            (Permission::Allow, ForeignLease::Lapsed(lapsed)) => {
-                closed(ForeignClosed::Lapsed(lapsed))
+            (Permission::Allow, _) if !is_shared => deny(ForeignDenial::NotShared),
+            (Permission::Allow, ForeignLease::Expired(lapsed)) => {
+                deny(ForeignDenial::LeaseExpired(lapsed))
             }
-            (Permission::Allow, ForeignLease::Shortened) => closed(ForeignClosed::Shortened),
-            (Permission::Allow, ForeignLease::Held(_)) => open(source, Some(entry)),
+            (Permission::Allow, ForeignLease::LogsIncomplete) => {
+                deny(ForeignDenial::LogsIncomplete)
+            }
+            (Permission::Allow, ForeignLease::Valid(_)) => allow(source, Some(entry)),
         }
     }
 
     /// Why a caller is let in or not beside its grants: for explanations.
     #[must_use]
-    pub fn hindrance(
+    pub fn find_denial(
         &self,
         caller: &NodeAgent,
         server: &ServerId,
         tool: Option<&str>,
-    ) -> Option<ForeignClosed> {
+    ) -> Option<ForeignDenial> {
         if !self.members.contains(&caller.node) {
-            return Some(ForeignClosed::NotIn);
+            return Some(ForeignDenial::NotMember);
         }
-        if !self.shared.covers(caller.node, server, tool) {
-            return Some(ForeignClosed::NotShared);
+        if !self.shared.is_shared(caller.node, server, tool) {
+            return Some(ForeignDenial::NotShared);
         }
         match self.lease {
-            ForeignLease::Lapsed(lapsed) => Some(ForeignClosed::Lapsed(lapsed)),
-            ForeignLease::Shortened => Some(ForeignClosed::Shortened),
-            ForeignLease::Held(_) => None,
+            ForeignLease::Expired(lapsed) => Some(ForeignDenial::LeaseExpired(lapsed)),
+            ForeignLease::LogsIncomplete => Some(ForeignDenial::LogsIncomplete),
+            ForeignLease::Valid(_) => None,
         }
     }
 }
 
 /// True for another node, not for its agents.
-fn is_of_node_itself(principal: &Principal) -> bool {
-    let caller = principal.agent().and_then(AgentId::foreign);
+fn is_node_principal(principal: &Principal) -> bool {
+    let caller = principal.agent().and_then(AgentId::as_remote);
     caller.is_some_and(|caller| is_node_itself(&caller))
 }
 
 fn is_node_itself(caller: &NodeAgent) -> bool {
-    AgentId::of_node(caller) == AgentId::node_itself(caller.node)
+    AgentId::from_node_agent(caller) == AgentId::for_node(caller.node)
 }
 
-fn open(source: Source, entry: Option<&AccessEntry>) -> AccessDecision<'_> {
+fn allow(source: Source, entry: Option<&AccessEntry>) -> AccessDecision<'_> {
     AccessDecision {
         permission: Permission::Allow,
         source,
         entry,
         foreign: true,
-        closed: None,
-        narrowed: None,
+        foreign_denial: None,
+        narrowing: None,
     }
 }
 
 /// The decision where no cluster or no grant lets the caller in.
-pub(super) fn closed(why: ForeignClosed) -> AccessDecision<'static> {
+pub(super) fn deny(why: ForeignDenial) -> AccessDecision<'static> {
     AccessDecision {
         permission: Permission::Deny,
         source: Source::DefaultPolicy,
         entry: None,
         foreign: true,
-        closed: Some(why),
-        narrowed: None,
+        foreign_denial: Some(why),
+        narrowing: None,
     }
 }

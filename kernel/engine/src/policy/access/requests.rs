@@ -5,8 +5,8 @@ use mgp_protocol::mgp::access::{self, BadTarget, EntryType, Permission, target};
 
 use super::Principal;
 use crate::policy::grants::{
-    Authority, BadOperation, Grant, GrantChange, GrantId, GrantResource, Granted, Grants, IDS_MAX,
-    Revoke, Subject,
+    Authority, BadOperation, Grant, GrantChange, GrantId, GrantResource, Grants, IDS_MAX,
+    LoggedGrant, Revoke, Subject,
 };
 use crate::policy::tool_pattern::ToolPattern;
 use crate::timestamps::parse_rfc3339;
@@ -26,18 +26,18 @@ pub enum GrantRequest<'a> {
 
 /// Why a request is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum GrantRefusal {
+pub enum GrantRequestError {
     /// The caller may not make this request.
-    #[error("{who} may not do this; only the operator grants, revokes, lists and explains")]
+    #[error("{caller} may not do this; only the operator grants, revokes, lists and explains")]
     NotOperator {
         /// The caller.
-        who: String,
+        caller: String,
     },
     /// An agent asks about another one.
-    #[error("{who} may ask about itself only, not about {about}")]
-    NotOneself {
+    #[error("{caller} may ask about itself only, not about {about}")]
+    NotSelf {
         /// The caller.
-        who: String,
+        caller: String,
         /// The other agent.
         about: String,
     },
@@ -46,26 +46,26 @@ pub enum GrantRefusal {
     Target(#[from] BadTarget),
     /// Not a valid time.
     #[error("`expires_at` is no RFC 3339 time such as 2026-03-01T00:00:00Z: {0:?}")]
-    NoTime(String),
+    BadTime(String),
     /// It would expire before it begins.
     #[error("`expires_at` {0} has passed already")]
-    Past(String),
+    AlreadyExpired(String),
     /// A name or text is too long or empty.
     #[error(transparent)]
     Form(#[from] BadOperation),
     /// The server is named with a node that is not there.
     #[error("no node of the cluster is called {0:?}")]
-    NoNode(String),
+    UnknownNode(String),
     /// All agents of this node at one of its servers: its own rules are about agents by their names.
     #[error(
         "all agents of this node are not granted its own servers together: `default_policy` in [access] of mgp.toml is for that"
     )]
-    AllHere,
+    AllLocalAgents,
     /// Several tools, for an agent of this node at one of its servers.
     #[error(
         "{0:?}: several tools are granted together to agents of other nodes only; name each tool, or the server"
     )]
-    ToolsHere(String),
+    LocalPattern(String),
     /// There are [`PATTERNS_MAX`].
     #[error(
         "there are {PATTERNS_MAX} grants with patterns already; revoke some of them, `mgp grants list` lists them"
@@ -76,20 +76,20 @@ pub enum GrantRefusal {
     TooMany,
 }
 
-impl GrantRefusal {
+impl GrantRequestError {
     /// The code of §14: 1000 PERMISSION_DENIED for a caller without the right, -32602 for a malformed
     /// request.
     #[must_use]
     pub fn code(&self) -> i64 {
         match self {
-            Self::NotOperator { .. } | Self::NotOneself { .. } => 1000,
+            Self::NotOperator { .. } | Self::NotSelf { .. } => 1000,
             Self::Target(_)
-            | Self::NoTime(_)
-            | Self::Past(_)
+            | Self::BadTime(_)
+            | Self::AlreadyExpired(_)
             | Self::Form(_)
-            | Self::NoNode(_)
-            | Self::AllHere
-            | Self::ToolsHere(_)
+            | Self::UnknownNode(_)
+            | Self::AllLocalAgents
+            | Self::LocalPattern(_)
             | Self::TooManyPatterns
             | Self::TooMany => mgp_protocol::jsonrpc::INVALID_PARAMS,
         }
@@ -99,26 +99,26 @@ impl GrantRefusal {
 /// Checks that the caller may make this request. Agents never administer, whatever they claim.
 ///
 /// # Errors
-/// [`GrantRefusal::NotOperator`], [`GrantRefusal::NotOneself`].
-pub fn may(principal: &Principal, asked: GrantRequest<'_>) -> Result<(), GrantRefusal> {
+/// [`GrantRequestError::NotOperator`], [`GrantRequestError::NotSelf`].
+pub fn authorize(principal: &Principal, asked: GrantRequest<'_>) -> Result<(), GrantRequestError> {
     let Some(agent) = principal.agent() else {
         return Ok(());
     };
     let who = agent.to_string();
     match asked {
         GrantRequest::Query(about) if about == agent.as_str() => Ok(()),
-        GrantRequest::Query(about) => Err(GrantRefusal::NotOneself {
-            who,
+        GrantRequest::Query(about) => Err(GrantRequestError::NotSelf {
+            caller: who,
             about: about.to_owned(),
         }),
-        GrantRequest::Administer => Err(GrantRefusal::NotOperator { who }),
+        GrantRequest::Administer => Err(GrantRequestError::NotOperator { caller: who }),
     }
 }
 
 /// Who has the names by which people know nodes.
-pub trait NamesNodes {
+pub trait NodeResolver {
     /// The node that is called so here.
-    fn node_called(&self, name: &str) -> Option<NodeId>;
+    fn find_node(&self, name: &str) -> Option<NodeId>;
 }
 
 /// The operations of `mgp/access/grant`: the new entry, which replaces all earlier ones for the same agent
@@ -127,28 +127,31 @@ pub trait NamesNodes {
 /// own, an agent of another node the node's id behind its own: both are in the operation by all digits.
 ///
 /// # Errors
-/// [`GrantRefusal`] says what is wrong; then nothing may be recorded.
+/// [`GrantRequestError`] says what is wrong; then nothing may be recorded.
 pub fn grant(
     request: &access::Grant,
     principal: &Principal,
-    names: &impl NamesNodes,
+    names: &impl NodeResolver,
     grants: &Grants,
     authority: &Authority,
     id: GrantId,
     now_ms: u64,
-) -> Result<Vec<GrantChange>, GrantRefusal> {
-    may(principal, GrantRequest::Administer)?;
-    let (subject, resource) = entry(
-        (authority.here(), names),
+) -> Result<Vec<GrantChange>, GrantRequestError> {
+    authorize(principal, GrantRequest::Administer)?;
+    let (subject, resource) = parse_target(
+        (authority.local_node(), names),
         request.entry_type,
         &request.agent_id,
         &request.server_id,
         request.tool_name.as_deref(),
     )?;
-    let not_after_ms = request.expires_at.as_deref().map(|text| end(text, now_ms));
-    let standing = grants.standing(&subject, &resource, authority);
+    let not_after_ms = request
+        .expires_at
+        .as_deref()
+        .map(|text| parse_expiry(text, now_ms));
+    let standing = grants.unrevoked(&subject, &resource, authority);
     if standing.len() > IDS_MAX {
-        return Err(GrantRefusal::TooMany);
+        return Err(GrantRequestError::TooMany);
     }
     let replaced = standing.iter().map(|granted| granted.grant.id);
     let mut grant = Grant {
@@ -166,31 +169,33 @@ pub fn grant(
         grant.replaces = replaced.collect();
     } else if !standing.is_empty() {
         changes.push(GrantChange::Revoke(Revoke::Ids(replaced.collect())));
-    } else if patterns(grants, authority) >= PATTERNS_MAX {
-        return Err(GrantRefusal::TooManyPatterns);
+    } else if count_patterns(grants, authority) >= PATTERNS_MAX {
+        return Err(GrantRequestError::TooManyPatterns);
     }
     grant.check()?;
-    may_stand_here(&grant, authority.here())?;
+    check_local_grant(&grant, authority.local_node())?;
     changes.push(GrantChange::Grant(grant));
     Ok(changes)
 }
 
 /// How many grants with patterns there are that nobody has revoked.
-fn patterns(grants: &Grants, authority: &Authority) -> usize {
-    let all = grants.all().filter(|granted| granted.grant.is_pattern());
+fn count_patterns(grants: &Grants, authority: &Authority) -> usize {
+    let all = grants.iter().filter(|granted| granted.grant.is_pattern());
     all.filter(|granted| !grants.is_revoked(granted, authority))
         .count()
 }
 
 /// This node's own rules have no patterns.
-fn may_stand_here(grant: &Grant, here: NodeId) -> Result<(), GrantRefusal> {
+fn check_local_grant(grant: &Grant, here: NodeId) -> Result<(), GrantRequestError> {
     let at_home = grant.resource.server().is_some_and(|on| on.node == here);
     match (&grant.subject, &grant.resource) {
-        (Subject::AgentsAt(node), _) if at_home && *node == here => Err(GrantRefusal::AllHere),
+        (Subject::AgentsAt(node), _) if at_home && *node == here => {
+            Err(GrantRequestError::AllLocalAgents)
+        }
         (Subject::Agent(agent), GrantResource::Tool(_, tool))
             if at_home && agent.node == here && tool.ends_with('*') =>
         {
-            Err(GrantRefusal::ToolsHere(tool.clone()))
+            Err(GrantRequestError::LocalPattern(tool.clone()))
         }
         _ => Ok(()),
     }
@@ -200,26 +205,26 @@ fn may_stand_here(grant: &Grant, here: NodeId) -> Result<(), GrantRefusal> {
 /// alone. None where it ends a denial.
 ///
 /// # Errors
-/// [`GrantRefusal`] says what is wrong.
-pub fn allowed_by_patterns<'a>(
+/// [`GrantRequestError`] says what is wrong.
+pub fn remaining_pattern_grants<'a>(
     request: &access::Revoke,
-    names: &impl NamesNodes,
+    names: &impl NodeResolver,
     grants: &'a Grants,
     authority: &Authority,
-) -> Result<Vec<&'a Granted>, GrantRefusal> {
-    let (subject, resource) = entry(
-        (authority.here(), names),
+) -> Result<Vec<&'a LoggedGrant>, GrantRequestError> {
+    let (subject, resource) = parse_target(
+        (authority.local_node(), names),
         request.entry_type,
         &request.agent_id,
         &request.server_id,
         request.tool_name.as_deref(),
     )?;
-    let standing = grants.standing(&subject, &resource, authority);
-    let denies = |granted: &&Granted| granted.grant.permission == Permission::Deny;
+    let standing = grants.unrevoked(&subject, &resource, authority);
+    let denies = |granted: &&LoggedGrant| granted.grant.permission == Permission::Deny;
     if !standing.is_empty() && standing.iter().all(denies) {
         return Ok(Vec::new());
     }
-    let goes_on = |granted: &&Granted| {
+    let goes_on = |granted: &&LoggedGrant| {
         let grant = &granted.grant;
         let same = grant.subject == subject && grant.resource == resource;
         grant.is_pattern()
@@ -229,29 +234,32 @@ pub fn allowed_by_patterns<'a>(
             && grant.resource.includes(&resource)
             && !grants.is_revoked(granted, authority)
     };
-    Ok(grants.overlapping(&subject).filter(goes_on).collect())
+    Ok(grants
+        .overlapping_grants(&subject)
+        .filter(goes_on)
+        .collect())
 }
 
 /// The operations of `mgp/access/revoke`; none when there is no such entry.
 ///
 /// # Errors
-/// [`GrantRefusal`] says what is wrong; then nothing may be recorded.
+/// [`GrantRequestError`] says what is wrong; then nothing may be recorded.
 pub fn revoke(
     request: &access::Revoke,
     principal: &Principal,
-    names: &impl NamesNodes,
+    names: &impl NodeResolver,
     grants: &Grants,
     authority: &Authority,
-) -> Result<Vec<GrantChange>, GrantRefusal> {
-    may(principal, GrantRequest::Administer)?;
-    let (subject, resource) = entry(
-        (authority.here(), names),
+) -> Result<Vec<GrantChange>, GrantRequestError> {
+    authorize(principal, GrantRequest::Administer)?;
+    let (subject, resource) = parse_target(
+        (authority.local_node(), names),
         request.entry_type,
         &request.agent_id,
         &request.server_id,
         request.tool_name.as_deref(),
     )?;
-    let standing = grants.standing(&subject, &resource, authority);
+    let standing = grants.unrevoked(&subject, &resource, authority);
     let ids: Vec<GrantId> = standing.iter().map(|granted| granted.grant.id).collect();
     let parts = ids.chunks(IDS_MAX).map(<[GrantId]>::to_vec);
     Ok(parts
@@ -262,13 +270,17 @@ pub fn revoke(
 /// The revocations when a server is removed: everything allowed on it and every permission it had, so that
 /// another server of its name begins without. Denials remain.
 #[must_use]
-pub fn vacate(server: &ServerId, grants: &Grants, authority: &Authority) -> Vec<GrantChange> {
-    let server = &authority.here().server(server.clone());
+pub fn revoke_server_grants(
+    server: &ServerId,
+    grants: &Grants,
+    authority: &Authority,
+) -> Vec<GrantChange> {
+    let server = &authority.local_node().server(server.clone());
     let about = |grant: &Grant| {
         grant.resource.server() == Some(server)
             || matches!(&grant.subject, Subject::Server(its) if its == server)
     };
-    let allowed = grants.all().filter(|granted| {
+    let allowed = grants.iter().filter(|granted| {
         let grant = &granted.grant;
         grant.permission == Permission::Allow
             && about(grant)
@@ -281,18 +293,18 @@ pub fn vacate(server: &ServerId, grants: &Grants, authority: &Authority) -> Vec<
         .collect()
 }
 
-fn entry(
-    (here, names): (NodeId, &impl NamesNodes),
+fn parse_target(
+    (here, names): (NodeId, &impl NodeResolver),
     entry_type: EntryType,
     agent: &str,
     server: &str,
     tool: Option<&str>,
-) -> Result<(Subject, GrantResource), GrantRefusal> {
+) -> Result<(Subject, GrantResource), GrantRequestError> {
     let server = ServerId::new(server);
-    let server = match server.at_node() {
-        Some((node, own)) => match names.node_called(node) {
+    let server = match server.remote_parts() {
+        Some((node, own)) => match names.find_node(node) {
             Some(node) => node.server(own),
-            None => return Err(GrantRefusal::NoNode(node.to_owned())),
+            None => return Err(GrantRequestError::UnknownNode(node.to_owned())),
         },
         None => here.server(server),
     };
@@ -301,7 +313,7 @@ fn entry(
     let pattern = |tool: &str| {
         let in_cluster = server.node != here || !of_home;
         let pattern = ToolPattern::try_from(tool.to_owned()).ok()?;
-        (in_cluster && pattern.beginning().is_some()).then_some(pattern)
+        (in_cluster && pattern.prefix().is_some()).then_some(pattern)
     };
     let resource = match target(entry_type, tool)? {
         Some(tool) => match pattern(tool) {
@@ -314,10 +326,10 @@ fn entry(
     Ok((subject, resource))
 }
 
-fn end(text: &str, now_ms: u64) -> Result<u64, GrantRefusal> {
-    let end = parse_rfc3339(text).ok_or_else(|| GrantRefusal::NoTime(text.to_owned()))?;
+fn parse_expiry(text: &str, now_ms: u64) -> Result<u64, GrantRequestError> {
+    let end = parse_rfc3339(text).ok_or_else(|| GrantRequestError::BadTime(text.to_owned()))?;
     if end <= now_ms {
-        return Err(GrantRefusal::Past(text.to_owned()));
+        return Err(GrantRequestError::AlreadyExpired(text.to_owned()));
     }
     Ok(end)
 }

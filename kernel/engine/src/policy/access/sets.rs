@@ -22,7 +22,7 @@ pub struct ToolSet {
 impl ToolSet {
     /// Whether a tool or, without one, the server as a whole is in it.
     #[must_use]
-    pub fn has(&self, server: &ServerId, tool: Option<&str>) -> bool {
+    pub fn contains(&self, server: &ServerId, tool: Option<&str>) -> bool {
         let whole = self.servers.contains(server);
         let Some(tool) = tool else {
             return whole;
@@ -38,41 +38,41 @@ impl ToolSet {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ToolSets {
     /// By name.
-    pub named: BTreeMap<SetName, Arc<ToolSet>>,
+    pub by_name: BTreeMap<SetName, Arc<ToolSet>>,
     /// Agents that use a set and nothing else, at every door. One that is held to a set that does not exist has
     /// nothing.
-    pub held: HashMap<AgentId, SetName>,
+    pub by_agent: HashMap<AgentId, SetName>,
 }
 
 impl ToolSets {
-    fn set(&self, name: &SetName) -> Option<&Arc<ToolSet>> {
-        self.named.get(name)
+    fn get(&self, name: &SetName) -> Option<&Arc<ToolSet>> {
+        self.by_name.get(name)
     }
 
     /// The sets that a caller is narrowed to: that of its door, and that it is held to.
-    fn of<'a>(
+    fn sets_for<'a>(
         &'a self,
         principal: &'a Principal,
-    ) -> impl Iterator<Item = (Narrowing, &'a SetName)> {
+    ) -> impl Iterator<Item = (SetSource, &'a SetName)> {
         let door = match principal {
-            Principal::InSet(_, name) => Some((Narrowing::Door, name)),
+            Principal::InSet(_, name) => Some((SetSource::Endpoint, name)),
             Principal::Agent(_) | Principal::Operator(_) => None,
         };
-        let held = principal.agent().and_then(|agent| self.held.get(agent));
+        let held = principal.agent().and_then(|agent| self.by_agent.get(agent));
         door.into_iter()
-            .chain(held.map(|name| (Narrowing::Held, name)))
+            .chain(held.map(|name| (SetSource::Assignment, name)))
     }
 }
 
 /// Why a set counts for a caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Narrowing {
+pub enum SetSource {
     /// It came by the set's door.
     #[error("it is not in the set of this door")]
-    Door,
+    Endpoint,
     /// It is held to the set.
     #[error("it is not in the set that the agent is held to")]
-    Held,
+    Assignment,
 }
 
 impl GrantTable {
@@ -94,51 +94,51 @@ impl GrantTable {
 
     /// Whether the caller may come in by the door of this set: there is one, and it is not held to another one.
     #[must_use]
-    pub fn has_door(&self, principal: &Principal, set: &SetName) -> bool {
+    pub fn can_use_set(&self, principal: &Principal, set: &SetName) -> bool {
         let held = principal
             .agent()
-            .and_then(|agent| self.sets.held.get(agent));
-        self.sets.named.contains_key(set) && held.is_none_or(|held| held == set)
+            .and_then(|agent| self.sets.by_agent.get(agent));
+        self.sets.by_name.contains_key(set) && held.is_none_or(|held| held == set)
     }
 
     /// Whether any set takes something away from this caller.
     #[must_use]
-    pub fn is_narrowed(&self, principal: &Principal) -> bool {
-        self.sets.of(principal).next().is_some()
+    pub fn is_in_any_set(&self, principal: &Principal) -> bool {
+        self.sets.sets_for(principal).next().is_some()
     }
 
     /// Why a set keeps this from the caller, and which; `None` where none does. Two look-ups for a caller that is in a
     /// set, one where any agent is held to one, and none otherwise.
     #[must_use]
-    pub fn left_out<'a>(
+    pub fn excluding_set<'a>(
         &'a self,
         principal: &'a Principal,
         server: &ServerId,
         tool: Option<&str>,
-    ) -> Option<(Narrowing, &'a SetName)> {
-        self.sets.of(principal).find(|(_, name)| {
-            let set = self.sets.set(name);
-            set.is_none_or(|set| !set.has(server, tool))
+    ) -> Option<(SetSource, &'a SetName)> {
+        self.sets.sets_for(principal).find(|(_, name)| {
+            let set = self.sets.get(name);
+            set.is_none_or(|set| !set.contains(server, tool))
         })
     }
 
     /// The tools of this server that the caller's sets name one by one, of the first set that has it.
-    pub(super) fn in_sets<'a>(
+    pub(super) fn tools_in_sets<'a>(
         &'a self,
         principal: &Principal,
         server: &ServerId,
     ) -> impl Iterator<Item = &'a str> + use<'a> {
-        let of = |name: &SetName| self.sets.set(name)?.tools.get(server);
-        let mut sets = self.sets.of(principal);
+        let of = |name: &SetName| self.sets.get(name)?.tools.get(server);
+        let mut sets = self.sets.sets_for(principal);
         let tools = sets.find_map(|(_, name)| of(name));
         tools.into_iter().flatten().map(String::as_str)
     }
 
     /// The audience that `base` becomes by the caller's sets. It tells sets apart by what they have, so that a list
     /// is told to have changed only where it may have.
-    pub(super) fn narrowed(&self, principal: &Principal, base: Audience) -> Audience {
-        let sets = self.sets.of(principal);
-        let sets = sets.map(|(_, name)| self.sets.set(name).cloned().unwrap_or_default());
+    pub(super) fn narrow_audience(&self, principal: &Principal, base: Audience) -> Audience {
+        let sets = self.sets.sets_for(principal);
+        let sets = sets.map(|(_, name)| self.sets.get(name).cloned().unwrap_or_default());
         sets.fold(base, |base, set| Audience::InSet(Box::new(base), set))
     }
 }
@@ -150,7 +150,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::policy::access::Defaults;
+    use crate::policy::access::DefaultPolicies;
     use crate::policy::grants::{Authority, Grants};
 
     fn id(text: &str) -> ServerId {
@@ -178,18 +178,18 @@ mod tests {
     }
 
     fn table(policy: DefaultPolicy, sets: ToolSets) -> GrantTable {
-        let defaults = Defaults {
+        let defaults = DefaultPolicies {
             kernel: policy,
             servers: HashMap::new(),
         };
-        let authority = Authority::home(NodeId([1; 32]));
+        let authority = Authority::with_local_issuer(NodeId([1; 32]));
         GrantTable::build(&Grants::default(), &authority, defaults, 0, 1)
             .with_sets(Arc::new(sets), 2)
     }
 
     fn sets() -> ToolSets {
         ToolSets {
-            named: [
+            by_name: [
                 (name("reading"), Arc::new(reading())),
                 (
                     name("git"),
@@ -200,7 +200,7 @@ mod tests {
                 ),
             ]
             .into(),
-            held: [
+            by_agent: [
                 (AgentId::new("agent.held"), name("reading")),
                 (AgentId::new("agent.lost"), name("gone")),
             ]
@@ -221,25 +221,26 @@ mod tests {
     fn a_set_has_whole_servers_and_single_tools() {
         let table = table(DefaultPolicy::OptOut, sets());
         for who in [agent("agent.held"), at("agent.free", "reading")] {
-            let may = |server, tool| table.admits(&who, &id(server), tool, 0);
+            let may = |server, tool| table.is_allowed(&who, &id(server), tool, 0);
             assert!(may("files", None) && may("files", Some("read")) && may("git", Some("log")));
             assert!(!may("files", Some("delete")), "an exception counts");
             assert!(!may("git", None) && !may("git", Some("push")) && !may("other", Some("log")));
-            let sees = |server| table.sees(&who, &id(server), 0);
+            let sees = |server| table.is_server_visible(&who, &id(server), 0);
             assert!(sees("files") && sees("git") && !sees("other"));
-            assert!(table.named(&who, &id("git")).eq(["log"]));
+            assert!(table.named_tools(&who, &id("git")).eq(["log"]));
         }
         // Both count where there are two.
         let both = at("agent.held", "git");
-        assert!(table.admits(&both, &id("git"), Some("log"), 0));
-        assert!(!table.admits(&both, &id("git"), Some("push"), 0));
-        assert!(!table.admits(&both, &id("files"), None, 0));
+        assert!(table.is_allowed(&both, &id("git"), Some("log"), 0));
+        assert!(!table.is_allowed(&both, &id("git"), Some("push"), 0));
+        assert!(!table.is_allowed(&both, &id("files"), None, 0));
         // The log says which of them left it out.
-        let rule = |who: &Principal, server| table.decide(who, &id(server), None, 0).rule();
-        assert_eq!(rule(&both, "files"), Narrowing::Door.to_string());
+        let rule =
+            |who: &Principal, server| table.decide(who, &id(server), None, 0).describe_rule();
+        assert_eq!(rule(&both, "files"), SetSource::Endpoint.to_string());
         assert_eq!(
             rule(&agent("agent.held"), "git"),
-            Narrowing::Held.to_string()
+            SetSource::Assignment.to_string()
         );
     }
 
@@ -248,13 +249,18 @@ mod tests {
     fn who_is_held_to_a_set_that_is_not_there_has_nothing() {
         let table = table(DefaultPolicy::OptOut, sets());
         for who in [agent("agent.lost"), at("agent.free", "gone")] {
-            assert!(!table.admits(&who, &id("files"), Some("read"), 0));
-            assert!(!table.sees(&who, &id("files"), 0) && !table.opens(&who, &id("files"), 0));
+            assert!(!table.is_allowed(&who, &id("files"), Some("read"), 0));
+            assert!(
+                !table.is_server_visible(&who, &id("files"), 0)
+                    && !table.is_server_open(&who, &id("files"), 0)
+            );
         }
         let free = agent("agent.free");
-        assert!(table.has_door(&free, &name("git")) && !table.has_door(&free, &name("gone")));
+        assert!(table.can_use_set(&free, &name("git")) && !table.can_use_set(&free, &name("gone")));
         let held = agent("agent.held");
-        assert!(table.has_door(&held, &name("reading")) && !table.has_door(&held, &name("git")));
+        assert!(
+            table.can_use_set(&held, &name("reading")) && !table.can_use_set(&held, &name("git"))
+        );
     }
 
     /// Who is in a set or held to one, also to one that is not there; and a table with other sets is another one.
@@ -263,10 +269,10 @@ mod tests {
         let table = table(DefaultPolicy::OptOut, sets());
         assert_eq!((table.generation(), &**table.sets()), (2, &sets()));
         let narrowed = ["agent.held", "agent.lost"].map(agent);
-        assert!(narrowed.iter().all(|who| table.is_narrowed(who)));
-        assert!(table.is_narrowed(&at("agent.free", "git")));
-        assert!(!table.is_narrowed(&agent("agent.free")));
-        assert!(!table.is_narrowed(&Principal::Operator("admin".into())));
+        assert!(narrowed.iter().all(|who| table.is_in_any_set(who)));
+        assert!(table.is_in_any_set(&at("agent.free", "git")));
+        assert!(!table.is_in_any_set(&agent("agent.free")));
+        assert!(!table.is_in_any_set(&Principal::Operator("admin".into())));
     }
 
     /// A list is told to have changed where the set did, and not for the others.
@@ -274,7 +280,7 @@ mod tests {
     fn an_audience_is_told_apart_by_what_its_sets_have() {
         let before = table(DefaultPolicy::OptOut, sets());
         let mut other = sets();
-        other.named.insert(name("git"), Arc::new(reading()));
+        other.by_name.insert(name("git"), Arc::new(reading()));
         let after = before.with_sets(Arc::new(other), 3);
         let same = |who: &Principal| before.audience(who) == after.audience(who);
         assert!(same(&agent("agent.free")) && same(&agent("agent.held")));
@@ -308,16 +314,16 @@ mod tests {
                 false => DefaultPolicy::OptIn,
             };
             let one = ToolSets {
-                named: [(name("s"), Arc::new(set.clone()))].into(),
-                held: [(AgentId::new("agent.held"), name("s"))].into(),
+                by_name: [(name("s"), Arc::new(set.clone()))].into(),
+                by_agent: [(AgentId::new("agent.held"), name("s"))].into(),
             };
             let table = table(policy, one);
             let free = table.decide(&agent("agent.free"), &id(&server), tool.as_deref(), 0);
             for who in [agent("agent.held"), at("agent.free", "s")] {
                 let narrowed = table.decide(&who, &id(&server), tool.as_deref(), 0);
-                let want = free.permission == Permission::Allow && set.has(&id(&server), tool.as_deref());
+                let want = free.permission == Permission::Allow && set.contains(&id(&server), tool.as_deref());
                 prop_assert_eq!(narrowed.permission == Permission::Allow, want);
-                prop_assert_eq!(table.pass(&narrowed).is_some(), want);
+                prop_assert_eq!(table.lease(&narrowed).is_some(), want);
             }
         }
     }

@@ -11,8 +11,8 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::policy::grants::{
-    CausalContext, Force, Grant, GrantChange, LogChange, LogPosition, Operation, OperationId,
-    Revoke, Written,
+    CausalContext, EncodedOperation, Grant, GrantChange, GrantStatus, LogChange, LogPosition,
+    Operation, OperationId, Revoke,
 };
 
 const NOW: u64 = 10_000;
@@ -22,7 +22,7 @@ fn issuer(n: u8) -> NodeId {
 }
 
 fn authority() -> Authority {
-    Authority::home(issuer(1))
+    Authority::with_local_issuer(issuer(1))
 }
 
 fn id(n: u8) -> GrantId {
@@ -45,15 +45,15 @@ fn at(name: &str) -> NodeServer {
     issuer(1).server(server(name))
 }
 
-fn defaults(kernel: DefaultPolicy) -> Defaults {
-    Defaults {
+fn defaults(kernel: DefaultPolicy) -> DefaultPolicies {
+    DefaultPolicies {
         kernel,
         servers: HashMap::new(),
     }
 }
 
 fn write(grants: &mut Grants, by: u8, change: GrantChange) {
-    let (sequence, previous) = grants.next(issuer(by));
+    let (sequence, previous) = grants.next_position(issuer(by));
     let place = LogPosition {
         issuer: issuer(by),
         sequence,
@@ -67,7 +67,7 @@ fn write(grants: &mut Grants, by: u8, change: GrantChange) {
         change: LogChange::Grants(change),
         context: CausalContext::default(),
     };
-    grants.apply(&Written::new(operation)).unwrap();
+    grants.apply(&EncodedOperation::new(operation)).unwrap();
 }
 
 fn request(tool: Option<&str>, permission: Permission) -> words::Grant {
@@ -93,8 +93,8 @@ fn revoking(tool: Option<&str>) -> words::Revoke {
 /// A cluster in which the node 2 is called `nas`.
 struct Nas;
 
-impl NamesNodes for Nas {
-    fn node_called(&self, name: &str) -> Option<NodeId> {
+impl NodeResolver for Nas {
+    fn find_node(&self, name: &str) -> Option<NodeId> {
         (name == "nas").then(|| issuer(2))
     }
 }
@@ -102,7 +102,7 @@ impl NamesNodes for Nas {
 /// What is granted names the nodes by all digits: names are given anew in every cluster.
 #[test]
 fn agents_and_servers_of_other_nodes_are_granted_by_the_nodes_ids() {
-    let there = AgentId::of_node(&issuer(3).agent(AgentId::new("agent.alice")));
+    let there = AgentId::from_node_agent(&issuer(3).agent(AgentId::new("agent.alice")));
     let mut asked = request(Some("read"), Permission::Allow);
     asked.agent_id = there.to_string();
     asked.server_id = "nas/files".into();
@@ -121,7 +121,7 @@ fn agents_and_servers_of_other_nodes_are_granted_by_the_nodes_ids() {
     assert_eq!(granted.resource, read);
     asked.server_id = "attic/files".into();
     let refused = made(&asked).unwrap_err();
-    assert_eq!(refused, GrantRefusal::NoNode("attic".into()));
+    assert_eq!(refused, GrantRequestError::UnknownNode("attic".into()));
 }
 
 /// A pattern of agents or of tools is one entry, which takes the place of the same one alone.
@@ -138,15 +138,15 @@ fn a_pattern_is_granted_and_revoked_as_one_entry() {
         asked.agent_id = agent.to_string();
         asked
     };
-    let alice = AgentId::of_node(&issuer(3).agent(AgentId::new("agent.alice")));
-    let all = AgentId::all_at(issuer(3));
-    let everywhere = AgentId::new("agent.alice").everywhere();
+    let alice = AgentId::from_node_agent(&issuer(3).agent(AgentId::new("agent.alice")));
+    let all = AgentId::pattern_for_node(issuer(3));
+    let everywhere = AgentId::new("agent.alice").pattern_for_all_nodes();
     give(&mut grants, 1, &asked(&all, None));
     give(&mut grants, 2, &asked(&everywhere, Some("read_*")));
     give(&mut grants, 3, &asked(&all, Some("*")));
     let ids = |grants: &Grants| -> BTreeSet<GrantId> {
         let stands = grants
-            .all()
+            .iter()
             .filter(|it| !grants.is_revoked(it, &authority()));
         stands.map(|it| it.grant.id).collect()
     };
@@ -156,7 +156,7 @@ fn a_pattern_is_granted_and_revoked_as_one_entry() {
         "all tools are the server"
     );
     let wider = |grants: &Grants, asked: &words::Revoke| {
-        let wider = allowed_by_patterns(asked, &Nas, grants, &authority()).unwrap();
+        let wider = remaining_pattern_grants(asked, &Nas, grants, &authority()).unwrap();
         wider.iter().map(|it| it.grant.id).collect::<BTreeSet<_>>()
     };
     assert_eq!(wider(&grants, &revoking(&alice, None)), [id(3)].into());
@@ -179,9 +179,12 @@ fn a_pattern_is_granted_and_revoked_as_one_entry() {
         grant(asked, &operator(), &Nas, &grants, &authority(), id(1), NOW).unwrap_err()
     };
     let here = asked(&AgentId::new(AgentId::ALL), None);
-    assert_eq!(made(&here), GrantRefusal::AllHere);
+    assert_eq!(made(&here), GrantRequestError::AllLocalAgents);
     let tools = asked(&AgentId::new("a"), Some("read_*"));
-    assert_eq!(made(&tools), GrantRefusal::ToolsHere("read_*".into()));
+    assert_eq!(
+        made(&tools),
+        GrantRequestError::LocalPattern("read_*".into())
+    );
 }
 
 /// Grants as the operator asks for it.
@@ -194,7 +197,10 @@ fn give(grants: &mut Grants, n: u8, request: &words::Grant) {
 
 fn take(grants: &mut Grants, request: &words::Revoke) -> usize {
     let changes = revoke(request, &operator(), &Nas, grants, &authority()).unwrap();
-    let ids = changes.iter().map(|change| change.revoked().len()).sum();
+    let ids = changes
+        .iter()
+        .map(|change| change.revoked_ids().len())
+        .sum();
     for change in changes {
         write(grants, 1, change);
     }
@@ -333,17 +339,17 @@ fn a_server_that_is_gone_leaves_nothing_that_was_allowed() {
         };
         write(&mut grants, 1, GrantChange::Grant(grant));
     }
-    let gone = vacate(&here.server, &grants, &authority());
+    let gone = revoke_server_grants(&here.server, &grants, &authority());
     let ids: Vec<GrantId> = gone
         .iter()
-        .flat_map(|change| change.revoked().to_vec())
+        .flat_map(|change| change.revoked_ids().to_vec())
         .collect();
     assert_eq!(ids, [id(1), id(2), id(3)]);
     for change in gone {
         write(&mut grants, 1, change);
     }
     assert!(
-        vacate(&here.server, &grants, &authority()).is_empty(),
+        revoke_server_grants(&here.server, &grants, &authority()).is_empty(),
         "once is enough"
     );
 }
@@ -359,7 +365,7 @@ fn a_query_tells_what_was_granted_and_falls_back_when_it_is_revoked() {
         let table = table(grants, DefaultPolicy::OptIn);
         table
             .decide(&agent("a"), &server("files"), Some("read"), NOW)
-            .standing()
+            .to_query_response()
     };
     assert_eq!(
         serde_json::to_value(standing(&grants)).unwrap(),
@@ -367,7 +373,7 @@ fn a_query_tells_what_was_granted_and_falls_back_when_it_is_revoked() {
             "granted_at": "1970-01-01T00:00:05.000Z", "expires_at": "1970-01-01T00:00:20.000Z"})
     );
     assert_eq!(take(&mut grants, &revoking(Some("read"))), 1);
-    assert_eq!(standing(&grants), hidden());
+    assert_eq!(standing(&grants), hidden_query_response());
     // MGP-074: there is nothing left to take back, and nothing to write.
     assert_eq!(take(&mut grants, &revoking(Some("read"))), 0);
     assert_eq!(take(&mut grants, &revoking(None)), 0);
@@ -386,7 +392,7 @@ fn the_last_decision_of_the_operator_counts() {
         assert_eq!(decided(&grants, DefaultPolicy::OptIn, "t").0, permission);
     }
     let all: words::List = serde_json::from_str("{}").unwrap();
-    let shown = list(&grants, &authority(), &all, NOW, |node| node.short());
+    let shown = list(&grants, &authority(), &all, NOW, |node| node.short_id());
     assert_eq!(shown.len(), 1);
     assert_eq!(shown[0].entry_type, EntryType::ServerGrant);
 }
@@ -412,26 +418,32 @@ fn a_grant_that_does_not_fit_is_refused() {
     no_tool.entry_type = EntryType::ToolGrant;
     assert!(matches!(
         refused(no_tool),
-        (-32602, GrantRefusal::Target(_))
+        (-32602, GrantRequestError::Target(_))
     ));
     for (when, past) in [("tomorrow", false), ("1970-01-01T00:00:10Z", true)] {
         let mut ends = request(None, Permission::Allow);
         ends.expires_at = Some(when.into());
         let (code, why) = refused(ends);
-        assert_eq!((code, matches!(why, GrantRefusal::Past(_))), (-32602, past));
+        assert_eq!(
+            (code, matches!(why, GrantRequestError::AlreadyExpired(_))),
+            (-32602, past)
+        );
     }
     let mut nobody = request(None, Permission::Allow);
     nobody.agent_id = String::new();
-    assert!(matches!(refused(nobody), (-32602, GrantRefusal::Form(_))));
+    assert!(matches!(
+        refused(nobody),
+        (-32602, GrantRequestError::Form(_))
+    ));
 }
 
 /// agents never administer, and ask about themselves only.
 #[test]
 fn only_the_operator_grants_and_an_agent_asks_about_itself() {
-    assert_eq!(may(&operator(), GrantRequest::Administer), Ok(()));
-    assert_eq!(may(&operator(), GrantRequest::Query("b")), Ok(()));
-    assert_eq!(may(&agent("a"), GrantRequest::Query("a")), Ok(()));
-    let other = may(&agent("a"), GrantRequest::Query("b")).unwrap_err();
+    assert_eq!(authorize(&operator(), GrantRequest::Administer), Ok(()));
+    assert_eq!(authorize(&operator(), GrantRequest::Query("b")), Ok(()));
+    assert_eq!(authorize(&agent("a"), GrantRequest::Query("a")), Ok(()));
+    let other = authorize(&agent("a"), GrantRequest::Query("b")).unwrap_err();
     assert_eq!(other.code(), 1000);
     // An agent that takes the operator's name is an agent.
     let grants = Grants::default();
@@ -470,7 +482,7 @@ fn an_entry_ends_within_the_table() {
     };
     assert_eq!(at(19_999), Permission::Allow);
     assert_eq!(at(20_000), Permission::Deny);
-    assert_eq!(table.next_end_ms(), Some(20_000));
+    assert_eq!(table.next_expiry_ms(), Some(20_000));
     let late = GrantTable::build(
         &grants,
         &authority(),
@@ -492,9 +504,9 @@ fn a_pass_is_good_until_something_changes_or_it_ends() {
     let before = table(&grants, DefaultPolicy::OptIn);
     let allowed = before.decide(&agent("a"), &server("files"), Some("t"), NOW);
     assert!(allowed.is_explicit_allow());
-    let pass = before.pass(&allowed).unwrap();
-    assert!(before.honours(pass, 19_999));
-    assert!(!before.honours(pass, 20_000));
+    let pass = before.lease(&allowed).unwrap();
+    assert!(before.is_lease_valid(pass, 19_999));
+    assert!(!before.is_lease_valid(pass, 20_000));
     take(&mut grants, &revoking(None));
     let after = GrantTable::build(
         &grants,
@@ -503,19 +515,19 @@ fn a_pass_is_good_until_something_changes_or_it_ends() {
         NOW,
         2,
     );
-    assert!(!after.honours(pass, NOW));
+    assert!(!after.is_lease_valid(pass, NOW));
     let denied = after.decide(&agent("a"), &server("files"), Some("t"), NOW);
-    assert_eq!(after.pass(&denied), None);
+    assert_eq!(after.lease(&denied), None);
 }
 
 /// MGP-079, MGP-081: a denied tool is an unknown one to whom it was never shown; 1001 is for those
 /// who knew it.
 #[test]
 fn a_denied_tool_is_unknown_to_whom_it_was_not_shown() {
-    assert_eq!(told(true, false, false), DenialAnswer::Unknown);
-    assert_eq!(told(false, true, true), DenialAnswer::Unknown);
-    assert_eq!(told(true, true, false), DenialAnswer::Denied);
-    assert_eq!(told(true, false, true), DenialAnswer::Denied);
+    assert_eq!(denial_response(true, false, false), DenialResponse::Unknown);
+    assert_eq!(denial_response(false, true, true), DenialResponse::Unknown);
+    assert_eq!(denial_response(true, true, false), DenialResponse::Denied);
+    assert_eq!(denial_response(true, false, true), DenialResponse::Denied);
 }
 
 #[test]
@@ -638,15 +650,15 @@ proptest! {
             let found = table.decide(&agent("a"), &server("s"), Some(tool), now);
             if found.permission == Permission::Allow {
                 let entry = found.entry.unwrap();
-                let counts = grants.all().any(|g| {
+                let counts = grants.iter().any(|g| {
                     g.grant.id == entry.id
                         && g.grant.permission == Permission::Allow
-                        && g.place.issuer == issuer(1)
-                        && grants.force(g, &authority(), now) == Force::InForce
+                        && g.position.issuer == issuer(1)
+                        && grants.status(g, &authority(), now) == GrantStatus::InForce
                 });
                 prop_assert!(counts);
-                let pass = table.pass(&found).unwrap();
-                prop_assert!(table.honours(pass, now));
+                let pass = table.lease(&found).unwrap();
+                prop_assert!(table.is_lease_valid(pass, now));
             }
         }
     }
@@ -654,5 +666,8 @@ proptest! {
 
 #[test]
 fn the_first_operation_of_a_log_has_nothing_before_it() {
-    assert_eq!(Grants::default().next(issuer(1)), (0, OperationId::START));
+    assert_eq!(
+        Grants::default().next_position(issuer(1)),
+        (0, OperationId::START)
+    );
 }

@@ -14,29 +14,29 @@ use super::log::IssuerLog;
 use super::memory::{context_memory, resource_memory, subject_memory, tree_memory};
 use super::operation::BRANCHES_NAMED_MAX;
 use super::{
-    Authority, CausalContext, Force, GrantChange, GrantId, GrantResource, Granted, Grants,
-    LogChange, LogPosition, OperationId, Revoke, Subject, Written,
+    Authority, CausalContext, EncodedOperation, GrantChange, GrantId, GrantResource, GrantStatus,
+    Grants, LogChange, LogPosition, LoggedGrant, OperationId, Revoke, Subject,
 };
 use crate::policy::tool_pattern::ToolPattern;
 
 /// What is known of a withdrawal beside its place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Withdrawal {
-    told_at_ms: u64,
+    issued_at_ms: u64,
     context: CausalContext,
 }
 
 /// All withdrawals, by what they are about. None of it depends on the order in which operations came.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Withdrawals {
-    all: BTreeMap<OperationKey, Withdrawal>,
+    by_key: BTreeMap<OperationKey, Withdrawal>,
     /// By subject and resource; without a resource, about all that the subject has.
-    about: BTreeMap<Subject, SubjectScopes>,
+    by_scope: BTreeMap<Subject, SubjectScopes>,
 }
 
 /// Withdrawals about the same, sorted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct SameScope {
+struct ScopeWithdrawals {
     keys: Vec<OperationKey>,
     /// Of each issuer.
     fronts: Vec<(NodeId, IssuerFronts)>,
@@ -56,8 +56,8 @@ struct IssuerFronts {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct KnowledgeFront(Vec<(u64, u64)>);
 
-impl SameScope {
-    fn memory(&self) -> usize {
+impl ScopeWithdrawals {
+    fn memory_bytes(&self) -> usize {
         let fronts = self.fronts.iter().flat_map(|(_, fronts)| {
             let logs = fronts.logs.iter();
             let each = logs.map(|(_, front)| front.0.capacity() * size_of::<(u64, u64)>());
@@ -97,7 +97,7 @@ fn reserve_first<T>(list: &mut Vec<T>) {
 }
 
 /// The value of a sorted list for this node, which is made if there is none.
-fn value_for<T: Default>(list: &mut Vec<(NodeId, T)>, node: NodeId) -> &mut T {
+fn get_or_insert<T: Default>(list: &mut Vec<(NodeId, T)>, node: NodeId) -> &mut T {
     let at = list.partition_point(|(other, _)| *other < node);
     if list.get(at).is_none_or(|(other, _)| *other != node) {
         reserve_first(list);
@@ -107,22 +107,22 @@ fn value_for<T: Default>(list: &mut Vec<(NodeId, T)>, node: NodeId) -> &mut T {
 }
 
 /// How much of a log is named as known by an operation at that place; of its own log only where it says so.
-fn named_until(context: &CausalContext, log: NodeId, place: LogPosition) -> Option<u64> {
+fn known_len_in_context(context: &CausalContext, log: NodeId, place: LogPosition) -> Option<u64> {
     let named = context.logs.get(&log);
     match log == place.issuer {
-        true => named.map(|_| context.known_until(log, place)),
+        true => named.map(|_| context.known_len(log, place)),
         false => Some(named.copied().unwrap_or(0)),
     }
 }
 
 impl Withdrawals {
-    fn set_about(
+    fn add_scope(
         &mut self,
         key: OperationKey,
         subject: &Subject,
         resource: Option<&GrantResource>,
     ) {
-        let of_subject = self.about.entry(subject.clone()).or_default();
+        let of_subject = self.by_scope.entry(subject.clone()).or_default();
         let scope = of_subject.entry(resource.cloned()).or_default();
         let Err(at) = scope.keys.binary_search(&key) else {
             return;
@@ -130,22 +130,23 @@ impl Withdrawals {
         reserve_first(&mut scope.keys);
         scope.keys.insert(at, key);
         let (place, _) = key;
-        let Some(withdrawal) = self.all.get(&key) else {
+        let Some(withdrawal) = self.by_key.get(&key) else {
             return;
         };
-        let fronts = value_for(&mut scope.fronts, place.issuer);
+        let fronts = get_or_insert(&mut scope.fronts, place.issuer);
         fronts.last = fronts.last.max(place.sequence);
         for log in withdrawal.context.logs.keys() {
             if fronts.logs.iter().all(|(known, _)| known != log) {
                 // Those before did not name it.
-                let front = value_for(&mut fronts.logs, *log);
+                let front = get_or_insert(&mut fronts.logs, *log);
                 let others = scope
                     .keys
                     .iter()
                     .filter(|(it, _)| it.issuer == place.issuer);
                 for (other, id) in others {
-                    let context = self.all.get(&(*other, *id)).map(|it| &it.context);
-                    let known = context.and_then(|context| named_until(context, *log, *other));
+                    let context = self.by_key.get(&(*other, *id)).map(|it| &it.context);
+                    let known =
+                        context.and_then(|context| known_len_in_context(context, *log, *other));
                     known
                         .into_iter()
                         .for_each(|known| front.add(other.sequence, known));
@@ -153,7 +154,7 @@ impl Withdrawals {
             }
         }
         for (log, front) in &mut fronts.logs {
-            let known = named_until(&withdrawal.context, *log, place);
+            let known = known_len_in_context(&withdrawal.context, *log, place);
             known
                 .into_iter()
                 .for_each(|known| front.add(place.sequence, known));
@@ -166,37 +167,37 @@ impl Withdrawals {
         &'a self,
         subject: &Subject,
         resource: &'a GrantResource,
-    ) -> impl Iterator<Item = &'a SameScope> + use<'a> {
-        let subjects = overlapping_subjects(&self.about, subject);
+    ) -> impl Iterator<Item = &'a ScopeWithdrawals> + use<'a> {
+        let subjects = overlapping_subjects(&self.by_scope, subject);
         subjects.flat_map(|(_, about)| overlapping_scopes(about, resource))
     }
 
     /// How many bytes of memory they take, nearly.
-    pub(super) fn memory(&self) -> usize {
-        let contexts = self.all.values().map(|it| context_memory(&it.context));
-        let about = self.about.iter().map(|(subject, scopes)| {
-            let each = scopes
-                .iter()
-                .map(|(about, scope)| about.as_ref().map_or(0, resource_memory) + scope.memory());
+    pub(super) fn memory_bytes(&self) -> usize {
+        let contexts = self.by_key.values().map(|it| context_memory(&it.context));
+        let about = self.by_scope.iter().map(|(subject, scopes)| {
+            let each = scopes.iter().map(|(about, scope)| {
+                about.as_ref().map_or(0, resource_memory) + scope.memory_bytes()
+            });
             subject_memory(subject)
-                + tree_memory::<(Option<GrantResource>, SameScope)>(scopes.len())
+                + tree_memory::<(Option<GrantResource>, ScopeWithdrawals)>(scopes.len())
                 + each.sum::<usize>()
         });
-        tree_memory::<(OperationKey, Withdrawal)>(self.all.len())
-            + tree_memory::<(Subject, [usize; 3])>(self.about.len())
+        tree_memory::<(OperationKey, Withdrawal)>(self.by_key.len())
+            + tree_memory::<(Subject, [usize; 3])>(self.by_scope.len())
             + contexts.chain(about).sum::<usize>()
     }
 
     /// The first one at this place.
     fn first_at(&self, place: LogPosition) -> Option<&Withdrawal> {
         let from = (place, OperationId::START);
-        let (key, withdrawal) = self.all.range(from..).next()?;
+        let (key, withdrawal) = self.by_key.range(from..).next()?;
         (key.0 == place).then_some(withdrawal)
     }
 }
 
 /// Withdrawals about the same subject, by what they are about.
-type SubjectScopes = BTreeMap<Option<GrantResource>, SameScope>;
+type SubjectScopes = BTreeMap<Option<GrantResource>, ScopeWithdrawals>;
 
 /// What is known by subject, of all that overlap this one.
 pub(super) fn overlapping_subjects<'a, T>(
@@ -204,7 +205,7 @@ pub(super) fn overlapping_subjects<'a, T>(
     subject: &Subject,
 ) -> impl Iterator<Item = (&'a Subject, &'a T)> + use<'a, T> {
     let (one, pattern) = match subject {
-        Subject::Agent(agent) => (Subject::all_for(agent).to_vec(), None),
+        Subject::Agent(agent) => (Subject::subjects_for(agent).to_vec(), None),
         Subject::Server(_) => (vec![subject.clone()], None),
         Subject::AgentsAt(_) | Subject::AgentEverywhere(_) => (Vec::new(), Some(subject.clone())),
     };
@@ -222,13 +223,13 @@ pub(super) fn overlapping_subjects<'a, T>(
 fn overlapping_scopes<'a>(
     about: &'a SubjectScopes,
     resource: &'a GrantResource,
-) -> impl Iterator<Item = &'a SameScope> + use<'a> {
+) -> impl Iterator<Item = &'a ScopeWithdrawals> + use<'a> {
     let at = |key: Option<GrantResource>| about.get(&key);
     let (on, whole, tools) = match resource {
         GrantResource::Permission(_) => (None, at(Some(resource.clone())), None),
         GrantResource::Server(on) => (Some(on), None, Some(String::new())),
         GrantResource::Tools(on, tools) => {
-            let beginning = tools.beginning().unwrap_or_default();
+            let beginning = tools.prefix().unwrap_or_default();
             (Some(on), None, Some(beginning.to_owned()))
         }
         GrantResource::Tool(on, _) => (Some(on), at(Some(resource.clone())), None),
@@ -241,7 +242,7 @@ fn overlapping_scopes<'a>(
         all.take_while(|(about, _)| about.as_ref().is_some_and(|it| it.overlaps(resource)))
     });
     let patterns = on.map(|on| {
-        let first = GrantResource::Tools(on.clone(), ToolPattern::least());
+        let first = GrantResource::Tools(on.clone(), ToolPattern::empty());
         let all = about.range(Some(first)..);
         let all = all.take_while(
             move |(about, _)| matches!(about, Some(GrantResource::Tools(of, _)) if of == on),
@@ -256,7 +257,7 @@ fn overlapping_scopes<'a>(
 
 /// Whether it takes back something that was allowed, if its grants are known. What only denied may be named as well:
 /// to end a denial takes nothing away.
-fn withdraws(change: &GrantChange) -> bool {
+fn is_withdrawal(change: &GrantChange) -> bool {
     match change {
         GrantChange::Revoke(_) => true,
         GrantChange::Grant(grant) => {
@@ -270,17 +271,17 @@ type WithdrawnScope = (Subject, Option<GrantResource>);
 
 impl Grants {
     /// An operation of this kind was taken: links withdrawals and the grants that they name.
-    pub(super) fn note_withdrawal(&mut self, operation: &Written, change: &GrantChange) {
-        let key = (operation.place(), operation.id());
-        if withdraws(change) {
+    pub(super) fn index_withdrawal(&mut self, operation: &EncodedOperation, change: &GrantChange) {
+        let key = (operation.position(), operation.id());
+        if is_withdrawal(change) {
             let told = operation.operation();
             let withdrawal = Withdrawal {
-                told_at_ms: told.told_at_ms,
+                issued_at_ms: told.told_at_ms,
                 context: told.context.clone(),
             };
-            self.withdrawals.all.insert(key, withdrawal);
-            for (subject, resource) in self.withdrawn(change) {
-                self.withdrawals.set_about(key, &subject, resource.as_ref());
+            self.withdrawals.by_key.insert(key, withdrawal);
+            for (subject, resource) in self.withdrawn_scopes(change) {
+                self.withdrawals.add_scope(key, &subject, resource.as_ref());
             }
         }
         let GrantChange::Grant(grant) = change else {
@@ -288,20 +289,20 @@ impl Grants {
         };
         if grant.permission == Permission::Allow {
             let withdrawals = &mut self.withdrawals;
-            for (_, key) in self.revoked.range(revoke_keys(grant.id)) {
-                if withdrawals.all.contains_key(key) {
-                    withdrawals.set_about(*key, &grant.subject, Some(&grant.resource));
+            for (_, key) in self.revoked_ids.range(revoke_keys(grant.id)) {
+                if withdrawals.by_key.contains_key(key) {
+                    withdrawals.add_scope(*key, &grant.subject, Some(&grant.resource));
                 }
             }
         }
     }
 
     /// What a change takes back, of what is known.
-    fn withdrawn(&self, change: &GrantChange) -> BTreeSet<WithdrawnScope> {
+    fn withdrawn_scopes(&self, change: &GrantChange) -> BTreeSet<WithdrawnScope> {
         if let GrantChange::Revoke(Revoke::UpTo { subject, .. }) = change {
             return [(subject.clone(), None)].into();
         }
-        let named = change.revoked().iter().flat_map(|id| self.scopes(*id));
+        let named = change.revoked_ids().iter().flat_map(|id| self.scopes(*id));
         let allowed = named.filter(|(.., permission)| *permission == Permission::Allow);
         let scopes = allowed.map(|(subject, about, _)| (subject.clone(), Some(about.clone())));
         scopes.collect()
@@ -309,41 +310,43 @@ impl Grants {
 
     /// How many operations of a log were known to who wrote the operation at `place`, of those that only one can be
     /// meant by.
-    fn known_until(&self, context: &CausalContext, log: NodeId, place: LogPosition) -> u64 {
+    fn known_len(&self, context: &CausalContext, log: NodeId, place: LogPosition) -> u64 {
         let fork = self.logs.get(&log).and_then(IssuerLog::fork);
-        context
-            .known_until(log, place)
-            .min(fork.unwrap_or(u64::MAX))
+        context.known_len(log, place).min(fork.unwrap_or(u64::MAX))
     }
 
     /// The first withdrawal that beats a grant without being known to its issuer.
-    pub(super) fn conflict(&self, granted: &Granted, authority: &Authority) -> Option<Force> {
+    pub(super) fn find_conflict(
+        &self,
+        granted: &LoggedGrant,
+        authority: &Authority,
+    ) -> Option<GrantStatus> {
         let grant = &granted.grant;
         let scopes = self
             .withdrawals
             .overlapping(&grant.subject, &grant.resource);
         let found = scopes.flat_map(|scope| {
             let fronts = scope.fronts.iter();
-            let may = fronts.filter(|(by, _)| authority.takes(*by));
+            let may = fronts.filter(|(by, _)| authority.can_revoke(*by));
             may.filter_map(|(by, fronts)| self.first_unknown(granted, *by, fronts, &scope.keys))
         });
         let revoke = found.min()?;
-        let at_ms = self.withdrawals.first_at(revoke)?.told_at_ms;
-        Some(Force::InConflict { revoke, at_ms })
+        let at_ms = self.withdrawals.first_at(revoke)?.issued_at_ms;
+        Some(GrantStatus::InConflict { revoke, at_ms })
     }
 
     /// A withdrawal of one issuer that the issuer of a grant did not know, nor the other way round.
     fn first_unknown(
         &self,
-        granted: &Granted,
+        granted: &LoggedGrant,
         by: NodeId,
         fronts: &IssuerFronts,
         keys: &[OperationKey],
     ) -> Option<LogPosition> {
-        let (context, place) = (&granted.context, granted.place);
-        let from = self.known_until(context, by, place);
+        let (context, place) = (&granted.context, granted.position);
+        let from = self.known_len(context, by, place);
         if !context.branches.is_empty() {
-            return self.first_unknown_one_by_one(granted, by, from, keys);
+            return self.first_unknown_by_branches(granted, by, from, keys);
         }
         let log = fronts.logs.iter().find(|(log, _)| *log == place.issuer);
         let sequence = match log {
@@ -359,9 +362,9 @@ impl Grants {
     }
 
     /// The same, for a grant that names single withdrawals.
-    fn first_unknown_one_by_one(
+    fn first_unknown_by_branches(
         &self,
-        granted: &Granted,
+        granted: &LoggedGrant,
         by: NodeId,
         from: u64,
         keys: &[OperationKey],
@@ -369,10 +372,10 @@ impl Grants {
         let first = keys.partition_point(|(it, _)| (it.issuer, it.sequence) < (by, from));
         let mut left = keys[first..].iter().take_while(|(it, _)| it.issuer == by);
         let unknown = left.find(|key @ (place, id)| {
-            let withdrawal = self.withdrawals.all.get(key);
+            let withdrawal = self.withdrawals.by_key.get(key);
             let knew_grant = withdrawal.is_some_and(|it| {
-                let log = granted.place.issuer;
-                granted.place.sequence < it.context.known_until(log, *place)
+                let log = granted.position.issuer;
+                granted.position.sequence < it.context.known_len(log, *place)
             });
             !granted.context.branches.contains(id) && !knew_grant
         });
@@ -380,14 +383,14 @@ impl Grants {
     }
 
     /// Whether a revoke that is not signed yet beats a grant that it does not name. `place` is where it will stand.
-    pub(crate) fn is_beaten(
+    pub(crate) fn is_overridden_by(
         &self,
-        granted: &Granted,
+        granted: &LoggedGrant,
         (revoke, context): (&Revoke, &CausalContext),
         place: LogPosition,
     ) -> bool {
         let grant = &granted.grant;
-        if granted.place.sequence < self.known_until(context, granted.place.issuer, place) {
+        if granted.position.sequence < self.known_len(context, granted.position.issuer, place) {
             return false;
         }
         let about = |id: &GrantId| {
@@ -406,12 +409,12 @@ impl Grants {
 
     /// What is known here of other logs than the issuer's own, as far as conflicts with this change depend on it.
     #[must_use]
-    pub fn context(&self, change: &LogChange, issuer: NodeId) -> CausalContext {
+    pub fn causal_context(&self, change: &LogChange, issuer: NodeId) -> CausalContext {
         match change.grants() {
             Some(GrantChange::Grant(grant)) if grant.permission == Permission::Allow => {
                 self.known_withdrawals(&grant.subject, &grant.resource, issuer)
             }
-            Some(change) if withdraws(change) => self.known_grants(change, issuer),
+            Some(change) if is_withdrawal(change) => self.known_grants(change, issuer),
             Some(_) | None => CausalContext::default(),
         }
     }
@@ -439,22 +442,26 @@ impl Grants {
 
     fn known_grants(&self, change: &GrantChange, issuer: NodeId) -> CausalContext {
         let mut context = CausalContext::default();
-        let named: BTreeSet<&GrantId> = change.revoked().iter().collect();
-        for (subject, resource) in self.withdrawn(change) {
-            let left = self.overlapping(&subject).filter(|granted| {
+        let named: BTreeSet<&GrantId> = change.revoked_ids().iter().collect();
+        for (subject, resource) in self.withdrawn_scopes(change) {
+            let left = self.overlapping_grants(&subject).filter(|granted| {
                 let grant = &granted.grant;
                 let overlaps = resource.as_ref();
                 let overlaps = overlaps.is_none_or(|about| about.overlaps(&grant.resource));
                 overlaps
                     && grant.permission == Permission::Allow
-                    && granted.place.issuer != issuer
+                    && granted.position.issuer != issuer
                     && !named.contains(&grant.id)
-                    && self.revoked.range(revoke_keys(grant.id)).next().is_none()
+                    && self
+                        .revoked_ids
+                        .range(revoke_keys(grant.id))
+                        .next()
+                        .is_none()
             });
             for granted in left {
-                let certain = self.tip(granted.place.issuer).next;
-                if granted.place.sequence < certain {
-                    context.logs.insert(granted.place.issuer, certain);
+                let certain = self.tip(granted.position.issuer).next;
+                if granted.position.sequence < certain {
+                    context.logs.insert(granted.position.issuer, certain);
                 }
             }
         }

@@ -7,11 +7,11 @@ use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
 use super::memory::tree_memory;
-use super::{LogTip, NotApplied, OperationId, Written};
+use super::{ApplyError, EncodedOperation, LogTip, OperationId};
 
 /// Operations kept of one log while earlier ones are missing; more are refused, and come again with those
 /// before them. Peers send logs in order, so only what was pushed ahead waits.
-pub const HELD_MAX: usize = 4096;
+pub const BUFFERED_MAX: usize = 4096;
 /// Operations kept of the branches of a forked log besides the longest one. A node that signed two branches by
 /// mistake is noticed long before.
 pub(super) const BRANCHES_MAX: u64 = 65_536;
@@ -29,9 +29,9 @@ pub(super) struct IssuerLog {
     /// The first place that is claimed by two.
     fork: Option<u64>,
     /// How many have no unbroken chain to the start.
-    held: usize,
+    unattached: usize,
     /// The length of the longest chain from the start.
-    longest: u64,
+    longest_chain: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,8 +42,8 @@ struct GrantLogItem {
 
 /// What became of an operation in its log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum GrantTaken {
-    Known,
+pub(super) enum LogInsertion {
+    Duplicate,
     New,
 }
 
@@ -58,13 +58,13 @@ impl IssuerLog {
     }
 
     /// How many operations from the first on are certain.
-    pub(super) fn certain(&self) -> u64 {
+    pub(super) fn certain_len(&self) -> u64 {
         self.chain.len() as u64
     }
 
     /// The certain part's end.
     pub(super) fn tip(&self) -> LogTip {
-        self.tip_at(self.certain())
+        self.tip_at(self.certain_len())
     }
 
     /// The end of the first `next` operations, which must be certain.
@@ -77,23 +77,23 @@ impl IssuerLog {
 
     /// The id of the operation before this place, which must be certain.
     fn id_before(&self, sequence: u64) -> OperationId {
-        let before = sequence.checked_sub(1).and_then(|at| self.chained(at));
+        let before = sequence.checked_sub(1).and_then(|at| self.certain_at(at));
         before.unwrap_or(OperationId::START)
     }
 
     /// The certain operation in this place.
-    fn chained(&self, sequence: u64) -> Option<OperationId> {
+    fn certain_at(&self, sequence: u64) -> Option<OperationId> {
         let at = usize::try_from(sequence).ok()?;
         self.chain.get(at).copied()
     }
 
     /// True when this operation is known.
     pub(super) fn contains(&self, key: LogKey) -> bool {
-        self.chained(key.0) == Some(key.1) || self.items.contains_key(&key)
+        self.certain_at(key.0) == Some(key.1) || self.items.contains_key(&key)
     }
 
     /// Everything from this place on. What is not certain lies behind all that is.
-    pub(super) fn from(&self, sequence: u64) -> impl Iterator<Item = LogKey> + use<'_> {
+    pub(super) fn keys_from(&self, sequence: u64) -> impl Iterator<Item = LogKey> + use<'_> {
         let first = usize::try_from(sequence).unwrap_or(usize::MAX);
         let first = first.min(self.chain.len());
         let certain = (first as u64..).zip(self.chain[first..].iter().copied());
@@ -102,8 +102,8 @@ impl IssuerLog {
     }
 
     /// What is known in this place, each with the one before that it names.
-    fn at(&self, sequence: u64) -> impl Iterator<Item = (OperationId, OperationId)> {
-        let certain = self.chained(sequence);
+    fn entries_at(&self, sequence: u64) -> impl Iterator<Item = (OperationId, OperationId)> {
+        let certain = self.certain_at(sequence);
         let certain = certain.map(|id| (id, self.id_before(sequence)));
         let behind = self.items.range(keys_at(sequence));
         certain
@@ -112,71 +112,76 @@ impl IssuerLog {
     }
 
     /// Takes an operation.
-    pub(super) fn take(&mut self, written: &Written) -> Result<GrantTaken, NotApplied> {
-        let key @ (sequence, id) = (written.place().sequence, written.id());
+    pub(super) fn insert(
+        &mut self,
+        written: &EncodedOperation,
+    ) -> Result<LogInsertion, ApplyError> {
+        let key @ (sequence, id) = (written.position().sequence, written.id());
         let previous = written.operation().previous;
-        if self.goes_on_with(sequence, previous) {
+        if self.is_next(sequence, previous) {
             self.chain.push(id);
-            self.longest = self.longest.max(self.certain());
-            return Ok(GrantTaken::New);
+            self.longest_chain = self.longest_chain.max(self.certain_len());
+            return Ok(LogInsertion::New);
         }
         if self.contains(key) {
-            return Ok(GrantTaken::Known);
+            return Ok(LogInsertion::Duplicate);
         }
-        let attached = self.attaches(sequence, previous);
-        self.has_room(attached)?;
-        let contested = self.contested(sequence, id, previous);
+        let attached = self.is_attached(sequence, previous);
+        self.check_capacity(attached)?;
+        let contested = self.find_fork(sequence, id, previous);
         self.fork = self.fork.into_iter().chain(contested).min();
         self.items.insert(key, GrantLogItem { previous, attached });
         match attached {
             true => self.attach(key),
-            false => self.held += 1,
+            false => self.unattached += 1,
         }
-        self.settle();
-        Ok(GrantTaken::New)
+        self.update_certain();
+        Ok(LogInsertion::New)
     }
 
     /// True for the usual case: the next one of a log that is certain as far as it is known.
-    fn goes_on_with(&self, sequence: u64, previous: OperationId) -> bool {
+    fn is_next(&self, sequence: u64, previous: OperationId) -> bool {
         let whole = self.items.is_empty() && self.fork.is_none();
-        whole && sequence == self.certain() && previous == self.tip().id
+        whole && sequence == self.certain_len() && previous == self.tip().id
     }
 
-    fn attaches(&self, sequence: u64, previous: OperationId) -> bool {
+    fn is_attached(&self, sequence: u64, previous: OperationId) -> bool {
         match sequence.checked_sub(1) {
             None => true,
             Some(before) => {
                 let item = self.items.get(&(before, previous));
-                self.chained(before) == Some(previous) || item.is_some_and(|item| item.attached)
+                self.certain_at(before) == Some(previous) || item.is_some_and(|item| item.attached)
             }
         }
     }
 
-    fn has_room(&self, attached: bool) -> Result<(), NotApplied> {
-        let from = self.certain();
+    fn check_capacity(&self, attached: bool) -> Result<(), ApplyError> {
+        let from = self.certain_len();
         if !attached {
-            return match self.held < HELD_MAX {
+            return match self.unattached < BUFFERED_MAX {
                 true => Ok(()),
-                false => Err(NotApplied::Gap { from }),
+                false => Err(ApplyError::Gap { from }),
             };
         }
-        let attached = (self.chain.len() + self.items.len() - self.held) as u64;
-        match attached - self.longest < BRANCHES_MAX {
+        let attached = (self.chain.len() + self.items.len() - self.unattached) as u64;
+        match attached - self.longest_chain < BRANCHES_MAX {
             true => Ok(()),
-            false => Err(NotApplied::TooManyBranches),
+            false => Err(ApplyError::TooManyBranches),
         }
     }
 
     /// The first place that this operation shows to be claimed by two.
-    fn contested(&self, sequence: u64, id: OperationId, previous: OperationId) -> Option<u64> {
+    fn find_fork(&self, sequence: u64, id: OperationId, previous: OperationId) -> Option<u64> {
         let before = sequence.checked_sub(1);
         let other_before = before.filter(|before| {
-            self.at(*before).any(|(known, _)| known != previous)
-                || self.at(sequence).any(|(_, named)| named != previous)
+            self.entries_at(*before).any(|(known, _)| known != previous)
+                || self
+                    .entries_at(sequence)
+                    .any(|(_, named)| named != previous)
         });
         let other_here = || {
-            let mut named = self.at(sequence + 1).map(|(_, named)| named);
-            self.at(sequence).next().is_some() || named.any(|named| named != id)
+            let mut named = self.entries_at(sequence + 1).map(|(_, named)| named);
+            self.entries_at(sequence).next().is_some() || named.any(|named| named != id)
         };
         other_before.or_else(|| other_here().then_some(sequence))
     }
@@ -185,11 +190,11 @@ impl IssuerLog {
     fn attach(&mut self, key: LogKey) {
         let mut reached = vec![key];
         while let Some((sequence, id)) = reached.pop() {
-            self.longest = self.longest.max(sequence + 1);
+            self.longest_chain = self.longest_chain.max(sequence + 1);
             for (key, item) in self.items.range_mut(keys_at(sequence + 1)) {
                 if item.previous == id && !item.attached {
                     item.attached = true;
-                    self.held -= 1;
+                    self.unattached -= 1;
                     reached.push(*key);
                 }
             }
@@ -197,19 +202,19 @@ impl IssuerLog {
     }
 
     /// Moves the end of the certain part to where it belongs.
-    fn settle(&mut self) {
+    fn update_certain(&mut self) {
         let end = self.fork.unwrap_or(u64::MAX);
-        while self.certain() > end
+        while self.certain_len() > end
             && let Some(id) = self.chain.pop()
         {
-            let (sequence, previous) = (self.certain(), self.tip().id);
+            let (sequence, previous) = (self.certain_len(), self.tip().id);
             let attached = true;
             let item = GrantLogItem { previous, attached };
             self.items.insert((sequence, id), item);
         }
-        while self.certain() < end {
+        while self.certain_len() < end {
             // Before the fork there is one for each place, and it names the one before.
-            let next = self.items.range(keys_at(self.certain())).next();
+            let next = self.items.range(keys_at(self.certain_len())).next();
             let Some(key) = next.map(|(key, _)| *key) else {
                 return;
             };
@@ -219,7 +224,7 @@ impl IssuerLog {
     }
 
     /// How many bytes of memory it takes, nearly.
-    pub(super) fn memory(&self) -> usize {
+    pub(super) fn memory_bytes(&self) -> usize {
         self.chain.capacity() * size_of::<OperationId>()
             + tree_memory::<(LogKey, GrantLogItem)>(self.items.len())
     }
@@ -252,22 +257,22 @@ mod tests {
             chain: vec![id(0)],
             items: attached.chain(waiting).collect(),
             fork: Some(1),
-            held,
-            longest: 2,
+            unattached: held,
+            longest_chain: 2,
         }
     }
 
     /// Besides the longest branch there is room for so many operations; those that wait have room of their own.
     #[test]
     fn branches_of_a_forked_log_are_bounded() {
-        let full = Err(NotApplied::TooManyBranches);
-        for held in [0, 1, HELD_MAX - 1] {
-            assert_eq!(forked(BRANCHES_MAX, held).has_room(true), Ok(()));
-            assert_eq!(forked(BRANCHES_MAX + 1, held).has_room(true), full);
-            assert_eq!(forked(BRANCHES_MAX + 1, held).has_room(false), Ok(()));
+        let full = Err(ApplyError::TooManyBranches);
+        for held in [0, 1, BUFFERED_MAX - 1] {
+            assert_eq!(forked(BRANCHES_MAX, held).check_capacity(true), Ok(()));
+            assert_eq!(forked(BRANCHES_MAX + 1, held).check_capacity(true), full);
+            assert_eq!(forked(BRANCHES_MAX + 1, held).check_capacity(false), Ok(()));
         }
-        let gap = Err(NotApplied::Gap { from: 1 });
-        assert_eq!(forked(2, HELD_MAX).has_room(false), gap);
-        assert_eq!(forked(2, HELD_MAX).has_room(true), Ok(()));
+        let gap = Err(ApplyError::Gap { from: 1 });
+        assert_eq!(forked(2, BUFFERED_MAX).check_capacity(false), gap);
+        assert_eq!(forked(2, BUFFERED_MAX).check_capacity(true), Ok(()));
     }
 }

@@ -2,7 +2,7 @@
 
 use mgp_protocol::ids::NodeId;
 
-use super::{CausalContext, GrantId, GrantResource, Granted, OperationId, Subject};
+use super::{CausalContext, GrantId, GrantResource, LoggedGrant, OperationId, Subject};
 
 /// The counts in front of what is shared.
 pub(super) const SHARED_COUNTS: usize = 2 * size_of::<usize>();
@@ -31,14 +31,14 @@ pub(super) fn resource_memory(resource: &GrantResource) -> usize {
         GrantResource::Server(on) => SHARED_COUNTS + on.server.as_str().len(),
         GrantResource::Tool(on, tool) => SHARED_COUNTS + on.server.as_str().len() + tool.capacity(),
         GrantResource::Tools(on, tools) => {
-            let pattern = tools.beginning().map_or(0, str::len) + 1;
+            let pattern = tools.prefix().map_or(0, str::len) + 1;
             2 * SHARED_COUNTS + on.server.as_str().len() + pattern
         }
         GrantResource::Permission(permission) => permission.capacity(),
     }
 }
 
-pub(super) fn granted_memory(granted: &Granted) -> usize {
+pub(super) fn granted_memory(granted: &LoggedGrant) -> usize {
     let grant = &granted.grant;
     let texts = [&grant.told_by, &grant.justification];
     let texts = texts.into_iter().flatten().map(String::capacity);

@@ -1,9 +1,9 @@
 //! One operation of a log: what is signed, stored and sent.
 
 mod context;
-pub(super) mod home_form;
 mod membership;
 mod patterns;
+pub(super) mod v1;
 
 use std::collections::BTreeMap;
 
@@ -16,8 +16,8 @@ use serde::{Deserialize, Serialize};
 pub(super) use self::context::BRANCHES_NAMED_MAX;
 pub use self::context::CausalContext;
 pub use self::membership::{LogTip, MemberChange, MemberRole};
-pub(super) use self::patterns::PATTERN;
-pub use self::patterns::ResourceCloseness;
+pub(super) use self::patterns::PATTERN_KIND;
+pub use self::patterns::Specificity;
 use super::{GRANTS_END, ISSUERS_MAX, SEQUENCE_END};
 use crate::policy::tool_pattern::ToolPattern;
 
@@ -34,7 +34,7 @@ hex_id! {
 
 impl GrantId {
     /// No grant has it: ids are random.
-    pub const NOBODY: Self = Self([0; 16]);
+    pub const NIL: Self = Self([0; 16]);
 }
 
 hex_id! {
@@ -148,7 +148,7 @@ impl Revoke {
     /// away, builds of every version take it, and with it the rest is no longer the last word.
     #[must_use]
     pub fn resume() -> Self {
-        Self::Ids(vec![GrantId::NOBODY])
+        Self::Ids(vec![GrantId::NIL])
     }
 
     /// True when it only says that its issuer is at work again.
@@ -161,7 +161,7 @@ impl Revoke {
 impl GrantChange {
     /// The ids of the grants it revokes.
     #[must_use]
-    pub fn revoked(&self) -> &[GrantId] {
+    pub fn revoked_ids(&self) -> &[GrantId] {
         match self {
             Self::Grant(grant) => &grant.replaces,
             Self::Revoke(Revoke::Ids(ids)) => ids,
@@ -234,10 +234,10 @@ impl LogChange {
 
     /// True when it gives something: such operations end earlier, so that a full log can still take away.
     #[must_use]
-    pub fn gives(&self) -> bool {
+    pub fn is_granting(&self) -> bool {
         match self {
             Self::Grants(change) => matches!(change, GrantChange::Grant(_)),
-            Self::Members(change) => change.gives(),
+            Self::Members(change) => change.is_granting(),
             Self::Unknown(_) => false,
         }
     }
@@ -320,11 +320,11 @@ impl Operation {
     /// # Errors
     /// [`BadOperation`] says what is wrong.
     pub fn check(&self) -> Result<(), BadOperation> {
-        name("an author", &self.author)?;
+        check_name("an author", &self.author)?;
         if self.place.sequence == 0 && self.previous != OperationId::START {
             return Err(BadOperation::First);
         }
-        let end = match self.change.gives() {
+        let end = match self.change.is_granting() {
             true => GRANTS_END,
             false => SEQUENCE_END,
         };
@@ -335,7 +335,7 @@ impl Operation {
     }
 }
 
-fn name(what: &'static str, text: &str) -> Result<(), BadOperation> {
+fn check_name(what: &'static str, text: &str) -> Result<(), BadOperation> {
     match text.len() {
         1..=NAME_MAX => Ok(()),
         _ => Err(BadOperation::NameLength(what)),
@@ -345,10 +345,10 @@ fn name(what: &'static str, text: &str) -> Result<(), BadOperation> {
 impl Subject {
     fn check(&self) -> Result<(), BadOperation> {
         match self {
-            Self::Agent(agent) => name("an agent's id", agent.agent.as_str()),
-            Self::Server(server) => name("a server's id", server.server.as_str()),
+            Self::Agent(agent) => check_name("an agent's id", agent.agent.as_str()),
+            Self::Server(server) => check_name("a server's id", server.server.as_str()),
             Self::AgentsAt(_) => Ok(()),
-            Self::AgentEverywhere(agent) => name("an agent's id", agent.as_str()),
+            Self::AgentEverywhere(agent) => check_name("an agent's id", agent.as_str()),
         }
     }
 }
@@ -356,19 +356,19 @@ impl Subject {
 impl GrantResource {
     fn check(&self) -> Result<(), BadOperation> {
         match self {
-            Self::Server(on) => name("a server's id", on.server.as_str()),
+            Self::Server(on) => check_name("a server's id", on.server.as_str()),
             Self::Tool(on, tool) => {
-                name("a server's id", on.server.as_str())?;
-                name("a tool's name", tool)
+                check_name("a server's id", on.server.as_str())?;
+                check_name("a tool's name", tool)
             }
             Self::Tools(on, tools) => {
-                name("a server's id", on.server.as_str())?;
-                match tools.beginning() {
+                check_name("a server's id", on.server.as_str())?;
+                match tools.prefix() {
                     None | Some("") => Err(BadOperation::NoPattern),
                     Some(_) => Ok(()),
                 }
             }
-            Self::Permission(permission) => name("a permission's name", permission),
+            Self::Permission(permission) => check_name("a permission's name", permission),
         }
     }
 }
@@ -389,7 +389,7 @@ impl Grant {
             return Err(BadOperation::PatternReplaces);
         }
         if let Some(told_by) = &self.told_by {
-            name("granted_by", told_by)?;
+            check_name("granted_by", told_by)?;
         }
         if self
             .justification

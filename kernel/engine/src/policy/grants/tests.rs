@@ -41,12 +41,12 @@ fn revoke(id: u8) -> GrantChange {
 }
 
 /// A log of these changes, chained.
-fn log(by: u8, changes: Vec<GrantChange>) -> Vec<Written> {
+fn log(by: u8, changes: Vec<GrantChange>) -> Vec<EncodedOperation> {
     log_knowing(by, changes, &[])
 }
 
 /// The same, of somebody who knew so much of other logs.
-fn log_knowing(by: u8, changes: Vec<GrantChange>, known: &[(u8, u64)]) -> Vec<Written> {
+fn log_knowing(by: u8, changes: Vec<GrantChange>, known: &[(u8, u64)]) -> Vec<EncodedOperation> {
     let known = known.iter().map(|(log, next)| (issuer(*log), *next));
     let context = CausalContext {
         logs: known.collect(),
@@ -55,7 +55,7 @@ fn log_knowing(by: u8, changes: Vec<GrantChange>, known: &[(u8, u64)]) -> Vec<Wr
     let mut previous = OperationId::START;
     let mut out = Vec::new();
     for (sequence, change) in (0..).zip(changes) {
-        let operation = Written::new(Operation {
+        let operation = EncodedOperation::new(Operation {
             cluster: None,
             place: LogPosition {
                 issuer: issuer(by),
@@ -74,10 +74,12 @@ fn log_knowing(by: u8, changes: Vec<GrantChange>, known: &[(u8, u64)]) -> Vec<Wr
 }
 
 fn everyone() -> Authority {
-    (0..8).fold(Authority::nobody(issuer(1)), |all, n| all.with(issuer(n)))
+    (0..8).fold(Authority::without_issuers(issuer(1)), |all, n| {
+        all.with_issuer(issuer(n))
+    })
 }
 
-fn applied<'a>(operations: impl IntoIterator<Item = &'a Written>) -> Grants {
+fn applied<'a>(operations: impl IntoIterator<Item = &'a EncodedOperation>) -> Grants {
     let mut grants = Grants::default();
     for operation in operations {
         grants.apply(operation).unwrap();
@@ -87,8 +89,8 @@ fn applied<'a>(operations: impl IntoIterator<Item = &'a Written>) -> Grants {
 
 /// The ids of what counts.
 fn in_force(grants: &Grants, authority: &Authority, now_ms: u64) -> Vec<u8> {
-    let counts = |g: &&Granted| grants.force(g, authority, now_ms) == Force::InForce;
-    let found = grants.of(&agent("a")).filter(counts);
+    let counts = |g: &&LoggedGrant| grants.status(g, authority, now_ms) == GrantStatus::InForce;
+    let found = grants.for_subject(&agent("a")).filter(counts);
     found.map(|g| g.grant.id.0[0]).collect()
 }
 
@@ -115,10 +117,10 @@ fn a_grant_ends_at_its_end() {
     ));
     assert_eq!(in_force(&grants, &everyone(), 4999), [1]);
     assert!(in_force(&grants, &everyone(), 5000).is_empty());
-    let expired = grants.all().next().unwrap();
+    let expired = grants.iter().next().unwrap();
     assert_eq!(
-        grants.force(expired, &everyone(), 6000),
-        Force::Expired(5000)
+        grants.status(expired, &everyone(), 6000),
+        GrantStatus::Expired(5000)
     );
 }
 
@@ -128,10 +130,10 @@ fn only_what_an_authorised_issuer_wrote_counts() {
     let one = log(1, vec![allow(1), allow(2)]);
     let other = log_knowing(2, vec![revoke(1)], &[(1, 2)]);
     let grants = applied(one.iter().chain(&other));
-    assert!(in_force(&grants, &Authority::nobody(issuer(1)), 0).is_empty());
-    let first = Authority::nobody(issuer(1)).with(issuer(1));
+    assert!(in_force(&grants, &Authority::without_issuers(issuer(1)), 0).is_empty());
+    let first = Authority::without_issuers(issuer(1)).with_issuer(issuer(1));
     assert_eq!(in_force(&grants, &first, 0), [1, 2]);
-    let until = Authority::nobody(issuer(1)).with_until(issuer(1), 1);
+    let until = Authority::without_issuers(issuer(1)).with_issuer_until(issuer(1), 1);
     assert_eq!(in_force(&grants, &until, 0), [1]);
     assert_eq!(in_force(&grants, &everyone(), 0), [2]);
 }
@@ -155,7 +157,7 @@ fn a_grant_takes_the_place_of_others_in_one_step() {
     let grants = applied(&log(1, vec![allow(1), GrantChange::Grant(new)]));
     assert_eq!(in_force(&grants, &everyone(), 0), [2]);
     let server = GrantResource::Server(issuer(1).server(ServerId::new("files")));
-    let standing = grants.standing(&agent("a"), &server, &everyone());
+    let standing = grants.unrevoked(&agent("a"), &server, &everyone());
     assert_eq!(standing.len(), 1);
 }
 
@@ -164,13 +166,13 @@ fn a_grant_takes_the_place_of_others_in_one_step() {
 fn an_operation_ahead_of_a_gap_can_only_take_away() {
     let all = log(1, vec![allow(1), allow(2), deny(3), revoke(1)]);
     let mut grants = Grants::default();
-    assert_eq!(grants.apply(&all[1]), Ok(Applied::Held));
-    assert_eq!(grants.apply(&all[2]), Ok(Applied::Held));
-    assert_eq!(grants.apply(&all[3]), Ok(Applied::Held));
+    assert_eq!(grants.apply(&all[1]), Ok(ApplyOutcome::Buffered));
+    assert_eq!(grants.apply(&all[2]), Ok(ApplyOutcome::Buffered));
+    assert_eq!(grants.apply(&all[3]), Ok(ApplyOutcome::Buffered));
     assert_eq!(in_force(&grants, &everyone(), 0), [3]);
-    assert_eq!(grants.apply(&all[0]), Ok(Applied::Appended));
+    assert_eq!(grants.apply(&all[0]), Ok(ApplyOutcome::Appended));
     assert_eq!(in_force(&grants, &everyone(), 0), [2, 3]);
-    assert_eq!(grants.next(issuer(1)), (4, all[3].id()));
+    assert_eq!(grants.next_position(issuer(1)), (4, all[3].id()));
 }
 
 /// FED-040: a fork takes all that its issuer allowed, and spares what it took away, in any order.
@@ -190,7 +192,7 @@ fn a_fork_leaves_only_what_takes_away() {
     let (there, back) = (applied(there), applied(back));
     assert_eq!(in_force(&there, &everyone(), 0), [3, 4, 8]);
     assert_eq!(there, back);
-    assert_eq!(there.forked().collect::<Vec<_>>(), [issuer(1)]);
+    assert_eq!(there.forked_issuers().collect::<Vec<_>>(), [issuer(1)]);
 }
 
 /// An operation that names another one before it is a branch, whether it came in order or waited.
@@ -200,7 +202,7 @@ fn a_broken_chain_is_a_fork() {
     let other = log(1, vec![allow(3), allow(4)]);
     for order in [[&one[0], &other[1]], [&other[1], &one[0]]] {
         let grants = applied(order);
-        assert_eq!(grants.forked().collect::<Vec<_>>(), [issuer(1)]);
+        assert_eq!(grants.forked_issuers().collect::<Vec<_>>(), [issuer(1)]);
         assert!(in_force(&grants, &everyone(), 0).is_empty());
     }
 }
@@ -211,8 +213,8 @@ fn a_refused_operation_leaves_no_trace() {
     full.place.sequence = GRANTS_END;
     let mut grants = Grants::default();
     assert_eq!(
-        grants.apply(&Written::new(full.clone())),
-        Err(NotApplied::Bad(BadOperation::Full))
+        grants.apply(&EncodedOperation::new(full.clone())),
+        Err(ApplyError::Invalid(BadOperation::Full))
     );
     assert_eq!(grants, Grants::default());
     assert_eq!(grants.issuers().count(), 0);
@@ -233,13 +235,17 @@ fn a_refused_operation_leaves_no_trace() {
     ] {
         let operation = log(1, vec![bad]).remove(0);
         assert!(
-            matches!(grants.apply(&operation), Err(NotApplied::Bad(_))),
+            matches!(grants.apply(&operation), Err(ApplyError::Invalid(_))),
             "{operation:?}"
         );
     }
     full.change = LogChange::Grants(revoke(1));
-    let last = grants.apply(&Written::new(full));
-    assert_eq!(last, Ok(Applied::Held), "a full log still takes away");
+    let last = grants.apply(&EncodedOperation::new(full));
+    assert_eq!(
+        last,
+        Ok(ApplyOutcome::Buffered),
+        "a full log still takes away"
+    );
 }
 
 /// The bytes are an interface: signatures of stored logs depend on them.
@@ -284,7 +290,7 @@ fn change() -> impl Strategy<Value = GrantChange> {
     prop_oneof![4 => given, 2 => (0_u8..12).prop_map(revoke), 1 => sweep]
 }
 
-fn logs() -> impl Strategy<Value = Vec<Written>> {
+fn logs() -> impl Strategy<Value = Vec<EncodedOperation>> {
     let changes = proptest::collection::vec(change(), 0..8);
     proptest::collection::vec(changes, 1..4).prop_map(|logs| {
         let logs = (0_u8..).zip(logs).map(|(by, changes)| log(by, changes));
@@ -322,9 +328,9 @@ proptest! {
     #[test]
     fn what_is_expired_or_revoked_never_counts(all in logs(), now in 0_u64..25) {
         let grants = applied(&all);
-        let taken: Vec<GrantId> = all.iter().filter_map(|o| o.operation().change.grants()).flat_map(|c| c.revoked().to_vec()).collect();
-        for granted in grants.all() {
-            if grants.force(granted, &everyone(), now) == Force::InForce {
+        let taken: Vec<GrantId> = all.iter().filter_map(|o| o.operation().change.grants()).flat_map(|c| c.revoked_ids().to_vec()).collect();
+        for granted in grants.iter() {
+            if grants.status(granted, &everyone(), now) == GrantStatus::InForce {
                 prop_assert!(!taken.contains(&granted.grant.id));
                 prop_assert!(granted.grant.not_after_ms.is_none_or(|end| now < end));
             }

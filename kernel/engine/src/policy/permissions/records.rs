@@ -7,49 +7,49 @@ use mgp_protocol::mgp::access::Permission;
 use mgp_protocol::mgp::permission::{PermissionType, Verdict};
 
 use crate::policy::grants::{
-    Authority, Force, Grant, GrantChange, GrantId, GrantResource, Grants, Subject,
+    Authority, Grant, GrantChange, GrantId, GrantResource, GrantStatus, Grants, Subject,
 };
 
 /// A decision of the operator.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Recorded {
+pub struct RecordedDecision {
     /// Approved, or denied.
     pub permission: Permission,
     /// By whom.
-    pub by: String,
+    pub decided_by: String,
     /// When it ends, in milliseconds since 1970.
-    pub until_ms: Option<u64>,
+    pub expires_ms: Option<u64>,
 }
 
 /// The operator's decisions on a server in force. Deny wins, then the one that lasts longest.
 #[must_use]
-pub fn recorded(
+pub fn decisions_in_force(
     grants: &Grants,
     authority: &Authority,
     server: &ServerId,
     now_ms: u64,
-) -> BTreeMap<PermissionType, Recorded> {
-    let mut out: BTreeMap<PermissionType, Recorded> = BTreeMap::new();
-    let subject = Subject::Server(authority.here().server(server.clone()));
-    for granted in grants.of(&subject) {
+) -> BTreeMap<PermissionType, RecordedDecision> {
+    let mut out: BTreeMap<PermissionType, RecordedDecision> = BTreeMap::new();
+    let subject = Subject::Server(authority.local_node().server(server.clone()));
+    for granted in grants.for_subject(&subject) {
         let GrantResource::Permission(name) = &granted.grant.resource else {
             continue;
         };
-        if grants.force(granted, authority, now_ms) != Force::InForce {
+        if grants.status(granted, authority, now_ms) != GrantStatus::InForce {
             continue;
         }
-        let found = Recorded {
+        let found = RecordedDecision {
             permission: granted.grant.permission,
-            by: granted.author.clone(),
-            until_ms: granted.grant.not_after_ms,
+            decided_by: granted.author.clone(),
+            expires_ms: granted.grant.not_after_ms,
         };
-        let weight = |r: &Recorded| {
+        let weight = |r: &RecordedDecision| {
             (
                 r.permission == Permission::Deny,
-                r.until_ms.unwrap_or(u64::MAX),
+                r.expires_ms.unwrap_or(u64::MAX),
             )
         };
-        for permission in PermissionType::read(name) {
+        for permission in PermissionType::parse_all(name) {
             let known = out.entry(permission).or_insert_with(|| found.clone());
             if weight(&found) > weight(known) {
                 *known = found.clone();
@@ -62,7 +62,7 @@ pub fn recorded(
 /// The operation recorded when the operator decides; it must be on disk before
 /// [`super::PermissionGate::decide`]. `None` for a deferral, which changes nothing. `id` is random and new.
 #[must_use]
-pub fn record(
+pub fn to_grant_change(
     grants: &Grants,
     authority: &Authority,
     server: &ServerId,
@@ -72,10 +72,10 @@ pub fn record(
     id: GrantId,
 ) -> Option<GrantChange> {
     let (subject, resource) = (
-        Subject::Server(authority.here().server(server.clone())),
+        Subject::Server(authority.local_node().server(server.clone())),
         GrantResource::permission(permission),
     );
-    let standing = grants.standing(&subject, &resource, authority);
+    let standing = grants.unrevoked(&subject, &resource, authority);
     Some(GrantChange::Grant(Grant {
         id,
         permission: match verdict {

@@ -3,7 +3,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::policy::grants::{
-    Authority, CausalContext, GrantId, Grants, LogChange, LogPosition, Operation, Written,
+    Authority, CausalContext, EncodedOperation, GrantId, Grants, LogChange, LogPosition, Operation,
 };
 use mgp_protocol::ids::{NodeId, ServerId};
 
@@ -14,7 +14,7 @@ fn words(names: &[&str]) -> Vec<String> {
 }
 
 fn permission(name: &str) -> PermissionType {
-    PermissionType::read(name).remove(0)
+    PermissionType::parse_all(name).remove(0)
 }
 
 fn rules(policy: Policy) -> PermissionRules {
@@ -38,26 +38,26 @@ fn answers(pairs: &[(&str, Verdict)]) -> BTreeMap<PermissionType, Verdict> {
 }
 
 fn may(gate: &PermissionGate, name: &str) -> bool {
-    gate.may(&words(&[name]), NOW).is_ok()
+    gate.check(&words(&[name]), NOW).is_ok()
 }
 
 /// MGP-031, MGP-035, MGP-039: under `interactive` the server waits, and has nothing until then.
 #[test]
 fn interactive_waits_for_the_operator() {
     let mut gate = gate(Policy::Interactive);
-    let effects = gate.need(&words(&["shell", "camera"]), "perm-1", NOW);
+    let effects = gate.require(&words(&["shell", "camera"]), "perm-1", NOW);
     let ask = Ask {
         request_id: "perm-1".into(),
         permissions: words(&["shell.execute", "camera"]),
         policy: Some(Policy::Interactive),
         message: Some("Waiting for operator approval".into()),
     };
-    assert_eq!(effects, [PermissionEffect::Ask(ask)]);
-    assert!(matches!(gate.standing(), PermissionStanding::Waiting(open) if open.len() == 2));
-    let lacking = gate.may(&words(&["shell"]), NOW).unwrap_err();
-    assert!(lacking.waiting, "{lacking}");
+    assert_eq!(effects, [PermissionEffect::Request(ask)]);
+    assert!(matches!(gate.status(), PermissionStatus::Pending(open) if open.len() == 2));
+    let lacking = gate.check(&words(&["shell"]), NOW).unwrap_err();
+    assert!(lacking.is_pending, "{lacking}");
     assert!(
-        gate.need(&words(&["shell.execute"]), "perm-2", NOW)
+        gate.require(&words(&["shell.execute"]), "perm-2", NOW)
             .is_empty(),
         "asked already"
     );
@@ -65,7 +65,7 @@ fn interactive_waits_for_the_operator() {
     let effects = gate.decide("perm-1", &decided, "op", None, NOW).unwrap();
     assert_eq!(effects.len(), 3);
     assert_eq!(effects[2], PermissionEffect::Withdraw("perm-1".into()));
-    assert_eq!(gate.standing(), PermissionStanding::Open);
+    assert_eq!(gate.status(), PermissionStatus::Ready);
     assert!(may(&gate, "shell") && !may(&gate, "camera"));
 }
 
@@ -73,17 +73,20 @@ fn interactive_waits_for_the_operator() {
 #[test]
 fn auto_approve_approves_all_but_its_exceptions() {
     let mut all = gate(Policy::AutoApprove);
-    assert_eq!(all.need(&words(&["shell", "com.x.y"]), "p", NOW).len(), 2);
-    assert_eq!(all.standing(), PermissionStanding::Open);
+    assert_eq!(
+        all.require(&words(&["shell", "com.x.y"]), "p", NOW).len(),
+        2
+    );
+    assert_eq!(all.status(), PermissionStatus::Ready);
     assert!(may(&all, "shell") && may(&all, "com.x.y"));
     assert!(!may(&all, "camera"), "never asked for");
     let mut rules = rules(Policy::AutoApprove);
     rules.exceptions.insert(permission("shell"));
     let mut some = PermissionGate::new(rules, BTreeMap::new());
-    some.need(&words(&["shell", "camera"]), "p", NOW);
+    some.require(&words(&["shell", "camera"]), "p", NOW);
     assert_eq!(
-        some.standing(),
-        PermissionStanding::Waiting(vec![permission("shell")])
+        some.status(),
+        PermissionStatus::Pending(vec![permission("shell")])
     );
     assert!(may(&some, "camera"));
 }
@@ -95,14 +98,14 @@ fn the_configuration_decides_alone_where_it_shall() {
         let mut rules = rules(policy);
         rules.configured.insert(permission("camera"));
         let mut gate = PermissionGate::new(rules, BTreeMap::new());
-        let effects = gate.need(&words(&["camera", "shell"]), "p", NOW);
+        let effects = gate.require(&words(&["camera", "shell"]), "p", NOW);
         assert!(
             !effects
                 .iter()
-                .any(|effect| matches!(effect, PermissionEffect::Ask(_)))
+                .any(|effect| matches!(effect, PermissionEffect::Request(_)))
         );
         assert!(may(&gate, "camera") && !may(&gate, "shell"));
-        assert_eq!(gate.standing(), PermissionStanding::Open);
+        assert_eq!(gate.status(), PermissionStatus::Ready);
     }
 }
 
@@ -112,10 +115,10 @@ fn a_server_that_is_denied_runs_without_or_not_at_all() {
     let mut strict = rules(Policy::ConfigOnly);
     strict.all_or_nothing = true;
     let mut gate = PermissionGate::new(strict, BTreeMap::new());
-    gate.need(&words(&["shell"]), "p", NOW);
+    gate.require(&words(&["shell"]), "p", NOW);
     assert_eq!(
-        gate.standing(),
-        PermissionStanding::Rejected(vec![permission("shell")])
+        gate.status(),
+        PermissionStatus::Rejected(vec![permission("shell")])
     );
 }
 
@@ -123,16 +126,16 @@ fn a_server_that_is_denied_runs_without_or_not_at_all() {
 #[test]
 fn what_is_deferred_can_be_approved_later() {
     let mut gate = gate(Policy::Interactive);
-    gate.need(&words(&["shell"]), "p", NOW);
+    gate.require(&words(&["shell"]), "p", NOW);
     let later = answers(&[("shell", Verdict::Deferred)]);
     assert!(
         gate.decide("p", &later, "op", None, NOW)
             .unwrap()
             .is_empty()
     );
-    assert_eq!(gate.standing(), PermissionStanding::Open);
+    assert_eq!(gate.status(), PermissionStatus::Ready);
     assert!(!may(&gate, "shell"));
-    let told = gate.decision("p", &words(&["shell"]));
+    let told = gate.to_decision("p", &words(&["shell"]));
     assert_eq!(told.grants["shell"].verdict(), Verdict::Deferred);
     let yes = answers(&[("shell", Verdict::Approved)]);
     gate.decide("p", &yes, "op", None, NOW).unwrap();
@@ -143,30 +146,30 @@ fn what_is_deferred_can_be_approved_later() {
 #[test]
 fn an_approval_ends_at_its_end() {
     let mut gate = gate(Policy::Interactive);
-    gate.need(&words(&["shell"]), "p", NOW);
+    gate.require(&words(&["shell"]), "p", NOW);
     let yes = answers(&[("shell", Verdict::Approved)]);
     assert_eq!(
         gate.decide("p", &yes, "op", Some(NOW), NOW),
-        Err(NotDecided::Past)
+        Err(DecisionError::AlreadyExpired)
     );
     gate.decide("p", &yes, "op", Some(2000), NOW).unwrap();
-    assert_eq!(gate.next_end_ms(), Some(2000));
+    assert_eq!(gate.next_expiry_ms(), Some(2000));
     let needs = words(&["shell"]);
-    assert!(gate.may(&needs, 1999).is_ok());
-    assert!(gate.may(&needs, 2000).is_err(), "before any tick");
-    assert!(gate.tick(1999).is_empty());
+    assert!(gate.check(&needs, 1999).is_ok());
+    assert!(gate.check(&needs, 2000).is_err(), "before any tick");
+    assert!(gate.expire(1999).is_empty());
     let ended = PermissionEffect::Revoked {
         permission: permission("shell"),
-        by: None,
+        decided_by: None,
     };
-    assert_eq!(gate.tick(2000), [ended]);
+    assert_eq!(gate.expire(2000), [ended]);
     assert!(
-        gate.may(&needs, 0).is_err(),
+        gate.check(&needs, 0).is_err(),
         "a clock that goes back brings nothing back"
     );
     assert!(matches!(
-        gate.need(&needs, "q", 2001)[..],
-        [PermissionEffect::Ask(_)]
+        gate.require(&needs, "q", 2001)[..],
+        [PermissionEffect::Request(_)]
     ));
 }
 
@@ -175,12 +178,14 @@ fn an_approval_ends_at_its_end() {
 #[test]
 fn what_is_revoked_stays_so() {
     let mut gate = gate(Policy::AutoApprove);
-    gate.need(&words(&["shell"]), "p", NOW);
+    gate.require(&words(&["shell"]), "p", NOW);
     let before = gate.generation();
     let effects = gate.revoke(&permission("shell"), "op");
-    assert!(matches!(&effects[..], [PermissionEffect::Revoked { by: Some(by), .. }] if by == "op"));
+    assert!(
+        matches!(&effects[..], [PermissionEffect::Revoked { decided_by: Some(by), .. }] if by == "op")
+    );
     assert_ne!(gate.generation(), before);
-    assert!(gate.need(&words(&["shell"]), "q", NOW).is_empty());
+    assert!(gate.require(&words(&["shell"]), "q", NOW).is_empty());
     assert!(!may(&gate, "shell"));
     assert!(gate.revoke(&permission("shell"), "op").is_empty());
 }
@@ -189,7 +194,7 @@ fn what_is_revoked_stays_so() {
 #[test]
 fn an_answer_to_another_question_changes_nothing() {
     let mut gate = gate(Policy::Interactive);
-    gate.need(&words(&["shell"]), "p", NOW);
+    gate.require(&words(&["shell"]), "p", NOW);
     let before = gate.clone();
     for (request, name) in [("q", "shell"), ("p", "camera")] {
         let verdicts = answers(&[("shell", Verdict::Approved), (name, Verdict::Approved)]);
@@ -203,7 +208,7 @@ fn an_answer_to_another_question_changes_nothing() {
 fn a_server_is_told_in_its_own_spelling() {
     let mut gate = gate(Policy::Interactive);
     let said = words(&["filesystem", "shell"]);
-    gate.need(&said, "p", NOW);
+    gate.require(&said, "p", NOW);
     let verdicts = answers(&[
         ("filesystem.read", Verdict::Approved),
         ("filesystem.write", Verdict::Denied),
@@ -211,7 +216,7 @@ fn a_server_is_told_in_its_own_spelling() {
     ]);
     gate.decide("p", &verdicts, "admin", Some(1_772_323_200_000), NOW)
         .unwrap();
-    let told = serde_json::to_value(gate.decision("p", &said)).unwrap();
+    let told = serde_json::to_value(gate.to_decision("p", &said)).unwrap();
     assert_eq!(
         told,
         serde_json::json!({"request_id": "p",
@@ -224,15 +229,15 @@ fn a_server_is_told_in_its_own_spelling() {
 #[test]
 fn decisions_outlive_the_server() {
     let issuer = NodeId([1; 32]);
-    let authority = Authority::home(issuer);
+    let authority = Authority::with_local_issuer(issuer);
     let server = ServerId::new("files");
     let shell = permission("shell");
     let mut grants = Grants::default();
     let mut write = |verdict, until, n| {
         let id = GrantId([n; 16]);
-        let change = record(&grants, &authority, &server, &shell, verdict, until, id);
+        let change = to_grant_change(&grants, &authority, &server, &shell, verdict, until, id);
         if let Some(change) = change {
-            let (sequence, previous) = grants.next(issuer);
+            let (sequence, previous) = grants.next_position(issuer);
             let place = LogPosition { issuer, sequence };
             let author = "op".to_owned();
             let operation = Operation {
@@ -244,9 +249,9 @@ fn decisions_outlive_the_server() {
                 change: LogChange::Grants(change),
                 context: CausalContext::default(),
             };
-            grants.apply(&Written::new(operation)).unwrap();
+            grants.apply(&EncodedOperation::new(operation)).unwrap();
         }
-        recorded(&grants, &authority, &server, NOW)
+        decisions_in_force(&grants, &authority, &server, NOW)
     };
     for (n, verdict, allowed) in [
         (1, Verdict::Approved, true),
@@ -254,7 +259,7 @@ fn decisions_outlive_the_server() {
         (3, Verdict::Deferred, false),
     ] {
         let mut gate = PermissionGate::new(rules(Policy::AutoApprove), write(verdict, None, n));
-        gate.need(&words(&["shell"]), "p", NOW);
+        gate.require(&words(&["shell"]), "p", NOW);
         assert_eq!(may(&gate, "shell"), allowed);
     }
     assert!(write(Verdict::Approved, Some(NOW), 4).is_empty(), "ended");
@@ -264,7 +269,7 @@ fn decisions_outlive_the_server() {
 fn beyond_the_bound_nothing_is_given() {
     let mut gate = gate(Policy::AutoApprove);
     let many: Vec<String> = (0..=NEEDS_MAX).map(|n| format!("com.x.p{n}")).collect();
-    gate.need(&many, "p", NOW);
+    gate.require(&many, "p", NOW);
     assert!(may(&gate, "com.x.p0") && !may(&gate, &many[NEEDS_MAX]));
 }
 
@@ -284,30 +289,30 @@ proptest! {
             let permission = PermissionType::Standard(Standard::ALL[which]);
             let word = words(&[permission.as_str()]);
             let effects = match event {
-                0 => gate.need(&word, "p", now),
+                0 => gate.require(&word, "p", now),
                 1 => {
                     let verdict = [Verdict::Approved, Verdict::Deferred, Verdict::Denied][verdict];
                     let verdicts = BTreeMap::from([(permission, verdict)]);
                     gate.decide("p", &verdicts, "op", until, now).unwrap_or_default()
                 }
                 2 => gate.revoke(&permission, "op"),
-                _ => gate.tick(now),
+                _ => gate.expire(now),
             };
             for effect in effects {
                 match effect {
-                    PermissionEffect::Granted { permission, until_ms, .. } => {
-                        has.insert(permission, until_ms);
+                    PermissionEffect::Granted { permission, expires_ms, .. } => {
+                        has.insert(permission, expires_ms);
                     }
                     PermissionEffect::Revoked { permission, .. } | PermissionEffect::Denied { permission, .. } => {
                         has.remove(&permission);
                     }
-                    PermissionEffect::Ask(_) | PermissionEffect::Withdraw(_) => {}
+                    PermissionEffect::Request(_) | PermissionEffect::Withdraw(_) => {}
                 }
             }
             for standard in Standard::ALL {
                 let permission = PermissionType::Standard(standard);
                 let expected = has.get(&permission).is_some_and(|end| end.is_none_or(|end| now < end));
-                let found = gate.may(&words(&[permission.as_str()]), now).is_ok();
+                let found = gate.check(&words(&[permission.as_str()]), now).is_ok();
                 prop_assert_eq!(found, expected, "{}", permission);
             }
         }

@@ -10,7 +10,7 @@ use mgp_screening::code_safety::Level;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ToolRules {
     /// Whether arguments are validated at all.
-    pub validates: bool,
+    pub validate_arguments: bool,
     /// Validators beside those the server declares; `none` switches off those suggested by names.
     pub validators: Vec<String>,
     /// Folders that arguments may name, for `sandbox`; if empty, any but the system's own.
@@ -18,15 +18,15 @@ pub struct ToolRules {
     /// The least strict policy for code.
     pub code_safety: Level,
     /// Whether a person must confirm dangerous calls.
-    pub confirms: bool,
+    pub confirm_dangerous: bool,
     /// Whether arguments are held against the tool's schema.
-    pub checks_schema: bool,
+    pub check_schema: bool,
     /// Categories that all its tools are in, such as `filesystem/read`.
     pub categories: Vec<String>,
     /// Longest text of a result that agents read at once, in bytes; 0 for any.
     pub result_max: usize,
     /// The tools that are offered, by the server's own names; all of them without a list.
-    pub only: Option<BTreeSet<String>>,
+    pub offered: Option<BTreeSet<String>>,
     /// Rules for single tools, by the server's own names.
     pub tools: BTreeMap<String, ToolRule>,
 }
@@ -53,7 +53,7 @@ pub struct ToolRule {
 impl ToolRule {
     /// Whether agents are shown another tool than the server has.
     #[must_use]
-    pub fn presents(&self) -> bool {
+    pub fn has_presentation(&self) -> bool {
         self.name.is_some() || self.description.is_some() || self.hidden
     }
 }
@@ -61,15 +61,15 @@ impl ToolRule {
 impl Default for ToolRules {
     fn default() -> Self {
         Self {
-            validates: true,
+            validate_arguments: true,
             validators: Vec::new(),
             roots: Vec::new(),
             code_safety: Level::Unrestricted,
-            confirms: true,
-            checks_schema: true,
+            confirm_dangerous: true,
+            check_schema: true,
             categories: Vec::new(),
             result_max: 0,
-            only: None,
+            offered: None,
             tools: BTreeMap::new(),
         }
     }
@@ -78,14 +78,14 @@ impl Default for ToolRules {
 impl ToolRules {
     /// The rules for one tool.
     #[must_use]
-    pub fn of(&self, tool: &str) -> Option<&ToolRule> {
+    pub fn for_tool(&self, tool: &str) -> Option<&ToolRule> {
         self.tools.get(tool)
     }
 
     /// Whether a tool is there for nobody.
     #[must_use]
-    pub fn hides(&self, tool: &str) -> bool {
-        let listed = self.only.as_ref().is_none_or(|only| only.contains(tool));
-        !listed || self.of(tool).is_some_and(|rule| rule.hidden)
+    pub fn is_hidden(&self, tool: &str) -> bool {
+        let listed = self.offered.as_ref().is_none_or(|only| only.contains(tool));
+        !listed || self.for_tool(tool).is_some_and(|rule| rule.hidden)
     }
 }

@@ -1,47 +1,47 @@
 use super::*;
 use mgp_protocol::mgp::discovery::security::RiskLevel;
 use mgp_screening::code_safety;
-use mgp_screening::validators::Blocked;
+use mgp_screening::validators::BlockedArgument;
 
-fn terms(trust: TrustLevel) -> RequirementTerms {
-    RequirementTerms {
+fn terms(trust: TrustLevel) -> RequirementInputs {
+    RequirementInputs {
         trust,
-        ..RequirementTerms::default()
+        ..RequirementInputs::default()
     }
 }
 
-fn with(rules: ToolRules) -> RequirementTerms {
-    RequirementTerms {
+fn with(rules: ToolRules) -> RequirementInputs {
+    RequirementInputs {
         rules: Arc::new(rules),
-        ..RequirementTerms::default()
+        ..RequirementInputs::default()
     }
 }
 
-fn read(name: &str, rest: &str, terms: &RequirementTerms) -> CallRequirements {
+fn read(name: &str, rest: &str, terms: &RequirementInputs) -> CallRequirements {
     let comma = if rest.is_empty() { "" } else { "," };
-    CallRequirements::read(&format!(r#"{{"name":"{name}"{comma}{rest}}}"#), name, terms)
+    CallRequirements::from_definition(&format!(r#"{{"name":"{name}"{comma}{rest}}}"#), name, terms)
 }
 
 fn names(requirements: &CallRequirements) -> Vec<&str> {
     requirements
         .validators
-        .chosen()
+        .active()
         .iter()
         .map(|v| v.name())
         .collect()
 }
 
-fn blocked(requirements: &CallRequirements, args: &str) -> Option<Blocked> {
-    match requirements.judge("t", args, |_| Ok::<(), ()>(())) {
-        Err(No::Blocked(blocked)) => Some(blocked),
-        Ok(()) | Err(No::Unsafe { .. }) => None,
+fn blocked(requirements: &CallRequirements, args: &str) -> Option<BlockedArgument> {
+    match requirements.validate("t", args, |_| Ok::<(), ()>(())) {
+        Err(ScreeningRejection::Blocked(blocked)) => Some(blocked),
+        Ok(()) | Err(ScreeningRejection::UnsafeCode { .. }) => None,
     }
 }
 
 /// MGP-272: a tool that says nothing is held to what its name suggests, also of a plain MCP server.
 #[test]
 fn a_silent_tool_is_known_by_its_name() {
-    let plain = RequirementTerms::default();
+    let plain = RequirementInputs::default();
     assert_eq!(names(&read("execute_command", "", &plain)), ["sandbox"]);
     assert_eq!(names(&read("run_python_code", "", &plain)), ["code_safety"]);
     assert!(names(&read("add", "", &plain)).is_empty());
@@ -74,10 +74,10 @@ fn an_unknown_validator_is_told() {
         let odd = read(
             "t",
             &format!(r#""security":{security}"#),
-            &RequirementTerms::default(),
+            &RequirementInputs::default(),
         );
         assert_eq!(names(&odd), ["sandbox", "network_restricted"], "{security}");
-        assert!(!odd.odd.is_empty() && blocked(&odd, r#"{"command":"rm -rf /"}"#).is_some());
+        assert!(!odd.warnings.is_empty() && blocked(&odd, r#"{"command":"rm -rf /"}"#).is_some());
         assert_eq!(odd.risk.level, RiskLevel::Dangerous);
     }
 }
@@ -128,14 +128,14 @@ fn a_formatted_argument_is_code() {
     let requirements = read(
         "t",
         r#""inputSchema":{"properties":{"body":{"format":"code"}}},"security":{"code_safety":{}}"#,
-        &RequirementTerms::default(),
+        &RequirementInputs::default(),
     );
     let policy = requirements.code.clone().unwrap().policy.clone();
     let judge =
-        |args: &str| requirements.judge("t", args, |code| code_safety::judge(&policy, code));
+        |args: &str| requirements.validate("t", args, |code| code_safety::check(&policy, code));
     assert!(judge(r#"{"body":"import json","name":"import subprocess"}"#).is_ok());
     let refused = judge(r#"{"body":"import subprocess"}"#);
-    assert!(matches!(refused, Err(No::Unsafe { path, .. }) if path == "/body"));
+    assert!(matches!(refused, Err(ScreeningRejection::UnsafeCode { path, .. }) if path == "/body"));
 }
 
 /// CVE-2026-27896: a server that does not regard case reads an argument that the schema does not know
@@ -145,16 +145,16 @@ fn an_undeclared_argument_is_judged_as_the_declared_one_it_is_taken_for() {
     let requirements = read(
         "t",
         r#""inputSchema":{"properties":{"body":{"format":"code"}}},"security":{"code_safety":{}}"#,
-        &RequirementTerms::default(),
+        &RequirementInputs::default(),
     );
     let policy = requirements.code.clone().unwrap().policy.clone();
     let judge =
-        |args: &str| requirements.judge("t", args, |code| code_safety::judge(&policy, code));
+        |args: &str| requirements.validate("t", args, |code| code_safety::check(&policy, code));
     let refused = judge(r#"{"body":"1","BODY":"import subprocess"}"#);
-    assert!(matches!(refused, Err(No::Unsafe { path, .. }) if path == "/BODY"));
+    assert!(matches!(refused, Err(ScreeningRejection::UnsafeCode { path, .. }) if path == "/BODY"));
     assert!(judge(r#"{"body":"1","BODIES":"import subprocess"}"#).is_ok());
     let declared = r#""inputSchema":{"properties":{"baseImageURL":{"type":"string"}}},"security":{"validator":"network_restricted"}"#;
-    let requirements = read("t", declared, &RequirementTerms::default());
+    let requirements = read("t", declared, &RequirementInputs::default());
     for name in [
         "baseImageURL",
         "baseimageurl",
@@ -194,7 +194,7 @@ fn the_operator_decides() {
     assert!(blocked(&other, r#"{"path":"/srv/a"}"#).is_none());
     assert!(blocked(&other, r#"{"path":"/home/a"}"#).is_some());
     let off = ToolRules {
-        validates: false,
+        validate_arguments: false,
         ..rules
     };
     assert!(names(&read("bash", security, &with(off))).is_empty());
@@ -204,7 +204,7 @@ fn the_operator_decides() {
 #[test]
 fn a_hint_of_a_server_makes_no_tool_idempotent() {
     let hint = r#""annotations":{"idempotentHint":true,"readOnlyHint":true}"#;
-    assert!(!read("t", hint, &RequirementTerms::default()).idempotent);
+    assert!(!read("t", hint, &RequirementInputs::default()).idempotent);
     let rule = ToolRule {
         idempotent: true,
         ..ToolRule::default()

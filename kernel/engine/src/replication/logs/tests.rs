@@ -1,27 +1,28 @@
 use proptest::prelude::*;
 
-use super::super::scene::{
-    Pen, RECOVERY, START, admit, allow, cluster, cut, deny, found, key, node, revoke, subject,
+use super::super::test_logs::{
+    LogWriter, RECOVERY, START, admit_change, allow_change, cluster_id, cut_change, deny_change,
+    found_cluster, key, node, revoke_change, subject,
 };
 use super::*;
-use crate::policy::grants::{Force, GrantId, LogPosition, MemberRole};
+use crate::policy::grants::{GrantId, GrantStatus, LogPosition, MemberRole};
 
 mod compaction;
 mod model;
 
 fn logs() -> ClusterLogs {
-    ClusterLogs::new(node(0), cluster())
+    ClusterLogs::new(node(0), cluster_id())
 }
 
 /// Offers all of it until nothing more is taken; at once, it comes to the same.
-fn offered<'a>(entries: impl IntoIterator<Item = &'a Signed>) -> ClusterLogs {
+fn offered<'a>(entries: impl IntoIterator<Item = &'a SignedOperation>) -> ClusterLogs {
     let mut logs = logs();
-    let mut left: Vec<&Signed> = entries.into_iter().collect();
+    let mut left: Vec<&SignedOperation> = entries.into_iter().collect();
     let mut at_once = logs.clone();
-    at_once.take_all(left.iter().copied());
+    at_once.merge_all(left.iter().copied());
     loop {
         let before = left.len();
-        left.retain(|entry| logs.take(entry) == Err(NotMerged::NotAdmitted));
+        left.retain(|entry| logs.merge(entry) == Err(MergeError::IssuerNotAdmitted));
         if left.len() == before {
             assert_eq!(logs, at_once);
             return logs;
@@ -31,8 +32,8 @@ fn offered<'a>(entries: impl IntoIterator<Item = &'a Signed>) -> ClusterLogs {
 
 fn in_force(logs: &ClusterLogs) -> Vec<u8> {
     let grants = logs.grants();
-    let all = grants.of(&subject());
-    let counts = all.filter(|it| grants.force(it, logs.authority(), 0) == Force::InForce);
+    let all = grants.for_subject(&subject());
+    let counts = all.filter(|it| grants.status(it, logs.authority(), 0) == GrantStatus::InForce);
     counts.map(|granted| granted.grant.id.0[0]).collect()
 }
 
@@ -44,22 +45,26 @@ impl ClusterLogs {
 }
 
 /// The founder, and an admin that it admitted.
-fn two() -> (Vec<Signed>, Pen, Pen) {
-    let (founding, mut first) = found();
-    let admitted = first.write(admit(1, MemberRole::Admin));
-    (vec![founding, admitted], first, Pen::new(1, cluster()))
+fn two() -> (Vec<SignedOperation>, LogWriter, LogWriter) {
+    let (founding, mut first) = found_cluster();
+    let admitted = first.write(admit_change(1, MemberRole::Admin));
+    (
+        vec![founding, admitted],
+        first,
+        LogWriter::new(1, cluster_id()),
+    )
 }
 
 /// FED-056.
 #[test]
 fn only_what_belongs_to_the_cluster_is_taken() {
     let (mut all, _, mut second) = two();
-    all.push(second.write(allow(1)));
+    all.push(second.write(allow_change(1)));
     let mut logs = logs();
-    assert_eq!(logs.take(&all[1]), Err(NotMerged::NotAdmitted));
-    let mut stranger = Pen::new(0, ClusterId([7; 32]));
-    let foreign = stranger.write(allow(2));
-    assert_eq!(logs.take(&foreign), Err(NotMerged::OtherCluster));
+    assert_eq!(logs.merge(&all[1]), Err(MergeError::IssuerNotAdmitted));
+    let mut stranger = LogWriter::new(0, ClusterId([7; 32]));
+    let foreign = stranger.write(allow_change(2));
+    assert_eq!(logs.merge(&foreign), Err(MergeError::ForeignCluster));
     let logs = offered(&all);
     assert_eq!(in_force(&logs), [1]);
     assert!(logs.members().is_admin(node(0)) && logs.members().is_admin(node(1)));
@@ -69,18 +74,18 @@ fn only_what_belongs_to_the_cluster_is_taken() {
 #[test]
 fn a_cut_ends_what_a_log_gives_and_leaves_what_it_took() {
     let (mut all, mut first, mut second) = two();
-    all.extend([first.write(allow(1)), second.write(allow(2))]);
+    all.extend([first.write(allow_change(1)), second.write(allow_change(2))]);
     let tip = second.tip;
     all.extend([
-        second.write(allow(3)),
-        second.write(revoke(1)),
-        second.write(deny(4)),
+        second.write(allow_change(3)),
+        second.write(revoke_change(1)),
+        second.write(deny_change(4)),
     ]);
     assert_eq!(in_force(&offered(&all)), [2, 3, 4]);
-    all.push(first.write(cut(1, tip)));
+    all.push(first.write(cut_change(1, tip)));
     let logs = offered(&all);
     assert_eq!(in_force(&logs), [2, 4]);
-    assert!(!logs.members().is_in(node(1)));
+    assert!(!logs.members().is_member(node(1)));
 }
 
 /// FED-045: a cut that names another log than the one that is known leaves nothing of it.
@@ -88,9 +93,9 @@ fn a_cut_ends_what_a_log_gives_and_leaves_what_it_took() {
 fn a_cut_of_another_branch_leaves_nothing() {
     let (mut all, mut first, mut second) = two();
     let mut other = second.clone();
-    all.push(second.write(allow(2)));
-    other.write(allow(3));
-    all.push(first.write(cut(1, other.tip)));
+    all.push(second.write(allow_change(2)));
+    other.write(allow_change(3));
+    all.push(first.write(cut_change(1, other.tip)));
     assert!(in_force(&offered(&all)).is_empty());
 }
 
@@ -98,21 +103,21 @@ fn a_cut_of_another_branch_leaves_nothing() {
 #[test]
 fn a_fork_of_the_log_that_admitted_somebody_undoes_no_cut_and_no_revoke() {
     let (mut all, mut first, mut second) = two();
-    let mut third = Pen::new(2, cluster());
-    let mut fourth = Pen::new(3, cluster());
+    let mut third = LogWriter::new(2, cluster_id());
+    let mut fourth = LogWriter::new(3, cluster_id());
     let mut clone = second.clone();
     all.extend([
-        first.write(admit(3, MemberRole::Admin)),
-        fourth.write(allow(5)),
+        first.write(admit_change(3, MemberRole::Admin)),
+        fourth.write(allow_change(5)),
     ]);
-    all.extend([first.write(allow(1)), first.write(allow(6))]);
-    all.push(second.write(admit(2, MemberRole::Admin)));
-    all.push(third.write(cut(3, LogTip::EMPTY)));
+    all.extend([first.write(allow_change(1)), first.write(allow_change(6))]);
+    all.push(second.write(admit_change(2, MemberRole::Admin)));
+    all.push(third.write(cut_change(3, LogTip::EMPTY)));
     third.context.logs.insert(node(0), first.tip.next);
-    all.extend([third.write(revoke(1)), third.write(allow(7))]);
+    all.extend([third.write(revoke_change(1)), third.write(allow_change(7))]);
     assert_eq!(in_force(&offered(&all)), [6, 7]);
     // Node 1 signs another operation in place of the admission of node 2.
-    all.push(clone.write(allow(8)));
+    all.push(clone.write(allow_change(8)));
     let logs = offered(&all);
     assert!(logs.grants().is_forked(node(1)));
     assert_eq!(
@@ -120,7 +125,7 @@ fn a_fork_of_the_log_that_admitted_somebody_undoes_no_cut_and_no_revoke() {
         [6],
         "what node 2 took is gone, what it gave does not count"
     );
-    assert!(!logs.members().is_in(node(3)) && !logs.members().is_in(node(2)));
+    assert!(!logs.members().is_member(node(3)) && !logs.members().is_member(node(2)));
     all.reverse();
     assert_eq!(offered(&all), logs);
 }
@@ -129,12 +134,12 @@ fn a_fork_of_the_log_that_admitted_somebody_undoes_no_cut_and_no_revoke() {
 #[test]
 fn ahead_of_a_gap_everything_takes_and_nothing_gives() {
     let (mut all, mut first, mut second) = two();
-    all.extend([first.write(allow(1)), first.write(allow(2))]);
-    let missing = second.write(allow(3));
-    let mut third = Pen::new(2, cluster());
-    all.push(second.write(admit(2, MemberRole::Admin)));
+    all.extend([first.write(allow_change(1)), first.write(allow_change(2))]);
+    let missing = second.write(allow_change(3));
+    let mut third = LogWriter::new(2, cluster_id());
+    all.push(second.write(admit_change(2, MemberRole::Admin)));
     third.context.logs = [(node(0), first.tip.next), (node(1), second.tip.next)].into();
-    all.extend([third.write(revoke(1)), third.write(allow(4))]);
+    all.extend([third.write(revoke_change(1)), third.write(allow_change(4))]);
     let logs = offered(&all);
     assert_eq!(in_force(&logs), [2]);
     all.push(missing);
@@ -147,19 +152,19 @@ fn only_the_recovery_key_helps_when_two_cut_each_other_off() {
     let (mut all, mut first, mut second) = two();
     let (of_first, of_second) = (first.tip, second.tip);
     all.extend([
-        first.write(cut(1, of_second)),
-        second.write(cut(0, of_first)),
+        first.write(cut_change(1, of_second)),
+        second.write(cut_change(0, of_first)),
     ]);
     for _ in 0..2 {
         let members = offered(&all).members().clone();
-        assert!(!members.is_in(node(0)) && !members.is_in(node(1)));
+        assert!(!members.is_member(node(0)) && !members.is_member(node(1)));
         all.reverse();
     }
     all.extend([
-        first.write(admit(5, MemberRole::Admin)),
-        second.write(admit(6, MemberRole::Admin)),
+        first.write(admit_change(5, MemberRole::Admin)),
+        second.write(admit_change(6, MemberRole::Admin)),
     ]);
-    let mut drawer = Pen::new(RECOVERY, cluster());
+    let mut drawer = LogWriter::new(RECOVERY, cluster_id());
     let name = "again".to_owned();
     let recover = MemberChange::Recover {
         key: key(4),
@@ -168,7 +173,7 @@ fn only_the_recovery_key_helps_when_two_cut_each_other_off() {
     all.push(drawer.write(LogChange::Members(recover)));
     let logs = offered(&all);
     let is_in: Vec<bool> = [0, 1, 4, 5, 6]
-        .map(|n| logs.members().is_in(node(n)))
+        .map(|n| logs.members().is_member(node(n)))
         .into();
     assert_eq!(is_in, [false, false, true, false, false]);
     // Nobody else recovers, and nobody cuts the recovery key off.
@@ -182,8 +187,8 @@ fn only_the_recovery_key_helps_when_two_cut_each_other_off() {
     all.push(first.write(LogChange::Members(cut)));
     let recover = MemberChange::Recover { key: key(4), name };
     all.push(first.write(LogChange::Members(recover.clone())));
-    assert!(!offered(&all).members().is_in(node(4)));
-    let mut drawer = Pen::new(RECOVERY, cluster());
+    assert!(!offered(&all).members().is_member(node(4)));
+    let mut drawer = LogWriter::new(RECOVERY, cluster_id());
     all.push(drawer.write(LogChange::Members(recover)));
     assert!(offered(&all).members().is_admin(node(4)));
 }
@@ -192,19 +197,19 @@ fn only_the_recovery_key_helps_when_two_cut_each_other_off() {
 #[test]
 fn a_new_key_takes_the_place_of_the_old_one() {
     let (mut all, _, mut second) = two();
-    all.push(second.write(allow(1)));
+    all.push(second.write(allow_change(1)));
     let rekey = MemberChange::Rekey {
         node: node(1),
         at: second.tip,
         key: key(7),
     };
     all.push(second.write(LogChange::Members(rekey)));
-    all.push(second.write(allow(2)));
-    let mut again = Pen::new(7, cluster());
-    all.push(again.write(allow(3)));
+    all.push(second.write(allow_change(2)));
+    let mut again = LogWriter::new(7, cluster_id());
+    all.push(again.write(allow_change(3)));
     let logs = offered(&all);
     assert_eq!(in_force(&logs), [1, 3]);
-    assert!(logs.members().is_admin(node(7)) && !logs.members().is_in(node(1)));
+    assert!(logs.members().is_admin(node(7)) && !logs.members().is_member(node(1)));
 }
 
 /// FED-058: an unknown kind is kept and closes what its issuer allows.
@@ -212,20 +217,20 @@ fn a_new_key_takes_the_place_of_the_old_one() {
 fn an_unknown_kind_closes_what_its_issuer_allows_and_nothing_else() {
     let (mut all, mut first, mut second) = two();
     all.extend([
-        first.write(allow(1)),
-        second.write(allow(2)),
-        second.write(deny(3)),
+        first.write(allow_change(1)),
+        second.write(allow_change(2)),
+        second.write(deny_change(3)),
     ]);
-    let mut unknown = second.write(allow(4)).written().operation().clone();
+    let mut unknown = second.write(allow_change(4)).encoded().operation().clone();
     unknown.place.sequence = second.tip.next;
     unknown.previous = second.tip.id;
     unknown.change = LogChange::Unknown("mute".into());
-    all.push(Signed::with(unknown, key(1), |_| {
+    all.push(SignedOperation::with_signature(unknown, key(1), |_| {
         crate::node_key::Signature([0; 64])
     }));
     let logs = offered(&all);
     assert_eq!(in_force(&logs), [1, 3]);
-    let place = (second.tip.next, all.last().unwrap().written().id());
+    let place = (second.tip.next, all.last().unwrap().encoded().id());
     assert_eq!(
         logs.entry(node(1), place).map(|entry| entry.to_vec()),
         Some(all.last().unwrap().to_bytes())
@@ -236,14 +241,14 @@ fn an_unknown_kind_closes_what_its_issuer_allows_and_nothing_else() {
 #[test]
 fn a_denial_is_not_lifted_from_behind_a_gap_or_a_cut() {
     let (mut all, mut first, mut second) = two();
-    all.push(first.write(deny(1)));
+    all.push(first.write(deny_change(1)));
     let tip = second.tip;
-    let missing = second.write(allow(2));
-    all.push(second.write(revoke(1)));
+    let missing = second.write(allow_change(2));
+    all.push(second.write(revoke_change(1)));
     assert_eq!(in_force(&offered(&all)), [1]);
     all.push(missing);
     assert_eq!(in_force(&offered(&all)), [2]);
-    all.push(first.write(cut(1, tip)));
+    all.push(first.write(cut_change(1, tip)));
     assert_eq!(in_force(&offered(&all)), [1]);
 }
 
@@ -251,16 +256,19 @@ fn a_denial_is_not_lifted_from_behind_a_gap_or_a_cut() {
 fn what_waits_for_earlier_operations_is_bounded() {
     let (all, _, mut second) = two();
     let mut logs = offered(&all);
-    let missing = second.write(allow(1));
-    let held = crate::policy::grants::HELD_MAX;
+    let missing = second.write(allow_change(1));
+    let held = crate::policy::grants::BUFFERED_MAX;
     for _ in 0..held {
-        assert_eq!(logs.take(&second.write(revoke(9))), Ok(Applied::Held));
+        assert_eq!(
+            logs.merge(&second.write(revoke_change(9))),
+            Ok(ApplyOutcome::Buffered)
+        );
     }
-    let one_more = second.write(revoke(9));
-    let gap = NotMerged::NotApplied(NotApplied::Gap { from: 0 });
-    assert_eq!(logs.take(&one_more), Err(gap));
-    assert_eq!(logs.take(&missing), Ok(Applied::Appended));
-    assert_eq!(logs.take(&one_more), Ok(Applied::Appended));
+    let one_more = second.write(revoke_change(9));
+    let gap = MergeError::Rejected(ApplyError::Gap { from: 0 });
+    assert_eq!(logs.merge(&one_more), Err(gap));
+    assert_eq!(logs.merge(&missing), Ok(ApplyOutcome::Appended));
+    assert_eq!(logs.merge(&one_more), Ok(ApplyOutcome::Appended));
     assert_eq!(logs.head(node(1), None).behind, None);
 }
 
@@ -268,16 +276,16 @@ fn what_waits_for_earlier_operations_is_bounded() {
 #[test]
 fn heads_tell_what_is_stored() {
     let (mut all, _, mut second) = two();
-    all.extend([second.write(allow(1)), second.write(allow(2))]);
+    all.extend([second.write(allow_change(1)), second.write(allow_change(2))]);
     let logs = offered(&all);
-    let last = (1, all[3].written().id());
+    let last = (1, all[3].encoded().id());
     let unstored = BTreeSet::from([last]);
     let head = logs.head(node(1), Some(&unstored));
     assert_eq!(
         (head.tip.next, head.tip.id, head.behind),
-        (1, all[2].written().id(), None)
+        (1, all[2].encoded().id(), None)
     );
-    let unstored = BTreeSet::from([(0, all[2].written().id())]);
+    let unstored = BTreeSet::from([(0, all[2].encoded().id())]);
     let head = logs.head(node(1), Some(&unstored));
     assert_eq!((head.tip.next, head.tip.id), (0, START));
     assert!(head.behind.is_some());
@@ -329,12 +337,12 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-fn history() -> impl Strategy<Value = Vec<Signed>> {
+fn history() -> impl Strategy<Value = Vec<SignedOperation>> {
     proptest::collection::vec(step(), 1..40).prop_map(|steps| {
-        let (founding, first) = found();
-        let mut pens: BTreeMap<u8, Pen> = WRITERS
+        let (founding, first) = found_cluster();
+        let mut pens: BTreeMap<u8, LogWriter> = WRITERS
             .iter()
-            .map(|n| (*n, Pen::new(*n, cluster())))
+            .map(|n| (*n, LogWriter::new(*n, cluster_id())))
             .collect();
         let mut tips: BTreeMap<u8, Vec<LogTip>> = BTreeMap::new();
         pens.insert(0, first);
@@ -349,7 +357,7 @@ fn history() -> impl Strategy<Value = Vec<Signed>> {
                     }
                 }
                 Step::Hear(n, other) if n != other => {
-                    let (tip, number) = (pens[&other].tip, pens[&other].n);
+                    let (tip, number) = (pens[&other].tip, pens[&other].node_number);
                     let context = &mut pens.get_mut(&n).unwrap().context;
                     context.logs.insert(node(number), tip.next);
                     context.branches.push(tip.id);
@@ -390,10 +398,10 @@ proptest! {
         }).prop_shuffle(),
     ) {
         let logs = offered(&part);
-        let model = model::Model::of(&part, cluster());
+        let model = model::Model::of(&part, cluster_id());
         prop_assert_eq!(in_force(&logs), model.in_force());
         for n in 0..5 {
-            prop_assert_eq!(logs.members().is_in(node(n)), model.is_in(node(n)), "node {}", n);
+            prop_assert_eq!(logs.members().is_member(node(n)), model.is_in(node(n)), "node {}", n);
             prop_assert_eq!(logs.members().is_admin(node(n)), model.is_admin(node(n)));
         }
     }
@@ -404,15 +412,15 @@ proptest! {
         let mut logs = logs();
         let mut gone: BTreeSet<(GrantId, LogPosition)> = BTreeSet::new();
         for entry in order.iter().chain(&order).chain(&order) {
-            let _ = logs.take(entry);
+            let _ = logs.merge(entry);
             for granted in logs.grants_for(&subject()) {
-                let force = logs.grants().force(&granted, logs.authority(), 0);
+                let force = logs.grants().status(&granted, logs.authority(), 0);
                 let allows = granted.grant.permission == mgp_protocol::mgp::access::Permission::Allow;
-                let which = (granted.grant.id, granted.place);
-                if allows && matches!(force, Force::Revoked(_) | Force::InConflict { .. }) {
+                let which = (granted.grant.id, granted.position);
+                if allows && matches!(force, GrantStatus::Revoked(_) | GrantStatus::InConflict { .. }) {
                     gone.insert(which);
                 }
-                if allows && force == Force::InForce {
+                if allows && force == GrantStatus::InForce {
                     prop_assert!(!gone.contains(&which), "{:?} is back", granted);
                 }
             }

@@ -6,22 +6,24 @@ use std::time::Duration;
 use mgp_protocol::ids::{AgentId, ServerId};
 use mgp_protocol::mgp::access::Permission;
 
-use super::super::exchange::BATCH_ENTRIES;
-use super::super::lease::LEASE;
-use super::super::logs::GRANTING_BYTES_MAX;
-use super::super::scene::{admit, cluster, cut, found, key, node, revoke, until};
+use super::super::lease::DEFAULT_LEASE;
+use super::super::log_batch::BATCH_ENTRIES;
+use super::super::logs::GRANTS_BYTES_MAX;
+use super::super::test_logs::{
+    admit_change, cluster_id, cut_change, expiring_at, found_cluster, key, node, revoke_change,
+};
 use super::*;
-use crate::cluster::clock_offset::MeasuredClock;
+use crate::cluster::clock_offset::PeerClock;
 use crate::node_key::Signature;
 use crate::policy::grants::{
-    CausalContext, Force, Grant, GrantChange, GrantId, GrantResource, LogChange, LogTip,
+    CausalContext, Grant, GrantChange, GrantId, GrantResource, GrantStatus, LogChange, LogTip,
     MemberRole, Subject,
 };
 
 /// Nodes over links that lose nothing, and disks that confirm at once.
 struct Scene {
     nodes: BTreeMap<u8, Replica>,
-    disks: BTreeMap<u8, (Vec<Signed>, Vec<OwedRevoke>)>,
+    disks: BTreeMap<u8, (Vec<SignedOperation>, Vec<PendingRevoke>)>,
     /// Nodes that reach nobody.
     apart: BTreeSet<u8>,
     /// The leases of nodes that are configured differently.
@@ -32,8 +34,8 @@ struct Scene {
     count: u64,
 }
 
-fn sign(n: u8, operation: Operation) -> Signed {
-    Signed::with(operation, key(n), |_| Signature([0; 64]))
+fn sign(n: u8, operation: Operation) -> SignedOperation {
+    SignedOperation::with_signature(operation, key(n), |_| Signature([0; 64]))
 }
 
 impl Scene {
@@ -48,13 +50,15 @@ impl Scene {
             seconds: 0,
             count: 0,
         };
-        scene.disks.insert(0, (vec![found().0], Vec::new()));
+        scene.disks.insert(0, (vec![found_cluster().0], Vec::new()));
         for n in 0..admins {
             scene.start(n);
         }
         scene.tick();
         for n in 1..admins {
-            scene.propose(0, admit(n, MemberRole::Admin)).unwrap();
+            scene
+                .propose(0, admit_change(n, MemberRole::Admin))
+                .unwrap();
         }
         scene.pass(15);
         scene
@@ -65,14 +69,14 @@ impl Scene {
         let (entries, owed) = self.disks.entry(n).or_default().clone();
         let mut life = [0; 16];
         life[..8].copy_from_slice(&self.count.to_le_bytes());
-        let start = ReplicaStart {
-            here: node(n),
-            cluster: cluster(),
-            life: LifeId(life),
-            lease: self.leases.get(&n).copied().unwrap_or(LEASE),
+        let start = ReplicaConfig {
+            node: node(n),
+            cluster: cluster_id(),
+            instance: LifeId(life),
+            lease: self.leases.get(&n).copied().unwrap_or(DEFAULT_LEASE),
             hints: BTreeSet::from([node(0)]),
-            owed,
-            twice: BTreeSet::new(),
+            pending_revokes: owed,
+            duplicates: BTreeSet::new(),
         };
         self.nodes.insert(n, Replica::new(start, &entries));
     }
@@ -90,9 +94,9 @@ impl Scene {
     fn measure_clocks(&mut self) {
         for n in self.nodes.keys().copied().collect::<Vec<_>>() {
             for other in self.nodes.keys().copied().collect::<Vec<_>>() {
-                let clock = MeasuredClock::between(self.wall_ms(other), self.wall_ms(n), 1);
+                let clock = PeerClock::from_clocks(self.wall_ms(other), self.wall_ms(n), 1);
                 self.act(n, |replica, means| {
-                    replica.clock_measured(node(other), clock, means)
+                    replica.record_clock(node(other), clock, means)
                 });
             }
         }
@@ -108,17 +112,17 @@ impl Scene {
 
     fn tick(&mut self) {
         for n in self.nodes.keys().copied().collect::<Vec<_>>() {
-            self.act(n, Replica::tick);
+            self.act(n, Replica::handle_timeout);
         }
     }
 
     fn act(
         &mut self,
         n: u8,
-        act: impl FnOnce(&mut Replica, &mut ReplicaMeans<'_>) -> Vec<ReplicaEffect>,
+        act: impl FnOnce(&mut Replica, &mut ReplicaContext<'_>) -> Vec<ReplicaEffect>,
     ) {
         let mut count = self.count;
-        let mut means = ReplicaMeans {
+        let mut means = ReplicaContext {
             now: self.now(),
             now_ms: self.wall_ms(n),
             nonce: &mut || {
@@ -141,15 +145,15 @@ impl Scene {
             ReplicaEffect::Store {
                 ticket,
                 entries,
-                owed,
+                pending_revokes: owed,
             } => {
                 let disk = self.disks.entry(n).or_default();
                 let read = entries
                     .iter()
-                    .map(|entry| Signed::from_bytes(entry).unwrap());
+                    .map(|entry| SignedOperation::from_bytes(entry).unwrap());
                 disk.0.extend(read);
                 disk.1 = owed.unwrap_or(std::mem::take(&mut disk.1));
-                self.act(n, |replica, means| replica.stored(ticket, means));
+                self.act(n, |replica, means| replica.handle_stored(ticket, means));
             }
             ReplicaEffect::Send(to, message) => {
                 let reached = self.nodes.keys().copied().find(|other| node(*other) == to);
@@ -160,18 +164,20 @@ impl Scene {
                 if let LogMessage::Entries(entries) = message {
                     let read = entries
                         .iter()
-                        .map(|entry| Signed::from_bytes(entry).unwrap());
-                    let read: Vec<Signed> = read.collect();
-                    self.act(to, |replica, means| replica.take(&read, means));
+                        .map(|entry| SignedOperation::from_bytes(entry).unwrap());
+                    let read: Vec<SignedOperation> = read.collect();
+                    self.act(to, |replica, means| replica.handle_entries(&read, means));
                 } else {
-                    self.act(to, |replica, means| replica.hear(node(n), message, means));
+                    self.act(to, |replica, means| {
+                        replica.handle_message(node(n), message, means)
+                    });
                 }
             }
-            ReplicaEffect::Changed | ReplicaEffect::Twice(..) => {}
+            ReplicaEffect::Changed | ReplicaEffect::DuplicateKey(..) => {}
         }
     }
 
-    fn propose(&mut self, n: u8, change: LogChange) -> Result<Proposed, NotProposed> {
+    fn propose(&mut self, n: u8, change: LogChange) -> Result<ProposalOutcome, ProposalError> {
         let mut told = None;
         self.act(n, |replica, means| {
             let proposed = replica.propose(change, "operator", 0, means);
@@ -188,7 +194,7 @@ impl Scene {
     /// Whether the agent of node 1 may use the server of node 2.
     fn may(&self) -> Result<GrantId, RemoteDenial> {
         let caller = node(1).agent(AgentId::new("a"));
-        self.nodes[&2].may(
+        self.nodes[&2].authorize(
             &caller,
             &ServerId::new("files"),
             Some("read"),
@@ -223,12 +229,12 @@ fn a_grant_reaches_the_owner_and_so_does_its_revocation() {
     assert_eq!(scene.may(), Err(RemoteDenial::NotGranted));
     scene.propose(0, allow(1)).unwrap();
     assert_eq!(scene.may(), Ok(GrantId([1; 16])));
-    let Ok(Proposed::Signed(place)) = scene.propose(1, revoke(1)) else {
+    let Ok(ProposalOutcome::Signed(place)) = scene.propose(1, revoke_change(1)) else {
         panic!("node 1 is an admin");
     };
     assert_eq!(scene.may(), Err(RemoteDenial::NotGranted));
     let told = scene.nodes[&1].confirmation(place.sequence);
-    assert_eq!((told.by, told.of, told.missing.len()), (2, 2, 0));
+    assert_eq!((told.confirmed, told.total, told.missing.len()), (2, 2, 0));
 }
 
 /// FED-038: "2/3; nas unreachable, stops by itself in 30 s or less", and it does.
@@ -237,19 +243,19 @@ fn who_cannot_be_reached_stops_by_itself() {
     let mut scene = Scene::new(3);
     scene.propose(0, allow(1)).unwrap();
     scene.apart.insert(2);
-    let Ok(Proposed::Signed(place)) = scene.propose(1, revoke(1)) else {
+    let Ok(ProposalOutcome::Signed(place)) = scene.propose(1, revoke_change(1)) else {
         panic!("node 1 is an admin");
     };
     let told = scene.nodes[&1].confirmation(place.sequence);
-    assert_eq!((told.by, told.of), (1, 2));
-    let [(missing, AllowEnd::By(ends))] = told.missing[..] else {
+    assert_eq!((told.confirmed, told.total), (1, 2));
+    let [(missing, AllowEnd::NoLaterThan(ends))] = told.missing[..] else {
         panic!("{told:?}");
     };
     assert_eq!(missing, node(2));
-    assert!(ends <= scene.now() + LEASE);
+    assert!(ends <= scene.now() + DEFAULT_LEASE);
     assert!(scene.may().is_ok());
-    scene.pass(ends.since(scene.now()).as_secs());
-    assert!(matches!(scene.may(), Err(RemoteDenial::Lapsed(_))));
+    scene.pass(ends.duration_since(scene.now()).as_secs());
+    assert!(matches!(scene.may(), Err(RemoteDenial::LeaseExpired(_))));
     scene.apart.clear();
     scene.pass(11);
     assert_eq!(scene.may(), Err(RemoteDenial::NotGranted));
@@ -261,10 +267,10 @@ fn after_a_start_nothing_is_allowed_until_everyone_was_heard() {
     let mut scene = Scene::new(3);
     scene.propose(0, allow(1)).unwrap();
     scene.start(2);
-    assert!(matches!(scene.may(), Err(RemoteDenial::Lapsed(_))));
+    assert!(matches!(scene.may(), Err(RemoteDenial::LeaseExpired(_))));
     scene.apart.insert(1);
     scene.tick();
-    assert_eq!(scene.may(), Err(RemoteDenial::Lapsed(node(1))));
+    assert_eq!(scene.may(), Err(RemoteDenial::LeaseExpired(node(1))));
     scene.apart.clear();
     scene.pass(11);
     assert!(scene.may().is_ok());
@@ -275,7 +281,7 @@ fn after_a_start_nothing_is_allowed_until_everyone_was_heard() {
 fn who_rests_is_not_waited_for() {
     let mut scene = Scene::new(3);
     scene.propose(0, allow(1)).unwrap();
-    scene.propose(1, Replica::rest()).unwrap();
+    scene.propose(1, Replica::shutdown_change()).unwrap();
     scene.apart.insert(1);
     scene.pass(120);
     assert!(scene.may().is_ok());
@@ -285,7 +291,7 @@ fn who_rests_is_not_waited_for() {
     assert!(scene.may().is_ok());
     scene.apart.insert(1);
     scene.pass(31);
-    assert_eq!(scene.may(), Err(RemoteDenial::Lapsed(node(1))));
+    assert_eq!(scene.may(), Err(RemoteDenial::LeaseExpired(node(1))));
 }
 
 /// FED-052: only the equal head of another node confirms; what is revoked meanwhile counts at
@@ -297,21 +303,27 @@ fn after_a_start_a_node_signs_nothing_until_another_one_has_its_head() {
     scene.apart.insert(2);
     scene.start(2);
     scene.tick();
-    assert_eq!(scene.propose(2, allow(2)), Err(NotProposed::NotConfirmed));
-    assert_eq!(scene.propose(2, revoke(1)), Ok(Proposed::Owed));
+    assert_eq!(scene.propose(2, allow(2)), Err(ProposalError::NotConfirmed));
+    assert_eq!(
+        scene.propose(2, revoke_change(1)),
+        Ok(ProposalOutcome::Deferred)
+    );
     scene.start(2);
-    assert_eq!(scene.nodes[&2].owes(), 1);
+    assert_eq!(scene.nodes[&2].pending_revokes(), 1);
     let granted = scene.nodes[&2].logs().find_grant(GrantId([1; 16])).unwrap();
     assert!(matches!(
-        scene.nodes[&2].force(&granted, 0),
-        Force::Revoked(_)
+        scene.nodes[&2].grant_status(&granted, 0),
+        GrantStatus::Revoked(_)
     ));
     scene.apart.clear();
     scene.pass(11);
     assert!(scene.nodes[&2].is_confirmed());
-    assert_eq!(scene.nodes[&2].owes(), 0);
+    assert_eq!(scene.nodes[&2].pending_revokes(), 0);
     let elsewhere = &scene.nodes[&0];
-    assert!(matches!(elsewhere.force(&granted, 0), Force::Revoked(_)));
+    assert!(matches!(
+        elsewhere.grant_status(&granted, 0),
+        GrantStatus::Revoked(_)
+    ));
     assert!(scene.propose(2, allow(2)).is_ok());
 }
 
@@ -322,7 +334,7 @@ fn a_log_that_lacks_what_its_disk_held_lets_nobody_in_until_it_is_refilled() {
     let mut scene = Scene::new(3);
     scene.propose(2, allow(1)).unwrap();
     let copy = scene.disks[&2].clone();
-    scene.propose(2, revoke(1)).unwrap();
+    scene.propose(2, revoke_change(1)).unwrap();
     let held: Vec<_> = {
         let logs = scene.nodes[&2].logs();
         let issuers = logs.grants().issuers();
@@ -331,14 +343,18 @@ fn a_log_that_lacks_what_its_disk_held_lets_nobody_in_until_it_is_refilled() {
     scene.disks.insert(2, copy);
     scene.apart.insert(2);
     scene.start(2);
-    scene.nodes.get_mut(&2).unwrap().expect(held.clone());
-    assert_eq!(scene.may(), Err(RemoteDenial::Shortened));
-    let lacking: Vec<_> = scene.nodes[&2].shortened().collect();
+    scene
+        .nodes
+        .get_mut(&2)
+        .unwrap()
+        .expect_lost_tips(held.clone());
+    assert_eq!(scene.may(), Err(RemoteDenial::LogsIncomplete));
+    let lacking: Vec<_> = scene.nodes[&2].incomplete_logs().collect();
     assert_eq!(lacking, [node(2)]);
-    assert_eq!(scene.propose(2, allow(2)), Err(NotProposed::NotConfirmed));
+    assert_eq!(scene.propose(2, allow(2)), Err(ProposalError::NotConfirmed));
     scene.apart.clear();
     scene.pass(11);
-    assert!(!scene.nodes[&2].is_shortened());
+    assert!(!scene.nodes[&2].is_missing_entries());
     assert_eq!(scene.may(), Err(RemoteDenial::NotGranted));
     // A node that is alone confirms itself, but not what it knows to be incomplete.
     let mut alone = Scene::new(1);
@@ -347,9 +363,13 @@ fn a_log_that_lacks_what_its_disk_held_lets_nobody_in_until_it_is_refilled() {
     let tip = alone.nodes[&0].logs().grants().tip(node(0));
     alone.disks.insert(0, copy);
     alone.start(0);
-    alone.nodes.get_mut(&0).unwrap().expect([(node(0), tip)]);
+    alone
+        .nodes
+        .get_mut(&0)
+        .unwrap()
+        .expect_lost_tips([(node(0), tip)]);
     alone.pass(60);
-    assert_eq!(alone.propose(0, allow(2)), Err(NotProposed::NotConfirmed));
+    assert_eq!(alone.propose(0, allow(2)), Err(ProposalError::NotConfirmed));
 }
 
 /// Of two other nodes the one that holds more is away: the other one's equal log confirms nothing after a restore.
@@ -359,14 +379,18 @@ fn a_restored_node_signs_nothing_until_every_other_node_confirmed_its_log() {
     scene.propose(2, allow(1)).unwrap();
     let copy = scene.disks[&2].clone();
     scene.apart.insert(1);
-    scene.propose(2, revoke(1)).unwrap();
+    scene.propose(2, revoke_change(1)).unwrap();
     scene.disks.insert(2, copy);
     scene.apart.clear();
     scene.apart.insert(0);
     scene.start(2);
-    scene.nodes.get_mut(&2).unwrap().declare_restored();
+    scene
+        .nodes
+        .get_mut(&2)
+        .unwrap()
+        .require_restore_confirmation();
     scene.pass(11);
-    assert_eq!(scene.propose(2, allow(4)), Err(NotProposed::NotConfirmed));
+    assert_eq!(scene.propose(2, allow(4)), Err(ProposalError::NotConfirmed));
     scene.apart.clear();
     scene.pass(11);
     scene.propose(2, allow(4)).unwrap();
@@ -380,15 +404,19 @@ fn a_restored_node_lets_nobody_in_until_its_log_is_confirmed() {
     let mut scene = Scene::new(3);
     scene.propose(2, allow(1)).unwrap();
     let copy = scene.disks[&2].clone();
-    scene.propose(2, revoke(1)).unwrap();
+    scene.propose(2, revoke_change(1)).unwrap();
     scene.disks.insert(2, copy);
     scene.apart.insert(2);
     scene.start(2);
-    scene.nodes.get_mut(&2).unwrap().declare_restored();
-    assert_eq!(scene.may(), Err(RemoteDenial::Shortened));
+    scene
+        .nodes
+        .get_mut(&2)
+        .unwrap()
+        .require_restore_confirmation();
+    assert_eq!(scene.may(), Err(RemoteDenial::LogsIncomplete));
     scene.apart.clear();
     scene.pass(11);
-    assert!(!scene.nodes[&2].is_shortened());
+    assert!(!scene.nodes[&2].is_missing_entries());
     assert_eq!(scene.may(), Err(RemoteDenial::NotGranted));
 }
 
@@ -402,7 +430,7 @@ fn a_shorter_log_is_refilled_before_anything_is_signed() {
     scene.propose(2, allow(3)).unwrap();
     scene.disks.insert(2, copy);
     scene.start(2);
-    assert_eq!(scene.propose(2, allow(4)), Err(NotProposed::NotConfirmed));
+    assert_eq!(scene.propose(2, allow(4)), Err(ProposalError::NotConfirmed));
     scene.pass(11);
     assert!(scene.nodes[&2].is_confirmed());
     assert_eq!(scene.nodes[&2].logs().grants().tip(node(2)).next, 3);
@@ -414,7 +442,7 @@ fn a_shorter_log_is_refilled_before_anything_is_signed() {
 #[test]
 fn a_node_whose_others_are_gone_is_confirmed() {
     let mut scene = Scene::new(2);
-    scene.propose(0, cut(1, LogTip::EMPTY)).unwrap();
+    scene.propose(0, cut_change(1, LogTip::EMPTY)).unwrap();
     scene.nodes.remove(&1);
     scene.start(0);
     scene.tick();
@@ -435,8 +463,8 @@ fn a_clone_and_its_original_are_not_believed() {
     scene.pass(11);
     scene.nodes.insert(1, clone);
     scene.pass(11);
-    assert!(scene.nodes[&2].is_twice(node(1)));
-    assert_eq!(scene.may(), Err(RemoteDenial::NotIn));
+    assert!(scene.nodes[&2].has_duplicate_key(node(1)));
+    assert_eq!(scene.may(), Err(RemoteDenial::NotMember));
 }
 
 /// FED-036: what is held behind a fork reaches those who came later, too.
@@ -445,12 +473,12 @@ fn both_branches_of_a_fork_are_sent_on() {
     let mut scene = Scene::new(3);
     scene.propose(1, allow(1)).unwrap();
     scene.apart.insert(2);
-    let fork = scene.nodes[&1].logs().grants().next(node(1));
+    let fork = scene.nodes[&1].logs().grants().next_position(node(1));
     scene.propose(1, allow(2)).unwrap();
     let other = sign(
         1,
         Operation {
-            cluster: Some(cluster()),
+            cluster: Some(cluster_id()),
             place: crate::policy::grants::LogPosition {
                 issuer: node(1),
                 sequence: fork.0,
@@ -458,11 +486,11 @@ fn both_branches_of_a_fork_are_sent_on() {
             previous: fork.1,
             author: "operator".into(),
             told_at_ms: 0,
-            change: revoke(1),
+            change: revoke_change(1),
             context: CausalContext::default(),
         },
     );
-    scene.act(2, |replica, means| replica.take(&[other], means));
+    scene.act(2, |replica, means| replica.handle_entries(&[other], means));
     scene.apart.clear();
     scene.pass(40);
     for n in [0, 1, 2] {
@@ -470,7 +498,7 @@ fn both_branches_of_a_fork_are_sent_on() {
         assert!(grants.is_forked(node(1)), "{n}");
         assert_eq!(scene.nodes[&n].heads(), scene.nodes[&0].heads(), "{n}");
     }
-    assert_eq!(scene.propose(1, allow(3)), Err(NotProposed::Forked));
+    assert_eq!(scene.propose(1, allow(3)), Err(ProposalError::Forked));
 }
 
 /// The file has an end, and what takes away still fits when nothing else does.
@@ -482,14 +510,14 @@ fn full_logs_take_only_what_takes_away() {
         let replica = scene.nodes.get_mut(&0).unwrap();
         replica.logs.fill_up(bytes);
     };
-    fill(&mut scene, GRANTING_BYTES_MAX - 1);
+    fill(&mut scene, GRANTS_BYTES_MAX - 1);
     scene.propose(0, allow(2)).unwrap();
-    fill(&mut scene, GRANTING_BYTES_MAX);
-    assert_eq!(scene.propose(0, allow(3)), Err(NotProposed::LogsFull));
-    let admitted = scene.propose(0, admit(4, MemberRole::Member));
-    assert_eq!(admitted, Err(NotProposed::LogsFull));
-    scene.propose(0, revoke(1)).unwrap();
-    scene.propose(0, cut(1, LogTip::EMPTY)).unwrap();
+    fill(&mut scene, GRANTS_BYTES_MAX);
+    assert_eq!(scene.propose(0, allow(3)), Err(ProposalError::LogsFull));
+    let admitted = scene.propose(0, admit_change(4, MemberRole::Member));
+    assert_eq!(admitted, Err(ProposalError::LogsFull));
+    scene.propose(0, revoke_change(1)).unwrap();
+    scene.propose(0, cut_change(1, LogTip::EMPTY)).unwrap();
 }
 
 /// FED-036: what is sent at once is bounded, and goes on where it ended.
@@ -498,15 +526,15 @@ fn a_long_log_is_sent_in_parts() {
     let mut scene = Scene::new(2);
     scene.apart.insert(1);
     for _ in 0..600 {
-        scene.propose(0, revoke(9)).unwrap();
+        scene.propose(0, revoke_change(9)).unwrap();
     }
     let told = scene.nodes[&0].clone();
-    let mine = Mine {
+    let mine = LocalLogs {
         logs: told.logs(),
-        unstored: &Unstored::new(),
+        unstored: &UnstoredEntries::new(),
         heads: &told.heads(),
     };
-    let part = batch(mine, &scene.nodes[&1].heads(), None);
+    let part = build_batch(mine, &scene.nodes[&1].heads(), None);
     assert_eq!(part.entries.len(), BATCH_ENTRIES);
     scene.apart.clear();
     scene.pass(31);
@@ -518,11 +546,13 @@ fn a_long_log_is_sent_in_parts() {
 #[test]
 fn what_is_allowed_ends_early_where_clocks_differ() {
     let mut scene = Scene::new(3);
-    scene.propose(0, admit(3, MemberRole::Member)).unwrap();
+    scene
+        .propose(0, admit_change(3, MemberRole::Member))
+        .unwrap();
     scene.start(3);
     scene.pass(15);
     let end_ms = scene.wall_ms(2) + 90_000;
-    scene.propose(0, until(allow(1), end_ms)).unwrap();
+    scene.propose(0, expiring_at(allow(1), end_ms)).unwrap();
     scene.walls.insert(3, 3_600_000);
     scene.measure_clocks();
     scene.pass(20);
@@ -534,8 +564,8 @@ fn what_is_allowed_ends_early_where_clocks_differ() {
     assert_eq!(scene.may(), Err(RemoteDenial::NotGranted));
     let owner = &scene.nodes[&2];
     let granted = owner.logs().find_grant(GrantId([1; 16])).unwrap();
-    let force = owner.force(&granted, scene.wall_ms(2));
-    assert_eq!(force, Force::EndedEarly(end_ms));
+    let force = owner.grant_status(&granted, scene.wall_ms(2));
+    assert_eq!(force, GrantStatus::ExpiredEarly(end_ms));
     scene.walls.insert(0, 0);
     scene.measure_clocks();
     assert!(scene.may().is_ok(), "the clocks are the same again");
@@ -552,7 +582,7 @@ fn what_is_denied_ends_late_where_clocks_differ() {
     let mut scene = Scene::new(3);
     scene.propose(1, allow(1)).unwrap();
     let end_ms = scene.wall_ms(2) + 30_000;
-    let denied = until(grant(2, Permission::Deny), end_ms);
+    let denied = expiring_at(grant(2, Permission::Deny), end_ms);
     scene.propose(0, denied).unwrap();
     scene.walls.insert(1, -60_000);
     scene.measure_clocks();
@@ -569,8 +599,8 @@ fn what_is_not_on_disk_is_not_said_to_be_held() {
     let mut replica = scene.nodes[&0].clone();
     let before = replica.heads();
     let now = scene.now();
-    let with_means = |act: &mut dyn FnMut(&mut ReplicaMeans<'_>) -> Vec<ReplicaEffect>| {
-        act(&mut ReplicaMeans {
+    let with_means = |act: &mut dyn FnMut(&mut ReplicaContext<'_>) -> Vec<ReplicaEffect>| {
+        act(&mut ReplicaContext {
             now,
             now_ms: 0,
             nonce: &mut || Nonce([9; 16]),
@@ -585,9 +615,9 @@ fn what_is_not_on_disk_is_not_said_to_be_held() {
         panic!("{effects:?}");
     };
     assert_eq!(replica.heads(), before);
-    let told = with_means(&mut |means| replica.stored(ticket, means));
+    let told = with_means(&mut |means| replica.handle_stored(ticket, means));
     assert_ne!(replica.heads(), before);
-    let tells = |effect: &ReplicaEffect| matches!(effect, ReplicaEffect::Send(_, LogMessage::Tell { heads, .. }) if *heads != before);
+    let tells = |effect: &ReplicaEffect| matches!(effect, ReplicaEffect::Send(_, LogMessage::Announce { heads, .. }) if *heads != before);
     assert!(told.iter().any(tells), "{told:?}");
 }
 
@@ -595,9 +625,14 @@ fn what_is_not_on_disk_is_not_said_to_be_held() {
 #[test]
 fn only_admins_write() {
     let mut scene = Scene::new(3);
-    scene.propose(0, admit(3, MemberRole::Member)).unwrap();
+    scene
+        .propose(0, admit_change(3, MemberRole::Member))
+        .unwrap();
     scene.start(3);
     scene.pass(15);
-    assert_eq!(scene.propose(3, allow(1)), Err(NotProposed::NotAdmin));
-    assert_eq!(scene.propose(3, revoke(1)), Err(NotProposed::NotAdmin));
+    assert_eq!(scene.propose(3, allow(1)), Err(ProposalError::NotAdmin));
+    assert_eq!(
+        scene.propose(3, revoke_change(1)),
+        Err(ProposalError::NotAdmin)
+    );
 }

@@ -9,10 +9,10 @@ use ring::signature::{
 };
 use serde_json::json;
 
-use super::NoLogin;
+use super::SignInError;
 
 /// How long an assertion is good, in seconds: for the request it is made for.
-const GOOD_FOR: u64 = 120;
+const LIFETIME_SECS: u64 = 120;
 
 /// A key that signs, of the kinds that servers know.
 pub enum ClientKey {
@@ -41,8 +41,8 @@ impl ClientKey {
     /// Reads PKCS#8 in PEM; what kind of key it is, it says itself. `chance` blinds signatures.
     ///
     /// # Errors
-    /// [`NoLogin::Key`], which repeats nothing of it.
-    pub fn read(pem: &str, chance: &SystemRandom) -> Result<Self, NoLogin> {
+    /// [`SignInError::UnusableKey`], which repeats nothing of it.
+    pub fn parse_pem(pem: &str, chance: &SystemRandom) -> Result<Self, SignInError> {
         let lines = pem.lines().map(str::trim);
         let mut body = lines
             .skip_while(|line| *line != "-----BEGIN PRIVATE KEY-----")
@@ -52,7 +52,7 @@ impl ClientKey {
             .take_while(|line| !line.starts_with("-----END"))
             .collect();
         let der = STANDARD.decode(&text).ok().filter(|der| !der.is_empty());
-        let der = der.ok_or(NoLogin::Key(
+        let der = der.ok_or(SignInError::UnusableKey(
             "it is no PKCS#8 key in PEM (BEGIN PRIVATE KEY)",
         ))?;
         let curves = [
@@ -67,8 +67,9 @@ impl ClientKey {
         if let Ok(key) = Ed25519KeyPair::from_pkcs8_maybe_unchecked(&der) {
             return Ok(Self::Ed25519(key));
         }
-        let unknown =
-            NoLogin::Key("it is of no kind that signs here: P-256, P-384, Ed25519 or RSA");
+        let unknown = SignInError::UnusableKey(
+            "it is of no kind that signs here: P-256, P-384, Ed25519 or RSA",
+        );
         RsaKeyPair::from_pkcs8(&der)
             .map(|key| Self::Rsa(Box::new(key)))
             .map_err(|_| unknown)
@@ -77,12 +78,12 @@ impl ClientKey {
     /// A signed assertion.
     ///
     /// # Errors
-    /// [`NoLogin::Key`]: it does not sign.
+    /// [`SignInError::UnusableKey`]: it does not sign.
     pub fn sign(
         &self,
         says: ClientAssertion<'_>,
         chance: &SystemRandom,
-    ) -> Result<String, NoLogin> {
+    ) -> Result<String, SignInError> {
         let algorithm = match self {
             Self::Ecdsa(name, _) => name,
             Self::Ed25519(_) => "EdDSA",
@@ -95,14 +96,14 @@ impl ClientKey {
             "aud": says.audience,
             "jti": says.id,
             "iat": says.now,
-            "exp": says.now + GOOD_FOR,
+            "exp": says.now + LIFETIME_SECS,
         });
         let signed = format!(
             "{}.{}",
             part(json!({"alg": algorithm, "typ": "JWT"})),
             part(claims)
         );
-        let failed = |_| NoLogin::Key("it does not sign");
+        let failed = |_| SignInError::UnusableKey("it does not sign");
         let signature = match self {
             Self::Ecdsa(_, key) => {
                 let made = key.sign(chance, signed.as_bytes()).map_err(failed)?;
@@ -160,7 +161,7 @@ mod tests {
         let der = EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &chance).unwrap();
         let own = EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, der.as_ref(), &chance)
             .unwrap();
-        let key = ClientKey::read(&pem(der.as_ref()), &chance).unwrap();
+        let key = ClientKey::parse_pem(&pem(der.as_ref()), &chance).unwrap();
         let (signed, signature) = halves(&key.sign(SAYS, &chance).unwrap());
         UnparsedPublicKey::new(&ECDSA_P256_SHA256_FIXED, own.public_key().as_ref())
             .verify(signed.as_bytes(), &signature)
@@ -182,7 +183,7 @@ mod tests {
 
         let der = Ed25519KeyPair::generate_pkcs8(&chance).unwrap();
         let own = Ed25519KeyPair::from_pkcs8(der.as_ref()).unwrap();
-        let key = ClientKey::read(&pem(der.as_ref()), &chance).unwrap();
+        let key = ClientKey::parse_pem(&pem(der.as_ref()), &chance).unwrap();
         let (signed, signature) = halves(&key.sign(SAYS, &chance).unwrap());
         UnparsedPublicKey::new(&ED25519, own.public_key().as_ref())
             .verify(signed.as_bytes(), &signature)
@@ -198,7 +199,7 @@ mod tests {
             "-----BEGIN PRIVATE KEY-----\ns3cret\n-----END PRIVATE KEY-----",
             &pem(b"s3cret"),
         ] {
-            let refused = ClientKey::read(bad, &chance).err().unwrap();
+            let refused = ClientKey::parse_pem(bad, &chance).err().unwrap();
             assert!(!refused.to_string().contains("s3cret"), "{refused}");
         }
     }

@@ -3,8 +3,8 @@
 use url::{Url, form_urlencoded};
 
 use super::pkce::CodeVerifier;
-use super::scopes::{OFFLINE, ScopeSet};
-use super::{NoLogin, quoted, safe_url};
+use super::scopes::{OFFLINE_ACCESS, ScopeSet};
+use super::{SignInError, parse_safe_url, quote_foreign_text};
 
 /// One request to sign in.
 #[derive(Clone, Copy, Debug)]
@@ -29,9 +29,9 @@ impl AuthorizationRequest<'_> {
     /// The address for the browser.
     ///
     /// # Errors
-    /// [`NoLogin::Unsafe`].
-    pub fn url(&self) -> Result<String, NoLogin> {
-        let mut url: Url = safe_url("the sign-in address", self.endpoint)?;
+    /// [`SignInError::InsecureUrl`].
+    pub fn url(&self) -> Result<String, SignInError> {
+        let mut url: Url = parse_safe_url("the sign-in address", self.endpoint)?;
         let challenge = self.verifier.challenge();
         let mut query = url.query_pairs_mut();
         query
@@ -48,7 +48,7 @@ impl AuthorizationRequest<'_> {
             query.append_pair("scope", &self.scopes.to_string());
         }
         // OpenID Connect gives a refresh token only to who has asked the person for it.
-        if self.scopes.covers(&ScopeSet::of([OFFLINE])) {
+        if self.scopes.covers(&ScopeSet::from_names([OFFLINE_ACCESS])) {
             query.append_pair("prompt", "consent");
         }
         drop(query);
@@ -58,23 +58,23 @@ impl AuthorizationRequest<'_> {
 
 /// What an answer is held to.
 #[derive(Clone, Copy, Debug)]
-pub struct AwaitedAnswer<'a> {
+pub struct ExpectedResponse<'a> {
     /// Of this login.
     pub state: &'a str,
     /// From this authorization server.
     pub issuer: &'a str,
     /// Which says that its answers name it (RFC 9207).
-    pub names_itself: bool,
+    pub sends_issuer: bool,
 }
 
-impl AwaitedAnswer<'_> {
+impl ExpectedResponse<'_> {
     /// The code in the query that a browser came back with.
     ///
     /// # Errors
-    /// [`NoLogin::NotOurs`] for one of another login, or for one with a parameter twice: the login still waits.
+    /// [`SignInError::UnknownState`] for one of another login, or for one with a parameter twice: the login still waits.
     /// Every other error ends it, and its code is not used.
-    pub fn code(&self, query: &str) -> Result<String, NoLogin> {
-        let mut found = Brought::default();
+    pub fn parse_code(&self, query: &str) -> Result<String, SignInError> {
+        let mut found = CallbackParams::default();
         for (name, value) in form_urlencoded::parse(query.as_bytes()) {
             let place = match &*name {
                 "state" => &mut found.state,
@@ -85,39 +85,41 @@ impl AwaitedAnswer<'_> {
                 _ => continue,
             };
             if place.replace(value.into_owned()).is_some() {
-                return Err(NoLogin::NotOurs);
+                return Err(SignInError::UnknownState);
             }
         }
         if found.state.as_deref() != Some(self.state) {
-            return Err(NoLogin::NotOurs);
+            return Err(SignInError::UnknownState);
         }
         // Before everything else that it says: nothing of another server's answer is believed.
         let named = match found.issuer {
-            Some(issuer) if issuer != self.issuer => Some(quoted(&issuer)),
-            None if self.names_itself => {
+            Some(issuer) if issuer != self.issuer => Some(quote_foreign_text(&issuer)),
+            None if self.sends_issuer => {
                 Some("nobody, though it says that it names itself".to_owned())
             }
             Some(_) | None => None,
         };
         if let Some(named) = named {
-            return Err(NoLogin::MixedUp {
+            return Err(SignInError::IssuerMixUp {
                 named,
-                wanted: quoted(self.issuer),
+                wanted: quote_foreign_text(self.issuer),
             });
         }
         if let Some(error) = found.error {
             let more = found
                 .description
-                .map(|more| format!(" ({})", quoted(&more)));
-            return Err(NoLogin::Refused(quoted(&error) + &more.unwrap_or_default()));
+                .map(|more| format!(" ({})", quote_foreign_text(&more)));
+            return Err(SignInError::Rejected(
+                quote_foreign_text(&error) + &more.unwrap_or_default(),
+            ));
         }
         let code = found.code.filter(|code| !code.is_empty());
-        code.ok_or_else(|| NoLogin::Refused("its answer holds no code".into()))
+        code.ok_or_else(|| SignInError::Rejected("its answer holds no code".into()))
     }
 }
 
 #[derive(Default)]
-struct Brought {
+struct CallbackParams {
     state: Option<String>,
     code: Option<String>,
     issuer: Option<String>,
@@ -143,8 +145,8 @@ mod tests {
 
     #[test]
     fn a_browser_is_sent_with_pkce_state_and_the_server_the_token_is_for() {
-        let verifier = CodeVerifier::of([7; 32]);
-        let url = request(&verifier, &ScopeSet::read("a b")).url().unwrap();
+        let verifier = CodeVerifier::from_random([7; 32]);
+        let url = request(&verifier, &ScopeSet::parse("a b")).url().unwrap();
         let url = Url::parse(&url).unwrap();
         let pairs: Vec<(String, String)> = url.query_pairs().into_owned().collect();
         let has = |name: &str, value: &str| {
@@ -166,19 +168,19 @@ mod tests {
             "{none}"
         );
         assert!(!none.contains(verifier.as_str()));
-        let offline = request(&verifier, &ScopeSet::read("offline_access"))
+        let offline = request(&verifier, &ScopeSet::parse("offline_access"))
             .url()
             .unwrap();
         assert!(offline.contains("prompt=consent"), "{offline}");
     }
 
-    fn answer(names_itself: bool, query: &str) -> Result<String, NoLogin> {
-        let awaited = AwaitedAnswer {
+    fn answer(names_itself: bool, query: &str) -> Result<String, SignInError> {
+        let awaited = ExpectedResponse {
             state: "st",
             issuer: "https://as",
-            names_itself,
+            sends_issuer: names_itself,
         };
-        awaited.code(query)
+        awaited.parse_code(query)
     }
 
     #[test]
@@ -200,7 +202,11 @@ mod tests {
             "code=c&code=d&state=st",
             "code=c&state=st&iss=https://as&iss=https://evil",
         ] {
-            assert_eq!(answer(false, stray), Err(NoLogin::NotOurs), "{stray}");
+            assert_eq!(
+                answer(false, stray),
+                Err(SignInError::UnknownState),
+                "{stray}"
+            );
         }
     }
 
@@ -215,7 +221,7 @@ mod tests {
             (true, "error=access_denied&state=st&iss=https://evil"),
         ] {
             assert!(
-                matches!(answer(names, query), Err(NoLogin::MixedUp { .. })),
+                matches!(answer(names, query), Err(SignInError::IssuerMixUp { .. })),
                 "{query}"
             );
         }
@@ -229,11 +235,11 @@ mod tests {
         );
         assert_eq!(
             refused,
-            Err(NoLogin::Refused("access_denied (no[31m)".into()))
+            Err(SignInError::Rejected("access_denied (no[31m)".into()))
         );
         assert!(matches!(
             answer(false, "state=st&code="),
-            Err(NoLogin::Refused(_))
+            Err(SignInError::Rejected(_))
         ));
     }
 }

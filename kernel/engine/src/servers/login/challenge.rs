@@ -3,7 +3,7 @@
 use super::scopes::ScopeSet;
 
 /// Longest value read, in bytes; a longer one says nothing.
-const LONGEST: usize = 8 << 10;
+const VALUE_BYTES_MAX: usize = 8 << 10;
 
 /// The challenge of the scheme `Bearer`, or `DPoP`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -15,31 +15,34 @@ pub struct LoginChallenge {
     /// Why the token was not good, such as `invalid_token` or `insufficient_scope`.
     pub error: Option<String>,
     /// It wants tokens that are bound to a key (RFC 9449).
-    pub bound: bool,
+    pub requires_dpop: bool,
 }
 
 impl LoginChallenge {
     /// The challenge in the values of this header, of which there may be several with several each. The first
     /// one of the scheme counts, and in it the first parameter of a name.
     #[must_use]
-    pub fn read<'v>(values: impl IntoIterator<Item = &'v str>) -> Option<Self> {
+    pub fn parse<'v>(values: impl IntoIterator<Item = &'v str>) -> Option<Self> {
         let mut found: Option<Self> = None;
         let mut ours = false;
-        for value in values.into_iter().filter(|value| value.len() <= LONGEST) {
-            for part in parts(value) {
-                let (scheme, parameter) = split(part);
+        for value in values
+            .into_iter()
+            .filter(|value| value.len() <= VALUE_BYTES_MAX)
+        {
+            for part in split_list(value) {
+                let (scheme, parameter) = split_part(part);
                 if let Some(scheme) = scheme {
                     let is = |name: &str| scheme.eq_ignore_ascii_case(name);
                     ours = (is("bearer") || is("dpop")) && found.is_none();
                     if ours {
                         found = Some(Self {
-                            bound: is("dpop"),
+                            requires_dpop: is("dpop"),
                             ..Self::default()
                         });
                     }
                 }
                 if let (true, Some(challenge), Some(parameter)) = (ours, &mut found, parameter) {
-                    challenge.add(parameter);
+                    challenge.add_parameter(parameter);
                 }
             }
             ours = false;
@@ -49,20 +52,20 @@ impl LoginChallenge {
 
     /// The token is good and does not suffice: a login for more is wanted.
     #[must_use]
-    pub fn wants_more(&self) -> bool {
+    pub fn is_insufficient_scope(&self) -> bool {
         self.error.as_deref() == Some("insufficient_scope")
     }
 
-    fn add(&mut self, parameter: &str) {
+    fn add_parameter(&mut self, parameter: &str) {
         let Some((name, value)) = parameter.split_once('=') else {
             return;
         };
-        let value = unquoted(value.trim());
+        let value = unquote(value.trim());
         match name.trim().to_ascii_lowercase().as_str() {
             "resource_metadata" => {
                 self.resource_metadata.get_or_insert(value);
             }
-            "scope" if self.scope.is_empty() => self.scope = ScopeSet::read(&value),
+            "scope" if self.scope.is_empty() => self.scope = ScopeSet::parse(&value),
             "error" => {
                 self.error.get_or_insert(value);
             }
@@ -73,10 +76,10 @@ impl LoginChallenge {
 
 /// A parameter of the first challenge of the scheme `Bearer` in one value of this header.
 #[must_use]
-pub fn parameter(value: &str, wanted: &str) -> Option<String> {
+pub fn find_parameter(value: &str, wanted: &str) -> Option<String> {
     let mut ours = false;
-    let within = parts(value.get(..LONGEST).unwrap_or(value)).filter_map(|part| {
-        let (scheme, parameter) = split(part);
+    let within = split_list(value.get(..VALUE_BYTES_MAX).unwrap_or(value)).filter_map(|part| {
+        let (scheme, parameter) = split_part(part);
         if let Some(scheme) = scheme {
             ours = scheme.eq_ignore_ascii_case("bearer");
         }
@@ -85,13 +88,13 @@ pub fn parameter(value: &str, wanted: &str) -> Option<String> {
     let mut named = within.filter_map(|parameter| {
         let (name, value) = parameter.split_once('=')?;
         let is = name.trim().eq_ignore_ascii_case(wanted);
-        is.then(|| unquoted(value.trim()))
+        is.then(|| unquote(value.trim()))
     });
     named.next()
 }
 
 /// The parts between commas that stand in no quotes.
-fn parts(value: &str) -> impl Iterator<Item = &str> {
+fn split_list(value: &str) -> impl Iterator<Item = &str> {
     let mut quoted = false;
     let mut escaped = false;
     let cut = move |c: char| {
@@ -114,7 +117,7 @@ fn parts(value: &str) -> impl Iterator<Item = &str> {
 }
 
 /// A scheme, where the part begins a challenge, and a parameter, where there is one.
-fn split(part: &str) -> (Option<&str>, Option<&str>) {
+fn split_part(part: &str) -> (Option<&str>, Option<&str>) {
     let token = |c: char| c.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(c);
     let end = part.find(|c| !token(c)).unwrap_or(part.len());
     let (word, rest) = part.split_at(end);
@@ -127,7 +130,7 @@ fn split(part: &str) -> (Option<&str>, Option<&str>) {
     }
 }
 
-fn unquoted(value: &str) -> String {
+fn unquote(value: &str) -> String {
     let Some(inner) = value.strip_prefix('"').and_then(|v| v.strip_suffix('"')) else {
         return value.to_owned();
     };
@@ -148,7 +151,7 @@ mod tests {
 
     #[test]
     fn a_challenge_is_found_among_others() {
-        let read = LoginChallenge::read([
+        let read = LoginChallenge::parse([
             r#"Basic realm="a, b", Negotiate YWJj=="#,
             r#"bearer realm="x", error="invalid_token", scope="a b", resource_metadata = "https://h/p,q\"r", scope="c""#,
             r#"Bearer error="other""#,
@@ -157,23 +160,27 @@ mod tests {
         assert_eq!(read.error.as_deref(), Some("invalid_token"));
         assert_eq!(read.scope.to_string(), "a b");
         assert_eq!(read.resource_metadata.as_deref(), Some("https://h/p,q\"r"));
-        assert!(!read.wants_more() && !read.bound);
-        assert!(LoginChallenge::read(["DPoP error=\"x\""]).unwrap().bound);
+        assert!(!read.is_insufficient_scope() && !read.requires_dpop);
+        assert!(
+            LoginChallenge::parse(["DPoP error=\"x\""])
+                .unwrap()
+                .requires_dpop
+        );
     }
 
     #[test]
     fn a_challenge_without_parameters_is_one_and_other_schemes_are_none() {
         assert_eq!(
-            LoginChallenge::read(["Bearer"]),
+            LoginChallenge::parse(["Bearer"]),
             Some(LoginChallenge::default())
         );
-        assert_eq!(LoginChallenge::read(["Basic realm=\"Bearer\""]), None);
-        assert_eq!(LoginChallenge::read([""]), None);
+        assert_eq!(LoginChallenge::parse(["Basic realm=\"Bearer\""]), None);
+        assert_eq!(LoginChallenge::parse([""]), None);
         assert_eq!(
-            LoginChallenge::read([&*format!("Bearer scope=\"{}\"", "a".repeat(9000))]),
+            LoginChallenge::parse([&*format!("Bearer scope=\"{}\"", "a".repeat(9000))]),
             None
         );
-        let other = LoginChallenge::read(["Bearer, Basic scope=\"x\""]).unwrap();
+        let other = LoginChallenge::parse(["Bearer, Basic scope=\"x\""]).unwrap();
         assert!(
             other.scope.is_empty(),
             "a parameter belongs to the scheme before it"
@@ -183,17 +190,20 @@ mod tests {
     #[test]
     fn a_parameter_is_read_in_its_own_challenge() {
         let value = "Basic realm=\"no\", Bearer realm=\"https://a/t\",service=\"s, t\", scope=x";
-        assert_eq!(parameter(value, "realm").as_deref(), Some("https://a/t"));
-        assert_eq!(parameter(value, "Service").as_deref(), Some("s, t"));
-        assert_eq!(parameter(value, "scope").as_deref(), Some("x"));
-        assert_eq!(parameter(value, "error"), None);
-        assert_eq!(parameter("Basic realm=\"no\"", "realm"), None);
+        assert_eq!(
+            find_parameter(value, "realm").as_deref(),
+            Some("https://a/t")
+        );
+        assert_eq!(find_parameter(value, "Service").as_deref(), Some("s, t"));
+        assert_eq!(find_parameter(value, "scope").as_deref(), Some("x"));
+        assert_eq!(find_parameter(value, "error"), None);
+        assert_eq!(find_parameter("Basic realm=\"no\"", "realm"), None);
     }
 
     #[test]
     fn more_is_wanted_by_its_word() {
-        let read = LoginChallenge::read(["Bearer error=insufficient_scope, scope=\"w\""]).unwrap();
-        assert!(read.wants_more());
+        let read = LoginChallenge::parse(["Bearer error=insufficient_scope, scope=\"w\""]).unwrap();
+        assert!(read.is_insufficient_scope());
         assert_eq!(read.scope.to_string(), "w");
     }
 }

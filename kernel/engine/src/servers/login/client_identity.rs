@@ -5,12 +5,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::discovery::AuthorizationServer;
-use super::{LoginRules, NoLogin, quoted};
+use super::{LoginConfig, SignInError, quote_foreign_text};
 
 /// The name shown to the person who signs in.
 pub const CLIENT_NAME: &str = "mgp";
 /// Longest id and secret of a client, in bytes.
-const LONGEST: usize = 4 << 10;
+const CREDENTIAL_BYTES_MAX: usize = 4 << 10;
 
 /// How a client shows who it is when it asks for tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -52,9 +52,9 @@ impl std::fmt::Debug for ClientIdentity {
 
 /// How the kernel comes to be a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ClientChoice {
+pub enum ClientSource {
     /// It is one.
-    Known(ClientIdentity),
+    Existing(ClientIdentity),
     /// It registers, at this address.
     Register(String),
 }
@@ -63,39 +63,43 @@ pub enum ClientChoice {
 /// then a new one.
 ///
 /// # Errors
-/// [`NoLogin::NoClient`].
-pub fn choose(
-    rules: &LoginRules,
+/// [`SignInError::RegistrationUnsupported`].
+pub fn choose_client(
+    rules: &LoginConfig,
     server: &AuthorizationServer,
     before: Option<&ClientIdentity>,
     callback: Option<&str>,
-) -> Result<ClientChoice, NoLogin> {
+) -> Result<ClientSource, SignInError> {
     let document = rules
         .client_id
         .as_deref()
         .filter(|id| id.starts_with("https://"));
     if let (Some(id), true) = (
         &rules.client_id,
-        document.is_none() || server.knows_documents,
+        document.is_none() || server.supports_client_documents,
     ) {
-        return Ok(ClientChoice::Known(configured(rules, server, id)));
+        return Ok(ClientSource::Existing(configured_client(rules, server, id)));
     }
     let same = |client: &&ClientIdentity| client.callback.as_deref() == callback;
     if let Some(client) = before.filter(same) {
-        return Ok(ClientChoice::Known(client.clone()));
+        return Ok(ClientSource::Existing(client.clone()));
     }
     let endpoint = server.registration_endpoint.clone();
     endpoint
-        .map(ClientChoice::Register)
-        .ok_or_else(|| NoLogin::NoClient {
-            issuer: quoted(&server.issuer),
+        .map(ClientSource::Register)
+        .ok_or_else(|| SignInError::RegistrationUnsupported {
+            issuer: quote_foreign_text(&server.issuer),
         })
 }
 
-fn configured(rules: &LoginRules, server: &AuthorizationServer, id: &str) -> ClientIdentity {
+fn configured_client(
+    rules: &LoginConfig,
+    server: &AuthorizationServer,
+    id: &str,
+) -> ClientIdentity {
     let auth = match (&rules.client_key, &rules.client_secret) {
         (Some(_), _) => ClientAuth::PrivateKeyJwt,
-        (None, Some(_)) => with_secret(server),
+        (None, Some(_)) => secret_auth(server),
         (None, None) => ClientAuth::None,
     };
     ClientIdentity {
@@ -108,7 +112,7 @@ fn configured(rules: &LoginRules, server: &AuthorizationServer, id: &str) -> Cli
 
 /// How a secret is shown: in the header unless the server says that it takes it only otherwise (RFC 8414: without
 /// a word it is the header). A server that wants none is shown none.
-fn with_secret(server: &AuthorizationServer) -> ClientAuth {
+fn secret_auth(server: &AuthorizationServer) -> ClientAuth {
     let Some(methods) = &server.auth_methods else {
         return ClientAuth::ClientSecretBasic;
     };
@@ -126,7 +130,7 @@ fn with_secret(server: &AuthorizationServer) -> ClientAuth {
 
 /// The body of a registration (RFC 7591) of a program on a person's machine.
 #[must_use]
-pub fn registration(server: &AuthorizationServer, callback: &str) -> String {
+pub fn render_registration(server: &AuthorizationServer, callback: &str) -> String {
     let methods = server.auth_methods.as_deref();
     let takes = |method: &str| methods.is_none_or(|all| all.iter().any(|it| it == method));
     let known = ["none", "client_secret_basic", "client_secret_post"];
@@ -134,7 +138,7 @@ pub fn registration(server: &AuthorizationServer, callback: &str) -> String {
         .into_iter()
         .find(|method| takes(method))
         .unwrap_or("none");
-    let refreshes = server.grants("refresh_token");
+    let refreshes = server.supports_grant("refresh_token");
     let grants = ["authorization_code", "refresh_token"];
     json!({
         "client_name": CLIENT_NAME,
@@ -148,7 +152,7 @@ pub fn registration(server: &AuthorizationServer, callback: &str) -> String {
 }
 
 #[derive(Deserialize)]
-struct WrittenClient {
+struct RegistrationResponse {
     client_id: String,
     #[serde(default)]
     client_secret: Option<String>,
@@ -160,23 +164,23 @@ struct WrittenClient {
 ///
 /// # Errors
 /// It names none.
-pub fn registered(
+pub fn parse_registration(
     json: &[u8],
     server: &AuthorizationServer,
     callback: &str,
-) -> Result<ClientIdentity, NoLogin> {
-    let refused = |why: &str| NoLogin::Document {
+) -> Result<ClientIdentity, SignInError> {
+    let refused = |why: &str| SignInError::Document {
         what: "the registration",
-        at: quoted(&server.issuer),
+        at: quote_foreign_text(&server.issuer),
         why: why.to_owned(),
     };
-    let written: WrittenClient =
+    let written: RegistrationResponse =
         serde_json::from_slice(json).map_err(|_| refused("it names no client"))?;
     let texts = [Some(&written.client_id), written.client_secret.as_ref()];
     if texts
         .into_iter()
         .flatten()
-        .any(|text| text.is_empty() || text.len() > LONGEST)
+        .any(|text| text.is_empty() || text.len() > CREDENTIAL_BYTES_MAX)
     {
         return Err(refused("its id or secret is empty or too long"));
     }
@@ -187,7 +191,7 @@ pub fn registered(
         (_, None) | (Some("none"), _) => ClientAuth::None,
         (Some("client_secret_post"), _) => ClientAuth::ClientSecretPost,
         (Some("client_secret_basic"), _) => ClientAuth::ClientSecretBasic,
-        (_, Some(_)) => with_secret(server),
+        (_, Some(_)) => secret_auth(server),
     };
     Ok(ClientIdentity {
         id: written.client_id,
@@ -206,22 +210,22 @@ mod tests {
     fn server(methods: Option<&[&str]>) -> AuthorizationServer {
         AuthorizationServer {
             auth_methods: methods.map(|all| all.iter().map(|m| (*m).to_owned()).collect()),
-            ..AuthorizationServer::unpublished("https://as")
+            ..AuthorizationServer::without_metadata("https://as")
         }
     }
 
-    fn with(id: &str, secret: Option<&str>) -> LoginRules {
-        LoginRules {
+    fn with(id: &str, secret: Option<&str>) -> LoginConfig {
+        LoginConfig {
             client_id: Some(id.into()),
             client_secret: secret.map(Into::into),
-            ..LoginRules::on()
+            ..LoginConfig::with_browser()
         }
     }
 
-    fn known(choice: ClientChoice) -> ClientIdentity {
+    fn known(choice: ClientSource) -> ClientIdentity {
         match choice {
-            ClientChoice::Known(client) => client,
-            ClientChoice::Register(at) => panic!("registers at {at}"),
+            ClientSource::Existing(client) => client,
+            ClientSource::Register(at) => panic!("registers at {at}"),
         }
     }
 
@@ -239,10 +243,10 @@ mod tests {
         ];
         for (methods, auth) in cases {
             let chosen =
-                choose(&with("me", Some("s")), &server(methods), None, Some(BACK)).unwrap();
+                choose_client(&with("me", Some("s")), &server(methods), None, Some(BACK)).unwrap();
             assert_eq!(known(chosen).auth, auth, "{methods:?}");
         }
-        let public = choose(&with("me", None), &server(None), None, Some(BACK)).unwrap();
+        let public = choose_client(&with("me", None), &server(None), None, Some(BACK)).unwrap();
         assert_eq!(known(public).auth, ClientAuth::None);
     }
 
@@ -250,36 +254,44 @@ mod tests {
     fn a_document_is_shown_only_to_a_server_that_reads_them() {
         let rules = with("https://me.example/client.json", None);
         let mut server = server(None);
-        let registers = ClientChoice::Register("https://as/register".into());
+        let registers = ClientSource::Register("https://as/register".into());
         assert_eq!(
-            choose(&rules, &server, None, Some(BACK)).unwrap(),
+            choose_client(&rules, &server, None, Some(BACK)).unwrap(),
             registers
         );
-        server.knows_documents = true;
-        let client = known(choose(&rules, &server, None, Some(BACK)).unwrap());
+        server.supports_client_documents = true;
+        let client = known(choose_client(&rules, &server, None, Some(BACK)).unwrap());
         assert_eq!(client.id, "https://me.example/client.json");
     }
 
     #[test]
     fn a_registration_is_used_again_for_the_same_way_back_only() {
-        let before = registered(br#"{"client_id": "c1"}"#, &server(None), BACK).unwrap();
-        let choice =
-            |back| choose(&LoginRules::on(), &server(None), Some(&before), Some(back)).unwrap();
+        let before = parse_registration(br#"{"client_id": "c1"}"#, &server(None), BACK).unwrap();
+        let choice = |back| {
+            choose_client(
+                &LoginConfig::with_browser(),
+                &server(None),
+                Some(&before),
+                Some(back),
+            )
+            .unwrap()
+        };
         assert_eq!(known(choice(BACK)).id, "c1");
         assert!(matches!(
             choice("http://127.0.0.1:2/callback"),
-            ClientChoice::Register(_)
+            ClientSource::Register(_)
         ));
         let mut closed = server(None);
         closed.registration_endpoint = None;
-        let refused = choose(&LoginRules::on(), &closed, None, Some(BACK)).unwrap_err();
+        let refused =
+            choose_client(&LoginConfig::with_browser(), &closed, None, Some(BACK)).unwrap_err();
         assert!(refused.to_string().contains("client_id"), "{refused}");
     }
 
     #[test]
     fn a_registration_says_that_this_is_a_program_on_a_machine() {
         let body: serde_json::Value =
-            serde_json::from_str(&registration(&server(None), BACK)).unwrap();
+            serde_json::from_str(&render_registration(&server(None), BACK)).unwrap();
         assert_eq!(body["application_type"], "native");
         assert_eq!(body["token_endpoint_auth_method"], "none");
         assert_eq!(
@@ -287,13 +299,15 @@ mod tests {
             json!(["authorization_code", "refresh_token"])
         );
         let basic = server(Some(&["client_secret_basic"]));
-        let body: serde_json::Value = serde_json::from_str(&registration(&basic, BACK)).unwrap();
+        let body: serde_json::Value =
+            serde_json::from_str(&render_registration(&basic, BACK)).unwrap();
         assert_eq!(body["token_endpoint_auth_method"], "client_secret_basic");
     }
 
     #[test]
     fn what_registration_answers_is_held_to_its_word() {
-        let read = |json: &str, methods| registered(json.as_bytes(), &server(methods), BACK);
+        let read =
+            |json: &str, methods| parse_registration(json.as_bytes(), &server(methods), BACK);
         let post = r#"{"client_id":"c","client_secret":"s","token_endpoint_auth_method":"client_secret_post"}"#;
         assert_eq!(read(post, None).unwrap().auth, ClientAuth::ClientSecretPost);
         let unsaid = r#"{"client_id":"c","client_secret":"s"}"#;

@@ -4,10 +4,10 @@
 use serde::Deserialize;
 use url::Url;
 
-use super::{NoLogin, quoted, safe_url};
+use super::{SignInError, parse_safe_url, quote_foreign_text};
 
 /// Where protected-resource metadata is found; the path of the resource follows.
-pub const RESOURCE_METADATA: &str = "/.well-known/oauth-protected-resource";
+pub const RESOURCE_METADATA_PATH: &str = "/.well-known/oauth-protected-resource";
 /// What a client says to an endpoint (RFC 6749, 7009, 7523, 7636, 8707, 8693, 9101, 9126, OpenID Connect).
 const OAUTH_PARAMETERS: [&str; 31] = [
     "access_token",
@@ -43,7 +43,7 @@ const OAUTH_PARAMETERS: [&str; 31] = [
     "token",
 ];
 /// Most authorization servers of one resource that are read.
-const MOST: usize = 20;
+const ISSUERS_MAX: usize = 20;
 
 /// What a server publishes of itself (RFC 9728).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,7 +57,7 @@ pub struct ResourceMetadata {
 }
 
 #[derive(Deserialize)]
-struct WrittenResource {
+struct ResourceDocument {
     resource: String,
     #[serde(default)]
     authorization_servers: Vec<String>,
@@ -74,9 +74,9 @@ pub fn resource_metadata_urls(server: &Url, challenged: Option<&str>) -> Vec<Str
     }
     let origin = server.origin().ascii_serialization();
     let path = server.path().trim_end_matches('/');
-    let mut urls = vec![format!("{origin}{RESOURCE_METADATA}{path}")];
+    let mut urls = vec![format!("{origin}{RESOURCE_METADATA_PATH}{path}")];
     if !path.is_empty() {
-        urls.push(format!("{origin}{RESOURCE_METADATA}"));
+        urls.push(format!("{origin}{RESOURCE_METADATA_PATH}"));
     }
     urls
 }
@@ -87,12 +87,12 @@ impl ResourceMetadata {
     /// # Errors
     /// It is none, or one of another server: the resource has to be the server's address, or lie above it on
     /// the same origin.
-    pub fn read(json: &[u8], at: &str, server: &Url) -> Result<Self, NoLogin> {
-        let written: WrittenResource = document("its metadata", json, at)?;
-        if !is_of(&written.resource, server) {
-            return Err(NoLogin::OtherResource {
-                named: quoted(&written.resource),
-                wanted: shown(server),
+    pub fn parse(json: &[u8], at: &str, server: &Url) -> Result<Self, SignInError> {
+        let written: ResourceDocument = parse_document("its metadata", json, at)?;
+        if !covers_server(&written.resource, server) {
+            return Err(SignInError::ResourceMismatch {
+                named: quote_foreign_text(&written.resource),
+                wanted: canonical_resource(server),
             });
         }
         Ok(Self {
@@ -100,7 +100,7 @@ impl ResourceMetadata {
             issuers: written
                 .authorization_servers
                 .into_iter()
-                .take(MOST)
+                .take(ISSUERS_MAX)
                 .collect(),
             scopes: written.scopes_supported.unwrap_or_default(),
         })
@@ -109,16 +109,16 @@ impl ResourceMetadata {
     /// The issuer to ask: that of the entry, which has to be among them, or the first.
     ///
     /// # Errors
-    /// [`NoLogin::NotOffered`].
-    pub fn issuer(&self, configured: Option<&str>) -> Result<Option<&str>, NoLogin> {
+    /// [`SignInError::IssuerNotOffered`].
+    pub fn issuer(&self, configured: Option<&str>) -> Result<Option<&str>, SignInError> {
         let Some(wanted) = configured else {
             return Ok(self.issuers.first().map(String::as_str));
         };
         let found = self.issuers.iter().find(|issuer| *issuer == wanted);
         found
             .map(|issuer| Some(issuer.as_str()))
-            .ok_or_else(|| NoLogin::NotOffered {
-                named: quoted(&self.issuers.join(", ")),
+            .ok_or_else(|| SignInError::IssuerNotOffered {
+                named: quote_foreign_text(&self.issuers.join(", ")),
                 wanted: wanted.to_owned(),
             })
     }
@@ -126,7 +126,7 @@ impl ResourceMetadata {
 
 /// A resource is the server's address or above it: on the same origin, and its path ends where a part of the
 /// server's does.
-fn is_of(resource: &str, server: &Url) -> bool {
+fn covers_server(resource: &str, server: &Url) -> bool {
     let Ok(url) = Url::parse(resource) else {
         return false;
     };
@@ -140,8 +140,8 @@ fn is_of(resource: &str, server: &Url) -> bool {
     plain && query && url.origin().is_tuple() && url.origin() == server.origin() && within
 }
 
-fn shown(url: &Url) -> String {
-    mgp_protocol::address::shown(url.as_str())
+fn canonical_resource(url: &Url) -> String {
+    mgp_protocol::redacted_url::redact_url(url.as_str())
 }
 
 /// Where the metadata of an issuer may be, in order. One with a path is never asked for at the root, which may
@@ -183,9 +183,9 @@ pub struct AuthorizationServer {
     /// How tokens may be got; `None` where it does not say.
     pub grants: Option<Vec<String>>,
     /// A client's own document is its registration.
-    pub knows_documents: bool,
+    pub supports_client_documents: bool,
     /// Its answers to a browser name it (RFC 9207).
-    pub names_itself: bool,
+    pub sends_issuer: bool,
     /// What it says of PKCE.
     pub(super) pkce: Pkce,
 }
@@ -195,12 +195,12 @@ pub struct AuthorizationServer {
 pub(super) enum Pkce {
     S256,
     /// It does not say, as in 2025-03-26 it need not.
-    Unsaid,
-    Without,
+    Unspecified,
+    Unsupported,
 }
 
 #[derive(Deserialize)]
-struct WrittenServer {
+struct AuthorizationServerDocument {
     issuer: String,
     #[serde(default)]
     authorization_endpoint: Option<String>,
@@ -228,13 +228,13 @@ impl AuthorizationServer {
     ///
     /// # Errors
     /// It is none, one of another issuer, or names an endpoint that is not safe.
-    pub fn read(json: &[u8], at: &str, issuer: &str) -> Result<Self, NoLogin> {
-        let written: WrittenServer =
-            document("the metadata of its authorization server", json, at)?;
+    pub fn parse(json: &[u8], at: &str, issuer: &str) -> Result<Self, SignInError> {
+        let written: AuthorizationServerDocument =
+            parse_document("the metadata of its authorization server", json, at)?;
         if written.issuer != issuer {
-            return Err(NoLogin::OtherIssuer {
-                named: quoted(&written.issuer),
-                wanted: quoted(issuer),
+            return Err(SignInError::IssuerMismatch {
+                named: quote_foreign_text(&written.issuer),
+                wanted: quote_foreign_text(issuer),
             });
         }
         let endpoints = [
@@ -253,7 +253,7 @@ impl AuthorizationServer {
             ),
         ];
         for (what, endpoint) in endpoints {
-            endpoint.map_or(Ok(()), |url| unscripted(what, &safe_url(what, url)?))?;
+            endpoint.map_or(Ok(()), |url| check_query(what, &parse_safe_url(what, url)?))?;
         }
         Ok(Self {
             issuer: written.issuer,
@@ -264,19 +264,19 @@ impl AuthorizationServer {
             scopes: written.scopes_supported.unwrap_or_default(),
             auth_methods: written.token_endpoint_auth_methods_supported,
             grants: written.grant_types_supported,
-            knows_documents: written.client_id_metadata_document_supported == Some(true),
-            names_itself: written.authorization_response_iss_parameter_supported == Some(true),
+            supports_client_documents: written.client_id_metadata_document_supported == Some(true),
+            sends_issuer: written.authorization_response_iss_parameter_supported == Some(true),
             pkce: match written.code_challenge_methods_supported {
                 Some(methods) if methods.iter().any(|method| method == "S256") => Pkce::S256,
-                Some(_) => Pkce::Without,
-                None => Pkce::Unsaid,
+                Some(_) => Pkce::Unsupported,
+                None => Pkce::Unspecified,
             },
         })
     }
 
     /// The server of 2025-03-26 that publishes nothing: at the origin, with the endpoints of that version.
     #[must_use]
-    pub fn unpublished(origin: &str) -> Self {
+    pub fn without_metadata(origin: &str) -> Self {
         let at = |path: &str| format!("{origin}{path}");
         Self {
             issuer: origin.to_owned(),
@@ -287,9 +287,9 @@ impl AuthorizationServer {
             scopes: Vec::new(),
             auth_methods: None,
             grants: None,
-            knows_documents: false,
-            names_itself: false,
-            pkce: Pkce::Unsaid,
+            supports_client_documents: false,
+            sends_issuer: false,
+            pkce: Pkce::Unspecified,
         }
     }
 
@@ -297,13 +297,15 @@ impl AuthorizationServer {
     /// that a server must publish what it knows of PKCE; a verifier is sent there all the same.
     ///
     /// # Errors
-    /// [`NoLogin::NoPkce`].
-    pub fn proves_codes(&self, by_origin: bool) -> Result<(), NoLogin> {
+    /// [`SignInError::PkceUnsupported`].
+    pub fn check_pkce(&self, by_origin: bool) -> Result<(), SignInError> {
         match (self.pkce, by_origin) {
-            (Pkce::S256, _) | (Pkce::Unsaid, true) => Ok(()),
-            (Pkce::Without, _) | (Pkce::Unsaid, false) => Err(NoLogin::NoPkce {
-                issuer: quoted(&self.issuer),
-            }),
+            (Pkce::S256, _) | (Pkce::Unspecified, true) => Ok(()),
+            (Pkce::Unsupported, _) | (Pkce::Unspecified, false) => {
+                Err(SignInError::PkceUnsupported {
+                    issuer: quote_foreign_text(&self.issuer),
+                })
+            }
         }
     }
 
@@ -311,16 +313,16 @@ impl AuthorizationServer {
     /// own origin, or the operator has named it (`vouched`).
     ///
     /// # Errors
-    /// [`NoLogin::PageOfAnother`].
-    pub fn owns_its_page(&self, vouched: bool) -> Result<(), NoLogin> {
+    /// [`SignInError::ForeignSignInPage`].
+    pub fn check_sign_in_page(&self, vouched: bool) -> Result<(), SignInError> {
         let origin = |text: &str| Url::parse(text).ok().map(|url| url.origin());
         let page = self.authorization_endpoint.as_deref().and_then(origin);
         match (page, origin(&self.issuer)) {
             (Some(page), issuer)
-                if issuer.as_ref() != Some(&page) && !self.names_itself && !vouched =>
+                if issuer.as_ref() != Some(&page) && !self.sends_issuer && !vouched =>
             {
-                Err(NoLogin::PageOfAnother {
-                    issuer: quoted(&self.issuer),
+                Err(SignInError::ForeignSignInPage {
+                    issuer: quote_foreign_text(&self.issuer),
                     page: page.ascii_serialization(),
                 })
             }
@@ -330,35 +332,35 @@ impl AuthorizationServer {
 
     /// Whether tokens may be got so, as far as it says.
     #[must_use]
-    pub fn grants(&self, grant: &str) -> bool {
+    pub fn supports_grant(&self, grant: &str) -> bool {
         let named = self.grants.as_ref();
         named.is_none_or(|named| named.iter().any(|it| it == grant))
     }
 }
 
 /// An endpoint that says nothing in its query that only a client says: of two with one name a server may take either.
-fn unscripted(what: &'static str, endpoint: &Url) -> Result<(), NoLogin> {
+fn check_query(what: &'static str, endpoint: &Url) -> Result<(), SignInError> {
     let said = endpoint.query_pairs().find(|(name, _)| {
         let name = name.to_ascii_lowercase();
         OAUTH_PARAMETERS.contains(&name.as_str())
     });
     said.map_or(Ok(()), |(name, _)| {
-        Err(NoLogin::Dictated {
+        Err(SignInError::ForbiddenQuery {
             what,
-            parameter: quoted(&name),
+            parameter: quote_foreign_text(&name),
         })
     })
 }
 
-fn document<T: serde::de::DeserializeOwned>(
+fn parse_document<T: serde::de::DeserializeOwned>(
     what: &'static str,
     json: &[u8],
     at: &str,
-) -> Result<T, NoLogin> {
-    serde_json::from_slice(json).map_err(|error| NoLogin::Document {
+) -> Result<T, SignInError> {
+    serde_json::from_slice(json).map_err(|error| SignInError::Document {
         what,
-        at: quoted(at),
-        why: quoted(&error.to_string()),
+        at: quote_foreign_text(at),
+        why: quote_foreign_text(&error.to_string()),
     })
 }
 
@@ -370,16 +372,16 @@ mod tests {
         Url::parse(text).unwrap()
     }
 
-    fn resource(named: &str, server: &str) -> Result<ResourceMetadata, NoLogin> {
+    fn resource(named: &str, server: &str) -> Result<ResourceMetadata, SignInError> {
         let json = format!(
             r#"{{"resource": "{named}", "authorization_servers": ["https://as"], "x": 1}}"#
         );
-        ResourceMetadata::read(json.as_bytes(), "https://h/m", &url(server))
+        ResourceMetadata::parse(json.as_bytes(), "https://h/m", &url(server))
     }
 
-    fn server(more: &str) -> Result<AuthorizationServer, NoLogin> {
+    fn server(more: &str) -> Result<AuthorizationServer, SignInError> {
         let json = format!(r#"{{"issuer": "https://as", "token_endpoint": "https://as/t"{more}}}"#);
-        AuthorizationServer::read(json.as_bytes(), "https://as/m", "https://as")
+        AuthorizationServer::parse(json.as_bytes(), "https://as/m", "https://as")
     }
 
     #[test]
@@ -439,7 +441,7 @@ mod tests {
             assert!(
                 matches!(
                     resource(bad, "https://h/a/mcp"),
-                    Err(NoLogin::OtherResource { .. })
+                    Err(SignInError::ResourceMismatch { .. })
                 ),
                 "{bad}"
             );
@@ -456,7 +458,7 @@ mod tests {
         );
         assert!(matches!(
             found.issuer(Some("https://as/")),
-            Err(NoLogin::NotOffered { .. })
+            Err(SignInError::IssuerNotOffered { .. })
         ));
     }
 
@@ -464,8 +466,8 @@ mod tests {
     #[test]
     fn a_document_of_another_issuer_is_not_used() {
         let json = br#"{"issuer": "https://as/", "token_endpoint": "https://as/t"}"#;
-        let read = AuthorizationServer::read(json, "https://as/m", "https://as");
-        assert!(matches!(read, Err(NoLogin::OtherIssuer { .. })));
+        let read = AuthorizationServer::parse(json, "https://as/m", "https://as");
+        assert!(matches!(read, Err(SignInError::IssuerMismatch { .. })));
         assert!(server("").is_ok());
     }
 
@@ -476,7 +478,10 @@ mod tests {
             r#", "registration_endpoint": "http://as/r""#,
             r#", "revocation_endpoint": "ftp://as/r""#,
         ] {
-            assert!(matches!(server(bad), Err(NoLogin::Unsafe { .. })), "{bad}");
+            assert!(
+                matches!(server(bad), Err(SignInError::InsecureUrl { .. })),
+                "{bad}"
+            );
         }
     }
 
@@ -490,23 +495,18 @@ mod tests {
         assert!(
             with(r#"["plain", "S256"]"#)
                 .unwrap()
-                .proves_codes(false)
+                .check_pkce(false)
                 .is_ok()
         );
         for by_origin in [false, true] {
-            assert!(
-                with(r#"["plain"]"#)
-                    .unwrap()
-                    .proves_codes(by_origin)
-                    .is_err()
-            );
-            assert!(with("[]").unwrap().proves_codes(by_origin).is_err());
+            assert!(with(r#"["plain"]"#).unwrap().check_pkce(by_origin).is_err());
+            assert!(with("[]").unwrap().check_pkce(by_origin).is_err());
         }
-        assert!(server("").unwrap().proves_codes(false).is_err());
-        assert!(server("").unwrap().proves_codes(true).is_ok());
+        assert!(server("").unwrap().check_pkce(false).is_err());
+        assert!(server("").unwrap().check_pkce(true).is_ok());
         assert!(
-            AuthorizationServer::unpublished("https://h")
-                .proves_codes(true)
+            AuthorizationServer::without_metadata("https://h")
+                .check_pkce(true)
                 .is_ok()
         );
     }
@@ -524,7 +524,7 @@ mod tests {
                 r#", "authorization_endpoint": "https://as/a?{bad}""#
             ));
             assert!(
-                matches!(told, Err(NoLogin::Dictated { .. })),
+                matches!(told, Err(SignInError::ForbiddenQuery { .. })),
                 "{bad}: {told:?}"
             );
         }
@@ -540,20 +540,24 @@ mod tests {
         };
         let other = at("https://honest/authorize", "");
         assert!(matches!(
-            other.owns_its_page(false),
-            Err(NoLogin::PageOfAnother { .. })
+            other.check_sign_in_page(false),
+            Err(SignInError::ForeignSignInPage { .. })
         ));
         assert!(
             at("https://as:444/authorize", "")
-                .owns_its_page(false)
+                .check_sign_in_page(false)
                 .is_err()
         );
-        assert!(other.owns_its_page(true).is_ok());
-        assert!(at("https://as/authorize", "").owns_its_page(false).is_ok());
+        assert!(other.check_sign_in_page(true).is_ok());
+        assert!(
+            at("https://as/authorize", "")
+                .check_sign_in_page(false)
+                .is_ok()
+        );
         let names = r#", "authorization_response_iss_parameter_supported": true"#;
         assert!(
             at("https://honest/authorize", names)
-                .owns_its_page(false)
+                .check_sign_in_page(false)
                 .is_ok()
         );
     }

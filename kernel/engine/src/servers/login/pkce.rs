@@ -11,7 +11,7 @@ pub struct CodeVerifier(String);
 impl CodeVerifier {
     /// Of 32 bytes of good randomness.
     #[must_use]
-    pub fn of(random: [u8; 32]) -> Self {
+    pub fn from_random(random: [u8; 32]) -> Self {
         Self(URL_SAFE_NO_PAD.encode(random))
     }
 
@@ -45,7 +45,7 @@ mod tests {
             116, 24, 223, 180, 151, 153, 224, 37, 79, 250, 96, 125, 216, 173, 187, 186, 22, 212,
             37, 77, 105, 214, 191, 240, 91, 88, 5, 88, 83, 132, 141, 121,
         ];
-        let verifier = CodeVerifier::of(bytes);
+        let verifier = CodeVerifier::from_random(bytes);
         assert_eq!(
             verifier.as_str(),
             "dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk"

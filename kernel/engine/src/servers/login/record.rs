@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::client_identity::ClientIdentity;
 use super::discovery::AuthorizationServer;
 use super::scopes::ScopeSet;
-use super::token::{EARLY_MS, GivenTokens};
+use super::token::{EXPIRY_MARGIN_MS, IssuedTokens};
 
 /// A login as it is kept, whole, in the store of secrets.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -42,7 +42,7 @@ impl LoginRecord {
         resource: Option<String>,
         client: ClientIdentity,
         asked: ScopeSet,
-        given: GivenTokens,
+        given: IssuedTokens,
     ) -> Self {
         Self {
             issuer: server.issuer.clone(),
@@ -53,10 +53,10 @@ impl LoginRecord {
             asked: given
                 .scopes
                 .as_ref()
-                .map_or_else(|| asked.clone(), |more| asked.clone().with(more)),
-            access: Some(given.access),
-            refresh: given.refresh,
-            until_ms: given.until_ms,
+                .map_or_else(|| asked.clone(), |more| asked.clone().with_scopes(more)),
+            access: Some(given.access_token),
+            refresh: given.refresh_token,
+            until_ms: given.expires_at_ms,
             proof_key: None,
         }
     }
@@ -64,18 +64,18 @@ impl LoginRecord {
     /// The next token in the place of the last one. A refresh token that came with it replaces the one before,
     /// which is not good any more (rotation).
     #[must_use]
-    pub fn renewed(&self, given: GivenTokens) -> Self {
+    pub fn with_tokens(&self, given: IssuedTokens) -> Self {
         Self {
-            access: Some(given.access),
-            refresh: given.refresh.or_else(|| self.refresh.clone()),
-            until_ms: given.until_ms,
+            access: Some(given.access_token),
+            refresh: given.refresh_token.or_else(|| self.refresh.clone()),
+            until_ms: given.expires_at_ms,
             ..self.clone()
         }
     }
 
     /// Without its tokens, which are good for nothing any more; the client stays.
     #[must_use]
-    pub fn ended(&self) -> Self {
+    pub fn without_tokens(&self) -> Self {
         Self {
             access: None,
             refresh: None,
@@ -92,9 +92,9 @@ impl LoginRecord {
 
     /// True when the token is good no more, or not for long.
     #[must_use]
-    pub fn is_late(&self, now_ms: u64) -> bool {
+    pub fn is_expiring(&self, now_ms: u64) -> bool {
         self.until_ms
-            .is_some_and(|until| until <= now_ms.saturating_add(EARLY_MS))
+            .is_some_and(|until| until <= now_ms.saturating_add(EXPIRY_MARGIN_MS))
     }
 }
 
@@ -131,11 +131,11 @@ mod tests {
     use super::super::client_identity::ClientAuth;
     use super::*;
 
-    fn given(access: &str, refresh: Option<&str>) -> GivenTokens {
-        GivenTokens {
-            access: access.into(),
-            refresh: refresh.map(Into::into),
-            until_ms: Some(100_000),
+    fn given(access: &str, refresh: Option<&str>) -> IssuedTokens {
+        IssuedTokens {
+            access_token: access.into(),
+            refresh_token: refresh.map(Into::into),
+            expires_at_ms: Some(100_000),
             scopes: None,
         }
     }
@@ -147,26 +147,26 @@ mod tests {
             auth: ClientAuth::None,
             callback: None,
         };
-        let server = AuthorizationServer::unpublished("https://as");
+        let server = AuthorizationServer::without_metadata("https://as");
         LoginRecord::new(
             &server,
             None,
             client,
-            ScopeSet::read("a"),
+            ScopeSet::parse("a"),
             given("t1", Some("r1")),
         )
     }
 
     #[test]
     fn a_refresh_token_is_replaced_where_a_new_one_comes() {
-        let rotated = record().renewed(given("t2", Some("r2")));
+        let rotated = record().with_tokens(given("t2", Some("r2")));
         assert_eq!(
             (rotated.access.as_deref(), rotated.refresh.as_deref()),
             (Some("t2"), Some("r2"))
         );
-        let kept = record().renewed(given("t2", None));
+        let kept = record().with_tokens(given("t2", None));
         assert_eq!(kept.refresh.as_deref(), Some("r1"));
-        let ended = kept.ended();
+        let ended = kept.without_tokens();
         assert_eq!(
             (ended.access, ended.refresh, ended.client),
             (None, None, record().client)
@@ -175,13 +175,13 @@ mod tests {
 
     #[test]
     fn a_token_is_late_before_it_expires() {
-        assert!(!record().is_late(100_000 - EARLY_MS - 1));
-        assert!(record().is_late(100_000 - EARLY_MS));
+        assert!(!record().is_expiring(100_000 - EXPIRY_MARGIN_MS - 1));
+        assert!(record().is_expiring(100_000 - EXPIRY_MARGIN_MS));
         let forever = LoginRecord {
             until_ms: None,
             ..record()
         };
-        assert!(!forever.is_late(u64::MAX));
+        assert!(!forever.is_expiring(u64::MAX));
     }
 
     #[test]

@@ -6,11 +6,11 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 /// Most scopes asked for at once; further ones are left out. A person has to read them.
-const MOST: usize = 100;
+const SCOPES_MAX: usize = 100;
 /// Longest scope, in bytes; a longer one is left out.
-const LONGEST: usize = 200;
+const SCOPE_BYTES_MAX: usize = 200;
 /// What a server lists that gives refresh tokens for it (SEP-2207).
-pub const OFFLINE: &str = "offline_access";
+pub const OFFLINE_ACCESS: &str = "offline_access";
 
 /// Scopes, each once, in the order they were first named.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -20,12 +20,12 @@ pub struct ScopeSet(Vec<String>);
 impl ScopeSet {
     /// Those of a text that are scopes (RFC 6749, section 3.3).
     #[must_use]
-    pub fn read(text: &str) -> Self {
-        Self::of(text.split(' '))
+    pub fn parse(text: &str) -> Self {
+        Self::from_names(text.split(' '))
     }
 
     /// Those of these that are scopes.
-    pub fn of<'s>(scopes: impl IntoIterator<Item = &'s str>) -> Self {
+    pub fn from_names<'s>(scopes: impl IntoIterator<Item = &'s str>) -> Self {
         let mut set = Self::default();
         scopes.into_iter().for_each(|scope| set.add(scope));
         set
@@ -51,15 +51,15 @@ impl ScopeSet {
 
     /// These, and those of `others` that are not among them.
     #[must_use]
-    pub fn with(mut self, others: &Self) -> Self {
+    pub fn with_scopes(mut self, others: &Self) -> Self {
         others.iter().for_each(|scope| self.add(scope));
         self
     }
 
     fn add(&mut self, scope: &str) {
         let good = |b: u8| matches!(b, 0x21 | 0x23..=0x5b | 0x5d..=0x7e);
-        let is = !scope.is_empty() && scope.len() <= LONGEST && scope.bytes().all(good);
-        if is && self.0.len() < MOST && !self.0.iter().any(|known| known == scope) {
+        let is = !scope.is_empty() && scope.len() <= SCOPE_BYTES_MAX && scope.bytes().all(good);
+        if is && self.0.len() < SCOPES_MAX && !self.0.iter().any(|known| known == scope) {
             self.0.push(scope.to_owned());
         }
     }
@@ -79,7 +79,7 @@ pub struct ScopeSources<'a> {
     /// Those of the challenge.
     pub challenged: &'a ScopeSet,
     /// Those that the last login at this issuer asked for.
-    pub before: &'a ScopeSet,
+    pub previous: &'a ScopeSet,
     /// Those that the server's metadata lists.
     pub resource: &'a [String],
     /// Those that the authorization server lists.
@@ -90,18 +90,18 @@ pub struct ScopeSources<'a> {
 /// and those of the login before, so that a login for more loses nothing (SEP-2350); and a refresh token, where
 /// that is a scope. None, where nobody names any.
 #[must_use]
-pub fn chosen(from: ScopeSources<'_>) -> ScopeSet {
-    let configured = ScopeSet::of(from.configured.iter().map(String::as_str));
-    let listed = || ScopeSet::of(from.resource.iter().map(String::as_str));
+pub fn choose_scopes(from: ScopeSources<'_>) -> ScopeSet {
+    let configured = ScopeSet::from_names(from.configured.iter().map(String::as_str));
+    let listed = || ScopeSet::from_names(from.resource.iter().map(String::as_str));
     let wanted = match (from.challenged.is_empty(), configured.is_empty()) {
         (false, _) => from.challenged.clone(),
         (true, false) => ScopeSet::default(),
         (true, true) => listed(),
     };
-    let all = configured.with(from.before).with(&wanted);
-    let offline = from.issuer.iter().any(|scope| scope == OFFLINE);
+    let all = configured.with_scopes(from.previous).with_scopes(&wanted);
+    let offline = from.issuer.iter().any(|scope| scope == OFFLINE_ACCESS);
     match offline {
-        true => all.with(&ScopeSet::of([OFFLINE])),
+        true => all.with_scopes(&ScopeSet::from_names([OFFLINE_ACCESS])),
         false => all,
     }
 }
@@ -121,16 +121,16 @@ mod tests {
         resource: &str,
         issuer: &str,
     ) -> String {
-        let (challenged, before) = (ScopeSet::read(challenged), ScopeSet::read(before));
+        let (challenged, before) = (ScopeSet::parse(challenged), ScopeSet::parse(before));
         let (configured, resource, issuer) = (words(configured), words(resource), words(issuer));
         let from = ScopeSources {
             configured: &configured,
             challenged: &challenged,
-            before: &before,
+            previous: &before,
             resource: &resource,
             issuer: &issuer,
         };
-        chosen(from).to_string()
+        choose_scopes(from).to_string()
     }
 
     #[test]
@@ -158,14 +158,19 @@ mod tests {
 
     #[test]
     fn what_is_no_scope_is_left_out_and_there_is_an_end() {
-        assert_eq!(ScopeSet::read("a  a b\"c \u{e9} d\\e f").to_string(), "a f");
+        assert_eq!(
+            ScopeSet::parse("a  a b\"c \u{e9} d\\e f").to_string(),
+            "a f"
+        );
         let many: Vec<String> = (0..200).map(|n| format!("s{n}")).collect();
         assert_eq!(
-            ScopeSet::of(many.iter().map(String::as_str)).iter().count(),
-            MOST
+            ScopeSet::from_names(many.iter().map(String::as_str))
+                .iter()
+                .count(),
+            SCOPES_MAX
         );
-        assert!(ScopeSet::read(&"x".repeat(LONGEST + 1)).is_empty());
-        assert!(ScopeSet::read("a b").covers(&ScopeSet::read("b")));
-        assert!(!ScopeSet::read("a").covers(&ScopeSet::read("a b")));
+        assert!(ScopeSet::parse(&"x".repeat(SCOPE_BYTES_MAX + 1)).is_empty());
+        assert!(ScopeSet::parse("a b").covers(&ScopeSet::parse("b")));
+        assert!(!ScopeSet::parse("a").covers(&ScopeSet::parse("a b")));
     }
 }

@@ -8,15 +8,15 @@ use url::form_urlencoded::{Serializer, byte_serialize};
 use super::client_identity::{ClientAuth, ClientIdentity};
 use super::pkce::CodeVerifier;
 use super::scopes::ScopeSet;
-use super::{NoLogin, quoted};
+use super::{SignInError, quote_foreign_text};
 
 /// Longest token taken, in bytes; real ones have one or two thousand.
-pub const LONGEST: usize = 16 << 10;
+pub const TOKEN_BYTES_MAX: usize = 16 << 10;
 /// A token counts as expired this long before it is, for the clocks of two machines and the way, in milliseconds.
-pub const EARLY_MS: u64 = 30_000;
+pub const EXPIRY_MARGIN_MS: u64 = 30_000;
 
 const JWT_BEARER: &str = "urn:ietf:params:oauth:grant-type:jwt-bearer";
-const EXCHANGE: &str = "urn:ietf:params:oauth:grant-type:token-exchange";
+const TOKEN_EXCHANGE: &str = "urn:ietf:params:oauth:grant-type:token-exchange";
 const ASSERTION_TYPE: &str = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer";
 const ID_TOKEN: &str = "urn:ietf:params:oauth:token-type:id_token";
 /// The assertion that stands for a person at the authorization server of another company (SEP-990).
@@ -87,7 +87,7 @@ impl TokenRequest {
                 .append_pair("grant_type", JWT_BEARER)
                 .append_pair("assertion", assertion),
             TokenGrant::Exchange { subject, audience } => form
-                .append_pair("grant_type", EXCHANGE)
+                .append_pair("grant_type", TOKEN_EXCHANGE)
                 .append_pair("requested_token_type", ID_JAG)
                 .append_pair("subject_token", subject)
                 .append_pair("subject_token_type", ID_TOKEN)
@@ -104,7 +104,7 @@ impl TokenRequest {
         if asks && !scopes.is_empty() {
             form.append_pair("scope", &scopes.to_string());
         }
-        Self::shown_by(form, client, assertion)
+        Self::authenticate(form, client, assertion)
     }
 
     /// A request to take a token back.
@@ -118,10 +118,10 @@ impl TokenRequest {
         let mut form = Serializer::new(String::new());
         form.append_pair("token", token)
             .append_pair("token_type_hint", kind);
-        Self::shown_by(form, client, assertion)
+        Self::authenticate(form, client, assertion)
     }
 
-    fn shown_by(
+    fn authenticate(
         mut form: Serializer<'_, String>,
         client: &ClientIdentity,
         assertion: Option<&str>,
@@ -162,25 +162,25 @@ impl std::fmt::Debug for TokenRequest {
 
 /// The tokens that came.
 #[derive(Clone, PartialEq, Eq)]
-pub struct GivenTokens {
+pub struct IssuedTokens {
     /// What opens the server.
-    pub access: String,
+    pub access_token: String,
     /// What gets the next one.
-    pub refresh: Option<String>,
+    pub refresh_token: Option<String>,
     /// When it expires, in milliseconds since 1970, where that was said.
-    pub until_ms: Option<u64>,
+    pub expires_at_ms: Option<u64>,
     /// What it is good for, where that was said.
     pub scopes: Option<ScopeSet>,
 }
 
-impl std::fmt::Debug for GivenTokens {
+impl std::fmt::Debug for IssuedTokens {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("GivenTokens(…)")
     }
 }
 
 #[derive(Deserialize)]
-struct WrittenTokens {
+struct TokenResponse {
     access_token: String,
     #[serde(default)]
     token_type: Option<String>,
@@ -192,58 +192,60 @@ struct WrittenTokens {
     scope: Option<String>,
 }
 
-impl GivenTokens {
+impl IssuedTokens {
     /// Reads the answer that came at `now_ms`, to a request with a proof where the token is to be `bound` to its
     /// key.
     ///
     /// # Errors
-    /// [`NoLogin::Token`]: it is none, is bound where it should not be or the other way round, or could not stand
+    /// [`SignInError::UnusableToken`]: it is none, is bound where it should not be or the other way round, or could not stand
     /// in a header.
-    pub fn read(json: &[u8], now_ms: u64, bound: bool) -> Result<Self, NoLogin> {
-        let written = written(json)?;
+    pub fn parse(json: &[u8], now_ms: u64, bound: bool) -> Result<Self, SignInError> {
+        let written = parse_response(json)?;
         let kind = written.token_type.as_deref().unwrap_or_default();
         let wanted = if bound { "DPoP" } else { "Bearer" };
         if !kind.eq_ignore_ascii_case(wanted) {
-            let kind = quoted(kind);
-            return Err(bad(format!("it is of the type {kind:?}, and not {wanted}")));
+            let kind = quote_foreign_text(kind);
+            return Err(unusable_token(format!(
+                "it is of the type {kind:?}, and not {wanted}"
+            )));
         }
-        let seconds = written.expires_in.as_ref().and_then(seconds);
+        let seconds = written.expires_in.as_ref().and_then(parse_seconds);
         Ok(Self {
-            access: sendable(written.access_token)?,
-            refresh: written.refresh_token.map(sendable).transpose()?,
-            until_ms: seconds.map(|s| now_ms.saturating_add(s.saturating_mul(1000))),
-            scopes: written.scope.map(|scope| ScopeSet::read(&scope)),
+            access_token: check_sendable(written.access_token)?,
+            refresh_token: written.refresh_token.map(check_sendable).transpose()?,
+            expires_at_ms: seconds.map(|s| now_ms.saturating_add(s.saturating_mul(1000))),
+            scopes: written.scope.map(|scope| ScopeSet::parse(&scope)),
         })
     }
 
     /// The assertion in the answer to an exchange, which is no token that opens a server.
     ///
     /// # Errors
-    /// [`NoLogin::Token`].
-    pub fn exchanged(json: &[u8]) -> Result<String, NoLogin> {
-        sendable(written(json)?.access_token)
+    /// [`SignInError::UnusableToken`].
+    pub fn parse_exchanged_assertion(json: &[u8]) -> Result<String, SignInError> {
+        check_sendable(parse_response(json)?.access_token)
     }
 }
 
-fn written(json: &[u8]) -> Result<WrittenTokens, NoLogin> {
-    serde_json::from_slice(json).map_err(|_| bad("the answer holds none".into()))
+fn parse_response(json: &[u8]) -> Result<TokenResponse, SignInError> {
+    serde_json::from_slice(json).map_err(|_| unusable_token("the answer holds none".into()))
 }
 
-fn bad(why: String) -> NoLogin {
-    NoLogin::Token(why)
+fn unusable_token(why: String) -> SignInError {
+    SignInError::UnusableToken(why)
 }
 
 /// Some write the number as a text.
-fn seconds(value: &serde_json::Value) -> Option<u64> {
+fn parse_seconds(value: &serde_json::Value) -> Option<u64> {
     let text = value.as_str().and_then(|text| text.parse().ok());
     value.as_u64().or(text)
 }
 
-fn sendable(token: String) -> Result<String, NoLogin> {
+fn check_sendable(token: String) -> Result<String, SignInError> {
     let visible = token.bytes().all(|b| b.is_ascii_graphic());
     match (visible, token.len()) {
-        (true, 1..=LONGEST) => Ok(token),
-        (_, _) => Err(bad(
+        (true, 1..=TOKEN_BYTES_MAX) => Ok(token),
+        (_, _) => Err(unusable_token(
             "it is empty, too long, or has a character that no header may have".into(),
         )),
     }
@@ -251,43 +253,43 @@ fn sendable(token: String) -> Result<String, NoLogin> {
 
 /// What an answer with an error says, in words; never a token.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TokenRefusal {
+pub struct TokenErrorResponse {
     /// Such as `invalid_grant`.
     pub error: String,
     /// In words.
-    pub words: String,
+    pub description: String,
 }
 
 #[derive(Deserialize)]
-struct WrittenError {
+struct TokenErrorDocument {
     error: String,
     #[serde(default)]
     error_description: Option<String>,
 }
 
-impl TokenRefusal {
+impl TokenErrorResponse {
     /// Reads the body of an answer with this status.
     #[must_use]
-    pub fn read(json: &[u8], status: u16) -> Self {
-        let Ok(written) = serde_json::from_slice::<WrittenError>(json) else {
+    pub fn parse(json: &[u8], status: u16) -> Self {
+        let Ok(written) = serde_json::from_slice::<TokenErrorDocument>(json) else {
             return Self {
                 error: String::new(),
-                words: format!("HTTP {status}"),
+                description: format!("HTTP {status}"),
             };
         };
-        let error = quoted(&written.error);
+        let error = quote_foreign_text(&written.error);
         let more = written
             .error_description
-            .map(|more| format!(" ({})", quoted(&more)));
+            .map(|more| format!(" ({})", quote_foreign_text(&more)));
         Self {
-            words: format!("{error}{}", more.unwrap_or_default()),
+            description: format!("{error}{}", more.unwrap_or_default()),
             error,
         }
     }
 
     /// The refresh token, or the client, is good for nothing any more: a person has to sign in again.
     #[must_use]
-    pub fn ends_login(&self) -> bool {
+    pub fn requires_sign_in(&self) -> bool {
         matches!(
             self.error.as_str(),
             "invalid_grant"
@@ -313,7 +315,7 @@ mod tests {
     }
 
     fn ask(grant: TokenGrant<'_>, auth: ClientAuth) -> TokenRequest {
-        let scopes = ScopeSet::read("a b");
+        let scopes = ScopeSet::parse("a b");
         TokenRequest::new(
             grant,
             &client(auth),
@@ -325,7 +327,7 @@ mod tests {
 
     #[test]
     fn a_code_is_shown_with_the_secret_of_its_login_and_the_server_it_is_for() {
-        let verifier = CodeVerifier::of([1; 32]);
+        let verifier = CodeVerifier::from_random([1; 32]);
         let grant = TokenGrant::Code {
             code: "c",
             callback: "http://127.0.0.1:1/callback",
@@ -365,20 +367,20 @@ mod tests {
 
     #[test]
     fn a_token_says_until_when_it_is_good() {
-        let read = |json: &str| GivenTokens::read(json.as_bytes(), 1000, false);
+        let read = |json: &str| IssuedTokens::parse(json.as_bytes(), 1000, false);
         let given = read(r#"{"access_token":"t","token_type":"bearer","expires_in":"60","refresh_token":"r","scope":"a"}"#).unwrap();
-        assert_eq!(given.until_ms, Some(61_000));
-        assert_eq!(given.refresh.as_deref(), Some("r"));
-        assert_eq!(given.scopes, Some(ScopeSet::read("a")));
+        assert_eq!(given.expires_at_ms, Some(61_000));
+        assert_eq!(given.refresh_token.as_deref(), Some("r"));
+        assert_eq!(given.scopes, Some(ScopeSet::parse("a")));
         assert_eq!(
             read(r#"{"access_token":"t","token_type":"Bearer"}"#)
                 .unwrap()
-                .until_ms,
+                .expires_at_ms,
             None
         );
         let long = format!(
             r#"{{"access_token":"{}","token_type":"Bearer"}}"#,
-            "x".repeat(LONGEST + 1)
+            "x".repeat(TOKEN_BYTES_MAX + 1)
         );
         for bad in [
             "{}",
@@ -389,7 +391,10 @@ mod tests {
             r#"{"access_token":"a\r\nX: y","token_type":"Bearer"}"#,
             &long,
         ] {
-            assert!(matches!(read(bad), Err(NoLogin::Token(_))), "{bad}");
+            assert!(
+                matches!(read(bad), Err(SignInError::UnusableToken(_))),
+                "{bad}"
+            );
         }
     }
 
@@ -397,7 +402,7 @@ mod tests {
     fn a_token_that_is_to_be_bound_is_taken_bound_only() {
         let read = |kind: &str, bound| {
             let json = format!(r#"{{"access_token":"t","token_type":"{kind}"}}"#);
-            GivenTokens::read(json.as_bytes(), 0, bound).is_ok()
+            IssuedTokens::parse(json.as_bytes(), 0, bound).is_ok()
         };
         assert!(read("DPoP", true) && read("Bearer", false));
         assert!(!read("Bearer", true) && !read("DPoP", false));
@@ -405,14 +410,17 @@ mod tests {
 
     #[test]
     fn a_refusal_says_whether_a_person_is_needed() {
-        let gone = TokenRefusal::read(
+        let gone = TokenErrorResponse::parse(
             br#"{"error":"invalid_grant","error_description":"x\u001b"}"#,
             400,
         );
-        assert!(gone.ends_login());
-        assert_eq!(gone.words, "invalid_grant (x)");
-        let later = TokenRefusal::read(br#"{"error":"temporarily_unavailable"}"#, 503);
-        assert!(!later.ends_login());
-        assert_eq!(TokenRefusal::read(b"<html>", 502).words, "HTTP 502");
+        assert!(gone.requires_sign_in());
+        assert_eq!(gone.description, "invalid_grant (x)");
+        let later = TokenErrorResponse::parse(br#"{"error":"temporarily_unavailable"}"#, 503);
+        assert!(!later.requires_sign_in());
+        assert_eq!(
+            TokenErrorResponse::parse(b"<html>", 502).description,
+            "HTTP 502"
+        );
     }
 }

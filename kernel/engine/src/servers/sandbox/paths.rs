@@ -1,7 +1,7 @@
 //! System paths that every program needs and that hold no secrets.
 
 /// Programs and libraries. `/opt` holds what was installed beside the distribution.
-pub(super) const SYSTEM: &[&str] = &[
+pub(super) const SYSTEM_PATHS: &[&str] = &[
     "/usr",
     "/bin",
     "/sbin",
@@ -15,7 +15,7 @@ pub(super) const SYSTEM: &[&str] = &[
 ];
 
 /// The public part of `/etc`. The kernel may run as root, so the rest stays closed.
-pub(super) const READABLE: &[&str] = &[
+pub(super) const READABLE_FILES: &[&str] = &[
     "/etc/alternatives",
     "/etc/ca-certificates",
     "/etc/crypto-policies",

@@ -1,6 +1,6 @@
 use super::*;
 
-const WHOLE: Machine = Machine {
+const WHOLE: SandboxSupport = SandboxSupport {
     landlock: 7,
     seccomp: true,
     root: false,
@@ -12,24 +12,24 @@ fn place() -> ProgramPaths {
         program: "/home/me/tools/bin/serve".into(),
         interpreters: vec!["/usr/bin/python3.12".into()],
         cwd: "/home/me/project".into(),
-        named: vec!["/home/me/project/serve.py".into()],
-        programs: vec!["/usr/bin".into(), "/home/me/.cargo/bin".into()],
-        own: "/home/me/.local/share/mgp/sandbox/of-x".into(),
-        code: Some("/home/me/.local/share/mgp/sandbox/code-of-x".into()),
-        kernels: vec![
+        argument_files: vec!["/home/me/project/serve.py".into()],
+        path_dirs: vec!["/usr/bin".into(), "/home/me/.cargo/bin".into()],
+        own_dir: "/home/me/.local/share/mgp/sandbox/of-x".into(),
+        code_dir: Some("/home/me/.local/share/mgp/sandbox/code-of-x".into()),
+        kernel_paths: vec![
             "/home/me/mgp.toml".into(),
             "/home/me/.local/share/mgp".into(),
             "/run/user/1/mgp".into(),
         ],
         home: Some("/home/me".into()),
-        usual: false,
+        found_in_path: false,
     }
 }
 
-fn vouched() -> SandboxRules {
-    SandboxRules {
-        vouched: true,
-        ..SandboxRules::default()
+fn vouched() -> SandboxConfig {
+    SandboxConfig {
+        is_operator_written: true,
+        ..SandboxConfig::default()
     }
 }
 
@@ -42,8 +42,8 @@ fn opens(paths: &[PathBuf], path: &str) -> bool {
     paths.iter().any(|open| Path::new(path).starts_with(open))
 }
 
-fn of(granted: &[Standard], rules: &SandboxRules, place: &ProgramPaths) -> SandboxPolicy {
-    SandboxPolicy::of(&granted.iter().copied().collect(), rules, place, WHOLE)
+fn of(granted: &[Standard], rules: &SandboxConfig, place: &ProgramPaths) -> SandboxPolicy {
+    SandboxPolicy::for_server(&granted.iter().copied().collect(), rules, place, WHOLE)
 }
 
 #[test]
@@ -75,7 +75,7 @@ fn without_permissions_a_server_has_its_own_folder_and_nothing_else_to_write() {
 /// Whatever is permitted and however the entry is written, the kernel's own files stay shut.
 #[test]
 fn nothing_opens_keys_homes_or_the_kernels_own_files() {
-    let rules = SandboxRules {
+    let rules = SandboxConfig {
         read: [
             "/",
             "/home",
@@ -91,8 +91,8 @@ fn nothing_opens_keys_homes_or_the_kernels_own_files() {
     let place = ProgramPaths {
         program: "/home/me/.local/bin/uvx".into(),
         cwd: "/home/me".into(),
-        named: vec!["/home/me/mgp.toml".into()],
-        programs: vec!["/home/me".into(), "/home/me/.local/bin".into()],
+        argument_files: vec!["/home/me/mgp.toml".into()],
+        path_dirs: vec!["/home/me".into(), "/home/me/.local/bin".into()],
         ..place()
     };
     let policy = of(&Standard::ALL, &rules, &place);
@@ -127,30 +127,30 @@ fn nothing_opens_keys_homes_or_the_kernels_own_files() {
 fn an_entry_nobody_vouches_for_opens_neither_its_folder_nor_its_arguments() {
     let named = ProgramPaths {
         cwd: "/home/me/.ssh".into(),
-        named: vec!["/home/me/.ssh/id_ed25519".into()],
+        argument_files: vec!["/home/me/.ssh/id_ed25519".into()],
         ..place()
     };
-    let policy = of(&[], &SandboxRules::default(), &named);
+    let policy = of(&[], &SandboxConfig::default(), &named);
     assert!(!opens(&policy.read, "/home/me/.ssh/id_ed25519"));
     let forged = ProgramPaths {
         program: "/home/me/.ssh/bin/x".into(),
-        programs: vec!["/home/me/.ssh".into()],
+        path_dirs: vec!["/home/me/.ssh".into()],
         ..place()
     };
-    let policy = of(&Standard::ALL, &SandboxRules::default(), &forged);
+    let policy = of(&Standard::ALL, &SandboxConfig::default(), &forged);
     let key = Path::new("/home/me/.ssh/id_ed25519");
     assert!(!all(&policy).iter().any(|open| key.starts_with(open)));
     let usual = ProgramPaths {
-        usual: true,
+        found_in_path: true,
         ..place()
     };
-    let policy = of(&[], &SandboxRules::default(), &usual);
+    let policy = of(&[], &SandboxConfig::default(), &usual);
     assert!(opens(&policy.read, "/home/me/tools/lib/serve.so"));
 }
 
 #[test]
 fn each_permission_opens_what_it_names() {
-    let rules = SandboxRules {
+    let rules = SandboxConfig {
         read: vec!["/srv/books".into()],
         write: vec!["/srv/notes".into()],
         ..vouched()
@@ -178,11 +178,11 @@ fn each_permission_opens_what_it_names() {
 fn what_a_machine_cannot_do_is_told_and_the_rest_holds() {
     let granted = BTreeSet::new();
     let report = |machine| {
-        let policy = SandboxPolicy::of(&granted, &vouched(), &place(), machine);
+        let policy = SandboxPolicy::for_server(&granted, &vouched(), &place(), machine);
         policy.report(&granted, &vouched(), &place())
     };
     assert!(report(WHOLE).missing.is_empty(), "{:#?}", report(WHOLE));
-    let old = report(Machine {
+    let old = report(SandboxSupport {
         landlock: 1,
         namespaces: false,
         ..WHOLE
@@ -194,9 +194,9 @@ fn what_a_machine_cannot_do_is_told_and_the_rest_holds() {
             .iter()
             .any(|line| line.starts_with("files: writes"))
     );
-    let bare = report(Machine {
+    let bare = report(SandboxSupport {
         root: true,
-        ..Machine::default()
+        ..SandboxSupport::default()
     });
     assert!(bare.missing.len() >= 5, "{:#?}", bare.missing);
     let claims = |word| {
@@ -206,9 +206,9 @@ fn what_a_machine_cannot_do_is_told_and_the_rest_holds() {
     };
     assert!(!claims("files") && !claims("network") && !claims("processes"));
     assert!(claims("privileges") && claims("limits: 2 GiB"));
-    let only_namespaces = report(Machine {
+    let only_namespaces = report(SandboxSupport {
         namespaces: true,
-        ..Machine::default()
+        ..SandboxSupport::default()
     });
     let files = |line: &String| line.starts_with("files: reads");
     assert!(
@@ -222,13 +222,13 @@ fn what_a_machine_cannot_do_is_told_and_the_rest_holds() {
 fn what_is_seen_without_namespaces_is_noted() {
     let granted = BTreeSet::new();
     let notes = |machine| {
-        let policy = SandboxPolicy::of(&granted, &vouched(), &place(), machine);
+        let policy = SandboxPolicy::for_server(&granted, &vouched(), &place(), machine);
         policy
             .report(&granted, &vouched(), &place())
             .notes
             .join("\n")
     };
-    let without = notes(Machine {
+    let without = notes(SandboxSupport {
         namespaces: false,
         ..WHOLE
     });
@@ -240,7 +240,10 @@ fn what_is_seen_without_namespaces_is_noted() {
 fn only_permissions_the_sandbox_knows_start_a_server_anew() {
     let all: BTreeSet<_> = ["memory", "camera", "shell", "com.example.x"]
         .iter()
-        .flat_map(|word| PermissionType::read(word))
+        .flat_map(|word| PermissionType::parse_all(word))
         .collect();
-    assert_eq!(widening(&all), BTreeSet::from([Standard::ShellExecute]));
+    assert_eq!(
+        sandbox_permissions(&all),
+        BTreeSet::from([Standard::ShellExecute])
+    );
 }

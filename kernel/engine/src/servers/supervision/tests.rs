@@ -37,18 +37,18 @@ enum Phase {
 
 const MAX_RESTARTS: u32 = 3;
 
-fn rules(autostart: bool, policy: RestartPolicy) -> SupervisionRules {
-    SupervisionRules {
+fn rules(autostart: bool, policy: RestartPolicy) -> SupervisionConfig {
+    SupervisionConfig {
         autostart,
-        restart: RestartRules {
+        restart: RestartConfig {
             policy,
             max_restarts: MAX_RESTARTS,
             window: Duration::from_secs(1_000_000),
             backoff_base: Duration::from_millis(1),
             backoff_max: Duration::from_millis(1),
         },
-        remote: false,
-        at_url: false,
+        is_remote: false,
+        is_at_url: false,
         rolling: false,
     }
 }
@@ -335,7 +335,10 @@ impl Pair {
                 if !late {
                     model.over_limit();
                 }
-                self.tell(SupervisionInput::OverLimit(life(late), "too much".into()))
+                self.tell(SupervisionInput::LimitExceeded(
+                    life(late),
+                    "too much".into(),
+                ))
             }
             Happens::Ended { late, exit } => {
                 if !late && model.lives_now() {
@@ -361,7 +364,7 @@ impl Pair {
                 acts.extend(self.tell(SupervisionInput::RetryDue(life(late))));
                 if acts.last() == Some(&Act::TakeTurn) {
                     let wait = Duration::from_millis(if turn_is_now { 0 } else { 5 });
-                    acts.extend(self.tell(SupervisionInput::Turn(self.now + wait)));
+                    acts.extend(self.tell(SupervisionInput::PermitGranted(self.now + wait)));
                 }
                 acts
             }
@@ -380,31 +383,31 @@ impl Pair {
 
 fn act(effect: &SupervisionEffect) -> Option<Act> {
     match effect {
-        SupervisionEffect::StartLife(life) => Some(Act::Start(*life)),
-        SupervisionEffect::StopLife(_) => Some(Act::Stop),
-        SupervisionEffect::FailLife(_) => Some(Act::Fail),
-        SupervisionEffect::OpenToCalls => Some(Act::Open),
-        SupervisionEffect::AnswerStops => Some(Act::Answer),
+        SupervisionEffect::StartGeneration(life) => Some(Act::Start(*life)),
+        SupervisionEffect::StopGeneration(_) => Some(Act::Stop),
+        SupervisionEffect::FailGeneration(_) => Some(Act::Fail),
+        SupervisionEffect::AcceptCalls => Some(Act::Open),
+        SupervisionEffect::AnswerStopRequests => Some(Act::Answer),
         SupervisionEffect::RetryAt(_) => Some(Act::Retry),
-        SupervisionEffect::TakeTurn => Some(Act::TakeTurn),
-        SupervisionEffect::LetGo
-        | SupervisionEffect::StartBeside(_)
-        | SupervisionEffect::EndBeside(_)
-        | SupervisionEffect::LetGoOfBeside
+        SupervisionEffect::RequestPermit => Some(Act::TakeTurn),
+        SupervisionEffect::ReleaseGeneration
+        | SupervisionEffect::StartReplacement(_)
+        | SupervisionEffect::FailReplacement(_)
+        | SupervisionEffect::ReleaseReplacement
         | SupervisionEffect::RollFailed(_)
-        | SupervisionEffect::TakeOver(_)
-        | SupervisionEffect::Promote
-        | SupervisionEffect::HurryLeaving
-        | SupervisionEffect::LetGoOfLeaving
+        | SupervisionEffect::SwitchToReplacement(_)
+        | SupervisionEffect::PromoteReplacement
+        | SupervisionEffect::HurryRetiring
+        | SupervisionEffect::ReleaseRetiring
         | SupervisionEffect::EndInstances(_)
-        | SupervisionEffect::CloseToCalls
+        | SupervisionEffect::SuspendCalls
         | SupervisionEffect::Announce(_)
         | SupervisionEffect::Ignore(_)
         | SupervisionEffect::Publish(_)
-        | SupervisionEffect::TellConnected
-        | SupervisionEffect::TellDisconnected(..)
-        | SupervisionEffect::Withdraw
-        | SupervisionEffect::Note(_) => None,
+        | SupervisionEffect::NotifyConnected
+        | SupervisionEffect::NotifyDisconnected(..)
+        | SupervisionEffect::WithdrawOffer
+        | SupervisionEffect::ReportImplausible(_) => None,
     }
 }
 
@@ -426,8 +429,8 @@ proptest! {
             let state = pair.supervision.lifecycle.state();
             prop_assert_eq!(acts, expected, "{}; {:?}", said, pair.model);
             prop_assert!(pair.model.state().contains(&state), "{}: {}; {:?}", said, state, pair.model);
-            prop_assert_eq!(pair.supervision.lives_now, pair.model.lives_now());
-            prop_assert_eq!(pair.supervision.start_again, pair.model.again, "{}", said);
+            prop_assert_eq!(pair.supervision.is_running, pair.model.lives_now());
+            prop_assert_eq!(pair.supervision.start_after_stop, pair.model.again, "{}", said);
         }
     }
 }

@@ -8,7 +8,7 @@ use crate::servers::spec::ServerSpec;
 
 /// The difference between two sets of servers, each part ordered by id.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Reload {
+pub struct ConfigDiff {
     /// New ones.
     pub added: Vec<ServerSpec>,
     /// Removed from the configuration.
@@ -16,19 +16,19 @@ pub struct Reload {
     /// Configured differently now; the new entry.
     pub changed: Vec<ServerSpec>,
     /// Unchanged: they go on.
-    pub untouched: Vec<ServerId>,
+    pub unchanged: Vec<ServerId>,
 }
 
-impl Reload {
+impl ConfigDiff {
     /// Compares two sets. Ids are unique within each; of two with the same id the later counts.
     #[must_use]
-    pub fn between(old: &[ServerSpec], new: &[ServerSpec]) -> Self {
-        let (old, new) = (by_id(old), by_id(new));
+    pub fn between_sets(old: &[ServerSpec], new: &[ServerSpec]) -> Self {
+        let (old, new) = (index_by_id(old), index_by_id(new));
         let mut reload = Self::default();
         for (id, spec) in &new {
             match old.get(id) {
                 None => reload.added.push((*spec).clone()),
-                Some(before) if before == spec => reload.untouched.push((*id).clone()),
+                Some(before) if before == spec => reload.unchanged.push((*id).clone()),
                 Some(_) => reload.changed.push((*spec).clone()),
             }
         }
@@ -44,7 +44,7 @@ impl Reload {
     }
 }
 
-fn by_id(specs: &[ServerSpec]) -> BTreeMap<&ServerId, &ServerSpec> {
+fn index_by_id(specs: &[ServerSpec]) -> BTreeMap<&ServerId, &ServerSpec> {
     specs.iter().map(|spec| (&spec.id, spec)).collect()
 }
 
@@ -56,35 +56,35 @@ pub(super) mod tests {
     use crate::policy::permissions::PermissionRules;
     use crate::policy::pins::PinRules;
     use crate::servers::spec::{
-        MgpDeclaration, QuestionAttribution, Reach, ReplicaRule, RestartRules, ServerInstances,
-        ServerLimits, UrlProtocol,
+        CallbackAttribution, MgpConfig, ReplicaMode, RestartConfig, ServerInstances, ServerLimits,
+        ServerTransport, UrlProtocol,
     };
 
     pub(in crate::servers::tree_plan) fn spec(id: &str, url: &str) -> ServerSpec {
         ServerSpec {
             id: ServerId::new(id),
-            reach: Reach::Http {
+            transport: ServerTransport::Http {
                 url: url.into(),
                 headers: BTreeMap::new(),
-                speaks: UrlProtocol::default(),
+                protocol: UrlProtocol::default(),
             },
             autostart: true,
-            after: Vec::new(),
+            start_after: Vec::new(),
             rolling: false,
-            replica: ReplicaRule::Alone,
-            restart: RestartRules::default(),
+            replica: ReplicaMode::Standalone,
+            restart: RestartConfig::default(),
             limits: ServerLimits::default(),
             resources: crate::servers::resources::ResourceLimits::default(),
             default_policy: None,
-            asking: QuestionAttribution::default(),
+            callback_attribution: CallbackAttribution::default(),
             instances: ServerInstances::default(),
-            mgp: MgpDeclaration::default(),
+            mgp: MgpConfig::default(),
             mcpl: true,
             tools: Arc::default(),
             permissions: PermissionRules::default(),
             pin: PinRules::default(),
-            sandbox: crate::servers::sandbox::SandboxRules::default(),
-            login: crate::servers::login::LoginRules::off(),
+            sandbox: crate::servers::sandbox::SandboxConfig::default(),
+            login: crate::servers::login::LoginConfig::disabled(),
             pass_headers: Vec::new(),
         }
     }
@@ -101,17 +101,17 @@ pub(super) mod tests {
             spec("edited", "http://5"),
             spec("same", "http://1"),
         ];
-        let reload = Reload::between(&old, &new);
+        let reload = ConfigDiff::between_sets(&old, &new);
         assert_eq!(reload.added, [spec("new", "http://4")]);
         assert_eq!(reload.removed, [ServerId::new("gone")]);
         assert_eq!(reload.changed, [spec("edited", "http://5")]);
-        assert_eq!(reload.untouched, [ServerId::new("same")]);
+        assert_eq!(reload.unchanged, [ServerId::new("same")]);
         assert!(!reload.is_empty());
     }
 
     #[test]
     fn the_same_servers_in_another_order_are_no_change() {
         let (a, b) = (spec("a", "http://1"), spec("b", "http://2"));
-        assert!(Reload::between(&[a.clone(), b.clone()], &[b, a]).is_empty());
+        assert!(ConfigDiff::between_sets(&[a.clone(), b.clone()], &[b, a]).is_empty());
     }
 }

@@ -68,7 +68,7 @@ struct World {
     plan: TreePlan,
     supervisors: BTreeMap<ServerId, Supervisor>,
     broken: BTreeSet<ServerId>,
-    defaults: Option<Defaults>,
+    defaults: Option<DefaultPolicies>,
     /// The model: what is wanted, and which of it was registered.
     wanted: BTreeMap<ServerId, ServerSpec>,
     registered: BTreeSet<ServerId>,
@@ -77,7 +77,7 @@ struct World {
 fn reading(servers: Vec<ServerSpec>, broken: Vec<(ServerId, String)>) -> Configuration {
     Configuration {
         servers,
-        broken,
+        invalid: broken,
         policy: DefaultPolicy::OptOut,
     }
 }
@@ -101,7 +101,7 @@ impl World {
     fn perform(&mut self, effect: TreeEffect, fault: Fault) {
         match effect {
             TreeEffect::SetDefaults(_) if fault.defaults => {
-                self.happens(TreeEvent::DefaultsRefused, fault);
+                self.happens(TreeEvent::DefaultsRejected, fault);
             }
             TreeEffect::SetDefaults(defaults) => {
                 self.defaults = Some(defaults);
@@ -112,22 +112,22 @@ impl World {
                     *supervisor = Supervisor::Ends;
                 }
             }
-            TreeEffect::ShowBroken(id, _) => drop(self.broken.insert(id)),
+            TreeEffect::ListInvalid(id, _) => drop(self.broken.insert(id)),
             TreeEffect::Start(spec) => {
                 let asked = self.defaults.as_ref().unwrap();
-                assert_eq!(asked.servers.get(&spec.id).copied(), spec.policy());
+                assert_eq!(asked.servers.get(&spec.id).copied(), spec.default_policy());
                 let id = spec.id.clone();
                 assert!(!self.supervisors.contains_key(&id), "one at a time");
                 if fault.start.is_some_and(|at| IDS[at] == id.as_str()) {
                     self.wanted.remove(&id);
                     self.registered.remove(&id);
-                    return self.happens(TreeEvent::NotStarted(id, "no".into()), fault);
+                    return self.happens(TreeEvent::StartFailed(id, "no".into()), fault);
                 }
                 self.broken.remove(&id);
                 self.supervisors
                     .insert(id, Supervisor::Runs(Box::new(spec)));
             }
-            TreeEffect::Hold(spec) => {
+            TreeEffect::ListPending(spec) => {
                 assert_eq!(self.supervisors[&spec.id], Supervisor::Ends);
                 self.broken.remove(&spec.id);
             }
@@ -136,8 +136,8 @@ impl World {
                     **runs = spec;
                 }
             }
-            TreeEffect::Hide(id) => assert!(self.broken.remove(&id)),
-            TreeEffect::RestartRoot(_) | TreeEffect::EndKernel => panic!("none was lost"),
+            TreeEffect::Unlist(id) => assert!(self.broken.remove(&id)),
+            TreeEffect::RestartRoot(_) | TreeEffect::StopKernel => panic!("none was lost"),
         }
     }
 
@@ -182,7 +182,7 @@ impl World {
             match written {
                 Written::Absent => {}
                 Written::Version(number) => read.servers.push(version(at, number)),
-                Written::Broken => read.broken.push((id(at), "broken".into())),
+                Written::Broken => read.invalid.push((id(at), "broken".into())),
             }
         }
         if !fault.defaults && !self.plan.is_stopping() {
@@ -194,7 +194,7 @@ impl World {
 
     /// What runs is what is wanted, but for those that are ending; nothing is broken and wanted.
     fn check(&self) {
-        assert!(self.plan.wanted().eq(self.wanted.keys()));
+        assert!(self.plan.desired().eq(self.wanted.keys()));
         for (id, supervisor) in &self.supervisors {
             if let Supervisor::Runs(spec) = supervisor {
                 assert_eq!(Some(&**spec), self.wanted.get(id));
@@ -239,8 +239,8 @@ fn a_registered_server_whose_default_policy_is_refused_is_not_started_later() {
         matches!(asked[..], [TreeEffect::SetDefaults(_)]),
         "{asked:?}"
     );
-    assert_eq!(plan.handle(TreeEvent::DefaultsRefused), []);
-    assert_eq!(plan.wanted().count(), 0);
+    assert_eq!(plan.handle(TreeEvent::DefaultsRejected), []);
+    assert_eq!(plan.desired().count(), 0);
     assert_eq!(plan.handle(TreeEvent::DefaultsSet), []);
     let asked = plan.handle(TreeEvent::Configured(
         reading(Vec::new(), Vec::new()),
@@ -291,7 +291,7 @@ fn a_server_comes_back_only_after_the_one_before_has_ended() {
     plan.handle(TreeEvent::Configured(read, BTreeSet::new()));
     assert_eq!(
         plan.handle(TreeEvent::DefaultsSet),
-        [TreeEffect::Hold(one.clone())]
+        [TreeEffect::ListPending(one.clone())]
     );
     let started = plan.handle(TreeEvent::Ended(one.id.clone()));
     assert_eq!(started, [TreeEffect::Start(one)]);
@@ -306,12 +306,12 @@ fn a_broken_entry_is_shown_until_it_is_gone_from_the_configuration() {
     let shown = plan.handle(TreeEvent::DefaultsSet);
     assert_eq!(
         shown,
-        [TreeEffect::ShowBroken(broken.clone(), "why".into())]
+        [TreeEffect::ListInvalid(broken.clone(), "why".into())]
     );
     plan.handle(TreeEvent::Configured(reading(Vec::new(), Vec::new()), none));
     assert_eq!(
         plan.handle(TreeEvent::DefaultsSet),
-        [TreeEffect::Hide(broken)]
+        [TreeEffect::Unlist(broken)]
     );
 }
 
@@ -324,14 +324,14 @@ fn what_is_lost_again_and_again_ends_the_kernel() {
     };
     for at in 0..5 {
         let again = [TreeEffect::RestartRoot("search")];
-        assert_eq!(lost(Loss::Restarted, at), again);
+        assert_eq!(lost(LossPolicy::Restart, at), again);
     }
-    assert_eq!(lost(Loss::Restarted, 59), [TreeEffect::EndKernel]);
+    assert_eq!(lost(LossPolicy::Restart, 59), [TreeEffect::StopKernel]);
     let again = [TreeEffect::RestartRoot("search")];
     assert_eq!(
-        lost(Loss::Restarted, 61),
+        lost(LossPolicy::Restart, 61),
         again,
         "those before are long ago"
     );
-    assert_eq!(lost(Loss::EndsKernel, 62), [TreeEffect::EndKernel]);
+    assert_eq!(lost(LossPolicy::StopKernel, 62), [TreeEffect::StopKernel]);
 }

@@ -56,18 +56,18 @@ impl Chain {
     /// # Panics
     /// When the event cannot be written as JSON; it is a plain struct.
     pub fn append(&mut self, mut event: Event) -> AuditLine {
-        in_order(&mut event.details);
+        sort_members(&mut event.details);
         let sequence = self.head.sequence + 1;
-        let (text, hash) = record::write(sequence, self.head.hash, |line| {
+        let (text, hash) = record::write_line(sequence, self.head.hash, |line| {
             let start = line.len();
-            put(line, &event);
+            write_event(line, &event);
             let len = line.len() - start;
             if len > EVENT_MAX {
                 line.truncate(start);
                 event.details = Map::new();
                 let dropped = "details_dropped_bytes".into();
                 event.details.insert(dropped, len.into());
-                put(line, &event);
+                write_event(line, &event);
             }
         });
         self.head = Head { sequence, hash };
@@ -78,14 +78,14 @@ impl Chain {
     }
 }
 
-fn in_order(details: &mut Map<String, Value>) {
+fn sort_members(details: &mut Map<String, Value>) {
     if !details.keys().is_sorted() {
         details.sort_keys();
     }
     details.values_mut().for_each(Value::sort_all_objects);
 }
 
-fn put(line: &mut Vec<u8>, event: &Event) {
+fn write_event(line: &mut Vec<u8>, event: &Event) {
     serde_json::to_writer(line, event).expect("an event is always JSON");
 }
 
@@ -99,7 +99,7 @@ pub(super) mod tests {
     pub(in crate::store::audit) fn event(details: Value) -> Event {
         Event {
             timestamp: "2026-02-27T12:00:00.000Z".into(),
-            trace_id: TraceId::mint([7; 16]),
+            trace_id: TraceId::from_random([7; 16]),
             event_type: EventType::ToolExecuted,
             actor: Actor {
                 kind: ActorKind::Agent,

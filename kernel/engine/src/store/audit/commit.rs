@@ -13,7 +13,7 @@ use crate::clock::MonotonicTime;
 /// Most answers that wait at once. Beyond it no record is accepted: the disk does not keep up.
 pub const WAITING_MAX: usize = 4_096;
 /// The default window.
-pub const WINDOW: Duration = Duration::from_millis(50);
+pub const DEFAULT_WINDOW: Duration = Duration::from_millis(50);
 
 /// `audit.calls` of the settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,7 +26,7 @@ pub enum CallAuditing {
 
 impl Default for CallAuditing {
     fn default() -> Self {
-        Self::Window(WINDOW)
+        Self::Window(DEFAULT_WINDOW)
     }
 }
 
@@ -41,16 +41,16 @@ pub enum RecordKind {
 
 /// What the sender of a record does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CommitAnswer {
+pub enum CommitOutcome {
     /// Go on.
-    Now,
+    Proceed,
     /// Wait until this record is on disk.
     Wait,
 }
 
 /// Why a record is refused. Its action is refused too, because nothing is done that is not recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum CommitRefusal {
+pub enum CommitError {
     /// Too many wait.
     #[error("the audit log does not keep up; try again later")]
     Full,
@@ -58,60 +58,65 @@ pub enum CommitRefusal {
     #[error(
         "the audit log cannot be written; it is tried again each second, and `mgp status` says why"
     )]
-    Broken,
+    Failed,
     /// The disk failed during the write of this record. When it works again, the record is in the log, with
     /// another one that says that it was refused.
     #[error("the audit log could not be written just now; `mgp status` says why")]
-    Late,
+    FailedDuringWrite,
 }
 
 /// The schedule of syncs of one log. Records are reported in order.
 #[derive(Clone, Debug)]
-pub struct Commit {
+pub struct CommitScheduler {
     calls: CallAuditing,
     /// The last record written.
-    written: u64,
+    last_written: u64,
     /// The last record on disk.
-    synced: u64,
+    last_synced: u64,
     /// The last record of the sync that is under way.
-    syncing: Option<u64>,
+    syncing_through: Option<u64>,
     /// When the records written since the last sync must be on disk.
-    due: Option<MonotonicTime>,
+    sync_due: Option<MonotonicTime>,
     /// Numbers of records that are waited for, in order. At most [`WAITING_MAX`].
     waiting: VecDeque<u64>,
-    broken: bool,
+    has_failed: bool,
 }
 
-impl Commit {
+impl CommitScheduler {
     /// A log that is synced up to this record.
     #[must_use]
-    pub fn new(calls: CallAuditing, synced: u64) -> Self {
+    pub fn new(calls: CallAuditing, last_synced: u64) -> Self {
         Self {
             calls,
-            written: synced,
-            synced,
-            syncing: None,
-            due: None,
+            last_written: last_synced,
+            last_synced,
+            syncing_through: None,
+            sync_due: None,
             waiting: VecDeque::new(),
-            broken: false,
+            has_failed: false,
         }
     }
 
     /// Whether another record is accepted. Asked before it is written.
     ///
     /// # Errors
-    /// [`CommitRefusal`] when too many wait or the disk failed.
-    pub fn room(&self) -> Result<(), CommitRefusal> {
+    /// [`CommitError`] when too many wait or the disk failed.
+    pub fn check_capacity(&self) -> Result<(), CommitError> {
         match () {
-            () if self.broken => Err(CommitRefusal::Broken),
-            () if self.waiting.len() >= WAITING_MAX => Err(CommitRefusal::Full),
+            () if self.has_failed => Err(CommitError::Failed),
+            () if self.waiting.len() >= WAITING_MAX => Err(CommitError::Full),
             () => Ok(()),
         }
     }
 
     /// A record was written at `now`.
-    pub fn written(&mut self, sequence: u64, kind: RecordKind, now: MonotonicTime) -> CommitAnswer {
-        self.written = sequence;
+    pub fn record_written(
+        &mut self,
+        sequence: u64,
+        kind: RecordKind,
+        now: MonotonicTime,
+    ) -> CommitOutcome {
+        self.last_written = sequence;
         let within = match (kind, self.calls) {
             (RecordKind::Decision, _) | (RecordKind::Call, CallAuditing::BeforeReply) => {
                 Duration::ZERO
@@ -119,61 +124,62 @@ impl Commit {
             (RecordKind::Call, CallAuditing::Window(window)) => window,
         };
         let due = now + within;
-        self.due = Some(self.due.map_or(due, |d| d.min(due)));
+        self.sync_due = Some(self.sync_due.map_or(due, |d| d.min(due)));
         // A window of zero is possible, too.
         if within.is_zero() {
             self.waiting.push_back(sequence);
-            CommitAnswer::Wait
+            CommitOutcome::Wait
         } else {
-            CommitAnswer::Now
+            CommitOutcome::Proceed
         }
     }
 
-    /// When to call [`Commit::begin`] next; `None` while there is nothing to sync or a sync is under way.
+    /// When to call [`CommitScheduler::begin_sync`] next; `None` while there is nothing to sync or a sync is under way.
     #[must_use]
-    pub fn wake(&self) -> Option<MonotonicTime> {
-        self.due.filter(|_| self.syncing.is_none() && !self.broken)
+    pub fn next_timeout(&self) -> Option<MonotonicTime> {
+        self.sync_due
+            .filter(|_| self.syncing_through.is_none() && !self.has_failed)
     }
 
-    /// Begins a sync if one is due: the file is synced now, then [`Commit::synced`] is called. One at a
+    /// Begins a sync if one is due: the file is synced now, then [`CommitScheduler::synced`] is called. One at a
     /// time; later records are in the next one.
     #[must_use]
-    pub fn begin(&mut self, now: MonotonicTime) -> bool {
-        let due = self.wake().is_some_and(|due| due <= now);
+    pub fn begin_sync(&mut self, now: MonotonicTime) -> bool {
+        let due = self.next_timeout().is_some_and(|due| due <= now);
         if due {
-            self.syncing = Some(self.written);
-            self.due = None;
+            self.syncing_through = Some(self.last_written);
+            self.sync_due = None;
         }
         due
     }
 
     /// The sync is done. Answers the awaited records that are on disk now.
     #[must_use]
-    pub fn synced(&mut self) -> Vec<u64> {
-        let upto = self.syncing.take().unwrap_or(self.synced);
-        self.synced = upto;
+    pub fn finish_sync(&mut self) -> Vec<u64> {
+        let upto = self.syncing_through.take().unwrap_or(self.last_synced);
+        self.last_synced = upto;
         let there = self.waiting.partition_point(|n| *n <= upto);
         self.waiting.drain(..there).collect()
     }
 
     /// A write or sync failed. A second try may report success for lost bytes, so there is none until
-    /// [`Commit::recovered`]. Answers the awaited records, which must not be acknowledged.
+    /// [`CommitScheduler::recover`]. Answers the awaited records, which must not be acknowledged.
     #[must_use]
-    pub fn failed(&mut self) -> Vec<u64> {
-        self.broken = true;
-        self.syncing = None;
+    pub fn fail_sync(&mut self) -> Vec<u64> {
+        self.has_failed = true;
+        self.syncing_through = None;
         self.waiting.drain(..).collect()
     }
 
     /// Writing continues elsewhere, with everything up to this record on disk.
-    pub fn recovered(&mut self, synced: u64) {
+    pub fn recover(&mut self, synced: u64) {
         *self = Self::new(self.calls, synced);
     }
 
     /// The last record known to be on disk, for [`super::verify`].
     #[cfg(test)]
     pub(crate) fn durable(&self) -> u64 {
-        self.synced
+        self.last_synced
     }
 }
 
@@ -188,72 +194,72 @@ mod tests {
 
     #[test]
     fn calls_share_a_sync_within_the_window_and_decisions_wait() {
-        let mut commit = Commit::new(CallAuditing::default(), 0);
+        let mut commit = CommitScheduler::new(CallAuditing::default(), 0);
         assert_eq!(
-            commit.written(1, RecordKind::Call, at(0)),
-            CommitAnswer::Now
+            commit.record_written(1, RecordKind::Call, at(0)),
+            CommitOutcome::Proceed
         );
         assert_eq!(
-            commit.written(2, RecordKind::Call, at(30)),
-            CommitAnswer::Now
+            commit.record_written(2, RecordKind::Call, at(30)),
+            CommitOutcome::Proceed
         );
-        assert_eq!(commit.wake(), Some(at(50)));
-        assert!(!commit.begin(at(49)));
+        assert_eq!(commit.next_timeout(), Some(at(50)));
+        assert!(!commit.begin_sync(at(49)));
         assert_eq!(
-            commit.written(3, RecordKind::Decision, at(49)),
-            CommitAnswer::Wait
+            commit.record_written(3, RecordKind::Decision, at(49)),
+            CommitOutcome::Wait
         );
-        assert!(commit.begin(at(49)));
+        assert!(commit.begin_sync(at(49)));
         assert_eq!(
-            commit.written(4, RecordKind::Decision, at(49)),
-            CommitAnswer::Wait
+            commit.record_written(4, RecordKind::Decision, at(49)),
+            CommitOutcome::Wait
         );
-        assert!(!commit.begin(at(200)), "one at a time");
-        assert_eq!(commit.synced(), [3]);
+        assert!(!commit.begin_sync(at(200)), "one at a time");
+        assert_eq!(commit.finish_sync(), [3]);
         assert_eq!(commit.durable(), 3);
-        assert!(commit.begin(at(60)));
-        assert_eq!(commit.synced(), [4]);
-        assert_eq!(commit.wake(), None);
+        assert!(commit.begin_sync(at(60)));
+        assert_eq!(commit.finish_sync(), [4]);
+        assert_eq!(commit.next_timeout(), None);
     }
 
     #[test]
     fn before_reply_lets_every_call_wait() {
-        let mut commit = Commit::new(CallAuditing::BeforeReply, 10);
+        let mut commit = CommitScheduler::new(CallAuditing::BeforeReply, 10);
         assert_eq!(
-            commit.written(11, RecordKind::Call, at(0)),
-            CommitAnswer::Wait
+            commit.record_written(11, RecordKind::Call, at(0)),
+            CommitOutcome::Wait
         );
-        assert!(commit.begin(at(0)));
-        assert_eq!(commit.synced(), [11]);
+        assert!(commit.begin_sync(at(0)));
+        assert_eq!(commit.finish_sync(), [11]);
     }
 
     #[test]
     fn a_failing_disk_acknowledges_nothing_more() {
-        let mut commit = Commit::new(CallAuditing::BeforeReply, 0);
-        let _ = commit.written(1, RecordKind::Decision, at(0));
-        assert!(commit.begin(at(0)));
-        assert_eq!(commit.failed(), [1]);
-        assert_eq!(commit.room(), Err(CommitRefusal::Broken));
-        assert!(!commit.begin(at(99)));
-        assert_eq!((commit.synced(), commit.durable()), (vec![], 0));
-        commit.recovered(2);
-        assert_eq!((commit.room(), commit.durable()), (Ok(()), 2));
-        let _ = commit.written(3, RecordKind::Decision, at(100));
-        assert!(commit.begin(at(100)));
-        assert_eq!(commit.synced(), [3]);
+        let mut commit = CommitScheduler::new(CallAuditing::BeforeReply, 0);
+        let _ = commit.record_written(1, RecordKind::Decision, at(0));
+        assert!(commit.begin_sync(at(0)));
+        assert_eq!(commit.fail_sync(), [1]);
+        assert_eq!(commit.check_capacity(), Err(CommitError::Failed));
+        assert!(!commit.begin_sync(at(99)));
+        assert_eq!((commit.finish_sync(), commit.durable()), (vec![], 0));
+        commit.recover(2);
+        assert_eq!((commit.check_capacity(), commit.durable()), (Ok(()), 2));
+        let _ = commit.record_written(3, RecordKind::Decision, at(100));
+        assert!(commit.begin_sync(at(100)));
+        assert_eq!(commit.finish_sync(), [3]);
     }
 
     #[test]
     fn a_slow_disk_is_said_to_be_one() {
-        let mut commit = Commit::new(CallAuditing::BeforeReply, 0);
+        let mut commit = CommitScheduler::new(CallAuditing::BeforeReply, 0);
         for n in 1..=WAITING_MAX as u64 {
-            commit.room().unwrap();
-            let _ = commit.written(n, RecordKind::Call, at(0));
+            commit.check_capacity().unwrap();
+            let _ = commit.record_written(n, RecordKind::Call, at(0));
         }
-        assert_eq!(commit.room(), Err(CommitRefusal::Full));
-        assert!(commit.begin(at(0)));
-        assert_eq!(commit.synced().len(), WAITING_MAX);
-        assert_eq!(commit.room(), Ok(()));
+        assert_eq!(commit.check_capacity(), Err(CommitError::Full));
+        assert!(commit.begin_sync(at(0)));
+        assert_eq!(commit.finish_sync().len(), WAITING_MAX);
+        assert_eq!(commit.check_capacity(), Ok(()));
     }
 
     proptest! {
@@ -263,14 +269,14 @@ mod tests {
         fn who_waits_is_let_go_once_and_in_time(
             steps in proptest::collection::vec((any::<bool>(), 0u64..40), 1..100)
         ) {
-            let mut commit = Commit::new(CallAuditing::default(), 0);
+            let mut commit = CommitScheduler::new(CallAuditing::default(), 0);
             let (mut now, mut disk, mut written_at, mut waits) = (0, 0, vec![], vec![]);
             for (n, (decision, gap)) in (1u64..).zip(steps) {
                 for _ in 0..gap {
                     now += 1;
-                    if commit.begin(at(now)) {
-                        disk = commit.syncing.unwrap();
-                        for let_go in commit.synced() {
+                    if commit.begin_sync(at(now)) {
+                        disk = commit.syncing_through.unwrap();
+                        for let_go in commit.finish_sync() {
                             prop_assert!(let_go <= disk);
                             prop_assert_eq!(waits.first(), Some(&let_go));
                             waits.remove(0);
@@ -278,16 +284,16 @@ mod tests {
                     }
                 }
                 let kind = if decision { RecordKind::Decision } else { RecordKind::Call };
-                let answer = commit.written(n, kind, at(now));
-                prop_assert_eq!(answer == CommitAnswer::Wait, decision);
+                let answer = commit.record_written(n, kind, at(now));
+                prop_assert_eq!(answer == CommitOutcome::Wait, decision);
                 if decision { waits.push(n); }
                 written_at.push(now);
                 let late = written_at.iter().skip(disk as usize).filter(|t| **t + 50 < now);
                 prop_assert_eq!(late.count(), 0);
             }
-            while let Some(due) = commit.wake() {
-                prop_assert!(commit.begin(due));
-                for let_go in commit.synced() {
+            while let Some(due) = commit.next_timeout() {
+                prop_assert!(commit.begin_sync(due));
+                for let_go in commit.finish_sync() {
                     prop_assert_eq!(waits.remove(0), let_go);
                 }
             }

@@ -8,11 +8,11 @@ use serde::Deserialize;
 use crate::timestamps::parse_rfc3339;
 
 /// Most records in one answer.
-pub const FOUND_MAX: usize = 1_000;
+pub const RESULTS_MAX: usize = 1_000;
 /// As many where nobody says how many.
-pub const FOUND_USUAL: usize = 100;
+pub const RESULTS_DEFAULT: usize = 100;
 /// Most values of one event.
-const VALUES: usize = 6;
+const VALUES_MAX: usize = 6;
 
 /// What records can be found by, the one with the fewest records to a value first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -32,7 +32,7 @@ pub enum RecordIndex {
 impl RecordIndex {
     /// How it is told from the others in a key.
     #[must_use]
-    pub fn letter(self) -> u8 {
+    pub fn key_byte(self) -> u8 {
         match self {
             Self::Server => b's',
             Self::Agent => b'a',
@@ -50,7 +50,7 @@ pub struct ValueHash(pub(super) u64);
 impl ValueHash {
     /// The hash of a value.
     #[must_use]
-    pub fn of(value: &str) -> Self {
+    pub fn from_value(value: &str) -> Self {
         let hash = blake3::hash(value.as_bytes());
         let first = hash.as_bytes().first_chunk().expect("a hash is longer");
         Self(u64::from_be_bytes(*first))
@@ -59,7 +59,7 @@ impl ValueHash {
 
 /// What is asked, by the hashes of its values: whoever has all of them may be it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SoughtRecords {
+pub struct HashedFilter {
     /// The one with the fewest records first.
     pub values: Vec<(RecordIndex, ValueHash)>,
     /// The first moment, in milliseconds since 1970.
@@ -68,10 +68,10 @@ pub struct SoughtRecords {
     pub until_ms: u64,
 }
 
-impl SoughtRecords {
+impl HashedFilter {
     /// Whether a record of this moment may be it.
     #[must_use]
-    pub fn is_in_time(&self, at_ms: u64) -> bool {
+    pub fn is_in_range(&self, at_ms: u64) -> bool {
         (self.since_ms..self.until_ms).contains(&at_ms)
     }
 }
@@ -128,11 +128,11 @@ impl RecordFilter {
 
     /// The same by hashes.
     #[must_use]
-    pub fn sought(&self) -> SoughtRecords {
+    pub fn to_hashed(&self) -> HashedFilter {
         let values = self.values();
-        SoughtRecords {
+        HashedFilter {
             values: values
-                .map(|(index, value)| (index, ValueHash::of(value)))
+                .map(|(index, value)| (index, ValueHash::from_value(value)))
                 .collect(),
             since_ms: self.since_ms,
             until_ms: self.until_ms,
@@ -141,8 +141,8 @@ impl RecordFilter {
 
     /// Whether an event is asked for. One that cannot be read is not.
     #[must_use]
-    pub fn judge(&self, event: &str) -> bool {
-        let Some(found) = IndexedEvent::read(event) else {
+    pub fn matches(&self, event: &str) -> bool {
+        let Some(found) = IndexedEvent::parse(event) else {
             return false;
         };
         let has = |asked: (RecordIndex, &str)| {
@@ -165,9 +165,9 @@ pub struct IndexedEvent<'a> {
 impl<'a> IndexedEvent<'a> {
     /// Reads it off the event's text.
     #[must_use]
-    pub fn read(event: &'a str) -> Option<Self> {
-        let event: NamedIn<'a> = serde_json::from_str(event).ok()?;
-        let mut values = Vec::with_capacity(VALUES);
+    pub fn parse(event: &'a str) -> Option<Self> {
+        let event: EventFields<'a> = serde_json::from_str(event).ok()?;
+        let mut values = Vec::with_capacity(VALUES_MAX);
         let mut add = |index, value: Option<Cow<'a, str>>| {
             let value = value.map(|value| (index, value));
             if let Some(value) = value.filter(|value| !values.contains(value)) {
@@ -180,7 +180,7 @@ impl<'a> IndexedEvent<'a> {
             ActorKind::Server => add(RecordIndex::Server, Some(event.actor.id)),
             ActorKind::Operator | ActorKind::Node | ActorKind::Kernel => {}
         }
-        let text = |named: Option<NamedText<'a>>| named.map(|named| named.0);
+        let text = |named: Option<BorrowedText<'a>>| named.map(|named| named.0);
         add(RecordIndex::Agent, text(event.target.agent_id));
         add(RecordIndex::Server, text(event.target.server_id));
         add(RecordIndex::Tool, text(event.target.tool_name));
@@ -194,21 +194,21 @@ impl<'a> IndexedEvent<'a> {
 
 /// The members of an event that say who, what, when and how it ended.
 #[derive(Deserialize)]
-struct NamedIn<'a> {
+struct EventFields<'a> {
     #[serde(borrow)]
     timestamp: Cow<'a, str>,
     #[serde(borrow)]
     trace_id: Cow<'a, str>,
     #[serde(borrow)]
-    actor: NamedActor<'a>,
+    actor: ActorFields<'a>,
     #[serde(borrow)]
-    target: NamedTarget<'a>,
+    target: TargetFields<'a>,
     #[serde(borrow, default)]
-    result: Option<NamedText<'a>>,
+    result: Option<BorrowedText<'a>>,
 }
 
 #[derive(Deserialize)]
-struct NamedActor<'a> {
+struct ActorFields<'a> {
     #[serde(rename = "type")]
     kind: ActorKind,
     #[serde(borrow)]
@@ -216,19 +216,19 @@ struct NamedActor<'a> {
 }
 
 #[derive(Deserialize)]
-struct NamedTarget<'a> {
+struct TargetFields<'a> {
     #[serde(borrow)]
-    server_id: Option<NamedText<'a>>,
+    server_id: Option<BorrowedText<'a>>,
     #[serde(borrow)]
-    tool_name: Option<NamedText<'a>>,
+    tool_name: Option<BorrowedText<'a>>,
     #[serde(borrow)]
-    agent_id: Option<NamedText<'a>>,
+    agent_id: Option<BorrowedText<'a>>,
 }
 
 /// Not copied where it has no escapes: serde borrows a text within an option only behind a type of its own.
 #[derive(Deserialize)]
 #[serde(transparent)]
-struct NamedText<'a>(#[serde(borrow)] Cow<'a, str>);
+struct BorrowedText<'a>(#[serde(borrow)] Cow<'a, str>);
 
 #[cfg(test)]
 mod tests {
@@ -252,7 +252,7 @@ mod tests {
         let judge = |ask: &dyn Fn(&mut RecordFilter)| {
             let mut filter = RecordFilter::default();
             ask(&mut filter);
-            filter.judge(&event)
+            filter.matches(&event)
         };
         assert!(judge(&|_| {}));
         for agent in ["agent.a", "agent.b"] {
@@ -270,7 +270,7 @@ mod tests {
         assert!(!judge(&|f| f.result = Some(Outcome::Denied)));
         assert!(judge(&|f| (f.since_ms, f.until_ms) = (1_500, 1_501)));
         assert!(!judge(&|f| f.since_ms = 1_501) && !judge(&|f| f.until_ms = 1_500));
-        assert!(!RecordFilter::default().judge("{}"));
+        assert!(!RecordFilter::default().matches("{}"));
     }
 
     /// What has the fewest records is looked through first, whatever else is asked.
@@ -284,7 +284,7 @@ mod tests {
             result: Some(Outcome::Denied),
             ..RecordFilter::default()
         };
-        let sought = filter.sought();
+        let sought = filter.to_hashed();
         let values = [
             (RecordIndex::Trace, "r"),
             (RecordIndex::Tool, "o"),
@@ -294,17 +294,17 @@ mod tests {
         ];
         assert_eq!(
             sought.values,
-            values.map(|(index, value)| (index, ValueHash::of(value)))
+            values.map(|(index, value)| (index, ValueHash::from_value(value)))
         );
         assert!(sought.values.is_sorted());
-        assert_eq!(RecordFilter::default().sought().values, []);
+        assert_eq!(RecordFilter::default().to_hashed().values, []);
     }
 
     /// Whatever index is asked, the record is in it: in each of its values, and in each only once.
     #[test]
     fn a_record_is_in_every_index_it_can_be_asked_by() {
         let event = granted();
-        let found = IndexedEvent::read(&event).unwrap();
+        let found = IndexedEvent::parse(&event).unwrap();
         assert_eq!(found.at_ms, 1_500);
         let values: Vec<_> = found.values.iter().map(|(i, v)| (*i, v.as_ref())).collect();
         assert_eq!(

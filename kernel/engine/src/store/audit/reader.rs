@@ -4,7 +4,7 @@ use super::record::{self, AuditRecord};
 
 /// A stretch of a file, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Stretch {
+pub struct ByteRange {
     /// Where it begins.
     pub offset: u64,
     /// How long it is.
@@ -15,17 +15,17 @@ pub struct Stretch {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogItem<'a> {
     /// A record with a correct hash, newline included.
-    Record(Stretch, AuditRecord<'a>),
+    Record(ByteRange, AuditRecord<'a>),
     /// Bytes that are no record, where one should be, with the number that can still be read.
-    Damaged(Stretch, Option<u64>),
+    Damaged(ByteRange, Option<u64>),
     /// The same with bytes that read as zeros, which no record has: a part that never came to the disk, perhaps.
-    Hole(Stretch, Option<u64>),
+    Hole(ByteRange, Option<u64>),
     /// A byte after a record that should be a newline.
-    Separator(Stretch),
+    Separator(ByteRange),
     /// The file ends within a record: a write was interrupted.
-    Torn(Stretch),
+    Torn(ByteRange),
     /// A complete last record without its newline. Its range is empty, at the place of the newline.
-    Unterminated(Stretch),
+    Unterminated(ByteRange),
 }
 
 impl LogItem<'_> {
@@ -46,9 +46,9 @@ impl LogItem<'_> {
 #[derive(Clone, Debug)]
 pub struct LogReader<'a> {
     bytes: &'a [u8],
-    at: usize,
+    position: usize,
     /// Reported after the record that was just read.
-    next: Option<LogItem<'a>>,
+    pending: Option<LogItem<'a>>,
 }
 
 impl<'a> LogReader<'a> {
@@ -57,24 +57,24 @@ impl<'a> LogReader<'a> {
     pub fn new(bytes: &'a [u8]) -> Self {
         Self {
             bytes,
-            at: 0,
-            next: None,
+            position: 0,
+            pending: None,
         }
     }
 
     /// Takes the next `len` bytes.
-    fn advance(&mut self, len: usize) -> Stretch {
-        let offset = self.at as u64;
-        self.at += len;
-        Stretch {
+    fn advance(&mut self, len: usize) -> ByteRange {
+        let offset = self.position as u64;
+        self.position += len;
+        ByteRange {
             offset,
             len: len as u64,
         }
     }
 
     /// The length of the current line, and whether it has a newline.
-    fn line(&self) -> (usize, bool) {
-        let rest = &self.bytes[self.at..];
+    fn current_line(&self) -> (usize, bool) {
+        let rest = &self.bytes[self.position..];
         match rest.iter().position(|b| *b == b'\n') {
             Some(len) => (len, true),
             None => (rest.len(), false),
@@ -82,7 +82,7 @@ impl<'a> LogReader<'a> {
     }
 
     /// A line that is no record may be a complete one whose newline was changed.
-    fn whole_beginning(line: &'a [u8]) -> Option<(usize, AuditRecord<'a>)> {
+    fn record_prefix(line: &'a [u8]) -> Option<(usize, AuditRecord<'a>)> {
         let ends = (2..line.len()).filter(|end| line[..*end].ends_with(b"\"}"));
         // Zeros behind it are no changed newline, but a part of the file that is not there.
         let ends = ends.filter(|end| line[*end] > 0 || line.get(end + 1).is_some_and(|b| *b > 0));
@@ -92,21 +92,21 @@ impl<'a> LogReader<'a> {
 
     /// Damage inside a record may look like a newline: the next line belongs to the same record if this one
     /// has no end and that one no beginning.
-    fn damaged(&mut self, len: usize) -> LogItem<'a> {
-        let start = self.at;
+    fn read_damaged(&mut self, len: usize) -> LogItem<'a> {
+        let start = self.position;
         let mut stretch = self.advance(len + 1);
-        while !record::ends_like_one(&self.bytes[start..self.at - 1]) {
-            let (len, ended) = self.line();
-            let line = &self.bytes[self.at..self.at + len];
-            if !ended || line.is_empty() || record::begins_like_one(line) {
+        while !record::has_record_suffix(&self.bytes[start..self.position - 1]) {
+            let (len, ended) = self.current_line();
+            let line = &self.bytes[self.position..self.position + len];
+            if !ended || line.is_empty() || record::has_record_prefix(line) {
                 break;
             }
             stretch.len += self.advance(len + 1).len;
         }
-        let bytes = &self.bytes[start..self.at];
+        let bytes = &self.bytes[start..self.position];
         match bytes.contains(&0) {
-            true => LogItem::Hole(stretch, record::stated(bytes)),
-            false => LogItem::Damaged(stretch, record::stated(bytes)),
+            true => LogItem::Hole(stretch, record::parse_sequence(bytes)),
+            false => LogItem::Damaged(stretch, record::parse_sequence(bytes)),
         }
     }
 }
@@ -115,26 +115,26 @@ impl<'a> Iterator for LogReader<'a> {
     type Item = LogItem<'a>;
 
     fn next(&mut self) -> Option<LogItem<'a>> {
-        if let Some(item) = self.next.take() {
+        if let Some(item) = self.pending.take() {
             return Some(item);
         }
-        if self.at == self.bytes.len() {
+        if self.position == self.bytes.len() {
             return None;
         }
-        let (len, ended) = self.line();
-        let line = &self.bytes[self.at..self.at + len];
+        let (len, ended) = self.current_line();
+        let line = &self.bytes[self.position..self.position + len];
         if let Some(record) = AuditRecord::parse(line) {
             let stretch = self.advance(len + usize::from(ended));
-            self.next = (!ended).then(|| LogItem::Unterminated(self.advance(0)));
+            self.pending = (!ended).then(|| LogItem::Unterminated(self.advance(0)));
             return Some(LogItem::Record(stretch, record));
         }
-        if let Some((end, record)) = Self::whole_beginning(line) {
+        if let Some((end, record)) = Self::record_prefix(line) {
             let stretch = self.advance(end);
-            self.next = Some(LogItem::Separator(self.advance(1)));
+            self.pending = Some(LogItem::Separator(self.advance(1)));
             return Some(LogItem::Record(stretch, record));
         }
         Some(if ended {
-            self.damaged(len)
+            self.read_damaged(len)
         } else {
             LogItem::Torn(self.advance(len))
         })

@@ -6,16 +6,16 @@ use std::sync::LazyLock;
 
 /// Longest event taken into a line, in bytes. A longer one is written without its details.
 pub const EVENT_MAX: usize = 32 << 10;
-const OPENING: &str = r#"{"seq":"#;
-const PREVIOUS: &str = r#","prev":""#;
-const EVENT: &str = r#"","event":"#;
-const HASH: &str = r#","hash":""#;
-const CLOSING: &str = r#""}"#;
-const HEX: usize = 64;
+const OPEN_TOKEN: &str = r#"{"seq":"#;
+const PREVIOUS_TOKEN: &str = r#","prev":""#;
+const EVENT_TOKEN: &str = r#"","event":"#;
+const HASH_TOKEN: &str = r#","hash":""#;
+const CLOSE_TOKEN: &str = r#""}"#;
+const HASH_HEX_LEN: usize = 64;
 /// From the comma before `hash` to the end of the line.
-const TAIL: usize = HASH.len() + HEX + CLOSING.len();
+const SUFFIX_LEN: usize = HASH_TOKEN.len() + HASH_HEX_LEN + CLOSE_TOKEN.len();
 /// Most lines fit into this many bytes.
-const USUAL: usize = 1_024;
+const LINE_CAPACITY: usize = 1_024;
 
 /// The hash of a record: of its line up to the hash, which includes the previous hash.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -25,7 +25,7 @@ impl RecordDigest {
     /// The previous hash of the first record.
     pub const START: Self = Self([0; blake3::OUT_LEN]);
 
-    fn of(body: &[u8]) -> Self {
+    fn hash_body(body: &[u8]) -> Self {
         // The key of the context is computed once, because that costs as much as a record.
         static KEYED: LazyLock<blake3::Hasher> =
             LazyLock::new(|| blake3::Hasher::new_derive_key("mgp 2026-11 audit record"));
@@ -43,7 +43,7 @@ impl RecordDigest {
             _ => None,
         };
         let mut out = [0; blake3::OUT_LEN];
-        if text.len() != HEX {
+        if text.len() != HASH_HEX_LEN {
             return None;
         }
         for (byte, pair) in out.iter_mut().zip(text.as_bytes().chunks_exact(2)) {
@@ -79,17 +79,21 @@ pub struct AuditRecord<'a> {
 }
 
 /// Writes the line of an event, newline included, and returns its hash. `event` writes JSON on one line.
-pub(super) fn write(
+pub(super) fn write_line(
     sequence: u64,
     previous: RecordDigest,
     event: impl FnOnce(&mut Vec<u8>),
 ) -> (Vec<u8>, RecordDigest) {
     const MEMORY: &str = "memory takes what is written";
-    let mut line = Vec::with_capacity(USUAL);
-    write!(line, "{OPENING}{sequence}{PREVIOUS}{previous}{EVENT}").expect(MEMORY);
+    let mut line = Vec::with_capacity(LINE_CAPACITY);
+    write!(
+        line,
+        "{OPEN_TOKEN}{sequence}{PREVIOUS_TOKEN}{previous}{EVENT_TOKEN}"
+    )
+    .expect(MEMORY);
     event(&mut line);
-    let hash = RecordDigest::of(&line);
-    writeln!(line, "{HASH}{hash}{CLOSING}").expect(MEMORY);
+    let hash = RecordDigest::hash_body(&line);
+    writeln!(line, "{HASH_TOKEN}{hash}{CLOSE_TOKEN}").expect(MEMORY);
     (line, hash)
 }
 
@@ -97,17 +101,18 @@ impl<'a> AuditRecord<'a> {
     /// Reads a line without its newline; `None` if any byte of it was changed.
     #[must_use]
     pub fn parse(line: &'a [u8]) -> Option<Self> {
-        if !ends_like_one(line) {
+        if !has_record_suffix(line) {
             return None;
         }
         let line = std::str::from_utf8(line).ok()?;
-        let (body, tail) = line.split_at_checked(line.len() - TAIL)?;
-        let hash = RecordDigest::parse(tail.get(HASH.len()..HASH.len() + HEX)?)?;
-        if RecordDigest::of(body.as_bytes()) != hash {
+        let (body, tail) = line.split_at_checked(line.len() - SUFFIX_LEN)?;
+        let hash =
+            RecordDigest::parse(tail.get(HASH_TOKEN.len()..HASH_TOKEN.len() + HASH_HEX_LEN)?)?;
+        if RecordDigest::hash_body(body.as_bytes()) != hash {
             return None;
         }
-        let (sequence, rest) = body.strip_prefix(OPENING)?.split_once(PREVIOUS)?;
-        let (previous, event) = rest.split_once(EVENT)?;
+        let (sequence, rest) = body.strip_prefix(OPEN_TOKEN)?.split_once(PREVIOUS_TOKEN)?;
+        let (previous, event) = rest.split_once(EVENT_TOKEN)?;
         Some(Self {
             sequence: sequence.parse().ok()?,
             previous: RecordDigest::parse(previous)?,
@@ -118,19 +123,21 @@ impl<'a> AuditRecord<'a> {
 }
 
 /// Whether the bytes have an end of a line, valid or not.
-pub(super) fn ends_like_one(line: &[u8]) -> bool {
-    let tail = line.len().checked_sub(TAIL).map(|at| &line[at..]);
-    tail.is_some_and(|t| t.starts_with(HASH.as_bytes()) && t.ends_with(CLOSING.as_bytes()))
+pub(super) fn has_record_suffix(line: &[u8]) -> bool {
+    let tail = line.len().checked_sub(SUFFIX_LEN).map(|at| &line[at..]);
+    tail.is_some_and(|t| {
+        t.starts_with(HASH_TOKEN.as_bytes()) && t.ends_with(CLOSE_TOKEN.as_bytes())
+    })
 }
 
 /// Whether bytes begin as a line does.
-pub(super) fn begins_like_one(line: &[u8]) -> bool {
-    line.starts_with(OPENING.as_bytes())
+pub(super) fn has_record_prefix(line: &[u8]) -> bool {
+    line.starts_with(OPEN_TOKEN.as_bytes())
 }
 
 /// The number that can still be read in a damaged line.
-pub(super) fn stated(line: &[u8]) -> Option<u64> {
-    let rest = line.strip_prefix(OPENING.as_bytes())?;
+pub(super) fn parse_sequence(line: &[u8]) -> Option<u64> {
+    let rest = line.strip_prefix(OPEN_TOKEN.as_bytes())?;
     let end = rest.iter().position(|b| !b.is_ascii_digit())?;
     std::str::from_utf8(&rest[..end]).ok()?.parse().ok()
 }
@@ -141,7 +148,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn line(sequence: u64, event: &str) -> (Vec<u8>, RecordDigest) {
-        write(sequence, RecordDigest::START, |line| {
+        write_line(sequence, RecordDigest::START, |line| {
             line.extend_from_slice(event.as_bytes());
         })
     }

@@ -6,19 +6,19 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
-use crate::store::masks::{MASK, Masks, is_secret, plain};
+use crate::store::masks::{MASK, Masks, is_secret_key, normalize_key};
 
 /// Longest text within details, in bytes.
 pub const TEXT_MAX: usize = 1_024;
 /// Longest text of a call's record before secrets are taken out of it, in bytes: what is left is cut at
 /// [`TEXT_MAX`], and a secret that begins before that is whole.
-pub const TEXT_HELD: usize = 2 * TEXT_MAX;
+pub const BUFFERED_TEXT_MAX: usize = 2 * TEXT_MAX;
 /// Texts of a call's record that are as long as its caller likes: a name, and why it was refused.
-const TEXTS: usize = 2;
+const UNBOUNDED_TEXTS: usize = 2;
 /// Arguments longer than this are kept as their digest even where they are kept whole, in bytes.
 pub const ARGUMENTS_MAX: usize = 16 << 10;
 /// Members that the details of a call usually have.
-const USUAL: usize = 8;
+const DETAILS_CAPACITY: usize = 8;
 
 /// Payloads of others: what was asked, said or answered. Only its shape is anybody's business.
 const PAYLOADS: [&str; 8] = [
@@ -33,49 +33,49 @@ const PAYLOADS: [&str; 8] = [
 ];
 /// `audit.arguments` of the settings: what is kept of a call's arguments.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum ArgumentsKept {
+pub enum ArgumentRetention {
     /// A keyed hash and the length: enough to say later whether it was this.
     #[default]
     Digest,
     /// All of them, secrets masked.
-    Whole,
+    Full,
 }
 
 /// Makes of a call's arguments what is kept of them, while the call is under way: a record that waits
 /// to be written holds no frame.
 #[derive(Clone)]
-pub struct Keeping {
-    arguments: ArgumentsKept,
-    key: [u8; blake3::KEY_LEN],
+pub struct ArgumentRecorder {
+    arguments: ArgumentRetention,
+    digest_key: [u8; blake3::KEY_LEN],
 }
 
 /// What is kept of a call's arguments.
 #[derive(Clone, Debug)]
-pub struct KeptArguments {
+pub struct RecordedArguments {
     digest: blake3::Hash,
     bytes: usize,
-    whole: Option<Box<str>>,
+    full_text: Option<Box<str>>,
 }
 
-impl Keeping {
+impl ArgumentRecorder {
     /// The most that the record of a call with `params` of so many bytes holds of them, in bytes.
     #[must_use]
-    pub fn longest(&self, params: usize) -> usize {
-        let texts = params.min(TEXTS * TEXT_HELD);
+    pub fn recorded_bytes_max(&self, params: usize) -> usize {
+        let texts = params.min(UNBOUNDED_TEXTS * BUFFERED_TEXT_MAX);
         match self.arguments {
-            ArgumentsKept::Digest => texts,
-            ArgumentsKept::Whole => texts + params.min(ARGUMENTS_MAX),
+            ArgumentRetention::Digest => texts,
+            ArgumentRetention::Full => texts + params.min(ARGUMENTS_MAX),
         }
     }
 
     /// Reads all of them once.
     #[must_use]
-    pub fn of(&self, text: &str) -> KeptArguments {
-        let whole = self.arguments == ArgumentsKept::Whole && text.len() <= ARGUMENTS_MAX;
-        KeptArguments {
-            digest: blake3::keyed_hash(&self.key, text.as_bytes()),
+    pub fn record(&self, text: &str) -> RecordedArguments {
+        let whole = self.arguments == ArgumentRetention::Full && text.len() <= ARGUMENTS_MAX;
+        RecordedArguments {
+            digest: blake3::keyed_hash(&self.digest_key, text.as_bytes()),
             bytes: text.len(),
-            whole: whole.then(|| text.into()),
+            full_text: whole.then(|| text.into()),
         }
     }
 }
@@ -83,7 +83,7 @@ impl Keeping {
 /// The rules of one kernel.
 #[derive(Clone)]
 pub struct Redaction {
-    keeping: Keeping,
+    argument_recorder: ArgumentRecorder,
     masks: Arc<Masks>,
 }
 
@@ -92,21 +92,21 @@ impl Redaction {
     /// that the configuration resolved.
     #[must_use]
     pub fn new(
-        arguments: ArgumentsKept,
+        arguments: ArgumentRetention,
         key: &[u8; blake3::KEY_LEN],
         secrets: impl IntoIterator<Item = String>,
     ) -> Self {
         Self {
-            keeping: Keeping {
+            argument_recorder: ArgumentRecorder {
                 arguments,
-                key: blake3::derive_key("mgp 2026-11 audit arguments", key),
+                digest_key: blake3::derive_key("mgp 2026-11 audit arguments", key),
             },
-            masks: Arc::new(Masks::of(secrets)),
+            masks: Arc::new(Masks::new(secrets)),
         }
     }
 
     /// These are the values that are secrets now.
-    pub fn mask_with(&mut self, masks: Arc<Masks>) {
+    pub fn set_masks(&mut self, masks: Arc<Masks>) {
         self.masks = masks;
     }
 
@@ -118,21 +118,21 @@ impl Redaction {
 
     /// What makes of arguments what is kept.
     #[must_use]
-    pub fn keeping(&self) -> &Keeping {
-        &self.keeping
+    pub fn argument_recorder(&self) -> &ArgumentRecorder {
+        &self.argument_recorder
     }
 
     /// What is kept of the arguments of a call, to be joined with details that were scrubbed.
     #[must_use]
-    pub fn arguments(&self, kept: &KeptArguments) -> Map<String, Value> {
-        let mut out = Map::with_capacity(USUAL);
+    pub fn render_arguments(&self, kept: &RecordedArguments) -> Map<String, Value> {
+        let mut out = Map::with_capacity(DETAILS_CAPACITY);
         out.insert("arguments_bytes".into(), kept.bytes.into());
         let digest = kept.digest.to_hex();
         out.insert("arguments_digest".into(), digest.as_str().into());
-        let whole = kept.whole.as_deref();
+        let whole = kept.full_text.as_deref();
         // What is no JSON is kept by its digest alone.
         if let Some(Ok(mut value)) = whole.map(serde_json::from_str) {
-            self.mask(&mut value);
+            self.mask_value(&mut value);
             out.insert("arguments".into(), value);
         }
         out
@@ -142,42 +142,44 @@ impl Redaction {
     /// by their value, and the rest of long texts.
     pub fn scrub(&self, details: &mut Map<String, Value>) {
         details.retain(|key, value| {
-            let key = plain(key);
+            let key = normalize_key(key);
             if PAYLOADS.contains(&key.as_str()) {
                 return false;
             }
-            if is_secret(&key) && !value.is_boolean() {
+            if is_secret_key(&key) && !value.is_boolean() {
                 *value = MASK.into();
             } else if let Value::Object(inner) = value {
                 self.scrub(inner);
             } else if let Value::Array(items) = value {
-                items.iter_mut().for_each(|item| self.item(item));
+                items.iter_mut().for_each(|item| self.redact_value(item));
             } else {
-                self.mask(value);
+                self.mask_value(value);
             }
             true
         });
     }
 
-    fn item(&self, value: &mut Value) {
+    fn redact_value(&self, value: &mut Value) {
         match value {
             Value::Object(inner) => self.scrub(inner),
-            Value::Array(items) => items.iter_mut().for_each(|item| self.item(item)),
-            Value::String(_) | Value::Null | Value::Bool(_) | Value::Number(_) => self.mask(value),
+            Value::Array(items) => items.iter_mut().for_each(|item| self.redact_value(item)),
+            Value::String(_) | Value::Null | Value::Bool(_) | Value::Number(_) => {
+                self.mask_value(value)
+            }
         }
     }
 
     /// Masks secrets and cuts texts, and takes nothing out.
-    fn mask(&self, value: &mut Value) {
+    fn mask_value(&self, value: &mut Value) {
         match value {
-            Value::String(text) => self.text(text),
-            Value::Array(items) => items.iter_mut().for_each(|item| self.mask(item)),
+            Value::String(text) => self.mask_text(text),
+            Value::Array(items) => items.iter_mut().for_each(|item| self.mask_value(item)),
             Value::Object(members) => {
                 for (key, value) in members.iter_mut() {
-                    if is_secret(&plain(key)) {
+                    if is_secret_key(&normalize_key(key)) {
                         *value = MASK.into();
                     } else {
-                        self.mask(value);
+                        self.mask_value(value);
                     }
                 }
             }
@@ -186,15 +188,15 @@ impl Redaction {
     }
 
     /// Takes the secrets of the configuration out of a text, and cuts it at [`TEXT_MAX`] bytes.
-    pub fn text(&self, text: &mut String) {
-        if let Cow::Owned(masked) = self.masked(text) {
+    pub fn mask_text(&self, text: &mut String) {
+        if let Cow::Owned(masked) = self.masked_text(text) {
             *text = masked;
         }
     }
 
     /// The same text where nothing had to be changed, which is nearly always.
-    fn masked<'a>(&self, text: &'a str) -> Cow<'a, str> {
-        let mut out = self.masks.values(text);
+    fn masked_text<'a>(&self, text: &'a str) -> Cow<'a, str> {
+        let mut out = self.masks.mask_values(text);
         if out.len() > TEXT_MAX {
             let end = (0..=TEXT_MAX).rev().find(|at| out.is_char_boundary(*at));
             let dropped = out.len() - end.unwrap_or(0);
@@ -206,20 +208,20 @@ impl Redaction {
     }
 }
 
-/// The beginning of a text that waits to be written, at most [`TEXT_HELD`] bytes of it.
+/// The beginning of a text that waits to be written, at most [`BUFFERED_TEXT_MAX`] bytes of it.
 #[must_use]
-pub fn held(text: &str) -> &str {
-    &text[..text.floor_char_boundary(TEXT_HELD)]
+pub fn truncate_to_buffer(text: &str) -> &str {
+    &text[..text.floor_char_boundary(BUFFERED_TEXT_MAX)]
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::masks::SECRETS_MAX;
+    use crate::store::masks::MASKED_VALUES_MAX;
     use proptest::prelude::*;
     use serde_json::json;
 
-    fn rules(arguments: ArgumentsKept) -> Redaction {
+    fn rules(arguments: ArgumentRetention) -> Redaction {
         Redaction::new(
             arguments,
             &[7; 32],
@@ -228,12 +230,12 @@ mod tests {
     }
 
     fn kept(rules: &Redaction, text: &str) -> Map<String, Value> {
-        rules.arguments(&rules.keeping().of(text))
+        rules.render_arguments(&rules.argument_recorder().record(text))
     }
 
     fn scrubbed(details: &Value) -> Value {
         let mut details = details.as_object().unwrap().clone();
-        rules(ArgumentsKept::Digest).scrub(&mut details);
+        rules(ArgumentRetention::Digest).scrub(&mut details);
         details.into()
     }
 
@@ -261,7 +263,7 @@ mod tests {
     #[test]
     fn arguments_are_a_digest_unless_configured() {
         let text = r#"{"query":"who is Ada","password":"p","note":"hunter2-hunter2"}"#;
-        let digest = kept(&rules(ArgumentsKept::Digest), text);
+        let digest = kept(&rules(ArgumentRetention::Digest), text);
         assert_eq!(
             digest.keys().collect::<Vec<_>>(),
             ["arguments_bytes", "arguments_digest"]
@@ -271,7 +273,7 @@ mod tests {
             digest["arguments_digest"],
             blake3::hash(text.as_bytes()).to_string()
         );
-        let rules = rules(ArgumentsKept::Whole);
+        let rules = rules(ArgumentRetention::Full);
         let whole = kept(&rules, text);
         assert_eq!(whole["arguments_digest"], digest["arguments_digest"]);
         let masked = json!({"query": "who is Ada", "password": "[redacted]", "note": "[redacted]"});
@@ -283,7 +285,7 @@ mod tests {
     #[test]
     fn long_texts_are_cut_at_a_letter() {
         let mut cut = "é".repeat(TEXT_MAX);
-        rules(ArgumentsKept::Digest).text(&mut cut);
+        rules(ArgumentRetention::Digest).mask_text(&mut cut);
         assert!(
             cut.len() < TEXT_MAX + 40 && cut.ends_with("bytes more)"),
             "{cut}"
@@ -293,19 +295,19 @@ mod tests {
     /// What a new configuration holds is masked as well, and what the old one held still is.
     #[test]
     fn what_was_learnt_later_is_masked_too() {
-        let mut rules = rules(ArgumentsKept::Digest);
+        let mut rules = rules(ArgumentRetention::Digest);
         let mut masks = rules.masks().clone();
-        masks.learn(["correct-horse".to_owned(), "short".to_owned()]);
-        rules.mask_with(Arc::new(masks.clone()));
-        let text = |rules: &Redaction, text: &str| rules.masked(text).into_owned();
+        masks.add_secrets(["correct-horse".to_owned(), "short".to_owned()]);
+        rules.set_masks(Arc::new(masks.clone()));
+        let text = |rules: &Redaction, text: &str| rules.masked_text(text).into_owned();
         assert_eq!(
             text(&rules, "hunter2-hunter2 correct-horse short"),
             "[redacted] [redacted] short"
         );
-        let many = (0..SECRETS_MAX).map(|n| format!("number-{n}"));
-        masks.learn(many);
-        rules.mask_with(Arc::new(masks));
-        assert_eq!(rules.masks.len(), SECRETS_MAX);
+        let many = (0..MASKED_VALUES_MAX).map(|n| format!("number-{n}"));
+        masks.add_secrets(many);
+        rules.set_masks(Arc::new(masks));
+        assert_eq!(rules.masks.len(), MASKED_VALUES_MAX);
         assert_eq!(text(&rules, "number-4095"), "[redacted]");
     }
 

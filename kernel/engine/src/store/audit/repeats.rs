@@ -1,6 +1,6 @@
 //! Which actions of an agent or server are recorded one by one, and which are counted.
 //!
-//! There are two bounds. Of equal refusals within a [`WINDOW`] the first [`WHOLE`] are recorded; the rest
+//! There are two bounds. Of equal refusals within a [`COUNT_WINDOW`] the first [`RECORDED_FIRST`] are recorded; the rest
 //! is counted, and the count is recorded when the window ends. And each agent or server has a number of
 //! bytes a day: beyond it its actions are counted by kind, and a count is recorded when it has bytes again.
 //! So with one token it takes the size of the log, divided by the bytes of a day, in days to push a record
@@ -17,9 +17,9 @@ use crate::clock::MonotonicTime;
 
 /// How long repetitions are counted before the count is recorded. A kernel that is killed loses these
 /// counts.
-pub const WINDOW: Duration = Duration::from_secs(10);
+pub const COUNT_WINDOW: Duration = Duration::from_secs(10);
 /// Equal refusals that are recorded one by one, each with its trace, before they are counted.
-pub const WHOLE: u64 = 8;
+pub const RECORDED_FIRST: u64 = 8;
 /// Kinds of events counted for one agent at a time. Events of further kinds are recorded one by one, or
 /// counted without the tool when the bytes of the day are used up.
 pub const KINDS_MAX: usize = 64;
@@ -34,34 +34,34 @@ const DAY: Duration = Duration::from_secs(86_400);
 
 /// The counts of one log.
 #[derive(Clone, Debug)]
-pub struct Repeats {
+pub struct RepeatCounter {
     /// Bytes of each a day; 0 for no bound.
-    per_day: u64,
-    actors: HashMap<Who, Account>,
+    bytes_per_day: u64,
+    actors: HashMap<ActorKey, ActorBudget>,
     /// Counts of dropped agents.
-    left: Vec<Event>,
+    evicted_counts: Vec<Event>,
     /// When to look next.
-    next: Option<MonotonicTime>,
+    next_check: Option<MonotonicTime>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Who {
-    server: bool,
+struct ActorKey {
+    is_server: bool,
     id: String,
 }
 
 #[derive(Clone, Debug)]
-struct Account {
+struct ActorBudget {
     /// Bytes that are left; negative after a long record.
-    bytes: i64,
+    bytes_left: i64,
     /// The time of that.
-    at: MonotonicTime,
-    counts: HashMap<Same, RepeatCount>,
+    refilled_at: MonotonicTime,
+    counts: HashMap<EventKey, RepeatCount>,
 }
 
 /// The properties by which events are counted together.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Same {
+struct EventKey {
     event_type: String,
     server: Option<String>,
     tool: Option<String>,
@@ -74,7 +74,7 @@ struct Same {
 struct RepeatCount {
     since: MonotonicTime,
     /// How many were recorded one by one.
-    whole: u64,
+    recorded: u64,
     repeated: u64,
     /// The time of the first counted event.
     first: String,
@@ -82,195 +82,213 @@ struct RepeatCount {
     last: Option<Event>,
 }
 
-impl Repeats {
+impl RepeatCounter {
     /// No counts. Each agent and each server may use `per_day` bytes a day, 0 for no bound; at once if it
     /// likes, and what it used comes back over the day.
     #[must_use]
-    pub fn new(per_day: u64) -> Self {
+    pub fn new(bytes_per_day: u64) -> Self {
         Self {
-            per_day,
+            bytes_per_day,
             actors: HashMap::new(),
-            left: Vec::new(),
-            next: None,
+            evicted_counts: Vec::new(),
+            next_check: None,
         }
     }
 
-    /// Whether an event is only counted. Otherwise it is to be recorded, and then [`Repeats::wrote`]
+    /// Whether an event is only counted. Otherwise it is to be recorded, and then [`RepeatCounter::record_written`]
     /// called.
     #[must_use]
-    pub fn counts(&mut self, event: &Event, now: MonotonicTime) -> bool {
+    pub fn try_count(&mut self, event: &Event, now: MonotonicTime) -> bool {
         let refused = matches!(event.result, Outcome::Denied | Outcome::Blocked);
-        let per_day = self.per_day;
-        let Some(account) = self.account(&event.actor, now) else {
+        let per_day = self.bytes_per_day;
+        let Some(account) = self.budget(&event.actor, now) else {
             return false;
         };
         account.refill(per_day, now);
-        let over = per_day > 0 && account.bytes <= 0;
+        let over = per_day > 0 && account.bytes_left <= 0;
         if !refused && !over {
             return false;
         }
-        let (same, room) = (Same::of(event), account.counts.len() < KINDS_MAX);
-        let window = RepeatCount::since(now);
+        let (same, room) = (
+            EventKey::from_event(event),
+            account.counts.len() < KINDS_MAX,
+        );
+        let window = RepeatCount::starting_at(now);
         let known = account.counts.contains_key(&same);
         let count = match (known || room, over) {
             (true, _) => account.counts.entry(same).or_insert(window),
-            (false, true) => account.counts.entry(same.of_any()).or_insert(window),
+            (false, true) => account
+                .counts
+                .entry(same.without_details())
+                .or_insert(window),
             (false, false) => return false,
         };
-        let counted = count.take(event, over);
-        let due = count.since + WINDOW;
-        self.next = Some(self.next.map_or(due, |next| next.min(due)));
+        let counted = count.try_count(event, over);
+        let due = count.since + COUNT_WINDOW;
+        self.next_check = Some(self.next_check.map_or(due, |next| next.min(due)));
         counted
     }
 
     /// A record of this many bytes was written.
-    pub fn wrote(&mut self, actor: &Actor, bytes: u64, now: MonotonicTime) {
-        let per_day = self.per_day;
+    pub fn record_written(&mut self, actor: &Actor, bytes: u64, now: MonotonicTime) {
+        let per_day = self.bytes_per_day;
         if per_day == 0 {
             return;
         }
-        if let Some(account) = self.account(actor, now) {
+        if let Some(account) = self.budget(actor, now) {
             account.refill(per_day, now);
-            account.bytes = account
-                .bytes
+            account.bytes_left = account
+                .bytes_left
                 .saturating_sub(i64::try_from(bytes).unwrap_or(i64::MAX));
         }
     }
 
-    /// When to call [`Repeats::due`] next; `None` while nothing is counted.
+    /// When to call [`RepeatCounter::take_due`] next; `None` while nothing is counted.
     #[must_use]
-    pub fn wake(&self) -> Option<MonotonicTime> {
-        match self.left.is_empty() {
-            true => self.next,
+    pub fn next_timeout(&self) -> Option<MonotonicTime> {
+        match self.evicted_counts.is_empty() {
+            true => self.next_check,
             false => Some(MonotonicTime::START),
         }
     }
 
     /// The counts to be recorded now: of windows that are over, as far as the bytes of their agent allow.
     #[must_use]
-    pub fn due(&mut self, now: MonotonicTime) -> Vec<Event> {
-        let mut out = std::mem::take(&mut self.left);
-        if self.next.is_none_or(|next| next > now) {
+    pub fn take_due(&mut self, now: MonotonicTime) -> Vec<Event> {
+        let mut out = std::mem::take(&mut self.evicted_counts);
+        if self.next_check.is_none_or(|next| next > now) {
             return out;
         }
-        let per_day = self.per_day;
+        let per_day = self.bytes_per_day;
         for account in self.actors.values_mut() {
             account.refill(per_day, now);
-            let mut bytes = account.bytes;
+            let mut bytes = account.bytes_left;
             account.counts.retain(|_, count| {
-                let over = now.since(count.since) >= WINDOW;
+                let over = now.duration_since(count.since) >= COUNT_WINDOW;
                 let pays = per_day == 0 || bytes > 0;
                 if !over || (count.repeated > 0 && !pays) {
                     return true;
                 }
-                if let Some(event) = count.event() {
+                if let Some(event) = count.to_event() {
                     bytes -= COUNT_BYTES;
                     out.push(event);
                 }
                 false
             });
         }
-        self.next = self.actors.values().filter_map(|a| a.next(per_day)).min();
+        self.next_check = self
+            .actors
+            .values()
+            .filter_map(|a| a.next_due(per_day))
+            .min();
         out
     }
 
     /// All counts, whether their windows are over or not: before the log ends, and before old records are
     /// removed.
     #[must_use]
-    pub fn rest(&mut self) -> Vec<Event> {
-        let mut out = std::mem::take(&mut self.left);
+    pub fn take_all(&mut self) -> Vec<Event> {
+        let mut out = std::mem::take(&mut self.evicted_counts);
         for account in self.actors.values_mut() {
             out.extend(
                 account
                     .counts
                     .drain()
-                    .filter_map(|(_, count)| count.event()),
+                    .filter_map(|(_, count)| count.to_event()),
             );
         }
-        self.next = None;
+        self.next_check = None;
         out
     }
 
-    fn account(&mut self, actor: &Actor, now: MonotonicTime) -> Option<&mut Account> {
-        let who = Who::of(actor)?;
+    fn budget(&mut self, actor: &Actor, now: MonotonicTime) -> Option<&mut ActorBudget> {
+        let who = ActorKey::from_actor(actor)?;
         if self.actors.len() >= ACTORS_MAX && !self.actors.contains_key(&who) {
-            self.forget(now);
+            self.evict_actor(now);
         }
-        let bytes = i64::try_from(self.per_day).unwrap_or(i64::MAX);
+        let bytes = i64::try_from(self.bytes_per_day).unwrap_or(i64::MAX);
         Some(match self.actors.entry(who) {
             Entry::Occupied(known) => known.into_mut(),
-            Entry::Vacant(new) => new.insert(Account {
-                bytes,
-                at: now,
+            Entry::Vacant(new) => new.insert(ActorBudget {
+                bytes_left: bytes,
+                refilled_at: now,
                 counts: HashMap::new(),
             }),
         })
     }
 
     /// Drops an agent: first one that has used no bytes, else the one that was silent longest.
-    fn forget(&mut self, now: MonotonicTime) {
-        let per_day = self.per_day;
+    fn evict_actor(&mut self, now: MonotonicTime) {
+        let per_day = self.bytes_per_day;
         self.actors.retain(|_, account| {
             account.refill(per_day, now);
-            let unused = i64::try_from(per_day).is_ok_and(|all| account.bytes >= all);
+            let unused = i64::try_from(per_day).is_ok_and(|all| account.bytes_left >= all);
             !account.counts.is_empty() || !unused
         });
         if self.actors.len() < ACTORS_MAX {
             return;
         }
-        let quiet = self.actors.iter().min_by_key(|(_, account)| account.at);
+        let quiet = self
+            .actors
+            .iter()
+            .min_by_key(|(_, account)| account.refilled_at);
         let quiet = quiet.map(|(who, _)| who.clone());
         if let Some(gone) = quiet.and_then(|who| self.actors.remove(&who)) {
             let counts = gone.counts.into_values();
-            self.left.extend(counts.filter_map(|count| count.event()));
+            self.evicted_counts
+                .extend(counts.filter_map(|count| count.to_event()));
         }
     }
 }
 
-impl Who {
+impl ActorKey {
     /// Events that are bounded.
-    fn of(actor: &Actor) -> Option<Self> {
+    fn from_actor(actor: &Actor) -> Option<Self> {
         let server = match actor.kind {
             ActorKind::Agent => false,
             ActorKind::Server => true,
             ActorKind::Operator | ActorKind::Node | ActorKind::Kernel => return None,
         };
         let id = actor.id.clone();
-        Some(Self { server, id })
+        Some(Self {
+            is_server: server,
+            id,
+        })
     }
 }
 
-impl Account {
+impl ActorBudget {
     fn refill(&mut self, per_day: u64, now: MonotonicTime) {
         let most = i64::try_from(per_day).unwrap_or(i64::MAX);
-        let gained = now.since(self.at).as_nanos() * u128::from(per_day) / DAY.as_nanos();
+        let gained =
+            now.duration_since(self.refilled_at).as_nanos() * u128::from(per_day) / DAY.as_nanos();
         let gained = i64::try_from(gained).unwrap_or(i64::MAX);
         // Less than a byte is waited for.
         if gained > 0 {
-            self.bytes = self.bytes.saturating_add(gained).min(most);
-            self.at = now;
+            self.bytes_left = self.bytes_left.saturating_add(gained).min(most);
+            self.refilled_at = now;
         }
     }
 
     /// When one of its counts is to be recorded: its window is over, and there are bytes for it.
-    fn next(&self, per_day: u64) -> Option<MonotonicTime> {
+    fn next_due(&self, per_day: u64) -> Option<MonotonicTime> {
         let due = self
             .counts
             .values()
-            .map(|count| count.since + WINDOW)
+            .map(|count| count.since + COUNT_WINDOW)
             .min()?;
-        if per_day == 0 || self.bytes > 0 {
+        if per_day == 0 || self.bytes_left > 0 {
             return Some(due);
         }
-        let lacking = u128::from(self.bytes.unsigned_abs()) + 1;
+        let lacking = u128::from(self.bytes_left.unsigned_abs()) + 1;
         let nanos = lacking * DAY.as_nanos() / u128::from(per_day) + 1;
         let after = Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX));
-        Some(due.max(self.at + after))
+        Some(due.max(self.refilled_at + after))
     }
 }
 
-impl Same {
-    fn of(event: &Event) -> Self {
+impl EventKey {
+    fn from_event(event: &Event) -> Self {
         let reason = event.details.get("reason").and_then(Value::as_str);
         let mut reason = reason.unwrap_or_default().to_owned();
         reason.retain(|c| !c.is_ascii_digit());
@@ -280,13 +298,13 @@ impl Same {
             event_type: event.event_type.as_str().to_owned(),
             server: event.target.server_id.clone(),
             tool: event.target.tool_name.clone(),
-            result: word(event.result),
+            result: outcome_label(event.result),
             reason,
         }
     }
 
     /// All events of this type and result, whatever else they are about.
-    fn of_any(self) -> Self {
+    fn without_details(self) -> Self {
         Self {
             server: None,
             tool: None,
@@ -297,10 +315,10 @@ impl Same {
 }
 
 impl RepeatCount {
-    fn since(now: MonotonicTime) -> Self {
+    fn starting_at(now: MonotonicTime) -> Self {
         Self {
             since: now,
-            whole: 0,
+            recorded: 0,
             repeated: 0,
             first: String::new(),
             last: None,
@@ -308,9 +326,9 @@ impl RepeatCount {
     }
 
     /// Whether another event is only counted.
-    fn take(&mut self, event: &Event, over: bool) -> bool {
-        if !over && self.repeated == 0 && self.whole < WHOLE {
-            self.whole += 1;
+    fn try_count(&mut self, event: &Event, over: bool) -> bool {
+        if !over && self.repeated == 0 && self.recorded < RECORDED_FIRST {
+            self.recorded += 1;
             return false;
         }
         if self.repeated == 0 {
@@ -331,7 +349,7 @@ impl RepeatCount {
         true
     }
 
-    fn event(&self) -> Option<Event> {
+    fn to_event(&self) -> Option<Event> {
         let mut event = self.last.clone()?;
         event.details.remove("duration_ms");
         event.details.remove("parts_us");
@@ -343,7 +361,7 @@ impl RepeatCount {
     }
 }
 
-fn word(outcome: Outcome) -> &'static str {
+fn outcome_label(outcome: Outcome) -> &'static str {
     match outcome {
         Outcome::Success => "success",
         Outcome::Failure => "failure",
@@ -385,46 +403,49 @@ mod tests {
 
     #[test]
     fn the_same_refusal_is_written_some_times_and_then_counted() {
-        let mut repeats = Repeats::new(0);
-        let written = (0..100).filter(|_| !repeats.counts(&refused("a"), at(1)));
-        assert_eq!(written.count() as u64, WHOLE);
-        assert!(!repeats.counts(&refused("b"), at(1)));
+        let mut repeats = RepeatCounter::new(0);
+        let written = (0..100).filter(|_| !repeats.try_count(&refused("a"), at(1)));
+        assert_eq!(written.count() as u64, RECORDED_FIRST);
+        assert!(!repeats.try_count(&refused("b"), at(1)));
         assert!(
-            !repeats.counts(&done("a"), at(1)),
+            !repeats.try_count(&done("a"), at(1)),
             "what was done is no refusal"
         );
-        assert_eq!(repeats.wake(), Some(at(11)));
-        assert_eq!(repeats.due(at(10)), []);
-        let due = repeats.due(at(11));
-        assert_eq!((due.len(), repeated(&due[0])), (1, 100 - WHOLE));
+        assert_eq!(repeats.next_timeout(), Some(at(11)));
+        assert_eq!(repeats.take_due(at(10)), []);
+        let due = repeats.take_due(at(11));
+        assert_eq!((due.len(), repeated(&due[0])), (1, 100 - RECORDED_FIRST));
         let details = &due[0].details;
         assert_eq!(details["reason"], "Unknown tool");
         assert!(details["first"].is_string() && details.get("duration_ms").is_none());
-        assert_eq!((repeats.wake(), repeats.rest()), (None, vec![]));
-        assert!(!repeats.counts(&refused("a"), at(12)), "a new window");
+        assert_eq!((repeats.next_timeout(), repeats.take_all()), (None, vec![]));
+        assert!(!repeats.try_count(&refused("a"), at(12)), "a new window");
     }
 
     /// Beyond its bytes nothing of an agent is written one by one, nothing of it is lost, and a count
     /// waits until it is paid for. Others are not concerned.
     #[test]
     fn beyond_its_bytes_an_agent_is_counted() {
-        let mut repeats = Repeats::new(86_400);
-        assert!(!repeats.counts(&done("a"), at(0)));
-        repeats.wrote(&done("a").actor, 86_400 + 99, at(0));
+        let mut repeats = RepeatCounter::new(86_400);
+        assert!(!repeats.try_count(&done("a"), at(0)));
+        repeats.record_written(&done("a").actor, 86_400 + 99, at(0));
         for n in 0..500 {
-            assert!(repeats.counts(&done(&format!("t{}", n % 200)), at(1)));
+            assert!(repeats.try_count(&done(&format!("t{}", n % 200)), at(1)));
         }
         let mut other = done("a");
         other.actor.id = "b".into();
-        assert!(!repeats.counts(&other, at(1)));
+        assert!(!repeats.try_count(&other, at(1)));
         other.actor.kind = ActorKind::Operator;
-        repeats.wrote(&other.actor, 1 << 40, at(1));
-        assert!(!repeats.counts(&other, at(1)));
-        assert_eq!(repeats.due(at(60)), [], "nothing pays for it");
-        assert_eq!(repeats.wake(), Some(at(100) + Duration::from_nanos(1)));
-        let one = repeats.due(at(101));
+        repeats.record_written(&other.actor, 1 << 40, at(1));
+        assert!(!repeats.try_count(&other, at(1)));
+        assert_eq!(repeats.take_due(at(60)), [], "nothing pays for it");
+        assert_eq!(
+            repeats.next_timeout(),
+            Some(at(100) + Duration::from_nanos(1))
+        );
+        let one = repeats.take_due(at(101));
         assert_eq!(one.len(), 1);
-        let rest = repeats.rest();
+        let rest = repeats.take_all();
         assert!(rest.len() <= KINDS_MAX);
         let all: u64 = one.iter().chain(&rest).map(repeated).sum();
         assert_eq!(all, 500);
@@ -432,17 +453,17 @@ mod tests {
 
     #[test]
     fn so_many_are_told_apart_and_no_count_is_lost_with_them() {
-        let mut repeats = Repeats::new(1);
+        let mut repeats = RepeatCounter::new(1);
         let mut counted = 0;
         for n in 0..2 * ACTORS_MAX {
             let mut event = done("a");
             event.actor.id = format!("a{n}");
-            repeats.wrote(&event.actor, 10, at(n as u64));
-            counted += u64::from(repeats.counts(&event, at(n as u64)));
+            repeats.record_written(&event.actor, 10, at(n as u64));
+            counted += u64::from(repeats.try_count(&event, at(n as u64)));
         }
         assert!(repeats.actors.len() <= ACTORS_MAX);
         assert_eq!(counted, 2 * ACTORS_MAX as u64);
-        let told: u64 = repeats.rest().iter().map(repeated).sum();
+        let told: u64 = repeats.take_all().iter().map(repeated).sum();
         assert_eq!(told, counted);
     }
 
@@ -454,24 +475,24 @@ mod tests {
             steps in proptest::collection::vec((0u8..100, any::<bool>(), 0u64..30), 1..300)
         ) {
             const PER_DAY: u64 = 40_000;
-            let mut repeats = Repeats::new(PER_DAY);
+            let mut repeats = RepeatCounter::new(PER_DAY);
             let (mut now, mut all, mut bytes) = (0, 0, 0);
             for (tool, is_refused, gap) in &steps {
                 now += gap;
                 let tool = format!("t{tool}");
                 let event = if *is_refused { refused(&tool) } else { done(&tool) };
-                if !repeats.counts(&event, at(now)) {
+                if !repeats.try_count(&event, at(now)) {
                     all += 1;
                     bytes += 700;
-                    repeats.wrote(&event.actor, 700, at(now));
+                    repeats.record_written(&event.actor, 700, at(now));
                 }
-                for count in repeats.due(at(now)) {
+                for count in repeats.take_due(at(now)) {
                     all += repeated(&count);
                     bytes += 700;
-                    repeats.wrote(&count.actor, 700, at(now));
+                    repeats.record_written(&count.actor, 700, at(now));
                 }
             }
-            all += repeats.rest().iter().map(repeated).sum::<u64>();
+            all += repeats.take_all().iter().map(repeated).sum::<u64>();
             prop_assert_eq!(all, steps.len() as u64);
             prop_assert!(bytes <= PER_DAY + PER_DAY * now / 86_400 + 2 * COUNT_BYTES as u64);
         }

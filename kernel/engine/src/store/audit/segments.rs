@@ -97,7 +97,7 @@ impl Segments {
     /// The number of the file that the next line of `len` bytes is written to: another one than before
     /// when the open one is full. A line longer than a file has a file of its own.
     #[must_use]
-    pub fn place(&mut self, len: u64) -> u64 {
+    pub fn segment_for(&mut self, len: u64) -> u64 {
         if self.open.bytes > 0 && self.open.bytes.saturating_add(len) > self.retention.segment_bytes
         {
             let next = Segment {
@@ -112,7 +112,7 @@ impl Segments {
     }
 
     /// A line of `len` bytes was written to the open file at `now_ms`.
-    pub fn written(&mut self, head: Head, len: u64, now_ms: u64) {
+    pub fn record_written(&mut self, head: Head, len: u64, now_ms: u64) {
         self.open.last = head;
         self.open.bytes += len;
         // The clock may have been set back; a file is as old as its youngest record.
@@ -121,7 +121,7 @@ impl Segments {
 
     /// The file of this number, the last one written, ends with this record after `bytes` bytes; the log
     /// continues in the next file, whose number is returned.
-    pub fn go_on(&mut self, number: u64, last: Head, bytes: u64) -> u64 {
+    pub fn continue_after(&mut self, number: u64, last: Head, bytes: u64) -> u64 {
         // The next file was never written.
         if self.open.number != number
             && let Some(before) = self.closed.pop_back()
@@ -144,7 +144,7 @@ impl Segments {
 
     /// The files to be removed at `now_ms`: never the open one, and none after one that stays.
     #[must_use]
-    pub fn due(&self, now_ms: u64) -> Option<Trim> {
+    pub fn due_trim(&self, now_ms: u64) -> Option<Trim> {
         let too_old = |s: &Segment| {
             let age = Duration::from_millis(now_ms.saturating_sub(s.newest_ms));
             self.retention.max_age.is_some_and(|most| age > most)
@@ -167,7 +167,7 @@ impl Segments {
     }
 
     /// The files are gone.
-    pub fn removed(&mut self, trim: &Trim) {
+    pub fn apply_trim(&mut self, trim: &Trim) {
         let last = trim.through.sequence;
         while self.closed.front().is_some_and(|s| s.last.sequence <= last) {
             self.closed.pop_front();
@@ -206,9 +206,9 @@ mod tests {
         fn write(&mut self, event: Event, now_ms: u64) {
             let line = self.chain.append(event);
             let len = line.text.len() as u64;
-            let file = self.segments.place(len);
+            let file = self.segments.segment_for(len);
             self.files.entry(file).or_default().extend(&line.text);
-            self.segments.written(line.head, len, now_ms);
+            self.segments.record_written(line.head, len, now_ms);
         }
 
         fn announce(&mut self, trim: &Trim, now_ms: u64) {
@@ -222,13 +222,13 @@ mod tests {
             trim.segments
                 .iter()
                 .for_each(|n| drop(self.files.remove(n)));
-            self.segments.removed(trim);
+            self.segments.apply_trim(trim);
         }
 
         fn verify(&self) -> Report {
             let mut verifier = Verifier::new(Some(self.chain.head()));
             for (number, text) in &self.files {
-                LogReader::new(text).for_each(|i| verifier.take(*number, &i));
+                LogReader::new(text).for_each(|i| verifier.add_item(*number, &i));
             }
             verifier.finish()
         }
@@ -248,7 +248,7 @@ mod tests {
     fn a_trimmed_log_is_whole_and_a_beheaded_one_is_not() {
         let mut log = MemoryLog::new(small());
         (0..20).for_each(|n| log.write(event(json!({"n": n})), n));
-        let trim = log.segments.due(20).expect("it is over its bytes");
+        let trim = log.segments.due_trim(20).expect("it is over its bytes");
         assert!(trim.segments.len() > 1);
         let first = log.files.remove(&1).unwrap();
         let faults = log.verify().faults;
@@ -276,8 +276,8 @@ mod tests {
     fn old_files_go_and_the_open_one_stays() {
         let mut log = MemoryLog::new(small());
         (0..6).for_each(|n| log.write(event(json!({"n": n})), n));
-        assert_eq!(log.segments.due(1_000), None);
-        let trim = log.segments.due(99_999).unwrap();
+        assert_eq!(log.segments.due_trim(1_000), None);
+        let trim = log.segments.due_trim(99_999).unwrap();
         assert!(!trim.segments.contains(&log.segments.open.number));
     }
 
@@ -286,11 +286,11 @@ mod tests {
         let mut log = MemoryLog::new(small());
         (0..3).for_each(|n| log.write(event(json!({"n": n})), n));
         let (number, last) = (log.segments.open.number, log.segments.open.last);
-        assert_eq!(log.segments.go_on(number, last, 7), number + 1);
+        assert_eq!(log.segments.continue_after(number, last, 7), number + 1);
         let mut turned = log.segments.clone();
-        turned.written(last, 1_100, 9);
-        assert_eq!(turned.place(1_100), number + 2);
-        assert_eq!(turned.go_on(number + 1, last, 8), number + 2);
+        turned.record_written(last, 1_100, 9);
+        assert_eq!(turned.segment_for(1_100), number + 2);
+        assert_eq!(turned.continue_after(number + 1, last, 8), number + 2);
         let closed = turned.closed.iter().map(|s| (s.number, s.bytes));
         assert!(
             closed
@@ -315,7 +315,7 @@ mod tests {
             for (n, gap) in gaps.into_iter().enumerate() {
                 now += gap;
                 log.write(event(json!({"n": n})), now);
-                if let Some(trim) = log.segments.due(now) {
+                if let Some(trim) = log.segments.due_trim(now) {
                     log.announce(&trim, now);
                     log.remove(&trim);
                 }

@@ -3,16 +3,16 @@
 //! Consecutive records form a run, so that memory grows with the number of faults, not with the length of
 //! the log.
 
+mod control_records;
 mod diagnosis;
-mod own;
-mod words;
+mod display;
 
-use self::own::OwnRecords;
+use self::control_records::ControlRecords;
 use super::chain::Head;
-use super::reader::{LogItem, Stretch};
+use super::reader::{ByteRange, LogItem};
 use super::record::{AuditRecord, RecordDigest};
 
-pub use self::own::{ACCEPTED_MAX, acceptance};
+pub use self::control_records::{ACKNOWLEDGED_MAX, acknowledgment};
 
 /// Beyond this number faults are not told apart: the log as a whole cannot be trusted, and finding the
 /// fewest moves takes the square of their number.
@@ -111,7 +111,7 @@ pub enum Repair {
     /// Nothing.
     Nothing,
     /// Cut the last file to this length, and record that.
-    Cut(SegmentOffset),
+    Truncate(SegmentOffset),
     /// Write a newline there.
     Terminate(SegmentOffset),
     /// Nothing by itself: the log stops, and the operator is told.
@@ -128,7 +128,7 @@ pub struct Report {
     /// The faults that were not acknowledged.
     pub faults: Vec<LogFault>,
     /// The faults that the operator acknowledged.
-    pub accepted: Vec<LogFault>,
+    pub acknowledged: Vec<LogFault>,
     /// Records of damage that was not acknowledged; the damage itself may no longer be visible.
     pub damage: Vec<u64>,
 }
@@ -137,11 +137,11 @@ impl Report {
     /// What to do at the kernel's start. An unfinished last record is cut off; any other damage stops the
     /// log.
     #[must_use]
-    pub fn repair(&self) -> Repair {
+    pub fn required_repair(&self) -> Repair {
         let mut repair = Repair::Nothing;
         for fault in &self.faults {
             repair = if let LogFault::Torn { place, .. } = fault {
-                Repair::Cut(*place)
+                Repair::Truncate(*place)
             } else if let LogFault::Unterminated { place } = fault {
                 Repair::Terminate(*place)
             } else {
@@ -176,18 +176,18 @@ struct BeforeHole {
     place: SegmentOffset,
     spans: usize,
     faults: usize,
-    own: OwnRecords,
+    control_records: ControlRecords,
 }
 
 /// Reads a log item by item, segment by segment, oldest first.
 #[derive(Clone, Debug, Default)]
 pub struct Verifier {
     spans: Vec<Span>,
-    known: Option<Head>,
+    known_head: Option<Head>,
     /// How far the log was trimmed before.
     anchor: Option<Head>,
     /// What the log's own records say about it.
-    own: OwnRecords,
+    control_records: ControlRecords,
     /// The unfinished end of a file, until something follows.
     tail: Option<(SegmentOffset, u64)>,
     /// A hole in the last file, behind all that is known.
@@ -196,23 +196,23 @@ pub struct Verifier {
     end: u64,
     /// Faults that are known at once.
     faults: Vec<LogFault>,
-    full: bool,
+    is_span_limit_reached: bool,
 }
 
 impl Verifier {
     /// Nothing was read yet. `known` is a record known from elsewhere, ideally the last: without it,
     /// records cut off the end leave no trace.
     #[must_use]
-    pub fn new(known: Option<Head>) -> Self {
+    pub fn new(known_head: Option<Head>) -> Self {
         Self {
-            known,
+            known_head,
             ..Self::default()
         }
     }
 
     /// For the part of a log after `anchor`.
     #[must_use]
-    pub fn after(anchor: Head, known: Option<Head>) -> Self {
+    pub fn from_anchor(anchor: Head, known: Option<Head>) -> Self {
         Self {
             anchor: Some(anchor),
             ..Self::new(known)
@@ -220,45 +220,45 @@ impl Verifier {
     }
 
     /// Takes the next item of the segment with this number.
-    pub fn take(&mut self, segment: u64, item: &LogItem<'_>) {
-        let at = |s: &Stretch| SegmentOffset {
+    pub fn add_item(&mut self, segment: u64, item: &LogItem<'_>) {
+        let at = |s: &ByteRange| SegmentOffset {
             segment,
             offset: s.offset,
         };
-        if self.full {
+        if self.is_span_limit_reached {
             return;
         }
         if let Some((place, _)) = self.tail.take() {
-            self.push(Span::Damaged(place, None));
+            self.push_span(Span::Damaged(place, None));
         }
         // What stands in a file before the last one was on disk.
         self.hole.take_if(|hole| hole.place.segment != segment);
         self.end = item.end();
         match item {
-            LogItem::Record(s, record) => self.record(at(s), record),
-            LogItem::Damaged(s, stated) => self.push(Span::Damaged(at(s), *stated)),
+            LogItem::Record(s, record) => self.add_record(at(s), record),
+            LogItem::Damaged(s, stated) => self.push_span(Span::Damaged(at(s), *stated)),
             LogItem::Hole(s, stated) => {
                 self.note_hole(at(s));
-                self.push(Span::Damaged(at(s), *stated));
+                self.push_span(Span::Damaged(at(s), *stated));
             }
             LogItem::Separator(s) => {
                 let sequence = self.last_sequence();
-                self.fault(LogFault::Separator {
+                self.add_fault(LogFault::Separator {
                     sequence,
                     place: at(s),
                 });
             }
             LogItem::Torn(s) => self.tail = Some((at(s), s.len)),
-            LogItem::Unterminated(s) => self.fault(LogFault::Unterminated { place: at(s) }),
+            LogItem::Unterminated(s) => self.add_fault(LogFault::Unterminated { place: at(s) }),
         }
     }
 
-    fn record(&mut self, place: SegmentOffset, record: &AuditRecord<'_>) {
-        self.own.note(record);
+    fn add_record(&mut self, place: SegmentOffset, record: &AuditRecord<'_>) {
+        self.control_records.record(record);
         let other = |k: Head| k.sequence == record.sequence && k.hash != record.hash;
-        if self.known.is_some_and(other) {
+        if self.known_head.is_some_and(other) {
             let sequence = record.sequence;
-            self.fault(LogFault::Changed { sequence, place });
+            self.add_fault(LogFault::Changed { sequence, place });
         }
         if let Some(Span::Run(run)) = self.spans.last_mut() {
             let follows = run.last.checked_add(1) == Some(record.sequence);
@@ -268,7 +268,7 @@ impl Verifier {
                 return;
             }
         }
-        self.push(Span::Run(Run {
+        self.push_span(Span::Run(Run {
             first: record.sequence,
             last: record.sequence,
             previous: Some(record.previous),
@@ -286,12 +286,12 @@ impl Verifier {
             None => Some(self.anchor.map_or(0, |anchor| anchor.sequence)),
         };
         let is_behind = |known: Head| read.is_some_and(|read| read >= known.sequence);
-        if self.hole.is_none() && self.known.is_some_and(is_behind) {
+        if self.hole.is_none() && self.known_head.is_some_and(is_behind) {
             self.hole = Some(BeforeHole {
                 place,
                 spans: self.spans.len(),
                 faults: self.faults.len(),
-                own: self.own.clone(),
+                control_records: self.control_records.clone(),
             });
         }
     }
@@ -303,42 +303,42 @@ impl Verifier {
         }
     }
 
-    fn push(&mut self, span: Span) {
+    fn push_span(&mut self, span: Span) {
         if self.spans.len() < MAX_SPANS {
             self.spans.push(span);
             return;
         }
         let (Span::Run(Run { place, .. }) | Span::Damaged(place, _)) = span;
-        self.full = true;
+        self.is_span_limit_reached = true;
         self.faults.push(LogFault::TooMany { place });
     }
 
     /// Faults without a range are bounded as well.
-    fn fault(&mut self, fault: LogFault) {
+    fn add_fault(&mut self, fault: LogFault) {
         if self.faults.len() < MAX_SPANS {
             self.faults.push(fault);
         } else {
-            self.full = true;
+            self.is_span_limit_reached = true;
         }
     }
 
     /// The result for the whole log.
     #[must_use]
     pub fn finish(mut self) -> Report {
-        if let Some(hole) = self.hole.take().filter(|_| !self.full) {
+        if let Some(hole) = self.hole.take().filter(|_| !self.is_span_limit_reached) {
             self.spans.truncate(hole.spans);
             self.faults.truncate(hole.faults);
-            self.own = hole.own;
+            self.control_records = hole.control_records;
             self.tail = Some((hole.place, self.end - hole.place.offset));
         }
-        let known = self.known.filter(|_| !self.full);
-        let trimmed = self.anchor.max_by_sequence(self.own.trimmed);
-        let mut report = diagnosis::judge(&self.spans, trimmed, known);
+        let known = self.known_head.filter(|_| !self.is_span_limit_reached);
+        let trimmed = self.anchor.max_by_sequence(self.control_records.trimmed);
+        let mut report = diagnosis::diagnose(&self.spans, trimmed, known);
         report.faults.append(&mut self.faults);
         if let Some((place, len)) = self.tail {
             report.faults.push(LogFault::Torn { place, len });
         }
-        self.own.settle(&mut report);
+        self.control_records.apply_to(&mut report);
         report
     }
 }

@@ -2,42 +2,42 @@
 
 use std::borrow::Cow;
 
-use mgp_protocol::splice::quoted;
+use mgp_protocol::splice::quote;
 use serde_json::value::RawValue;
 
-use super::loosened::undone;
-use super::{MASK, Masks, is_secret, plain};
+use super::unescape::unescape;
+use super::{MASK, Masks, is_secret_key, normalize_key};
 
 /// Texts of JSON in texts of JSON that are read as such; deeper ones are searched as texts.
-const NESTED: usize = 4;
+const NESTING_MAX: usize = 4;
 /// Below these, names are those of arguments, and their values descriptions of them.
-const SCHEMAS: [&str; 3] = ["inputschema", "outputschema", "requestedschema"];
+const SCHEMA_MEMBERS: [&str; 3] = ["inputschema", "outputschema", "requestedschema"];
 /// Named like a secret, and none: the token of a request's progress is chosen by who asks.
-const NO_SECRET: &str = "progresstoken";
+const NON_SECRET_NAME: &str = "progresstoken";
 
 /// What the values here are.
 #[derive(Clone, Copy, Default)]
-struct ValueUse {
+struct ValueContext {
     /// They belong to a name that makes them secrets.
-    secret: bool,
+    is_secret: bool,
     /// They describe something.
-    schema: bool,
+    is_schema: bool,
     /// They are numbers of tokens.
-    counts: bool,
+    is_token_count: bool,
 }
 
 /// An object or an array that has begun.
-struct OpenValue {
-    object: bool,
+struct OpenContainer {
+    is_object: bool,
     /// In an object: the next text is a name.
-    name_next: bool,
-    place: ValueUse,
+    expects_name: bool,
+    context: ValueContext,
     /// What the name before the next value says of it.
-    value: ValueUse,
+    value_context: ValueContext,
 }
 
 /// JSON on one line without secrets, and whether anything was masked. What is no JSON is copied as far as it goes.
-pub(super) fn masked(masks: &Masks, text: &str, depth: usize) -> (String, bool) {
+pub(super) fn mask_json_text(masks: &Masks, text: &str, depth: usize) -> (String, bool) {
     let mut walk = MaskingCopy {
         masks,
         depth,
@@ -49,11 +49,11 @@ pub(super) fn masked(masks: &Masks, text: &str, depth: usize) -> (String, bool) 
     while let Some(&byte) = text.as_bytes().get(at) {
         at += match byte {
             b' ' | b'\t' | b'\n' | b'\r' => 1,
-            b'"' => walk.string(string_at(&text[at..])),
-            b'{' | b'[' => walk.opens(byte),
-            b'}' | b']' => walk.closes(byte),
-            b',' | b':' => walk.parts(byte),
-            _ => walk.scalar(scalar_at(&text[at..])),
+            b'"' => walk.copy_string(leading_string(&text[at..])),
+            b'{' | b'[' => walk.open_container(byte),
+            b'}' | b']' => walk.close_container(byte),
+            b',' | b':' => walk.separator(byte),
+            _ => walk.copy_scalar(leading_scalar(&text[at..])),
         };
     }
     (walk.out, walk.changed)
@@ -63,113 +63,115 @@ struct MaskingCopy<'a> {
     masks: &'a Masks,
     depth: usize,
     out: String,
-    levels: Vec<OpenValue>,
+    levels: Vec<OpenContainer>,
     changed: bool,
 }
 
 impl MaskingCopy<'_> {
-    fn opens(&mut self, byte: u8) -> usize {
-        let place = self.place();
-        self.levels.push(OpenValue {
-            object: byte == b'{',
-            name_next: byte == b'{',
-            place,
-            value: place,
+    fn open_container(&mut self, byte: u8) -> usize {
+        let place = self.value_context();
+        self.levels.push(OpenContainer {
+            is_object: byte == b'{',
+            expects_name: byte == b'{',
+            context: place,
+            value_context: place,
         });
-        self.parts_with(byte)
+        self.copy_byte(byte)
     }
 
-    fn closes(&mut self, byte: u8) -> usize {
+    fn close_container(&mut self, byte: u8) -> usize {
         self.levels.pop();
-        self.parts_with(byte)
+        self.copy_byte(byte)
     }
 
-    fn parts(&mut self, byte: u8) -> usize {
+    fn separator(&mut self, byte: u8) -> usize {
         if let Some(level) = self.levels.last_mut() {
-            level.name_next = level.object && byte == b',';
+            level.expects_name = level.is_object && byte == b',';
         }
-        self.parts_with(byte)
+        self.copy_byte(byte)
     }
 
-    fn parts_with(&mut self, byte: u8) -> usize {
+    fn copy_byte(&mut self, byte: u8) -> usize {
         self.out.push(char::from(byte));
         1
     }
 
     /// What the next value is.
-    fn place(&self) -> ValueUse {
-        self.levels.last().map_or(ValueUse::default(), |level| {
-            if level.object {
-                level.value
+    fn value_context(&self) -> ValueContext {
+        self.levels.last().map_or(ValueContext::default(), |level| {
+            if level.is_object {
+                level.value_context
             } else {
-                level.place
+                level.context
             }
         })
     }
 
     /// A name or a value, with its quotes.
-    fn string(&mut self, raw: &str) -> usize {
+    fn copy_string(&mut self, raw: &str) -> usize {
         let inner = raw
             .strip_prefix('"')
             .and_then(|raw| raw.strip_suffix('"'))
             .unwrap_or(raw);
-        let meant = undone(inner);
-        let name = self.levels.last().is_some_and(|level| level.name_next);
+        let meant = unescape(inner);
+        let name = self.levels.last().is_some_and(|level| level.expects_name);
         if name {
-            self.names(&meant);
+            self.apply_name(&meant);
         }
-        let secret = !name && self.place().secret && !meant.is_empty();
+        let secret = !name && self.value_context().is_secret && !meant.is_empty();
         let shown = match secret {
             true => Cow::Borrowed(MASK),
-            false => self.shown(&meant),
+            false => self.mask_string(&meant),
         };
         match shown == meant {
             true => self.out.push_str(raw),
             false => {
                 self.changed = true;
-                self.out.push_str(&quoted(&shown));
+                self.out.push_str(&quote(&shown));
             }
         }
         raw.len()
     }
 
     /// What a name says of the value after it.
-    fn names(&mut self, name: &str) {
-        let name = plain(name);
+    fn apply_name(&mut self, name: &str) {
+        let name = normalize_key(name);
         if let Some(level) = self.levels.last_mut() {
-            let schema = level.place.schema || SCHEMAS.contains(&name.as_str());
-            let named = is_secret(&name) && name != NO_SECRET;
-            level.value = ValueUse {
-                secret: !schema && (level.place.secret || named),
-                schema,
-                counts: name.ends_with("tokens"),
+            let schema = level.context.is_schema || SCHEMA_MEMBERS.contains(&name.as_str());
+            let named = is_secret_key(&name) && name != NON_SECRET_NAME;
+            level.value_context = ValueContext {
+                is_secret: !schema && (level.context.is_secret || named),
+                is_schema: schema,
+                is_token_count: name.ends_with("tokens"),
             };
         }
     }
 
     /// A text, read as JSON where it is that.
-    fn shown<'a>(&self, text: &'a str) -> Cow<'a, str> {
+    fn mask_string<'a>(&self, text: &'a str) -> Cow<'a, str> {
         let trimmed = text.trim_start();
         if trimmed.starts_with(['{', '[', '"'])
-            && self.depth < NESTED
+            && self.depth < NESTING_MAX
             && serde_json::from_str::<&RawValue>(text).is_ok()
         {
-            let (nested, changed) = masked(self.masks, text, self.depth + 1);
+            let (nested, changed) = mask_json_text(self.masks, text, self.depth + 1);
             if changed {
-                return self.masks.text(&nested).into_owned().into();
+                return self.masks.mask_text(&nested).into_owned().into();
             }
         }
-        self.masks.text(text)
+        self.masks.mask_text(text)
     }
 
     /// A number, or a word of JSON.
-    fn scalar(&mut self, raw: &str) -> usize {
+    fn copy_scalar(&mut self, raw: &str) -> usize {
         let number = raw.starts_with(|c: char| c == '-' || c.is_ascii_digit());
-        let place = self.place();
-        match number && (place.secret && !place.counts || self.masks.holds(raw)) {
+        let place = self.value_context();
+        match number
+            && (place.is_secret && !place.is_token_count || self.masks.contains_secret(raw))
+        {
             true => {
                 self.changed = true;
-                self.out.push_str(&quoted(MASK));
+                self.out.push_str(&quote(MASK));
             }
             false => self.out.push_str(raw),
         }
@@ -178,7 +180,7 @@ impl MaskingCopy<'_> {
 }
 
 /// The string at the start of a text, with its quotes.
-fn string_at(text: &str) -> &str {
+fn leading_string(text: &str) -> &str {
     let bytes = text.as_bytes();
     let mut at = 1;
     while let Some(byte) = bytes.get(at) {
@@ -192,7 +194,7 @@ fn string_at(text: &str) -> &str {
 }
 
 /// What stands until the next mark of JSON.
-fn scalar_at(text: &str) -> &str {
+fn leading_scalar(text: &str) -> &str {
     let ends =
         |c: char| matches!(c, ',' | ':' | '{' | '}' | '[' | ']' | '"') || c.is_ascii_whitespace();
     let len = text.find(ends).unwrap_or(text.len());

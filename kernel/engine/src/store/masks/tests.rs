@@ -6,7 +6,7 @@ use super::*;
 const SECRET: &str = "hunter2-hunter2";
 
 fn masks() -> Masks {
-    Masks::of([SECRET.to_owned(), "a/b\"c\\d".to_owned(), "abc".to_owned()])
+    Masks::new([SECRET.to_owned(), "a/b\"c\\d".to_owned(), "abc".to_owned()])
 }
 
 /// Every character as `\uXXXX`.
@@ -27,9 +27,9 @@ fn what_is_no_secret_stays_as_it_was_written() {
         "7",
         r#""abc""#,
     ] {
-        assert_eq!(masks().json(text), text);
+        assert_eq!(masks().mask_json(text), text);
     }
-    assert_eq!(masks().json("{ \"a\" :\r\n 1 }"), r#"{"a":1}"#);
+    assert_eq!(masks().mask_json("{ \"a\" :\r\n 1 }"), r#"{"a":1}"#);
 }
 
 /// Decision 0068: the values of the kernel's secrets are found however they are written.
@@ -51,16 +51,16 @@ fn a_secret_is_found_in_every_form() {
         (in_words, r#""[redacted]""#),
         (r#""a\/b\"c\\d""#.into(), r#""[redacted]""#),
     ] {
-        assert_eq!(masks().json(&text), want, "{text}");
+        assert_eq!(masks().mask_json(&text), want, "{text}");
     }
 }
 
 /// Decision 0068: a secret of digits is one as a number, too.
 #[test]
 fn a_secret_that_is_a_number_is_found() {
-    let masks = Masks::of(["84719263".to_owned()]);
+    let masks = Masks::new(["84719263".to_owned()]);
     assert_eq!(
-        masks.json(r#"{"n":84719263,"m":[-84719263.5,8471926]}"#),
+        masks.mask_json(r#"{"n":84719263,"m":[-84719263.5,8471926]}"#),
         r#"{"n":"[redacted]","m":["[redacted]",8471926]}"#
     );
 }
@@ -79,7 +79,7 @@ fn a_value_is_masked_by_its_name() {
         "content": [{"type": "text", "text": "{\"token\":\"[redacted]\",\"n\":1.0}"}],
         "note": "Authorization: bearer [redacted], then",
     });
-    let masked = masks().json(&text.to_string());
+    let masked = masks().mask_json(&text.to_string());
     assert_eq!(serde_json::from_str::<Value>(&masked).unwrap(), want);
 }
 
@@ -87,9 +87,9 @@ fn a_value_is_masked_by_its_name() {
 #[test]
 fn what_is_escaped_too_often_is_not_shown() {
     let deep = format!("\"{}u0041\"", "\\".repeat(1 << 12));
-    assert_eq!(masks().json(&deep), r#""[redacted]""#);
+    assert_eq!(masks().mask_json(&deep), r#""[redacted]""#);
     let fine = r#""C:\\Users\\ada\\x""#;
-    assert_eq!(masks().json(fine), fine);
+    assert_eq!(masks().mask_json(fine), fine);
 }
 
 proptest! {
@@ -110,19 +110,19 @@ proptest! {
                 _ => format!(r#"[1, {text} ,2]"#),
             };
         }
-        let masked = masks().json(&text);
+        let masked = masks().mask_json(&text);
         prop_assert!(serde_json::from_str::<Value>(&masked).is_ok(), "{}", masked);
         let mut read = masked;
         for _ in 0..10 {
             prop_assert!(!read.contains("hunter2"), "{}", read);
-            read = super::loosened::undone(&read).into_owned();
+            read = super::unescape::unescape(&read).into_owned();
         }
     }
 
     /// Nothing that is no JSON makes it panic.
     #[test]
     fn any_text_is_taken(text in ".{0,60}") {
-        let _ = masks().json(&text);
-        let _ = masks().text(&text);
+        let _ = masks().mask_json(&text);
+        let _ = masks().mask_text(&text);
     }
 }

@@ -11,8 +11,8 @@ use mgp_protocol::ids::ServerId;
 
 use super::item::Definition;
 use super::{CatalogView, ListKind, ServerOffer};
-use crate::tool_names::{self, Reading};
-use crate::tools::uris::{self, WRAPPED};
+use crate::tool_names::{self, ToolNameForm};
+use crate::tools::uris::{self, WRAPPED_PREFIX};
 
 /// A name that somebody used.
 #[derive(Clone, Copy, Debug)]
@@ -29,44 +29,44 @@ pub struct NamedItem<'a> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NameClaim<'a> {
     /// The server's own name for it, where it can be told from the name or is known from before.
-    pub own: Option<Cow<'a, str>>,
+    pub own_name: Option<Cow<'a, str>>,
     /// Where the name says whose it is: by its form, or by the door it is said at.
-    pub formed: bool,
+    pub is_qualified: bool,
     /// Whether the server offered it the last time; `None` when that is not known.
-    pub offered: Option<bool>,
+    pub was_offered: Option<bool>,
 }
 
 /// What is to be expected of a server that publishes nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outlook {
+pub enum Availability {
     /// It is being started for the first time, and nobody knows what it will offer.
-    First,
+    FirstStart,
     /// It comes without anybody's doing.
-    Coming,
+    Expected,
     /// It does not.
-    Gone,
+    Unavailable,
 }
 
 /// What becomes of who names something of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Prospect {
+pub struct ClaimOutcome {
     /// It is worth waiting for the server.
-    pub waits: bool,
+    pub should_wait: bool,
     /// How the server stands is told instead of that there is no such thing.
-    pub told: bool,
+    pub should_report_status: bool,
 }
 
 impl<'a> NamedItem<'a> {
     /// Whether the name says that it is this server's.
     #[must_use]
-    pub fn has_form_of(&self, server: &ServerId) -> bool {
+    pub fn is_qualified_for(&self, server: &ServerId) -> bool {
         match (self.view, self.kind) {
             (CatalogView::One(one), _) => one == server,
             (CatalogView::All | CatalogView::Set(_), ListKind::Tools | ListKind::Prompts) => {
-                tool_names::read(server, self.name).is_some()
+                tool_names::parse(server, self.name).is_some()
             }
             (CatalogView::All | CatalogView::Set(_), ListKind::Resources | ListKind::Templates) => {
-                self.unwrapped(server).is_some()
+                self.unwrap_uri(server).is_some()
             }
         }
     }
@@ -77,75 +77,79 @@ impl<'a> NamedItem<'a> {
     pub fn claim(&self, server: &ServerId, last: Option<&ServerOffer>) -> Option<NameClaim<'a>> {
         match (self.view, self.kind) {
             (CatalogView::One(one), _) if one != server => None,
-            (_, ListKind::Tools) => self.by_name(server, last.map(|last| &*last.tools.items)),
-            (_, ListKind::Prompts) => self.by_name(server, last.map(|last| &*last.prompts.items)),
-            (_, ListKind::Resources | ListKind::Templates) => self.by_uri(server, last),
+            (_, ListKind::Tools) => self.claim_by_name(server, last.map(|last| &*last.tools.items)),
+            (_, ListKind::Prompts) => {
+                self.claim_by_name(server, last.map(|last| &*last.prompts.items))
+            }
+            (_, ListKind::Resources | ListKind::Templates) => self.claim_by_uri(server, last),
         }
     }
 
-    fn by_name<D: Definition>(
+    fn claim_by_name<D: Definition>(
         &self,
         server: &ServerId,
         last: Option<&[Arc<D>]>,
     ) -> Option<NameClaim<'a>> {
         let item = |name: &str| {
-            let mut called = last?.iter().filter(|item| **item.called() == *name);
-            let mut own = last?.iter().filter(|item| **item.own() == *name);
+            let mut called = last?.iter().filter(|item| **item.exposed_name() == *name);
+            let mut own = last?.iter().filter(|item| **item.own_name() == *name);
             called.next().or_else(|| own.next())
         };
         let named = |name: &'a str, formed| {
             let item = item(name);
-            let own = item.map(|item| item.own()).filter(|own| ***own != *name);
+            let own = item
+                .map(|item| item.own_name())
+                .filter(|own| ***own != *name);
             NameClaim {
-                own: Some(own.map_or(Cow::Borrowed(name), |own| Cow::Owned(own.to_string()))),
-                formed,
-                offered: last.map(|_| item.is_some()),
+                own_name: Some(own.map_or(Cow::Borrowed(name), |own| Cow::Owned(own.to_string()))),
+                is_qualified: formed,
+                was_offered: last.map(|_| item.is_some()),
             }
         };
         if matches!(self.view, CatalogView::One(_)) {
             return Some(named(self.name, true));
         }
-        match tool_names::read(server, self.name) {
-            Some(Reading::Own(own)) => Some(named(own, true)),
-            Some(Reading::Closed) => {
+        match tool_names::parse(server, self.name) {
+            Some(ToolNameForm::Plain(own)) => Some(named(own, true)),
+            Some(ToolNameForm::Hashed) => {
                 let mut items = last.into_iter().flatten();
-                let item = items.find(|item| **item.shown() == *self.name);
+                let item = items.find(|item| **item.merged_name() == *self.name);
                 Some(NameClaim {
-                    own: item.map(|item| Cow::Owned(item.own().to_string())),
-                    formed: true,
-                    offered: last.map(|_| item.is_some()),
+                    own_name: item.map(|item| Cow::Owned(item.own_name().to_string())),
+                    is_qualified: true,
+                    was_offered: last.map(|_| item.is_some()),
                 })
             }
             None if tool_names::is_qualified(self.name) => None,
-            None => Some(named(self.name, false)).filter(|bare| bare.offered != Some(false)),
+            None => Some(named(self.name, false)).filter(|bare| bare.was_offered != Some(false)),
         }
     }
 
     /// A server may know more URIs than it lists, so that it never offered one says nothing.
-    fn by_uri(&self, server: &ServerId, last: Option<&ServerOffer>) -> Option<NameClaim<'a>> {
+    fn claim_by_uri(&self, server: &ServerId, last: Option<&ServerOffer>) -> Option<NameClaim<'a>> {
         let own = match self.view {
             CatalogView::One(_) => Some(Cow::Borrowed(self.name)),
-            CatalogView::All | CatalogView::Set(_) => self.unwrapped(server),
+            CatalogView::All | CatalogView::Set(_) => self.unwrap_uri(server),
         };
         if own.is_some() {
             return Some(NameClaim {
-                own,
-                formed: true,
-                offered: None,
+                own_name: own,
+                is_qualified: true,
+                was_offered: None,
             });
         }
-        if self.name.starts_with(WRAPPED) {
+        if self.name.starts_with(WRAPPED_PREFIX) {
             return None;
         }
-        let offered = last.map(|last| last.has(self.kind, self.name));
+        let offered = last.map(|last| last.offers_item(self.kind, self.name));
         (offered != Some(false)).then_some(NameClaim {
-            own: Some(Cow::Borrowed(self.name)),
-            formed: false,
-            offered,
+            own_name: Some(Cow::Borrowed(self.name)),
+            is_qualified: false,
+            was_offered: offered,
         })
     }
 
-    fn unwrapped(&self, server: &ServerId) -> Option<Cow<'a, str>> {
+    fn unwrap_uri(&self, server: &ServerId) -> Option<Cow<'a, str>> {
         let (whose, own) = uris::unwrap(self.name)?;
         (whose == server.as_str()).then_some(own)
     }
@@ -154,17 +158,17 @@ impl<'a> NamedItem<'a> {
 impl ServerOffer {
     /// Whether it has something of this name, as its server calls it; of a URI, also by a template.
     #[must_use]
-    pub fn has(&self, kind: ListKind, own: &str) -> bool {
+    pub fn offers_item(&self, kind: ListKind, own: &str) -> bool {
         match kind {
             ListKind::Tools => {
                 let mut tools = self.tools.items.iter();
-                tools.any(|it| *it.own_name == *own || *it.called == *own)
+                tools.any(|it| *it.own_name == *own || *it.exposed_name == *own)
             }
             ListKind::Prompts => self.prompts.items.iter().any(|it| *it.own_name == *own),
             ListKind::Resources | ListKind::Templates => {
                 let mut templates = self.templates.items.iter();
                 self.resources.items.iter().any(|it| *it.uri == *own)
-                    || templates.any(|it| *it.uri == *own || it.template.matches(own))
+                    || templates.any(|it| *it.uri_template == *own || it.template.matches(own))
             }
         }
     }
@@ -176,20 +180,20 @@ impl NameClaim<'_> {
     ///
     /// A thing that is denied on a server that is open is treated as one that the server may not have.
     #[must_use]
-    pub fn prospect(&self, outlook: Outlook, open: bool, own: bool) -> Prospect {
-        let may = own || open && (self.formed || self.offered.is_none());
+    pub fn evaluate(&self, outlook: Availability, open: bool, own: bool) -> ClaimOutcome {
+        let may = own || open && (self.is_qualified || self.was_offered.is_none());
         let comes = match outlook {
-            Outlook::First => true,
-            Outlook::Coming => self.formed || self.offered == Some(true),
-            Outlook::Gone => false,
+            Availability::FirstStart => true,
+            Availability::Expected => self.is_qualified || self.was_offered == Some(true),
+            Availability::Unavailable => false,
         };
-        let told = match self.offered {
+        let told = match self.was_offered {
             Some(offered) => offered && own,
-            None => self.formed && may,
+            None => self.is_qualified && may,
         };
-        Prospect {
-            waits: comes && may,
-            told,
+        ClaimOutcome {
+            should_wait: comes && may,
+            should_report_status: told,
         }
     }
 }
@@ -202,9 +206,9 @@ mod tests {
 
     fn offer(server: &str) -> ServerOffer {
         ServerOffer::new(ServerId::new(server))
-            .with(ListKind::Tools, &[TOOL])
-            .with(ListKind::Resources, &[r#"{"uri":"a://b","name":"b"}"#])
-            .with(
+            .with_list(ListKind::Tools, &[TOOL])
+            .with_list(ListKind::Resources, &[r#"{"uri":"a://b","name":"b"}"#])
+            .with_list(
                 ListKind::Templates,
                 &[r#"{"uriTemplate":"c://{d}","name":"c"}"#],
             )
@@ -224,7 +228,11 @@ mod tests {
     fn a_name_is_claimed_by_its_form_or_by_who_had_it() {
         let found = |name, last| {
             let claim = claim(ListKind::Tools, name, "it", last)?;
-            Some((claim.own?.into_owned(), claim.formed, claim.offered))
+            Some((
+                claim.own_name?.into_owned(),
+                claim.is_qualified,
+                claim.was_offered,
+            ))
         };
         let own = |own: &str, formed, offered| Some((own.to_owned(), formed, offered));
         for name in ["it__echo", "it:echo"] {
@@ -242,20 +250,21 @@ mod tests {
 
     #[test]
     fn a_closed_name_is_told_apart_by_what_was_offered() {
-        let shown = tool_names::shown(&ServerId::new("a.b"), "echo");
+        let shown = tool_names::visible_name(&ServerId::new("a.b"), "echo");
         let known = claim(ListKind::Tools, &shown, "a.b", true).unwrap();
         assert_eq!(
-            (known.own.as_deref(), known.offered),
+            (known.own_name.as_deref(), known.was_offered),
             (Some("echo"), Some(true))
         );
         let unknown = claim(ListKind::Tools, &shown, "a.b", false).unwrap();
-        assert_eq!((unknown.own, unknown.offered), (None, None));
+        assert_eq!((unknown.own_name, unknown.was_offered), (None, None));
         assert_eq!(claim(ListKind::Tools, &shown, "it", true), None);
     }
 
     #[test]
     fn a_uri_is_claimed_by_who_wrapped_listed_or_matches_it() {
-        let found = |uri, last| claim(ListKind::Resources, uri, "it", last).map(|it| it.offered);
+        let found =
+            |uri, last| claim(ListKind::Resources, uri, "it", last).map(|it| it.was_offered);
         assert_eq!(found("mcpk://it/x%3A%2F%2Fy", true), Some(None));
         assert_eq!(found("mcpk://other/x%3A%2F%2Fy", false), None);
         assert_eq!(found("a://b", true), Some(Some(true)));
@@ -267,15 +276,19 @@ mod tests {
     /// MGP-081: whatever the server's state, a tool that is denied fares as one that is not there.
     #[test]
     fn what_is_denied_fares_as_what_is_not_there() {
-        for outlook in [Outlook::First, Outlook::Coming, Outlook::Gone] {
+        for outlook in [
+            Availability::FirstStart,
+            Availability::Expected,
+            Availability::Unavailable,
+        ] {
             for (open, last) in [(true, true), (true, false), (false, true), (false, false)] {
-                let nothing = Prospect {
-                    waits: false,
-                    told: false,
+                let nothing = ClaimOutcome {
+                    should_wait: false,
+                    should_report_status: false,
                 };
                 let fares = |name, own| {
                     let claim = claim(ListKind::Tools, name, "it", last);
-                    claim.map_or(nothing, |claim| claim.prospect(outlook, open, own))
+                    claim.map_or(nothing, |claim| claim.evaluate(outlook, open, own))
                 };
                 for (denied, absent) in [("it__echo", "it__nothing"), ("echo", "nothing")] {
                     let case = format!("{denied}, {outlook:?}, open {open}, offered before {last}");
@@ -292,18 +305,39 @@ mod tests {
     fn who_may_use_it_waits_or_is_told() {
         let fares = |outlook, name, last| {
             let claim = claim(ListKind::Tools, name, "it", last).unwrap();
-            let Prospect { waits, told } = claim.prospect(outlook, true, true);
+            let ClaimOutcome {
+                should_wait: waits,
+                should_report_status: told,
+            } = claim.evaluate(outlook, true, true);
             (waits, told)
         };
         for last in [true, false] {
-            assert_eq!(fares(Outlook::Gone, "it__echo", last), (false, true));
-            assert_eq!(fares(Outlook::Coming, "it__echo", last), (true, true));
+            assert_eq!(
+                fares(Availability::Unavailable, "it__echo", last),
+                (false, true)
+            );
+            assert_eq!(
+                fares(Availability::Expected, "it__echo", last),
+                (true, true)
+            );
         }
-        assert_eq!(fares(Outlook::First, "it__echo", false), (true, true));
-        assert_eq!(fares(Outlook::Gone, "it__new", true), (false, false));
+        assert_eq!(
+            fares(Availability::FirstStart, "it__echo", false),
+            (true, true)
+        );
+        assert_eq!(
+            fares(Availability::Unavailable, "it__new", true),
+            (false, false)
+        );
         // A bare name may be anybody's: only who has said nothing yet is waited for.
-        assert_eq!(fares(Outlook::First, "echo", false), (true, false));
-        assert_eq!(fares(Outlook::Coming, "echo", false), (false, false));
-        assert_eq!(fares(Outlook::Gone, "echo", true), (false, true));
+        assert_eq!(
+            fares(Availability::FirstStart, "echo", false),
+            (true, false)
+        );
+        assert_eq!(fares(Availability::Expected, "echo", false), (false, false));
+        assert_eq!(
+            fares(Availability::Unavailable, "echo", true),
+            (false, true)
+        );
     }
 }

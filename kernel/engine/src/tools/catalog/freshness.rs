@@ -10,7 +10,7 @@ pub const TTL_MAX: u64 = 24 * 60 * 60 * 1000;
 
 /// Who may keep a result.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Scope {
+pub enum CacheScope {
     /// Anyone on the way, for everyone.
     Public,
     /// Only whom it was given to.
@@ -18,7 +18,7 @@ pub enum Scope {
     Private,
 }
 
-impl Scope {
+impl CacheScope {
     /// The word on the wire.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
@@ -36,20 +36,20 @@ pub struct Freshness {
     /// Milliseconds for which it need not be asked for again, at most [`TTL_MAX`].
     pub ttl_ms: u64,
     /// Who may keep it.
-    pub scope: Scope,
+    pub scope: CacheScope,
 }
 
 impl Freshness {
     /// Reads it from the JSON text of a result. What is not there or makes no sense is the default;
     /// of fractions of a millisecond nothing is left.
     #[must_use]
-    pub fn read(result: &str) -> Self {
+    pub fn parse(result: &str) -> Self {
         let mut read = Self::default();
         for (name, value) in members(result).unwrap_or_default() {
             match &*name {
-                "ttlMs" => read.ttl_ms = milliseconds(value.get()),
-                "cacheScope" if value.get() == "\"public\"" => read.scope = Scope::Public,
-                "cacheScope" => read.scope = Scope::Private,
+                "ttlMs" => read.ttl_ms = parse_ttl(value.get()),
+                "cacheScope" if value.get() == "\"public\"" => read.scope = CacheScope::Public,
+                "cacheScope" => read.scope = CacheScope::Private,
                 _ => {}
             }
         }
@@ -58,10 +58,10 @@ impl Freshness {
 
     /// Of a result that is made of both: the shorter time, and public only when both are.
     #[must_use]
-    pub fn and(self, other: Self) -> Self {
+    pub fn combine(self, other: Self) -> Self {
         let scope = match (self.scope, other.scope) {
-            (Scope::Public, Scope::Public) => Scope::Public,
-            (Scope::Private, _) | (_, Scope::Private) => Scope::Private,
+            (CacheScope::Public, CacheScope::Public) => CacheScope::Public,
+            (CacheScope::Private, _) | (_, CacheScope::Private) => CacheScope::Private,
         };
         Self {
             ttl_ms: self.ttl_ms.min(other.ttl_ms),
@@ -80,7 +80,7 @@ impl Freshness {
     }
 }
 
-fn milliseconds(json: &str) -> u64 {
+fn parse_ttl(json: &str) -> u64 {
     let whole = json.parse::<u64>().ok();
     // A conversion to u64 keeps within its bounds: negative becomes 0.
     let other = || json.parse::<f64>().ok().map(|ms| ms as u64);
@@ -91,7 +91,7 @@ fn milliseconds(json: &str) -> u64 {
 mod tests {
     use super::*;
 
-    fn fresh(ttl_ms: u64, scope: Scope) -> Freshness {
+    fn fresh(ttl_ms: u64, scope: CacheScope) -> Freshness {
         Freshness { ttl_ms, scope }
     }
 
@@ -110,39 +110,42 @@ mod tests {
             ("{}", 0),
             ("99999999999999999999999", TTL_MAX),
         ] {
-            let read = Freshness::read(&format!(r#"{{"tools":[],"ttlMs": {ttl} }}"#));
-            assert_eq!(read, fresh(want, Scope::Private), "{ttl}");
+            let read = Freshness::parse(&format!(r#"{{"tools":[],"ttlMs": {ttl} }}"#));
+            assert_eq!(read, fresh(want, CacheScope::Private), "{ttl}");
         }
         for (scope, want) in [
-            ("\"public\"", Scope::Public),
-            ("\"private\"", Scope::Private),
-            ("\"PUBLIC\"", Scope::Private),
-            ("true", Scope::Private),
+            ("\"public\"", CacheScope::Public),
+            ("\"private\"", CacheScope::Private),
+            ("\"PUBLIC\"", CacheScope::Private),
+            ("true", CacheScope::Private),
         ] {
-            let read = Freshness::read(&format!(r#"{{"cacheScope":{scope}}}"#));
+            let read = Freshness::parse(&format!(r#"{{"cacheScope":{scope}}}"#));
             assert_eq!(read, fresh(0, want), "{scope}");
         }
         for nothing in ["{}", "[]", "", "null"] {
-            assert_eq!(Freshness::read(nothing), Freshness::default());
+            assert_eq!(Freshness::parse(nothing), Freshness::default());
         }
     }
 
     #[test]
     fn a_whole_is_as_fresh_as_its_worst_part() {
-        use Scope::{Private, Public};
+        use CacheScope::{Private, Public};
         let (long, short) = (fresh(9, Public), fresh(4, Public));
-        assert_eq!(long.and(short), short);
-        assert_eq!(short.and(fresh(9, Private)), fresh(4, Private));
-        assert_eq!(fresh(9, Private).and(short), fresh(4, Private));
+        assert_eq!(long.combine(short), short);
+        assert_eq!(short.combine(fresh(9, Private)), fresh(4, Private));
+        assert_eq!(fresh(9, Private).combine(short), fresh(4, Private));
     }
 
     #[test]
     fn freshness_runs_out() {
-        let minute = fresh(60_000, Scope::Public);
+        let minute = fresh(60_000, CacheScope::Public);
         let left = |ms| minute.remaining(Duration::from_millis(ms));
         assert_eq!(left(0), minute);
-        assert_eq!(left(59_999), fresh(1, Scope::Public));
-        assert_eq!(left(60_001), fresh(0, Scope::Public));
-        assert_eq!(minute.remaining(Duration::MAX), fresh(0, Scope::Public));
+        assert_eq!(left(59_999), fresh(1, CacheScope::Public));
+        assert_eq!(left(60_001), fresh(0, CacheScope::Public));
+        assert_eq!(
+            minute.remaining(Duration::MAX),
+            fresh(0, CacheScope::Public)
+        );
     }
 }

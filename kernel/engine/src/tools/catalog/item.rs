@@ -1,24 +1,24 @@
 //! Definitions as servers wrote them.
 
 mod fields;
-mod mended;
+mod repair;
 
 use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 
-use mgp_protocol::era::to_legacy_tool;
 use mgp_protocol::ids::ServerId;
-use mgp_protocol::mcp::request_headers::{BadAnnotation, ParamHeader, annotations};
-use mgp_protocol::splice::{member, quoted};
+use mgp_protocol::mcp::request_headers::{BadAnnotation, ParamHeader, find_annotations};
+use mgp_protocol::splice::{member, quote};
+use mgp_protocol::versions::to_legacy_tool;
 
 pub(super) use self::fields::PromptArgument;
-use self::fields::{Fields, OwnMember, place};
-pub(super) use self::mended::mended;
+use self::fields::{Fields, ItemName, range_in};
+pub(super) use self::repair::repair;
 use super::replica_group::CatalogReplica;
 use super::{CatalogView, ListKind};
-use crate::policy::requirements::{CallRequirements, RequirementTerms};
-use crate::servers::replica_mark::ReplicaMark;
+use crate::policy::requirements::{CallRequirements, RequirementInputs};
+use crate::servers::replica_spec::ReplicaSpec;
 use crate::tool_names;
 use crate::tools::schema::{BadSchema, SchemaReader, ToolSchema};
 use crate::tools::uris::{BadTemplate, Template, URI_MAX};
@@ -39,7 +39,7 @@ pub enum BadItem {
     NotAnObject,
     /// What it is known by is not there, is there twice or is no string.
     #[error("the definition must have one string \"{0}\"")]
-    Unnamed(&'static str),
+    MissingName(&'static str),
     /// A member that some readers take for a known one: agents and the kernel would read two definitions.
     #[error("its member {0:?} is not {1:?}, but some readers take it for that")]
     Lookalike(String, &'static str),
@@ -48,16 +48,16 @@ pub enum BadItem {
     NameLength(&'static str, usize),
     /// A member that MCP wants of each of its kind is not there.
     #[error("the definition has no \"{0}\"")]
-    Missing(&'static str),
+    MissingMember(&'static str),
     /// A member that is to be an array is something else (CMCP-049).
     #[error("\"{0}\" is no array")]
     NotAnArray(&'static str),
     /// A member that MCP gives another form.
     #[error("\"{0}\" is not {1}")]
-    WrongForm(&'static str, &'static str),
+    InvalidMember(&'static str, &'static str),
     /// Something else than what a prompt takes.
     #[error("each of \"arguments\" must be an object with a string \"name\": {0}")]
-    Arguments(String),
+    InvalidArguments(String),
     /// The `inputSchema` of a tool (CMCP-014).
     #[error("inputSchema: {0}")]
     InputSchema(BadSchema),
@@ -92,11 +92,11 @@ pub struct CatalogTool {
     /// The same as a JSON string, for splicing into a call.
     pub own_name_json: Arc<str>,
     /// `server:tool`.
-    pub canonical: Arc<str>,
+    pub canonical_name: Arc<str>,
     /// What agents see at the door of its server: its own name, or what the operator has it shown as.
-    pub called: Arc<str>,
+    pub exposed_name: Arc<str>,
     /// What agents see in the view of all servers.
-    pub shown: Arc<str>,
+    pub merged_name: Arc<str>,
     /// Judges arguments.
     pub input: ToolSchema,
     /// Judges structured results; `None` when the definition has no schema.
@@ -110,14 +110,14 @@ pub struct CatalogTool {
     /// The definition as the server sent it, without the slips that were mended.
     pub raw: Arc<str>,
     /// The definition as the server sent it, where that is another one.
-    sent: Option<Arc<str>>,
+    original: Option<Arc<str>>,
     /// The definition as agents are shown it, where the operator says that it is another one.
-    presented: Option<Arc<str>>,
+    overridden: Option<Arc<str>>,
     /// Where its name stands in what agents are shown.
-    pub(super) name_at: Range<u32>,
+    pub(super) name_range: Range<u32>,
     legacy_raw: Option<Arc<str>>,
     /// Its definition for legacy clients says whether calls of it may be tasks.
-    pub(super) says_execution: bool,
+    pub(super) declares_execution: bool,
 }
 
 /// A prompt, and everything a get of it needs.
@@ -130,15 +130,15 @@ pub struct CatalogPrompt {
     /// The same as a JSON string, for splicing into a request.
     pub own_name_json: Arc<str>,
     /// `server:prompt`.
-    pub canonical: Arc<str>,
+    pub canonical_name: Arc<str>,
     /// What agents see in the view of all servers.
-    pub shown: Arc<str>,
+    pub merged_name: Arc<str>,
     /// The arguments that a get of it must have, in the order of its definition.
-    pub required: Box<[Box<str>]>,
+    pub required_arguments: Box<[Box<str>]>,
     /// The definition as the server sent it.
     pub raw: Arc<str>,
     /// Where its name stands in there.
-    pub(super) name_at: Range<u32>,
+    pub(super) name_range: Range<u32>,
 }
 
 /// A resource.
@@ -158,7 +158,7 @@ pub struct ResourceTemplate {
     /// Its server.
     pub server: ServerId,
     /// The server's own `uriTemplate`.
-    pub uri: Arc<str>,
+    pub uri_template: Arc<str>,
     /// The definition as the server sent it.
     pub raw: Arc<str>,
     pub(super) template: Template,
@@ -168,24 +168,24 @@ pub struct ResourceTemplate {
 pub(super) trait Definition: Sized {
     const KIND: ListKind;
     /// Reads a definition that is a single line.
-    fn read(reader: &mut ItemReader<'_>, raw: &Arc<str>) -> Result<Self, BadItem>;
+    fn parse(reader: &mut ItemReader<'_>, raw: &Arc<str>) -> Result<Self, BadItem>;
     /// The same with the definition as the server sent it, where that is another one.
-    fn sent_as(item: Arc<Self>, _sent: Option<&Arc<str>>) -> Arc<Self> {
+    fn with_original(item: Arc<Self>, _sent: Option<&Arc<str>>) -> Arc<Self> {
         item
     }
     /// Takes over what it has in common with another one of its list.
-    fn share(&mut self, _with: &Self) {}
+    fn share_with(&mut self, _with: &Self) {}
     /// Its server.
     fn server(&self) -> &ServerId;
     /// What the server knows it by.
-    fn own(&self) -> &Arc<str>;
+    fn own_name(&self) -> &Arc<str>;
     /// What agents know it by at the door of its server.
-    fn called(&self) -> &Arc<str> {
-        self.own()
+    fn exposed_name(&self) -> &Arc<str> {
+        self.own_name()
     }
     /// What agents know it by when it stands alone.
-    fn shown(&self) -> &Arc<str> {
-        self.own()
+    fn merged_name(&self) -> &Arc<str> {
+        self.own_name()
     }
     fn raw(&self) -> &Arc<str>;
     /// The definition for legacy clients, when they could not read it as it is.
@@ -198,60 +198,64 @@ pub(super) trait Definition: Sized {
 #[derive(Debug)]
 pub(super) struct ItemReader<'a> {
     pub(super) server: &'a ServerId,
-    pub(super) terms: &'a RequirementTerms,
+    pub(super) requirement_inputs: &'a RequirementInputs,
     pub(super) schemas: SchemaReader,
 }
 
 impl CatalogTool {
     /// The same tool under other terms.
-    pub(super) fn under(&self, terms: &RequirementTerms) -> Self {
+    pub(super) fn with_requirements(&self, terms: &RequirementInputs) -> Self {
         Self {
-            requirements: Arc::new(CallRequirements::read(&self.raw, &self.own_name, terms)),
+            requirements: Arc::new(CallRequirements::from_definition(
+                &self.raw,
+                &self.own_name,
+                terms,
+            )),
             ..self.clone()
         }
     }
 
     /// What it is called in a view.
     #[must_use]
-    pub fn name_in(&self, view: &CatalogView) -> &str {
+    pub fn name_in_view(&self, view: &CatalogView) -> &str {
         match view {
-            CatalogView::All | CatalogView::Set(_) => &self.shown,
-            CatalogView::One(_) => &self.called,
+            CatalogView::All | CatalogView::Set(_) => &self.merged_name,
+            CatalogView::One(_) => &self.exposed_name,
         }
     }
 
     /// The definition as the server sent it: what it is pinned by.
     #[must_use]
-    pub fn sent(&self) -> &Arc<str> {
-        self.sent.as_ref().unwrap_or(&self.raw)
+    pub fn original(&self) -> &Arc<str> {
+        self.original.as_ref().unwrap_or(&self.raw)
     }
 
     /// The definition as agents are shown it.
     #[must_use]
-    pub fn shown_raw(&self) -> &Arc<str> {
-        self.presented.as_ref().unwrap_or(&self.raw)
+    pub fn visible_raw(&self) -> &Arc<str> {
+        self.overridden.as_ref().unwrap_or(&self.raw)
     }
 
     /// The same tool, shown by this definition and under this name. Others that are alike are shown as they are, so it
     /// stands alone.
-    pub(super) fn shown_as(&self, name: Option<&str>, text: Arc<str>) -> Self {
-        let fields = Fields::of(&text).and_then(|fields| fields.own("name", usize::MAX));
+    pub(super) fn with_override(&self, name: Option<&str>, text: Arc<str>) -> Self {
+        let fields = Fields::parse(&text).and_then(|fields| fields.own_name("name", usize::MAX));
         let own = fields.expect("the definition was read before");
-        let called = name.map_or_else(|| Arc::clone(&self.called), Arc::from);
+        let called = name.map_or_else(|| Arc::clone(&self.exposed_name), Arc::from);
         Self {
-            shown: tool_names::shown(&self.server, &called).into(),
-            called,
-            name_at: place(&text, own.json),
-            legacy_raw: legacy_raw(&text),
+            merged_name: tool_names::visible_name(&self.server, &called).into(),
+            exposed_name: called,
+            name_range: range_in(&text, own.json),
+            legacy_raw: build_legacy_raw(&text),
             replica: None,
-            presented: Some(text),
+            overridden: Some(text),
             ..self.clone()
         }
     }
 
     /// The same tool of a server with this mark.
-    pub(super) fn marked(&self, mark: Option<&ReplicaMark>) -> Self {
-        let replica = mark.and_then(|mark| CatalogReplica::of(&self.own_name, &self.raw, mark));
+    pub(super) fn with_replica_spec(&self, mark: Option<&ReplicaSpec>) -> Self {
+        let replica = mark.and_then(|mark| CatalogReplica::new(&self.own_name, &self.raw, mark));
         Self {
             replica: replica.map(Arc::new),
             ..self.clone()
@@ -262,53 +266,57 @@ impl CatalogTool {
 impl Definition for CatalogTool {
     const KIND: ListKind = ListKind::Tools;
 
-    fn read(reader: &mut ItemReader<'_>, raw: &Arc<str>) -> Result<Self, BadItem> {
-        let fields = Fields::of(raw)?;
-        let name = fields.own("name", NAME_MAX)?;
-        let header = ItemHeader::of(reader.server, raw, &name);
+    fn parse(reader: &mut ItemReader<'_>, raw: &Arc<str>) -> Result<Self, BadItem> {
+        let fields = Fields::parse(raw)?;
+        let name = fields.own_name("name", NAME_MAX)?;
+        let header = ItemNames::new(reader.server, raw, &name);
         let input = fields.schema("inputSchema");
-        let input = input.ok_or(BadItem::Missing("inputSchema"))?;
-        let param_headers = annotations(input);
-        let input = reader.schemas.input(raw, place(raw, input));
+        let input = input.ok_or(BadItem::MissingMember("inputSchema"))?;
+        let param_headers = find_annotations(input);
+        let input = reader.schemas.input_schema(raw, range_in(raw, input));
         let output = fields.schema("outputSchema");
-        let output = output.map(|output| reader.schemas.output(raw, place(raw, output)));
-        let legacy_raw = legacy_raw(raw);
+        let output = output.map(|output| reader.schemas.output_schema(raw, range_in(raw, output)));
+        let legacy_raw = build_legacy_raw(raw);
         let for_legacy: &str = legacy_raw.as_ref().unwrap_or(raw);
         Ok(Self {
             server: reader.server.clone(),
-            called: Arc::clone(&header.own_name),
+            exposed_name: Arc::clone(&header.own_name),
             own_name: header.own_name,
             own_name_json: header.own_name_json,
-            canonical: header.canonical,
-            shown: header.shown,
-            sent: None,
-            presented: None,
+            canonical_name: header.canonical_name,
+            merged_name: header.merged_name,
+            original: None,
+            overridden: None,
             input: input.map_err(BadItem::InputSchema)?,
             output: output.transpose().map_err(BadItem::OutputSchema)?,
             param_headers: match param_headers? {
                 none if none.is_empty() => Arc::default(),
                 some => some.into(),
             },
-            requirements: Arc::new(CallRequirements::read(raw, &name.text, reader.terms)),
+            requirements: Arc::new(CallRequirements::from_definition(
+                raw,
+                &name.text,
+                reader.requirement_inputs,
+            )),
             replica: None,
-            says_execution: member(for_legacy, "execution").is_some(),
+            declares_execution: member(for_legacy, "execution").is_some(),
             legacy_raw,
             raw: Arc::clone(raw),
-            name_at: header.name_at,
+            name_range: header.name_range,
         })
     }
 
-    fn sent_as(item: Arc<Self>, sent: Option<&Arc<str>>) -> Arc<Self> {
-        match item.sent.as_ref() == sent {
+    fn with_original(item: Arc<Self>, sent: Option<&Arc<str>>) -> Arc<Self> {
+        match item.original.as_ref() == sent {
             true => item,
             false => Arc::new(Self {
-                sent: sent.cloned(),
+                original: sent.cloned(),
                 ..Self::clone(&item)
             }),
         }
     }
 
-    fn share(&mut self, with: &Self) {
+    fn share_with(&mut self, with: &Self) {
         if self.requirements == with.requirements {
             self.requirements = Arc::clone(&with.requirements);
         }
@@ -322,16 +330,16 @@ impl Definition for CatalogTool {
         &self.server
     }
 
-    fn own(&self) -> &Arc<str> {
+    fn own_name(&self) -> &Arc<str> {
         &self.own_name
     }
 
-    fn called(&self) -> &Arc<str> {
-        &self.called
+    fn exposed_name(&self) -> &Arc<str> {
+        &self.exposed_name
     }
 
-    fn shown(&self) -> &Arc<str> {
-        &self.shown
+    fn merged_name(&self) -> &Arc<str> {
+        &self.merged_name
     }
 
     fn raw(&self) -> &Arc<str> {
@@ -342,19 +350,19 @@ impl Definition for CatalogTool {
 impl Definition for CatalogPrompt {
     const KIND: ListKind = ListKind::Prompts;
 
-    fn read(reader: &mut ItemReader<'_>, raw: &Arc<str>) -> Result<Self, BadItem> {
-        let fields = Fields::of(raw)?;
-        let name = fields.own("name", NAME_MAX)?;
-        let header = ItemHeader::of(reader.server, raw, &name);
+    fn parse(reader: &mut ItemReader<'_>, raw: &Arc<str>) -> Result<Self, BadItem> {
+        let fields = Fields::parse(raw)?;
+        let name = fields.own_name("name", NAME_MAX)?;
+        let header = ItemNames::new(reader.server, raw, &name);
         Ok(Self {
             server: reader.server.clone(),
             own_name: header.own_name,
             own_name_json: header.own_name_json,
-            canonical: header.canonical,
-            shown: header.shown,
-            required: fields.required()?,
+            canonical_name: header.canonical_name,
+            merged_name: header.merged_name,
+            required_arguments: fields.required_arguments()?,
             raw: Arc::clone(raw),
-            name_at: header.name_at,
+            name_range: header.name_range,
         })
     }
 
@@ -362,12 +370,12 @@ impl Definition for CatalogPrompt {
         &self.server
     }
 
-    fn own(&self) -> &Arc<str> {
+    fn own_name(&self) -> &Arc<str> {
         &self.own_name
     }
 
-    fn shown(&self) -> &Arc<str> {
-        &self.shown
+    fn merged_name(&self) -> &Arc<str> {
+        &self.merged_name
     }
 
     fn raw(&self) -> &Arc<str> {
@@ -378,10 +386,10 @@ impl Definition for CatalogPrompt {
 impl Definition for CatalogResource {
     const KIND: ListKind = ListKind::Resources;
 
-    fn read(reader: &mut ItemReader<'_>, raw: &Arc<str>) -> Result<Self, BadItem> {
-        let fields = Fields::of(raw)?;
-        let uri = fields.own("uri", URI_MAX)?;
-        fields.titled()?;
+    fn parse(reader: &mut ItemReader<'_>, raw: &Arc<str>) -> Result<Self, BadItem> {
+        let fields = Fields::parse(raw)?;
+        let uri = fields.own_name("uri", URI_MAX)?;
+        fields.check_titled()?;
         Ok(Self {
             server: reader.server.clone(),
             uri: uri.text.into(),
@@ -393,7 +401,7 @@ impl Definition for CatalogResource {
         &self.server
     }
 
-    fn own(&self) -> &Arc<str> {
+    fn own_name(&self) -> &Arc<str> {
         &self.uri
     }
 
@@ -405,14 +413,14 @@ impl Definition for CatalogResource {
 impl Definition for ResourceTemplate {
     const KIND: ListKind = ListKind::Templates;
 
-    fn read(reader: &mut ItemReader<'_>, raw: &Arc<str>) -> Result<Self, BadItem> {
-        let fields = Fields::of(raw)?;
-        let uri = fields.own("uriTemplate", URI_MAX)?;
-        fields.titled()?;
+    fn parse(reader: &mut ItemReader<'_>, raw: &Arc<str>) -> Result<Self, BadItem> {
+        let fields = Fields::parse(raw)?;
+        let uri = fields.own_name("uriTemplate", URI_MAX)?;
+        fields.check_titled()?;
         Ok(Self {
             server: reader.server.clone(),
             template: Template::parse(&uri.text)?,
-            uri: uri.text.into(),
+            uri_template: uri.text.into(),
             raw: Arc::clone(raw),
         })
     }
@@ -421,8 +429,8 @@ impl Definition for ResourceTemplate {
         &self.server
     }
 
-    fn own(&self) -> &Arc<str> {
-        &self.uri
+    fn own_name(&self) -> &Arc<str> {
+        &self.uri_template
     }
 
     fn raw(&self) -> &Arc<str> {
@@ -431,37 +439,37 @@ impl Definition for ResourceTemplate {
 }
 
 /// The definition with another name or URI; every other byte stays.
-pub(super) fn renamed(raw: &str, member: &'static str, to: &str) -> Arc<str> {
-    let fields = Fields::of(raw).and_then(|fields| fields.own(member, usize::MAX));
+pub(super) fn rename_member(raw: &str, member: &'static str, to: &str) -> Arc<str> {
+    let fields = Fields::parse(raw).and_then(|fields| fields.own_name(member, usize::MAX));
     let own = fields.expect("the definition was read before");
-    own.replaced(raw, to)
+    own.replace_in(raw, to)
 }
 
 /// The names of a tool or prompt.
-struct ItemHeader {
+struct ItemNames {
     own_name: Arc<str>,
     own_name_json: Arc<str>,
-    canonical: Arc<str>,
-    shown: Arc<str>,
-    name_at: Range<u32>,
+    canonical_name: Arc<str>,
+    merged_name: Arc<str>,
+    name_range: Range<u32>,
 }
 
-impl ItemHeader {
-    fn of(server: &ServerId, raw: &str, own: &OwnMember<'_>) -> Self {
-        let shown = tool_names::shown(server, &own.text);
+impl ItemNames {
+    fn new(server: &ServerId, raw: &str, own: &ItemName<'_>) -> Self {
+        let shown = tool_names::visible_name(server, &own.text);
         Self {
             own_name: own.text.as_str().into(),
-            own_name_json: quoted(&own.text).into(),
-            canonical: tool_names::canonical(server, &own.text).into(),
-            name_at: place(raw, own.json),
-            shown: shown.into(),
+            own_name_json: quote(&own.text).into(),
+            canonical_name: tool_names::canonical_name(server, &own.text).into(),
+            name_range: range_in(raw, own.json),
+            merged_name: shown.into(),
         }
     }
 }
 
 /// A tool's definition for legacy clients, where it has to be another one. What they do not see of
 /// it, the kernel checks all the same.
-fn legacy_raw(raw: &str) -> Option<Arc<str>> {
+fn build_legacy_raw(raw: &str) -> Option<Arc<str>> {
     match to_legacy_tool(raw) {
         Cow::Borrowed(_) => None,
         Cow::Owned(other) => Some(other.into()),

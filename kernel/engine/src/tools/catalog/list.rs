@@ -4,10 +4,10 @@ use std::num::NonZeroUsize;
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
-use mgp_protocol::dialect::Era;
+use mgp_protocol::dialect::ProtocolFamily;
 
 use super::listed_item::ListedItem;
-use super::{CatalogView, Form, ListKind, Readers};
+use super::{CatalogView, ListForm, ListKind, Readers};
 use crate::tools::catalog::cursor::{BadCursor, Cursor, CursorKey};
 
 /// A page ends once it has this many bytes, whatever the number of its entries: with one definition
@@ -36,34 +36,34 @@ impl Paging {
 
 /// What the lists made at the same time for the same view have in common.
 #[derive(Debug)]
-pub(super) struct Edition {
+pub(super) struct ListContext {
     pub(super) view: CatalogView,
     pub(super) paging: Paging,
     /// Tells a list from its earlier ones.
     pub(super) generation: u64,
     /// For clients that are told the level of each tool.
-    pub(super) told: bool,
+    pub(super) with_levels: bool,
 }
 
 /// A list in the forms that the two eras read; one and the same where nothing differs.
 #[derive(Clone, Debug)]
 pub(super) struct ListPair {
-    pub(super) modern: Arc<PagedList>,
+    pub(super) stateless: Arc<PagedList>,
     pub(super) legacy: Arc<PagedList>,
     /// The same with the level of each tool, by era; made when the first client asks that is told, as
     /// most kernels have none.
-    told: Arc<[OnceLock<Arc<PagedList>>; 2]>,
+    with_levels: Arc<[OnceLock<Arc<PagedList>>; 2]>,
 }
 
 impl ListPair {
     /// The previous ones when they have the same entries, so that their pages and cursors live on.
-    pub(super) fn make(
+    pub(super) fn build(
         kind: ListKind,
-        edition: &Arc<Edition>,
+        edition: &Arc<ListContext>,
         previous: Option<&Self>,
         entries: Vec<ListedItem>,
     ) -> Self {
-        if let Some(previous) = previous.filter(|lists| *lists.modern.entries == *entries) {
+        if let Some(previous) = previous.filter(|lists| *lists.stateless.entries == *entries) {
             return previous.clone();
         }
         let differ = entries.iter().any(ListedItem::differs_for_legacy);
@@ -72,7 +72,7 @@ impl ListPair {
             Arc::new(PagedList {
                 kind,
                 readers,
-                edition: Arc::clone(edition),
+                context: Arc::clone(edition),
                 entries: Arc::clone(&entries),
                 pages: OnceLock::new(),
             })
@@ -85,19 +85,19 @@ impl ListPair {
             }
         };
         Self {
-            modern,
+            stateless: modern,
             legacy,
-            told: Arc::default(),
+            with_levels: Arc::default(),
         }
     }
 
-    pub(super) fn of(&self, form: Form) -> &Arc<PagedList> {
-        let (plain, told) = match form.era {
-            Era::Legacy => (&self.legacy, &self.told[0]),
-            Era::Modern => (&self.modern, &self.told[1]),
+    pub(super) fn for_form(&self, form: ListForm) -> &Arc<PagedList> {
+        let (plain, told) = match form.family {
+            ProtocolFamily::Legacy => (&self.legacy, &self.with_levels[0]),
+            ProtocolFamily::Stateless => (&self.stateless, &self.with_levels[1]),
         };
-        match form.told && plain.kind == ListKind::Tools {
-            true => told.get_or_init(|| plain.told()),
+        match form.with_levels && plain.kind == ListKind::Tools {
+            true => told.get_or_init(|| plain.with_levels()),
             false => plain,
         }
     }
@@ -108,7 +108,7 @@ impl ListPair {
 pub(super) struct PagedList {
     kind: ListKind,
     readers: Readers,
-    edition: Arc<Edition>,
+    context: Arc<ListContext>,
     entries: Arc<[ListedItem]>,
     /// At least one; each begins where the one before ends. Found when the first one is asked for.
     pages: OnceLock<Box<[ListPage]>>,
@@ -123,33 +123,33 @@ struct ListPage {
 
 impl PagedList {
     /// The list for clients that are told the level of each tool.
-    fn told(&self) -> Arc<Self> {
-        let edition = Edition {
-            view: self.edition.view.clone(),
-            paging: self.edition.paging.clone(),
-            generation: self.edition.generation,
-            told: true,
+    fn with_levels(&self) -> Arc<Self> {
+        let edition = ListContext {
+            view: self.context.view.clone(),
+            paging: self.context.paging.clone(),
+            generation: self.context.generation,
+            with_levels: true,
         };
-        Arc::new(self.of_entries(Arc::clone(&self.entries), edition))
+        Arc::new(self.with_entries(Arc::clone(&self.entries), edition))
     }
 
     /// The entries of it that somebody may see, as a list of its own: its cursors lead nowhere else.
-    pub(super) fn sifted(&self, mark: u64, keep: impl Fn(&str) -> bool) -> Arc<Self> {
+    pub(super) fn filtered(&self, mark: u64, keep: impl Fn(&str) -> bool) -> Arc<Self> {
         let kept = self.entries.iter().filter(|entry| keep(&entry.key));
-        let edition = Edition {
-            view: self.edition.view.clone(),
-            paging: self.edition.paging.clone(),
+        let edition = ListContext {
+            view: self.context.view.clone(),
+            paging: self.context.paging.clone(),
             generation: mark,
-            told: self.edition.told,
+            with_levels: self.context.with_levels,
         };
-        Arc::new(self.of_entries(kept.cloned().collect(), edition))
+        Arc::new(self.with_entries(kept.cloned().collect(), edition))
     }
 
-    fn of_entries(&self, entries: Arc<[ListedItem]>, edition: Edition) -> Self {
+    fn with_entries(&self, entries: Arc<[ListedItem]>, edition: ListContext) -> Self {
         Self {
             kind: self.kind,
             readers: self.readers,
-            edition: Arc::new(edition),
+            context: Arc::new(edition),
             entries,
             pages: OnceLock::new(),
         }
@@ -162,10 +162,10 @@ impl PagedList {
     }
 
     pub(super) fn generation(&self) -> u64 {
-        self.edition.generation
+        self.context.generation
     }
 
-    pub(super) fn same_as(&self, other: &Self) -> bool {
+    pub(super) fn has_same_entries(&self, other: &Self) -> bool {
         std::ptr::eq(self, other) || self.entries == other.entries
     }
 
@@ -174,30 +174,37 @@ impl PagedList {
     }
 
     /// The page a cursor asks for, for a client of that era.
-    pub(super) fn page(&self, cursor: Option<&str>, era: Era) -> Result<Bytes, BadCursor> {
+    pub(super) fn page(
+        &self,
+        cursor: Option<&str>,
+        era: ProtocolFamily,
+    ) -> Result<Bytes, BadCursor> {
         let start = match cursor {
             None => 0,
-            Some(text) => self.place(text, era)?,
+            Some(text) => self.position_after(text, era)?,
         };
-        let pages = self.pages.get_or_init(|| self.pages());
+        let pages = self.pages.get_or_init(|| self.split_pages());
         match pages.binary_search_by_key(&start, |page| page.start) {
-            Ok(at) => Ok(pages[at].body.get_or_init(|| self.cut(start)).clone()),
+            Ok(at) => Ok(pages[at]
+                .body
+                .get_or_init(|| self.render_page(start))
+                .clone()),
             // The list changed under the client, who goes on between our cuts.
-            Err(_) => Ok(self.cut(start)),
+            Err(_) => Ok(self.render_page(start)),
         }
     }
 
     /// After the last entry the client has, wherever that stands now.
-    fn place(&self, text: &str, era: Era) -> Result<usize, BadCursor> {
-        let Edition {
+    fn position_after(&self, text: &str, era: ProtocolFamily) -> Result<usize, BadCursor> {
+        let ListContext {
             view,
             paging,
             generation,
-            told,
-        } = &*self.edition;
+            with_levels: told,
+        } = &*self.context;
         let cursor = Cursor::open(text, &paging.key)?;
         let own = cursor.kind == self.kind && cursor.view == *view && cursor.told == *told;
-        if !own || !cursor.readers.include(era) {
+        if !own || !cursor.readers.includes(era) {
             return Err(BadCursor);
         }
         if cursor.generation == *generation {
@@ -209,7 +216,7 @@ impl PagedList {
     }
 
     /// Where its pages begin.
-    fn pages(&self) -> Box<[ListPage]> {
+    fn split_pages(&self) -> Box<[ListPage]> {
         let mut pages = Vec::new();
         let mut start = 0;
         while start < self.entries.len() || pages.is_empty() {
@@ -217,18 +224,18 @@ impl PagedList {
                 start,
                 body: OnceLock::new(),
             });
-            start = self.end(start);
+            start = self.page_end(start);
         }
         pages.into()
     }
 
     /// Where the page from `start` on ends.
-    fn end(&self, start: usize) -> usize {
-        let mut bytes = self.opening().len();
+    fn page_end(&self, start: usize) -> usize {
+        let mut bytes = self.page_prefix().len();
         let mut end = start;
-        let size = self.edition.paging.size.get();
+        let size = self.context.paging.size.get();
         for entry in self.entries.iter().skip(start).take(size) {
-            bytes += self.len(entry) + usize::from(end > start);
+            bytes += self.entry_len(entry) + usize::from(end > start);
             end += 1;
             if bytes >= PAGE_BYTES {
                 break;
@@ -237,46 +244,46 @@ impl PagedList {
         end
     }
 
-    fn opening(&self) -> String {
-        format!("{{\"{}\":[", self.kind.member())
+    fn page_prefix(&self) -> String {
+        format!("{{\"{}\":[", self.kind.result_member())
     }
 
     /// Bytes of an entry as its readers see it.
-    fn len(&self, entry: &ListedItem) -> usize {
-        entry.len(self.readers, self.edition.told)
+    fn entry_len(&self, entry: &ListedItem) -> usize {
+        entry.rendered_len(self.readers, self.context.with_levels)
     }
 
     /// The page from `start` on.
-    fn cut(&self, start: usize) -> Bytes {
-        let mut body = self.opening();
-        let end = self.end(start);
+    fn render_page(&self, start: usize) -> Bytes {
+        let mut body = self.page_prefix();
+        let end = self.page_end(start);
         for (at, entry) in self.entries[start..end].iter().enumerate() {
             if at > 0 {
                 body.push(',');
             }
-            body.push_str(&entry.text(self.readers, self.edition.told));
+            body.push_str(&entry.render(self.readers, self.context.with_levels));
         }
         body.push(']');
         if end < self.entries.len() {
             // A sealed cursor is base64 and needs no escapes.
             body.push_str(",\"nextCursor\":\"");
-            body.push_str(&self.cursor(end));
+            body.push_str(&self.seal_cursor(end));
             body.push('"');
         }
         body.push('}');
         body.into()
     }
 
-    fn cursor(&self, offset: usize) -> String {
+    fn seal_cursor(&self, offset: usize) -> String {
         let cursor = Cursor {
             kind: self.kind,
-            view: self.edition.view.clone(),
+            view: self.context.view.clone(),
             readers: self.readers,
-            told: self.edition.told,
-            generation: self.edition.generation,
+            told: self.context.with_levels,
+            generation: self.context.generation,
             offset,
             last: self.entries[offset - 1].key.to_string(),
         };
-        cursor.seal(&self.edition.paging.key)
+        cursor.seal(&self.context.paging.key)
     }
 }

@@ -6,11 +6,11 @@ use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 
-use mgp_protocol::mgp::discovery::security::{RiskLevel, with_effective};
-use mgp_protocol::splice::{Splice, quoted};
+use mgp_protocol::mgp::discovery::security::{RiskLevel, with_effective_level};
+use mgp_protocol::splice::{Splice, quote};
 
 use super::Readers;
-use super::item::renamed;
+use super::item::rename_member;
 
 /// An entry: what it is known by in this view, and its definition.
 #[derive(Clone, Debug)]
@@ -20,7 +20,7 @@ pub(super) struct ListedItem {
     /// Its definition.
     pub(super) raw: Arc<str>,
     /// Where the server's own name stands in the definition, for which readers see the key.
-    pub(super) renamed: Option<Range<u32>>,
+    pub(super) name_range: Option<Range<u32>>,
     /// The definition for legacy clients, where they could not read it as it is.
     pub(super) legacy: Option<Arc<str>>,
     /// Legacy clients are told that calls of it may be tasks.
@@ -38,7 +38,7 @@ impl PartialEq for ListedItem {
             (None, None) => true,
             (Some(_), None) | (None, Some(_)) => false,
         };
-        let flags = |item: &Self| (item.renamed.clone(), item.offers_tasks, item.level);
+        let flags = |item: &Self| (item.name_range.clone(), item.offers_tasks, item.level);
         same(&self.key, &other.key)
             && same(&self.raw, &other.raw)
             && legacy
@@ -48,11 +48,11 @@ impl PartialEq for ListedItem {
 
 impl ListedItem {
     /// An entry that all clients read alike, as its server wrote it.
-    pub(super) fn plain(key: &Arc<str>, raw: &Arc<str>) -> Self {
+    pub(super) fn new(key: &Arc<str>, raw: &Arc<str>) -> Self {
         Self {
             key: Arc::clone(key),
             raw: Arc::clone(raw),
-            renamed: None,
+            name_range: None,
             legacy: None,
             offers_tasks: false,
             level: None,
@@ -60,9 +60,9 @@ impl ListedItem {
     }
 
     /// The same under its key, which takes the place of what stands there.
-    pub(super) fn renamed(self, at: &Range<u32>) -> Self {
+    pub(super) fn with_name_range(self, at: &Range<u32>) -> Self {
         Self {
-            renamed: Some(at.clone()),
+            name_range: Some(at.clone()),
             ..self
         }
     }
@@ -73,35 +73,35 @@ impl ListedItem {
     }
 
     /// As its readers see it; with its level, for those who are `told`.
-    pub(super) fn text(&self, readers: Readers, told: bool) -> Cow<'_, str> {
+    pub(super) fn render(&self, readers: Readers, told: bool) -> Cow<'_, str> {
         let text = match readers {
             Readers::Legacy if self.differs_for_legacy() => Cow::Owned(self.legacy_text()),
-            Readers::All | Readers::Legacy | Readers::Modern => self.shown_text(),
+            Readers::All | Readers::Legacy | Readers::Modern => self.renamed_text(),
         };
         match self.level.filter(|_| told) {
-            Some(level) => Cow::Owned(with_effective(&text, level).into()),
+            Some(level) => Cow::Owned(with_effective_level(&text, level).into()),
             None => text,
         }
     }
 
     /// Bytes of that text.
-    pub(super) fn len(&self, readers: Readers, told: bool) -> usize {
+    pub(super) fn rendered_len(&self, readers: Readers, told: bool) -> usize {
         let made = told && self.level.is_some();
-        match &self.renamed {
+        match &self.name_range {
             _ if made || (readers == Readers::Legacy && self.differs_for_legacy()) => {
-                self.text(readers, told).len()
+                self.render(readers, told).len()
             }
             None => self.raw.len(),
-            Some(at) => self.raw.len() - at.len() + quoted_len(&self.key),
+            Some(at) => self.raw.len() - at.len() + json_string_len(&self.key),
         }
     }
 
-    fn shown_text(&self) -> Cow<'_, str> {
-        let Some(at) = &self.renamed else {
+    fn renamed_text(&self) -> Cow<'_, str> {
+        let Some(at) = &self.name_range else {
             return Cow::Borrowed(&self.raw);
         };
         let (before, after) = (&self.raw[..at.start as usize], &self.raw[at.end as usize..]);
-        Cow::Owned([before, &quoted(&self.key), after].concat())
+        Cow::Owned([before, &quote(&self.key), after].concat())
     }
 
     /// The definition for legacy clients. Those of 2025-11-25 only ask for a task where the tool says that they
@@ -113,19 +113,19 @@ impl ListedItem {
             splice.insert_member(own, "execution", r#"{"taskSupport":"optional"}"#);
         }
         let text = splice.finish().into_owned();
-        match self.renamed {
-            Some(_) => renamed(&text, "name", &self.key).to_string(),
+        match self.name_range {
+            Some(_) => rename_member(&text, "name", &self.key).to_string(),
             None => text,
         }
     }
 }
 
 /// Bytes of a text as a JSON string.
-fn quoted_len(text: &str) -> usize {
+fn json_string_len(text: &str) -> usize {
     let plain = |byte: u8| matches!(byte, b' '..=b'~') && !matches!(byte, b'"' | b'\\');
     match text.bytes().all(plain) {
         true => text.len() + 2,
-        false => quoted(text).len(),
+        false => quote(text).len(),
     }
 }
 
@@ -147,15 +147,15 @@ mod tests {
                     legacy: legacy.map(Arc::from),
                     offers_tasks,
                     level: Some(RiskLevel::Moderate),
-                    ..ListedItem::plain(&key.into(), &raw)
+                    ..ListedItem::new(&key.into(), &raw)
                 };
-                for item in [plain.clone(), plain.renamed(&(8..18))] {
+                for item in [plain.clone(), plain.with_name_range(&(8..18))] {
                     for readers in [Readers::All, Readers::Legacy, Readers::Modern] {
                         for told in [false, true] {
-                            let text = item.text(readers, told);
-                            assert_eq!(item.len(readers, told), text.len(), "{text}");
+                            let text = item.render(readers, told);
+                            assert_eq!(item.rendered_len(readers, told), text.len(), "{text}");
                             let read: serde_json::Value = serde_json::from_str(&text).unwrap();
-                            assert!(item.renamed.is_none() || read["name"] == key, "{text}");
+                            assert!(item.name_range.is_none() || read["name"] == key, "{text}");
                         }
                     }
                 }

@@ -9,10 +9,10 @@ use mgp_protocol::ids::ServerId;
 use super::ListKind;
 use super::item::{
     BadItem, CatalogPrompt, CatalogResource, CatalogTool, Definition, ItemReader, ResourceTemplate,
-    mended,
+    repair,
 };
-use crate::policy::requirements::RequirementTerms;
-use crate::servers::replica_mark::ReplicaMark;
+use crate::policy::requirements::RequirementInputs;
+use crate::servers::replica_spec::ReplicaSpec;
 use crate::tools::catalog::freshness::Freshness;
 use crate::tools::schema::SchemaReader;
 
@@ -25,7 +25,7 @@ pub const LIST_MAX: usize = 64 << 20;
 /// Most refusals kept for one list; the rest is only counted.
 const REJECTED_MAX: usize = 100;
 /// With how many of its list before it a definition is compared for what they have in common.
-const NEIGHBOURS: usize = 8;
+const SHARING_WINDOW: usize = 8;
 
 /// A definition that was not taken; the others of its list were.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,7 +40,13 @@ pub struct RejectedItem {
 
 impl fmt::Display for RejectedItem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}: {}", self.kind.noun(), self.item, self.reason)
+        write!(
+            f,
+            "{} {}: {}",
+            self.kind.item_noun(),
+            self.item,
+            self.reason
+        )
     }
 }
 
@@ -49,9 +55,9 @@ impl fmt::Display for RejectedItem {
 #[derive(Clone, Debug)]
 pub struct ServerOffer {
     server: ServerId,
-    terms: Arc<RequirementTerms>,
-    mark: Option<ReplicaMark>,
-    pub(super) makes_tasks: bool,
+    requirement_inputs: Arc<RequirementInputs>,
+    replica_spec: Option<ReplicaSpec>,
+    pub(super) supports_tasks: bool,
     pub(super) tools: OfferedList<CatalogTool>,
     pub(super) prompts: OfferedList<CatalogPrompt>,
     pub(super) resources: OfferedList<CatalogResource>,
@@ -77,9 +83,9 @@ impl ServerOffer {
     pub fn new(server: ServerId) -> Self {
         Self {
             server,
-            terms: Arc::default(),
-            mark: None,
-            makes_tasks: false,
+            requirement_inputs: Arc::default(),
+            replica_spec: None,
+            supports_tasks: false,
             tools: OfferedList::default(),
             prompts: OfferedList::default(),
             resources: OfferedList::default(),
@@ -88,26 +94,34 @@ impl ServerOffer {
     }
 
     /// The same offer with another list of one kind, given as the JSON texts of its definitions, which it shares.
-    /// The list is stale at once and private, as legacy servers' are, unless [`ServerOffer::fresh`] follows.
+    /// The list is stale at once and private, as legacy servers' are, unless [`ServerOffer::with_freshness`] follows.
     #[must_use]
-    pub fn with<T: Clone + Into<Arc<str>>>(mut self, kind: ListKind, definitions: &[T]) -> Self {
+    pub fn with_list<T: Clone + Into<Arc<str>>>(
+        mut self,
+        kind: ListKind,
+        definitions: &[T],
+    ) -> Self {
         match kind {
             ListKind::Tools => {
-                self.tools = self.tools.read((&self.server, &self.terms), definitions);
-                self.mark_tools();
+                self.tools = self
+                    .tools
+                    .read((&self.server, &self.requirement_inputs), definitions);
+                self.update_tool_replicas();
             }
             ListKind::Prompts => {
-                self.prompts = self.prompts.read((&self.server, &self.terms), definitions)
+                self.prompts = self
+                    .prompts
+                    .read((&self.server, &self.requirement_inputs), definitions)
             }
             ListKind::Resources => {
                 self.resources = self
                     .resources
-                    .read((&self.server, &self.terms), definitions)
+                    .read((&self.server, &self.requirement_inputs), definitions)
             }
             ListKind::Templates => {
                 self.templates = self
                     .templates
-                    .read((&self.server, &self.terms), definitions)
+                    .read((&self.server, &self.requirement_inputs), definitions)
             }
         }
         self
@@ -115,59 +129,63 @@ impl ServerOffer {
 
     /// The same offer of a server that is held to these terms: what each of its tools is judged by.
     #[must_use]
-    pub fn under(mut self, terms: Arc<RequirementTerms>) -> Self {
-        if self.terms != terms {
+    pub fn with_requirements(mut self, terms: Arc<RequirementInputs>) -> Self {
+        if self.requirement_inputs != terms {
             let tools = self.tools.items.iter();
-            self.tools.items = tools.map(|tool| Arc::new(tool.under(&terms))).collect();
-            self.terms = terms;
+            self.tools.items = tools
+                .map(|tool| Arc::new(tool.with_requirements(&terms)))
+                .collect();
+            self.requirement_inputs = terms;
         }
         self
     }
 
     /// The same offer of a server that is marked so.
     #[must_use]
-    pub fn marked(mut self, mark: Option<ReplicaMark>) -> Self {
-        if self.mark != mark {
-            self.mark = mark;
+    pub fn with_replica_spec(mut self, mark: Option<ReplicaSpec>) -> Self {
+        if self.replica_spec != mark {
+            self.replica_spec = mark;
             let tools = self.tools.items.iter();
-            self.tools.items = tools.map(|tool| Arc::new(tool.marked(None))).collect();
-            self.mark_tools();
+            self.tools.items = tools
+                .map(|tool| Arc::new(tool.with_replica_spec(None)))
+                .collect();
+            self.update_tool_replicas();
         }
         self
     }
 
     /// What each of its tools is judged by.
-    pub(super) fn terms(&self) -> &Arc<RequirementTerms> {
-        &self.terms
+    pub(super) fn requirement_inputs(&self) -> &Arc<RequirementInputs> {
+        &self.requirement_inputs
     }
 
     /// The mark of its server.
     #[must_use]
-    pub fn mark(&self) -> Option<&ReplicaMark> {
-        self.mark.as_ref()
+    pub fn replica_spec(&self) -> Option<&ReplicaSpec> {
+        self.replica_spec.as_ref()
     }
 
     /// Those that were read before have their marks.
-    fn mark_tools(&mut self) {
-        if self.mark.is_none() {
+    fn update_tool_replicas(&mut self) {
+        if self.replica_spec.is_none() {
             return;
         }
         let tools = self.tools.items.iter();
         let marked = tools.map(|tool| match tool.replica {
             Some(_) => Arc::clone(tool),
-            None => Arc::new(tool.marked(self.mark.as_ref())),
+            None => Arc::new(tool.with_replica_spec(self.replica_spec.as_ref())),
         });
         self.tools.items = marked.collect();
     }
 
     /// The same offer with the list of one kind that `other` has.
     #[must_use]
-    pub fn taking(mut self, kind: ListKind, other: &Self) -> Self {
+    pub fn with_list_from(mut self, kind: ListKind, other: &Self) -> Self {
         match kind {
             ListKind::Tools => {
                 self.tools = other.tools.clone();
-                self.terms = Arc::clone(&other.terms);
-                self.mark = other.mark;
+                self.requirement_inputs = Arc::clone(&other.requirement_inputs);
+                self.replica_spec = other.replica_spec;
             }
             ListKind::Prompts => self.prompts = other.prompts.clone(),
             ListKind::Resources => self.resources = other.resources.clone(),
@@ -178,7 +196,7 @@ impl ServerOffer {
 
     /// The same offer, with what its server said about how long the list of one kind may be kept.
     #[must_use]
-    pub fn fresh(mut self, kind: ListKind, freshness: Freshness) -> Self {
+    pub fn with_freshness(mut self, kind: ListKind, freshness: Freshness) -> Self {
         match kind {
             ListKind::Tools => self.tools.freshness = Some(freshness),
             ListKind::Prompts => self.prompts.freshness = Some(freshness),
@@ -191,14 +209,14 @@ impl ServerOffer {
     /// The same offer of a server that makes tasks of the extension out of calls, or of one that does
     /// not: legacy clients are told so with each tool.
     #[must_use]
-    pub fn making_tasks(mut self, makes_tasks: bool) -> Self {
-        self.makes_tasks = makes_tasks;
+    pub fn with_task_support(mut self, makes_tasks: bool) -> Self {
+        self.supports_tasks = makes_tasks;
         self
     }
 
     /// The same offer without the tools of these names.
     #[must_use]
-    pub fn without(mut self, hidden: &BTreeSet<String>) -> Self {
+    pub fn without_tools(mut self, hidden: &BTreeSet<String>) -> Self {
         if !hidden.is_empty() {
             let tools = self.tools.items.iter();
             let shown = tools.filter(|tool| !hidden.contains(&*tool.own_name));
@@ -271,10 +289,10 @@ impl ServerOffer {
     }
 
     /// What its server says of its tools and nobody understands.
-    pub fn odd(&self) -> impl Iterator<Item = String> {
+    pub fn unrecognized_security(&self) -> impl Iterator<Item = String> {
         let tools = self.tools.items.iter();
         tools.flat_map(|tool| {
-            let odd = tool.requirements.odd.iter();
+            let odd = tool.requirements.warnings.iter();
             odd.map(|odd| format!("tool {}: {odd}", tool.own_name))
         })
     }
@@ -288,18 +306,18 @@ impl ServerOffer {
             &self.resources.rejected,
             &self.templates.rejected,
         ];
-        let told = lists.iter().flat_map(|list| list.told.iter()).collect();
-        (told, lists.iter().map(|list| list.untold).sum())
+        let told = lists.iter().flat_map(|list| list.reported.iter()).collect();
+        (told, lists.iter().map(|list| list.omitted).sum())
     }
 }
 
 impl ServerOffer {
     /// What had slips, and was mended: at most 100 of each list.
-    pub fn repaired(&self) -> impl Iterator<Item = &String> {
-        let tools = self.tools.repaired.iter();
-        let prompts = self.prompts.repaired.iter();
-        let resources = self.resources.repaired.iter();
-        let templates = self.templates.repaired.iter();
+    pub fn repairs(&self) -> impl Iterator<Item = &String> {
+        let tools = self.tools.repairs.iter();
+        let prompts = self.prompts.repairs.iter();
+        let resources = self.resources.repairs.iter();
+        let templates = self.templates.repairs.iter();
         tools.chain(prompts).chain(resources).chain(templates)
     }
 }
@@ -310,7 +328,7 @@ pub(super) struct OfferedList<D> {
     pub(super) items: Arc<[Arc<D>]>,
     rejected: Arc<Rejections>,
     /// What was mended, in words: as many as of what was refused.
-    repaired: Arc<[String]>,
+    repairs: Arc<[String]>,
     /// What the server said about it, when it said anything.
     freshness: Option<Freshness>,
 }
@@ -324,8 +342,8 @@ impl<D> OfferedList<D> {
 
 #[derive(Debug, Default)]
 struct Rejections {
-    told: Vec<RejectedItem>,
-    untold: usize,
+    reported: Vec<RejectedItem>,
+    omitted: usize,
 }
 
 impl<D> Clone for OfferedList<D> {
@@ -333,7 +351,7 @@ impl<D> Clone for OfferedList<D> {
         Self {
             items: Arc::clone(&self.items),
             rejected: Arc::clone(&self.rejected),
-            repaired: Arc::clone(&self.repaired),
+            repairs: Arc::clone(&self.repairs),
             freshness: self.freshness,
         }
     }
@@ -344,7 +362,7 @@ impl<D> Default for OfferedList<D> {
         Self {
             items: Arc::new([]),
             rejected: Arc::default(),
-            repaired: Arc::default(),
+            repairs: Arc::default(),
             freshness: None,
         }
     }
@@ -353,7 +371,7 @@ impl<D> Default for OfferedList<D> {
 impl<D: Definition> OfferedList<D> {
     fn read<T: Clone + Into<Arc<str>>>(
         &self,
-        (server, terms): (&ServerId, &RequirementTerms),
+        (server, terms): (&ServerId, &RequirementInputs),
         definitions: &[T],
     ) -> Self {
         let known: HashMap<&str, &Arc<D>> = self
@@ -362,28 +380,28 @@ impl<D: Definition> OfferedList<D> {
             .map(|item| (&**item.raw(), item))
             .collect();
         // Of the tools of other nodes few are called here: their schemas are compiled when they are.
-        let schemas = SchemaReader::new(!server.is_of_node());
+        let schemas = SchemaReader::new(!server.is_remote());
         let mut reader = OfferReader {
-            whose: ItemReader {
+            reader: ItemReader {
                 server,
-                terms,
+                requirement_inputs: terms,
                 schemas,
             },
             known,
-            own: HashSet::new(),
-            shown: HashSet::new(),
+            own_names: HashSet::new(),
+            visible_names: HashSet::new(),
             bytes: 0,
             items: Vec::new(),
             rejected: Rejections::default(),
-            repaired: Vec::new(),
+            repairs: Vec::new(),
         };
         for definition in definitions {
-            reader.take(definition.clone().into());
+            reader.add(definition.clone().into());
         }
         Self {
             items: reader.items.into(),
             rejected: Arc::new(reader.rejected),
-            repaired: reader.repaired.into(),
+            repairs: reader.repairs.into(),
             freshness: None,
         }
     }
@@ -391,44 +409,44 @@ impl<D: Definition> OfferedList<D> {
 
 /// Reads a list while minding its bounds.
 struct OfferReader<'a, D> {
-    whose: ItemReader<'a>,
+    reader: ItemReader<'a>,
     known: HashMap<&'a str, &'a Arc<D>>,
-    own: HashSet<Arc<str>>,
-    shown: HashSet<Arc<str>>,
+    own_names: HashSet<Arc<str>>,
+    visible_names: HashSet<Arc<str>>,
     bytes: usize,
     items: Vec<Arc<D>>,
     rejected: Rejections,
-    repaired: Vec<String>,
+    repairs: Vec<String>,
 }
 
 impl<D: Definition> OfferReader<'_, D> {
-    fn take(&mut self, definition: Arc<str>) {
+    fn add(&mut self, definition: Arc<str>) {
         // An agent's stdio cuts at newlines, and between the tokens of JSON they mean nothing.
         let line = match definition.contains(['\n', '\r']) {
             true => definition.replace(['\n', '\r'], " ").into(),
             false => definition,
         };
-        let mended = match mended(D::KIND, &line) {
+        let mended = match repair(D::KIND, &line) {
             Ok(mended) => mended,
             Err(reason) => return self.reject(&line, reason),
         };
         let text = mended.as_ref().map(|mended| Arc::from(&*mended.text));
-        match self.read(text.as_ref().unwrap_or(&line)) {
+        match self.parse(text.as_ref().unwrap_or(&line)) {
             Ok(item) => {
                 self.bytes += line.len();
                 let sent = mended.is_some().then_some(&line);
-                self.items.push(D::sent_as(item, sent));
-                if let Some(mended) = mended.filter(|_| self.repaired.len() < REJECTED_MAX) {
-                    let item = label(&line);
-                    self.repaired
-                        .push(format!("{} {item}: {}", D::KIND.noun(), mended.slips));
+                self.items.push(D::with_original(item, sent));
+                if let Some(mended) = mended.filter(|_| self.repairs.len() < REJECTED_MAX) {
+                    let item = item_label(&line);
+                    self.repairs
+                        .push(format!("{} {item}: {}", D::KIND.item_noun(), mended.slips));
                 }
             }
             Err(reason) => self.reject(&line, reason),
         }
     }
 
-    fn read(&mut self, line: &Arc<str>) -> Result<Arc<D>, BadItem> {
+    fn parse(&mut self, line: &Arc<str>) -> Result<Arc<D>, BadItem> {
         let most = match D::KIND {
             ListKind::Tools | ListKind::Prompts | ListKind::Resources => ITEMS_MAX,
             ListKind::Templates => TEMPLATES_MAX,
@@ -442,35 +460,37 @@ impl<D: Definition> OfferReader<'_, D> {
         let item = match self.known.get(&**line) {
             Some(known) => Arc::clone(known),
             None => {
-                let mut item = D::read(&mut self.whose, line)?;
-                let before = self.items.iter().rev().take(NEIGHBOURS);
-                before.for_each(|before| item.share(before));
+                let mut item = D::parse(&mut self.reader, line)?;
+                let before = self.items.iter().rev().take(SHARING_WINDOW);
+                before.for_each(|before| item.share_with(before));
                 Arc::new(item)
             }
         };
-        if self.own.contains(item.own()) || self.shown.contains(item.shown()) {
+        if self.own_names.contains(item.own_name())
+            || self.visible_names.contains(item.merged_name())
+        {
             return Err(BadItem::Duplicate);
         }
-        self.own.insert(Arc::clone(item.own()));
-        self.shown.insert(Arc::clone(item.shown()));
+        self.own_names.insert(Arc::clone(item.own_name()));
+        self.visible_names.insert(Arc::clone(item.merged_name()));
         Ok(item)
     }
 
     fn reject(&mut self, line: &str, reason: BadItem) {
-        if self.rejected.told.len() >= REJECTED_MAX {
-            self.rejected.untold += 1;
+        if self.rejected.reported.len() >= REJECTED_MAX {
+            self.rejected.omitted += 1;
             return;
         }
-        self.rejected.told.push(RejectedItem {
+        self.rejected.reported.push(RejectedItem {
             kind: D::KIND,
-            item: label(line),
+            item: item_label(line),
             reason,
         });
     }
 }
 
 /// The name in a definition as far as it has one, else the beginning of the text.
-fn label(line: &str) -> String {
+fn item_label(line: &str) -> String {
     let mut members = ["name", "uri", "uriTemplate"].into_iter();
     let own = members.find_map(|member| mgp_protocol::splice::member(line, member));
     let text: String = own.unwrap_or(line).chars().take(80).collect();

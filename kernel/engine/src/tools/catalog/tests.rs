@@ -35,7 +35,7 @@ fn tool(name: &str) -> String {
 
 fn tools(server: &str, names: &[&str]) -> Arc<ServerOffer> {
     let definitions: Vec<String> = names.iter().map(|name| tool(name)).collect();
-    Arc::new(ServerOffer::new(id(server)).with(ListKind::Tools, &definitions))
+    Arc::new(ServerOffer::new(id(server)).with_list(ListKind::Tools, &definitions))
 }
 
 fn resources(server: &str, uris: &[&str], templates: &[&str]) -> Arc<ServerOffer> {
@@ -43,12 +43,14 @@ fn resources(server: &str, uris: &[&str], templates: &[&str]) -> Arc<ServerOffer
     let template = |uri: &&str| json!({"uriTemplate": uri, "name": "t"}).to_string();
     let resources: Vec<String> = uris.iter().map(resource).collect();
     let templates: Vec<String> = templates.iter().map(template).collect();
-    let offer = ServerOffer::new(id(server)).with(ListKind::Resources, &resources);
-    Arc::new(offer.with(ListKind::Templates, &templates))
+    let offer = ServerOffer::new(id(server)).with_list(ListKind::Resources, &resources);
+    Arc::new(offer.with_list(ListKind::Templates, &templates))
 }
 
 fn first_page(catalog: &Catalog, view: &CatalogView, kind: ListKind) -> String {
-    let page = catalog.page(view, kind, None, Era::Modern).unwrap();
+    let page = catalog
+        .page(view, kind, None, ProtocolFamily::Stateless)
+        .unwrap();
     String::from_utf8(page.to_vec()).unwrap()
 }
 
@@ -60,7 +62,7 @@ fn read(page: &Bytes, kind: ListKind) -> (Vec<String>, Option<String>) {
         let name = known_by.iter().find_map(|member| entry.get(member));
         name.unwrap().as_str().unwrap().to_owned()
     };
-    let names = page[kind.member()]
+    let names = page[kind.result_member()]
         .as_array()
         .unwrap()
         .iter()
@@ -77,7 +79,7 @@ fn walk(catalog: &Catalog, view: &CatalogView, kind: ListKind) -> Vec<String> {
     let (mut names, mut cursor) = (Vec::new(), None);
     loop {
         let page = catalog
-            .page(view, kind, cursor.as_deref(), Era::Modern)
+            .page(view, kind, cursor.as_deref(), ProtocolFamily::Stateless)
             .unwrap();
         let (more, next) = read(&page, kind);
         names.extend(more);
@@ -92,8 +94,8 @@ fn walk(catalog: &Catalog, view: &CatalogView, kind: ListKind) -> Vec<String> {
 #[test]
 fn definitions_stay_as_they_are_but_for_the_name() {
     let raw = r#"{ "z":1.0e2, "name" : "re\u0061d", "big":12345678901234567890123, "inputSchema":{"type":"object","$comment":"x"} }"#;
-    let offer = ServerOffer::new(id("files")).with(ListKind::Tools, &[raw]);
-    let catalog = empty().next(&[Arc::new(offer)]);
+    let offer = ServerOffer::new(id("files")).with_list(ListKind::Tools, &[raw]);
+    let catalog = empty().with_offers(&[Arc::new(offer)]);
     let own = first_page(&catalog, &one("files"), ListKind::Tools);
     assert_eq!(own, format!("{{\"tools\":[{raw}]}}"));
     let all = first_page(&catalog, &CatalogView::All, ListKind::Tools);
@@ -109,7 +111,7 @@ fn definitions_stay_as_they_are_but_for_the_name() {
 /// A-11: shown name, `server:tool`, and the bare name while it is unique.
 #[test]
 fn a_tool_answers_to_three_names() {
-    let mut catalog = empty().next(&[tools("a", &["read", "only"]), tools("b", &["read"])]);
+    let mut catalog = empty().with_offers(&[tools("a", &["read", "only"]), tools("b", &["read"])]);
     let server = |catalog: &Catalog, name: &str| {
         let tool = catalog.tool(&CatalogView::All, name)?;
         Some(tool.server.to_string())
@@ -124,19 +126,22 @@ fn a_tool_answers_to_three_names() {
     ] {
         assert_eq!(server(&catalog, name).as_deref(), want, "{name}");
     }
-    let own =
-        |view: &CatalogView, name: &str| catalog.tool(view, name).map(|t| t.canonical.to_string());
+    let own = |view: &CatalogView, name: &str| {
+        catalog
+            .tool(view, name)
+            .map(|t| t.canonical_name.to_string())
+    };
     assert_eq!(own(&one("b"), "read").as_deref(), Some("b:read"));
     assert_eq!(own(&one("b"), "b__read"), None);
     assert_eq!(own(&one("gone"), "read"), None);
-    catalog = catalog.next(&[tools("b", &["read"])]);
+    catalog = catalog.with_offers(&[tools("b", &["read"])]);
     assert_eq!(server(&catalog, "read").as_deref(), Some("b"));
     // A bare name that is another tool's shown name means the other one.
-    catalog = catalog.next(&[tools("a", &["x"]), tools("b", &["a__x", "a:x"])]);
+    catalog = catalog.with_offers(&[tools("a", &["x"]), tools("b", &["a__x", "a:x"])]);
     assert_eq!(server(&catalog, "a__x").as_deref(), Some("a"));
     assert_eq!(server(&catalog, "a:x").as_deref(), Some("a"));
     // It means that one also while its server offers nothing, and when there never was one.
-    catalog = catalog.next(&[tools("b", &["a__x", "a:x", "vault__open", "x_y"])]);
+    catalog = catalog.with_offers(&[tools("b", &["a__x", "a:x", "vault__open", "x_y"])]);
     for name in ["a__x", "a:x", "vault__open"] {
         assert_eq!(server(&catalog, name), None, "{name}");
         let own = catalog.tool(&one("b"), name);
@@ -145,8 +150,8 @@ fn a_tool_answers_to_three_names() {
     }
     assert_eq!(server(&catalog, "x_y").as_deref(), Some("b"));
     let prompt = r#"{"name":"a__greet"}"#;
-    let offer = ServerOffer::new(id("b")).with(ListKind::Prompts, &[prompt]);
-    catalog = catalog.next(&[Arc::new(offer)]);
+    let offer = ServerOffer::new(id("b")).with_list(ListKind::Prompts, &[prompt]);
+    catalog = catalog.with_offers(&[Arc::new(offer)]);
     assert!(catalog.prompt(&CatalogView::All, "a__greet").is_none());
     assert!(catalog.prompt(&CatalogView::All, "b__a__greet").is_some());
 }
@@ -154,9 +159,10 @@ fn a_tool_answers_to_three_names() {
 #[test]
 fn prompts_are_found_like_tools() {
     let greet = r#"{"name":"greet","arguments":[]}"#;
-    let offer =
-        |server: &str| Arc::new(ServerOffer::new(id(server)).with(ListKind::Prompts, &[greet]));
-    let catalog = empty().next(&[offer("b"), offer("a")]);
+    let offer = |server: &str| {
+        Arc::new(ServerOffer::new(id(server)).with_list(ListKind::Prompts, &[greet]))
+    };
+    let catalog = empty().with_offers(&[offer("b"), offer("a")]);
     assert_eq!(
         walk(&catalog, &CatalogView::All, ListKind::Prompts),
         ["a__greet", "b__greet"]
@@ -185,7 +191,7 @@ fn bad_definitions_are_rejected_one_by_one() {
     ];
     let mut definitions = vec![tool("good")];
     definitions.extend(bad.map(str::to_owned));
-    let offer = ServerOffer::new(id("a")).with(ListKind::Tools, &definitions);
+    let offer = ServerOffer::new(id("a")).with_list(ListKind::Tools, &definitions);
     assert_eq!(offer.counts().tools, 1);
     let (rejected, untold) = offer.rejected();
     assert_eq!((rejected.len(), untold), (bad.len(), 0));
@@ -205,7 +211,7 @@ fn bad_definitions_are_rejected_one_by_one() {
         r#"{"uriTemplate":"{","name":"t"}"#,
         r#"{"uriTemplate":"x://{y}","name":"t"}"#,
     ];
-    let offer = offer.with(ListKind::Templates, &templates);
+    let offer = offer.with_list(ListKind::Templates, &templates);
     assert_eq!(offer.counts().templates, 1);
     assert_eq!(offer.rejected().0.len(), bad.len() + 1);
 }
@@ -215,14 +221,14 @@ fn bad_definitions_are_rejected_one_by_one() {
 fn a_tool_brings_its_schemas() {
     let raw = r#"{"name":"add","inputSchema":{"type":"object","required":["a"]},"outputSchema":{"type":"object","required":["sum"]}}"#;
     let bare = tool("bare");
-    let offer = ServerOffer::new(id("a")).with(ListKind::Tools, &[raw, &bare]);
-    let catalog = empty().next(&[Arc::new(offer)]);
+    let offer = ServerOffer::new(id("a")).with_list(ListKind::Tools, &[raw, &bare]);
+    let catalog = empty().with_offers(&[Arc::new(offer)]);
     let add = catalog.tool(&CatalogView::All, "add").unwrap();
-    let (input, output) = (add.input.kept().unwrap(), add.output.as_ref().unwrap());
+    let (input, output) = (add.input.compiled().unwrap(), add.output.as_ref().unwrap());
     assert!(input.check("{}").is_err());
-    assert!(output.kept().unwrap().check(r#"{"sum":1}"#).is_ok());
+    assert!(output.compiled().unwrap().check(r#"{"sum":1}"#).is_ok());
     let bare = catalog.tool(&CatalogView::All, "bare").unwrap();
-    assert!(bare.input.kept().unwrap().check("{}").is_ok() && bare.output.is_none());
+    assert!(bare.input.compiled().unwrap().check("{}").is_ok() && bare.output.is_none());
 }
 
 #[test]
@@ -230,7 +236,7 @@ fn lists_have_bounds() {
     let many: Vec<String> = (0..ITEMS_MAX + 150)
         .map(|n| tool(&format!("t{n}")))
         .collect();
-    let offer = ServerOffer::new(id("a")).with(ListKind::Tools, &many);
+    let offer = ServerOffer::new(id("a")).with_list(ListKind::Tools, &many);
     assert_eq!(offer.counts().tools, ITEMS_MAX);
     let (rejected, untold) = offer.rejected();
     assert_eq!((rejected.len(), untold), (100, 50));
@@ -240,7 +246,7 @@ fn lists_have_bounds() {
         .collect();
     assert_eq!(
         ServerOffer::new(id("a"))
-            .with(ListKind::Templates, &many)
+            .with_list(ListKind::Templates, &many)
             .counts()
             .templates,
         TEMPLATES_MAX
@@ -250,7 +256,7 @@ fn lists_have_bounds() {
         "x".repeat(DEFINITION_MAX)
     );
     let long = format!("{{\"name\":\"{}\"}}", "x".repeat(NAME_MAX + 1));
-    let offer = ServerOffer::new(id("a")).with(ListKind::Tools, &[large, long]);
+    let offer = ServerOffer::new(id("a")).with_list(ListKind::Tools, &[large, long]);
     assert_eq!(offer.counts().tools, 0);
     assert!(matches!(offer.rejected().0[0].reason, BadItem::TooLarge(_)));
     assert!(matches!(
@@ -263,8 +269,8 @@ fn lists_have_bounds() {
 #[test]
 fn a_definition_over_several_lines_becomes_one() {
     let raw = "{\r\n  \"name\": \"x\",\n  \"description\": \"a\\nb\",\n \"inputSchema\": {\"type\": \"object\"}\n}";
-    let offer = ServerOffer::new(id("a")).with(ListKind::Tools, &[raw]);
-    let catalog = empty().next(&[Arc::new(offer)]);
+    let offer = ServerOffer::new(id("a")).with_list(ListKind::Tools, &[raw]);
+    let catalog = empty().with_offers(&[Arc::new(offer)]);
     for view in [CatalogView::All, one("a")] {
         let page = first_page(&catalog, &view, ListKind::Tools);
         assert!(!page.contains('\n') && page.contains("a\\nb"), "{page}");
@@ -278,7 +284,7 @@ fn a_uri_of_two_servers_is_wrapped_for_each() {
         resources("a", &["file:///both", "file:///a"], &[]),
         resources("b", &["file:///both"], &[]),
     ];
-    let catalog = empty().next(&offers);
+    let catalog = empty().with_offers(&offers);
     let wrapped = |server: &str| uris::wrap(&id(server), "file:///both");
     let all = walk(&catalog, &CatalogView::All, ListKind::Resources);
     assert_eq!(all, [wrapped("a"), "file:///a".into(), wrapped("b")]);
@@ -302,18 +308,18 @@ fn a_uri_of_two_servers_is_wrapped_for_each() {
     assert_eq!(leads(&one("b"), "file:///a"), None);
     let shown = |server: &str, uri| {
         catalog
-            .shown_uri(&CatalogView::All, &id(server), uri)
+            .visible_uri(&CatalogView::All, &id(server), uri)
             .into_owned()
     };
     assert_eq!(shown("b", "file:///both"), wrapped("b"));
     assert_eq!(shown("a", "file:///a"), "file:///a");
     assert_eq!(shown("b", "file:///a"), uris::wrap(&id("b"), "file:///a"));
     assert_eq!(
-        catalog.shown_uri(&one("b"), &id("b"), "file:///both"),
+        catalog.visible_uri(&one("b"), &id("b"), "file:///both"),
         "file:///both"
     );
     // The other one is gone: the URI is plain again, and the wrapped form still leads there.
-    let catalog = catalog.next(&offers[1..]);
+    let catalog = catalog.with_offers(&offers[1..]);
     assert_eq!(
         walk(&catalog, &CatalogView::All, ListKind::Resources),
         ["file:///both"]
@@ -330,7 +336,7 @@ fn a_uri_of_two_servers_is_wrapped_for_each() {
 #[test]
 fn no_server_can_take_the_wrapped_uris_of_another() {
     let stolen = uris::wrap(&id("good"), "file:///x");
-    let catalog = empty().next(&[
+    let catalog = empty().with_offers(&[
         resources("evil", &[&stolen], &["{+all}", "mcpk://good/{+x}"]),
         resources("good", &["file:///x"], &[]),
     ]);
@@ -353,7 +359,7 @@ fn no_server_can_take_the_wrapped_uris_of_another() {
 
 #[test]
 fn unlisted_uris_go_to_the_most_specific_template() {
-    let catalog = empty().next(&[
+    let catalog = empty().with_offers(&[
         resources("a", &[], &["db://{+rest}", "both://{x}"]),
         resources(
             "b",
@@ -393,7 +399,10 @@ fn unlisted_uris_go_to_the_most_specific_template() {
     );
     let own = |view: &CatalogView, shown: &str| {
         let template = catalog.template(view, shown)?;
-        Some((template.server.to_string(), template.uri.to_string()))
+        Some((
+            template.server.to_string(),
+            template.uri_template.to_string(),
+        ))
     };
     assert_eq!(
         own(&CatalogView::All, want[3]),
@@ -409,20 +418,20 @@ fn unlisted_uris_go_to_the_most_specific_template() {
 #[test]
 fn what_did_not_change_is_taken_over() {
     let (a, b) = (tools("a", &["x", "y"]), tools("b", &["x"]));
-    let old = empty().next(&[Arc::clone(&a), b]);
+    let old = empty().with_offers(&[Arc::clone(&a), b]);
     let grown = Arc::new(
         (*a).clone()
-            .with(ListKind::Tools, &[tool("y"), tool("x"), tool("z")]),
+            .with_list(ListKind::Tools, &[tool("y"), tool("x"), tool("z")]),
     );
     let kept = |offer: &ServerOffer, name: &str| {
         let tool = offer.tools().iter().find(|t| *t.own_name == *name);
         Arc::clone(tool.unwrap())
     };
     assert!(Arc::ptr_eq(&kept(&a, "x"), &kept(&grown, "x")));
-    let new = old.next(&[grown, tools("b", &["x"])]);
+    let new = old.with_offers(&[grown, tools("b", &["x"])]);
     let page = |catalog: &Catalog, view: &CatalogView| {
         catalog
-            .page(view, ListKind::Tools, None, Era::Modern)
+            .page(view, ListKind::Tools, None, ProtocolFamily::Stateless)
             .unwrap()
     };
     let same = |view: &CatalogView| page(&old, view).as_ptr() == page(&new, view).as_ptr();
@@ -431,7 +440,12 @@ fn what_did_not_change_is_taken_over() {
     assert!(!same(&CatalogView::All));
     let prompts = |catalog: &Catalog| {
         catalog
-            .page(&CatalogView::All, ListKind::Prompts, None, Era::Modern)
+            .page(
+                &CatalogView::All,
+                ListKind::Prompts,
+                None,
+                ProtocolFamily::Stateless,
+            )
             .unwrap()
     };
     assert_eq!(prompts(&old).as_ptr(), prompts(&new).as_ptr());
@@ -445,26 +459,32 @@ fn what_did_not_change_is_taken_over() {
 fn changes_name_views_and_kinds() {
     let none = empty();
     let a = tools("a", &["x"]);
-    let first = none.next(&[Arc::clone(&a)]);
+    let first = none.with_offers(&[Arc::clone(&a)]);
     let told = [
         (CatalogView::All, ListKind::Tools),
         (one("a"), ListKind::Tools),
     ];
-    assert_eq!(changes(&none, &first), told);
-    assert_eq!(changes(&first, &none), told);
-    assert_eq!(changes(&first, &first.next(&[tools("a", &["x"])])), []);
-    assert_eq!(changes(&first, &first.next(&[a, tools("b", &[])])), []);
-    let templates = first.next(&[resources("a", &[], &["x://{y}"])]);
+    assert_eq!(changed_lists(&none, &first), told);
+    assert_eq!(changed_lists(&first, &none), told);
+    assert_eq!(
+        changed_lists(&first, &first.with_offers(&[tools("a", &["x"])])),
+        []
+    );
+    assert_eq!(
+        changed_lists(&first, &first.with_offers(&[a, tools("b", &[])])),
+        []
+    );
+    let templates = first.with_offers(&[resources("a", &[], &["x://{y}"])]);
     let want = [
         (CatalogView::All, ListKind::Tools),
         (CatalogView::All, ListKind::Resources),
         (one("a"), ListKind::Tools),
         (one("a"), ListKind::Resources),
     ];
-    assert_eq!(changes(&first, &templates), want);
+    assert_eq!(changed_lists(&first, &templates), want);
     // A second owner changes how the first one's URI is shown among all, not at its own door.
-    let alone = none.next(&[resources("a", &["x://1"], &[])]);
-    let shared = alone.next(&[
+    let alone = none.with_offers(&[resources("a", &["x://1"], &[])]);
+    let shared = alone.with_offers(&[
         resources("a", &["x://1"], &[]),
         resources("b", &["x://1"], &[]),
     ]);
@@ -472,7 +492,7 @@ fn changes_name_views_and_kinds() {
         (CatalogView::All, ListKind::Resources),
         (one("b"), ListKind::Resources),
     ];
-    assert_eq!(changes(&alone, &shared), want);
+    assert_eq!(changed_lists(&alone, &shared), want);
 }
 
 /// A model of the catalog: the offers themselves, searched from end to end.
@@ -503,26 +523,26 @@ proptest! {
                 names.retain(|name| seen.insert(name.clone()));
             }
             let before = catalog;
-            catalog = before.next(&as_offers(&model));
+            catalog = before.with_offers(&as_offers(&model));
             let mut shown = Vec::new();
             for (server, names) in &model {
                 prop_assert_eq!(&walk(&catalog, &one(server), ListKind::Tools), names);
                 for name in names {
                     let own = catalog.tool(&one(server), name).unwrap();
                     let full = format!("{server}:{name}");
-                    prop_assert_eq!(&*own.canonical, full.as_str());
-                    let all = catalog.tool(&CatalogView::All, &own.shown).unwrap();
-                    prop_assert_eq!(&all.canonical, &own.canonical);
+                    prop_assert_eq!(&*own.canonical_name, full.as_str());
+                    let all = catalog.tool(&CatalogView::All, &own.merged_name).unwrap();
+                    prop_assert_eq!(&all.canonical_name, &own.canonical_name);
                     let owners = model.values().filter(|names| names.contains(name)).count();
                     let bare = catalog.tool(&CatalogView::All, name);
                     let plain = owners == 1 && !crate::tool_names::is_qualified(name);
                     prop_assert!(!plain || bare.is_some());
-                    shown.push(own.shown.to_string());
+                    shown.push(own.merged_name.to_string());
                 }
             }
             prop_assert_eq!(&walk(&catalog, &CatalogView::All, ListKind::Tools), &shown);
             let differs = walk(&before, &CatalogView::All, ListKind::Tools) != shown;
-            let told = changes(&before, &catalog).contains(&(CatalogView::All, ListKind::Tools));
+            let told = changed_lists(&before, &catalog).contains(&(CatalogView::All, ListKind::Tools));
             prop_assert_eq!(told, differs);
         }
     }
@@ -531,8 +551,8 @@ proptest! {
     fn no_definition_breaks_reading(raw in r#"[{}\[\]":,nameuri\\ x0-9]{0,50}"#) {
         for kind in ListKind::ALL {
             let wrapped = format!("{{\"name\":{raw}}}");
-            let offer = ServerOffer::new(id("a")).with(kind, &[&*raw, &*wrapped]);
-            let _ = empty().next(&[Arc::new(offer)]);
+            let offer = ServerOffer::new(id("a")).with_list(kind, &[&*raw, &*wrapped]);
+            let _ = empty().with_offers(&[Arc::new(offer)]);
         }
     }
 }

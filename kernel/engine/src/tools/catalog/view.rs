@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use mgp_protocol::dialect::Era;
+use mgp_protocol::dialect::ProtocolFamily;
 use mgp_protocol::ids::{ServerId, SetName};
 use serde::{Deserialize, Serialize};
 
@@ -28,7 +28,7 @@ impl ListKind {
 
     /// The member of the result that holds the list.
     #[must_use]
-    pub const fn member(self) -> &'static str {
+    pub const fn result_member(self) -> &'static str {
         match self {
             Self::Tools => "tools",
             Self::Prompts => "prompts",
@@ -39,7 +39,7 @@ impl ListKind {
 
     /// One of the list, in a message.
     #[must_use]
-    pub const fn noun(self) -> &'static str {
+    pub const fn item_noun(self) -> &'static str {
         match self {
             Self::Tools => "tool",
             Self::Prompts => "prompt",
@@ -65,28 +65,31 @@ pub enum Readers {
 impl Readers {
     /// Whether a client of that era is one of them.
     #[must_use]
-    pub fn include(self, era: Era) -> bool {
+    pub fn includes(self, era: ProtocolFamily) -> bool {
         match self {
             Self::All => true,
-            Self::Legacy => era == Era::Legacy,
-            Self::Modern => era == Era::Modern,
+            Self::Legacy => era == ProtocolFamily::Legacy,
+            Self::Modern => era == ProtocolFamily::Stateless,
         }
     }
 }
 
 /// In which form a client reads lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Form {
+pub struct ListForm {
     /// Its era.
-    pub era: Era,
+    pub family: ProtocolFamily,
     /// It negotiated the security of tools, so it is told the level that the kernel's decisions on a
     /// tool rest on.
-    pub told: bool,
+    pub with_levels: bool,
 }
 
-impl From<Era> for Form {
-    fn from(era: Era) -> Self {
-        Self { era, told: false }
+impl From<ProtocolFamily> for ListForm {
+    fn from(era: ProtocolFamily) -> Self {
+        Self {
+            family: era,
+            with_levels: false,
+        }
     }
 }
 
@@ -106,7 +109,7 @@ pub enum CatalogView {
 impl CatalogView {
     /// Whether what this server offers is in it.
     #[must_use]
-    pub fn shows(&self, server: &ServerId) -> bool {
+    pub fn includes(&self, server: &ServerId) -> bool {
         match self {
             Self::All | Self::Set(_) => true,
             Self::One(only) => only == server,
@@ -130,9 +133,9 @@ impl CatalogView {
 
     /// What a tool, or a prompt, of this server is called here.
     #[must_use]
-    pub fn name_of(&self, server: &ServerId, own: &str) -> String {
+    pub fn name_for(&self, server: &ServerId, own: &str) -> String {
         match self {
-            Self::All | Self::Set(_) => tool_names::shown(server, own),
+            Self::All | Self::Set(_) => tool_names::visible_name(server, own),
             Self::One(_) => own.to_owned(),
         }
     }

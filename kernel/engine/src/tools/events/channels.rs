@@ -84,7 +84,7 @@ impl KernelChannel {
     ];
 
     /// Its name, what its events tell, and whether they are records of the audit log.
-    const fn row(self) -> (&'static str, &'static str, bool) {
+    const fn definition(self) -> (&'static str, &'static str, bool) {
         match self {
             Self::ServerState => (
                 "system.server_state",
@@ -184,25 +184,25 @@ impl KernelChannel {
     /// As subscribers write it.
     #[must_use]
     pub const fn name(self) -> &'static str {
-        self.row().0
+        self.definition().0
     }
 
     /// What its events tell.
     #[must_use]
     pub const fn description(self) -> &'static str {
-        self.row().1
+        self.definition().1
     }
 
     /// Whether its events are records of the audit log: then their cursor is the record's number, and
     /// outlives the kernel.
     #[must_use]
     pub const fn is_logged(self) -> bool {
-        self.row().2
+        self.definition().2
     }
 
     /// Whether agents may hear of any of its events.
     #[must_use]
-    pub const fn is_for_agents(self) -> bool {
+    pub const fn is_visible_to_agents(self) -> bool {
         match self {
             Self::ServerState
             | Self::ListsChanged
@@ -231,7 +231,7 @@ impl KernelChannel {
 
     /// By its name.
     #[must_use]
-    pub fn named(name: &str) -> Option<Self> {
+    pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|channel| channel.name() == name)
     }
 }
@@ -250,14 +250,14 @@ pub struct EventScope {
 impl EventScope {
     /// All to whom a server is open.
     #[must_use]
-    pub fn of_server(server: ServerId) -> Self {
+    pub fn for_server(server: ServerId) -> Self {
         Self {
             server: Some(server),
             ..Self::default()
         }
     }
 
-    fn operator() -> Self {
+    fn for_operator() -> Self {
         Self {
             operator_only: true,
             ..Self::default()
@@ -285,21 +285,21 @@ pub struct KernelEvent {
 impl KernelEvent {
     /// A record of the audit log as an event; `None` for those that are nobody's news.
     #[must_use]
-    pub fn of_record(record: &Event) -> Option<Self> {
-        let (channel, severity) = channel_of(record)?;
-        let (scope, for_agents) = hearers(channel, record);
+    pub fn from_record(record: &Event) -> Option<Self> {
+        let (channel, severity) = classify(record)?;
+        let (scope, for_agents) = audience(channel, record);
         Some(Self {
             channel,
             severity,
             scope,
             timestamp: record.timestamp.clone(),
-            data: told(record),
+            data: event_data(record),
             for_agents,
         })
     }
 }
 
-fn channel_of(record: &Event) -> Option<(KernelChannel, Severity)> {
+fn classify(record: &Event) -> Option<(KernelChannel, Severity)> {
     use Severity::{Info, Warning};
     Some(match &record.event_type {
         EventType::ToolExecuted => match record.result {
@@ -328,7 +328,9 @@ fn channel_of(record: &Event) -> Option<(KernelChannel, Severity)> {
         EventType::RiskLevelOverride => (Of::ToolChanged, Warning),
         EventType::ToolCreatedDynamic => (Of::ToolCreated, Info),
         custom @ EventType::Custom(_) => {
-            let (_, channel, severity) = CUSTOM.into_iter().find(|(known, ..)| known == custom)?;
+            let (_, channel, severity) = EVENT_CHANNELS
+                .into_iter()
+                .find(|(known, ..)| known == custom)?;
             (channel, severity)
         }
     })
@@ -337,7 +339,7 @@ fn channel_of(record: &Event) -> Option<(KernelChannel, Severity)> {
 /// Of the record of an instance: whose it is.
 const INSTANCE_OF: &str = "instance_of";
 
-const CUSTOM: [(EventType, KernelChannel, Severity); 15] = [
+const EVENT_CHANNELS: [(EventType, KernelChannel, Severity); 15] = [
     (EventType::TOOL_RETRIED, Of::ToolRetried, Severity::Info),
     (EventType::TOOL_CHANGED, Of::ToolChanged, Severity::Warning),
     (EventType::TOOL_APPROVED, Of::ToolChanged, Severity::Info),
@@ -365,7 +367,7 @@ const CUSTOM: [(EventType, KernelChannel, Severity); 15] = [
 
 /// Who may hear of a record, and what an agent reads of it. An agent hears of its own calls, and of
 /// servers that are open to it; everything else is the operator's.
-fn hearers(channel: KernelChannel, record: &Event) -> (EventScope, Option<Value>) {
+fn audience(channel: KernelChannel, record: &Event) -> (EventScope, Option<Value>) {
     let server = record.target.server_id.clone().map(ServerId::new);
     let own =
         (record.actor.kind == ActorKind::Agent).then(|| AgentId::new(record.actor.id.as_str()));
@@ -383,7 +385,7 @@ fn hearers(channel: KernelChannel, record: &Event) -> (EventScope, Option<Value>
                 agent: own,
                 operator_only,
             };
-            (scope, Some(of_own_call(record)))
+            (scope, Some(own_call_data(record)))
         }
         // Neither the server nor the tool is named: they may be hidden from who called.
         Of::AccessDenied => {
@@ -398,10 +400,10 @@ fn hearers(channel: KernelChannel, record: &Event) -> (EventScope, Option<Value>
         }
         Of::ServerConnected | Of::ServerDisconnected => {
             let Some(server) = server else {
-                return (EventScope::operator(), None);
+                return (EventScope::for_operator(), None);
             };
             let data = json!({"server_id": server.as_str()});
-            let mut scope = EventScope::of_server(server);
+            let mut scope = EventScope::for_server(server);
             // An agent's own instance comes and goes with its calls, which are nobody else's business.
             scope.agent = record.details.get(INSTANCE_OF).map(|agent| {
                 let agent = agent.as_str().unwrap_or_default();
@@ -420,12 +422,12 @@ fn hearers(channel: KernelChannel, record: &Event) -> (EventScope, Option<Value>
         | Of::AccessChanged
         | Of::PermissionChanged
         | Of::ToolChanged
-        | Of::AgentsChanged => (EventScope::operator(), None),
+        | Of::AgentsChanged => (EventScope::for_operator(), None),
     }
 }
 
 /// A record without its moment, which the event has beside it.
-fn told(record: &Event) -> Value {
+fn event_data(record: &Event) -> Value {
     let mut told = serde_json::to_value(record).unwrap_or_default();
     if let Some(members) = told.as_object_mut() {
         members.remove("timestamp");
@@ -434,7 +436,7 @@ fn told(record: &Event) -> Value {
 }
 
 /// What an agent reads of its own call: what was called and how it ended, and nothing of how it was judged.
-fn of_own_call(record: &Event) -> Value {
+fn own_call_data(record: &Event) -> Value {
     let mut data = Map::new();
     let mut add = |name: &str, value: Value| drop(data.insert(name.into(), value));
     add("trace_id", json!(record.trace_id));
@@ -481,7 +483,7 @@ mod tests {
         let sorted: BTreeSet<_> = names.iter().copied().collect();
         assert_eq!(names, Vec::from_iter(sorted));
         for channel in Of::ALL {
-            assert_eq!(Of::named(channel.name()), Some(channel));
+            assert_eq!(Of::from_name(channel.name()), Some(channel));
         }
     }
 
@@ -489,7 +491,7 @@ mod tests {
     #[test]
     fn each_record_has_its_channel() {
         let of = |event_type, result| {
-            let event = KernelEvent::of_record(&record(event_type, result, Some("s")));
+            let event = KernelEvent::from_record(&record(event_type, result, Some("s")));
             event.map(|event| event.channel.name())
         };
         assert_eq!(
@@ -516,7 +518,7 @@ mod tests {
     fn a_hidden_tool_and_an_unknown_one_are_the_same_event_to_an_agent() {
         let hidden = record(EventType::ToolBlocked, Outcome::Denied, Some("hidden"));
         let unknown = record(EventType::ToolBlocked, Outcome::Blocked, None);
-        let [hidden, unknown] = [hidden, unknown].map(|r| KernelEvent::of_record(&r).unwrap());
+        let [hidden, unknown] = [hidden, unknown].map(|r| KernelEvent::from_record(&r).unwrap());
         assert_eq!(hidden.channel, unknown.channel);
         assert_eq!(hidden.severity, unknown.severity);
         assert_eq!(hidden.scope, unknown.scope);
@@ -529,7 +531,7 @@ mod tests {
 
     #[test]
     fn an_agent_reads_of_its_own_calls_without_how_they_were_judged() {
-        let event = KernelEvent::of_record(&record(
+        let event = KernelEvent::from_record(&record(
             EventType::ToolExecuted,
             Outcome::Success,
             Some("s"),
@@ -542,7 +544,7 @@ mod tests {
         assert!(data.get("details").is_none() && !data.to_string().contains("rule"));
         let mut own = record(EventType::ServerConnected, Outcome::Success, Some("s"));
         own.details.insert("instance_of".into(), json!("agent.b"));
-        let scope = KernelEvent::of_record(&own).unwrap().scope;
+        let scope = KernelEvent::from_record(&own).unwrap().scope;
         assert_eq!(
             scope.agent,
             Some(AgentId::new("agent.b")),
@@ -550,7 +552,7 @@ mod tests {
         );
         let granted = record(EventType::AccessGranted, Outcome::Success, Some("s"));
         assert!(
-            KernelEvent::of_record(&granted)
+            KernelEvent::from_record(&granted)
                 .unwrap()
                 .scope
                 .operator_only

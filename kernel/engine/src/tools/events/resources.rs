@@ -1,28 +1,28 @@
 //! What servers use of the machine, as events (`system.resources`, MGP §13.5): which of many looks are news.
 //!
 //! The first look at a life is. Then it is when a life comes to 80 % or 100 % of one of its limits, or back
-//! under 70 % of all; and, at most once in [`APART`], when it uses a fifth more or less of something than was
+//! under 70 % of all; and, at most once in [`EVENT_INTERVAL`], when it uses a fifth more or less of something than was
 //! told last.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::clock::MonotonicTime;
-use crate::servers::resources::{MeanCpu, ResourceLimits, ResourceUse};
+use crate::servers::resources::{MeanCpu, ResourceLimits, ResourceUsage};
 
 /// How far apart events of one life are, but for those about its limits.
-pub const APART: Duration = Duration::from_secs(30);
+pub const EVENT_INTERVAL: Duration = Duration::from_secs(30);
 /// Percent of a limit that is near it, and that is no more near it: between them nothing changes, so that
 /// what goes up and down around one of them is no stream of events.
-const NEAR: u64 = 80;
-const CLEAR: u64 = 70;
+const NEAR_PERCENT: u64 = 80;
+const CLEAR_PERCENT: u64 = 70;
 /// Differences below these are no news, however large a part they are: of memory in bytes, of descriptors
 /// and processes, and of processor time in percent of a core.
 const MEMORY_STEP: u64 = 8 << 20;
 const COUNT_STEP: u64 = 8;
 const CPU_STEP: u64 = 20;
 /// A fifth of what was told last.
-const PART: u64 = 5;
+const CHANGE_DIVISOR: u64 = 5;
 
 /// How near a life is to its limits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -50,7 +50,7 @@ impl ResourceLevel {
 
 /// What is told of one life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ResourceNews {
+pub struct ResourceEvent {
     /// How near it is to its limits.
     pub level: ResourceLevel,
     /// Mean processor time in percent of a core; `None` in the first seconds.
@@ -59,65 +59,68 @@ pub struct ResourceNews {
 
 /// What was told of each life. `K` is what tells lives apart.
 #[derive(Clone, Debug)]
-pub struct ResourceTeller<K> {
-    lives: BTreeMap<K, ToldLife>,
+pub struct ResourceReporter<K> {
+    generations: BTreeMap<K, ReportedGeneration>,
 }
 
 #[derive(Clone, Debug)]
-struct ToldLife {
+struct ReportedGeneration {
     cpu: MeanCpu,
-    told: Option<(MonotonicTime, ResourceUse, u64)>,
+    last_report: Option<(MonotonicTime, ResourceUsage, u64)>,
     level: ResourceLevel,
 }
 
-impl<K: Ord> Default for ResourceTeller<K> {
+impl<K: Ord> Default for ResourceReporter<K> {
     fn default() -> Self {
         Self {
-            lives: BTreeMap::new(),
+            generations: BTreeMap::new(),
         }
     }
 }
 
-impl<K: Ord + Clone> ResourceTeller<K> {
+impl<K: Ord + Clone> ResourceReporter<K> {
     /// These lives are gone when they are not among those that were seen.
-    pub fn keep(&mut self, seen: impl Fn(&K) -> bool) {
-        self.lives.retain(|life, _| seen(life));
+    pub fn retain(&mut self, seen: impl Fn(&K) -> bool) {
+        self.generations.retain(|life, _| seen(life));
     }
 
     /// A look at a life; comes with what there is to tell.
-    pub fn seen(
+    pub fn observe(
         &mut self,
         life: &K,
-        (used, limits): (ResourceUse, ResourceLimits),
+        (used, limits): (ResourceUsage, ResourceLimits),
         now: MonotonicTime,
-    ) -> Option<ResourceNews> {
-        let life = self.lives.entry(life.clone()).or_insert_with(|| ToldLife {
-            cpu: MeanCpu::default(),
-            told: None,
-            level: ResourceLevel::Clear,
-        });
-        let cpu_percent = life.cpu.percent(used.cpu, now);
+    ) -> Option<ResourceEvent> {
+        let life = self
+            .generations
+            .entry(life.clone())
+            .or_insert_with(|| ReportedGeneration {
+                cpu: MeanCpu::default(),
+                last_report: None,
+                level: ResourceLevel::Clear,
+            });
+        let cpu_percent = life.cpu.sample_percent(used.cpu, now);
         let cpu = cpu_percent.unwrap_or(0);
         let level = level(life.level, used, cpu, limits);
-        let news = match life.told {
+        let news = match life.last_report {
             None => true,
             Some(_) if level != life.level => true,
             Some((at, before, cpu_before)) => {
-                now.since(at) >= APART
-                    && (differs(before, used) || cpu.abs_diff(cpu_before) >= CPU_STEP)
+                now.duration_since(at) >= EVENT_INTERVAL
+                    && (has_changed(before, used) || cpu.abs_diff(cpu_before) >= CPU_STEP)
             }
         };
         if !news {
             return None;
         }
-        (life.told, life.level) = (Some((now, used, cpu)), level);
-        Some(ResourceNews { level, cpu_percent })
+        (life.last_report, life.level) = (Some((now, used, cpu)), level);
+        Some(ResourceEvent { level, cpu_percent })
     }
 }
 
-fn differs(before: ResourceUse, used: ResourceUse) -> bool {
+fn has_changed(before: ResourceUsage, used: ResourceUsage) -> bool {
     let by = |before: u64, used: u64, step: u64| {
-        let step = step.max(before / PART);
+        let step = step.max(before / CHANGE_DIVISOR);
         used.abs_diff(before) >= step
     };
     by(before.memory, used.memory, MEMORY_STEP)
@@ -127,7 +130,7 @@ fn differs(before: ResourceUse, used: ResourceUse) -> bool {
 
 fn level(
     before: ResourceLevel,
-    used: ResourceUse,
+    used: ResourceUsage,
     cpu: u64,
     limits: ResourceLimits,
 ) -> ResourceLevel {
@@ -143,8 +146,8 @@ fn level(
     };
     match parts.into_iter().filter_map(percent).max().unwrap_or(0) {
         100.. => ResourceLevel::Reached,
-        NEAR.. => ResourceLevel::Near,
-        CLEAR.. => before.min(ResourceLevel::Near),
+        NEAR_PERCENT.. => ResourceLevel::Near,
+        CLEAR_PERCENT.. => before.min(ResourceLevel::Near),
         _ => ResourceLevel::Clear,
     }
 }
@@ -165,21 +168,21 @@ mod tests {
         MonotonicTime::START + Duration::from_secs(secs)
     }
 
-    fn memory(mib: u64) -> ResourceUse {
-        ResourceUse {
+    fn memory(mib: u64) -> ResourceUsage {
+        ResourceUsage {
             memory: mib << 20,
-            ..ResourceUse::default()
+            ..ResourceUsage::default()
         }
     }
 
     /// What was told at each second, for these MiB.
     fn told(mib: &[u64]) -> Vec<(usize, ResourceLevel)> {
-        let mut teller = ResourceTeller::default();
+        let mut teller = ResourceReporter::default();
         let looks = mib.iter().enumerate();
         looks
             .filter_map(|(second, mib)| {
                 let look = (memory(*mib), LIMITS);
-                let news = teller.seen(&"it", look, at(second as u64))?;
+                let news = teller.observe(&"it", look, at(second as u64))?;
                 Some((second, news.level))
             })
             .collect()
@@ -213,14 +216,14 @@ mod tests {
 
     #[test]
     fn processor_time_is_told_by_its_mean() {
-        let mut teller = ResourceTeller::default();
+        let mut teller = ResourceReporter::default();
         let mut told = Vec::new();
         for second in 0..40 {
-            let used = ResourceUse {
+            let used = ResourceUsage {
                 cpu: Duration::from_millis(450 * second),
-                ..ResourceUse::default()
+                ..ResourceUsage::default()
             };
-            let news = teller.seen(&1, (used, LIMITS), at(second));
+            let news = teller.observe(&1, (used, LIMITS), at(second));
             told.extend(news.map(|news| (second, news.cpu_percent, news.level)));
         }
         let near = ResourceLevel::Near;
@@ -232,21 +235,21 @@ mod tests {
 
     #[test]
     fn lives_that_are_gone_are_forgotten() {
-        let mut teller = ResourceTeller::default();
-        assert!(teller.seen(&1, (memory(1), LIMITS), at(0)).is_some());
-        teller.keep(|_| false);
-        assert!(teller.lives.is_empty());
+        let mut teller = ResourceReporter::default();
+        assert!(teller.observe(&1, (memory(1), LIMITS), at(0)).is_some());
+        teller.retain(|_| false);
+        assert!(teller.generations.is_empty());
     }
 
     proptest! {
         /// Beside what is told of limits there is one event in half a minute, whatever the life does.
         #[test]
         fn events_are_apart(looks in prop::collection::vec((1u64..20, 0u64..5_000), 1..80)) {
-            let (mut teller, mut now) = (ResourceTeller::default(), 0);
+            let (mut teller, mut now) = (ResourceReporter::default(), 0);
             let (mut last, mut level) = (None::<u64>, ResourceLevel::Clear);
             for (gap, mib) in looks {
                 now += gap;
-                if let Some(news) = teller.seen(&(), (memory(mib), LIMITS), at(now)) {
+                if let Some(news) = teller.observe(&(), (memory(mib), LIMITS), at(now)) {
                     prop_assert!(news.level != level || last.is_none_or(|last| now - last >= 30));
                     (last, level) = (Some(now), news.level);
                 }

@@ -33,9 +33,9 @@ fn ends(id: &str) -> EventsEffect {
     }
 }
 
-fn connected() -> Events<u8> {
-    let mut all = Events::default();
-    assert_eq!(all.server_back(&server("s"), 1), []);
+fn connected() -> EventSubscriptions<u8> {
+    let mut all = EventSubscriptions::default();
+    assert_eq!(all.server_up(&server("s"), 1), []);
     all
 }
 
@@ -52,7 +52,8 @@ fn only_the_first_and_the_last_reach_the_server() {
     );
     assert_eq!(all.subscribe(2, B, following(&["a.b"]), reach()), []);
     assert_eq!(
-        all.answered(&server("s"), 1, &topic("a.b"), Some("u")).0,
+        all.handle_subscribe_response(&server("s"), 1, &topic("a.b"), Some("u"))
+            .0,
         []
     );
     assert_eq!(all.unsubscribe(1), []);
@@ -81,22 +82,23 @@ fn two_severities_of_one_channel_are_two_subscriptions() {
 fn a_server_that_comes_back_is_asked_again() {
     let mut all = connected();
     all.subscribe(1, A, following(&["a.b"]), reach());
-    all.answered(&server("s"), 1, &topic("a.b"), Some("u"));
-    all.server_lost(&server("s"));
+    all.handle_subscribe_response(&server("s"), 1, &topic("a.b"), Some("u"));
+    all.server_down(&server("s"));
     assert_eq!(
-        all.event(&server("s"), 1, "u", "a.b", 7),
-        Attributed::Unasked
+        all.attribute(&server("s"), 1, "u", "a.b", 7),
+        EventAttribution::Unsolicited
     );
-    assert_eq!(all.server_back(&server("s"), 2), [asks("a.b")]);
+    assert_eq!(all.server_up(&server("s"), 2), [asks("a.b")]);
     assert_eq!(
-        all.answered(&server("s"), 1, &topic("a.b"), Some("late")).0,
+        all.handle_subscribe_response(&server("s"), 1, &topic("a.b"), Some("late"))
+            .0,
         []
     );
     assert_eq!(
-        all.event(&server("s"), 2, "late", "a.b", 7),
-        Attributed::Kept
+        all.attribute(&server("s"), 2, "late", "a.b", 7),
+        EventAttribution::Buffered
     );
-    let (_, early) = all.answered(&server("s"), 2, &topic("a.b"), Some("v"));
+    let (_, early) = all.handle_subscribe_response(&server("s"), 2, &topic("a.b"), Some("v"));
     assert_eq!(early, [], "it was of another life");
 }
 
@@ -106,22 +108,22 @@ fn a_server_that_comes_back_is_asked_again() {
 fn a_life_that_was_not_lost_is_heard_beside_the_next_one() {
     let mut all = connected();
     all.subscribe(1, A, following(&["a.b"]), reach());
-    all.answered(&server("s"), 1, &topic("a.b"), Some("u"));
-    assert_eq!(all.server_back(&server("s"), 2), [asks("a.b")]);
-    let told = Attributed::To(vec![topic("a.b")], 7);
-    assert_eq!(all.event(&server("s"), 1, "u", "a.b", 7), told);
-    all.answered(&server("s"), 2, &topic("a.b"), Some("v"));
-    assert_eq!(all.event(&server("s"), 1, "u", "a.b", 7), told);
-    assert_eq!(all.event(&server("s"), 2, "v", "a.b", 7), told);
+    all.handle_subscribe_response(&server("s"), 1, &topic("a.b"), Some("u"));
+    assert_eq!(all.server_up(&server("s"), 2), [asks("a.b")]);
+    let told = EventAttribution::Topics(vec![topic("a.b")], 7);
+    assert_eq!(all.attribute(&server("s"), 1, "u", "a.b", 7), told);
+    all.handle_subscribe_response(&server("s"), 2, &topic("a.b"), Some("v"));
+    assert_eq!(all.attribute(&server("s"), 1, "u", "a.b", 7), told);
+    assert_eq!(all.attribute(&server("s"), 2, "v", "a.b", 7), told);
     assert_eq!(
-        all.event(&server("s"), 2, "u", "a.b", 7),
-        Attributed::Unasked
+        all.attribute(&server("s"), 2, "u", "a.b", 7),
+        EventAttribution::Unsolicited
     );
-    all.server_lost(&server("s"));
-    all.server_back(&server("s"), 3);
+    all.server_down(&server("s"));
+    all.server_up(&server("s"), 3);
     assert_eq!(
-        all.event(&server("s"), 1, "u", "a.b", 7),
-        Attributed::Unasked
+        all.attribute(&server("s"), 1, "u", "a.b", 7),
+        EventAttribution::Unsolicited
     );
 }
 
@@ -130,14 +132,14 @@ fn at_node(agent: &str) -> ServerId {
 }
 
 fn follows(agent: &str, channels: &str) -> EventsEffect {
-    EventsEffect::FollowAtNode {
+    EventsEffect::SubscribeRemote {
         server: at_node(agent),
         topic: topic(channels),
     }
 }
 
 fn leaves(agent: &str, channels: &str) -> EventsEffect {
-    EventsEffect::LeaveAtNode {
+    EventsEffect::UnsubscribeRemote {
         server: at_node(agent),
         topic: topic(channels),
     }
@@ -147,10 +149,13 @@ fn leaves(agent: &str, channels: &str) -> EventsEffect {
 /// follows nothing.
 #[test]
 fn a_server_of_another_node_is_asked_for_each_agent() {
-    let mut all = Events::<u8>::default();
-    assert!(!all.knows(&at_node("alice")));
-    assert_eq!(all.node_server_back(&server("nas/s"), 1), []);
-    assert!(all.knows(&at_node("alice")) && !all.knows(&server("nas/other").instance("alice")));
+    let mut all = EventSubscriptions::<u8>::default();
+    assert!(!all.supports_events(&at_node("alice")));
+    assert_eq!(all.remote_server_up(&server("nas/s"), 1), []);
+    assert!(
+        all.supports_events(&at_node("alice"))
+            && !all.supports_events(&server("nas/other").instance("alice"))
+    );
     let reach = |agent: &str| BTreeSet::from([at_node(agent)]);
     let asked = all.subscribe(1, A, following(&["a.b"]), reach("alice"));
     assert_eq!(asked, [follows("alice", "a.b")]);
@@ -158,17 +163,17 @@ fn a_server_of_another_node_is_asked_for_each_agent() {
     assert_eq!(asked, [follows("bob", "a.b")]);
     assert_eq!(all.subscribe(3, B, following(&["a.b"]), reach("bob")), []);
     for (agent, id) in [("alice", "one"), ("bob", "two")] {
-        all.answered(&at_node(agent), 1, &topic("a.b"), Some(id));
+        all.handle_subscribe_response(&at_node(agent), 1, &topic("a.b"), Some(id));
     }
-    let told = Attributed::To(vec![topic("a.b")], 7);
-    assert_eq!(all.event(&at_node("bob"), 1, "two", "a.b", 7), told);
+    let told = EventAttribution::Topics(vec![topic("a.b")], 7);
+    assert_eq!(all.attribute(&at_node("bob"), 1, "two", "a.b", 7), told);
     assert_eq!(
-        all.event(&at_node("bob"), 1, "one", "a.b", 7),
-        Attributed::Unasked
+        all.attribute(&at_node("bob"), 1, "one", "a.b", 7),
+        EventAttribution::Unsolicited
     );
     assert_eq!(all.unsubscribe(3), []);
     assert_eq!(all.unsubscribe(2), [leaves("bob", "a.b")]);
-    all.answered(&at_node("bob"), 1, &topic("a.b"), Some("late"));
+    all.handle_subscribe_response(&at_node("bob"), 1, &topic("a.b"), Some("late"));
     let known: Vec<_> = all.servers().cloned().collect();
     assert_eq!(known, [server("nas/s"), at_node("alice")]);
 }
@@ -176,8 +181,8 @@ fn a_server_of_another_node_is_asked_for_each_agent() {
 /// What was refused is let go, too, and what is followed is asked for again in the next life, by all.
 #[test]
 fn a_server_of_another_node_that_comes_back_is_asked_again_for_each_agent() {
-    let mut all = Events::<u8>::default();
-    all.node_server_back(&server("nas/s"), 1);
+    let mut all = EventSubscriptions::<u8>::default();
+    all.remote_server_up(&server("nas/s"), 1);
     for (number, agent) in [(1, "alice"), (2, "bob")] {
         all.subscribe(
             number,
@@ -186,16 +191,16 @@ fn a_server_of_another_node_that_comes_back_is_asked_again_for_each_agent() {
             BTreeSet::from([at_node(agent)]),
         );
     }
-    all.answered(&at_node("alice"), 1, &topic("a.b"), None);
-    all.server_lost(&server("nas/s"));
+    all.handle_subscribe_response(&at_node("alice"), 1, &topic("a.b"), None);
+    all.server_down(&server("nas/s"));
     assert_eq!(all.servers().count(), 0);
     let again = [follows("alice", "a.b"), follows("bob", "a.b")];
-    assert_eq!(all.node_server_back(&server("nas/s"), 2), again);
-    all.answered(&at_node("alice"), 2, &topic("a.b"), None);
+    assert_eq!(all.remote_server_up(&server("nas/s"), 2), again);
+    all.handle_subscribe_response(&at_node("alice"), 2, &topic("a.b"), None);
     assert_eq!(all.unsubscribe(1), [leaves("alice", "a.b")]);
-    let ended = all.reaches_no_instance(2, &server("nas/s"));
+    let ended = all.drop_remote_instances(2, &server("nas/s"));
     assert_eq!(ended, [leaves("bob", "a.b")]);
-    assert!(!all.reaches_any(2));
+    assert!(!all.reaches_any_server(2));
 }
 
 #[test]
@@ -204,7 +209,8 @@ fn an_answer_that_comes_too_late_is_ended_at_once() {
     all.subscribe(1, A, following(&["a.b"]), reach());
     assert_eq!(all.unsubscribe(1), []);
     assert_eq!(
-        all.answered(&server("s"), 1, &topic("a.b"), Some("u")).0,
+        all.handle_subscribe_response(&server("s"), 1, &topic("a.b"), Some("u"))
+            .0,
         [ends("u")]
     );
 }
@@ -213,48 +219,63 @@ fn an_answer_that_comes_too_late_is_ended_at_once() {
 fn an_event_belongs_to_what_was_asked_for_and_to_nothing_else() {
     let mut all = connected();
     all.subscribe(1, A, following(&["a.*"]), reach());
-    assert_eq!(all.event(&server("s"), 1, "u", "a.x", 1), Attributed::Kept);
     assert_eq!(
-        all.event(&server("s"), 1, "u", "b.x", 2),
-        Attributed::Unasked
+        all.attribute(&server("s"), 1, "u", "a.x", 1),
+        EventAttribution::Buffered
     );
-    let (_, early) = all.answered(&server("s"), 1, &topic("a.*"), Some("u"));
+    assert_eq!(
+        all.attribute(&server("s"), 1, "u", "b.x", 2),
+        EventAttribution::Unsolicited
+    );
+    let (_, early) = all.handle_subscribe_response(&server("s"), 1, &topic("a.*"), Some("u"));
     assert_eq!(early, [(vec![topic("a.*")], 1)]);
-    let to = |id, channel| Events::event(&mut all.clone(), &server("s"), 1, id, channel, 3);
-    assert_eq!(to("u", "a.y"), Attributed::To(vec![topic("a.*")], 3));
-    assert_eq!(to("u", "b.x"), Attributed::Unasked);
-    assert_eq!(to("w", "a.x"), Attributed::Unasked, "another's id");
-    for _ in 0..2 * EARLY_MAX {
+    let to = |id, channel| {
+        EventSubscriptions::attribute(&mut all.clone(), &server("s"), 1, id, channel, 3)
+    };
+    assert_eq!(
+        to("u", "a.y"),
+        EventAttribution::Topics(vec![topic("a.*")], 3)
+    );
+    assert_eq!(to("u", "b.x"), EventAttribution::Unsolicited);
+    assert_eq!(
+        to("w", "a.x"),
+        EventAttribution::Unsolicited,
+        "another's id"
+    );
+    for _ in 0..2 * EARLY_EVENTS_MAX {
         all.subscribe(2, A, following(&["c"]), reach());
-        all.event(&server("s"), 1, "?", "c", 4);
+        all.attribute(&server("s"), 1, "?", "c", 4);
     }
-    assert_eq!(all.event(&server("s"), 1, "?", "c", 4), Attributed::Unasked);
+    assert_eq!(
+        all.attribute(&server("s"), 1, "?", "c", 4),
+        EventAttribution::Unsolicited
+    );
 }
 
 #[test]
 fn what_a_server_does_not_have_it_is_not_asked_for_again() {
     let mut all = connected();
     all.subscribe(1, A, following(&["a.b"]), reach());
-    assert!(all.is_awaited(1));
-    all.answered(&server("s"), 1, &topic("a.b"), None);
-    assert!(!all.is_awaited(1) && !all.is_told(1, &topic("a.b")));
+    assert!(all.is_subscribe_pending(1));
+    all.handle_subscribe_response(&server("s"), 1, &topic("a.b"), None);
+    assert!(!all.is_subscribe_pending(1) && !all.is_delivered(1, &topic("a.b")));
     assert_eq!(all.subscribe(2, B, following(&["a.b"]), reach()), []);
 }
 
 #[test]
 fn bounds_refuse() {
-    let mut all: Events<()> = Events::default();
+    let mut all: EventSubscriptions<()> = EventSubscriptions::default();
     for number in 0..PER_CONNECTION_MAX as u64 {
         all.subscribe(number, A, BTreeSet::new(), BTreeSet::new());
     }
-    let one_more = |all: &Events<()>, who, channels| all.may_subscribe(who, channels);
+    let one_more = |all: &EventSubscriptions<()>, who, channels| all.check_capacity(who, channels);
     assert_eq!(
         one_more(&all, A, 1),
-        Err(TooManyEventSubscriptions::OnConnection)
+        Err(EventSubscriptionLimit::PerConnection)
     );
     assert_eq!(
         one_more(&all, B, CHANNELS_MAX + 1),
-        Err(TooManyEventSubscriptions::Channels)
+        Err(EventSubscriptionLimit::Channels)
     );
     assert_eq!(one_more(&all, B, CHANNELS_MAX), Ok(()));
     for number in 100..100 + TOTAL_MAX as u64 {
@@ -265,51 +286,52 @@ fn bounds_refuse() {
             BTreeSet::new(),
         );
     }
-    assert_eq!(
-        one_more(&all, B, 1),
-        Err(TooManyEventSubscriptions::InTotal)
-    );
+    assert_eq!(one_more(&all, B, 1), Err(EventSubscriptionLimit::Total));
 }
 
 /// More channels than there is room for are not followed, and those that end make room for them.
 #[test]
 fn what_has_no_room_is_followed_when_there_is_some() {
-    let mut all: Events<()> = Events::default();
+    let mut all: EventSubscriptions<()> = EventSubscriptions::default();
     let names: Vec<_> = (0..PER_SERVER_MAX + 1).map(|n| format!("a.x{n}")).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     let (last, first) = names.split_last().unwrap();
     let servers = ["s", "t", "u", "v", "w"].map(server);
     for (life, one) in (1..).zip(&servers) {
-        all.server_back(one, life);
+        all.server_up(one, life);
     }
-    assert_eq!(AT_SERVERS_MAX, 4 * PER_SERVER_MAX);
+    assert_eq!(UPSTREAM_TOTAL_MAX, 4 * PER_SERVER_MAX);
     for (number, one) in (0..).zip(&servers[..4]) {
         all.subscribe(number, A, following(first), BTreeSet::from([one.clone()]));
     }
-    assert!(!all.is_short());
+    assert!(!all.has_deferred());
     assert_eq!(all.subscribe(7, B, following(&[last]), reach()), []);
     let fifth = BTreeSet::from([servers[4].clone()]);
     assert_eq!(all.subscribe(8, B, following(first), fifth), []);
-    assert!(all.followed(7).is_empty() && all.followed(8).is_empty() && all.is_short());
-    let effects = all.unsubscribe(1);
-    assert!(effects.contains(&EventsEffect::FollowsMore(8)));
     assert!(
-        !effects.contains(&EventsEffect::FollowsMore(7)),
+        all.followed_topics(7).is_empty()
+            && all.followed_topics(8).is_empty()
+            && all.has_deferred()
+    );
+    let effects = all.unsubscribe(1);
+    assert!(effects.contains(&EventsEffect::SubscriptionExtended(8)));
+    assert!(
+        !effects.contains(&EventsEffect::SubscriptionExtended(7)),
         "its server is full"
     );
-    assert_eq!(all.followed(8).len(), PER_SERVER_MAX);
-    assert_eq!(all.unsubscribe(0), [EventsEffect::FollowsMore(7)]);
-    let (effects, _) = all.answered(&servers[0], 1, &topic(first[0]), None);
+    assert_eq!(all.followed_topics(8).len(), PER_SERVER_MAX);
+    assert_eq!(all.unsubscribe(0), [EventsEffect::SubscriptionExtended(7)]);
+    let (effects, _) = all.handle_subscribe_response(&servers[0], 1, &topic(first[0]), None);
     assert_eq!(
         effects,
         [asks(last)],
         "as soon as it was not asked for as much at once"
     );
-    assert!(!all.is_short());
+    assert!(!all.has_deferred());
     for number in [2, 3, 7, 8] {
         all.unsubscribe(number);
     }
-    assert!(all.is_empty() && all.interest.is_empty() && all.followed == 0);
+    assert!(all.is_empty() && all.followers.is_empty() && all.followed_count == 0);
 }
 
 /// Questions that nobody waits for any more take up the room of others only until they are answered.
@@ -321,7 +343,7 @@ fn a_channel_is_asked_for_once_the_server_has_answered_others() {
     all.subscribe(1, A, following(&names), reach());
     all.unsubscribe(1);
     assert_eq!(all.subscribe(2, B, following(&["b"]), reach()), []);
-    let (effects, _) = all.answered(&server("s"), 1, &topic("a.x0"), Some("u"));
+    let (effects, _) = all.handle_subscribe_response(&server("s"), 1, &topic("a.x0"), Some("u"));
     assert_eq!(effects, [ends("u"), asks("b")]);
 }
 
@@ -332,7 +354,7 @@ fn a_pattern_takes_in_what_it_covers() {
         .iter()
         .filter_map(|name| ChannelPattern::parse(name))
         .collect();
-    let topics = topics(&channels, Severity::Debug);
+    let topics = to_topics(&channels, Severity::Debug);
     assert_eq!(topics, following(&["model.*", "tool.started"]));
 }
 
@@ -365,17 +387,17 @@ impl Model {
                         "only what is held is ended, and once"
                     );
                 }
-                EventsEffect::FollowAtNode { server, .. }
-                | EventsEffect::LeaveAtNode { server, .. } => {
+                EventsEffect::SubscribeRemote { server, .. }
+                | EventsEffect::UnsubscribeRemote { server, .. } => {
                     panic!("{server} is no server of another node")
                 }
-                EventsEffect::FollowsMore(number) => panic!("{number} had all it wanted"),
+                EventsEffect::SubscriptionExtended(number) => panic!("{number} had all it wanted"),
             }
         }
     }
 
     /// The server answers what it was asked first.
-    fn answer(&mut self, all: &mut Events<u8>) -> bool {
+    fn answer(&mut self, all: &mut EventSubscriptions<u8>) -> bool {
         if self.asked.is_empty() {
             return false;
         }
@@ -390,12 +412,12 @@ impl Model {
             assert_eq!(*now, life);
             held.push((topic.clone(), id.clone()));
         }
-        let (effects, _) = all.answered(&server, life, &topic, Some(&id));
+        let (effects, _) = all.handle_subscribe_response(&server, life, &topic, Some(&id));
         self.perform(effects);
         true
     }
 
-    fn check(&self, all: &mut Events<u8>) {
+    fn check(&self, all: &mut EventSubscriptions<u8>) {
         for (server, (life, held)) in &self.upstream {
             let here = self
                 .follows
@@ -407,8 +429,8 @@ impl Model {
             assert_eq!(held.len(), wanted.len(), "one subscription each");
             for (topic, id) in held {
                 let name = topic.channels.as_str().replace('*', "x");
-                let found = all.event(server, *life, id, &name, 0);
-                assert_eq!(found, Attributed::To(vec![topic.clone()], 0));
+                let found = all.attribute(server, *life, id, &name, 0);
+                assert_eq!(found, EventAttribution::Topics(vec![topic.clone()], 0));
                 let followers: BTreeSet<u64> = all.followers(server, topic).collect();
                 let model = self.follows.iter();
                 let model = model.filter(|(_, (t, r))| t.contains(topic) && r.contains(server));
@@ -423,7 +445,7 @@ proptest! {
     fn servers_tell_what_is_followed(
         steps in proptest::collection::vec((0u8..7, 0u64..5, 0u8..8, 0u8..4), 0..60)
     ) {
-        let (mut all, mut model) = (Events::default(), Model::default());
+        let (mut all, mut model) = (EventSubscriptions::default(), Model::default());
         let mut lives = 0;
         for (step, number, channels, servers) in steps {
             let names = ["a.*", "a.b", "c"];
@@ -445,16 +467,16 @@ proptest! {
                     if let Some((_, now)) = model.follows.get_mut(&number) {
                         *now = reach.clone();
                     }
-                    all.reaches(number, reach)
+                    all.set_servers(number, reach)
                 }
                 4 => {
                     lives += 1;
                     model.upstream.insert(one.clone(), (lives, Vec::new()));
-                    all.server_back(&one, lives)
+                    all.server_up(&one, lives)
                 }
                 5 => {
                     model.upstream.remove(&one);
-                    all.server_lost(&one);
+                    all.server_down(&one);
                     Vec::new()
                 }
                 _ => {

@@ -12,14 +12,14 @@ use serde_json::value::RawValue;
 use super::vectors::Vector;
 
 /// Bytes of a description that are read. What follows is example and licence, not what a tool is.
-const DESCRIPTION_READ: usize = 4096;
+const DESCRIPTION_BYTES_MAX: usize = 4096;
 /// Bytes of a schema that are searched for parameters.
-const SCHEMA_READ: usize = 1 << 18;
+const SCHEMA_BYTES_MAX: usize = 1 << 18;
 /// Parameters read, and how deep they may lie.
 const PARAMETERS_MAX: usize = 64;
 const DEPTH_MAX: usize = 4;
 /// Bytes read of what is said of one parameter.
-const PARAMETER_READ: usize = 256;
+const PARAMETER_BYTES_MAX: usize = 256;
 /// Categories and keywords read of a tool, and bytes of each.
 const LABELS_MAX: usize = 32;
 const LABEL_MAX: usize = 64;
@@ -45,13 +45,13 @@ pub struct IndexedTool {
 
 /// A tool on its way into the index, with what is read once and not kept.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Draft {
+pub struct IndexDraft {
     /// What is kept.
     pub entry: IndexedTool,
     pub(super) title: Box<str>,
     pub(super) description: Box<str>,
     pub(super) parameters: Box<[Box<str>]>,
-    pub(super) remarks: Box<str>,
+    pub(super) parameter_text: Box<str>,
     pub(super) embedding: Option<Box<[f32]>>,
     pub(super) vector: Option<Vector>,
 }
@@ -74,11 +74,11 @@ struct IndexedDefinition<'a> {
     embedding: Option<&'a RawValue>,
 }
 
-impl Draft {
+impl IndexDraft {
     /// Reads a definition. What is missing or of the wrong kind is not there: the catalog has judged
     /// the definition before, and a tool that is badly described can still be found by its name.
     #[must_use]
-    pub fn read(
+    pub fn parse(
         server: &ServerId,
         name: &Arc<str>,
         raw: &Arc<str>,
@@ -90,16 +90,18 @@ impl Draft {
             let text = value.as_ref().and_then(Value::as_str).unwrap_or_default();
             text[..text.floor_char_boundary(most)].into()
         };
-        let mut parameters = Parameters::default();
+        let mut parameters = ParameterTexts::default();
         let schema = definition.schema.map(RawValue::get);
-        let schema = schema.filter(|schema| schema.len() <= SCHEMA_READ);
+        let schema = schema.filter(|schema| schema.len() <= SCHEMA_BYTES_MAX);
         if let Some(schema) = schema.and_then(|schema| serde_json::from_str(schema).ok()) {
-            parameters.walk(&schema, 0);
+            parameters.collect(&schema, 0);
         }
         // What it is shown as, where that is another name than its server's.
         let called = definition.name.as_ref().and_then(Value::as_str);
         let called = called.filter(|called| *called != &**name && called.len() <= LABEL_MAX * 2);
-        let keywords = labels(definition.keywords.as_ref()).into_vec().into_iter();
+        let keywords = parse_labels(definition.keywords.as_ref())
+            .into_vec()
+            .into_iter();
         let keywords = keywords.chain(called.map(Box::from)).collect();
         let permissions = security.map(|said| said.permissions_required.iter().cloned().collect());
         Self {
@@ -108,24 +110,26 @@ impl Draft {
                 name: Arc::clone(name),
                 raw: Arc::clone(raw),
                 risk,
-                categories: labels(definition.categories.as_ref()),
+                categories: parse_labels(definition.categories.as_ref()),
                 keywords,
                 permissions: permissions.unwrap_or_default(),
             },
             title: text(&definition.title, LABEL_MAX * 4),
-            description: text(&definition.description, DESCRIPTION_READ),
+            description: text(&definition.description, DESCRIPTION_BYTES_MAX),
             parameters: parameters.names.into(),
-            remarks: parameters.remarks.into(),
-            embedding: definition.embedding.and_then(|raw| embedding(raw.get())),
+            parameter_text: parameters.descriptions.into(),
+            embedding: definition
+                .embedding
+                .and_then(|raw| parse_embedding(raw.get())),
             vector: None,
         }
     }
 }
 
-impl Draft {
+impl IndexDraft {
     /// The same tool, standing where the operator says that its server stands, as well.
     #[must_use]
-    pub fn placed(mut self, categories: &[String]) -> Self {
+    pub fn with_categories(mut self, categories: &[String]) -> Self {
         let added = categories.iter();
         let added = added.map(|label| label.to_lowercase().trim_matches('/').into());
         let mut all = self.entry.categories.into_vec();
@@ -141,7 +145,7 @@ impl Draft {
     /// The same tool without a vector that could not be held against those of a model of this
     /// dimension; without any when there is no model.
     #[must_use]
-    pub fn fitting(mut self, dimension: Option<usize>) -> Self {
+    pub fn with_compatible_embedding(mut self, dimension: Option<usize>) -> Self {
         let fits = |given: &[f32]| Some(given.len()) == dimension;
         self.embedding = self.embedding.filter(|given| fits(given));
         self
@@ -150,7 +154,7 @@ impl Draft {
     /// The same tool with the vector that its node made of it by the model that is used here: none is made
     /// anew.
     #[must_use]
-    pub fn meaning(mut self, vector: Option<Vector>) -> Self {
+    pub fn with_vector(mut self, vector: Option<Vector>) -> Self {
         self.vector = vector;
         self
     }
@@ -160,7 +164,7 @@ impl IndexedTool {
     /// True when the tool stands in that category or in one below it: `filesystem` has
     /// `filesystem/read` and not `filesystems`. Its server's name is a category, too.
     #[must_use]
-    pub fn is_in(&self, category: &str) -> bool {
+    pub fn is_in_category(&self, category: &str) -> bool {
         let wanted = category.trim_matches('/');
         let own = self.categories.iter().map(|own| &**own);
         own.chain([self.server.as_str()]).any(|own| {
@@ -172,7 +176,7 @@ impl IndexedTool {
 }
 
 /// `["Filesystem", "read"]`, in small letters and without what is too long.
-fn labels(value: Option<&Value>) -> Box<[Box<str>]> {
+fn parse_labels(value: Option<&Value>) -> Box<[Box<str>]> {
     let labels = value.and_then(Value::as_array).into_iter().flatten();
     let labels = labels.filter_map(Value::as_str);
     let short = labels.filter(|label| (1..=LABEL_MAX).contains(&label.len()));
@@ -182,20 +186,20 @@ fn labels(value: Option<&Value>) -> Box<[Box<str>]> {
 }
 
 /// A vector that the server sends along; anything that is none is not there.
-fn embedding(raw: &str) -> Option<Box<[f32]>> {
+fn parse_embedding(raw: &str) -> Option<Box<[f32]>> {
     let numbers: Vec<f32> = serde_json::from_str(raw).ok()?;
     let sound = !numbers.is_empty() && numbers.iter().all(|n| n.is_finite());
     sound.then(|| numbers.into())
 }
 
 #[derive(Default)]
-struct Parameters {
+struct ParameterTexts {
     names: Vec<Box<str>>,
-    remarks: String,
+    descriptions: String,
 }
 
-impl Parameters {
-    fn walk(&mut self, schema: &Value, depth: usize) {
+impl ParameterTexts {
+    fn collect(&mut self, schema: &Value, depth: usize) {
         if depth >= DEPTH_MAX {
             return;
         }
@@ -207,14 +211,14 @@ impl Parameters {
             self.names
                 .push(name[..name.floor_char_boundary(LABEL_MAX)].into());
             if let Some(remark) = below.get("description").and_then(Value::as_str) {
-                let end = remark.floor_char_boundary(PARAMETER_READ);
-                self.remarks.push_str(&remark[..end]);
-                self.remarks.push('\n');
+                let end = remark.floor_char_boundary(PARAMETER_BYTES_MAX);
+                self.descriptions.push_str(&remark[..end]);
+                self.descriptions.push('\n');
             }
-            self.walk(below, depth + 1);
+            self.collect(below, depth + 1);
         }
         if let Some(items) = schema.get("items") {
-            self.walk(items, depth + 1);
+            self.collect(items, depth + 1);
         }
     }
 }

@@ -26,7 +26,7 @@ fn plan(name: &str, description: &str) -> Plan {
     }
 }
 
-fn draft(server: &str, plan: &Plan) -> Draft {
+fn draft(server: &str, plan: &Plan) -> IndexDraft {
     let raw = json!({
         "name": plan.name,
         "description": plan.description,
@@ -36,8 +36,8 @@ fn draft(server: &str, plan: &Plan) -> Draft {
     read(server, &plan.name, raw.to_string(), plan.risk)
 }
 
-fn read(server: &str, name: &str, raw: String, risk: RiskLevel) -> Draft {
-    Draft::read(
+fn read(server: &str, name: &str, raw: String, risk: RiskLevel) -> IndexDraft {
+    IndexDraft::parse(
         &ServerId::new(server),
         &name.into(),
         &raw.into(),
@@ -49,7 +49,7 @@ fn read(server: &str, name: &str, raw: String, risk: RiskLevel) -> Draft {
 /// A stand-in for a model: a direction for each text.
 fn vector(hash: &[u8; 32]) -> Vector {
     let numbers: Vec<f32> = hash.iter().map(|byte| f32::from(*byte) - 127.5).collect();
-    Vector::of(&numbers).unwrap()
+    Vector::quantize(&numbers).unwrap()
 }
 
 fn indexed(server: &str, plans: &[Plan]) -> Arc<ServerIndex> {
@@ -60,19 +60,19 @@ fn indexed(server: &str, plans: &[Plan]) -> Arc<ServerIndex> {
 
 fn index(servers: &[(&str, &[Plan])]) -> Index {
     let servers = servers.iter().map(|(server, plans)| indexed(server, plans));
-    servers.fold(Index::default(), |index, server| index.with(server))
+    servers.fold(Index::default(), |index, server| index.with_server(server))
 }
 
 struct Asked {
     strategy: Strategy,
-    filter: Filter,
+    filter: SearchFilter,
     most: usize,
     meanings: bool,
 }
 
 const ALL: Asked = Asked {
     strategy: Strategy::Hybrid,
-    filter: Filter {
+    filter: SearchFilter {
         categories: Vec::new(),
         risk_max: None,
     },
@@ -83,17 +83,17 @@ const ALL: Asked = Asked {
 type Answer = (Vec<(String, f32)>, usize, Strategy);
 
 fn ask(index: &Index, text: &str, asked: &Asked, visible: &dyn Fn(&IndexedTool) -> bool) -> Answer {
-    let request = SearchRequest::read(text);
-    let meanings = request.meanings().iter();
+    let request = SearchRequest::parse(text);
+    let meanings = request.embedding_texts().iter();
     let meanings = meanings.map(|text| vector(blake3::hash(text.as_bytes()).as_bytes()));
     let meanings: Vec<Vector> = meanings.filter(|_| asked.meanings).collect();
     let found = index.search(&IndexSearch {
         request: &request,
-        meanings: &meanings,
+        vectors: &meanings,
         strategy: asked.strategy,
         filter: &asked.filter,
-        most: asked.most,
-        visible,
+        limit: asked.most,
+        is_visible: visible,
     });
     let named = |hit: &SearchHit<'_>| {
         (
@@ -157,10 +157,10 @@ proptest! {
         for ((server, plans), leaves) in changes {
             let server = SERVERS[server];
             if leaves {
-                grown = grown.without(&ServerId::new(server));
+                grown = grown.without_server(&ServerId::new(server));
                 there.remove(server);
             } else {
-                grown = grown.with(indexed(server, &plans));
+                grown = grown.with_server(indexed(server, &plans));
                 there.insert(server, plans);
             }
         }
@@ -194,7 +194,7 @@ proptest! {
                 own.map(|(_, plan, _)| plan.clone()).collect::<Vec<_>>()
             };
             let servers = SERVERS.map(|server| indexed(server, &plans(server)));
-            servers.into_iter().fold(Index::default(), |index, server| index.with(server))
+            servers.into_iter().fold(Index::default(), |index, server| index.with_server(server))
         };
         let asked = Asked { strategy, ..ALL };
         let text = format!("{} y reed", text.join(", "));
@@ -214,17 +214,17 @@ proptest! {
         risk in proptest::sample::select(RiskLevel::ALL.to_vec()),
     ) {
         let index = servers.iter().fold(Index::default(), |index, (server, plans)| {
-            index.with(indexed(SERVERS[*server], plans))
+            index.with_server(indexed(SERVERS[*server], plans))
         });
-        let filter = Filter { categories: vec!["Filesystem".into()], risk_max: Some(risk) };
-        let request = SearchRequest::read(&text);
+        let filter = SearchFilter { categories: vec!["Filesystem".into()], risk_max: Some(risk) };
+        let request = SearchRequest::parse(&text);
         let found = index.search(&IndexSearch {
             request: &request,
-            meanings: &[vector(&[7; 32])],
+            vectors: &[vector(&[7; 32])],
             strategy,
             filter: &filter,
-            most,
-            visible: &|_| true,
+            limit: most,
+            is_visible: &|_| true,
         });
         prop_assert!(found.hits.len() <= most);
         prop_assert!(found.hits.is_sorted_by(|a, b| a.score >= b.score));
@@ -235,11 +235,11 @@ proptest! {
         }
         let again = index.search(&IndexSearch {
             request: &request,
-            meanings: &[vector(&[7; 32])],
+            vectors: &[vector(&[7; 32])],
             strategy,
             filter: &filter,
-            most,
-            visible: &|_| true,
+            limit: most,
+            is_visible: &|_| true,
         });
         prop_assert_eq!(found, again);
     }
@@ -290,7 +290,7 @@ fn a_category_holds_what_is_below_it() {
     let index = index(&[("s", &tools)]);
     let asked = Asked {
         strategy: Strategy::Category,
-        filter: Filter {
+        filter: SearchFilter {
             categories: vec!["/Filesystem/".into()],
             risk_max: None,
         },
@@ -331,29 +331,29 @@ fn a_tool_brings_its_own_vector_or_waits_for_one() {
         draft("s", &plan("read_file", "reads")),
     ];
     let server = ServerIndex::new(&ServerId::new("s"), "", drafts);
-    assert_eq!((server.embedded(), server.texts().count()), (1, 3));
-    let index = Index::default().with(Arc::new(server));
-    let request = SearchRequest::read("file");
+    assert_eq!((server.embedded_count(), server.texts().count()), (1, 3));
+    let index = Index::default().with_server(Arc::new(server));
+    let request = SearchRequest::parse("file");
     let search = |meaning: &Vector, strategy| {
         let found = index.search(&IndexSearch {
             request: &request,
-            meanings: std::slice::from_ref(meaning),
+            vectors: std::slice::from_ref(meaning),
             strategy,
-            filter: &Filter::default(),
-            most: 5,
-            visible: &|_| true,
+            filter: &SearchFilter::default(),
+            limit: 5,
+            is_visible: &|_| true,
         });
         let names = found.hits.iter().map(|hit| hit.entry.name.to_string());
         (names.collect::<Vec<_>>(), found.strategy)
     };
-    let meaning = Vector::of(&own).unwrap();
+    let meaning = Vector::quantize(&own).unwrap();
     assert_eq!(
         search(&meaning, Strategy::Semantic),
         (vec!["oracle".into()], Strategy::Semantic)
     );
     let both = search(&meaning, Strategy::Hybrid).0;
     assert!(both.contains(&"read_file".to_owned()));
-    let foreign = Vector::of(&[1.0, 0.0]).unwrap();
+    let foreign = Vector::quantize(&[1.0, 0.0]).unwrap();
     assert_eq!(
         search(&foreign, Strategy::Semantic),
         (vec!["read_file".into()], Strategy::Keyword)
@@ -366,23 +366,23 @@ fn a_tool_brings_its_own_vector_or_waits_for_one() {
 fn the_only_tool_there_is_is_found_by_its_meaning() {
     let mut own = vec![0.0; 32];
     own[3] = 2.0;
-    let meaning = Vector::of(&own).unwrap();
-    let request = SearchRequest::read("holiday");
+    let meaning = Vector::quantize(&own).unwrap();
+    let request = SearchRequest::parse("holiday");
     for names in [&["oracle"][..], &["oracle", "twin"]] {
         let raw = |name: &str| json!({"name": name, "embedding": own}).to_string();
         let drafts = names
             .iter()
             .map(|name| read("s", name, raw(name), RiskLevel::Safe));
         let server = ServerIndex::new(&ServerId::new("s"), "", drafts.collect());
-        let index = Index::default().with(Arc::new(server));
+        let index = Index::default().with_server(Arc::new(server));
         for strategy in [Strategy::Hybrid, Strategy::Semantic] {
             let found = index.search(&IndexSearch {
                 request: &request,
-                meanings: std::slice::from_ref(&meaning),
+                vectors: std::slice::from_ref(&meaning),
                 strategy,
-                filter: &Filter::default(),
-                most: 5,
-                visible: &|_| true,
+                filter: &SearchFilter::default(),
+                limit: 5,
+                is_visible: &|_| true,
             });
             assert_eq!(found.hits.len(), names.len(), "{strategy:?}");
         }
@@ -434,19 +434,26 @@ fn hostile_definitions_are_read_to_a_bound() {
         "{} postings",
         server.postings.len()
     );
-    assert_eq!(server.embedded(), 0);
+    assert_eq!(server.embedded_count(), 0);
 }
 
 /// MGP-241: of a text too long to be a description the beginning is read, and how much was not is told.
 #[test]
 fn a_request_has_a_bound() {
     let begun = format!("read a file{}", " é".repeat(REQUEST_MAX));
-    let cut = SearchRequest::read(&begun);
-    assert!(cut.unread() > 2 * REQUEST_MAX - 16, "{}", cut.unread());
-    assert!(begun.is_char_boundary(begun.len() - cut.unread()));
-    assert_eq!(SearchRequest::read(&"x".repeat(REQUEST_MAX)).unread(), 0);
-    let long = SearchRequest::read(&"many different, words! ".repeat(700));
-    assert!(long.texts() <= 9 && long.meanings().len() <= 9 + 16);
+    let cut = SearchRequest::parse(&begun);
+    assert!(
+        cut.unread_bytes() > 2 * REQUEST_MAX - 16,
+        "{}",
+        cut.unread_bytes()
+    );
+    assert!(begun.is_char_boundary(begun.len() - cut.unread_bytes()));
+    assert_eq!(
+        SearchRequest::parse(&"x".repeat(REQUEST_MAX)).unread_bytes(),
+        0
+    );
+    let long = SearchRequest::parse(&"many different, words! ".repeat(700));
+    assert!(long.texts() <= 9 && long.embedding_texts().len() <= 9 + 16);
     let files = [plan("read_file", "reads")];
     let index = index(&[("fs", &files)]);
     assert_eq!(names(&index, "", Strategy::Keyword), Vec::<String>::new());
@@ -474,26 +481,26 @@ proptest! {
             let server = format!("server{n}");
             let drafts = plans.iter().map(|plan| draft(&server, plan)).collect();
             let server = ServerIndex::new(&ServerId::new(&*server), "keeps things", drafts);
-            let known = |text: &Text| (text.hash[0] > unread / 4).then(|| vector(&text.hash));
-            index = index.with(Arc::new(server.with_vectors(&mut |text| known(text))));
+            let known = |text: &EmbeddingText| (text.hash[0] > unread / 4).then(|| vector(&text.hash));
+            index = index.with_server(Arc::new(server.with_vectors(&mut |text| known(text))));
         }
         let text = parts.iter().map(|part| part.join(" ")).collect::<Vec<_>>().join(", ");
-        let request = SearchRequest::read(&text);
-        let meanings = request.meanings().iter();
+        let request = SearchRequest::parse(&text);
+        let meanings = request.embedding_texts().iter();
         let meanings = meanings.map(|text| vector(blake3::hash(text.as_bytes()).as_bytes()));
         let meanings: Vec<Vector> = meanings.collect();
         let seen = |entry: &IndexedTool| entry.name.len() * 37 % 256 >= usize::from(hidden / 3);
         let search = IndexSearch {
             request: &request,
-            meanings: &meanings,
+            vectors: &meanings,
             strategy: Strategy::Hybrid,
-            filter: &Filter::default(),
-            most: 10,
-            visible: &seen,
+            filter: &SearchFilter::default(),
+            limit: 10,
+            is_visible: &seen,
         };
         let found = index.search(&search);
         if found.strategy == Strategy::Hybrid {
-            let mut plain = reference::hybrid(&index, &search);
+            let mut plain = reference::score_hybrid(&index, &search);
             prop_assert_eq!(plain.len(), found.visible);
             plain.retain(|(_, score)| *score > 1e-4);
             plain.sort_by(|a, b| b.1.total_cmp(&a.1));
@@ -526,10 +533,10 @@ fn rare_words_count_more() {
 fn elsewhere(plans: &[Plan], vector: &Vector) -> Arc<ServerIndex> {
     let server = "nas/files";
     let drafts = plans.iter().map(|plan| draft(server, plan));
-    let drafts = drafts.map(|draft| draft.meaning(Some(vector.clone())));
+    let drafts = drafts.map(|draft| draft.with_vector(Some(vector.clone())));
     let server = ServerIndex::new(&ServerId::new(server), "", drafts.collect());
     assert!(server.texts().next().is_none(), "nothing is embedded anew");
-    assert_eq!(server.embedded(), plans.len());
+    assert_eq!(server.embedded_count(), plans.len());
     Arc::new(server)
 }
 
@@ -546,18 +553,18 @@ fn a_tool_of_another_node_is_found_by_a_meaning_that_is_known_here() {
         let known = known.contains(&text.hash) || text.text.starts_with("nas");
         known.then(|| vector(&text.hash))
     });
-    assert_eq!(filled.embedded(), 1);
-    assert_eq!(there.with_vectors(&mut |_| None).embedded(), 0);
+    assert_eq!(filled.embedded_count(), 1);
+    assert_eq!(there.with_vectors(&mut |_| None).embedded_count(), 0);
 }
 
 /// PRJ-008: a tool of another node that came with a vector which fits whatever is looked for is not ahead of
 /// the tool of this node that does it; where none does, it is found.
 #[test]
 fn a_vector_that_fits_everything_is_not_ahead_of_what_is_here() {
-    let request = SearchRequest::read("list the letters of a mailbox");
-    let near = |share: f32| Vector::of(&[share, 1.0 - share]).unwrap();
+    let request = SearchRequest::parse("list the letters of a mailbox");
+    let near = |share: f32| Vector::quantize(&[share, 1.0 - share]).unwrap();
     let asked = near(1.0);
-    let meanings = vec![asked.clone(); request.meanings().len()];
+    let meanings = vec![asked.clone(); request.embedding_texts().len()];
     let plans: Vec<Plan> = (0..30)
         .map(|n| plan(&format!("other_{n}"), "something else"))
         .collect();
@@ -565,7 +572,7 @@ fn a_vector_that_fits_everything_is_not_ahead_of_what_is_here() {
         let drafts = std::iter::once(plan("inbox", "shows post")).chain(plans.clone());
         let drafts = drafts.enumerate().map(|(n, plan)| {
             let share = if n == 0 { likest } else { 0.0 };
-            draft("mail", &plan).meaning(Some(near(share)))
+            draft("mail", &plan).with_vector(Some(near(share)))
         });
         Arc::new(ServerIndex::new(
             &ServerId::new("mail"),
@@ -578,15 +585,15 @@ fn a_vector_that_fits_everything_is_not_ahead_of_what_is_here() {
         .collect();
     let first = |likest: f32, strategy| {
         let index = Index::default()
-            .with(here(likest))
-            .with(elsewhere(&fits_all, &asked));
+            .with_server(here(likest))
+            .with_server(elsewhere(&fits_all, &asked));
         let found = index.search(&IndexSearch {
             request: &request,
-            meanings: &meanings,
+            vectors: &meanings,
             strategy,
             filter: &ALL.filter,
-            most: 3,
-            visible: &|_| true,
+            limit: 3,
+            is_visible: &|_| true,
         });
         found.hits[0].entry.server.to_string()
     };

@@ -7,7 +7,7 @@ pub(super) mod scan;
 
 use std::sync::Arc;
 
-use self::scan::{Probes, dot};
+use self::scan::{Probes, dot_product};
 
 /// Most numbers of a vector. The largest models in use give 4096.
 pub const DIMENSIONS_MAX: usize = 4096;
@@ -19,14 +19,14 @@ pub const DIMENSIONS_MAX: usize = 4096;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Vector {
     numbers: Arc<[i8]>,
-    unit: f32,
+    scale: f32,
 }
 
 impl Vector {
     /// Rounds a vector of any length; `None` when it has no direction: empty, too long, all zero, or
     /// with numbers that are none.
     #[must_use]
-    pub fn of(numbers: &[f32]) -> Option<Self> {
+    pub fn quantize(numbers: &[f32]) -> Option<Self> {
         if numbers.is_empty() || numbers.len() > DIMENSIONS_MAX {
             return None;
         }
@@ -38,19 +38,19 @@ impl Vector {
         let step = largest / 127.0;
         Some(Self {
             numbers: numbers.iter().map(|n| (n / step).round() as i8).collect(),
-            unit: step / length,
+            scale: step / length,
         })
     }
 
     /// The direction between several, each of which counts the same; `None` when there is none, or
     /// they are not of one dimension.
     #[must_use]
-    pub fn between(parts: &[&Self]) -> Option<Self> {
-        Self::middle(parts.iter().map(|part| (*part, 1.0)))
+    pub fn mean(parts: &[&Self]) -> Option<Self> {
+        Self::weighted_mean(parts.iter().map(|part| (*part, 1.0)))
     }
 
     /// The same, where each has a weight.
-    pub(super) fn middle<'a>(parts: impl Iterator<Item = (&'a Self, f32)>) -> Option<Self> {
+    pub(super) fn weighted_mean<'a>(parts: impl Iterator<Item = (&'a Self, f32)>) -> Option<Self> {
         let mut sum = Vec::new();
         for (part, weight) in parts {
             if sum.is_empty() {
@@ -60,16 +60,16 @@ impl Vector {
                 return None;
             }
             for (sum, number) in sum.iter_mut().zip(&*part.numbers) {
-                *sum += f32::from(*number) * part.unit * weight;
+                *sum += f32::from(*number) * part.scale * weight;
             }
         }
-        Self::of(&sum)
+        Self::quantize(&sum)
     }
 
     /// As it is kept: what one is worth, and the numbers.
     #[must_use]
     pub fn parts(&self) -> (f32, &[i8]) {
-        (self.unit, &self.numbers)
+        (self.scale, &self.numbers)
     }
 
     /// As it was kept; `None` when that was none of ours.
@@ -78,7 +78,7 @@ impl Vector {
         let sound = (1..=DIMENSIONS_MAX).contains(&numbers.len()) && unit.is_normal() && unit > 0.0;
         sound.then(|| Self {
             numbers: numbers.into(),
-            unit,
+            scale: unit,
         })
     }
 
@@ -90,26 +90,26 @@ impl Vector {
 
     /// The cosine of the angle to another; 0 when they are not of one dimension.
     #[must_use]
-    pub fn likeness(&self, other: &Self) -> f32 {
+    pub fn similarity(&self, other: &Self) -> f32 {
         if self.dimension() != other.dimension() {
             return 0.0;
         }
-        dot(&self.numbers, &other.numbers) as f32 * (self.unit * other.unit)
+        dot_product(&self.numbers, &other.numbers) as f32 * (self.scale * other.scale)
     }
 }
 
 /// The vectors of one server's tools, side by side.
 #[derive(Debug, Default, PartialEq)]
-pub(super) struct Rows {
+pub(super) struct VectorRows {
     dimension: usize,
     numbers: Box<[i8]>,
     /// 0 where a tool has no vector.
-    units: Box<[f32]>,
+    scales: Box<[f32]>,
 }
 
-impl Rows {
+impl VectorRows {
     /// One row for each tool. Of several dimensions the first counts; tools of another have none.
-    pub(super) fn of(vectors: &[Option<Vector>]) -> Self {
+    pub(super) fn from_vectors(vectors: &[Option<Vector>]) -> Self {
         let dimension = vectors.iter().flatten().next().map_or(0, Vector::dimension);
         let mut numbers = Vec::with_capacity(dimension * vectors.len());
         let mut units = Vec::with_capacity(vectors.len());
@@ -117,7 +117,7 @@ impl Rows {
             match vector {
                 Some(vector) if vector.dimension() == dimension => {
                     numbers.extend_from_slice(&vector.numbers);
-                    units.push(vector.unit);
+                    units.push(vector.scale);
                 }
                 _ => {
                     numbers.resize(numbers.len() + dimension, 0);
@@ -128,24 +128,24 @@ impl Rows {
         Self {
             dimension,
             numbers: numbers.into(),
-            units: units.into(),
+            scales: units.into(),
         }
     }
 
     /// How like each row is to each of these, row by row; no number where there is no vector, or one
     /// of another dimension.
-    pub(super) fn likeness(&self, to: &Probes, out: &mut Vec<f32>) {
+    pub(super) fn similarities(&self, to: &Probes, out: &mut Vec<f32>) {
         out.clear();
-        out.resize(self.units.len() * to.units().len(), f32::NAN);
+        out.resize(self.scales.len() * to.scales().len(), f32::NAN);
         if self.dimension != to.dimension() {
             return;
         }
-        let products = to.products(&self.numbers);
-        let products = products.chunks_exact(to.units().len());
-        let rows = out.chunks_exact_mut(to.units().len());
-        for ((row, products), unit) in rows.zip(products).zip(&self.units) {
+        let products = to.dot_products(&self.numbers);
+        let products = products.chunks_exact(to.scales().len());
+        let rows = out.chunks_exact_mut(to.scales().len());
+        for ((row, products), unit) in rows.zip(products).zip(&self.scales) {
             if *unit > 0.0 {
-                let one = products.iter().zip(to.units());
+                let one = products.iter().zip(to.scales());
                 let one = one.map(|(product, to)| *product as f32 * (unit * to));
                 row.iter_mut().zip(one).for_each(|(row, like)| *row = like);
             }
@@ -156,13 +156,16 @@ impl Rows {
     pub(super) fn vector(&self, row: usize) -> Option<Vector> {
         let at = row * self.dimension;
         let numbers = self.numbers[at..at + self.dimension].into();
-        let unit = self.units[row];
-        (unit > 0.0).then_some(Vector { numbers, unit })
+        let unit = self.scales[row];
+        (unit > 0.0).then_some(Vector {
+            numbers,
+            scale: unit,
+        })
     }
 
     /// How many tools have one.
-    pub(super) fn count(&self) -> usize {
-        self.units.iter().filter(|unit| **unit > 0.0).count()
+    pub(super) fn vector_count(&self) -> usize {
+        self.scales.iter().filter(|unit| **unit > 0.0).count()
     }
 }
 
@@ -181,23 +184,23 @@ mod tests {
             let exact: f32 = a.iter().zip(&b).map(|(a, b)| a * b).sum();
             let length = |v: &[f32]| v.iter().map(|n| n * n).sum::<f32>().sqrt();
             let exact = exact / length(&a) / length(&b);
-            let (a, b) = (Vector::of(&a).unwrap(), Vector::of(&b).unwrap());
-            prop_assert!((a.likeness(&b) - exact).abs() < 0.01);
-            prop_assert!((a.likeness(&a) - 1.0).abs() < 0.01);
+            let (a, b) = (Vector::quantize(&a).unwrap(), Vector::quantize(&b).unwrap());
+            prop_assert!((a.similarity(&b) - exact).abs() < 0.01);
+            prop_assert!((a.similarity(&a) - 1.0).abs() < 0.01);
         }
     }
 
     #[test]
     fn what_has_no_direction_is_no_vector() {
         for numbers in [&[][..], &[0.0; 8], &[f32::NAN, 1.0], &[f32::INFINITY, 1.0]] {
-            assert_eq!(Vector::of(numbers), None);
+            assert_eq!(Vector::quantize(numbers), None);
         }
-        assert_eq!(Vector::of(&vec![1.0; DIMENSIONS_MAX + 1]), None);
+        assert_eq!(Vector::quantize(&vec![1.0; DIMENSIONS_MAX + 1]), None);
     }
 
     #[test]
     fn what_is_kept_comes_back() {
-        let vector = Vector::of(&[3.0, -1.0, 0.5]).unwrap();
+        let vector = Vector::quantize(&[3.0, -1.0, 0.5]).unwrap();
         let (unit, numbers) = vector.parts();
         assert_eq!(Vector::from_parts(unit, numbers), Some(vector.clone()));
         for unit in [0.0, -1.0, f32::NAN] {
@@ -209,31 +212,34 @@ mod tests {
     #[test]
     fn between_two_is_as_near_to_both() {
         let (x, y) = (
-            Vector::of(&[9.0, 0.0]).unwrap(),
-            Vector::of(&[0.0, 1.0]).unwrap(),
+            Vector::quantize(&[9.0, 0.0]).unwrap(),
+            Vector::quantize(&[0.0, 1.0]).unwrap(),
         );
-        let between = Vector::between(&[&x, &y]).unwrap();
-        assert!((between.likeness(&x) - between.likeness(&y)).abs() < 0.01);
-        let odd = Vector::of(&[1.0]).unwrap();
-        assert_eq!(Vector::between(&[&x, &odd]), None);
-        assert_eq!(x.likeness(&odd), 0.0);
+        let between = Vector::mean(&[&x, &y]).unwrap();
+        assert!((between.similarity(&x) - between.similarity(&y)).abs() < 0.01);
+        let odd = Vector::quantize(&[1.0]).unwrap();
+        assert_eq!(Vector::mean(&[&x, &odd]), None);
+        assert_eq!(x.similarity(&odd), 0.0);
     }
 
     #[test]
     fn a_row_of_another_dimension_is_like_nothing() {
         let (flat, deep) = (
-            Vector::of(&[1.0, 0.0]).unwrap(),
-            Vector::of(&[1.0]).unwrap(),
+            Vector::quantize(&[1.0, 0.0]).unwrap(),
+            Vector::quantize(&[1.0]).unwrap(),
         );
-        let rows = Rows::of(&[None, Some(flat.clone()), Some(deep.clone())]);
+        let rows = VectorRows::from_vectors(&[None, Some(flat.clone()), Some(deep.clone())]);
         let like = |to: &Vector| {
             let mut out = Vec::new();
-            rows.likeness(&Probes::of(std::slice::from_ref(to)).unwrap(), &mut out);
+            rows.similarities(
+                &Probes::from_vectors(std::slice::from_ref(to)).unwrap(),
+                &mut out,
+            );
             out.iter().map(|like| !like.is_nan()).collect::<Vec<_>>()
         };
         assert_eq!(like(&flat), [false, true, false]);
         assert_eq!(like(&deep), [false; 3]);
-        assert!(Probes::of(&[flat, deep]).is_none());
-        assert_eq!(rows.count(), 1);
+        assert!(Probes::from_vectors(&[flat, deep]).is_none());
+        assert_eq!(rows.vector_count(), 1);
     }
 }

@@ -3,31 +3,31 @@
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mgp::discovery::Register;
 
-use super::{Finding, RegistrationRefusal, RegistrationTerms};
+use super::{RegistrationContext, RegistrationRefusal, RuleFinding};
 
 /// Names of what is no server, whatever letters they are written in.
-const RESERVED: [&str; 16] = [
+const RESERVED_IDS: [&str; 16] = [
     "admin", "agent", "all", "any", "core", "everyone", "kernel", "local", "mcp", "mgp", "node",
     "none", "operator", "root", "self", "system",
 ];
 /// Beginnings of names that belong to the kernel, to agents and to other nodes.
-const FAMILIES: [&str; 6] = ["kernel", "mgp", "agent", "node", "operator", "system"];
+const RESERVED_PREFIXES: [&str; 6] = ["kernel", "mgp", "agent", "node", "operator", "system"];
 
-const HINT: &str = "take another name, such as dynamic.csv_tools";
+const NAME_HINT: &str = "take another name, such as dynamic.csv_tools";
 
 /// Whether this caller may register what it asks; answers who it is, for the record.
-pub(super) fn may(
+pub(super) fn check_caller(
     ask: &Register,
-    terms: &RegistrationTerms<'_>,
+    terms: &RegistrationContext<'_>,
 ) -> Result<String, RegistrationRefusal> {
-    let Some(agent) = terms.who.agent() else {
-        return Ok(terms.who.name().to_owned());
+    let Some(agent) = terms.caller.agent() else {
+        return Ok(terms.caller.name().to_owned());
     };
-    if !terms.agents_may {
+    if !terms.allow_agents {
         let told = "registering servers is for the operator; ask for `mgp servers add`, or for agents to be allowed to";
         return Err(RegistrationRefusal::Forbidden(told.into()));
     }
-    if !terms.may_run_code {
+    if !terms.can_run_code {
         let told = format!(
             "{agent} needs the permission code_execution to register a server; ask the operator for it"
         );
@@ -43,8 +43,8 @@ pub(super) fn may(
 }
 
 /// Judges the name: it becomes part of tool names, of paths and of decisions people make.
-pub(super) fn id(text: &str, taken: &[ServerId]) -> Result<ServerId, Finding> {
-    let found = |rule, reason: String| Finding::new(rule, "/id", reason, HINT);
+pub(super) fn check_id(text: &str, taken: &[ServerId]) -> Result<ServerId, RuleFinding> {
+    let found = |rule, reason: String| RuleFinding::new(rule, "/id", reason, NAME_HINT);
     let id = ServerId::parse(text).map_err(|bad| found("id", bad.to_string()))?;
     if text.contains("..") || text.starts_with(['.', '-']) || text.ends_with('.') {
         let reason = "a name that could be read as a path or an option".to_owned();
@@ -52,8 +52,8 @@ pub(super) fn id(text: &str, taken: &[ServerId]) -> Result<ServerId, Finding> {
     }
     let family = text.split(['.', '_', '-']).next().unwrap_or_default();
     let family = family.to_ascii_lowercase();
-    let whole = RESERVED.contains(&&*text.to_ascii_lowercase());
-    if whole || FAMILIES.contains(&&*family) {
+    let whole = RESERVED_IDS.contains(&&*text.to_ascii_lowercase());
+    if whole || RESERVED_PREFIXES.contains(&&*family) {
         return Err(found(
             "reserved",
             format!("{text} is a name of the kernel's own"),
@@ -65,7 +65,7 @@ pub(super) fn id(text: &str, taken: &[ServerId]) -> Result<ServerId, Finding> {
     }
     let like = taken
         .iter()
-        .find(|other| folded(other.as_str()) == folded(text));
+        .find(|other| fold_lookalikes(other.as_str()) == fold_lookalikes(text));
     match like {
         Some(other) => Err(found(
             "imitation",
@@ -76,7 +76,7 @@ pub(super) fn id(text: &str, taken: &[ServerId]) -> Result<ServerId, Finding> {
 }
 
 /// What is left of a name for somebody who reads it in a hurry.
-fn folded(name: &str) -> String {
+fn fold_lookalikes(name: &str) -> String {
     let plain = name.chars().filter(char::is_ascii_alphanumeric);
     let alike = plain.map(|c| match c.to_ascii_lowercase() {
         '0' => 'o',

@@ -18,20 +18,20 @@ fn agent() -> Principal {
 
 fn with<T>(
     who: &Principal,
-    change: impl FnOnce(&mut RegistrationTerms<'_>),
-    then: impl FnOnce(&RegistrationTerms<'_>) -> T,
+    change: impl FnOnce(&mut RegistrationContext<'_>),
+    then: impl FnOnce(&RegistrationContext<'_>) -> T,
 ) -> T {
     let taken = ids(&["github", "files", "dynamic.old"]);
-    let floor = floor();
-    let mut terms = RegistrationTerms {
-        who,
-        agents_may: true,
-        may_run_code: true,
+    let floor = strict_floor();
+    let mut terms = RegistrationContext {
+        caller: who,
+        allow_agents: true,
+        can_run_code: true,
         trust_max: TrustLevel::Sandboxed,
-        taken: &taken,
-        count: RegistrationCount { now: 0, max: 8 },
+        reserved_ids: &taken,
+        count: RegistrationCount { current: 0, max: 8 },
         roots: &[],
-        code: &floor,
+        code_floor: &floor,
     };
     change(&mut terms);
     then(&terms)
@@ -44,25 +44,25 @@ fn ask(members: &Value) -> Register {
     for (name, value) in members.as_object().unwrap() {
         params[name] = value.clone();
     }
-    mcp::read(Some(&params.to_string())).unwrap()
+    mcp::parse_params(Some(&params.to_string())).unwrap()
 }
 
-fn judged(members: &Value) -> Result<Accepted, RegistrationRefusal> {
-    with(&agent(), |_| {}, |terms| judge(&ask(members), terms))
+fn judged(members: &Value) -> Result<RegistrationPlan, RegistrationRefusal> {
+    with(&agent(), |_| {}, |terms| check(&ask(members), terms))
 }
 
 fn rule(members: &Value) -> &'static str {
     match judged(members) {
         Ok(_) => "accepted",
         // Where a path leads out, the rule says which way.
-        Err(RegistrationRefusal::Broken(BrokenRegistration {
+        Err(RegistrationRefusal::RuleViolation(RegistrationViolation {
             rule: "traversal" | "home" | "system_place" | "secret_place",
-            at,
+            pointer: at,
             ..
         })) if at == "/args" => "outside",
-        Err(RegistrationRefusal::Broken(broken)) => broken.rule,
+        Err(RegistrationRefusal::RuleViolation(broken)) => broken.rule,
         Err(RegistrationRefusal::Code(_)) => "code safety",
-        Err(RegistrationRefusal::Form(_)) => "form",
+        Err(RegistrationRefusal::Malformed(_)) => "form",
         Err(RegistrationRefusal::Forbidden(_)) => "forbidden",
         Err(RegistrationRefusal::TooMany { .. }) => "too many",
     }
@@ -353,23 +353,23 @@ fn every_attack_is_refused_by_its_rule() {
         assert_eq!(rule(members), *expected, "{members}");
         let refused = judged(members).unwrap_err();
         match &refused {
-            RegistrationRefusal::Broken(broken) => {
+            RegistrationRefusal::RuleViolation(broken) => {
                 assert!(
-                    broken.at.starts_with('/') || broken.at.is_empty(),
+                    broken.pointer.starts_with('/') || broken.pointer.is_empty(),
                     "{members}: {broken:?}"
                 );
                 assert!(
                     !broken.reason.is_empty() && !broken.hint.is_empty(),
                     "{members}"
                 );
-                assert!(refused.code().is_some());
+                assert!(refused.error_code().is_some());
             }
-            RegistrationRefusal::Form(_) => assert_eq!(refused.code(), None),
+            RegistrationRefusal::Malformed(_) => assert_eq!(refused.error_code(), None),
             RegistrationRefusal::Forbidden(_) => {
-                assert_eq!(refused.code(), Some(Code::PermissionDenied))
+                assert_eq!(refused.error_code(), Some(Code::PermissionDenied))
             }
             RegistrationRefusal::Code(_) => {
-                assert_eq!(refused.code(), Some(Code::CodeSafetyViolation))
+                assert_eq!(refused.error_code(), Some(Code::CodeSafetyViolation))
             }
             RegistrationRefusal::TooMany { .. } => panic!("{members}"),
         }
@@ -393,25 +393,25 @@ fn harmless_look_alikes_are_accepted() {
 #[test]
 fn who_asks_is_judged_before_what_is_asked() {
     let taken = ask(&json!({"id": "github"}));
-    let told = |who: &Principal, change: fn(&mut RegistrationTerms<'_>)| {
-        with(who, change, |terms| judge(&taken, terms).unwrap_err())
+    let told = |who: &Principal, change: fn(&mut RegistrationContext<'_>)| {
+        with(who, change, |terms| check(&taken, terms).unwrap_err())
     };
-    let closed = told(&agent(), |terms| terms.agents_may = false);
-    let without = told(&agent(), |terms| terms.may_run_code = false);
+    let closed = told(&agent(), |terms| terms.allow_agents = false);
+    let without = told(&agent(), |terms| terms.can_run_code = false);
     for refused in [closed, without] {
         assert!(
             matches!(refused, RegistrationRefusal::Forbidden(_)),
             "{refused}"
         );
-        assert_eq!(refused.code(), Some(Code::PermissionDenied));
+        assert_eq!(refused.error_code(), Some(Code::PermissionDenied));
     }
     let operator = Principal::Operator("operator".into());
-    let refused = told(&operator, |terms| terms.agents_may = false);
-    assert_eq!(refused.code(), Some(Code::ServerExists));
+    let refused = told(&operator, |terms| terms.allow_agents = false);
+    assert_eq!(refused.error_code(), Some(Code::ServerExists));
     let full = with(
         &agent(),
-        |terms| terms.count = RegistrationCount { now: 8, max: 8 },
-        |terms| judge(&ask(&json!({})), terms),
+        |terms| terms.count = RegistrationCount { current: 8, max: 8 },
+        |terms| check(&ask(&json!({})), terms),
     );
     assert_eq!(full, Err(RegistrationRefusal::TooMany { max: 8 }));
 }
@@ -426,7 +426,7 @@ fn trust_is_the_operators_to_give() {
         with(
             who,
             |terms| terms.trust_max = most,
-            |terms| judge(&ask, terms).unwrap(),
+            |terms| check(&ask, terms).unwrap(),
         )
     };
     use TrustLevel::{Sandboxed, Standard, Trusted};
@@ -446,8 +446,8 @@ fn trust_is_the_operators_to_give() {
     }
     assert_eq!(given(&agent(), Standard, None).trust, Sandboxed);
     assert_eq!(given(&agent(), Standard, Some("trusted")).trust, Standard);
-    assert!(given(&agent(), Sandboxed, None).remarks.is_empty());
-    assert!(given(&agent(), Sandboxed, Some("core")).remarks[0].contains("core"));
+    assert!(given(&agent(), Sandboxed, None).adjustments.is_empty());
+    assert!(given(&agent(), Sandboxed, Some("core")).adjustments[0].contains("core"));
     assert_eq!(given(&operator, Sandboxed, None).trust, Standard);
     assert_eq!(given(&operator, Sandboxed, Some("trusted")).trust, Trusted);
     assert_eq!(
@@ -460,20 +460,23 @@ fn trust_is_the_operators_to_give() {
 #[test]
 fn what_cannot_be_read_and_what_is_dangerous_waits_for_a_person() {
     let read = judged(&json!({})).unwrap();
-    assert_eq!(read.asks_first(), None);
-    assert!(matches!(&read.script, Script::File(path) if path == "tools/csv_server.py"));
+    assert_eq!(read.approval_reason(), None);
+    assert!(matches!(&read.script, ScriptSource::File(path) if path == "tools/csv_server.py"));
     assert_eq!(read.created_by, "agent.maker");
     for unseen in [
         run("uvx", &["x"]),
         run("python", &["-m", "x"]),
         url("https://example.com/"),
     ] {
-        assert!(judged(&unseen).unwrap().asks_first().is_some(), "{unseen}");
+        assert!(
+            judged(&unseen).unwrap().approval_reason().is_some(),
+            "{unseen}"
+        );
     }
     let needs = json!({"mgp": {"permissions_required": ["shell", "network.outbound", "odd"]}});
     let asks: Vec<String> = judged(&needs)
         .unwrap()
-        .asks
+        .required_approvals
         .iter()
         .map(ToString::to_string)
         .collect();
@@ -484,12 +487,12 @@ fn what_cannot_be_read_and_what_is_dangerous_waits_for_a_person() {
 /// MGP-227: code that stands in a file is held against the same as code that came along.
 #[test]
 fn code_in_a_file_is_held_against_the_same() {
-    let floor = floor();
-    assert!(judge_code("python", "import json", &floor).is_ok());
+    let floor = strict_floor();
+    assert!(check_code("python", "import json", &floor).is_ok());
     for bad in ["import subprocess", "import pickle"] {
-        assert!(judge_code("python", bad, &floor).is_err(), "{bad}");
+        assert!(check_code("python", bad, &floor).is_err(), "{bad}");
     }
-    assert!(judge_code("bash", "echo", &floor).is_err());
+    assert!(check_code("bash", "echo", &floor).is_err());
 }
 
 /// A refusal tells no value of a variable, which may be a secret.
@@ -501,7 +504,7 @@ fn no_refusal_tells_a_secret() {
         &format!("s3cret{}", "x".repeat(9000)),
     ] {
         let refused = judged(&env("TOKEN", value)).unwrap_err();
-        let told = format!("{refused} {refused:?} {:?}", refused.clone().refusal());
+        let told = format!("{refused} {refused:?} {:?}", refused.clone().into_refusal());
         assert!(!told.contains("s3cret"), "{told}");
     }
 }
@@ -517,7 +520,7 @@ proptest! {
     ) {
         let ask = ask(&json!({"id": id, "command": command, "args": words, "env": {name.clone(): value},
             "mgp": {"trust_level": trust}}));
-        let accepted = with(&agent(), |_| {}, |terms| judge(&ask, terms));
+        let accepted = with(&agent(), |_| {}, |terms| check(&ask, terms));
         if let Ok(accepted) = accepted {
             prop_assert_eq!(accepted.trust, TrustLevel::Sandboxed);
             prop_assert!(!accepted.id.as_str().contains(['/', ' ']) && !accepted.id.as_str().contains(".."));

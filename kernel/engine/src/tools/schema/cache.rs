@@ -13,10 +13,10 @@ type TextHash = [u8; blake3::OUT_LEN];
 /// go. A schema heavier than a half is not kept: it is compiled for each call.
 #[derive(Debug, Default)]
 pub struct SchemaCache {
-    lately: HashMap<TextHash, Schema>,
-    before: HashMap<TextHash, Schema>,
+    recent: HashMap<TextHash, Schema>,
+    previous: HashMap<TextHash, Schema>,
     weight: usize,
-    half: usize,
+    half_capacity: usize,
 }
 
 impl SchemaCache {
@@ -24,58 +24,58 @@ impl SchemaCache {
     #[must_use]
     pub fn new(most: usize) -> Self {
         Self {
-            half: most / 2,
+            half_capacity: most / 2,
             ..Self::default()
         }
     }
 
     /// How many it has.
     #[must_use]
-    pub fn held(&self) -> usize {
-        self.lately.len() + self.before.len()
+    pub fn schema_count(&self) -> usize {
+        self.recent.len() + self.previous.len()
     }
 
     /// What is known of a schema's text.
     pub fn get(&mut self, text: &str) -> Option<Schema> {
         let hash = *blake3::hash(text.as_bytes()).as_bytes();
-        if let Some(schema) = self.lately.get(&hash) {
+        if let Some(schema) = self.recent.get(&hash) {
             return Some(schema.clone());
         }
-        let schema = self.before.remove(&hash)?;
-        self.insert(hash, schema.clone());
+        let schema = self.previous.remove(&hash)?;
+        self.insert_hashed(hash, schema.clone());
         Some(schema)
     }
 
     /// Keeps the compiled schema of a text.
-    pub fn keep(&mut self, text: &str, schema: Schema) {
-        self.insert(*blake3::hash(text.as_bytes()).as_bytes(), schema);
+    pub fn insert(&mut self, text: &str, schema: Schema) {
+        self.insert_hashed(*blake3::hash(text.as_bytes()).as_bytes(), schema);
     }
 
     /// Bytes that its schemas take at most, nearly.
     #[must_use]
     pub fn weight(&self) -> usize {
-        self.weight + weight(&self.before)
+        self.weight + total_weight(&self.previous)
     }
 
-    fn insert(&mut self, hash: TextHash, schema: Schema) {
-        let its = schema.weight();
-        if its > self.half {
+    fn insert_hashed(&mut self, hash: TextHash, schema: Schema) {
+        let its = schema.memory_estimate();
+        if its > self.half_capacity {
             return;
         }
-        if let Some(same) = self.lately.remove(&hash) {
-            self.weight -= same.weight();
+        if let Some(same) = self.recent.remove(&hash) {
+            self.weight -= same.memory_estimate();
         }
-        if self.weight + its > self.half {
-            self.before = std::mem::take(&mut self.lately);
+        if self.weight + its > self.half_capacity {
+            self.previous = std::mem::take(&mut self.recent);
             self.weight = 0;
         }
         self.weight += its;
-        self.lately.insert(hash, schema);
+        self.recent.insert(hash, schema);
     }
 }
 
-fn weight(of: &HashMap<TextHash, Schema>) -> usize {
-    of.values().map(Schema::weight).sum()
+fn total_weight(of: &HashMap<TextHash, Schema>) -> usize {
+    of.values().map(Schema::memory_estimate).sum()
 }
 
 #[cfg(test)]
@@ -87,15 +87,15 @@ mod tests {
     }
 
     fn compiled(text: &str) -> Schema {
-        Schema::input(text).unwrap()
+        Schema::compile_input(text).unwrap()
     }
 
     #[test]
     fn what_is_called_stays_and_the_rest_has_a_bound() {
-        let each = compiled(&text(1)).weight();
+        let each = compiled(&text(1)).memory_estimate();
         let mut cache = SchemaCache::new(10 * each);
         for n in 0..200 {
-            cache.keep(&text(n), compiled(&text(n)));
+            cache.insert(&text(n), compiled(&text(n)));
             assert!(cache.get(&text(0)).is_some(), "after {n}");
             assert!(cache.weight() <= 10 * each, "after {n}");
         }
@@ -110,10 +110,10 @@ mod tests {
     fn a_schema_heavier_than_a_half_is_not_kept() {
         let pattern = r#"{"type":"object","patternProperties":{"^a":{}}}"#;
         let heavy = compiled(pattern);
-        assert!(heavy.weight() > 2 * super::super::PATTERN_SIZE);
-        let mut cache = SchemaCache::new(2 * heavy.weight() - 2);
-        cache.keep(&text(1), compiled(&text(1)));
-        cache.keep(pattern, heavy);
+        assert!(heavy.memory_estimate() > 2 * super::super::PATTERN_BYTES_MAX);
+        let mut cache = SchemaCache::new(2 * heavy.memory_estimate() - 2);
+        cache.insert(&text(1), compiled(&text(1)));
+        cache.insert(pattern, heavy);
         assert!(cache.get(pattern).is_none());
         assert!(cache.get(&text(1)).is_some());
     }

@@ -13,7 +13,7 @@ use serde_json::{Map, Number, Value};
 
 /// What an error costs in steps: alternatives keep the errors of all their branches, and each takes
 /// the memory of some hundred steps.
-const ERROR_PRICE: u64 = 500;
+const ERROR_STEPS: u64 = 500;
 
 /// The representation, as the validator knows it.
 #[derive(Debug)]
@@ -21,7 +21,7 @@ pub(super) struct MeteredJson;
 
 /// Which allowance was used up. The verdict of such a check means nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum OverBudget {
+pub(super) enum BudgetExceeded {
     Steps,
     Depth,
 }
@@ -29,62 +29,62 @@ pub(super) enum OverBudget {
 /// The allowance of one check.
 #[derive(Debug, Default)]
 pub(super) struct Meter {
-    left: Cell<u64>,
+    steps_left: Cell<u64>,
     /// What handing out one part costs.
-    price: u64,
-    deepest: usize,
-    over: Cell<Option<OverBudget>>,
+    steps_per_part: u64,
+    depth_max: usize,
+    exceeded: Cell<Option<BudgetExceeded>>,
 }
 
 impl Meter {
-    pub(super) fn new(steps: u64, price: u64, deepest: usize) -> Self {
+    pub(super) fn new(steps: u64, steps_per_part: u64, depth_max: usize) -> Self {
         Self {
-            left: Cell::new(steps),
-            price,
-            deepest,
-            over: Cell::new(None),
+            steps_left: Cell::new(steps),
+            steps_per_part,
+            depth_max,
+            exceeded: Cell::new(None),
         }
     }
 
-    pub(super) fn over(&self) -> Option<OverBudget> {
-        self.over.get()
+    pub(super) fn exceeded(&self) -> Option<BudgetExceeded> {
+        self.exceeded.get()
     }
 
-    pub(super) fn root<'a>(&'a self, value: &'a Value) -> Metered<'a> {
-        Metered {
+    pub(super) fn root<'a>(&'a self, value: &'a Value) -> MeteredValue<'a> {
+        MeteredValue {
             value,
             depth: 0,
             meter: self,
         }
     }
 
-    fn pay(&self, steps: u64) -> bool {
-        if self.over.get().is_some() {
+    fn spend(&self, steps: u64) -> bool {
+        if self.exceeded.get().is_some() {
             return false;
         }
-        match self.left.get().checked_sub(steps) {
-            Some(left) => self.left.set(left),
-            None => self.over.set(Some(OverBudget::Steps)),
+        match self.steps_left.get().checked_sub(steps) {
+            Some(left) => self.steps_left.set(left),
+            None => self.exceeded.set(Some(BudgetExceeded::Steps)),
         }
-        self.over.get().is_none()
+        self.exceeded.get().is_none()
     }
 }
 
 /// A value or a part of one.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Metered<'a> {
+pub(super) struct MeteredValue<'a> {
     value: &'a Value,
     depth: usize,
     meter: &'a Meter,
 }
 
-impl<'a> Metered<'a> {
+impl<'a> MeteredValue<'a> {
     /// The way into an array or an object, while there is a way.
-    fn inside<T>(&self, parts: T) -> Option<Inside<'a, T>> {
-        if self.depth >= self.meter.deepest {
-            self.meter.over.set(Some(OverBudget::Depth));
+    fn enter<T>(&self, parts: T) -> Option<MeteredParts<'a, T>> {
+        if self.depth >= self.meter.depth_max {
+            self.meter.exceeded.set(Some(BudgetExceeded::Depth));
         }
-        self.meter.over.get().is_none().then_some(Inside {
+        self.meter.exceeded.get().is_none().then_some(MeteredParts {
             parts,
             depth: self.depth + 1,
             meter: self.meter,
@@ -93,7 +93,7 @@ impl<'a> Metered<'a> {
 }
 
 impl Json for MeteredJson {
-    type Node<'a> = Metered<'a>;
+    type Node<'a> = MeteredValue<'a>;
     type PreparedKey = String;
     type StringBuffer = MeteredName;
 
@@ -104,10 +104,10 @@ impl Json for MeteredJson {
     fn with_string_node<T>(
         buffer: &mut MeteredName,
         string: &str,
-        f: impl FnOnce(Metered<'_>) -> T,
+        f: impl FnOnce(MeteredValue<'_>) -> T,
     ) -> T {
         // A member's name was paid for together with the member.
-        buffer.meter.left.set(u64::MAX);
+        buffer.meter.steps_left.set(u64::MAX);
         buffer.value = Value::String(string.to_owned());
         f(buffer.meter.root(&buffer.value))
     }
@@ -120,24 +120,24 @@ pub(super) struct MeteredName {
     meter: Meter,
 }
 
-impl<'a> Node<'a, MeteredJson> for Metered<'a> {
-    type Object = Inside<'a, &'a Map<String, Value>>;
-    type Array = Inside<'a, &'a [Value]>;
+impl<'a> Node<'a, MeteredJson> for MeteredValue<'a> {
+    type Object = MeteredParts<'a, &'a Map<String, Value>>;
+    type Array = MeteredParts<'a, &'a [Value]>;
     type Number = &'a Number;
 
     fn as_object(&self) -> Option<Self::Object> {
-        self.inside(self.value.as_object()?)
+        self.enter(self.value.as_object()?)
     }
 
     fn as_array(&self) -> Option<Self::Array> {
-        self.inside(self.value.as_array()?.as_slice())
+        self.enter(self.value.as_array()?.as_slice())
     }
 
     fn as_string(&self) -> Option<Cow<'a, str>> {
         let text = self.value.as_str()?;
         // Patterns read the whole text, each time.
         self.meter
-            .pay(text.len() as u64 / 32)
+            .spend(text.len() as u64 / 32)
             .then_some(Cow::Borrowed(text))
     }
 
@@ -167,8 +167,8 @@ impl<'a> Node<'a, MeteredJson> for Metered<'a> {
 
     /// What an error shows of the value.
     fn to_value(&self) -> Cow<'a, Value> {
-        self.meter.pay(ERROR_PRICE);
-        summary(self.value).map_or(Cow::Borrowed(self.value), Cow::Owned)
+        self.meter.spend(ERROR_STEPS);
+        summarize(self.value).map_or(Cow::Borrowed(self.value), Cow::Owned)
     }
 
     fn identity(&self) -> Option<NodeIdentity> {
@@ -177,7 +177,7 @@ impl<'a> Node<'a, MeteredJson> for Metered<'a> {
 }
 
 /// What a large value is shown as; `None` for one that is small enough to be shown itself.
-fn summary(value: &Value) -> Option<Value> {
+fn summarize(value: &Value) -> Option<Value> {
     match value {
         Value::Null | Value::Bool(_) | Value::Number(_) => None,
         Value::String(text) => (text.len() > 100).then(|| {
@@ -196,42 +196,44 @@ fn summary(value: &Value) -> Option<Value> {
 }
 
 fn is_small(part: &Value) -> bool {
-    !part.is_array() && !part.is_object() && summary(part).is_none()
+    !part.is_array() && !part.is_object() && summarize(part).is_none()
 }
 
 /// The parts of an array or an object.
 #[derive(Clone, Debug)]
-pub(super) struct Inside<'a, T> {
+pub(super) struct MeteredParts<'a, T> {
     parts: T,
     depth: usize,
     meter: &'a Meter,
 }
 
-impl<'a, T> Inside<'a, T> {
-    fn hand_out(&self, value: &'a Value) -> Option<Metered<'a>> {
-        self.meter.pay(self.meter.price).then_some(Metered {
-            value,
-            depth: self.depth,
-            meter: self.meter,
-        })
+impl<'a, T> MeteredParts<'a, T> {
+    fn meter_part(&self, value: &'a Value) -> Option<MeteredValue<'a>> {
+        self.meter
+            .spend(self.meter.steps_per_part)
+            .then_some(MeteredValue {
+                value,
+                depth: self.depth,
+                meter: self.meter,
+            })
     }
 }
 
-impl<'a> Object<'a, MeteredJson> for Inside<'a, &'a Map<String, Value>> {
-    type Node = Metered<'a>;
+impl<'a> Object<'a, MeteredJson> for MeteredParts<'a, &'a Map<String, Value>> {
+    type Node = MeteredValue<'a>;
     type MemberName = &'a str;
-    type MembersIter = Inside<'a, serde_json::map::Iter<'a>>;
+    type MembersIter = MeteredParts<'a, serde_json::map::Iter<'a>>;
 
     fn len(&self) -> usize {
         self.parts.len()
     }
 
-    fn get(&self, key: &String) -> Option<Metered<'a>> {
-        self.hand_out(self.parts.get(key)?)
+    fn get(&self, key: &String) -> Option<MeteredValue<'a>> {
+        self.meter_part(self.parts.get(key)?)
     }
 
     fn members(&self) -> Self::MembersIter {
-        Inside {
+        MeteredParts {
             parts: self.parts.iter(),
             depth: self.depth,
             meter: self.meter,
@@ -239,16 +241,16 @@ impl<'a> Object<'a, MeteredJson> for Inside<'a, &'a Map<String, Value>> {
     }
 }
 
-impl<'a> Array<'a, MeteredJson> for Inside<'a, &'a [Value]> {
-    type Node = Metered<'a>;
-    type ElementsIter = Inside<'a, std::slice::Iter<'a, Value>>;
+impl<'a> Array<'a, MeteredJson> for MeteredParts<'a, &'a [Value]> {
+    type Node = MeteredValue<'a>;
+    type ElementsIter = MeteredParts<'a, std::slice::Iter<'a, Value>>;
 
     fn len(&self) -> usize {
         self.parts.len()
     }
 
     fn elements(&self) -> Self::ElementsIter {
-        Inside {
+        MeteredParts {
             parts: self.parts.iter(),
             depth: self.depth,
             meter: self.meter,
@@ -261,20 +263,20 @@ impl<'a> Array<'a, MeteredJson> for Inside<'a, &'a [Value]> {
     }
 }
 
-impl<'a> Iterator for Inside<'a, serde_json::map::Iter<'a>> {
-    type Item = (&'a str, Metered<'a>);
+impl<'a> Iterator for MeteredParts<'a, serde_json::map::Iter<'a>> {
+    type Item = (&'a str, MeteredValue<'a>);
 
     fn next(&mut self) -> Option<Self::Item> {
         let (name, value) = self.parts.next()?;
-        Some((name, self.hand_out(value)?))
+        Some((name, self.meter_part(value)?))
     }
 }
 
-impl<'a> Iterator for Inside<'a, std::slice::Iter<'a, Value>> {
-    type Item = Metered<'a>;
+impl<'a> Iterator for MeteredParts<'a, std::slice::Iter<'a, Value>> {
+    type Item = MeteredValue<'a>;
 
     fn next(&mut self) -> Option<Self::Item> {
         let value = self.parts.next()?;
-        self.hand_out(value)
+        self.meter_part(value)
     }
 }

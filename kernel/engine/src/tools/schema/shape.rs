@@ -8,7 +8,7 @@ use std::collections::{HashMap, HashSet};
 
 use serde_json::{Map, Value};
 
-use super::{BadSchema, DEPTH_MAX, cut};
+use super::{BadSchema, DEPTH_MAX, render_truncated};
 use crate::tools::uris;
 
 /// Most patterns in one schema; each may take as much memory as the whole text.
@@ -18,11 +18,11 @@ const HEIGHT_MAX: usize = 64;
 /// Most subschemas that may look at one part of a value.
 const WORK_MAX: u64 = 10_000;
 /// Subschemas on the stack at once: half of the 2 MiB of a thread, unoptimised.
-const STACKED_MAX: usize = 800;
+const STACK_DEPTH_MAX: usize = 800;
 /// Most subschemas see a part only to say that it is not theirs.
 const WORK_PER_STEP: u64 = 16;
 /// Deepest JSON that the parser takes.
-const PARSED_MAX: usize = 127;
+const PARSER_DEPTH_MAX: usize = 127;
 
 /// What the survey found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,15 +38,15 @@ pub(super) struct SchemaShape {
 impl SchemaShape {
     /// Surveys all of a schema that a check can reach.
     pub(super) fn survey(schema: &Value) -> Result<Self, BadSchema> {
-        let mut survey = Survey::of(schema)?;
+        let mut survey = Survey::new(schema)?;
         let mut shape = Self {
             height: 1,
             work: 1,
             patterns: survey.patterns,
         };
-        survey.start(schema);
-        while let Some(part) = survey.ahead.pop() {
-            let cost = survey.cost(part, 0)?;
+        survey.enqueue(schema);
+        while let Some(part) = survey.queue.pop() {
+            let cost = survey.compute_cost(part, 0)?;
             shape.height = shape.height.max(cost.height);
             shape.work = shape.work.max(cost.work);
         }
@@ -54,13 +54,13 @@ impl SchemaShape {
     }
 
     /// What it costs in steps to hand out one part of a value.
-    pub(super) fn price(&self) -> u64 {
+    pub(super) fn steps_per_part(&self) -> u64 {
         1 + self.work / WORK_PER_STEP
     }
 
     /// How deep a value may nest so that checking it stays within the stack.
-    pub(super) fn deepest_value(&self) -> usize {
-        (STACKED_MAX / self.height).min(PARSED_MAX)
+    pub(super) fn value_depth_max(&self) -> usize {
+        (STACK_DEPTH_MAX / self.height).min(PARSER_DEPTH_MAX)
     }
 }
 
@@ -82,22 +82,22 @@ struct Survey<'a> {
     /// What has been costed; `None` while it is on the way.
     costs: HashMap<SchemaAddress, Option<Cost>>,
     /// What is looked at with parts of the value, still to be surveyed.
-    ahead: Vec<&'a Value>,
-    started: HashSet<SchemaAddress>,
+    queue: Vec<&'a Value>,
+    queued: HashSet<SchemaAddress>,
 }
 
 impl<'a> Survey<'a> {
-    fn of(root: &'a Value) -> Result<Self, BadSchema> {
+    fn new(root: &'a Value) -> Result<Self, BadSchema> {
         let mut survey = Self {
             root,
             documents: vec![root],
             anchors: HashMap::new(),
             patterns: 0,
             costs: HashMap::new(),
-            ahead: Vec::new(),
-            started: HashSet::new(),
+            queue: Vec::new(),
+            queued: HashSet::new(),
         };
-        survey.collect(root, 0)?;
+        survey.collect_documents(root, 0)?;
         if survey.patterns > PATTERNS_MAX {
             return Err(BadSchema::TooManyPatterns(survey.patterns));
         }
@@ -105,20 +105,20 @@ impl<'a> Survey<'a> {
     }
 
     /// Finds the targets of references, wherever they may lie.
-    fn collect(&mut self, value: &'a Value, depth: usize) -> Result<(), BadSchema> {
+    fn collect_documents(&mut self, value: &'a Value, depth: usize) -> Result<(), BadSchema> {
         match value {
             Value::Array(_) | Value::Object(_) if depth >= DEPTH_MAX => {
                 return Err(BadSchema::TooDeep);
             }
             Value::Array(items) => {
                 for item in items {
-                    self.collect(item, depth + 1)?;
+                    self.collect_documents(item, depth + 1)?;
                 }
             }
             Value::Object(members) => {
                 self.collect_names(value, members);
                 for member in members.values() {
-                    self.collect(member, depth + 1)?;
+                    self.collect_documents(member, depth + 1)?;
                 }
             }
             Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
@@ -141,33 +141,33 @@ impl<'a> Survey<'a> {
         self.patterns += lists.map_or(0, Map::len) + usize::from(text("pattern").is_some());
     }
 
-    fn start(&mut self, part: &'a Value) {
-        if self.started.insert(part) {
-            self.ahead.push(part);
+    fn enqueue(&mut self, part: &'a Value) {
+        if self.queued.insert(part) {
+            self.queue.push(part);
         }
     }
 
     /// What looking at one part of a value with this subschema costs.
-    fn cost(&mut self, schema: &'a Value, above: usize) -> Result<Cost, BadSchema> {
+    fn compute_cost(&mut self, schema: &'a Value, above: usize) -> Result<Cost, BadSchema> {
         match self.costs.get(&(schema as SchemaAddress)) {
             Some(Some(known)) => return Ok(*known),
-            Some(None) => return Err(BadSchema::Endless),
+            Some(None) => return Err(BadSchema::InfiniteReference),
             None if above >= HEIGHT_MAX => return Err(BadSchema::TooComplex),
             None => {}
         }
         self.costs.insert(schema, None);
         let mut cost = Cost { height: 0, work: 1 };
         if let Value::Object(keywords) = schema {
-            for next in self.on_the_spot(keywords)? {
-                let below = self.cost(next, above + 1)?;
+            for next in self.in_place_subschemas(keywords)? {
+                let below = self.compute_cost(next, above + 1)?;
                 cost.height = cost.height.max(below.height);
                 cost.work = cost.work.saturating_add(below.work);
             }
-            cost.work = cost.work.saturating_add(own_work(keywords));
-            if looks_twice(keywords) {
+            cost.work = cost.work.saturating_add(pattern_work(keywords));
+            if has_unevaluated(keywords) {
                 cost.work = cost.work.saturating_mul(2);
             }
-            self.look_ahead(keywords);
+            self.enqueue_children(keywords);
         }
         cost.height += 1;
         if cost.height > HEIGHT_MAX || cost.work > WORK_MAX {
@@ -178,7 +178,10 @@ impl<'a> Survey<'a> {
     }
 
     /// Subschemas that see the same part of the value.
-    fn on_the_spot(&self, keywords: &'a Map<String, Value>) -> Result<Vec<&'a Value>, BadSchema> {
+    fn in_place_subschemas(
+        &self,
+        keywords: &'a Map<String, Value>,
+    ) -> Result<Vec<&'a Value>, BadSchema> {
         let mut next = Vec::new();
         for (keyword, value) in keywords {
             match (keyword.as_str(), value) {
@@ -187,7 +190,9 @@ impl<'a> Survey<'a> {
                 ("dependentSchemas" | "dependencies", Value::Object(schemas)) => {
                     next.extend(schemas.values());
                 }
-                ("$ref" | "$dynamicRef", Value::String(to)) => next.extend(self.targets(to)?),
+                ("$ref" | "$dynamicRef", Value::String(to)) => {
+                    next.extend(self.resolve_reference(to)?)
+                }
                 ("$recursiveRef", Value::String(_)) => next.extend(&self.documents),
                 _ => {}
             }
@@ -196,14 +201,14 @@ impl<'a> Survey<'a> {
     }
 
     /// Subschemas that see parts of the part.
-    fn look_ahead(&mut self, keywords: &'a Map<String, Value>) {
+    fn enqueue_children(&mut self, keywords: &'a Map<String, Value>) {
         for (keyword, value) in keywords {
             match (keyword.as_str(), value) {
                 ("properties" | "patternProperties", Value::Object(schemas)) => {
-                    schemas.values().for_each(|schema| self.start(schema));
+                    schemas.values().for_each(|schema| self.enqueue(schema));
                 }
                 ("items" | "prefixItems", Value::Array(schemas)) => {
-                    schemas.iter().for_each(|schema| self.start(schema));
+                    schemas.iter().for_each(|schema| self.enqueue(schema));
                 }
                 (
                     "items"
@@ -214,20 +219,20 @@ impl<'a> Survey<'a> {
                     | "unevaluatedItems"
                     | "unevaluatedProperties",
                     Value::Object(_),
-                ) => self.start(value),
+                ) => self.enqueue(value),
                 _ => {}
             }
         }
     }
 
     /// All that a reference could mean, in whichever document of the schema it is resolved.
-    fn targets(&self, reference: &str) -> Result<Vec<&'a Value>, BadSchema> {
+    fn resolve_reference(&self, reference: &str) -> Result<Vec<&'a Value>, BadSchema> {
         let (name, fragment) = reference.split_once('#').unwrap_or((reference, ""));
         let documents = self.documents_named(name);
         if documents.is_empty() {
-            return Err(BadSchema::Remote(cut(&reference)));
+            return Err(BadSchema::Remote(render_truncated(&reference)));
         }
-        let fragment = uris::decode(fragment).unwrap_or_else(|| fragment.to_owned());
+        let fragment = uris::percent_decode(fragment).unwrap_or_else(|| fragment.to_owned());
         let targets = if fragment.is_empty() {
             documents
         } else if fragment.starts_with('/') {
@@ -238,7 +243,7 @@ impl<'a> Survey<'a> {
             named.cloned().unwrap_or_default()
         };
         if targets.is_empty() {
-            return Err(BadSchema::Dangling(cut(&reference)));
+            return Err(BadSchema::Dangling(render_truncated(&reference)));
         }
         Ok(targets)
     }
@@ -256,12 +261,12 @@ impl<'a> Survey<'a> {
 }
 
 /// Each member's name meets each pattern.
-fn own_work(keywords: &Map<String, Value>) -> u64 {
+fn pattern_work(keywords: &Map<String, Value>) -> u64 {
     let patterns = keywords.get("patternProperties").and_then(Value::as_object);
     patterns.map_or(0, |p| p.len() as u64)
 }
 
 /// `unevaluated…` asks all alternatives a second time what they have seen.
-fn looks_twice(keywords: &Map<String, Value>) -> bool {
+fn has_unevaluated(keywords: &Map<String, Value>) -> bool {
     keywords.contains_key("unevaluatedProperties") || keywords.contains_key("unevaluatedItems")
 }

@@ -4,41 +4,44 @@ use mgp_protocol::mgp::tools::Fulfilment::{
 };
 use proptest::prelude::*;
 
-use Readiness::{Lacks, Ready, Waits};
+use Readiness::{AwaitingApproval, PermissionDenied, Ready};
 
-const CLOSED: Creating = Creating {
-    switched_on: false,
-    negotiated: false,
-    may_run_code: false,
+const CLOSED: CreationConditions = CreationConditions {
+    is_enabled: false,
+    is_negotiated: false,
+    can_run_code: false,
     policy: Policy::Interactive,
-    session: false,
+    has_session: false,
 };
-const OPEN: Creating = Creating {
-    switched_on: true,
-    negotiated: true,
-    may_run_code: true,
+const OPEN: CreationConditions = CreationConditions {
+    is_enabled: true,
+    is_negotiated: true,
+    can_run_code: true,
     policy: Policy::AutoApprove,
-    session: true,
+    has_session: true,
 };
 
 fn tool(name: &'static str, score: f32, readiness: Readiness) -> Candidate<&'static str> {
     Candidate {
         tool: name,
         score,
-        fits: true,
+        is_match: true,
         risk: RiskLevel::Moderate,
         readiness,
     }
 }
 
-fn sought(capability: &str, candidates: &[Candidate<&'static str>]) -> Sought<&'static str> {
-    Sought {
+fn sought(
+    capability: &str,
+    candidates: &[Candidate<&'static str>],
+) -> CapabilityMatches<&'static str> {
+    CapabilityMatches {
         capability: capability.into(),
         candidates: candidates.to_vec(),
     }
 }
 
-fn status(all: &[Sought<&'static str>]) -> Fulfilment {
+fn status(all: &[CapabilityMatches<&'static str>]) -> Fulfilment {
     decide(all, None, CLOSED).status
 }
 
@@ -46,7 +49,7 @@ fn status(all: &[Sought<&'static str>]) -> Fulfilment {
 #[test]
 fn the_status_says_how_much_was_found() {
     let ready = sought("a", &[tool("x", 0.9, Ready)]);
-    let waits = sought("b", &[tool("y", 0.9, Waits)]);
+    let waits = sought("b", &[tool("y", 0.9, AwaitingApproval)]);
     let none = sought("c", &[]);
     assert_eq!(status(std::slice::from_ref(&ready)), Fulfilled);
     assert_eq!(status(&[ready.clone(), none.clone()]), Partial);
@@ -56,7 +59,7 @@ fn the_status_says_how_much_was_found() {
     assert_eq!(status(&[waits.clone(), none.clone()]), PendingApproval);
     assert_eq!(status(&[]), Unavailable);
     let all = decide(&[ready, waits, none], None, CLOSED);
-    assert_eq!((all.load, all.pending), (vec!["x"], vec!["y"]));
+    assert_eq!((all.to_load, all.pending), (vec!["x"], vec!["y"]));
     assert_eq!(all.unavailable, ["c"]);
 }
 
@@ -66,13 +69,22 @@ fn the_status_says_how_much_was_found() {
 fn what_can_be_called_comes_first() {
     let of = |candidates: &[Candidate<&'static str>]| {
         let out = decide(&[sought("a", candidates)], None, CLOSED);
-        (out.load, out.pending)
+        (out.to_load, out.pending)
     };
-    let best_waits = [tool("waits", 1.0, Waits), tool("ready", 0.95, Ready)];
+    let best_waits = [
+        tool("waits", 1.0, AwaitingApproval),
+        tool("ready", 0.95, Ready),
+    ];
     assert_eq!(of(&best_waits), (vec!["ready"], vec![]));
-    let far_behind = [tool("waits", 1.0, Waits), tool("ready", 0.8, Ready)];
+    let far_behind = [
+        tool("waits", 1.0, AwaitingApproval),
+        tool("ready", 0.8, Ready),
+    ];
     assert_eq!(of(&far_behind), (vec![], vec!["waits"]));
-    assert_eq!(of(&[tool("denied", 1.0, Lacks)]), (vec![], vec![]));
+    assert_eq!(
+        of(&[tool("denied", 1.0, PermissionDenied)]),
+        (vec![], vec![])
+    );
     assert_eq!(of(&[tool("odd", f32::NAN, Ready)]), (vec![], vec![]));
     let equal = [tool("first", 0.9, Ready), tool("second", 0.9, Ready)];
     assert_eq!(of(&equal), (vec!["first"], vec![]));
@@ -84,7 +96,7 @@ fn a_preferred_risk_is_a_wish() {
     let mut risky = tool("risky", 1.0, Ready);
     risky.risk = RiskLevel::Dangerous;
     let of = |candidates: &[Candidate<&'static str>], preferred| {
-        decide(&[sought("a", candidates)], preferred, CLOSED).load
+        decide(&[sought("a", candidates)], preferred, CLOSED).to_load
     };
     let both = [risky.clone(), tool("mild", 0.95, Ready)];
     assert_eq!(of(&both, None), ["risky"]);
@@ -98,7 +110,7 @@ fn a_preferred_risk_is_a_wish() {
 fn the_best_of_what_does_not_fit_is_not_loaded() {
     let of = |fits| {
         let one = Candidate {
-            fits,
+            is_match: fits,
             ..tool("x", 1.0, Ready)
         };
         status(&[sought("a", &[one])])
@@ -112,7 +124,7 @@ fn the_best_of_what_does_not_fit_is_not_loaded() {
 fn a_tool_for_two_capabilities_is_loaded_once() {
     let one = [tool("x", 0.9, Ready)];
     let out = decide(&[sought("a", &one), sought("b", &one)], None, CLOSED);
-    assert_eq!((out.status, out.load), (Fulfilled, vec!["x"]));
+    assert_eq!((out.status, out.to_load), (Fulfilled, vec!["x"]));
 }
 
 /// MGP-254, MGP-255, A-51: an agent is told to make a tool only when nothing at all was found and each
@@ -135,24 +147,24 @@ fn making_a_tool_takes_every_precondition() {
         ("strict", "sandboxed", true)
     );
     let mut closed = vec![CLOSED];
-    closed.push(Creating {
-        switched_on: false,
+    closed.push(CreationConditions {
+        is_enabled: false,
         ..OPEN
     });
-    closed.push(Creating {
-        negotiated: false,
+    closed.push(CreationConditions {
+        is_negotiated: false,
         ..OPEN
     });
-    closed.push(Creating {
-        may_run_code: false,
+    closed.push(CreationConditions {
+        can_run_code: false,
         ..OPEN
     });
-    closed.push(Creating {
-        session: false,
+    closed.push(CreationConditions {
+        has_session: false,
         ..OPEN
     });
     for policy in [Policy::Interactive, Policy::DenyAll, Policy::ConfigOnly] {
-        closed.push(Creating { policy, ..OPEN });
+        closed.push(CreationConditions { policy, ..OPEN });
     }
     for creating in closed {
         let out = decide(&none, None, creating);
@@ -167,7 +179,7 @@ fn making_a_tool_takes_every_precondition() {
         sought("b", &[tool("x", 1.0, Ready)]),
     ];
     assert_eq!(decide(&some, None, OPEN).status, Partial);
-    let waits = [sought("statistics", &[tool("x", 1.0, Waits)])];
+    let waits = [sought("statistics", &[tool("x", 1.0, AwaitingApproval)])];
     assert_eq!(decide(&waits, None, OPEN).status, PendingApproval);
     assert_eq!(decide::<&str>(&[], None, OPEN).status, Unavailable);
 }
@@ -182,7 +194,7 @@ fn a_request_is_one_search_for_each_capability() {
         output_types: vec!["chart".into()],
         preferred_risk_level: None,
     };
-    let asked = queries(&needs(&["data_analysis", "statistics", "Statistics "])).unwrap();
+    let asked = build_queries(&needs(&["data_analysis", "statistics", "Statistics "])).unwrap();
     let told: Vec<(&str, &str)> = asked.iter().map(|q| (&*q.capability, &*q.text)).collect();
     assert_eq!(
         told,
@@ -194,18 +206,18 @@ fn a_request_is_one_search_for_each_capability() {
             ("statistics", "statistics from csv, tabular data to chart"),
         ]
     );
-    assert_eq!(queries(&needs(&[])), Err(BadRequest::Nothing));
+    assert_eq!(build_queries(&needs(&[])), Err(BadRequest::Empty));
     let many = needs(&["x"; 17]);
     assert_eq!(
-        queries(&many),
+        build_queries(&many),
         Err(BadRequest::TooMany("capabilities", 17, 16))
     );
     assert_eq!(
-        queries(&needs(&[" "])),
+        build_queries(&needs(&[" "])),
         Err(BadRequest::Length("capabilities", 0))
     );
     let told = "é".repeat(200);
-    let asked = queries(&needs(&[&told])).unwrap();
+    let asked = build_queries(&needs(&[&told])).unwrap();
     assert!(
         asked[0].text.starts_with(&told),
         "all of it is searched for"
@@ -213,16 +225,19 @@ fn a_request_is_one_search_for_each_capability() {
     assert_eq!(asked[0].capability, format!("{}…", "é".repeat(128)));
     let mut long = needs(&["x"]);
     long.output_types.push("y".repeat(257));
-    assert_eq!(queries(&long), Err(BadRequest::Length("output_types", 257)));
+    assert_eq!(
+        build_queries(&long),
+        Err(BadRequest::Length("output_types", 257))
+    );
 }
 
 fn candidate() -> impl Strategy<Value = Candidate<u8>> {
     (0u8..6, 0u8..=10, 0usize..3, 0usize..3).prop_map(|(tool, score, risk, readiness)| Candidate {
         tool,
         score: f32::from(score) / 10.0,
-        fits: score >= 4,
+        is_match: score >= 4,
         risk: RiskLevel::ALL[risk],
-        readiness: [Ready, Waits, Lacks][readiness],
+        readiness: [Ready, AwaitingApproval, PermissionDenied][readiness],
     })
 }
 
@@ -234,27 +249,27 @@ proptest! {
         all in proptest::collection::vec(proptest::collection::vec(candidate(), 0..5), 0..5),
         open: bool, risk in proptest::option::of(0usize..3),
     ) {
-        let sought: Vec<Sought<u8>> = all.iter().enumerate().map(|(n, candidates)| Sought {
+        let sought: Vec<CapabilityMatches<u8>> = all.iter().enumerate().map(|(n, candidates)| CapabilityMatches {
             capability: format!("c{n}"),
             candidates: candidates.clone(),
         }).collect();
         let out = decide(&sought, risk.map(|r| RiskLevel::ALL[r]), if open { OPEN } else { CLOSED });
-        let nothing = out.load.is_empty() && out.pending.is_empty();
+        let nothing = out.to_load.is_empty() && out.pending.is_empty();
         match out.status {
-            Fulfilled => prop_assert!(!out.load.is_empty() && out.pending.is_empty() && out.unavailable.is_empty()),
+            Fulfilled => prop_assert!(!out.to_load.is_empty() && out.pending.is_empty() && out.unavailable.is_empty()),
             Partial => {
                 let all = out.pending.is_empty() && out.unavailable.is_empty();
-                prop_assert!(!out.load.is_empty() && !all);
+                prop_assert!(!out.to_load.is_empty() && !all);
             }
-            PendingApproval => prop_assert!(out.load.is_empty() && !out.pending.is_empty()),
+            PendingApproval => prop_assert!(out.to_load.is_empty() && !out.pending.is_empty()),
             Unavailable => prop_assert!(nothing && (!open || sought.is_empty())),
             Made => prop_assert!(nothing && open && !out.unavailable.is_empty()),
         }
         prop_assert_eq!(out.creation.is_some(), out.status == Made);
-        for tool in &out.load {
+        for tool in &out.to_load {
             let ready = |c: &Candidate<u8>| c.tool == *tool && c.readiness == Ready;
             prop_assert!(all.iter().flatten().any(ready));
         }
-        prop_assert!(out.load.len() + out.pending.len() + out.unavailable.len() <= sought.len());
+        prop_assert!(out.to_load.len() + out.pending.len() + out.unavailable.len() <= sought.len());
     }
 }

@@ -40,7 +40,7 @@ enum TemplatePart {
     /// One or more bytes of the set.
     Run(CharacterSet),
     /// Nothing, or the byte and then any number of bytes of the set.
-    Led(u8, CharacterSet),
+    Prefixed(u8, CharacterSet),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,7 +56,7 @@ enum CharacterSet {
 }
 
 impl CharacterSet {
-    fn holds(self, byte: u8) -> bool {
+    fn contains(self, byte: u8) -> bool {
         let excluded: &[u8] = match self {
             Self::Segment => b"/?#",
             Self::Path => b"?#",
@@ -89,7 +89,7 @@ impl Template {
             }
             let inner = rest.strip_prefix('{').ok_or(BadTemplate::Brace(at))?;
             let end = inner.find('}').ok_or(BadTemplate::Brace(at))?;
-            expression(&inner[..end], &mut parts)?;
+            parse_expression(&inner[..end], &mut parts)?;
             expressions += 1;
             rest = &inner[end + 1..];
         }
@@ -142,15 +142,15 @@ impl TemplatePart {
             Self::Run(set) => {
                 let mut open = false;
                 for (at, byte) in uri.iter().enumerate() {
-                    open = (open || reached[at]) && set.holds(*byte);
+                    open = (open || reached[at]) && set.contains(*byte);
                     next[at + 1] = open;
                 }
             }
-            Self::Led(lead, set) => {
+            Self::Prefixed(lead, set) => {
                 next.copy_from_slice(reached);
                 let mut open = false;
                 for (at, byte) in uri.iter().enumerate() {
-                    open = (open && set.holds(*byte)) || (reached[at] && byte == lead);
+                    open = (open && set.contains(*byte)) || (reached[at] && byte == lead);
                     next[at + 1] |= open;
                 }
             }
@@ -159,7 +159,7 @@ impl TemplatePart {
     }
 }
 
-fn expression(inner: &str, parts: &mut Vec<TemplatePart>) -> Result<(), BadTemplate> {
+fn parse_expression(inner: &str, parts: &mut Vec<TemplatePart>) -> Result<(), BadTemplate> {
     let bad = || BadTemplate::Expression(inner.chars().take(60).collect());
     let operator = inner.chars().next().filter(|c| "+#./;?&".contains(*c));
     let list = &inner[operator.map_or(0, char::len_utf8)..];
@@ -170,16 +170,18 @@ fn expression(inner: &str, parts: &mut Vec<TemplatePart>) -> Result<(), BadTempl
     match operator {
         None => parts.push(TemplatePart::Run(CharacterSet::Segment)),
         Some('+') => parts.push(TemplatePart::Run(CharacterSet::Anything)),
-        Some('#') => parts.push(TemplatePart::Led(b'#', CharacterSet::Anything)),
-        Some('.') => parts.push(TemplatePart::Led(b'.', CharacterSet::Segment)),
-        Some(';') => parts.push(TemplatePart::Led(b';', CharacterSet::Segment)),
-        Some('?') => parts.push(TemplatePart::Led(b'?', CharacterSet::Query)),
-        Some('&') => parts.push(TemplatePart::Led(b'&', CharacterSet::Query)),
-        Some('/') if list.contains('*') => parts.push(TemplatePart::Led(b'/', CharacterSet::Path)),
+        Some('#') => parts.push(TemplatePart::Prefixed(b'#', CharacterSet::Anything)),
+        Some('.') => parts.push(TemplatePart::Prefixed(b'.', CharacterSet::Segment)),
+        Some(';') => parts.push(TemplatePart::Prefixed(b';', CharacterSet::Segment)),
+        Some('?') => parts.push(TemplatePart::Prefixed(b'?', CharacterSet::Query)),
+        Some('&') => parts.push(TemplatePart::Prefixed(b'&', CharacterSet::Query)),
+        Some('/') if list.contains('*') => {
+            parts.push(TemplatePart::Prefixed(b'/', CharacterSet::Path))
+        }
         Some('/') => parts.extend(
             variables
                 .iter()
-                .map(|_| TemplatePart::Led(b'/', CharacterSet::Segment)),
+                .map(|_| TemplatePart::Prefixed(b'/', CharacterSet::Segment)),
         ),
         Some(_) => return Err(bad()),
     }

@@ -7,13 +7,14 @@ use std::sync::{Arc, LazyLock};
 
 use mgp_engine::node_key::PublicKey;
 use mgp_engine::policy::grants::{
-    CausalContext, ClusterId, Force, Grant, GrantChange, GrantId, GrantResource, LogChange,
-    LogPosition, MemberChange, MemberRole, Operation, OperationId, Revoke, Signed, Subject,
+    CausalContext, ClusterId, Grant, GrantChange, GrantId, GrantResource, GrantStatus, LogChange,
+    LogPosition, MemberChange, MemberRole, Operation, OperationId, Revoke, SignedOperation,
+    Subject,
 };
-use mgp_engine::replication::lease::{LEASE, Nonce};
-use mgp_engine::replication::own_log::OwedRevoke;
+use mgp_engine::replication::lease::{DEFAULT_LEASE, Nonce};
+use mgp_engine::replication::local_log::PendingRevoke;
 use mgp_engine::replication::replica::{
-    AllowEnd, LogMessage, Proposed, Replica, ReplicaEffect, ReplicaMeans, ReplicaStart,
+    AllowEnd, LogMessage, ProposalOutcome, Replica, ReplicaConfig, ReplicaContext, ReplicaEffect,
 };
 use mgp_protocol::federation::hello::LifeId;
 use mgp_protocol::ids::{NodeAgent, NodeId};
@@ -33,7 +34,7 @@ const WAIT_S: u64 = 15;
 #[derive(Clone, Debug, Default, Hash)]
 struct SmallDisk {
     entries: Vec<Arc<[u8]>>,
-    owed: Vec<OwedRevoke>,
+    owed: Vec<PendingRevoke>,
 }
 
 /// A node and its disk, which confirms at once.
@@ -116,7 +117,7 @@ pub(super) fn key(n: usize) -> PublicKey {
 }
 
 pub(super) fn node(n: usize) -> NodeId {
-    key(n).node()
+    key(n).node_id()
 }
 
 /// The one grant that all is about.
@@ -132,7 +133,7 @@ fn hashed(of: impl Hash) -> u64 {
     hasher.finish()
 }
 
-fn founding() -> Signed {
+fn founding() -> SignedOperation {
     pen(0).sign(Operation {
         cluster: None,
         place: LogPosition {
@@ -157,16 +158,16 @@ impl SmallNode {
         let starts = before.map_or(1, |before| before.starts + 1);
         let mut life = [0; 16];
         life[..2].copy_from_slice(&[u8::try_from(n).unwrap(), starts]);
-        let start = ReplicaStart {
-            here: node(n),
+        let start = ReplicaConfig {
+            node: node(n),
             cluster,
-            life: LifeId(life),
-            lease: LEASE,
+            instance: LifeId(life),
+            lease: DEFAULT_LEASE,
             hints: TWO_ADMINS.map(node).into(),
-            owed: disk.owed.clone(),
-            twice: BTreeSet::new(),
+            pending_revokes: disk.owed.clone(),
+            duplicates: BTreeSet::new(),
         };
-        let stored: Vec<Signed> = disk.entries.iter().map(read).collect();
+        let stored: Vec<SignedOperation> = disk.entries.iter().map(read).collect();
         let mut node = Self {
             replica: Arc::new(Replica::new(start, &stored)),
             disk,
@@ -183,10 +184,10 @@ impl SmallNode {
         &mut self,
         n: usize,
         now_s: u64,
-        act: impl FnOnce(&mut Replica, &mut ReplicaMeans<'_>) -> Vec<ReplicaEffect>,
+        act: impl FnOnce(&mut Replica, &mut ReplicaContext<'_>) -> Vec<ReplicaEffect>,
     ) -> Vec<ReplicaEffect> {
         let (pen, starts, asked) = (pen(n), self.starts, &mut self.asked);
-        let mut means = ReplicaMeans {
+        let mut means = ReplicaContext {
             now: moment(1000 * now_s),
             now_ms: 0,
             nonce: &mut || {
@@ -213,19 +214,19 @@ impl SmallNode {
     /// Whether the grant is known here, and taken back.
     fn force(&self) -> Option<bool> {
         let granted = self.replica.logs().find_grant(GRANT)?;
-        let force = self.replica.force(&granted, 0);
-        Some(matches!(force, Force::Revoked(_)))
+        let force = self.replica.grant_status(&granted, 0);
+        Some(matches!(force, GrantStatus::Revoked(_)))
     }
 }
 
 /// Each is read once: the same few entries are in all states, at another place in each.
-pub(super) fn read(entry: &Arc<[u8]>) -> Signed {
+pub(super) fn read(entry: &Arc<[u8]>) -> SignedOperation {
     thread_local! {
-        static READ: RefCell<HashMap<Arc<[u8]>, Signed>> = RefCell::default();
+        static READ: RefCell<HashMap<Arc<[u8]>, SignedOperation>> = RefCell::default();
     }
     READ.with_borrow_mut(|read| {
         let read = read.entry(entry.clone());
-        read.or_insert_with(|| Signed::from_bytes(entry).unwrap())
+        read.or_insert_with(|| SignedOperation::from_bytes(entry).unwrap())
             .clone()
     })
 }
@@ -233,7 +234,7 @@ pub(super) fn read(entry: &Arc<[u8]>) -> Signed {
 impl SmallCluster {
     /// All are in, know everything and were heard just now.
     pub(super) fn settled() -> Self {
-        let cluster = ClusterId(founding().written().id().0);
+        let cluster = ClusterId(founding().encoded().id().0);
         let nodes = NODES.map(|n| SmallNode::start(n, cluster, None));
         let mut all = Self {
             cluster,
@@ -245,8 +246,10 @@ impl SmallCluster {
             heard_s: [None; 2],
             revoked: None,
         };
-        all.act(0, |replica, means| replica.take(&[founding()], means));
-        all.act(0, Replica::tick);
+        all.act(0, |replica, means| {
+            replica.handle_entries(&[founding()], means)
+        });
+        all.act(0, Replica::handle_timeout);
         for (n, role) in [
             (1, MemberRole::Admin),
             (OWNER, MemberRole::Member),
@@ -278,20 +281,20 @@ impl SmallCluster {
             return;
         };
         let (from, to, _) = way;
-        if to == OWNER && from != OWNER && matches!(*sent.message, LogMessage::Answer { .. }) {
+        if to == OWNER && from != OWNER && matches!(*sent.message, LogMessage::Response { .. }) {
             let last = &mut self.heard_s[from];
             *last = Some(sent.sent_s).max(*last);
         }
         match (*sent.message).clone() {
             LogMessage::Entries(entries) => {
-                let signed: Vec<Signed> = entries.iter().map(read).collect();
-                self.act(to, |replica, means| replica.take(&signed, means));
+                let signed: Vec<SignedOperation> = entries.iter().map(read).collect();
+                self.act(to, |replica, means| replica.handle_entries(&signed, means));
             }
-            message @ (LogMessage::Ask { .. }
-            | LogMessage::Answer { .. }
-            | LogMessage::Tell { .. }) => {
+            message @ (LogMessage::Request { .. }
+            | LogMessage::Response { .. }
+            | LogMessage::Announce { .. }) => {
                 self.act(to, |replica, means| {
-                    replica.hear(node(from), message, means)
+                    replica.handle_message(node(from), message, means)
                 });
             }
         }
@@ -302,7 +305,7 @@ impl SmallCluster {
         self.now_s += WAIT_S;
         for n in NODES {
             self.nodes[n].asked = 0;
-            self.act(n, Replica::tick);
+            self.act(n, Replica::handle_timeout);
         }
     }
 
@@ -312,12 +315,12 @@ impl SmallCluster {
         if n == OWNER {
             self.heard_s = [None; 2];
         }
-        self.act(n, Replica::tick);
+        self.act(n, Replica::handle_timeout);
     }
 
     /// A node shuts down gracefully, and begins anew.
     pub(super) fn restarts(&mut self, n: usize) {
-        self.propose(n, Replica::rest());
+        self.propose(n, Replica::shutdown_change());
         self.delivers_all();
         self.crashes(n);
     }
@@ -339,7 +342,7 @@ impl SmallCluster {
     pub(super) fn revokes_at(&mut self, n: usize) {
         let revoke = GrantChange::Revoke(Revoke::Ids(vec![GRANT]));
         let proposed = self.propose(n, LogChange::Grants(revoke));
-        if let Some(Proposed::Signed(place)) = proposed {
+        if let Some(ProposalOutcome::Signed(place)) = proposed {
             self.revoked = Some((n, self.over_s(n, place.sequence)));
         }
     }
@@ -348,7 +351,7 @@ impl SmallCluster {
     fn over_s(&self, n: usize, sequence: u64) -> Option<u64> {
         let missing = self.nodes[n].replica.confirmation(sequence).missing;
         match missing.into_iter().find(|(of, _)| *of == node(OWNER)) {
-            Some((_, AllowEnd::By(end))) => Some(end.since(moment(0)).as_secs()),
+            Some((_, AllowEnd::NoLaterThan(end))) => Some(end.duration_since(moment(0)).as_secs()),
             Some((_, AllowEnd::UnknownLease | AllowEnd::Unbounded)) => None,
             None => Some(self.now_s),
         }
@@ -367,7 +370,7 @@ impl SmallCluster {
         );
     }
 
-    fn propose(&mut self, n: usize, change: LogChange) -> Option<Proposed> {
+    fn propose(&mut self, n: usize, change: LogChange) -> Option<ProposalOutcome> {
         let mut done = None;
         self.act(n, |replica, means| {
             match replica.propose(change, "operator", 0, means) {
@@ -386,14 +389,14 @@ impl SmallCluster {
         let now = moment(1000 * self.now_s);
         let replica = &self.nodes[n].replica;
         replica
-            .may(&caller(), &server(0), Some("tool"), 0, now)
+            .authorize(&caller(), &server(0), Some("tool"), 0, now)
             .is_ok()
     }
 
     fn act(
         &mut self,
         n: usize,
-        act: impl FnOnce(&mut Replica, &mut ReplicaMeans<'_>) -> Vec<ReplicaEffect>,
+        act: impl FnOnce(&mut Replica, &mut ReplicaContext<'_>) -> Vec<ReplicaEffect>,
     ) {
         let mut effects = VecDeque::from(self.nodes[n].act(n, self.now_s, act));
         let mut sends = Vec::new();
@@ -402,19 +405,19 @@ impl SmallCluster {
                 ReplicaEffect::Store {
                     ticket,
                     entries,
-                    owed,
+                    pending_revokes: owed,
                 } => {
                     let node = &mut self.nodes[n];
                     let disk = Arc::make_mut(&mut node.disk);
                     disk.entries.extend(entries);
                     disk.owed = owed.unwrap_or(std::mem::take(&mut disk.owed));
-                    let stored = |replica: &mut Replica, means: &mut ReplicaMeans<'_>| {
-                        replica.stored(ticket, means)
+                    let stored = |replica: &mut Replica, means: &mut ReplicaContext<'_>| {
+                        replica.handle_stored(ticket, means)
                     };
                     effects.extend(node.act(n, self.now_s, stored));
                 }
                 ReplicaEffect::Send(to, message) => sends.push((to, message)),
-                ReplicaEffect::Changed | ReplicaEffect::Twice(..) => {}
+                ReplicaEffect::Changed | ReplicaEffect::DuplicateKey(..) => {}
             }
         }
         self.nodes[n].settle();
@@ -435,9 +438,9 @@ impl SmallCluster {
             return;
         }
         let kind = match message {
-            LogMessage::Ask { .. } => Kind::Ask,
-            LogMessage::Answer { .. } => Kind::Answer,
-            LogMessage::Tell { .. } => Kind::Tell,
+            LogMessage::Request { .. } => Kind::Ask,
+            LogMessage::Response { .. } => Kind::Answer,
+            LogMessage::Announce { .. } => Kind::Tell,
             LogMessage::Entries(_) => Kind::Entries,
         };
         let sent = OnTheWay {

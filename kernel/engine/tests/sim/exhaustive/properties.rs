@@ -1,7 +1,7 @@
 //! What holds in every state, and what must be seen in some.
 
-use mgp_engine::policy::grants::Force;
-use mgp_engine::replication::lease::LEASE;
+use mgp_engine::policy::grants::GrantStatus;
+use mgp_engine::replication::lease::DEFAULT_LEASE;
 use mgp_engine::replication::replica::Replica;
 use stateright::Property;
 
@@ -37,18 +37,18 @@ pub(super) fn shown() -> Vec<Property<Course>> {
         }),
         Property::sometimes("lapsed", |_, state: &CourseState| {
             let now = moment(1000 * state.cluster.now_s);
-            owner(state).unheard(now).is_some()
+            owner(state).expired_peer(now).is_some()
         }),
         Property::sometimes("taken back", |_, state: &CourseState| {
             state.cluster.nodes[OWNER].knew
         }),
         Property::sometimes("both are cut", |_, state: &CourseState| {
             let members = owner(state).logs().members();
-            TWO_ADMINS.iter().all(|n| !members.is_in(node(*n)))
+            TWO_ADMINS.iter().all(|n| !members.is_member(node(*n)))
         }),
         Property::sometimes("owed", |_, state: &CourseState| {
             let mut nodes = state.cluster.nodes.iter();
-            nodes.any(|node| node.replica.owes() > 0)
+            nodes.any(|node| node.replica.pending_revokes() > 0)
         }),
     ]
 }
@@ -61,7 +61,7 @@ fn owner(state: &CourseState) -> &Replica {
 fn held(replica: &Replica) -> Held {
     let logs = replica.logs();
     let all = logs.entries();
-    let all = all.map(|(_, _, entry)| read(&entry).into_written());
+    let all = all.map(|(_, _, entry)| read(&entry).into_encoded());
     Held::new(all.collect(), logs.cluster())
 }
 
@@ -78,7 +78,7 @@ fn not_undone(_: &Course, state: &CourseState) -> bool {
     let knew = state.cluster.nodes.iter().filter(|node| node.knew);
     let back = |replica: &Replica| {
         let granted = replica.logs().find_grant(GRANT);
-        granted.is_some_and(|granted| replica.force(&granted, 0) == Force::InForce)
+        granted.is_some_and(|granted| replica.grant_status(&granted, 0) == GrantStatus::InForce)
     };
     let mut back = knew.map(|node| back(&node.replica));
     let allowed = state.cluster.nodes[OWNER].knew && state.cluster.allows(OWNER);
@@ -86,7 +86,7 @@ fn not_undone(_: &Course, state: &CourseState) -> bool {
 }
 
 fn lease_s() -> u64 {
-    LEASE.as_secs()
+    DEFAULT_LEASE.as_secs()
 }
 
 fn all_were_heard(_: &Course, state: &CourseState) -> bool {
@@ -98,7 +98,7 @@ fn all_were_heard(_: &Course, state: &CourseState) -> bool {
     let mut heard = TWO_ADMINS.into_iter().zip(cluster.heard_s);
     heard.all(|(n, heard_s)| {
         let within = heard_s.is_some_and(|sent_s| cluster.now_s < sent_s + lease_s());
-        let rests = owner(state).logs().grants().rests(node(n));
+        let rests = owner(state).logs().grants().is_resting(node(n));
         !members.is_admin(node(n)) || rests || within
     })
 }
@@ -111,7 +111,7 @@ fn in_time(_: &Course, state: &CourseState) -> bool {
     let members = owner(state).logs().members();
     let is_cut = members
         .get(node(by))
-        .is_some_and(|member| member.cut.is_some());
+        .is_some_and(|member| member.cut_at.is_some());
     is_cut || cluster.now_s < over_s || !cluster.allows(OWNER)
 }
 
@@ -130,9 +130,9 @@ fn cut_gives_nothing(_: &Course, state: &CourseState) -> bool {
         let Some(granted) = logs.find_grant(GRANT) else {
             return true;
         };
-        let issuer = logs.members().get(granted.place.issuer);
-        let end = issuer.and_then(|issuer| issuer.cut);
-        let behind = end.is_some_and(|end| granted.place.sequence >= end);
-        !behind || node.replica.force(&granted, 0) != Force::InForce
+        let issuer = logs.members().get(granted.position.issuer);
+        let end = issuer.and_then(|issuer| issuer.cut_at);
+        let behind = end.is_some_and(|end| granted.position.sequence >= end);
+        !behind || node.replica.grant_status(&granted, 0) != GrantStatus::InForce
     })
 }

@@ -1,6 +1,6 @@
 //! What expires ends by the clock that is furthest ahead, of the one here and those of all who could take it back.
 
-use mgp_engine::cluster::clock_offset::MeasuredClock;
+use mgp_engine::cluster::clock_offset::PeerClock;
 
 use crate::play::Invariant;
 use crate::world::{AllowedCall, World};
@@ -28,15 +28,15 @@ fn judge(world: &World, call: &AllowedCall) {
     };
     let ours_ms = machine.wall_ms(call.at_ms);
     let right_ms = ours_ms.saturating_add_signed(-machine.wall_off_ms);
-    for node in replica.logs().members().who_could_revoke() {
+    for node in replica.logs().members().possible_revokers() {
         let Some(off) = world.clocks.get(&(call.machine, node)) else {
             continue;
         };
         let theirs_ms = right_ms.saturating_add_signed(*off);
         // Measured no worse than by this much.
-        let clock = MeasuredClock::between(theirs_ms, ours_ms, 400);
+        let clock = PeerClock::from_clocks(theirs_ms, ours_ms, 400);
         assert!(
-            !clock.differs() || theirs_ms < end_ms,
+            !clock.is_skewed() || theirs_ms < end_ms,
             "{call:?} ended at {end_ms} by the clock of {node}"
         );
     }

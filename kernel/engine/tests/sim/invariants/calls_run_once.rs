@@ -5,8 +5,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use mgp_engine::calls::outcome::{after_dispatch, of_refusal};
-use mgp_engine::cluster::routes::{CallAttempts, PlaceCandidate, TryFailure};
+use mgp_engine::calls::outcome::{for_refusal, mark_dispatched};
+use mgp_engine::cluster::routes::{AttemptFailure, RouteAttempts, RouteCandidate};
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mgp::audit::Outcome;
 use mgp_protocol::refusal::owner_refusal::{OwnerAnswer, OwnerRefusal, OwnerRefusalCause};
@@ -105,7 +105,7 @@ fn owners(chance: &mut Chance) -> Vec<Owner> {
     let owner = |at: u64| Owner {
         server: match at {
             0 => ServerId::new("files"),
-            at => ServerId::of_node(&format!("node-{at}"), &ServerId::new("files")),
+            at => ServerId::new_remote(&format!("node-{at}"), &ServerId::new("files")),
         },
         takes_calls: true,
         running: true,
@@ -135,13 +135,13 @@ fn happens(owners: &mut [Owner], chance: &mut Chance) {
 
 /// As `failover.rs` of the room of calls goes about it.
 fn call(owners: &mut [Owner], chance: &mut Chance) -> Result<&'static str, String> {
-    let (mut attempts, mut seen) = (CallAttempts::default(), Seen::default());
+    let (mut attempts, mut seen) = (RouteAttempts::default(), Seen::default());
     let answer = loop {
-        let candidates: Vec<PlaceCandidate> = owners.iter().map(candidate).collect();
+        let candidates: Vec<RouteCandidate> = owners.iter().map(candidate).collect();
         let home = chance.percent(30).then(|| chance.pick(owners).unwrap());
         let home = home.map(|owner| owner.server.clone());
-        let Some(choice) = attempts.next(&candidates, home.as_ref()) else {
-            break attempts.told().map(Err);
+        let Some(choice) = attempts.next_route(&candidates, home.as_ref()) else {
+            break attempts.into_refusal().map(Err);
         };
         seen.tries += 1;
         let at = owners.iter().position(|one| one.server == choice.server);
@@ -150,9 +150,9 @@ fn call(owners: &mut [Owner], chance: &mut Chance) -> Result<&'static str, Strin
             TryEnd::Answered => break Some(Ok(())),
             TryEnd::Failed(refusal) => refusal,
         };
-        match attempts.failed(&refusal, owner.idempotent, &candidates, home.as_ref()) {
+        match attempts.handle_failure(&refusal, owner.idempotent, &candidates, home.as_ref()) {
             Err(told) => break Some(Err(told)),
-            Ok(failure) => seen.in_doubt |= failure == TryFailure::AfterDispatch,
+            Ok(failure) => seen.in_doubt |= failure == AttemptFailure::AfterDispatch,
         }
         // The world does not stand still between two tries.
         happens(owners, chance);
@@ -160,10 +160,10 @@ fn call(owners: &mut [Owner], chance: &mut Chance) -> Result<&'static str, Strin
     judge(&seen, answer)
 }
 
-fn candidate(owner: &Owner) -> PlaceCandidate {
-    PlaceCandidate {
+fn candidate(owner: &Owner) -> RouteCandidate {
+    RouteCandidate {
         server: owner.server.clone(),
-        takes_calls: owner.takes_calls,
+        accepts_calls: owner.takes_calls,
         load: owner.load,
         round_trip: Duration::from_millis(owner.round_trip_ms),
         idempotent: owner.idempotent,
@@ -188,7 +188,7 @@ fn attempt(owner: &Owner, seen: &mut Seen, chance: &mut Chance) -> TryEnd {
             0 => refusal,
             _ => {
                 seen.asked = true;
-                after_dispatch(refusal, &owner.server)
+                mark_dispatched(refusal, &owner.server)
             }
         });
     }
@@ -205,7 +205,7 @@ enum PartEnd {
 /// What happens there, and what of it the caller hears.
 fn part(owner: &Owner, seen: &mut Seen, asked: u64, chance: &mut Chance) -> PartEnd {
     let server = || owner.server.clone();
-    let lost = || Refusal::Lost {
+    let lost = || Refusal::ServerLost {
         server: server(),
         reason: "the link broke".into(),
     };
@@ -334,7 +334,7 @@ fn judge(seen: &Seen, answer: Option<Result<(), Refusal>>) -> Result<&'static st
 
 /// The same of a call that was answered with an error.
 fn judge_refusal(seen: &Seen, times: u64, refusal: &Refusal) -> Result<&'static str, String> {
-    let (written, _) = Outcome::of_refusal(refusal);
+    let (written, _) = Outcome::from_refusal(refusal);
     if times > 0 && matches!(written, Outcome::Blocked | Outcome::Denied) {
         return Err(format!(
             "executed, and written down as {}: {refusal}",
@@ -357,8 +357,8 @@ fn judge_refusal(seen: &Seen, times: u64, refusal: &Refusal) -> Result<&'static 
 
 /// What the caller is told of the outcome.
 fn told(refusal: &Refusal) -> CallOutcome {
-    match TryFailure::of(refusal) {
+    match AttemptFailure::from_refusal(refusal) {
         Some(failure) => failure.outcome(),
-        None => of_refusal(refusal),
+        None => for_refusal(refusal),
     }
 }

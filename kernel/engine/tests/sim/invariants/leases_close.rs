@@ -31,8 +31,8 @@ fn everyone_was_heard(world: &World, replica: &Replica, call: &AllowedCall) {
     let lease_ms = world.machines[call.machine].lease_ms();
     let members = replica.logs().members();
     let here = world.machines[call.machine].node();
-    for (node, _) in members.all().filter(|(node, _)| members.is_admin(*node)) {
-        if node == here || replica.logs().grants().rests(node) {
+    for (node, _) in members.iter().filter(|(node, _)| members.is_admin(*node)) {
+        if node == here || replica.logs().grants().is_resting(node) {
             continue;
         }
         let sent_ms = world.answers.get(&(call.machine, node));
@@ -55,8 +55,8 @@ fn is_known(world: &World, replica: &Replica, call: &AllowedCall, revoke: &Ackno
     let grants = replica.logs().grants();
     let cut = members
         .get(revoke.by)
-        .is_some_and(|member| member.cut.is_some());
-    let rests = grants.issuers().any(|issuer| grants.rests(issuer));
+        .is_some_and(|member| member.cut_at.is_some());
+    let rests = grants.issuers().any(|issuer| grants.is_resting(issuer));
     let twins = world.machines.iter().any(|machine| machine.cloned);
     let owner = world.machines[call.machine].node();
     let unbounded = revoke.answer.get(&owner) == Some(&None);

@@ -1,6 +1,6 @@
 //! Those who are in the cluster come to hold and decide the same.
 
-use mgp_engine::replication::logs::Unstored;
+use mgp_engine::replication::logs::UnstoredEntries;
 use mgp_engine::replication::members::ClusterMembers;
 
 use crate::play::Invariant;
@@ -36,10 +36,14 @@ fn is_made_of_its_entries(world: &World, at: usize) {
     let machine = &world.machines[at];
     let replica = machine.replica.as_ref().unwrap();
     let logs = replica.logs();
-    let members = ClusterMembers::of(logs.grants(), logs.cluster());
+    let members = ClusterMembers::from_grants(logs.grants(), logs.cluster());
     assert_eq!(*logs.members(), members, "{at} takes others for members");
     if machine.is_synced() {
-        assert_eq!(*replica.heads(), logs.heads(&Unstored::new()), "{at}");
+        assert_eq!(
+            *replica.heads(),
+            logs.heads(&UnstoredEntries::new()),
+            "{at}"
+        );
     }
 }
 
@@ -53,7 +57,7 @@ pub(crate) fn those_in(world: &World) -> Vec<usize> {
             let node = world.machines[*at].node();
             before.iter().all(|by| {
                 let replica = world.machines[*by].replica.as_ref().unwrap();
-                replica.logs().members().is_in(node)
+                replica.logs().members().is_member(node)
             })
         });
         if all_in == before {

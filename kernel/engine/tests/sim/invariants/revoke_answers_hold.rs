@@ -31,7 +31,7 @@ fn is_over(world: &World, call: &AllowedCall, revoke: &AcknowledgedRevoke) {
         return;
     };
     let member = replica.logs().members().get(revoke.by);
-    let is_cut = member.is_some_and(|member| member.cut.is_some());
+    let is_cut = member.is_some_and(|member| member.cut_at.is_some());
     let twins = world.machines.iter().any(|machine| machine.cloned);
     assert!(
         call.at_ms <= *ends_ms || is_cut || twins,

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use mgp_engine::policy::grants::{
-    Force, Grant, GrantId, GrantResource, OperationId, Signed, Subject,
+    Grant, GrantId, GrantResource, GrantStatus, OperationId, SignedOperation, Subject,
 };
 use mgp_protocol::ids::{NodeId, NodeServer};
 use mgp_protocol::mgp::access::Permission;
@@ -32,12 +32,15 @@ impl Invariant for RevokesBeatGrants {
             let replica = world.machines[at].replica.as_ref().unwrap();
             let logs = replica.logs();
             let entries = logs.entries();
-            let read = entries.map(|(_, _, entry)| Signed::from_bytes(&entry).unwrap());
-            let held = Held::new(read.map(Signed::into_written).collect(), world.cluster);
-            for granted in logs.grants().all() {
+            let read = entries.map(|(_, _, entry)| SignedOperation::from_bytes(&entry).unwrap());
+            let held = Held::new(
+                read.map(SignedOperation::into_encoded).collect(),
+                world.cluster,
+            );
+            for granted in logs.grants().iter() {
                 let allows = granted.grant.permission == Permission::Allow;
-                if allows && replica.force(granted, 0) == Force::InForce {
-                    judge(world, &held, granted.place.issuer, &granted.grant);
+                if allows && replica.grant_status(granted, 0) == GrantStatus::InForce {
+                    judge(world, &held, granted.position.issuer, &granted.grant);
                 }
             }
         }

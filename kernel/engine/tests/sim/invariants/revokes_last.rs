@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use mgp_engine::policy::grants::{Force, GrantId, Granted};
+use mgp_engine::policy::grants::{GrantId, GrantStatus, LoggedGrant};
 use mgp_protocol::mgp::access::Permission;
 
 use crate::invariants::members_converge::those_in;
@@ -54,10 +54,10 @@ impl Invariant for RevokesLast {
             for (granted, force) in forces(world, at, every_one) {
                 let id = granted.grant.id;
                 assert!(
-                    force != Force::InForce || !gone.contains(&id),
+                    force != GrantStatus::InForce || !gone.contains(&id),
                     "{at}: {id} is back"
                 );
-                if matches!(force, Force::Revoked(_)) && world.machines[at].is_synced() {
+                if matches!(force, GrantStatus::Revoked(_)) && world.machines[at].is_synced() {
                     gone.insert(id);
                 }
             }
@@ -74,7 +74,7 @@ impl Invariant for RevokesLast {
             .collect();
         for at in all_in {
             for (granted, force) in forces(world, at, true) {
-                let lives = force == Force::InForce && revoked.contains(&granted.grant.id);
+                let lives = force == GrantStatus::InForce && revoked.contains(&granted.grant.id);
                 assert!(!lives, "{at}: {} was revoked elsewhere", granted.grant.id);
             }
         }
@@ -84,26 +84,30 @@ impl Invariant for RevokesLast {
 fn knows(world: &World, at: usize) -> Knows {
     let machine = &world.machines[at];
     let replica = machine.replica.as_ref().unwrap();
-    let (count, owes) = (replica.logs().count(), replica.owes());
+    let (count, owes) = (replica.logs().count(), replica.pending_revokes());
     (machine.starts, count, owes, machine.is_synced())
 }
 
 /// The grants that allow, and whether they count; those that were put away are read anew, which takes long.
-fn forces(world: &World, at: usize, every_one: bool) -> impl Iterator<Item = (Granted, Force)> {
+fn forces(
+    world: &World,
+    at: usize,
+    every_one: bool,
+) -> impl Iterator<Item = (LoggedGrant, GrantStatus)> {
     let replica = world.machines[at].replica.as_ref().unwrap();
-    let grants: Vec<Granted> = match every_one {
+    let grants: Vec<LoggedGrant> = match every_one {
         true => replica.logs().all_grants(),
-        false => replica.logs().grants().all().cloned().collect(),
+        false => replica.logs().grants().iter().cloned().collect(),
     };
     let allow = grants.into_iter().filter(allows);
     // No time has come yet at which anything expires.
     allow.map(move |granted| {
-        let force = replica.force(&granted, 0);
+        let force = replica.grant_status(&granted, 0);
         (granted, force)
     })
 }
 
-fn allows(granted: &Granted) -> bool {
+fn allows(granted: &LoggedGrant) -> bool {
     granted.grant.permission == Permission::Allow
 }
 

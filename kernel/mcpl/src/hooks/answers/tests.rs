@@ -14,7 +14,7 @@ fn enabled(set: &str) -> Result<(), String> {
 
 fn before(server: &str, result: &str) -> Result<ServerInjections, String> {
     let (server, policy) = (ServerId::new(server), HookPolicy::default());
-    judge_before(&server, result, &enabled, (&policy, &mark()))
+    evaluate_before(&server, result, &enabled, (&policy, &mark()))
 }
 
 fn result(injections: &str) -> String {
@@ -33,12 +33,12 @@ fn the_answer_of_the_document_is_taken() {
         "content": [{ "type": "text", "text": "<memories>\nScaling mannequin installation to 8-10 units. DMX lighting, X32 audio routing.\n</memories>" }],
         "metadata": { "memoryIds": ["mem_a1", "mem_a2"] } }] }"#;
     let judged = before("memory", answer).unwrap();
-    assert_eq!((judged.injections.len(), judged.left_out.len()), (1, 0));
+    assert_eq!((judged.injections.len(), judged.omitted.len()), (1, 0));
     let one = &judged.injections[0];
     assert_eq!(one.position, Position::System);
     assert!(
         one.content
-            .texts()
+            .joined_text()
             .contains("\n<memories>\nScaling mannequin")
     );
     let json: serde_json::Value = serde_json::from_str(&one.to_json()).unwrap();
@@ -100,11 +100,11 @@ fn a_bad_injection_takes_no_other_one_away() {
         let good = text("system", "good");
         let judged = before("memory", &result(&format!("{good},{bad},{good}"))).unwrap();
         assert_eq!(
-            (judged.injections.len(), judged.left_out.len()),
+            (judged.injections.len(), judged.omitted.len()),
             (2, 1),
             "{bad}"
         );
-        assert!(judged.left_out[0].starts_with("injection 1: "));
+        assert!(judged.omitted[0].starts_with("injection 1: "));
     }
 }
 
@@ -116,12 +116,12 @@ fn an_injection_of_ten_mebibytes_is_left_out() {
         text("system", &"x".repeat(10 << 20)),
     );
     let judged = before("memory", &result(&format!("{huge},{small}"))).unwrap();
-    assert_eq!((judged.injections.len(), judged.left_out.len()), (1, 1));
+    assert_eq!((judged.injections.len(), judged.omitted.len()), (1, 1));
     let many = vec![small; 5000].join(",");
     let judged = before("memory", &result(&many)).unwrap();
     assert_eq!(
-        (judged.injections.len(), judged.left_out.len()),
-        (INJECTIONS_MAX, TOLD_MAX)
+        (judged.injections.len(), judged.omitted.len()),
+        (INJECTIONS_MAX, REASONS_MAX)
     );
 }
 
@@ -140,7 +140,7 @@ fn injections_have_one_order() {
     );
     let order = |merged: MergedInjections| {
         let texts = merged.injections.iter().map(|of| {
-            let text = of.content.texts();
+            let text = of.content.joined_text();
             text.lines().nth(1).unwrap().to_owned()
         });
         texts.collect::<Vec<_>>()
@@ -168,7 +168,7 @@ fn all_injections_together_are_bounded() {
         .map(|of| of.server.as_str())
         .collect();
     assert_eq!(
-        (kept, merged.too_much),
+        (kept, merged.over_limit),
         (vec!["a", "b"], vec![ServerId::new("c")])
     );
 }
@@ -178,29 +178,29 @@ fn all_injections_together_are_bounded() {
 fn an_answer_behind_an_inference_is_taken_of_an_enabled_set_only() {
     let answer = r#"{ "featureSet": "memory.retrieval", "modifiedResponse": "The API key is [REDACTED]...",
         "metadata": { "redactions": [{ "type": "api_key" }] } }"#;
-    let judged = judge_after(answer, &enabled).unwrap();
+    let judged = evaluate_after(answer, &enabled).unwrap();
     assert_eq!(
         judged.modified.as_deref(),
         Some("The API key is [REDACTED]...")
     );
     assert!(judged.metadata.unwrap().contains("api_key"));
     assert_eq!(
-        judge_after(r#"{"featureSet":"memory.retrieval"}"#, &enabled)
+        evaluate_after(r#"{"featureSet":"memory.retrieval"}"#, &enabled)
             .unwrap()
             .modified,
         None
     );
     for forged in ["memory.off", "other"] {
         let forged = answer.replace("memory.retrieval", forged);
-        assert!(judge_after(&forged, &enabled).is_err());
+        assert!(evaluate_after(&forged, &enabled).is_err());
     }
     let huge = format!(
         r#"{{"featureSet":"memory.retrieval","modifiedResponse":"{}"}}"#,
         "x".repeat(RESPONSE_MAX + 1)
     );
-    assert!(judge_after(&huge, &enabled).is_err());
+    assert!(evaluate_after(&huge, &enabled).is_err());
     assert!(
-        judge_after(
+        evaluate_after(
             r#"{"featureSet":"memory.retrieval","modifiedResponse":7}"#,
             &enabled
         )

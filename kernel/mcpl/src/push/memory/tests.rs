@@ -11,7 +11,7 @@ fn event(id: &str, text: &str) -> String {
 }
 
 fn body(params: &str) -> EventBody {
-    EventBody::of(&Event::read(params).unwrap())
+    EventBody::from_event(&Event::parse(params).unwrap())
 }
 
 fn one() -> EventBody {
@@ -22,14 +22,17 @@ fn one() -> EventBody {
 #[test]
 fn an_event_is_new_once_and_then_has_its_answer() {
     let (mut memory, server) = (PushMemory::default(), ServerId::new("git"));
-    let new = memory.begin(&server, "e1", one(), 0);
-    assert!(matches!(new, KnownPush::New(_)));
-    assert_eq!(memory.begin(&server, "e1", one(), 1), KnownPush::UnderWay);
-    let answer = PushAnswer::accepted(Some("inf_1".into()));
-    assert!(memory.answered(&server, "e1", &answer).is_some());
+    let new = memory.begin_event(&server, "e1", one(), 0);
+    assert!(matches!(new, PushLookup::New(_)));
     assert_eq!(
-        memory.begin(&server, "e1", one(), 2),
-        KnownPush::Answered(answer)
+        memory.begin_event(&server, "e1", one(), 1),
+        PushLookup::InFlight
+    );
+    let answer = PushAnswer::accept(Some("inf_1".into()));
+    assert!(memory.set_answer(&server, "e1", &answer).is_some());
+    assert_eq!(
+        memory.begin_event(&server, "e1", one(), 2),
+        PushLookup::Answered(answer)
     );
 }
 
@@ -38,8 +41,8 @@ fn an_event_is_new_once_and_then_has_its_answer() {
 fn ids_are_those_of_one_server() {
     let mut memory = PushMemory::default();
     for server in ["git", "mail"] {
-        let new = memory.begin(&ServerId::new(server), "e1", one(), 0);
-        assert!(matches!(new, KnownPush::New(_)), "{server}");
+        let new = memory.begin_event(&ServerId::new(server), "e1", one(), 0);
+        assert!(matches!(new, PushLookup::New(_)), "{server}");
     }
 }
 
@@ -66,15 +69,15 @@ fn no_two_ids_are_one() {
 #[test]
 fn another_event_under_an_id_is_told_apart() {
     let (mut memory, server) = (PushMemory::default(), ServerId::new("git"));
-    memory.begin(&server, "e", one(), 0);
+    memory.begin_event(&server, "e", one(), 0);
     let said = event("e", "one");
     for same in [
         said.replace("10:30", "10:31"),
         said.replace(r#"{"a":1,"b":2}"#, r#"{ "b" : 2, "a" : 1 }"#),
     ] {
         assert_eq!(
-            memory.begin(&server, "e", body(&same), 1),
-            KnownPush::UnderWay,
+            memory.begin_event(&server, "e", body(&same), 1),
+            PushLookup::InFlight,
             "{same}"
         );
     }
@@ -85,8 +88,8 @@ fn another_event_under_an_id_is_told_apart() {
         said.replace(r#""origin":{"a":1,"b":2},"#, ""),
     ] {
         assert_eq!(
-            memory.begin(&server, "e", body(&other), 1),
-            KnownPush::Differs,
+            memory.begin_event(&server, "e", body(&other), 1),
+            PushLookup::Conflict,
             "{other}"
         );
     }
@@ -98,32 +101,32 @@ fn a_restart_knows_what_was_answered_and_what_was_not() {
     let (mut memory, server) = (PushMemory::default(), ServerId::new("git"));
     let mut journal = Vec::new();
     for id in ["answered", "under way", "released"] {
-        let KnownPush::New(entry) = memory.begin(&server, id, one(), 5) else {
+        let PushLookup::New(entry) = memory.begin_event(&server, id, one(), 5) else {
             panic!("{id} is not new");
         };
         journal.push(entry.to_bytes());
     }
-    let answer = PushAnswer::accepted(None);
+    let answer = PushAnswer::accept(None);
     journal.extend(
         memory
-            .answered(&server, "answered", &answer)
+            .set_answer(&server, "answered", &answer)
             .map(|of| of.to_bytes()),
     );
-    journal.extend(memory.released(&server, "released").map(|of| of.to_bytes()));
+    journal.extend(memory.release(&server, "released").map(|of| of.to_bytes()));
     journal.push(b"{\"no\":\"entry\"}".to_vec());
-    let (mut again, unread) = PushMemory::restored(&journal, 6);
+    let (mut again, unread) = PushMemory::restore(&journal, 6);
     assert_eq!((again.len(), unread), (2, 1));
     assert_eq!(
-        again.begin(&server, "answered", one(), 7),
-        KnownPush::Answered(answer)
+        again.begin_event(&server, "answered", one(), 7),
+        PushLookup::Answered(answer)
     );
-    let KnownPush::Answered(unknown) = again.begin(&server, "under way", one(), 7) else {
+    let PushLookup::Answered(unknown) = again.begin_event(&server, "under way", one(), 7) else {
         panic!("it is done again");
     };
     assert!(!unknown.accepted && unknown.reason.unwrap().contains("not known"));
     assert!(matches!(
-        again.begin(&server, "released", one(), 7),
-        KnownPush::New(_)
+        again.begin_event(&server, "released", one(), 7),
+        PushLookup::New(_)
     ));
 }
 
@@ -133,7 +136,7 @@ fn a_restart_knows_what_was_answered_and_what_was_not() {
 fn a_million_ids_are_bounded() {
     let mut memory = PushMemory::default();
     let (mut journal, mut most, body) = (0_usize, 0_usize, one());
-    let answer = PushAnswer::accepted(None);
+    let answer = PushAnswer::accept(None);
     let ids: u64 = if cfg!(debug_assertions) {
         200_000
     } else {
@@ -143,22 +146,22 @@ fn a_million_ids_are_bounded() {
         let server = ServerId::new(format!("s{}", if n % 2 == 0 { 0 } else { n % 41 }));
         let id = n.to_string();
         assert!(matches!(
-            memory.begin(&server, &id, body, n),
-            KnownPush::New(_)
+            memory.begin_event(&server, &id, body, n),
+            PushLookup::New(_)
         ));
-        memory.answered(&server, &id, &answer).unwrap();
+        memory.set_answer(&server, &id, &answer).unwrap();
         journal += 2;
-        if let Some(all) = memory.compacted() {
+        if let Some(all) = memory.compact() {
             journal = all.len();
         }
         most = most.max(journal);
     }
-    assert!(memory.len() <= IN_ALL_MAX);
+    assert!(memory.len() <= TOTAL_MAX);
     assert!(
         memory
             .servers
             .values()
-            .all(|of| of.by_id.len() <= OF_SERVER_MAX)
+            .all(|of| of.by_id.len() <= SERVER_MAX)
     );
     assert!(
         memory
@@ -166,9 +169,9 @@ fn a_million_ids_are_bounded() {
             .values()
             .all(|of| of.order.len() == of.by_id.len())
     );
-    assert!(most <= 2 * IN_ALL_MAX + 20_002, "{most} entries");
-    let newest = memory.begin(&ServerId::new("s0"), &(ids - 2).to_string(), one(), ids);
-    assert_eq!(newest, KnownPush::Answered(answer));
+    assert!(most <= 2 * TOTAL_MAX + 20_002, "{most} entries");
+    let newest = memory.begin_event(&ServerId::new("s0"), &(ids - 2).to_string(), one(), ids);
+    assert_eq!(newest, PushLookup::Answered(answer));
 }
 
 /// One server's ids do not push out another's.
@@ -176,52 +179,55 @@ fn a_million_ids_are_bounded() {
 fn a_noisy_server_forgets_its_own_first() {
     let mut memory = PushMemory::default();
     let (quiet, noisy) = (ServerId::new("quiet"), ServerId::new("noisy"));
-    let answer = PushAnswer::accepted(None);
-    memory.begin(&quiet, "e", one(), 0);
-    memory.answered(&quiet, "e", &answer);
+    let answer = PushAnswer::accept(None);
+    memory.begin_event(&quiet, "e", one(), 0);
+    memory.set_answer(&quiet, "e", &answer);
     let body = one();
     for n in 0..50_000 {
-        memory.begin(&noisy, &n.to_string(), body, 1);
-        memory.answered(&noisy, &n.to_string(), &answer);
+        memory.begin_event(&noisy, &n.to_string(), body, 1);
+        memory.set_answer(&noisy, &n.to_string(), &answer);
     }
     assert_eq!(
-        memory.begin(&quiet, "e", one(), 2),
-        KnownPush::Answered(answer)
+        memory.begin_event(&quiet, "e", one(), 2),
+        PushLookup::Answered(answer)
     );
     assert!(matches!(
-        memory.begin(&noisy, "0", one(), 2),
-        KnownPush::New(_)
+        memory.begin_event(&noisy, "0", one(), 2),
+        PushLookup::New(_)
     ));
 }
 
 #[test]
 fn what_is_old_is_forgotten_and_what_is_under_way_is_not() {
     let (mut memory, server) = (PushMemory::default(), ServerId::new("git"));
-    memory.begin(&server, "under way", one(), 0);
-    memory.begin(&server, "answered", one(), 0);
-    memory.answered(&server, "answered", &PushAnswer::accepted(None));
+    memory.begin_event(&server, "under way", one(), 0);
+    memory.begin_event(&server, "answered", one(), 0);
+    memory.set_answer(&server, "answered", &PushAnswer::accept(None));
     let later = AGE_MAX_MS + 1;
     assert!(matches!(
-        memory.begin(&server, "answered", one(), later),
-        KnownPush::New(_)
+        memory.begin_event(&server, "answered", one(), later),
+        PushLookup::New(_)
     ));
     assert_eq!(
-        memory.begin(&server, "under way", one(), later),
-        KnownPush::UnderWay
+        memory.begin_event(&server, "under way", one(), later),
+        PushLookup::InFlight
     );
 }
 
 #[test]
 fn events_under_way_are_bounded() {
     let (mut memory, server) = (PushMemory::default(), ServerId::new("git"));
-    for n in 0..UNDER_WAY_MAX {
-        memory.begin(&server, &n.to_string(), one(), 0);
+    for n in 0..IN_FLIGHT_MAX {
+        memory.begin_event(&server, &n.to_string(), one(), 0);
     }
-    assert_eq!(memory.begin(&server, "more", one(), 0), KnownPush::Full);
-    memory.answered(&server, "0", &PushAnswer::accepted(None));
+    assert_eq!(
+        memory.begin_event(&server, "more", one(), 0),
+        PushLookup::Full
+    );
+    memory.set_answer(&server, "0", &PushAnswer::accept(None));
     assert!(matches!(
-        memory.begin(&server, "more", one(), 0),
-        KnownPush::New(_)
+        memory.begin_event(&server, "more", one(), 0),
+        PushLookup::New(_)
     ));
 }
 
@@ -252,35 +258,35 @@ proptest! {
         let mut handed: BTreeMap<u8, Option<PushAnswer>> = BTreeMap::new();
         for step in steps {
             match step {
-                Step::Begin(id) => match memory.begin(&server, &id.to_string(), one(), 0) {
-                    KnownPush::New(entry) => {
+                Step::Begin(id) => match memory.begin_event(&server, &id.to_string(), one(), 0) {
+                    PushLookup::New(entry) => {
                         prop_assert!(handed.insert(id, None).is_none(), "{} twice", id);
                         journal.push(entry.to_bytes());
                     }
-                    KnownPush::Answered(answer) => {
+                    PushLookup::Answered(answer) => {
                         let kept = handed.get(&id).cloned().flatten();
                         prop_assert_eq!(Some(answer), kept);
                     }
-                    KnownPush::UnderWay => prop_assert_eq!(handed.get(&id), Some(&None)),
-                    KnownPush::Differs | KnownPush::Full => prop_assert!(false, "neither was done"),
+                    PushLookup::InFlight => prop_assert_eq!(handed.get(&id), Some(&None)),
+                    PushLookup::Conflict | PushLookup::Full => prop_assert!(false, "neither was done"),
                 },
                 Step::Answer(id) => {
-                    let answer = PushAnswer::accepted(Some(format!("inf_{id}")));
-                    if let Some(entry) = memory.answered(&server, &id.to_string(), &answer) {
+                    let answer = PushAnswer::accept(Some(format!("inf_{id}")));
+                    if let Some(entry) = memory.set_answer(&server, &id.to_string(), &answer) {
                         journal.push(entry.to_bytes());
                         handed.insert(id, Some(answer));
                     }
                 }
                 Step::Release(id) => {
-                    if let Some(entry) = memory.released(&server, &id.to_string()) {
+                    if let Some(entry) = memory.release(&server, &id.to_string()) {
                         journal.push(entry.to_bytes());
                         handed.remove(&id);
                     }
                 }
                 Step::Restart => {
-                    memory = PushMemory::restored(&journal, 0).0;
+                    memory = PushMemory::restore(&journal, 0).0;
                     for answer in handed.values_mut() {
-                        answer.get_or_insert_with(|| PushAnswer::refused(UNKNOWN));
+                        answer.get_or_insert_with(|| PushAnswer::reject(UNKNOWN));
                     }
                 }
             }

@@ -2,8 +2,8 @@
 
 use std::fmt::Write;
 
-use crate::state::document::{MAX_BYTES, MAX_DEPTH, PatchFault};
-use crate::state::patch::{MAX_OPERATIONS, patched};
+use crate::state::document::{MAX_BYTES, MAX_DEPTH, PatchError};
+use crate::state::patch::{MAX_OPERATIONS, apply_patch};
 
 fn operations(list: &[String]) -> String {
     format!("[{}]", list.join(","))
@@ -20,9 +20,9 @@ fn a_patch_that_copies_itself_to_gigabytes_ends_at_the_bound() {
         .collect();
     for bomb in [operations(&doubles), operations(&flat)] {
         let data = format!(r#"{{"a":["{}"]}}"#, "x".repeat(1000));
-        let fault = patched(&data, &bomb).unwrap_err();
+        let fault = apply_patch(&data, &bomb).unwrap_err();
         assert!(
-            matches!(fault, PatchFault::TooLarge | PatchFault::TooDeep),
+            matches!(fault, PatchError::TooLarge | PatchError::TooDeep),
             "{fault}"
         );
     }
@@ -32,37 +32,43 @@ fn a_patch_that_copies_itself_to_gigabytes_ends_at_the_bound() {
 #[test]
 fn nothing_is_nested_deeper_than_the_bound() {
     let nested = |depth: usize| format!("{}1{}", "[".repeat(depth), "]".repeat(depth));
-    assert!(patched(&nested(MAX_DEPTH), "[]").is_ok());
+    assert!(apply_patch(&nested(MAX_DEPTH), "[]").is_ok());
     assert_eq!(
-        patched(&nested(MAX_DEPTH + 1), "[]"),
-        Err(PatchFault::TooDeep)
+        apply_patch(&nested(MAX_DEPTH + 1), "[]"),
+        Err(PatchError::TooDeep)
     );
     // Far beyond what a reader that recurses can stand.
-    assert_eq!(patched(&nested(100_000), "[]"), Err(PatchFault::TooDeep));
+    assert_eq!(
+        apply_patch(&nested(100_000), "[]"),
+        Err(PatchError::TooDeep)
+    );
     let within = format!(r#"{{"a":{},"b":{{}}}}"#, nested(40));
     let at = |path: &str| format!(r#"[{{"op":"move","from":"/a","path":"{path}"}}]"#);
-    assert!(patched(&within, &at("/b/c")).is_ok());
+    assert!(apply_patch(&within, &at("/b/c")).is_ok());
     let deep = format!(r#"{{"a":{},"b":{}}}"#, nested(40), nested(40));
     let path = format!("/b{}", "/0".repeat(39));
-    assert_eq!(patched(&deep, &at(&path)), Err(PatchFault::TooDeep));
+    assert_eq!(apply_patch(&deep, &at(&path)), Err(PatchError::TooDeep));
     let long = format!(
         r#"[{{"op":"add","path":"{}","value":1}}]"#,
         "/a".repeat(100_000)
     );
-    assert_eq!(patched("{}", &long), Err(PatchFault::TooDeep));
+    assert_eq!(apply_patch("{}", &long), Err(PatchError::TooDeep));
 }
 
 /// MCPL-065: what is huge, or takes for ever, is refused by its size or its work.
 #[test]
 fn huge_patches_are_refused_by_size_and_by_work() {
     let large = format!("\"{}\"", "x".repeat(MAX_BYTES));
-    assert_eq!(patched(&large, "[]"), Err(PatchFault::TooLarge));
+    assert_eq!(apply_patch(&large, "[]"), Err(PatchError::TooLarge));
     assert_eq!(
-        patched("1", &format!("[{large}]")),
-        Err(PatchFault::TooLarge)
+        apply_patch("1", &format!("[{large}]")),
+        Err(PatchError::TooLarge)
     );
     let many = vec!["{}".to_owned(); MAX_OPERATIONS + 1];
-    assert_eq!(patched("1", &operations(&many)), Err(PatchFault::NoPatch));
+    assert_eq!(
+        apply_patch("1", &operations(&many)),
+        Err(PatchError::NotAPatch)
+    );
     let mut array = String::from("[0");
     for _ in 0..200_000 {
         array.push_str(",0");
@@ -71,24 +77,27 @@ fn huge_patches_are_refused_by_size_and_by_work() {
     let fronts: Vec<String> = (0..MAX_OPERATIONS)
         .map(|_| r#"{"op":"add","path":"/0","value":1}"#.to_owned())
         .collect();
-    let fault = patched(&array, &operations(&fronts)).unwrap_err();
+    let fault = apply_patch(&array, &operations(&fronts)).unwrap_err();
     assert!(
-        matches!(fault, PatchFault::TooMuchWork | PatchFault::TooLarge),
+        matches!(fault, PatchError::TooMuchWork | PatchError::TooLarge),
         "{fault}"
     );
     let index = r#"[{"op":"add","path":"/18446744073709551616","value":1}]"#;
-    assert!(patched("[]", index).is_err());
+    assert!(apply_patch("[]", index).is_err());
 }
 
 /// MCPL-065: a value cannot be put into itself, so there is no circle.
 #[test]
 fn a_value_does_not_move_into_itself() {
     let into = r#"[{"op":"move","from":"/a","path":"/a/b"}]"#;
-    assert!(patched(r#"{"a":{}}"#, into).is_err());
-    assert!(patched(r#"{"a":{}}"#, r#"[{"op":"move","from":"","path":"/a"}]"#).is_err());
+    assert!(apply_patch(r#"{"a":{}}"#, into).is_err());
+    assert!(apply_patch(r#"{"a":{}}"#, r#"[{"op":"move","from":"","path":"/a"}]"#).is_err());
     // A copy into itself is one of what was there before.
     let copy = r#"[{"op":"copy","from":"/a","path":"/a/b"}]"#;
-    assert_eq!(patched(r#"{"a":{}}"#, copy).unwrap(), r#"{"a":{"b":{}}}"#);
+    assert_eq!(
+        apply_patch(r#"{"a":{}}"#, copy).unwrap(),
+        r#"{"a":{"b":{}}}"#
+    );
 }
 
 /// A patch that adds and removes for long is counted by what is there, not by what went through.
@@ -103,5 +112,5 @@ fn many_small_changes_of_a_large_document_are_applied() {
     let each =
         format!(r#"{{"op":"add","path":"/{name}","value":1}},{{"op":"remove","path":"/{name}"}}"#);
     let patch = operations(&vec![each; 2000]);
-    assert_eq!(patched(&data, &patch).unwrap(), data);
+    assert_eq!(apply_patch(&data, &patch).unwrap(), data);
 }

@@ -6,7 +6,7 @@ use mgp_protocol::ids::AgentId;
 use mgp_protocol::mcpl::state::ResultState;
 
 use crate::state::record::{StateRecord, TreeKey};
-use crate::state::tree::{Carried, MAX_CHECKPOINTS, StateFault, TREE_BYTES, TreeStep};
+use crate::state::tree::{CarriedState, MAX_CHECKPOINTS, StateError, TREE_BYTES, TreeStep};
 use crate::state::trees::{MAX_TREES_OF_AGENT, SERVER_BYTES, StateTrees};
 
 fn key(agent: &str, session: &str) -> TreeKey {
@@ -18,23 +18,23 @@ fn key(agent: &str, session: &str) -> TreeKey {
 }
 
 /// What a server answers goes the whole way: judged, written down, read and applied.
-fn say(trees: &mut StateTrees, key: &TreeKey, state: &str) -> Result<TreeStep, StateFault> {
+fn say(trees: &mut StateTrees, key: &TreeKey, state: &str) -> Result<TreeStep, StateError> {
     let said: ResultState<'_> = serde_json::from_str(state).unwrap();
     let tree = trees.tree(key).cloned().unwrap_or_default();
-    let step = tree.judge(&said, 7)?;
-    trees.fits(key, &step)?;
-    if let Some(record) = StateRecord::of(key, &step) {
-        for record in StateRecord::read(&record.pieces()) {
+    let step = tree.evaluate(&said, 7)?;
+    trees.check_step(key, &step)?;
+    if let Some(record) = StateRecord::from_step(key, &step) {
+        for record in StateRecord::from_entries(&record.to_pieces()) {
             trees.apply(record);
         }
     }
     Ok(step)
 }
 
-fn text(carried: Carried) -> String {
+fn text(carried: CarriedState) -> String {
     match carried {
-        Carried::Nothing => String::new(),
-        Carried::State(text) | Carried::Checkpoint(text) => text.to_string(),
+        CarriedState::Nothing => String::new(),
+        CarriedState::State(text) | CarriedState::Checkpoint(text) => text.to_string(),
     }
 }
 
@@ -51,35 +51,38 @@ fn drawn(trees: &StateTrees, key: &TreeKey) -> String {
 #[test]
 fn a_tree_grows_by_data_and_patches_and_branches_after_going_back() {
     let (mut trees, a) = (StateTrees::default(), key("agent.a", "1"));
-    assert_eq!(trees.carried(&a), Carried::Nothing);
+    assert_eq!(trees.carried_state(&a), CarriedState::Nothing);
     say(
         &mut trees,
         &a,
         r#"{"checkpoint":"abc","parent":null,"data":{"notes":[]}}"#,
     )
     .unwrap();
-    assert_eq!(trees.carried(&a), Carried::State(r#"{"notes":[]}"#.into()));
+    assert_eq!(
+        trees.carried_state(&a),
+        CarriedState::State(r#"{"notes":[]}"#.into())
+    );
     let add = |to: &str, from: &str, note: u8| {
         format!(
             r#"{{"checkpoint":"{to}","parent":"{from}","patch":[{{"op":"add","path":"/notes/-","value":{note}}}]}}"#
         )
     };
     say(&mut trees, &a, &add("def", "abc", 1)).unwrap();
-    assert_eq!(text(trees.carried(&a)), r#"{"notes":[1]}"#);
-    for record in StateRecord::read(
-        &StateRecord::of(&a, &TreeStep::Move("abc".into()))
+    assert_eq!(text(trees.carried_state(&a)), r#"{"notes":[1]}"#);
+    for record in StateRecord::from_entries(
+        &StateRecord::from_step(&a, &TreeStep::Move("abc".into()))
             .unwrap()
-            .pieces(),
+            .to_pieces(),
     ) {
         trees.apply(record);
     }
-    assert_eq!(text(trees.carried(&a)), r#"{"notes":[]}"#);
+    assert_eq!(text(trees.carried_state(&a)), r#"{"notes":[]}"#);
     say(&mut trees, &a, &add("xyz", "abc", 2)).unwrap();
-    assert_eq!(text(trees.carried(&a)), r#"{"notes":[2]}"#);
+    assert_eq!(text(trees.carried_state(&a)), r#"{"notes":[2]}"#);
     assert_eq!(drawn(&trees, &a), "abc<- def<0 xyz<0");
     // A server may say itself where it stands.
     say(&mut trees, &a, r#"{"checkpoint":"def"}"#).unwrap();
-    assert_eq!(text(trees.carried(&a)), r#"{"notes":[1]}"#);
+    assert_eq!(text(trees.carried_state(&a)), r#"{"notes":[1]}"#);
 }
 
 /// MCPL-067, MCPL-066, MCPL-068: what cannot be applied changes nothing, and says why.
@@ -87,7 +90,10 @@ fn a_tree_grows_by_data_and_patches_and_branches_after_going_back() {
 fn what_cannot_be_kept_leaves_the_tree_as_it_was() {
     let (mut trees, a) = (StateTrees::default(), key("agent.a", "1"));
     say(&mut trees, &a, r#"{"checkpoint":"o"}"#).unwrap();
-    assert_eq!(trees.carried(&a), Carried::Checkpoint("o".into()));
+    assert_eq!(
+        trees.carried_state(&a),
+        CarriedState::Checkpoint("o".into())
+    );
     say(
         &mut trees,
         &a,
@@ -127,7 +133,7 @@ fn what_cannot_be_kept_leaves_the_tree_as_it_was() {
     ] {
         let fault = say(&mut trees, &a, &state).unwrap_err();
         assert!(fault.to_string().contains(why), "{state}: {fault}");
-        assert_eq!(text(trees.carried(&a)), r#"{"n":1}"#);
+        assert_eq!(text(trees.carried_state(&a)), r#"{"n":1}"#);
     }
     assert_eq!(drawn(&trees, &a), "o<- d<0");
 }
@@ -154,10 +160,10 @@ fn trees_of_two_sessions_do_not_meet() {
     };
     say(&mut trees, &mine, r#"{"checkpoint":"a","data":"secret"}"#).unwrap();
     for key in [theirs, key("agent.a", "2"), other] {
-        assert_eq!(trees.carried(&key), Carried::Nothing);
+        assert_eq!(trees.carried_state(&key), CarriedState::Nothing);
         let patch = r#"{"checkpoint":"b","parent":"a","patch":[]}"#;
         let fault = say(&mut trees, &key, patch).unwrap_err();
-        assert_eq!(fault, StateFault::UnknownParent("a".into()));
+        assert_eq!(fault, StateError::UnknownParent("a".into()));
     }
 }
 
@@ -176,7 +182,7 @@ fn a_tree_keeps_its_last_checkpoints() {
         assert!(tree.bytes() <= TREE_BYTES && tree.lineage().count() <= MAX_CHECKPOINTS);
     }
     let tree = trees.tree(&a).unwrap();
-    assert!(!tree.has("0") && tree.has("275") && tree.pruned() >= 20);
+    assert!(!tree.contains("0") && tree.contains("275") && tree.pruned() >= 20);
     assert_eq!(tree.bytes(), trees.bytes());
 }
 
@@ -193,7 +199,7 @@ fn a_server_has_room_for_so_much() {
         match say(&mut trees, &session, &state) {
             Ok(_) => {}
             Err(fault) => {
-                assert_eq!(fault, StateFault::Full);
+                assert_eq!(fault, StateError::Full);
                 refused += 1;
             }
         }
@@ -201,8 +207,11 @@ fn a_server_has_room_for_so_much() {
     }
     assert!(refused > 100, "{refused}");
     let first = key("agent.0", "0");
-    assert!(matches!(trees.carried(&first), Carried::State(_)));
-    for record in trees.ending(&AgentId::new("agent.0"), "0", 50) {
+    assert!(matches!(
+        trees.carried_state(&first),
+        CarriedState::State(_)
+    ));
+    for record in trees.session_end_records(&AgentId::new("agent.0"), "0", 50) {
         trees.apply(record);
     }
     let late = key("agent.1", "late");
@@ -217,12 +226,12 @@ fn a_server_has_room_for_so_much() {
     let mut trees = StateTrees::default();
     for n in 0..MAX_TREES_OF_AGENT {
         let session = key("agent.a", &n.to_string());
-        assert!(trees.admits(&session).is_ok());
+        assert!(trees.check_capacity(&session).is_ok());
         say(&mut trees, &session, r#"{"checkpoint":"c"}"#).unwrap();
     }
-    assert!(trees.admits(&key("agent.a", "more")).is_err());
-    assert!(trees.admits(&key("agent.a", "7")).is_ok());
-    assert!(trees.admits(&key("agent.b", "1")).is_ok());
+    assert!(trees.check_capacity(&key("agent.a", "more")).is_err());
+    assert!(trees.check_capacity(&key("agent.a", "7")).is_ok());
+    assert!(trees.check_capacity(&key("agent.b", "1")).is_ok());
 }
 
 /// What is written down makes the same trees; half a record makes nothing; ended trees go when their time is over.
@@ -239,25 +248,25 @@ fn the_records_make_the_same_trees() {
     .unwrap();
     say(&mut trees, &a, r#"{"checkpoint":"b","parent":"a"}"#).unwrap();
     say(&mut trees, &a, r#"{"checkpoint":"a"}"#).unwrap();
-    for record in trees.all_ended(false, 1000) {
+    for record in trees.all_end_records(false, 1000) {
         trees.apply(record);
     }
     let entries: Vec<Vec<u8>> = trees
-        .records()
+        .to_records()
         .iter()
-        .flat_map(StateRecord::pieces)
+        .flat_map(StateRecord::to_pieces)
         .collect();
     assert!(entries.len() > 4);
-    let again = StateTrees::read(StateRecord::read(&entries));
-    assert_eq!(text(again.carried(&a)), format!("\"{long}\""));
+    let again = StateTrees::from_records(StateRecord::from_entries(&entries));
+    assert_eq!(text(again.carried_state(&a)), format!("\"{long}\""));
     assert_eq!(drawn(&again, &a), "a<- b<0");
-    assert_eq!(again.tree(&a).unwrap().ended, Some(1000));
+    assert_eq!(again.tree(&a).unwrap().ended_at_ms, Some(1000));
     // The end of the first record never came to the disk.
     let torn: Vec<Vec<u8>> = entries[..1].iter().chain(&entries[2..]).cloned().collect();
-    let torn = StateTrees::read(StateRecord::read(&torn));
+    let torn = StateTrees::from_records(StateRecord::from_entries(&torn));
     assert_eq!(drawn(&torn, &a), "b<-");
-    assert!(again.expired(1999, 1000).is_empty());
-    assert_eq!(again.expired(2000, 1000).len(), 1);
+    assert!(again.expire_records(1999, 1000).is_empty());
+    assert_eq!(again.expire_records(2000, 1000).len(), 1);
     let id: Arc<str> = "a".into();
-    assert!(again.tree(&a).unwrap().has(&id));
+    assert!(again.tree(&a).unwrap().contains(&id));
 }

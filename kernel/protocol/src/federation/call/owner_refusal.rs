@@ -12,13 +12,13 @@ use crate::refusal::owner_refusal::{OwnerRefusal, OwnerRefusalCause};
 #[must_use]
 pub fn cause(refusal: &Refusal) -> OwnerRefusalCause {
     if let Refusal::Unanswered(call) = refusal {
-        return cause(&call.why);
+        return cause(&call.refusal);
     }
     let is_away = matches!(
         refusal,
         Refusal::NotReady { .. }
-            | Refusal::Lost { .. }
-            | Refusal::HeldUp { .. }
+            | Refusal::ServerLost { .. }
+            | Refusal::QueueTimeout { .. }
             | Refusal::Overloaded { .. }
             | Refusal::UnknownServer(_)
     );
@@ -32,8 +32,10 @@ pub fn cause(refusal: &Refusal) -> OwnerRefusalCause {
     if is_not_found {
         return OwnerRefusalCause::NotFound;
     }
-    match Outcome::of_refusal(refusal).0 {
-        Outcome::Denied if matches!(refusal, Refusal::Closed(_)) => OwnerRefusalCause::Closed,
+    match Outcome::from_refusal(refusal).0 {
+        Outcome::Denied if matches!(refusal, Refusal::ClosedByOwner(_)) => {
+            OwnerRefusalCause::Closed
+        }
         Outcome::Denied => OwnerRefusalCause::Denied,
         Outcome::Blocked => OwnerRefusalCause::Blocked,
         Outcome::Timeout => OwnerRefusalCause::TimedOut,
@@ -53,7 +55,7 @@ pub fn encode(refusal: &OwnerRefusal) -> Vec<u8> {
 /// [`BadMessage`], also where the answer is no JSON object.
 pub fn decode(bytes: &[u8]) -> Result<OwnerRefusal, BadMessage> {
     let refusal: OwnerRefusal = message::decode(bytes)?;
-    let object = serde_json::from_str::<&RawValue>(refusal.text());
+    let object = serde_json::from_str::<&RawValue>(refusal.as_json());
     match object.is_ok_and(|json| json.get().starts_with('{')) {
         true => Ok(refusal),
         false => Err(BadMessage("its answer is no JSON object".to_owned())),
@@ -116,7 +118,10 @@ mod tests {
         };
         let cases = [
             (away, OwnerRefusalCause::Unavailable),
-            (Refusal::Closed("no".into()), OwnerRefusalCause::Closed),
+            (
+                Refusal::ClosedByOwner("no".into()),
+                OwnerRefusalCause::Closed,
+            ),
             (Refusal::Forbidden("no".into()), OwnerRefusalCause::Denied),
             (
                 Refusal::UnknownTool("t".into()),

@@ -17,20 +17,20 @@ const SCHEMA_NAME_MAX: usize = 120;
 pub(super) fn operation_ids<'a>(names: impl Iterator<Item = &'a str> + Clone) -> Vec<String> {
     let mut alike: HashMap<String, usize> = HashMap::new();
     for name in names.clone() {
-        *alike.entry(likeness(&plain(name))).or_default() += 1;
+        *alike.entry(collision_key(&sanitize_id(name))).or_default() += 1;
     }
     let mut taken = UniqueNames::default();
     let id = |name: &str| {
-        let plain = plain(name);
+        let plain = sanitize_id(name);
         let alone = alike
-            .get(&likeness(&plain))
+            .get(&collision_key(&plain))
             .is_some_and(|count| *count == 1);
         match alone && plain == name && plain.len() <= ID_MAX {
-            true => taken.take(&plain),
+            true => taken.reserve(&plain),
             false => {
                 let start: String = plain.chars().take(ID_MAX - HASH_LEN - 1).collect();
                 let hash = blake3::hash(name.as_bytes()).to_hex();
-                taken.take(&format!("{start}_{}", &hash[..HASH_LEN]))
+                taken.reserve(&format!("{start}_{}", &hash[..HASH_LEN]))
             }
         }
     };
@@ -38,7 +38,7 @@ pub(super) fn operation_ids<'a>(names: impl Iterator<Item = &'a str> + Clone) ->
 }
 
 /// Letters, digits, `_` and `-`, beginning with a letter.
-fn plain(name: &str) -> String {
+fn sanitize_id(name: &str) -> String {
     let allowed = |c: char| match c.is_ascii_alphanumeric() || matches!(c, '_' | '-') {
         true => c,
         false => '_',
@@ -52,7 +52,7 @@ fn plain(name: &str) -> String {
 
 /// What a name is to programs that write clients: they make it a class, a function and a file, and so take
 /// away case, `_` and `-`.
-fn likeness(name: &str) -> String {
+fn collision_key(name: &str) -> String {
     let letters = name.chars().filter(char::is_ascii_alphanumeric);
     letters.map(|c| c.to_ascii_lowercase()).collect()
 }
@@ -60,18 +60,18 @@ fn likeness(name: &str) -> String {
 /// Names of which no two are alike.
 #[derive(Debug, Default)]
 pub(super) struct UniqueNames {
-    taken: HashSet<String>,
+    used: HashSet<String>,
     /// The next number to try behind a name.
     numbers: HashMap<String, usize>,
 }
 
 impl UniqueNames {
     /// The name, with a number behind it where it is taken.
-    pub(super) fn take(&mut self, wanted: &str) -> String {
-        let start: String = plain(wanted).chars().take(SCHEMA_NAME_MAX).collect();
+    pub(super) fn reserve(&mut self, wanted: &str) -> String {
+        let start: String = sanitize_id(wanted).chars().take(SCHEMA_NAME_MAX).collect();
         let mut name = start.clone();
-        while !self.taken.insert(likeness(&name)) {
-            let next = self.numbers.entry(likeness(&start)).or_insert(2);
+        while !self.used.insert(collision_key(&name)) {
+            let next = self.numbers.entry(collision_key(&start)).or_insert(2);
             name = format!("{start}_{next}");
             *next += 1;
         }
@@ -95,13 +95,13 @@ pub fn path_segment(name: &str) -> String {
 
 /// The tool's name that a segment of a path stands for; `None` for one that is badly written or not UTF-8.
 #[must_use]
-pub fn tool_in_path(segment: &str) -> Option<String> {
+pub fn parse_path_segment(segment: &str) -> Option<String> {
     let whole = !segment.is_empty() && !segment.contains('/');
-    whole.then(|| unescaped(segment)).flatten()
+    whole.then(|| percent_decode(segment)).flatten()
 }
 
 /// Text of a URL without its escapes; `None` for one that is badly written or not UTF-8.
-pub(super) fn unescaped(text: &str) -> Option<String> {
+pub(super) fn percent_decode(text: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.bytes();
     while let Some(byte) = rest.next() {
@@ -165,10 +165,10 @@ mod tests {
                 !segment.contains(['/', '{', '}', '?', '#', ' ']),
                 "{segment}"
             );
-            assert_eq!(tool_in_path(&segment).as_deref(), Some(name));
+            assert_eq!(parse_path_segment(&segment).as_deref(), Some(name));
         }
         for broken in ["", "%", "%4", "%zz", "%ff", "a/b"] {
-            assert_eq!(tool_in_path(broken), None, "{broken}");
+            assert_eq!(parse_path_segment(broken), None, "{broken}");
         }
     }
 }

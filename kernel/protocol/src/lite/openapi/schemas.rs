@@ -6,8 +6,8 @@
 //!
 //! A schema that is left open where the tool's is not is no hole: calls are checked by the tool's own.
 
+mod cycles;
 mod keywords;
-mod loops;
 
 use std::collections::HashMap;
 
@@ -44,7 +44,7 @@ pub(super) enum SchemaKind {
 
 impl SchemaKind {
     /// The schema that says nothing.
-    pub(super) fn open(self) -> Value {
+    pub(super) fn unrestricted_schema(self) -> Value {
         match self {
             Self::Arguments => json!({ "type": "object" }),
             Self::Result => json!({}),
@@ -69,27 +69,33 @@ pub(super) fn translate(
     let mut translation = Translation {
         root: &root,
         own_id: said.get("$id").and_then(Value::as_str),
-        old: schema.contains("draft-0"),
+        is_old_draft: schema.contains("draft-0"),
         name,
         names,
-        parts: HashMap::new(),
-        waiting: Vec::new(),
-        left: VALUES_MAX,
+        component_names: HashMap::new(),
+        pending: Vec::new(),
+        values_left: VALUES_MAX,
     };
-    let begin = translation.followed(String::new())?;
-    translation.parts.insert(begin.clone(), name.to_owned());
+    let begin = translation.follow_references(String::new())?;
+    translation
+        .component_names
+        .insert(begin.clone(), name.to_owned());
     let mut made = Map::new();
-    let first = translation.schema(root.pointer(&begin)?, 0).ok()?;
-    made.insert(name.to_owned(), kind_of(first, kind)?);
-    while let Some((pointer, name)) = translation.waiting.pop() {
-        let part = translation.schema(root.pointer(&pointer)?, 0).ok()?;
+    let first = translation
+        .translate_schema(root.pointer(&begin)?, 0)
+        .ok()?;
+    made.insert(name.to_owned(), restrict_to_kind(first, kind)?);
+    while let Some((pointer, name)) = translation.pending.pop() {
+        let part = translation
+            .translate_schema(root.pointer(&pointer)?, 0)
+            .ok()?;
         made.insert(name, part);
     }
-    loops::break_up(&mut made);
+    cycles::break_cycles(&mut made);
     Some(made)
 }
 
-fn may_be_a_list(made: &Map<String, Value>) -> bool {
+fn can_be_array(made: &Map<String, Value>) -> bool {
     match made.get("type") {
         Some(Value::Array(all)) => all.iter().any(|one| one == "array"),
         Some(one) => one == "array",
@@ -98,7 +104,7 @@ fn may_be_a_list(made: &Map<String, Value>) -> bool {
 }
 
 /// Arguments are an object, whatever else they are.
-fn kind_of(mut schema: Value, kind: SchemaKind) -> Option<Value> {
+fn restrict_to_kind(mut schema: Value, kind: SchemaKind) -> Option<Value> {
     if kind == SchemaKind::Arguments {
         let object = Value::from("object");
         let said = schema.get("type");
@@ -119,21 +125,21 @@ struct Translation<'a> {
     /// Its `$id`, by which it may refer to itself.
     own_id: Option<&'a str>,
     /// Of a draft in which what stands beside `$ref` counts for nothing.
-    old: bool,
+    is_old_draft: bool,
     name: &'a str,
     names: &'a mut UniqueNames,
     /// The names of what is referred to, by pointers into the root.
-    parts: HashMap<String, String>,
+    component_names: HashMap<String, String>,
     /// Those that are not made yet.
-    waiting: Vec<(String, String)>,
+    pending: Vec<(String, String)>,
     /// How many values there may still be.
-    left: usize,
+    values_left: usize,
 }
 
 impl Translation<'_> {
     /// One schema, at any place.
-    fn schema(&mut self, schema: &Value, depth: usize) -> Result<Value, TooManyValues> {
-        self.count()?;
+    fn translate_schema(&mut self, schema: &Value, depth: usize) -> Result<Value, TooManyValues> {
+        self.count_value()?;
         // Said as an object: some programs take a boolean here for an error.
         if schema.as_bool() == Some(false) {
             return Ok(json!({ "not": {} }));
@@ -143,41 +149,41 @@ impl Translation<'_> {
         };
         let mut made = Map::new();
         let referred = said.get("$ref").and_then(Value::as_str);
-        if let Some(part) = referred.and_then(|referred| self.part(referred)) {
+        if let Some(part) = referred.and_then(|referred| self.component_name(referred)) {
             made.insert("$ref".into(), format!("{COMPONENTS}{part}").into());
-            if self.old {
+            if self.is_old_draft {
                 return Ok(made.into());
             }
         }
         for (key, value) in said {
-            self.keyword(said, (key, value), depth + 1, &mut made)?;
+            self.translate_keyword(said, (key, value), depth + 1, &mut made)?;
         }
         // Some programs want to be told that the items may be anything.
         let says = |key| made.contains_key(key);
-        if !says("items") && !says("prefixItems") && may_be_a_list(&made) {
+        if !says("items") && !says("prefixItems") && can_be_array(&made) {
             made.insert("items".into(), json!({}));
         }
         Ok(made.into())
     }
 
     /// The name of the component for what this refers to; `None` for nothing in this schema.
-    fn part(&mut self, referred: &str) -> Option<String> {
-        let pointer = self.followed(self.pointer(referred)?)?;
-        if let Some(name) = self.parts.get(&pointer) {
+    fn component_name(&mut self, referred: &str) -> Option<String> {
+        let pointer = self.follow_references(self.resolve_pointer(referred)?)?;
+        if let Some(name) = self.component_names.get(&pointer) {
             return Some(name.clone());
         }
-        if self.parts.len() >= PARTS_MAX {
+        if self.component_names.len() >= PARTS_MAX {
             return None;
         }
         let last = pointer.rsplit('/').next().unwrap_or_default();
-        let name = self.names.take(&format!("{}_{last}", self.name));
-        self.parts.insert(pointer.clone(), name.clone());
-        self.waiting.push((pointer, name.clone()));
+        let name = self.names.reserve(&format!("{}_{last}", self.name));
+        self.component_names.insert(pointer.clone(), name.clone());
+        self.pending.push((pointer, name.clone()));
         Some(name)
     }
 
     /// The place in the root (RFC 6901) that a reference names.
-    fn pointer(&self, referred: &str) -> Option<String> {
+    fn resolve_pointer(&self, referred: &str) -> Option<String> {
         let own = self
             .own_id
             .and_then(|id| referred.strip_prefix(id.trim_end_matches('#')));
@@ -188,13 +194,13 @@ impl Translation<'_> {
         };
         let pointer = match fragment {
             "" => String::new(),
-            fragment => super::names::unescaped(fragment)?,
+            fragment => super::names::percent_decode(fragment)?,
         };
         (pointer.is_empty() || pointer.starts_with('/')).then_some(pointer)
     }
 
     /// Where a pointer leads, over places that only refer to others.
-    fn followed(&self, mut pointer: String) -> Option<String> {
+    fn follow_references(&self, mut pointer: String) -> Option<String> {
         for _ in 0..HOPS_MAX {
             let said = match self.root.pointer(&pointer)? {
                 Value::Object(said) => said,
@@ -202,25 +208,25 @@ impl Translation<'_> {
                 Value::Null | Value::Number(_) | Value::String(_) | Value::Array(_) => return None,
             };
             let further = said.get("$ref").and_then(Value::as_str);
-            let says_more = || said.keys().any(|key| self.counts_beside_a_reference(key));
+            let says_more = || said.keys().any(|key| self.is_effective_beside_ref(key));
             match further {
-                Some(further) if !says_more() => pointer = self.pointer(further)?,
+                Some(further) if !says_more() => pointer = self.resolve_pointer(further)?,
                 Some(_) | None => return Some(pointer),
             }
         }
         None
     }
 
-    fn counts_beside_a_reference(&self, key: &str) -> bool {
-        !self.old
+    fn is_effective_beside_ref(&self, key: &str) -> bool {
+        !self.is_old_draft
             && !matches!(
                 key,
                 "$ref" | "$schema" | "$id" | "$defs" | "definitions" | "$comment"
             )
     }
 
-    fn count(&mut self) -> Result<(), TooManyValues> {
-        self.left = self.left.checked_sub(1).ok_or(TooManyValues)?;
+    fn count_value(&mut self) -> Result<(), TooManyValues> {
+        self.values_left = self.values_left.checked_sub(1).ok_or(TooManyValues)?;
         Ok(())
     }
 }

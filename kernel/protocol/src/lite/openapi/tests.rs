@@ -2,16 +2,16 @@ use std::collections::HashSet;
 
 use super::*;
 
-const TERMS: ApiTerms<'_> = ApiTerms {
+const TERMS: DocumentOptions<'_> = DocumentOptions {
     server: "http://127.0.0.1:7332/mcp-lite/v1",
-    token: true,
+    requires_token: true,
     version: "0.1.0",
 };
 
 fn made(tools: &Value) -> Value {
     let text = tools.to_string();
     let tools: Vec<&RawValue> = serde_json::from_str(&text).unwrap();
-    serde_json::from_str(&document(&tools, &TERMS)).unwrap()
+    serde_json::from_str(&render_document(&tools, &TERMS)).unwrap()
 }
 
 /// LITE-005: each tool is an operation, with what it says of itself.
@@ -51,10 +51,10 @@ fn each_tool_is_an_operation_of_its_own() {
     }
     assert_eq!(document["security"], json!([{ "bearer": [] }]));
     let tools: [&RawValue; 0] = [];
-    let open = super::document(
+    let open = super::render_document(
         &tools,
-        &ApiTerms {
-            token: false,
+        &DocumentOptions {
+            requires_token: false,
             ..TERMS
         },
     );

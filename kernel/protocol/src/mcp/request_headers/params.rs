@@ -5,17 +5,20 @@ use std::collections::HashSet;
 
 use serde_json::Value;
 
-use super::{GivenHeader, PARAM_PREFIX, coded, differs, encode, required, unasked, unreadable};
+use super::{
+    PARAM_PREFIX, ReceivedHeader, decode_value, encode, mismatch_error, require, unexpected_error,
+    unreadable_error,
+};
 use crate::refusal::Refusal;
 use crate::splice::members;
-use crate::splice::mention::may_mention;
+use crate::splice::string_search::can_contain_string;
 
 const ANNOTATION: &str = "x-mcp-header";
 
 /// Keywords whose values are no schemas: what stands there annotates nothing.
-const VALUES: [&str; 4] = ["const", "default", "enum", "examples"];
+const VALUE_KEYWORDS: [&str; 4] = ["const", "default", "enum", "examples"];
 /// Keywords that hold schemas by name, where a name may be any word.
-const NAMED: [&str; 6] = [
+const SCHEMA_MAPS: [&str; 6] = [
     "$defs",
     "definitions",
     "dependencies",
@@ -25,7 +28,7 @@ const NAMED: [&str; 6] = [
 ];
 
 /// The largest integer that a double holds without doubt; larger ones may not be mirrored.
-const SAFE: i64 = (1 << 53) - 1;
+const MAX_SAFE_INTEGER: i64 = (1 << 53) - 1;
 
 /// The types an argument in a header may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,7 +63,7 @@ pub enum BadAnnotation {
     Name(String),
     /// Two annotations with one name; case makes no difference.
     #[error("x-mcp-header {0} stands twice")]
-    Twice(String),
+    Duplicate(String),
     /// Not a string, an integer or a boolean.
     #[error("x-mcp-header at {0}: only string, integer and boolean can be headers")]
     Kind(String),
@@ -73,89 +76,89 @@ pub enum BadAnnotation {
 ///
 /// # Errors
 /// Any of them breaks the rules: the tool must be left out of lists.
-pub fn annotations(input_schema: &str) -> Result<Vec<ParamHeader>, BadAnnotation> {
-    if !may_mention(input_schema.as_bytes(), ANNOTATION) {
+pub fn find_annotations(input_schema: &str) -> Result<Vec<ParamHeader>, BadAnnotation> {
+    if !can_contain_string(input_schema.as_bytes(), ANNOTATION) {
         return Ok(Vec::new());
     }
     let schema: Value =
         serde_json::from_str(input_schema).map_err(|_| BadAnnotation::Unreadable)?;
     let mut search = AnnotationSearch::default();
-    search.schema(&schema, true)?;
-    Ok(search.found)
+    search.visit_schema(&schema, true)?;
+    Ok(search.headers)
 }
 
 #[derive(Default)]
 struct AnnotationSearch {
-    found: Vec<ParamHeader>,
+    headers: Vec<ParamHeader>,
     names: HashSet<String>,
     /// Keywords and names from the root to here.
-    at: Vec<String>,
+    location: Vec<String>,
     /// Names of the properties from the root to here; means nothing where `reached` is false.
     path: Vec<Box<str>>,
 }
 
 impl AnnotationSearch {
     /// Looks into a schema; `reached` says that only `properties` led here.
-    fn schema(&mut self, schema: &Value, reached: bool) -> Result<(), BadAnnotation> {
+    fn visit_schema(&mut self, schema: &Value, reached: bool) -> Result<(), BadAnnotation> {
         match schema {
             Value::Object(keywords) => {
                 if let Some(name) = keywords.get(ANNOTATION) {
-                    self.annotation(name, keywords.get("type"), reached)?;
+                    self.add_annotation(name, keywords.get("type"), reached)?;
                 }
                 for (keyword, value) in keywords {
-                    if !VALUES.contains(&keyword.as_str()) {
-                        self.keyword(keyword, value, reached)?;
+                    if !VALUE_KEYWORDS.contains(&keyword.as_str()) {
+                        self.visit_keyword(keyword, value, reached)?;
                     }
                 }
                 Ok(())
             }
-            Value::Array(all) => all.iter().try_for_each(|one| self.schema(one, false)),
+            Value::Array(all) => all.iter().try_for_each(|one| self.visit_schema(one, false)),
             Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => Ok(()),
         }
     }
 
-    fn keyword(
+    fn visit_keyword(
         &mut self,
         keyword: &str,
         value: &Value,
         reached: bool,
     ) -> Result<(), BadAnnotation> {
-        self.at.push(keyword.to_owned());
-        match value.as_object().filter(|_| NAMED.contains(&keyword)) {
+        self.location.push(keyword.to_owned());
+        match value.as_object().filter(|_| SCHEMA_MAPS.contains(&keyword)) {
             Some(schemas) => {
                 let reached = reached && keyword == "properties";
                 for (name, schema) in schemas {
-                    self.at.push(name.clone());
+                    self.location.push(name.clone());
                     self.path.push(name.as_str().into());
-                    self.schema(schema, reached)?;
+                    self.visit_schema(schema, reached)?;
                     self.path.pop();
-                    self.at.pop();
+                    self.location.pop();
                 }
             }
-            None => self.schema(value, false)?,
+            None => self.visit_schema(value, false)?,
         }
-        self.at.pop();
+        self.location.pop();
         Ok(())
     }
 
-    fn annotation(
+    fn add_annotation(
         &mut self,
         name: &Value,
         kind: Option<&Value>,
         reached: bool,
     ) -> Result<(), BadAnnotation> {
-        let place = || format!("/{}", self.at.join("/"));
+        let place = || format!("/{}", self.location.join("/"));
         if !reached || self.path.is_empty() {
             return Err(BadAnnotation::Place(place()));
         }
         let token = name.as_str().filter(|name| is_token(name));
         let token = token.ok_or_else(|| BadAnnotation::Name(place()))?;
-        let kind = kind.and_then(read_kind);
+        let kind = kind.and_then(parse_kind);
         let kind = kind.ok_or_else(|| BadAnnotation::Kind(place()))?;
         if !self.names.insert(token.to_ascii_lowercase()) {
-            return Err(BadAnnotation::Twice(token.to_owned()));
+            return Err(BadAnnotation::Duplicate(token.to_owned()));
         }
-        self.found.push(ParamHeader {
+        self.headers.push(ParamHeader {
             header: format!("{PARAM_PREFIX}{token}").into(),
             path: self.path.as_slice().into(),
             kind,
@@ -165,11 +168,11 @@ impl AnnotationSearch {
 }
 
 /// `type`, which may also allow null: such an argument is then not repeated.
-fn read_kind(kind: &Value) -> Option<ParamKind> {
+fn parse_kind(kind: &Value) -> Option<ParamKind> {
     if let Value::Array(kinds) = kind {
         let mut real = kinds.iter().filter(|kind| *kind != "null");
         let only = real.next().filter(|_| real.next().is_none())?;
-        return only.is_string().then(|| read_kind(only)).flatten();
+        return only.is_string().then(|| parse_kind(only)).flatten();
     }
     let known = [
         ("string", ParamKind::Text),
@@ -194,7 +197,7 @@ pub fn param_headers<'p>(
 ) -> Vec<(&'p str, String)> {
     let said = params.iter().filter_map(|param| {
         let value = body_value(param, arguments)?;
-        Some((&*param.header, encode(&value.text()).into_owned()))
+        Some((&*param.header, encode(&value.to_header_text()).into_owned()))
     });
     said.collect()
 }
@@ -208,18 +211,18 @@ pub fn param_headers<'p>(
 pub fn check_params<'h>(
     params: &[ParamHeader],
     arguments: Option<&str>,
-    given: impl Fn(&str) -> GivenHeader<'h>,
+    given: impl Fn(&str) -> ReceivedHeader<'h>,
 ) -> Result<(), Refusal> {
     for param in params {
         let header = &*param.header;
         match (body_value(param, arguments), given(header)) {
-            (None, GivenHeader::Absent) => {}
-            (None, GivenHeader::Text(said)) => return Err(unasked(header, said)),
-            (None, GivenHeader::Unreadable) => return Err(unreadable(header)),
+            (None, ReceivedHeader::Absent) => {}
+            (None, ReceivedHeader::Text(said)) => return Err(unexpected_error(header, said)),
+            (None, ReceivedHeader::Unreadable) => return Err(unreadable_error(header)),
             (Some(value), said) => {
-                let said = coded(header, required(header, said)?)?;
-                if !value.is_said_by(&said) {
-                    return Err(differs(header, &said, &value.text()));
+                let said = decode_value(header, require(header, said)?)?;
+                if !value.matches_header(&said) {
+                    return Err(mismatch_error(header, &said, &value.to_header_text()));
                 }
             }
         }
@@ -236,22 +239,22 @@ enum BodyValue<'a> {
 }
 
 impl BodyValue<'_> {
-    fn text(&self) -> Cow<'_, str> {
+    fn to_header_text(&self) -> Cow<'_, str> {
         match self {
             Self::Text(text) => Cow::Borrowed(text),
             Self::Boolean(text) => Cow::Borrowed(text),
-            Self::Number(digits) => match integer(digits) {
+            Self::Number(digits) => match parse_safe_integer(digits) {
                 Some(number) => Cow::Owned(number.to_string()),
                 None => Cow::Borrowed(digits),
             },
         }
     }
 
-    fn is_said_by(&self, said: &str) -> bool {
+    fn matches_header(&self, said: &str) -> bool {
         match self {
             Self::Text(text) => text == said,
             Self::Boolean(text) => *text == said,
-            Self::Number(digits) => match (integer(digits), integer(said)) {
+            Self::Number(digits) => match (parse_safe_integer(digits), parse_safe_integer(said)) {
                 (Some(ours), Some(theirs)) => ours == theirs,
                 _ => *digits == said,
             },
@@ -260,7 +263,7 @@ impl BodyValue<'_> {
 }
 
 /// A JSON number that is whole and safe, however it is written: `42`, `42.0`, `4.2e1`.
-fn integer(digits: &str) -> Option<i64> {
+fn parse_safe_integer(digits: &str) -> Option<i64> {
     let number: serde_json::Number = serde_json::from_str(digits).ok()?;
     let whole = number.as_i64().or_else(|| {
         let float = number.as_f64().filter(|n| n.fract() == 0.0)?;
@@ -271,7 +274,9 @@ fn integer(digits: &str) -> Option<i64> {
         )]
         Some(float as i64)
     })?;
-    (-SAFE..=SAFE).contains(&whole).then_some(whole)
+    (-MAX_SAFE_INTEGER..=MAX_SAFE_INTEGER)
+        .contains(&whole)
+        .then_some(whole)
 }
 
 /// Null and what is not there are not repeated, nor what no header can hold: objects and arrays do
@@ -303,17 +308,17 @@ mod tests {
         "x-mcp-header":{"type":"number"}}}"#;
 
     fn check(arguments: &str, headers: &[(&str, &str)]) -> Result<(), String> {
-        let params = annotations(SCHEMA).unwrap();
+        let params = find_annotations(SCHEMA).unwrap();
         let given = |name: &str| {
             let found = headers.iter().filter(|(n, _)| n.eq_ignore_ascii_case(name));
-            GivenHeader::of(found.map(|(_, value)| value.as_bytes()))
+            ReceivedHeader::from_values(found.map(|(_, value)| value.as_bytes()))
         };
         check_params(&params, Some(arguments), given).map_err(|e| e.to_string())
     }
 
     #[test]
     fn annotations_are_found_through_properties() {
-        let found = annotations(SCHEMA).unwrap();
+        let found = find_annotations(SCHEMA).unwrap();
         let found: Vec<_> = found
             .iter()
             .map(|p| (&*p.header, p.path.join("/"), p.kind))
@@ -330,14 +335,14 @@ mod tests {
                 ("Mcp-Param-Dry", "dry".to_owned(), ParamKind::Boolean),
             ]
         );
-        assert_eq!(annotations(r#"{"type":"object"}"#), Ok(Vec::new()));
+        assert_eq!(find_annotations(r#"{"type":"object"}"#), Ok(Vec::new()));
     }
 
     /// SEP-2243: a tool with any of these is left out of lists.
     #[test]
     fn annotations_against_the_rules_are_refused() {
         let with = |name: &str, rest: &str| {
-            annotations(&format!(
+            find_annotations(&format!(
                 r#"{{"properties":{{"a":{{"x-mcp-header":{name}{rest}}}}}}}"#
             ))
         };
@@ -379,12 +384,15 @@ mod tests {
             r#"{"$defs":{"d":{"type":"string","x-mcp\u002dheader":"A"}}}"#,
         ] {
             assert!(
-                matches!(annotations(place), Err(BadAnnotation::Place(_))),
+                matches!(find_annotations(place), Err(BadAnnotation::Place(_))),
                 "{place}"
             );
         }
         let twice = r#"{"properties":{"a":{"type":"string","x-mcp-header":"A"},"b":{"type":"string","x-mcp-header":"a"}}}"#;
-        assert_eq!(annotations(twice), Err(BadAnnotation::Twice("a".into())));
+        assert_eq!(
+            find_annotations(twice),
+            Err(BadAnnotation::Duplicate("a".into()))
+        );
     }
 
     /// The table of the specification: present, null, absent, left out.
@@ -463,7 +471,7 @@ mod tests {
     #[test]
     fn sent_headers_pass_the_check() {
         let arguments = r#"{"region":"Zürich","deep":{"count":4.2e1},"dry":false}"#;
-        let params = annotations(SCHEMA).unwrap();
+        let params = find_annotations(SCHEMA).unwrap();
         let sent = param_headers(&params, Some(arguments));
         let sent: Vec<(&str, &str)> = sent.iter().map(|(n, v)| (*n, v.as_str())).collect();
         assert_eq!(

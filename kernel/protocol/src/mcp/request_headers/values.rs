@@ -13,7 +13,7 @@ const END: &str = "?=";
 pub struct BadValue;
 
 /// True for the bytes a header's value may hold: visible ASCII, space and tab.
-pub(super) fn may_stand(byte: u8) -> bool {
+pub(super) fn is_header_byte(byte: u8) -> bool {
     matches!(byte, b' '..=b'~' | b'\t')
 }
 
@@ -23,7 +23,7 @@ pub fn encode(text: &str) -> Cow<'_, str> {
     let padded = text.starts_with([' ', '\t']) || text.ends_with([' ', '\t']);
     // A text that looks encoded would be decoded.
     let marked = text.starts_with(BEGIN) && text.ends_with(END);
-    if text.bytes().all(may_stand) && !padded && !marked {
+    if text.bytes().all(is_header_byte) && !padded && !marked {
         return Cow::Borrowed(text);
     }
     Cow::Owned(format!("{BEGIN}{}{END}", BASE64_STANDARD.encode(text)))
@@ -81,7 +81,7 @@ mod tests {
         #[test]
         fn what_is_encoded_is_a_header_and_decodes_to_itself(text in "(=\\?base64\\?)?\\PC*[ \t]?(\\?=)?") {
             let value = encode(&text);
-            prop_assert!(value.bytes().all(may_stand));
+            prop_assert!(value.bytes().all(is_header_byte));
             prop_assert_eq!(value.trim_matches([' ', '\t']), &*value);
             prop_assert_eq!(&*decode(&value).unwrap(), &*text);
         }

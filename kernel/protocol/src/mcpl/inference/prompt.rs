@@ -53,7 +53,7 @@ struct WireTurn {
     content: Value,
 }
 
-pub(super) fn read(messages: &str) -> Result<Vec<PromptTurn>, String> {
+pub(super) fn parse_turns(messages: &str) -> Result<Vec<PromptTurn>, String> {
     let turns: Vec<WireTurn> =
         lookalike::from_str(messages).map_err(|e| format!("`messages`: {e}"))?;
     match turns.len() {
@@ -63,7 +63,7 @@ pub(super) fn read(messages: &str) -> Result<Vec<PromptTurn>, String> {
     }
     let read = turns.into_iter().enumerate().map(|(at, turn)| {
         let parts =
-            parts(turn.content).map_err(|why| format!("`messages[{at}].content`: {why}"))?;
+            parse_parts(turn.content).map_err(|why| format!("`messages[{at}].content`: {why}"))?;
         let role = turn.role;
         Ok(PromptTurn { role, parts })
     });
@@ -71,7 +71,7 @@ pub(super) fn read(messages: &str) -> Result<Vec<PromptTurn>, String> {
 }
 
 /// A text is one block of text, and one block may stand alone.
-fn parts(content: Value) -> Result<Vec<PromptPart>, String> {
+fn parse_parts(content: Value) -> Result<Vec<PromptPart>, String> {
     let blocks = match content {
         Value::String(text) => return Ok(vec![PromptPart::Text(text)]),
         Value::Array(blocks) => blocks,
@@ -82,12 +82,12 @@ fn parts(content: Value) -> Result<Vec<PromptPart>, String> {
     };
     match blocks.len() {
         0 => Err("it holds no block".to_owned()),
-        1..=PARTS_MAX => blocks.iter().map(part).collect(),
+        1..=PARTS_MAX => blocks.iter().map(parse_part).collect(),
         many => Err(format!("{many} blocks; at most {PARTS_MAX} are taken")),
     }
 }
 
-fn part(block: &Value) -> Result<PromptPart, String> {
+fn parse_part(block: &Value) -> Result<PromptPart, String> {
     let text = |member: &str| block.get(member).and_then(Value::as_str).map(str::to_owned);
     let kind = text("type").ok_or("a block says its `type`")?;
     if kind == "text" {
@@ -115,7 +115,7 @@ mod tests {
     /// MCPL-144: a text, one block, and several are all content.
     #[test]
     fn content_is_a_text_or_blocks() {
-        let turns = read(
+        let turns = parse_turns(
             r#"[{"role":"system","content":"be brief"},
                 {"role":"user","content":{"type":"text","text":"a"},"name":"x"},
                 {"role":"assistant","content":[{"type":"text","text":"b"},{"type":"image","data":"QQ==","mimeType":"image/png"}]},
@@ -150,7 +150,7 @@ mod tests {
             ),
             (&format!("[{many}]"), "at most"),
         ] {
-            let why = read(bad).unwrap_err();
+            let why = parse_turns(bad).unwrap_err();
             assert!(why.contains(word), "{bad:.60}: {why}");
         }
     }

@@ -40,7 +40,7 @@ pub struct Find {
 
 /// Answer of `mgp/audit/find`.
 #[derive(Debug, Default, Serialize, Deserialize)]
-pub struct Found {
+pub struct FindResult {
     /// Newest first, each with its `seq`.
     pub events: Vec<Box<RawValue>>,
     /// There may be more; an answer may have one and no events.

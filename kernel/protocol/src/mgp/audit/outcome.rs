@@ -86,7 +86,7 @@ impl Outcome {
 
     /// How a call ended that got a result; a result with `isError` is the tool's own failure.
     #[must_use]
-    pub fn of_result(is_error: bool) -> (Self, Option<Failure>) {
+    pub fn from_result(is_error: bool) -> (Self, Option<Failure>) {
         if is_error {
             (Self::Failure, Some(Failure::Tool))
         } else {
@@ -96,28 +96,28 @@ impl Outcome {
 
     /// How a call ended that was refused.
     #[must_use]
-    pub fn of_refusal(refusal: &Refusal) -> (Self, Option<Failure>) {
+    pub fn from_refusal(refusal: &Refusal) -> (Self, Option<Failure>) {
         match refusal {
             Refusal::Cancelled => (Self::Cancelled, None),
-            Refusal::TimedOut { .. } | Refusal::HeldUp { .. } => {
+            Refusal::TimedOut { .. } | Refusal::QueueTimeout { .. } => {
                 (Self::Timeout, Some(Failure::Transport))
             }
-            Refusal::NotReady { .. } | Refusal::Lost { .. } => {
+            Refusal::NotReady { .. } | Refusal::ServerLost { .. } => {
                 (Self::Failure, Some(Failure::Transport))
             }
-            Refusal::Owner(refusal) => outcome_for_owner(refusal),
+            Refusal::Owner(refusal) => outcome_for_owner_refusal(refusal),
             Refusal::Peer(_)
             | Refusal::Unattributed(_)
             | Refusal::BadResult { .. }
-            | Refusal::Faulty { .. }
+            | Refusal::InvalidAnswer { .. }
             | Refusal::TooLarge { .. }
             | Refusal::Undelivered { .. }
             // It continues a call that was made.
             | Refusal::Expired(_)
-            | Refusal::Broken(_) => (Self::Failure, Some(Failure::Protocol)),
-            Refusal::Forbidden(_) | Refusal::Closed(_) => (Self::Denied, None),
-            Refusal::Denied(denial) => of_denial(denial),
-            Refusal::Unanswered(call) => Self::of_refusal(&call.why),
+            | Refusal::Internal(_) => (Self::Failure, Some(Failure::Protocol)),
+            Refusal::Forbidden(_) | Refusal::ClosedByOwner(_) => (Self::Denied, None),
+            Refusal::Denied(denial) => outcome_for_denial(denial),
+            Refusal::Unanswered(call) => Self::from_refusal(&call.refusal),
             Refusal::UnknownMethod(_)
             | Refusal::BadParams(_)
             | Refusal::BadMeta(_)
@@ -129,8 +129,8 @@ impl Outcome {
             | Refusal::UnknownPrompt(_)
             | Refusal::UnknownResource(_)
             | Refusal::UnknownServer(_)
-            | Refusal::Gone(_)
-            | Refusal::TooLate(_)
+            | Refusal::UnknownId(_)
+            | Refusal::WindowExpired(_)
             | Refusal::BadCursor
             | Refusal::BadArguments { .. }
             | Refusal::Overloaded { .. } => (Self::Blocked, None),
@@ -139,7 +139,7 @@ impl Outcome {
 }
 
 /// A call that the kernel of another node refused. What was made was neither blocked nor denied.
-fn outcome_for_owner(refusal: &OwnerRefusal) -> (Outcome, Option<Failure>) {
+fn outcome_for_owner_refusal(refusal: &OwnerRefusal) -> (Outcome, Option<Failure>) {
     let made = refusal.outcome != CallOutcome::NotExecuted;
     match refusal.cause {
         OwnerRefusalCause::Closed
@@ -158,7 +158,7 @@ fn outcome_for_owner(refusal: &OwnerRefusal) -> (Outcome, Option<Failure>) {
     }
 }
 
-fn of_denial(denial: &Denial) -> (Outcome, Option<Failure>) {
+fn outcome_for_denial(denial: &Denial) -> (Outcome, Option<Failure>) {
     match denial {
         Denial::Permission { .. }
         | Denial::Unconfirmed { .. }

@@ -6,7 +6,7 @@ use std::fmt;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 
-use crate::splice::mention::may_mention;
+use crate::splice::string_search::can_contain_string;
 
 /// A request's trace: passed on unchanged to servers, nodes and audit events.
 ///
@@ -32,18 +32,18 @@ impl TraceId {
     /// # Errors
     /// [`BadTrace`] for one that is no UUID, and for the nil one, which says that there is none.
     pub fn parse(text: &str) -> Result<Self, BadTrace> {
-        number(text).map(|_| Self(text.into())).ok_or(BadTrace)
+        parse_uuid(text).map(|_| Self(text.into())).ok_or(BadTrace)
     }
 
     /// A new one out of 16 random bytes: a UUID of version 4.
     #[must_use]
-    pub fn mint(mut random: [u8; 16]) -> Self {
+    pub fn from_random(mut random: [u8; 16]) -> Self {
         random[6] = random[6] & 0x0f | 0x40;
         random[8] = random[8] & 0x3f | 0x80;
-        Self::uuid(u128::from_be_bytes(random))
+        Self::from_u128(u128::from_be_bytes(random))
     }
 
-    fn uuid(number: u128) -> Self {
+    fn from_u128(number: u128) -> Self {
         let mut text = String::with_capacity(36);
         for (at, byte) in number.to_be_bytes().into_iter().enumerate() {
             if matches!(at, 4 | 6 | 8 | 10) {
@@ -60,24 +60,25 @@ impl TraceId {
     /// this order (A-05); else the one in `params._meta.traceparent` (W3C Trace Context). One that is
     /// not good counts as none.
     #[must_use]
-    pub fn find(params: Option<&str>, top: Option<&RawValue>) -> Option<Self> {
+    pub fn from_params(params: Option<&str>, top: Option<&RawValue>) -> Option<Self> {
         // Both words are in no request that carries none, and params may be long.
-        let said = |p: &&str| may_mention(p.as_bytes(), "trace");
-        let params = read(params.filter(said));
-        let meta = read(params.meta.map(RawValue::get));
+        let said = |p: &&str| can_contain_string(p.as_bytes(), "trace");
+        let params = parse_fields(params.filter(said));
+        let meta = parse_fields(params.meta.map(RawValue::get));
         let good = |raw: &RawValue| {
             let text: Cow<'_, str> = serde_json::from_str(raw.get()).ok()?;
             Self::parse(&text).ok()
         };
         let places = [params.trace_id, meta.trace_id, top];
-        let parent =
-            || Self::of_parent(&serde_json::from_str::<String>(meta.traceparent?.get()).ok()?);
+        let parent = || {
+            Self::from_traceparent(&serde_json::from_str::<String>(meta.traceparent?.get()).ok()?)
+        };
         places.into_iter().flatten().find_map(good).or_else(parent)
     }
 
     /// The id in a `traceparent`, written as a UUID.
     #[must_use]
-    pub fn of_parent(traceparent: &str) -> Option<Self> {
+    pub fn from_traceparent(traceparent: &str) -> Option<Self> {
         let mut parts = traceparent.split('-');
         let (version, id) = (parts.next()?, parts.next()?);
         let hex = |text: &str, len| {
@@ -87,13 +88,13 @@ impl TraceId {
         let number = u128::from_str_radix(id, 16)
             .ok()
             .filter(|n| good && *n != 0)?;
-        Some(Self::uuid(number))
+        Some(Self::from_u128(number))
     }
 
     /// A `traceparent` of this id with a span of its own; `None` for an id that is no UUID.
     #[must_use]
-    pub fn parent(&self, span: u64) -> Option<String> {
-        let number = number(&self.0)?;
+    pub fn to_traceparent(&self, span: u64) -> Option<String> {
+        let number = parse_uuid(&self.0)?;
         Some(format!("00-{number:032x}-{:016x}-01", span.max(1)))
     }
 
@@ -105,8 +106,8 @@ impl TraceId {
 
     /// The same as W3C Trace Context has it; `None` for an id that is no UUID.
     #[must_use]
-    pub fn number(&self) -> Option<u128> {
-        number(&self.0)
+    pub fn as_u128(&self) -> Option<u128> {
+        parse_uuid(&self.0)
     }
 }
 
@@ -142,7 +143,7 @@ impl TraceParent {
             return None;
         }
         Some(Self {
-            id: TraceId::of_parent(text)?,
+            id: TraceId::from_traceparent(text)?,
             span: u64::from_str_radix(span, 16).ok().filter(|n| *n != 0)?,
             sampled: u8::from_str_radix(flags, 16).ok()? & 1 == 1,
         })
@@ -150,10 +151,10 @@ impl TraceParent {
 
     /// That of `params._meta`, and the `tracestate` beside it.
     #[must_use]
-    pub fn find(params: Option<&str>) -> Option<(Self, Option<String>)> {
-        let said = |p: &&str| may_mention(p.as_bytes(), "traceparent");
+    pub fn from_params(params: Option<&str>) -> Option<(Self, Option<String>)> {
+        let said = |p: &&str| can_contain_string(p.as_bytes(), "traceparent");
         let params = params.filter(said)?;
-        let meta = read(read(Some(params)).meta.map(RawValue::get));
+        let meta = parse_fields(parse_fields(Some(params)).meta.map(RawValue::get));
         let text = |raw: &RawValue| serde_json::from_str::<String>(raw.get()).ok();
         let parent = Self::parse(&text(meta.traceparent?)?)?;
         Some((parent, meta.tracestate.and_then(text)))
@@ -161,7 +162,7 @@ impl TraceParent {
 
     /// What of a `tracestate` is passed on: all of it, or nothing where it is too long or no header could say it.
     #[must_use]
-    pub fn state(text: &str) -> &str {
+    pub fn valid_state(text: &str) -> &str {
         let plain = text.bytes().all(|b| matches!(b, b' '..=b'~'));
         if text.len() <= Self::STATE_MAX && plain {
             text.trim()
@@ -173,7 +174,7 @@ impl TraceParent {
 
 /// The number that a UUID writes, in its one form of 36 characters; `None` for anything else, and for
 /// the nil one.
-fn number(text: &str) -> Option<u128> {
+fn parse_uuid(text: &str) -> Option<u128> {
     let fits = |(at, b): (usize, u8)| match at {
         8 | 13 | 18 | 23 => b == b'-',
         _ => b.is_ascii_hexdigit(),
@@ -186,7 +187,7 @@ fn number(text: &str) -> Option<u128> {
 }
 
 #[derive(Default, Deserialize)]
-struct Carrier<'a> {
+struct TraceFields<'a> {
     #[serde(borrow, default)]
     trace_id: Option<&'a RawValue>,
     #[serde(borrow, default)]
@@ -198,7 +199,7 @@ struct Carrier<'a> {
 }
 
 /// What an object carries; what is no object carries nothing, and the request is no worse for it.
-fn read(object: Option<&str>) -> Carrier<'_> {
+fn parse_fields(object: Option<&str>) -> TraceFields<'_> {
     let carrier = object.and_then(|text| serde_json::from_str(text).ok());
     carrier.unwrap_or_default()
 }
@@ -231,10 +232,10 @@ mod tests {
     fn a_trace_is_taken_as_it_is_or_minted() {
         let given = "550E8400-e29b-41d4-A716-446655440000";
         assert_eq!(TraceId::parse(given).unwrap().as_str(), given);
-        let minted = TraceId::mint([0xff; 16]);
+        let minted = TraceId::from_random([0xff; 16]);
         assert_eq!(minted.as_str(), "ffffffff-ffff-4fff-bfff-ffffffffffff");
         assert_eq!(
-            TraceId::mint([0; 16]).as_str(),
+            TraceId::from_random([0; 16]).as_str(),
             "00000000-0000-4000-8000-000000000000"
         );
         for bad in [
@@ -259,9 +260,9 @@ mod tests {
     /// MGP-101, A-05: all three places are read, `params` before `_meta` before the envelope.
     #[test]
     fn the_three_places_are_read_in_their_order() {
-        let id = |n: u8| TraceId::mint([n; 16]);
+        let id = |n: u8| TraceId::from_random([n; 16]);
         let top = RawValue::from_string(format!("\"{}\"", id(3))).unwrap();
-        let find = |params: &str| TraceId::find(Some(params), Some(&top));
+        let find = |params: &str| TraceId::from_params(Some(params), Some(&top));
         let meta = format!(r#"{{"trace_id":"{}"}}"#, id(2));
         let all = format!(r#"{{"name":"x","_meta":{meta},"trace_id":"{}"}}"#, id(1));
         assert_eq!(find(&all), Some(id(1)));
@@ -269,8 +270,8 @@ mod tests {
         let bad = r#"{"trace_id":7,"_meta":{"trace_id":"a"}}"#;
         assert_eq!(find(bad), Some(id(3)));
         let deep = format!(r#"{{"arguments":{meta}}}"#);
-        assert_eq!(TraceId::find(Some(&deep), None), None);
-        assert_eq!(TraceId::find(None, None), None);
+        assert_eq!(TraceId::from_params(Some(&deep), None), None);
+        assert_eq!(TraceId::from_params(None, None), None);
     }
 
     /// A trace of W3C Trace Context is the same trace, on the way in and on the way out.
@@ -278,11 +279,14 @@ mod tests {
     fn a_traceparent_is_a_trace() {
         let parent = "00-550e8400e29b41d4a716446655440000-00f067aa0ba902b7-01";
         let params = format!(r#"{{"_meta":{{"traceparent":"{parent}"}}}}"#);
-        let found = TraceId::find(Some(&params), None).unwrap();
+        let found = TraceId::from_params(Some(&params), None).unwrap();
         assert_eq!(found.as_str(), "550e8400-e29b-41d4-a716-446655440000");
-        assert_eq!(found.parent(0x00f0_67aa_0ba9_02b7).as_deref(), Some(parent));
+        assert_eq!(
+            found.to_traceparent(0x00f0_67aa_0ba9_02b7).as_deref(),
+            Some(parent)
+        );
         let logged: TraceId = serde_json::from_str("\"not-a-uuid\"").unwrap();
-        assert_eq!(logged.parent(1), None);
+        assert_eq!(logged.to_traceparent(1), None);
         for bad in [
             "",
             "00",
@@ -290,7 +294,7 @@ mod tests {
             &parent[..40],
             &format!("00-{:032}-00f067aa0ba902b7-01", 0),
         ] {
-            assert_eq!(TraceId::of_parent(bad), None, "{bad}");
+            assert_eq!(TraceId::from_traceparent(bad), None, "{bad}");
         }
     }
     /// W3C Trace Context, section 3.2: what is none is nobody's parent; of a later version the beginning counts.
@@ -319,9 +323,9 @@ mod tests {
             assert_eq!(TraceParent::parse(&bad), None, "{bad}");
         }
         let params = format!(r#"{{"_meta":{{"traceparent":"{good}","tracestate":"a=1"}}}}"#);
-        let found = TraceParent::find(Some(&params)).unwrap();
+        let found = TraceParent::from_params(Some(&params)).unwrap();
         assert_eq!(found, (parent, Some("a=1".into())));
-        assert_eq!(TraceParent::state("a=1\n"), "");
-        assert_eq!(TraceParent::state(&"a".repeat(513)), "");
+        assert_eq!(TraceParent::valid_state("a=1\n"), "");
+        assert_eq!(TraceParent::valid_state(&"a".repeat(513)), "");
     }
 }

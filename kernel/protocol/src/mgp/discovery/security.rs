@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use crate::splice::{Splice, members, quoted};
+use crate::splice::{Splice, members, quote};
 
 /// The member of a tool definition.
 pub const MEMBER: &str = "security";
@@ -72,7 +72,7 @@ pub struct Security {
 }
 
 #[derive(Default, Deserialize)]
-struct Said<'a> {
+struct RawSecurity<'a> {
     #[serde(borrow, default)]
     risk_level: Option<&'a RawValue>,
     #[serde(borrow, default)]
@@ -94,7 +94,7 @@ struct Said<'a> {
 struct Reader(Vec<&'static str>);
 
 impl Reader {
-    fn read<'a, T: Deserialize<'a>>(
+    fn read_member<'a, T: Deserialize<'a>>(
         &mut self,
         name: &'static str,
         raw: Option<&'a RawValue>,
@@ -107,8 +107,8 @@ impl Reader {
         read
     }
 
-    fn list(&mut self, name: &'static str, raw: Option<&RawValue>) -> Vec<String> {
-        let list: Vec<String> = self.read(name, raw).unwrap_or_default();
+    fn read_list(&mut self, name: &'static str, raw: Option<&RawValue>) -> Vec<String> {
+        let list: Vec<String> = self.read_member(name, raw).unwrap_or_default();
         if list.len() <= LIST_MAX {
             return list;
         }
@@ -116,10 +116,12 @@ impl Reader {
         Vec::new()
     }
 
-    fn one_or_more(&mut self, name: &'static str, raw: Option<&RawValue>) -> Vec<String> {
+    fn read_one_or_more(&mut self, name: &'static str, raw: Option<&RawValue>) -> Vec<String> {
         match raw {
-            Some(text) if text.get().starts_with('"') => self.read(name, raw).into_iter().collect(),
-            other => self.list(name, other),
+            Some(text) if text.get().starts_with('"') => {
+                self.read_member(name, raw).into_iter().collect()
+            }
+            other => self.read_list(name, other),
         }
     }
 }
@@ -128,38 +130,40 @@ impl Security {
     /// Reads the `security` member of a tool definition; `None` when there is none. Of several the
     /// last counts, as for most readers, and that there are several is taken down.
     #[must_use]
-    pub fn of(definition: &str) -> Option<Self> {
+    pub fn from_definition(definition: &str) -> Option<Self> {
         let all = members(definition)?;
         let mut found = all.iter().filter(|(name, _)| name == MEMBER);
         let raw = found.next_back().filter(|(_, raw)| raw.get() != "null")?.1;
-        let mut security = Self::read(raw);
+        let mut security = Self::parse(raw);
         if found.next_back().is_some() {
             security.unreadable.push(MEMBER);
         }
         Some(security)
     }
 
-    fn read(raw: &RawValue) -> Self {
+    fn parse(raw: &RawValue) -> Self {
         let said = Some(raw.get()).filter(|text| text.starts_with('{'));
-        let Some(said) = said.and_then(|text| serde_json::from_str::<Said<'_>>(text).ok()) else {
+        let Some(said) = said.and_then(|text| serde_json::from_str::<RawSecurity<'_>>(text).ok())
+        else {
             return Self {
                 unreadable: vec![MEMBER],
                 ..Self::default()
             };
         };
         let mut reader = Reader::default();
-        let level: Option<RiskLevel> = reader.read("risk_level", said.risk_level);
+        let level: Option<RiskLevel> = reader.read_member("risk_level", said.risk_level);
         Self {
             risk_level: level,
-            permissions_required: reader.list("permissions_required", said.permissions_required),
-            side_effects: reader.list("side_effects", said.side_effects),
-            validators: reader.one_or_more("validator", said.validator),
-            reversible: reader.read("reversible", said.reversible),
+            permissions_required: reader
+                .read_list("permissions_required", said.permissions_required),
+            side_effects: reader.read_list("side_effects", said.side_effects),
+            validators: reader.read_one_or_more("validator", said.validator),
+            reversible: reader.read_member("reversible", said.reversible),
             confirmation_required: reader
-                .read("confirmation_required", said.confirmation_required)
+                .read_member("confirmation_required", said.confirmation_required)
                 // What is there and no boolean was meant to ask for something.
                 .unwrap_or(said.confirmation_required.is_some()),
-            code_safety: reader.read("code_safety", said.code_safety),
+            code_safety: reader.read_member("code_safety", said.code_safety),
             unreadable: reader.0,
         }
     }
@@ -169,8 +173,8 @@ impl Security {
 /// none. A level the server put there itself is replaced; every other byte stays (§4.1). A
 /// definition or `security` that is no object is left alone.
 #[must_use]
-pub fn with_effective<'a>(definition: &'a str, level: RiskLevel) -> Cow<'a, str> {
-    let json = quoted(level.as_str());
+pub fn with_effective_level<'a>(definition: &'a str, level: RiskLevel) -> Cow<'a, str> {
+    let json = quote(level.as_str());
     let Some(all) = members(definition) else {
         return definition.into();
     };
@@ -181,12 +185,12 @@ pub fn with_effective<'a>(definition: &'a str, level: RiskLevel) -> Cow<'a, str>
         .collect();
     let mut splice = Splice::new(definition);
     if found.is_empty() {
-        let security = format!("{{{}:{json}}}", quoted(EFFECTIVE));
+        let security = format!("{{{}:{json}}}", quote(EFFECTIVE));
         splice.insert_member(definition.trim(), MEMBER, &security);
     }
     for raw in found {
         let Some(inner) = members(raw.get()) else {
-            splice.replace(raw.get(), format!("{{{}:{json}}}", quoted(EFFECTIVE)));
+            splice.replace(raw.get(), format!("{{{}:{json}}}", quote(EFFECTIVE)));
             continue;
         };
         let mut claims = inner
@@ -215,21 +219,22 @@ mod tests {
     /// MGP-047, MGP-051, MGP-052, MGP-053: the example of §4.2.
     #[test]
     fn the_example_of_the_document_is_read() {
-        let security = Security::of(DOCUMENT).unwrap();
+        let security = Security::from_definition(DOCUMENT).unwrap();
         assert_eq!(security.risk_level, Some(RiskLevel::Dangerous));
         assert_eq!(security.permissions_required, ["shell.execute"]);
         assert_eq!(security.side_effects, ["filesystem", "process"]);
         assert_eq!(security.validators, ["sandbox"]);
         assert_eq!(security.reversible, Some(false));
         assert!(security.confirmation_required && security.unreadable.is_empty());
-        assert_eq!(Security::of(r#"{"name":"a"}"#), None);
-        assert_eq!(Security::of(r#"{"security":null}"#), None);
+        assert_eq!(Security::from_definition(r#"{"name":"a"}"#), None);
+        assert_eq!(Security::from_definition(r#"{"security":null}"#), None);
     }
 
     /// MGP-049: what is missing or no level is no level, and the latter is taken down.
     #[test]
     fn what_cannot_be_read_is_named() {
-        let read = |text: &str| Security::of(&format!(r#"{{"security":{text}}}"#)).unwrap();
+        let read =
+            |text: &str| Security::from_definition(&format!(r#"{{"security":{text}}}"#)).unwrap();
         assert_eq!(read("{}"), Security::default());
         let odd = read(
             r#"{"risk_level":"none","validator":7,"confirmation_required":"yes","reversible":1}"#,
@@ -250,13 +255,16 @@ mod tests {
         assert_eq!(read("[]").unreadable, [MEMBER]);
         assert_eq!(read(r#"{"validator":["a","b"]}"#).validators, ["a", "b"]);
         let twice = r#"{"security":{"risk_level":"dangerous"},"security":{"risk_level":"safe"}}"#;
-        assert_eq!(Security::of(twice).unwrap().unreadable, [MEMBER]);
+        assert_eq!(
+            Security::from_definition(twice).unwrap().unreadable,
+            [MEMBER]
+        );
     }
 
     /// MGP-047, A-47: relayed as it is, with the kernel's level beside what the server says.
     #[test]
     fn the_kernels_level_is_added_and_nothing_else_changes() {
-        let shown = with_effective(
+        let shown = with_effective_level(
             r#"{"name":"a","security":{"risk_level":"safe","x":1.50}}"#,
             RiskLevel::Moderate,
         );
@@ -265,7 +273,7 @@ mod tests {
             r#"{"name":"a","security":{"effective_risk_level":"moderate","risk_level":"safe","x":1.50}}"#
         );
         assert_eq!(
-            with_effective(r#" {"name":"a"} "#, RiskLevel::Safe),
+            with_effective_level(r#" {"name":"a"} "#, RiskLevel::Safe),
             r#" {"security":{"effective_risk_level":"safe"},"name":"a"} "#
         );
     }
@@ -275,13 +283,13 @@ mod tests {
     fn a_level_the_server_claims_is_replaced_wherever_it_stands() {
         let claim = r#"{"security":{"effective_risk_level":"safe","effective_risk_level":{"a":1}},
             "security":{"effective_risk_level":"safe"},"name":"a"}"#;
-        let shown = with_effective(claim, RiskLevel::Dangerous);
+        let shown = with_effective_level(claim, RiskLevel::Dangerous);
         assert!(
             !shown.contains("safe") && !shown.contains(r#""a":1"#),
             "{shown}"
         );
         assert_eq!(shown.matches("dangerous").count(), 3);
-        let odd = with_effective(r#"{"security":"safe"}"#, RiskLevel::Dangerous);
+        let odd = with_effective_level(r#"{"security":"safe"}"#, RiskLevel::Dangerous);
         assert_eq!(odd, r#"{"security":{"effective_risk_level":"dangerous"}}"#);
     }
 
@@ -289,8 +297,8 @@ mod tests {
         #[test]
         fn no_definition_breaks_the_reader(text in "\\PC{0,60}") {
             for text in [text.clone(), format!(r#"{{"security":{text}}}"#)] {
-                let _ = Security::of(&text);
-                let _ = with_effective(&text, RiskLevel::Safe);
+                let _ = Security::from_definition(&text);
+                let _ = with_effective_level(&text, RiskLevel::Safe);
             }
         }
     }

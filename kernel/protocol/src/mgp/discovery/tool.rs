@@ -32,7 +32,7 @@ impl DiscoveryTool {
 
     /// The name agents are shown, in letters that every model API takes.
     #[must_use]
-    pub const fn shown(self) -> &'static str {
+    pub const fn tool_name(self) -> &'static str {
         match self {
             Self::List => "mgp_discovery_list",
             Self::Register => "mgp_discovery_register",
@@ -47,7 +47,7 @@ impl DiscoveryTool {
             serde_json::from_str(self.input_schema()).expect("the schemas below are JSON");
         let reads = self == Self::List;
         let mut definition = json!({
-            "name": self.shown(),
+            "name": self.tool_name(),
             "title": self.title(),
             "description": self.description(),
             "inputSchema": schema,
@@ -114,16 +114,16 @@ impl DiscoveryTool {
 mod tests {
     use super::*;
     use crate::mgp::discovery::security::Security;
-    use crate::mgp::spells;
+    use crate::mgp::matches_method;
 
     /// MGP-224, A-11: one name for each method, and its security for who knows the word.
     #[test]
     fn each_tool_is_its_method_and_says_how_risky_it_is() {
         for tool in DiscoveryTool::ALL {
-            assert!(spells(tool.method(), tool.shown()), "{tool:?}");
-            let security = Security::of(&tool.definition(true)).unwrap();
+            assert!(matches_method(tool.method(), tool.tool_name()), "{tool:?}");
+            let security = Security::from_definition(&tool.definition(true)).unwrap();
             assert!(security.unreadable.is_empty() && security.risk_level.is_some());
-            assert_eq!(Security::of(&tool.definition(false)), None);
+            assert_eq!(Security::from_definition(&tool.definition(false)), None);
         }
     }
 }

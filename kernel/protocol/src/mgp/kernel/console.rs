@@ -16,7 +16,7 @@ methods! {
 pub struct Link;
 
 /// `mgp/kernel/console/end`: signs every browser out, and ends the links that nobody has used. Answers
-/// [`Ended`].
+/// [`EndResult`].
 #[derive(Debug)]
 pub struct End;
 
@@ -39,7 +39,7 @@ impl fmt::Debug for ConsoleLink {
 
 /// Answer of `mgp/kernel/console/end`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Ended {
+pub struct EndResult {
     /// So many browsers were signed in.
     pub browsers: u64,
 }

@@ -35,7 +35,7 @@ pub struct Presence {
     pub interfaces: Vec<String>,
     /// Who was seen. Being seen means nothing: nobody is trusted because of it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub seen: Vec<Seen>,
+    pub seen: Vec<LanNode>,
     /// How many are not told of, or were not taken down: the table is bounded.
     #[serde(default)]
     pub more: u64,
@@ -46,7 +46,7 @@ pub struct Presence {
 
 /// A node that says it is there.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Seen {
+pub struct LanNode {
     /// The id it says it has.
     pub id: String,
     /// What it is called, where it is of this cluster.

@@ -5,13 +5,13 @@
 
 mod impact;
 mod keys;
-mod upkeep;
+mod maintenance;
 
 use serde::{Deserialize, Serialize};
 
-pub use self::impact::{IMPACT_NAMED, Impact, RevokeEnds};
+pub use self::impact::{IMPACT_NAMED, Impact, RevokeImpact};
 pub use self::keys::{Recover, Recovered, Rekey, Rekeyed};
-pub use self::upkeep::{Demote, Drain, Drained, Forget, ForgottenRows, Promote, RoleChanged};
+pub use self::maintenance::{Demote, Drain, Drained, Forget, ForgetResult, Promote, RoleChanged};
 use crate::mcp::methods;
 
 methods! {
@@ -75,7 +75,7 @@ pub struct Withdraw {
     pub ticket: String,
 }
 
-/// `mgp/kernel/nodes/join`: shows a ticket to the node that made it. Answers [`Admitting`] at once; what
+/// `mgp/kernel/nodes/join`: shows a ticket to the node that made it. Answers [`JoinStatus`] at once; what
 /// comes of it says `mgp/kernel/nodes/admission`.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -95,12 +95,12 @@ impl std::fmt::Debug for Join {
     }
 }
 
-/// `mgp/kernel/nodes/admission`: how far the last join of this node is. Answers [`Admitting`], or null
+/// `mgp/kernel/nodes/admission`: how far the last join of this node is. Answers [`JoinStatus`], or null
 /// where this node has not asked to be let in since its start.
 #[derive(Debug)]
 pub struct Admission;
 
-/// `mgp/kernel/nodes/approve`: lets a node in that waits. Answers [`Answered`] when that is on disk.
+/// `mgp/kernel/nodes/approve`: lets a node in that waits. Answers [`AdmissionResult`] when that is on disk.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Approve {
@@ -112,7 +112,7 @@ pub struct Approve {
     pub words: Option<String>,
 }
 
-/// `mgp/kernel/nodes/refuse`: turns a node away that waits. Its ticket is used up. Answers [`Answered`].
+/// `mgp/kernel/nodes/refuse`: turns a node away that waits. Its ticket is used up. Answers [`AdmissionResult`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Refuse {
@@ -140,7 +140,7 @@ pub struct Rename {
     pub name: String,
 }
 
-/// `mgp/kernel/nodes/leave`: this node leaves its cluster, and forgets it. Answers [`Left`].
+/// `mgp/kernel/nodes/leave`: this node leaves its cluster, and forgets it. Answers [`LeaveResult`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Leave {
@@ -216,8 +216,8 @@ pub struct Cluster {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub listens: Option<String>,
     /// Whether this node still has its part in the cluster, as far as it knows.
-    #[serde(default, skip_serializing_if = "OwnMembership::is_member")]
-    pub membership: OwnMembership,
+    #[serde(default, skip_serializing_if = "MembershipStatus::is_member")]
+    pub membership: MembershipStatus,
     /// Nodes that wait to be let in.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub waiting: Vec<WaitingNode>,
@@ -274,7 +274,7 @@ pub struct RelayedNodes {
 /// Whether this node has its part in its cluster.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum OwnMembership {
+pub enum MembershipStatus {
     /// It has.
     #[default]
     Member,
@@ -286,7 +286,7 @@ pub enum OwnMembership {
     Unknown,
 }
 
-impl OwnMembership {
+impl MembershipStatus {
     /// True for a node that has.
     #[must_use]
     pub fn is_member(&self) -> bool {
@@ -308,7 +308,7 @@ impl OwnMembership {
 /// How a node is reached.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Standing {
+pub enum NodeStatus {
     /// It is this node.
     Here,
     /// A link to it is open.
@@ -322,7 +322,7 @@ pub enum Standing {
     Revoked,
 }
 
-impl Standing {
+impl NodeStatus {
     /// The word on the wire and in lists.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
@@ -348,7 +348,7 @@ pub struct Node {
     /// What it may do.
     pub role: Role,
     /// How it is reached.
-    pub standing: Standing,
+    pub standing: NodeStatus,
     /// Where it is, or where a link last proved it to be.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub address: Option<String>,
@@ -493,9 +493,9 @@ pub struct WaitingNode {
 
 /// Answer of `mgp/kernel/nodes/join` and `mgp/kernel/nodes/admission`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Admitting {
+pub struct JoinStatus {
     /// How far it is.
-    pub stage: Stage,
+    pub stage: JoinStage,
     /// The node that made the ticket; its id, and its name once that is known.
     pub inviter: String,
     /// Three words: this node has reached the right one if that shows the same. Known once it was reached.
@@ -522,7 +522,7 @@ pub struct Admitting {
 /// How far a join is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Stage {
+pub enum JoinStage {
     /// The inviter is looked for.
     #[default]
     Reaching,
@@ -540,10 +540,10 @@ pub enum Stage {
     Failed,
 }
 
-impl Stage {
+impl JoinStage {
     /// Whether nothing more comes of it.
     #[must_use]
-    pub const fn is_over(self) -> bool {
+    pub const fn is_final(self) -> bool {
         match self {
             Self::Reaching | Self::Waiting | Self::Entering => false,
             Self::Admitted | Self::Refused | Self::Expired | Self::Failed => true,
@@ -553,7 +553,7 @@ impl Stage {
 
 /// Answer of `mgp/kernel/nodes/approve` and `mgp/kernel/nodes/refuse`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Answered {
+pub struct AdmissionResult {
     /// All digits of the node's id.
     pub id: String,
     /// What it is called.
@@ -617,7 +617,7 @@ pub struct RevokeBound {
 
 /// Answer of `mgp/kernel/nodes/leave`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Left {
+pub struct LeaveResult {
     /// The cluster it was in.
     pub cluster: String,
     /// Whether that is written down in the cluster. Otherwise the others list it as away until one of them cuts

@@ -2,7 +2,7 @@
 //! are kept.
 //!
 //! A recording is a text of lines that end in a line feed. The first is a [`RecordingHeader`], each other one a
-//! [`Heard`]. Each line is one JSON object, in which no line feed stands.
+//! [`RecordedMessage`]. Each line is one JSON object, in which no line feed stands.
 //! Members that a reader does not know are to be left out of account; a `version` that it does not know is not.
 
 use serde::{Deserialize, Serialize};
@@ -23,7 +23,7 @@ pub const FORMAT: &str = "mgp-recording";
 /// The newest `version` of it.
 pub const VERSION: u32 = 1;
 
-/// `mgp/kernel/recorder/follow`: what passes from now on comes as [`Heard`], until the request is cancelled.
+/// `mgp/kernel/recorder/follow`: what passes from now on comes as [`RecordedMessage`], until the request is cancelled.
 /// Names either a server or an agent.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

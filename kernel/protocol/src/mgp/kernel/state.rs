@@ -9,7 +9,7 @@ methods! {
     "mgp/kernel/state/rollback" => Rollback,
 }
 
-/// `mgp/kernel/state/log`; answers [`KeptStates`].
+/// `mgp/kernel/state/log`; answers [`StateHistoryList`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Log {
@@ -24,7 +24,7 @@ pub struct Log {
 }
 
 /// `mgp/kernel/state/rollback`: brings one state back to an earlier checkpoint. Answers
-/// [`RolledBack`](crate::mcpl::state::RolledBack); invalid params, in words, where it could be more than one.
+/// [`RolledBack`](crate::mcpl::valid_state::RollbackResult); invalid params, in words, where it could be more than one.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Rollback {
@@ -45,16 +45,16 @@ pub struct Rollback {
 
 /// Answer of `mgp/kernel/state/log`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct KeptStates {
+pub struct StateHistoryList {
     /// Whose tools they are.
     pub server_id: String,
     /// By feature set, agent and session.
-    pub states: Vec<KeptState>,
+    pub states: Vec<StateHistory>,
 }
 
 /// One state, and how it came to be.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct KeptState {
+pub struct StateHistory {
     /// The feature set.
     pub feature_set: String,
     /// Whose it is; everybody's when absent.
@@ -67,7 +67,7 @@ pub struct KeptState {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended_at: Option<String>,
     /// The oldest first.
-    pub checkpoints: Vec<KeptCheckpoint>,
+    pub checkpoints: Vec<CheckpointEntry>,
     /// How many older ones were taken out for room.
     pub pruned: u64,
     /// What they take, in bytes.
@@ -76,7 +76,7 @@ pub struct KeptState {
 
 /// One checkpoint.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct KeptCheckpoint {
+pub struct CheckpointEntry {
     /// The server's own id of it.
     pub checkpoint: String,
     /// The one it came from, as the server said.

@@ -3,20 +3,22 @@ use serde_json::{Value, json};
 
 use super::*;
 
-type Read = Result<Option<Declaration>, Undeclared>;
+type Read = Result<Option<Declaration>, DeclarationError>;
 
-fn read(capabilities: &serde_json::Value, era: Era) -> Read {
+fn read(capabilities: &serde_json::Value, era: ProtocolFamily) -> Read {
     let raw = RawValue::from_string(capabilities.to_string()).unwrap();
-    Declaration::read(Some(&raw), era)
+    Declaration::parse(Some(&raw), era)
 }
 
 fn declared(version: &str, extensions: &[&str]) -> Declaration {
     let capabilities = json!({"mgp": {"version": version, "extensions": extensions}});
-    read(&capabilities, Era::Legacy).unwrap().unwrap()
+    read(&capabilities, ProtocolFamily::Legacy)
+        .unwrap()
+        .unwrap()
 }
 
 fn active(offered: Features, said: &Declaration) -> Active {
-    match Negotiated::between(offered, Ok(Some(said))) {
+    match Negotiated::intersect(offered, Ok(Some(said))) {
         Negotiated::Active(active) => active,
         Negotiated::Plain(why) => panic!("{why:?}"),
     }
@@ -32,14 +34,26 @@ fn a_declaration_is_found_where_its_era_has_it() {
     let below = json!({"experimental": {"mgp": said}});
     let modern = json!({"extensions": {"dev.cloto/mgp": said}});
     let carrier = |caps, era| read(caps, era).unwrap().map(|said| said.carrier);
-    assert_eq!(carrier(&plain, Era::Legacy), Some(Carrier::Plain));
-    assert_eq!(carrier(&below, Era::Legacy), Some(Carrier::Experimental));
-    assert_eq!(carrier(&modern, Era::Modern), Some(Carrier::Extension));
-    assert_eq!(carrier(&plain, Era::Modern), None);
-    assert_eq!(carrier(&below, Era::Modern), None);
-    assert_eq!(carrier(&modern, Era::Legacy), Some(Carrier::Extension));
+    assert_eq!(
+        carrier(&plain, ProtocolFamily::Legacy),
+        Some(Carrier::Plain)
+    );
+    assert_eq!(
+        carrier(&below, ProtocolFamily::Legacy),
+        Some(Carrier::Experimental)
+    );
+    assert_eq!(
+        carrier(&modern, ProtocolFamily::Stateless),
+        Some(Carrier::Extension)
+    );
+    assert_eq!(carrier(&plain, ProtocolFamily::Stateless), None);
+    assert_eq!(carrier(&below, ProtocolFamily::Stateless), None);
+    assert_eq!(
+        carrier(&modern, ProtocolFamily::Legacy),
+        Some(Carrier::Extension)
+    );
     assert_eq!(Carrier::Extension.path(), ["extensions", EXTENSION]);
-    let found = read(&modern, Era::Modern).unwrap().unwrap();
+    let found = read(&modern, ProtocolFamily::Stateless).unwrap().unwrap();
     assert_eq!(found.permissions_required, ["shell", "network"]);
     assert_eq!(found.server_id.as_deref(), Some("mind"));
     assert!(found.tool_creation);
@@ -50,7 +64,9 @@ fn a_declaration_is_found_where_its_era_has_it() {
         Value::Null,
     ] {
         let capabilities = json!({"mgp": {"version": "0.2.0", "tool_creation": said}});
-        let found = read(&capabilities, Era::Legacy).unwrap().unwrap();
+        let found = read(&capabilities, ProtocolFamily::Legacy)
+            .unwrap()
+            .unwrap();
         assert!(!found.tool_creation, "{said}");
     }
     assert_eq!(found.trust_level.as_deref(), Some("core"));
@@ -65,18 +81,18 @@ fn without_a_declaration_it_is_plain_mcp() {
         json!([]),
         json!({"experimental": 1}),
     ] {
-        let said = read(&caps, Era::Legacy).unwrap();
-        let found = Negotiated::between(Features::ALL, Ok(said.as_ref()));
+        let said = read(&caps, ProtocolFamily::Legacy).unwrap();
+        let found = Negotiated::intersect(Features::ALL, Ok(said.as_ref()));
         assert_eq!(found, Negotiated::Plain(None), "{caps}");
         assert!(found.features().is_empty() && !found.is_active());
     }
-    assert_eq!(Declaration::read(None, Era::Legacy), Ok(None));
+    assert_eq!(Declaration::parse(None, ProtocolFamily::Legacy), Ok(None));
 }
 
 /// MGP-018, MGP-021: the nine names of 0.2 and those of later drafts.
 #[test]
 fn the_offer_has_a_version_and_every_name() {
-    let said: serde_json::Value = serde_json::from_str(&offer(Features::ALL)).unwrap();
+    let said: serde_json::Value = serde_json::from_str(&render_offer(Features::ALL)).unwrap();
     assert_eq!(said["version"], "0.2.0");
     let nine = [
         "security",
@@ -98,7 +114,7 @@ fn the_offer_has_a_version_and_every_name() {
     assert_eq!(names[..9], nine);
     assert_eq!(names.len(), 15);
     // What is not offered whole is not offered under the name of the whole.
-    let half = offer(Features::PERMISSIONS | Features::AUDIT);
+    let half = render_offer(Features::PERMISSIONS | Features::AUDIT);
     assert_eq!(
         half,
         r#"{"version":"0.2.0","extensions":["audit","permissions"]}"#
@@ -115,7 +131,7 @@ fn only_the_intersection_is_active() {
     let found = active(Features::AUDIT | Features::ACCESS_CONTROL, &said);
     assert_eq!(found.features, Features::AUDIT);
     assert_eq!(
-        found.answer(Some("kernel"), None),
+        found.render_answer(Some("kernel"), None),
         r#"{"version":"0.2.0","extensions":["audit"],"server_id":"kernel"}"#
     );
     assert!(active(Features::NONE, &said).features.is_empty());
@@ -135,10 +151,10 @@ fn a_peer_is_answered_in_its_own_words() {
         "progress is negotiated apart in later drafts"
     );
     assert_eq!(
-        later.answer(Some("k"), Some("standard")),
+        later.render_answer(Some("k"), Some("standard")),
         r#"{"version":"0.2.0","extensions":["permissions","streaming"],"server_id":"k","trust_level":"standard"}"#
     );
-    assert!(later.awaits_permissions());
+    assert!(later.has_draft_permission_methods());
     let early = active(
         Features::ALL,
         &declared("0.2.0", &["security", "streaming"]),
@@ -170,9 +186,9 @@ fn a_version_is_judged_by_its_major() {
     }
     for other in ["1.0.0", "9.0.0"] {
         let caps = json!({"mgp": {"version": other, "extensions": ["audit"]}});
-        let why = read(&caps, Era::Legacy).unwrap_err();
+        let why = read(&caps, ProtocolFamily::Legacy).unwrap_err();
         assert!(why.to_string().contains(other), "{why}");
-        let found = Negotiated::between(Features::ALL, Err(why.clone()));
+        let found = Negotiated::intersect(Features::ALL, Err(why.clone()));
         assert_eq!(found, Negotiated::Plain(Some(why)));
     }
 }
@@ -180,7 +196,7 @@ fn a_version_is_judged_by_its_major() {
 /// MGP-016, MGP-028: a declaration goes where its era has it, beside what stands there, and away again.
 #[test]
 fn a_declaration_is_put_where_its_era_looks_for_it() {
-    let put = |capabilities: &str, carrier| declared_in(capabilities, carrier, r#"{"a":1}"#);
+    let put = |capabilities: &str, carrier| with_declaration(capabilities, carrier, r#"{"a":1}"#);
     assert_eq!(put("{}", Carrier::Plain), r#"{"mgp":{"a":1}}"#);
     let said = put(r#"{"x":{}}"#, Carrier::Extension);
     assert_eq!(said, r#"{"extensions":{"dev.cloto/mgp":{"a":1}},"x":{}}"#);
@@ -188,10 +204,10 @@ fn a_declaration_is_put_where_its_era_looks_for_it() {
     assert_eq!(beside, r#"{"extensions":{"dev.cloto/mgp":{"a":1},"y":{}}}"#);
     let instead = put(r#"{"extensions":{"dev.cloto/mgp":7}}"#, Carrier::Extension);
     assert_eq!(instead, r#"{"extensions":{"dev.cloto/mgp":{"a":1}}}"#);
-    assert_eq!(undeclared(&beside), r#"{"extensions":{"y":{}}}"#);
-    assert_eq!(undeclared(r#"{"x":1}"#), r#"{"x":1}"#);
+    assert_eq!(without_declaration(&beside), r#"{"extensions":{"y":{}}}"#);
+    assert_eq!(without_declaration(r#"{"x":1}"#), r#"{"x":1}"#);
     let offered: serde_json::Value =
-        serde_json::from_str(&offered_in("{}", Era::Legacy, Features::AUDIT)).unwrap();
+        serde_json::from_str(&with_offer("{}", ProtocolFamily::Legacy, Features::AUDIT)).unwrap();
     assert_eq!(
         offered["mgp"],
         json!({"version": "0.2.0", "extensions": ["audit"]})
@@ -209,16 +225,31 @@ fn of_several_declarations_the_first_place_counts() {
         "experimental": {"mgp": said("events")}, "mgp": said("streaming")});
     let found = |caps: &Value, era| {
         let found = read(caps, era).unwrap().unwrap();
-        (found.carrier, found.words[0])
+        (found.carrier, found.extension_names[0])
     };
-    assert_eq!(found(&caps, Era::Modern), (Carrier::Extension, "audit"));
-    assert_eq!(found(&caps, Era::Legacy), (Carrier::Plain, "streaming"));
+    assert_eq!(
+        found(&caps, ProtocolFamily::Stateless),
+        (Carrier::Extension, "audit")
+    );
+    assert_eq!(
+        found(&caps, ProtocolFamily::Legacy),
+        (Carrier::Plain, "streaming")
+    );
     caps["mgp"] = Value::Null;
-    assert_eq!(found(&caps, Era::Legacy), (Carrier::Experimental, "events"));
+    assert_eq!(
+        found(&caps, ProtocolFamily::Legacy),
+        (Carrier::Experimental, "events")
+    );
     caps["experimental"] = json!({"other": 1});
-    assert_eq!(found(&caps, Era::Legacy), (Carrier::Extension, "audit"));
+    assert_eq!(
+        found(&caps, ProtocolFamily::Legacy),
+        (Carrier::Extension, "audit")
+    );
     caps["mgp"] = json!(true);
-    assert_eq!(read(&caps, Era::Legacy), Err(Undeclared::NotAnObject));
+    assert_eq!(
+        read(&caps, ProtocolFamily::Legacy),
+        Err(DeclarationError::NotAnObject)
+    );
 }
 
 /// MGP-030: a malformed declaration is plain MCP with a reason.
@@ -235,7 +266,7 @@ fn what_is_malformed_is_plain_mcp_with_a_reason() {
         json!([]),
     ] {
         let caps = json!({"mgp": bad});
-        assert!(read(&caps, Era::Legacy).is_err(), "{bad}");
+        assert!(read(&caps, ProtocolFamily::Legacy).is_err(), "{bad}");
     }
 }
 
@@ -244,7 +275,10 @@ fn what_is_malformed_is_plain_mcp_with_a_reason() {
 fn a_trust_level_that_is_no_text_is_not_none() {
     let trust = |value: serde_json::Value| {
         let caps = json!({"mgp": {"version": "0.2.0", "extensions": [], "trust_level": value}});
-        read(&caps, Era::Legacy).unwrap().unwrap().trust_level
+        read(&caps, ProtocolFamily::Legacy)
+            .unwrap()
+            .unwrap()
+            .trust_level
     };
     assert_eq!(trust(json!(1)).as_deref(), Some("?"));
     assert_eq!(trust(json!(null)), None);
@@ -253,8 +287,8 @@ fn a_trust_level_that_is_no_text_is_not_none() {
 /// MGP-010: both codes mean the same.
 #[test]
 fn two_codes_mean_not_supported() {
-    assert!(means_unsupported(-32601) && means_unsupported(-32602));
-    assert!(!means_unsupported(-32603) && !means_unsupported(1000));
+    assert!(is_unsupported_code(-32601) && is_unsupported_code(-32602));
+    assert!(!is_unsupported_code(-32603) && !is_unsupported_code(1000));
 }
 
 proptest! {
@@ -269,15 +303,15 @@ proptest! {
         let found = active(Features(bits), &said);
         prop_assert!(Features(bits).contains(found.features));
         prop_assert!(said.features.contains(found.features));
-        prop_assert!(found.words.iter().all(|word| words.contains(word)));
+        prop_assert!(found.extension_names.iter().all(|word| words.contains(word)));
     }
 
     #[test]
     fn no_capabilities_break_the_reader(text in "\\PC{0,80}") {
         let caps = json!({"mgp": {"version": text, "extensions": [text], "server_id": text}});
-        let _ = read(&caps, Era::Legacy);
+        let _ = read(&caps, ProtocolFamily::Legacy);
         if let Ok(raw) = RawValue::from_string(text) {
-            let _ = Declaration::read(Some(&raw), Era::Modern);
+            let _ = Declaration::parse(Some(&raw), ProtocolFamily::Stateless);
         }
     }
 }

@@ -6,7 +6,7 @@ use serde_json::json;
 use super::session::Evict;
 use super::{Call, Discover, Request, Session};
 use crate::mcp::Method;
-use crate::mgp::spells;
+use crate::mgp::matches_method;
 
 /// One of these tools.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -33,7 +33,7 @@ impl MetaTool {
         Self::Evict,
     ];
     /// What it takes to find tools and call them.
-    pub const FINDING: [Self; 3] = [Self::Discover, Self::Request, Self::Call];
+    pub const DISCOVERY_TOOLS: [Self; 3] = [Self::Discover, Self::Request, Self::Call];
 
     /// The method it stands for.
     #[must_use]
@@ -49,7 +49,7 @@ impl MetaTool {
 
     /// The name agents are shown, in letters that every model API takes (A-11).
     #[must_use]
-    pub const fn shown(self) -> &'static str {
+    pub const fn tool_name(self) -> &'static str {
         match self {
             Self::Discover => "mgp_tools_discover",
             Self::Request => "mgp_tools_request",
@@ -60,26 +60,26 @@ impl MetaTool {
     }
 
     /// By its method, or one of its names as a tool: with dots as later drafts write it, or as
-    /// [`MetaTool::shown`].
+    /// [`MetaTool::tool_name`].
     #[must_use]
-    pub fn named(name: &str) -> Option<Self> {
+    pub fn from_name(name: &str) -> Option<Self> {
         let mut all = Self::ALL.into_iter();
-        all.find(|tool| spells(tool.method(), name))
+        all.find(|tool| matches_method(tool.method(), name))
     }
 
     /// The definition, in one line. `security` is for those who know the word.
     #[must_use]
     pub fn definition(self, security: bool) -> String {
-        self.described(security, self.description())
+        self.definition_with(security, self.description())
     }
 
     /// The same with another description, to which something about what there is to find was added.
     #[must_use]
-    pub fn described(self, security: bool, description: &str) -> String {
+    pub fn definition_with(self, security: bool, description: &str) -> String {
         let schema: serde_json::Value =
             serde_json::from_str(self.input_schema()).expect("the schemas below are JSON");
         let mut definition = json!({
-            "name": self.shown(),
+            "name": self.tool_name(),
             "title": self.title(),
             "description": description,
             "inputSchema": schema,
@@ -174,7 +174,7 @@ impl MetaTool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mcp::read;
+    use crate::mcp::parse_params;
     use crate::mgp::discovery::security::{RiskLevel, Security};
 
     /// MGP-247, A-11: one tool under the names of the document, of its later drafts, and of model APIs.
@@ -183,11 +183,11 @@ mod tests {
         for tool in MetaTool::ALL {
             let method = tool.method();
             let dotted = method.replace('/', ".");
-            assert_eq!(tool.shown(), method.replace('/', "_"));
-            for name in [method, &dotted, tool.shown()] {
-                assert_eq!(MetaTool::named(name), Some(tool), "{name}");
+            assert_eq!(tool.tool_name(), method.replace('/', "_"));
+            for name in [method, &dotted, tool.tool_name()] {
+                assert_eq!(MetaTool::from_name(name), Some(tool), "{name}");
             }
-            for name in [&*dotted, tool.shown()] {
+            for name in [&*dotted, tool.tool_name()] {
                 let fits = |c: char| c.is_ascii_alphanumeric() || "_.-".contains(c);
                 assert!(name.len() <= 64 && name.chars().all(fits), "{name}");
             }
@@ -198,7 +198,7 @@ mod tests {
             "mgp/tools",
             "mgp_tools_discovery",
         ] {
-            assert_eq!(MetaTool::named(name), None, "{name}");
+            assert_eq!(MetaTool::from_name(name), None, "{name}");
         }
     }
 
@@ -207,7 +207,7 @@ mod tests {
     fn definitions_are_whole_and_carry_their_security() {
         for tool in MetaTool::ALL {
             let text = tool.definition(true);
-            let security = Security::of(&text).unwrap();
+            let security = Security::from_definition(&text).unwrap();
             assert!(security.unreadable.is_empty(), "{text}");
             let risk = if tool == MetaTool::Call {
                 RiskLevel::Dangerous
@@ -216,9 +216,9 @@ mod tests {
             };
             assert_eq!(security.risk_level, Some(risk));
             let plain = tool.definition(false);
-            assert_eq!(Security::of(&plain), None);
+            assert_eq!(Security::from_definition(&plain), None);
             let value: serde_json::Value = serde_json::from_str(&plain).unwrap();
-            assert_eq!(value["name"], tool.shown());
+            assert_eq!(value["name"], tool.tool_name());
             assert_eq!(value["inputSchema"]["type"], "object");
             assert!(!plain.contains('\n'));
         }
@@ -234,15 +234,15 @@ mod tests {
         };
         let discover = r#"{"query":"q","strategy":"hybrid","max_results":1,"filter":
             {"categories":[],"risk_level_max":"safe","status":"all"}}"#;
-        read::<Discover>(Some(discover)).unwrap();
+        parse_params::<Discover>(Some(discover)).unwrap();
         let request = r#"{"reason":"preference","context":"c","requirements":{"capabilities":["a"],
             "input_types":[],"output_types":[],"preferred_risk_level":"safe"},"task_trace_id":"t"}"#;
-        read::<Request>(Some(request)).unwrap();
+        parse_params::<Request>(Some(request)).unwrap();
         let call = r#"{"name":"n","arguments":{}}"#;
-        read::<Call<'_>>(Some(call)).unwrap();
+        parse_params::<Call<'_>>(Some(call)).unwrap();
         let evict = r#"{"tools":[],"reason":"r"}"#;
-        read::<Evict>(Some(evict)).unwrap();
-        read::<Session>(Some("{}")).unwrap();
+        parse_params::<Evict>(Some(evict)).unwrap();
+        parse_params::<Session>(Some("{}")).unwrap();
         for (tool, example) in [
             (MetaTool::Discover, discover),
             (MetaTool::Request, request),

@@ -9,7 +9,7 @@ struct MethodTool {
     title: &'static str,
     description: &'static str,
     /// Whether it changes nothing.
-    reads: bool,
+    is_read_only: bool,
     schema: &'static str,
 }
 
@@ -19,84 +19,84 @@ const ALL: [MethodTool; 12] = [
         method: "mgp/agent/ask",
         title: "Ask an agent",
         description: "Asks another connected agent and waits for its answer.",
-        reads: false,
+        is_read_only: false,
         schema: r#"{"type":"object","properties":{"target_agent_id":{"type":"string","description":"Such as agent.bob"},"prompt":{"type":"string"},"context":{"type":"string"},"timeout_ms":{"type":"integer","minimum":0}},"required":["target_agent_id","prompt"],"additionalProperties":false}"#,
     },
     MethodTool {
         method: "mgp/calls/read",
         title: "Read on",
         description: "Reads on in a result that was cut because it is long.",
-        reads: true,
+        is_read_only: true,
         schema: r#"{"type":"object","properties":{"result_id":{"type":"string","description":"As it stands where the result was cut"},"from":{"type":"integer","minimum":0,"description":"Where to begin, in bytes"}},"required":["result_id","from"],"additionalProperties":false}"#,
     },
     MethodTool {
         method: "mgp/callback/respond",
         title: "Answer a question",
         description: "Answers what a server asked in the course of a call.",
-        reads: false,
+        is_read_only: false,
         schema: r#"{"type":"object","properties":{"callback_id":{"type":"string"},"response":{"description":"One of the options, a text, or what was asked for"}},"required":["callback_id","response"],"additionalProperties":false}"#,
     },
     MethodTool {
         method: "mgp/events/pending_callbacks",
         title: "Open questions",
         description: "Lists what servers asked you and was not answered yet.",
-        reads: true,
+        is_read_only: true,
         schema: r#"{"type":"object","properties":{},"additionalProperties":false}"#,
     },
     MethodTool {
         method: "mgp/events/subscribe",
         title: "Subscribe to events",
         description: "Has the events of channels sent to you as they happen. A name that ends in .* stands for several channels.",
-        reads: false,
+        is_read_only: false,
         schema: r#"{"type":"object","properties":{"channels":{"type":"array","items":{"type":"string"},"maxItems":64},"filter":{"type":"object","properties":{"min_severity":{"enum":["debug","info","warning","error","critical"]}},"additionalProperties":false},"_mgp.cursor":{"type":"string","description":"First what happened after the event with this cursor"}},"required":["channels"],"additionalProperties":false}"#,
     },
     MethodTool {
         method: "mgp/events/unsubscribe",
         title: "End a subscription",
         description: "Ends a subscription to events.",
-        reads: false,
+        is_read_only: false,
         schema: r#"{"type":"object","properties":{"subscription_id":{"type":"string"}},"required":["subscription_id"],"additionalProperties":false}"#,
     },
     MethodTool {
         method: "mgp/events/replay",
         title: "Missed events",
         description: "Gives events of a subscription again that were sent after one of them.",
-        reads: true,
+        is_read_only: true,
         schema: r#"{"type":"object","properties":{"subscription_id":{"type":"string"},"after_seq":{"type":"integer","minimum":0},"limit":{"type":"integer","minimum":1,"maximum":1000,"default":100}},"required":["subscription_id"],"additionalProperties":false}"#,
     },
     MethodTool {
         method: "mgp/events/channels",
         title: "Channels of events",
         description: "Lists the channels of events there are.",
-        reads: true,
+        is_read_only: true,
         schema: r#"{"type":"object","properties":{},"additionalProperties":false}"#,
     },
     MethodTool {
         method: "mgp/state/rollback",
         title: "Go back",
         description: "Brings the state of a server's tools back to an earlier checkpoint.",
-        reads: false,
+        is_read_only: false,
         schema: r#"{"type":"object","properties":{"feature_set":{"type":"string","description":"Such as notes.notes.edit: the server and its feature set"},"checkpoint":{"type":"string"}},"required":["feature_set","checkpoint"],"additionalProperties":false}"#,
     },
     MethodTool {
         method: "mgp/channels/publish",
         title: "Publish",
         description: "Sends a message to a channel of a server, such as chat:discord:#general.",
-        reads: false,
+        is_read_only: false,
         schema: r#"{"type":"object","properties":{"channelId":{"type":"string","description":"The server and its channel; where the operator named a default, it may be absent"},"content":{"type":["string","array"],"description":"A text, or content blocks"},"conversationId":{"type":"string"}},"required":["content"],"additionalProperties":false}"#,
     },
     MethodTool {
         method: "mgp/stream/cancel",
         title: "Stop a call",
         description: "Stops a call of yours that is under way, and gives what there is of its result.",
-        reads: false,
+        is_read_only: false,
         schema: r#"{"type":"object","properties":{"request_id":{"type":["string","integer"]},"reason":{"type":"string"}},"required":["request_id"],"additionalProperties":false}"#,
     },
     MethodTool {
         method: "mgp/stream/pace",
         title: "Slow a call down",
         description: "Says how many parts a second of a result are wanted; 0 for none until a positive number.",
-        reads: false,
+        is_read_only: false,
         schema: r#"{"type":"object","properties":{"request_id":{"type":["string","integer"]},"max_chunks_per_second":{"type":"number","minimum":0},"reason":{"type":"string"}},"required":["request_id","max_chunks_per_second"],"additionalProperties":false}"#,
     },
 ];
@@ -114,7 +114,7 @@ pub fn definition(method: &str, security: bool) -> Option<String> {
         "description": tool.description,
         "inputSchema": schema,
         "annotations": {
-            "readOnlyHint": tool.reads, "destructiveHint": false, "openWorldHint": false
+            "readOnlyHint": tool.is_read_only, "destructiveHint": false, "openWorldHint": false
         },
     });
     if security {
@@ -136,7 +136,7 @@ mod tests {
     use crate::mgp::calls::Read;
     use crate::mgp::channels;
     use crate::mgp::events::{Replay, Subscribe, Unsubscribe};
-    use crate::mgp::spells;
+    use crate::mgp::matches_method;
     use crate::mgp::state::Rollback;
     use crate::mgp::stream::{Cancel, PACE_TOOL, Pace};
 
@@ -168,23 +168,23 @@ mod tests {
         for tool in &ALL {
             let text = definition(tool.method, false).unwrap();
             let value: Value = serde_json::from_str(&text).unwrap();
-            assert!(spells(tool.method, value["name"].as_str().unwrap()));
+            assert!(matches_method(tool.method, value["name"].as_str().unwrap()));
             assert!(!text.contains('\n') && value.get("security").is_none());
             let params = example(&value["inputSchema"]).to_string();
             let said = Some(params.as_str());
             let read = match tool.method {
-                Ask::METHOD => mcp::read::<Ask>(said).map(drop),
-                Read::METHOD => mcp::read::<Read>(said).map(drop),
-                Respond::METHOD => mcp::read::<Respond>(said).map(drop),
-                Subscribe::METHOD => mcp::read::<Subscribe>(said).map(drop),
-                Unsubscribe::METHOD => mcp::read::<Unsubscribe>(said).map(drop),
-                Replay::METHOD => mcp::read::<Replay>(said).map(drop),
-                Cancel::METHOD => mcp::read::<Cancel<'_>>(said).map(drop),
-                Rollback::METHOD => mcp::read::<Rollback>(said).map(drop),
+                Ask::METHOD => mcp::parse_params::<Ask>(said).map(drop),
+                Read::METHOD => mcp::parse_params::<Read>(said).map(drop),
+                Respond::METHOD => mcp::parse_params::<Respond>(said).map(drop),
+                Subscribe::METHOD => mcp::parse_params::<Subscribe>(said).map(drop),
+                Unsubscribe::METHOD => mcp::parse_params::<Unsubscribe>(said).map(drop),
+                Replay::METHOD => mcp::parse_params::<Replay>(said).map(drop),
+                Cancel::METHOD => mcp::parse_params::<Cancel<'_>>(said).map(drop),
+                Rollback::METHOD => mcp::parse_params::<Rollback>(said).map(drop),
                 channels::Publish::METHOD => {
-                    mcp::read::<mcpl::channels::Publish<'_>>(said).map(drop)
+                    mcp::parse_params::<mcpl::channels::Publish<'_>>(said).map(drop)
                 }
-                PACE_TOOL => mcp::read::<Pace<'_>>(said).map(drop),
+                PACE_TOOL => mcp::parse_params::<Pace<'_>>(said).map(drop),
                 _ => {
                     assert_eq!(params, "{}", "it takes nothing");
                     Ok(())

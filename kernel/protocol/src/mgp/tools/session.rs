@@ -37,15 +37,15 @@ pub struct Evicted {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mcp::read;
+    use crate::mcp::parse_params;
 
     /// MGP-261: the example of §16.7.
     #[test]
     fn tools_are_let_go_as_the_document_writes_it() {
         let text = r#"{"tools":["analyze_csv"],"reason":"no_longer_needed"}"#;
-        let evict: Evict = read(Some(text)).unwrap();
+        let evict: Evict = parse_params(Some(text)).unwrap();
         assert_eq!(evict.tools, ["analyze_csv"]);
         assert_eq!(evict.reason.as_deref(), Some("no_longer_needed"));
-        assert!(read::<Evict>(Some("{}")).is_err());
+        assert!(parse_params::<Evict>(Some("{}")).is_err());
     }
 }

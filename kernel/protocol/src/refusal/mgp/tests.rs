@@ -3,7 +3,7 @@ use crate::ids::ServerId;
 use serde_json::Value;
 
 fn said(refusal: &Refusal) -> Value {
-    match refusal.render_mgp(Version::MODERN) {
+    match refusal.render_mgp(Version::STATELESS) {
         Rendered::Error(e) => serde_json::from_str(&e).unwrap(),
         Rendered::Result(r) => panic!("{r}"),
     }
@@ -36,7 +36,7 @@ fn timed_out() -> Refusal {
 }
 
 fn held_up() -> Refusal {
-    Refusal::HeldUp {
+    Refusal::QueueTimeout {
         server: ServerId::new("s"),
         after_ms: 30,
     }
@@ -132,7 +132,7 @@ fn the_rest() -> Vec<(i64, Refusal)> {
         (3003, timed_out()),
         (3003, held_up()),
         (3003, Refusal::Cancelled),
-        (3003, Refusal::TooLate(text("its time was over"))),
+        (3003, Refusal::WindowExpired(text("its time was over"))),
         (
             4000,
             Refusal::BadArguments {
@@ -150,7 +150,7 @@ fn the_rest() -> Vec<(i64, Refusal)> {
                 reason: text("switched off"),
             }),
         ),
-        (4004, Refusal::Gone(text("no callback of that id"))),
+        (4004, Refusal::UnknownId(text("no callback of that id"))),
         (
             4101,
             denied(Denial::Registration {
@@ -164,7 +164,7 @@ fn the_rest() -> Vec<(i64, Refusal)> {
         ),
         (
             5000,
-            Refusal::Faulty {
+            Refusal::InvalidAnswer {
                 server: server(),
                 reason: text("HTTP 500"),
             },
@@ -179,7 +179,7 @@ fn the_rest() -> Vec<(i64, Refusal)> {
         ),
         (
             5002,
-            Refusal::Lost {
+            Refusal::ServerLost {
                 server: server(),
                 reason: text("exit 1"),
             },
@@ -283,7 +283,11 @@ fn only_what_was_surely_not_done_is_worth_another_try() {
 /// MGP-283, A-08: a plain caller never sees a code or a word of MGP.
 #[test]
 fn a_plain_caller_sees_no_mgp() {
-    for version in [Version::V2025_06_18, Version::V2025_11_25, Version::MODERN] {
+    for version in [
+        Version::V2025_06_18,
+        Version::V2025_11_25,
+        Version::STATELESS,
+    ] {
         for (code, refusal) in one_of_each() {
             match refusal.render(version) {
                 Rendered::Error(e) => {
@@ -300,14 +304,18 @@ fn a_plain_caller_sees_no_mgp() {
 /// A hidden tool reads like an unknown one, to the last byte.
 #[test]
 fn a_denied_tool_reads_like_an_unknown_one_to_a_plain_caller() {
-    for version in [Version::V2024_11_05, Version::V2025_11_25, Version::MODERN] {
+    for version in [
+        Version::V2024_11_05,
+        Version::V2025_11_25,
+        Version::STATELESS,
+    ] {
         let hidden = denied(Denial::NotGranted {
             tool: "x".into(),
             rule: "r".into(),
         });
         assert_eq!(
-            hidden.answer("7", version),
-            Refusal::UnknownTool("x".into()).answer("7", version)
+            hidden.render_response("7", version),
+            Refusal::UnknownTool("x".into()).render_response("7", version)
         );
         assert_eq!(hidden.http_status(), 200);
     }
@@ -345,27 +353,29 @@ fn a_peers_mgp_error_is_made_plain() {
     let error = raw(
         r#"{"code":3000,"message":"slow down","data":{"_mgp":{"retryable":true},"n":12345678901234567890123}}"#,
     );
-    let plain = without_mgp(error.get()).unwrap();
+    let plain = strip_mgp(error.get()).unwrap();
     assert_eq!(
         plain,
         r#"{"code":-32603,"message":"slow down","data":{"n":12345678901234567890123}}"#
     );
     let validation = raw(r#"{"code":4000,"message":"m","data":{"_mgp":{}}}"#);
     assert_eq!(
-        without_mgp(validation.get()).unwrap(),
+        strip_mgp(validation.get()).unwrap(),
         r#"{"code":-32602,"message":"m"}"#
     );
     let refusal = Refusal::Peer(error.clone());
-    assert!(matches!(refusal.render(Version::MODERN), Rendered::Error(e) if e == plain));
-    assert!(matches!(refusal.render_mgp(Version::MODERN), Rendered::Error(e) if e == error.get()));
+    assert!(matches!(refusal.render(Version::STATELESS), Rendered::Error(e) if e == plain));
+    assert!(
+        matches!(refusal.render_mgp(Version::STATELESS), Rendered::Error(e) if e == error.get())
+    );
     let theirs = raw(r#"{"code":3000,"message":"not MGP's","data":{"a":1}}"#);
-    assert!(without_mgp(theirs.get()).is_none());
+    assert!(strip_mgp(theirs.get()).is_none());
 }
 
 /// MGP-207: what a peer says about trying again is read, whatever else is wrong with it.
 #[test]
 fn a_peers_recovery_is_read_leniently() {
-    let read = |text: &str| PeerError::read(&raw(text)).map(|e| e.recovery);
+    let read = |text: &str| PeerError::parse(&raw(text)).map(|e| e.recovery);
     let told = read(r#"{"code":3000,"message":"m","data":{"_mgp":{"category":"resource","retryable":true,"retry_after_ms":99.5,"retry_strategy":"fibonacci","max_retries":-2,"fallback_tool":"slow"}}}"#).unwrap();
     assert_eq!(told.retry_after_ms, Some(100));
     assert_eq!(told.retry_strategy, Some(Strategy::ExponentialBackoff));

@@ -29,19 +29,19 @@ pub(super) const LISTS: LanguageLists = LanguageLists {
         removeItem",
     writing_paths: "fs.open fs.openSync fs.rename fs.rm fs.cp promises.open promises.rename promises.rm promises.cp",
     // The ways to the constructor of functions, to the global object and to the inside of the runtime.
-    leading: "constructor prototype __proto__ __defineGetter__ __defineSetter__ __lookupGetter__ \
+    escape_members: "constructor prototype __proto__ __defineGetter__ __defineSetter__ __lookupGetter__ \
         __lookupSetter__ eval Function AsyncFunction GeneratorFunction execScript importScripts \
         globalThis defaultView contentWindow contentDocument mainModule binding _linkedBinding dlopen \
         getBuiltinModule createRequire require runInThisContext runInNewContext runInContext \
         compileFunction caller callee prepareStackTrace captureStackTrace getPrototypeOf setPrototypeOf \
         getOwnPropertyDescriptor getOwnPropertyDescriptors getOwnPropertyNames getOwnPropertySymbols \
         defineProperty defineProperties getFunction getThis _handle _load _extensions _compile",
-    refused: "eval Function AsyncFunction GeneratorFunction globalThis global arguments \
+    escape_names: "eval Function AsyncFunction GeneratorFunction globalThis global arguments \
         importScripts execScript Reflect Proxy WebAssembly require",
 };
 
 /// Names of the global object.
-pub(in crate::code_safety) const WORLD: &str =
+pub(in crate::code_safety) const GLOBAL_OBJECTS: &str =
     "globalThis global window self GLOBAL root top frames";
 /// Timers: text that they are given is run in browsers.
 pub(in crate::code_safety) const TIMERS: &str = "setTimeout setInterval setImmediate";

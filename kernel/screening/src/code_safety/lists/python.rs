@@ -44,7 +44,7 @@ pub(super) const LISTS: LanguageLists = LanguageLists {
         os.makedirs os.chdir os.link os.symlink os.truncate os.utime os.chmod os.umask httpx.post httpx.put \
         httpx.patch httpx.delete httpx.request httpx.stream",
     // Modules, what starts programs, frames and code, and what makes values of text.
-    leading: "os sys builtins bltns importlib posix nt posixpath ntpath genericpath pathmod inspect pickle marshal \
+    escape_members: "os sys builtins bltns importlib posix nt posixpath ntpath genericpath pathmod inspect pickle marshal \
         runpy pkgutil subprocess socket ctypes multiprocessing linecache copyreg weakref shutil \
         popen execl execle execlp execlpe execv execve execvp execvpe spawnl spawnle spawnlp spawnlpe \
         spawnv spawnve spawnvp spawnvpe posix_spawn posix_spawnp forkpty startfile subprocess_exec \
@@ -53,11 +53,11 @@ pub(super) const LISTS: LanguageLists = LanguageLists {
         tb_frame tb_next tb_lasti f_back f_builtins f_code f_globals f_locals f_trace func_globals \
         func_code get_stack get_coro get_loop mro parse_raw parse_file create_model import_string \
         model_rebuild update_forward_refs codecs ImportString make_dataclass update_wrapper modules CodeType FunctionType LambdaType ModuleType ForwardRef",
-    refused: "eval exec compile __import__ globals locals vars dir getattr setattr delattr breakpoint \
+    escape_names: "eval exec compile __import__ globals locals vars dir getattr setattr delattr breakpoint \
         help exit quit copyright credits license memoryview",
 };
 
 /// Special members that may be taken of anything.
-pub(in crate::code_safety) const SPECIAL: &str = "__name__ __doc__ __qualname__ __version__ __init__ __new__ \
+pub(in crate::code_safety) const ALLOWED_DUNDERS: &str = "__name__ __doc__ __qualname__ __version__ __init__ __new__ \
     __post_init__ __repr__ __str__ __eq__ __hash__ __enter__ __exit__ __aenter__ __aexit__ __getitem__ \
     __setitem__ __delitem__ __contains__ __len__ __iter__ __next__ __missing__ __call__ __all__ __slots__";

@@ -3,11 +3,11 @@
 use tree_sitter::Node;
 
 use super::Python;
-use crate::code_safety::rules::write;
+use crate::code_safety::rules::write_violation;
 use crate::code_safety::tree::{children, field};
 
 /// Modes of `open` that only read.
-const READING: &str = "rbtU";
+const READING_MODES: &str = "rbtU";
 /// First words of SQL that only reads.
 const READING_SQL: [&str; 6] = ["select", "pragma", "explain", "show", "values", "with"];
 /// Words of SQL that write, wherever they stand.
@@ -15,16 +15,16 @@ const WRITING_SQL: [&str; 8] = [
     "insert", "update", "delete", "replace", "drop", "alter", "create", "into",
 ];
 /// What is sent to a web server, and not put into a queue.
-const SENT: [&str; 5] = ["json", "data", "content", "files", "headers"];
+const REQUEST_BODY_ARGUMENTS: [&str; 5] = ["json", "data", "content", "files", "headers"];
 
 impl<'t> Python<'_, '_, 't> {
-    pub(super) fn look_for_writes(&mut self, node: Node<'t>, above: &[Node<'t>]) {
-        let role = self.scan.roles.of_node(node);
+    pub(super) fn check_writes(&mut self, node: Node<'t>, above: &[Node<'t>]) {
+        let role = self.scan.roles.role(node);
         let called = above.last().and_then(|call| field(*call, "function")) == Some(node);
         let name = match node.kind() {
-            "identifier" if role.is_none() => self.name(node),
+            "identifier" if role.is_none() => self.normalized_name(node),
             "attribute" => field(node, "attribute")
-                .map(|a| self.name(a))
+                .map(|a| self.normalized_name(a))
                 .unwrap_or_default(),
             _ => return,
         };
@@ -37,17 +37,17 @@ impl<'t> Python<'_, '_, 't> {
             ("open", None) => plain,
             ("open", Some(arguments)) => {
                 let of_module = self
-                    .paths(node)
+                    .resolve_paths(node)
                     .iter()
                     .any(|p| p.root == crate::code_safety::path::Root::Module);
-                !self.reads(arguments, if plain || of_module { 1 } else { 0 })
+                !self.is_reading_open(arguments, if plain || of_module { 1 } else { 0 })
             }
-            ("execute", Some(arguments)) => !self.queries(arguments),
-            ("put", Some(arguments)) => self.sends(arguments),
+            ("execute", Some(arguments)) => !self.is_reading_query(arguments),
+            ("put", Some(arguments)) => self.is_web_request(arguments),
             _ => false,
         };
         if writes {
-            self.scan.report(node, write(&name));
+            self.scan.report(node, write_violation(&name));
         }
     }
 
@@ -57,7 +57,8 @@ impl<'t> Python<'_, '_, 't> {
         if all.iter().any(|a| a.kind().contains("splat")) {
             return Err(());
         }
-        let is_named = |a: &Node<'t>| field(*a, "name").is_some_and(|n| self.name(n) == name);
+        let is_named =
+            |a: &Node<'t>| field(*a, "name").is_some_and(|n| self.normalized_name(n) == name);
         let named = all.iter().filter(|a| a.kind() == "keyword_argument");
         let named = named
             .into_iter()
@@ -67,22 +68,22 @@ impl<'t> Python<'_, '_, 't> {
         Ok(named.or(plain.nth(at).copied()))
     }
 
-    fn reads(&self, arguments: Node<'t>, at: usize) -> bool {
+    fn is_reading_open(&self, arguments: Node<'t>, at: usize) -> bool {
         match self.argument(arguments, at, "mode") {
             Ok(None) => true,
             Ok(Some(mode)) => {
-                let mode = self.literal(mode);
-                mode.is_some_and(|mode| mode.chars().all(|c| READING.contains(c)))
+                let mode = self.string_literal(mode);
+                mode.is_some_and(|mode| mode.chars().all(|c| READING_MODES.contains(c)))
             }
             Err(()) => false,
         }
     }
 
-    fn queries(&self, arguments: Node<'t>) -> bool {
+    fn is_reading_query(&self, arguments: Node<'t>) -> bool {
         let Ok(Some(query)) = self.argument(arguments, 0, "sql") else {
             return false;
         };
-        let Some(query) = self.literal(query) else {
+        let Some(query) = self.string_literal(query) else {
             return false;
         };
         let query = query.to_lowercase();
@@ -93,16 +94,16 @@ impl<'t> Python<'_, '_, 't> {
             && !words.any(|w| WRITING_SQL.contains(&w))
     }
 
-    fn sends(&self, arguments: Node<'t>) -> bool {
+    fn is_web_request(&self, arguments: Node<'t>) -> bool {
         let names = children(arguments)
             .into_iter()
             .filter_map(|a| field(a, "name"));
         let web = names
-            .map(|n| self.name(n))
-            .any(|n| SENT.contains(&n.as_str()));
+            .map(|n| self.normalized_name(n))
+            .any(|n| REQUEST_BODY_ARGUMENTS.contains(&n.as_str()));
         let url = self.argument(arguments, 0, "url").ok().flatten();
         web || url
-            .and_then(|u| self.literal(u))
+            .and_then(|u| self.string_literal(u))
             .is_some_and(|u| u.starts_with("http"))
     }
 }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::super::times;
+use super::super::time_values;
 
 /// `mgp trace`.
 #[derive(Debug, Args)]
@@ -47,7 +47,7 @@ pub struct Trace {
     #[arg(long, requires = "save")]
     pub force: bool,
     /// End after this time.
-    #[arg(long = "for", value_name = "TIME", value_parser = times::millis)]
+    #[arg(long = "for", value_name = "TIME", value_parser = time_values::parse_millis)]
     pub during_ms: Option<u64>,
     /// End after so many messages.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]

@@ -29,7 +29,7 @@ pub struct Share {
     /// A server of this node.
     pub server: String,
     /// With whom: cluster, or node:NAME.
-    #[arg(long, value_name = "cluster|node:NAME", value_parser = audience)]
+    #[arg(long, value_name = "cluster|node:NAME", value_parser = parse_audience)]
     pub to: Audience,
     /// Only these tools, by the server's own names: one, or the beginning of several and '*'.
     #[arg(long, value_name = "PATTERN")]
@@ -49,7 +49,7 @@ pub struct Unshare {
     /// The server.
     pub server: String,
     /// With whom no more: cluster, or node:NAME; with nobody when not given.
-    #[arg(long, value_name = "cluster|node:NAME", value_parser = audience)]
+    #[arg(long, value_name = "cluster|node:NAME", value_parser = parse_audience)]
     pub to: Option<Audience>,
     /// Only the rule of this pattern.
     #[arg(long, value_name = "PATTERN")]
@@ -62,7 +62,7 @@ impl fmt::Display for Audience {
     }
 }
 
-fn audience(typed: &str) -> Result<Audience, String> {
+fn parse_audience(typed: &str) -> Result<Audience, String> {
     match typed.strip_prefix("node:") {
         Some("") => Err("which node? write node:NAME; `mgp nodes list` shows them".into()),
         Some(_) => Ok(Audience(typed.into())),
@@ -78,9 +78,13 @@ mod tests {
     #[test]
     fn something_is_shared_with_the_cluster_or_one_node() {
         for good in ["cluster", "node:desk"] {
-            assert_eq!(audience(good).unwrap().to_string(), good);
+            assert_eq!(parse_audience(good).unwrap().to_string(), good);
         }
-        assert!(audience("desk").unwrap_err().contains("node:desk"));
-        assert!(audience("node:").unwrap_err().contains("mgp nodes list"));
+        assert!(parse_audience("desk").unwrap_err().contains("node:desk"));
+        assert!(
+            parse_audience("node:")
+                .unwrap_err()
+                .contains("mgp nodes list")
+        );
     }
 }

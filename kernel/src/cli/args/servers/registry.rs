@@ -33,7 +33,7 @@ pub struct Search {
 
 /// What `mgp servers add` takes for a name of the registry.
 #[derive(Debug, Default, Args)]
-pub struct FromRegistry {
+pub struct RegistryOptions {
     /// Its id here; the end of its name when not given.
     #[arg(long = "as", value_name = "ID", conflicts_with_all = ["command", "url"])]
     pub called: Option<String>,

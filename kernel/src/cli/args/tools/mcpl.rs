@@ -24,21 +24,21 @@ pub enum FeatureSets {
   mgp mcpl sets enable later 'memory.*' --yet-unknown    # before there is such a server
 
 The most exact word counts; of two that are as exact, that of the command line before [mcpl] of mgp.toml.")]
-    Enable(SwitchedSets),
+    Enable(FeatureSetSelection),
     /// Disable feature sets of a server, for good.
     #[command(after_help = "Examples:
   mgp mcpl sets disable memory memory.consolidation
   mgp mcpl sets disable memory '*'")]
-    Disable(SwitchedSets),
+    Disable(FeatureSetSelection),
     /// Take back what was enabled or disabled here: then [mcpl] of mgp.toml counts.
     #[command(after_help = "Examples:
   mgp mcpl sets reset memory 'memory.*'")]
-    Reset(SwitchedSets),
+    Reset(FeatureSetSelection),
 }
 
 /// Sets of a server.
 #[derive(Debug, Args)]
-pub struct SwitchedSets {
+pub struct FeatureSetSelection {
     /// The server.
     pub server: String,
     /// Its sets: a name, or several at once like 'memory.*' and '*'.

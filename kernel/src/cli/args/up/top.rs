@@ -5,9 +5,9 @@ use std::time::Duration;
 use clap::Args;
 
 /// The shortest time between two looks: the kernel looks at the processes of servers twice a second at most.
-const SHORTEST: f64 = 0.5;
+const INTERVAL_MIN: f64 = 0.5;
 /// The longest: who wants less asks `mgp metrics`.
-const LONGEST: f64 = 3600.0;
+const INTERVAL_MAX: f64 = 3600.0;
 
 /// `mgp top`.
 #[derive(Debug, Args)]
@@ -30,16 +30,16 @@ Keys:
   S C E L M P R N    order by state, calls, errors, latency, memory, processor, restarts, name")]
 pub struct Top {
     /// Look so often, in seconds: from 0.5 to 3600.
-    #[arg(long, value_name = "SECONDS", default_value = "2", value_parser = interval)]
+    #[arg(long, value_name = "SECONDS", default_value = "2", value_parser = parse_interval)]
     pub interval: Duration,
     /// Print one table as text and end: two looks, one interval apart.
     #[arg(long)]
     pub once: bool,
 }
 
-fn interval(typed: &str) -> Result<Duration, String> {
+fn parse_interval(typed: &str) -> Result<Duration, String> {
     let seconds = typed.parse::<f64>().ok();
-    let seconds = seconds.filter(|seconds| (SHORTEST..=LONGEST).contains(seconds));
+    let seconds = seconds.filter(|seconds| (INTERVAL_MIN..=INTERVAL_MAX).contains(seconds));
     let seconds = seconds.ok_or("an interval is a number of seconds from 0.5 to 3600")?;
     Ok(Duration::from_secs_f64(seconds))
 }
@@ -50,10 +50,10 @@ mod tests {
 
     #[test]
     fn an_interval_has_bounds() {
-        assert_eq!(interval("0.5"), Ok(Duration::from_millis(500)));
-        assert_eq!(interval("3600"), Ok(Duration::from_secs(3600)));
+        assert_eq!(parse_interval("0.5"), Ok(Duration::from_millis(500)));
+        assert_eq!(parse_interval("3600"), Ok(Duration::from_secs(3600)));
         for wrong in ["0.49", "0", "-2", "3601", "NaN", "inf", "1e9", "", "2s"] {
-            assert!(interval(wrong).is_err(), "{wrong}");
+            assert!(parse_interval(wrong).is_err(), "{wrong}");
         }
     }
 }

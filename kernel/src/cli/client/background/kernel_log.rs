@@ -9,12 +9,12 @@ use std::process::Stdio;
 /// A longer log is put aside at the next start.
 const MAX_LOG: u64 = 10 << 20;
 /// How much of the log is shown when the kernel does not come up, in bytes.
-const SHOWN: u64 = 4 << 10;
+const TAIL_BYTES: u64 = 4 << 10;
 
 /// `kernel.log`, from where it ended when it was opened.
 pub(in crate::cli) struct KernelLog {
     file: File,
-    begin: u64,
+    start_offset: u64,
 }
 
 impl KernelLog {
@@ -28,7 +28,10 @@ impl KernelLog {
         options.read(true).append(true).create(true).mode(0o600);
         let file = options.open(&path)?;
         let begin = file.metadata()?.len();
-        Ok(Self { file, begin })
+        Ok(Self {
+            file,
+            start_offset: begin,
+        })
     }
 
     /// The log as another process's output.
@@ -39,10 +42,10 @@ impl KernelLog {
     /// What was written since it was opened, its last part.
     pub(in crate::cli) fn tail(&mut self) -> io::Result<String> {
         let end = self.file.metadata()?.len();
-        let from = self.begin.max(end.saturating_sub(SHOWN));
+        let from = self.start_offset.max(end.saturating_sub(TAIL_BYTES));
         self.file.seek(SeekFrom::Start(from))?;
         let mut bytes = Vec::new();
-        (&self.file).take(SHOWN).read_to_end(&mut bytes)?;
+        (&self.file).take(TAIL_BYTES).read_to_end(&mut bytes)?;
         Ok(String::from_utf8_lossy(&bytes).into_owned())
     }
 }

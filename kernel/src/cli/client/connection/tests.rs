@@ -84,7 +84,7 @@ async fn a_connection_says_who_it_is_and_what_it_can_be_asked() {
         };
         let work = async move |path: PathBuf| {
             let opening = ConnectOptions {
-                person,
+                is_interactive: person,
                 ..ConnectOptions::default()
             };
             KernelClient::connect(&path, || None, opening)
@@ -110,7 +110,7 @@ async fn a_door_is_opened_before_initialize() {
             folder: None,
         };
         let opening = ConnectOptions {
-            door: Some(door),
+            endpoint: Some(door),
             ..ConnectOptions::default()
         };
         KernelClient::connect(&path, || None, opening)
@@ -124,7 +124,7 @@ async fn a_door_is_opened_before_initialize() {
 struct Heard(Vec<String>);
 
 impl RequestObserver for Heard {
-    fn notified(&mut self, method: &str, params: &str) -> Result<(), Failure> {
+    fn on_notification(&mut self, method: &str, params: &str) -> Result<(), Failure> {
         self.0.push(format!("{method} {params}"));
         Ok(())
     }
@@ -186,7 +186,7 @@ async fn a_refusal_keeps_its_code_and_data() {
         client.request("x", &json!({}), &mut ()).await
     };
     match together(play, work).await {
-        Err(Failure::Refused {
+        Err(Failure::ErrorResponse {
             code,
             message,
             data,
@@ -249,7 +249,7 @@ async fn a_kernel_that_closes_without_a_word_is_looked_at_again() {
 fn only_the_owner_and_root_are_believed() {
     let own = nix::unistd::geteuid().as_raw();
     let socket = Path::new("/run/mgp.sock");
-    assert!(trusted(own, socket).is_ok() && trusted(0, socket).is_ok());
-    let error = trusted(own + 1, socket).unwrap_err().to_string();
+    assert!(check_owner(own, socket).is_ok() && check_owner(0, socket).is_ok());
+    let error = check_owner(own + 1, socket).unwrap_err().to_string();
     assert!(error.contains("another user"), "{error}");
 }

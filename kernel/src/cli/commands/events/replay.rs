@@ -1,16 +1,16 @@
 //! `mgp replay`: asks a server again what a recording has, and compares the answers.
 
-mod own_kernel;
-mod reading;
+mod recording_reader;
+mod replay_kernel;
 mod report;
-mod set;
+mod substitutes;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io::{self, IsTerminal};
 
-use mgp_engine::calls::recorder::comparing::{AnswerDifference, AnswerPointer, differences};
+use mgp_engine::calls::recorder::comparison::{AnswerDifference, AnswerPointer, find_differences};
 use mgp_engine::calls::recorder::replay::{
-    RecordedQuestion, Replay as Recording, ReplayStep, SkippedStep, Substitutes,
+    RecordedCallback, Replay as Recording, ReplayStep, SkippedStep, Substitutes,
 };
 use mgp_protocol::jsonrpc::METHOD_NOT_FOUND;
 use mgp_protocol::mcp::{Method, Progress, tools};
@@ -21,17 +21,17 @@ use mgp_store::atomic_file;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use self::own_kernel::OwnKernel;
-pub(in crate::cli) use self::own_kernel::replay_kernel;
+use self::replay_kernel::ReplayKernel;
+pub(in crate::cli) use self::replay_kernel::run_replay_kernel;
 use self::report::{DifferentStep, ReplayReport};
-use super::trace::OLDER;
+use super::trace::NO_RECORDER;
 use crate::cli::args::Replay;
 use crate::cli::client::{
-    CliContext, ConnectOptions, KernelClient, RequestObserver, names, pages, read,
+    CliContext, ConnectOptions, KernelClient, RequestObserver, name_resolution, pages, parse_result,
 };
 use crate::cli::failure::Failure;
-use crate::cli::print::{ask_yes, report as tell};
-use crate::cli::words::plain;
+use crate::cli::print::{confirm, print_error as tell};
+use crate::cli::text_format::sanitize_line;
 
 /// The most calls that are shown before they are made.
 const SHOWN_MAX: usize = 50;
@@ -43,19 +43,19 @@ pub(in crate::cli::commands) fn replay(
     context: &CliContext,
     typed: &Replay,
 ) -> Result<(), Failure> {
-    let recording = reading::recording(&typed.file, typed.update)?;
-    let playing = Playing {
+    let recording = recording_reader::read_recording(&typed.file, typed.update)?;
+    let playing = ReplayRun {
         recording: &recording,
-        typed,
-        ignored: ignored(&typed.ignore)?,
-        asks: !context.json && io::stdin().is_terminal(),
+        args: typed,
+        ignored_pointers: parse_ignored(&typed.ignore)?,
+        is_interactive: !context.json && io::stdin().is_terminal(),
     };
-    let now = Substitutes::new(set::values(context, &typed.set)?);
+    let now = Substitutes::new(substitutes::parse_substitutes(context, &typed.set)?);
     let played = match typed.command.as_slice() {
-        [] => playing.at(context, playing.server()?, now)?,
+        [] => playing.replay_at(context, playing.server()?, now)?,
         command => {
-            let kernel = OwnKernel::start(context, command)?;
-            playing.at(&kernel.context, own_kernel::SERVER, now)?
+            let kernel = ReplayKernel::start(context, command)?;
+            playing.replay_at(&kernel.context, replay_kernel::SERVER, now)?
         }
     };
     let report = played.report;
@@ -64,7 +64,7 @@ pub(in crate::cli::commands) fn replay(
         return Err(Failure::Interrupted);
     }
     if typed.update && !played.answers.is_empty() {
-        write(&recording, typed, &played.answers)?;
+        write_answers(&recording, typed, &played.answers)?;
         return match report.different.len() > played.answers.len() {
             true => Err(Failure::Other(
                 "what the server asks or reports differs, too, and is not written: record it anew"
@@ -73,16 +73,16 @@ pub(in crate::cli::commands) fn replay(
             false => Ok(()),
         };
     }
-    report.ends()
+    report.to_result()
 }
 
 /// Puts these answers into the file.
-fn write(
+fn write_answers(
     recording: &Recording,
     typed: &Replay,
     answers: &BTreeMap<usize, String>,
 ) -> Result<(), Failure> {
-    let (file, text) = (typed.file.display(), recording.updated(answers));
+    let (file, text) = (typed.file.display(), recording.render_with_answers(answers));
     let written = atomic_file::write_with_mode(&typed.file, text.as_bytes(), 0o600);
     written.map_err(|e| {
         Failure::Other(format!(
@@ -93,11 +93,11 @@ fn write(
         1 => "1 new answer".to_owned(),
         many => format!("{many} new answers"),
     };
-    tell(plain(&format!("mgp: {file} has {new} now")));
+    tell(sanitize_line(&format!("mgp: {file} has {new} now")));
     Ok(())
 }
 
-fn ignored(typed: &[String]) -> Result<Vec<AnswerPointer>, Failure> {
+fn parse_ignored(typed: &[String]) -> Result<Vec<AnswerPointer>, Failure> {
     let read = |text: &String| {
         AnswerPointer::parse(text).ok_or_else(|| {
             Failure::Usage(format!(
@@ -109,17 +109,17 @@ fn ignored(typed: &[String]) -> Result<Vec<AnswerPointer>, Failure> {
 }
 
 /// What is played, and how.
-struct Playing<'a> {
+struct ReplayRun<'a> {
     recording: &'a Recording,
-    typed: &'a Replay,
-    ignored: Vec<AnswerPointer>,
+    args: &'a Replay,
+    ignored_pointers: Vec<AnswerPointer>,
     /// There is a person to be asked.
-    asks: bool,
+    is_interactive: bool,
 }
 
 /// What came of it.
 #[derive(Default)]
-struct PlayedAnswers {
+struct ReplayOutcome {
     report: ReplayReport,
     /// Answers that differ, by the place of their step.
     answers: BTreeMap<usize, String>,
@@ -127,36 +127,37 @@ struct PlayedAnswers {
     interrupted: bool,
 }
 
-impl Playing<'_> {
+impl ReplayRun<'_> {
     fn server(&self) -> Result<&str, Failure> {
         let recorded = self.recording.header.server.as_deref();
-        let server = self.typed.server.as_deref().or(recorded);
+        let server = self.args.server.as_deref().or(recorded);
         server.ok_or_else(|| Failure::Usage("which server is asked? --server ID says it".into()))
     }
 
-    fn at(
+    fn replay_at(
         &self,
         context: &CliContext,
         server: &str,
         mut now: Substitutes,
-    ) -> Result<PlayedAnswers, Failure> {
-        context.with_kernel(async |client| names::server(client, server).await)?;
+    ) -> Result<ReplayOutcome, Failure> {
+        context
+            .with_kernel(async |client| name_resolution::resolve_server(client, server).await)?;
         let opening = ConnectOptions {
-            door: Some(door::Open {
+            endpoint: Some(door::Open {
                 server: Some(server.to_owned()),
                 set: None,
                 agent: None,
                 folder: None,
             }),
-            answers_all: true,
+            answers_by_observer: true,
             ..ConnectOptions::default()
         };
         context.with_kernel_at(opening, async |client| {
-            self.agreed(client).await?;
-            let mut played = PlayedAnswers::default();
+            self.confirm_risky_calls(client).await?;
+            let mut played = ReplayOutcome::default();
             played.report.skipped.clone_from(&self.recording.skipped);
             for (place, step) in self.recording.steps.iter().enumerate() {
-                let step = self.step(client, server, (place, step), &mut now, &mut played);
+                let step = self.replay_step(client, server, (place, step), &mut now, &mut played);
                 match step.await {
                     // What was played until then is told.
                     Err(Failure::Interrupted) => {
@@ -172,32 +173,34 @@ impl Playing<'_> {
 
     /// Tools that may change something are called when a person agrees, who sees with what: a recording can be
     /// somebody else's.
-    async fn agreed(&self, client: &mut KernelClient) -> Result<(), Failure> {
+    async fn confirm_risky_calls(&self, client: &mut KernelClient) -> Result<(), Failure> {
         let calls = self.recording.steps.iter();
         let calls: Vec<&ReplayStep> = calls
             .filter(|step| step.method == tools::Call::METHOD)
             .collect();
-        if calls.is_empty() || self.typed.yes {
+        if calls.is_empty() || self.args.yes {
             return Ok(());
         }
-        let listed = pages::all(client, tools::List::METHOD, "tools").await?;
-        let listed = listed.iter().filter_map(|tool| read::<ToolRisk>(tool).ok());
-        let harmless = listed.filter(|tool| !tool.may_destroy());
+        let listed = pages::list_all(client, tools::List::METHOD, "tools").await?;
+        let listed = listed
+            .iter()
+            .filter_map(|tool| parse_result::<ToolRisk>(tool).ok());
+        let harmless = listed.filter(|tool| !tool.can_destroy());
         let harmless: BTreeSet<String> = harmless.map(|tool| tool.name).collect();
         let asked = |step: &&ReplayStep| {
-            let tool = step.about.as_deref();
+            let tool = step.target.as_deref();
             tool.is_none_or(|tool| !harmless.contains(tool))
         };
         let asked: Vec<String> = calls
             .into_iter()
             .filter(asked)
-            .map(|step| self.shown_call(step))
+            .map(|step| self.render_call(step))
             .collect();
         if asked.is_empty() {
             return Ok(());
         }
-        tell(shown_calls(&asked));
-        match self.asks && ask_yes("These calls may change or destroy something. Make them?")? {
+        tell(render_calls(&asked));
+        match self.is_interactive && confirm("These calls may change or destroy something. Make them?")? {
             true => Ok(()),
             false => Err(Failure::Usage(
                 "nothing was played: these calls may change or destroy something, for their tools do not say \
@@ -208,66 +211,69 @@ impl Playing<'_> {
     }
 
     /// A call with its arguments, on one line.
-    fn shown_call(&self, step: &ReplayStep) -> String {
+    fn render_call(&self, step: &ReplayStep) -> String {
         let params = self.recording.params(step).unwrap_or_default();
-        let name = step.about.as_deref().unwrap_or("(no name)");
+        let name = step.target.as_deref().unwrap_or("(no name)");
         let arguments = member(&params, "arguments").unwrap_or("{}");
-        let text = plain(&format!("line {}: {name} {arguments}", step.line));
+        let text = sanitize_line(&format!("line {}: {name} {arguments}", step.line));
         match text.char_indices().nth(ARGUMENTS_MAX) {
             None => text,
             Some((end, _)) => format!("{}… ({} bytes)", &text[..end], text.len()),
         }
     }
 
-    async fn step(
+    async fn replay_step(
         &self,
         client: &mut KernelClient,
         server: &str,
         (place, step): (usize, &ReplayStep),
         now: &mut Substitutes,
-        played: &mut PlayedAnswers,
+        played: &mut ReplayOutcome,
     ) -> Result<(), Failure> {
         let params = self.recording.params(step);
-        let params = match params.map(|params| now.put(&params)).transpose() {
+        let params = match params.map(|params| now.apply(&params)).transpose() {
             Ok(params) => params,
             Err(names) => {
-                played.report.skipped.push(masked(step, &names));
+                played.report.skipped.push(skip_masked(step, &names));
                 return Ok(());
             }
         };
-        let progress = step.progress.filter(|_| self.typed.notifications);
-        let asked = PlayWithToken {
+        let progress = step.progress.filter(|_| self.args.notifications);
+        let asked = PlayRequest {
             play: Play {
                 server: server.to_owned(),
-                modern: step.modern,
+                modern: step.stateless,
                 method: step.method.clone(),
                 params,
                 progress: progress.is_some(),
             },
             meta: json!({"progressToken": step.line}),
         };
-        let recorded = self.recording.questions(step);
-        let mut questions = RecordedAnswers::of(&recorded);
+        let recorded = self.recording.recorded_callbacks(step);
+        let mut questions = CallbackPlayer::new(&recorded);
         let answer = client.request(Play::METHOD, &asked, &mut questions).await;
         let (text, answer) = match answer {
-            Ok(answer) => (Some(answer.get().to_owned()), as_value(answer.get())),
-            Err(Failure::Refused { code, .. }) if code == METHOD_NOT_FOUND => {
-                return Err(Failure::Other(OLDER.into()));
+            Ok(answer) => (Some(answer.get().to_owned()), answer_value(answer.get())),
+            Err(Failure::ErrorResponse { code, .. }) if code == METHOD_NOT_FOUND => {
+                return Err(Failure::Other(NO_RECORDER.into()));
             }
             // What the kernel says is no answer of the server, and never written down as one.
-            Err(Failure::Refused { message, .. }) => (None, json!({"unanswered": message})),
+            Err(Failure::ErrorResponse { message, .. }) => (None, json!({"unanswered": message})),
             Err(other) => return Err(other),
         };
-        let before = self.recording.answer(step);
-        now.learn(&before, &answer);
-        let mut found = differences(&before, &answer, &self.ignored);
+        let before = self.recording.recorded_answer(step);
+        now.record_answer(&before, &answer);
+        let mut found = find_differences(&before, &answer, &self.ignored_pointers);
         let text = text.filter(|_| !found.is_empty());
-        found.extend(questions.difference(&recorded));
+        found.extend(questions.callback_difference(&recorded));
         found.extend(questions.progress_difference(progress));
         match found.is_empty() {
             true => played.report.same += 1,
             false => {
-                played.report.different.push(DifferentStep::of(step, found));
+                played
+                    .report
+                    .different
+                    .push(DifferentStep::new(step, found));
                 if let Some(text) = text {
                     played.answers.insert(place, text);
                 }
@@ -279,11 +285,11 @@ impl Playing<'_> {
 }
 
 /// An answer as a value; what no value holds (a number of 400 digits) as its text.
-fn as_value(answer: &str) -> Value {
+fn answer_value(answer: &str) -> Value {
     serde_json::from_str(answer).unwrap_or_else(|_| json!({"unreadable": answer}))
 }
 
-fn masked(step: &ReplayStep, names: &[String]) -> SkippedStep {
+fn skip_masked(step: &ReplayStep, names: &[String]) -> SkippedStep {
     let set: Vec<String> = names
         .iter()
         .map(|name| format!("--set {name}=env:VARIABLE"))
@@ -291,13 +297,13 @@ fn masked(step: &ReplayStep, names: &[String]) -> SkippedStep {
     SkippedStep {
         line: step.line,
         method: step.method.clone(),
-        about: step.about.clone(),
-        why: format!("a secret is masked in it; {} gives it", set.join(" ")),
+        target: step.target.clone(),
+        reason: format!("a secret is masked in it; {} gives it", set.join(" ")),
     }
 }
 
 /// The calls that are asked about; many more than these nobody reads.
-fn shown_calls(asked: &[String]) -> String {
+fn render_calls(asked: &[String]) -> String {
     let mut text = format!("{} calls:", asked.len());
     for call in asked.iter().take(SHOWN_MAX) {
         text += &format!("\n  {call}");
@@ -318,14 +324,14 @@ struct ToolRisk {
 
 impl ToolRisk {
     /// As MCP has it: who says nothing may destroy something.
-    fn may_destroy(&self) -> bool {
+    fn can_destroy(&self) -> bool {
         self.annotations["destructiveHint"] != false && self.annotations["readOnlyHint"] != true
     }
 }
 
 /// What is asked for, with the token of its progress.
 #[derive(Serialize)]
-struct PlayWithToken {
+struct PlayRequest {
     #[serde(flatten)]
     play: Play,
     #[serde(rename = "_meta")]
@@ -333,53 +339,55 @@ struct PlayWithToken {
 }
 
 /// Answers what a server asks as it was answered, and hears of its progress.
-struct RecordedAnswers {
-    left: VecDeque<RecordedQuestion>,
-    asked: Vec<String>,
-    progressed: bool,
+struct CallbackPlayer {
+    remaining: VecDeque<RecordedCallback>,
+    received_callbacks: Vec<String>,
+    progress_seen: bool,
 }
 
-impl RecordedAnswers {
-    fn of(recorded: &[RecordedQuestion]) -> Self {
+impl CallbackPlayer {
+    fn new(recorded: &[RecordedCallback]) -> Self {
         Self {
-            left: recorded.iter().cloned().collect(),
-            asked: Vec::new(),
-            progressed: false,
+            remaining: recorded.iter().cloned().collect(),
+            received_callbacks: Vec::new(),
+            progress_seen: false,
         }
     }
 
     /// A server that reported progress does not any more, or the other way round. How often it does is its own affair,
     /// and on the way to a slow reader some is left out.
     fn progress_difference(&self, recorded: Option<bool>) -> Option<AnswerDifference> {
-        let recorded = recorded.filter(|recorded| *recorded != self.progressed)?;
+        let recorded = recorded.filter(|recorded| *recorded != self.progress_seen)?;
         Some(AnswerDifference {
-            at: format!("({})", Progress::METHOD),
+            path: format!("({})", Progress::METHOD),
             recorded: Some(json!(recorded)),
-            now: Some(json!(self.progressed)),
+            replayed: Some(json!(self.progress_seen)),
         })
     }
 
     /// The questions are not those that were recorded.
-    fn difference(&self, recorded: &[RecordedQuestion]) -> Option<AnswerDifference> {
+    fn callback_difference(&self, recorded: &[RecordedCallback]) -> Option<AnswerDifference> {
         let recorded: Vec<&str> = recorded.iter().map(|one| one.method.as_str()).collect();
-        (self.asked != recorded).then(|| AnswerDifference {
-            at: "(questions)".into(),
+        (self.received_callbacks != recorded).then(|| AnswerDifference {
+            path: "(questions)".into(),
             recorded: Some(json!(recorded)),
-            now: Some(json!(self.asked)),
+            replayed: Some(json!(self.received_callbacks)),
         })
     }
 }
 
-impl RequestObserver for RecordedAnswers {
-    fn notified(&mut self, method: &str, _params: &str) -> Result<(), Failure> {
-        self.progressed |= method == Progress::METHOD;
+impl RequestObserver for CallbackPlayer {
+    fn on_notification(&mut self, method: &str, _params: &str) -> Result<(), Failure> {
+        self.progress_seen |= method == Progress::METHOD;
         Ok(())
     }
 
-    fn asked(&mut self, method: &str) -> Option<Result<String, String>> {
-        self.asked.push(method.to_owned());
-        let at = self.left.iter().position(|one| one.method == method);
-        let answer = at.and_then(|at| self.left.remove(at)).map(|one| one.answer);
+    fn answer_callback(&mut self, method: &str) -> Option<Result<String, String>> {
+        self.received_callbacks.push(method.to_owned());
+        let at = self.remaining.iter().position(|one| one.method == method);
+        let answer = at
+            .and_then(|at| self.remaining.remove(at))
+            .map(|one| one.answer);
         let unrecorded =
             || json!({"code": METHOD_NOT_FOUND, "message": format!("{method} was not recorded")});
         Some(match answer {

@@ -4,8 +4,8 @@ mod recording_file;
 
 use std::time::Duration;
 
-use mgp_engine::doors::nearest::nearest;
-use mgp_engine::timestamps::rfc3339_ms;
+use mgp_engine::doors::suggestions::nearest;
+use mgp_engine::timestamps::render_rfc3339_ms;
 use mgp_protocol::jsonrpc::METHOD_NOT_FOUND;
 use mgp_protocol::mcp::Method;
 use mgp_protocol::mgp::kernel::recorder::{Follow, Heard, MessageKind, MessageSender};
@@ -13,13 +13,13 @@ use mgp_protocol::mgp::names::Read;
 
 use self::recording_file::RecordingFile;
 use crate::cli::args::Trace;
-use crate::cli::client::{CliContext, KernelClient, RequestObserver, names};
+use crate::cli::client::{CliContext, KernelClient, RequestObserver, name_resolution};
 use crate::cli::failure::Failure;
-use crate::cli::print::{report, say};
-use crate::cli::words::{bytes, plain};
+use crate::cli::print::{print_error, print_line};
+use crate::cli::text_format::{format_bytes, sanitize_line};
 
 /// What a kernel without a recorder is told of.
-pub(super) const OLDER: &str = "the kernel that runs is older than this program and has no recorder; `mgp down` ends it, \
+pub(super) const NO_RECORDER: &str = "the kernel that runs is older than this program and has no recorder; `mgp down` ends it, \
     and `mgp up` starts this one";
 
 /// What servers and kernels mostly ask and tell each other, for who mistypes it.
@@ -56,14 +56,14 @@ const METHODS: [&str; 28] = [
 
 /// Carries it out.
 pub(in crate::cli::commands) fn trace(context: &CliContext, typed: &Trace) -> Result<(), Failure> {
-    let mut shown = ShownMessages {
+    let mut shown = MessagePrinter {
         json: context.json,
         full: typed.full,
         file: None,
-        whom: String::new(),
-        left: typed.count,
-        seen: 0,
-        missed: 0,
+        subject: String::new(),
+        remaining: typed.count,
+        message_count: 0,
+        missed_count: 0,
     };
     let followed = context.with_kernel(async |client| follow(client, typed, &mut shown).await);
     let ended = match followed {
@@ -71,22 +71,22 @@ pub(in crate::cli::commands) fn trace(context: &CliContext, typed: &Trace) -> Re
         Err(Failure::Interrupted) => Ok(()),
         other => other,
     };
-    shown.farewell();
+    shown.print_totals();
     ended
 }
 
 async fn follow(
     client: &mut KernelClient,
     typed: &Trace,
-    shown: &mut ShownMessages,
+    shown: &mut MessagePrinter,
 ) -> Result<(), Failure> {
-    let wanted = wanted(client, typed).await?;
-    shown.whom = match (&wanted.server, &wanted.agent) {
+    let wanted = follow_params(client, typed).await?;
+    shown.subject = match (&wanted.server, &wanted.agent) {
         (Some(server), _) => format!("server {server}"),
         (None, agent) => format!("agent {}", agent.as_deref().unwrap_or_default()),
     };
     if let Some(path) = &typed.save {
-        shown.file = Some(RecordingFile::begin(path, typed.force, &wanted)?);
+        shown.file = Some(RecordingFile::create(path, typed.force, &wanted)?);
     }
     let following = client.request(Follow::METHOD, &wanted, shown);
     let ended = match typed.during_ms {
@@ -97,20 +97,20 @@ async fn follow(
         },
     };
     // What was shown is not to be watched on until the kernel sees that nobody reads.
-    client.take_back().await;
+    client.cancel_last().await;
     match ended {
-        Err(Failure::Refused { code, .. }) if code == METHOD_NOT_FOUND => {
-            Err(Failure::Other(OLDER.into()))
+        Err(Failure::ErrorResponse { code, .. }) if code == METHOD_NOT_FOUND => {
+            Err(Failure::Other(NO_RECORDER.into()))
         }
         Err(other) => Err(other),
         Ok(_) => {
-            report("mgp: the kernel ended");
+            print_error("mgp: the kernel ended");
             Ok(())
         }
     }
 }
 
-async fn wanted(client: &mut KernelClient, typed: &Trace) -> Result<Follow, Failure> {
+async fn follow_params(client: &mut KernelClient, typed: &Trace) -> Result<Follow, Failure> {
     let mut wanted = Follow {
         server: typed.server.clone(),
         agent: None,
@@ -120,35 +120,35 @@ async fn wanted(client: &mut KernelClient, typed: &Trace) -> Result<Follow, Fail
         bodies: typed.full || typed.save.is_some(),
     };
     if let Some(server) = &typed.server {
-        names::server(client, server).await?;
-        tools_are_there(client, server, &typed.tools).await?;
+        name_resolution::resolve_server(client, server).await?;
+        warn_unknown_tools(client, server, &typed.tools).await?;
     }
-    names::tell(&misspelt(&typed.methods));
+    name_resolution::print_notes(&misspelled_methods(&typed.methods));
     if let Some(agent) = &typed.agent {
-        wanted.agent = names::agent(client, agent).await?;
+        wanted.agent = name_resolution::resolve_agent(client, agent).await?;
     }
     Ok(wanted)
 }
 
 /// Says which of these tools the server does not offer now. It may later, so that they are followed all the same.
-async fn tools_are_there(
+async fn warn_unknown_tools(
     client: &mut KernelClient,
     server: &str,
     tools: &[String],
 ) -> Result<(), Failure> {
     for tool in tools {
-        let place = Some(names::place(server, Some(tool)));
+        let place = Some(name_resolution::render_target(server, Some(tool)));
         let asked = Read {
             place,
             ..Read::default()
         };
-        names::tell(&names::meant(client, &asked).await?.unknown);
+        name_resolution::print_notes(&name_resolution::resolve(client, &asked).await?.unknown);
     }
     Ok(())
 }
 
 /// Methods that are nearly one of MCP, in words. There may be any others.
-fn misspelt(methods: &[String]) -> Vec<String> {
+fn misspelled_methods(methods: &[String]) -> Vec<String> {
     let unknown = methods.iter().filter(|typed| !METHODS.contains(&&***typed));
     let near = unknown.filter_map(|typed| Some((typed, nearest(typed, METHODS)?)));
     near.map(|(typed, near)| format!("MCP has no method {typed}; did you mean {near}?"))
@@ -156,39 +156,39 @@ fn misspelt(methods: &[String]) -> Vec<String> {
 }
 
 /// Shows each message as it comes, and keeps it.
-struct ShownMessages {
+struct MessagePrinter {
     json: bool,
     full: bool,
     file: Option<RecordingFile>,
-    whom: String,
+    subject: String,
     /// How many more are wanted.
-    left: Option<u64>,
-    seen: u64,
-    missed: u64,
+    remaining: Option<u64>,
+    message_count: u64,
+    missed_count: u64,
 }
 
-impl RequestObserver for ShownMessages {
-    fn notified(&mut self, method: &str, params: &str) -> Result<(), Failure> {
+impl RequestObserver for MessagePrinter {
+    fn on_notification(&mut self, method: &str, params: &str) -> Result<(), Failure> {
         if method != Heard::METHOD {
             return Ok(());
         }
         let heard: Heard = serde_json::from_str(params)
             .map_err(|e| Failure::Other(format!("the kernel said something else: {e}")))?;
-        self.heard(&heard, params)
+        self.record(&heard, params)
     }
 }
 
-impl ShownMessages {
-    fn heard(&mut self, heard: &Heard, written: &str) -> Result<(), Failure> {
+impl MessagePrinter {
+    fn record(&mut self, heard: &Heard, written: &str) -> Result<(), Failure> {
         match heard.kind {
             MessageKind::Began => {
-                report(format_args!(
+                print_error(format_args!(
                     "mgp: following {}; Ctrl-C ends",
-                    plain(&self.whom)
+                    sanitize_line(&self.subject)
                 ));
                 return Ok(());
             }
-            MessageKind::Missed => self.missed += heard.missed,
+            MessageKind::Missed => self.missed_count += heard.missed,
             MessageKind::Request
             | MessageKind::Notification
             | MessageKind::Answer
@@ -197,43 +197,46 @@ impl ShownMessages {
             | MessageKind::Unreadable => {}
         }
         if let Some(file) = &mut self.file {
-            file.keep(written)?;
+            file.append(written)?;
         }
-        self.seen += u64::from(heard.kind != MessageKind::Missed);
+        self.message_count += u64::from(heard.kind != MessageKind::Missed);
         match self.json {
-            true => say(written)?,
+            true => print_line(written)?,
             false => self.show(heard)?,
         }
-        match self.left.is_some_and(|left| self.seen >= left) {
+        match self
+            .remaining
+            .is_some_and(|left| self.message_count >= left)
+        {
             true => Err(Failure::Interrupted),
             false => Ok(()),
         }
     }
 
     fn show(&self, heard: &Heard) -> Result<(), Failure> {
-        say(plain(&line(heard)))?;
+        print_line(sanitize_line(&render_message(heard)))?;
         match heard.message.as_ref().filter(|_| self.full) {
-            Some(message) => say(plain(&format!("  {}", message.get()))),
+            Some(message) => print_line(sanitize_line(&format!("  {}", message.get()))),
             None => Ok(()),
         }
     }
 
     /// What there was, on stderr: the messages may be read by a program.
-    fn farewell(&mut self) {
+    fn print_totals(&mut self) {
         let Some(file) = self.file.take() else { return };
-        let missed = match self.missed {
+        let missed = match self.missed_count {
             0 => String::new(),
             many => format!(", {many} were missed"),
         };
-        report(plain(&format!(
+        print_error(sanitize_line(&format!(
             "mgp: {} in {}{missed}",
-            counted(self.seen),
+            render_count(self.message_count),
             file.path().display()
         )));
     }
 }
 
-fn counted(many: u64) -> String {
+fn render_count(many: u64) -> String {
     match many {
         1 => "1 message".into(),
         many => format!("{many} messages"),
@@ -241,8 +244,8 @@ fn counted(many: u64) -> String {
 }
 
 /// One line: when, from whom, what it is and about, which request, how long, how late.
-fn line(heard: &Heard) -> String {
-    let at = rfc3339_ms(heard.at_ms);
+fn render_message(heard: &Heard) -> String {
+    let at = render_rfc3339_ms(heard.at_ms);
     if heard.kind == MessageKind::Missed {
         let many = match heard.missed {
             1 => "1 message was".to_owned(),
@@ -255,12 +258,12 @@ fn line(heard: &Heard) -> String {
     let id = heard.id.as_ref().map_or("", |id| id.get());
     let size = match (heard.kind, heard.too_long) {
         (MessageKind::Unanswered, _) => String::new(),
-        (_, true) => format!("{}, too long to be shown", bytes(heard.bytes)),
-        (_, false) => bytes(heard.bytes),
+        (_, true) => format!("{}, too long to be shown", format_bytes(heard.bytes)),
+        (_, false) => format_bytes(heard.bytes),
     };
-    let took = heard.took_us.map(took).unwrap_or_default();
+    let took = heard.took_us.map(format_micros).unwrap_or_default();
     let why = heard.why.as_deref().unwrap_or_default();
-    let (whom, kind) = (whom(heard), kind(heard));
+    let (whom, kind) = (direction_label(heard), message_kind(heard));
     let line = format!(
         "{at}  {whom:<11}  {kind:<12}  {:<28}  {id:<16}  {size:>8}  {took:>8}  {why}",
         what.trim_end()
@@ -268,7 +271,7 @@ fn line(heard: &Heard) -> String {
     line.trim_end().to_owned()
 }
 
-fn whom(heard: &Heard) -> &'static str {
+fn direction_label(heard: &Heard) -> &'static str {
     match heard.from {
         MessageSender::Kernel => "from kernel",
         MessageSender::Server => "from server",
@@ -276,7 +279,7 @@ fn whom(heard: &Heard) -> &'static str {
     }
 }
 
-fn kind(heard: &Heard) -> &'static str {
+fn message_kind(heard: &Heard) -> &'static str {
     match heard.kind {
         MessageKind::Request => "request",
         MessageKind::Notification => "notification",
@@ -290,7 +293,7 @@ fn kind(heard: &Heard) -> &'static str {
 }
 
 /// A duration in its fitting unit: `420 us`, `3.1 ms`, `12 s`.
-fn took(us: u64) -> String {
+fn format_micros(us: u64) -> String {
     match us {
         0..=999 => format!("{us} us"),
         1_000..=99_999 => format!("{}.{} ms", us / 1_000, us % 1_000 / 100),
@@ -313,22 +316,22 @@ mod tests {
             r#"{"at_ms":1000,"connection":1,"from":"server","kind":"answer","method":"tools/call","about":"echo","id":7,"bytes":41,"took_us":3142,"failed":true}"#,
         );
         assert_eq!(
-            line(&answer),
+            render_message(&answer),
             "1970-01-01T00:00:01.000Z  from server  tool error    tools/call echo               7                     41 B    3.1 ms"
         );
         let noise = heard(
             r#"{"at_ms":1000,"connection":1,"from":"server","kind":"unreadable","bytes":5,"why":"Parse error: x"}"#,
         );
         assert!(
-            line(&noise).ends_with("5 B            Parse error: x"),
+            render_message(&noise).ends_with("5 B            Parse error: x"),
             "{}",
-            line(&noise)
+            render_message(&noise)
         );
         let missed = heard(
             r#"{"at_ms":1000,"connection":0,"from":"kernel","kind":"missed","bytes":0,"missed":142}"#,
         );
         assert_eq!(
-            line(&missed),
+            render_message(&missed),
             "1970-01-01T00:00:01.000Z  142 messages were not shown: they came faster than they were taken"
         );
     }
@@ -336,7 +339,7 @@ mod tests {
     #[test]
     fn a_method_that_is_nearly_one_is_said() {
         let typed = ["tools/call", "tool/call", "x/of-this-server"].map(str::to_owned);
-        let said = misspelt(&typed);
+        let said = misspelled_methods(&typed);
         assert_eq!(
             said,
             ["MCP has no method tool/call; did you mean tools/call?"]
@@ -345,7 +348,7 @@ mod tests {
 
     #[test]
     fn a_duration_has_its_unit() {
-        let said = [0, 999, 1_000, 99_999, 100_000, 9_999_999, 10_000_000].map(took);
+        let said = [0, 999, 1_000, 99_999, 100_000, 9_999_999, 10_000_000].map(format_micros);
         assert_eq!(
             said,
             [

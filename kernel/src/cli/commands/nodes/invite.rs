@@ -8,22 +8,22 @@ use mgp_protocol::mgp::kernel::nodes::{
 use mgp_runtime::time::unix_ms;
 use serde_json::json;
 
-use super::ask;
+use super::call;
 use crate::cli::args;
 use crate::cli::client::CliContext;
 use crate::cli::failure::Failure;
-use crate::cli::print::{report, say, table};
-use crate::cli::words::{one_line, plain, plain_lines, time};
-use crate::config::{ADVERTISED_MAX, host_port};
+use crate::cli::print::{new_table, print_error, print_line};
+use crate::cli::text_format::{first_line, format_duration, sanitize_line, sanitize_lines};
+use crate::config::{ADVERTISED_MAX, check_host_port};
 
 /// Widest column of a table, in characters.
-const WIDTH: usize = 48;
+const COLUMN_WIDTH_MAX: usize = 48;
 
 /// The only time a ticket is printed: alone on stdout, so that it can be taken from there. All else goes to
 /// stderr.
 pub(super) fn invite(context: &CliContext, typed: args::Invite) -> Result<(), Failure> {
     for address in &typed.address {
-        host_port(address).map_err(|why| Failure::Usage(format!("{address:?} {why}")))?;
+        check_host_port(address).map_err(|why| Failure::Usage(format!("{address:?} {why}")))?;
     }
     if typed.address.len() > ADVERTISED_MAX {
         let words = format!("a ticket has room for {ADVERTISED_MAX} addresses");
@@ -36,15 +36,15 @@ pub(super) fn invite(context: &CliContext, typed: args::Invite) -> Result<(), Fa
         approved: typed.approved,
         addresses: typed.address,
     };
-    let answer = ask(context, Invite::METHOD, &params, "making a ticket")?;
-    context.show(&answer, |invited: Invited| {
+    let answer = call(context, Invite::METHOD, &params, "making a ticket")?;
+    context.print_answer(&answer, |invited: Invited| {
         if let Some(founded) = &invited.founded {
-            report(format_args!(
+            print_error(format_args!(
                 "this node has founded the cluster {}\n\
                  its recovery key, the only way on when no admin is left; it is shown this once, so write it \
                  down and keep it off this machine:\n  {}\n",
-                plain(&founded.cluster),
-                plain(&founded.recovery_key)
+                sanitize_line(&founded.cluster),
+                sanitize_line(&founded.recovery_key)
             ));
         }
         let Ticket {
@@ -54,14 +54,14 @@ pub(super) fn invite(context: &CliContext, typed: args::Invite) -> Result<(), Fa
             approved,
             addresses,
         } = &invited.about;
-        report(plain_lines(&format!(
+        print_error(sanitize_lines(&format!(
             "ticket {id}, for one node as {}, good until {expires_at}; it leads to {}\n\
              it is a secret, and shown this once. On the other machine: `mgp nodes join -`, and paste it there",
             role.as_str(),
-            plain(&addresses.join(", "))
+            sanitize_line(&addresses.join(", "))
         )));
-        say(plain(&invited.ticket))?;
-        report(match approved {
+        print_line(sanitize_line(&invited.ticket))?;
+        print_error(match approved {
             true => "whoever shows it first is let in without asking you",
             false => {
                 "then `mgp nodes tickets` shows who asks, and `mgp approve WORDS` lets it in"
@@ -71,20 +71,20 @@ pub(super) fn invite(context: &CliContext, typed: args::Invite) -> Result<(), Fa
     })
 }
 
-pub(super) fn tickets(context: &CliContext) -> Result<(), Failure> {
-    let answer = ask(context, Tickets::METHOD, &json!({}), "asking the kernel")?;
-    context.show(&answer, |told: Invitations| {
+pub(super) fn list_tickets(context: &CliContext) -> Result<(), Failure> {
+    let answer = call(context, Tickets::METHOD, &json!({}), "asking the kernel")?;
+    context.print_answer(&answer, |told: Invitations| {
         if told.tickets.is_empty() && told.waiting.is_empty() {
-            return say("no ticket is out, and nobody asks: `mgp nodes invite` makes one");
+            return print_line("no ticket is out, and nobody asks: `mgp nodes invite` makes one");
         }
-        say(in_words(&told, unix_ms()).trim_end())
+        print_line(render_invitations(&told, unix_ms()).trim_end())
     })
 }
 
-fn in_words(told: &Invitations, now_ms: u64) -> String {
-    let mut text = waiting(&told.waiting, now_ms);
+fn render_invitations(told: &Invitations, now_ms: u64) -> String {
+    let mut text = render_waiting_nodes(&told.waiting, now_ms);
     if !told.tickets.is_empty() {
-        let mut table = table(&["TICKET", "ROLE", "GOOD FOR", "APPROVAL", "LEADS TO"]);
+        let mut table = new_table(&["TICKET", "ROLE", "GOOD FOR", "APPROVAL", "LEADS TO"]);
         for ticket in &told.tickets {
             let addresses = ticket.addresses.join(", ");
             let approval = match ticket.approved {
@@ -92,11 +92,11 @@ fn in_words(told: &Invitations, now_ms: u64) -> String {
                 false => "yours",
             };
             table.add_row(vec![
-                one_line(&ticket.id, WIDTH),
+                first_line(&ticket.id, COLUMN_WIDTH_MAX),
                 ticket.role.as_str().into(),
-                left(&ticket.expires_at, now_ms),
+                remaining_time(&ticket.expires_at, now_ms),
                 approval.into(),
-                one_line(&addresses, WIDTH),
+                first_line(&addresses, COLUMN_WIDTH_MAX),
             ]);
         }
         text += &table.trim_fmt();
@@ -105,21 +105,21 @@ fn in_words(told: &Invitations, now_ms: u64) -> String {
 }
 
 /// The nodes that ask, each with what to read and what to type.
-pub(in crate::cli::commands) fn waiting(nodes: &[WaitingNode], now_ms: u64) -> String {
+pub(in crate::cli::commands) fn render_waiting_nodes(nodes: &[WaitingNode], now_ms: u64) -> String {
     let told = nodes.iter().map(|node| {
-        let (name, words) = (plain(&node.name), plain(&node.words));
+        let (name, words) = (sanitize_line(&node.name), sanitize_line(&node.words));
         let before = node.called_before.iter();
         let before = before.map(|before| format!("it asked as {before} before; its words are new ones"));
         let like = node.looks_like.iter();
         let like = like.map(|like| format!("its name looks like {like}, which is another node"));
         let notes = before.chain(like).chain(node.words_note.clone());
-        let notes: String = notes.map(|note| format!("         NOTE: {}\n", plain(&note))).collect();
+        let notes: String = notes.map(|note| format!("         NOTE: {}\n", sanitize_line(&note))).collect();
         format!(
             "{words}  {name} asks to be let in as {}, from {}; {} left\n{notes}\
              \u{20}        if it shows the same three words: mgp approve {words}   or   mgp deny {words}\n",
             node.role.as_str(),
-            plain(&node.from),
-            left(&node.until, now_ms)
+            sanitize_line(&node.from),
+            remaining_time(&node.until, now_ms)
         )
     });
     let told: String = told.collect();
@@ -130,16 +130,16 @@ pub(in crate::cli::commands) fn waiting(nodes: &[WaitingNode], now_ms: u64) -> S
 }
 
 /// How long until then.
-pub(super) fn left(end: &str, now_ms: u64) -> String {
-    let end = parse_rfc3339(end).map(|end| time(end.saturating_sub(now_ms)));
+pub(super) fn remaining_time(end: &str, now_ms: u64) -> String {
+    let end = parse_rfc3339(end).map(|end| format_duration(end.saturating_sub(now_ms)));
     end.unwrap_or_default()
 }
 
 pub(super) fn withdraw(context: &CliContext, ticket: String) -> Result<(), Failure> {
     let params = Withdraw { ticket };
-    let answer = ask(context, Withdraw::METHOD, &params, "asking the kernel")?;
-    context.show(&answer, |ticket: Ticket| {
-        say(plain(&format!(
+    let answer = call(context, Withdraw::METHOD, &params, "asking the kernel")?;
+    context.print_answer(&answer, |ticket: Ticket| {
+        print_line(sanitize_line(&format!(
             "ticket {} is good for nothing any more",
             ticket.id
         )))
@@ -171,7 +171,7 @@ mod tests {
                 ..WaitingNode::default()
             }],
         };
-        let text = in_words(&told, 60_000);
+        let text = render_invitations(&told, 60_000);
         assert!(text.contains("mgp approve bafog-tulik-zonub"), "{text}");
         assert!(text.contains("mgp deny bafog-tulik-zonub"), "{text}");
         assert!(

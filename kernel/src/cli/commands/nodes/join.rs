@@ -4,80 +4,83 @@ use std::io::{BufRead, IsTerminal, Read};
 use std::time::Duration;
 
 use mgp_protocol::mcp::Method;
-use mgp_protocol::mgp::kernel::nodes::{Admission, Admitting, Join, Stage};
+use mgp_protocol::mgp::kernel::nodes::{Admission, Join, JoinStage, JoinStatus};
 use mgp_runtime::time::unix_ms;
 use serde_json::json;
 use serde_json::value::RawValue;
 use tokio::time::{Instant, sleep};
 
-use super::invite::left;
+use super::invite::remaining_time;
 use crate::cli::args;
-use crate::cli::client::{CliContext, KernelClient, ProgressLine, names, read};
+use crate::cli::client::{CliContext, KernelClient, ProgressLine, name_resolution, parse_result};
 use crate::cli::failure::Failure;
-use crate::cli::print::{report, say};
-use crate::cli::words::plain;
+use crate::cli::print::{print_error, print_line};
+use crate::cli::text_format::sanitize_line;
 
 /// Between two questions how far it is.
-const PACE: Duration = Duration::from_millis(300);
+const POLL_INTERVAL: Duration = Duration::from_millis(300);
 /// How long `--no-wait` waits until the inviter was asked: three addresses that do not answer, one after the other.
-const REACHING: Duration = Duration::from_secs(10);
+const INVITER_TIMEOUT: Duration = Duration::from_secs(10);
 /// What every ticket begins with.
-const BEGINNING: &str = "mgp1-";
+const TICKET_PREFIX: &str = "mgp1-";
 /// Longest ticket, in bytes: 64 addresses of the longest kind.
-const LONGEST: usize = 32 << 10;
+const TICKET_BYTES_MAX: usize = 32 << 10;
 
 /// A join without a ticket comes back to the one that waits.
 pub(super) fn join(context: &CliContext, typed: args::Join) -> Result<(), Failure> {
     let params = match typed.ticket {
         Some(ticket) => Some(Join {
-            ticket: ticket_of(ticket)?,
+            ticket: read_ticket(ticket)?,
             name: typed.name,
         }),
         None => None,
     };
     let (answer, interrupted) = context.with_kernel(async |client| {
-        let answer = begin(client, params.as_ref()).await?;
+        let answer = begin_join(client, params.as_ref()).await?;
         match typed.no_wait {
             true => {
-                let (answer, interrupted) = ask_there(client, answer).await?;
-                tell(&read(&answer)?, None);
+                let (answer, interrupted) = poll_until_inviter_asked(client, answer).await?;
+                print_stage(&parse_result(&answer)?, None);
                 Ok((answer, interrupted))
             }
-            false => wait(client, answer).await,
+            false => poll_until_done(client, answer).await,
         }
     })?;
-    let admitting: Admitting = read(&answer)?;
-    if typed.no_wait && admitting.stage == Stage::Reaching && !interrupted {
-        return Err(not_reached(&admitting));
+    let admitting: JoinStatus = parse_result(&answer)?;
+    if typed.no_wait && admitting.stage == JoinStage::Reaching && !interrupted {
+        return Err(inviter_not_reached(&admitting));
     }
     if interrupted {
-        report(
+        print_error(
             "the question stays open there: `mgp nodes join` comes back to it, and this node enters as soon \
              as somebody says yes",
         );
         return Err(Failure::Interrupted);
     }
-    if context.json && !failed(admitting.stage) {
-        return say(answer.get());
+    if context.json && !is_failed(admitting.stage) {
+        return print_line(answer.get());
     }
-    outcome(&admitting)
+    report_outcome(&admitting)
 }
 
 /// Shows the ticket, or asks for the join that is under way.
-async fn begin(client: &mut KernelClient, join: Option<&Join>) -> Result<Box<RawValue>, Failure> {
+async fn begin_join(
+    client: &mut KernelClient,
+    join: Option<&Join>,
+) -> Result<Box<RawValue>, Failure> {
     let answer = match join {
         Some(join) => {
-            let asked = client.ask(Join::METHOD, join, "showing the ticket").await;
-            asked.map_err(names::wrong)?
+            let asked = client.call(Join::METHOD, join, "showing the ticket").await;
+            asked.map_err(name_resolution::to_usage_failure)?
         }
         None => {
             let none = json!({});
             client
-                .ask(Admission::METHOD, &none, "asking the kernel")
+                .call(Admission::METHOD, &none, "asking the kernel")
                 .await?
         }
     };
-    match read::<Option<Admitting>>(&answer)? {
+    match parse_result::<Option<JoinStatus>>(&answer)? {
         Some(_) => Ok(answer),
         None => Err(Failure::Usage(
             "this node does not ask to be let in anywhere: `mgp nodes join TICKET`, with a ticket that \
@@ -88,14 +91,15 @@ async fn begin(client: &mut KernelClient, join: Option<&Join>) -> Result<Box<Raw
 }
 
 /// Follows a join until the inviter was asked, which knows whether the ticket is good; true when Ctrl-C ended that first.
-async fn ask_there(
+async fn poll_until_inviter_asked(
     client: &mut KernelClient,
     mut answer: Box<RawValue>,
 ) -> Result<(Box<RawValue>, bool), Failure> {
-    let ends = Instant::now() + REACHING;
-    while read::<Admitting>(&answer)?.stage == Stage::Reaching && Instant::now() < ends {
+    let ends = Instant::now() + INVITER_TIMEOUT;
+    while parse_result::<JoinStatus>(&answer)?.stage == JoinStage::Reaching && Instant::now() < ends
+    {
         tokio::select! {
-            () = sleep(PACE) => {}
+            () = sleep(POLL_INTERVAL) => {}
             _ = tokio::signal::ctrl_c() => return Ok((answer, true)),
         }
         answer = client
@@ -106,40 +110,43 @@ async fn ask_there(
 }
 
 /// The inviter was not asked yet.
-fn not_reached(now: &Admitting) -> Failure {
-    let inviter = plain(&now.inviter);
-    let why = now.why.as_deref().map(|why| format!(" ({})", plain(why)));
+fn inviter_not_reached(now: &JoinStatus) -> Failure {
+    let inviter = sanitize_line(&now.inviter);
+    let why = now
+        .why
+        .as_deref()
+        .map(|why| format!(" ({})", sanitize_line(why)));
     let why = why.unwrap_or_default();
     Failure::Other(format!(
         "{inviter} was not reached within {} s{why}: the kernel tries on until the ticket's time is over; \
          `mgp nodes join` shows what comes of it",
-        REACHING.as_secs()
+        INVITER_TIMEOUT.as_secs()
     ))
 }
 
 /// Follows a join to its end; true when Ctrl-C ended that first.
-async fn wait(
+async fn poll_until_done(
     client: &mut KernelClient,
     mut answer: Box<RawValue>,
 ) -> Result<(Box<RawValue>, bool), Failure> {
-    let mut last: Option<Admitting> = None;
+    let mut last: Option<JoinStatus> = None;
     let mut progress: Option<ProgressLine> = None;
     loop {
-        let now: Admitting = read(&answer)?;
-        if now.stage.is_over() {
+        let now: JoinStatus = parse_result(&answer)?;
+        if now.stage.is_final() {
             return Ok((answer, false));
         }
         if last.as_ref() != Some(&now) {
             // The line before it has ended where it stood.
             drop(progress.take());
-            tell(&now, last.as_ref());
-            let mut line = ProgressLine::of(doing(&now));
-            line.appear();
+            print_stage(&now, last.as_ref());
+            let mut line = ProgressLine::new(stage_label(&now));
+            line.show();
             progress = Some(line);
         }
         last = Some(now);
         tokio::select! {
-            () = sleep(PACE) => {}
+            () = sleep(POLL_INTERVAL) => {}
             _ = tokio::signal::ctrl_c() => return Ok((answer, true)),
         }
         answer = match client.request(Admission::METHOD, &json!({}), &mut ()).await {
@@ -150,90 +157,100 @@ async fn wait(
 }
 
 /// Says the words once, as soon as they are known.
-fn tell(now: &Admitting, before: Option<&Admitting>) {
+fn print_stage(now: &JoinStatus, before: Option<&JoinStatus>) {
     // Before the inviter has taken the ticket there is nothing to compare them with.
-    let asks = |now: &Admitting| now.stage == Stage::Waiting;
+    let asks = |now: &JoinStatus| now.stage == JoinStage::Waiting;
     let words = now.words.as_deref().filter(|_| asks(now));
     let told = before.filter(|before| asks(before));
     let told = told.and_then(|before| before.words.as_deref());
     if let Some(words) = words.filter(|words| told != Some(*words)) {
-        let (words, inviter) = (plain(words), plain(&now.inviter));
-        report(format_args!(
+        let (words, inviter) = (sanitize_line(words), sanitize_line(&now.inviter));
+        print_error(format_args!(
             "{words}\n\nif {inviter} shows the same three words, somebody there lets this node in with\n  \
              mgp approve {words}\n"
         ));
         if let Some(note) = &now.words_note {
-            report(format_args!("NOTE: {}\n", plain(note)));
+            print_error(format_args!("NOTE: {}\n", sanitize_line(note)));
         }
     }
 }
 
-fn doing(now: &Admitting) -> String {
-    let inviter = plain(&now.inviter);
-    let left = left(&now.until, unix_ms());
+fn stage_label(now: &JoinStatus) -> String {
+    let inviter = sanitize_line(&now.inviter);
+    let left = remaining_time(&now.until, unix_ms());
     match now.stage {
-        Stage::Reaching => {
-            let why = now.why.as_deref().map(|why| format!(" ({})", plain(why)));
+        JoinStage::Reaching => {
+            let why = now
+                .why
+                .as_deref()
+                .map(|why| format!(" ({})", sanitize_line(why)));
             format!("looking for {inviter}{}", why.unwrap_or_default())
         }
-        Stage::Waiting => format!("waiting for a yes at {inviter}, {left} left"),
-        Stage::Entering => "let in; taking over what the cluster knows".to_owned(),
-        Stage::Admitted | Stage::Refused | Stage::Expired | Stage::Failed => String::new(),
+        JoinStage::Waiting => format!("waiting for a yes at {inviter}, {left} left"),
+        JoinStage::Entering => "let in; taking over what the cluster knows".to_owned(),
+        JoinStage::Admitted | JoinStage::Refused | JoinStage::Expired | JoinStage::Failed => {
+            String::new()
+        }
     }
 }
 
-fn failed(stage: Stage) -> bool {
+fn is_failed(stage: JoinStage) -> bool {
     match stage {
-        Stage::Refused | Stage::Expired | Stage::Failed => true,
-        Stage::Reaching | Stage::Waiting | Stage::Entering | Stage::Admitted => false,
+        JoinStage::Refused | JoinStage::Expired | JoinStage::Failed => true,
+        JoinStage::Reaching | JoinStage::Waiting | JoinStage::Entering | JoinStage::Admitted => {
+            false
+        }
     }
 }
 
 /// What came of it, and what to do next.
-fn outcome(now: &Admitting) -> Result<(), Failure> {
-    let inviter = plain(&now.inviter);
-    let why = now.why.as_deref().map(|why| format!(": {}", plain(why)));
+fn report_outcome(now: &JoinStatus) -> Result<(), Failure> {
+    let inviter = sanitize_line(&now.inviter);
+    let why = now
+        .why
+        .as_deref()
+        .map(|why| format!(": {}", sanitize_line(why)));
     let why = why.unwrap_or_default();
     match now.stage {
-        Stage::Admitted => {
+        JoinStage::Admitted => {
             let role = now.role.unwrap_or_default().as_str();
-            say(plain(&format!(
+            print_line(sanitize_line(&format!(
                 "this node is in, called {}, as {role}; `mgp cluster status` shows who is there",
                 now.name
             )))
         }
-        Stage::Refused => Err(Failure::Other(format!(
+        JoinStage::Refused => Err(Failure::Other(format!(
             "{inviter} turned this node away{why}; the ticket is used up"
         ))),
-        Stage::Expired => Err(Failure::Other(format!(
+        JoinStage::Expired => Err(Failure::Other(format!(
             "nobody at {inviter} said yes in time{why}; ask for a new ticket: `mgp nodes invite` makes one"
         ))),
-        Stage::Failed => Err(Failure::Other(format!("it came to nothing{why}"))),
-        Stage::Reaching | Stage::Waiting | Stage::Entering => {
-            say("the question is open there; `mgp nodes join` comes back to it")
+        JoinStage::Failed => Err(Failure::Other(format!("it came to nothing{why}"))),
+        JoinStage::Reaching | JoinStage::Waiting | JoinStage::Entering => {
+            print_line("the question is open there; `mgp nodes join` comes back to it")
         }
     }
 }
 
 /// The ticket that was typed, or comes from stdin. What is none is told before anything is sent.
-fn ticket_of(typed: String) -> Result<String, Failure> {
+fn read_ticket(typed: String) -> Result<String, Failure> {
     let text = match typed.as_str() {
-        "-" => from_stdin()?,
+        "-" => read_ticket_from_stdin()?,
         _ => typed,
     };
-    judged(&text)
+    parse_ticket(&text)
 }
 
-fn from_stdin() -> Result<String, Failure> {
+fn read_ticket_from_stdin() -> Result<String, Failure> {
     let stdin = std::io::stdin();
     let mut text = String::new();
     match stdin.is_terminal() {
         true => {
-            report("the ticket, then Enter:");
+            print_error("the ticket, then Enter:");
             stdin.lock().read_line(&mut text)?;
         }
         false => {
-            let most = u64::try_from(LONGEST).unwrap_or(u64::MAX);
+            let most = u64::try_from(TICKET_BYTES_MAX).unwrap_or(u64::MAX);
             stdin.lock().take(most + 1).read_to_string(&mut text)?;
         }
     }
@@ -241,15 +258,15 @@ fn from_stdin() -> Result<String, Failure> {
 }
 
 /// The ticket without what copying may have put in between.
-fn judged(text: &str) -> Result<String, Failure> {
+fn parse_ticket(text: &str) -> Result<String, Failure> {
     let ticket: String = text.chars().filter(|c| !c.is_whitespace()).collect();
     let wrong = |why: &str| Failure::Usage(format!("this is no ticket: {why}"));
     let plain = |c: char| c.is_ascii_alphanumeric() || c == '-';
-    match ticket.to_ascii_lowercase().strip_prefix(BEGINNING) {
+    match ticket.to_ascii_lowercase().strip_prefix(TICKET_PREFIX) {
         _ if ticket.is_empty() => Err(wrong(
             "it is empty; `mgp nodes invite` at the other node prints one",
         )),
-        _ if ticket.len() > LONGEST => Err(wrong("it is too long")),
+        _ if ticket.len() > TICKET_BYTES_MAX => Err(wrong("it is too long")),
         None => Err(wrong(
             "one begins with mgp1-, and is printed by `mgp nodes invite` at the other node",
         )),
@@ -267,8 +284,8 @@ mod tests {
 
     #[test]
     fn what_is_no_ticket_is_told_before_anything_is_sent() {
-        assert_eq!(judged(" mgp1-abc\n def ").unwrap(), "mgp1-abcdef");
-        assert_eq!(judged("MGP1-ABC").unwrap(), "MGP1-ABC");
+        assert_eq!(parse_ticket(" mgp1-abc\n def ").unwrap(), "mgp1-abcdef");
+        assert_eq!(parse_ticket("MGP1-ABC").unwrap(), "MGP1-ABC");
         for (bad, words) in [
             ("", "empty"),
             ("  \n", "empty"),
@@ -277,8 +294,8 @@ mod tests {
             ("\"mgp1-abc\"", "begins with mgp1-"),
             ("mgp1-abc\"", "without quotes"),
         ] {
-            let said = judged(bad).unwrap_err();
-            assert_eq!(said.code(), 2);
+            let said = parse_ticket(bad).unwrap_err();
+            assert_eq!(said.exit_code(), 2);
             assert!(said.to_string().contains(words), "{bad}: {said}");
             assert!(!said.to_string().contains("abc"), "no part of it is shown");
         }
@@ -287,22 +304,22 @@ mod tests {
     #[test]
     fn every_end_says_what_to_do_next() {
         let at = |stage| {
-            outcome(&Admitting {
+            report_outcome(&JoinStatus {
                 stage,
                 inviter: "nas".into(),
                 why: Some("nobody knows it".into()),
-                ..Admitting::default()
+                ..JoinStatus::default()
             })
         };
         let said = |stage| at(stage).unwrap_err().to_string();
-        assert!(said(Stage::Refused).contains("nas turned this node away: nobody knows it"));
-        assert!(said(Stage::Expired).contains("mgp nodes invite"));
-        assert!(said(Stage::Failed).contains("nobody knows it"));
-        assert!(at(Stage::Admitted).is_ok() && at(Stage::Waiting).is_ok());
-        let all = [Stage::Refused, Stage::Expired, Stage::Failed];
+        assert!(said(JoinStage::Refused).contains("nas turned this node away: nobody knows it"));
+        assert!(said(JoinStage::Expired).contains("mgp nodes invite"));
+        assert!(said(JoinStage::Failed).contains("nobody knows it"));
+        assert!(at(JoinStage::Admitted).is_ok() && at(JoinStage::Waiting).is_ok());
+        let all = [JoinStage::Refused, JoinStage::Expired, JoinStage::Failed];
         assert!(
             all.into_iter()
-                .all(|stage| stage.is_over() && failed(stage))
+                .all(|stage| stage.is_final() && is_failed(stage))
         );
     }
 }

@@ -5,33 +5,35 @@ use std::io::{IsTerminal, Read};
 use mgp_protocol::mcp::Method;
 use mgp_protocol::mgp::kernel::nodes::{Recover, Recovered, Rekey, Rekeyed};
 
-use super::{ask, confirmed};
+use super::{call, render_confirmations};
 use crate::cli::args;
 use crate::cli::client::CliContext;
 use crate::cli::failure::Failure;
-use crate::cli::print::say;
-use crate::cli::unseen::UnseenInput;
-use crate::cli::words::plain;
+use crate::cli::hidden_input::HiddenInput;
+use crate::cli::print::print_line;
+use crate::cli::text_format::sanitize_line;
 
 /// Longest that is read as a recovery key, in bytes: it has some eighty characters.
-const LONGEST: u64 = 1024;
+const RECOVERY_KEY_BYTES_MAX: u64 = 1024;
 
-pub(super) fn rekey(context: &CliContext, typed: args::Rekey) -> Result<(), Failure> {
+pub(super) fn rekey_node(context: &CliContext, typed: args::Rekey) -> Result<(), Failure> {
     let params = Rekey {
         node: typed.node,
         to: typed.to,
     };
-    let answer = ask(context, Rekey::METHOD, &params, "changing the key")?;
-    context.show(&answer, |rekeyed: Rekeyed| say(in_words(&rekeyed)))
+    let answer = call(context, Rekey::METHOD, &params, "changing the key")?;
+    context.print_answer(&answer, |rekeyed: Rekeyed| {
+        print_line(render_rekey(&rekeyed))
+    })
 }
 
-fn in_words(rekeyed: &Rekeyed) -> String {
+fn render_rekey(rekeyed: &Rekeyed) -> String {
     let Rekeyed {
         name, words, key, ..
     } = rekeyed;
-    let [name, words, key] = [name, words, key].map(|text| plain(text));
+    let [name, words, key] = [name, words, key].map(|text| sanitize_line(text));
     if !rekeyed.restart {
-        let told = confirmed(&rekeyed.confirmed);
+        let told = render_confirmations(&rekeyed.confirmed);
         return format!(
             "{name} goes on under its new key, as {words}{told}\n\
              what was granted to its agents, and what was shared with it alone, ended with the old key: \
@@ -47,7 +49,7 @@ fn in_words(rekeyed: &Rekeyed) -> String {
     if rekeyed.cluster.is_some() && !rekeyed.signed {
         let place = match rekeyed.admins.as_slice() {
             [] => "an admin of the cluster".to_owned(),
-            admins => plain(&admins.join(" or ")),
+            admins => sanitize_line(&admins.join(" or ")),
         };
         text += &format!(
             "\nthen an admin says that it is the same node, on {place}:\n  mgp nodes rekey {name} --to {key}"
@@ -56,7 +58,7 @@ fn in_words(rekeyed: &Rekeyed) -> String {
     text
 }
 
-pub(super) fn recover(context: &CliContext, typed: &args::Recover) -> Result<(), Failure> {
+pub(super) fn recover_cluster(context: &CliContext, typed: &args::Recover) -> Result<(), Failure> {
     if typed.key != "-" {
         return Err(Failure::Usage(
             "the recovery key is read from the terminal or from stdin, never from the command line, which every \
@@ -65,21 +67,21 @@ pub(super) fn recover(context: &CliContext, typed: &args::Recover) -> Result<(),
         ));
     }
     let params = Recover {
-        key: key()?,
+        key: read_recovery_key()?,
         without: typed.without.clone(),
     };
-    let answer = ask(
+    let answer = call(
         context,
         Recover::METHOD,
         &params,
         "making this node an admin",
     )?;
-    context.show(&answer, |recovered: Recovered| {
+    context.print_answer(&answer, |recovered: Recovered| {
         let without = match recovered.without.is_empty() {
             true => String::new(),
             false => format!("; {} cut off", recovered.without.join(", ")),
         };
-        say(plain(&format!(
+        print_line(sanitize_line(&format!(
             "{} is an admin of the cluster {}{without}",
             recovered.name, recovered.cluster
         )))
@@ -87,13 +89,16 @@ pub(super) fn recover(context: &CliContext, typed: &args::Recover) -> Result<(),
 }
 
 /// The key, typed unseen or from a pipe.
-fn key() -> Result<String, Failure> {
+fn read_recovery_key() -> Result<String, Failure> {
     let stdin = std::io::stdin();
     let text = match stdin.is_terminal() {
-        true => UnseenInput::open()?.ask("recovery key (it is not shown): ")?,
+        true => HiddenInput::open()?.read_secret("recovery key (it is not shown): ")?,
         false => {
             let mut text = String::new();
-            stdin.lock().take(LONGEST).read_to_string(&mut text)?;
+            stdin
+                .lock()
+                .take(RECOVERY_KEY_BYTES_MAX)
+                .read_to_string(&mut text)?;
             text
         }
     };
@@ -117,13 +122,16 @@ mod tests {
             restart: true,
             ..Rekeyed::default()
         };
-        assert!(!in_words(&rekeyed).contains("--to"), "it is in no cluster");
+        assert!(
+            !render_rekey(&rekeyed).contains("--to"),
+            "it is in no cluster"
+        );
         rekeyed.cluster = Some("c".into());
         rekeyed.admins = vec!["nas".into()];
-        assert!(in_words(&rekeyed).contains("on nas:\n  mgp nodes rekey desk --to 7f"));
+        assert!(render_rekey(&rekeyed).contains("on nas:\n  mgp nodes rekey desk --to 7f"));
         rekeyed.signed = true;
-        assert!(!in_words(&rekeyed).contains("--to"));
+        assert!(!render_rekey(&rekeyed).contains("--to"));
         rekeyed.restart = false;
-        assert!(in_words(&rekeyed).starts_with("desk goes on under its new key"));
+        assert!(render_rekey(&rekeyed).starts_with("desk goes on under its new key"));
     }
 }

@@ -4,15 +4,15 @@ use mgp_protocol::mcp::Method;
 use mgp_protocol::mgp::kernel::lan::{Off, On, Presence, Status};
 use serde_json::json;
 
-use super::ask;
+use super::call;
 use crate::cli::args::Lan;
 use crate::cli::client::CliContext;
 use crate::cli::failure::Failure;
-use crate::cli::print::{say, table};
-use crate::cli::words::{one_line, plain, time};
+use crate::cli::print::{new_table, print_line};
+use crate::cli::text_format::{first_line, format_duration, sanitize_line};
 
 /// Widest column of a table, in characters.
-const WIDTH: usize = 60;
+const COLUMN_WIDTH_MAX: usize = 60;
 
 pub(in crate::cli::commands) fn run(context: &CliContext, typed: &Lan) -> Result<(), Failure> {
     let method = match typed {
@@ -20,13 +20,13 @@ pub(in crate::cli::commands) fn run(context: &CliContext, typed: &Lan) -> Result
         Lan::Off => Off::METHOD,
         Lan::Status => Status::METHOD,
     };
-    let answer = ask(context, method, &json!({}), "asking the kernel")?;
-    context.show(&answer, |presence: Presence| {
-        say(in_words(&presence).trim_end())
+    let answer = call(context, method, &json!({}), "asking the kernel")?;
+    context.print_answer(&answer, |presence: Presence| {
+        print_line(render_presence(&presence).trim_end())
     })
 }
 
-fn in_words(presence: &Presence) -> String {
+fn render_presence(presence: &Presence) -> String {
     if !presence.on {
         return "off: this node is not announced, and looks for nobody; `mgp lan on` changes that"
             .into();
@@ -37,25 +37,25 @@ fn in_words(presence: &Presence) -> String {
             .to_owned(),
     };
     if !presence.interfaces.is_empty() {
-        text += &format!(", by {}", plain(&presence.interfaces.join(", ")));
+        text += &format!(", by {}", sanitize_line(&presence.interfaces.join(", ")));
     }
     if let Some(why) = &presence.why {
-        text += &format!("\n{}", plain(why));
+        text += &format!("\n{}", sanitize_line(why));
     }
     if presence.seen.is_empty() {
         return text + "\nnobody was seen yet";
     }
-    let mut table = table(&["NODE", "SEEN", "CLUSTER", "ADDRESSES"]);
+    let mut table = new_table(&["NODE", "SEEN", "CLUSTER", "ADDRESSES"]);
     for seen in &presence.seen {
         let cluster = match seen.same_cluster {
             true => "this one",
             false => "another one, or none",
         };
         table.add_row(vec![
-            one_line(seen.name.as_deref().unwrap_or(&seen.id), 16),
-            format!("{} ago", time(seen.ago_ms)),
+            first_line(seen.name.as_deref().unwrap_or(&seen.id), 16),
+            format!("{} ago", format_duration(seen.ago_ms)),
             cluster.into(),
-            one_line(&seen.addresses.join(", "), WIDTH),
+            first_line(&seen.addresses.join(", "), COLUMN_WIDTH_MAX),
         ]);
     }
     text += &format!("\n\n{}", table.trim_fmt());
@@ -67,23 +67,23 @@ fn in_words(presence: &Presence) -> String {
 
 #[cfg(test)]
 mod tests {
-    use mgp_protocol::mgp::kernel::lan::Seen;
+    use mgp_protocol::mgp::kernel::lan::LanNode;
 
     use super::*;
 
     #[test]
     fn being_seen_is_told_and_means_nothing() {
         let mut presence = Presence::default();
-        assert!(in_words(&presence).contains("mgp lan on"));
+        assert!(render_presence(&presence).contains("mgp lan on"));
         presence.on = true;
-        assert!(in_words(&presence).contains("once it listens"));
+        assert!(render_presence(&presence).contains("once it listens"));
         presence.announced = true;
-        presence.seen.push(Seen {
+        presence.seen.push(LanNode {
             id: "a5".repeat(32),
             addresses: vec!["10.0.0.2:7332".into()],
-            ..Seen::default()
+            ..LanNode::default()
         });
-        let text = in_words(&presence);
+        let text = render_presence(&presence);
         assert!(
             text.contains("10.0.0.2:7332") && text.contains("not trusted"),
             "{text}"

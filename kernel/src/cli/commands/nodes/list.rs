@@ -1,131 +1,142 @@
 //! `mgp nodes list` and `mgp cluster status`: who is there.
 
 use mgp_protocol::mcp::Method;
-use mgp_protocol::mgp::kernel::nodes::{Cluster, List, Node, OwnMembership, Standing};
+use mgp_protocol::mgp::kernel::nodes::{Cluster, List, MembershipStatus, Node, NodeStatus};
 use mgp_runtime::time::unix_ms;
 use serde_json::json;
 
-use super::ask;
-use super::invite::waiting;
-use crate::cli::client::{CliContext, names};
+use super::call;
+use super::invite::render_waiting_nodes;
+use crate::cli::client::{CliContext, name_resolution};
 use crate::cli::failure::Failure;
-use crate::cli::print::{say, table};
-use crate::cli::words::{bytes, one_line, plain, time};
+use crate::cli::print::{new_table, print_line};
+use crate::cli::text_format::{first_line, format_bytes, format_duration, sanitize_line};
 
 /// Widest column of a table, in characters.
-const WIDTH: usize = 48;
+const COLUMN_WIDTH_MAX: usize = 48;
 /// A clock is told when it is off by so many milliseconds: what expires is judged by it.
-const CLOCK_MS: u64 = 100;
+const CLOCK_OFFSET_WARN_MS: u64 = 100;
 
-const ALONE: &str = "this node is in no cluster: `mgp nodes invite` founds one and makes a ticket for another node, \
+const NO_CLUSTER: &str = "this node is in no cluster: `mgp nodes invite` founds one and makes a ticket for another node, \
                      `mgp nodes join` enters that of another one";
 
-pub(super) fn nodes(context: &CliContext) -> Result<(), Failure> {
+pub(super) fn list_nodes(context: &CliContext) -> Result<(), Failure> {
     show(context, |cluster| {
-        let mut table = table(&["NODE", "ROLE", "STATE", "ADDRESS", "WORDS"]);
+        let mut table = new_table(&["NODE", "ROLE", "STATE", "ADDRESS", "WORDS"]);
         for node in &cluster.nodes {
             table.add_row(vec![
-                one_line(&node.name, WIDTH),
+                first_line(&node.name, COLUMN_WIDTH_MAX),
                 node.role.as_str().into(),
-                state(node, cluster.membership),
-                address(node),
-                one_line(&node.words, WIDTH),
+                render_state(node, cluster.membership),
+                render_address(node),
+                first_line(&node.words, COLUMN_WIDTH_MAX),
             ]);
         }
-        format!("{}\n{}", table.trim_fmt(), troubles(cluster))
+        format!("{}\n{}", table.trim_fmt(), render_failures(cluster))
     })
 }
 
-pub(super) fn status(context: &CliContext) -> Result<(), Failure> {
-    show(context, in_words)
+pub(super) fn show_status(context: &CliContext) -> Result<(), Failure> {
+    show(context, render_cluster)
 }
 
 fn show(context: &CliContext, in_words: impl FnOnce(&Cluster) -> String) -> Result<(), Failure> {
-    let answer = ask(context, List::METHOD, &json!({}), "asking the kernel")?;
-    context.show(&answer, |cluster: Cluster| {
-        let asking = waiting(&cluster.waiting, unix_ms());
+    let answer = call(context, List::METHOD, &json!({}), "asking the kernel")?;
+    context.print_answer(&answer, |cluster: Cluster| {
+        let asking = render_waiting_nodes(&cluster.waiting, unix_ms());
         let text = match cluster.id {
-            None => format!("{ALONE}\n{}", troubles(&cluster)),
+            None => format!("{NO_CLUSTER}\n{}", render_failures(&cluster)),
             Some(_) => in_words(&cluster),
         };
-        say(format!("{asking}{text}").trim_end())
+        print_line(format!("{asking}{text}").trim_end())
     })
 }
 
-fn in_words(cluster: &Cluster) -> String {
-    let id = plain(cluster.id.as_deref().unwrap_or_default());
+fn render_cluster(cluster: &Cluster) -> String {
+    let id = sanitize_line(cluster.id.as_deref().unwrap_or_default());
     let here = match &cluster.listens {
-        Some(address) => format!("listens at {}", plain(address)),
+        Some(address) => format!("listens at {}", sanitize_line(address)),
         None => "does not listen for other nodes".to_owned(),
     };
     let lease = match (cluster.membership, cluster.confirmed) {
-        (OwnMembership::Revoked, _) => "VOID: this node was cut off",
-        (OwnMembership::Unknown, _) => "VOID: the cluster does not know this node's key",
-        (OwnMembership::Refused, _) => "NOT CONFIRMED: no other node takes a link of this one",
-        (OwnMembership::Member, true) => "confirmed",
-        (OwnMembership::Member, false) => {
+        (MembershipStatus::Revoked, _) => "VOID: this node was cut off",
+        (MembershipStatus::Unknown, _) => "VOID: the cluster does not know this node's key",
+        (MembershipStatus::Refused, _) => "NOT CONFIRMED: no other node takes a link of this one",
+        (MembershipStatus::Member, true) => "confirmed",
+        (MembershipStatus::Member, false) => {
             "NOT CONFIRMED: what agents of other nodes may do here is closed until it is"
         }
     };
-    let mut table = table(&[
+    let mut table = new_table(&[
         "NODE", "ROLE", "STATE", "ADDRESS", "RTT", "CLOCK", "LEASE", "TOLD", "SHARES",
     ]);
     for node in &cluster.nodes {
-        let told = node.index_age_ms.map(|age| format!("{} ago", time(age)));
+        let told = node
+            .index_age_ms
+            .map(|age| format!("{} ago", format_duration(age)));
         table.add_row(vec![
-            one_line(&node.name, WIDTH),
+            first_line(&node.name, COLUMN_WIDTH_MAX),
             node.role.as_str().into(),
-            state(node, cluster.membership),
-            address(node),
-            node.rtt_us.map(rtt).unwrap_or_default(),
-            clock(node.clock_ms),
-            lease_of(node),
+            render_state(node, cluster.membership),
+            render_address(node),
+            node.rtt_us.map(format_rtt).unwrap_or_default(),
+            format_clock_offset(node.clock_ms),
+            render_lease(node),
             told.unwrap_or_default(),
-            shares(node),
+            render_shares(node),
         ]);
     }
     format!(
         "cluster {id}\nthis node {here}; lease of {} s, {lease}\n\n{}\n{}{}",
         cluster.lease_secs,
         table.trim_fmt(),
-        relays(cluster),
-        troubles(cluster)
+        render_relays(cluster),
+        render_failures(cluster)
     )
 }
 
 /// Where a node is; of one that is away, where it was last.
-fn address(node: &Node) -> String {
-    let address = one_line(node.address.as_deref().unwrap_or_default(), WIDTH);
+fn render_address(node: &Node) -> String {
+    let address = first_line(
+        node.address.as_deref().unwrap_or_default(),
+        COLUMN_WIDTH_MAX,
+    );
     match node.standing {
-        Standing::Away if !address.is_empty() => format!("{address} (last)"),
-        Standing::Away | Standing::Here | Standing::Linked | Standing::Left | Standing::Revoked => {
-            address
-        }
+        NodeStatus::Away if !address.is_empty() => format!("{address} (last)"),
+        NodeStatus::Away
+        | NodeStatus::Here
+        | NodeStatus::Linked
+        | NodeStatus::Left
+        | NodeStatus::Revoked => address,
     }
 }
 
 /// `linked for 3 min`, `linked through desk for 3 min`, `away for 20 s`, `here, refused`.
-fn state(node: &Node, own: OwnMembership) -> String {
+fn render_state(node: &Node, own: MembershipStatus) -> String {
     let word = match &node.relay {
         Some(relay) => format!(
             "{} through {}",
             node.standing.as_str(),
-            one_line(relay, WIDTH)
+            first_line(relay, COLUMN_WIDTH_MAX)
         ),
         None => node.standing.as_str().to_owned(),
     };
-    if node.standing == Standing::Here && !own.is_member() {
+    if node.standing == NodeStatus::Here && !own.is_member() {
         return format!("{word}, {}", own.as_str());
     }
     match (node.standing, node.since_ms) {
-        (Standing::Linked | Standing::Away, Some(since)) => format!("{word} for {}", time(since)),
-        (Standing::Left | Standing::Revoked, Some(since)) => format!("{word} {} ago", time(since)),
-        (Standing::Here | Standing::Linked | Standing::Away, _)
-        | (Standing::Left | Standing::Revoked, None) => word,
+        (NodeStatus::Linked | NodeStatus::Away, Some(since)) => {
+            format!("{word} for {}", format_duration(since))
+        }
+        (NodeStatus::Left | NodeStatus::Revoked, Some(since)) => {
+            format!("{word} {} ago", format_duration(since))
+        }
+        (NodeStatus::Here | NodeStatus::Linked | NodeStatus::Away, _)
+        | (NodeStatus::Left | NodeStatus::Revoked, None) => word,
     }
 }
 
-fn rtt(us: u64) -> String {
+fn format_rtt(us: u64) -> String {
     match us {
         0..10_000 => format!("{}.{} ms", us / 1000, us % 1000 / 100),
         us => format!("{} ms", us / 1000),
@@ -133,22 +144,26 @@ fn rtt(us: u64) -> String {
 }
 
 /// How far its clock is off, where that matters.
-fn clock(offset_ms: Option<i64>) -> String {
+fn format_clock_offset(offset_ms: Option<i64>) -> String {
     let Some(offset) = offset_ms else {
         return String::new();
     };
     match offset.unsigned_abs() {
-        0..CLOCK_MS => "same".to_owned(),
-        off if offset > 0 => format!("{} ahead", time(off)),
-        off => format!("{} behind", time(off)),
+        0..CLOCK_OFFSET_WARN_MS => "same".to_owned(),
+        off if offset > 0 => format!("{} ahead", format_duration(off)),
+        off => format!("{} behind", format_duration(off)),
     }
 }
 
-fn shares(node: &Node) -> String {
+fn render_shares(node: &Node) -> String {
     let servers = node.servers.iter();
     let servers = servers.map(|server| {
         let mark = if server.replica { ", replica" } else { "" };
-        format!("{} ({}{mark})", one_line(&server.id, WIDTH), server.tools)
+        format!(
+            "{} ({}{mark})",
+            first_line(&server.id, COLUMN_WIDTH_MAX),
+            server.tools
+        )
     });
     let servers: Vec<String> = servers.collect();
     match servers.is_empty() {
@@ -158,24 +173,27 @@ fn shares(node: &Node) -> String {
 }
 
 /// What this node passes on for others, a line for each pair.
-fn relays(cluster: &Cluster) -> String {
+fn render_relays(cluster: &Cluster) -> String {
     let lines = cluster.relays.iter().map(|relayed| {
-        let [a, b] = relayed.nodes.each_ref().map(|name| one_line(name, WIDTH));
+        let [a, b] = relayed
+            .nodes
+            .each_ref()
+            .map(|name| first_line(name, COLUMN_WIDTH_MAX));
         let dropped = match relayed.dropped {
             0 => String::new(),
             packets => format!(", {packets} packets dropped"),
         };
         format!(
             "\nrelays between {a} and {b}: {} in {}{dropped}",
-            bytes(relayed.bytes),
-            time(relayed.since_ms)
+            format_bytes(relayed.bytes),
+            format_duration(relayed.since_ms)
         )
     });
     lines.collect()
 }
 
 /// A node's own lease, as it says.
-fn lease_of(node: &Node) -> String {
+fn render_lease(node: &Node) -> String {
     match (node.lease_secs, node.confirmed) {
         (Some(secs), Some(false)) => format!("{secs} s, lapsed"),
         (Some(secs), Some(true) | None) => format!("{secs} s"),
@@ -184,9 +202,9 @@ fn lease_of(node: &Node) -> String {
 }
 
 /// Who has no link to whom, beside what this node's own rows show.
-fn unreached(cluster: &Cluster) -> impl Iterator<Item = String> + '_ {
+fn unlinked_pairs(cluster: &Cluster) -> impl Iterator<Item = String> + '_ {
     let others = cluster.nodes.iter();
-    let others = others.filter(|node| node.standing != Standing::Here);
+    let others = others.filter(|node| node.standing != NodeStatus::Here);
     others
         .filter(|node| !node.unreached.is_empty())
         .map(|node| {
@@ -196,27 +214,29 @@ fn unreached(cluster: &Cluster) -> impl Iterator<Item = String> + '_ {
 }
 
 /// What is wrong, with a node or with all, a line for each.
-fn troubles(cluster: &Cluster) -> String {
+fn render_failures(cluster: &Cluster) -> String {
     let of_nodes = cluster.nodes.iter().filter_map(|node| {
         let why = node.why.as_deref()?;
         Some(format!("{}: {why}", node.name))
     });
-    let all = of_nodes.chain(unreached(cluster));
+    let all = of_nodes.chain(unlinked_pairs(cluster));
     let all = all.chain(cluster.troubles.iter().cloned());
-    let lines: String = all.map(|line| format!("\n{}", plain(&line))).collect();
-    format!("{lines}{}", conflicts(cluster))
+    let lines: String = all
+        .map(|line| format!("\n{}", sanitize_line(&line)))
+        .collect();
+    format!("{lines}{}", render_conflicts(cluster))
 }
 
 /// The grants that are closed because their authors did not know of a revoke.
-fn conflicts(cluster: &Cluster) -> String {
+fn render_conflicts(cluster: &Cluster) -> String {
     let count = cluster.conflict_count;
     if count == 0 {
         return String::new();
     }
     let shown = cluster.conflicts.iter().map(|closed| {
-        let place = names::place(&closed.server_id, closed.tool_name.as_deref());
+        let place = name_resolution::render_target(&closed.server_id, closed.tool_name.as_deref());
         let line = format!("{} for {place}: {}", closed.agent_id, closed.conflict);
-        format!("\n  {}", plain(&line))
+        format!("\n  {}", sanitize_line(&line))
     });
     let shown: String = shown.collect();
     let more = match count.saturating_sub(cluster.conflicts.len()) {
@@ -238,12 +258,12 @@ mod tests {
     fn a_status_tells_of_each_node_what_an_operator_asks_for() {
         let here = Node {
             name: "desk".into(),
-            standing: Standing::Here,
+            standing: NodeStatus::Here,
             ..Node::default()
         };
         let nas = Node {
             name: "nas".into(),
-            standing: Standing::Linked,
+            standing: NodeStatus::Linked,
             address: Some("10.0.0.2:7332".into()),
             since_ms: Some(300_000),
             rtt_us: Some(840),
@@ -268,7 +288,7 @@ mod tests {
         };
         let den = Node {
             name: "den".into(),
-            standing: Standing::Linked,
+            standing: NodeStatus::Linked,
             relay: Some("nas".into()),
             since_ms: Some(20_000),
             ..Node::default()
@@ -286,7 +306,7 @@ mod tests {
             }],
             ..Cluster::default()
         };
-        let text = in_words(&cluster);
+        let text = render_cluster(&cluster);
         for words in [
             "cluster c1",
             "lease of 30 s, confirmed",
@@ -312,11 +332,11 @@ mod tests {
     fn a_node_that_was_cut_off_is_not_shown_as_a_member_with_a_lease() {
         let here = Node {
             name: "desk".into(),
-            standing: Standing::Here,
+            standing: NodeStatus::Here,
             ..Node::default()
         };
         let shown = |membership| {
-            in_words(&Cluster {
+            render_cluster(&Cluster {
                 id: Some("c1".into()),
                 nodes: vec![here.clone()],
                 lease_secs: 30,
@@ -326,9 +346,9 @@ mod tests {
             })
         };
         for (membership, words) in [
-            (OwnMembership::Revoked, "VOID: this node was cut off"),
-            (OwnMembership::Refused, "no other node takes a link"),
-            (OwnMembership::Unknown, "does not know this node's key"),
+            (MembershipStatus::Revoked, "VOID: this node was cut off"),
+            (MembershipStatus::Refused, "no other node takes a link"),
+            (MembershipStatus::Unknown, "does not know this node's key"),
         ] {
             let text = shown(membership);
             assert!(
@@ -340,15 +360,15 @@ mod tests {
                 "{text}"
             );
         }
-        assert!(shown(OwnMembership::Member).contains("lease of 30 s, confirmed"));
+        assert!(shown(MembershipStatus::Member).contains("lease of 30 s, confirmed"));
     }
 
     /// FED-051.
     #[test]
     fn a_clock_is_told_where_it_matters() {
-        assert_eq!(clock(Some(99)), "same");
-        assert_eq!(clock(Some(3000)), "3 s ahead");
-        assert_eq!(clock(None), "");
-        assert_eq!(rtt(12_345), "12 ms");
+        assert_eq!(format_clock_offset(Some(99)), "same");
+        assert_eq!(format_clock_offset(Some(3000)), "3 s ahead");
+        assert_eq!(format_clock_offset(None), "");
+        assert_eq!(format_rtt(12_345), "12 ms");
     }
 }

@@ -3,58 +3,58 @@
 use std::io::{self, IsTerminal};
 
 use mgp_protocol::mcp::Method;
-use mgp_protocol::mgp::kernel::nodes::{Impact, Revoke, RevokeEnds, Revoked};
+use mgp_protocol::mgp::kernel::nodes::{Impact, Revoke, RevokeImpact, Revoked};
 
-use super::{ask, confirmed};
+use super::{call, render_confirmations};
 use crate::cli::args;
-use crate::cli::client::{CliContext, read};
+use crate::cli::client::{CliContext, parse_result};
 use crate::cli::failure::Failure;
-use crate::cli::print::{ask_yes, report, say};
-use crate::cli::words::{counted, plain};
+use crate::cli::print::{confirm, print_error, print_line};
+use crate::cli::text_format::{pluralize, sanitize_line};
 
 pub(super) fn revoke(context: &CliContext, typed: args::RevokeNode) -> Result<(), Failure> {
     if !typed.yes {
         let params = Impact {
             node: typed.node.clone(),
         };
-        let answer = ask(context, Impact::METHOD, &params, "asking the kernel")?;
-        agreed(&read(&answer)?, &typed.node)?;
+        let answer = call(context, Impact::METHOD, &params, "asking the kernel")?;
+        confirm_revoke(&parse_result(&answer)?, &typed.node)?;
     }
     let params = Revoke { node: typed.node };
-    let answer = ask(context, Revoke::METHOD, &params, "cutting it off")?;
-    context.show(&answer, |revoked: Revoked| {
-        let told = confirmed(&revoked.confirmed);
-        say(plain(&format!("{} is cut off{told}", revoked.name)))
+    let answer = call(context, Revoke::METHOD, &params, "cutting it off")?;
+    context.print_answer(&answer, |revoked: Revoked| {
+        let told = render_confirmations(&revoked.confirmed);
+        print_line(sanitize_line(&format!("{} is cut off{told}", revoked.name)))
     })
 }
 
 /// Asks at the terminal. Without one nothing is done.
-fn agreed(ends: &RevokeEnds, typed: &str) -> Result<(), Failure> {
-    report(in_words(ends));
+fn confirm_revoke(ends: &RevokeImpact, typed: &str) -> Result<(), Failure> {
+    print_error(render_effects(ends));
     if !io::stdin().is_terminal() {
         return Err(Failure::Usage(format!(
             "there is no terminal to ask on: `mgp nodes remove {typed} -y` cuts it off without asking"
         )));
     }
-    match ask_yes(&format!("Cut {} off?", ends.name))? {
+    match confirm(&format!("Cut {} off?", ends.name))? {
         true => Ok(()),
         false => Err(Failure::Other("nothing was changed".into())),
     }
 }
 
 /// What ends with it, a line for each kind.
-fn in_words(ends: &RevokeEnds) -> String {
-    let RevokeEnds {
+fn render_effects(ends: &RevokeImpact) -> String {
+    let RevokeImpact {
         name, words, role, ..
     } = ends;
-    let (name, words) = (plain(name), plain(words));
+    let (name, words) = (sanitize_line(name), sanitize_line(words));
     let mut text = format!(
         "{name} ({words}, {}) is cut off everywhere and for good: under this key it never comes back. With it end:",
         role.as_str()
     );
     let servers = ends.servers.iter();
     let servers: Vec<String> = servers
-        .map(|server| format!("{name}/{} ({})", server.id, counted(server.tools, "tool")))
+        .map(|server| format!("{name}/{} ({})", server.id, pluralize(server.tools, "tool")))
         .collect();
     let lists = [
         (
@@ -77,17 +77,17 @@ fn in_words(ends: &RevokeEnds) -> String {
     for (title, named, count) in lists {
         text += &match count {
             0 => format!("\n  {title}: none"),
-            count => format!("\n  {title}: {count} ({})", some(named, count)),
+            count => format!("\n  {title}: {count} ({})", render_some(named, count)),
         };
     }
     text
 }
 
-fn some(named: &[String], count: u64) -> String {
+fn render_some(named: &[String], count: u64) -> String {
     let more = count.saturating_sub(named.len() as u64);
     match more {
-        0 => plain(&named.join(", ")),
-        more => format!("{}, and {more} more", plain(&named.join(", "))),
+        0 => sanitize_line(&named.join(", ")),
+        more => format!("{}, and {more} more", sanitize_line(&named.join(", "))),
     }
 }
 
@@ -99,7 +99,7 @@ mod tests {
 
     #[test]
     fn what_ends_with_a_node_is_shown_before_it_is_cut_off() {
-        let ends = RevokeEnds {
+        let ends = RevokeImpact {
             name: "desk".into(),
             words: "a-b-c".into(),
             role: Role::Member,
@@ -111,9 +111,9 @@ mod tests {
                 tools: 3,
                 replica: false,
             }],
-            ..RevokeEnds::default()
+            ..RevokeImpact::default()
         };
-        let text = in_words(&ends);
+        let text = render_effects(&ends);
         for words in [
             "desk (a-b-c, member) is cut off everywhere and for good",
             "grants of its agents: 21 (agent.local@desk: nas/demo, and 20 more)",

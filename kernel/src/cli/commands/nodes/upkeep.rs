@@ -4,49 +4,52 @@ use std::time::Duration;
 
 use mgp_protocol::mcp::Method;
 use mgp_protocol::mgp::kernel::nodes::{
-    Demote, Drain, Drained, Forget, ForgottenRows, Promote, Role, RoleChanged,
+    Demote, Drain, Drained, Forget, ForgetResult, Promote, Role, RoleChanged,
 };
 use serde_json::value::RawValue;
 use tokio::time::sleep;
 
-use super::{ask, confirmed};
+use super::{call, render_confirmations};
 use crate::cli::args;
-use crate::cli::client::{CliContext, KernelClient, ProgressLine, read};
+use crate::cli::client::{CliContext, KernelClient, ProgressLine, parse_result};
 use crate::cli::failure::Failure;
-use crate::cli::print::say;
-use crate::cli::words::plain;
+use crate::cli::print::print_line;
+use crate::cli::text_format::sanitize_line;
 
 /// Between two looks at the calls that are under way.
-const PACE: Duration = Duration::from_millis(300);
+const POLL_INTERVAL: Duration = Duration::from_millis(300);
 
-pub(super) fn promote(context: &CliContext, typed: args::Promote) -> Result<(), Failure> {
+pub(super) fn promote_node(context: &CliContext, typed: args::Promote) -> Result<(), Failure> {
     let params = Promote {
         node: typed.node,
-        role: role(&typed.role),
+        role: parse_role(&typed.role),
     };
-    let answer = ask(context, Promote::METHOD, &params, "promoting it")?;
-    changed(context, &answer)
+    let answer = call(context, Promote::METHOD, &params, "promoting it")?;
+    print_change(context, &answer)
 }
 
-pub(super) fn demote(context: &CliContext, typed: args::Demote) -> Result<(), Failure> {
+pub(super) fn demote_node(context: &CliContext, typed: args::Demote) -> Result<(), Failure> {
     let params = Demote {
         node: typed.node,
-        role: role(&typed.role),
+        role: parse_role(&typed.role),
         with_older: typed.with_older,
     };
-    let answer = ask(context, Demote::METHOD, &params, "demoting it")?;
-    changed(context, &answer)
+    let answer = call(context, Demote::METHOD, &params, "demoting it")?;
+    print_change(context, &answer)
 }
 
-fn changed(context: &CliContext, answer: &RawValue) -> Result<(), Failure> {
-    context.show(answer, |changed: RoleChanged| {
-        let told = confirmed(&changed.confirmed);
+fn print_change(context: &CliContext, answer: &RawValue) -> Result<(), Failure> {
+    context.print_answer(answer, |changed: RoleChanged| {
+        let told = render_confirmations(&changed.confirmed);
         let role = changed.role.as_str();
-        say(plain(&format!("{} is {role} now{told}", changed.name)))
+        print_line(sanitize_line(&format!(
+            "{} is {role} now{told}",
+            changed.name
+        )))
     })
 }
 
-fn role(typed: &str) -> Option<Role> {
+fn parse_role(typed: &str) -> Option<Role> {
     match typed {
         "admin" => Some(Role::Admin),
         "member" => Some(Role::Member),
@@ -55,30 +58,32 @@ fn role(typed: &str) -> Option<Role> {
     }
 }
 
-pub(super) fn drain(context: &CliContext, typed: &args::Drain) -> Result<(), Failure> {
+pub(super) fn drain_node(context: &CliContext, typed: &args::Drain) -> Result<(), Failure> {
     let params = Drain { end: typed.end };
     let answer = context.with_kernel(async |client| {
-        let answer = client.ask(Drain::METHOD, &params, "draining this node");
+        let answer = client.call(Drain::METHOD, &params, "draining this node");
         let answer = answer.await?;
         match typed.no_wait || typed.end {
             true => Ok(answer),
-            false => emptied(client, answer).await,
+            false => wait_until_drained(client, answer).await,
         }
     })?;
-    context.show(&answer, |drained: Drained| say(describe_drain(&drained)))
+    context.print_answer(&answer, |drained: Drained| {
+        print_line(describe_drain(&drained))
+    })
 }
 
 /// Waits until no call is under way, or for Ctrl-C.
-async fn emptied(
+async fn wait_until_drained(
     client: &mut KernelClient,
     mut answer: Box<RawValue>,
 ) -> Result<Box<RawValue>, Failure> {
     let again = Drain { end: false };
-    let mut line = ProgressLine::of("waiting for the calls under way".to_owned());
-    line.appear();
-    while read::<Drained>(&answer)?.calls > 0 {
+    let mut line = ProgressLine::new("waiting for the calls under way".to_owned());
+    line.show();
+    while parse_result::<Drained>(&answer)?.calls > 0 {
         tokio::select! {
-            () = sleep(PACE) => {}
+            () = sleep(POLL_INTERVAL) => {}
             _ = tokio::signal::ctrl_c() => return Ok(answer),
         }
         answer = client.request(Drain::METHOD, &again, &mut ()).await?;
@@ -98,11 +103,11 @@ fn describe_drain(drained: &Drained) -> String {
     }
 }
 
-pub(super) fn forget(context: &CliContext, typed: args::Forget) -> Result<(), Failure> {
+pub(super) fn forget_nodes(context: &CliContext, typed: args::Forget) -> Result<(), Failure> {
     let params = Forget { node: typed.node };
-    let answer = ask(context, Forget::METHOD, &params, "asking the kernel")?;
-    context.show(&answer, |forgotten: ForgottenRows| {
-        say(plain(&match forgotten.nodes.as_slice() {
+    let answer = call(context, Forget::METHOD, &params, "asking the kernel")?;
+    context.print_answer(&answer, |forgotten: ForgetResult| {
+        print_line(sanitize_line(&match forgotten.nodes.as_slice() {
             [] => "no node that is listed has left or was cut off".to_owned(),
             nodes => format!("listed no more: {}", nodes.join(", ")),
         }))

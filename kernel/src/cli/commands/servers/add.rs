@@ -8,22 +8,22 @@ use mgp_protocol::mgp::servers::Wait;
 use mgp_store::secrets::SecretStore;
 use serde_json::json;
 
-use super::config_file::{existing, in_file, in_force, no_home, write};
-use super::secrets::{self, GivenValues};
-use super::starting::{StartMode, watch};
-use super::state::{CONNECTED, tell};
+use super::config_file::{files_in_force, no_home_failure, read_if_exists, to_failure, write};
+use super::start_progress::{StartMode, start_and_watch};
+use super::state::{CONNECTED, report_state};
+use super::supplied_values::{self, SuppliedValues};
 use crate::cli::args::Add;
 use crate::cli::client::CliContext;
 use crate::cli::failure::Failure;
-use crate::cli::print::{report, say};
-use crate::cli::words::shell_word;
+use crate::cli::print::{print_error, print_line};
+use crate::cli::text_format::quote_for_shell;
 use crate::config;
 use crate::config::edit::{self, NewServer};
 
 /// Writes a server down, and has it started when a kernel runs.
 pub(super) fn add(context: &CliContext, add: &Add) -> Result<(), Failure> {
     if let Some(url) = &add.url {
-        secrets::judge_url(url)?;
+        supplied_values::check_url(url)?;
     }
     if add.command.is_empty() && add.url.is_none() {
         return Err(Failure::Usage(format!(
@@ -32,14 +32,14 @@ pub(super) fn add(context: &CliContext, add: &Add) -> Result<(), Failure> {
             add.id
         )));
     }
-    judge_command(&add.id, &add.command)?;
-    let place = AddedEntry::of(context, add)?;
-    let given = place.given(context, add)?;
+    check_command(&add.id, &add.command)?;
+    let place = EntryDraft::prepare(context, add)?;
+    let given = place.collect_values(context, add)?;
     place.write(context, add, given)
 }
 
 /// A whole command line within one pair of quotes is the name of no program.
-fn judge_command(id: &str, command: &[String]) -> Result<(), Failure> {
+fn check_command(id: &str, command: &[String]) -> Result<(), Failure> {
     let [line] = command else {
         return Ok(());
     };
@@ -51,7 +51,7 @@ fn judge_command(id: &str, command: &[String]) -> Result<(), Failure> {
         return Ok(());
     }
     // What is within the quotes is read by a shell as it stands; a secret is not repeated.
-    let (called, command) = match secrets::has_none(line) {
+    let (called, command) = match supplied_values::has_none(line) {
         true => (line.clone(), line.as_str()),
         false => (format!("{program} …"), "COMMAND ARGUMENTS"),
     };
@@ -62,7 +62,7 @@ fn judge_command(id: &str, command: &[String]) -> Result<(), Failure> {
 }
 
 /// What a launcher costs beside the server it starts.
-fn launcher_note(command: &[String]) -> Option<String> {
+fn launcher_cost_note(command: &[String]) -> Option<String> {
     let program = Path::new(command.first()?).file_name()?.to_str()?;
     let instead = match program {
         "npx" => "`npm install -g PACKAGE`",
@@ -77,56 +77,60 @@ fn launcher_note(command: &[String]) -> Option<String> {
 }
 
 /// Where an entry goes; nobody has its id there.
-pub(super) struct AddedEntry {
+pub(super) struct EntryDraft {
     status: Option<KernelStatus>,
     file: PathBuf,
     /// What the names of its secrets begin with.
     prefix: Option<String>,
     store: Option<SecretStore>,
-    before: Option<String>,
+    text_before: Option<String>,
 }
 
-impl AddedEntry {
+impl EntryDraft {
     /// Finds the place.
     ///
     /// # Errors
     /// The id is taken, or none, or the file cannot be edited.
-    pub(super) fn of(context: &CliContext, add: &Add) -> Result<Self, Failure> {
+    pub(super) fn prepare(context: &CliContext, add: &Add) -> Result<Self, Failure> {
         let status = context.status()?;
-        let file = target(context, add, status.as_ref())?;
-        not_hidden(context, add, status.as_ref(), &file)?;
+        let file = target_file(context, add, status.as_ref())?;
+        check_not_shadowed(context, add, status.as_ref(), &file)?;
         let home = context.look_up.secrets_folder();
         let place = Self {
-            prefix: home.map(|home| secrets::prefix(&home, &add.id, &file)),
+            prefix: home.map(|home| supplied_values::secret_prefix(&home, &add.id, &file)),
             store: context.secret_store().ok(),
-            before: existing(&file)?,
+            text_before: read_if_exists(&file)?,
             status,
             file,
         };
-        let before = place.before.as_deref().unwrap_or_default();
-        if edit::names(before, &add.id) {
-            let taken = edit::EditError::Taken(add.id.clone());
-            return Err(in_file(&place.file, &taken));
+        let before = place.text_before.as_deref().unwrap_or_default();
+        if edit::has_entry(before, &add.id) {
+            let taken = edit::EditError::DuplicateId(add.id.clone());
+            return Err(to_failure(&place.file, &taken));
         }
-        let here = &context.look_up.folder;
-        edit::add(before, &new_server(add, here, GivenValues::default()))
-            .map_err(|e| in_file(&place.file, &e))?;
+        let here = &context.look_up.current_dir;
+        edit::add_entry(before, &new_server(add, here, SuppliedValues::default()))
+            .map_err(|e| to_failure(&place.file, &e))?;
         Ok(place)
     }
 
     /// What was typed for it, and what somebody answers; asked for when all else is known to be well.
-    pub(super) fn given(&self, context: &CliContext, add: &Add) -> Result<GivenValues, Failure> {
-        secrets::given(add, &context.look_up.folder, self.prefix.as_deref())
+    pub(super) fn collect_values(
+        &self,
+        context: &CliContext,
+        add: &Add,
+    ) -> Result<SuppliedValues, Failure> {
+        supplied_values::collect(add, &context.look_up.current_dir, self.prefix.as_deref())
     }
 
     /// Takes a secret; answers the reference to it.
-    pub(super) fn keep(
+    pub(super) fn store_secret(
         &self,
-        values: &mut GivenValues,
+        values: &mut SuppliedValues,
         name: &str,
         value: String,
     ) -> Result<String, Failure> {
-        values.keep(self.prefix.as_deref(), name, value)
+        values.add_secret(self.prefix.as_deref(), name, value)
     }
 
     /// Writes it down, with its secrets, and has it started.
@@ -134,70 +138,70 @@ impl AddedEntry {
         self,
         context: &CliContext,
         add: &Add,
-        given: GivenValues,
+        given: SuppliedValues,
     ) -> Result<(), Failure> {
-        let here = &context.look_up.folder;
-        let kept = given.write(self.store.as_ref())?;
+        let here = &context.look_up.current_dir;
+        let kept = given.store(self.store.as_ref())?;
         let kept: Vec<String> = kept.into_iter().map(str::to_owned).collect();
         let server = new_server(add, here, given);
-        let text = edit::add(self.before.as_deref().unwrap_or_default(), &server);
-        let text = text.map_err(|e| in_file(&self.file, &e))?;
-        if let Some(problem) = config::judge(&text, &self.file, &server.id) {
+        let text = edit::add_entry(self.text_before.as_deref().unwrap_or_default(), &server);
+        let text = text.map_err(|e| to_failure(&self.file, &e))?;
+        if let Some(problem) = config::check_server(&text, &self.file, &server.id) {
             if !kept.is_empty()
                 && let Some(prefix) = &self.prefix
             {
-                secrets::forget(self.store.as_ref(), prefix);
+                supplied_values::remove_stored(self.store.as_ref(), prefix);
             }
             return Err(Failure::Usage(problem.message));
         }
         let trusted = write(
             context,
             &self.file,
-            self.before.as_deref(),
+            self.text_before.as_deref(),
             &text,
             add.project,
         )?;
-        tell_added(context, &server, &self.file, &kept)?;
+        report_added(context, &server, &self.file, &kept)?;
         if add.project && !trusted {
             let folder = self.file.parent().unwrap_or(here).display().to_string();
-            report(format_args!(
+            print_error(format_args!(
                 "note: {} is not trusted: `mgp trust {}` shows it, and asks",
                 self.file.display(),
-                shell_word(&folder)
+                quote_for_shell(&folder)
             ));
-            return say_if_json(context, &server.id, &self.file);
+            return print_if_json(context, &server.id, &self.file);
         }
         match self.status {
-            Some(_) => take_up(context, &self.file, &server),
-            None => say_if_json(context, &server.id, &self.file),
+            Some(_) => reload_and_start(context, &self.file, &server),
+            None => print_if_json(context, &server.id, &self.file),
         }
     }
 }
 
-fn tell_added(
+fn report_added(
     context: &CliContext,
     server: &NewServer,
     file: &Path,
     kept: &[String],
 ) -> Result<(), Failure> {
-    for option in secrets::in_command(&server.command) {
-        let note = secrets::open_note(&server.id, option, file);
-        report(format_args!("note: {note}"));
+    for option in supplied_values::secret_options(&server.command) {
+        let note = supplied_values::open_note(&server.id, option, file);
+        print_error(format_args!("note: {note}"));
     }
-    if let Some(note) = launcher_note(&server.command) {
-        report(note);
+    if let Some(note) = launcher_cost_note(&server.command) {
+        print_error(note);
     }
     if context.json {
         return Ok(());
     }
     for name in kept {
-        say(format_args!("kept the secret {name}"))?;
+        print_line(format_args!("kept the secret {name}"))?;
     }
-    say(format_args!("added {} to {}", server.id, file.display()))
+    print_line(format_args!("added {} to {}", server.id, file.display()))
 }
 
 /// A server that is not seen for one of the same name in a stronger file is not added.
-fn not_hidden(
+fn check_not_shadowed(
     context: &CliContext,
     add: &Add,
     status: Option<&KernelStatus>,
@@ -206,19 +210,22 @@ fn not_hidden(
     if add.project {
         return Ok(());
     }
-    let files = in_force(context, status)?;
+    let files = files_in_force(context, status)?;
     for stronger in files.iter().take_while(|file| *file != target) {
-        if existing(stronger)?.is_some_and(|text| edit::names(&text, &add.id)) {
-            return Err(in_file(stronger, &edit::EditError::Taken(add.id.clone())));
+        if read_if_exists(stronger)?.is_some_and(|text| edit::has_entry(&text, &add.id)) {
+            return Err(to_failure(
+                stronger,
+                &edit::EditError::DuplicateId(add.id.clone()),
+            ));
         }
     }
     Ok(())
 }
 
 /// Has the kernel read its files again, and start what is new.
-fn take_up(context: &CliContext, file: &Path, server: &NewServer) -> Result<(), Failure> {
+fn reload_and_start(context: &CliContext, file: &Path, server: &NewServer) -> Result<(), Failure> {
     let id = server.id.as_str();
-    let status = context.reload()?;
+    let status = context.reload_kernel()?;
     let Some(known) = status.servers.into_iter().find(|known| known.id == id) else {
         return Err(Failure::Other(format!(
             "the kernel that runs (process {}) does not read that file; it reads {}",
@@ -230,20 +237,20 @@ fn take_up(context: &CliContext, file: &Path, server: &NewServer) -> Result<(), 
         )));
     };
     match (known.state.as_str(), server.autostart) {
-        ("error", _) => tell(context, &known, CONNECTED),
-        (_, Some(false)) => say_if_json(context, id, file),
-        _ => started(context, id),
+        ("error", _) => report_state(context, &known, CONNECTED),
+        (_, Some(false)) => print_if_json(context, id, file),
+        _ => wait_until_started(context, id),
     }
 }
 
 /// Waits for the start that the kernel has begun. Who does not want to wait ends the wait, not the start:
 /// the entry is written, and the server is the kernel's.
-fn started(context: &CliContext, id: &str) -> Result<(), Failure> {
-    match watch(context, Wait::METHOD, "starting", id, StartMode::Plain) {
-        Ok(server) => tell(context, &server, CONNECTED),
+fn wait_until_started(context: &CliContext, id: &str) -> Result<(), Failure> {
+    match start_and_watch(context, Wait::METHOD, "starting", id, StartMode::Plain) {
+        Ok(server) => report_state(context, &server, CONNECTED),
         Err(Failure::Interrupted) => {
             if !context.json {
-                report(format_args!(
+                print_error(format_args!(
                     "{id} stays, and goes on starting: `mgp servers logs {id} -f` shows how, \
                      `mgp servers remove {id}` takes it out"
                 ));
@@ -254,21 +261,21 @@ fn started(context: &CliContext, id: &str) -> Result<(), Failure> {
     }
 }
 
-fn say_if_json(context: &CliContext, id: &str, file: &Path) -> Result<(), Failure> {
+fn print_if_json(context: &CliContext, id: &str, file: &Path) -> Result<(), Failure> {
     match context.json {
-        true => say(json!({"id": id, "file": file})),
+        true => print_line(json!({"id": id, "file": file})),
         false => Ok(()),
     }
 }
 
 /// Where a new server goes: the file that was named, the project's when that is meant, else the user's,
 /// or the one file the running kernel was given.
-fn target(
+fn target_file(
     context: &CliContext,
     add: &Add,
     status: Option<&KernelStatus>,
 ) -> Result<PathBuf, Failure> {
-    match (context.look_up.named(), add.project) {
+    match (context.look_up.explicit_file(), add.project) {
         (Some((by, _)), true) => Err(Failure::Usage(format!(
             "`--project` means ./mgp.toml, and {by} names another file"
         ))),
@@ -279,15 +286,15 @@ fn target(
             let file = kernels
                 .map(PathBuf::from)
                 .or_else(|| context.look_up.user_file());
-            file.ok_or_else(no_home)
+            file.ok_or_else(no_home_failure)
         }
     }
 }
 
-fn new_server(add: &Add, folder: &Path, given: GivenValues) -> NewServer {
+fn new_server(add: &Add, folder: &Path, given: SuppliedValues) -> NewServer {
     let mut command = add.command.clone();
     if let Some(program) = command.first_mut().filter(|program| program.contains('/')) {
-        *program = from_here(program, folder);
+        *program = absolute_path(program, folder);
     }
     NewServer {
         id: add.id.clone(),
@@ -296,7 +303,7 @@ fn new_server(add: &Add, folder: &Path, given: GivenValues) -> NewServer {
         transport: add.transport.clone(),
         env: given.env,
         headers: given.headers,
-        cwd: add.cwd.as_ref().map(|cwd| from_here(cwd, folder)),
+        cwd: add.cwd.as_ref().map(|cwd| absolute_path(cwd, folder)),
         autostart: add.no_autostart.then_some(false),
         trust_level: add.trust.clone(),
         restart_policy: add.restart.clone(),
@@ -305,7 +312,7 @@ fn new_server(add: &Add, folder: &Path, given: GivenValues) -> NewServer {
 }
 
 /// A path typed here must not mean another place in a file that lies elsewhere.
-fn from_here(path: &str, folder: &Path) -> String {
+fn absolute_path(path: &str, folder: &Path) -> String {
     match path.starts_with("${") || path == "caller" {
         true => path.to_owned(),
         false => folder.join(path).to_string_lossy().into_owned(),

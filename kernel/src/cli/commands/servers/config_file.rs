@@ -8,17 +8,17 @@ use mgp_protocol::mgp::kernel::KernelStatus;
 use mgp_store::regular_file;
 
 use crate::cli::client::CliContext;
-use crate::cli::commands::trust::keep;
+use crate::cli::commands::trust::record_trust;
 use crate::cli::failure::Failure;
 use crate::config;
 use crate::config::edit;
 use crate::trust::{self, TrustStore};
 
-pub(super) fn in_file(file: &Path, error: &edit::EditError) -> Failure {
+pub(super) fn to_failure(file: &Path, error: &edit::EditError) -> Failure {
     Failure::Other(format!("{}: {error}", file.display()))
 }
 
-pub(in crate::cli::commands) fn existing(file: &Path) -> Result<Option<String>, Failure> {
+pub(in crate::cli::commands) fn read_if_exists(file: &Path) -> Result<Option<String>, Failure> {
     match regular_file::open(file).and_then(io::read_to_string) {
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(None),
         read => read
@@ -29,7 +29,7 @@ pub(in crate::cli::commands) fn existing(file: &Path) -> Result<Option<String>, 
 
 /// What was read before a question was asked is what is replaced after it.
 pub(super) fn check_unchanged(file: &Path, before: Option<&str>) -> Result<(), Failure> {
-    let now = existing(file)?.unwrap_or_default();
+    let now = read_if_exists(file)?.unwrap_or_default();
     match now == before.unwrap_or_default() {
         true => Ok(()),
         false => Err(Failure::Other(format!(
@@ -40,11 +40,11 @@ pub(super) fn check_unchanged(file: &Path, before: Option<&str>) -> Result<(), F
 }
 
 /// The files the kernel reads, or would read if it were started here; the strongest first.
-pub(in crate::cli::commands) fn in_force(
+pub(in crate::cli::commands) fn files_in_force(
     context: &CliContext,
     status: Option<&KernelStatus>,
 ) -> Result<Vec<PathBuf>, Failure> {
-    if let Some((_, named)) = context.look_up.named() {
+    if let Some((_, named)) = context.look_up.explicit_file() {
         return Ok(vec![named]);
     }
     if let Some(status) = status
@@ -55,19 +55,19 @@ pub(in crate::cli::commands) fn in_force(
     let here = config::load(&context.look_up, &|_| None, None);
     let here = here.map_err(|e| Failure::Other(e.to_string()))?;
     let project = here
-        .in_force()
+        .files_in_force()
         .filter(|file| file.kind == ConfigKind::Project);
     let project = project
         .filter(|_| status.is_none())
         .map(|file| file.path.clone());
     let files: Vec<_> = project.chain(context.look_up.user_file()).collect();
     match files.is_empty() {
-        true => Err(no_home()),
+        true => Err(no_home_failure()),
         false => Ok(files),
     }
 }
 
-pub(super) fn no_home() -> Failure {
+pub(super) fn no_home_failure() -> Failure {
     Failure::Usage("there is no home; name a file with --config".into())
 }
 
@@ -81,17 +81,17 @@ pub(super) fn write(
     project: bool,
 ) -> Result<bool, Failure> {
     let book = TrustStore::open(context.look_up.trust_file().as_deref());
-    let place = trust::location(file).ok();
-    let known = place.as_deref().and_then(|place| book.entry(place));
+    let place = trust::trusted_path(file).ok();
+    let known = place.as_deref().and_then(|place| book.find(place));
     let trusted = match before {
         Some(before) => known.is_some_and(|known| known.blake3 == trust::hash(before)),
         None => project,
     };
     check_unchanged(file, before)?;
-    edit::write(file, text)?;
+    edit::write_file(file, text)?;
     // Only now: what is written before it is trusted leaves a running kernel with what it has.
-    if let (true, Ok(place)) = (trusted, trust::location(file)) {
-        keep(context, &place, text)?;
+    if let (true, Ok(place)) = (trusted, trust::trusted_path(file)) {
+        record_trust(context, &place, text)?;
     }
     Ok(trusted)
 }

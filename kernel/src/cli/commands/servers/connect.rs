@@ -1,52 +1,52 @@
 //! `mgp connect`: this kernel's entry in a client's file.
 
-mod carried;
+mod carried_rules;
 pub(in crate::cli::commands) mod client_file;
 mod tokens;
 
 use std::io::{self, IsTerminal};
 use std::path::Path;
 
-use mgp_clients::{Client, OwnReach, Reader, UndoneFile, files};
+use mgp_clients::{Client, FileScope, KernelConnection, UndoResult, client_files};
 use serde_json::{Value, json};
 
 use self::client_file::ClientFileEdit;
 use self::tokens::Revocations;
-use super::import::{USUAL_DOOR, doubled, sources};
+use super::import::{DEFAULT_ENDPOINT, find_duplicates, sources};
 use crate::cli::args::Connect;
 use crate::cli::client::CliContext;
 use crate::cli::commands::agents;
 use crate::cli::commands::tools::sets;
 use crate::cli::failure::Failure;
-use crate::cli::print::{ask_yes, report, say};
-use crate::cli::words::{plain, plain_lines};
+use crate::cli::print::{confirm, print_error, print_line};
+use crate::cli::text_format::{sanitize_line, sanitize_lines};
 
 /// What the entry is called; by the second name where the first is another server's.
-pub(in crate::cli::commands) const ENTRIES: [&str; 2] = ["mgp", "mgp-kernel"];
+pub(in crate::cli::commands) const ENTRY_NAMES: [&str; 2] = ["mgp", "mgp-kernel"];
 /// What is shown in place of a token.
-const UNSEEN: &str = "…";
+const TOKEN_PLACEHOLDER: &str = "…";
 
 /// Shows what would change, asks, and writes it.
 pub(in crate::cli::commands) fn connect(
     context: &CliContext,
     typed: &Connect,
 ) -> Result<(), Failure> {
-    let clients = clients(context, typed)?;
+    let clients = selected_clients(context, typed)?;
     let mut told = Vec::new();
     for client in clients {
         told.push(match typed.undo {
-            true => undo(context, typed, client)?,
-            false => one(context, typed, client)?,
+            true => undo_client(context, typed, client)?,
+            false => connect_client(context, typed, client)?,
         });
     }
     match context.json {
-        true => say(Value::from(told)),
+        true => print_line(Value::from(told)),
         false => Ok(()),
     }
 }
 
 /// Those that were named; with `--all` those that are here.
-fn clients(context: &CliContext, typed: &Connect) -> Result<Vec<Client>, Failure> {
+fn selected_clients(context: &CliContext, typed: &Connect) -> Result<Vec<Client>, Failure> {
     let mut clients = Vec::new();
     for word in &typed.clients {
         let known = Client::parse(word);
@@ -55,11 +55,11 @@ fn clients(context: &CliContext, typed: &Connect) -> Result<Vec<Client>, Failure
     if typed.all {
         let all = Client::ALL
             .into_iter()
-            .map(|client| ClientFileEdit::of(context, client));
+            .map(|client| ClientFileEdit::open_user_file(context, client));
         let all = all.collect::<Result<Vec<_>, _>>()?;
         clients.extend(
             all.iter()
-                .filter(|file| file.is_here())
+                .filter(|file| file.is_client_installed())
                 .map(|file| file.client),
         );
     }
@@ -73,39 +73,39 @@ fn clients(context: &CliContext, typed: &Connect) -> Result<Vec<Client>, Failure
     }
 }
 
-fn one(context: &CliContext, typed: &Connect, client: Client) -> Result<Value, Failure> {
-    let file = ClientFileEdit::of(context, client)?;
+fn connect_client(context: &CliContext, typed: &Connect, client: Client) -> Result<Value, Failure> {
+    let file = ClientFileEdit::open_user_file(context, client)?;
     if let Some(set) = &typed.set {
-        sets::named(context, set)?;
+        sets::find_set(context, set)?;
     }
-    let reach = own_reach(context, typed)?;
-    let address = running_door(context)?;
-    let address = address.as_deref().unwrap_or(USUAL_DOOR);
-    let own = match file.own_name(&entry(client, ENTRIES[0], &reach)?, address) {
-        Err(_) if typed.print => ENTRIES[0],
+    let reach = kernel_reach(context, typed)?;
+    let address = running_http_endpoint(context)?;
+    let address = address.as_deref().unwrap_or(DEFAULT_ENDPOINT);
+    let own = match file.entry_name(&kernel_entry(client, ENTRY_NAMES[0], &reach)?, address) {
+        Err(_) if typed.print => ENTRY_NAMES[0],
         own => own?,
     };
-    let entry = entry(client, own, &reach)?;
+    let entry = kernel_entry(client, own, &reach)?;
     if typed.print {
-        return print(context, &file, &json!({ client.table(): { own: entry } }));
+        return print_manual_edit(context, &file, &json!({ client.table(): { own: entry } }));
     }
     let doubled = match typed.take_out {
-        true => doubled(context, &file.path, client)?,
+        true => find_duplicates(context, &file.path, client)?,
         false => Vec::new(),
     };
-    let after = file.with(own, &entry, &doubled)?;
-    let limits = carried::NewRules::new(&doubled)?;
+    let after = file.with_entry(own, &entry, &doubled)?;
+    let limits = carried_rules::RuleEdits::new(&doubled)?;
     let names: Vec<_> = doubled.iter().map(|server| &server.name).collect();
-    let not_carried = carried::not_carried(&doubled);
+    let not_carried = carried_rules::dropped_settings(&doubled);
     let told = |changed: bool| {
         json!({
-            "client": client.word(), "file": file.path, "changed": changed, "taken_out": names,
+            "client": client.cli_name(), "file": file.path, "changed": changed, "taken_out": names,
             "rules": limits.to_json(), "not_carried_over": not_carried,
         })
     };
-    if after == file.before() {
+    if after == file.text() {
         if !context.json {
-            say(format_args!(
+            print_line(format_args!(
                 "{client} is connected already: {}",
                 file.path.display()
             ))?;
@@ -113,53 +113,62 @@ fn one(context: &CliContext, typed: &Connect, client: Client) -> Result<Value, F
         return Ok(told(false));
     }
     if !context.json {
-        say(plain_lines(&file.difference(&after)))?;
-        let started = carried::kept_from_starting(client, &file.document()?, own);
-        for line in limits.lines().iter().chain(&not_carried).chain(&started) {
-            say(plain(line))?;
+        print_line(sanitize_lines(&file.render_diff(&after)))?;
+        let started = carried_rules::blocked_by_client(client, &file.document()?, own);
+        for line in limits
+            .render_lines()
+            .iter()
+            .chain(&not_carried)
+            .chain(&started)
+        {
+            print_line(sanitize_line(line))?;
         }
     }
-    if typed.dry_run || !agreed(context, typed, client)? {
+    if typed.dry_run || !confirm_connect(context, typed, client)? {
         return Ok(told(false));
     }
     // Before the servers are gone there, they are held here to what they were held to there.
     limits.write(context)?;
     // Only now: a token that is made anew ends what the one before was good for.
     let (after, token) = match reach {
-        OwnReach::Url { url, .. } => {
+        KernelConnection::Url { url, .. } => {
             let (token, made) = tokens::make(context, typed, &file)?;
-            let entry = self::entry(client, own, &OwnReach::Url { url, token })?;
-            (file.with(own, &entry, &doubled)?, Some(made))
+            let entry = self::kernel_entry(client, own, &KernelConnection::Url { url, token })?;
+            (file.with_entry(own, &entry, &doubled)?, Some(made))
         }
-        OwnReach::Command { .. } => (after, None),
+        KernelConnection::Command { .. } => (after, None),
     };
-    let kept = file.connect(own, &after, token, address)?;
+    let kept = file.write_connected(own, &after, token, address)?;
     if !context.json {
-        tell_connected(client, kept.as_deref())?;
+        report_connected(client, kept.as_deref())?;
         tell_foreign(&file, kept.as_deref().unwrap_or(&file.path))?;
     }
     Ok(told(true))
 }
 
 /// Shows what to write by hand.
-fn print(context: &CliContext, file: &ClientFileEdit, table: &Value) -> Result<Value, Failure> {
+fn print_manual_edit(
+    context: &CliContext,
+    file: &ClientFileEdit,
+    table: &Value,
+) -> Result<Value, Failure> {
     let client = file.client;
     if !context.json {
-        report(format_args!("for {client}, in {}:", file.path.display()));
-        say(file.in_form(table)?)?;
+        print_error(format_args!("for {client}, in {}:", file.path.display()));
+        print_line(file.render_table(table)?)?;
     }
-    Ok(json!({"client": client.word(), "file": file.path, "entry": table}))
+    Ok(json!({"client": client.cli_name(), "file": file.path, "entry": table}))
 }
 
-fn tell_connected(client: Client, kept: Option<&Path>) -> Result<(), Failure> {
-    say(format_args!(
+fn report_connected(client: Client, kept: Option<&Path>) -> Result<(), Failure> {
+    print_line(format_args!(
         "{client} is connected; start it again to see it"
     ))?;
     if let Some(kept) = kept {
-        report(format_args!(
+        print_error(format_args!(
             "as it was: {}; `mgp connect --undo {}` takes the entry out again",
             kept.display(),
-            client.word()
+            client.cli_name()
         ));
     }
     Ok(())
@@ -168,7 +177,7 @@ fn tell_connected(client: Client, kept: Option<&Path>) -> Result<(), Failure> {
 /// A file that has the name of the copy, and is its user's.
 pub(super) fn tell_foreign(file: &ClientFileEdit, copy: &Path) -> Result<(), Failure> {
     if let Some(foreign) = file.foreign_copy()?.filter(|it| it != copy) {
-        report(plain(&format!(
+        print_error(sanitize_line(&format!(
             "note: {} was there, and no record says that it is this kernel's copy: it was left alone",
             foreign.display()
         )));
@@ -177,51 +186,51 @@ pub(super) fn tell_foreign(file: &ClientFileEdit, copy: &Path) -> Result<(), Fai
 }
 
 /// How the client reaches this kernel; the token is made later.
-fn own_reach(context: &CliContext, typed: &Connect) -> Result<OwnReach, Failure> {
+fn kernel_reach(context: &CliContext, typed: &Connect) -> Result<KernelConnection, Failure> {
     if !typed.http {
-        return over_stdio(context, typed);
+        return stdio_reach(context, typed);
     }
-    let door = door(context)?;
-    Ok(OwnReach::Url {
+    let door = http_endpoint(context)?;
+    Ok(KernelConnection::Url {
         url: match &typed.set {
             Some(set) => format!("{door}/p/{set}"),
             None => door,
         },
-        token: UNSEEN.to_owned(),
+        token: TOKEN_PLACEHOLDER.to_owned(),
     })
 }
 
-fn entry(client: Client, name: &str, reach: &OwnReach) -> Result<Value, Failure> {
-    let entry = client.own_entry(name, reach);
+fn kernel_entry(client: Client, name: &str, reach: &KernelConnection) -> Result<Value, Failure> {
+    let entry = client.kernel_entry(name, reach);
     entry.map_err(|none| Failure::Usage(none.to_string()))
 }
 
-fn undo(context: &CliContext, typed: &Connect, client: Client) -> Result<Value, Failure> {
-    let file = ClientFileEdit::of(context, client)?;
-    let door = running_door(context)?;
-    let undone = file.undone(door.as_deref().unwrap_or(USUAL_DOOR))?;
-    let exact = file.is_as_before(undone.text.as_deref())?;
+fn undo_client(context: &CliContext, typed: &Connect, client: Client) -> Result<Value, Failure> {
+    let file = ClientFileEdit::open_user_file(context, client)?;
+    let door = running_http_endpoint(context)?;
+    let undone = file.plan_undo(door.as_deref().unwrap_or(DEFAULT_ENDPOINT))?;
+    let exact = file.matches_backup(undone.text.as_deref())?;
     let gone = file.tokens_gone_from(undone.text.as_deref().unwrap_or_default())?;
     let revoked = Revocations::plan(context, client, gone)?;
     let blocked: Vec<_> = undone.blocked.iter().map(|entry| &entry.name).collect();
     let told = |changed: bool, copy: Option<&Path>| {
         json!({
-            "client": client.word(), "file": file.path, "changed": changed,
+            "client": client.cli_name(), "file": file.path, "changed": changed,
             "as_before": changed && exact, "restored": undone.restored,
             "not_restored": blocked, "copy": copy, "tokens": revoked.to_json(),
         })
     };
     let changed = match &undone.text {
-        Some(text) => !file.exists() || text != file.before(),
+        Some(text) => !file.exists() || text != file.text(),
         None => file.exists(),
     };
     if !changed {
         if !context.json {
-            say(format_args!(
+            print_line(format_args!(
                 "{client} has no entry of this kernel: {}",
                 file.path.display()
             ))?;
-            tell_blocked(client, &undone);
+            report_blocked(client, &undone);
             revoked.tell()?;
             tell_foreign(&file, &file.path)?;
         }
@@ -234,33 +243,33 @@ fn undo(context: &CliContext, typed: &Connect, client: Client) -> Result<Value, 
         return Ok(told(false, None));
     }
     if !context.json {
-        say(plain_lines(
-            &file.difference(undone.text.as_deref().unwrap_or_default()),
+        print_line(sanitize_lines(
+            &file.render_diff(undone.text.as_deref().unwrap_or_default()),
         ))?;
         revoked.tell()?;
     }
-    if typed.dry_run || !agreed(context, typed, client)? {
+    if typed.dry_run || !confirm_connect(context, typed, client)? {
         return Ok(told(false, None));
     }
     let copy = file.restore(&undone)?;
     revoked.carry_out(context)?;
     if !context.json {
         match exact {
-            true => say(format_args!("{client} is as it was before"))?,
-            false => say(plain(&merged(client, &undone)))?,
+            true => print_line(format_args!("{client} is as it was before"))?,
+            false => print_line(sanitize_line(&describe_merge(client, &undone)))?,
         }
-        tell_blocked(client, &undone);
+        report_blocked(client, &undone);
         if let Some(copy) = &copy {
-            report(format_args!("as it was: {}", copy.display()));
+            print_error(format_args!("as it was: {}", copy.display()));
         }
         tell_foreign(&file, &file.path)?;
     }
     Ok(told(true, copy.as_deref()))
 }
 
-fn tell_blocked(client: Client, undone: &UndoneFile) {
+fn report_blocked(client: Client, undone: &UndoResult) {
     for entry in &undone.blocked {
-        report(plain(&format!(
+        print_error(sanitize_line(&format!(
             "{}: {client} has another server of this name now; the one that was taken out did not come back",
             entry.name
         )));
@@ -268,13 +277,13 @@ fn tell_blocked(client: Client, undone: &UndoneFile) {
 }
 
 /// What undoing did where the client had changed its file.
-fn merged(client: Client, undone: &UndoneFile) -> String {
+fn describe_merge(client: Client, undone: &UndoResult) -> String {
     let back = match undone.restored.as_slice() {
         [] => String::new(),
         [one] => format!("; {one} is back"),
         many => format!("; {} are back", many.join(", ")),
     };
-    if !undone.is_own_known {
+    if !undone.is_kernel_entry_known {
         return format!(
             "{client}: no entry of this kernel was found{back}; if one is there in other words, take it out by hand"
         );
@@ -284,31 +293,31 @@ fn merged(client: Client, undone: &UndoneFile) -> String {
     )
 }
 
-fn agreed(context: &CliContext, typed: &Connect, client: Client) -> Result<bool, Failure> {
+fn confirm_connect(context: &CliContext, typed: &Connect, client: Client) -> Result<bool, Failure> {
     if typed.yes {
         return Ok(true);
     }
     if context.json || !io::stdin().is_terminal() {
         return Err(Failure::Usage(format!(
             "there is no terminal to ask on: `mgp connect --yes {}` writes it",
-            client.word()
+            client.cli_name()
         )));
     }
-    ask_yes("Write this?")
+    confirm("Write this?")
 }
 
 /// The program stands with its whole path: a client started from a desktop may have another PATH.
-fn over_stdio(context: &CliContext, typed: &Connect) -> Result<OwnReach, Failure> {
-    let entry = agents::stdio(context, typed.agent.as_deref(), typed.set.as_deref());
+fn stdio_reach(context: &CliContext, typed: &Connect) -> Result<KernelConnection, Failure> {
+    let entry = agents::stdio_entry(context, typed.agent.as_deref(), typed.set.as_deref());
     if let Some(agent) = &typed.agent {
         context.with_kernel(async |client| {
-            crate::cli::client::names::agent(client, agent)
+            crate::cli::client::name_resolution::resolve_agent(client, agent)
                 .await
                 .map(drop)
         })?;
     }
     let words = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    Ok(OwnReach::Command {
+    Ok(KernelConnection::Command {
         program: words(&entry["command"]),
         args: entry["args"]
             .as_array()
@@ -320,26 +329,28 @@ fn over_stdio(context: &CliContext, typed: &Connect) -> Result<OwnReach, Failure
 }
 
 /// Where the kernel that runs is reached over HTTP.
-fn door(context: &CliContext) -> Result<String, Failure> {
-    let url = running_door(context)?;
+fn http_endpoint(context: &CliContext) -> Result<String, Failure> {
+    let url = running_http_endpoint(context)?;
     url.ok_or_else(|| {
         let none = "no kernel with an HTTP door is running: `mgp up --detach` starts one";
         Failure::Other(none.to_owned())
     })
 }
 
-fn running_door(context: &CliContext) -> Result<Option<String>, Failure> {
+fn running_http_endpoint(context: &CliContext) -> Result<Option<String>, Failure> {
     let status = context.status()?;
     let mut doors = status.iter().flat_map(|status| &status.doors);
-    Ok(doors.find_map(|door| agents::url(door)).map(str::to_owned))
+    Ok(doors
+        .find_map(|door| agents::endpoint_url(door))
+        .map(str::to_owned))
 }
 
 /// The user's file of a client.
-fn user_file(context: &CliContext, client: Client) -> Result<std::path::PathBuf, Failure> {
-    let all = files(&sources::folders(context)?, None);
+fn client_user_file(context: &CliContext, client: Client) -> Result<std::path::PathBuf, Failure> {
+    let all = client_files(&sources::client_folders(context)?, None);
     let own = all
         .into_iter()
-        .filter(|file| file.client == client && file.reader == Reader::User);
+        .filter(|file| file.client == client && file.scope == FileScope::User);
     let paths: Vec<_> = own.map(|file| file.path).collect();
     let there = paths.iter().find(|path| path.exists());
     let path = there.or_else(|| paths.first()).cloned();

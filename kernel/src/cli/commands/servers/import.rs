@@ -1,49 +1,51 @@
 //! `mgp import`: servers that clients have written down become this kernel's.
 
 mod answers;
-mod here;
+mod local_servers;
+mod report;
 pub(super) mod sources;
-mod telling;
 
 use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 
 use mgp_clients::{
-    Client, FoundServer, KeyLeftOut, Plan, PlannedReach, PlannedServer, PlannedValue, Planner,
-    ServerOrigin, ToolLimits, Unplanned, UrlPiece, WhyLeft,
+    Client, ClientServer, Plan, PlannedConnection, PlannedServer, PlannedValue, Planner,
+    ServerOrigin, SkipReason, SkippedKey, SkippedServer, ToolLimits, UrlPiece,
 };
 use mgp_protocol::mgp::kernel::KernelStatus;
 use serde_json::Value;
 
 use self::answers::InputAnswers;
-use self::here::{HereValues, ServerHere};
+use self::local_servers::{LocalServer, LocalValues};
 use self::sources::Sources;
-use super::config_file::{check_unchanged, existing, in_file, in_force, no_home, write};
-use super::secrets::{self, GivenValues};
+use super::config_file::{
+    check_unchanged, files_in_force, no_home_failure, read_if_exists, to_failure, write,
+};
+use super::supplied_values::{self, SuppliedValues};
 use crate::cli::args::Import;
 use crate::cli::client::CliContext;
 use crate::cli::commands::agents;
 use crate::cli::failure::Failure;
-use crate::cli::print::{ask_yes, report, say};
-use crate::cli::words::counted;
+use crate::cli::print::{confirm, print_error, print_line};
+use crate::cli::text_format::pluralize;
 use crate::config;
 use crate::config::edit::{self, NewServer};
 
 /// The door of a kernel that is not told another one.
-pub(super) const USUAL_DOOR: &str = "http://127.0.0.1:7332";
+pub(super) const DEFAULT_ENDPOINT: &str = "http://127.0.0.1:7332";
 
 /// What is to be written, and where.
-struct EntriesToWrite {
+struct ImportEdit {
     file: PathBuf,
-    before: Option<String>,
+    text_before: Option<String>,
     text: String,
-    servers: Vec<ServerToWrite>,
+    servers: Vec<PlannedEntry>,
 }
 
 /// One server of it.
-struct ServerToWrite {
+struct PlannedEntry {
     planned: PlannedServer,
-    given: GivenValues,
+    values: SuppliedValues,
 }
 
 /// Shows what clients have, asks, and adds it.
@@ -54,50 +56,51 @@ pub(in crate::cli::commands) fn import(
     let sources = Sources::read(context, typed)?;
     let answers = InputAnswers::ask(&sources, typed.yes || typed.dry_run || context.json)?;
     let status = context.status()?;
-    let known = ServersInForce::new(context, status.as_ref())?;
+    let known = ActiveServers::new(context, status.as_ref())?;
     let mut doors = status.iter().flat_map(|status| &status.doors);
-    let door = doors.find_map(|door| agents::url(door));
+    let door = doors.find_map(|door| agents::endpoint_url(door));
     let door = door.and_then(|url| url.strip_suffix("/mcp"));
     let mut plan = known.plan(context, &sources, &answers, door);
-    chosen(&mut plan, typed)?;
+    keep_selected(&mut plan, typed)?;
     let kernels = status
         .as_ref()
         .and_then(|status| status.servers_file.as_ref());
-    let named = context.look_up.named().map(|(_, file)| file);
+    let named = context.look_up.explicit_file().map(|(_, file)| file);
     let file = named
         .or_else(|| kernels.map(PathBuf::from))
         .or_else(|| context.look_up.user_file());
-    let writing = EntriesToWrite::new(context, file.ok_or_else(no_home)?, &mut plan)?;
+    let writing = ImportEdit::new(context, file.ok_or_else(no_home_failure)?, &mut plan)?;
     if !context.json {
-        say(telling::in_words(&sources, &plan, &writing))?;
+        print_line(report::render(&sources, &plan, &writing))?;
     }
     let none = writing.servers.is_empty();
-    let done = !none && !typed.dry_run && (typed.yes || (!context.json && agreed(&writing)?));
+    let done =
+        !none && !typed.dry_run && (typed.yes || (!context.json && confirm_import(&writing)?));
     if done {
         writing.write(context)?;
     }
     if context.json {
-        return say(telling::to_json(&sources, &plan, &writing, done));
+        return print_line(report::to_json(&sources, &plan, &writing, done));
     }
     match (done, none || typed.dry_run) {
-        (true, _) => tell_done(context, &writing, status.is_some()),
+        (true, _) => report_done(context, &writing, status.is_some()),
         (false, true) => Ok(()),
         (false, false) => Err(Failure::Other("nothing was changed".to_owned())),
     }
 }
 
 /// What the files in force have.
-struct ServersInForce {
-    servers: Vec<ServerHere>,
-    values: HereValues,
+struct ActiveServers {
+    servers: Vec<LocalServer>,
+    values: LocalValues,
 }
 
-impl ServersInForce {
+impl ActiveServers {
     fn new(context: &CliContext, status: Option<&KernelStatus>) -> Result<Self, Failure> {
         let mut servers = Vec::new();
-        for file in in_force(context, status)? {
-            if let Some(text) = existing(&file)? {
-                let read = ServerHere::read_all(&text, &file);
+        for file in files_in_force(context, status)? {
+            if let Some(text) = read_if_exists(&file)? {
+                let read = LocalServer::read_all(&text, &file);
                 let broken = |why| {
                     Failure::Other(format!(
                         "{}: {why}; which servers are here is not known until it is mended: `mgp doctor` shows where",
@@ -107,7 +110,7 @@ impl ServersInForce {
                 servers.extend(read.map_err(broken)?);
             }
         }
-        let values = HereValues::new(context);
+        let values = LocalValues::new(context);
         Ok(Self { servers, values })
     }
 
@@ -119,13 +122,13 @@ impl ServersInForce {
         door: Option<&str>,
     ) -> Plan {
         let planner = Planner {
-            home: &context.bases.home.clone().unwrap_or_default(),
-            answers: &answers.given,
-            own: is_own,
-            door: door.unwrap_or(USUAL_DOOR),
-            here: &|reach| {
+            home: &context.base_dirs.home.clone().unwrap_or_default(),
+            answers: &answers.values,
+            is_kernel_command,
+            endpoint: door.unwrap_or(DEFAULT_ENDPOINT),
+            find_existing: &|reach| {
                 let mut servers = self.servers.iter();
-                let same = servers.find(|server| server.is_reached_by(reach, &self.values));
+                let same = servers.find(|server| server.has_reach(reach, &self.values));
                 same.map(|server| server.id.clone())
             },
         };
@@ -135,7 +138,7 @@ impl ServersInForce {
 }
 
 /// A server of a client's file that this kernel has, too.
-pub(super) struct DoubledServer {
+pub(super) struct DuplicateServer {
     /// The folder of the only project it is for.
     pub(super) project: Option<String>,
     /// Its name there.
@@ -146,25 +149,25 @@ pub(super) struct DoubledServer {
     /// The tools the client keeps back, and this kernel does not.
     pub(super) tools: ToolLimits,
     /// What else its entry says that has no place here.
-    pub(super) left_out: Vec<KeyLeftOut>,
+    pub(super) dropped_keys: Vec<SkippedKey>,
     /// It is off there, and on here.
-    pub(super) only_off_there: bool,
+    pub(super) is_disabled_only_in_client: bool,
     /// Why it does not start here.
     pub(super) not_starting: Vec<String>,
 }
 
 /// What a client's file has that this kernel has, too.
-pub(super) fn doubled(
+pub(super) fn find_duplicates(
     context: &CliContext,
     file: &Path,
     client: Client,
-) -> Result<Vec<DoubledServer>, Failure> {
-    let sources = Sources::of_file(file, client);
-    let known = ServersInForce::new(context, context.status()?.as_ref())?;
+) -> Result<Vec<DuplicateServer>, Failure> {
+    let sources = Sources::from_file(file, client);
+    let known = ActiveServers::new(context, context.status()?.as_ref())?;
     let plan = known.plan(context, &sources, &InputAnswers::default(), None);
     let mut doubled = Vec::new();
-    for left in plan.left {
-        let WhyLeft::Here(id) = left.why else {
+    for left in plan.skipped {
+        let SkipReason::AlreadyPresent(id) = left.reason else {
             continue;
         };
         let ServerOrigin { name, project, .. } = left.origin;
@@ -174,10 +177,10 @@ pub(super) fn doubled(
         let (Some(there), Some(here)) = (there, here) else {
             continue;
         };
-        doubled.push(DoubledServer {
-            tools: here.tools_missing(&there.tools),
-            left_out: there.left_out.clone(),
-            only_off_there: there.disabled && here.autostart,
+        doubled.push(DuplicateServer {
+            tools: here.missing_tool_limits(&there.tools),
+            dropped_keys: there.skipped_keys.clone(),
+            is_disabled_only_in_client: there.disabled && here.autostart,
             not_starting: not_starting(there, here, &known.values),
             file: here.file.clone(),
             id,
@@ -189,7 +192,7 @@ pub(super) fn doubled(
 }
 
 /// Why a server that its client starts does not start here.
-fn not_starting(there: &FoundServer, here: &ServerHere, values: &HereValues) -> Vec<String> {
+fn not_starting(there: &ClientServer, here: &LocalServer, values: &LocalValues) -> Vec<String> {
     let (name, id) = (&there.name, &here.id);
     let mut why = Vec::new();
     if !there.disabled && !here.autostart {
@@ -203,7 +206,7 @@ fn not_starting(there: &FoundServer, here: &ServerHere, values: &HereValues) -> 
 }
 
 /// Whether a command is this program: it would start itself.
-fn is_own(words: &[String]) -> bool {
+fn is_kernel_command(words: &[String]) -> bool {
     let name = words
         .first()
         .and_then(|program| Path::new(program).file_name());
@@ -211,7 +214,7 @@ fn is_own(words: &[String]) -> bool {
 }
 
 /// Only those that were named are left.
-fn chosen(plan: &mut Plan, typed: &Import) -> Result<(), Failure> {
+fn keep_selected(plan: &mut Plan, typed: &Import) -> Result<(), Failure> {
     if typed.only.is_empty() {
         return Ok(());
     }
@@ -222,7 +225,7 @@ fn chosen(plan: &mut Plan, typed: &Import) -> Result<(), Failure> {
                 .iter()
                 .map(|server| server.id.as_str())
                 .collect();
-            let near = mgp_engine::doors::nearest::nearest(name, ids.iter().copied());
+            let near = mgp_engine::doors::suggestions::nearest(name, ids.iter().copied());
             let told = match near {
                 Some(near) => format!("did you mean {near}?"),
                 None if ids.is_empty() => "nothing new was found".to_owned(),
@@ -238,38 +241,42 @@ fn chosen(plan: &mut Plan, typed: &Import) -> Result<(), Failure> {
     Ok(())
 }
 
-impl EntriesToWrite {
+impl ImportEdit {
     /// The file as it would be. What would not be read as it is meant is left out, and told.
     fn new(context: &CliContext, file: PathBuf, plan: &mut Plan) -> Result<Self, Failure> {
-        let before = existing(&file)?;
+        let before = read_if_exists(&file)?;
         let home = context.look_up.secrets_folder();
         let mut text = before.clone().unwrap_or_default();
         let mut servers = Vec::new();
         for planned in std::mem::take(&mut plan.servers) {
             let prefix = home
                 .as_deref()
-                .map(|home| secrets::prefix(home, &planned.id, &file));
+                .map(|home| supplied_values::secret_prefix(home, &planned.id, &file));
             let (server, given) = match new_server(&planned, prefix.as_deref()) {
                 Ok(made) => made,
                 Err(why) => {
-                    plan.left.push(left(&planned, &why.to_string()));
+                    plan.skipped.push(unplanned(&planned, &why.to_string()));
                     continue;
                 }
             };
-            let with = edit::add(&text, &server).map_err(|error| in_file(&file, &error))?;
-            let known = edit::add(&text, &GivenValues::as_if_kept(&server));
-            let known = known.map_err(|error| in_file(&file, &error))?;
-            match config::judge(&known, &file, &server.id) {
-                Some(problem) => plan.left.push(left(&planned, &problem.message)),
+            let with =
+                edit::add_entry(&text, &server).map_err(|error| to_failure(&file, &error))?;
+            let known = edit::add_entry(&text, &SuppliedValues::with_placeholders(&server));
+            let known = known.map_err(|error| to_failure(&file, &error))?;
+            match config::check_server(&known, &file, &server.id) {
+                Some(problem) => plan.skipped.push(unplanned(&planned, &problem.message)),
                 None => {
                     text = with;
-                    servers.push(ServerToWrite { planned, given });
+                    servers.push(PlannedEntry {
+                        planned,
+                        values: given,
+                    });
                 }
             }
         }
         Ok(Self {
             file,
-            before,
+            text_before: before,
             text,
             servers,
         })
@@ -277,15 +284,15 @@ impl EntriesToWrite {
 
     /// Secrets first: an entry never names what is not there yet.
     fn write(&self, context: &CliContext) -> Result<(), Failure> {
-        check_unchanged(&self.file, self.before.as_deref())?;
+        check_unchanged(&self.file, self.text_before.as_deref())?;
         let store = context.secret_store().ok();
         for server in &self.servers {
-            server.given.write(store.as_ref())?;
+            server.values.store(store.as_ref())?;
         }
         write(
             context,
             &self.file,
-            self.before.as_deref(),
+            self.text_before.as_deref(),
             &self.text,
             false,
         )?;
@@ -293,32 +300,32 @@ impl EntriesToWrite {
     }
 
     /// What is new in the file.
-    fn added(&self) -> &str {
-        let before = self.before.as_deref().unwrap_or_default().trim_end();
+    fn added_text(&self) -> &str {
+        let before = self.text_before.as_deref().unwrap_or_default().trim_end();
         self.text.strip_prefix(before).unwrap_or(&self.text).trim()
     }
 }
 
-fn left(planned: &PlannedServer, why: &str) -> Unplanned {
-    Unplanned {
+fn unplanned(planned: &PlannedServer, why: &str) -> SkippedServer {
+    SkippedServer {
         origin: planned.origins[0].clone(),
-        why: WhyLeft::Refused(why.to_owned()),
+        reason: SkipReason::InvalidEntry(why.to_owned()),
     }
 }
 
 fn new_server(
     planned: &PlannedServer,
     prefix: Option<&str>,
-) -> Result<(NewServer, GivenValues), Failure> {
-    let mut given = GivenValues::default();
+) -> Result<(NewServer, SuppliedValues), Failure> {
+    let mut given = SuppliedValues::default();
     let mut server = NewServer {
         id: planned.id.clone(),
         autostart: planned.disabled.then_some(false),
         tools: planned.tools.clone(),
         ..NewServer::default()
     };
-    match &planned.reach {
-        PlannedReach::Command {
+    match &planned.connection {
+        PlannedConnection::Command {
             words,
             env,
             env_file,
@@ -326,69 +333,69 @@ fn new_server(
         } => {
             server.command.clone_from(words);
             server.cwd.clone_from(cwd);
-            server.env = kept(&mut given, prefix, env)?;
+            server.env = store_values(&mut given, prefix, env)?;
             if let Some(file) = env_file {
                 let own: Vec<_> = server.env.iter().map(|(name, _)| name.clone()).collect();
-                let more = given.keep_file(prefix, Path::new(file))?;
+                let more = given.add_file(prefix, Path::new(file))?;
                 let more = more.into_iter().filter(|(name, _)| !own.contains(name));
                 server.env.extend(more);
             }
         }
-        PlannedReach::Url { url, headers } => {
+        PlannedConnection::Url { url, headers } => {
             let pieces = url.iter().map(|piece| match piece {
-                UrlPiece::Written(text) => Ok(text.clone()),
+                UrlPiece::Literal(text) => Ok(text.clone()),
                 UrlPiece::Secret { name, value } => {
-                    let reference = given.keep(prefix, name, value.clone())?;
+                    let reference = given.add_secret(prefix, name, value.clone())?;
                     Ok(format!("${{{reference}}}"))
                 }
             });
             server.url = Some(pieces.collect::<Result<String, Failure>>()?);
-            server.headers = kept(&mut given, prefix, headers)?;
+            server.headers = store_values(&mut given, prefix, headers)?;
         }
     }
     Ok((server, given))
 }
 
-fn kept(
-    given: &mut GivenValues,
+fn store_values(
+    given: &mut SuppliedValues,
     prefix: Option<&str>,
     values: &[(String, PlannedValue)],
 ) -> Result<Vec<(String, String)>, Failure> {
     let mut written = Vec::new();
     for (name, value) in values {
         let value = match value {
-            PlannedValue::Written(text) => text.clone(),
-            PlannedValue::Secret(secret) => given.keep(prefix, name, secret.clone())?,
+            PlannedValue::Literal(text) => text.clone(),
+            PlannedValue::Secret(secret) => given.add_secret(prefix, name, secret.clone())?,
         };
         written.push((name.clone(), value));
     }
     Ok(written)
 }
 
-fn agreed(writing: &EntriesToWrite) -> Result<bool, Failure> {
+fn confirm_import(writing: &ImportEdit) -> Result<bool, Failure> {
     if !io::stdin().is_terminal() {
         return Err(Failure::Usage(
             "there is no terminal to ask on: what is shown above is added with `mgp import --yes`"
                 .to_owned(),
         ));
     }
-    let many = counted(writing.servers.len(), "server");
-    ask_yes(&format!("Add {many} to {}?", writing.file.display()))
+    let many = pluralize(writing.servers.len(), "server");
+    confirm(&format!("Add {many} to {}?", writing.file.display()))
 }
 
-fn tell_done(context: &CliContext, writing: &EntriesToWrite, runs: bool) -> Result<(), Failure> {
-    let many = counted(writing.servers.len(), "server");
-    say(format_args!("added {many} to {}", writing.file.display()))?;
+fn report_done(context: &CliContext, writing: &ImportEdit, runs: bool) -> Result<(), Failure> {
+    let many = pluralize(writing.servers.len(), "server");
+    print_line(format_args!("added {many} to {}", writing.file.display()))?;
     if !runs {
-        report("they start with the kernel: `mgp up --detach`");
+        print_error("they start with the kernel: `mgp up --detach`");
         return Ok(());
     }
-    context.reload()?;
-    report("they are starting: `mgp servers list` shows how they are");
+    context.reload_kernel()?;
+    print_error("they are starting: `mgp servers list` shows how they are");
     Ok(())
 }
 
 /// The JSON of a list.
-fn list<T>(items: &[T], told: impl Fn(&T) -> Value) -> Value {
+fn to_json_array<T>(items: &[T], told: impl Fn(&T) -> Value) -> Value {
     items.iter().map(told).collect()
 }

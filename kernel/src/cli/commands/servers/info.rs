@@ -4,12 +4,14 @@ use mgp_protocol::mcp::Method;
 use mgp_protocol::mgp::servers::{Instance, List, Server};
 use serde_json::json;
 
-use super::ListedServers;
-use super::state::{standing, whose, why};
-use crate::cli::client::{CliContext, ProgressLine, read};
+use super::ServerList;
+use super::state::{instance_owner, render_reason, state_label};
+use crate::cli::client::{CliContext, ProgressLine, parse_result};
 use crate::cli::failure::Failure;
-use crate::cli::print::{say, titled};
-use crate::cli::words::{bytes, counted, one_line, plain, time, used};
+use crate::cli::print::{print_line, render_titled};
+use crate::cli::text_format::{
+    first_line, format_bytes, format_duration, format_resource_usage, pluralize, sanitize_line,
+};
 
 /// What is said of a server with `pin = "off"`.
 const UNPINNED: &str =
@@ -17,32 +19,33 @@ const UNPINNED: &str =
 
 pub(super) fn show(context: &CliContext, id: &str) -> Result<(), Failure> {
     let doing = "asking the kernel";
-    let answer = context.ask_about(id, List::METHOD, &json!({}), &mut ProgressLine::of(doing))?;
-    let mut servers = read::<ListedServers>(&answer)?.servers.into_iter();
+    let answer =
+        context.call_about_server(id, List::METHOD, &json!({}), &mut ProgressLine::new(doing))?;
+    let mut servers = parse_result::<ServerList>(&answer)?.servers.into_iter();
     // It went while it was asked for.
     let server = servers
         .find(|server| server.id == id)
-        .ok_or_else(|| Failure::Usage(format!("there is no server {}", plain(id))))?;
+        .ok_or_else(|| Failure::Usage(format!("there is no server {}", sanitize_line(id))))?;
     match context.json {
-        true => say(serde_json::to_string(&server).expect("a server is always JSON")),
-        false => say(in_words(&server).trim_end()),
+        true => print_line(serde_json::to_string(&server).expect("a server is always JSON")),
+        false => print_line(render_server(&server).trim_end()),
     }
 }
 
-fn in_words(server: &Server) -> String {
-    let mut text = format!("{} is {}", plain(&server.id), standing(server));
-    if let Some(why) = why(server, usize::MAX) {
-        text += &format!(": {}", plain(&why));
+fn render_server(server: &Server) -> String {
+    let mut text = format!("{} is {}", sanitize_line(&server.id), state_label(server));
+    if let Some(why) = render_reason(server, usize::MAX) {
+        text += &format!(": {}", sanitize_line(&why));
     }
-    text += &format!(", for {}\n", time(server.since_ms));
-    for (title, rows) in rows(server) {
-        text += &titled(title, 11, &rows);
+    text += &format!(", for {}\n", format_duration(server.since_ms));
+    for (title, rows) in info_rows(server) {
+        text += &render_titled(title, 11, &rows);
     }
     text
 }
 
 /// What carries the messages. An entry says `lite` for MCP-lite over HTTP, and `grpc` for the same over gRPC.
-fn carried(transport: &str) -> &str {
+fn transport_label(transport: &str) -> &str {
     match transport {
         "lite" => "http",
         other => other,
@@ -50,56 +53,61 @@ fn carried(transport: &str) -> &str {
 }
 
 /// What is said of it, one title each; what does not apply has no rows.
-fn rows(server: &Server) -> Vec<(&'static str, Vec<String>)> {
+fn info_rows(server: &Server) -> Vec<(&'static str, Vec<String>)> {
     let one = |text: Option<String>| text.into_iter().collect::<Vec<_>>();
-    let next = server.next_try_ms.map(|ms| format!("in {}", time(ms)));
+    let next = server
+        .next_try_ms
+        .map(|ms| format!("in {}", format_duration(ms)));
     let speaks = server
         .protocol_version
         .as_ref()
-        .map(|version| format!("{version} over {}", carried(&server.transport)));
+        .map(|version| format!("{version} over {}", transport_label(&server.transport)));
     let sandbox = server.sandbox.clone().unwrap_or_default();
     vec![
         ("next try", one(next)),
         ("restarts", vec![server.restarts.to_string()]),
         ("registered", one(server.registered_by.clone())),
-        ("runs", one(runs(server))),
+        ("runs", one(render_command(server))),
         ("process", one(server.pid.map(|pid| pid.to_string()))),
-        ("uses", one(server.uses.as_ref().map(used))),
+        ("uses", one(server.uses.as_ref().map(format_resource_usage))),
         ("is", one(server.server_info.clone())),
         ("speaks", one(speaks)),
-        ("mgp", one(mgp(server))),
+        ("mgp", one(render_mgp(server))),
         ("trust", vec![server.trust_level.clone()]),
-        ("offers", vec![offers(server)]),
+        ("offers", vec![render_offers(server)]),
         ("lists", server.rejected.clone()),
-        ("instances", server.instances.iter().map(instance).collect()),
+        (
+            "instances",
+            server.instances.iter().map(render_instance).collect(),
+        ),
         ("replicas", server.replicas.clone()),
         ("under way", vec![format!("{} calls", server.in_flight)]),
         ("permissions", server.permissions.clone()),
         ("pins", one(server.unpinned.then(|| UNPINNED.to_owned()))),
-        ("odd", odd(server)),
+        ("odd", anomalies(server)),
         ("sandbox", sandbox.enforced),
         ("NOT HELD", sandbox.missing),
         ("note", sandbox.notes),
     ]
 }
 
-fn instance(one: &Instance) -> String {
+fn render_instance(one: &Instance) -> String {
     let process = one
         .pid
         .map_or(String::new(), |pid| format!(", process {pid}"));
     let memory = one.uses.map_or(String::new(), |used| {
-        format!(" with {}", bytes(used.memory_bytes))
+        format!(" with {}", format_bytes(used.memory_bytes))
     });
     format!(
         "{}: {}, for {}{process}{memory}, {} calls",
-        whose(one),
+        instance_owner(one),
         one.state,
-        time(one.since_ms),
+        format_duration(one.since_ms),
         one.in_flight
     )
 }
 
-fn runs(server: &Server) -> Option<String> {
+fn render_command(server: &Server) -> Option<String> {
     let words = server.runs.iter().map(|word| {
         let harmless = |c: char| c.is_alphanumeric() || "/._-+:@=,%~".contains(c);
         match !word.is_empty() && word.chars().all(harmless) {
@@ -108,10 +116,10 @@ fn runs(server: &Server) -> Option<String> {
         }
     });
     let words: Vec<_> = words.collect();
-    (!words.is_empty()).then(|| one_line(&words.join(" "), 500))
+    (!words.is_empty()).then(|| first_line(&words.join(" "), 500))
 }
 
-fn mgp(server: &Server) -> Option<String> {
+fn render_mgp(server: &Server) -> Option<String> {
     let spoken = server.mgp.as_ref()?;
     Some(format!(
         "{}: {}",
@@ -120,18 +128,18 @@ fn mgp(server: &Server) -> Option<String> {
     ))
 }
 
-fn offers(server: &Server) -> String {
+fn render_offers(server: &Server) -> String {
     format!(
         "{} (`mgp tools list --server {}`), {}, {}",
-        counted(server.tools, "tool"),
+        pluralize(server.tools, "tool"),
         server.id,
-        counted(server.resources, "resource"),
-        counted(server.prompts, "prompt")
+        pluralize(server.resources, "resource"),
+        pluralize(server.prompts, "prompt")
     )
 }
 
 /// What a server does that none should.
-fn odd(server: &Server) -> Vec<String> {
+fn anomalies(server: &Server) -> Vec<String> {
     let counted = [
         (server.noise_lines, "lines on stdout that were no messages"),
         (server.oversized, "messages dropped for their size"),
@@ -185,11 +193,11 @@ mod tests {
                     lists       tool a: no inputSchema\n            tool b: the same\n\
                     under way   0 calls\n\
                     odd         3 lines on stdout that were no messages\n";
-        assert_eq!(in_words(&server), want);
+        assert_eq!(render_server(&server), want);
         let unpinned = Server {
             unpinned: true,
             ..server
         };
-        assert!(in_words(&unpinned).contains("pins        off: a tool that changes"));
+        assert!(render_server(&unpinned).contains("pins        off: a tool that changes"));
     }
 }

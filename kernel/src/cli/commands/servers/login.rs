@@ -6,37 +6,37 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-use mgp_engine::doors::nearest::nearest;
-use mgp_engine::servers::login::NoLogin;
+use mgp_engine::doors::suggestions::nearest;
+use mgp_engine::servers::login::SignInError;
 use mgp_engine::servers::login::challenge::LoginChallenge;
 use mgp_engine::servers::login::record::LoginRecord;
 use mgp_engine::servers::login::scopes::ScopeSet;
-use mgp_engine::servers::spec::{Reach, ServerSpec};
-use mgp_engine::timestamps::rfc3339_ms;
+use mgp_engine::servers::spec::{ServerSpec, ServerTransport};
+use mgp_engine::timestamps::render_rfc3339_ms;
 use mgp_protocol::ids::AgentId;
 use mgp_protocol::mcp::Method;
-use mgp_protocol::mgp::approvals::{List, Pending};
+use mgp_protocol::mgp::approvals::{List, PendingList};
 use mgp_protocol::mgp::kernel::KernelStatus;
-use mgp_protocol::mgp::servers::{Restart, Start, WantedLogin};
-use mgp_servers::login::{CallbackListener, LoginError, LoginPlace, Logins, ServerLogin, SignIn};
+use mgp_protocol::mgp::servers::{PendingLogin, Restart, Start};
+use mgp_servers::login::{CallbackListener, LoginBackend, LoginError, Logins, ServerLogin, SignIn};
 use mgp_store::secrets::Namespace;
 use serde_json::json;
 
-use super::starting::{StartMode, watch};
-use super::state::{CONNECTED, tell};
+use super::start_progress::{StartMode, start_and_watch};
+use super::state::{CONNECTED, report_state};
 use crate::cli::args;
 use crate::cli::args::{Login, Logout};
-use crate::cli::client::{CliContext, names, read};
+use crate::cli::client::{CliContext, name_resolution, parse_result};
 use crate::cli::failure::Failure;
-use crate::cli::print::{report, say, table};
-use crate::cli::words::plain;
+use crate::cli::print::{new_table, print_error, print_line};
+use crate::cli::text_format::sanitize_line;
 use crate::config;
 use crate::config::named_secrets::{KernelLookup, NamedSecrets};
 
 /// How long a person may take with the browser.
-const PATIENCE: Duration = Duration::from_secs(600);
+const BROWSER_TIMEOUT: Duration = Duration::from_secs(600);
 /// Longest pasted address, in bytes.
-const PASTED: u64 = 16 << 10;
+const PASTED_BYTES_MAX: u64 = 16 << 10;
 
 impl From<LoginError> for Failure {
     fn from(error: LoginError) -> Self {
@@ -44,14 +44,14 @@ impl From<LoginError> for Failure {
     }
 }
 
-impl From<NoLogin> for Failure {
-    fn from(error: NoLogin) -> Self {
+impl From<SignInError> for Failure {
+    fn from(error: SignInError) -> Self {
         Self::Other(error.to_string())
     }
 }
 
 /// One entry, its login, and the kernel that runs with it.
-struct LoginScene {
+struct LoginContext {
     spec: ServerSpec,
     /// Whose login it is, where each agent has its own and one was named.
     agent: Option<AgentId>,
@@ -73,8 +73,8 @@ pub(in crate::cli::commands) fn run(
 
 /// Lists the stored logins and, of a running kernel, those that servers want.
 fn list(context: &CliContext) -> Result<(), Failure> {
-    let wanted = match context.ask(List::METHOD, &json!({}), "asking the kernel") {
-        Ok(answer) => read::<Pending>(&answer)?.logins,
+    let wanted = match context.call(List::METHOD, &json!({}), "asking the kernel") {
+        Ok(answer) => parse_result::<PendingList>(&answer)?.logins,
         Err(Failure::NotRunning(_)) => BTreeMap::new(),
         Err(other) => return Err(other),
     };
@@ -84,7 +84,7 @@ fn list(context: &CliContext) -> Result<(), Failure> {
         .map(|login| {
             let mut words = login.name.split(' ').map(str::to_owned);
             let [server, url, agent] = [(); 3].map(|()| words.next().unwrap_or_default());
-            [server, url, agent, rfc3339_ms(login.set_ms)]
+            [server, url, agent, render_rfc3339_ms(login.set_ms)]
         })
         .collect();
     if context.json {
@@ -95,33 +95,33 @@ fn list(context: &CliContext) -> Result<(), Failure> {
                 json!({"server": server, "url": url, "agent": agent, "set_at": set_at})
             })
             .collect();
-        return say(json!({"logins": stored, "wanted": wanted}));
+        return print_line(json!({"logins": stored, "wanted": wanted}));
     }
     if stored.is_empty() && wanted.is_empty() {
-        return say("no logins; `mgp logins add SERVER` signs in to a remote server");
+        return print_line("no logins; `mgp logins add SERVER` signs in to a remote server");
     }
-    let mut rows = table(&["SERVER", "ADDRESS", "AGENT", "SIGNED IN AT"]);
+    let mut rows = new_table(&["SERVER", "ADDRESS", "AGENT", "SIGNED IN AT"]);
     for row in &stored {
-        rows.add_row(row.iter().map(|cell| plain(cell)));
+        rows.add_row(row.iter().map(|cell| sanitize_line(cell)));
     }
     for (server, wanted) in &wanted {
         rows.add_row([
-            plain(server),
+            sanitize_line(server),
             String::new(),
             String::new(),
-            format!("wanted: {}", plain(&wanted.command)),
+            format!("wanted: {}", sanitize_line(&wanted.command)),
         ]);
     }
-    say(rows.trim_fmt())
+    print_line(rows.trim_fmt())
 }
 
 /// Signs in.
 fn login(context: &CliContext, typed: &Login) -> Result<(), Failure> {
-    let scene = LoginScene::of(context, &typed.server, typed.agent.as_deref())?;
+    let scene = LoginContext::resolve(context, &typed.server, typed.agent.as_deref())?;
     let id = scene.spec.id.as_str();
-    let wanted = scene.wanted();
-    let record = alone(sign_in(context, &scene, wanted.as_ref(), typed.no_browser))?;
-    let until = record.until_ms.map(rfc3339_ms);
+    let wanted = scene.wanted_login();
+    let record = block_on(sign_in(context, &scene, wanted.as_ref(), typed.no_browser))?;
+    let until = record.until_ms.map(render_rfc3339_ms);
     let mut told = json!({
         "server": id,
         "issuer": record.issuer,
@@ -133,28 +133,32 @@ fn login(context: &CliContext, typed: &Login) -> Result<(), Failure> {
         told["agent"] = agent.as_str().into();
     }
     if !context.json {
-        say(plain(&in_words(id, scene.agent.as_ref(), &record)))?;
+        print_line(sanitize_line(&render_record(
+            id,
+            scene.agent.as_ref(),
+            &record,
+        )))?;
     }
     // That of an agent is taken by its next call.
     if scene.status.is_none() || scene.agent.is_some() {
         return match context.json {
-            true => say(told),
+            true => print_line(told),
             false => Ok(()),
         };
     }
-    let server = watch(context, Start::METHOD, "starting", id, StartMode::Plain)?;
+    let server = start_and_watch(context, Start::METHOD, "starting", id, StartMode::Plain)?;
     if context.json {
         told["state"] = server.state.clone().into();
-        say(told)?;
+        print_line(told)?;
         return match CONNECTED.contains(&server.state.as_str()) {
             true => Ok(()),
             false => Err(Failure::Other(server.reason.unwrap_or(server.state))),
         };
     }
-    tell(context, &server, CONNECTED)
+    report_state(context, &server, CONNECTED)
 }
 
-fn in_words(id: &str, agent: Option<&AgentId>, record: &LoginRecord) -> String {
+fn render_record(id: &str, agent: Option<&AgentId>, record: &LoginRecord) -> String {
     let scopes = match record.asked.is_empty() {
         true => String::new(),
         false => format!(", for {}", record.asked),
@@ -163,7 +167,7 @@ fn in_words(id: &str, agent: Option<&AgentId>, record: &LoginRecord) -> String {
         (true, _) => "the kernel renews it".to_owned(),
         (false, Some(until)) => format!(
             "good until {}, and then to be done again",
-            rfc3339_ms(until)
+            render_rfc3339_ms(until)
         ),
         (false, None) => "good until the server says otherwise".to_owned(),
     };
@@ -176,9 +180,9 @@ fn in_words(id: &str, agent: Option<&AgentId>, record: &LoginRecord) -> String {
 
 /// Has the tokens taken back, and forgets them.
 fn logout(context: &CliContext, typed: &Logout) -> Result<(), Failure> {
-    let scene = LoginScene::of(context, &typed.server, typed.agent.as_deref())?;
+    let scene = LoginContext::resolve(context, &typed.server, typed.agent.as_deref())?;
     let id = scene.spec.id.as_str();
-    let (removed, told) = alone(async { Ok(scene.login.forget().await?) })?;
+    let (removed, told) = block_on(async { Ok(scene.login.forget().await?) })?;
     if !removed {
         let whose = scene.agent.as_ref();
         let whose = whose.map_or(String::new(), |agent| format!(" of {agent}"));
@@ -186,65 +190,67 @@ fn logout(context: &CliContext, typed: &Logout) -> Result<(), Failure> {
     }
     if scene.status.is_some() {
         // Without its token the server is to be asked anew.
-        watch(context, Restart::METHOD, "restarting", id, StartMode::Plain)?;
+        start_and_watch(context, Restart::METHOD, "restarting", id, StartMode::Plain)?;
     }
     if context.json {
-        return say(
+        return print_line(
             json!({"server": id, "removed": true, "revoked": told.is_none(), "note": told}),
         );
     }
-    say(format_args!("the login at {} is forgotten", plain(id)))?;
+    print_line(format_args!(
+        "the login at {} is forgotten",
+        sanitize_line(id)
+    ))?;
     if let Some(why) = told {
-        report(format_args!(
+        print_error(format_args!(
             "note: its tokens were not taken back: {}",
-            plain(&why)
+            sanitize_line(&why)
         ));
     }
     Ok(())
 }
 
-impl LoginScene {
+impl LoginContext {
     /// The entry of this id or address, as the kernel that runs reads it.
-    fn of(context: &CliContext, typed: &str, agent: Option<&str>) -> Result<Self, Failure> {
+    fn resolve(context: &CliContext, typed: &str, agent: Option<&str>) -> Result<Self, Failure> {
         let status = context.status()?;
-        let look_up = context.look_up_of(status.as_ref());
-        let loaded = config::load_with(&look_up, &KernelLookup::of(&look_up), None);
+        let look_up = context.lookup_for(status.as_ref());
+        let loaded = config::load_with_env(&look_up, &KernelLookup::for_look_up(&look_up), None);
         let loaded = loaded.map_err(|e| Failure::Other(e.to_string()))?;
         let specs: Vec<&ServerSpec> = loaded
             .servers
             .iter()
             .filter_map(|s| s.as_ref().ok())
             .collect();
-        let at =
-            |spec: &&&ServerSpec| matches!(&spec.reach, Reach::Http { url, .. } if url == typed);
+        let at = |spec: &&&ServerSpec| matches!(&spec.transport, ServerTransport::Http { url, .. } if url == typed);
         let found = specs.iter().find(|spec| spec.id.as_str() == typed);
         let Some(spec) = found.or_else(|| specs.iter().find(at)) else {
             let mut broken = loaded.servers.iter().filter_map(|s| s.as_ref().err());
             let why = broken.find(|it| it.id.as_ref().is_some_and(|id| id.as_str() == typed));
             return Err(match why {
                 Some(why) => Failure::Other(why.problem.to_string()),
-                None => unknown(typed, &specs),
+                None => unknown_server_failure(typed, &specs),
             });
         };
-        let place = LoginPlace {
-            store: NamedSecrets::of(&look_up).store(&loaded.kernel.secrets),
+        let place = LoginBackend {
+            store: NamedSecrets::for_look_up(&look_up).store(&loaded.kernel.secrets),
             outbound: loaded.kernel.network.outbound(),
         };
-        let agent = agent.map(|typed| named(context, spec, typed, status.is_some()));
+        let agent = agent.map(|typed| resolve_agent(context, spec, typed, status.is_some()));
         let agent = agent.transpose()?;
-        match Logins::new(place).of(spec, agent.as_ref()) {
+        match Logins::new(place).login_for(spec, agent.as_ref()) {
             Some(login) => Ok(Self {
                 agent,
                 spec: (*spec).clone(),
                 login,
                 status,
             }),
-            None => Err(Failure::Usage(no_login(spec))),
+            None => Err(Failure::Usage(no_login_reason(spec))),
         }
     }
 
     /// What the server said to the kernel.
-    fn wanted(&self) -> Option<WantedLogin> {
+    fn wanted_login(&self) -> Option<PendingLogin> {
         let servers = &self.status.as_ref()?.servers;
         let server = servers
             .iter()
@@ -257,7 +263,7 @@ impl LoginScene {
 
 /// The agent that was named, where each has a login of its own; of one that the kernel does not know it tells
 /// the nearest.
-fn named(
+fn resolve_agent(
     context: &CliContext,
     spec: &ServerSpec,
     typed: &str,
@@ -270,7 +276,8 @@ fn named(
         )));
     }
     let known = match runs {
-        true => context.with_kernel(async |client| names::agent(client, typed).await)?,
+        true => context
+            .with_kernel(async |client| name_resolution::resolve_agent(client, typed).await)?,
         false => None,
     };
     let typed = known.as_deref().unwrap_or(typed);
@@ -283,7 +290,7 @@ fn named(
     }
 }
 
-fn unknown(typed: &str, specs: &[&ServerSpec]) -> Failure {
+fn unknown_server_failure(typed: &str, specs: &[&ServerSpec]) -> Failure {
     let near = nearest(typed, specs.iter().map(|spec| spec.id.as_str()));
     Failure::Usage(match (near, typed.contains("://")) {
         (_, true) => format!(
@@ -297,10 +304,10 @@ fn unknown(typed: &str, specs: &[&ServerSpec]) -> Failure {
 }
 
 /// Why there is nothing to sign in to.
-fn no_login(spec: &ServerSpec) -> String {
+fn no_login_reason(spec: &ServerSpec) -> String {
     let id = &spec.id;
-    match &spec.reach {
-        Reach::Http { headers, .. }
+    match &spec.transport {
+        ServerTransport::Http { headers, .. }
             if headers
                 .keys()
                 .any(|name| name.eq_ignore_ascii_case("authorization")) =>
@@ -309,20 +316,20 @@ fn no_login(spec: &ServerSpec) -> String {
                 "{id} has a token of its own: `headers.Authorization` of its entry; take that out to sign in"
             )
         }
-        Reach::Http { .. } if !spec.login.enabled => {
+        ServerTransport::Http { .. } if !spec.login.enabled => {
             format!("`login = false` stands in the entry of {id}; take that out to sign in")
         }
-        Reach::Http { url, .. } => format!(
+        ServerTransport::Http { url, .. } => format!(
             "{} is no address that a token may be sent to: only https, and http to this machine, is safe",
-            mgp_protocol::address::shown(url)
+            mgp_protocol::redacted_url::redact_url(url)
         ),
-        Reach::Stdio { .. } | Reach::Node(_) => {
+        ServerTransport::Stdio { .. } | ServerTransport::Node(_) => {
             format!("{id} is started by a command and not reached at an address: it has no login")
         }
     }
 }
 
-fn alone<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+fn block_on<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
@@ -334,12 +341,12 @@ fn alone<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure
 
 async fn sign_in(
     context: &CliContext,
-    scene: &LoginScene,
-    wanted: Option<&WantedLogin>,
+    scene: &LoginContext,
+    wanted: Option<&PendingLogin>,
     no_browser: bool,
 ) -> Result<LoginRecord, Failure> {
     let login = &scene.login;
-    login.look().await;
+    login.reload().await;
     let before = login.record();
     let before = before
         .as_ref()
@@ -348,16 +355,16 @@ async fn sign_in(
     let mut listener = CallbackListener::bind(configured, before).await?;
     let challenge = wanted.map(|wanted| LoginChallenge {
         resource_metadata: wanted.resource_metadata.clone(),
-        scope: ScopeSet::read(wanted.scope.as_deref().unwrap_or_default()),
+        scope: ScopeSet::parse(wanted.scope.as_deref().unwrap_or_default()),
         error: None,
-        bound: wanted.bound,
+        requires_dpop: wanted.bound,
     });
     let under_way = SignIn::begin(login, challenge, &mut listener).await?;
-    show(context, &under_way, no_browser)?;
+    show_address(context, &under_way, no_browser)?;
     let code = tokio::select! {
-        code = listener.code(|query| under_way.code(query)) => code?,
-        code = pasted(&under_way), if no_browser => code?,
-        () = tokio::time::sleep(PATIENCE) => {
+        code = listener.wait_for_code(|query| under_way.parse_code(query)) => code?,
+        code = read_pasted_code(&under_way), if no_browser => code?,
+        () = tokio::time::sleep(BROWSER_TIMEOUT) => {
             return Err(Failure::Other("nobody signed in within 10 minutes; type it again".into()));
         }
         _ = tokio::signal::ctrl_c() => return Err(Failure::Interrupted),
@@ -366,27 +373,27 @@ async fn sign_in(
 }
 
 /// Tells the address, and opens it once where a person is there to see that.
-fn show(context: &CliContext, under_way: &SignIn, no_browser: bool) -> Result<(), Failure> {
+fn show_address(context: &CliContext, under_way: &SignIn, no_browser: bool) -> Result<(), Failure> {
     let (url, issuer) = (under_way.url(), under_way.issuer());
     let goes_to = under_way.token_endpoint();
     if context.json {
-        say(json!({ "open": url, "issuer": issuer, "token_endpoint": goes_to }))?;
+        print_line(json!({ "open": url, "issuer": issuer, "token_endpoint": goes_to }))?;
     } else {
-        let [issuer, goes_to, url] = [issuer, goes_to, url].map(plain);
-        say(format_args!(
+        let [issuer, goes_to, url] = [issuer, goes_to, url].map(sanitize_line);
+        print_line(format_args!(
             "the authorization server is {issuer}; what the browser brings back goes to {goes_to}\nsign in at:\n  {url}"
         ))?;
     }
     if no_browser {
-        report("and paste the address at which the browser ends, then Enter:");
+        print_error("and paste the address at which the browser ends, then Enter:");
     } else if !context.json && io::stdin().is_terminal() && io::stdout().is_terminal() {
-        open(url);
+        open_browser(url);
     }
     Ok(())
 }
 
 /// Without a shell; the address is one word, and begins with http, or is the path of a page.
-pub(in crate::cli::commands) fn open(url: &str) {
+pub(in crate::cli::commands) fn open_browser(url: &str) {
     let opener = match cfg!(target_os = "macos") {
         true => "open",
         false => "xdg-open",
@@ -398,16 +405,19 @@ pub(in crate::cli::commands) fn open(url: &str) {
         .stdout(Stdio::null())
         .stderr(Stdio::null());
     if command.spawn().is_err() {
-        report("no browser could be opened; open the address yourself");
+        print_error("no browser could be opened; open the address yourself");
     }
 }
 
 /// The code in what is pasted; an address of another login is told, and the next line is waited for.
-async fn pasted(under_way: &SignIn) -> Result<String, Failure> {
+async fn read_pasted_code(under_way: &SignIn) -> Result<String, Failure> {
     loop {
         let line = tokio::task::spawn_blocking(|| {
             let mut line = String::new();
-            let read = io::stdin().lock().take(PASTED).read_line(&mut line);
+            let read = io::stdin()
+                .lock()
+                .take(PASTED_BYTES_MAX)
+                .read_line(&mut line);
             read.map(|read| (read > 0).then_some(line))
         });
         let Some(line) = line.await.map_err(|e| Failure::Other(e.to_string()))?? else {
@@ -417,9 +427,9 @@ async fn pasted(under_way: &SignIn) -> Result<String, Failure> {
         let line = line.trim();
         let query = line.split_once('?').map_or(line, |(_, query)| query);
         let query = query.split('#').next().unwrap_or_default();
-        match under_way.code(query) {
-            Err(NoLogin::NotOurs) => {
-                report(
+        match under_way.parse_code(query) {
+            Err(SignInError::UnknownState) => {
+                print_error(
                     "that is no answer to this login; paste the whole address, from http:// on:",
                 );
             }

@@ -4,72 +4,72 @@
 //! that is none is not shown at all, and what is run is seen and agreed to before it is written down.
 
 mod api;
-mod installed;
-mod published;
-mod telling;
+mod install_plan;
+mod preview;
+mod server_json;
 
 use std::io::{self, IsTerminal};
 
-use mgp_engine::doors::nearest::nearest;
+use mgp_engine::doors::suggestions::nearest;
 use serde_json::{Map, Value, json};
 
 use self::api::RegistryClient;
-use self::installed::{InstallPlan, InstallRefused};
-use self::published::{PublishedInput, RegistryAnswer};
-use super::add::AddedEntry;
-use super::secrets::{AskedSecrets, may_be_value};
+use self::install_plan::{InstallError, InstallPlan};
+use self::server_json::{PublishedInput, RegistryEntry};
+use super::add::EntryDraft;
+use super::supplied_values::{SecretPrompt, may_be_value};
 use crate::cli::args::{Add, Search};
-use crate::cli::client::{CliContext, ask_missing, lacks_some};
+use crate::cli::client::{CliContext, has_promptable_missing, prompt_missing_arguments};
 use crate::cli::failure::Failure;
-use crate::cli::print::{ask_yes, report, say, table};
-use crate::cli::words::{one_line, plain};
+use crate::cli::print::{confirm, new_table, print_error, print_line};
+use crate::cli::text_format::{first_line, sanitize_line};
 
 /// Characters of a description in a table.
-const SHOWN: usize = 80;
+const DESCRIPTION_WIDTH_MAX: usize = 80;
 
 /// Whether somebody means a name of the registry: those have a slash, which no id has.
-pub(super) fn is_name(typed: &str) -> bool {
+pub(super) fn is_registry_name(typed: &str) -> bool {
     typed.contains('/')
 }
 
 pub(super) fn search(context: &CliContext, typed: &Search) -> Result<(), Failure> {
-    let client = RegistryClient::of(context, &typed.address)?;
+    let client = RegistryClient::new(context, &typed.address)?;
     let words: Vec<String> = typed.words.iter().map(|word| word.to_lowercase()).collect();
     let most = usize::try_from(typed.max).unwrap_or(usize::MAX);
     let (mut found, unfit) = client.search(&words)?;
     let more = found.len().saturating_sub(most);
     found.truncate(most);
     if context.json {
-        let listed: Vec<Value> = found.iter().map(RegistryAnswer::to_json).collect();
-        return say(json!({"registry": client.url(), "servers": listed, "more": more}));
+        let listed: Vec<Value> = found.iter().map(RegistryEntry::to_json).collect();
+        return print_line(json!({"registry": client.url(), "servers": listed, "more": more}));
     }
     if unfit > 0 {
-        report(format_args!(
+        print_error(format_args!(
             "note: {unfit} with names that are none are not shown"
         ));
     }
     if found.is_empty() {
-        let words = plain(&typed.words.join(" "));
-        return say(format_args!("{} has nothing with {words}", client.url()));
+        let words = sanitize_line(&typed.words.join(" "));
+        return print_line(format_args!("{} has nothing with {words}", client.url()));
     }
-    let mut rows = table(&["NAME", "VERSION", "KIND", "WHAT IT DOES"]);
+    let mut rows = new_table(&["NAME", "VERSION", "KIND", "WHAT IT DOES"]);
     for answer in &found {
-        let mut what = one_line(answer.server.what(), SHOWN);
+        let mut what = first_line(answer.server.description_or_title(), DESCRIPTION_WIDTH_MAX);
         if answer.status() != "active" {
-            what = format!("({}) {what}", one_line(answer.status(), 20));
+            what = format!("({}) {what}", first_line(answer.status(), 20));
         }
         let server = &answer.server;
-        let version = one_line(&server.version, 20);
+        let version = first_line(&server.version, 20);
         rows.add_row([
-            one_line(&server.name, 120),
+            first_line(&server.name, 120),
             version,
-            server.kinds().join(", "),
+            server.package_kinds().join(", "),
             what,
         ]);
     }
-    say(rows)?;
+    print_line(rows)?;
     if more > 0 {
-        report(format_args!(
+        print_error(format_args!(
             "{more} more: --max shows them, or another word"
         ));
     }
@@ -78,48 +78,49 @@ pub(super) fn search(context: &CliContext, typed: &Search) -> Result<(), Failure
 
 /// Adds a server by its name in the registry.
 pub(super) fn add(context: &CliContext, typed: &Add) -> Result<(), Failure> {
-    let client = RegistryClient::of(context, &typed.from.address)?;
-    let answer = client.server(&typed.id, typed.from.release.as_deref());
-    let answer = answer?.ok_or_else(|| unknown(&client, typed))?;
-    let given = settings(&typed.from.set)?;
-    let refused = |why: InstallRefused| Failure::Usage(plain(&format!("{}: {why}", typed.id)));
+    let client = RegistryClient::new(context, &typed.from.address)?;
+    let answer = client.get_server(&typed.id, typed.from.release.as_deref());
+    let answer = answer?.ok_or_else(|| unknown_name_failure(&client, typed))?;
+    let given = parse_settings(&typed.from.set)?;
+    let refused =
+        |why: InstallError| Failure::Usage(sanitize_line(&format!("{}: {why}", typed.id)));
     let wanted = typed.from.package.as_deref();
-    let open = InstallPlan::of(&answer.server, wanted).map_err(refused)?;
+    let open = InstallPlan::for_server(&answer.server, wanted).map_err(refused)?;
     if let Some(name) = given.keys().find(|name| open.input(name).is_none()) {
-        let names = open.names();
+        let names = open.input_names();
         let near = nearest(name, names.iter().copied());
         let near = near.map_or_else(
             || format!("it takes {}", names.join(", ")),
             |near| format!("did you mean {near}?"),
         );
         let told = format!("{} takes no {name}; {near}", typed.id);
-        return Err(Failure::Usage(plain(&told)));
+        return Err(Failure::Usage(sanitize_line(&told)));
     }
     if let Some(secret) = given
         .keys()
         .find(|name| open.input(name).is_some_and(PublishedInput::is_hidden))
     {
-        return Err(Failure::Usage(plain(&format!(
+        return Err(Failure::Usage(sanitize_line(&format!(
             "`--set {secret}=…` shows its value to every user of this machine, and keeps it in the history \
              of the shell: leave it out and type it when asked, or say where it is: --env {secret}=secret:NAME"
         ))));
     }
     if !context.json {
-        say(telling::in_words(&answer, &client, &open))?;
+        print_line(preview::render_preview(&answer, &client, &open))?;
     }
     let asks = !context.json && io::stdin().is_terminal() && !typed.from.dry_run;
-    let values = completed(&open, given, asks && !typed.from.yes, &typed.id)?;
-    let plan = open.with(&values).map_err(refused)?;
+    let values = complete_settings(&open, given, asks && !typed.from.yes, &typed.id)?;
+    let plan = open.with_values(&values).map_err(refused)?;
     let entry = installed_entry(typed, &plan);
     // Only the place is looked at before somebody is asked for secrets.
-    let place = AddedEntry::of(context, &entry)?;
-    let secrets = needed_secrets(typed, &plan, asks)?;
+    let place = EntryDraft::prepare(context, &entry)?;
+    let secrets = read_needed_secrets(typed, &plan, asks)?;
     if !context.json {
-        say(telling::entry(&entry, &plan))?;
+        print_line(preview::render_entry(&entry, &plan))?;
     }
     if typed.from.dry_run {
         return match context.json {
-            true => say(telling::to_json(&answer, &entry, &plan, false)),
+            true => print_line(preview::to_json(&answer, &entry, &plan, false)),
             false => Ok(()),
         };
     }
@@ -129,13 +130,13 @@ pub(super) fn add(context: &CliContext, typed: &Add) -> Result<(), Failure> {
                 "there is no terminal to ask on: what is shown is added with --yes".to_owned(),
             ));
         }
-        if !ask_yes("Add it?")? {
+        if !confirm("Add it?")? {
             return Err(Failure::Other("nothing was changed".to_owned()));
         }
     }
-    let mut values = place.given(context, &entry)?;
+    let mut values = place.collect_values(context, &entry)?;
     for (name, header, value) in secrets {
-        let reference = place.keep(&mut values, &name, value)?;
+        let reference = place.store_secret(&mut values, &name, value)?;
         match header {
             true => values.headers.push((name, reference)),
             false => values.env.push((name, reference)),
@@ -147,7 +148,7 @@ pub(super) fn add(context: &CliContext, typed: &Add) -> Result<(), Failure> {
 }
 
 /// Its name is told what was probably meant.
-fn unknown(client: &RegistryClient, typed: &Add) -> Failure {
+fn unknown_name_failure(client: &RegistryClient, typed: &Add) -> Failure {
     let (_, end) = typed.id.split_once('/').unwrap_or(("", &typed.id));
     let found = client.search(&[end.to_lowercase()]).unwrap_or_default().0;
     let names: Vec<&str> = found
@@ -156,12 +157,12 @@ fn unknown(client: &RegistryClient, typed: &Add) -> Failure {
         .collect();
     let near = nearest(&typed.id, names.iter().copied()).or(names.first().copied());
     let near = match near {
-        Some(near) => format!("did you mean {}?", one_line(near, 200)),
+        Some(near) => format!("did you mean {}?", first_line(near, 200)),
         None => "`mgp servers search WORDS` shows what it has".to_owned(),
     };
     let version = typed.from.release.as_deref();
     let version = version.map_or(String::new(), |version| format!(" {version}"));
-    Failure::Usage(plain(&format!(
+    Failure::Usage(sanitize_line(&format!(
         "{} has no {}{version}; {near}",
         client.url(),
         typed.id
@@ -169,7 +170,7 @@ fn unknown(client: &RegistryClient, typed: &Add) -> Failure {
 }
 
 /// `NAME=VALUE` as typed.
-fn settings(typed: &[String]) -> Result<Map<String, Value>, Failure> {
+fn parse_settings(typed: &[String]) -> Result<Map<String, Value>, Failure> {
     let mut given = Map::new();
     for word in typed {
         let pair = word.split_once('=');
@@ -189,20 +190,20 @@ fn settings(typed: &[String]) -> Result<Map<String, Value>, Failure> {
 
 /// What is given, and what somebody answers to what is missing; without anybody defaults count, and the
 /// rest is named.
-fn completed(
+fn complete_settings(
     plan: &InstallPlan,
     given: Map<String, Value>,
     asks: bool,
     name: &str,
 ) -> Result<Map<String, Value>, Failure> {
-    let schema = plan.schema();
-    if asks && lacks_some(&schema, &given) {
-        let filled = ask_missing(name, &schema, &given);
+    let schema = plan.input_schema();
+    if asks && has_promptable_missing(&schema, &given) {
+        let filled = prompt_missing_arguments(name, &schema, &given);
         return filled.ok_or_else(|| Failure::Other("nothing was changed".to_owned()));
     }
     let (mut filled, mut missing) = (given, Vec::new());
-    for input in plan.required() {
-        let name = input.called();
+    for input in plan.required_inputs() {
+        let name = input.label();
         match &input.default {
             _ if filled.contains_key(name) => {}
             Some(default) => drop(filled.insert(name.to_owned(), default.as_str().into())),
@@ -211,7 +212,7 @@ fn completed(
     }
     match missing.is_empty() {
         true => Ok(filled),
-        false => Err(Failure::Usage(plain(&format!(
+        false => Err(Failure::Usage(sanitize_line(&format!(
             "{name} needs more: {}",
             missing.join(" ")
         )))),
@@ -222,7 +223,7 @@ fn completed(
 fn installed_entry(typed: &Add, plan: &InstallPlan) -> Add {
     let id = typed.from.called.clone();
     Add {
-        id: id.unwrap_or_else(|| installed::id_of(&typed.id)),
+        id: id.unwrap_or_else(|| install_plan::id_from_name(&typed.id)),
         url: plan.url.clone(),
         transport: None,
         env: typed.env.clone(),
@@ -240,7 +241,7 @@ fn installed_entry(typed: &Add, plan: &InstallPlan) -> Add {
 
 /// The secrets that it needs and nobody said where they are, asked for unseen: name, whether it is a header,
 /// and value.
-fn needed_secrets(
+fn read_needed_secrets(
     typed: &Add,
     plan: &InstallPlan,
     asks: bool,
@@ -254,7 +255,7 @@ fn needed_secrets(
         .iter()
         .filter(|secret| {
             !named(
-                if secret.header {
+                if secret.is_header {
                     &typed.header
                 } else {
                     &typed.env
@@ -268,20 +269,20 @@ fn needed_secrets(
         return Ok(Vec::new());
     }
     if !asks && let Some(first) = missing.first() {
-        let option = if first.header { "--header" } else { "--env" };
+        let option = if first.is_header { "--header" } else { "--env" };
         let all: Vec<_> = missing.iter().map(|secret| secret.name.as_str()).collect();
-        return Err(Failure::Usage(plain(&format!(
+        return Err(Failure::Usage(sanitize_line(&format!(
             "{} needs a secret for {}: `mgp secrets set NAME` keeps one, `{option} {}=secret:NAME` gives it",
             typed.id,
             all.join(", "),
             first.name
         ))));
     }
-    let mut asked = AskedSecrets::of(&typed.id);
+    let mut asked = SecretPrompt::new(&typed.id);
     let mut values = Vec::new();
     for secret in missing {
-        if let Some(value) = asked.ask(&secret.name)? {
-            values.push((secret.name.clone(), secret.header, value));
+        if let Some(value) = asked.read(&secret.name)? {
+            values.push((secret.name.clone(), secret.is_header, value));
         }
     }
     Ok(values)

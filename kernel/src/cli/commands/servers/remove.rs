@@ -5,35 +5,35 @@ use mgp_protocol::mgp::discovery::{Deregister, Deregistered, List, Servers};
 use mgp_protocol::mgp::kernel::Reload;
 use serde_json::json;
 
-use super::config_file::{existing, in_file, in_force, write};
-use super::secrets;
-use crate::cli::client::{CliContext, names, read};
+use super::config_file::{files_in_force, read_if_exists, to_failure, write};
+use super::supplied_values;
+use crate::cli::client::{CliContext, name_resolution, parse_result};
 use crate::cli::failure::Failure;
-use crate::cli::print::{report, say};
-use crate::cli::words::plain;
+use crate::cli::print::{print_error, print_line};
+use crate::cli::text_format::sanitize_line;
 use crate::config::edit;
 
 /// Takes a server out of the first file that has it, or out of those that were registered.
 pub(super) fn remove(context: &CliContext, id: &str) -> Result<(), Failure> {
     let status = context.status()?;
-    let files = in_force(context, status.as_ref())?;
+    let files = files_in_force(context, status.as_ref())?;
     let mut left = Vec::new();
     let mut removed = None;
     for file in &files {
-        let before = existing(file)?;
-        match edit::remove(before.as_deref().unwrap_or_default(), id) {
+        let before = read_if_exists(file)?;
+        match edit::remove_entry(before.as_deref().unwrap_or_default(), id) {
             Ok(text) if removed.is_none() => {
                 write(context, file, before.as_deref(), &text, false)?;
                 if let Some(home) = context.look_up.secrets_folder() {
-                    let prefix = secrets::prefix(&home, id, file);
-                    secrets::forget(context.secret_store().ok().as_ref(), &prefix);
-                    secrets::forget_files(&secrets::folder(&home, id, file));
+                    let prefix = supplied_values::secret_prefix(&home, id, file);
+                    supplied_values::remove_stored(context.secret_store().ok().as_ref(), &prefix);
+                    supplied_values::remove_files(&supplied_values::secret_folder(&home, id, file));
                 }
                 removed = Some(file);
             }
             Ok(_) => left.push(file),
-            Err(edit::EditError::Unknown(_)) => {}
-            Err(e) => return Err(in_file(file, &e)),
+            Err(edit::EditError::UnknownId(_)) => {}
+            Err(e) => return Err(to_failure(file, &e)),
         }
     }
     if removed.is_none() && status.is_some() && deregister(context, id)? {
@@ -41,7 +41,8 @@ pub(super) fn remove(context: &CliContext, id: &str) -> Result<(), Failure> {
     }
     let Some(file) = removed else {
         if status.is_some() {
-            context.with_kernel(async |client| names::server(client, id).await)?;
+            context
+                .with_kernel(async |client| name_resolution::resolve_server(client, id).await)?;
         }
         let read: Vec<_> = files.iter().map(|f| f.display().to_string()).collect();
         return Err(Failure::Other(format!(
@@ -50,17 +51,17 @@ pub(super) fn remove(context: &CliContext, id: &str) -> Result<(), Failure> {
         )));
     };
     for file in left {
-        report(format_args!(
+        print_error(format_args!(
             "note: {} has a server `{id}` too, which counts now",
             file.display()
         ));
     }
     if status.is_some() {
-        context.ask(Reload::METHOD, &json!({}), format!("stopping {id}"))?;
+        context.call(Reload::METHOD, &json!({}), format!("stopping {id}"))?;
     }
     match context.json {
-        true => say(json!({"id": id, "file": file})),
-        false => say(format_args!("removed {id} from {}", file.display())),
+        true => print_line(json!({"id": id, "file": file})),
+        false => print_line(format_args!("removed {id} from {}", file.display())),
     }
 }
 
@@ -68,22 +69,22 @@ pub(super) fn remove(context: &CliContext, id: &str) -> Result<(), Failure> {
 fn deregister(context: &CliContext, id: &str) -> Result<bool, Failure> {
     let gone = context.with_kernel(async |client| {
         let doing = format!("stopping {id}");
-        let answer = client.ask(List::METHOD, &json!({}), &doing).await?;
-        let Servers { servers } = read(&answer)?;
+        let answer = client.call(List::METHOD, &json!({}), &doing).await?;
+        let Servers { servers } = parse_result(&answer)?;
         let registered = servers.into_iter().find(|server| server.id == id);
         let Some(maker) = registered.and_then(|server| server.created_by) else {
             return Ok(None);
         };
         let params = json!({"id": id, "reason": "mgp servers remove"});
-        let gone = client.ask(Deregister::METHOD, &params, doing).await?;
-        Ok(Some((maker, read::<Deregistered>(&gone)?)))
+        let gone = client.call(Deregister::METHOD, &params, doing).await?;
+        Ok(Some((maker, parse_result::<Deregistered>(&gone)?)))
     })?;
     let Some((maker, gone)) = gone else {
         return Ok(false);
     };
     match context.json {
-        true => say(json!({"id": id, "registered_by": maker, "tools": gone.tools}))?,
-        false => say(plain(&format!(
+        true => print_line(json!({"id": id, "registered_by": maker, "tools": gone.tools}))?,
+        false => print_line(sanitize_line(&format!(
             "removed {id}, which {maker} had registered"
         )))?,
     }

@@ -1,42 +1,42 @@
 //! `mgp servers update`: the newest version of the package that a server's command runs, written into its entry.
 
 mod images;
-mod newest;
 mod outdated;
 mod package;
+mod package_versions;
 mod tool_changes;
-mod undone;
+mod update_history;
 
 use std::cmp::Ordering;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use mgp_engine::doors::nearest::nearest_name;
+use mgp_engine::doors::suggestions::nearest_name;
 use mgp_protocol::mcp::Method;
 use mgp_protocol::mgp::kernel::KernelStatus;
 use mgp_protocol::mgp::servers::{Server, Wait};
 use serde_json::{Value, json};
 
-pub(super) use self::outdated::outdated;
+pub(super) use self::outdated::list_outdated;
 pub(super) use self::package::is_exact;
-use self::package::{Package, Registry, compare, is_version};
+use self::package::{Package, Registry, compare_versions, is_version};
 use self::tool_changes::{OfferedTools, ToolChanges};
-use self::undone::RememberedUpdate;
-use super::config_file::{existing, in_file, in_force, write};
-use super::starting::{StartMode, watch};
-use super::state::{CONNECTED, tell};
+use self::update_history::UpdateRecord;
+use super::config_file::{files_in_force, read_if_exists, to_failure, write};
+use super::start_progress::{StartMode, start_and_watch};
+use super::state::{CONNECTED, report_state};
 use crate::cli::args::Update;
-use crate::cli::client::{CliContext, names};
+use crate::cli::client::{CliContext, name_resolution};
 use crate::cli::failure::Failure;
-use crate::cli::print::{report, say};
-use crate::cli::words::plain;
+use crate::cli::print::{print_error, print_line};
+use crate::cli::text_format::sanitize_line;
 use crate::config;
 use crate::config::edit::{self, EditError};
 
 /// How long the kernel may take to hand a changed entry to its server: it has answered that it read it.
-const TAKEN_UP: Duration = Duration::from_secs(5);
-const LOOK_AGAIN: Duration = Duration::from_millis(50);
+const RELOAD_TIMEOUT: Duration = Duration::from_secs(5);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// An entry as it stands in its file.
 struct Entry {
@@ -56,21 +56,21 @@ struct VersionChange {
 /// Writes the newest version into an entry, or the one that is named, and has the server run it.
 pub(super) fn update(context: &CliContext, typed: &Update) -> Result<(), Failure> {
     let status = context.status()?;
-    let entry = find(context, status.as_ref(), &typed.id)?;
-    let refused = |why: package::NoPackage| Failure::Other(format!("{}: {why}", typed.id));
-    let package = Package::of(&entry.command, &entry.args).map_err(refused)?;
+    let entry = find_entry(context, status.as_ref(), &typed.id)?;
+    let refused = |why: package::PackageError| Failure::Other(format!("{}: {why}", typed.id));
+    let package = Package::from_command(&entry.command, &entry.args).map_err(refused)?;
     if package.version.is_none() && typed.to.is_none() && !typed.undo {
-        return unpinned(context, &typed.id, &entry.file, &package);
+        return report_unpinned(context, &typed.id, &entry.file, &package);
     }
     let change = match typed.undo {
-        true => Some(undone(context, typed, &entry, &package)?),
-        false => change(context, &entry, &package, typed)?,
+        true => Some(previous_version(context, typed, &entry, &package)?),
+        false => plan_change(context, &entry, &package, typed)?,
     };
     let Some(change) = change else {
-        return up_to_date(context, &typed.id, &entry.file, &package);
+        return report_up_to_date(context, &typed.id, &entry.file, &package);
     };
     if typed.dry_run {
-        return said(
+        return report_updated(
             context,
             (&typed.id, &package),
             &entry.file,
@@ -81,18 +81,18 @@ pub(super) fn update(context: &CliContext, typed: &Update) -> Result<(), Failure
     // What it offers before anything is written; a server that is away offers nothing.
     let offered = status
         .as_ref()
-        .and_then(|_| OfferedTools::of(context, &typed.id).ok());
-    let trusted = take_down(context, typed, &entry, &package, &change)?;
-    remember(context, typed, &entry, &package, &change)?;
+        .and_then(|_| OfferedTools::fetch(context, &typed.id).ok());
+    let trusted = write_entry(context, typed, &entry, &package, &change)?;
+    record_update(context, typed, &entry, &package, &change)?;
     match status {
-        Some(_) if trusted => run(
+        Some(_) if trusted => apply(
             context,
             (&typed.id, &package),
             &entry.file,
             &change,
             offered,
         ),
-        Some(_) | None => said(
+        Some(_) | None => report_updated(
             context,
             (&typed.id, &package),
             &entry.file,
@@ -103,12 +103,16 @@ pub(super) fn update(context: &CliContext, typed: &Update) -> Result<(), Failure
 }
 
 /// The entry of this server in the first file that has one.
-fn find(context: &CliContext, status: Option<&KernelStatus>, id: &str) -> Result<Entry, Failure> {
-    let files = in_force(context, status)?;
+fn find_entry(
+    context: &CliContext,
+    status: Option<&KernelStatus>,
+    id: &str,
+) -> Result<Entry, Failure> {
+    let files = files_in_force(context, status)?;
     let mut known = Vec::new();
     for file in files {
-        let text = existing(&file)?.unwrap_or_default();
-        match edit::command(&text, id) {
+        let text = read_if_exists(&file)?.unwrap_or_default();
+        match edit::read_command(&text, id) {
             Ok(Some((command, args))) => {
                 return Ok(Entry {
                     file,
@@ -122,12 +126,12 @@ fn find(context: &CliContext, status: Option<&KernelStatus>, id: &str) -> Result
                     "{id} is not started by a command: whoever runs it decides its version"
                 )));
             }
-            Err(EditError::Unknown(_)) => known.extend(edit::ids(&text)),
-            Err(e) => return Err(in_file(&file, &e)),
+            Err(EditError::UnknownId(_)) => known.extend(edit::ids(&text)),
+            Err(e) => return Err(to_failure(&file, &e)),
         }
     }
     if status.is_some() {
-        context.with_kernel(async |client| names::server(client, id).await)?;
+        context.with_kernel(async |client| name_resolution::resolve_server(client, id).await)?;
         return Err(Failure::Other(format!(
             "{id} stands in no file: an agent registered it while the kernel runs"
         )));
@@ -138,7 +142,7 @@ fn find(context: &CliContext, status: Option<&KernelStatus>, id: &str) -> Result
 }
 
 /// `None` where the entry says that version already.
-fn change(
+fn plan_change(
     context: &CliContext,
     entry: &Entry,
     package: &Package,
@@ -155,11 +159,16 @@ fn change(
     let to = match (wanted, package.registry) {
         // It tells all versions at once, and only of the newest that it is one.
         (Some(wanted), Registry::Pip) => wanted.to_owned(),
-        _ => newest::newest(&entry.command, package, wanted, &context.outbound())?,
+        _ => package_versions::newest_package_version(
+            &entry.command,
+            package,
+            wanted,
+            &context.outbound(),
+        )?,
     };
-    let order = said.map_or(Ordering::Less, |said| compare(said, &to));
+    let order = said.map_or(Ordering::Less, |said| compare_versions(said, &to));
     if wanted.is_none() && order == Ordering::Greater {
-        report(format_args!(
+        print_error(format_args!(
             "note: {} is newer than {to}, which {} says is the newest; `--to {to}` goes back",
             said.unwrap_or_default(),
             package.registry.program()
@@ -174,14 +183,14 @@ fn change(
 }
 
 /// What the entry said before the last update, as a change like any other.
-fn undone(
+fn previous_version(
     context: &CliContext,
     typed: &Update,
     entry: &Entry,
     package: &Package,
 ) -> Result<VersionChange, Failure> {
     let id = typed.id.as_str();
-    let last = undone::of(context, id, &entry.file).ok_or_else(|| {
+    let last = update_history::find(context, id, &entry.file).ok_or_else(|| {
         Failure::Usage(format!(
             "no update of {id} is remembered that could be taken back"
         ))
@@ -201,14 +210,14 @@ fn undone(
 }
 
 /// So that the update can be taken back; one that was taken back is forgotten.
-fn remember(
+fn record_update(
     context: &CliContext,
     typed: &Update,
     entry: &Entry,
     package: &Package,
     change: &VersionChange,
 ) -> Result<(), Failure> {
-    let update = RememberedUpdate {
+    let update = UpdateRecord {
         id: typed.id.clone(),
         file: entry.file.clone(),
         argument: package.argument,
@@ -218,11 +227,11 @@ fn remember(
         to: change.to.clone(),
     };
     let kept = Some(update).filter(|_| !typed.undo);
-    undone::keep(context, (&typed.id, &entry.file), kept)
+    update_history::save(context, (&typed.id, &entry.file), kept)
 }
 
 /// Writes the entry; true where the kernel reads it as it is now.
-fn take_down(
+fn write_entry(
     context: &CliContext,
     typed: &Update,
     entry: &Entry,
@@ -230,15 +239,16 @@ fn take_down(
     change: &VersionChange,
 ) -> Result<bool, Failure> {
     let text = edit::set_argument(&entry.text, &typed.id, package.argument, &change.argument);
-    let text = text.map_err(|e| in_file(&entry.file, &e))?;
-    if let Some(problem) = config::judge(&text, &entry.file, &typed.id) {
+    let text = text.map_err(|e| to_failure(&entry.file, &e))?;
+    if let Some(problem) = config::check_server(&text, &entry.file, &typed.id) {
         return Err(Failure::Usage(problem.message));
     }
-    let project = context.look_up.named().is_none() && entry.file == context.look_up.project_file();
+    let project =
+        context.look_up.explicit_file().is_none() && entry.file == context.look_up.project_file();
     let trusted = write(context, &entry.file, Some(&entry.text), &text, project)?;
     if project && !trusted {
         let folder = entry.file.parent().unwrap_or(Path::new(".")).display();
-        report(format_args!(
+        print_error(format_args!(
             "note: {} is not trusted as it is: `mgp trust {folder}` shows it, and asks",
             entry.file.display()
         ));
@@ -247,7 +257,7 @@ fn take_down(
 }
 
 /// Has the kernel take the entry up, and waits until the server runs it or has failed.
-fn run(
+fn apply(
     context: &CliContext,
     about: (&str, &Package),
     file: &Path,
@@ -256,44 +266,46 @@ fn run(
 ) -> Result<(), Failure> {
     let (id, _) = about;
     if !context.json {
-        said(context, about, file, change, true.into())?;
+        report_updated(context, about, file, change, true.into())?;
     }
-    context.reload()?;
+    context.reload_kernel()?;
     let asked = Instant::now();
     let server = loop {
-        let server: Server = watch(context, Wait::METHOD, "updating", id, StartMode::Plain)?;
+        let server: Server =
+            start_and_watch(context, Wait::METHOD, "updating", id, StartMode::Plain)?;
         let taken = server.runs.contains(&change.argument) || server.rolling.is_some();
-        if taken || server.state == "error" || asked.elapsed() > TAKEN_UP {
+        if taken || server.state == "error" || asked.elapsed() > RELOAD_TIMEOUT {
             break server;
         }
-        thread::sleep(LOOK_AGAIN);
+        thread::sleep(POLL_INTERVAL);
     };
     if let Some(why) = &server.rolling {
         return Err(Failure::Other(format!(
             "{id}: {}; {}",
-            plain(why),
-            back(id, change)
+            sanitize_line(why),
+            undo_hint(id, change)
         )));
     }
     let connected = CONNECTED.contains(&server.state.as_str());
     let changes = offered.filter(|_| connected).and_then(|before| {
-        let after = OfferedTools::of(context, id).ok()?;
+        let after = OfferedTools::fetch(context, id).ok()?;
         Some(before.changes_to(&after))
     });
     if context.json {
         let mut shown = json!(server);
         shown["tool_changes"] = changes.as_ref().map(ToolChanges::to_json).into();
-        said(context, about, file, change, shown)?;
+        report_updated(context, about, file, change, shown)?;
         return match connected {
             true => Ok(()),
             false => Err(Failure::Other(format!("{id} is {}", server.state))),
         };
     }
-    tell(context, &server, CONNECTED).inspect_err(|_| report(back(id, change)))?;
+    report_state(context, &server, CONNECTED)
+        .inspect_err(|_| print_error(undo_hint(id, change)))?;
     if let Some(changes) = changes {
-        say(changes.in_words())?;
+        print_line(changes.render())?;
         if !changes.is_empty() {
-            report(format_args!(
+            print_error(format_args!(
                 "what changed may wait in `mgp pending`; `mgp servers update {id} --undo` takes the update back"
             ));
         }
@@ -301,7 +313,7 @@ fn run(
     Ok(())
 }
 
-fn back(id: &str, change: &VersionChange) -> String {
+fn undo_hint(id: &str, change: &VersionChange) -> String {
     match &change.from {
         Some(_) => format!("`mgp servers update {id} --undo` writes the version before"),
         None => format!(
@@ -310,7 +322,7 @@ fn back(id: &str, change: &VersionChange) -> String {
     }
 }
 
-fn said(
+fn report_updated(
     context: &CliContext,
     (id, package): (&str, &Package),
     file: &Path,
@@ -318,7 +330,7 @@ fn said(
     server: Value,
 ) -> Result<(), Failure> {
     if context.json {
-        return say(json!({
+        return print_line(json!({
             "id": id, "file": file, "package": package.name, "from": change.from, "to": change.to,
             "written": !server.is_null(), "server": server.is_object().then_some(server),
         }));
@@ -328,7 +340,7 @@ fn said(
         true => "would be written into",
         false => "written into",
     };
-    say(format_args!(
+    print_line(format_args!(
         "{id}: {} {from} -> {}, {would} {}",
         package.name,
         change.to,
@@ -336,9 +348,14 @@ fn said(
     ))
 }
 
-fn unpinned(context: &CliContext, id: &str, file: &Path, package: &Package) -> Result<(), Failure> {
+fn report_unpinned(
+    context: &CliContext,
+    id: &str,
+    file: &Path,
+    package: &Package,
+) -> Result<(), Failure> {
     if context.json {
-        return say(
+        return print_line(
             json!({"id": id, "file": file, "package": package.name, "from": null, "to": null, "written": false}),
         );
     }
@@ -352,13 +369,13 @@ fn unpinned(context: &CliContext, id: &str, file: &Path, package: &Package) -> R
             package.name
         ),
     };
-    say(format_args!(
+    print_line(format_args!(
         "{id}: its entry asks for no version of {}: {restart}; `--to VERSION` pins one",
         package.name
     ))
 }
 
-fn up_to_date(
+fn report_up_to_date(
     context: &CliContext,
     id: &str,
     file: &Path,
@@ -366,10 +383,10 @@ fn up_to_date(
 ) -> Result<(), Failure> {
     let version = &package.version;
     if context.json {
-        return say(
+        return print_line(
             json!({"id": id, "file": file, "package": package.name, "from": version, "to": version, "written": false}),
         );
     }
     let version = version.as_deref().unwrap_or_default();
-    say(format_args!("{id}: {} {version} stays", package.name))
+    print_line(format_args!("{id}: {} {version} stays", package.name))
 }

@@ -2,15 +2,15 @@
 
 use mgp_protocol::mgp::kernel::{Client, KernelStatus};
 
-use crate::cli::print::table;
-use crate::cli::words::{one_line, plain, time};
+use crate::cli::print::new_table;
+use crate::cli::text_format::{first_line, format_duration, sanitize_line};
 
 /// Rows that are shown; more are counted.
-const ROWS: usize = 20;
+const ROWS_MAX: usize = 20;
 
 /// One row for each client, the first who came on top.
-pub(super) fn in_words(status: &KernelStatus) -> String {
-    let mut table = table(&[
+pub(super) fn render_clients(status: &KernelStatus) -> String {
+    let mut table = new_table(&[
         "AGENT",
         "CLIENT",
         "SPEAKS",
@@ -19,18 +19,22 @@ pub(super) fn in_words(status: &KernelStatus) -> String {
         "CALLS",
         "SILENT FOR",
     ]);
-    for client in status.clients.iter().take(ROWS) {
+    for client in status.clients.iter().take(ROWS_MAX) {
         table.add_row([
-            plain(&client.agent),
-            program(client),
-            client.speaks.as_deref().map(plain).unwrap_or_default(),
-            door(client),
-            time(client.since_ms),
+            sanitize_line(&client.agent),
+            program_label(client),
+            client
+                .speaks
+                .as_deref()
+                .map(sanitize_line)
+                .unwrap_or_default(),
+            endpoint_label(client),
+            format_duration(client.since_ms),
             client.calls.to_string(),
-            time(client.silent_ms),
+            format_duration(client.silent_ms),
         ]);
     }
-    let shown = status.clients.len().min(ROWS) as u64;
+    let shown = status.clients.len().min(ROWS_MAX) as u64;
     match status.connections.saturating_sub(shown) {
         0 => table.to_string(),
         more => format!("{table}\nand {more} more; --json shows the first 1000"),
@@ -38,20 +42,20 @@ pub(super) fn in_words(status: &KernelStatus) -> String {
 }
 
 /// What it calls itself.
-fn program(client: &Client) -> String {
+fn program_label(client: &Client) -> String {
     let words = [client.name.as_deref(), client.version.as_deref()];
     let words: Vec<_> = words.into_iter().flatten().collect();
     match words.is_empty() {
         true => "(does not say)".into(),
-        false => one_line(&words.join(" "), 60),
+        false => first_line(&words.join(" "), 60),
     }
 }
 
-fn door(client: &Client) -> String {
+fn endpoint_label(client: &Client) -> String {
     match (&client.server, &client.set) {
-        (Some(server), _) => format!("{} {}", plain(&client.door), plain(server)),
-        (None, Some(set)) => format!("{} set {}", plain(&client.door), plain(set)),
-        (None, None) => plain(&client.door),
+        (Some(server), _) => format!("{} {}", sanitize_line(&client.door), sanitize_line(server)),
+        (None, Some(set)) => format!("{} set {}", sanitize_line(&client.door), sanitize_line(set)),
+        (None, None) => sanitize_line(&client.door),
     }
 }
 
@@ -83,7 +87,7 @@ mod tests {
 
     #[test]
     fn a_client_is_one_row_and_cannot_move_the_cursor() {
-        let shown = in_words(&status(1));
+        let shown = render_clients(&status(1));
         let row: Vec<_> = shown.lines().nth(1).unwrap().split("  ").collect();
         let row: Vec<_> = row.iter().map(|cell| cell.trim()).collect();
         let row: Vec<_> = row.into_iter().filter(|cell| !cell.is_empty()).collect();
@@ -101,8 +105,8 @@ mod tests {
 
     #[test]
     fn of_a_crowd_the_first_are_shown() {
-        let shown = in_words(&status(ROWS + 7));
+        let shown = render_clients(&status(ROWS_MAX + 7));
         assert!(shown.contains("and 7 more"), "{shown}");
-        assert_eq!(shown.lines().count(), 1 + ROWS + 1);
+        assert_eq!(shown.lines().count(), 1 + ROWS_MAX + 1);
     }
 }

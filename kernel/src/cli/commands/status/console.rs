@@ -5,45 +5,47 @@ use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 
 use mgp_protocol::mcp::Method;
-use mgp_protocol::mgp::kernel::console::{ConsoleLink, End, Ended, Link};
+use mgp_protocol::mgp::kernel::console::{ConsoleLink, End, EndResult, Link};
 use mgp_protocol::mgp::kernel::{KernelStatus, Status};
 use mgp_store::atomic_file;
 use serde_json::json;
 
 use crate::cli::args::OpenConsole;
-use crate::cli::client::{CliContext, read};
+use crate::cli::client::{CliContext, parse_result};
 use crate::cli::commands::servers::login;
 use crate::cli::failure::Failure;
-use crate::cli::print::{report, say};
-use crate::cli::words::plain;
+use crate::cli::print::{print_error, print_line};
+use crate::cli::text_format::sanitize_line;
 
-const ASKING: &str = "asking the kernel";
+const PROGRESS_TITLE: &str = "asking the kernel";
 
-pub(in crate::cli::commands) fn console(
+pub(in crate::cli::commands) fn open_console(
     context: &CliContext,
     typed: &OpenConsole,
 ) -> Result<(), Failure> {
     if typed.sign_out {
-        let answer = context.ask(End::METHOD, &json!({}), ASKING)?;
-        return context.show(&answer, |ended: Ended| match ended.browsers {
-            0 => say("no browser was signed in"),
-            1 => say("signed 1 browser out"),
-            browsers => say(format_args!("signed {browsers} browsers out")),
+        let answer = context.call(End::METHOD, &json!({}), PROGRESS_TITLE)?;
+        return context.print_answer(&answer, |ended: EndResult| match ended.browsers {
+            0 => print_line("no browser was signed in"),
+            1 => print_line("signed 1 browser out"),
+            browsers => print_line(format_args!("signed {browsers} browsers out")),
         });
     }
-    let answer = context.ask(Link::METHOD, &json!({}), ASKING)?;
-    context.show(&answer, |link: ConsoleLink| {
+    let answer = context.call(Link::METHOD, &json!({}), PROGRESS_TITLE)?;
+    context.print_answer(&answer, |link: ConsoleLink| {
         if typed.print || !io::stdout().is_terminal() || !has_screen() {
-            say(plain(&link.url))?;
-            report(format_args!(
+            print_line(sanitize_line(&link.url))?;
+            print_error(format_args!(
                 "good once, for {} s: whoever opens it first is the operator",
                 link.lasts_secs
             ));
             return Ok(());
         }
-        let page = page(context, &link)?;
-        login::open(&page.display().to_string());
-        say("opening your browser; if no console appears, `mgp console --print` shows the link")
+        let page = write_redirect_page(context, &link)?;
+        login::open_browser(&page.display().to_string());
+        print_line(
+            "opening your browser; if no console appears, `mgp console --print` shows the link",
+        )
     })
 }
 
@@ -55,15 +57,16 @@ fn has_screen() -> bool {
 
 /// A page that leads on to the link. Every user of the machine reads the command lines of all programs,
 /// and so that of the browser; this page only its owner reads.
-fn page(context: &CliContext, link: &ConsoleLink) -> Result<PathBuf, Failure> {
-    let status: KernelStatus = read(&context.ask(Status::METHOD, &json!({}), ASKING)?)?;
+fn write_redirect_page(context: &CliContext, link: &ConsoleLink) -> Result<PathBuf, Failure> {
+    let status: KernelStatus =
+        parse_result(&context.call(Status::METHOD, &json!({}), PROGRESS_TITLE)?)?;
     let page = Path::new(&status.data_dir).join("console.html");
-    atomic_file::write(&page, leading_to(&link.url).as_bytes())?;
+    atomic_file::write(&page, redirect_html(&link.url).as_bytes())?;
     Ok(page)
 }
 
 /// The address holds nothing that means something in HTML: scheme, numbers, letters, `-` and `_`.
-fn leading_to(url: &str) -> String {
+fn redirect_html(url: &str) -> String {
     format!(
         "<!doctype html><meta charset=\"utf-8\"><title>mgp</title>\n\
          <meta name=\"referrer\" content=\"no-referrer\">\n\
@@ -79,7 +82,7 @@ mod tests {
     /// Decision 0067.
     #[test]
     fn the_page_leads_to_the_link_and_tells_nobody() {
-        let page = leading_to("http://127.0.0.1:7332/#a-B_9");
+        let page = redirect_html("http://127.0.0.1:7332/#a-B_9");
         assert!(page.contains("content=\"0;url=http://127.0.0.1:7332/#a-B_9\""));
         assert!(page.contains("no-referrer"));
     }

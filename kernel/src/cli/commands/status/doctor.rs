@@ -2,36 +2,36 @@
 
 mod clients;
 mod configuration;
-mod doors;
+mod endpoints;
 mod environment;
 mod files;
 mod finding;
 mod network;
 mod programs;
 mod report;
-mod running;
+mod running_kernel;
 mod sandbox;
 
 use std::path::PathBuf;
 
-use mgp_discovery::config::LookUp;
+use mgp_discovery::config::ConfigLookup;
 use mgp_protocol::mgp::kernel::KernelStatus;
 use serde_json::{Value, json};
 
-pub(in crate::cli::commands) use self::programs::program;
+pub(in crate::cli::commands) use self::programs::find_program;
 
-use self::finding::{DoctorFinding, Soundness};
+use self::finding::{Finding, FindingLevel};
 use crate::cli::args::Doctor;
 use crate::cli::client::CliContext;
 use crate::cli::failure::Failure;
-use crate::cli::print::{report, say, titled};
+use crate::cli::print::{print_error, print_line, render_titled};
 use crate::config::{self, LoadedConfig};
 
 /// What is looked at.
-struct Patient<'c> {
+struct CheckContext<'c> {
     context: &'c CliContext,
     /// Where the configuration is looked for.
-    look_up: LookUp,
+    look_up: ConfigLookup,
     /// The kernel that runs, where one does.
     status: Option<KernelStatus>,
     /// The files as they are written, with something in the place of every variable and secret.
@@ -40,40 +40,41 @@ struct Patient<'c> {
 }
 
 /// Looks, mends where that is asked for, and tells.
-pub(in crate::cli::commands) fn doctor(
+pub(in crate::cli::commands) fn run_doctor(
     context: &CliContext,
     typed: &Doctor,
 ) -> Result<(), Failure> {
-    let patient = Patient::of(context)?;
-    let mut findings = patient.findings();
+    let patient = CheckContext::new(context)?;
+    let mut findings = patient.run_checks();
     if typed.fix {
-        findings.iter_mut().for_each(DoctorFinding::mend);
+        findings.iter_mut().for_each(Finding::fix);
     }
-    findings.sort_by_key(|finding| finding.condition);
-    let broken = findings.iter().any(|it| it.condition == Soundness::Broken);
+    findings.sort_by_key(|finding| finding.level);
+    let broken = findings.iter().any(|it| it.level == FindingLevel::Broken);
     let file = match &typed.report {
-        Some(file) => Some(report::write(&patient, &findings, file)?),
+        Some(file) => Some(report::write_report(&patient, &findings, file)?),
         None => None,
     };
     match context.json {
-        true => say(to_json(&findings, file.as_ref()))?,
-        false => tell(&findings, file.as_ref())?,
+        true => print_line(to_json(&findings, file.as_ref()))?,
+        false => print_findings(&findings, file.as_ref())?,
     }
     match broken {
-        true => Err(Failure::Unwell),
+        true => Err(Failure::ChecksFailed),
         false => Ok(()),
     }
 }
 
-impl<'c> Patient<'c> {
-    fn of(context: &'c CliContext) -> Result<Self, Failure> {
+impl<'c> CheckContext<'c> {
+    fn new(context: &'c CliContext) -> Result<Self, Failure> {
         // A kernel that hangs is found below.
         let status = context.status().ok().flatten();
-        let something = |name: &str| Some(std::env::var(name).unwrap_or_else(|_| SOME.to_owned()));
-        let look_up = context.look_up_of(status.as_ref());
+        let something =
+            |name: &str| Some(std::env::var(name).unwrap_or_else(|_| PLACEHOLDER_VALUE.to_owned()));
+        let look_up = context.lookup_for(status.as_ref());
         let loaded =
             config::load(&look_up, &something, None).map_err(|e| Failure::Other(e.to_string()))?;
-        let data_dir = context.data_dir_in_use(&loaded.kernel, status.as_ref())?;
+        let data_dir = context.running_data_dir(&loaded.kernel, status.as_ref())?;
         Ok(Self {
             context,
             look_up,
@@ -84,52 +85,47 @@ impl<'c> Patient<'c> {
     }
 
     /// Each looks for itself: none keeps another from looking.
-    fn findings(&self) -> Vec<DoctorFinding> {
-        let looks: [fn(&Patient<'_>) -> Vec<DoctorFinding>; 11] = [
-            running::kernel,
-            configuration::look,
-            programs::look,
-            environment::look,
-            doors::look,
-            network::look,
-            files::look,
-            sandbox::look,
-            running::servers,
-            running::agents_and_nodes,
-            clients::look,
+    fn run_checks(&self) -> Vec<Finding> {
+        let looks: [fn(&CheckContext<'_>) -> Vec<Finding>; 11] = [
+            running_kernel::check_kernel,
+            configuration::check,
+            programs::check,
+            environment::check,
+            endpoints::check,
+            network::check,
+            files::check,
+            sandbox::check,
+            running_kernel::check_servers,
+            running_kernel::check_agents_and_nodes,
+            clients::check,
         ];
         looks.iter().flat_map(|look| look(self)).collect()
     }
 }
 
 /// What stands for a variable that is not set, as long as only the shape of an entry matters.
-const SOME: &str = "https://set";
+const PLACEHOLDER_VALUE: &str = "https://set";
 
-fn tell(findings: &[DoctorFinding], file: Option<&PathBuf>) -> Result<(), Failure> {
+fn print_findings(findings: &[Finding], file: Option<&PathBuf>) -> Result<(), Failure> {
     for finding in findings {
-        let line = [finding.in_words()];
-        say(titled(finding.condition.word(), 8, &line).trim_end())?;
+        let line = [finding.render()];
+        print_line(render_titled(finding.level.label(), 8, &line).trim_end())?;
     }
-    let many = |condition| {
-        findings
-            .iter()
-            .filter(|it| it.condition == condition)
-            .count()
-    };
-    report(format_args!(
+    let many = |condition| findings.iter().filter(|it| it.level == condition).count();
+    print_error(format_args!(
         "{} broken, {} to be looked at, {} good",
-        many(Soundness::Broken),
-        many(Soundness::Warning),
-        many(Soundness::Good)
+        many(FindingLevel::Broken),
+        many(FindingLevel::Warning),
+        many(FindingLevel::Ok)
     ));
     if let Some(file) = file {
-        say(format_args!("wrote {}", file.display()))?;
+        print_line(format_args!("wrote {}", file.display()))?;
     }
     Ok(())
 }
 
-fn to_json(findings: &[DoctorFinding], file: Option<&PathBuf>) -> Value {
-    let worst = findings.first().map(|finding| finding.condition.word());
-    let findings: Vec<Value> = findings.iter().map(DoctorFinding::to_json).collect();
+fn to_json(findings: &[Finding], file: Option<&PathBuf>) -> Value {
+    let worst = findings.first().map(|finding| finding.level.label());
+    let findings: Vec<Value> = findings.iter().map(Finding::to_json).collect();
     json!({"worst": worst, "findings": findings, "report": file})
 }

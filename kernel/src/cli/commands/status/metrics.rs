@@ -9,17 +9,17 @@ use serde_json::json;
 use crate::cli::args;
 use crate::cli::client::CliContext;
 use crate::cli::failure::Failure;
-use crate::cli::print::say;
+use crate::cli::print::print_line;
 
 pub(in crate::cli::commands) fn show(
     context: &CliContext,
     typed: &args::Metrics,
 ) -> Result<(), Failure> {
     let asked = json!({"open_metrics": typed.openmetrics});
-    let answer = context.ask(Metrics::METHOD, &asked, "reading the figures")?;
-    context.show(&answer, |told: MetricsText| match typed.scrape_config {
-        false => say(told.text.trim_end()),
-        true => say(scrape_config(&told)?.trim_end()),
+    let answer = context.call(Metrics::METHOD, &asked, "reading the figures")?;
+    context.print_answer(&answer, |told: MetricsText| match typed.scrape_config {
+        false => print_line(told.text.trim_end()),
+        true => print_line(scrape_config(&told)?.trim_end()),
     })
 }
 

@@ -1,52 +1,52 @@
 //! `mgp top`: servers, calls, latency, memory and what waits, while it happens.
 
-mod figures;
 mod history;
-mod live;
-mod look;
+mod metrics;
 mod model;
-mod printed;
-mod questions;
+mod number_format;
+mod pending_entries;
+mod plain_output;
 mod rows;
+mod sample;
 mod screen;
 mod summary;
 mod terminal;
-mod words;
+mod watch;
 
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
-use self::look::TopLook;
-use self::model::TopModel;
+use self::model::Model;
+use self::sample::Sample;
 use crate::cli::args;
 use crate::cli::client::{CliContext, ConnectOptions, KernelClient};
 use crate::cli::failure::Failure;
-use crate::cli::print::say;
+use crate::cli::print::print_line;
 
 const NO_TERMINAL: &str = "`mgp top` draws on a terminal, and this is none: `mgp top --once` prints one table, \
                            `mgp top --json` one line of JSON each interval";
 
-pub(in crate::cli::commands) fn top(
+pub(in crate::cli::commands) fn run_top(
     context: &CliContext,
     typed: &args::Top,
 ) -> Result<(), Failure> {
     let pace = typed.interval;
     if context.json || typed.once {
-        return context.on_this_thread(printed(context, pace, typed.once));
+        return context.block_on(print_samples(context, pace, typed.once));
     }
-    if !terminal::is_there() {
+    if !terminal::is_available() {
         return Err(Failure::Usage(NO_TERMINAL.into()));
     }
-    context.on_this_thread(live::live(context, pace))
+    context.block_on(watch::run_live(context, pace))
 }
 
 /// Prints what is seen, each interval or once: the first time after two looks, as one is no rate.
-async fn printed(context: &CliContext, pace: Duration, once: bool) -> Result<(), Failure> {
-    let mut client = context.connected(ConnectOptions::default()).await?;
-    let mut model = TopModel::default();
+async fn print_samples(context: &CliContext, pace: Duration, once: bool) -> Result<(), Failure> {
+    let mut client = context.connect(ConnectOptions::default()).await?;
+    let mut model = Model::default();
     let since = Instant::now();
-    model.take(TopLook::at(&mut client, since.elapsed()).await?);
+    model.add_sample(Sample::take(&mut client, since.elapsed()).await?);
     let interrupted = tokio::signal::ctrl_c();
     tokio::pin!(interrupted);
     loop {
@@ -54,10 +54,10 @@ async fn printed(context: &CliContext, pace: Duration, once: bool) -> Result<(),
             () = sleep(pace) => {}
             _ = &mut interrupted => return Err(Failure::Interrupted),
         }
-        looked(&mut client, &mut model, since).await?;
+        take_sample(&mut client, &mut model, since).await?;
         match context.json {
-            true => say(printed::object(&model))?,
-            false => say(printed::text(&model).trim_end())?,
+            true => print_line(plain_output::to_json(&model))?,
+            false => print_line(plain_output::render_text(&model).trim_end())?,
         }
         if once {
             return Ok(());
@@ -65,11 +65,11 @@ async fn printed(context: &CliContext, pace: Duration, once: bool) -> Result<(),
     }
 }
 
-async fn looked(
+async fn take_sample(
     client: &mut KernelClient,
-    model: &mut TopModel,
+    model: &mut Model,
     since: Instant,
 ) -> Result<(), Failure> {
-    model.take(TopLook::at(client, since.elapsed()).await?);
+    model.add_sample(Sample::take(client, since.elapsed()).await?);
     Ok(())
 }

@@ -6,22 +6,22 @@ use serde_json::json;
 
 use crate::cli::client::CliContext;
 use crate::cli::failure::Failure;
-use crate::cli::print::say;
-use crate::cli::words::plain;
+use crate::cli::print::print_line;
+use crate::cli::text_format::sanitize_line;
 
 pub(super) fn show(context: &CliContext) -> Result<(), Failure> {
-    let answer = context.ask(Tree::METHOD, &json!({}), "asking the kernel")?;
-    context.show(&answer, |running: RunningTree| {
-        say(in_words(&running).trim_end())
+    let answer = context.call(Tree::METHOD, &json!({}), "asking the kernel")?;
+    context.print_answer(&answer, |running: RunningTree| {
+        print_line(render_tree(&running).trim_end())
     })
 }
 
-fn in_words(running: &RunningTree) -> String {
+fn render_tree(running: &RunningTree) -> String {
     let mut text = String::new();
-    actor(&mut text, &running.actors, 0);
+    render_actor(&mut text, &running.actors, 0);
     text += "\ntasks\n";
     for (name, count) in &running.tasks {
-        text += &format!("  {}  {} running", plain(name), count.running);
+        text += &format!("  {}  {} running", sanitize_line(name), count.running);
         text += &match count.panicked {
             0 => "\n".to_owned(),
             panicked => format!(", {panicked} panicked\n"),
@@ -30,10 +30,15 @@ fn in_words(running: &RunningTree) -> String {
     text
 }
 
-fn actor(text: &mut String, node: &ActorNode, depth: usize) {
-    *text += &format!("{:width$}{}\n", "", plain(&node.name), width = 2 * depth);
+fn render_actor(text: &mut String, node: &ActorNode, depth: usize) {
+    *text += &format!(
+        "{:width$}{}\n",
+        "",
+        sanitize_line(&node.name),
+        width = 2 * depth
+    );
     for child in &node.under {
-        actor(text, child, depth + 1);
+        render_actor(text, child, depth + 1);
     }
 }
 
@@ -60,6 +65,6 @@ mod tests {
         };
         let want = "tree\n  access\n  server:demo\n    instance\n\n\
                     tasks\n  catalog.merge  1 running, 2 panicked\n";
-        assert_eq!(in_words(&running), want);
+        assert_eq!(render_tree(&running), want);
     }
 }

@@ -15,72 +15,76 @@ pub(super) enum TypedArguments {
 }
 
 /// Reads `KEY=VALUE …`, `@FILE` or `--json-args`.
-pub(super) fn read(words: &[String], json: Option<&str>) -> Result<TypedArguments, Failure> {
+pub(super) fn parse(words: &[String], json: Option<&str>) -> Result<TypedArguments, Failure> {
     match (json, words) {
-        (Some(json), _) => object(json, "--json-args").map(TypedArguments::Object),
+        (Some(json), _) => parse_object(json, "--json-args").map(TypedArguments::Object),
         (None, [one]) if one.starts_with('@') => {
             let file = &one[1..];
-            let text = fs::read_to_string(file).map_err(|e| usage(format!("{file}: {e}")))?;
-            object(&text, file).map(TypedArguments::Object)
+            let text =
+                fs::read_to_string(file).map_err(|e| usage_failure(format!("{file}: {e}")))?;
+            parse_object(&text, file).map(TypedArguments::Object)
         }
         (None, [one]) if one.starts_with('{') => {
-            object(one, "the argument").map(TypedArguments::Object)
+            parse_object(one, "the argument").map(TypedArguments::Object)
         }
         (None, pairs) => pairs
             .iter()
-            .map(|word| pair(word))
+            .map(|word| parse_pair(word))
             .collect::<Result<_, _>>()
             .map(TypedArguments::Pairs),
     }
 }
 
-fn pair(word: &str) -> Result<(String, String), Failure> {
+fn parse_pair(word: &str) -> Result<(String, String), Failure> {
     match word.split_once('=') {
         Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
-        _ => Err(usage(format!(
+        _ => Err(usage_failure(format!(
             "`{word}` is not KEY=VALUE; a JSON object, or @FILE with one, stands alone"
         ))),
     }
 }
 
-fn object(text: &str, from: &str) -> Result<Map<String, Value>, Failure> {
-    serde_json::from_str(text).map_err(|e| usage(format!("{from} wants a JSON object: {e}")))
+fn parse_object(text: &str, from: &str) -> Result<Map<String, Value>, Failure> {
+    serde_json::from_str(text)
+        .map_err(|e| usage_failure(format!("{from} wants a JSON object: {e}")))
 }
 
-fn usage(message: String) -> Failure {
+fn usage_failure(message: String) -> Failure {
     Failure::Usage(message)
 }
 
 /// Reads `KEY=VALUE …` where every value is text.
-pub(in crate::cli::commands) fn texts(words: &[String]) -> Result<Map<String, Value>, Failure> {
+pub(in crate::cli::commands) fn parse_text_pairs(
+    words: &[String],
+) -> Result<Map<String, Value>, Failure> {
     let mut object = Map::new();
     for word in words {
-        let (key, text) = pair(word)?;
+        let (key, text) = parse_pair(word)?;
         if object.insert(key.clone(), text.into()).is_some() {
-            return Err(usage(format!("`{key}` is given twice")));
+            return Err(usage_failure(format!("`{key}` is given twice")));
         }
     }
     Ok(object)
 }
 
 /// Reads each value as the tool's `inputSchema` says; without one, as what it looks like.
-pub(super) fn typed(
+pub(super) fn parse_by_schema(
     pairs: Vec<(String, String)>,
     schema: Option<&Value>,
 ) -> Result<Map<String, Value>, Failure> {
     let mut object = Map::new();
     for (key, text) in pairs {
         let property = schema.map(|schema| &schema["properties"][&key]);
-        let value = value(&key, &text, &kinds(property))?;
+        let value = parse_value(&key, &text, &json_types(property))?;
         if object.insert(key.clone(), value).is_some() {
-            return Err(usage(format!("`{key}` is given twice")));
+            return Err(usage_failure(format!("`{key}` is given twice")));
         }
     }
     Ok(object)
 }
 
 /// The JSON types a property may have; none when the schema does not say it plainly.
-fn kinds(property: Option<&Value>) -> Vec<&str> {
+fn json_types(property: Option<&Value>) -> Vec<&str> {
     match property.map(|property| &property["type"]) {
         Some(Value::String(kind)) => vec![kind],
         Some(Value::Array(kinds)) => kinds.iter().filter_map(Value::as_str).collect(),
@@ -88,23 +92,23 @@ fn kinds(property: Option<&Value>) -> Vec<&str> {
     }
 }
 
-fn value(key: &str, text: &str, kinds: &[&str]) -> Result<Value, Failure> {
+fn parse_value(key: &str, text: &str, kinds: &[&str]) -> Result<Value, Failure> {
     let json = || serde_json::from_str::<Value>(text).ok();
     if kinds.is_empty() {
         return Ok(json().unwrap_or_else(|| text.into()));
     }
-    let fits = |value: &Value| kinds.iter().any(|kind| is(value, kind));
+    let fits = |value: &Value| kinds.iter().any(|kind| has_json_type(value, kind));
     match json().filter(|value| fits(value) && !value.is_string()) {
         Some(value) => Ok(value),
         None if kinds.contains(&"string") => Ok(text.into()),
-        None => Err(usage(format!(
+        None => Err(usage_failure(format!(
             "`{key}` wants {}, not `{text}`",
             kinds.join(" or ")
         ))),
     }
 }
 
-fn is(value: &Value, kind: &str) -> bool {
+fn has_json_type(value: &Value, kind: &str) -> bool {
     match value {
         Value::Null => kind == "null",
         Value::Bool(_) => kind == "boolean",
@@ -125,8 +129,8 @@ mod tests {
     }
 
     fn pairs(given: &[&str], schema: Option<&Value>) -> Result<Value, String> {
-        match read(&words(given), None).map_err(|e| e.to_string())? {
-            TypedArguments::Pairs(pairs) => typed(pairs, schema)
+        match parse(&words(given), None).map_err(|e| e.to_string())? {
+            TypedArguments::Pairs(pairs) => parse_by_schema(pairs, schema)
                 .map(Value::Object)
                 .map_err(|e| e.to_string()),
             TypedArguments::Object(object) => Ok(object.into()),
@@ -175,7 +179,7 @@ mod tests {
     fn wrong_words_are_told_before_anything_is_called() {
         assert!(pairs(&["lonely"], None).unwrap_err().contains("KEY=VALUE"));
         assert!(pairs(&["a=1", "a=2"], None).unwrap_err().contains("twice"));
-        assert!(read(&[], Some("[1]")).is_err_and(|e| e.code() == 2));
+        assert!(parse(&[], Some("[1]")).is_err_and(|e| e.exit_code() == 2));
     }
 
     #[test]

@@ -2,60 +2,61 @@
 
 use std::io::IsTerminal;
 
-use mgp_engine::tool_names::{canonical, shown};
+use mgp_engine::tool_names::{canonical_name, visible_name};
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::jsonrpc::INVALID_PARAMS;
 use mgp_protocol::mcp::{Method, tools};
-use mgp_protocol::mgp::names::{Meant, Read};
+use mgp_protocol::mgp::names::{Read, ResolvedNames};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
 use super::arguments::{self, TypedArguments};
-use super::{ListedTool, all, read_on};
+use super::{ListedTool, list_all, result_pages};
 use crate::cli::args::Call;
 use crate::cli::client::{
-    CliContext, ConnectOptions, KernelClient, ask_missing, lacks_some, names, read,
+    CliContext, ConnectOptions, KernelClient, has_promptable_missing, name_resolution,
+    parse_result, prompt_missing_arguments,
 };
 use crate::cli::failure::Failure;
 use crate::cli::print::content::{Saver, render};
-use crate::cli::print::{report, say, say_theirs};
-use crate::cli::words::indented;
+use crate::cli::print::{print_error, print_line, print_untrusted};
+use crate::cli::text_format::indent_continuations;
 
 pub(super) fn call(context: &CliContext, call: &Call) -> Result<(), Failure> {
-    let typed = arguments::read(&call.arguments, call.json_args.as_deref())?;
+    let typed = arguments::parse(&call.arguments, call.json_args.as_deref())?;
     let opening = ConnectOptions {
-        door: None,
-        person: std::io::stdin().is_terminal(),
+        endpoint: None,
+        is_interactive: std::io::stdin().is_terminal(),
         ..ConnectOptions::default()
     };
     // Who reads the answer with a program is asked nothing.
-    let asks = !context.json && opening.person && std::io::stdout().is_terminal();
+    let asks = !context.json && opening.is_interactive && std::io::stdout().is_terminal();
     let answer = context.with_kernel_at(opening, async |client| {
-        let meant = meant(client, &call.name).await;
+        let meant = resolve_tool(client, &call.name).await;
         // What nobody lists may be a tool of the kernel's own, or of a server that is about to come.
         let (name, listed) = match &meant {
-            Ok((server, tool)) => (canonical(server, tool), shown(server, tool)),
+            Ok((server, tool)) => (canonical_name(server, tool), visible_name(server, tool)),
             Err(_) => (call.name.clone(), call.name.clone()),
         };
         let arguments = match typed {
             TypedArguments::Object(object) => object,
             TypedArguments::Pairs(pairs) if pairs.is_empty() && !asks => Map::new(),
             TypedArguments::Pairs(pairs) => {
-                let schema = schema(client, &listed).await?;
-                let given = arguments::typed(pairs, schema.as_ref())?;
-                match schema.filter(|schema| asks && lacks_some(schema, &given)) {
-                    Some(schema) => missing(call.name.clone(), schema, given).await?,
+                let schema = fetch_schema(client, &listed).await?;
+                let given = arguments::parse_by_schema(pairs, schema.as_ref())?;
+                match schema.filter(|schema| asks && has_promptable_missing(schema, &given)) {
+                    Some(schema) => prompt_missing(call.name.clone(), schema, given).await?,
                     None => given,
                 }
             }
         };
-        let answer = ask(client, &name, &arguments).await;
+        let answer = call_over(client, &name, &arguments).await;
         let answer = answer.map_err(|failure| match meant {
-            Err(unread @ Failure::Usage(_)) if is_unknown(&failure) => unread,
+            Err(unread @ Failure::Usage(_)) if is_unknown_tool(&failure) => unread,
             Ok(_) | Err(_) => failure,
         })?;
         match call.all {
-            true => read_on::whole(client, answer).await,
+            true => result_pages::read_all_pages(client, answer).await,
             false => Ok(answer),
         }
     })?;
@@ -63,12 +64,13 @@ pub(super) fn call(context: &CliContext, call: &Call) -> Result<(), Failure> {
 }
 
 /// Asks for what is missing, while the connection stays.
-async fn missing(
+async fn prompt_missing(
     name: String,
     schema: Value,
     given: Map<String, Value>,
 ) -> Result<Map<String, Value>, Failure> {
-    let asked = tokio::task::spawn_blocking(move || ask_missing(&name, &schema, &given));
+    let asked =
+        tokio::task::spawn_blocking(move || prompt_missing_arguments(&name, &schema, &given));
     let interrupted = tokio::signal::ctrl_c();
     let filled = tokio::select! {
         filled = asked => filled.ok().flatten(),
@@ -78,7 +80,7 @@ async fn missing(
 }
 
 /// The tool that is meant: its server, and that one's own name for it.
-pub(super) async fn meant(
+pub(super) async fn resolve_tool(
     client: &mut KernelClient,
     typed: &str,
 ) -> Result<(ServerId, String), Failure> {
@@ -86,58 +88,58 @@ pub(super) async fn meant(
         tool: Some(typed.to_owned()),
         ..Read::default()
     };
-    let Meant {
+    let ResolvedNames {
         server_id,
         tool_name,
         ..
-    } = names::there(client, &asked).await?;
+    } = name_resolution::resolve_existing(client, &asked).await?;
     let meant = server_id.map(ServerId::new).zip(tool_name);
     let whole = || format!("{typed} is a server; a tool is written SERVER:TOOL");
     meant.ok_or_else(|| Failure::Usage(whole()))
 }
 
 /// The kernel knows no such tool.
-fn is_unknown(failure: &Failure) -> bool {
-    matches!(failure, Failure::Refused { code, message, .. }
+fn is_unknown_tool(failure: &Failure) -> bool {
+    matches!(failure, Failure::ErrorResponse { code, message, .. }
         if *code == INVALID_PARAMS && message.starts_with("Unknown tool: "))
 }
 
 /// The `inputSchema` of the tool that is shown under this name; none when none is.
-pub(super) async fn schema(
+pub(super) async fn fetch_schema(
     client: &mut KernelClient,
     name: &str,
 ) -> Result<Option<Value>, Failure> {
-    let tools: Vec<ListedTool> = all(client)
+    let tools: Vec<ListedTool> = list_all(client)
         .await?
         .iter()
-        .map(|t| read(t))
+        .map(|t| parse_result(t))
         .collect::<Result<_, _>>()?;
     let meant = tools.into_iter().find(|tool| tool.name == name);
     Ok(meant.map(|tool| tool.input_schema))
 }
 
-async fn ask(
+async fn call_over(
     client: &mut KernelClient,
     name: &str,
     arguments: &Map<String, Value>,
 ) -> Result<Box<RawValue>, Failure> {
     let params = json!({"name": name, "arguments": arguments, "_meta": {"progressToken": 1}});
     let doing = format!("calling {name}");
-    client.ask(tools::Call::METHOD, &params, doing).await
+    client.call(tools::Call::METHOD, &params, doing).await
 }
 
 /// Prints the result; what a tool says about its failure goes to stderr.
 fn show(context: &CliContext, call: &Call, answer: &RawValue) -> Result<(), Failure> {
-    let result: Value = read(answer)?;
+    let result: Value = parse_result(answer)?;
     let failed = result["isError"] == true;
     let saver = Saver {
         folder: &call.out,
         tool: &call.name,
     };
     match (context.json, failed) {
-        (true, _) => say(answer.get())?,
-        (false, false) => say_theirs(&render(&result, &saver)?)?,
-        (false, true) => report(indented(&render(&result, &saver)?, "  | ")),
+        (true, _) => print_line(answer.get())?,
+        (false, false) => print_untrusted(&render(&result, &saver)?)?,
+        (false, true) => print_error(indent_continuations(&render(&result, &saver)?, "  | ")),
     }
     match failed {
         true => Err(Failure::ToolError),

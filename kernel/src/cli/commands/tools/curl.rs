@@ -3,44 +3,44 @@
 use std::fmt::Write;
 use std::fs;
 
-use mgp_engine::tool_names::shown;
+use mgp_engine::tool_names::visible_name;
 use mgp_protocol::lite::openapi::path_segment;
 use mgp_transports::log::is_hidden;
 use serde_json::{Map, Value, json};
 
 use super::arguments::{self, TypedArguments};
-use super::call::{meant, schema};
+use super::call::{fetch_schema, resolve_tool};
 use crate::cli::args::Call;
 use crate::cli::client::{CliContext, ConnectOptions};
 use crate::cli::commands::agents;
 use crate::cli::failure::Failure;
-use crate::cli::print::say;
-use crate::cli::words::shell_word;
+use crate::cli::print::print_line;
+use crate::cli::text_format::quote_for_shell;
 
 /// What a door's words have before the file of its token.
-const TOKEN_IN: &str = ", token in ";
+const TOKEN_SEPARATOR: &str = ", token in ";
 
 /// Prints the request; nothing is called.
 pub(super) fn show(context: &CliContext, call: &Call) -> Result<(), Failure> {
-    let typed = arguments::read(&call.arguments, call.json_args.as_deref())?;
+    let typed = arguments::parse(&call.arguments, call.json_args.as_deref())?;
     let opening = ConnectOptions {
-        door: None,
+        endpoint: None,
         ..ConnectOptions::default()
     };
     let (tool, arguments) = context.with_kernel_at(opening, async |client| {
-        let meant = meant(client, &call.name).await;
+        let meant = resolve_tool(client, &call.name).await;
         let tool = match &meant {
-            Ok((server, tool)) => shown(server, tool),
+            Ok((server, tool)) => visible_name(server, tool),
             Err(_) => call.name.clone(),
         };
-        let listed = schema(client, &tool).await?;
+        let listed = fetch_schema(client, &tool).await?;
         // What nobody lists is nothing that can be called, but for a tool of a server that is away.
         if let (Err(unread), None) = (meant, &listed) {
             return Err(unread);
         }
         let arguments = match typed {
             TypedArguments::Object(object) => object,
-            TypedArguments::Pairs(pairs) => arguments::typed(pairs, listed.as_ref())?,
+            TypedArguments::Pairs(pairs) => arguments::parse_by_schema(pairs, listed.as_ref())?,
         };
         Ok((tool, arguments))
     })?;
@@ -48,20 +48,20 @@ pub(super) fn show(context: &CliContext, call: &Call) -> Result<(), Failure> {
         .status()?
         .map(|status| status.doors)
         .unwrap_or_default();
-    let request = doors.iter().find_map(|door| CurlRequest::at(door, &tool));
+    let request = doors.iter().find_map(|door| CurlRequest::new(door, &tool));
     let Some(request) = request else {
         let none = "the kernel has no HTTP door: `enabled = true` in `[http]` opens it";
         return Err(Failure::Other(none.to_owned()));
     };
     match context.json {
-        true => say(request.json(&arguments)),
-        false => say(request.command(&file(call), &arguments)),
+        true => print_line(request.to_json(&arguments)),
+        false => print_line(request.render_command(&argument_file(call), &arguments)),
     }
 }
 
 /// The file that the arguments stand in, so that they need not be in the command line, which every user of
 /// the machine can read.
-fn file(call: &Call) -> Option<String> {
+fn argument_file(call: &Call) -> Option<String> {
     let [one] = call.arguments.as_slice() else {
         return None;
     };
@@ -80,21 +80,21 @@ struct CurlRequest<'a> {
 
 impl<'a> CurlRequest<'a> {
     /// Of a tool at a door, in the door's words; `None` where it is no HTTP door.
-    fn at(door: &'a str, tool: &str) -> Option<Self> {
-        let address = agents::url(door)?;
+    fn new(door: &'a str, tool: &str) -> Option<Self> {
+        let address = agents::endpoint_url(door)?;
         let base = address.strip_suffix("/mcp").unwrap_or(address);
         Some(Self {
             url: format!("{base}/mcp-lite/v1/tools/{}", path_segment(tool)),
-            token_file: door.split_once(TOKEN_IN).map(|(_, file)| file),
+            token_file: door.split_once(TOKEN_SEPARATOR).map(|(_, file)| file),
         })
     }
 
     /// For a shell. The token reaches curl through a pipe: it is in no command line.
-    fn command(&self, file: &Option<String>, arguments: &Map<String, Value>) -> String {
+    fn render_command(&self, file: &Option<String>, arguments: &Map<String, Value>) -> String {
         let mut text = String::new();
         let mut header = "";
         if let Some(token) = self.token_file {
-            let token = shell_word(token);
+            let token = quote_for_shell(token);
             let _ = writeln!(
                 text,
                 r#"printf 'Authorization: Bearer %s' "$(cat {token})" |"#
@@ -102,13 +102,13 @@ impl<'a> CurlRequest<'a> {
             header = " -H @-";
         }
         let body = match file {
-            Some(file) => format!("--data-binary {}", shell_word(&format!("@{file}"))),
+            Some(file) => format!("--data-binary {}", quote_for_shell(&format!("@{file}"))),
             None => format!(
                 "-d {}",
-                shell_word(&printable(&Value::from(arguments.clone())))
+                quote_for_shell(&to_printable_json(&Value::from(arguments.clone())))
             ),
         };
-        let url = shell_word(&self.url);
+        let url = quote_for_shell(&self.url);
         let _ = write!(
             text,
             "curl -sS{header} -H 'Content-Type: application/json' {url} \\\n  {body}"
@@ -117,7 +117,7 @@ impl<'a> CurlRequest<'a> {
     }
 
     /// For programs.
-    fn json(&self, arguments: &Map<String, Value>) -> Value {
+    fn to_json(&self, arguments: &Map<String, Value>) -> Value {
         json!({
             "method": "POST",
             "url": self.url,
@@ -129,7 +129,7 @@ impl<'a> CurlRequest<'a> {
 }
 
 /// JSON text in which nothing moves a cursor or hides itself.
-fn printable(value: &Value) -> String {
+fn to_printable_json(value: &Value) -> String {
     let mut text = String::new();
     for c in value.to_string().chars() {
         match is_hidden(c) || c == '\t' {
@@ -159,25 +159,25 @@ mod tests {
     #[test]
     fn a_request_has_the_token_by_its_file_and_what_is_typed_stays_one_word() {
         let door = "http://127.0.0.1:7332/mcp, token in /home/a b/token";
-        let request = CurlRequest::at(door, "demo__say it").unwrap();
+        let request = CurlRequest::new(door, "demo__say it").unwrap();
         let arguments = arguments(json!({"text": "it's $(rm) `x` \u{202e}\u{9b}\n"}));
         let want = concat!(
             "printf 'Authorization: Bearer %s' \"$(cat '/home/a b/token')\" |\n",
             "curl -sS -H @- -H 'Content-Type: application/json' http://127.0.0.1:7332/mcp-lite/v1/tools/demo__say%20it \\\n",
             "  -d '{\"text\":\"it'\\''s $(rm) `x` \\u202e\\u009b\\n\"}'",
         );
-        assert_eq!(request.command(&None, &arguments), want);
-        let by_file = request.command(&Some("it's.json".into()), &arguments);
+        assert_eq!(request.render_command(&None, &arguments), want);
+        let by_file = request.render_command(&Some("it's.json".into()), &arguments);
         assert!(
             by_file.ends_with("--data-binary '@it'\\''s.json'"),
             "{by_file}"
         );
-        let open = CurlRequest::at("https://[::1]:7332/mcp", "t").unwrap();
-        let text = open.command(&None, &Map::new());
+        let open = CurlRequest::new("https://[::1]:7332/mcp", "t").unwrap();
+        let text = open.render_command(&None, &Map::new());
         assert!(
             text.starts_with("curl -sS -H 'Content-Type: application/json' 'https://[::1]:7332/"),
             "{text}"
         );
-        assert_eq!(CurlRequest::at("socket /run/mgp.sock", "t"), None);
+        assert_eq!(CurlRequest::new("socket /run/mgp.sock", "t"), None);
     }
 }

@@ -1,13 +1,13 @@
 //! `mgp tools find`.
 
 use mgp_protocol::mcp::Method;
-use mgp_protocol::mgp::index::{Coverage, Search, Searched, Tool};
+use mgp_protocol::mgp::index::{IndexCoverage, Search, SearchResult, Tool};
 
 use crate::cli::args::Find;
-use crate::cli::client::{CliContext, names};
+use crate::cli::client::{CliContext, name_resolution};
 use crate::cli::failure::Failure;
-use crate::cli::print::{PlainTable, say, table};
-use crate::cli::words::{counted, one_line, plain};
+use crate::cli::print::{PlainTable, new_table, print_line};
+use crate::cli::text_format::{first_line, pluralize, sanitize_line};
 
 pub(super) fn find(context: &CliContext, find: &Find) -> Result<(), Failure> {
     let mut params = Search {
@@ -20,47 +20,47 @@ pub(super) fn find(context: &CliContext, find: &Find) -> Result<(), Failure> {
     };
     let answer = context.with_kernel(async |client| {
         if let Some(agent) = &find.agent {
-            params.agent = names::agent(client, agent).await?;
+            params.agent = name_resolution::resolve_agent(client, agent).await?;
         }
         let doing = "looking for tools";
-        client.ask(Search::METHOD, &params, doing).await
+        client.call(Search::METHOD, &params, doing).await
     })?;
-    context.show(&answer, |found: Searched| {
+    context.print_answer(&answer, |found: SearchResult| {
         match found.tools.is_empty() {
-            true => say(format_args!(
+            true => print_line(format_args!(
                 "nothing among {}; `mgp tools list` shows all of them",
-                counted(found.total_available, "tool")
+                pluralize(found.total_available, "tool")
             ))?,
-            false => say(results(&found))?,
+            false => print_line(result_table(&found))?,
         }
         if let Some(note) = &found.note {
-            say(plain(note))?;
+            print_line(sanitize_line(note))?;
         }
-        say(footer(&found))
+        print_line(render_footer(&found))
     })
 }
 
-fn results(found: &Searched) -> PlainTable {
-    let mut table = table(&["FITS", "TOOL", "RISK", "WHAT IT DOES"]);
+fn result_table(found: &SearchResult) -> PlainTable {
+    let mut table = new_table(&["FITS", "TOOL", "RISK", "WHAT IT DOES"]);
     for tool in &found.tools {
         table.add_row([
-            fits(tool),
-            plain(&tool.tool_id),
+            score_cell(tool),
+            sanitize_line(&tool.tool_id),
             tool.risk_level.as_str().to_owned(),
-            one_line(&tool.description, 100),
+            first_line(&tool.description, 100),
         ]);
     }
     table
 }
 
 /// Its score, with a mark where it does something else than what is looked for.
-fn fits(tool: &Tool) -> String {
+fn score_cell(tool: &Tool) -> String {
     let mark = if tool.fits { "" } else { " ?" };
     format!("{:.2}{mark}", tool.relevance_score)
 }
 
-fn footer(found: &Searched) -> String {
-    let Coverage {
+fn render_footer(found: &SearchResult) -> String {
+    let IndexCoverage {
         tools,
         by_meaning,
         waiting,
@@ -69,7 +69,7 @@ fn footer(found: &Searched) -> String {
     let mut footer = format!(
         "{} of {}, by {}, in {:.0} ms",
         found.tools.len(),
-        counted(found.total_available, "tool"),
+        pluralize(found.total_available, "tool"),
         found.search_strategy,
         found.query_time_ms
     );

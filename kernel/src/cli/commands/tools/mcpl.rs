@@ -6,54 +6,56 @@ use mgp_protocol::mgp::kernel::mcpl::{
 };
 use serde_json::json;
 
-use crate::cli::args::{FeatureSets, ForgetScopes, Mcpl, SwitchedSets};
-use crate::cli::client::{CliContext, names};
+use crate::cli::args::{FeatureSetSelection, FeatureSets, ForgetScopes, Mcpl};
+use crate::cli::client::{CliContext, name_resolution};
 use crate::cli::failure::Failure;
-use crate::cli::print::{report, say, table};
-use crate::cli::words::{one_line, plain};
+use crate::cli::print::{new_table, print_error, print_line};
+use crate::cli::text_format::{first_line, sanitize_line};
 
 /// Widest column of a table, in characters.
-const WIDTH: usize = 60;
+const COLUMN_WIDTH_MAX: usize = 60;
 /// What is shown while the kernel takes its time.
-const ASKING: &str = "asking the kernel";
+const PROGRESS_TITLE: &str = "asking the kernel";
 
 pub(in crate::cli::commands) fn run(context: &CliContext, typed: Mcpl) -> Result<(), Failure> {
     match typed {
-        Mcpl::Sets(FeatureSets::List) => list(context),
-        Mcpl::Sets(FeatureSets::Enable(typed)) => switch(context, typed, Some(true)),
-        Mcpl::Sets(FeatureSets::Disable(typed)) => switch(context, typed, Some(false)),
-        Mcpl::Sets(FeatureSets::Reset(typed)) => switch(context, typed, None),
-        Mcpl::Forget(typed) => forget(context, typed),
+        Mcpl::Sets(FeatureSets::List) => list_feature_sets(context),
+        Mcpl::Sets(FeatureSets::Enable(typed)) => set_enabled(context, typed, Some(true)),
+        Mcpl::Sets(FeatureSets::Disable(typed)) => set_enabled(context, typed, Some(false)),
+        Mcpl::Sets(FeatureSets::Reset(typed)) => set_enabled(context, typed, None),
+        Mcpl::Forget(typed) => forget_scopes(context, typed),
     }
 }
 
-fn list(context: &CliContext) -> Result<(), Failure> {
-    let answer = context.ask(Sets::METHOD, &json!({}), ASKING)?;
-    context.show(&answer, |FeatureSetList { servers, unknown }| {
+fn list_feature_sets(context: &CliContext) -> Result<(), Failure> {
+    let answer = context.call(Sets::METHOD, &json!({}), PROGRESS_TITLE)?;
+    context.print_answer(&answer, |FeatureSetList { servers, unknown }| {
         if servers.is_empty() {
-            return say("no server that is connected speaks MCPL");
+            return print_line("no server that is connected speaks MCPL");
         }
-        let mut table = table(&["SERVER", "FEATURE SET", "ENABLED", "BY", "USES", "FOR"]);
+        let mut table = new_table(&["SERVER", "FEATURE SET", "ENABLED", "BY", "USES", "FOR"]);
         for server in &servers {
             for set in &server.sets {
                 table.add_row(vec![
-                    one_line(&server.server, WIDTH),
-                    one_line(&set.set, WIDTH),
+                    first_line(&server.server, COLUMN_WIDTH_MAX),
+                    first_line(&set.set, COLUMN_WIDTH_MAX),
                     if set.enabled { "yes" } else { "no" }.to_owned(),
-                    one_line(&decided(set), WIDTH),
-                    one_line(&used(set), WIDTH),
-                    one_line(&set.description, WIDTH),
+                    first_line(&decision_label(set), COLUMN_WIDTH_MAX),
+                    first_line(&usage_label(set), COLUMN_WIDTH_MAX),
+                    first_line(&set.description, COLUMN_WIDTH_MAX),
                 ]);
             }
         }
-        say(table.trim_fmt())?;
-        unknown.iter().for_each(|unknown| report(plain(unknown)));
+        print_line(table.trim_fmt())?;
+        unknown
+            .iter()
+            .for_each(|unknown| print_error(sanitize_line(unknown)));
         Ok(())
     })
 }
 
 /// Who says whether it is enabled, and that it declares more than was approved.
-fn decided(set: &ListedFeatureSet) -> String {
+fn decision_label(set: &ListedFeatureSet) -> String {
     match set.waits {
         true => format!("more waits: mgp pending ({})", set.by),
         false => set.by.clone(),
@@ -61,23 +63,27 @@ fn decided(set: &ListedFeatureSet) -> String {
 }
 
 /// What a set uses, and that it has scopes or can be rolled back.
-fn used(set: &ListedFeatureSet) -> String {
+fn usage_label(set: &ListedFeatureSet) -> String {
     let mut words = set.uses.clone();
     words.extend(set.scoped.then(|| "scoped".to_owned()));
     words.extend(set.rollback.then(|| "rollback".to_owned()));
     words.join(", ")
 }
 
-fn switch(context: &CliContext, typed: SwitchedSets, enabled: Option<bool>) -> Result<(), Failure> {
+fn set_enabled(
+    context: &CliContext,
+    typed: FeatureSetSelection,
+    enabled: Option<bool>,
+) -> Result<(), Failure> {
     let params = Switch {
         server: typed.server,
         sets: typed.sets,
         enabled,
         yet_unknown: typed.yet_unknown,
     };
-    let answer = context.ask(Switch::METHOD, &params, ASKING);
-    let answer = answer.map_err(names::wrong)?;
-    context.show(
+    let answer = context.call(Switch::METHOD, &params, PROGRESS_TITLE);
+    let answer = answer.map_err(name_resolution::to_usage_failure)?;
+    context.print_answer(
         &answer,
         |Switched {
              server,
@@ -86,32 +92,32 @@ fn switch(context: &CliContext, typed: SwitchedSets, enabled: Option<bool>) -> R
          }| {
             let listed = |sets: &[String]| match sets {
                 [] => "none".to_owned(),
-                sets => plain(&sets.join(", ")),
+                sets => sanitize_line(&sets.join(", ")),
             };
-            say(format_args!(
+            print_line(format_args!(
                 "{}: enabled {}",
-                plain(&server),
+                sanitize_line(&server),
                 listed(&enabled)
             ))?;
-            say(format_args!(
+            print_line(format_args!(
                 "{}: disabled {}",
-                plain(&server),
+                sanitize_line(&server),
                 listed(&disabled)
             ))
         },
     )
 }
 
-fn forget(context: &CliContext, typed: ForgetScopes) -> Result<(), Failure> {
+fn forget_scopes(context: &CliContext, typed: ForgetScopes) -> Result<(), Failure> {
     let params = Forget {
         server: typed.server,
         set: typed.set,
     };
-    let answer = context.ask(Forget::METHOD, &params, ASKING);
-    let answer = answer.map_err(names::wrong)?;
-    context.show(&answer, |Forgotten { scopes }| match scopes {
-        0 => say("no approved scope was there"),
-        1 => say("one approved scope is taken back"),
-        many => say(format_args!("{many} approved scopes are taken back")),
+    let answer = context.call(Forget::METHOD, &params, PROGRESS_TITLE);
+    let answer = answer.map_err(name_resolution::to_usage_failure)?;
+    context.print_answer(&answer, |Forgotten { scopes }| match scopes {
+        0 => print_line("no approved scope was there"),
+        1 => print_line("one approved scope is taken back"),
+        many => print_line(format_args!("{many} approved scopes are taken back")),
     })
 }

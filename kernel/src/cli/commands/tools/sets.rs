@@ -1,16 +1,16 @@
 //! `mgp sets list|show`.
 
-use mgp_engine::doors::nearest::nearest_name;
+use mgp_engine::doors::suggestions::nearest_name;
 use mgp_protocol::mcp::Method;
 use mgp_protocol::mgp::kernel::sets::{List, ListedSet, ListedSets};
 use serde_json::json;
 
 use crate::cli::args::Sets;
-use crate::cli::client::{CliContext, read};
+use crate::cli::client::{CliContext, parse_result};
 use crate::cli::commands::agents;
 use crate::cli::failure::Failure;
-use crate::cli::print::{report, say, table};
-use crate::cli::words::plain;
+use crate::cli::print::{new_table, print_error, print_line};
+use crate::cli::text_format::sanitize_line;
 
 pub(in crate::cli::commands) fn run(context: &CliContext, typed: &Sets) -> Result<(), Failure> {
     match typed {
@@ -20,12 +20,12 @@ pub(in crate::cli::commands) fn run(context: &CliContext, typed: &Sets) -> Resul
 }
 
 fn list(context: &CliContext) -> Result<(), Failure> {
-    let answer = context.ask(List::METHOD, &json!({}), "asking the kernel")?;
-    context.show(&answer, |ListedSets { sets }| {
+    let answer = context.call(List::METHOD, &json!({}), "asking the kernel")?;
+    context.print_answer(&answer, |ListedSets { sets }| {
         if sets.is_empty() {
-            return say("no sets: [sets.NAME] in mgp.toml makes one");
+            return print_line("no sets: [sets.NAME] in mgp.toml makes one");
         }
-        let mut table = table(&[
+        let mut table = new_table(&[
             "SET",
             "SERVERS",
             "TOOLS",
@@ -35,63 +35,66 @@ fn list(context: &CliContext) -> Result<(), Failure> {
         ]);
         for set in &sets {
             let now = set.offered.len().to_string();
-            let lists = [&set.servers, &set.tools, &set.except].map(|list| words(list));
+            let lists = [&set.servers, &set.tools, &set.except].map(|list| join_or_dash(list));
             let [servers, tools, except] = lists;
             table.add_row([
-                plain(&set.name),
+                sanitize_line(&set.name),
                 servers,
                 tools,
                 except,
                 now,
-                words(&set.agents),
+                join_or_dash(&set.agents),
             ]);
         }
-        say(table)?;
-        sets.iter().for_each(tell_unknown);
+        print_line(table)?;
+        sets.iter().for_each(warn_unknown_members);
         Ok(())
     })
 }
 
 fn info(context: &CliContext, name: &str) -> Result<(), Failure> {
-    let set = named(context, name)?;
+    let set = find_set(context, name)?;
     if context.json {
         let set = serde_json::to_value(&set).map_err(|e| Failure::Other(e.to_string()))?;
-        return say(set);
+        return print_line(set);
     }
-    let url = door(context)?.map(|url| format!("{url}/p/{}", set.name));
+    let url = http_endpoint(context)?.map(|url| format!("{url}/p/{}", set.name));
     let url = url.unwrap_or_else(|| "no HTTP door is open".into());
     let rows = [
-        ("set", plain(&set.name)),
-        ("url", plain(&url)),
-        ("program", format!("mgp stdio --set {}", plain(&set.name))),
-        ("servers", words(&set.servers)),
-        ("tools", words(&set.tools)),
-        ("except", words(&set.except)),
-        ("held to it", words(&set.agents)),
-        ("tools now", words(&set.offered)),
+        ("set", sanitize_line(&set.name)),
+        ("url", sanitize_line(&url)),
+        (
+            "program",
+            format!("mgp stdio --set {}", sanitize_line(&set.name)),
+        ),
+        ("servers", join_or_dash(&set.servers)),
+        ("tools", join_or_dash(&set.tools)),
+        ("except", join_or_dash(&set.except)),
+        ("held to it", join_or_dash(&set.agents)),
+        ("tools now", join_or_dash(&set.offered)),
     ];
     for (what, value) in rows {
-        say(format_args!("{what:<11} {value}"))?;
+        print_line(format_args!("{what:<11} {value}"))?;
     }
-    tell_unknown(&set);
+    warn_unknown_members(&set);
     Ok(())
 }
 
 /// Where the kernel that runs is reached over HTTP.
-fn door(context: &CliContext) -> Result<Option<String>, Failure> {
+fn http_endpoint(context: &CliContext) -> Result<Option<String>, Failure> {
     let doors = context.status()?.map(|status| status.doors);
     let doors = doors.unwrap_or_default();
-    let url = doors.iter().find_map(|door| agents::url(door));
+    let url = doors.iter().find_map(|door| agents::endpoint_url(door));
     Ok(url.map(str::to_owned))
 }
 
 /// The set of that name; refuses one that there is not, with the nearest.
-pub(in crate::cli::commands) fn named(
+pub(in crate::cli::commands) fn find_set(
     context: &CliContext,
     name: &str,
 ) -> Result<ListedSet, Failure> {
-    let answer = context.ask(List::METHOD, &json!({}), "asking the kernel")?;
-    let ListedSets { sets } = read(&answer)?;
+    let answer = context.call(List::METHOD, &json!({}), "asking the kernel")?;
+    let ListedSets { sets } = parse_result(&answer)?;
     let near = nearest_name(name, sets.iter().map(|set| &*set.name)).map(str::to_owned);
     sets.into_iter()
         .find(|set| set.name == name)
@@ -99,18 +102,18 @@ pub(in crate::cli::commands) fn named(
             let near = near.map(|near| format!(" (did you mean {near}?)"));
             Failure::Usage(format!(
                 "no set {}{}; `mgp sets list` shows the known ones",
-                plain(name),
+                sanitize_line(name),
                 near.unwrap_or_default()
             ))
         })
 }
 
-fn tell_unknown(set: &ListedSet) {
+fn warn_unknown_members(set: &ListedSet) {
     for unknown in &set.unknown {
-        report(plain(unknown));
+        print_error(sanitize_line(unknown));
     }
     if !set.starting.is_empty() {
-        report(plain(&format!(
+        print_error(sanitize_line(&format!(
             "{}: {} is still starting; what it offers is not known yet",
             set.name,
             set.starting.join(", ")
@@ -118,9 +121,9 @@ fn tell_unknown(set: &ListedSet) {
     }
 }
 
-fn words(list: &[String]) -> String {
+fn join_or_dash(list: &[String]) -> String {
     match list {
         [] => "-".to_owned(),
-        list => plain(&list.join(", ")),
+        list => sanitize_line(&list.join(", ")),
     }
 }

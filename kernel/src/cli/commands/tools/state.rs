@@ -2,41 +2,45 @@
 
 use std::fmt::Write;
 
-use mgp_engine::doors::nearest::nearest_name;
+use mgp_engine::doors::suggestions::nearest_name;
 use mgp_protocol::mcp::Method;
 use mgp_protocol::mcpl::error::CHECKPOINT_NOT_FOUND;
-use mgp_protocol::mcpl::state::RolledBack;
-use mgp_protocol::mgp::kernel::state::{KeptCheckpoint, KeptState, KeptStates, Log, Rollback};
+use mgp_protocol::mcpl::state::RollbackResult;
+use mgp_protocol::mgp::kernel::state::{
+    CheckpointEntry, Log, Rollback, StateHistory, StateHistoryList,
+};
 use serde::Serialize;
 use serde_json::value::RawValue;
 
 use crate::cli::args::{State, StateLog, StateRollback};
-use crate::cli::client::{CliContext, KernelClient, names, read};
+use crate::cli::client::{CliContext, KernelClient, name_resolution, parse_result};
 use crate::cli::failure::Failure;
-use crate::cli::print::say;
-use crate::cli::words::plain;
+use crate::cli::print::print_line;
+use crate::cli::text_format::sanitize_line;
 
 pub(in crate::cli::commands) fn run(context: &CliContext, typed: &State) -> Result<(), Failure> {
     match typed {
-        State::Log(typed) => log(context, typed),
+        State::Log(typed) => show_log(context, typed),
         State::Rollback(typed) => rollback(context, typed),
     }
 }
 
-fn log(context: &CliContext, typed: &StateLog) -> Result<(), Failure> {
+fn show_log(context: &CliContext, typed: &StateLog) -> Result<(), Failure> {
     let params = Log {
         server: typed.server.clone(),
         set: typed.set.clone(),
         agent: typed.agent.clone(),
     };
-    let answer = asked(context, &typed.server, Log::METHOD, &params)?;
-    context.show(&answer, |KeptStates { server_id, states }| {
+    let answer = call_about_server(context, &typed.server, Log::METHOD, &params)?;
+    context.print_answer(&answer, |StateHistoryList { server_id, states }| {
         if states.is_empty() {
-            return say(plain(&format!(
+            return print_line(sanitize_line(&format!(
                 "no state of {server_id} is kept: it begins with the first result that has one"
             )));
         }
-        states.iter().try_for_each(|state| say(drawn(state)))
+        states
+            .iter()
+            .try_for_each(|state| print_line(render_tree(state)))
     })
 }
 
@@ -49,12 +53,12 @@ fn rollback(context: &CliContext, typed: &StateRollback) -> Result<(), Failure> 
         session: typed.session.clone(),
     };
     let answer = context.with_kernel(async |client| {
-        names::server(client, &typed.server).await?;
-        let answer = client.ask(Rollback::METHOD, &params, "rolling back").await;
-        match answer.map_err(names::wrong) {
-            Err(Failure::Refused { code, data, .. }) if code == CHECKPOINT_NOT_FOUND => {
-                let message = not_kept(client, typed).await?;
-                Err(Failure::Refused {
+        name_resolution::resolve_server(client, &typed.server).await?;
+        let answer = client.call(Rollback::METHOD, &params, "rolling back").await;
+        match answer.map_err(name_resolution::to_usage_failure) {
+            Err(Failure::ErrorResponse { code, data, .. }) if code == CHECKPOINT_NOT_FOUND => {
+                let message = unknown_checkpoint(client, typed).await?;
+                Err(Failure::ErrorResponse {
                     code,
                     message,
                     data,
@@ -63,16 +67,16 @@ fn rollback(context: &CliContext, typed: &StateRollback) -> Result<(), Failure> 
             answer => answer,
         }
     })?;
-    let back: RolledBack = read(&answer)?;
+    let back: RollbackResult = parse_result(&answer)?;
     if !back.success {
         let why = back.reason.unwrap_or_else(|| "it says no reason".into());
-        return Err(Failure::Other(plain(&format!(
+        return Err(Failure::Other(sanitize_line(&format!(
             "{} cannot go back to {}: {why}; nothing was moved",
             typed.server, back.checkpoint
         ))));
     }
-    context.show(&answer, |back: RolledBack| {
-        say(plain(&format!(
+    context.print_answer(&answer, |back: RollbackResult| {
+        print_line(sanitize_line(&format!(
             "{} is back at {}; what comes then is a branch beside what was there",
             typed.server, back.checkpoint
         )))
@@ -80,44 +84,47 @@ fn rollback(context: &CliContext, typed: &StateRollback) -> Result<(), Failure> 
 }
 
 /// What is said of a checkpoint that no state of its server has.
-async fn not_kept(client: &mut KernelClient, typed: &StateRollback) -> Result<String, Failure> {
+async fn unknown_checkpoint(
+    client: &mut KernelClient,
+    typed: &StateRollback,
+) -> Result<String, Failure> {
     let params = Log {
         server: typed.server.clone(),
         set: typed.set.clone(),
         agent: typed.agent.clone(),
     };
-    let kept = client.ask(Log::METHOD, &params, "reading the checkpoints");
-    let kept: KeptStates = read(&kept.await?)?;
+    let kept = client.call(Log::METHOD, &params, "reading the checkpoints");
+    let kept: StateHistoryList = parse_result(&kept.await?)?;
     let known = kept.states.iter().flat_map(|state| &state.checkpoints);
     let known = known.map(|one| one.checkpoint.as_str());
     let meant = nearest_name(&typed.checkpoint, known);
     let meant = meant.map_or_else(String::new, |meant| format!("; did you mean {meant}?"));
-    Ok(plain(&format!(
+    Ok(sanitize_line(&format!(
         "no state of {0} has the checkpoint {1:?}{meant} (`mgp state log {0}` shows those that are kept)",
         typed.server, typed.checkpoint
     )))
 }
 
 /// Asks the kernel about a server that is there; one that is misspelt is told with the nearest.
-fn asked(
+fn call_about_server(
     context: &CliContext,
     server: &str,
     method: &str,
     params: &impl Serialize,
 ) -> Result<Box<RawValue>, Failure> {
     context.with_kernel(async |client| {
-        names::server(client, server).await?;
-        let answer = client.ask(method, params, "reading the checkpoints").await;
-        answer.map_err(names::wrong)
+        name_resolution::resolve_server(client, server).await?;
+        let answer = client.call(method, params, "reading the checkpoints").await;
+        answer.map_err(name_resolution::to_usage_failure)
     })
 }
 
 /// A state as a tree, in the order in which its checkpoints came.
-fn drawn(state: &KeptState) -> String {
-    let mut text = heading(state);
+fn render_tree(state: &StateHistory) -> String {
+    let mut text = render_heading(state);
     for at in 0..state.checkpoints.len() {
         if state.checkpoints[at].parent_at.is_none() {
-            branch(&state.checkpoints, at, "", "", &mut text);
+            render_branch(&state.checkpoints, at, "", "", &mut text);
         }
     }
     if state.pruned > 0 {
@@ -130,30 +137,32 @@ fn drawn(state: &KeptState) -> String {
     text
 }
 
-fn heading(state: &KeptState) -> String {
-    let mut text = plain(&state.feature_set);
+fn render_heading(state: &StateHistory) -> String {
+    let mut text = sanitize_line(&state.feature_set);
     match &state.agent_id {
         Some(agent) => {
-            let _ = write!(text, ", {}", plain(agent));
+            let _ = write!(text, ", {}", sanitize_line(agent));
         }
         None => text.push_str(", everyone"),
     }
     if let Some(session) = &state.session {
-        let _ = write!(text, ", session {}", plain(session));
+        let _ = write!(text, ", session {}", sanitize_line(session));
     }
     if let Some(ended) = &state.ended_at {
-        let _ = write!(text, " (ended {})", plain(ended));
+        let _ = write!(text, " (ended {})", sanitize_line(ended));
     }
     text
 }
 
 /// A chain without branches stands in one column, so that a long one stays on the page.
-fn branch(all: &[KeptCheckpoint], at: usize, mark: &str, below: &str, text: &mut String) {
+fn render_branch(all: &[CheckpointEntry], at: usize, mark: &str, below: &str, text: &mut String) {
     let (mut at, mut mark) = (at, mark);
     loop {
         let one = &all[at];
         let lost = match (&one.parent, one.parent_at) {
-            (Some(parent), None) => format!(" (after {}, which is not kept)", plain(parent)),
+            (Some(parent), None) => {
+                format!(" (after {}, which is not kept)", sanitize_line(parent))
+            }
             (Some(_), Some(_)) | (None, _) => String::new(),
         };
         let kept = one.bytes.map_or("kept by the server".to_owned(), |bytes| {
@@ -164,8 +173,8 @@ fn branch(all: &[KeptCheckpoint], at: usize, mark: &str, below: &str, text: &mut
             text,
             "\n{star} {}{mark}{}  {}  {kept}{lost}",
             &below[..below.len() - mark.len().min(below.len())],
-            plain(&one.checkpoint),
-            plain(&one.at),
+            sanitize_line(&one.checkpoint),
+            sanitize_line(&one.at),
         );
         let next: Vec<usize> = (at + 1..all.len())
             .filter(|other| all[*other].parent_at == Some(at))
@@ -175,9 +184,9 @@ fn branch(all: &[KeptCheckpoint], at: usize, mark: &str, below: &str, text: &mut
             [only] => (at, mark) = (*only, ""),
             [branches @ .., last] => {
                 for one in branches {
-                    branch(all, *one, "|- ", &format!("{below}|  "), text);
+                    render_branch(all, *one, "|- ", &format!("{below}|  "), text);
                 }
-                branch(all, *last, "`- ", &format!("{below}   "), text);
+                render_branch(all, *last, "`- ", &format!("{below}   "), text);
                 return;
             }
         }
@@ -192,8 +201,8 @@ mod tests {
         id: &str,
         parent: Option<(&str, Option<usize>)>,
         current: bool,
-    ) -> KeptCheckpoint {
-        KeptCheckpoint {
+    ) -> CheckpointEntry {
+        CheckpointEntry {
             checkpoint: id.into(),
             parent: parent.map(|(parent, _)| parent.into()),
             parent_at: parent.and_then(|(_, at)| at),
@@ -206,7 +215,7 @@ mod tests {
     /// MCPL-063, MCPL-075: a branch stands beside what was there, and a long chain does not wander off the page.
     #[test]
     fn a_state_is_drawn_as_a_tree() {
-        let state = KeptState {
+        let state = StateHistory {
             feature_set: "notes.edit".into(),
             agent_id: Some("agent.a".into()),
             session: Some("1f-3".into()),
@@ -218,10 +227,10 @@ mod tests {
                 checkpoint("x", Some(("b", Some(1))), true),
             ],
             pruned: 1,
-            ..KeptState::default()
+            ..StateHistory::default()
         };
         let at = "  2026-03-05T10:30:00.000Z  ";
-        let drawn = drawn(&state).replace(at, " ");
+        let drawn = render_tree(&state).replace(at, " ");
         assert_eq!(
             drawn,
             "notes.edit, agent.a, session 1f-3\n  \

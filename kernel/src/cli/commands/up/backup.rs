@@ -7,41 +7,41 @@ use serde_json::json;
 
 use crate::cli::args::{Backup, Restore};
 use crate::cli::client::{CliContext, ProgressLine};
-use crate::cli::commands::servers::config_file::in_force;
+use crate::cli::commands::servers::config_file::files_in_force;
 use crate::cli::failure::Failure;
-use crate::cli::print::{report, say};
-use crate::cli::words::{bytes, plain};
+use crate::cli::print::{print_error, print_line};
+use crate::cli::text_format::{format_bytes, sanitize_line};
 use crate::config;
 
 /// How long it may take before it shows that it goes on.
-const SHOWN_AFTER: Duration = Duration::from_secs(1);
+const PROGRESS_DELAY: Duration = Duration::from_secs(1);
 
-fn failed(error: BackupError) -> Failure {
+fn backup_failure(error: BackupError) -> Failure {
     Failure::Other(error.to_string())
 }
 
 /// Shows that it goes on, once it takes its time.
 fn with_progress<T>(title: &str, work: impl FnOnce(&mut dyn FnMut()) -> T) -> T {
-    let mut progress = ProgressLine::of(title);
+    let mut progress = ProgressLine::new(title);
     let (begun, mut is_shown) = (Instant::now(), false);
     work(&mut || {
-        if !is_shown && begun.elapsed() > SHOWN_AFTER {
+        if !is_shown && begun.elapsed() > PROGRESS_DELAY {
             is_shown = true;
-            progress.appear();
+            progress.show();
         }
     })
 }
 
 /// Backs up the data folder of the kernel, whether it runs or not.
-pub(in crate::cli::commands) fn back_up(
+pub(in crate::cli::commands) fn create_backup(
     context: &CliContext,
     typed: &Backup,
 ) -> Result<(), Failure> {
     let running = context.status().ok().flatten();
     let loaded = config::load(&context.look_up, &|_| None, None);
     let loaded = loaded.map_err(|e| Failure::Other(e.to_string()))?;
-    let data_dir = context.data_dir_in_use(&loaded.kernel, running.as_ref())?;
-    let configuration = in_force(context, running.as_ref())?;
+    let data_dir = context.running_data_dir(&loaded.kernel, running.as_ref())?;
+    let configuration = files_in_force(context, running.as_ref())?;
     let from = BackupSource {
         data_dir: &data_dir,
         configuration: &configuration,
@@ -50,11 +50,11 @@ pub(in crate::cli::commands) fn back_up(
     let made = with_progress("backing up", |step| {
         backup::back_up(&from, &typed.file, typed.force, step)
     });
-    let manifest = made.map_err(failed)?;
+    let manifest = made.map_err(backup_failure)?;
     let secrets = manifest.secrets();
     if context.json {
         let (files, size) = (manifest.files.len(), manifest.bytes());
-        return say(json!({
+        return print_line(json!({
             "file": typed.file,
             "data_dir": manifest.data_dir,
             "made_at": manifest.made_at,
@@ -63,14 +63,14 @@ pub(in crate::cli::commands) fn back_up(
             "secrets": secrets,
         }));
     }
-    say(format_args!(
+    print_line(format_args!(
         "{} is backed up in {}: {} files, {}",
-        plain(&manifest.data_dir),
-        plain(&typed.file.display().to_string()),
+        sanitize_line(&manifest.data_dir),
+        sanitize_line(&typed.file.display().to_string()),
         manifest.files.len(),
-        bytes(manifest.bytes())
+        format_bytes(manifest.bytes())
     ))?;
-    report(format_args!(
+    print_error(format_args!(
         "it holds secrets ({}): whoever reads it can be this node",
         secrets.join(", ")
     ));
@@ -78,7 +78,7 @@ pub(in crate::cli::commands) fn back_up(
 }
 
 /// Makes a data folder of a backup.
-pub(in crate::cli::commands) fn restore(
+pub(in crate::cli::commands) fn restore_backup(
     context: &CliContext,
     typed: &Restore,
 ) -> Result<(), Failure> {
@@ -88,28 +88,28 @@ pub(in crate::cli::commands) fn restore(
     let restored = with_progress("restoring", |step| {
         backup::restore(&typed.file, &data_dir, step)
     });
-    let manifest = restored.map_err(failed)?;
+    let manifest = restored.map_err(backup_failure)?;
     if context.json {
-        return say(json!({
+        return print_line(json!({
             "data_dir": data_dir,
             "backup_of": manifest.data_dir,
             "made_at": manifest.made_at,
             "files": manifest.files.len(),
         }));
     }
-    say(format_args!(
+    print_line(format_args!(
         "{} is restored from the backup of {} at {}; `mgp up` starts it",
-        plain(&data_dir.display().to_string()),
-        plain(&manifest.data_dir),
+        sanitize_line(&data_dir.display().to_string()),
+        sanitize_line(&manifest.data_dir),
         manifest.made_at
     ))?;
     let configuration = data_dir.join(CONFIGURATION);
     if configuration.exists() {
-        report(format_args!(
+        print_error(format_args!(
             "its configuration is in {}: copy mgp.toml from there to where this machine reads it",
-            plain(&configuration.display().to_string())
+            sanitize_line(&configuration.display().to_string())
         ));
     }
-    report("the node that was backed up must not run beside it: both would be cut off");
+    print_error("the node that was backed up must not run beside it: both would be cut off");
     Ok(())
 }

@@ -13,20 +13,20 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use mgp_store::atomic_file;
-use mgp_store::trouble::explained;
+use mgp_store::health::explain_io_error;
 use serde_json::{Value, json};
 
 use crate::cli::args::{Service, ServiceInstall};
 use crate::cli::client::CliContext;
-use crate::cli::commands::status::doctor::program;
+use crate::cli::commands::status::doctor::find_program;
 use crate::cli::failure::Failure;
-use crate::cli::print::{report, say};
-use crate::cli::words::plain;
+use crate::cli::print::{print_error, print_line};
+use crate::cli::text_format::sanitize_line;
 
 /// Permissions of a unit: nothing in it is secret, and the service manager reads it.
 const UNIT_MODE: u32 = 0o644;
 /// Programs that most servers are started with.
-const PROGRAMS: [&str; 6] = ["npx", "node", "uvx", "python3", "docker", "bunx"];
+const COMMON_PROGRAMS: [&str; 6] = ["npx", "node", "uvx", "python3", "docker", "bunx"];
 
 /// Carries out one of them.
 pub(in crate::cli::commands) fn run(context: &CliContext, typed: &Service) -> Result<(), Failure> {
@@ -34,12 +34,12 @@ pub(in crate::cli::commands) fn run(context: &CliContext, typed: &Service) -> Re
         Service::Install(typed) => install(context, typed),
         Service::Status => status(context),
         Service::Remove => remove(context),
-        Service::Run => run_here(context),
+        Service::Run => exec_kernel(context),
     }
 }
 
 /// What the files say.
-struct KernelUnit {
+struct ServiceSpec {
     /// This program.
     exe: PathBuf,
     /// The options that lead to the same kernel.
@@ -57,30 +57,30 @@ struct ServiceFile {
     text: String,
 }
 
-impl KernelUnit {
-    fn of(context: &CliContext) -> Result<Self, Failure> {
-        let home = context.bases.home.clone();
+impl ServiceSpec {
+    fn new(context: &CliContext) -> Result<Self, Failure> {
+        let home = context.base_dirs.home.clone();
         let home = home.ok_or_else(|| Failure::Usage("there is no home; set HOME".to_owned()))?;
         let options = context
-            .named_paths()
+            .named_path_options()
             .flat_map(|(option, path)| [option.to_owned(), path.to_string_lossy().into_owned()]);
         Ok(Self {
             exe: env::current_exe()?,
             options: options.collect(),
-            socket: context.own_socket(),
-            runtime: context.bases.runtime.clone(),
+            socket: context.socket_for_new_kernel(),
+            runtime: context.base_dirs.runtime.clone(),
             home,
         })
     }
 
-    fn files(&self, context: &CliContext) -> Result<Vec<ServiceFile>, Failure> {
+    fn service_files(&self, context: &CliContext) -> Result<Vec<ServiceFile>, Failure> {
         if cfg!(target_os = "macos") {
-            return Ok(launchd::files(self));
+            return Ok(launchd::service_files(self));
         }
         if cfg!(target_os = "linux") {
             let config_home = context.look_up.config_home.clone();
             let config_home = config_home.unwrap_or_else(|| self.home.join(".config"));
-            return systemd::files(self, &config_home).map_err(Failure::Usage);
+            return systemd::unit_files(self, &config_home).map_err(Failure::Usage);
         }
         Err(Failure::Other(
             "services of this system are not known here: `mgp up --detach` starts the kernel"
@@ -90,22 +90,22 @@ impl KernelUnit {
 }
 
 fn install(context: &CliContext, typed: &ServiceInstall) -> Result<(), Failure> {
-    let files = KernelUnit::of(context)?.files(context)?;
+    let files = ServiceSpec::new(context)?.service_files(context)?;
     if typed.dry_run {
         let told = |file: &ServiceFile| json!({"path": file.path, "text": file.text});
         return match context.json {
-            true => {
-                say(json!({"written": false, "files": files.iter().map(told).collect::<Vec<_>>()}))
-            }
-            false => files
-                .iter()
-                .try_for_each(|file| say(format_args!("# {}\n{}", file.path.display(), file.text))),
+            true => print_line(
+                json!({"written": false, "files": files.iter().map(told).collect::<Vec<_>>()}),
+            ),
+            false => files.iter().try_for_each(|file| {
+                print_line(format_args!("# {}\n{}", file.path.display(), file.text))
+            }),
         };
     }
     // Only systemd is asked; what else there is takes the file up by itself, or as it is told to.
     let asked = cfg!(target_os = "linux") && !typed.write_only;
     if asked {
-        systemd::is_there().map_err(Failure::Other)?;
+        systemd::check_available().map_err(Failure::Other)?;
         if let Some(running) = context.status()?.filter(|_| !systemd::is_active()) {
             return Err(Failure::Other(format!(
                 "a kernel (process {}) holds the socket that the service is to hold: `mgp down` first, then this again",
@@ -121,22 +121,22 @@ fn install(context: &CliContext, typed: &ServiceInstall) -> Result<(), Failure> 
     }
     let paths: Vec<&Path> = files.iter().map(|file| file.path.as_path()).collect();
     if context.json {
-        return say(json!({"written": paths, "started": asked}));
+        return print_line(json!({"written": paths, "started": asked}));
     }
     for path in paths {
-        say(format_args!("wrote {}", path.display()))?;
+        print_line(format_args!("wrote {}", path.display()))?;
     }
     if asked {
-        say(
+        print_line(
             "systemd listens on the kernel's socket, and starts the kernel when a client connects",
         )?;
-        report("it ends with your session; `loginctl enable-linger` has it go on without one");
+        print_error("it ends with your session; `loginctl enable-linger` has it go on without one");
     }
     Ok(())
 }
 
 fn write(file: &ServiceFile) -> Result<(), Failure> {
-    let failed = |e: std::io::Error| Failure::Other(explained(&file.path, &e));
+    let failed = |e: std::io::Error| Failure::Other(explain_io_error(&file.path, &e));
     if let Some(folder) = file.path.parent() {
         std::fs::create_dir_all(folder).map_err(failed)?;
     }
@@ -144,39 +144,42 @@ fn write(file: &ServiceFile) -> Result<(), Failure> {
 }
 
 fn remove(context: &CliContext) -> Result<(), Failure> {
-    let files = KernelUnit::of(context)?.files(context)?;
+    let files = ServiceSpec::new(context)?.service_files(context)?;
     let there: Vec<_> = files.iter().filter(|file| file.path.exists()).collect();
     if there.is_empty() {
         return Err(Failure::Other("the service is not installed".to_owned()));
     }
-    if systemd::is_there().is_ok() {
+    if systemd::check_available().is_ok() {
         systemd::stop().map_err(Failure::Other)?;
     }
     for file in &there {
         std::fs::remove_file(&file.path)
             .map_err(|e| Failure::Other(format!("{}: {e}", file.path.display())))?;
     }
-    if systemd::is_there().is_ok() {
+    if systemd::check_available().is_ok() {
         systemd::reload().map_err(Failure::Other)?;
     }
     let paths: Vec<&Path> = there.iter().map(|file| file.path.as_path()).collect();
     if context.json {
-        return say(json!({ "removed": paths }));
+        return print_line(json!({ "removed": paths }));
     }
     for path in paths {
-        say(format_args!("removed {}", path.display()))?;
+        print_line(format_args!("removed {}", path.display()))?;
     }
-    for line in remaining(context) {
-        report(line);
+    for line in remaining_parts(context) {
+        print_error(line);
     }
     Ok(())
 }
 
 /// What is still there of the kernel, and what takes it away.
-fn remaining(context: &CliContext) -> Vec<String> {
-    let named = context.look_up.named().map(|(_, file)| file);
+fn remaining_parts(context: &CliContext) -> Vec<String> {
+    let named = context.look_up.explicit_file().map(|(_, file)| file);
     let configuration = named.or_else(|| context.look_up.user_file());
-    let data = context.bases.data_dir(context.told_data_dir()).ok();
+    let data = context
+        .base_dirs
+        .data_dir(context.configured_or_named_data_dir())
+        .ok();
     let mut lines = Vec::new();
     for (what, path) in [("configuration", configuration), ("data", data)] {
         if let Some(path) = path.filter(|path| path.exists()) {
@@ -191,16 +194,16 @@ fn remaining(context: &CliContext) -> Vec<String> {
 }
 
 fn status(context: &CliContext) -> Result<(), Failure> {
-    let files = KernelUnit::of(context)?.files(context)?;
+    let files = ServiceSpec::new(context)?.service_files(context)?;
     let state = |file: &ServiceFile| match std::fs::read_to_string(&file.path) {
         Ok(text) if text == file.text => "installed",
         Ok(_) => "differs from what `mgp service install` writes",
         Err(_) => "not installed",
     };
-    let manager = systemd::is_there().map(|()| systemd::states());
-    let path = shell_path::of_shell().or_else(|| env::var_os("PATH"));
+    let manager = systemd::check_available().map(|()| systemd::unit_states());
+    let path = shell_path::login_shell_path().or_else(|| env::var_os("PATH"));
     let path = path.unwrap_or_default();
-    let found = PROGRAMS.map(|name| (name, program(name, &path)));
+    let found = COMMON_PROGRAMS.map(|name| (name, find_program(name, &path)));
     if context.json {
         let files: Vec<Value> = files
             .iter()
@@ -211,42 +214,42 @@ fn status(context: &CliContext) -> Result<(), Failure> {
             .map(|(name, place)| ((*name).to_owned(), json!(place)))
             .collect();
         let units = manager.as_ref().ok();
-        return say(json!({
+        return print_line(json!({
             "files": files, "units": units, "why_not": manager.as_ref().err(), "programs": programs,
         }));
     }
     for file in &files {
-        say(format_args!("{} {}", file.path.display(), state(file)))?;
+        print_line(format_args!("{} {}", file.path.display(), state(file)))?;
     }
     match manager {
         Ok(states) => {
             for (unit, state) in states {
-                say(plain(&format!("{unit} {state}")))?;
+                print_line(sanitize_line(&format!("{unit} {state}")))?;
             }
         }
-        Err(why) => say(plain(&why))?,
+        Err(why) => print_line(sanitize_line(&why))?,
     }
     for (name, place) in found {
         match place {
-            Some(place) => say(format_args!("{name} is {}", place.display()))?,
-            None => say(format_args!("{name} is not there for the service"))?,
+            Some(place) => print_line(format_args!("{name} is {}", place.display()))?,
+            None => print_line(format_args!("{name} is not there for the service"))?,
         }
     }
     Ok(())
 }
 
 /// Becomes the kernel, with the `PATH` that the user's shell has.
-fn run_here(context: &CliContext) -> Result<(), Failure> {
+fn exec_kernel(context: &CliContext) -> Result<(), Failure> {
     let mut command = Command::new(env::current_exe()?);
     command.arg("up");
-    for (option, path) in context.named_paths() {
+    for (option, path) in context.named_path_options() {
         command.arg(option).arg(path);
     }
-    match shell_path::of_shell() {
+    match shell_path::login_shell_path() {
         Some(path) => {
             command.env("PATH", path);
         }
-        None => report(
+        None => print_error(
             "mgp: the shell did not say its PATH; programs are looked for where systemd looks",
         ),
     }

@@ -2,7 +2,7 @@ use std::io::{BufRead, BufReader, PipeReader, PipeWriter, Read, Write};
 use std::os::fd::OwnedFd;
 
 use super::*;
-use crate::cli::failure::Absence;
+use crate::cli::failure::KernelAbsence;
 
 /// How long anything may take before it counts as broken.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -11,8 +11,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 struct Handed(mpsc::Receiver<UnixStream>);
 
 impl Reconnect for Handed {
-    fn reconnect(&mut self, _waiting: &Waiting<'_>) -> Result<UnixStream, Failure> {
-        let none = |_| Failure::NotRunning(Absence::At("/run/mgp.sock".into()));
+    fn reconnect(&mut self, _waiting: &ReconnectWait<'_>) -> Result<UnixStream, Failure> {
+        let none = |_| Failure::NotRunning(KernelAbsence::NotListening("/run/mgp.sock".into()));
         self.0.recv().map_err(none)
     }
 }
@@ -247,7 +247,7 @@ fn without_a_kernel_everything_is_answered() {
     let lost = joined.heard();
     assert!(lost.contains(r#""id":7,"error""#), "{lost}");
     let failure = joined.done.recv_timeout(PATIENCE).unwrap().unwrap_err();
-    assert_eq!(failure.code(), 3);
+    assert_eq!(failure.exit_code(), 3);
 }
 
 #[test]
@@ -297,7 +297,7 @@ fn what_a_kernel_owes_a_client_that_has_left_is_answered() {
             true => assert!(told.contains(r#""result":{}"#) && end.is_ok(), "{told}"),
             false => {
                 assert!(told.contains(r#""id":7,"error""#), "{told}");
-                assert_eq!(end.unwrap_err().code(), 1);
+                assert_eq!(end.unwrap_err().exit_code(), 1);
             }
         }
         assert_eq!(line(&mut output), "");

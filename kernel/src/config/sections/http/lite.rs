@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::config::reading::Section;
+use crate::config::parsing::Section;
 
 const DAY: u64 = 86_400;
 

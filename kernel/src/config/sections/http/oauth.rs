@@ -3,9 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use mgp_engine::doors::bearer::Algorithm;
-use mgp_transports::http::is_safe;
+use mgp_transports::http::is_safe_url;
 
-use crate::config::reading::Section;
+use crate::config::parsing::Section;
 
 /// `[oauth]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,12 +54,12 @@ impl Default for OAuthConfig {
 impl OAuthConfig {
     /// `wanted` is true when the door asks for these tokens; `folder` is the file's, for relative paths.
     pub(crate) fn read(&mut self, mut section: Section<'_, '_, '_>, wanted: bool, folder: &Path) {
-        let whole = section.whole();
+        let whole = section.start_span();
         match read_url(&mut section, "issuer") {
             Some(issuer) => self.issuer = issuer,
             None if wanted && self.issuer.is_empty() => {
                 let words = "`auth` in [http] is \"oauth\", but [oauth] names no `issuer`";
-                section.refuse(whole, words);
+                section.reject(whole, words);
             }
             None => {}
         }
@@ -90,7 +90,7 @@ impl OAuthConfig {
                             "`algorithms` in [oauth] are some of {}: those where only the issuer can sign",
                             known.join(", ")
                         );
-                        section.refuse(name.span(), words);
+                        section.reject(name.span(), words);
                     }
                 }
             }
@@ -102,9 +102,9 @@ impl OAuthConfig {
 
 fn read_url(section: &mut Section<'_, '_, '_>, key: &'static str) -> Option<String> {
     let text = section.text(key)?;
-    if !is_safe(text.get_ref()) {
+    if !is_safe_url(text.get_ref()) {
         let words = format!("`{key}` in [oauth] wants https://, or http:// on this machine");
-        section.refuse(text.span(), words);
+        section.reject(text.span(), words);
     }
     Some((*text.get_ref()).to_owned())
 }

@@ -5,11 +5,11 @@ use std::fmt;
 use std::path::Path;
 use std::time::Duration;
 
-use mgp_engine::calls::telemetry::sampling::SamplingRule;
+use mgp_engine::calls::telemetry::sampling::Sampler;
 use mgp_transports::http::client::parse_url;
-use mgp_transports::http::is_safe;
+use mgp_transports::http::is_safe_url;
 
-use crate::config::reading::{Env, SecretsConfig, Section, Values};
+use crate::config::parsing::{Env, SecretsConfig, Section, Values};
 
 /// How a collector is spoken to, by the names of `OTEL_EXPORTER_OTLP_PROTOCOL`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -42,7 +42,7 @@ pub struct TelemetryConfig {
     /// The kernel's log is told.
     pub logs: bool,
     /// Which traces are told.
-    pub sampling: SamplingRule,
+    pub sampling: Sampler,
     /// Spans, and lines of the log, that may wait to be told; more are dropped and counted.
     pub queue: usize,
     /// How long they wait for others.
@@ -64,9 +64,9 @@ impl Default for TelemetryConfig {
             traces: true,
             metrics: true,
             logs: false,
-            sampling: SamplingRule {
+            sampling: Sampler {
                 percent: 100,
-                follows_callers: true,
+                parent_based: true,
             },
             queue: 2048,
             interval: Duration::from_secs(5),
@@ -99,34 +99,34 @@ impl TelemetryConfig {
     ) {
         section.choice("protocol", &PROTOCOLS, &mut self.protocol);
         if let Some(text) = section.text("endpoint") {
-            match endpoint(text.get_ref(), self.protocol) {
+            match parse_endpoint(text.get_ref(), self.protocol) {
                 Ok(url) => {
                     self.endpoint = Some(url.to_owned());
-                    if let Some(hint) = port_of_the_other(url, self.protocol) {
+                    if let Some(hint) = other_protocol_port_hint(url, self.protocol) {
                         section.warn(text.span(), format!("`endpoint` in [telemetry] {hint}"));
                     }
                 }
-                Err(why) => section.refuse(text.span(), format!("`endpoint` in [telemetry] {why}")),
+                Err(why) => section.reject(text.span(), format!("`endpoint` in [telemetry] {why}")),
             }
         }
         let headers = section.text_map("headers");
         for (name, text) in &headers {
             if name.parse::<http::HeaderName>().is_err() {
                 let words = format!("`headers` in [telemetry]: {name:?} is no name of a header");
-                section.refuse(text.span(), words);
+                section.reject(text.span(), words);
             }
         }
         if !headers.is_empty() {
             let mut values = Values::new(folder, env, secrets);
-            self.headers = values.secrets("headers", &headers);
-            values.tell(&mut section);
+            self.headers = values.resolve_secrets("headers", &headers);
+            values.report_errors(&mut section);
             for (name, text) in &headers {
                 let value = self.headers.get(*name);
                 if value.is_some_and(|value| http::HeaderValue::from_str(value).is_err()) {
                     let words = format!(
                         "`headers` in [telemetry]: the value of {name:?} has a character that HTTP does not allow"
                     );
-                    section.refuse(text.span(), words);
+                    section.reject(text.span(), words);
                 }
             }
         }
@@ -134,7 +134,7 @@ impl TelemetryConfig {
         section.flag("metrics", &mut self.metrics);
         section.flag("logs", &mut self.logs);
         section.count("sample_percent", 0..=100, &mut self.sampling.percent);
-        section.flag("follow_callers", &mut self.sampling.follows_callers);
+        section.flag("follow_callers", &mut self.sampling.parent_based);
         // A span takes about a kilobyte.
         section.count("queue", 1..=65_536, &mut self.queue);
         section.millis("interval_ms", 10..=60_000, &mut self.interval);
@@ -152,21 +152,21 @@ impl TelemetryConfig {
 }
 
 /// Where a collector is, without a `/` at the end.
-fn endpoint(url: &str, protocol: OtlpProtocol) -> Result<&str, &'static str> {
+fn parse_endpoint(url: &str, protocol: OtlpProtocol) -> Result<&str, &'static str> {
     let url = url.trim_end_matches('/');
     let grpc = protocol == OtlpProtocol::Grpc;
     match url {
-        _ if !is_safe(url) && grpc => {
+        _ if !is_safe_url(url) && grpc => {
             Err("wants https://, or http:// on this machine, like http://127.0.0.1:4317")
         }
-        _ if !is_safe(url) => {
+        _ if !is_safe_url(url) => {
             Err("wants https://, or http:// on this machine, like http://127.0.0.1:4318")
         }
         _ if url.contains(['?', '#']) => Err("has a `?` or `#`: paths are put behind it"),
         _ if grpc && parse_url(url).is_ok_and(|url| url.path() != "/") => {
             Err("has a path, and gRPC has its own: leave it out, like http://127.0.0.1:4317")
         }
-        _ if SIGNALS.iter().any(|path| url.ends_with(path)) => {
+        _ if SIGNAL_PATHS.iter().any(|path| url.ends_with(path)) => {
             Err("is what stands before /v1/traces, /v1/metrics and /v1/logs: leave that out")
         }
         _ => Ok(url),
@@ -174,7 +174,7 @@ fn endpoint(url: &str, protocol: OtlpProtocol) -> Result<&str, &'static str> {
 }
 
 /// What to do about a port where collectors take the other protocol.
-fn port_of_the_other(url: &str, protocol: OtlpProtocol) -> Option<&'static str> {
+fn other_protocol_port_hint(url: &str, protocol: OtlpProtocol) -> Option<&'static str> {
     match (parse_url(url).ok()?.port_u16()?, protocol) {
         (4317, OtlpProtocol::HttpProtobuf) => Some(
             "has port 4317, where collectors take gRPC: set `protocol = \"grpc\"`, or the port of HTTP, 4318",
@@ -187,7 +187,7 @@ fn port_of_the_other(url: &str, protocol: OtlpProtocol) -> Option<&'static str> 
 }
 
 /// The paths of OTLP over HTTP.
-const SIGNALS: [&str; 3] = ["/v1/traces", "/v1/metrics", "/v1/logs"];
+const SIGNAL_PATHS: [&str; 3] = ["/v1/traces", "/v1/metrics", "/v1/logs"];
 
 #[cfg(test)]
 mod tests {
@@ -201,7 +201,7 @@ mod tests {
             "http://[::1]:4318/",
             "https://otel.example/x/",
         ] {
-            let url = endpoint(good, OtlpProtocol::HttpProtobuf);
+            let url = parse_endpoint(good, OtlpProtocol::HttpProtobuf);
             assert_eq!(url, Ok(good.trim_end_matches('/')));
         }
         for (bad, why) in [
@@ -212,7 +212,7 @@ mod tests {
             ("https://otel.example#x", "`#`"),
             ("http://localhost:4318/v1/traces/", "leave that out"),
         ] {
-            let said = endpoint(bad, OtlpProtocol::HttpProtobuf).unwrap_err();
+            let said = parse_endpoint(bad, OtlpProtocol::HttpProtobuf).unwrap_err();
             assert!(
                 said.contains(why) && !said.contains("secret"),
                 "{bad}: {said}"
@@ -225,7 +225,7 @@ mod tests {
     #[test]
     fn an_endpoint_of_grpc_has_no_path() {
         for good in ["http://127.0.0.1:4317", "https://otel.example/"] {
-            let url = endpoint(good, OtlpProtocol::Grpc);
+            let url = parse_endpoint(good, OtlpProtocol::Grpc);
             assert_eq!(url, Ok(good.trim_end_matches('/')));
         }
         for (bad, why) in [
@@ -234,11 +234,11 @@ mod tests {
             ("https://otel.example/x", "leave it out"),
             ("http://localhost:4317/v1/traces", "leave it out"),
         ] {
-            let said = endpoint(bad, OtlpProtocol::Grpc).unwrap_err();
+            let said = parse_endpoint(bad, OtlpProtocol::Grpc).unwrap_err();
             assert!(said.contains(why), "{bad}: {said}");
         }
         let hint = |port: u16, protocol| {
-            port_of_the_other(&format!("http://127.0.0.1:{port}"), protocol).is_some()
+            other_protocol_port_hint(&format!("http://127.0.0.1:{port}"), protocol).is_some()
         };
         let [http, grpc] = PROTOCOLS.map(|(_, protocol)| protocol);
         assert_eq!([hint(4317, http), hint(4318, http)], [true, false]);

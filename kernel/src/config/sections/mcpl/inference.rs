@@ -9,11 +9,11 @@ use mgp_mcpl_engine::inference::InferenceRules;
 use mgp_mcpl_engine::inference::provider::{LimitMember, ProviderKey, ProviderKind, ProviderSpec};
 use mgp_mcpl_engine::inference::routes::{Destination, RouteKey};
 use mgp_protocol::ids::ServerId;
-use mgp_protocol::mcpl::model::ModelFacts;
-use mgp_transports::http::is_safe;
+use mgp_protocol::mcpl::model::ModelDescription;
+use mgp_transports::http::is_safe_url;
 use toml::Spanned;
 
-use crate::config::reading::{Env, SecretsConfig, Section};
+use crate::config::parsing::{Env, SecretsConfig, Section};
 
 const KINDS: [(&str, Option<ProviderKind>); 2] = [
     ("openai", Some(ProviderKind::OpenAi)),
@@ -28,10 +28,10 @@ const LIMIT_MEMBERS: [(&str, LimitMember); 2] = [
 /// Most tokens that one answer, or a day, can be set to.
 const TOKENS_MAX: u64 = 1 << 40;
 /// The window of a model that nobody said more of: what small ones have.
-const WINDOW: u64 = 8192;
+const DEFAULT_CONTEXT_WINDOW: u64 = 8192;
 
 /// The keys of providers, which stand in no log.
-pub(crate) fn keys(rules: &InferenceRules) -> impl Iterator<Item = &String> {
+pub(crate) fn provider_keys(rules: &InferenceRules) -> impl Iterator<Item = &String> {
     let keys = rules.providers.values().map(|provider| &provider.key.0);
     keys.filter(|key| !key.is_empty())
 }
@@ -44,17 +44,17 @@ pub(crate) fn read_inference(
     secrets: &SecretsConfig,
     rules: &mut InferenceRules,
 ) {
-    mcpl.each("providers", "mcpl.providers.*", |name, section| {
+    mcpl.for_each_table("providers", "mcpl.providers.*", |name, section| {
         if let Some(spec) = read_provider(name, section, folder, env, secrets) {
             rules.providers.insert(spec.name.clone(), Arc::new(spec));
         }
     });
-    read_rules(mcpl.inner("inference", "mcpl.inference"), rules);
+    read_rules(mcpl.subsection("inference", "mcpl.inference"), rules);
 }
 
 fn read_rules(mut section: Section<'_, '_, '_>, rules: &mut InferenceRules) {
     if let Some(text) = section.text("default")
-        && let Some(to) = destination(&mut section, "default", &text, rules)
+        && let Some(to) = parse_destination(&mut section, "default", &text, rules)
     {
         rules.routes.default = to;
     }
@@ -62,26 +62,26 @@ fn read_rules(mut section: Section<'_, '_, '_>, rules: &mut InferenceRules) {
         let parsed = RouteKey::parse(key);
         match parsed {
             Ok(parsed) => {
-                if let Some(to) = destination(&mut section, "routes", &to, rules) {
+                if let Some(to) = parse_destination(&mut section, "routes", &to, rules) {
                     rules.routes.rules.insert(parsed, to);
                 }
             }
-            Err(why) => section.refuse(to.span(), format!("`routes` in [mcpl.inference]: {why}")),
+            Err(why) => section.reject(to.span(), format!("`routes` in [mcpl.inference]: {why}")),
         }
     }
     for (key, to) in section.text_map("conversations") {
         let pin = key.split_once(':').filter(|(_, id)| !id.is_empty());
         let pin = pin.and_then(|(server, id)| {
-            let server = ServerId::parse_of_any_node(server).ok()?;
+            let server = ServerId::parse_local_or_remote(server).ok()?;
             Some((server, id.to_owned()))
         });
         match pin {
             Some(pin) => {
-                if let Some(to) = destination(&mut section, "conversations", &to, rules) {
+                if let Some(to) = parse_destination(&mut section, "conversations", &to, rules) {
                     rules.routes.pins.insert(pin, to);
                 }
             }
-            None => section.refuse(
+            None => section.reject(
                 to.span(),
                 format!(
                     "`conversations` in [mcpl.inference]: {key:?} is no \"SERVER:CONVERSATION\""
@@ -98,10 +98,10 @@ fn read_rules(mut section: Section<'_, '_, '_>, rules: &mut InferenceRules) {
                     "`push_channels` in [mcpl.inference]: {:?} is no \"SERVER:CHANNEL\"",
                     channel.get_ref()
                 );
-                section.refuse(channel.span(), words);
+                section.reject(channel.span(), words);
             }
             Err(why) => {
-                section.refuse(
+                section.reject(
                     channel.span(),
                     format!("`push_channels` in [mcpl.inference]: {why}"),
                 );
@@ -109,34 +109,42 @@ fn read_rules(mut section: Section<'_, '_, '_>, rules: &mut InferenceRules) {
         }
     }
     section.count("max_tokens", 1..=TOKENS_MAX, &mut rules.max_tokens);
-    section.count("tokens_per_day", 0..=TOKENS_MAX, &mut rules.budget.each);
-    section.count("tokens_per_day_all", 0..=TOKENS_MAX, &mut rules.budget.all);
+    section.count(
+        "tokens_per_day",
+        0..=TOKENS_MAX,
+        &mut rules.budget.per_server,
+    );
+    section.count(
+        "tokens_per_day_all",
+        0..=TOKENS_MAX,
+        &mut rules.budget.total,
+    );
     section.secs("agent_timeout_secs", 1..=600, &mut rules.agent_timeout);
     if let Some(prompt) = section.text("push_prompt") {
         match prompt.get_ref().contains("{content}") {
             true => rules.push_prompt = (*prompt.get_ref()).into(),
-            false => section.refuse(
+            false => section.reject(
                 prompt.span(),
                 "`push_prompt` in [mcpl.inference] wants {content}, the place of what the event says",
             ),
         }
     }
-    section.each("servers", "mcpl.inference.servers.*", |name, section| {
-        let mut tokens = rules.budget.each;
+    section.for_each_table("servers", "mcpl.inference.servers.*", |name, section| {
+        let mut tokens = rules.budget.per_server;
         section.count("tokens_per_day", 0..=TOKENS_MAX, &mut tokens);
-        match ServerId::parse_of_any_node(name) {
+        match ServerId::parse_local_or_remote(name) {
             Ok(server) => drop(rules.budget.servers.insert(server, tokens)),
             // `each` reads an absent table, so that its keys are known.
             Err(_) if name.is_empty() => {}
             Err(why) => {
-                let whole = section.whole();
-                section.refuse(whole, format!("[mcpl.inference.servers]: {why}"));
+                let whole = section.start_span();
+                section.reject(whole, format!("[mcpl.inference.servers]: {why}"));
             }
         }
     });
-    let mut model = section.inner("model", "mcpl.inference.model");
+    let mut model = section.subsection("model", "mcpl.inference.model");
     let id = model.text("id").map(|id| (*id.get_ref()).to_owned());
-    let info = read_info(&mut model, id.clone().unwrap_or_default(), "");
+    let info = read_model_facts(&mut model, id.clone().unwrap_or_default(), "");
     model.finish();
     if id.is_some() {
         rules.model = Some(info);
@@ -145,7 +153,7 @@ fn read_rules(mut section: Section<'_, '_, '_>, rules: &mut InferenceRules) {
 }
 
 /// Where it leads, if there is such a place.
-fn destination(
+fn parse_destination(
     section: &mut Section<'_, '_, '_>,
     key: &str,
     text: &Spanned<&str>,
@@ -154,7 +162,7 @@ fn destination(
     let wrong = match Destination::parse(text.get_ref()) {
         Ok(Destination::Provider(name)) if !rules.providers.contains_key(&name) => {
             let known = rules.providers.keys().map(|name| &**name);
-            match mgp_engine::doors::nearest::nearest(&name, known) {
+            match mgp_engine::doors::suggestions::nearest(&name, known) {
                 Some(near) => format!("there is no [mcpl.providers.{name}]; did you mean {near}?"),
                 None => format!("there is no [mcpl.providers.{name}]"),
             }
@@ -162,19 +170,23 @@ fn destination(
         Ok(to) => return Some(to),
         Err(why) => why.to_string(),
     };
-    section.refuse(text.span(), format!("`{key}` in [mcpl.inference]: {wrong}"));
+    section.reject(text.span(), format!("`{key}` in [mcpl.inference]: {wrong}"));
     None
 }
 
-fn read_info(section: &mut Section<'_, '_, '_>, id: String, vendor: &str) -> ModelFacts {
+fn read_model_facts(
+    section: &mut Section<'_, '_, '_>,
+    id: String,
+    vendor: &str,
+) -> ModelDescription {
     let vendor = match section.text("vendor") {
         Some(vendor) => (*vendor.get_ref()).to_owned(),
         None => vendor.to_owned(),
     };
-    let (mut context_window, mut capabilities) = (WINDOW, Vec::new());
+    let (mut context_window, mut capabilities) = (DEFAULT_CONTEXT_WINDOW, Vec::new());
     section.count("context_window", 1..=TOKENS_MAX, &mut context_window);
     section.strings("capabilities", &mut capabilities);
-    ModelFacts {
+    ModelDescription {
         id,
         vendor,
         context_window,
@@ -205,15 +217,15 @@ fn read_provider(
         Some(ProviderKind::Anthropic) => "anthropic",
         None => "",
     };
-    let info = read_info(section, id.unwrap_or_default(), vendor);
+    let info = read_model_facts(section, id.unwrap_or_default(), vendor);
     // `each` reads an absent table, so that its keys are known.
     if name.is_empty() {
         return None;
     }
-    if let Some(url) = url.as_ref().filter(|url| !is_safe(url.get_ref())) {
+    if let Some(url) = url.as_ref().filter(|url| !is_safe_url(url.get_ref())) {
         let words =
             format!("`url` in [mcpl.providers.{name}] wants https://, or http:// on this machine");
-        section.refuse(url.span(), words);
+        section.reject(url.span(), words);
     }
     let mut secret = String::new();
     if let Some(text) = &key {
@@ -224,19 +236,19 @@ fn read_provider(
             Ok(value) if value.trim().contains(char::is_control) => {
                 let words =
                     format!("[mcpl.providers.{name}]: `key` has a control character in its value");
-                section.refuse(text.span(), words);
+                section.reject(text.span(), words);
             }
             Ok(value) => secret = value.trim().to_owned(),
-            Err(why) => section.refuse(text.span(), format!("[mcpl.providers.{name}]: {why}")),
+            Err(why) => section.reject(text.span(), format!("[mcpl.providers.{name}]: {why}")),
         }
     }
     let Some(((kind, url), model)) = kind.zip(url).zip(model) else {
-        let whole = section.whole();
+        let whole = section.start_span();
         let words = format!(
             "[mcpl.providers.{name}] wants `kind`, how it is talked to, `url`, where it answers, and `model`, \
              what it calls the model"
         );
-        section.refuse(whole, words);
+        section.reject(whole, words);
         return None;
     };
     Some(ProviderSpec {
@@ -246,8 +258,8 @@ fn read_provider(
         model: (*model.get_ref()).to_owned(),
         key: ProviderKey(secret),
         timeout,
-        at_once,
-        waiting,
+        concurrency: at_once,
+        queue_limit: waiting,
         limit_member,
         info,
     })

@@ -1,11 +1,11 @@
 //! `[mcpl.state]` and `[mcpl.channels]`: checkpoints and channels.
 
-use mgp_mcpl_engine::channels::moderation::{MessageWay, ModerationRule, RULES_MAX};
+use mgp_mcpl_engine::channels::moderation::{MessageDirection, ModerationRule, RULES_MAX};
 use mgp_mcpl_engine::channels::rules::ChannelRules;
 use mgp_mcpl_engine::names;
 use mgp_mcpl_engine::state::rules::{SharedBy, StateRules};
 
-use crate::config::reading::Section;
+use crate::config::parsing::Section;
 
 const SHARED_BY: [(&str, SharedBy); 4] = [
     ("nobody", SharedBy::Nobody),
@@ -13,10 +13,10 @@ const SHARED_BY: [(&str, SharedBy); 4] = [
     ("agent", SharedBy::Agent),
     ("everyone", SharedBy::Everyone),
 ];
-const WAYS: [(&str, Option<MessageWay>); 3] = [
+const MESSAGE_DIRECTIONS: [(&str, Option<MessageDirection>); 3] = [
     ("both", None),
-    ("in", Some(MessageWay::In)),
-    ("out", Some(MessageWay::Out)),
+    ("in", Some(MessageDirection::In)),
+    ("out", Some(MessageDirection::Out)),
 ];
 /// A year: what ended longer ago nobody looks for.
 const KEEP_MAX_SECS: u64 = 366 * 24 * 60 * 60;
@@ -33,11 +33,11 @@ pub(crate) fn read_state(mut section: Section<'_, '_, '_>, rules: &mut StateRule
             (Some(_), Some(by)) => {
                 rules.sets.insert(set.to_owned(), by);
             }
-            (None, _) => section.refuse(
+            (None, _) => section.reject(
                 word.span(),
                 format!("`sets` in [mcpl.state] wants \"SERVER.SET\" = …; {set:?} is none"),
             ),
-            (Some(_), None) => section.refuse(
+            (Some(_), None) => section.reject(
                 word.span(),
                 format!("`sets.{set}` in [mcpl.state] is one of \"{known}\""),
             ),
@@ -51,7 +51,7 @@ pub(crate) fn read_channels(mut section: Section<'_, '_, '_>, rules: &mut Channe
     if let Some(name) = section.text("default_outgoing") {
         match names::parse_channel(name.get_ref()) {
             Some(_) => rules.default_outgoing = Some((*name.get_ref()).to_owned()),
-            None => section.refuse(
+            None => section.reject(
                 name.span(),
                 "`default_outgoing` in [mcpl.channels] wants \"SERVER:CHANNEL\"",
             ),
@@ -60,12 +60,12 @@ pub(crate) fn read_channels(mut section: Section<'_, '_, '_>, rules: &mut Channe
     section.strings("incoming_to", &mut rules.incoming_to);
     section.strings("tool_for", &mut rules.tool_for);
     let mut read = Vec::new();
-    section.each("moderation", "mcpl.channels.moderation.*", |name, rule| {
+    section.for_each_table("moderation", "mcpl.channels.moderation.*", |name, rule| {
         let channels = rule.text("channels");
         let pattern = rule.text("pattern");
         let with = rule.text("with").map(|with| (*with.get_ref()).to_owned());
         let mut way = None;
-        rule.choice("way", &WAYS, &mut way);
+        rule.choice("way", &MESSAGE_DIRECTIONS, &mut way);
         // `each` reads an absent table, so that its keys are known.
         if name.is_empty() {
             return;
@@ -74,20 +74,20 @@ pub(crate) fn read_channels(mut section: Section<'_, '_, '_>, rules: &mut Channe
             .as_ref()
             .map_or("**", |channels| channels.get_ref());
         let Some(pattern) = pattern else {
-            let whole = rule.whole();
-            return rule.refuse(whole, format!("`pattern` is missing in {}", rule.name()));
+            let whole = rule.start_span();
+            return rule.reject(whole, format!("`pattern` is missing in {}", rule.name()));
         };
         match ModerationRule::parse(channels, way, pattern.get_ref(), with) {
             Ok(one) => read.push(one),
             Err(why) => {
                 let words = format!("{}: {why}", rule.name());
-                rule.refuse(pattern.span(), words);
+                rule.reject(pattern.span(), words);
             }
         }
     });
     if read.len() > RULES_MAX {
-        let whole = section.whole();
-        section.refuse(
+        let whole = section.start_span();
+        section.reject(
             whole,
             format!("[mcpl.channels] has more than {RULES_MAX} rules of moderation"),
         );

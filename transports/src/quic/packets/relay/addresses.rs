@@ -7,7 +7,7 @@ use mgp_protocol::ids::NodeId;
 
 /// Ends that have an address: a few relays for each node of a large cluster. The one that was used longest ago makes
 /// room.
-const MOST: usize = 1024;
+const ADDRESSES_MAX: usize = 1024;
 
 /// No machine has an address of this network (RFC 6666), so none is mistaken for one.
 const NETWORK: u128 = 0x0100 << 112;
@@ -16,13 +16,13 @@ const NETWORK: u128 = 0x0100 << 112;
 const PORT: u16 = 1;
 
 /// A node, and the relay between.
-type Ends = (NodeId, NodeId);
+type RelayedEnds = (NodeId, NodeId);
 
 /// The addresses in use. A number is used once.
 #[derive(Debug, Default)]
 pub(super) struct RelayAddresses {
-    numbers: HashMap<Ends, u64>,
-    ends: HashMap<u64, (Ends, u64)>,
+    numbers: HashMap<RelayedEnds, u64>,
+    ends: HashMap<u64, (RelayedEnds, u64)>,
     last: u64,
     uses: u64,
 }
@@ -41,7 +41,7 @@ impl RelayAddresses {
     }
 
     /// What an address stands for.
-    pub(super) fn ends(&self, address: SocketAddr) -> Option<Ends> {
+    pub(super) fn resolve(&self, address: SocketAddr) -> Option<RelayedEnds> {
         let SocketAddr::V6(address) = address else {
             return None;
         };
@@ -49,8 +49,8 @@ impl RelayAddresses {
         self.ends.get(&number).map(|(ends, _)| *ends)
     }
 
-    fn assign(&mut self, ends: Ends) -> u64 {
-        if self.ends.len() >= MOST {
+    fn assign(&mut self, ends: RelayedEnds) -> u64 {
+        if self.ends.len() >= ADDRESSES_MAX {
             let oldest = self.ends.iter().min_by_key(|(_, (_, used))| *used);
             if let Some((number, ends)) = oldest.map(|(number, (ends, _))| (*number, *ends)) {
                 self.ends.remove(&number);
@@ -76,19 +76,19 @@ mod tests {
             NodeId(id)
         };
         let first = addresses.address(node(1), node(2));
-        assert_eq!(addresses.ends(first), Some((node(1), node(2))));
+        assert_eq!(addresses.resolve(first), Some((node(1), node(2))));
         assert_eq!(addresses.address(node(1), node(2)), first);
         assert_ne!(addresses.address(node(2), node(1)), first);
-        assert_eq!(addresses.ends("192.0.2.1:1".parse().unwrap()), None);
-        assert_eq!(addresses.ends("[::1]:1".parse().unwrap()), None);
-        for n in 0..2 * MOST {
+        assert_eq!(addresses.resolve("192.0.2.1:1".parse().unwrap()), None);
+        assert_eq!(addresses.resolve("[::1]:1".parse().unwrap()), None);
+        for n in 0..2 * ADDRESSES_MAX {
             addresses.address(node(n), node(3));
             addresses.address(node(1), node(2));
         }
-        assert_eq!(addresses.ends.len(), MOST);
-        assert_eq!(addresses.numbers.len(), MOST);
+        assert_eq!(addresses.ends.len(), ADDRESSES_MAX);
+        assert_eq!(addresses.numbers.len(), ADDRESSES_MAX);
         assert_eq!(
-            addresses.ends(first),
+            addresses.resolve(first),
             Some((node(1), node(2))),
             "it is used"
         );

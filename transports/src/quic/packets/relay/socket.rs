@@ -10,7 +10,7 @@ use quinn::udp::{RecvMeta, Transmit};
 use quinn::{AsyncUdpSocket, UdpPoller};
 use tokio::sync::mpsc;
 
-use super::{Inbound, Relay, locked};
+use super::{Inbound, Relay, lock};
 
 /// What QUIC sends and receives through. It is never full: what finds no room is lost, as on any network.
 ///
@@ -45,7 +45,7 @@ impl AsyncUdpSocket for RelaySocket {
         bufs: &mut [IoSliceMut<'_>],
         meta: &mut [RecvMeta],
     ) -> Poll<io::Result<usize>> {
-        let mut to_read = locked(&self.to_read);
+        let mut to_read = lock(&self.to_read);
         let mut read = 0;
         while let Some((buf, meta)) = bufs.get_mut(read).zip(meta.get_mut(read)) {
             let (from, packet) = match to_read.poll_recv(cx) {

@@ -9,7 +9,7 @@ use mgp_protocol::ids::NodeId;
 const PAIRS: usize = 1024;
 
 /// And those that one node began, so that it does not take the places of the others.
-const PAIRS_OF_ONE: usize = 128;
+const PAIRS_PER_NODE: usize = 128;
 
 /// Bytes a second of one pair, and at once: a payload of 8 MiB takes two seconds.
 const RATE: u64 = 4 << 20;
@@ -20,15 +20,15 @@ const RATE_ALL: u64 = 16 << 20;
 const BURST_ALL: u64 = 4 << 20;
 
 /// And of what one node sends: half of it, so that its many pairs leave the other half to the others.
-const RATE_OF_ONE: u64 = RATE_ALL / 2;
-const BURST_OF_ONE: u64 = BURST_ALL / 2;
+const RATE_PER_NODE: u64 = RATE_ALL / 2;
+const BURST_PER_NODE: u64 = BURST_ALL / 2;
 
 /// Refusals a second that one node is sent, and at once: more than it dials through one relay. What it sends besides
 /// is dropped without a word.
 const REFUSALS: u64 = 16;
 
 /// A pair that sent nothing for so long is over: a link asks for a sign of the other end every half second.
-const SILENT: Duration = Duration::from_secs(10);
+const IDLE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// What was passed on between two nodes, since the first packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,7 +56,7 @@ pub(super) enum RelayAdmission {
 /// The pairs of this relay.
 #[derive(Debug)]
 pub(super) struct RelayTraffic {
-    all: RateBucket,
+    total: RateBucket,
     pairs: HashMap<[NodeId; 2], PairTraffic>,
     /// Each is linked to this node, or was a few seconds ago.
     senders: HashMap<NodeId, SenderTraffic>,
@@ -73,7 +73,7 @@ struct SenderTraffic {
 #[derive(Debug)]
 struct PairTraffic {
     begun_by: NodeId,
-    begun: Instant,
+    started_at: Instant,
     last: Instant,
     bucket: RateBucket,
     bytes: u64,
@@ -86,27 +86,27 @@ struct RateBucket {
     rate: u64,
     burst: u64,
     left: u64,
-    at: Instant,
+    refilled_at: Instant,
 }
 
 impl RelayTraffic {
     pub(super) fn new(now: Instant) -> Self {
         Self {
-            all: RateBucket::new(RATE_ALL, BURST_ALL, now),
+            total: RateBucket::new(RATE_ALL, BURST_ALL, now),
             pairs: HashMap::new(),
             senders: HashMap::new(),
         }
     }
 
     /// Whether a node may be sent one more refusal now.
-    pub(super) fn may_refuse(&mut self, from: NodeId, now: Instant) -> bool {
-        self.sender(from, now).refusals.take(1, now)
+    pub(super) fn can_refuse(&mut self, from: NodeId, now: Instant) -> bool {
+        self.sender(from, now).refusals.take_tokens(1, now)
     }
 
     fn sender(&mut self, from: NodeId, now: Instant) -> &mut SenderTraffic {
         let sender = self.senders.entry(from).or_insert_with(|| SenderTraffic {
             last: now,
-            bytes: RateBucket::new(RATE_OF_ONE, BURST_OF_ONE, now),
+            bytes: RateBucket::new(RATE_PER_NODE, BURST_PER_NODE, now),
             refusals: RateBucket::new(REFUSALS, REFUSALS, now),
         });
         sender.last = now;
@@ -122,20 +122,20 @@ impl RelayTraffic {
         now: Instant,
     ) -> RelayAdmission {
         let nodes = pair(from, to);
-        if !self.pairs.contains_key(&nodes) && !self.begin(nodes, from, now) {
+        if !self.pairs.contains_key(&nodes) && !self.begin_pair(nodes, from, now) {
             return RelayAdmission::Full;
         }
         let len = len as u64;
-        let of_sender = self.sender(from, now).bytes.holds(len, now);
+        let of_sender = self.sender(from, now).bytes.has_tokens(len, now);
         let Some(pair) = self.pairs.get_mut(&nodes) else {
             return RelayAdmission::Full;
         };
         pair.last = now;
         // What the pair or its sender may not send takes nothing from the others.
-        match of_sender && pair.bucket.holds(len, now) && self.all.take(len, now) {
+        match of_sender && pair.bucket.has_tokens(len, now) && self.total.take_tokens(len, now) {
             true => {
-                pair.bucket.take(len, now);
-                self.sender(from, now).bytes.take(len, now);
+                pair.bucket.take_tokens(len, now);
+                self.sender(from, now).bytes.take_tokens(len, now);
                 RelayAdmission::Pass
             }
             false => RelayAdmission::TooFast,
@@ -154,7 +154,7 @@ impl RelayTraffic {
 
     /// The pairs at present.
     pub(super) fn pairs(&mut self, now: Instant) -> Vec<RelayedPair> {
-        self.forget_silent(now);
+        self.remove_idle(now);
         let mut pairs: Vec<RelayedPair> = self
             .pairs
             .iter()
@@ -162,22 +162,22 @@ impl RelayTraffic {
                 nodes: *nodes,
                 bytes: pair.bytes,
                 dropped: pair.dropped,
-                age: now.saturating_duration_since(pair.begun),
+                age: now.saturating_duration_since(pair.started_at),
             })
             .collect();
         pairs.sort_by_key(|pair| pair.nodes);
         pairs
     }
 
-    fn begin(&mut self, nodes: [NodeId; 2], by: NodeId, now: Instant) -> bool {
-        self.forget_silent(now);
+    fn begin_pair(&mut self, nodes: [NodeId; 2], by: NodeId, now: Instant) -> bool {
+        self.remove_idle(now);
         let of_one = self.pairs.values().filter(|pair| pair.begun_by == by);
-        if self.pairs.len() >= PAIRS || of_one.count() >= PAIRS_OF_ONE {
+        if self.pairs.len() >= PAIRS || of_one.count() >= PAIRS_PER_NODE {
             return false;
         }
         let pair = PairTraffic {
             begun_by: by,
-            begun: now,
+            started_at: now,
             last: now,
             bucket: RateBucket::new(RATE, BURST, now),
             bytes: 0,
@@ -187,8 +187,8 @@ impl RelayTraffic {
         true
     }
 
-    fn forget_silent(&mut self, now: Instant) {
-        let speaks = |last: Instant| now.saturating_duration_since(last) < SILENT;
+    fn remove_idle(&mut self, now: Instant) {
+        let speaks = |last: Instant| now.saturating_duration_since(last) < IDLE_TIMEOUT;
         self.pairs.retain(|_, pair| speaks(pair.last));
         self.senders.retain(|_, sender| speaks(sender.last));
     }
@@ -200,23 +200,23 @@ impl RateBucket {
             rate,
             burst,
             left: burst,
-            at: now,
+            refilled_at: now,
         }
     }
 
-    fn holds(&mut self, len: u64, now: Instant) -> bool {
-        let passed = now.saturating_duration_since(self.at).as_micros();
+    fn has_tokens(&mut self, len: u64, now: Instant) -> bool {
+        let passed = now.saturating_duration_since(self.refilled_at).as_micros();
         let more = passed.saturating_mul(u128::from(self.rate)) / 1_000_000;
         // A part of one is not lost to those who come often.
         if more > 0 {
             let more = u64::try_from(more).unwrap_or(u64::MAX);
-            (self.left, self.at) = (self.left.saturating_add(more).min(self.burst), now);
+            (self.left, self.refilled_at) = (self.left.saturating_add(more).min(self.burst), now);
         }
         self.left >= len
     }
 
-    fn take(&mut self, len: u64, now: Instant) -> bool {
-        let holds = self.holds(len, now);
+    fn take_tokens(&mut self, len: u64, now: Instant) -> bool {
+        let holds = self.has_tokens(len, now);
         if holds {
             self.left -= len;
         }
@@ -280,7 +280,7 @@ mod tests {
         let passed = second(&mut traffic, &pairs, begun);
         let (other, greedy) = passed.split_last().unwrap();
         let greedy: u64 = greedy.iter().sum();
-        assert!(greedy <= RATE_OF_ONE + BURST_OF_ONE, "{greedy}");
+        assert!(greedy <= RATE_PER_NODE + BURST_PER_NODE, "{greedy}");
         assert!(*other >= RATE, "{other}");
     }
 
@@ -291,12 +291,12 @@ mod tests {
         let mut traffic = RelayTraffic::new(begun);
         let refused = (0..10_000).filter(|tick| {
             let now = begun + Duration::from_micros(tick * 100);
-            traffic.may_refuse(node(1), now)
+            traffic.can_refuse(node(1), now)
         });
         let refused = refused.count() as u64;
         assert!((REFUSALS..=2 * REFUSALS).contains(&refused), "{refused}");
-        assert!(traffic.may_refuse(node(2), begun), "and none of the others");
-        traffic.pairs(begun + 2 * SILENT);
+        assert!(traffic.can_refuse(node(2), begun), "and none of the others");
+        traffic.pairs(begun + 2 * IDLE_TIMEOUT);
         assert!(traffic.senders.is_empty());
     }
 
@@ -310,11 +310,11 @@ mod tests {
             to.filter(|to| traffic.admit(node(from), *to, 1, now) != RelayAdmission::Full)
                 .count()
         };
-        assert_eq!(opened(&mut traffic, 1, now), PAIRS_OF_ONE);
+        assert_eq!(opened(&mut traffic, 1, now), PAIRS_PER_NODE);
         let others: usize = (2..20).map(|from| opened(&mut traffic, from, now)).sum();
-        assert_eq!(others, PAIRS - PAIRS_OF_ONE);
-        let later = now + SILENT;
+        assert_eq!(others, PAIRS - PAIRS_PER_NODE);
+        let later = now + IDLE_TIMEOUT;
         assert_eq!(traffic.pairs(later), []);
-        assert_eq!(opened(&mut traffic, 30, later), PAIRS_OF_ONE);
+        assert_eq!(opened(&mut traffic, 30, later), PAIRS_PER_NODE);
     }
 }

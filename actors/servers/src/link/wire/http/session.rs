@@ -7,8 +7,8 @@ use bytes::Bytes;
 use http::header::HeaderMap;
 use http::{Method, StatusCode, Uri};
 use mgp_engine::clock::MonotonicTime;
-use mgp_engine::servers::supervision::sessions::is_in_doubt;
-use mgp_protocol::dialect::Era;
+use mgp_engine::servers::supervision::session_loss::is_session_suspect;
+use mgp_protocol::dialect::ProtocolFamily;
 use mgp_protocol::jsonrpc;
 use mgp_protocol::mcp::{Method as _, Ping};
 use tokio::sync::Mutex;
@@ -16,77 +16,77 @@ use tokio::sync::Mutex;
 use super::HttpWire;
 use crate::link::Link;
 use crate::login::ServerClient;
-use mgp_runtime::time::moment;
+use mgp_runtime::time::monotonic_now;
 
 /// How long the server may take to say so. After that the session is not known to be over.
-const PATIENCE: Duration = Duration::from_secs(5);
+const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The id of the kernel's own requests that are not calls: those count from 1.
-pub(in crate::link) const OWN_ID: u64 = 0;
+pub(in crate::link) const KERNEL_REQUEST_ID: u64 = 0;
 
 /// What is known of the session of one connection.
 #[derive(Debug, Default)]
 pub(super) struct HttpSessionState {
-    over: AtomicBool,
+    ended: AtomicBool,
     /// When the last question began whose answer was that the session is in force. Refusals that come together are
     /// cleared up by one question.
-    in_force: Mutex<Option<MonotonicTime>>,
+    confirmed_at: Mutex<Option<MonotonicTime>>,
 }
 
 impl HttpSessionState {
-    pub(super) fn is_over(&self) -> bool {
-        self.over.load(Ordering::Relaxed)
+    pub(super) fn is_ended(&self) -> bool {
+        self.ended.load(Ordering::Relaxed)
     }
 
-    pub(super) fn set_over(&self) {
-        self.over.store(true, Ordering::Relaxed);
+    pub(super) fn set_ended(&self) {
+        self.ended.store(true, Ordering::Relaxed);
     }
 
     /// Whether the session is over, judged by a question that was asked after `refused_at`; `refuses` asks.
-    pub(super) async fn has_ended(
+    pub(super) async fn check_ended(
         &self,
         refused_at: MonotonicTime,
         refuses: impl Future<Output = bool>,
     ) -> bool {
-        let mut in_force = self.in_force.lock().await;
-        if self.is_over() || in_force.is_some_and(|asked| asked >= refused_at) {
-            return self.is_over();
+        let mut in_force = self.confirmed_at.lock().await;
+        if self.is_ended() || in_force.is_some_and(|asked| asked >= refused_at) {
+            return self.is_ended();
         }
-        let asked = moment();
+        let asked = monotonic_now();
         match refuses.await {
-            true => self.set_over(),
+            true => self.set_ended(),
             false => *in_force = Some(asked),
         }
-        self.is_over()
+        self.is_ended()
     }
 }
 
 impl HttpWire {
     /// True once the server is known to have ended the session.
     #[must_use]
-    pub fn session_is_over(&self) -> bool {
-        self.session.is_over()
+    pub fn is_session_ended(&self) -> bool {
+        self.session.is_ended()
     }
 
     /// Whether the server, which refused a request, refuses the whole session: a ping, and a list that it declares,
     /// where it may know no ping.
-    pub(super) async fn has_ended(&self, link: &Link, refused_at: MonotonicTime) -> bool {
+    pub(super) async fn check_session_ended(&self, link: &Link, refused_at: MonotonicTime) -> bool {
         let refuses = async {
             for method in std::iter::once(Ping::METHOD).chain(declared_list(link)) {
                 let headers = self.headers();
-                if !refuses(&self.client, &self.url, headers, method).await {
+                if !is_session_refused(&self.client, &self.url, headers, method).await {
                     return false;
                 }
             }
             true
         };
-        self.session.has_ended(refused_at, refuses).await
+        self.session.check_ended(refused_at, refuses).await
     }
 }
 
 /// A list that the server declares.
 fn declared_list(link: &Link) -> Option<&'static str> {
-    let can = link.peer_in(Era::Legacy)?.capabilities;
+    let can = link.peer_for(ProtocolFamily::Legacy)?.capabilities;
     match () {
         () if can.tools => Some("tools/list"),
         () if can.prompts => Some("prompts/list"),
@@ -96,17 +96,21 @@ fn declared_list(link: &Link) -> Option<&'static str> {
 }
 
 /// Whether the server refuses this request as that of an unknown session. No answer says nothing.
-pub(super) async fn refuses(
+pub(super) async fn is_session_refused(
     client: &ServerClient,
     url: &Uri,
     headers: HeaderMap,
     method: &str,
 ) -> bool {
-    let frame = Bytes::from(jsonrpc::request(&OWN_ID.to_string(), method, None));
+    let frame = Bytes::from(jsonrpc::request(
+        &KERNEL_REQUEST_ID.to_string(),
+        method,
+        None,
+    ));
     let asked = client.request(Method::POST, url, headers, Some(frame));
-    let status: Option<StatusCode> = match tokio::time::timeout(PATIENCE, asked).await {
+    let status: Option<StatusCode> = match tokio::time::timeout(PROBE_TIMEOUT, asked).await {
         Ok(Ok(response)) => Some(response.status),
         Ok(Err(_)) | Err(_) => None,
     };
-    status.is_some_and(|status| is_in_doubt(status.as_u16()))
+    status.is_some_and(|status| is_session_suspect(status.as_u16()))
 }

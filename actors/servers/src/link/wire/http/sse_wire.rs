@@ -6,19 +6,19 @@ use bytes::Bytes;
 use http::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
 use http::{Method, Uri};
 use mgp_engine::clock::MonotonicTime;
-use mgp_engine::servers::supervision::sessions::is_in_doubt;
+use mgp_engine::servers::supervision::session_loss::is_session_suspect;
 use mgp_protocol::mcp::{Method as _, Ping};
 use mgp_protocol::refusal::Refusal;
 use mgp_sync::credit::Credit;
 use mgp_transports::http::client::{EventsError, SseEvents};
 
-use super::session::{HttpSessionState, refuses};
-use super::{MAX_TELLS, parted, without_words};
+use super::session::{HttpSessionState, is_session_refused};
+use super::{MAX_PENDING_POSTS, bare_status_refusal, wait_after_close};
 use crate::link::Link;
 use crate::login::ServerClient;
-use mgp_callers::exchange::Flag;
+use mgp_callers::in_flight_call::Flag;
 use mgp_runtime::task;
-use mgp_runtime::time::moment;
+use mgp_runtime::time::monotonic_now;
 
 /// A server of that transport.
 #[derive(Debug)]
@@ -26,7 +26,7 @@ pub struct SseWire {
     client: ServerClient,
     endpoint: Uri,
     headers: HeaderMap,
-    tells: Arc<Credit>,
+    pending_posts: Arc<Credit>,
     session: HttpSessionState,
     closed: Flag,
 }
@@ -40,7 +40,7 @@ impl SseWire {
             client,
             endpoint,
             headers,
-            tells: Credit::new(MAX_TELLS),
+            pending_posts: Credit::new(MAX_PENDING_POSTS),
             session: HttpSessionState::default(),
             closed: Flag::default(),
         })
@@ -60,47 +60,52 @@ impl SseWire {
                 Some(frame),
             )
             .await
-            .map_err(|e| link.lost(&e.to_string()))?;
+            .map_err(|e| link.lost_refusal(&e.to_string()))?;
         let status = answer.status;
         if status.is_success() {
             return Ok(());
         }
-        let refused_at = moment();
-        if is_in_doubt(status.as_u16()) && self.has_ended(refused_at).await {
-            link.breaks(format!("its session has ended (HTTP {})", status.as_u16()));
-            return Err(link.untaken("its session has ended"));
+        let refused_at = monotonic_now();
+        if is_session_suspect(status.as_u16()) && self.check_session_ended(refused_at).await {
+            link.report_broken(format!("its session has ended (HTTP {})", status.as_u16()));
+            return Err(link.unsent_refusal("its session has ended"));
         }
-        Err(without_words(link, status, self.client.hint(status)))
+        Err(bare_status_refusal(
+            link,
+            status,
+            self.client.sign_in_hint(status),
+        ))
     }
 
     /// Whether the server, which refused a message, refuses any.
-    async fn has_ended(&self, refused_at: MonotonicTime) -> bool {
+    async fn check_session_ended(&self, refused_at: MonotonicTime) -> bool {
         let (client, endpoint) = (&self.client, &self.endpoint);
-        let refuses = refuses(client, endpoint, self.headers.clone(), Ping::METHOD);
-        self.session.has_ended(refused_at, refuses).await
+        let refuses = is_session_refused(client, endpoint, self.headers.clone(), Ping::METHOD);
+        self.session.check_ended(refused_at, refuses).await
     }
 
     /// True once the server is known to have ended the session: with its stream, or by refusing messages.
     #[must_use]
-    pub fn session_is_over(&self) -> bool {
-        self.session.is_over()
+    pub fn is_session_ended(&self) -> bool {
+        self.session.is_ended()
     }
 
-    pub(in crate::link) fn tell(self: &Arc<Self>, link: &Arc<Link>, frame: Bytes) {
-        let Some(charge) = self.tells.try_take(1) else {
+    pub(in crate::link) fn send_message(self: &Arc<Self>, link: &Arc<Link>, frame: Bytes) {
+        let Some(charge) = self.pending_posts.try_take(1) else {
             link.log
-                .note("a notification was dropped: too many are under way");
+                .push_note("a notification was dropped: too many are under way");
             return;
         };
         let (wire, link) = (self.clone(), link.clone());
-        task::detached("link.send", async move {
+        task::spawn_detached("link.send", async move {
             let _charge = charge;
             let told = tokio::select! {
                 told = wire.post(&link, frame) => told,
-                () = parted(&wire.closed) => return,
+                () = wait_after_close(&wire.closed) => return,
             };
             if let Err(error) = told {
-                link.log.note(&format!("a notification failed: {error}"));
+                link.log
+                    .push_note(&format!("a notification failed: {error}"));
             }
         });
     }
@@ -116,17 +121,17 @@ impl SseWire {
                 match stream.next().await {
                     Ok(Some(event)) => link.receive(&event.data, None),
                     Ok(None) => return "its event stream ended".to_owned(),
-                    Err(EventsError::TooLarge(_)) => link.overrun(&[], None),
+                    Err(EventsError::TooLarge(_)) => link.handle_oversized(&[], None),
                     Err(error) => return error.to_string(),
                 }
             }
         };
         tokio::select! {
             why = read => {
-                self.session.set_over();
-                link.breaks(why);
+                self.session.set_ended();
+                link.report_broken(why);
             }
-            () = self.closed.raised() => {}
+            () = self.closed.wait_until_raised() => {}
         }
     }
 }

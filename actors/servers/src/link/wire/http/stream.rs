@@ -6,28 +6,28 @@ use std::time::Duration;
 
 use http::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue};
 use http::{Method, StatusCode};
-use mgp_engine::servers::supervision::pace::ReopenPace;
-use mgp_engine::servers::supervision::sessions::is_in_doubt;
+use mgp_engine::servers::supervision::backoff::ReopenBackoff;
+use mgp_engine::servers::supervision::session_loss::is_session_suspect;
 use mgp_protocol::refusal::Refusal;
 use mgp_transports::http::body::BodyError;
-use mgp_transports::http::client::{ClientError, EventsError, Response, SseEvents, events};
+use mgp_transports::http::client::{ClientError, EventsError, Response, SseEvents, read_events};
 use mgp_transports::sse::SseEvent;
 
-use super::{HttpWire, LAST_EVENT, broken, is};
+use super::{HttpWire, LAST_EVENT, broken_refusal, has_media_type};
 use crate::link::Link;
-use mgp_runtime::time::moment;
+use mgp_runtime::time::monotonic_now;
 
 /// Attempts to get the rest of a broken stream before the call counts as lost.
 const MAX_RESUMES: u32 = 10;
 /// Wait after a clean close (CMCP-037).
-const AFTER_CLOSE: Duration = Duration::from_millis(50);
+const REOPEN_DELAY: Duration = Duration::from_millis(50);
 /// First and longest wait after an error (CMCP-037).
-const AFTER_ERROR: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
+const ERROR_BACKOFF: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
 /// A server cannot make us wait longer than this with `retry:`.
-const MAX_RETRY: Duration = Duration::from_secs(30);
+const RETRY_MAX: Duration = Duration::from_secs(30);
 
 /// How a try to read the standing stream went on.
-enum StandingStream {
+enum GetStreamEnd {
     /// It was open for so long, and ended in good order.
     Ended(Duration),
     /// It broke, or the server could not be asked.
@@ -44,14 +44,14 @@ struct StreamPosition {
 }
 
 impl StreamPosition {
-    fn at(&mut self, event: &SseEvent) {
+    fn update(&mut self, event: &SseEvent) {
         if let Some(id) = &event.id
             && let Ok(id) = HeaderValue::from_bytes(id.as_ref())
         {
             self.last_event = Some(id);
         }
         if let Some(ms) = event.retry {
-            self.retry = Some(Duration::from_millis(ms).min(MAX_RETRY));
+            self.retry = Some(Duration::from_millis(ms).min(RETRY_MAX));
         }
     }
 }
@@ -59,7 +59,7 @@ impl StreamPosition {
 impl HttpWire {
     /// Reads the stream that answers the call `id`, and resumes it when the server closes it early
     /// (SEP-1699).
-    pub(super) async fn follow(
+    pub(super) async fn read_call_stream(
         &self,
         link: &Arc<Link>,
         id: u64,
@@ -67,10 +67,12 @@ impl HttpWire {
     ) -> Result<(), Refusal> {
         let mut place = StreamPosition::default();
         let mut resumes = 0;
-        let mut stream = events(response.body, link.limits.max_frame);
+        let mut stream = read_events(response.body, link.limits.max_frame);
         loop {
-            let ended = self.drain(link, Some(id), &mut stream, &mut place).await;
-            if !link.awaits(id) {
+            let ended = self
+                .relay_stream(link, Some(id), &mut stream, &mut place)
+                .await;
+            if !link.is_pending(id) {
                 return Ok(());
             }
             if place.last_event.is_none() || resumes == MAX_RESUMES {
@@ -78,39 +80,42 @@ impl HttpWire {
                     || "its stream ended without the answer".to_owned(),
                     |e| format!("its stream broke: {e}"),
                 );
-                return Err(link.lost(&why));
+                return Err(link.lost_refusal(&why));
             }
-            link.paused(id);
-            tokio::time::sleep(place.retry.unwrap_or(AFTER_CLOSE).max(AFTER_CLOSE)).await;
+            link.pause_call(id);
+            tokio::time::sleep(place.retry.unwrap_or(REOPEN_DELAY).max(REOPEN_DELAY)).await;
             resumes += 1;
-            let response = self.get(&place).await.map_err(|e| broken(link, &e))?;
+            let response = self
+                .open_get_stream(&place)
+                .await
+                .map_err(|e| broken_refusal(link, &e))?;
             // The server accepted the request itself, so it must not be sent again.
-            let judged = self.judge(link, None, response).await;
-            let response = judged.map_err(|e| link.lost(&e.to_string()))?;
-            stream = events(response.body, link.limits.max_frame);
+            let judged = self.check_status(link, None, response).await;
+            let response = judged.map_err(|e| link.lost_refusal(&e.to_string()))?;
+            stream = read_events(response.body, link.limits.max_frame);
         }
     }
 
     /// Reads the stream that answers the modern call `id`, which cannot be resumed.
-    pub(super) async fn follow_once(
+    pub(super) async fn read_stateless_stream(
         &self,
         link: &Arc<Link>,
         id: u64,
         response: Response,
     ) -> Result<(), Refusal> {
-        let mut stream = events(response.body, link.limits.max_frame);
+        let mut stream = read_events(response.body, link.limits.max_frame);
         let ended = self
-            .drain(link, Some(id), &mut stream, &mut StreamPosition::default())
+            .relay_stream(link, Some(id), &mut stream, &mut StreamPosition::default())
             .await;
         match ended {
-            _ if !link.awaits(id) => Ok(()),
-            Ok(()) => Err(link.lost("its stream ended without the answer")),
-            Err(e) => Err(link.lost(&format!("its stream broke: {e}"))),
+            _ if !link.is_pending(id) => Ok(()),
+            Ok(()) => Err(link.lost_refusal("its stream ended without the answer")),
+            Err(e) => Err(link.lost_refusal(&format!("its stream broke: {e}"))),
         }
     }
 
     /// Passes a stream to the link until it ends or its call has an answer.
-    async fn drain(
+    async fn relay_stream(
         &self,
         link: &Arc<Link>,
         via: Option<u64>,
@@ -119,26 +124,26 @@ impl HttpWire {
     ) -> Result<(), BodyError> {
         loop {
             if let Some(id) = via {
-                link.wait_for_room(id, None).await;
+                link.wait_for_budget(id, None).await;
             }
             match stream.next().await {
                 Ok(Some(event)) => {
-                    place.at(&event);
+                    place.update(&event);
                     if !event.data.is_empty() {
                         link.receive(&event.data, via);
                     }
                 }
                 Ok(None) => return Ok(()),
-                Err(EventsError::TooLarge(_)) => link.overrun(&[], via),
+                Err(EventsError::TooLarge(_)) => link.handle_oversized(&[], via),
                 Err(EventsError::Broken(why)) => return Err(why),
             }
-            if via.is_some_and(|id| !link.awaits(id)) {
+            if via.is_some_and(|id| !link.is_pending(id)) {
                 return Ok(());
             }
         }
     }
 
-    async fn get(&self, place: &StreamPosition) -> Result<Response, ClientError> {
+    async fn open_get_stream(&self, place: &StreamPosition) -> Result<Response, ClientError> {
         let mut headers: HeaderMap = self.headers();
         headers.remove(CONTENT_TYPE);
         headers.insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
@@ -154,27 +159,30 @@ impl HttpWire {
     /// none (CMCP-034, CMCP-036, CMCP-037, CMCP-038).
     pub async fn listen(self: Arc<Self>, link: Arc<Link>) {
         tokio::select! {
-            () = self.listen_on(&link) => {}
-            () = self.closed.raised() => {}
+            () = self.run_listen_loop(&link) => {}
+            () = self.closed.wait_until_raised() => {}
         }
     }
 
-    async fn listen_on(&self, link: &Arc<Link>) {
+    async fn run_listen_loop(&self, link: &Arc<Link>) {
         let mut place = StreamPosition::default();
-        let (mut wait, mut pace, mut was_open) = (AFTER_ERROR.0, ReopenPace::default(), false);
+        let (mut wait, mut pace, mut was_open) = (ERROR_BACKOFF.0, ReopenBackoff::default(), false);
         loop {
-            match self.standing(link, &mut place).await {
-                StandingStream::Ended(lasted) => {
-                    (wait, was_open) = (AFTER_ERROR.0, true);
-                    tokio::time::sleep(pace.wait(lasted, place.retry)).await;
+            match self.read_get_stream(link, &mut place).await {
+                GetStreamEnd::Ended(lasted) => {
+                    (wait, was_open) = (ERROR_BACKOFF.0, true);
+                    tokio::time::sleep(pace.next_wait(lasted, place.retry)).await;
                     continue;
                 }
-                StandingStream::Failed => {}
-                StandingStream::Refused(status) => {
-                    let doubt = is_in_doubt(status.as_u16());
-                    if self.has_session && doubt && self.has_ended(link, moment()).await {
+                GetStreamEnd::Failed => {}
+                GetStreamEnd::Refused(status) => {
+                    let doubt = is_session_suspect(status.as_u16());
+                    if self.has_session
+                        && doubt
+                        && self.check_session_ended(link, monotonic_now()).await
+                    {
                         let why = format!("its session has ended (HTTP {})", status.as_u16());
-                        return link.breaks(why);
+                        return link.report_broken(why);
                     }
                     // A server that had one may have one again.
                     if !was_open {
@@ -183,32 +191,33 @@ impl HttpWire {
                 }
             }
             tokio::time::sleep(wait).await;
-            wait = (wait * 2).min(AFTER_ERROR.1);
+            wait = (wait * 2).min(ERROR_BACKOFF.1);
         }
     }
 
     /// Opens the standing stream, and reads it to its end.
-    async fn standing(&self, link: &Arc<Link>, place: &mut StreamPosition) -> StandingStream {
-        match self.get(place).await {
+    async fn read_get_stream(&self, link: &Arc<Link>, place: &mut StreamPosition) -> GetStreamEnd {
+        match self.open_get_stream(place).await {
             Ok(response) if is_stream(&response) => {
-                let opened = moment();
-                let mut stream = events(response.body, link.limits.max_frame);
-                self.standing.store(true, Ordering::Relaxed);
-                let ended = self.drain(link, None, &mut stream, place).await;
-                self.standing.store(false, Ordering::Relaxed);
+                let opened = monotonic_now();
+                let mut stream = read_events(response.body, link.limits.max_frame);
+                self.is_get_stream_open.store(true, Ordering::Relaxed);
+                let ended = self.relay_stream(link, None, &mut stream, place).await;
+                self.is_get_stream_open.store(false, Ordering::Relaxed);
                 match ended {
-                    Ok(()) => StandingStream::Ended(moment().since(opened)),
-                    Err(_) => StandingStream::Failed,
+                    Ok(()) => GetStreamEnd::Ended(monotonic_now().duration_since(opened)),
+                    Err(_) => GetStreamEnd::Failed,
                 }
             }
             Ok(response) if response.status.is_client_error() || response.status.is_success() => {
-                StandingStream::Refused(response.status)
+                GetStreamEnd::Refused(response.status)
             }
-            Ok(_) | Err(_) => StandingStream::Failed,
+            Ok(_) | Err(_) => GetStreamEnd::Failed,
         }
     }
 }
 
 fn is_stream(response: &Response) -> bool {
-    response.status.is_success() && is(response.headers.get(CONTENT_TYPE), "text/event-stream")
+    response.status.is_success()
+        && has_media_type(response.headers.get(CONTENT_TYPE), "text/event-stream")
 }

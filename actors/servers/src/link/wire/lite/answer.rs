@@ -9,11 +9,11 @@ use serde_json::value::RawValue;
 
 /// Longest promise token that is kept and sent back, in bytes: a hundred times as long as one that cannot be
 /// guessed has to be, and shorter than any server's limit for a request.
-pub(super) const MAX_TOKEN: usize = 4096;
+pub(super) const TOKEN_BYTES_MAX: usize = 4096;
 
 /// What follows from a result.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum ForeignResult {
+pub(super) enum LiteResult {
     /// It is the result.
     Final {
         /// The tool failed.
@@ -22,12 +22,12 @@ pub(super) enum ForeignResult {
     /// The result comes later, for this token.
     Promise(String),
     /// More is needed, and then the call is made again.
-    Needs(ForeignNeed),
+    NeedsInput(InputNeed),
 }
 
 /// What more is needed.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct ForeignNeed {
+pub(super) struct InputNeed {
     /// What a person is asked.
     pub(super) message: Option<String>,
     /// The schema of the arguments to be added, as JSON text: an object with `properties`.
@@ -37,7 +37,7 @@ pub(super) struct ForeignNeed {
 }
 
 #[derive(Default, Deserialize)]
-struct ForeignMeta<'a> {
+struct LiteMeta<'a> {
     #[serde(default)]
     response_type: Option<String>,
     #[serde(default)]
@@ -49,20 +49,20 @@ struct ForeignMeta<'a> {
 }
 
 #[derive(Default, Deserialize)]
-struct ForeignQuestion<'a> {
+struct LiteElicitation<'a> {
     #[serde(default)]
     message: Option<String>,
     #[serde(borrow, default, rename = "requestedSchema")]
     schema: Option<&'a RawValue>,
 }
 
-impl ForeignResult {
+impl LiteResult {
     /// Reads a result, which may be any JSON.
     ///
     /// # Errors
     /// What is wrong with it, in words.
-    pub(super) fn read(result: &str) -> Result<Self, String> {
-        let meta = meta_of(result)?;
+    pub(super) fn parse(result: &str) -> Result<Self, String> {
+        let meta = parse_meta(result)?;
         let kind = match meta.response_type.as_deref() {
             None => ResponseType::Answer,
             Some(word) => ResponseType::parse(word).ok_or_else(|| {
@@ -75,27 +75,27 @@ impl ForeignResult {
             ResponseType::Failure => Ok(Self::Final { failed: true }),
             ResponseType::Promise => match meta.promise_token.filter(|token| !token.is_empty()) {
                 None => Err("it promises a result and gives no `promise_token`".into()),
-                Some(token) if token.len() > MAX_TOKEN => Err(format!(
-                    "its promise token is {} bytes long; the limit is {MAX_TOKEN}",
+                Some(token) if token.len() > TOKEN_BYTES_MAX => Err(format!(
+                    "its promise token is {} bytes long; the limit is {TOKEN_BYTES_MAX}",
                     token.len()
                 )),
                 Some(token) => Ok(Self::Promise(token)),
             },
             // The last is in one list of the document only; it means that something has to be given first (A-17).
             ResponseType::Elicitation | ResponseType::MoreResource => {
-                Ok(Self::Needs(ForeignNeed::read(meta)))
+                Ok(Self::NeedsInput(InputNeed::from_meta(meta)))
             }
         }
     }
 }
 
-impl ForeignNeed {
+impl InputNeed {
     /// A question that cannot be read is one without a form: its caller is told in words.
-    fn read(meta: ForeignMeta<'_>) -> Self {
+    fn from_meta(meta: LiteMeta<'_>) -> Self {
         let asked = meta
             .elicitation
             .and_then(|text| lookalike::from_object(text.get()).ok());
-        let asked: ForeignQuestion<'_> = asked.unwrap_or_default();
+        let asked: LiteElicitation<'_> = asked.unwrap_or_default();
         let form = |schema: &&RawValue| {
             let all = members(schema.get()).unwrap_or_default();
             let mut all = all.iter();
@@ -107,23 +107,23 @@ impl ForeignNeed {
                 .schema
                 .filter(form)
                 .map(|schema| schema.get().to_owned()),
-            continuation: meta.continuation.filter(|it| it.len() <= MAX_TOKEN),
+            continuation: meta.continuation.filter(|it| it.len() <= TOKEN_BYTES_MAX),
         }
     }
 }
 
 /// `_meta` of a result; where there is none nothing is said.
-fn meta_of(result: &str) -> Result<ForeignMeta<'_>, String> {
+fn parse_meta(result: &str) -> Result<LiteMeta<'_>, String> {
     let all = members(result).unwrap_or_default();
     let mut found = all.iter().filter(|(name, _)| name == "_meta");
     let Some((_, meta)) = found.next() else {
-        return Ok(ForeignMeta::default());
+        return Ok(LiteMeta::default());
     };
     if found.next().is_some() {
         return Err("`_meta` stands twice in its result".into());
     }
     if meta.get() == "null" {
-        return Ok(ForeignMeta::default());
+        return Ok(LiteMeta::default());
     }
     lookalike::from_str(meta.get()).map_err(|why| format!("`_meta` of its result: {why}"))
 }
@@ -135,8 +135,8 @@ mod tests {
     /// LITE-010, LITE-015: nothing said is an answer; what is only in the enumeration asks for more.
     #[test]
     fn each_kind_of_answer_is_told_from_the_others() {
-        let read = |text: &str| ForeignResult::read(text).unwrap();
-        let answer = ForeignResult::Final { failed: false };
+        let read = |text: &str| LiteResult::parse(text).unwrap();
+        let answer = LiteResult::Final { failed: false };
         for text in [
             r#"{"content":[]}"#,
             r#"{"_meta":{}}"#,
@@ -149,28 +149,28 @@ mod tests {
             assert_eq!(read(text), answer, "{text}");
         }
         let failure = read(r#"{"_meta":{"response_type":"failure"}}"#);
-        assert_eq!(failure, ForeignResult::Final { failed: true });
+        assert_eq!(failure, LiteResult::Final { failed: true });
         let promise = r#"{"_meta":{"response_type":"promise","promise_token":"p\u00e4"}}"#;
-        assert_eq!(read(promise), ForeignResult::Promise("p\u{e4}".into()));
+        assert_eq!(read(promise), LiteResult::Promise("p\u{e4}".into()));
         for word in ["elicitation", "request-for-more-resource"] {
             let bare = format!(r#"{{"_meta":{{"response_type":"{word}"}}}}"#);
-            assert_eq!(read(&bare), ForeignResult::Needs(ForeignNeed::default()));
+            assert_eq!(read(&bare), LiteResult::NeedsInput(InputNeed::default()));
             let asked = format!(
                 r#"{{"_meta":{{"response_type":"{word}","elicitation":{{"message":"size?","requestedSchema":{{"properties":{{}}}}}}}}}}"#
             );
-            let need = ForeignNeed {
+            let need = InputNeed {
                 message: Some("size?".into()),
                 schema: Some(r#"{"properties":{}}"#.into()),
                 continuation: None,
             };
-            assert_eq!(read(&asked), ForeignResult::Needs(need));
+            assert_eq!(read(&asked), LiteResult::NeedsInput(need));
         }
     }
 
     /// LITE-017: a token is kept as it is, and one that nobody could send back is refused.
     #[test]
     fn what_cannot_be_followed_is_refused_in_words() {
-        let long = "x".repeat(MAX_TOKEN + 1);
+        let long = "x".repeat(TOKEN_BYTES_MAX + 1);
         let huge = format!(r#"{{"_meta":{{"response_type":"promise","promise_token":"{long}"}}}}"#);
         for (text, word) in [
             (r#"{"_meta":{"response_type":"promise"}}"#, "promise_token"),
@@ -191,7 +191,7 @@ mod tests {
                 "_meta",
             ),
         ] {
-            let why = ForeignResult::read(text).unwrap_err();
+            let why = LiteResult::parse(text).unwrap_err();
             assert!(why.contains(word), "{text}: {why}");
         }
     }

@@ -1,11 +1,11 @@
 //! A lite server's result as one of MCP: `content` of a lite server holds any objects (MCP-lite A.2), and agents
 //! read blocks.
 
-use mgp_protocol::splice::{member, members, quoted};
+use mgp_protocol::splice::{member, members, quote};
 use serde_json::value::RawValue;
 
 /// Members of `_meta` that are between the server and the kernel.
-const OF_LITE: [&str; 6] = [
+const LITE_META_MEMBERS: [&str; 6] = [
     "response_type",
     "promise_token",
     "elicitation",
@@ -15,7 +15,7 @@ const OF_LITE: [&str; 6] = [
 ];
 
 /// Members that make something else of a result in MCP: a lite server cannot mean that.
-const OF_MCP: [&str; 7] = [
+const MCP_RESERVED_MEMBERS: [&str; 7] = [
     "resultType",
     "inputRequests",
     "requestState",
@@ -28,45 +28,45 @@ const OF_MCP: [&str; 7] = [
 /// The result of `tools/call`.
 pub(super) fn to_mcp(result: &str, failed: bool) -> String {
     let Some(all) = members(result) else {
-        return written(&[block(result)], None, failed, &[]);
+        return render_result(&[to_block(result)], None, failed, &[]);
     };
     let first = |name: &str| all.iter().find(|(n, _)| n == name).map(|(_, v)| v.get());
     let failed = failed || first("isError") == Some("true");
     let structured = first("structuredContent").filter(|json| json.starts_with('{'));
     let mut kept: Vec<(&str, String)> = Vec::new();
-    if let Some(meta) = first("_meta").and_then(without_lite) {
+    if let Some(meta) = first("_meta").and_then(strip_lite_members) {
         kept.push(("_meta", meta));
     }
     let others = all.iter().filter(|(name, _)| {
         let known = ["content", "isError", "structuredContent", "_meta"];
-        !known.contains(&&**name) && !OF_MCP.contains(&&**name)
+        !known.contains(&&**name) && !MCP_RESERVED_MEMBERS.contains(&&**name)
     });
     let blocks = match (first("content"), structured) {
         (Some(content), _) => {
             kept.extend(others.map(|(name, value)| (&**name, value.get().to_owned())));
-            blocks(content)
+            to_blocks(content)
         }
-        (None, Some(structured)) => vec![block(structured)],
+        (None, Some(structured)) => vec![to_block(structured)],
         // All of it is what the tool says.
         (None, None) => {
             let said: Vec<String> = others
-                .map(|(name, value)| format!("{}:{}", quoted(name), value.get()))
+                .map(|(name, value)| format!("{}:{}", quote(name), value.get()))
                 .collect();
             match said.is_empty() {
                 true => Vec::new(),
-                false => vec![block(&format!("{{{}}}", said.join(",")))],
+                false => vec![to_block(&format!("{{{}}}", said.join(",")))],
             }
         }
     };
-    written(&blocks, structured, failed, &kept)
+    render_result(&blocks, structured, failed, &kept)
 }
 
 /// A result that is only this text, of a call that did not do what was wanted.
-pub(super) fn told(text: &str) -> String {
-    written(&[block(&quoted(text))], None, true, &[])
+pub(super) fn text_result(text: &str) -> String {
+    render_result(&[to_block(&quote(text))], None, true, &[])
 }
 
-fn written(
+fn render_result(
     blocks: &[String],
     structured: Option<&str>,
     failed: bool,
@@ -82,7 +82,7 @@ fn written(
     }
     for (name, value) in kept {
         out.push(',');
-        out.push_str(&quoted(name));
+        out.push_str(&quote(name));
         out.push(':');
         out.push_str(value);
     }
@@ -90,23 +90,23 @@ fn written(
     out
 }
 
-fn blocks(content: &str) -> Vec<String> {
+fn to_blocks(content: &str) -> Vec<String> {
     let items: Result<Vec<&RawValue>, _> = serde_json::from_str(content);
     match items {
-        Ok(items) => items.iter().map(|item| block(item.get())).collect(),
+        Ok(items) => items.iter().map(|item| to_block(item.get())).collect(),
         Err(_) if content == "null" => Vec::new(),
-        Err(_) => vec![block(content)],
+        Err(_) => vec![to_block(content)],
     }
 }
 
 /// A block as it is, or a text block that says what stands there.
-fn block(json: &str) -> String {
+fn to_block(json: &str) -> String {
     if is_block(json) {
         return json.to_owned();
     }
     let text: Option<String> = serde_json::from_str(json).ok();
     let text = text.as_deref().unwrap_or(json);
-    format!(r#"{{"type":"text","text":{}}}"#, quoted(text))
+    format!(r#"{{"type":"text","text":{}}}"#, quote(text))
 }
 
 /// True for what every client of MCP can read.
@@ -123,11 +123,11 @@ fn is_block(json: &str) -> bool {
     }
 }
 
-fn without_lite(meta: &str) -> Option<String> {
+fn strip_lite_members(meta: &str) -> Option<String> {
     let kept: Vec<String> = members(meta)?
         .iter()
-        .filter(|(name, _)| !OF_LITE.contains(&&**name))
-        .map(|(name, value)| format!("{}:{}", quoted(name), value.get()))
+        .filter(|(name, _)| !LITE_META_MEMBERS.contains(&&**name))
+        .map(|(name, value)| format!("{}:{}", quote(name), value.get()))
         .collect();
     (!kept.is_empty()).then(|| format!("{{{}}}", kept.join(",")))
 }
@@ -145,7 +145,7 @@ mod tests {
         );
         let expected = format!(
             r#"{{"content":[{{"type":"text","text":{}}},{{"type":"text","text":"plain"}},{{"type":"text","text":"7"}},{{"type":"text","text":"t"}},{{"type":"text","text":"{{\"type\":\"text\"}}"}}],"_meta":{{"processing_time_ms":145}},"total":3}}"#,
-            quoted(document)
+            quote(document)
         );
         assert_eq!(to_mcp(&result, false), expected);
         for (result, text) in [

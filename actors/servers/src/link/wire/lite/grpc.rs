@@ -16,18 +16,18 @@ use mgp_grpc::mcplite::mcp_lite_client::McpLiteClient;
 use mgp_grpc::mcplite::{Empty, Tool, ToolRequest, ToolResponse};
 use mgp_grpc::tonic;
 use mgp_protocol::refusal::Refusal;
-use mgp_protocol::splice::{member, quoted};
+use mgp_protocol::splice::{member, quote};
 use mgp_transports::http::client::{Client, ClientError, H2Body, H2Client, parse_url};
 use tower_service::Service;
 
-use self::details::{ReadableBody, readable};
+use self::details::{ReadableBody, sanitize_details};
 use self::reply::GrpcReply;
-use super::ForeignCall;
-use super::partials::LitePartials;
+use super::LiteCall;
+use super::partials::PartialReporter;
 use crate::link::Link;
 
 /// The metadata in which a kernel reads `_meta` of a call, for which the messages have no field.
-const META: &str = "mgp-meta";
+const META_KEY: &str = "mgp-meta";
 
 /// The way to one server.
 #[derive(Debug)]
@@ -51,7 +51,7 @@ impl Service<HttpRequest<tonic::body::Body>> for H2Sender {
 
     fn call(&mut self, request: HttpRequest<tonic::body::Body>) -> Self::Future {
         let client = self.0.clone();
-        Box::pin(async move { Ok(readable(client.request(request).await?)) })
+        Box::pin(async move { Ok(sanitize_details(client.request(request).await?)) })
     }
 }
 
@@ -66,7 +66,7 @@ impl LiteGrpc {
             return Err("`url` of a gRPC server is an address, and has no `?`".into());
         }
         Ok(Self {
-            client: client.over_h2(),
+            client: client.h2_client(),
             origin,
         })
     }
@@ -85,12 +85,12 @@ impl LiteGrpc {
         headers: &HeaderMap,
     ) -> Result<String, Refusal> {
         let mut stub = self.stub(link);
-        let asked = Box::pin(stub.get_tools(saying(headers, Empty {})));
+        let asked = Box::pin(stub.get_tools(build_request(headers, Empty {})));
         let listed = asked
             .await
-            .map_err(|status| status::refused(link, &status))?;
+            .map_err(|status| status::refusal_from_status(link, &status))?;
         let tools = listed.into_inner().tools;
-        let tools = tools.iter().filter_map(|tool| shown(link, tool));
+        let tools = tools.iter().filter_map(|tool| to_tool_json(link, tool));
         Ok(format!("[{}]", tools.collect::<Vec<_>>().join(",")))
     }
 
@@ -98,8 +98,8 @@ impl LiteGrpc {
     pub(super) async fn call(
         &self,
         link: &Arc<Link>,
-        request: ForeignCall<'_>,
-        partials: &mut LitePartials<'_>,
+        request: LiteCall<'_>,
+        partials: &mut PartialReporter<'_>,
     ) -> Result<String, Refusal> {
         let arguments = Struct::from_json(request.arguments, link.limits.max_frame)
             .map_err(|why| Refusal::BadParams(format!("arguments {why}")))?;
@@ -107,76 +107,77 @@ impl LiteGrpc {
             name: request.name.to_owned(),
             arguments: Some(arguments),
         };
-        let mut wanted = saying(request.headers, wanted);
-        if let Some(meta) = request.meta().and_then(|meta| meta.parse().ok()) {
-            wanted.metadata_mut().insert(META, meta);
+        let mut wanted = build_request(request.headers, wanted);
+        if let Some(meta) = request.render_meta().and_then(|meta| meta.parse().ok()) {
+            wanted.metadata_mut().insert(META_KEY, meta);
         }
         let mut stub = self.stub(link);
-        let reply = match partials.wanted() {
+        let reply = match partials.is_wanted() {
             true => {
                 let stream = Box::pin(stub.call_tool_stream(wanted)).await;
-                let stream = stream.map_err(|status| status::refused(link, &status))?;
-                Box::pin(last(link, stream.into_inner(), partials)).await?
+                let stream = stream.map_err(|status| status::refusal_from_status(link, &status))?;
+                Box::pin(read_last_message(link, stream.into_inner(), partials)).await?
             }
             false => {
                 let answered = Box::pin(stub.call_tool(wanted)).await;
-                let answered = answered.map_err(|status| status::refused(link, &status))?;
+                let answered =
+                    answered.map_err(|status| status::refusal_from_status(link, &status))?;
                 answered.into_inner()
             }
         };
-        reply::text(link, &reply)
+        reply::render_result(link, &reply)
     }
 }
 
 /// The last message of a stream; the others are parts, or news of a promise (§5.3).
-async fn last(
+async fn read_last_message(
     link: &Arc<Link>,
     mut stream: tonic::Streaming<ToolResponse>,
-    partials: &mut LitePartials<'_>,
+    partials: &mut PartialReporter<'_>,
 ) -> Result<ToolResponse, Refusal> {
     let mut last = None;
     loop {
         let message = stream.message().await;
-        let message = message.map_err(|status| status::refused(link, &status))?;
+        let message = message.map_err(|status| status::refusal_from_status(link, &status))?;
         let Some(message) = message else { break };
-        partials.alive();
-        match GrpcReply::of(link, &message)? {
+        partials.record_heartbeat();
+        match GrpcReply::from_message(link, &message)? {
             GrpcReply::Partial(partial) => {
                 // A stream without `meta` on its last message tells its parts, and no result.
-                partials.told(&partial);
+                partials.report(&partial);
             }
             GrpcReply::Whole => last = Some(message),
         }
     }
-    last.ok_or_else(|| link.lost("its stream ended without its result"))
+    last.ok_or_else(|| link.lost_refusal("its stream ended without its result"))
 }
 
 /// A message with the headers of every request.
-fn saying<T>(headers: &HeaderMap, message: T) -> tonic::Request<T> {
+fn build_request<T>(headers: &HeaderMap, message: T) -> tonic::Request<T> {
     let mut request = tonic::Request::new(message);
     *request.metadata_mut() = tonic::metadata::MetadataMap::from_headers(headers.clone());
     request
 }
 
 /// A tool as HTTP lists it; one whose schema cannot be read is left out, and said in the log.
-fn shown(link: &Link, tool: &Tool) -> Option<String> {
+fn to_tool_json(link: &Link, tool: &Tool) -> Option<String> {
     let schema = tool.input_schema.as_ref();
     let schema = schema.map(|schema| schema.to_json(link.limits.max_frame));
     let schema = match schema.transpose() {
         Ok(schema) => schema.filter(|schema| schema != "{}"),
         Err(why) => {
             link.log
-                .note(&format!("its tool {:?} is left out: {why}", tool.name));
+                .push_note(&format!("its tool {:?} is left out: {why}", tool.name));
             return None;
         }
     };
     let mut out = format!(
         r#"{{"name":{},"description":{}"#,
-        quoted(&tool.name),
-        quoted(&tool.description)
+        quote(&tool.name),
+        quote(&tool.description)
     );
     if !tool.r#type.is_empty() {
-        out.push_str(&format!(r#","@type":{}"#, quoted(&tool.r#type)));
+        out.push_str(&format!(r#","@type":{}"#, quote(&tool.r#type)));
     }
     if let Some(schema) = schema {
         out.push_str(&format!(r#","inputSchema":{schema}"#));
@@ -186,6 +187,6 @@ fn shown(link: &Link, tool: &Tool) -> Option<String> {
 }
 
 /// The part in a message of a stream.
-fn part(result: &str) -> Option<String> {
+fn parse_partial(result: &str) -> Option<String> {
     member(result, "partial").map(str::to_owned)
 }

@@ -10,21 +10,23 @@ use http::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue};
 use http::{Method, StatusCode, Uri};
 use mgp_protocol::jsonrpc::{self, Message, RequestId};
 use mgp_protocol::refusal::Refusal;
-use mgp_protocol::splice::quoted;
-use mgp_runtime::ids::new_id;
+use mgp_protocol::splice::quote;
+use mgp_runtime::ids::new_session_id;
 use mgp_transports::http::body::BodyError;
 use mgp_transports::http::client::{ClientError, Response, parse_url, read_json};
 use serde_json::value::RawValue;
 
-use super::ForeignCall;
-use super::partials::LitePartials;
+use super::LiteCall;
+use super::partials::PartialReporter;
 use crate::link::Link;
-use crate::link::wire::http::{is, said, unsent, without_words};
+use crate::link::wire::http::{
+    bare_status_refusal, has_media_type, read_error_object, unsent_refusal,
+};
 use crate::login::ServerClient;
 
 /// The paths of the list and of calls: those of §4.2, then those of the examples (A-18).
-const LISTS: [&str; 2] = ["listtools", "tools"];
-const CALLS: [&str; 3] = ["calltools", "rpc", "calltool"];
+const LIST_PATHS: [&str; 2] = ["listtools", "tools"];
+const CALL_PATHS: [&str; 3] = ["calltools", "rpc", "calltool"];
 
 /// The way to one server.
 #[derive(Debug)]
@@ -34,9 +36,9 @@ pub(super) struct LiteHttp {
     base: String,
     /// What stands behind the path, from `?` on.
     query: String,
-    /// Which of [`LISTS`] and of [`CALLS`] the server answers.
-    list_at: AtomicUsize,
-    call_at: AtomicUsize,
+    /// Which of [`LIST_PATHS`] and of [`CALL_PATHS`] the server answers.
+    list_path_index: AtomicUsize,
+    call_path_index: AtomicUsize,
 }
 
 impl LiteHttp {
@@ -53,14 +55,14 @@ impl LiteHttp {
             client,
             base: format!("{scheme}://{authority}{path}/"),
             query: uri.query().map(|it| format!("?{it}")).unwrap_or_default(),
-            list_at: AtomicUsize::new(0),
-            call_at: AtomicUsize::new(0),
+            list_path_index: AtomicUsize::new(0),
+            call_path_index: AtomicUsize::new(0),
         })
     }
 
     /// Why the server takes no calls before a person has signed in.
-    pub(super) fn parked(&self) -> Option<String> {
-        self.client.parked()
+    pub(super) fn park_reason(&self) -> Option<String> {
+        self.client.park_reason()
     }
 
     /// The list of tools, as it is.
@@ -69,10 +71,11 @@ impl LiteHttp {
         link: &Arc<Link>,
         headers: &HeaderMap,
     ) -> Result<Bytes, Refusal> {
-        let headers = accepting(headers, false);
+        let headers = add_accept(headers, false);
         let body = Bytes::from_static(b"{}");
-        let found = self.found(link, &LISTS, &self.list_at, &headers, &body);
-        let body = whole(link, found.await?).await?;
+        let found =
+            self.post_to_known_path(link, &LIST_PATHS, &self.list_path_index, &headers, &body);
+        let body = read_body(link, found.await?).await?;
         match jsonrpc::parse(&body) {
             // Some answer all their endpoints in the words of the one for calls.
             Ok(Message::Response { outcome, .. }) => outcome
@@ -86,25 +89,26 @@ impl LiteHttp {
     pub(super) async fn call(
         &self,
         link: &Arc<Link>,
-        request: ForeignCall<'_>,
-        partials: &mut LitePartials<'_>,
+        request: LiteCall<'_>,
+        partials: &mut PartialReporter<'_>,
     ) -> Result<String, Refusal> {
-        let id = quoted(new_id().as_str());
-        let params = request.params();
+        let id = quote(new_session_id().as_str());
+        let params = request.render_params();
         let body = Bytes::from(jsonrpc::request(&id, "tools/call", Some(&params)));
-        let headers = accepting(request.headers, partials.wanted());
-        let found = self.found(link, &CALLS, &self.call_at, &headers, &body);
+        let headers = add_accept(request.headers, partials.is_wanted());
+        let found =
+            self.post_to_known_path(link, &CALL_PATHS, &self.call_path_index, &headers, &body);
         let response = found.await?;
-        if is(response.headers.get(CONTENT_TYPE), "text/event-stream") {
-            return events::result(link, response, partials).await;
+        if has_media_type(response.headers.get(CONTENT_TYPE), "text/event-stream") {
+            return events::read_result(link, response, partials).await;
         }
-        let body = whole(link, response).await?;
-        answered(link, &id, &body)
+        let body = read_body(link, response).await?;
+        parse_answer(link, &id, &body)
     }
 
     /// POSTs to the first of these paths that the server has, beginning with the one that was found last. A path
     /// that is not there has carried nothing out.
-    async fn found(
+    async fn post_to_known_path(
         &self,
         link: &Arc<Link>,
         paths: &[&str],
@@ -116,64 +120,68 @@ impl LiteHttp {
         let mut missing = None;
         for step in 0..paths.len() {
             let at = (first + step) % paths.len();
-            let url = self.at(paths[at]).map_err(|why| link.faulty(&why))?;
+            let url = self
+                .endpoint_uri(paths[at])
+                .map_err(|why| link.invalid_answer_refusal(&why))?;
             let sent = self
                 .client
                 .request(Method::POST, &url, headers.clone(), Some(body.clone()));
-            let response = sent.await.map_err(|error| self.unsent(link, &error))?;
+            let response = sent
+                .await
+                .map_err(|error| self.unsent_refusal(link, &error))?;
             if response.status.is_success() {
                 last.store(at, Ordering::Relaxed);
                 return Ok(response);
             }
             let status = response.status;
-            let error = said(link, response).await;
+            let error = read_error_object(link, response).await;
             let gone = [StatusCode::NOT_FOUND, StatusCode::METHOD_NOT_ALLOWED];
             if error.is_some() || !gone.contains(&status) {
-                return Err(self.refused(link, status, error));
+                return Err(self.refusal_from_error(link, status, error));
             }
             missing.get_or_insert(status);
         }
         let status = missing.unwrap_or(StatusCode::NOT_FOUND);
         let paths = paths.join(", ");
-        Err(link.faulty(&format!(
+        Err(link.invalid_answer_refusal(&format!(
             "it answered HTTP {status} below its `url` to each of {paths}; is `url` its base, as in \
              https://example.com/mcp-lite/v1/ ?"
         )))
     }
 
-    fn at(&self, path: &str) -> Result<Uri, String> {
+    fn endpoint_uri(&self, path: &str) -> Result<Uri, String> {
         let url = format!("{}{path}{}", self.base, self.query);
         url.parse().map_err(|why| format!("its `url`: {why}"))
     }
 
     /// Without a connection nothing was asked. The link is over then, unless calls hold promises, which outlive
     /// a restart of the server.
-    fn unsent(&self, link: &Arc<Link>, error: &ClientError) -> Refusal {
-        match (error, link.holds_promises()) {
-            (ClientError::Dial(why), true) => link.unreached(&why.to_string()),
-            _ => unsent(link, error),
+    fn unsent_refusal(&self, link: &Arc<Link>, error: &ClientError) -> Refusal {
+        match (error, link.has_promises()) {
+            (ClientError::Dial(why), true) => link.unreachable_refusal(&why.to_string()),
+            _ => unsent_refusal(link, error),
         }
     }
 
-    fn refused(
+    fn refusal_from_error(
         &self,
         link: &Arc<Link>,
         status: StatusCode,
         error: Option<Box<RawValue>>,
     ) -> Refusal {
-        if let (StatusCode::UNAUTHORIZED, Some(why)) = (status, self.client.parked()) {
-            link.breaks(why.clone());
-            return link.untaken(&why);
+        if let (StatusCode::UNAUTHORIZED, Some(why)) = (status, self.client.park_reason()) {
+            link.report_broken(why.clone());
+            return link.unsent_refusal(&why);
         }
         match error {
             Some(error) => Refusal::Peer(error),
-            None => without_words(link, status, self.client.hint(status)),
+            None => bare_status_refusal(link, status, self.client.sign_in_hint(status)),
         }
     }
 }
 
 /// The headers of a request; `stream` asks for partial messages.
-fn accepting(headers: &HeaderMap, stream: bool) -> HeaderMap {
+fn add_accept(headers: &HeaderMap, stream: bool) -> HeaderMap {
     let mut headers = headers.clone();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     // Who is asked for a stream gives no promise; so only where somebody reads what comes before the result.
@@ -185,25 +193,31 @@ fn accepting(headers: &HeaderMap, stream: bool) -> HeaderMap {
     headers
 }
 
-async fn whole(link: &Link, response: Response) -> Result<Bytes, Refusal> {
+async fn read_body(link: &Link, response: Response) -> Result<Bytes, Refusal> {
     match read_json(response.body, link.limits.max_frame).await {
-        Err(BodyError::TooLarge { .. }) => Err(link.too_large()),
-        body => body.map_err(|why| link.lost(&why.to_string())),
+        Err(BodyError::TooLarge { .. }) => Err(link.too_large_refusal()),
+        body => body.map_err(|why| link.lost_refusal(&why.to_string())),
     }
 }
 
 /// The result in an answer to the request of this id.
-fn answered(link: &Link, id: &str, body: &[u8]) -> Result<String, Refusal> {
+fn parse_answer(link: &Link, id: &str, body: &[u8]) -> Result<String, Refusal> {
     let (said, outcome) = match jsonrpc::parse(body) {
         Ok(Message::Response { id, outcome }) => (id, outcome),
-        Ok(_) => return Err(link.faulty("it answered with a message that is no answer")),
-        Err(why) => return Err(link.faulty(&format!("its answer cannot be read: {why}"))),
+        Ok(_) => {
+            return Err(link.invalid_answer_refusal("it answered with a message that is no answer"));
+        }
+        Err(why) => {
+            return Err(link.invalid_answer_refusal(&format!("its answer cannot be read: {why}")));
+        }
     };
     match (said, outcome) {
         (None, Err(error)) => Err(Refusal::Peer(error.to_owned())),
         (Some(said), outcome) if RequestId::from_json(id).as_ref() == Some(&said) => outcome
             .map(|result| result.get().to_owned())
             .map_err(|error| Refusal::Peer(error.to_owned())),
-        _ => Err(link.faulty("it answered another request than the one it was sent")),
+        _ => {
+            Err(link.invalid_answer_refusal("it answered another request than the one it was sent"))
+        }
     }
 }

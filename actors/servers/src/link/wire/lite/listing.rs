@@ -5,13 +5,13 @@ use mgp_protocol::splice::{Splice, member};
 use serde_json::value::RawValue;
 
 /// What a tool takes whose definition does not say it.
-const ANYTHING: &str = r#"{"type":"object"}"#;
+const ANY_OBJECT_SCHEMA: &str = r#"{"type":"object"}"#;
 
 /// The answer to `tools/list`, made of the array of §4.2.1 or the object of A.1.
 ///
 /// # Errors
 /// What is wrong with it, in words.
-pub(super) fn tools(answer: &str) -> Result<String, String> {
+pub(super) fn to_mcp_list(answer: &str) -> Result<String, String> {
     let list = match answer.trim_start().starts_with('[') {
         true => answer,
         false => member(answer, "tools")
@@ -20,7 +20,7 @@ pub(super) fn tools(answer: &str) -> Result<String, String> {
     let list: Vec<&RawValue> =
         serde_json::from_str(list).map_err(|why| format!("its `tools` are no array: {why}"))?;
     let shown = list.iter().filter(|tool| !is_redeem(tool.get()));
-    let shown: Vec<_> = shown.map(|tool| with_schema(tool.get())).collect();
+    let shown: Vec<_> = shown.map(|tool| ensure_schema(tool.get())).collect();
     Ok(format!(r#"{{"tools":[{}]}}"#, shown.join(",")))
 }
 
@@ -29,12 +29,14 @@ fn is_redeem(tool: &str) -> bool {
     name.as_deref() == Some(REDEEM)
 }
 
-fn with_schema(tool: &str) -> std::borrow::Cow<'_, str> {
+fn ensure_schema(tool: &str) -> std::borrow::Cow<'_, str> {
     let schema = member(tool, "inputSchema");
     let mut splice = Splice::new(tool);
     match schema {
-        None if tool.starts_with('{') => splice.insert_member(tool, "inputSchema", ANYTHING),
-        Some(null @ "null") => splice.replace(null, ANYTHING),
+        None if tool.starts_with('{') => {
+            splice.insert_member(tool, "inputSchema", ANY_OBJECT_SCHEMA)
+        }
+        Some(null @ "null") => splice.replace(null, ANY_OBJECT_SCHEMA),
         None | Some(_) => {}
     }
     splice.finish()
@@ -52,16 +54,16 @@ mod tests {
         let search = r#"{"name":"search","@type":"query","inputSchema":{"type":"object"}}"#;
         let list = format!("[{redeem},{search}]");
         let expected = format!(r#"{{"tools":[{search}]}}"#);
-        assert_eq!(tools(&list).unwrap(), expected);
+        assert_eq!(to_mcp_list(&list).unwrap(), expected);
         assert_eq!(
-            tools(&format!(r#"{{"tools":{list},"_meta":{{}}}}"#)).unwrap(),
+            to_mcp_list(&format!(r#"{{"tools":{list},"_meta":{{}}}}"#)).unwrap(),
             expected
         );
         let bare = r#"[{"name":"a"},{"name":"b","inputSchema":null},{},7]"#;
         let expected = r#"{"tools":[{"inputSchema":{"type":"object"},"name":"a"},{"name":"b","inputSchema":{"type":"object"}},{"inputSchema":{"type":"object"}},7]}"#;
-        assert_eq!(tools(bare).unwrap(), expected);
+        assert_eq!(to_mcp_list(bare).unwrap(), expected);
         for none in [r#"{"items":[]}"#, "7", r#"{"tools":{}}"#, "{"] {
-            tools(none).unwrap_err();
+            to_mcp_list(none).unwrap_err();
         }
     }
 }

@@ -4,60 +4,60 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use mgp_protocol::jsonrpc;
-use mgp_protocol::splice::quoted;
+use mgp_protocol::splice::quote;
 
 use crate::link::Link;
 
 /// Who hears what comes before the result.
-pub(super) struct LitePartials<'a> {
-    of: Option<(&'a Arc<Link>, u64)>,
-    wanted: bool,
-    told: u64,
+pub(super) struct PartialReporter<'a> {
+    call: Option<(&'a Arc<Link>, u64)>,
+    is_wanted: bool,
+    reported: u64,
 }
 
-impl<'a> LitePartials<'a> {
-    pub(super) fn of(link: &'a Arc<Link>, id: u64) -> Self {
+impl<'a> PartialReporter<'a> {
+    pub(super) fn for_call(link: &'a Arc<Link>, id: u64) -> Self {
         let wanted = link
             .pending
-            .with(id, |call| call.token.is_some() || call.reports);
+            .inspect(id, |call| call.token.is_some() || call.mgp_progress);
         Self {
-            of: Some((link, id)),
-            wanted: wanted.unwrap_or(false),
-            told: 0,
+            call: Some((link, id)),
+            is_wanted: wanted.unwrap_or(false),
+            reported: 0,
         }
     }
 
-    pub(super) fn nobody() -> Self {
+    pub(super) fn discard() -> Self {
         Self {
-            of: None,
-            wanted: false,
-            told: 0,
+            call: None,
+            is_wanted: false,
+            reported: 0,
         }
     }
 
-    pub(super) fn wanted(&self) -> bool {
-        self.wanted
+    pub(super) fn is_wanted(&self) -> bool {
+        self.is_wanted
     }
 
     /// The server lives: a heartbeat is one word of that.
-    pub(super) fn alive(&self) {
-        if let Some((link, id)) = self.of {
-            link.touch(id);
+    pub(super) fn record_heartbeat(&self) {
+        if let Some((link, id)) = self.call {
+            link.record_activity(id);
         }
     }
 
     /// A partial message, as JSON text (A-33).
-    pub(super) fn told(&mut self, partial: &str) {
-        let Some((link, id)) = self.of.filter(|_| self.wanted) else {
+    pub(super) fn report(&mut self, partial: &str) {
+        let Some((link, id)) = self.call.filter(|_| self.is_wanted) else {
             return;
         };
-        self.told += 1;
+        self.reported += 1;
         let text: Option<String> = serde_json::from_str(partial).ok();
-        let message = quoted(text.as_deref().unwrap_or(partial));
+        let message = quote(text.as_deref().unwrap_or(partial));
         let params = format!(
             r#"{{"progressToken":{},"progress":{},"message":{message}}}"#,
-            link.ids.shown(id),
-            self.told
+            link.ids.encode(id),
+            self.reported
         );
         let frame = jsonrpc::notification("notifications/progress", Some(&params));
         link.receive(&Bytes::from(frame), Some(id));

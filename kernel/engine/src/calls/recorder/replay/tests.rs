@@ -51,7 +51,7 @@ fn what_is_called_is_what_the_message_names() {
         r#""params":{"name":"echo","n\u0061me":"delete"}"#,
     );
     assert!(double.contains("delete"));
-    let replay = Replay::read(recording(&[
+    let replay = Replay::parse(recording(&[
         delete.replace(r#""about":"delete""#, r#""about":"echo""#),
         answer(1, &json!({})),
         double,
@@ -63,8 +63,8 @@ fn what_is_called_is_what_the_message_names() {
     let [step] = &replay.steps[..] else {
         panic!("{:?}", replay.steps);
     };
-    assert_eq!(step.about.as_deref(), Some("delete"));
-    let why = replay.skipped.iter().map(|skipped| &*skipped.why);
+    assert_eq!(step.target.as_deref(), Some("delete"));
+    let why = replay.skipped.iter().map(|skipped| &*skipped.reason);
     assert_eq!(
         why.collect::<Vec<_>>(),
         [
@@ -79,7 +79,7 @@ fn what_is_called_is_what_the_message_names() {
 #[test]
 fn calls_and_lists_are_played() {
     let modern = json!({"_meta": {PROTOCOL_VERSION: "2026-07-28", "traceparent": "00-x", "progressToken": 1}});
-    let replay = Replay::read(recording(&[
+    let replay = Replay::parse(recording(&[
         request(1, "initialize", &json!({})),
         answer(1, &json!({})),
         request(
@@ -102,11 +102,14 @@ fn calls_and_lists_are_played() {
         Some(r#"{"name":"echo","arguments":{"n":1}}"#)
     );
     assert_eq!(
-        (call.line, call.answered.number, call.modern),
+        (call.line, call.response.number, call.stateless),
         (4, 7, false)
     );
-    assert_eq!(replay.answer(call), json!({"result": {"content": []}}));
-    assert!(list.modern);
+    assert_eq!(
+        replay.recorded_answer(call),
+        json!({"result": {"content": []}})
+    );
+    assert!(list.stateless);
     assert_eq!(
         replay.params(list).as_deref(),
         Some(r#"{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}"#)
@@ -118,18 +121,18 @@ fn calls_and_lists_are_played() {
 fn questions_have_their_recorded_answers() {
     let asked = json!({"jsonrpc": "2.0", "id": 9, "method": "elicitation/create", "params": {}});
     let said = json!({"jsonrpc": "2.0", "id": 9, "result": {"action": "decline"}});
-    let replay = Replay::read(recording(&[
+    let replay = Replay::parse(recording(&[
         request(2, "tools/call", &json!({"name": "ask"})),
         line("server", "request", &asked),
         line("kernel", "answer", &said),
         answer(2, &json!({})),
     ]))
     .unwrap();
-    let wanted = RecordedQuestion {
+    let wanted = RecordedCallback {
         method: "elicitation/create".into(),
         answer: json!({"result": {"action": "decline"}}),
     };
-    assert_eq!(replay.questions(&replay.steps[0]), [wanted]);
+    assert_eq!(replay.recorded_callbacks(&replay.steps[0]), [wanted]);
 }
 
 /// Decision 0071: whether a server reported progress is known of each request that asked for it.
@@ -142,7 +145,7 @@ fn progress_is_known_of_who_asked_for_it() {
             json!({"jsonrpc": "2.0", "method": "notifications/progress", "params": params});
         line("server", "notification", &message)
     };
-    let replay = Replay::read(recording(&[
+    let replay = Replay::parse(recording(&[
         request(1, "tools/call", &with("a")),
         request(2, "tools/call", &with("b")),
         request(3, "tools/call", &json!({"name": "slow"})),
@@ -170,15 +173,18 @@ fn a_file_of_another_editor_is_a_recording() {
         answer(2, &json!({"n": 1})),
     ]);
     let edited = format!("\u{feff}{}", text.trim_end().replace('\n', "\r\n\r\n"));
-    let replay = Replay::read(edited.clone()).unwrap();
+    let replay = Replay::parse(edited.clone()).unwrap();
     assert_eq!((replay.steps.len(), replay.steps[0].line), (1, 3));
-    assert_eq!(replay.updated(&BTreeMap::new()), edited);
+    assert_eq!(replay.render_with_answers(&BTreeMap::new()), edited);
     let new = BTreeMap::from([(0, r#"{"result":{"n":2}}"#.to_owned())]);
-    let updated = replay.updated(&new);
+    let updated = replay.render_with_answers(&new);
     let (before, _) = edited.rsplit_once("\r\n").unwrap();
     assert!(updated.starts_with(before) && !updated.ends_with('\n'));
-    let again = Replay::read(updated).unwrap();
-    assert_eq!(again.answer(&again.steps[0]), json!({"result": {"n": 2}}));
+    let again = Replay::parse(updated).unwrap();
+    assert_eq!(
+        again.recorded_answer(&again.steps[0]),
+        json!({"result": {"n": 2}})
+    );
 }
 
 /// Numbers of any length are sent as they were written, also beside a value that was masked.
@@ -186,7 +192,7 @@ fn a_file_of_another_editor_is_a_recording() {
 fn numbers_are_sent_as_they_were_written() {
     let set = BTreeMap::from([("token".to_owned(), "t0k".to_owned())]);
     let put = Substitutes::new(set)
-        .put(r#"{"n":123456789012345678901234567890,"e":[1e999,1.0],"token":"[redacted]"}"#);
+        .apply(r#"{"n":123456789012345678901234567890,"e":[1e999,1.0],"token":"[redacted]"}"#);
     assert_eq!(
         put.unwrap(),
         r#"{"n":123456789012345678901234567890,"e":[1e999,1.0],"token":"t0k"}"#
@@ -199,7 +205,7 @@ fn what_cannot_be_played_is_named_with_the_reason() {
     long["message"].take();
     long.as_object_mut().unwrap().shift_remove("message");
     let given_up = json!({"at_ms": 1, "connection": 3, "from": "kernel", "kind": "unanswered", "bytes": 0, "id": 2, "why": "lost"});
-    let replay = Replay::read(recording(&[
+    let replay = Replay::parse(recording(&[
         request(2, "tools/call", &json!({"name": "slow"})),
         given_up.to_string(),
         request(3, "tools/list", &json!({})),
@@ -220,28 +226,28 @@ fn what_cannot_be_played_is_named_with_the_reason() {
 /// Decision 0068: a reader says what it cannot read.
 #[test]
 fn what_is_no_recording_is_refused() {
-    let no = |text: &str| Replay::read(text.to_owned()).unwrap_err();
-    assert_eq!(no(""), NoReplay::NoHeader);
-    assert_eq!(no("{}\n"), NoReplay::NoHeader);
+    let no = |text: &str| Replay::parse(text.to_owned()).unwrap_err();
+    assert_eq!(no(""), RecordingError::NoHeader);
+    assert_eq!(no("{}\n"), RecordingError::NoHeader);
     assert_eq!(
         no(&HEADER.replace("mgp-recording", "har")),
-        NoReplay::NoHeader
+        RecordingError::NoHeader
     );
     assert_eq!(
         no(&HEADER.replace("\"version\":1", "\"version\":2")),
-        NoReplay::Version(2)
+        RecordingError::Version(2)
     );
     assert_eq!(
         no(&HEADER.replace("\"server\"", "\"agent\"")),
-        NoReplay::OfAgent
+        RecordingError::AgentRecording
     );
     assert!(matches!(
         no(&format!("{HEADER}\n{{}}\n")),
-        NoReplay::Line(2, _)
+        RecordingError::InvalidLine(2, _)
     ));
     let whole = request(1, "tools/list", &json!({}));
     let cut = format!("{HEADER}\n{whole}\n{}", &whole[..40]);
-    assert_eq!(no(&cut), NoReplay::CutOff(3));
+    assert_eq!(no(&cut), RecordingError::Truncated(3));
     let twice = whole.replace(r#""bytes":9"#, r#""bytes":9,"bytes":9"#);
     let said = no(&format!("{HEADER}\n{twice}\n")).to_string();
     assert!(said.contains("duplicate field `bytes`, column"), "{said}");
@@ -253,11 +259,11 @@ fn what_is_no_recording_is_refused() {
 fn what_has_changed_is_put_in_its_place() {
     let set = BTreeMap::from([("token".to_owned(), "t0k".to_owned())]);
     let mut now = Substitutes::new(set);
-    now.learn(
+    now.record_answer(
         &json!({"result": {"requestState": "old", "nextCursor": "2"}}),
         &json!({"result": {"requestState": "new", "nextCursor": "two"}}),
     );
-    let put = |params: Value| now.put(&params.to_string());
+    let put = |params: Value| now.apply(&params.to_string());
     assert_eq!(
         put(json!({"requestState": "old", "n": 1})).unwrap(),
         r#"{"requestState":"new","n":1}"#
@@ -285,15 +291,15 @@ fn new_answers_are_written_in_their_place() {
         request(3, "tools/call", &json!({"name": "echo"})),
         answer(3, &json!({"n": 2.0})),
     ]);
-    let replay = Replay::read(text.clone()).unwrap();
-    assert_eq!(replay.updated(&BTreeMap::new()), text);
+    let replay = Replay::parse(text.clone()).unwrap();
+    assert_eq!(replay.render_with_answers(&BTreeMap::new()), text);
     let answers = BTreeMap::from([(1, r#"{"error":{"code":-1,"message":"no"}}"#.to_owned())]);
-    let updated = replay.updated(&answers);
+    let updated = replay.render_with_answers(&answers);
     let kept: Vec<(&str, &str)> = text.lines().zip(updated.lines()).collect();
     assert!(kept[..4].iter().all(|(old, new)| old == new), "{updated}");
-    let again = Replay::read(updated.clone()).unwrap();
+    let again = Replay::parse(updated.clone()).unwrap();
     assert_eq!(
-        again.answer(&again.steps[1]),
+        again.recorded_answer(&again.steps[1]),
         json!({"error": {"code": -1, "message": "no"}})
     );
 }

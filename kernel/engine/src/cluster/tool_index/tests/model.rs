@@ -77,18 +77,18 @@ fn rule(server: u8, to: u8, tool: u8) -> Share {
     share(&format!("s{server}"), to, &tools)
 }
 
-fn seen(held: &HeldIndex) -> Vec<String> {
+fn seen(held: &RemoteIndex) -> Vec<String> {
     let told = held.entries().map(|(key, entry)| match entry {
-        HeldEntry::Server(_) => key.to_string(),
-        HeldEntry::Tool(tool) => format!("{key} {}", tool.definition),
+        RemoteEntry::Server(_) => key.to_string(),
+        RemoteEntry::Tool(tool) => format!("{key} {}", tool.definition),
     });
     told.collect()
 }
 
 struct Scene {
     truth: Truth,
-    own: OwnIndex,
-    held: [HeldIndex; 2],
+    own: LocalIndex,
+    held: [RemoteIndex; 2],
     starts: u64,
 }
 
@@ -113,17 +113,17 @@ impl Scene {
             }
             Event::Share(server, to, tool) => {
                 self.truth.rules.push(rule(server, to, tool));
-                self.own.reshare(shares(&self.truth.rules));
+                self.own.set_shares(shares(&self.truth.rules));
             }
             Event::Unshare(server, to, tool) => {
                 let ended = rule(server, to, tool);
                 self.truth.rules.retain(|rule| *rule != ended);
-                self.own.reshare(shares(&self.truth.rules));
+                self.own.set_shares(shares(&self.truth.rules));
             }
             Event::Restart => {
                 self.starts += 1;
-                self.own = OwnIndex::new(self.starts);
-                self.own.reshare(shares(&self.truth.rules));
+                self.own = LocalIndex::new(self.starts);
+                self.own.set_shares(shares(&self.truth.rules));
                 for (id, offer) in &self.truth.offers {
                     self.own.offer(id, Some(offer));
                 }
@@ -134,12 +134,12 @@ impl Scene {
             }
             Event::HalfPull(peer) => {
                 let held = &mut self.held[usize::from(peer) - 1];
-                held.unlinked();
-                let effects = held.told(self.own.digest(node(peer)), at(0));
+                held.handle_link_down();
+                let effects = held.handle_digest(self.own.digest(node(peer)), at(0));
                 if let Some(pull) = pulled(&effects) {
                     // The owner answers, and the answer is lost.
                     let _lost = self.own.page(node(peer), &pull);
-                    held.unlinked();
+                    held.handle_link_down();
                 }
             }
         }
@@ -153,7 +153,7 @@ proptest! {
     ) {
         let mut scene = Scene {
             truth: Truth::default(),
-            own: OwnIndex::new(0),
+            own: LocalIndex::new(0),
             held: Default::default(),
             starts: 0,
         };
@@ -164,7 +164,7 @@ proptest! {
                 let held = &scene.held[usize::from(peer) - 1];
                 prop_assert!(held.is_current());
                 prop_assert_eq!(seen(held), scene.truth.seen(peer));
-                prop_assert_eq!(held.refused().count(), 0);
+                prop_assert_eq!(held.rejected_entries().count(), 0);
             }
         }
     }

@@ -11,14 +11,14 @@ fn page(pull: &PullIndex, entries: Vec<(&str, Option<&str>, Vec<u8>)>) -> IndexP
             server,
             tool: tool.map(Into::into),
         };
-        let leaf = leaf(&key, record);
+        let leaf = entry_hash(&key, record);
         (key, leaf)
     });
     let keyed: BTreeMap<_, _> = keyed.collect();
     let digest = IndexDigest {
         epoch: 9,
         version: 1 + entries.len() as u64,
-        root: root(keyed.values()),
+        root: root_hash(keyed.values()),
     };
     let changes = entries
         .into_iter()
@@ -37,25 +37,25 @@ fn page(pull: &PullIndex, entries: Vec<(&str, Option<&str>, Vec<u8>)>) -> IndexP
     }
 }
 
-fn asked(held: &mut HeldIndex) -> PullIndex {
+fn asked(held: &mut RemoteIndex) -> PullIndex {
     let root = IndexRoot([9; 32]);
     let digest = IndexDigest {
         epoch: 9,
         version: 1_000_000,
         root,
     };
-    pulled(&held.told(digest, at(0))).unwrap()
+    pulled(&held.handle_digest(digest, at(0))).unwrap()
 }
 
-fn taken(entries: Vec<(&str, Option<&str>, Vec<u8>)>) -> HeldIndex {
-    let mut held = HeldIndex::default();
+fn taken(entries: Vec<(&str, Option<&str>, Vec<u8>)>) -> RemoteIndex {
+    let mut held = RemoteIndex::default();
     let page = page(&asked(&mut held), entries);
-    held.brought(page, HELD_BYTES_MAX, at(0));
+    held.handle_page(page, REMOTE_BYTES_MAX, at(0));
     held
 }
 
 fn defined(name: &str, definition: &str) -> Vec<u8> {
-    let schemas = schemas_of(definition).unwrap_or(IndexRoot([0; 32]));
+    let schemas = hash_schemas(definition).unwrap_or(IndexRoot([0; 32]));
     let definition = definition.to_owned();
     let record = ToolRecord {
         definition,
@@ -74,7 +74,7 @@ fn a_refusal_is_short_however_long_the_entry_was() {
     let state = [b"\x81\xa5state\xdb".as_slice(), &long.to_be_bytes()].concat();
     let state = [state, vec![b'q'; long as usize]].concat();
     let held = taken(vec![("files", None, state)]);
-    let (_, why) = held.refused().next().unwrap();
+    let (_, why) = held.rejected_entries().next().unwrap();
     let why = why.to_string();
     assert!(why.contains("qqq") && why.len() < 300, "{}", why.len());
 }
@@ -82,12 +82,12 @@ fn a_refusal_is_short_however_long_the_entry_was() {
 /// PRJ-012: pages that bring nothing and are not the last come to an end.
 #[test]
 fn a_page_that_brings_nothing_is_the_last_one() {
-    let mut held = HeldIndex::default();
+    let mut held = RemoteIndex::default();
     let pull = asked(&mut held);
     let mut empty = page(&pull, Vec::new());
     empty.digest.version = u64::MAX;
-    held.brought(empty, HELD_BYTES_MAX, at(0));
-    assert_eq!(held.broken(), Some(BrokenIndex::Order));
+    held.handle_page(empty, REMOTE_BYTES_MAX, at(0));
+    assert_eq!(held.error(), Some(IndexError::OutOfOrder));
 }
 
 /// PRJ-012: what hides or pretends is not taken, everything else is, and both sides can read why.
@@ -126,9 +126,9 @@ fn an_entry_that_hides_what_it_is_is_refused_and_takes_no_other_along() {
         ),
     ]);
     assert_eq!(names(&held), ["files", "files:good", "files:größe"]);
-    assert!(held.is_current(), "{:?}", held.broken());
+    assert!(held.is_current(), "{:?}", held.error());
     let refused: Vec<_> = held
-        .refused()
+        .rejected_entries()
         .map(|(key, why)| format!("{key}: {why}"))
         .collect();
     assert_eq!(refused.len(), 12, "{refused:#?}");
@@ -149,10 +149,10 @@ fn an_entry_that_hides_what_it_is_is_refused_and_takes_no_other_along() {
 
 #[test]
 fn a_refused_entry_is_reported_once_and_its_mending_too() {
-    let mut held = HeldIndex::default();
+    let mut held = RemoteIndex::default();
     let pull = asked(&mut held);
     let bad = ("files", Some("a\u{202e}"), tool("a", "").encode());
-    let effects = held.brought(page(&pull, vec![bad]), HELD_BYTES_MAX, at(0));
+    let effects = held.handle_page(page(&pull, vec![bad]), REMOTE_BYTES_MAX, at(0));
     let reports = |effects: &[IndexEffect]| -> Vec<_> {
         let all = effects.iter().filter_map(|effect| match effect {
             IndexEffect::Report(report) => Some(report.clone()),
@@ -164,10 +164,10 @@ fn a_refused_entry_is_reported_once_and_its_mending_too() {
     assert_eq!((told.len(), told[0].refused), (1, 1));
     assert_eq!(told[0].examples[0].entry, "files:a\\u{202e}");
     let pull = asked(&mut held);
-    let effects = held.brought(page(&pull, Vec::new()), HELD_BYTES_MAX, at(0));
+    let effects = held.handle_page(page(&pull, Vec::new()), REMOTE_BYTES_MAX, at(0));
     assert_eq!(reports(&effects), [Default::default()]);
     let pull = asked(&mut held);
-    let effects = held.brought(page(&pull, Vec::new()), HELD_BYTES_MAX, at(0));
+    let effects = held.handle_page(page(&pull, Vec::new()), REMOTE_BYTES_MAX, at(0));
     assert!(reports(&effects).is_empty());
 }
 
@@ -185,7 +185,7 @@ fn a_vector_that_is_not_of_length_one_is_refused() {
             ..tool("a", "")
         };
         taken(vec![("files", Some("a"), record.encode())])
-            .refused()
+            .rejected_entries()
             .count()
             == 0
     };
@@ -208,15 +208,15 @@ fn a_schema_that_is_not_the_one_it_is_hashed_for_is_refused() {
     };
     let held = taken(vec![("files", Some("a"), record.encode())]);
     assert_eq!(
-        held.refused().next().unwrap().1,
-        &EntryRefusal::AnotherSchema
+        held.rejected_entries().next().unwrap().1,
+        &EntryError::SchemaMismatch
     );
-    let spaced = schemas_of(r#"{"name":"a","inputSchema":{"type": "object"}}"#);
+    let spaced = hash_schemas(r#"{"name":"a","inputSchema":{"type": "object"}}"#);
     assert_ne!(
         spaced,
-        schemas_of(r#"{"name":"a","inputSchema":{"type":"object"}}"#)
+        hash_schemas(r#"{"name":"a","inputSchema":{"type":"object"}}"#)
     );
-    let moved = schemas_of(r#"{"inputSchema":{"type": "object"},"name":"b"}"#);
+    let moved = hash_schemas(r#"{"inputSchema":{"type": "object"},"name":"b"}"#);
     assert_eq!(spaced, moved);
 }
 
@@ -229,60 +229,66 @@ fn an_index_beyond_the_bounds_is_cut_off_there() {
         .iter()
         .map(|name| (name.as_str(), None, record.clone()));
     let held = taken(all.collect());
-    assert_eq!(held.broken(), Some(BrokenIndex::Servers));
+    assert_eq!(held.error(), Some(IndexError::TooManyServers));
     assert_eq!(held.entries().count(), SERVERS_MAX);
-    assert!(!held.is_current() && held.next_due().is_some());
+    assert!(!held.is_current() && held.next_timeout().is_some());
 
     let names: Vec<String> = (0..=TOOLS_MAX).map(|n| format!("t{n}")).collect();
     let all = names
         .iter()
         .map(|name| ("files", Some(name.as_str()), vec![0]));
     let held = taken(all.collect());
-    assert_eq!(held.broken(), Some(BrokenIndex::Tools));
-    assert_eq!((held.refused().count(), held.bytes()), (TOOLS_MAX, 0));
+    assert_eq!(held.error(), Some(IndexError::TooManyTools));
+    assert_eq!(
+        (held.rejected_entries().count(), held.bytes()),
+        (TOOLS_MAX, 0)
+    );
 
-    let mut held = HeldIndex::default();
+    let mut held = RemoteIndex::default();
     let page = page(
         &asked(&mut held),
         vec![("files", Some("a"), tool("a", "").encode())],
     );
-    held.brought(page, 10, at(0));
-    assert_eq!(held.refused().next().unwrap().1, &EntryRefusal::KernelFull);
+    held.handle_page(page, 10, at(0));
+    assert_eq!(
+        held.rejected_entries().next().unwrap().1,
+        &EntryError::KernelFull
+    );
 }
 
 #[test]
 fn pages_that_do_not_follow_on_each_other_are_not_taken() {
     type Spoil = fn(&mut IndexPage);
-    let spoils: [(Spoil, BrokenIndex); 6] = [
-        (|page| page.epoch = 8, BrokenIndex::Order),
-        (|page| page.after = 1, BrokenIndex::Order),
+    let spoils: [(Spoil, IndexError); 6] = [
+        (|page| page.epoch = 8, IndexError::OutOfOrder),
+        (|page| page.after = 1, IndexError::OutOfOrder),
         (
             |page| page.upto = page.digest.version + 1,
-            BrokenIndex::Order,
+            IndexError::OutOfOrder,
         ),
-        (|page| page.upto = 0, BrokenIndex::Order),
+        (|page| page.upto = 0, IndexError::OutOfOrder),
         (
             |page| page.digest.root = IndexRoot([1; 32]),
-            BrokenIndex::Root,
+            IndexError::RootMismatch,
         ),
         (
             |page| page.changes[0].server = "x".repeat(49),
-            BrokenIndex::Name,
+            IndexError::BadName,
         ),
     ];
     for (n, (spoil, broken)) in spoils.into_iter().enumerate() {
-        let mut held = HeldIndex::default();
+        let mut held = RemoteIndex::default();
         let pull = asked(&mut held);
         let mut page = page(&pull, vec![("files", Some("a"), tool("a", "").encode())]);
         spoil(&mut page);
-        let effects = held.brought(page, HELD_BYTES_MAX, at(0));
-        assert_eq!(held.broken(), Some(broken), "{n}");
+        let effects = held.handle_page(page, REMOTE_BYTES_MAX, at(0));
+        assert_eq!(held.error(), Some(broken), "{n}");
         assert!(pulled(&effects).is_none(), "{n}");
-        let again = pulled(&held.due(at(1_000))).unwrap();
+        let again = pulled(&held.handle_timeout(at(1_000))).unwrap();
         assert_eq!(again.after, 0, "{n}");
     }
     // A page nobody asked for is none.
-    let mut held = HeldIndex::default();
+    let mut held = RemoteIndex::default();
     let pull = PullIndex {
         number: 1,
         epoch: 9,
@@ -290,19 +296,22 @@ fn pages_that_do_not_follow_on_each_other_are_not_taken() {
         root: None,
     };
     let unasked = page(&pull, vec![("files", Some("a"), tool("a", "").encode())]);
-    assert!(held.brought(unasked, HELD_BYTES_MAX, at(0)).is_empty());
+    assert!(
+        held.handle_page(unasked, REMOTE_BYTES_MAX, at(0))
+            .is_empty()
+    );
     assert!(names(&held).is_empty());
 }
 
 /// Pages that bring nothing and are not the last would go on for ever: the index is asked for anew, later.
 #[test]
 fn a_page_that_brings_nothing_is_put_off() {
-    let mut held = HeldIndex::default();
+    let mut held = RemoteIndex::default();
     let pull = asked(&mut held);
     let mut page = page(&pull, Vec::new());
     (page.after, page.upto, page.digest.version) = (pull.after, 1, u64::MAX);
-    let effects = held.brought(page, HELD_BYTES_MAX, at(0));
+    let effects = held.handle_page(page, REMOTE_BYTES_MAX, at(0));
     assert_eq!(pulled(&effects), None);
-    let next = pulled(&held.due(at(1_000))).unwrap();
+    let next = pulled(&held.handle_timeout(at(1_000))).unwrap();
     assert_eq!(next.after, 0);
 }

@@ -33,8 +33,8 @@ enum Message {
 }
 
 struct SimulatedNode {
-    own: OwnIndex,
-    held: HeldIndexes,
+    own: LocalIndex,
+    held: RemoteIndexes,
     offers: BTreeMap<ServerId, OfferedServer>,
     rules: Vec<Share>,
     /// All that was ever shared with each peer.
@@ -56,13 +56,13 @@ impl SimulatedNode {
         let mut seen = BTreeSet::new();
         for (server, offer) in &self.offers {
             let view = ShareAudience::Node(node(peer));
-            if shares.shows(view, server) {
+            if shares.is_server_shared(view, server) {
                 seen.insert((server.to_string(), None));
             }
             let tools = offer
                 .tools
                 .keys()
-                .filter(|tool| shares.admits(view, server, tool));
+                .filter(|tool| shares.is_tool_shared(view, server, tool));
             seen.extend(tools.map(|tool| (server.to_string(), Some(tool.to_string()))));
         }
         seen
@@ -79,8 +79,8 @@ impl SimulatedNode {
 impl Network {
     fn new(seed: u64) -> Self {
         let node = |n: u8| SimulatedNode {
-            own: OwnIndex::new(seed << 8 | u64::from(n)),
-            held: HeldIndexes::default(),
+            own: LocalIndex::new(seed << 8 | u64::from(n)),
+            held: RemoteIndexes::default(),
             offers: BTreeMap::new(),
             rules: Vec::new(),
             ever: BTreeMap::new(),
@@ -127,11 +127,13 @@ impl Network {
             let busy = !self.calm && self.chance.one_in(6);
             let receiver = &mut self.nodes[usize::from(to)];
             let effects = match message {
-                Message::Digest(digest) => receiver.held.told(node(from), digest, now),
-                Message::Page(page) => receiver.held.brought(node(from), *page, now),
+                Message::Digest(digest) => receiver.held.handle_digest(node(from), digest, now),
+                Message::Page(page) => receiver.held.handle_page(node(from), *page, now),
                 Message::NotNow(number) => {
-                    let why = NotBrought::Later(200);
-                    receiver.held.not_brought(node(from), number, why, now)
+                    let why = PullFailure::Later(200);
+                    receiver
+                        .held
+                        .handle_pull_failure(node(from), number, why, now)
                 }
                 Message::Pull(pull) if busy => {
                     self.send(to, from, Message::NotNow(pull.number));
@@ -151,7 +153,7 @@ impl Network {
         self.now += 20;
         self.deliver();
         for n in 0..NODES {
-            let due = self.nodes[usize::from(n)].held.due(at(self.now));
+            let due = self.nodes[usize::from(n)].held.handle_timeout(at(self.now));
             for (of, effect) in due {
                 self.perform(n, of.0[0], vec![effect]);
             }
@@ -198,26 +200,26 @@ impl Network {
                     format!("t{}", draws[1])
                 };
                 it.rules.push(share(server.as_str(), to, &tools));
-                it.own.reshare(shares(&it.rules));
+                it.own.set_shares(shares(&it.rules));
             }
             7 => {
                 if !it.rules.is_empty() {
                     let at = draws[2] as usize % it.rules.len();
                     it.rules.remove(at);
                 }
-                it.own.reshare(shares(&it.rules));
+                it.own.set_shares(shares(&it.rules));
             }
             8 => {
-                it.own = OwnIndex::new(self.now << 8 | u64::from(n));
-                it.own.reshare(shares(&it.rules));
+                it.own = LocalIndex::new(self.now << 8 | u64::from(n));
+                it.own.set_shares(shares(&it.rules));
                 for (server, offer) in &it.offers {
                     it.own.offer(server, Some(offer));
                 }
             }
-            9 => it.held = HeldIndexes::default(),
+            9 => it.held = RemoteIndexes::default(),
             10 => {
                 self.cut.insert((n.min(other), n.max(other)));
-                it.held.unlinked(node(other), at(self.now));
+                it.held.handle_link_down(node(other), at(self.now));
             }
             _ => self.cut.clear(),
         }
@@ -247,11 +249,7 @@ impl Network {
                 .held
                 .get(node(owner), at(self.now))
                 .unwrap();
-            assert!(
-                held.is_current(),
-                "{holder} of {owner}: {:?}",
-                held.broken()
-            );
+            assert!(held.is_current(), "{holder} of {owner}: {:?}", held.error());
             let owner = &self.nodes[usize::from(owner)];
             let names = held.entries().map(|(key, _)| {
                 (
@@ -261,7 +259,7 @@ impl Network {
             });
             assert_eq!(names.collect::<BTreeSet<_>>(), owner.sees(holder));
             for (key, entry) in held.entries() {
-                let HeldEntry::Tool(tool) = entry else {
+                let RemoteEntry::Tool(tool) = entry else {
                     continue;
                 };
                 let offer = &owner.offers[&key.server].tools[key.tool.as_ref().unwrap()];

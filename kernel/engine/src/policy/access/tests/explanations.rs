@@ -1,12 +1,12 @@
 //! What people read of grants: lists, and which rule decides.
 
 use super::*;
-use crate::policy::grants::Granted;
+use crate::policy::grants::LoggedGrant;
 
 fn name(node: NodeId) -> String {
     match node == issuer(2) {
         true => "nas".into(),
-        false => node.short(),
+        false => node.short_id(),
     }
 }
 
@@ -22,8 +22,8 @@ fn files() -> GrantResource {
 }
 
 /// All of these are in force.
-fn in_force(grants: &Grants) -> Vec<(&Granted, Force)> {
-    grants.all().map(|it| (it, Force::InForce)).collect()
+fn in_force(grants: &Grants) -> Vec<(&LoggedGrant, GrantStatus)> {
+    grants.iter().map(|it| (it, GrantStatus::InForce)).collect()
 }
 
 #[test]
@@ -174,7 +174,7 @@ fn a_denial_of_another_nodes_server_is_explained_here() {
     give(&mut grants, 5, &short);
     let explain = |who: &AgentId, on: &str, tool, now| {
         let on = issuer(2).server(server(on));
-        explain_own_denial(&grants, &authority(), who, (&on, tool), now, &name)
+        explain_local_denial(&grants, &authority(), who, (&on, tool), now, &name)
     };
     let found = explain(&a, "files", Some("read"), NOW).unwrap();
     assert_eq!(
@@ -278,13 +278,13 @@ fn a_hindrance_closes_what_entries_allow() {
 /// Each entry says to whom it is, of what, and whether it counts.
 #[test]
 fn an_entry_is_one_sentence() {
-    let all = AgentId::all_at(issuer(2));
-    let everywhere = AgentId::new("alice").everywhere();
+    let all = AgentId::pattern_for_node(issuer(2));
+    let everywhere = AgentId::new("alice").pattern_for_all_nodes();
     let revoke = LogPosition {
         issuer: issuer(2),
         sequence: 7,
     };
-    let in_conflict = Force::InConflict {
+    let in_conflict = GrantStatus::InConflict {
         revoke,
         at_ms: 8_000,
     };
@@ -292,44 +292,44 @@ fn an_entry_is_one_sentence() {
         (
             &all,
             None,
-            Force::InForce,
+            GrantStatus::InForce,
             "allows all of server files to every agent of nas (\"why not\"): in force",
         ),
         (
             &all,
             Some("r*"),
-            Force::InForce,
+            GrantStatus::InForce,
             "allows tools files:r* to every agent of nas",
         ),
         (
             &everywhere,
             None,
-            Force::Waits,
+            GrantStatus::Pending,
             "to alice of every node (\"why not\"): does not count yet",
         ),
         (
             &AgentId::new("a"),
             Some("read"),
-            Force::NotAuthorised,
+            GrantStatus::NotAuthorised,
             "allows tool files:read (\"why not\"): does not",
         ),
-        (&all, None, Force::Quarantined, "forked"),
+        (&all, None, GrantStatus::Quarantined, "forked"),
         (
             &all,
             None,
-            Force::NotUnderstood,
+            GrantStatus::UnknownOperation,
             "this version does not understand",
         ),
         (
             &all,
             None,
-            Force::EndedEarly(9_000),
+            GrantStatus::ExpiredEarly(9_000),
             "by the clock of another admin node",
         ),
         (
             &all,
             None,
-            Force::Revoked(revoke),
+            GrantStatus::Revoked(revoke),
             "taken back by node 020202020202 (operation 7)",
         ),
         (
@@ -346,7 +346,7 @@ fn an_entry_is_one_sentence() {
             &asked(who, "files", tool, Permission::Allow),
         );
         let resource = GrantResource::Server(at("files"));
-        let found = grants.all().map(|it| (it, force.clone())).collect();
+        let found = grants.iter().map(|it| (it, force.clone())).collect();
         let level = [(Source::ServerGrant, resource, found)];
         let found = explain_foreign(level.into_iter(), None, &name);
         assert!(
@@ -356,9 +356,9 @@ fn an_entry_is_one_sentence() {
         );
         assert_eq!(
             found.permission == Permission::Allow,
-            force == Force::InForce
+            force == GrantStatus::InForce
         );
-        let words = conflict(&force, name);
+        let words = describe_conflict(&force, name);
         assert_eq!(words.is_some(), force == in_conflict);
     }
 }
@@ -373,9 +373,9 @@ fn a_conflict_is_explained_before_other_ends() {
         issuer: issuer(2),
         sequence: 7,
     };
-    let in_conflict = Force::InConflict { revoke, at_ms: 0 };
-    let forces = [Force::Waits, in_conflict];
-    let found = grants.all().zip(forces).collect();
+    let in_conflict = GrantStatus::InConflict { revoke, at_ms: 0 };
+    let forces = [GrantStatus::Pending, in_conflict];
+    let found = grants.iter().zip(forces).collect();
     let level = [(
         Source::ServerGrant,
         GrantResource::Server(at("files")),
@@ -454,18 +454,18 @@ fn a_list_of_the_cluster_names_other_nodes() {
         (1, alice.clone(), "files", None),
         (
             2,
-            AgentId::of_node(&issuer(2).agent(alice.clone())),
+            AgentId::from_node_agent(&issuer(2).agent(alice.clone())),
             "files",
             Some("r*"),
         ),
-        (3, AgentId::all_at(issuer(2)), "nas/files", None),
-        (4, AgentId::all_at(issuer(1)), "nas/files", None),
-        (5, alice.everywhere(), "files", None),
+        (3, AgentId::pattern_for_node(issuer(2)), "nas/files", None),
+        (4, AgentId::pattern_for_node(issuer(1)), "nas/files", None),
+        (5, alice.pattern_for_all_nodes(), "files", None),
     ] {
         give(&mut grants, n, &asked(&who, on, tool, Permission::Allow));
     }
-    let conflict = |it: &Granted| (it.grant.id == id(5)).then(|| "why".to_owned());
-    let all = grants.all().map(|it| (it, conflict(it)));
+    let conflict = |it: &LoggedGrant| (it.grant.id == id(5)).then(|| "why".to_owned());
+    let all = grants.iter().map(|it| (it, conflict(it)));
     let mut shown = list_cluster(all, issuer(1), name);
     shown.sort_by(|one, other| one.grant_id.cmp(&other.grant_id));
     let names: Vec<(&str, &str)> = (shown.iter())

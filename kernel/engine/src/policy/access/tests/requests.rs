@@ -23,7 +23,7 @@ fn standing_entries(count: usize) -> Grants {
     grants
 }
 
-fn asked(grants: &Grants, request: &words::Grant) -> Result<Vec<GrantChange>, GrantRefusal> {
+fn asked(grants: &Grants, request: &words::Grant) -> Result<Vec<GrantChange>, GrantRequestError> {
     grant(
         request,
         &operator(),
@@ -46,16 +46,16 @@ fn one_step_replaces_as_many_entries_as_an_operation_names() {
     };
     assert_eq!(entry.replaces.len(), IDS_MAX);
     let more = standing_entries(IDS_MAX + 1);
-    assert_eq!(asked(&more, &new), Err(GrantRefusal::TooMany));
+    assert_eq!(asked(&more, &new), Err(GrantRequestError::TooMany));
     let changes = revoke(&revoking(None), &operator(), &Nas, &more, &authority()).unwrap();
-    let sizes: Vec<usize> = changes.iter().map(|it| it.revoked().len()).collect();
+    let sizes: Vec<usize> = changes.iter().map(|it| it.revoked_ids().len()).collect();
     assert_eq!(sizes, [IDS_MAX, 1]);
 }
 
 /// Each pattern costs every call of those it is about: a new one is refused, one in the place of another is not.
 #[test]
 fn patterns_are_bounded() {
-    let all = AgentId::all_at(issuer(2));
+    let all = AgentId::pattern_for_node(issuer(2));
     let pattern = |n: usize| {
         let mut asked = request(Some(&format!("t{n:03}*")), Permission::Allow);
         asked.agent_id = all.to_string();
@@ -78,7 +78,7 @@ fn patterns_are_bounded() {
     }
     assert_eq!(
         asked(&grants, &pattern(999)),
-        Err(GrantRefusal::TooManyPatterns)
+        Err(GrantRequestError::TooManyPatterns)
     );
     let again = asked(&grants, &pattern(7)).unwrap();
     assert!(matches!(
@@ -105,15 +105,18 @@ fn several_tools_are_granted_to_agents_of_other_nodes_only() {
         asked(&Grants::default(), &request)
     };
     let own = AgentId::new("a");
-    let foreign = AgentId::of_node(&issuer(3).agent(AgentId::new("a")));
+    let foreign = AgentId::from_node_agent(&issuer(3).agent(AgentId::new("a")));
     let here = AgentId::new(AgentId::ALL);
     assert_eq!(
         named(&own, "files", "r*"),
-        Err(GrantRefusal::ToolsHere("r*".into()))
+        Err(GrantRequestError::LocalPattern("r*".into()))
     );
     assert!(named(&own, "files", "read").is_ok());
     assert!(named(&own, "nas/files", "r*").is_ok() && named(&foreign, "files", "r*").is_ok());
-    assert_eq!(named(&here, "files", "read"), Err(GrantRefusal::AllHere));
+    assert_eq!(
+        named(&here, "files", "read"),
+        Err(GrantRequestError::AllLocalAgents)
+    );
     assert!(named(&here, "nas/files", "read").is_ok());
     let changes = named(&foreign, "files", "r*").unwrap();
     let [GrantChange::Grant(entry)] = &changes[..] else {
@@ -130,9 +133,9 @@ fn several_tools_are_granted_to_agents_of_other_nodes_only() {
 /// A revoke of one name says which patterns go on allowing it: those that count, and mean all of it.
 #[test]
 fn a_revoke_names_the_patterns_that_go_on() {
-    let all = AgentId::all_at(issuer(2));
-    let everywhere = AgentId::new("alice").everywhere();
-    let alice = AgentId::of_node(&issuer(2).agent(AgentId::new("alice")));
+    let all = AgentId::pattern_for_node(issuer(2));
+    let everywhere = AgentId::new("alice").pattern_for_all_nodes();
+    let alice = AgentId::from_node_agent(&issuer(2).agent(AgentId::new("alice")));
     let mut grants = Grants::default();
     for (n, who, on, tool, permission) in [
         (1, &all, "files", Some("r*"), Permission::Allow),
@@ -149,7 +152,7 @@ fn a_revoke_names_the_patterns_that_go_on() {
     let goes_on = |grants: &Grants, who: &AgentId, tool: Option<&str>| {
         let mut request = revoking(tool);
         request.agent_id = who.to_string();
-        let found = allowed_by_patterns(&request, &Nas, grants, &authority()).unwrap();
+        let found = remaining_pattern_grants(&request, &Nas, grants, &authority()).unwrap();
         found.iter().map(|it| it.grant.id).collect::<Vec<_>>()
     };
     assert_eq!(goes_on(&grants, &alice, Some("read")), [id(1)]);

@@ -2,7 +2,7 @@
 
 use super::*;
 
-fn with_server(kernel: DefaultPolicy, name: &str, policy: DefaultPolicy) -> Defaults {
+fn with_server(kernel: DefaultPolicy, name: &str, policy: DefaultPolicy) -> DefaultPolicies {
     let mut defaults = defaults(kernel);
     defaults.servers.insert(server(name), policy);
     defaults
@@ -57,7 +57,7 @@ fn callers_with_the_same_rights_share_an_audience() {
     assert_eq!(own(&strict), Audience::Agent(AgentId::new("a"), 1, 5));
     assert_eq!(strict.audience(&agent("b")), Audience::Common(5));
     let changed = [AgentId::new("a")].into();
-    let next = strict.next(&changed, &grants, &authority(), NOW, 7);
+    let next = strict.with_changes(&changed, &grants, &authority(), NOW, 7);
     assert_eq!(next.generation(), 7);
     assert_eq!(own(&next), Audience::Agent(AgentId::new("a"), 7, 5));
     assert_eq!(next.audience(&agent("b")), Audience::Common(5));
@@ -70,14 +70,14 @@ fn a_table_is_uniform_only_without_anything_that_tells_callers_apart() {
     assert!(table.is_uniform());
     let name = SetName::parse("reading").unwrap();
     let sets = ToolSets {
-        named: [(name, Arc::default())].into(),
-        held: HashMap::new(),
+        by_name: [(name, Arc::default())].into(),
+        by_agent: HashMap::new(),
     };
     assert!(!table.with_sets(Arc::new(sets), 2).is_uniform());
     let rules = ForeignRules::new(
         BTreeSet::new(),
         SharedTools::default(),
-        ForeignLease::Held(None),
+        ForeignLease::Valid(None),
         std::iter::empty(),
     );
     assert!(!table.with_foreign(Some(Arc::new(rules)), 2).is_uniform());
@@ -91,29 +91,32 @@ fn a_change_for_one_agent_leaves_the_others_and_the_time() {
     give(&mut grants, 2, &until(None, "b", "1970-01-01T00:00:30Z"));
     let first = table(&grants, DefaultPolicy::OptIn);
     let may = |table: &GrantTable, who: &str, now| {
-        table.admits(&agent(who), &server("files"), Some("t"), now)
+        table.is_allowed(&agent(who), &server("files"), Some("t"), now)
     };
     assert!(may(&first, "a", NOW) && may(&first, "b", NOW));
     let changed = [AgentId::new("b")].into();
-    let next = first.next(&changed, &grants, &authority(), 16_000, 2);
+    let next = first.with_changes(&changed, &grants, &authority(), 16_000, 2);
     assert!(
         !may(&next, "a", NOW),
         "16 s have passed, whatever the clock says now"
     );
     assert!(may(&next, "b", NOW));
-    let earlier = next.next(&changed, &grants, &authority(), NOW, 3);
+    let earlier = next.with_changes(&changed, &grants, &authority(), NOW, 3);
     assert!(!may(&earlier, "a", NOW));
-    let lease = first.pass(&first.decide(&agent("a"), &server("files"), None, NOW));
-    assert!(first.honours(lease.unwrap(), 0));
+    let lease = first.lease(&first.decide(&agent("a"), &server("files"), None, NOW));
+    assert!(first.is_lease_valid(lease.unwrap(), 0));
     let ends = AccessLease {
         generation: 2,
         ..lease.unwrap()
     };
-    assert!(!next.honours(ends, NOW), "nor does a lease come back");
+    assert!(
+        !next.is_lease_valid(ends, NOW),
+        "nor does a lease come back"
+    );
     let mut revoked = revoking(None);
     revoked.agent_id = "b".into();
     take(&mut grants, &revoked);
-    let last = next.next(&changed, &grants, &authority(), 16_000, 4);
+    let last = next.with_changes(&changed, &grants, &authority(), 16_000, 4);
     assert!(last.agents().eq([&AgentId::new("a")]));
     assert!(!may(&last, "b", 16_000));
 }
@@ -132,8 +135,8 @@ fn a_table_says_whose_entries_ended_and_when_the_next_one_does() {
     endless.agent_id = "c".into();
     give(&mut grants, 3, &endless);
     let table = table(&grants, DefaultPolicy::OptIn);
-    assert_eq!(table.next_end_ms(), Some(12_000));
-    let ended = |now| table.ended(now);
+    assert_eq!(table.next_expiry_ms(), Some(12_000));
+    let ended = |now| table.expired_agents(now);
     let agents = |names: &[&str]| -> BTreeSet<AgentId> {
         names.iter().map(|name| AgentId::new(*name)).collect()
     };
@@ -164,13 +167,16 @@ fn a_server_is_seen_by_who_may_use_one_of_its_tools() {
         }
         let table = table(&grants, policy);
         let (who, files) = (agent("a"), server("files"));
-        assert_eq!(table.opens(&who, &files, NOW), opens);
-        assert_eq!(table.sees(&who, &files, NOW), sees);
-        assert!(table.sees(&operator(), &files, NOW) && table.opens(&operator(), &files, NOW));
-        let named: Vec<&str> = table.named(&who, &files).collect();
+        assert_eq!(table.is_server_open(&who, &files, NOW), opens);
+        assert_eq!(table.is_server_visible(&who, &files, NOW), sees);
+        assert!(
+            table.is_server_visible(&operator(), &files, NOW)
+                && table.is_server_open(&operator(), &files, NOW)
+        );
+        let named: Vec<&str> = table.named_tools(&who, &files).collect();
         assert_eq!(named, tool.map(|_| "read").into_iter().collect::<Vec<_>>());
-        assert!(table.named(&operator(), &files).next().is_none());
-        assert!(table.named(&who, &server("other")).next().is_none());
+        assert!(table.named_tools(&operator(), &files).next().is_none());
+        assert!(table.named_tools(&who, &server("other")).next().is_none());
         assert!(!table.decide(&who, &files, None, NOW).foreign);
     }
 }
@@ -184,7 +190,9 @@ fn a_decision_names_the_entry_that_made_it() {
     let table = table(&grants, DefaultPolicy::OptIn);
     let rule = |who: &str, tool| {
         let who = agent(who);
-        table.decide(&who, &server("files"), tool, NOW).rule()
+        table
+            .decide(&who, &server("files"), tool, NOW)
+            .describe_rule()
     };
     let (first, second) = ("01".repeat(16), "02".repeat(16));
     assert_eq!(

@@ -36,7 +36,7 @@ impl CausalContext {
     }
 
     /// How many operations of a log were known to who wrote the operation at `place`.
-    pub(in crate::policy::grants) fn known_until(&self, log: NodeId, place: LogPosition) -> u64 {
+    pub(in crate::policy::grants) fn known_len(&self, log: NodeId, place: LogPosition) -> u64 {
         let named = self.logs.get(&log).copied();
         match log == place.issuer {
             true => named.map_or(place.sequence, |named| named.min(place.sequence)),

@@ -3,7 +3,7 @@
 use mgp_protocol::ids::NodeId;
 use serde::{Deserialize, Serialize};
 
-use super::{BadOperation, OperationId, name};
+use super::{BadOperation, OperationId, check_name};
 use crate::node_key::PublicKey;
 
 /// What a node may do.
@@ -98,7 +98,7 @@ pub enum MemberChange {
 impl MemberChange {
     /// The key that it lets in, or that somebody goes on under.
     #[must_use]
-    pub fn key(&self) -> Option<&PublicKey> {
+    pub fn admitted_key(&self) -> Option<&PublicKey> {
         match self {
             Self::Found { key, .. }
             | Self::Admit { key, .. }
@@ -108,7 +108,7 @@ impl MemberChange {
         }
     }
 
-    pub(super) fn gives(&self) -> bool {
+    pub(super) fn is_granting(&self) -> bool {
         match self {
             Self::Found { .. }
             | Self::Admit { .. }
@@ -124,7 +124,7 @@ impl MemberChange {
             Self::Found { name: text, .. }
             | Self::Admit { name: text, .. }
             | Self::Rename { name: text, .. }
-            | Self::Recover { name: text, .. } => name("a node's name", text),
+            | Self::Recover { name: text, .. } => check_name("a node's name", text),
             Self::Cut { .. } | Self::Rest {} | Self::Rekey { .. } => Ok(()),
         }
     }

@@ -9,13 +9,13 @@ use serde::{Serialize, Serializer};
 use super::{Grant, GrantChange, GrantResource, Subject};
 
 /// The kind of an entry without a pattern.
-const PLAIN: &str = "grant";
+const GRANT_KIND: &str = "grant";
 /// The kind of an entry with one.
-pub(in crate::policy::grants) const PATTERN: &str = "grant_pattern";
+pub(in crate::policy::grants) const PATTERN_KIND: &str = "grant_pattern";
 
 /// How close a resource is to what is called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum ResourceCloseness {
+pub enum Specificity {
     /// It is the tool.
     Tool,
     /// It is several tools, this one among them.
@@ -72,7 +72,7 @@ impl Subject {
     #[must_use]
     pub fn from_agent_id(id: &AgentId, here: NodeId) -> Self {
         let all = id.as_str() == AgentId::ALL;
-        match (id.foreign(), id.name_everywhere()) {
+        match (id.as_remote(), id.pattern_agent()) {
             (Some(agent), _) if agent.agent.as_str() == AgentId::ALL => Self::AgentsAt(agent.node),
             (Some(agent), _) => Self::Agent(agent),
             (None, Some(agent)) => Self::AgentEverywhere(agent),
@@ -83,7 +83,7 @@ impl Subject {
 
     /// All subjects that mean this agent: the entries of these decide about it.
     #[must_use]
-    pub fn all_for(agent: &NodeAgent) -> [Self; 3] {
+    pub fn subjects_for(agent: &NodeAgent) -> [Self; 3] {
         [
             Self::Agent(agent.clone()),
             Self::AgentsAt(agent.node),
@@ -96,9 +96,9 @@ impl Subject {
     #[must_use]
     pub fn agent_id(&self) -> Option<AgentId> {
         match self {
-            Self::Agent(agent) => Some(AgentId::of_node(agent)),
-            Self::AgentsAt(node) => Some(AgentId::all_at(*node)),
-            Self::AgentEverywhere(agent) => Some(agent.everywhere()),
+            Self::Agent(agent) => Some(AgentId::from_node_agent(agent)),
+            Self::AgentsAt(node) => Some(AgentId::pattern_for_node(*node)),
+            Self::AgentEverywhere(agent) => Some(agent.pattern_for_all_nodes()),
             Self::Server(_) => None,
         }
     }
@@ -110,10 +110,10 @@ impl GrantResource {
     pub fn includes(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Server(on), other) => other.server() == Some(on),
-            (Self::Tools(on, tools), Self::Tool(of, tool)) => on == of && tools.covers(tool),
+            (Self::Tools(on, tools), Self::Tool(of, tool)) => on == of && tools.matches(tool),
             (Self::Tools(on, tools), Self::Tools(of, others)) => {
-                let beginning = others.beginning().unwrap_or_default();
-                on == of && tools.covers(beginning)
+                let beginning = others.prefix().unwrap_or_default();
+                on == of && tools.matches(beginning)
             }
             (one, other) => one == other,
         }
@@ -131,15 +131,15 @@ impl GrantResource {
     /// How close it is to a tool or, without one, to the server as a whole: the tool itself, several, the server. None
     /// where it is about something else. What is closer decides.
     #[must_use]
-    pub fn closeness(&self, on: &NodeServer, tool: Option<&str>) -> Option<ResourceCloseness> {
+    pub fn specificity(&self, on: &NodeServer, tool: Option<&str>) -> Option<Specificity> {
         if self.server() != Some(on) {
             return None;
         }
         match (self, tool) {
-            (Self::Server(_), _) => Some(ResourceCloseness::Server),
-            (Self::Tool(_, one), Some(tool)) => (one == tool).then_some(ResourceCloseness::Tool),
+            (Self::Server(_), _) => Some(Specificity::Server),
+            (Self::Tool(_, one), Some(tool)) => (one == tool).then_some(Specificity::Tool),
             (Self::Tools(_, tools), Some(tool)) => {
-                tools.covers(tool).then_some(ResourceCloseness::Tools)
+                tools.matches(tool).then_some(Specificity::Tools)
             }
             (Self::Tool(..) | Self::Tools(..), None) | (Self::Permission(_), _) => None,
         }
@@ -152,7 +152,7 @@ impl GrantResource {
             (Self::Server(on), Self::Tool(of, _) | Self::Tools(of, _))
             | (Self::Tool(of, _) | Self::Tools(of, _), Self::Server(on)) => on == of,
             (Self::Tool(on, tool), Self::Tools(of, tools))
-            | (Self::Tools(of, tools), Self::Tool(on, tool)) => on == of && tools.covers(tool),
+            | (Self::Tools(of, tools), Self::Tool(on, tool)) => on == of && tools.matches(tool),
             (Self::Tools(on, tools), Self::Tools(of, others)) => on == of && tools.overlaps(others),
             (one, other) => one == other,
         }
@@ -171,7 +171,7 @@ impl GrantChange {
     /// The name of its kind in an entry, where it is a grant.
     pub(in crate::policy::grants) fn is_of_kind(&self, kind: &str) -> bool {
         match self {
-            Self::Grant(grant) => grant.is_pattern() == (kind == PATTERN),
+            Self::Grant(grant) => grant.is_pattern() == (kind == PATTERN_KIND),
             Self::Revoke(_) => true,
         }
     }
@@ -182,9 +182,9 @@ impl Serialize for GrantChange {
         let name = "GrantChange";
         match self {
             Self::Grant(grant) if grant.is_pattern() => {
-                to.serialize_newtype_variant(name, 2, PATTERN, grant)
+                to.serialize_newtype_variant(name, 2, PATTERN_KIND, grant)
             }
-            Self::Grant(grant) => to.serialize_newtype_variant(name, 0, PLAIN, grant),
+            Self::Grant(grant) => to.serialize_newtype_variant(name, 0, GRANT_KIND, grant),
             Self::Revoke(revoke) => to.serialize_newtype_variant(name, 1, "revoke", revoke),
         }
     }
@@ -238,7 +238,7 @@ mod tests {
         match resource {
             GrantResource::Server(on) => on.node == here,
             GrantResource::Tool(on, tool) => on.node == here && tool == name,
-            GrantResource::Tools(on, tools) => on.node == here && tools.covers(name),
+            GrantResource::Tools(on, tools) => on.node == here && tools.matches(name),
             GrantResource::Permission(_) => false,
         }
     }
@@ -253,7 +253,7 @@ mod tests {
             let included = agents().all(|agent| !other.covers(&agent) || one.covers(&agent));
             prop_assert_eq!(one.includes(&other), included);
             for agent in agents() {
-                prop_assert_eq!(Subject::all_for(&agent).contains(&one), one.covers(&agent));
+                prop_assert_eq!(Subject::subjects_for(&agent).contains(&one), one.covers(&agent));
             }
         }
 
@@ -272,7 +272,7 @@ mod tests {
             prop_assert!(!both || one.overlaps(&other));
             let longest = |it: &GrantResource| match it {
                 GrantResource::Tool(_, tool) => tool.clone(),
-                GrantResource::Tools(_, tools) => tools.beginning().unwrap().to_owned(),
+                GrantResource::Tools(_, tools) => tools.prefix().unwrap().to_owned(),
                 GrantResource::Server(_) | GrantResource::Permission(_) => "a".to_owned(),
             };
             let certain = [longest(&one), longest(&other)].into_iter().any(|tool| {

@@ -26,7 +26,7 @@ fn replacing(permission: Permission, id: u8, replaces: u8) -> GrantChange {
 }
 
 /// What is in force of some logs, in whatever order they come.
-fn in_force_of(logs: &[&Vec<Written>]) -> Vec<u8> {
+fn in_force_of(logs: &[&Vec<EncodedOperation>]) -> Vec<u8> {
     let there = applied(logs.iter().copied().flatten());
     let back = applied(logs.iter().rev().copied().flatten());
     assert_eq!(there, back);
@@ -41,16 +41,18 @@ fn a_revoke_wins_over_a_grant_that_has_not_seen_it() {
     assert_eq!(in_force_of(&[&first, &again]), [1, 2]);
     assert!(in_force_of(&[&first, &again, &revoking]).is_empty());
     let grants = applied(first.iter().chain(&again).chain(&revoking));
-    let granted = grants.named(GrantId([2; 16])).unwrap();
-    let (place, at_ms) = (revoking[0].place(), 1000);
-    let conflict = Force::InConflict {
+    let granted = grants.get(GrantId([2; 16])).unwrap();
+    let (place, at_ms) = (revoking[0].position(), 1000);
+    let conflict = GrantStatus::InConflict {
         revoke: place,
         at_ms,
     };
-    assert_eq!(grants.force(granted, &everyone(), 0), conflict);
+    assert_eq!(grants.status(granted, &everyone(), 0), conflict);
     let saw_it = log_knowing(2, vec![allow(2)], &[(3, 1)]);
     assert_eq!(in_force_of(&[&first, &saw_it, &revoking]), [2]);
-    let stranger = Authority::nobody(issuer(1)).with(issuer(1)).with(issuer(2));
+    let stranger = Authority::without_issuers(issuer(1))
+        .with_issuer(issuer(1))
+        .with_issuer(issuer(2));
     assert_eq!(in_force(&grants, &stranger, 0), [1, 2]);
 }
 
@@ -146,11 +148,11 @@ fn a_number_says_nothing_behind_a_fork() {
     assert_eq!(in_force_of(&[&first, &one, &other, &saw_one]), [7]);
     let grants = applied(first.iter().chain(&one).chain(&other));
     let again = LogChange::Grants(allow(2));
-    let context = grants.context(&again, issuer(2));
+    let context = grants.causal_context(&again, issuer(2));
     assert_eq!(context.branches.len(), 2);
     let mut again = log(2, vec![allow(2)]).remove(0).into_operation();
     again.context = context;
-    let again = vec![Written::new(again)];
+    let again = vec![EncodedOperation::new(again)];
     assert_eq!(in_force_of(&[&first, &one, &other, &again]), [2, 7]);
 }
 
@@ -158,13 +160,13 @@ fn a_number_says_nothing_behind_a_fork() {
 #[test]
 fn a_context_is_read_as_it_was_written_and_an_unreadable_one_as_none() {
     let written = log_knowing(2, vec![allow(2)], &[(3, 4)]).remove(0);
-    let read = Written::read(written.body().unwrap()).unwrap();
+    let read = EncodedOperation::decode(written.body().unwrap()).unwrap();
     assert_eq!(read, written);
     let mut value = serde_json::to_value(written.operation()).unwrap();
     for odd in [serde_json::json!(7), serde_json::json!({"logs": "all"})] {
         value["context"] = odd;
         let body = rmp_serde::to_vec_named(&value).unwrap();
-        let read = Written::read(&body).unwrap();
+        let read = EncodedOperation::decode(&body).unwrap();
         assert!(read.operation().context.is_empty());
         assert_eq!(read.operation().change, written.operation().change);
         assert_eq!(read.body().unwrap(), body);
@@ -172,12 +174,12 @@ fn a_context_is_read_as_it_was_written_and_an_unreadable_one_as_none() {
 }
 
 /// What is in force of some logs, for whomever.
-fn all_in_force(logs: &[&Vec<Written>]) -> Vec<u8> {
+fn all_in_force(logs: &[&Vec<EncodedOperation>]) -> Vec<u8> {
     let grants = applied(logs.iter().copied().flatten());
     assert_eq!(grants, applied(logs.iter().rev().copied().flatten()));
-    let counts = |g: &&Granted| grants.force(g, &everyone(), 0) == Force::InForce;
+    let counts = |g: &&LoggedGrant| grants.status(g, &everyone(), 0) == GrantStatus::InForce;
     let mut found: Vec<u8> = grants
-        .all()
+        .iter()
         .filter(counts)
         .map(|g| g.grant.id.0[0])
         .collect();
@@ -231,7 +233,7 @@ fn a_revoke_closes_unseen_patterns_that_overlap_and_nothing_else() {
     assert_eq!(all_in_force(&[&saw_it, &revoking]), [2]);
     let grants = applied(&revoking);
     let change = LogChange::Grants(to(2, Subject::AgentsAt(issuer(1)), server()));
-    let context = grants.context(&change, issuer(2));
+    let context = grants.causal_context(&change, issuer(2));
     assert_eq!(context.logs, [(issuer(1), 2)].into());
 }
 
@@ -266,7 +268,7 @@ fn a_context_names_the_logs_that_a_conflict_depends_on() {
     let grants = applied(one.iter().chain(&two).chain(&three));
     let context = |change: GrantChange, by: u8| {
         let change = LogChange::Grants(change);
-        grants.context(&change, issuer(by))
+        grants.causal_context(&change, issuer(by))
     };
     // The first two are revokes of `a` and `b`, each by another one.
     for (change, by, expected) in [
@@ -288,7 +290,7 @@ fn a_context_names_the_logs_that_a_conflict_depends_on() {
         assert_eq!(context(change.clone(), by), expected, "{change:?} of {by}");
     }
     let members = LogChange::Members(MemberChange::Rest {});
-    assert_eq!(grants.context(&members, issuer(1)), knows(&[]));
+    assert_eq!(grants.causal_context(&members, issuer(1)), knows(&[]));
 }
 
 /// A number says nothing behind a gap: what is known there is named by itself, each once, and not without end.
@@ -297,9 +299,9 @@ fn what_is_known_behind_a_gap_is_named_one_by_one() {
     let one = log(1, vec![allow(1)]);
     let many = usize::from(u8::MAX);
     let two = log(2, (0..many).map(|_| revoke(1)).collect());
-    let context = |known: &[Written]| {
+    let context = |known: &[EncodedOperation]| {
         let grants = applied(one.iter().chain(known));
-        grants.context(&LogChange::Grants(allow(9)), issuer(1))
+        grants.causal_context(&LogChange::Grants(allow(9)), issuer(1))
     };
     let behind = context(&two[1..3]);
     assert!(behind.logs.is_empty());
@@ -313,7 +315,7 @@ fn what_is_known_behind_a_gap_is_named_one_by_one() {
     let three = log(3, vec![allow(7), allow(8)]);
     let grants = applied(one.iter().chain(&three[1..]));
     assert_eq!(
-        grants.context(&LogChange::Grants(revoke(1)), issuer(1)),
+        grants.causal_context(&LogChange::Grants(revoke(1)), issuer(1)),
         knows(&[])
     );
 }
@@ -337,8 +339,8 @@ fn a_revoke_beats_what_it_does_not_know() {
         };
         let context = knows(known);
         let beaten = grants
-            .all()
-            .filter(|it| grants.is_beaten(it, (&revoke, &context), place));
+            .iter()
+            .filter(|it| grants.is_overridden_by(it, (&revoke, &context), place));
         beaten.map(|it| it.grant.id.0[0]).collect::<Vec<_>>()
     };
     assert_eq!(beaten(revoke(1), &[]), [4, 6]);
@@ -364,7 +366,7 @@ fn a_grant_that_names_single_revokes_has_seen_no_others() {
         let mut operation = log(2, vec![allow(2)]).remove(0).into_operation();
         operation.context = knows(logs);
         operation.context.branches = named.iter().map(|at| revoking[*at].id()).collect();
-        vec![Written::new(operation)]
+        vec![EncodedOperation::new(operation)]
     };
     for (named, logs, counts) in [
         (&[0, 1, 2][..], &[][..], true),
@@ -382,7 +384,7 @@ fn a_grant_that_names_single_revokes_has_seen_no_others() {
     let mut other = log(2, vec![allow(2)]).remove(0).into_operation();
     other.context.branches = vec![OperationId([9; 32])];
     assert_eq!(
-        in_force_of(&[&first, &saw_the_grant, &vec![Written::new(other)]]),
+        in_force_of(&[&first, &saw_the_grant, &vec![EncodedOperation::new(other)]]),
         [2]
     );
 }

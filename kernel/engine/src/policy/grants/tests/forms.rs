@@ -53,7 +53,7 @@ fn tools(pattern: &str) -> GrantResource {
 }
 
 fn key(n: u8) -> PublicKey {
-    NodeKey::new(&[n; 32]).public()
+    NodeKey::new(&[n; 32]).public_key()
 }
 
 fn members() -> Vec<(MemberChange, bool)> {
@@ -283,7 +283,7 @@ fn a_full_log_still_takes_away() {
             .map(|(change, gives)| (LogChange::Members(change), gives)),
     );
     for (change, gives) in all {
-        assert_eq!(change.gives(), gives, "{change:?}");
+        assert_eq!(change.is_granting(), gives, "{change:?}");
         let end = match gives {
             true => GRANTS_END,
             false => SEQUENCE_END,
@@ -313,7 +313,7 @@ fn a_change_is_of_one_kind() {
             change,
             MemberChange::Cut { .. } | MemberChange::Rename { .. } | MemberChange::Rest {}
         );
-        assert_eq!(change.key(), has_key.then(|| key(1)).as_ref());
+        assert_eq!(change.admitted_key(), has_key.then(|| key(1)).as_ref());
         let rests = change == MemberChange::Rest {};
         let wrapped = LogChange::Members(change.clone());
         assert_eq!(wrapped.members(), Some(&change));
@@ -362,7 +362,7 @@ fn a_subject_is_named_in_one_way() {
 /// The closest resource decides: the tool, several, the server.
 #[test]
 fn a_resource_is_as_close_as_it_is_exact() {
-    use super::super::ResourceCloseness as Closeness;
+    use super::super::Specificity as Closeness;
     let other = issuer(2).server(ServerId::new("files"));
     let tool = |on: &mgp_protocol::ids::NodeServer, name: &str| {
         GrantResource::Tool(on.clone(), name.into())
@@ -382,12 +382,12 @@ fn a_resource_is_as_close_as_it_is_exact() {
         (GrantResource::Permission("files".into()), None, None),
     ] {
         assert_eq!(
-            resource.closeness(&files(), Some("read")),
+            resource.specificity(&files(), Some("read")),
             of_tool,
             "{resource:?}"
         );
         assert_eq!(
-            resource.closeness(&files(), None),
+            resource.specificity(&files(), None),
             of_server,
             "{resource:?}"
         );
@@ -419,7 +419,7 @@ fn a_resource_is_as_close_as_it_is_exact() {
 #[test]
 fn a_journal_goes_on_under_another_key() {
     let (old, new) = (NodeKey::new(&[1; 32]), NodeKey::new(&[2; 32]));
-    let (from, to, other) = (old.node(), new.node(), issuer(3));
+    let (from, to, other) = (old.node_id(), new.node_id(), issuer(3));
     let grants = |home: NodeId| {
         let on = || home.server(ServerId::new("files"));
         let tools = ToolPattern::try_from("r*".to_owned()).unwrap();
@@ -471,16 +471,16 @@ fn a_journal_goes_on_under_another_key() {
         };
         operation
     });
-    let moved = rekeyed(operations.collect(), from, &new);
+    let moved = rekey(operations.collect(), from, &new);
     let expected = grants(to).into_iter().map(LogChange::Grants);
     let expected = expected.chain([LogChange::Members(MemberChange::Rest {})]);
     let mut previous = OperationId::START;
     for (signed, change) in moved.iter().zip(expected) {
-        let operation = signed.written().operation();
+        let operation = signed.encoded().operation();
         assert_eq!(operation.change, change);
         assert_eq!((operation.place.issuer, operation.previous), (to, previous));
-        assert!(signed.claim().is_some());
-        previous = signed.written().id();
+        assert!(signed.signature_claim().is_some());
+        previous = signed.encoded().id();
     }
     assert_eq!(moved.len(), 8);
 }

@@ -3,10 +3,10 @@
 use super::*;
 
 /// A log of changes of any kind.
-fn log_of(by: u8, changes: Vec<LogChange>) -> Vec<Written> {
+fn log_of(by: u8, changes: Vec<LogChange>) -> Vec<EncodedOperation> {
     let mut previous = OperationId::START;
     let operations = (0..).zip(changes).map(|(sequence, change)| {
-        let operation = Written::new(Operation {
+        let operation = EncodedOperation::new(Operation {
             cluster: None,
             place: LogPosition {
                 issuer: issuer(by),
@@ -28,8 +28,8 @@ fn rest() -> LogChange {
     LogChange::Members(MemberChange::Rest {})
 }
 
-fn key(operation: &Written) -> LogKey {
-    (operation.place().sequence, operation.id())
+fn key(operation: &EncodedOperation) -> LogKey {
+    (operation.position().sequence, operation.id())
 }
 
 /// The certain part has an end at each place; what waits behind a gap is known, and not certain.
@@ -44,11 +44,11 @@ fn a_log_is_read_from_any_place() {
     assert_eq!(at(2), tip(2, all[1].id()));
     assert_eq!((at(3), at(5)), (None, None));
     assert_eq!(Some(grants.tip(issuer(1))), at(2));
-    assert_eq!(grants.next(issuer(1)), (2, all[1].id()));
+    assert_eq!(grants.next_position(issuer(1)), (2, all[1].id()));
     let nobody = |next| grants.tip_at(issuer(2), next);
     assert_eq!((nobody(0), nobody(1)), (Some(LogTip::EMPTY), None));
     assert_eq!(grants.tip(issuer(2)), LogTip::EMPTY);
-    let keys = |from| grants.keys(issuer(1), from).collect::<Vec<_>>();
+    let keys = |from| grants.keys_from(issuer(1), from).collect::<Vec<_>>();
     let known = [&all[0], &all[1], &all[3], &all[4]].map(key);
     for (from, skipped) in [
         (0, 0),
@@ -61,7 +61,7 @@ fn a_log_is_read_from_any_place() {
     ] {
         assert_eq!(keys(from), known[skipped..], "{from}");
     }
-    assert_eq!(grants.keys(issuer(2), 0).count(), 0);
+    assert_eq!(grants.keys_from(issuer(2), 0).count(), 0);
     for operation in &all {
         let is_known = known.contains(&key(operation));
         assert_eq!(grants.is_known(issuer(1), key(operation)), is_known);
@@ -80,14 +80,14 @@ fn an_operation_is_new_once() {
     let branch = log(1, vec![allow(1), allow(9)]);
     let mut grants = Grants::default();
     for (operation, becomes) in [
-        (&all[0], Applied::Appended),
-        (&all[0], Applied::Known),
-        (&all[2], Applied::Held),
-        (&all[2], Applied::Known),
-        (&all[1], Applied::Appended),
-        (&all[2], Applied::Known),
-        (&branch[1], Applied::Forked),
-        (&branch[1], Applied::Known),
+        (&all[0], ApplyOutcome::Appended),
+        (&all[0], ApplyOutcome::Duplicate),
+        (&all[2], ApplyOutcome::Buffered),
+        (&all[2], ApplyOutcome::Duplicate),
+        (&all[1], ApplyOutcome::Appended),
+        (&all[2], ApplyOutcome::Duplicate),
+        (&branch[1], ApplyOutcome::Forked),
+        (&branch[1], ApplyOutcome::Duplicate),
     ] {
         assert_eq!(grants.apply(operation), Ok(becomes));
     }
@@ -97,16 +97,19 @@ fn an_operation_is_new_once() {
 /// Whose log has a gap may push so many ahead of it, and then those before; others are not held up.
 #[test]
 fn operations_behind_a_gap_are_bounded() {
-    let all = log(1, (0..HELD_MAX + 4).map(|_| allow(1)).collect());
+    let all = log(1, (0..BUFFERED_MAX + 4).map(|_| allow(1)).collect());
     let mut grants = applied(&all[..2]);
-    for operation in &all[3..HELD_MAX + 3] {
-        assert_eq!(grants.apply(operation), Ok(Applied::Held));
+    for operation in &all[3..BUFFERED_MAX + 3] {
+        assert_eq!(grants.apply(operation), Ok(ApplyOutcome::Buffered));
     }
-    let gap = Err(NotApplied::Gap { from: 2 });
-    assert_eq!(grants.apply(&all[HELD_MAX + 3]), gap);
-    assert_eq!(grants.apply(&all[2]), Ok(Applied::Appended));
-    assert_eq!(grants.tip(issuer(1)).next, HELD_MAX as u64 + 3);
-    assert_eq!(grants.apply(&all[HELD_MAX + 3]), Ok(Applied::Appended));
+    let gap = Err(ApplyError::Gap { from: 2 });
+    assert_eq!(grants.apply(&all[BUFFERED_MAX + 3]), gap);
+    assert_eq!(grants.apply(&all[2]), Ok(ApplyOutcome::Appended));
+    assert_eq!(grants.tip(issuer(1)).next, BUFFERED_MAX as u64 + 3);
+    assert_eq!(
+        grants.apply(&all[BUFFERED_MAX + 3]),
+        Ok(ApplyOutcome::Appended)
+    );
 }
 
 /// Of further issuers nothing is taken; of those that are known all is.
@@ -117,17 +120,17 @@ fn issuers_are_bounded() {
         node[..8].copy_from_slice(&(n as u64).to_be_bytes());
         let mut first = log(1, vec![allow(1)]).remove(0).into_operation();
         first.place.issuer = NodeId(node);
-        Written::new(first)
+        EncodedOperation::new(first)
     };
     let mut grants = Grants::default();
     for n in 0..ISSUERS_MAX {
-        assert_eq!(grants.apply(&by(n)), Ok(Applied::Appended));
+        assert_eq!(grants.apply(&by(n)), Ok(ApplyOutcome::Appended));
     }
     assert_eq!(
         grants.apply(&by(ISSUERS_MAX)),
-        Err(NotApplied::TooManyIssuers)
+        Err(ApplyError::TooManyIssuers)
     );
-    assert_eq!(grants.apply(&by(0)), Ok(Applied::Known));
+    assert_eq!(grants.apply(&by(0)), Ok(ApplyOutcome::Duplicate));
     assert_eq!(grants.issuers().count(), ISSUERS_MAX);
 }
 
@@ -145,9 +148,9 @@ fn who_rests_has_written_nothing_since() {
             LogChange::Grants(allow(4)),
         ],
     );
-    let rests = |known: &[&Written]| {
+    let rests = |known: &[&EncodedOperation]| {
         let grants = applied(known.iter().copied());
-        (grants.rests(issuer(1)), grants.last_rest(issuer(1)))
+        (grants.is_resting(issuer(1)), grants.last_rest(issuer(1)))
     };
     assert_eq!(rests(&[&all[0]]), (false, None));
     assert_eq!(rests(&[&all[0], &all[1]]), (true, Some(1)));
@@ -171,9 +174,9 @@ fn who_rests_has_written_nothing_since() {
         "before it something is missing"
     );
     let grants = applied(&all);
-    assert!(!grants.rests(issuer(2)) && grants.last_rest(issuer(2)).is_none());
+    assert!(!grants.is_resting(issuer(2)) && grants.last_rest(issuer(2)).is_none());
     let changes: Vec<_> = (grants.member_changes())
-        .map(|(place, id, told)| (place.sequence, id, told.told_at_ms, told.author.as_str()))
+        .map(|(place, id, told)| (place.sequence, id, told.issued_at_ms, told.author.as_str()))
         .collect();
     let (first, second) = (all[1].id(), all[3].id());
     assert_eq!(
@@ -186,8 +189,8 @@ fn who_rests_has_written_nothing_since() {
 #[test]
 fn a_doubtful_log_allows_nothing() {
     let force = |grants: &Grants, id: u8| {
-        let granted = grants.named(GrantId([id; 16])).unwrap();
-        grants.force(granted, &everyone(), 0)
+        let granted = grants.get(GrantId([id; 16])).unwrap();
+        grants.status(granted, &everyone(), 0)
     };
     let unknown = LogChange::Unknown("later".into());
     let changes = vec![
@@ -196,20 +199,23 @@ fn a_doubtful_log_allows_nothing() {
         unknown,
     ];
     let grants = applied(&log_of(1, changes));
-    assert_eq!(force(&grants, 1), Force::NotUnderstood);
-    assert_eq!(force(&grants, 2), Force::InForce);
+    assert_eq!(force(&grants, 1), GrantStatus::UnknownOperation);
+    assert_eq!(force(&grants, 2), GrantStatus::InForce);
     let all = log(1, vec![allow(1), allow(2), allow(3), deny(4)]);
     let grants = applied([&all[0], &all[2], &all[3]]);
-    assert_eq!(force(&grants, 1), Force::InForce);
-    assert_eq!(force(&grants, 3), Force::Waits);
-    assert_eq!(force(&grants, 4), Force::InForce);
+    assert_eq!(force(&grants, 1), GrantStatus::InForce);
+    assert_eq!(force(&grants, 3), GrantStatus::Pending);
+    assert_eq!(force(&grants, 4), GrantStatus::InForce);
     let branch = log(1, vec![allow(8)]);
     let grants = applied(all.iter().chain(&branch));
-    assert_eq!(force(&grants, 1), Force::Quarantined);
-    assert_eq!(force(&grants, 4), Force::InForce);
-    let nobody = Authority::nobody(issuer(1));
-    let granted = grants.named(GrantId([4; 16])).unwrap();
-    assert_eq!(grants.force(granted, &nobody, 0), Force::NotAuthorised);
+    assert_eq!(force(&grants, 1), GrantStatus::Quarantined);
+    assert_eq!(force(&grants, 4), GrantStatus::InForce);
+    let nobody = Authority::without_issuers(issuer(1));
+    let granted = grants.get(GrantId([4; 16])).unwrap();
+    assert_eq!(
+        grants.status(granted, &nobody, 0),
+        GrantStatus::NotAuthorised
+    );
 }
 
 /// Who may give up to a place takes away behind it, too.
@@ -219,12 +225,12 @@ fn an_authority_ends_what_is_given_and_not_what_is_taken() {
         issuer: issuer(by),
         sequence,
     };
-    let authority = Authority::home(issuer(1)).with_until(issuer(2), 3);
-    assert_eq!(authority.here(), issuer(1));
-    assert!(authority.takes(issuer(1)) && authority.takes(issuer(2)));
-    assert!(!authority.takes(issuer(3)) && !authority.gives(place(3, 0)));
-    assert!(authority.gives(place(1, 9)) && authority.gives(place(2, 2)));
-    assert!(!authority.gives(place(2, 3)));
+    let authority = Authority::with_local_issuer(issuer(1)).with_issuer_until(issuer(2), 3);
+    assert_eq!(authority.local_node(), issuer(1));
+    assert!(authority.can_revoke(issuer(1)) && authority.can_revoke(issuer(2)));
+    assert!(!authority.can_revoke(issuer(3)) && !authority.can_grant(place(3, 0)));
+    assert!(authority.can_grant(place(1, 9)) && authority.can_grant(place(2, 2)));
+    assert!(!authority.can_grant(place(2, 3)));
 }
 
 /// By their names, by whom they are about, and by the change that concerns them.
@@ -250,26 +256,29 @@ fn grants_are_found_by_name_and_by_whom_they_are_about() {
         .zip(subjects.clone())
         .map(|(id, subject)| of(id, subject));
     let grants = applied(&log(1, changes.collect()));
-    let ids = |all: &mut dyn Iterator<Item = &Granted>| {
+    let ids = |all: &mut dyn Iterator<Item = &LoggedGrant>| {
         let ids: BTreeSet<u8> = all.map(|it| it.grant.id.0[0]).collect();
         ids
     };
-    assert_eq!(ids(&mut grants.about(&alice)), [1, 2, 3].into());
-    assert_eq!(ids(&mut grants.of(&subjects[1])), [2].into());
+    assert_eq!(ids(&mut grants.for_agent(&alice)), [1, 2, 3].into());
+    assert_eq!(ids(&mut grants.for_subject(&subjects[1])), [2].into());
     assert_eq!(
-        ids(&mut grants.overlapping(&subjects[1])),
+        ids(&mut grants.overlapping_grants(&subjects[1])),
         [1, 2, 3, 5].into()
     );
-    assert_eq!(ids(&mut grants.overlapping(&subjects[0])), [1, 2, 3].into());
-    assert_eq!(ids(&mut grants.all()), [1, 2, 3, 4, 5].into());
+    assert_eq!(
+        ids(&mut grants.overlapping_grants(&subjects[0])),
+        [1, 2, 3].into()
+    );
+    assert_eq!(ids(&mut grants.iter()), [1, 2, 3, 4, 5].into());
     for (id, subject) in (1..).zip(&subjects) {
         let id = GrantId([id; 16]);
-        assert_eq!(grants.named(id).map(|it| &it.grant.subject), Some(subject));
+        assert_eq!(grants.get(id).map(|it| &it.grant.subject), Some(subject));
         assert!(grants.scopes(id).eq([(subject, &on(), Permission::Allow)]));
         let revoked = GrantChange::Revoke(Revoke::Ids(vec![id]));
         assert_eq!(grants.subjects(&revoked), [subject.clone()].into());
     }
-    assert_eq!(grants.named(GrantId([9; 16])), None);
+    assert_eq!(grants.get(GrantId([9; 16])), None);
     assert_eq!(grants.subjects(&revoke(9)), [].into());
     assert_eq!(
         grants.subjects(&of(9, subjects[3].clone())),
@@ -303,21 +312,21 @@ fn what_was_allowed_and_revoked_is_shed_and_nothing_else() {
     let all = log(1, changes);
     let whole = applied(&all);
     let mut grants = whole.clone();
-    grants.shed(&Authority::nobody(issuer(1)));
+    grants.prune(&Authority::without_issuers(issuer(1)));
     assert_eq!(grants, whole, "nobody may have revoked it");
-    grants.shed(&everyone());
-    let ids: Vec<u8> = grants.all().map(|it| it.grant.id.0[0]).collect();
+    grants.prune(&everyone());
+    let ids: Vec<u8> = grants.iter().map(|it| it.grant.id.0[0]).collect();
     assert_eq!(ids, [2, 3, 4]);
     assert_eq!(
         in_force(&grants, &everyone(), 0),
         in_force(&whole, &everyone(), 0)
     );
-    let key = |at: usize, id: u8| (GrantId([id; 16]), all[at].place(), all[at].id());
-    assert!(grants.shed_keys(None).eq([key(0, 1), key(4, 5)]));
-    assert!(grants.shed_keys(Some(&agent("b"))).eq([key(4, 5)]));
-    assert_eq!(grants.shed_key(GrantId([1; 16])), Some(key(0, 1)));
-    assert_eq!(grants.shed_key(GrantId([2; 16])), None);
-    assert_eq!(grants.named(GrantId([1; 16])), None);
+    let key = |at: usize, id: u8| (GrantId([id; 16]), all[at].position(), all[at].id());
+    assert!(grants.pruned_keys(None).eq([key(0, 1), key(4, 5)]));
+    assert!(grants.pruned_keys(Some(&agent("b"))).eq([key(4, 5)]));
+    assert_eq!(grants.pruned_key(GrantId([1; 16])), Some(key(0, 1)));
+    assert_eq!(grants.pruned_key(GrantId([2; 16])), None);
+    assert_eq!(grants.get(GrantId([1; 16])), None);
     for id in 1..=5 {
         let id = GrantId([id; 16]);
         assert!(grants.scopes(id).eq(whole.scopes(id)), "{id:?}");
@@ -325,28 +334,28 @@ fn what_was_allowed_and_revoked_is_shed_and_nothing_else() {
     let revoked = GrantChange::Revoke(Revoke::Ids(vec![GrantId([5; 16])]));
     assert_eq!(grants.subjects(&revoked), [agent("b")].into());
     let mut again = grants.clone();
-    again.shed(&everyone());
+    again.prune(&everyone());
     assert_eq!(again, grants);
 }
 
 /// A forked log may have two grants of one name: the one that is left is still found.
 #[test]
 fn of_two_grants_of_one_name_each_is_shed_alone() {
-    let mut first = Authority::nobody(issuer(1)).with(issuer(1));
+    let mut first = Authority::without_issuers(issuer(1)).with_issuer(issuer(1));
     let until = BTreeMap::from([(issuer(1), 0)]);
     let subject = agent("a");
     let sweep = GrantChange::Revoke(Revoke::UpTo { subject, until });
     let one = log(1, vec![allow(1), allow(2)]);
     let other = log(1, vec![allow(7), allow(1)]);
     let two = log(2, vec![sweep]);
-    first = first.with(issuer(2));
+    first = first.with_issuer(issuer(2));
     let mut grants = applied(one.iter().chain(&other).chain(&two));
     assert_eq!(grants.scopes(GrantId([1; 16])).count(), 2);
-    grants.shed(&first);
-    let left = grants.named(GrantId([1; 16])).map(|it| it.place.sequence);
+    grants.prune(&first);
+    let left = grants.get(GrantId([1; 16])).map(|it| it.position.sequence);
     assert_eq!(left, Some(1));
     assert_eq!(grants.scopes(GrantId([1; 16])).count(), 2);
-    assert_eq!(grants.named(GrantId([7; 16])), None);
+    assert_eq!(grants.get(GrantId([7; 16])), None);
 }
 
 /// A change that takes nothing back leaves nothing to shed.
@@ -374,17 +383,20 @@ fn only_what_takes_back_can_end_grants() {
 #[test]
 fn a_grant_is_read_from_its_operation() {
     let all = log(1, vec![allow(1), revoke(1)]);
-    let granted = Granted::from_operation(&all[0]).unwrap();
+    let granted = LoggedGrant::from_operation(&all[0]).unwrap();
     assert_eq!(
-        (granted.grant.id, granted.place),
-        (GrantId([1; 16]), all[0].place())
+        (granted.grant.id, granted.position),
+        (GrantId([1; 16]), all[0].position())
     );
     assert_eq!(
-        (granted.author.as_str(), granted.told_at_ms),
+        (granted.author.as_str(), granted.issued_at_ms),
         ("admin", 1000)
     );
-    assert_eq!(Granted::from_operation(&all[1]), None);
-    assert_eq!(Granted::from_operation(&log_of(1, vec![rest()])[0]), None);
+    assert_eq!(LoggedGrant::from_operation(&all[1]), None);
+    assert_eq!(
+        LoggedGrant::from_operation(&log_of(1, vec![rest()])[0]),
+        None
+    );
 }
 
 /// To end a denial gives: it takes a certain place in a log that may give there. To end what is allowed takes none.
@@ -393,7 +405,7 @@ fn a_denial_ends_by_a_certain_entry_only() {
     let denied = log(1, vec![deny(1), allow(2)]);
     let ends = log_knowing(2, vec![allow(3), revoke(1), revoke(2)], &[(1, 2)]);
     let branch = log(2, vec![allow(4)]);
-    let cut = Authority::home(issuer(1)).with_until(issuer(2), 1);
+    let cut = Authority::with_local_issuer(issuer(1)).with_issuer_until(issuer(2), 1);
     let forked: Vec<_> = ends.iter().chain(&branch).collect();
     for (known, authority, in_doubt) in [
         (ends.iter().collect::<Vec<_>>(), everyone(), false),

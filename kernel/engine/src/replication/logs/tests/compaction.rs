@@ -5,12 +5,12 @@ use std::sync::Arc;
 use mgp_protocol::ids::{AgentId, ServerId};
 use mgp_protocol::mgp::access::Permission;
 
-use super::super::super::exchange::{Mine, batch};
-use super::super::super::scene::{grant, key};
+use super::super::super::log_batch::{LocalLogs, build_batch};
+use super::super::super::test_logs::{grant_change, key};
 use super::*;
 use crate::node_key::Signature;
 use crate::policy::grants::{
-    CausalContext, Grant, GrantChange, GrantResource, Granted, Operation, Revoke, Subject,
+    CausalContext, Grant, GrantChange, GrantResource, LoggedGrant, Operation, Revoke, Subject,
 };
 
 /// The same operations, as if nothing was ever shed or compressed.
@@ -22,24 +22,24 @@ struct WholeLogs {
 
 impl WholeLogs {
     /// What these logs know of these operations.
-    fn of(logs: &ClusterLogs, all: &[Signed]) -> Self {
+    fn of(logs: &ClusterLogs, all: &[SignedOperation]) -> Self {
         let mut whole = Self::default();
         for signed in all {
-            let written = signed.written();
-            let key = (written.place().sequence, written.id());
+            let written = signed.encoded();
+            let key = (written.position().sequence, written.id());
             if logs.is_known(written.issuer(), key) {
                 whole.grants.apply(written).unwrap();
                 let key = (written.issuer(), key);
-                whole.entries.insert(key, signed.entry());
+                whole.entries.insert(key, signed.entry_bytes());
             }
         }
         whole
     }
 }
 
-fn sort_key(granted: &Granted) -> (GrantId, LogPosition, Vec<GrantId>) {
+fn sort_key(granted: &LoggedGrant) -> (GrantId, LogPosition, Vec<GrantId>) {
     let grant = &granted.grant;
-    (grant.id, granted.place, grant.replaces.clone())
+    (grant.id, granted.position, grant.replaces.clone())
 }
 
 /// All that decides and all that is sent.
@@ -55,19 +55,20 @@ fn assert_same(logs: &ClusterLogs, whole: &WholeLogs) {
     }
     for issuer in whole.grants.issuers() {
         assert_eq!(logs.grants().tip(issuer), whole.grants.tip(issuer));
-        let keys = logs.grants().keys(issuer, 0);
-        assert!(keys.eq(whole.grants.keys(issuer, 0)));
+        let keys = logs.grants().keys_from(issuer, 0);
+        assert!(keys.eq(whole.grants.keys_from(issuer, 0)));
         for next in 0..=whole.grants.tip(issuer).next {
             let tip = logs.grants().tip_at(issuer, next);
             assert_eq!(tip, whole.grants.tip_at(issuer, next));
         }
     }
     let mut all = logs.all_grants();
-    let mut expected: Vec<Granted> = whole.grants.all().cloned().collect();
+    let mut expected: Vec<LoggedGrant> = whole.grants.iter().cloned().collect();
     all.sort_by_key(sort_key);
     expected.sort_by_key(sort_key);
     assert_eq!(all, expected);
-    let force = |grants: &Grants, granted: &Granted| grants.force(granted, logs.authority(), 0);
+    let force =
+        |grants: &Grants, granted: &LoggedGrant| grants.status(granted, logs.authority(), 0);
     for granted in &expected {
         let same = force(logs.grants(), granted);
         assert_eq!(same, force(&whole.grants, granted), "{granted:?}");
@@ -79,8 +80,8 @@ fn assert_same(logs: &ClusterLogs, whole: &WholeLogs) {
     }
     // Calls are decided by what is not shed.
     let counts = |grants: &Grants| {
-        let all = grants.all();
-        let counts = all.filter(|granted| force(grants, granted) == Force::InForce);
+        let all = grants.iter();
+        let counts = all.filter(|granted| force(grants, granted) == GrantStatus::InForce);
         let mut ids: Vec<GrantId> = counts.map(|granted| granted.grant.id).collect();
         ids.sort_unstable();
         ids
@@ -91,21 +92,21 @@ fn assert_same(logs: &ClusterLogs, whole: &WholeLogs) {
 /// Another node takes what it lacks, a message after the other.
 fn replicate(logs: &ClusterLogs) -> ClusterLogs {
     let mut other = self::logs();
-    let (unstored, mut cursor) = (Unstored::new(), None);
+    let (unstored, mut cursor) = (UnstoredEntries::new(), None);
     let mine = logs.heads(&unstored);
-    let mine = Mine {
+    let mine = LocalLogs {
         logs,
         unstored: &unstored,
         heads: &mine,
     };
     for _ in 0..100 {
-        let sent = batch(mine, &other.heads(&unstored), cursor);
+        let sent = build_batch(mine, &other.heads(&unstored), cursor);
         cursor = sent.cursor;
         let read = sent.entries.iter();
-        let read: Vec<Signed> = read
-            .map(|entry| Signed::from_bytes(entry).unwrap())
+        let read: Vec<SignedOperation> = read
+            .map(|entry| SignedOperation::from_bytes(entry).unwrap())
             .collect();
-        other.take_all(&read);
+        other.merge_all(&read);
         if sent.entries.is_empty() {
             break;
         }
@@ -114,7 +115,7 @@ fn replicate(logs: &ClusterLogs) -> ClusterLogs {
 }
 
 /// Long logs of two admins, who take back each other's grants; one of them may be forked at any place.
-fn long_history() -> impl Strategy<Value = Vec<Signed>> {
+fn long_history() -> impl Strategy<Value = Vec<SignedOperation>> {
     let step = (any::<bool>(), 0_u8..6, 1_u8..40, 1_u8..40, any::<bool>());
     let steps = proptest::collection::vec(step, 0..260);
     (steps, proptest::option::of(0_u64..140)).prop_map(|(steps, fork)| {
@@ -124,7 +125,7 @@ fn long_history() -> impl Strategy<Value = Vec<Signed>> {
         for (by, kind, id, other, knows) in steps {
             if knows {
                 let known = &pens[usize::from(!by)];
-                let known = (node(known.n), known.tip.next);
+                let known = (node(known.node_number), known.tip.next);
                 pens[usize::from(by)].context.logs = BTreeMap::from([known]);
             }
             let pen = &mut pens[usize::from(by)];
@@ -133,10 +134,10 @@ fn long_history() -> impl Strategy<Value = Vec<Signed>> {
             }
             let replaces: &[u8] = if id == other { &[] } else { &[other] };
             all.push(pen.write(match kind {
-                0 | 1 => allow(id),
-                2 => grant(id, Permission::Allow, replaces),
-                3 => deny(id),
-                4 => revoke(id),
+                0 | 1 => allow_change(id),
+                2 => grant_change(id, Permission::Allow, replaces),
+                3 => deny_change(id),
+                4 => revoke_change(id),
                 _ => LogChange::Grants(GrantChange::Revoke(Revoke::UpTo {
                     subject: subject(),
                     until: BTreeMap::from([(node(1), u64::from(other))]),
@@ -146,8 +147,8 @@ fn long_history() -> impl Strategy<Value = Vec<Signed>> {
         let at = fork.and_then(|at| tips.get(usize::try_from(at).unwrap()));
         if let Some(tip) = at {
             pens[1].tip = *tip;
-            all.push(pens[1].write(deny(99)));
-            all.push(pens[1].write(revoke(1)));
+            all.push(pens[1].write(deny_change(99)));
+            all.push(pens[1].write(revoke_change(1)));
         }
         all
     })
@@ -166,7 +167,7 @@ proptest! {
         let mut shuffled = logs();
         // What comes before its issuer is known is offered again: behind what founds, and behind what admits.
         for part in (0..3).flat_map(|_| order.chunks(parts)) {
-            shuffled.take_all(part);
+            shuffled.merge_all(part);
             assert_same(&shuffled, &WholeLogs::of(&shuffled, &all));
         }
         prop_assert_eq!(&shuffled, &in_order);
@@ -179,26 +180,26 @@ proptest! {
 #[test]
 fn a_second_revoke_of_what_was_shed_beats_a_grant_that_saw_only_the_first() {
     let (mut all, mut first, mut second) = two();
-    all.push(first.write(allow(1)));
-    all.push(first.write(revoke(1)));
+    all.push(first.write(allow_change(1)));
+    all.push(first.write(revoke_change(1)));
     let mut logs = offered(&all);
-    assert!(logs.grants().all().next().is_none(), "it was taken back");
-    all.push(second.write(revoke(1)));
-    assert_eq!(logs.take(all.last().unwrap()), Ok(Applied::Appended));
+    assert!(logs.grants().iter().next().is_none(), "it was taken back");
+    all.push(second.write(revoke_change(1)));
+    assert_eq!(logs.merge(all.last().unwrap()), Ok(ApplyOutcome::Appended));
     // Its issuer is cut off from the second one.
     first.context.logs.clear();
-    all.push(first.write(allow(2)));
-    logs.take(all.last().unwrap()).unwrap();
+    all.push(first.write(allow_change(2)));
+    logs.merge(all.last().unwrap()).unwrap();
     let force = |logs: &ClusterLogs| {
         let again = logs.find_grant(GrantId([2; 16])).unwrap();
-        logs.grants().force(&again, logs.authority(), 0)
+        logs.grants().status(&again, logs.authority(), 0)
     };
     let revoke = LogPosition {
-        issuer: node(second.n),
+        issuer: node(second.node_number),
         sequence: second.tip.next - 1,
     };
     assert!(
-        matches!(force(&logs), Force::InConflict { revoke: by, .. } if by == revoke),
+        matches!(force(&logs), GrantStatus::InConflict { revoke: by, .. } if by == revoke),
         "{:?}",
         force(&logs)
     );
@@ -215,12 +216,16 @@ fn a_fork_inside_of_what_was_compressed_is_held_whole() {
         if n == 100 {
             clone = Some(second.clone());
         }
-        all.push(second.write(if n % 2 == 0 { allow(n) } else { revoke(n - 1) }));
+        all.push(second.write(if n % 2 == 0 {
+            allow_change(n)
+        } else {
+            revoke_change(n - 1)
+        }));
     }
     let mut logs = offered(&all);
-    assert!(logs.grants().all().next().is_none(), "all were taken back");
-    all.push(clone.unwrap().write(revoke(200)));
-    assert_eq!(logs.take(all.last().unwrap()), Ok(Applied::Forked));
+    assert!(logs.grants().iter().next().is_none(), "all were taken back");
+    all.push(clone.unwrap().write(revoke_change(200)));
+    assert_eq!(logs.merge(all.last().unwrap()), Ok(ApplyOutcome::Forked));
     assert_eq!(logs, offered(&all));
     assert_same(&logs, &WholeLogs::of(&logs, &all));
     assert_eq!(logs.grants().tip(node(1)).next, 100);
@@ -235,8 +240,8 @@ fn noise<const N: usize>(seed: &[u8]) -> [u8; N] {
 }
 
 /// An admin lets agents of several nodes use tools, and takes each of it back.
-fn dead_log(operations: u64) -> Vec<Signed> {
-    let (founding, mut pen) = found();
+fn dead_log(operations: u64) -> Vec<SignedOperation> {
+    let (founding, mut pen) = found_cluster();
     let mut all = vec![founding];
     let other = |n: u64| NodeId(noise(&[1, u8::try_from(n % 4).unwrap()]));
     for n in 1..operations {
@@ -260,7 +265,7 @@ fn dead_log(operations: u64) -> Vec<Signed> {
             _ => GrantChange::Revoke(Revoke::Ids(vec![id])),
         };
         let operation = Operation {
-            cluster: Some(cluster()),
+            cluster: Some(cluster_id()),
             place: LogPosition {
                 issuer: node(0),
                 sequence: n,
@@ -271,10 +276,11 @@ fn dead_log(operations: u64) -> Vec<Signed> {
             change: LogChange::Grants(change),
             context: CausalContext::default(),
         };
-        let signed = Signed::with(operation, key(0), |bytes| Signature(noise(bytes)));
+        let signed =
+            SignedOperation::with_signature(operation, key(0), |bytes| Signature(noise(bytes)));
         pen.tip = LogTip {
             next: n + 1,
-            id: signed.written().id(),
+            id: signed.encoded().id(),
         };
         all.push(signed);
     }
@@ -288,17 +294,17 @@ fn operations_that_ended_take_little_memory() {
     let all = dead_log(10_465);
     let logs = take_at_once(&all);
     assert_eq!(logs.count(), 10_465);
-    assert_eq!(logs.grants().all().count(), 0, "all were taken back");
+    assert_eq!(logs.grants().iter().count(), 0, "all were taken back");
     assert_same(&logs, &WholeLogs::of(&logs, &all));
-    let (bytes, memory) = (logs.entry_bytes(), logs.memory());
+    let (bytes, memory) = (logs.entry_bytes(), logs.memory_bytes());
     println!("{bytes} bytes of entries, {memory} bytes of memory");
     assert!(memory < 6 * MIB, "{memory} bytes");
-    let first = take_at_once(&all[..2_616]).memory();
+    let first = take_at_once(&all[..2_616]).memory_bytes();
     assert!(memory < 4 * first + MIB / 4, "{first} bytes of a quarter");
 }
 
-fn take_at_once(all: &[Signed]) -> ClusterLogs {
+fn take_at_once(all: &[SignedOperation]) -> ClusterLogs {
     let mut logs = logs();
-    logs.take_all(all);
+    logs.merge_all(all);
     logs
 }

@@ -5,22 +5,23 @@ use std::collections::{BTreeMap, BTreeSet};
 use mgp_protocol::ids::NodeId;
 use mgp_protocol::mgp::access::Permission;
 
-use super::super::super::scene::{
-    Pen, RECOVERY, admit, cut, grant, key, node, of_tool, revoke, subject,
+use super::super::super::test_logs::{
+    LogWriter, RECOVERY, admit_change, cut_change, for_tool, grant_change, key, node,
+    revoke_change, subject,
 };
 use super::StepChange;
 use crate::policy::grants::{
     ClusterId, Grant, GrantChange, GrantId, GrantResource, LogChange, LogTip, MemberChange,
-    MemberRole, Operation, OperationId, Revoke, Signed,
+    MemberRole, Operation, OperationId, Revoke, SignedOperation,
 };
 
 /// A step as an operation; a cut names the end of the log that its pen knows, or an earlier one.
-pub(super) fn change(step: &StepChange, pens: &BTreeMap<u8, Pen>) -> LogChange {
+pub(super) fn change(step: &StepChange, pens: &BTreeMap<u8, LogWriter>) -> LogChange {
     let tip = |n: &u8| pens.get(n).map_or(LogTip::EMPTY, |pen| pen.tip);
     match step {
-        StepChange::Admit(n, role) => admit(*n, *role),
-        StepChange::Cut(n, true) => cut(*n, LogTip::EMPTY),
-        StepChange::Cut(n, false) => cut(*n, tip(n)),
+        StepChange::Admit(n, role) => admit_change(*n, *role),
+        StepChange::Cut(n, true) => cut_change(*n, LogTip::EMPTY),
+        StepChange::Cut(n, false) => cut_change(*n, tip(n)),
         StepChange::Rekey(n, to) => LogChange::Members(MemberChange::Rekey {
             node: node(*n),
             at: tip(n),
@@ -32,7 +33,7 @@ pub(super) fn change(step: &StepChange, pens: &BTreeMap<u8, Pen>) -> LogChange {
         }),
         StepChange::Allow(id, replaces) => make_grant(*id, Permission::Allow, *replaces),
         StepChange::Deny(id, replaces) => make_grant(*id, Permission::Deny, *replaces),
-        StepChange::Revoke(id) => revoke(*id),
+        StepChange::Revoke(id) => revoke_change(*id),
         StepChange::UpTo(n, until) => LogChange::Grants(GrantChange::Revoke(Revoke::UpTo {
             subject: subject(),
             until: [(node(*n), *until)].into(),
@@ -44,11 +45,11 @@ pub(super) fn change(step: &StepChange, pens: &BTreeMap<u8, Pen>) -> LogChange {
 /// A third of the grants are of a tool, a third of another one.
 fn make_grant(id: u8, permission: Permission, replaces: u8) -> LogChange {
     let replaces = (id != replaces && replaces.is_multiple_of(2)).then_some(replaces);
-    let change = grant(id, permission, replaces.as_slice());
+    let change = grant_change(id, permission, replaces.as_slice());
     match id % 3 {
         0 => change,
-        1 => of_tool(change, "read"),
-        _ => of_tool(change, "write"),
+        1 => for_tool(change, "read"),
+        _ => for_tool(change, "write"),
     }
 }
 
@@ -62,8 +63,8 @@ pub(super) struct Model {
 }
 
 impl Model {
-    pub(super) fn of(entries: &[Signed], cluster: ClusterId) -> Self {
-        let written = entries.iter().map(Signed::written);
+    pub(super) fn of(entries: &[SignedOperation], cluster: ClusterId) -> Self {
+        let written = entries.iter().map(SignedOperation::encoded);
         let mut all: Vec<_> = written
             .map(|written| (written.id(), written.operation().clone()))
             .collect();
@@ -102,10 +103,12 @@ impl Model {
                     key,
                     role: MemberRole::Admin,
                     ..
-                }) => Some(key.node()),
-                Some(MemberChange::Recover { key, .. }) if by == node(RECOVERY) => Some(key.node()),
+                }) => Some(key.node_id()),
+                Some(MemberChange::Recover { key, .. }) if by == node(RECOVERY) => {
+                    Some(key.node_id())
+                }
                 Some(MemberChange::Rekey { node, key, .. }) if self.possible.contains(node) => {
-                    Some(key.node())
+                    Some(key.node_id())
                 }
                 _ => None,
             };
@@ -182,14 +185,14 @@ impl Model {
         let mut made = Vec::new();
         for (_, operation) in self.all.iter().filter(|(_, it)| self.gives(it)) {
             match operation.change.members() {
-                Some(MemberChange::Admit { key, role, .. }) => made.push((key.node(), *role)),
+                Some(MemberChange::Admit { key, role, .. }) => made.push((key.node_id(), *role)),
                 Some(MemberChange::Recover { key, .. })
                     if operation.place.issuer == node(RECOVERY) =>
                 {
-                    made.push((key.node(), MemberRole::Admin));
+                    made.push((key.node_id(), MemberRole::Admin));
                 }
                 Some(MemberChange::Rekey { node, key, .. }) => {
-                    made.extend(self.roles.get(node).map(|role| (key.node(), *role)));
+                    made.extend(self.roles.get(node).map(|role| (key.node_id(), *role)));
                 }
                 _ => {}
             }

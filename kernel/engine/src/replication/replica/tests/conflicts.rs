@@ -6,8 +6,8 @@ use super::*;
 fn is_in_conflict_everywhere(scene: &Scene, id: u8) -> bool {
     scene.nodes.values().all(|replica| {
         let granted = replica.logs().find_grant(GrantId([id; 16])).unwrap();
-        let force = replica.force(&granted, 0);
-        matches!(force, Force::InConflict { revoke, .. } if revoke.issuer == node(1))
+        let force = replica.grant_status(&granted, 0);
+        matches!(force, GrantStatus::InConflict { revoke, .. } if revoke.issuer == node(1))
     })
 }
 
@@ -20,7 +20,7 @@ fn a_grant_that_has_not_seen_the_revoke_is_closed_on_all_nodes_alike() {
             let mut scene = Scene::new(3);
             scene.propose(0, allow(1)).unwrap();
             scene.apart.extend(&apart);
-            let mut changes = [(0, allow(2)), (1, revoke(1))];
+            let mut changes = [(0, allow(2)), (1, revoke_change(1))];
             if revokes_first {
                 changes.reverse();
             }
@@ -45,18 +45,24 @@ fn a_revoke_that_is_not_signed_yet_beats_what_its_author_did_not_know() {
     scene.apart.insert(1);
     scene.start(1);
     scene.tick();
-    assert_eq!(scene.propose(1, revoke(1)), Ok(Proposed::Owed));
+    assert_eq!(
+        scene.propose(1, revoke_change(1)),
+        Ok(ProposalOutcome::Deferred)
+    );
     scene.propose(0, allow(2)).unwrap();
     let unseen = scene.disks[&0].0.last().cloned().unwrap();
-    scene.act(1, |replica, means| replica.take(&[unseen], means));
-    assert_eq!(scene.nodes[&1].owes(), 1);
+    scene.act(1, |replica, means| replica.handle_entries(&[unseen], means));
+    assert_eq!(scene.nodes[&1].pending_revokes(), 1);
     let own = &scene.nodes[&1];
     let granted = own.logs().find_grant(GrantId([2; 16])).unwrap();
-    assert!(matches!(own.force(&granted, 0), Force::InConflict { .. }));
+    assert!(matches!(
+        own.grant_status(&granted, 0),
+        GrantStatus::InConflict { .. }
+    ));
     scene.start(1);
     scene.apart.clear();
     scene.pass(11);
-    assert_eq!(scene.nodes[&1].owes(), 0);
+    assert_eq!(scene.nodes[&1].pending_revokes(), 0);
     assert!(is_in_conflict_everywhere(&scene, 2));
     assert_eq!(scene.may(), Err(RemoteDenial::NotGranted));
 }
@@ -67,13 +73,13 @@ fn an_operation_names_other_logs_only_where_it_depends_on_them() {
     let mut scene = Scene::new(3);
     scene.propose(0, allow(1)).unwrap();
     scene.propose(0, allow(2)).unwrap();
-    scene.propose(1, revoke(1)).unwrap();
+    scene.propose(1, revoke_change(1)).unwrap();
     scene.propose(1, allow(3)).unwrap();
     scene.propose(2, allow(4)).unwrap();
     let named: Vec<usize> = scene.disks[&2]
         .0
         .iter()
-        .map(|signed| signed.written().operation())
+        .map(|signed| signed.encoded().operation())
         .filter(|operation| operation.change.grants().is_some())
         .map(|operation| operation.context.logs.len())
         .collect();

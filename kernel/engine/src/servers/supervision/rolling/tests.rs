@@ -6,19 +6,19 @@ use proptest::prelude::*;
 
 use super::super::SupervisionInput;
 use super::*;
-use crate::servers::spec::{RestartPolicy, RestartRules};
+use crate::servers::spec::{RestartConfig, RestartPolicy};
 
-const RULES: SupervisionRules = SupervisionRules {
+const RULES: SupervisionConfig = SupervisionConfig {
     autostart: true,
-    restart: RestartRules {
+    restart: RestartConfig {
         policy: RestartPolicy::OnFailure,
         max_restarts: 3,
         window: Duration::from_secs(1_000_000),
         backoff_base: Duration::from_millis(1),
         backoff_max: Duration::from_millis(1),
     },
-    remote: false,
-    at_url: false,
+    is_remote: false,
+    is_at_url: false,
     rolling: true,
 };
 
@@ -40,53 +40,53 @@ struct Lives {
 impl Lives {
     fn perform(&mut self, effect: &SupervisionEffect) {
         match effect {
-            SupervisionEffect::StartLife(life) => {
+            SupervisionEffect::StartGeneration(life) => {
                 (self.current, self.waits) = (Some(*life), false);
             }
-            SupervisionEffect::StartBeside(life) => {
+            SupervisionEffect::StartReplacement(life) => {
                 assert_eq!(self.beside.replace(*life), None, "one at a time");
             }
-            SupervisionEffect::LetGoOfBeside => {
+            SupervisionEffect::ReleaseReplacement => {
                 assert!(self.beside.take().is_some(), "there is one");
             }
-            SupervisionEffect::EndBeside(_) => {
+            SupervisionEffect::FailReplacement(_) => {
                 assert_eq!(self.leaving, None, "one leaves at a time");
                 self.leaving = self.beside.take();
                 assert!(self.leaving.is_some(), "there is one");
             }
-            SupervisionEffect::TakeOver(_) => {
+            SupervisionEffect::SwitchToReplacement(_) => {
                 let new = self.beside.take().expect("there is one");
                 let old = self.current.replace(new);
                 assert_eq!(self.leaving, None, "one leaves at a time");
                 self.leaving = old;
                 self.open = Some(new);
             }
-            SupervisionEffect::Promote => {
+            SupervisionEffect::PromoteReplacement => {
                 assert_eq!(self.current, None, "the one before is gone");
                 self.current = self.beside.take();
                 assert!(self.current.is_some(), "there is one");
             }
-            SupervisionEffect::LetGoOfLeaving => {
+            SupervisionEffect::ReleaseRetiring => {
                 assert!(self.leaving.take().is_some(), "there is one");
             }
-            SupervisionEffect::LetGo => (self.current, self.open) = (None, None),
-            SupervisionEffect::OpenToCalls => self.open = self.current,
-            SupervisionEffect::CloseToCalls => self.open = None,
-            SupervisionEffect::AnswerStops => self.answered = true,
+            SupervisionEffect::ReleaseGeneration => (self.current, self.open) = (None, None),
+            SupervisionEffect::AcceptCalls => self.open = self.current,
+            SupervisionEffect::SuspendCalls => self.open = None,
+            SupervisionEffect::AnswerStopRequests => self.answered = true,
             SupervisionEffect::RetryAt(_) => self.waits = true,
-            SupervisionEffect::StopLife(_)
-            | SupervisionEffect::FailLife(_)
-            | SupervisionEffect::HurryLeaving
+            SupervisionEffect::StopGeneration(_)
+            | SupervisionEffect::FailGeneration(_)
+            | SupervisionEffect::HurryRetiring
             | SupervisionEffect::RollFailed(_)
             | SupervisionEffect::EndInstances(_)
             | SupervisionEffect::Announce(_)
             | SupervisionEffect::Ignore(_)
             | SupervisionEffect::Publish(_)
-            | SupervisionEffect::TellConnected
-            | SupervisionEffect::TellDisconnected(..)
-            | SupervisionEffect::Withdraw
-            | SupervisionEffect::TakeTurn
-            | SupervisionEffect::Note(_) => {}
+            | SupervisionEffect::NotifyConnected
+            | SupervisionEffect::NotifyDisconnected(..)
+            | SupervisionEffect::WithdrawOffer
+            | SupervisionEffect::RequestPermit
+            | SupervisionEffect::ReportImplausible(_) => {}
         }
     }
 
@@ -130,7 +130,7 @@ fn happens() -> impl Strategy<Value = Happens> {
 fn input(what: &Happens, lives: &mut Lives, it: &Supervision) -> Option<SupervisionInput> {
     Some(match what {
         Happens::Roll => SupervisionInput::Roll,
-        Happens::Reconfigured { rolling } => SupervisionInput::Reconfigured(SupervisionRules {
+        Happens::Reconfigured { rolling } => SupervisionInput::Reconfigured(SupervisionConfig {
             rolling: *rolling,
             ..RULES
         }),
@@ -142,7 +142,7 @@ fn input(what: &Happens, lives: &mut Lives, it: &Supervision) -> Option<Supervis
             to: "draining".into(),
             reason: String::new(),
         },
-        Happens::OverLimit => SupervisionInput::OverLimit(it.life(), "too much".into()),
+        Happens::OverLimit => SupervisionInput::LimitExceeded(it.generation(), "too much".into()),
         Happens::Connected(which) => {
             let life = lives.of(*which).filter(|_| *which < 2)?;
             // A life says so once.
@@ -158,7 +158,7 @@ fn input(what: &Happens, lives: &mut Lives, it: &Supervision) -> Option<Supervis
         }
         Happens::RetryDue => {
             lives.waits.then_some(())?;
-            SupervisionInput::RetryDue(it.life())
+            SupervisionInput::RetryDue(it.generation())
         }
     })
 }
@@ -184,9 +184,9 @@ proptest! {
             let connected = it.lifecycle.state() == LifecycleState::Connected;
             prop_assert_eq!(connected, lives.open.is_some(), "{:?}: {:?}", what, lives);
             prop_assert!(lives.open.is_none() || lives.open == lives.current);
-            prop_assert_eq!(lives.current.is_some(), it.lives_now);
-            prop_assert_eq!(lives.beside, it.rolling.beside);
-            prop_assert_eq!(lives.leaving, it.rolling.leaving);
+            prop_assert_eq!(lives.current.is_some(), it.is_running);
+            prop_assert_eq!(lives.beside, it.rolling.replacement);
+            prop_assert_eq!(lives.leaving, it.rolling.retiring);
             let gapless = match &what {
                 Happens::Roll => true,
                 Happens::Connected(_)
@@ -229,7 +229,7 @@ fn a_second_life_that_fails_leaves_the_first_as_it_was() {
     let status = it.status(None, MonotonicTime::START);
     assert_eq!(status.state, LifecycleState::Connected);
     assert_eq!(status.roll, RollStatus::Failed("no".into()));
-    assert!(it.counts(1));
+    assert!(it.is_current_generation(1));
 }
 
 /// MGP-145: restarts of the life that stays are those of its own entry, not of the one that failed.
@@ -238,7 +238,7 @@ fn a_change_that_failed_does_not_rule_over_later_restarts() {
     let mut it = Supervision::new(RULES, MonotonicTime::START);
     let mut changed = RULES;
     changed.restart.policy = RestartPolicy::Never;
-    changed.remote = true;
+    changed.is_remote = true;
     for input in [
         SupervisionInput::Start { by_operator: false },
         SupervisionInput::Connected(1),
@@ -252,14 +252,14 @@ fn a_change_that_failed_does_not_rule_over_later_restarts() {
     let restarts = |effect: &SupervisionEffect| matches!(effect, SupervisionEffect::RetryAt(_));
     assert!(effects.iter().any(restarts), "{effects:?}");
     let status = it.status(None, MonotonicTime::START);
-    assert!(!status.unreachable, "the life that ended was a process");
+    assert!(!status.is_unreachable, "the life that ended was a process");
 }
 
 #[test]
 fn a_second_life_goes_on_where_the_first_one_dies() {
     let mut it = rolling();
     let effects = it.handle(ended(1), MonotonicTime::START);
-    assert!(effects.contains(&SupervisionEffect::Promote));
+    assert!(effects.contains(&SupervisionEffect::PromoteReplacement));
     let status = it.status(None, MonotonicTime::START);
     assert_eq!(status.state, LifecycleState::Restarting);
     it.handle(SupervisionInput::Connected(2), MonotonicTime::START);
@@ -272,15 +272,15 @@ fn the_first_life_is_told_why_it_leaves_and_a_stop_waits_for_it() {
     let mut it = rolling();
     let effects = it.handle(SupervisionInput::Connected(2), MonotonicTime::START);
     let leaves = |effect: &SupervisionEffect| {
-        matches!(effect, SupervisionEffect::TakeOver(order)
-            if order.why == TransitionReason::OperatorRequest && order.within.is_some())
+        matches!(effect, SupervisionEffect::SwitchToReplacement(order)
+            if order.reason == TransitionReason::OperatorRequest && order.drain_timeout.is_some())
     };
     assert!(effects.iter().any(leaves));
     let stop = SupervisionInput::Stop(TransitionReason::KernelShutdown.into());
     let effects = it.handle(stop, MonotonicTime::START);
-    assert!(effects.contains(&SupervisionEffect::HurryLeaving));
+    assert!(effects.contains(&SupervisionEffect::HurryRetiring));
     let effects = it.handle(ended(2), MonotonicTime::START);
-    assert!(!effects.contains(&SupervisionEffect::AnswerStops));
+    assert!(!effects.contains(&SupervisionEffect::AnswerStopRequests));
     let effects = it.handle(ended(1), MonotonicTime::START);
-    assert!(effects.contains(&SupervisionEffect::AnswerStops));
+    assert!(effects.contains(&SupervisionEffect::AnswerStopRequests));
 }

@@ -21,29 +21,29 @@ fn told(effects: &[SupervisionEffect]) -> Vec<String> {
     let told = effects.iter().filter_map(|effect| match effect {
         SupervisionEffect::Announce(step) => Some(format!("{} -> {}", step.from, step.to)),
         SupervisionEffect::Publish(status) => Some(format!("{}: {}", status.state, status.reason)),
-        SupervisionEffect::Withdraw => Some("withdrawn".into()),
-        SupervisionEffect::AnswerStops => Some("answered".into()),
-        SupervisionEffect::TellDisconnected(_, why, _) => Some(format!("disconnected: {why}")),
-        SupervisionEffect::StartLife(_)
-        | SupervisionEffect::StopLife(_)
-        | SupervisionEffect::FailLife(_)
-        | SupervisionEffect::LetGo
-        | SupervisionEffect::StartBeside(_)
-        | SupervisionEffect::EndBeside(_)
-        | SupervisionEffect::LetGoOfBeside
+        SupervisionEffect::WithdrawOffer => Some("withdrawn".into()),
+        SupervisionEffect::AnswerStopRequests => Some("answered".into()),
+        SupervisionEffect::NotifyDisconnected(_, why, _) => Some(format!("disconnected: {why}")),
+        SupervisionEffect::StartGeneration(_)
+        | SupervisionEffect::StopGeneration(_)
+        | SupervisionEffect::FailGeneration(_)
+        | SupervisionEffect::ReleaseGeneration
+        | SupervisionEffect::StartReplacement(_)
+        | SupervisionEffect::FailReplacement(_)
+        | SupervisionEffect::ReleaseReplacement
         | SupervisionEffect::RollFailed(_)
-        | SupervisionEffect::TakeOver(_)
-        | SupervisionEffect::Promote
-        | SupervisionEffect::HurryLeaving
-        | SupervisionEffect::LetGoOfLeaving
+        | SupervisionEffect::SwitchToReplacement(_)
+        | SupervisionEffect::PromoteReplacement
+        | SupervisionEffect::HurryRetiring
+        | SupervisionEffect::ReleaseRetiring
         | SupervisionEffect::EndInstances(_)
-        | SupervisionEffect::OpenToCalls
-        | SupervisionEffect::CloseToCalls
+        | SupervisionEffect::AcceptCalls
+        | SupervisionEffect::SuspendCalls
         | SupervisionEffect::Ignore(_)
-        | SupervisionEffect::TellConnected
+        | SupervisionEffect::NotifyConnected
         | SupervisionEffect::RetryAt(_)
-        | SupervisionEffect::TakeTurn
-        | SupervisionEffect::Note(_) => None,
+        | SupervisionEffect::RequestPermit
+        | SupervisionEffect::ReportImplausible(_) => None,
     });
     told.collect()
 }
@@ -72,7 +72,10 @@ fn who_waits_for_a_stop_is_answered_when_it_is_shown() {
     let effects = it.handle(SupervisionInput::Stop(order), MonotonicTime::START);
     let expected = ["connected -> draining", "draining: operator_request"];
     assert_eq!(told(&effects), expected);
-    assert_eq!(effects.last(), Some(&SupervisionEffect::StopLife(order)));
+    assert_eq!(
+        effects.last(),
+        Some(&SupervisionEffect::StopGeneration(order))
+    );
     let ended = SupervisionInput::Ended(1, ServerExit::Clean, "stopped".into());
     let expected = [
         "disconnected: operator_request",
@@ -97,7 +100,7 @@ fn a_restart_is_shown_as_one_and_not_as_an_end() {
         "restarting: operator_request",
     ];
     assert_eq!(told(&effects), expected);
-    assert!(effects.contains(&SupervisionEffect::StartLife(2)));
+    assert!(effects.contains(&SupervisionEffect::StartGeneration(2)));
 }
 
 #[test]
@@ -108,7 +111,7 @@ fn only_a_server_elsewhere_that_failed_unasked_is_unreachable() {
         (false, false, false),
     ] {
         let mut it = begun();
-        it.rules.remote = remote;
+        it.rules.is_remote = remote;
         if stops {
             let order = TransitionReason::OperatorRequest.into();
             it.handle(SupervisionInput::Stop(order), MonotonicTime::START);
@@ -119,7 +122,7 @@ fn only_a_server_elsewhere_that_failed_unasked_is_unreachable() {
             MonotonicTime::START,
         );
         let status = it.status(None, MonotonicTime::START);
-        assert_eq!(status.unreachable, expected);
+        assert_eq!(status.is_unreachable, expected);
     }
 }
 
@@ -146,8 +149,8 @@ fn a_start_during_a_drain_of_its_own_is_made_when_that_is_over() {
     let effects = it.handle(operators_start(), MonotonicTime::START);
     assert_eq!(told(&effects), ["draining: server_request"]);
     let effects = it.handle(clean_end(1), MonotonicTime::START);
-    assert!(effects.contains(&SupervisionEffect::StartLife(2)));
-    assert!(!it.status(None, MonotonicTime::START).due);
+    assert!(effects.contains(&SupervisionEffect::StartGeneration(2)));
+    assert!(!it.status(None, MonotonicTime::START).will_start);
 }
 
 /// a start that takes the place of a restart is the only one.
@@ -160,10 +163,10 @@ fn a_start_after_a_restart_is_not_made_twice() {
         operators_start(),
     ];
     let effects = orders.map(|order| it.handle(order, MonotonicTime::START));
-    assert!(effects[2].contains(&SupervisionEffect::StartLife(2)));
-    assert!(!it.status(None, MonotonicTime::START).due);
+    assert!(effects[2].contains(&SupervisionEffect::StartGeneration(2)));
+    assert!(!it.status(None, MonotonicTime::START).will_start);
     let effects = it.handle(clean_end(2), MonotonicTime::START);
-    assert!(!effects.contains(&SupervisionEffect::StartLife(3)));
+    assert!(!effects.contains(&SupervisionEffect::StartGeneration(3)));
 }
 
 /// MGP-148: nobody who asks for a start has to wait for the one that the policy would make.
@@ -176,7 +179,7 @@ fn a_start_cuts_the_wait_after_a_clean_end_short() {
         Some(SupervisionEffect::RetryAt(_))
     ));
     let effects = it.handle(operators_start(), MonotonicTime::START);
-    assert!(effects.contains(&SupervisionEffect::StartLife(2)));
+    assert!(effects.contains(&SupervisionEffect::StartGeneration(2)));
 }
 
 /// MGP-151: a server that may not be started again is in error, even if it ended without one.
@@ -198,11 +201,11 @@ fn a_server_over_its_limit_is_drained_and_counts_as_failed() {
     let mut it = begun();
     let why = "resource_limit: it uses 2 processes, more than 1";
     let effects = it.handle(
-        SupervisionInput::OverLimit(1, why.into()),
+        SupervisionInput::LimitExceeded(1, why.into()),
         MonotonicTime::START,
     );
     let order = StopOrder::from(TransitionReason::ResourceLimit);
-    assert!(effects.contains(&SupervisionEffect::StopLife(order)));
+    assert!(effects.contains(&SupervisionEffect::StopGeneration(order)));
     let expected = ["connected -> draining", &format!("draining: {why}")];
     assert_eq!(told(&effects), expected);
     let ended = SupervisionInput::Ended(1, ServerExit::Clean, "stopped".into());
@@ -219,9 +222,9 @@ fn a_server_over_its_limit_is_drained_and_counts_as_failed() {
 #[test]
 fn a_call_brings_the_next_try_of_a_server_at_a_url_forward() {
     for at_url in [true, false] {
-        let rules = SupervisionRules {
-            at_url,
-            restart: RestartRules {
+        let rules = SupervisionConfig {
+            is_at_url: at_url,
+            restart: RestartConfig {
                 backoff_base: Duration::from_secs(30),
                 backoff_max: Duration::from_secs(30),
                 ..rules(true, RestartPolicy::OnFailure).restart
@@ -237,11 +240,11 @@ fn a_call_brings_the_next_try_of_a_server_at_a_url_forward() {
             it.handle(ended, at(10))
                 .contains(&SupervisionEffect::RetryAt(at(40)))
         );
-        let soon = it.handle(SupervisionInput::Called, at(10));
+        let soon = it.handle(SupervisionInput::CallWaiting, at(10));
         let forward = [SupervisionEffect::RetryAt(at(11))];
         assert_eq!(soon, forward[..usize::from(at_url)]);
         // A second one finds that try to come.
-        assert_eq!(it.handle(SupervisionInput::Called, at(10)), []);
+        assert_eq!(it.handle(SupervisionInput::CallWaiting, at(10)), []);
     }
 }
 

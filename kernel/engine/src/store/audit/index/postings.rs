@@ -1,6 +1,6 @@
 //! The records of one value within a block: their ordinals, as gaps.
 
-use super::varint::{Varints, put};
+use super::varint::{VarintReader, put};
 
 /// Writes ascending ordinals.
 pub(super) fn encode(ordinals: &[u16]) -> Vec<u8> {
@@ -16,15 +16,15 @@ pub(super) fn encode(ordinals: &[u16]) -> Vec<u8> {
 
 /// Reads them; `None` when that is no list of a block of so many records.
 pub(super) fn decode(bytes: &[u8], records: usize) -> Option<Vec<u16>> {
-    let mut read = Varints(bytes);
-    let count = usize::try_from(read.take()?).ok()?;
+    let mut read = VarintReader(bytes);
+    let count = usize::try_from(read.read()?).ok()?;
     if count > records {
         return None;
     }
     let mut out = Vec::with_capacity(count);
     let mut next = 0_u64;
     for _ in 0..count {
-        let ordinal = next.checked_add(read.take()?)?;
+        let ordinal = next.checked_add(read.read()?)?;
         if ordinal >= records as u64 {
             return None;
         }

@@ -1,11 +1,11 @@
 //! A block as it is written, and how it is looked through.
 
-use super::BLOCK_RECORDS;
-use super::places::{self, IndexedPlace, PIECE};
+use super::BLOCK_RECORDS_MAX;
+use super::positions::{self, PIECE_RECORDS, RecordLocation};
 use super::postings;
 use super::traces::{self, TraceKey};
-use super::varint::{Varints, put};
-use crate::store::audit::query::{RecordIndex, SoughtRecords, ValueHash};
+use super::varint::{VarintReader, put};
+use crate::store::audit::query::{HashedFilter, RecordIndex, ValueHash};
 
 /// What is known of a block without reading its lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,7 +13,7 @@ pub struct BlockSummary {
     /// The file of the log.
     pub file: u64,
     /// Blocks of that file before it.
-    pub nth: u32,
+    pub index_in_file: u32,
     /// Its records.
     pub records: u32,
     /// When the oldest one was made, in milliseconds since 1970.
@@ -26,7 +26,7 @@ pub struct BlockSummary {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BlockList {
     /// A piece of the table.
-    Places(u8),
+    Positions(u8),
     /// The traces that begin so.
     Traces(u8),
     /// The records of a value.
@@ -45,17 +45,17 @@ pub struct SealedBlock {
 /// A list is missing or none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a list of a block of records is damaged")]
-pub struct ListDamaged;
+pub struct ListDamagedError;
 
 impl BlockList {
     /// Behind the key of its block.
     #[must_use]
-    pub fn bytes(self) -> Vec<u8> {
+    pub fn key_suffix(self) -> Vec<u8> {
         match self {
-            Self::Places(n) => vec![b'p', n],
-            Self::Traces(bucket) => vec![RecordIndex::Trace.letter(), bucket],
+            Self::Positions(n) => vec![b'p', n],
+            Self::Traces(bucket) => vec![RecordIndex::Trace.key_byte(), bucket],
             Self::Value(index, hash) => {
-                let mut key = vec![index.letter()];
+                let mut key = vec![index.key_byte()];
                 key.extend_from_slice(&hash.0.to_be_bytes());
                 key
             }
@@ -69,7 +69,7 @@ impl BlockSummary {
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
         put(&mut out, self.file);
-        put(&mut out, self.nth.into());
+        put(&mut out, self.index_in_file.into());
         put(&mut out, self.records.into());
         put(&mut out, self.first_ms);
         put(&mut out, self.last_ms - self.first_ms);
@@ -79,33 +79,33 @@ impl BlockSummary {
     /// Reads one; `None` when it is none.
     #[must_use]
     pub fn decode(bytes: &[u8]) -> Option<Self> {
-        let mut read = Varints(bytes);
-        let (file, nth, records) = (read.take()?, read.take()?, read.take()?);
-        let first_ms = read.take()?;
+        let mut read = VarintReader(bytes);
+        let (file, nth, records) = (read.read()?, read.read()?, read.read()?);
+        let first_ms = read.read()?;
         let summary = Self {
             file,
-            nth: nth.try_into().ok()?,
+            index_in_file: nth.try_into().ok()?,
             records: u32::try_from(records).ok()?,
             first_ms,
-            last_ms: first_ms.checked_add(read.take()?)?,
+            last_ms: first_ms.checked_add(read.read()?)?,
         };
-        let records = 1..=BLOCK_RECORDS as u64;
+        let records = 1..=BLOCK_RECORDS_MAX as u64;
         (read.is_empty() && records.contains(&summary.records.into())).then_some(summary)
     }
 
     /// Those of its records that may be sought, in any order. `read` answers lists.
     ///
     /// # Errors
-    /// Those of `read`, and [`ListDamaged`].
-    pub fn find<L: AsRef<[u8]>, E: From<ListDamaged>>(
+    /// Those of `read`, and [`ListDamagedError`].
+    pub fn find<L: AsRef<[u8]>, E: From<ListDamagedError>>(
         &self,
-        sought: &SoughtRecords,
+        sought: &HashedFilter,
         mut read: impl FnMut(BlockList) -> Result<Option<L>, E>,
-    ) -> Result<Vec<IndexedPlace>, E> {
+    ) -> Result<Vec<RecordLocation>, E> {
         let records = self.records as usize;
         let mut kept: Option<Vec<u16>> = None;
         for (index, hash) in &sought.values {
-            let trace = TraceKey::of(*hash);
+            let trace = TraceKey::from_hash(*hash);
             let (key, is_trace) = match index {
                 RecordIndex::Trace => (BlockList::Traces(trace.bucket), true),
                 RecordIndex::Tool
@@ -120,7 +120,7 @@ impl BlockSummary {
                 true => traces::find(list.as_ref(), trace, records),
                 false => postings::decode(list.as_ref(), records),
             };
-            let has = has.ok_or(ListDamaged)?;
+            let has = has.ok_or(ListDamagedError)?;
             match &mut kept {
                 Some(kept) => postings::intersect(kept, &has),
                 None => kept = Some(has),
@@ -131,15 +131,15 @@ impl BlockSummary {
         }
         let kept = kept.unwrap_or_else(|| (0..).take(records).collect());
         let mut out = Vec::with_capacity(kept.len());
-        for of_piece in kept.chunk_by(|one, other| piece(*one) == piece(*other)) {
-            let n = piece(of_piece[0]);
-            let table = read(BlockList::Places(n))?.ok_or(ListDamaged)?;
-            let table = places::decode(table.as_ref()).ok_or(ListDamaged)?;
+        for of_piece in kept.chunk_by(|one, other| piece_of(*one) == piece_of(*other)) {
+            let n = piece_of(of_piece[0]);
+            let table = read(BlockList::Positions(n))?.ok_or(ListDamagedError)?;
+            let table = positions::decode(table.as_ref()).ok_or(ListDamagedError)?;
             for ordinal in of_piece {
                 let place = table
-                    .get(usize::from(*ordinal) % PIECE)
-                    .ok_or(ListDamaged)?;
-                out.extend(sought.is_in_time(place.at_ms).then_some(*place));
+                    .get(usize::from(*ordinal) % PIECE_RECORDS)
+                    .ok_or(ListDamagedError)?;
+                out.extend(sought.is_in_range(place.at_ms).then_some(*place));
             }
         }
         Ok(out)
@@ -147,9 +147,9 @@ impl BlockSummary {
 }
 
 /// The piece of the table that has this record.
-fn piece(ordinal: u16) -> u8 {
-    const { assert!(BLOCK_RECORDS.div_ceil(PIECE) <= 256) };
-    u8::try_from(usize::from(ordinal) / PIECE).expect("a block has fewer pieces")
+fn piece_of(ordinal: u16) -> u8 {
+    const { assert!(BLOCK_RECORDS_MAX.div_ceil(PIECE_RECORDS) <= 256) };
+    u8::try_from(usize::from(ordinal) / PIECE_RECORDS).expect("a block has fewer pieces")
 }
 
 #[cfg(test)]
@@ -168,7 +168,7 @@ mod tests {
         let count = lists.len();
         let lists: Lists = lists
             .into_iter()
-            .map(|(key, list)| (key.bytes(), list))
+            .map(|(key, list)| (key.key_suffix(), list))
             .collect();
         assert_eq!(lists.len(), count, "no key is used twice");
         assert_eq!(BlockSummary::decode(&summary.encode()), Some(summary));
@@ -178,13 +178,15 @@ mod tests {
     fn found(
         summary: &BlockSummary,
         lists: &Lists,
-        sought: &SoughtRecords,
-    ) -> Result<Vec<u64>, ListDamaged> {
-        let found = summary.find(sought, |key| Ok::<_, ListDamaged>(lists.get(&key.bytes())));
+        sought: &HashedFilter,
+    ) -> Result<Vec<u64>, ListDamagedError> {
+        let found = summary.find(sought, |key| {
+            Ok::<_, ListDamagedError>(lists.get(&key.key_suffix()))
+        });
         found.map(|places| in_order(&places))
     }
 
-    fn in_order(places: &[IndexedPlace]) -> Vec<u64> {
+    fn in_order(places: &[RecordLocation]) -> Vec<u64> {
         let mut offsets: Vec<u64> = places.iter().map(|place| place.offset).collect();
         offsets.sort_unstable();
         offsets
@@ -216,7 +218,7 @@ mod tests {
         tool: Option<u16>,
         trace: Option<u16>,
         since_ms: u64,
-    ) -> SoughtRecords {
+    ) -> HashedFilter {
         let filter = RecordFilter {
             agent: agent.map(|agent| agent.to_string()),
             tool: tool.map(|tool| tool.to_string()),
@@ -225,7 +227,7 @@ mod tests {
             until_ms: since_ms + 60,
             ..RecordFilter::default()
         };
-        filter.sought()
+        filter.to_hashed()
     }
 
     fn scanned(records: &[Made], asked: (Option<u8>, Option<u16>, Option<u16>, u64)) -> Vec<u64> {
@@ -273,12 +275,12 @@ mod tests {
     /// A block that is full: each of its records is found by its trace, in every piece of the table.
     #[test]
     fn a_full_block_has_every_record() {
-        let records: Vec<Made> = (0..u16::try_from(BLOCK_RECORDS).unwrap())
+        let records: Vec<Made> = (0..u16::try_from(BLOCK_RECORDS_MAX).unwrap())
             .map(|n| (u64::from(n / 300), Some(1), n % 500, n))
             .collect();
         let (summary, lists) = sealed(&block(&records));
         let all = found(&summary, &lists, &sought(Some(1), None, None, 0)).unwrap();
-        assert_eq!(all.len(), BLOCK_RECORDS);
+        assert_eq!(all.len(), BLOCK_RECORDS_MAX);
         for trace in [0, 1, 255, 256, 8_191, 16_127, 16_128, 16_383] {
             let one = found(&summary, &lists, &sought(None, None, Some(trace), 0)).unwrap();
             assert!(one.contains(&(u64::from(trace) * 100)), "{trace}: {one:?}");
@@ -294,23 +296,27 @@ mod tests {
         let asked = sought(Some(1), None, None, 230);
         assert_eq!(found(&summary, &lists, &asked).unwrap().len(), 60);
         let keys = [
-            BlockList::Places(0),
-            BlockList::Places(1),
+            BlockList::Positions(0),
+            BlockList::Positions(1),
             BlockList::Value(asked.values[0].0, asked.values[0].1),
         ];
         for key in keys {
             let mut short = lists.clone();
-            short.get_mut(&key.bytes()).unwrap().pop();
-            assert_eq!(found(&summary, &short, &asked), Err(ListDamaged), "{key:?}");
+            short.get_mut(&key.key_suffix()).unwrap().pop();
+            assert_eq!(
+                found(&summary, &short, &asked),
+                Err(ListDamagedError),
+                "{key:?}"
+            );
         }
         let mut gone = lists.clone();
-        gone.remove(&BlockList::Places(1).bytes());
-        assert_eq!(found(&summary, &gone, &asked), Err(ListDamaged));
+        gone.remove(&BlockList::Positions(1).key_suffix());
+        assert_eq!(found(&summary, &gone, &asked), Err(ListDamagedError));
         let fewer = BlockSummary {
             records: 200,
             ..summary
         };
-        assert_eq!(found(&fewer, &lists, &asked), Err(ListDamaged));
+        assert_eq!(found(&fewer, &lists, &asked), Err(ListDamagedError));
         for bytes in [
             &[][..],
             &[1, 0, 0, 5, 1],

@@ -1,6 +1,6 @@
 //! The traces of a block: 24 bits of each one's hash, in 256 lists by the first eight of them.
 
-use super::varint::{Varints, put};
+use super::varint::{VarintReader, put};
 use crate::store::audit::query::ValueHash;
 
 /// A trace, by its hash. Of 16 million others one has the same, so a list of 64 records has one that is another
@@ -14,7 +14,7 @@ pub(super) struct TraceKey {
 }
 
 impl TraceKey {
-    pub(super) fn of(hash: ValueHash) -> Self {
+    pub(super) fn from_hash(hash: ValueHash) -> Self {
         let [bucket, high, low, ..] = hash.0.to_be_bytes();
         Self {
             bucket,
@@ -39,16 +39,16 @@ pub(super) fn encode(list: &[(TraceKey, u16)]) -> Vec<u8> {
 /// The ordinals of one trace in the list of its bucket; `None` when that is no list of a block of so many
 /// records.
 pub(super) fn find(bytes: &[u8], key: TraceKey, records: usize) -> Option<Vec<u16>> {
-    let mut read = Varints(bytes);
-    let count = usize::try_from(read.take()?).ok()?;
+    let mut read = VarintReader(bytes);
+    let count = usize::try_from(read.read()?).ok()?;
     if count > records {
         return None;
     }
     let mut out = Vec::new();
     let mut rest = 0_u64;
     for _ in 0..count {
-        rest = rest.checked_add(read.take()?)?;
-        let ordinal = read.take()?;
+        rest = rest.checked_add(read.read()?)?;
+        let ordinal = read.read()?;
         if ordinal >= records as u64 {
             return None;
         }

@@ -1,6 +1,6 @@
 //! Numbers in as few bytes as they need: seven bits to a byte, the low ones first (LEB128).
 
-const MORE: u8 = 0x80;
+const CONTINUATION_BIT: u8 = 0x80;
 
 /// Adds a number.
 pub(super) fn put(out: &mut Vec<u8>, mut value: u64) {
@@ -8,9 +8,9 @@ pub(super) fn put(out: &mut Vec<u8>, mut value: u64) {
         let low = value.to_le_bytes()[0];
         value >>= 7;
         if value == 0 {
-            return out.push(low & !MORE);
+            return out.push(low & !CONTINUATION_BIT);
         }
-        out.push(low | MORE);
+        out.push(low | CONTINUATION_BIT);
     }
 }
 
@@ -23,21 +23,21 @@ pub(super) fn put_signed(out: &mut Vec<u8>, value: i64) {
 }
 
 /// Reads numbers.
-pub(super) struct Varints<'a>(pub(super) &'a [u8]);
+pub(super) struct VarintReader<'a>(pub(super) &'a [u8]);
 
-impl Varints<'_> {
+impl VarintReader<'_> {
     /// The next number; `None` when there is none.
-    pub(super) fn take(&mut self) -> Option<u64> {
+    pub(super) fn read(&mut self) -> Option<u64> {
         let mut value = 0;
         for shift in (0..u64::BITS).step_by(7) {
             let (byte, rest) = self.0.split_first()?;
             self.0 = rest;
-            let bits = u64::from(byte & !MORE);
+            let bits = u64::from(byte & !CONTINUATION_BIT);
             if bits << shift >> shift != bits {
                 return None;
             }
             value |= bits << shift;
-            if byte & MORE == 0 {
+            if byte & CONTINUATION_BIT == 0 {
                 return Some(value);
             }
         }
@@ -45,8 +45,8 @@ impl Varints<'_> {
     }
 
     /// The next number that may be below zero.
-    pub(super) fn take_signed(&mut self) -> Option<i64> {
-        let value = self.take()?;
+    pub(super) fn read_signed(&mut self) -> Option<i64> {
+        let value = self.read()?;
         Some((value >> 1).cast_signed() ^ -(value & 1).cast_signed())
     }
 
@@ -67,9 +67,9 @@ mod tests {
             let mut out = Vec::new();
             put(&mut out, value >> bits);
             put_signed(&mut out, signed >> bits);
-            let mut read = Varints(&out);
-            prop_assert_eq!(read.take(), Some(value >> bits));
-            prop_assert_eq!(read.take_signed(), Some(signed >> bits));
+            let mut read = VarintReader(&out);
+            prop_assert_eq!(read.read(), Some(value >> bits));
+            prop_assert_eq!(read.read_signed(), Some(signed >> bits));
             prop_assert!(read.is_empty());
         }
     }
@@ -77,9 +77,9 @@ mod tests {
     #[test]
     fn what_is_no_number_is_none() {
         for bytes in [&[][..], &[0x80], &[0xff; 9], &[0xff; 11]] {
-            assert_eq!(Varints(bytes).take(), None, "{bytes:?}");
+            assert_eq!(VarintReader(bytes).read(), None, "{bytes:?}");
         }
         let beyond = [&[0xff; 9][..], &[2]].concat();
-        assert_eq!(Varints(&beyond).take(), None);
+        assert_eq!(VarintReader(&beyond).read(), None);
     }
 }

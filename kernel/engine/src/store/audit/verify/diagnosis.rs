@@ -11,22 +11,22 @@ use crate::store::audit::record::RecordDigest;
 #[derive(Clone, Copy)]
 struct Piece {
     run: Run,
-    at: usize,
+    position: usize,
 }
 
 /// A broken line, by its place in the order of the file.
-type Broken = (usize, SegmentOffset, Option<u64>);
+type DamagedLine = (usize, SegmentOffset, Option<u64>);
 
-pub(super) fn judge(spans: &[Span], trimmed: Option<Head>, known: Option<Head>) -> Report {
+pub(super) fn diagnose(spans: &[Span], trimmed: Option<Head>, known: Option<Head>) -> Report {
     let mut faults = Vec::new();
-    let pieces = pieces(spans);
+    let pieces = split_runs(spans);
     if pieces.len() > 2 * MAX_SPANS {
         faults.push(LogFault::TooMany {
             place: pieces[0].run.place,
         });
-        return report(&BTreeMap::new(), faults);
+        return build_report(&BTreeMap::new(), faults);
     }
-    let order = in_order(&pieces);
+    let order = longest_ordered(&pieces);
     let mut standing: BTreeMap<u64, Piece> = BTreeMap::new();
     for at in &order {
         standing.insert(pieces[*at].run.first, pieces[*at]);
@@ -45,18 +45,18 @@ pub(super) fn judge(spans: &[Span], trimmed: Option<Head>, known: Option<Head>) 
             faults.push(LogFault::Duplicated { from, to, place });
         }
     }
-    let start = beginning(&standing, trimmed, &mut faults);
-    let mut broken: Vec<Broken> = broken(spans);
+    let start = find_start(&standing, trimmed, &mut faults);
+    let mut broken: Vec<DamagedLine> = damaged_lines(spans);
     let kept: Vec<Piece> = order.iter().map(|at| pieces[*at]).collect();
-    gaps(&kept, &standing, start, known, &mut broken, &mut faults);
+    report_gaps(&kept, &standing, start, known, &mut broken, &mut faults);
     for (_, place, _) in broken {
         faults.push(LogFault::Foreign { place });
     }
-    links(&standing, &mut faults);
-    report(&standing, faults)
+    check_links(&standing, &mut faults);
+    build_report(&standing, faults)
 }
 
-fn report(standing: &BTreeMap<u64, Piece>, faults: Vec<LogFault>) -> Report {
+fn build_report(standing: &BTreeMap<u64, Piece>, faults: Vec<LogFault>) -> Report {
     let records = standing.values().map(|p| p.run.last - p.run.first + 1);
     let last = standing.values().next_back();
     let head = last.and_then(|p| {
@@ -69,13 +69,13 @@ fn report(standing: &BTreeMap<u64, Piece>, faults: Vec<LogFault>) -> Report {
         records: records.sum(),
         head: head.unwrap_or(Head::START),
         faults,
-        accepted: Vec::new(),
+        acknowledged: Vec::new(),
         damage: Vec::new(),
     }
 }
 
 /// Runs divided where others begin or end, so that two pieces are the same numbers or have none in common.
-fn pieces(spans: &[Span]) -> Vec<Piece> {
+fn split_runs(spans: &[Span]) -> Vec<Piece> {
     let mut cuts = BTreeSet::new();
     let runs = |span: &Span| match span {
         Span::Run(run) => Some(*run),
@@ -99,7 +99,7 @@ fn pieces(spans: &[Span]) -> Vec<Piece> {
                 hash: whole.hash.filter(|_| last == whole.last),
                 place: whole.place,
             };
-            pieces.push(Piece { run, at });
+            pieces.push(Piece { run, position: at });
             first = last.saturating_add(1);
             if pieces.len() > 2 * MAX_SPANS {
                 return pieces;
@@ -110,7 +110,7 @@ fn pieces(spans: &[Span]) -> Vec<Piece> {
 }
 
 /// The pieces that stand in order when as few records as possible are called moved.
-fn in_order(pieces: &[Piece]) -> BTreeSet<usize> {
+fn longest_ordered(pieces: &[Piece]) -> BTreeSet<usize> {
     let mut best: Vec<(u64, Option<usize>)> = Vec::with_capacity(pieces.len());
     for (at, piece) in pieces.iter().enumerate() {
         let before = (0..at)
@@ -129,7 +129,7 @@ fn in_order(pieces: &[Piece]) -> BTreeSet<usize> {
     order
 }
 
-fn broken(spans: &[Span]) -> Vec<Broken> {
+fn damaged_lines(spans: &[Span]) -> Vec<DamagedLine> {
     let lines = spans.iter().enumerate();
     lines
         .filter_map(|(at, span)| match span {
@@ -140,7 +140,7 @@ fn broken(spans: &[Span]) -> Vec<Broken> {
 }
 
 /// The number the log should begin with.
-fn beginning(
+fn find_start(
     standing: &BTreeMap<u64, Piece>,
     trimmed: Option<Head>,
     faults: &mut Vec<LogFault>,
@@ -164,35 +164,35 @@ fn beginning(
 }
 
 /// Names what is in no piece: a broken line that stands where it should be, or nothing.
-fn gaps(
+fn report_gaps(
     kept: &[Piece],
     standing: &BTreeMap<u64, Piece>,
     start: u64,
     known: Option<Head>,
-    broken: &mut Vec<Broken>,
+    broken: &mut Vec<DamagedLine>,
     faults: &mut Vec<LogFault>,
 ) {
     let (mut next, mut after) = (start, 0);
     for piece in kept {
-        let missing = missing(standing, next, piece.run.first);
-        let rest = name_changed(missing, after..piece.at, broken, faults);
-        removed(rest, faults, |from, to| LogFault::Removed { from, to });
-        (next, after) = (piece.run.last.saturating_add(1), piece.at);
+        let missing = missing_ranges(standing, next, piece.run.first);
+        let rest = report_changed(missing, after..piece.position, broken, faults);
+        report_removed(rest, faults, |from, to| LogFault::Removed { from, to });
+        (next, after) = (piece.run.last.saturating_add(1), piece.position);
     }
     // Nothing says how many there were behind the last, but what is known and what stands there broken.
     let lines = broken.iter().filter(|b| b.0 >= after).count() as u64;
     let last = known
         .map_or(0, |k| k.sequence)
         .max(next.saturating_add(lines) - 1);
-    let missing = missing(standing, next, last.saturating_add(1));
-    let rest = name_changed(missing, after..usize::MAX, broken, faults);
+    let missing = missing_ranges(standing, next, last.saturating_add(1));
+    let rest = report_changed(missing, after..usize::MAX, broken, faults);
     let truth = known.map_or(0, |k| k.sequence);
     let rest = rest.into_iter().flat_map(|r| clip(r, truth)).collect();
-    removed(rest, faults, |from, to| LogFault::Truncated { from, to });
+    report_removed(rest, faults, |from, to| LogFault::Truncated { from, to });
 }
 
 /// Ranges of numbers from `from` up to, not with, `to` that stand nowhere.
-fn missing(standing: &BTreeMap<u64, Piece>, from: u64, to: u64) -> Vec<(u64, u64)> {
+fn missing_ranges(standing: &BTreeMap<u64, Piece>, from: u64, to: u64) -> Vec<(u64, u64)> {
     let mut out = Vec::new();
     let mut next = from;
     for piece in standing.range(from..to.max(from)).map(|(_, p)| p.run) {
@@ -209,10 +209,10 @@ fn missing(standing: &BTreeMap<u64, Piece>, from: u64, to: u64) -> Vec<(u64, u64
 
 /// Gives each broken line among `within` a number that is missing there: the one it still shows when
 /// that fits, else the first.
-fn name_changed(
+fn report_changed(
     mut missing: Vec<(u64, u64)>,
     within: std::ops::Range<usize>,
-    broken: &mut Vec<Broken>,
+    broken: &mut Vec<DamagedLine>,
     faults: &mut Vec<LogFault>,
 ) -> Vec<(u64, u64)> {
     broken.retain(|(at, place, stated)| {
@@ -246,7 +246,7 @@ fn clip((from, to): (u64, u64), last: u64) -> Option<(u64, u64)> {
     (from <= last).then(|| (from, to.min(last)))
 }
 
-fn removed(
+fn report_removed(
     ranges: Vec<(u64, u64)>,
     faults: &mut Vec<LogFault>,
     fault: impl Fn(u64, u64) -> LogFault,
@@ -255,7 +255,7 @@ fn removed(
 }
 
 /// A record whose successor remembers another hash was written anew, with a hash that fits.
-fn links(standing: &BTreeMap<u64, Piece>, faults: &mut Vec<LogFault>) {
+fn check_links(standing: &BTreeMap<u64, Piece>, faults: &mut Vec<LogFault>) {
     let mut before: Option<(u64, Option<RecordDigest>, SegmentOffset)> = None;
     for piece in standing.values().map(|p| p.run) {
         if let Some((sequence, Some(hash), place)) = before

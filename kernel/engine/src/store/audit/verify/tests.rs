@@ -20,7 +20,7 @@ fn empty(line: &mut Vec<u8>) {
 
 fn verify(bytes: &[u8], known: Option<Head>) -> Report {
     let mut verifier = Verifier::new(known);
-    LogReader::new(bytes).for_each(|item| verifier.take(1, &item));
+    LogReader::new(bytes).for_each(|item| verifier.add_item(1, &item));
     verifier.finish()
 }
 
@@ -51,7 +51,7 @@ fn a_whole_log_has_no_fault() {
     let report = verify(&lines.concat(), Some(head));
     assert_eq!((report.records, report.head), (50, head));
     assert_eq!(report.faults, []);
-    assert_eq!(report.repair(), Repair::Nothing);
+    assert_eq!(report.required_repair(), Repair::Nothing);
     let empty = verify(b"", None);
     assert_eq!(
         (empty.records, empty.head, empty.faults),
@@ -66,7 +66,7 @@ fn a_forged_record_is_named() {
     let forge = |lines: &mut Vec<Vec<u8>>, at: usize| {
         let old = lines[at].clone();
         let old = AuditRecord::parse(old.trim_ascii_end()).unwrap();
-        lines[at] = record::write(old.sequence, old.previous, empty).0;
+        lines[at] = record::write_line(old.sequence, old.previous, empty).0;
     };
     let whole = lines.clone();
     forge(&mut lines, 4);
@@ -99,20 +99,20 @@ fn only_the_last_end_may_be_torn() {
     let torn = verify(&whole[..whole.len() - 20], None);
     let offset = lines[..3].concat().len() as u64;
     let place = SegmentOffset { segment: 1, offset };
-    assert_eq!(torn.repair(), Repair::Cut(place));
+    assert_eq!(torn.required_repair(), Repair::Truncate(place));
     assert_eq!(torn.head.sequence, 3);
     let acknowledged = verify(&whole[..whole.len() - 20], Some(head));
     let gone = LogFault::Truncated { from: 4, to: 4 };
-    assert_eq!(acknowledged.repair(), Repair::Stop(gone));
+    assert_eq!(acknowledged.required_repair(), Repair::Stop(gone));
     let mut verifier = Verifier::new(Some(head));
     let (first, second) = (lines[..2].concat(), lines[2..].concat());
-    LogReader::new(&first[..first.len() - 20]).for_each(|i| verifier.take(1, &i));
-    LogReader::new(&second).for_each(|i| verifier.take(2, &i));
+    LogReader::new(&first[..first.len() - 20]).for_each(|i| verifier.add_item(1, &i));
+    LogReader::new(&second).for_each(|i| verifier.add_item(2, &i));
     assert_eq!(names(&verifier.finish().faults), [("changed", 2, 2)]);
     let open = verify(&whole[..whole.len() - 1], Some(head));
     let offset = whole.len() as u64 - 1;
     assert_eq!(
-        open.repair(),
+        open.required_repair(),
         Repair::Terminate(SegmentOffset { segment: 1, offset })
     );
 }
@@ -132,19 +132,28 @@ fn a_hole_in_what_was_never_acknowledged_is_torn() {
                 let mut hurt = bytes.clone();
                 hurt[from..to].fill(0);
                 let report = verify(&hurt, Some(known));
-                let Repair::Cut(place) = report.repair() else {
+                let Repair::Truncate(place) = report.required_repair() else {
                     panic!("{from}..{to}: {:?}", report.faults);
                 };
                 let cut = usize::try_from(place.offset).unwrap();
                 let whole = verify(&bytes[..cut], Some(known));
                 assert!((acknowledged..=from).contains(&cut), "{from}..{to}");
-                assert_eq!((whole.repair(), whole.head), (Repair::Nothing, report.head));
+                assert_eq!(
+                    (whole.required_repair(), whole.head),
+                    (Repair::Nothing, report.head)
+                );
                 let all = verify(&bytes, None).head;
-                assert!(matches!(verify(&hurt, Some(all)).repair(), Repair::Stop(_)));
+                assert!(matches!(
+                    verify(&hurt, Some(all)).required_repair(),
+                    Repair::Stop(_)
+                ));
                 let mut verifier = Verifier::new(Some(known));
-                LogReader::new(&hurt).for_each(|item| verifier.take(1, &item));
-                LogReader::new(b"x").for_each(|item| verifier.take(2, &item));
-                assert!(matches!(verifier.finish().repair(), Repair::Stop(_)));
+                LogReader::new(&hurt).for_each(|item| verifier.add_item(1, &item));
+                LogReader::new(b"x").for_each(|item| verifier.add_item(2, &item));
+                assert!(matches!(
+                    verifier.finish().required_repair(),
+                    Repair::Stop(_)
+                ));
             }
         }
     }
@@ -152,7 +161,7 @@ fn a_hole_in_what_was_never_acknowledged_is_torn() {
 
 #[test]
 fn too_many_wounds_are_said_to_be_too_many() {
-    let (line, _) = record::write(7, RecordDigest::START, empty);
+    let (line, _) = record::write_line(7, RecordDigest::START, empty);
     let bytes = line.repeat(MAX_SPANS + 10);
     assert!(names(&verify(&bytes, None).faults).contains(&("too many", 0, 0)));
 }
@@ -175,7 +184,7 @@ proptest! {
         let expected = if newline { "separator" } else { "changed" };
         prop_assert_eq!(names(&report.faults), [(expected, hit, hit)]);
         prop_assert_eq!(report.records, if newline { count } else { count - 1 });
-        prop_assert!(matches!(report.repair(), Repair::Stop(_)));
+        prop_assert!(matches!(report.required_repair(), Repair::Stop(_)));
     }
 
     /// Cut at any byte: what is before stands, what is after is named as torn and, when the head is
@@ -277,7 +286,7 @@ fn damage_stays_until_it_is_acknowledged() {
     write(said(EventType::LOG_DAMAGED, json!({"not_written": 4})));
     write(said(EventType::LOG_DAMAGED, json!({"head": "it is gone"})));
     let removed = LogFault::Removed { from: 2, to: 2 };
-    let known = json!({"through": 6, "faults": [acceptance(&removed)]});
+    let known = json!({"through": 6, "faults": [acknowledgment(&removed)]});
     write(said(EventType::LOG_ACKNOWLEDGED, known));
     let changed = json!({"faults": [{"fault": "changed", "from": 1, "to": 1}]});
     write(said(EventType::LOG_DAMAGED, changed));
@@ -294,7 +303,10 @@ fn damage_stays_until_it_is_acknowledged() {
     assert_eq!(upto(&lines).damage, none);
     lines.remove(1);
     let report = upto(&lines);
-    assert_eq!((report.faults, report.accepted), (vec![], vec![removed]));
+    assert_eq!(
+        (report.faults, report.acknowledged),
+        (vec![], vec![removed])
+    );
     lines.remove(1);
     let more = LogFault::Removed { from: 2, to: 3 };
     assert_eq!(upto(&lines).faults, [more]);

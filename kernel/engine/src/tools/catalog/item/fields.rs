@@ -4,15 +4,15 @@ use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 
-use mgp_protocol::lookalike::lookalike;
-use mgp_protocol::splice::{Splice, members, quoted};
+use mgp_protocol::lookalike::find_lookalike;
+use mgp_protocol::splice::{Splice, members, quote};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::{BadItem, DEFINITION_MAX};
 
 /// Members of definitions that the kernel or agents give a meaning to.
-const KNOWN: [&str; 14] = [
+const KNOWN_MEMBERS: [&str; 14] = [
     "name",
     "title",
     "description",
@@ -41,68 +41,73 @@ pub(in crate::tools::catalog) struct PromptArgument {
 pub(super) struct Fields<'a>(Vec<(Cow<'a, str>, &'a RawValue)>);
 
 /// What a definition is known by, decoded and as it stands in the text.
-pub(super) struct OwnMember<'a> {
+pub(super) struct ItemName<'a> {
     pub(super) text: String,
     pub(super) json: &'a str,
 }
 
 impl<'a> Fields<'a> {
-    pub(super) fn of(raw: &'a str) -> Result<Self, BadItem> {
+    pub(super) fn parse(raw: &'a str) -> Result<Self, BadItem> {
         if raw.len() > DEFINITION_MAX {
             return Err(BadItem::TooLarge(raw.len()));
         }
         let fields = Self(members(raw).ok_or(BadItem::NotAnObject)?);
-        let alike =
-            |(name, _): &(Cow<'_, str>, _)| Some((name.to_string(), lookalike(name, &KNOWN)?));
+        let alike = |(name, _): &(Cow<'_, str>, _)| {
+            Some((name.to_string(), find_lookalike(name, &KNOWN_MEMBERS)?))
+        };
         if let Some((member, known)) = fields.0.iter().find_map(alike) {
             return Err(BadItem::Lookalike(member, known));
         }
-        fields.array("icons")?;
+        fields.array_value("icons")?;
         Ok(fields)
     }
 
     /// What stands under a name; more than once in a definition that readers understand each otherwise.
-    fn all(&self, member: &'static str) -> impl Iterator<Item = &'a str> {
+    fn values(&self, member: &'static str) -> impl Iterator<Item = &'a str> {
         let found = self.0.iter().filter(move |(name, _)| name == member);
         found.map(|(_, json)| json.get())
     }
 
     /// A member that is an array, where it is there.
-    fn array(&self, member: &'static str) -> Result<Option<&'a str>, BadItem> {
-        match self.all(member).all(|json| json.starts_with('[')) {
-            true => Ok(self.all(member).last()),
+    fn array_value(&self, member: &'static str) -> Result<Option<&'a str>, BadItem> {
+        match self.values(member).all(|json| json.starts_with('[')) {
+            true => Ok(self.values(member).last()),
             false => Err(BadItem::NotAnArray(member)),
         }
     }
 
     /// What is known by a URI has a name for people, too.
-    pub(super) fn titled(&self) -> Result<(), BadItem> {
-        let mut names = self.all("name").peekable();
+    pub(super) fn check_titled(&self) -> Result<(), BadItem> {
+        let mut names = self.values("name").peekable();
         let there = names.peek().is_some() && names.all(|json| json.starts_with('"'));
-        there.then_some(()).ok_or(BadItem::Unnamed("name"))
+        there.then_some(()).ok_or(BadItem::MissingName("name"))
     }
 
     /// The arguments of a prompt that it cannot do without.
-    pub(super) fn required(&self) -> Result<Box<[Box<str>]>, BadItem> {
-        let listed = self.array("arguments")?.unwrap_or("[]");
+    pub(super) fn required_arguments(&self) -> Result<Box<[Box<str>]>, BadItem> {
+        let listed = self.array_value("arguments")?.unwrap_or("[]");
         let listed: Vec<PromptArgument> =
-            serde_json::from_str(listed).map_err(|e| BadItem::Arguments(e.to_string()))?;
+            serde_json::from_str(listed).map_err(|e| BadItem::InvalidArguments(e.to_string()))?;
         let required = listed.into_iter().filter(|argument| argument.required);
         Ok(required.map(|argument| argument.name.into()).collect())
     }
 
-    pub(super) fn own(&self, member: &'static str, max: usize) -> Result<OwnMember<'a>, BadItem> {
+    pub(super) fn own_name(
+        &self,
+        member: &'static str,
+        max: usize,
+    ) -> Result<ItemName<'a>, BadItem> {
         let mut found = self.0.iter().filter(|(name, _)| name == member);
         // Of two, one peer would read the first and the next one the last.
         let (Some((_, json)), None) = (found.next(), found.next()) else {
-            return Err(BadItem::Unnamed(member));
+            return Err(BadItem::MissingName(member));
         };
         let json = json.get();
-        let text: String = serde_json::from_str(json).map_err(|_| BadItem::Unnamed(member))?;
+        let text: String = serde_json::from_str(json).map_err(|_| BadItem::MissingName(member))?;
         if text.is_empty() || text.len() > max {
             return Err(BadItem::NameLength(member, max));
         }
-        Ok(OwnMember { text, json })
+        Ok(ItemName { text, json })
     }
 
     pub(super) fn schema(&self, member: &str) -> Option<&'a str> {
@@ -113,16 +118,16 @@ impl<'a> Fields<'a> {
     }
 }
 
-impl OwnMember<'_> {
-    pub(super) fn replaced(&self, raw: &str, to: &str) -> Arc<str> {
+impl ItemName<'_> {
+    pub(super) fn replace_in(&self, raw: &str, to: &str) -> Arc<str> {
         let mut splice = Splice::new(raw);
-        splice.replace(self.json, quoted(to));
+        splice.replace(self.json, quote(to));
         splice.finish().into()
     }
 }
 
 /// Where a part of a definition stands in it. Definitions are shorter than [`DEFINITION_MAX`].
-pub(super) fn place(raw: &str, part: &str) -> Range<u32> {
+pub(super) fn range_in(raw: &str, part: &str) -> Range<u32> {
     let start = part.as_ptr().addr() - raw.as_ptr().addr();
     let at = |place: usize| u32::try_from(place).expect("a definition is short");
     at(start)..at(start + part.len())

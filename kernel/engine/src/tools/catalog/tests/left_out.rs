@@ -8,7 +8,7 @@ use super::*;
 fn what_lacks_a_required_member_is_left_out_by_name() {
     let offer = ServerOffer::new(id("a"));
     let wrong = |kind, definition: &str| {
-        let offer = offer.clone().with(kind, &[definition]);
+        let offer = offer.clone().with_list(kind, &[definition]);
         let (rejected, _) = offer.rejected();
         rejected.first().map_or(String::new(), ToString::to_string)
     };
@@ -94,9 +94,13 @@ fn what_lacks_a_required_member_is_left_out_by_name() {
 #[test]
 fn a_prompt_brings_what_it_cannot_do_without() {
     let raw = r#"{"name":"p","arguments":[{"name":"b","required":true},{"name":"c"},{"name":"a","required":true}]}"#;
-    let offer = ServerOffer::new(id("s")).with(ListKind::Prompts, &[raw]);
-    let catalog = empty().next(&[Arc::new(offer)]);
+    let offer = ServerOffer::new(id("s")).with_list(ListKind::Prompts, &[raw]);
+    let catalog = empty().with_offers(&[Arc::new(offer)]);
     let prompt = catalog.prompt(&CatalogView::All, "p").unwrap();
-    let required: Vec<&str> = prompt.required.iter().map(|name| &**name).collect();
+    let required: Vec<&str> = prompt
+        .required_arguments
+        .iter()
+        .map(|name| &**name)
+        .collect();
     assert_eq!(required, ["b", "a"]);
 }

@@ -9,7 +9,7 @@ fn names(catalog: &Catalog) -> Vec<String> {
 
 fn leads_to(catalog: &Catalog, name: &str) -> Option<String> {
     let tool = catalog.tool(&CatalogView::All, name)?;
-    Some(tool.canonical.to_string())
+    Some(tool.canonical_name.to_string())
 }
 
 /// PRJ-008, FED-061: tools of other nodes have the node's name in front, and no local name changes or leads elsewhere
@@ -20,10 +20,10 @@ fn a_node_that_comes_changes_no_name_of_this_one() {
         tools("demo", &["time", "echo"]),
         tools("nasty", &["time_2"]),
     ];
-    let before = empty().next(&local);
+    let before = empty().with_offers(&local);
     let mut all = local.to_vec();
     all.push(tools("nas/demo", &["time", "only_there"]));
-    let after = before.next(&all);
+    let after = before.with_offers(&all);
     let own: Vec<_> = names(&after)
         .into_iter()
         .filter(|name| !name.starts_with("nas__"))
@@ -48,7 +48,7 @@ fn a_node_that_comes_changes_no_name_of_this_one() {
     };
     for name in ["nas__demo__time", "nas/demo:time"] {
         let claim = form(name).claim(&id("nas/demo"), None).unwrap();
-        assert_eq!(claim.own.as_deref(), Some("time"), "{name}");
+        assert_eq!(claim.own_name.as_deref(), Some("time"), "{name}");
         assert_eq!(form(name).claim(&id("demo"), None), None, "{name}");
     }
 }
@@ -62,7 +62,7 @@ fn uris_of_other_nodes_are_wrapped_and_take_none_away() {
         &["file:///a", "file:///b"],
         &["file:///{+path}"],
     );
-    let catalog = empty().next(&[local, far]);
+    let catalog = empty().with_offers(&[local, far]);
     let route = |uri: &str| {
         let route = catalog.resource(&CatalogView::All, uri).unwrap();
         (route.server.to_string(), route.uri.to_string())
@@ -76,7 +76,7 @@ fn uris_of_other_nodes_are_wrapped_and_take_none_away() {
     for (uri, meant) in listed[1..].iter().zip(["file:///a", "file:///b"]) {
         assert_eq!(route(uri), ("nas/files".to_owned(), meant.to_owned()));
     }
-    let shown = catalog.shown_uri(&CatalogView::All, &id("nas/files"), "file:///c");
+    let shown = catalog.visible_uri(&CatalogView::All, &id("nas/files"), "file:///c");
     assert_eq!(
         route(&shown),
         ("nas/files".to_owned(), "file:///c".to_owned())
@@ -117,7 +117,7 @@ fn schemas_of_other_nodes_are_judged_when_they_come_and_compiled_when_they_are_n
         schema("loop", r##"{"type":"object","allOf":[{"$ref":"#"}]}"##),
     ];
     let [here, there] = ["demo", "nas/demo"]
-        .map(|server| ServerOffer::new(id(server)).with(ListKind::Tools, &definitions));
+        .map(|server| ServerOffer::new(id(server)).with_list(ListKind::Tools, &definitions));
     let rejected = |offer: &ServerOffer| -> Vec<String> {
         let (rejected, _) = offer.rejected();
         rejected.iter().map(ToString::to_string).collect()
@@ -148,8 +148,9 @@ fn schemas_of_other_nodes_are_judged_when_they_come_and_compiled_when_they_are_n
 #[test]
 fn a_definition_is_shared_by_all_that_hold_it() {
     let definition: Arc<str> = tool("time").into();
-    let offer = ServerOffer::new(id("nas/demo")).with(ListKind::Tools, &[Arc::clone(&definition)]);
-    let catalog = empty().next(&[Arc::new(offer)]);
+    let offer =
+        ServerOffer::new(id("nas/demo")).with_list(ListKind::Tools, &[Arc::clone(&definition)]);
+    let catalog = empty().with_offers(&[Arc::new(offer)]);
     let listed = catalog.tool(&CatalogView::All, "nas__demo__time").unwrap();
     assert!(Arc::ptr_eq(&listed.raw, &definition));
     let page = first_page(&catalog, &CatalogView::All, ListKind::Tools);

@@ -3,18 +3,22 @@
 use mgp_protocol::federation::tool_index::IndexRoot;
 
 use super::*;
-use crate::servers::replica_mark::ReplicaMark;
+use crate::servers::replica_spec::ReplicaSpec;
 
-fn mark(specification: u8) -> ReplicaMark {
-    ReplicaMark {
-        specification: IndexRoot([specification; 32]),
+fn mark(specification: u8) -> ReplicaSpec {
+    ReplicaSpec {
+        spec_hash: IndexRoot([specification; 32]),
         stateful: false,
     }
 }
 
 fn marked(server: &str, names: &[&str], specification: u8) -> Arc<ServerOffer> {
     let offer = tools(server, names);
-    Arc::new((*offer).clone().marked(Some(mark(specification))))
+    Arc::new(
+        (*offer)
+            .clone()
+            .with_replica_spec(Some(mark(specification))),
+    )
 }
 
 fn listed(catalog: &Catalog) -> Vec<String> {
@@ -31,15 +35,15 @@ fn places(catalog: &Catalog, name: &str) -> Vec<String> {
 /// FEDERATION, "Calls across nodes": the same specification, name and schemas, and both marks, are one entry.
 #[test]
 fn replicas_are_one_entry_and_what_differs_is_not() {
-    let other_schema = ServerOffer::new(id("den/files")).with(
+    let other_schema = ServerOffer::new(id("den/files")).with_list(
         ListKind::Tools,
         &[json!({"name": "read", "inputSchema": {"type": "object", "title": "t"}}).to_string()],
     );
-    let catalog = empty().next(&[
+    let catalog = empty().with_offers(&[
         marked("nas/files", &["read", "only_there"], 1),
         marked("attic/files", &["read"], 1),
         marked("shed/files", &["read"], 2),
-        Arc::new(other_schema.marked(Some(mark(1)))),
+        Arc::new(other_schema.with_replica_spec(Some(mark(1)))),
         tools("barn/files", &["read"]),
     ]);
     let names = [
@@ -65,27 +69,27 @@ fn an_entry_keeps_its_name_and_the_names_of_who_is_gone() {
         marked("nas/files", &["read"], 1),
         marked("attic/files", &["read"], 1),
     );
-    let first = empty().next(std::slice::from_ref(&nas));
-    let both = first.next(&[nas.clone(), attic.clone()]);
+    let first = empty().with_offers(std::slice::from_ref(&nas));
+    let both = first.with_offers(&[nas.clone(), attic.clone()]);
     assert_eq!(listed(&both), ["nas__files__read"]);
-    let alone = both.next(std::slice::from_ref(&attic));
+    let alone = both.with_offers(std::slice::from_ref(&attic));
     assert_eq!(listed(&alone), ["attic__files__read"]);
     for name in ["nas__files__read", "nas/files:read"] {
         assert_eq!(places(&alone, name), ["attic/files"], "{name}");
     }
-    let back = alone.next(&[nas.clone(), attic.clone()]);
+    let back = alone.with_offers(&[nas.clone(), attic.clone()]);
     assert_eq!(listed(&back), ["attic__files__read"]);
-    let here = back.next(&[nas, attic, marked("mine", &["read"], 1)]);
+    let here = back.with_offers(&[nas, attic, marked("mine", &["read"], 1)]);
     assert_eq!(listed(&here), ["mine__read"]);
     let all = ["mine", "attic/files", "nas/files"];
     assert_eq!(places(&here, "nas__files__read"), all);
     // What another server has under the name is that server's.
-    let taken = alone.next(&[
+    let taken = alone.with_offers(&[
         marked("attic/files", &["read"], 1),
         tools("nas/files", &["read"]),
     ]);
     assert_eq!(places(&taken, "nas__files__read"), [""; 0]);
-    assert_eq!(listed(&empty().next(&[])), [""; 0]);
+    assert_eq!(listed(&empty().with_offers(&[])), [""; 0]);
 }
 
 /// Whoever may call one of them is shown the entry; a mark that is taken back makes two of it.
@@ -95,19 +99,22 @@ fn the_entry_is_shown_to_who_may_call_one_of_them() {
         marked("nas/files", &["read"], 1),
         marked("attic/files", &["read"], 1),
     );
-    let catalog = empty().next(&[attic.clone(), nas.clone()]);
+    let catalog = empty().with_offers(&[attic.clone(), nas.clone()]);
     let sees = |open: &[&str]| {
         let keep = |server: &ServerId, _: Option<&str>| open.contains(&server.as_str());
         let (view, kind) = (CatalogView::All, ListKind::Tools);
-        let sifted = catalog.sift(&view, kind, Era::Modern, "those", keep);
-        let page = sifted.unwrap().page(None, Era::Modern).unwrap();
+        let sifted = catalog.filter(&view, kind, ProtocolFamily::Stateless, "those", keep);
+        let page = sifted
+            .unwrap()
+            .page(None, ProtocolFamily::Stateless)
+            .unwrap();
         read(&page, kind).0
     };
     assert_eq!(sees(&["nas/files"]), ["attic__files__read"]);
     assert_eq!(sees(&["attic/files"]), ["attic__files__read"]);
     assert_eq!(sees(&["other"]), [""; 0]);
-    let unmarked = Arc::new((*nas).clone().marked(None));
-    let catalog = catalog.next(&[attic, unmarked]);
+    let unmarked = Arc::new((*nas).clone().with_replica_spec(None));
+    let catalog = catalog.with_offers(&[attic, unmarked]);
     assert_eq!(listed(&catalog).len(), 2);
 }
 
@@ -117,28 +124,28 @@ fn readable(server: &str, argument: &str, mime: &str) -> Arc<ServerOffer> {
     let resource = json!({"uri": "a://b", "name": server, "mimeType": mime});
     let template = json!({"uriTemplate": "c://{d}", "name": server, "mimeType": mime});
     let offer = ServerOffer::new(id(server))
-        .with(ListKind::Prompts, &[prompt.to_string()])
-        .with(ListKind::Resources, &[resource.to_string()])
-        .with(ListKind::Templates, &[template.to_string()]);
-    Arc::new(offer.marked(Some(mark(1))))
+        .with_list(ListKind::Prompts, &[prompt.to_string()])
+        .with_list(ListKind::Resources, &[resource.to_string()])
+        .with_list(ListKind::Templates, &[template.to_string()]);
+    Arc::new(offer.with_replica_spec(Some(mark(1))))
 }
 
 fn keys(catalog: &Catalog, kind: ListKind) -> Vec<String> {
     let page = catalog
-        .page(&CatalogView::All, kind, None, Era::Modern)
+        .page(&CatalogView::All, kind, None, ProtocolFamily::Stateless)
         .unwrap();
     read(&page, kind).0
 }
 
 fn reading(catalog: &Catalog, kind: ListKind, server: &str, own: &str) -> Vec<String> {
-    let places = catalog.reading_places(kind, &id(server), own);
+    let places = catalog.replica_servers(kind, &id(server), own);
     places.iter().map(ServerId::to_string).collect()
 }
 
 /// Prompts that take the same, and resources and templates of the same type, are one entry; what differs in that is not.
 #[test]
 fn prompts_and_resources_of_replicas_are_one_entry_each() {
-    let catalog = empty().next(&[
+    let catalog = empty().with_offers(&[
         readable("attic/it", "what", "text/plain"),
         readable("nas/it", "what", "text/plain"),
         readable("shed/it", "other", "text/html"),
@@ -167,10 +174,22 @@ fn prompts_and_resources_of_replicas_are_one_entry_each() {
     assert_eq!(by_template, both);
     let sees = |open: &str, kind| {
         let keep = |server: &ServerId, _: Option<&str>| server.as_str() == open;
-        let sifted = catalog.sift(&CatalogView::All, kind, Era::Modern, "those", keep);
-        read(&sifted.unwrap().page(None, Era::Modern).unwrap(), kind)
-            .0
-            .len()
+        let sifted = catalog.filter(
+            &CatalogView::All,
+            kind,
+            ProtocolFamily::Stateless,
+            "those",
+            keep,
+        );
+        read(
+            &sifted
+                .unwrap()
+                .page(None, ProtocolFamily::Stateless)
+                .unwrap(),
+            kind,
+        )
+        .0
+        .len()
     };
     for kind in [ListKind::Prompts, ListKind::Resources, ListKind::Templates] {
         assert_eq!(
@@ -188,10 +207,10 @@ fn what_is_read_keeps_its_name_and_the_names_of_who_is_gone() {
         readable("nas/it", "what", "text/plain"),
         readable("attic/it", "what", "text/plain"),
     );
-    let first = empty().next(std::slice::from_ref(&nas));
-    let both = first.next(&[nas.clone(), attic.clone()]);
+    let first = empty().with_offers(std::slice::from_ref(&nas));
+    let both = first.with_offers(&[nas.clone(), attic.clone()]);
     assert_eq!(keys(&both, ListKind::Prompts), ["nas__it__ask"]);
-    let alone = both.next(std::slice::from_ref(&attic));
+    let alone = both.with_offers(std::slice::from_ref(&attic));
     for name in ["nas__it__ask", "nas/it:ask", "attic__it__ask"] {
         let prompt = alone.prompt(&CatalogView::All, name).unwrap();
         assert_eq!(prompt.server, id("attic/it"), "{name}");
@@ -200,14 +219,14 @@ fn what_is_read_keeps_its_name_and_the_names_of_who_is_gone() {
         let route = alone.resource(&CatalogView::All, uri).unwrap();
         assert_eq!(*route.server, id("attic/it"), "{uri}");
     }
-    let here = alone.next(&[nas, attic, readable("it", "what", "text/plain")]);
+    let here = alone.with_offers(&[nas, attic, readable("it", "what", "text/plain")]);
     assert_eq!(keys(&here, ListKind::Prompts), ["it__ask"]);
     assert_eq!(keys(&here, ListKind::Resources), ["a://b"]);
     let unmarked = Arc::new(
         (*readable("den/it", "what", "text/plain"))
             .clone()
-            .marked(None),
+            .with_replica_spec(None),
     );
-    let more = here.next(&[unmarked, readable("it", "what", "text/plain")]);
+    let more = here.with_offers(&[unmarked, readable("it", "what", "text/plain")]);
     assert_eq!(keys(&more, ListKind::Prompts).len(), 2);
 }

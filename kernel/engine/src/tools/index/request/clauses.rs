@@ -1,7 +1,7 @@
 //! Splits a long request into clauses: a request for several things needs several tools, and the meaning of
 //! the whole lies between theirs, near none.
 
-use crate::tools::index::words::stems;
+use crate::tools::index::terms::split_stems;
 
 /// Most parts of a request that are held against tools by themselves: each is a scan of all vectors.
 /// What is asked for after them is searched by its words and as a part of the whole.
@@ -14,16 +14,16 @@ const CLAUSE_MAX: usize = 512;
 const REST_MAX: usize = 2048;
 
 /// The parts of a text, none when it asks for one thing. After the [`CLAUSES_MAX`]th comes all the rest.
-pub(super) fn of(text: &str) -> Vec<String> {
+pub(super) fn split_clauses(text: &str) -> Vec<String> {
     let mut out = Vec::new();
-    for sentence in sentences(text) {
+    for sentence in split_sentences(text) {
         let mut open = String::new();
-        for part in parts(sentence) {
+        for part in split_sentence(sentence) {
             if !open.is_empty() {
                 open.push_str(", ");
             }
             open.push_str(part);
-            if stems(&open, WORDS_MIN).len() >= WORDS_MIN {
+            if split_stems(&open, WORDS_MIN).len() >= WORDS_MIN {
                 out.push(std::mem::take(&mut open));
             }
         }
@@ -44,7 +44,7 @@ pub(super) fn of(text: &str) -> Vec<String> {
     out
 }
 
-fn sentences(text: &str) -> impl Iterator<Item = &str> {
+fn split_sentences(text: &str) -> impl Iterator<Item = &str> {
     let ends = |c: char| matches!(c, '.' | '!' | '?' | ';' | '。' | '！' | '？' | '；');
     text.split('\n').flat_map(move |line| {
         // A point ends a sentence when something else follows: `3.5` and `example.com` go on.
@@ -64,7 +64,7 @@ fn sentences(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-fn parts(sentence: &str) -> impl Iterator<Item = &str> {
+fn split_sentence(sentence: &str) -> impl Iterator<Item = &str> {
     let marks = sentence.split([',', ':', '，', '、', '：']);
     let joined = marks.flat_map(|part| part.split(" and "));
     let joined = joined.flat_map(|part| part.split(" then "));
@@ -82,7 +82,7 @@ mod tests {
     fn a_request_comes_apart_where_another_thing_begins() {
         let text = "Read the sales of version 3.5, plot them as a bar chart and mail it to the whole team. Thanks!";
         assert_eq!(
-            of(text),
+            split_clauses(text),
             [
                 "Read the sales of version 3.5",
                 "plot them as a bar chart",
@@ -90,13 +90,13 @@ mod tests {
                 "Thanks"
             ]
         );
-        assert_eq!(of("read a file"), Vec::<String>::new());
+        assert_eq!(split_clauses("read a file"), Vec::<String>::new());
     }
 
     #[test]
     fn what_is_too_short_goes_with_its_neighbour() {
         assert_eq!(
-            of("Compare red, green, blue paint. Order the cheapest paint online"),
+            split_clauses("Compare red, green, blue paint. Order the cheapest paint online"),
             [
                 "Compare red, green",
                 "blue paint",
@@ -107,9 +107,9 @@ mod tests {
 
     #[test]
     fn a_text_without_end_has_few_parts() {
-        let parts = of(&"do this great thing; ".repeat(1000));
+        let parts = split_clauses(&"do this great thing; ".repeat(1000));
         assert_eq!(parts.len(), CLAUSES_MAX + 1);
         assert_eq!(parts[CLAUSES_MAX].len(), REST_MAX);
-        assert!(of(&"word ".repeat(10_000)).is_empty());
+        assert!(split_clauses(&"word ".repeat(10_000)).is_empty());
     }
 }

@@ -4,56 +4,56 @@
 //! mean of this collection: so a tool's weights depend on nothing but its own words, and a server
 //! that comes or goes changes no other's.
 
-use crate::tools::index::entry::Draft;
-use crate::tools::index::words::{Term, name_stems, stems};
+use crate::tools::index::entry::IndexDraft;
+use crate::tools::index::terms::{Term, split_name_stems, split_stems};
 
 /// How much the second mention of a word is worth against the first: the usual value.
-const SATURATION: f32 = 1.2;
+const TERM_SATURATION: f32 = 1.2;
 /// How much length counts.
-const LENGTH: f32 = 0.6;
+const LENGTH_WEIGHT: f32 = 0.6;
 /// Words of a bucket, about.
-const BUCKET: usize = 8;
+const BUCKET_TERMS: usize = 8;
 
 /// A kind of text. A word is worth the same in each, for its length: two mentions in a name of three
 /// words are much, in a description few.
 struct TextField {
     /// In words.
-    usual: f32,
+    usual_length: f32,
     /// Words read.
-    most: usize,
+    words_max: usize,
 }
 
 const NAME: TextField = TextField {
-    usual: 3.0,
-    most: 32,
+    usual_length: 3.0,
+    words_max: 32,
 };
 const TITLE: TextField = TextField {
-    usual: 3.0,
-    most: 32,
+    usual_length: 3.0,
+    words_max: 32,
 };
 const LABELS: TextField = TextField {
-    usual: 4.0,
-    most: 64,
+    usual_length: 4.0,
+    words_max: 64,
 };
 const DESCRIPTION: TextField = TextField {
-    usual: 25.0,
-    most: 512,
+    usual_length: 25.0,
+    words_max: 512,
 };
 const SERVER: TextField = TextField {
-    usual: 2.0,
-    most: 16,
+    usual_length: 2.0,
+    words_max: 16,
 };
 const ABOUT: TextField = TextField {
-    usual: 15.0,
-    most: 128,
+    usual_length: 15.0,
+    words_max: 128,
 };
 const PARAMETERS: TextField = TextField {
-    usual: 5.0,
-    most: 128,
+    usual_length: 5.0,
+    words_max: 128,
 };
 const REMARKS: TextField = TextField {
-    usual: 25.0,
-    most: 256,
+    usual_length: 25.0,
+    words_max: 256,
 };
 
 /// The postings of one server.
@@ -76,26 +76,26 @@ struct Bucket {
 
 impl Postings {
     /// Of tools in their order.
-    pub(in crate::tools::index) fn of(server: &str, about: &str, drafts: &[Draft]) -> Self {
+    pub(in crate::tools::index) fn build(server: &str, about: &str, drafts: &[IndexDraft]) -> Self {
         let mut shared = Vec::new();
-        SERVER.add(&stems(server, SERVER.most), &mut shared);
-        ABOUT.add(&stems(about, ABOUT.most), &mut shared);
+        SERVER.add(&split_stems(server, SERVER.words_max), &mut shared);
+        ABOUT.add(&split_stems(about, ABOUT.words_max), &mut shared);
         let mut all = Vec::new();
         for (tool, draft) in (0_u32..).zip(drafts) {
             let mut own = shared.clone();
-            read(draft, &mut own);
-            merge(&mut own);
+            collect_terms(draft, &mut own);
+            merge_terms(&mut own);
             let own = own.into_iter();
-            all.extend(own.map(|(term, weight)| (term, tool, saturated(weight))));
+            all.extend(own.map(|(term, weight)| (term, tool, saturate(weight))));
         }
-        let count = (all.len() / BUCKET).next_power_of_two();
-        all.sort_unstable_by_key(|(term, tool, _)| (term.place(count), *term, *tool));
+        let count = (all.len() / BUCKET_TERMS).next_power_of_two();
+        all.sort_unstable_by_key(|(term, tool, _)| (term.bucket_and_bit(count), *term, *tool));
         let mut terms: Vec<(Term, u32)> = Vec::new();
         let mut buckets = vec![Bucket::default(); count + 1];
         for (at, (term, _, _)) in (0_u32..).zip(&all) {
             if terms.last().is_none_or(|(last, _)| last != term) {
                 terms.push((*term, at));
-                let (bucket, bit) = term.place(count);
+                let (bucket, bit) = term.bucket_and_bit(count);
                 buckets[bucket].bits |= bit;
                 buckets[bucket + 1].start += 1;
             }
@@ -120,8 +120,8 @@ impl Postings {
     }
 
     /// The tools a word leads to, in their order, and what it is worth to each.
-    pub(in crate::tools::index) fn tools(&self, term: Term) -> &[(u32, f32)] {
-        let (at, bit) = term.place(self.buckets.len() - 1);
+    pub(in crate::tools::index) fn matches(&self, term: Term) -> &[(u32, f32)] {
+        let (at, bit) = term.bucket_and_bit(self.buckets.len() - 1);
         let bucket = &self.buckets[at];
         if bucket.bits & bit == 0 {
             return &[];
@@ -149,36 +149,36 @@ pub(in crate::tools::index) fn rarity(tools: usize, having: usize) -> f32 {
 }
 
 /// Having a word more often, or in a shorter text, is a little more.
-fn saturated(weight: f32) -> f32 {
-    weight * (SATURATION + 1.0) / (weight + SATURATION)
+fn saturate(weight: f32) -> f32 {
+    weight * (TERM_SATURATION + 1.0) / (weight + TERM_SATURATION)
 }
 
 impl TextField {
     fn add(&self, stems: &[String], out: &mut Vec<(Term, f32)>) {
-        let length = 1.0 - LENGTH + LENGTH * stems.len() as f32 / self.usual;
+        let length = 1.0 - LENGTH_WEIGHT + LENGTH_WEIGHT * stems.len() as f32 / self.usual_length;
         let weight = 1.0 / length;
-        out.extend(stems.iter().map(|stem| (Term::of(stem), weight)));
+        out.extend(stems.iter().map(|stem| (Term::from_stem(stem), weight)));
     }
 
     fn add_all<'a>(&self, texts: impl Iterator<Item = &'a str>, out: &mut Vec<(Term, f32)>) {
-        let stems = texts.flat_map(|text| stems(text, self.most));
-        self.add(&stems.take(self.most).collect::<Vec<_>>(), out);
+        let stems = texts.flat_map(|text| split_stems(text, self.words_max));
+        self.add(&stems.take(self.words_max).collect::<Vec<_>>(), out);
     }
 }
 
-fn read(draft: &Draft, out: &mut Vec<(Term, f32)>) {
+fn collect_terms(draft: &IndexDraft, out: &mut Vec<(Term, f32)>) {
     let entry = &draft.entry;
-    NAME.add(&name_stems(&entry.name, NAME.most), out);
-    TITLE.add(&stems(&draft.title, TITLE.most), out);
-    DESCRIPTION.add(&stems(&draft.description, DESCRIPTION.most), out);
+    NAME.add(&split_name_stems(&entry.name, NAME.words_max), out);
+    TITLE.add(&split_stems(&draft.title, TITLE.words_max), out);
+    DESCRIPTION.add(&split_stems(&draft.description, DESCRIPTION.words_max), out);
     let labels = entry.categories.iter().chain(&entry.keywords);
     LABELS.add_all(labels.map(|label| &**label), out);
     PARAMETERS.add_all(draft.parameters.iter().map(|name| &**name), out);
-    REMARKS.add(&stems(&draft.remarks, REMARKS.most), out);
+    REMARKS.add(&split_stems(&draft.parameter_text, REMARKS.words_max), out);
 }
 
 /// Each word once, with all it has.
-fn merge(words: &mut Vec<(Term, f32)>) {
+fn merge_terms(words: &mut Vec<(Term, f32)>) {
     words.sort_by_key(|(term, _)| *term);
     words.dedup_by(|next, kept| {
         let same = next.0 == kept.0;

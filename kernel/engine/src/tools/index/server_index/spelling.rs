@@ -3,28 +3,28 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::tools::index::entry::Draft;
-use crate::tools::index::words::{Term, name_stems};
+use crate::tools::index::entry::IndexDraft;
+use crate::tools::index::terms::{Term, split_name_stems};
 
 /// Shortest word that is corrected: of three letters everything is a letter away.
-const SHORTEST: usize = 4;
+const LENGTH_MIN: usize = 4;
 /// From so many letters on, two may differ.
-const LONG: usize = 8;
+const TWO_EDITS_LENGTH: usize = 8;
 /// Longest word that is corrected.
-const LONGEST: usize = 48;
+const LENGTH_MAX: usize = 48;
 /// Most words read of one name.
 const WORDS_MAX: usize = 32;
 
 /// The words of one server's names, each once.
 #[derive(Debug, Default, PartialEq)]
-pub(in crate::tools::index) struct SpelledNames {
+pub(in crate::tools::index) struct NameWords {
     /// Side by side: most words are told apart by these alone.
-    shapes: Box<[WordLetters]>,
-    names: Box<[SpelledName]>,
+    shapes: Box<[LetterSet]>,
+    names: Box<[NameWord]>,
 }
 
 #[derive(Debug, PartialEq)]
-struct SpelledName {
+struct NameWord {
     word: Box<str>,
     term: Term,
     /// In whose names it stands.
@@ -33,57 +33,57 @@ struct SpelledName {
 
 /// Which letters occur in a word, and how many there are.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct WordLetters {
+struct LetterSet {
     letters: u64,
     length: usize,
 }
 
 /// A word that may be meant.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(in crate::tools::index) struct Guess {
+pub(in crate::tools::index) struct SpellingGuess {
     pub(in crate::tools::index) distance: usize,
     pub(in crate::tools::index) word: Box<str>,
     pub(in crate::tools::index) term: Term,
 }
 
-impl SpelledNames {
-    pub(in crate::tools::index) fn of(drafts: &[Draft]) -> Self {
+impl NameWords {
+    pub(in crate::tools::index) fn from_drafts(drafts: &[IndexDraft]) -> Self {
         let mut words: BTreeMap<String, BTreeSet<u32>> = BTreeMap::new();
         for (tool, draft) in (0..).zip(drafts) {
-            for word in name_stems(&draft.entry.name, WORDS_MAX) {
+            for word in split_name_stems(&draft.entry.name, WORDS_MAX) {
                 words.entry(word).or_default().insert(tool);
             }
         }
         let words = words
             .into_iter()
-            .filter(|(word, _)| word.len() >= SHORTEST - 1);
-        let name = |(word, tools): (String, BTreeSet<u32>)| SpelledName {
-            term: Term::of(&word),
+            .filter(|(word, _)| word.len() >= LENGTH_MIN - 1);
+        let name = |(word, tools): (String, BTreeSet<u32>)| NameWord {
+            term: Term::from_stem(&word),
             word: word.into(),
             tools: tools.into_iter().collect(),
         };
-        let names: Box<[SpelledName]> = words.map(name).collect();
+        let names: Box<[NameWord]> = words.map(name).collect();
         Self {
             shapes: names
                 .iter()
-                .map(|name| WordLetters::of(&name.word))
+                .map(|name| LetterSet::from_word(&name.word))
                 .collect(),
             names,
         }
     }
 
     /// The words that are near to this one and stand in the name of a tool that is `seen`.
-    pub(in crate::tools::index) fn near<'a>(
+    pub(in crate::tools::index) fn find_near<'a>(
         &'a self,
-        misspelt: &'a Misspelt,
+        misspelt: &'a MisspelledWord,
         seen: impl Fn(u32) -> bool + 'a,
-    ) -> impl Iterator<Item = Guess> + 'a {
+    ) -> impl Iterator<Item = SpellingGuess> + 'a {
         let shapes = self.shapes.iter().zip(&self.names);
-        let alike = shapes.filter(|(shape, _)| misspelt.may_be(**shape));
+        let alike = shapes.filter(|(shape, _)| misspelt.can_match(**shape));
         alike.filter_map(move |(_, name)| {
             let distance = misspelt.distance(&name.word)?;
             let known = name.tools.iter().any(|tool| seen(*tool));
-            known.then(|| Guess {
+            known.then(|| SpellingGuess {
                 distance,
                 word: name.word.clone(),
                 term: name.term,
@@ -93,40 +93,40 @@ impl SpelledNames {
 }
 
 /// A word that no tool has.
-pub(in crate::tools::index) struct Misspelt {
+pub(in crate::tools::index) struct MisspelledWord {
     word: String,
-    shape: WordLetters,
+    shape: LetterSet,
     may_differ: usize,
 }
 
-impl Misspelt {
+impl MisspelledWord {
     /// `None` when the word is too short or too long to guess at, or has no letters.
-    pub(in crate::tools::index) fn read(word: &str) -> Option<Self> {
-        let guessable = (SHORTEST..=LONGEST).contains(&word.len())
+    pub(in crate::tools::index) fn parse(word: &str) -> Option<Self> {
+        let guessable = (LENGTH_MIN..=LENGTH_MAX).contains(&word.len())
             && word.bytes().all(|b| b.is_ascii_alphabetic());
         guessable.then(|| Self {
             word: word.to_owned(),
-            shape: WordLetters::of(word),
-            may_differ: if word.len() < LONG { 1 } else { 2 },
+            shape: LetterSet::from_word(word),
+            may_differ: if word.len() < TWO_EDITS_LENGTH { 1 } else { 2 },
         })
     }
 
     /// Each edit changes at most two of the letters that occur, so most words are told apart by
     /// counting bits.
-    fn may_be(&self, shape: WordLetters) -> bool {
+    fn can_match(&self, shape: LetterSet) -> bool {
         let apart = self.shape.length.abs_diff(shape.length);
         let unlike = (self.shape.letters ^ shape.letters).count_ones() as usize;
         apart <= self.may_differ && unlike <= 2 * self.may_differ
     }
 
     fn distance(&self, name: &str) -> Option<usize> {
-        let distance = edits(self.word.as_bytes(), name.as_bytes());
+        let distance = edit_distance(self.word.as_bytes(), name.as_bytes());
         (distance <= self.may_differ).then_some(distance)
     }
 }
 
-impl WordLetters {
-    fn of(word: &str) -> Self {
+impl LetterSet {
+    fn from_word(word: &str) -> Self {
         let letters = word.bytes().fold(0, |set, byte| set | 1 << (byte % 64));
         Self {
             letters,
@@ -136,7 +136,7 @@ impl WordLetters {
 }
 
 /// Letters to add, drop, change or swap with their neighbour.
-fn edits(a: &[u8], b: &[u8]) -> usize {
+fn edit_distance(a: &[u8], b: &[u8]) -> usize {
     let mut before = vec![0; b.len() + 1];
     let mut last: Vec<usize> = (0..=b.len()).collect();
     for i in 0..a.len() {
@@ -168,14 +168,18 @@ mod tests {
             ("direcotyr", "directory", 2),
             ("cat", "dog", 3),
         ] {
-            assert_eq!(edits(a.as_bytes(), b.as_bytes()), distance, "{a} {b}");
+            assert_eq!(
+                edit_distance(a.as_bytes(), b.as_bytes()),
+                distance,
+                "{a} {b}"
+            );
         }
     }
 
     #[test]
     fn short_words_and_numbers_are_taken_as_they_are() {
         for word in ["cat", "", "20261", &"x".repeat(49)] {
-            assert!(Misspelt::read(word).is_none(), "{word}");
+            assert!(MisspelledWord::parse(word).is_none(), "{word}");
         }
     }
 }

@@ -13,7 +13,7 @@ pub(in crate::tools::index) struct Probes {
 
 impl Probes {
     /// `None` when there are none, or they are not of one dimension.
-    pub(in crate::tools::index) fn of(meanings: &[Vector]) -> Option<Self> {
+    pub(in crate::tools::index) fn from_vectors(meanings: &[Vector]) -> Option<Self> {
         let dimension = meanings.first()?.dimension();
         let alike = meanings.iter().all(|one| one.dimension() == dimension);
         let parts = meanings.iter().map(Vector::parts);
@@ -32,12 +32,12 @@ impl Probes {
         self.dimension
     }
 
-    pub(in crate::tools::index) fn units(&self) -> &[f32] {
+    pub(in crate::tools::index) fn scales(&self) -> &[f32] {
         &self.units
     }
 
     /// The products of each of these rows with each probe, row by row.
-    pub(in crate::tools::index) fn products(&self, rows: &[i8]) -> Vec<i32> {
+    pub(in crate::tools::index) fn dot_products(&self, rows: &[i8]) -> Vec<i32> {
         let mut out = vec![0; rows.len() / self.dimension * self.units.len()];
         let scan = VectorScan {
             probes: self,
@@ -69,14 +69,14 @@ impl SimdOp for VectorScan<'_> {
         let rows = self.rows.chunks_exact(*dimension);
         for (row, out) in rows.zip(self.out.chunks_exact_mut(units.len())) {
             for (probe, out) in numbers.chunks_exact(*dimension).zip(out) {
-                *out = dot(row, probe);
+                *out = dot_product(row, probe);
             }
         }
     }
 }
 
 #[inline(always)]
-pub(in crate::tools::index) fn dot<N: Copy + Into<i32>>(row: &[i8], probe: &[N]) -> i32 {
+pub(in crate::tools::index) fn dot_product<N: Copy + Into<i32>>(row: &[i8], probe: &[N]) -> i32 {
     let pairs = row.iter().zip(probe);
     pairs.map(|(a, b)| i32::from(*a) * (*b).into()).sum()
 }

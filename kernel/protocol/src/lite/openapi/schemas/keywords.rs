@@ -26,7 +26,7 @@ enum KeywordForm {
     /// A schema for all items, or a list of schemas for the first ones.
     Items,
     /// What the others are, after a list of items.
-    OtherItems,
+    RemainingItems,
     /// `dependencies` of older drafts.
     Dependencies,
     /// A value that must be this one.
@@ -61,7 +61,7 @@ const KEYWORDS: [(&str, KeywordForm); 50] = [
     ("oneOf", KeywordForm::SchemaList),
     ("prefixItems", KeywordForm::SchemaList),
     ("items", KeywordForm::Items),
-    ("additionalItems", KeywordForm::OtherItems),
+    ("additionalItems", KeywordForm::RemainingItems),
     ("additionalProperties", KeywordForm::SchemaOrFlag),
     ("unevaluatedProperties", KeywordForm::SchemaOrFlag),
     ("unevaluatedItems", KeywordForm::SchemaOrFlag),
@@ -106,7 +106,7 @@ const KEYWORDS: [(&str, KeywordForm); 50] = [
 
 impl Translation<'_> {
     /// Puts one keyword of `said` into what is made, if it has its form.
-    pub(super) fn keyword(
+    pub(super) fn translate_keyword(
         &mut self,
         said: &Map<String, Value>,
         (key, value): (&str, &Value),
@@ -117,42 +117,42 @@ impl Translation<'_> {
             return Ok(());
         };
         let read = match form {
-            KeywordForm::Schemas => self.named(value, depth)?,
-            KeywordForm::SchemaList => self.listed(value, depth)?,
+            KeywordForm::Schemas => self.translate_named(value, depth)?,
+            KeywordForm::SchemaList => self.translate_list(value, depth)?,
             KeywordForm::Items if value.is_array() => {
-                let first = self.listed(value, depth)?;
+                let first = self.translate_list(value, depth)?;
                 let first = first.filter(|_| !said.contains_key("prefixItems"));
                 made.extend(first.map(|first| ("prefixItems".to_owned(), first)));
                 None
             }
-            KeywordForm::OtherItems => {
+            KeywordForm::RemainingItems => {
                 if said.get("items").is_some_and(Value::is_array) {
-                    made.insert("items".into(), self.schema(value, depth)?);
+                    made.insert("items".into(), self.translate_schema(value, depth)?);
                 }
                 None
             }
             KeywordForm::SchemaOrFlag if value.is_boolean() => {
-                (!names_a_reference(said)).then(|| value.clone())
+                (!has_ref_property(said)).then(|| value.clone())
             }
             KeywordForm::Items | KeywordForm::Schema | KeywordForm::SchemaOrFlag => {
-                Some(self.schema(value, depth)?)
+                Some(self.translate_schema(value, depth)?)
             }
             KeywordForm::Dependencies => {
-                self.dependencies(value, depth, made)?;
+                self.translate_dependencies(value, depth, made)?;
                 None
             }
             // Said as a list of one: some programs take a constant that is a list or an object for an error.
             KeywordForm::Constant if value.is_array() || value.is_object() => {
-                let value = self.data(value)?;
+                let value = self.copy_data(value)?;
                 made.extend(value.map(|value| ("enum".to_owned(), json!([value]))));
                 None
             }
-            KeywordForm::Constant | KeywordForm::Data => self.data(value)?,
+            KeywordForm::Constant | KeywordForm::Data => self.copy_data(value)?,
             KeywordForm::DataList => match value.as_array() {
-                Some(all) if !all.is_empty() => self.data(value)?,
+                Some(all) if !all.is_empty() => self.copy_data(value)?,
                 Some(_) | None => None,
             },
-            KeywordForm::Limit(other) => limit(value, said.get(*other)),
+            KeywordForm::Limit(other) => exclusive_limit(value, said.get(*other)),
             KeywordForm::Types
             | KeywordForm::Names
             | KeywordForm::NamesByName
@@ -160,34 +160,45 @@ impl Translation<'_> {
             | KeywordForm::Flag
             | KeywordForm::Number
             | KeywordForm::Positive
-            | KeywordForm::Count => plain(*form, value),
+            | KeywordForm::Count => copy_plain(*form, value),
         };
         made.extend(read.map(|read| (key.to_owned(), read)));
         Ok(())
     }
 
-    fn named(&mut self, all: &Value, depth: usize) -> Result<Option<Value>, TooManyValues> {
+    fn translate_named(
+        &mut self,
+        all: &Value,
+        depth: usize,
+    ) -> Result<Option<Value>, TooManyValues> {
         let Some(all) = all.as_object() else {
             return Ok(None);
         };
         let mut made = Map::new();
         for (name, schema) in all.iter().filter(|(name, _)| *name != "$ref") {
-            made.insert(name.clone(), self.schema(schema, depth)?);
+            made.insert(name.clone(), self.translate_schema(schema, depth)?);
         }
         Ok(Some(made.into()))
     }
 
-    fn listed(&mut self, all: &Value, depth: usize) -> Result<Option<Value>, TooManyValues> {
+    fn translate_list(
+        &mut self,
+        all: &Value,
+        depth: usize,
+    ) -> Result<Option<Value>, TooManyValues> {
         let Some(all) = all.as_array().filter(|all| !all.is_empty()) else {
             return Ok(None);
         };
-        let made: Result<Vec<Value>, _> = all.iter().map(|one| self.schema(one, depth)).collect();
+        let made: Result<Vec<Value>, _> = all
+            .iter()
+            .map(|one| self.translate_schema(one, depth))
+            .collect();
         Ok(Some(made?.into()))
     }
 
     /// What drafts before 2019-09 say in one: names that must be there, or a schema that must hold, where
     /// another name is.
-    fn dependencies(
+    fn translate_dependencies(
         &mut self,
         all: &Value,
         depth: usize,
@@ -200,9 +211,9 @@ impl Translation<'_> {
             .flatten()
             .filter(|(name, _)| *name != "$ref")
         {
-            match strings(what) {
+            match unique_strings(what) {
                 Some(names) => drop(required.insert(name.clone(), names)),
-                None => drop(schemas.insert(name.clone(), self.schema(what, depth)?)),
+                None => drop(schemas.insert(name.clone(), self.translate_schema(what, depth)?)),
             }
         }
         if !required.is_empty() {
@@ -216,10 +227,10 @@ impl Translation<'_> {
 
     /// A value that stands for itself. One that has a `$ref` in it is left out: programs that look for
     /// references everywhere would follow it.
-    fn data(&mut self, value: &Value) -> Result<Option<Value>, TooManyValues> {
+    fn copy_data(&mut self, value: &Value) -> Result<Option<Value>, TooManyValues> {
         let mut below = vec![(value, 0)];
         while let Some((value, depth)) = below.pop() {
-            self.count()?;
+            self.count_value()?;
             match value {
                 _ if depth > DEPTH_MAX => return Ok(None),
                 Value::Object(members) if members.contains_key("$ref") => return Ok(None),
@@ -236,22 +247,22 @@ impl Translation<'_> {
 
 /// A schema with a property called `$ref`, which cannot be said in a document where every such member is a
 /// reference. Then it must not say either that there are no others.
-fn names_a_reference(said: &Map<String, Value>) -> bool {
+fn has_ref_property(said: &Map<String, Value>) -> bool {
     let names = |key| said.get(key).is_some_and(|all| all.get("$ref").is_some());
     names("properties") || names("patternProperties")
 }
 
 /// The keywords that hold no schemas and have one form only.
-fn plain(form: KeywordForm, value: &Value) -> Option<Value> {
+fn copy_plain(form: KeywordForm, value: &Value) -> Option<Value> {
     let fits = match form {
-        KeywordForm::Types => return types(value),
-        KeywordForm::Names => return strings(value).filter(|names| *names != json!([])),
+        KeywordForm::Types => return normalize_types(value),
+        KeywordForm::Names => return unique_strings(value).filter(|names| *names != json!([])),
         KeywordForm::NamesByName => {
             let all = value
                 .as_object()?
                 .iter()
                 .filter(|(name, _)| *name != "$ref");
-            let all = all.map(|(name, names)| Some((name.clone(), strings(names)?)));
+            let all = all.map(|(name, names)| Some((name.clone(), unique_strings(names)?)));
             return Some(Value::Object(all.collect::<Option<Map<_, _>>>()?));
         }
         KeywordForm::Text => value.is_string(),
@@ -264,7 +275,7 @@ fn plain(form: KeywordForm, value: &Value) -> Option<Value> {
         | KeywordForm::Schema
         | KeywordForm::SchemaOrFlag
         | KeywordForm::Items
-        | KeywordForm::OtherItems
+        | KeywordForm::RemainingItems
         | KeywordForm::Dependencies
         | KeywordForm::Constant
         | KeywordForm::Data
@@ -274,7 +285,7 @@ fn plain(form: KeywordForm, value: &Value) -> Option<Value> {
     fits.then(|| value.clone())
 }
 
-fn types(value: &Value) -> Option<Value> {
+fn normalize_types(value: &Value) -> Option<Value> {
     let known = |one: &Value| one.as_str().is_some_and(|one| TYPES.contains(&one));
     match value {
         Value::String(_) => known(value).then(|| value.clone()),
@@ -291,7 +302,7 @@ fn types(value: &Value) -> Option<Value> {
 }
 
 /// A list of strings, each of them once.
-fn strings(value: &Value) -> Option<Value> {
+fn unique_strings(value: &Value) -> Option<Value> {
     let mut seen = HashSet::new();
     let all: Option<Vec<&str>> = value.as_array()?.iter().map(Value::as_str).collect();
     let once: Vec<&str> = all?.into_iter().filter(|one| seen.insert(*one)).collect();
@@ -299,7 +310,7 @@ fn strings(value: &Value) -> Option<Value> {
 }
 
 /// A limit that excludes itself: a number; up to draft 4 it is a word about the other limit.
-fn limit(value: &Value, other: Option<&Value>) -> Option<Value> {
+fn exclusive_limit(value: &Value, other: Option<&Value>) -> Option<Value> {
     match value {
         Value::Number(_) => Some(value.clone()),
         Value::Bool(true) => other.filter(|other| other.is_number()).cloned(),

@@ -4,7 +4,7 @@ use super::*;
 
 fn made(schema: &Value) -> Option<Value> {
     let mut names = UniqueNames::default();
-    let name = names.take("t");
+    let name = names.reserve("t");
     translate(
         &schema.to_string(),
         &name,

@@ -7,7 +7,7 @@ use super::{Role, SharedServer};
 /// Entries of each list that are named; what is beyond is counted.
 pub const IMPACT_NAMED: usize = 20;
 
-/// `mgp/kernel/nodes/impact`: what ends with `mgp/kernel/nodes/revoke`. Changes nothing. Answers [`RevokeEnds`].
+/// `mgp/kernel/nodes/impact`: what ends with `mgp/kernel/nodes/revoke`. Changes nothing. Answers [`RevokeImpact`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Impact {
@@ -17,7 +17,7 @@ pub struct Impact {
 
 /// Answer of `mgp/kernel/nodes/impact`. Each list has at most [`IMPACT_NAMED`] entries.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RevokeEnds {
+pub struct RevokeImpact {
     /// All digits of the node's id.
     pub id: String,
     /// What it is called.

@@ -1,15 +1,15 @@
 //! What came of a replay.
 
-use mgp_engine::calls::recorder::comparing::AnswerDifference;
+use mgp_engine::calls::recorder::comparison::AnswerDifference;
 use mgp_engine::calls::recorder::replay::{ReplayStep, SkippedStep};
 use serde_json::{Value, json};
 
 use crate::cli::failure::Failure;
-use crate::cli::print::say;
-use crate::cli::words::{one_line, plain};
+use crate::cli::print::print_line;
+use crate::cli::text_format::{first_line, sanitize_line};
 
 /// Longest value that is shown of a difference, in characters.
-const SHOWN: usize = 200;
+const VALUE_WIDTH_MAX: usize = 200;
 
 /// How many answers were the same, and which were not.
 #[derive(Default)]
@@ -24,50 +24,53 @@ pub(super) struct ReplayReport {
 pub(super) struct DifferentStep {
     line: usize,
     method: String,
-    about: Option<String>,
+    subject: Option<String>,
     differences: Vec<AnswerDifference>,
 }
 
 impl DifferentStep {
-    pub(super) fn of(step: &ReplayStep, differences: Vec<AnswerDifference>) -> Self {
+    pub(super) fn new(step: &ReplayStep, differences: Vec<AnswerDifference>) -> Self {
         Self {
             line: step.line,
             method: step.method.clone(),
-            about: step.about.clone(),
+            subject: step.target.clone(),
             differences,
         }
     }
 
-    fn in_words(&self) -> String {
-        let about = self.about.as_deref().unwrap_or_default();
+    fn render(&self) -> String {
+        let about = self.subject.as_deref().unwrap_or_default();
         let what = format!("{} {about}", self.method);
-        let what = plain(what.trim_end());
+        let what = sanitize_line(what.trim_end());
         let mut lines = vec![format!("line {}: {what}", self.line)];
         for difference in &self.differences {
-            let at = match difference.at.as_str() {
+            let at = match difference.path.as_str() {
                 "" => "(the whole answer)",
                 at => at,
             };
-            lines.push(format!("  {}", plain(at)));
-            let sides = [("-", &difference.recorded), ("+", &difference.now)];
+            lines.push(format!("  {}", sanitize_line(at)));
+            let sides = [("-", &difference.recorded), ("+", &difference.replayed)];
             for (mark, value) in sides {
                 if let Some(value) = value {
-                    lines.push(format!("  {mark} {}", one_line(&value.to_string(), SHOWN)));
+                    lines.push(format!(
+                        "  {mark} {}",
+                        first_line(&value.to_string(), VALUE_WIDTH_MAX)
+                    ));
                 }
             }
         }
         lines.join("\n")
     }
 
-    fn in_json(&self) -> Value {
+    fn to_json(&self) -> Value {
         let differences = self
             .differences
             .iter()
-            .map(|one| json!({"at": one.at, "recorded": one.recorded, "now": one.now}));
+            .map(|one| json!({"at": one.path, "recorded": one.recorded, "now": one.replayed}));
         json!({
             "line": self.line,
             "method": self.method,
-            "about": self.about,
+            "about": self.subject,
             "differences": differences.collect::<Vec<_>>(),
         })
     }
@@ -76,15 +79,15 @@ impl DifferentStep {
 impl ReplayReport {
     pub(super) fn show(&self, as_json: bool) -> Result<(), Failure> {
         if as_json {
-            return say(self.in_json());
+            return print_line(self.to_json());
         }
         for different in &self.different {
-            say(different.in_words())?;
+            print_line(different.render())?;
         }
         for skipped in &self.skipped {
-            say(plain(&skipped.to_string()))?;
+            print_line(sanitize_line(&skipped.to_string()))?;
         }
-        say(format!(
+        print_line(format!(
             "{} played, {} the same, {} different, {} not played",
             self.played,
             self.same,
@@ -93,10 +96,10 @@ impl ReplayReport {
         ))
     }
 
-    fn in_json(&self) -> Value {
-        let different: Vec<Value> = self.different.iter().map(DifferentStep::in_json).collect();
+    fn to_json(&self) -> Value {
+        let different: Vec<Value> = self.different.iter().map(DifferentStep::to_json).collect();
         let skipped = self.skipped.iter().map(|one| {
-            json!({"line": one.line, "method": one.method, "about": one.about, "why": one.why})
+            json!({"line": one.line, "method": one.method, "about": one.target, "why": one.reason})
         });
         json!({
             "played": self.played,
@@ -107,7 +110,7 @@ impl ReplayReport {
     }
 
     /// A test that tests nothing has failed.
-    pub(super) fn ends(&self) -> Result<(), Failure> {
+    pub(super) fn to_result(&self) -> Result<(), Failure> {
         match (self.played, self.different.len()) {
             (0, _) => Err(Failure::Other("there was nothing to play".into())),
             (_, 0) => Ok(()),

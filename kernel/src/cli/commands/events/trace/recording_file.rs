@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use mgp_engine::timestamps::rfc3339_ms;
+use mgp_engine::timestamps::render_rfc3339_ms;
 use mgp_protocol::mgp::kernel::recorder::{FORMAT, Follow, RecordingHeader, VERSION};
 use mgp_runtime::time::unix_ms;
 
@@ -17,18 +17,18 @@ pub(super) struct RecordingFile {
     path: PathBuf,
     file: File,
     /// The length of the lines that are whole, in bytes.
-    whole: u64,
+    complete_bytes: u64,
 }
 
 impl RecordingFile {
     /// Makes a file that only its owner reads. None is written over, unless that is `forced`: then a new one takes
     /// its place.
-    pub(super) fn begin(path: &Path, forced: bool, of: &Follow) -> Result<Self, Failure> {
+    pub(super) fn create(path: &Path, forced: bool, of: &Follow) -> Result<Self, Failure> {
         if forced
             && let Err(e) = fs::remove_file(path)
             && e.kind() != io::ErrorKind::NotFound
         {
-            return Err(not_written(path, &e));
+            return Err(write_failure(path, &e));
         }
         let mut options = OpenOptions::new();
         options.write(true).create_new(true).mode(0o600);
@@ -38,38 +38,38 @@ impl RecordingFile {
                 "{} is there already; --force writes it anew",
                 path.display()
             )),
-            false => not_written(path, &e),
+            false => write_failure(path, &e),
         })?;
         let mut recording = Self {
             path: path.to_owned(),
             file,
-            whole: 0,
+            complete_bytes: 0,
         };
         let header = RecordingHeader {
             format: FORMAT.into(),
             version: VERSION,
             server: of.server.clone(),
             agent: of.agent.clone(),
-            began: rfc3339_ms(unix_ms()),
+            began: render_rfc3339_ms(unix_ms()),
             written_by: concat!("mgp ", env!("CARGO_PKG_VERSION")).into(),
         };
         let header = serde_json::to_string(&header).expect("a header is always JSON");
-        recording.keep(&header)?;
+        recording.append(&header)?;
         Ok(recording)
     }
 
     /// Writes one line.
-    pub(super) fn keep(&mut self, line: &str) -> Result<(), Failure> {
+    pub(super) fn append(&mut self, line: &str) -> Result<(), Failure> {
         let line = format!("{line}\n");
         match self.file.write_all(line.as_bytes()) {
             Ok(()) => {
-                self.whole += line.len() as u64;
+                self.complete_bytes += line.len() as u64;
                 Ok(())
             }
             Err(e) => {
                 // Where that fails, too, the last line is cut off, and who reads it says so.
-                let _ = self.file.set_len(self.whole);
-                Err(not_written(&self.path, &e))
+                let _ = self.file.set_len(self.complete_bytes);
+                Err(write_failure(&self.path, &e))
             }
         }
     }
@@ -79,6 +79,6 @@ impl RecordingFile {
     }
 }
 
-fn not_written(path: &Path, error: &io::Error) -> Failure {
+fn write_failure(path: &Path, error: &io::Error) -> Failure {
     Failure::Other(format!("{} cannot be written: {error}", path.display()))
 }

@@ -21,9 +21,9 @@ impl Desk {
         let options = Cli::parse_from(["mgp", "status"]).options;
         let mut context = CliContext::new(options).unwrap();
         context.named_socket = Some(here.join("none.sock"));
-        context.look_up = mgp_discovery::config::LookUp {
+        context.look_up = mgp_discovery::config::ConfigLookup {
             home: Some(here.join("home")),
-            folder: here.join("work"),
+            current_dir: here.join("work"),
             ..Default::default()
         };
         fs::create_dir(here.join("work")).unwrap();
@@ -43,7 +43,7 @@ impl Desk {
     /// Whether the project's file is in force as it is.
     fn trusts(&self) -> bool {
         let loaded = config::load(&self.context.look_up, &|_| None, None).unwrap();
-        loaded.project.held.is_some()
+        loaded.project.effective_text.is_some()
     }
 
     fn user_file(&self) -> String {
@@ -143,7 +143,7 @@ fn no_value_is_taken_from_the_command_line() {
         ),
     ] {
         let refused = desk.add(&typed).unwrap_err();
-        assert_eq!(refused.code(), 2);
+        assert_eq!(refused.exit_code(), 2);
         let refused = refused.to_string();
         assert!(
             refused.contains(said) && !refused.contains("s3cret"),
@@ -178,7 +178,7 @@ fn no_value_is_taken_from_the_command_line() {
 fn a_server_that_could_never_start_is_not_added() {
     let desk = Desk::new();
     let refused = desk.add(&["docs", "--url", "ftp://h"]).unwrap_err();
-    assert_eq!(refused.code(), 2);
+    assert_eq!(refused.exit_code(), 2);
     assert!(
         refused.to_string().contains("http:// or https://"),
         "{refused}"
@@ -215,7 +215,7 @@ fn a_new_server_goes_where_the_running_kernel_reads_it() {
     else {
         panic!("it is an add");
     };
-    let at = |status: &KernelStatus| target(&desk.context, &typed, Some(status)).unwrap();
+    let at = |status: &KernelStatus| target_file(&desk.context, &typed, Some(status)).unwrap();
     assert_eq!(at(&running(Some("/a.toml"))), Path::new("/a.toml"));
     assert_eq!(Some(at(&running(None))), desk.context.look_up.user_file());
 }
@@ -223,20 +223,20 @@ fn a_new_server_goes_where_the_running_kernel_reads_it() {
 #[test]
 fn a_command_line_within_quotes_is_refused_with_the_right_one() {
     let quoted = ["npx -y x".to_owned()];
-    let refused = judge_command("files", &quoted).unwrap_err().to_string();
+    let refused = check_command("files", &quoted).unwrap_err().to_string();
     assert!(
         refused.contains("`mgp servers add files -- npx -y x`"),
         "{refused}"
     );
     for good in [&["npx", "-y", "x"][..], &["server"], &["/opt/my server"]] {
         let good: Vec<_> = good.iter().map(|word| (*word).to_owned()).collect();
-        judge_command("files", &good).unwrap();
+        check_command("files", &good).unwrap();
     }
 }
 
 #[test]
 fn a_launcher_is_remarked_on() {
-    let note = |program: &str| launcher_note(&[program.to_owned(), "x".to_owned()]);
+    let note = |program: &str| launcher_cost_note(&[program.to_owned(), "x".to_owned()]);
     assert!(note("/usr/bin/npx").unwrap().contains("npm install -g"));
     assert_eq!(note("server"), None);
 }
@@ -245,7 +245,7 @@ fn a_launcher_is_remarked_on() {
 #[test]
 fn a_command_within_quotes_is_suggested_as_it_stands() {
     let refused = |line: &str| {
-        let refused = judge_command("files", &[line.to_owned()]);
+        let refused = check_command("files", &[line.to_owned()]);
         refused.unwrap_err().to_string()
     };
     let why = refused("npx -y 'x y'");
@@ -261,5 +261,5 @@ fn a_command_within_quotes_is_suggested_as_it_stands() {
         let why = refused(line);
         assert!(!why.contains("s3cret") && why.contains("npx …"), "{why}");
     }
-    assert!(judge_command("files", &["npx".to_owned()]).is_ok());
+    assert!(check_command("files", &["npx".to_owned()]).is_ok());
 }

@@ -6,19 +6,19 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use mgp_clients::{
-    BlockedEntry, Client, ConnectedFile, DocumentForm, EntryPlace, UndoneFile, leads_to_kernel,
-    put, remove, undo,
+    BlockedEntry, Client, ConnectedFile, DocumentForm, EntryLocation, UndoResult, is_kernel_entry,
+    put_entry, remove_entry, undo,
 };
 use mgp_store::atomic_file;
+use mgp_store::health::explain_io_error;
 use mgp_store::regular_file;
-use mgp_store::trouble::explained;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{ENTRIES, user_file};
+use super::{ENTRY_NAMES, client_user_file};
 use crate::cli::client::CliContext;
-use crate::cli::commands::servers::import::DoubledServer;
-use crate::cli::commands::servers::secrets;
+use crate::cli::commands::servers::import::DuplicateServer;
+use crate::cli::commands::servers::supplied_values;
 use crate::cli::failure::Failure;
 use crate::trust;
 
@@ -26,7 +26,7 @@ use crate::trust;
 const COPY: &str = ".before-mgp";
 const COPIES_MAX: usize = 100;
 /// Lines shown around what changes.
-const AROUND: usize = 2;
+const CONTEXT_LINES: usize = 2;
 
 /// What undoing needs to know; it lies beside the client's file while that is connected.
 #[derive(Serialize, Deserialize)]
@@ -36,7 +36,7 @@ struct ConnectRecord {
     /// The text as it was written last.
     after: String,
     /// What this kernel's entry is called; older records do not say.
-    #[serde(default = "usual_name")]
+    #[serde(default = "default_entry_name")]
     own: String,
     /// What did not come back when it was undone before.
     #[serde(default)]
@@ -69,8 +69,8 @@ struct FileCopy {
     blake3: String,
 }
 
-fn usual_name() -> String {
-    ENTRIES[0].to_owned()
+fn default_entry_name() -> String {
+    ENTRY_NAMES[0].to_owned()
 }
 
 /// The user's file of a client, as it is.
@@ -82,18 +82,18 @@ pub(in crate::cli::commands) struct ClientFileEdit {
 }
 
 impl ClientFileEdit {
-    pub(in crate::cli::commands) fn of(
+    pub(in crate::cli::commands) fn open_user_file(
         context: &CliContext,
         client: Client,
     ) -> Result<Self, Failure> {
-        Self::at(client, user_file(context, client)?)
+        Self::open(client, client_user_file(context, client)?)
     }
 
     /// A file in the form of this client.
-    pub(in crate::cli::commands) fn at(client: Client, path: PathBuf) -> Result<Self, Failure> {
+    pub(in crate::cli::commands) fn open(client: Client, path: PathBuf) -> Result<Self, Failure> {
         // A link leads to the file that is meant, which stays where it is.
         let path = atomic_file::behind_links(&path);
-        let text = read_if_there(&path)?;
+        let text = read_if_exists(&path)?;
         Ok(Self { client, path, text })
     }
 
@@ -102,25 +102,25 @@ impl ClientFileEdit {
     }
 
     /// Whether the client is on this machine, as far as its files tell.
-    pub(super) fn is_here(&self) -> bool {
+    pub(super) fn is_client_installed(&self) -> bool {
         // The folder of Claude Code's file is the home, which is there anyway.
         let own_folder = self.client != Client::ClaudeCode;
         self.exists() || (own_folder && self.path.parent().is_some_and(std::path::Path::is_dir))
     }
 
-    pub(in crate::cli::commands) fn before(&self) -> &str {
+    pub(in crate::cli::commands) fn text(&self) -> &str {
         self.text.as_deref().unwrap_or_default()
     }
 
     /// The text with this entry in place, and without others.
-    pub(super) fn with(
+    pub(super) fn with_entry(
         &self,
         name: &str,
         entry: &Value,
-        without: &[DoubledServer],
+        without: &[DuplicateServer],
     ) -> Result<String, Failure> {
         let failed = |why: String| Failure::Other(format!("{}: {why}", self.path.display()));
-        let mut text = edited(self.client, self.before(), name, entry).map_err(failed)?;
+        let mut text = set_entry(self.client, self.text(), name, entry).map_err(failed)?;
         let document = self.document()?;
         for taken in without {
             // This kernel's entry has its place already.
@@ -128,31 +128,31 @@ impl ClientFileEdit {
                 continue;
             }
             let table = match &taken.project {
-                None => self.client.table_in(&document),
+                None => self.client.table_path(&document),
                 Some(folder) => ["projects", folder, self.client.table()]
                     .map(str::to_owned)
                     .into(),
             };
-            let place = EntryPlace {
+            let place = EntryLocation {
                 table: &table,
-                shape: self.client.shape(),
+                shape: self.client.table_form(),
                 name: &taken.name,
             };
-            text =
-                remove(self.client.form(), &text, place).map_err(|why| failed(why.to_string()))?;
+            text = remove_entry(self.client.document_form(), &text, place)
+                .map_err(|why| failed(why.to_string()))?;
         }
         Ok(text)
     }
 
     /// What the file says.
     pub(in crate::cli::commands) fn document(&self) -> Result<Value, Failure> {
-        let read = self.client.form().read(self.before());
+        let read = self.client.document_form().parse(self.text());
         read.map_err(|why| Failure::Other(format!("{}: {why}", self.path.display())))
     }
 
     /// What undoing would make of the file.
-    pub(super) fn undone(&self, door: &str) -> Result<UndoneFile, Failure> {
-        let record = self.record()?;
+    pub(super) fn plan_undo(&self, door: &str) -> Result<UndoResult, Failure> {
+        let record = self.read_record()?;
         // Without a record nobody knows what was there: no file goes, and nothing comes back.
         let before = match &record {
             Some(record) => record.before.as_deref(),
@@ -160,11 +160,11 @@ impl ClientFileEdit {
         };
         let file = ConnectedFile {
             client: self.client,
-            own: record.as_ref().map_or(ENTRIES[0], |record| &record.own),
+            kernel_entry: record.as_ref().map_or(ENTRY_NAMES[0], |record| &record.own),
             before,
             after: record.as_ref().map(|record| record.after.as_str()),
-            now: self.before(),
-            door,
+            current: self.text(),
+            endpoint: door,
             blocked: record.as_ref().map_or(&[], |record| &record.blocked),
         };
         let undone = undo(&file);
@@ -178,8 +178,8 @@ impl ClientFileEdit {
     }
 
     /// Whether a text is the file as it was before this kernel wrote into it.
-    pub(super) fn is_as_before(&self, text: Option<&str>) -> Result<bool, Failure> {
-        let copy = match self.record()?.and_then(|record| record.copy) {
+    pub(super) fn matches_backup(&self, text: Option<&str>) -> Result<bool, Failure> {
+        let copy = match self.read_record()?.and_then(|record| record.copy) {
             None => self.own_copy()?,
             copy => copy,
         };
@@ -188,9 +188,9 @@ impl ClientFileEdit {
 
     /// The copy of the file as it was: the one that the record names, while it is what was written.
     fn own_copy(&self) -> Result<Option<FileCopy>, Failure> {
-        let named = self.record()?.and_then(|record| {
+        let named = self.read_record()?.and_then(|record| {
             let usual = || {
-                let name = file_name(&self.beside(COPY));
+                let name = file_name(&self.sibling_path(COPY));
                 let blake3 = trust::hash(record.before.as_ref()?);
                 Some(FileCopy { name, blake3 })
             };
@@ -198,7 +198,7 @@ impl ClientFileEdit {
             record.copy.or_else(usual)
         });
         Ok(named.filter(|copy| {
-            let text = read_if_there(&self.path.with_file_name(&copy.name));
+            let text = read_if_exists(&self.path.with_file_name(&copy.name));
             text.is_ok_and(|text| text.is_some_and(|text| trust::hash(&text) == copy.blake3))
         }))
     }
@@ -211,15 +211,15 @@ impl ClientFileEdit {
 
     /// The file that has the usual name of the copy and is not this kernel's.
     pub(in crate::cli::commands) fn foreign_copy(&self) -> Result<Option<PathBuf>, Failure> {
-        let (usual, own) = (self.beside(COPY), self.own_copy_path()?);
+        let (usual, own) = (self.sibling_path(COPY), self.own_copy_path()?);
         let is_foreign = own.as_ref() != Some(&usual) && usual.symlink_metadata().is_ok();
         Ok(is_foreign.then_some(usual))
     }
 
     /// Writes a copy of the text by a name that nothing has.
     fn make_copy(&self, text: &str) -> Result<FileCopy, Failure> {
-        let numbered = (2..COPIES_MAX).map(|at| self.beside(&format!("{COPY}-{at}")));
-        let mut all = std::iter::once(self.beside(COPY)).chain(numbered);
+        let numbered = (2..COPIES_MAX).map(|at| self.sibling_path(&format!("{COPY}-{at}")));
+        let mut all = std::iter::once(self.sibling_path(COPY)).chain(numbered);
         let path = all.find(|path| path.symlink_metadata().is_err());
         let path = path.ok_or_else(|| {
             Failure::Other(format!(
@@ -229,7 +229,7 @@ impl ClientFileEdit {
         })?;
         let mode = self.mode();
         atomic_file::write_with_mode(&path, text.as_bytes(), mode)
-            .map_err(|error| Failure::Other(explained(&path, &error)))?;
+            .map_err(|error| Failure::Other(explain_io_error(&path, &error)))?;
         Ok(FileCopy {
             name: file_name(&path),
             blake3: trust::hash(text),
@@ -242,10 +242,10 @@ impl ClientFileEdit {
 
     /// The tokens that connecting made, but for those that a text still has.
     pub(super) fn tokens_gone_from(&self, text: &str) -> Result<Vec<ConnectToken>, Failure> {
-        let Some(record) = self.record()? else {
+        let Some(record) = self.read_record()? else {
             return Ok(Vec::new());
         };
-        let written = self.client.form().read(&record.after).ok();
+        let written = self.client.document_form().parse(&record.after).ok();
         let written = written.iter().flat_map(bearer_tokens);
         let is_there = written.into_iter().any(|token| text.contains(&token));
         Ok(if is_there { Vec::new() } else { record.tokens })
@@ -253,12 +253,14 @@ impl ClientFileEdit {
 
     /// All of them.
     pub(super) fn tokens(&self) -> Result<Vec<ConnectToken>, Failure> {
-        Ok(self.record()?.map_or(Vec::new(), |record| record.tokens))
+        Ok(self
+            .read_record()?
+            .map_or(Vec::new(), |record| record.tokens))
     }
 
-    fn record(&self) -> Result<Option<ConnectRecord>, Failure> {
+    fn read_record(&self) -> Result<Option<ConnectRecord>, Failure> {
         let path = self.record_path();
-        let Some(text) = read_if_there(&path)? else {
+        let Some(text) = read_if_exists(&path)? else {
             return Ok(None);
         };
         let read = serde_json::from_str(&text);
@@ -272,7 +274,7 @@ impl ClientFileEdit {
         text: &str,
         private: bool,
     ) -> Result<Option<PathBuf>, Failure> {
-        self.judge_unchanged()?;
+        self.check_unchanged()?;
         let copy = self.text.as_ref().map(|before| self.make_copy(before));
         let copy = copy.transpose()?;
         self.replace(text, private)?;
@@ -280,7 +282,7 @@ impl ClientFileEdit {
     }
 
     fn replace(&self, text: &str, private: bool) -> Result<(), Failure> {
-        let failed = |error: io::Error| Failure::Other(explained(&self.path, &error));
+        let failed = |error: io::Error| Failure::Other(explain_io_error(&self.path, &error));
         let mode = self.mode();
         if let Some(folder) = self.path.parent() {
             fs::create_dir_all(folder).map_err(failed)?;
@@ -291,18 +293,18 @@ impl ClientFileEdit {
     }
 
     /// Writes it with this kernel's entry, and what undoing needs to know; answers where the file lies as it was.
-    pub(super) fn connect(
+    pub(super) fn write_connected(
         &self,
         own: &str,
         text: &str,
         token: Option<ConnectToken>,
         door: &str,
     ) -> Result<Option<PathBuf>, Failure> {
-        self.judge_unchanged()?;
-        let record = self.record()?;
+        self.check_unchanged()?;
+        let record = self.read_record()?;
         let mut tokens = record.as_ref().map_or(Vec::new(), |it| it.tokens.clone());
         let undone = || -> Result<_, Failure> {
-            let undone = self.undone(door)?;
+            let undone = self.plan_undo(door)?;
             Ok((undone.text, undone.blocked))
         };
         let (before, blocked) = match record {
@@ -340,7 +342,8 @@ impl ClientFileEdit {
 
     fn write_record(&self, record: &ConnectRecord) -> Result<(), Failure> {
         let bytes = serde_json::to_vec(record).expect("texts are JSON");
-        let failed = |error: io::Error| Failure::Other(explained(&self.record_path(), &error));
+        let failed =
+            |error: io::Error| Failure::Other(explain_io_error(&self.record_path(), &error));
         if let Some(folder) = self.path.parent() {
             fs::create_dir_all(folder).map_err(failed)?;
         }
@@ -348,11 +351,11 @@ impl ClientFileEdit {
     }
 
     /// What this kernel's entry is called: as it is, or by a name that no other server has.
-    pub(super) fn own_name(&self, entry: &Value, door: &str) -> Result<&'static str, Failure> {
+    pub(super) fn entry_name(&self, entry: &Value, door: &str) -> Result<&'static str, Failure> {
         let mut free = None;
-        for name in ENTRIES {
-            match self.entry(name)? {
-                Some(there) if leads_to_kernel(&there, door) || starts_same(&there, entry) => {
+        for name in ENTRY_NAMES {
+            match self.find_entry(name)? {
+                Some(there) if is_kernel_entry(&there, door) || has_same_command(&there, entry) => {
                     return Ok(name);
                 }
                 Some(_) => {}
@@ -363,15 +366,15 @@ impl ClientFileEdit {
             Failure::Other(format!(
                 "{}: {} are other servers there, and this kernel's entry has no name; rename one of them",
                 self.path.display(),
-                ENTRIES.join(" and ")
+                ENTRY_NAMES.join(" and ")
             ))
         })
     }
 
     /// The entry of this name.
-    fn entry(&self, name: &str) -> Result<Option<Value>, Failure> {
+    fn find_entry(&self, name: &str) -> Result<Option<Value>, Failure> {
         let document = self.document()?;
-        let table = self.client.table_in(&document);
+        let table = self.client.table_path(&document);
         let table = table
             .iter()
             .try_fold(&document, |value, key| value.get(key));
@@ -382,9 +385,9 @@ impl ClientFileEdit {
 
     /// Writes what undoing makes of it. The copy stays until all that was taken out is back; answers where it is,
     /// where it stays.
-    pub(super) fn restore(&self, undone: &UndoneFile) -> Result<Option<PathBuf>, Failure> {
-        self.judge_unchanged()?;
-        let failed = |error: io::Error| Failure::Other(explained(&self.path, &error));
+    pub(super) fn restore(&self, undone: &UndoResult) -> Result<Option<PathBuf>, Failure> {
+        self.check_unchanged()?;
+        let failed = |error: io::Error| Failure::Other(explain_io_error(&self.path, &error));
         let copy = self.own_copy_path()?;
         match &undone.text {
             Some(text) => {
@@ -394,25 +397,27 @@ impl ClientFileEdit {
             None if self.exists() => fs::remove_file(&self.path).map_err(failed)?,
             None => {}
         }
-        let exact = self.is_as_before(undone.text.as_deref())?;
+        let exact = self.matches_backup(undone.text.as_deref())?;
         let is_back = undone.blocked.is_empty();
-        let complete = is_back && undone.is_own_known && !self.loses_remarks(undone)?;
+        let complete = is_back && undone.is_kernel_entry_known && !self.loses_comments(undone)?;
         let gone = undone.text.is_none();
         match (exact && is_back) || (complete && !gone) {
             true => {
-                copy.as_deref().map_or(Ok(()), remove_if_there)?;
-                remove_if_there(&self.record_path())?;
+                copy.as_deref().map_or(Ok(()), remove_if_exists)?;
+                remove_if_exists(&self.record_path())?;
             }
-            false if !is_back && undone.is_own_known => self.keep_blocked(undone)?,
-            false if copy.is_some() || !undone.is_own_known => {}
-            false => remove_if_there(&self.record_path())?,
+            false if !is_back && undone.is_kernel_entry_known => self.save_blocked(undone)?,
+            false if copy.is_some() || !undone.is_kernel_entry_known => {}
+            false => remove_if_exists(&self.record_path())?,
         }
         Ok(copy.filter(|copy| copy.exists()))
     }
 
     /// What did not come back stays in the record, with nothing else to undo.
-    fn keep_blocked(&self, undone: &UndoneFile) -> Result<(), Failure> {
-        let own = self.record()?.map_or_else(usual_name, |record| record.own);
+    fn save_blocked(&self, undone: &UndoResult) -> Result<(), Failure> {
+        let own = self
+            .read_record()?
+            .map_or_else(default_entry_name, |record| record.own);
         self.write_record(&ConnectRecord {
             before: undone.text.clone(),
             after: undone.text.clone().unwrap_or_default(),
@@ -424,13 +429,13 @@ impl ClientFileEdit {
     }
 
     /// Whether entries came back without the remarks that they may have had.
-    fn loses_remarks(&self, undone: &UndoneFile) -> Result<bool, Failure> {
+    fn loses_comments(&self, undone: &UndoResult) -> Result<bool, Failure> {
         let text = undone.text.as_deref();
-        if undone.restored.is_empty() || self.is_as_before(text)? {
+        if undone.restored.is_empty() || self.matches_backup(text)? {
             return Ok(false);
         }
         let remarks = |text: &str| -> usize {
-            let marks = match self.client.form() {
+            let marks = match self.client.document_form() {
                 DocumentForm::Json => &["//", "/*"][..],
                 DocumentForm::Toml | DocumentForm::Yaml => &["#"],
             };
@@ -439,14 +444,14 @@ impl ClientFileEdit {
             marks.iter().map(|mark| text.matches(mark).count()).sum()
         };
         let copy = self.own_copy_path()?;
-        let copied = copy.map_or(Ok(None), |copy| read_if_there(&copy))?;
+        let copied = copy.map_or(Ok(None), |copy| read_if_exists(&copy))?;
         let copied = copied.unwrap_or_default();
         Ok(remarks(&copied) > remarks(text.unwrap_or_default()))
     }
 
     /// The client may write while a person reads what is shown.
-    fn judge_unchanged(&self) -> Result<(), Failure> {
-        match read_if_there(&self.path)? == self.text {
+    fn check_unchanged(&self) -> Result<(), Failure> {
+        match read_if_exists(&self.path)? == self.text {
             true => Ok(()),
             false => Err(Failure::Other(format!(
                 "{} was changed meanwhile, and was not written; type the command again",
@@ -456,30 +461,30 @@ impl ClientFileEdit {
     }
 
     fn record_path(&self) -> PathBuf {
-        self.beside(".mgp-undo")
+        self.sibling_path(".mgp-undo")
     }
 
-    fn beside(&self, ending: &str) -> PathBuf {
+    fn sibling_path(&self, ending: &str) -> PathBuf {
         let mut name = self.path.file_name().unwrap_or_default().to_owned();
         name.push(ending);
         self.path.with_file_name(name)
     }
 
     /// The whole text that holds only this table, as the client writes it.
-    pub(super) fn in_form(&self, table: &Value) -> Result<String, Failure> {
+    pub(super) fn render_table(&self, table: &Value) -> Result<String, Failure> {
         let name = self.client.table();
         let entries = table[name].as_object().into_iter().flatten();
         let mut text = String::new();
         for (entry, value) in entries {
-            text = edited(self.client, &text, entry, value).map_err(Failure::Other)?;
+            text = set_entry(self.client, &text, entry, value).map_err(Failure::Other)?;
         }
         Ok(text.trim_end().to_owned())
     }
 
     /// The lines that change, with those around them.
-    pub(in crate::cli::commands) fn difference(&self, after: &str) -> String {
+    pub(in crate::cli::commands) fn render_diff(&self, after: &str) -> String {
         let (old, new): (Vec<&str>, Vec<&str>) =
-            (self.before().lines().collect(), after.lines().collect());
+            (self.text().lines().collect(), after.lines().collect());
         let same = |pair: &(&&str, &&str)| pair.0 == pair.1;
         let head = old.iter().zip(&new).take_while(same).count();
         let (rest, more) = (&old[head..], &new[head..]);
@@ -490,24 +495,24 @@ impl ClientFileEdit {
             .take_while(same)
             .count();
         let mut lines = vec![format!("{}:", self.path.display())];
-        let read = |text| self.client.form().read(text).ok();
-        let documents = [self.before(), after].map(read);
+        let read = |text| self.client.document_form().parse(text).ok();
+        let documents = [self.text(), after].map(read);
         let secrets = documents
             .into_iter()
             .flatten()
-            .flat_map(|document| secrets::secret_lines(&document));
+            .flat_map(|document| supplied_values::secret_lines(&document));
         let secrets = secrets.collect();
         let mut add = |mark: &str, part: &[&str]| {
-            lines.extend(
-                part.iter()
-                    .map(|line| format!("{mark} {}", secrets::masked_of(line, &secrets))),
-            );
+            lines
+                .extend(part.iter().map(|line| {
+                    format!("{mark} {}", supplied_values::mask_values(line, &secrets))
+                }));
         };
-        add(" ", &old[head.saturating_sub(AROUND)..head]);
+        add(" ", &old[head.saturating_sub(CONTEXT_LINES)..head]);
         add("-", &rest[..rest.len() - tail]);
         add("+", &more[..more.len() - tail]);
         let tail = &more[more.len() - tail..];
-        add(" ", &tail[..tail.len().min(AROUND)]);
+        add(" ", &tail[..tail.len().min(CONTEXT_LINES)]);
         lines.join("\n")
     }
 }
@@ -532,24 +537,24 @@ fn bearer_tokens(document: &Value) -> Vec<String> {
 }
 
 /// Whether both start one program, whatever it is called.
-fn starts_same(one: &Value, other: &Value) -> bool {
+fn has_same_command(one: &Value, other: &Value) -> bool {
     let program = |entry: &Value| entry.get("command").or_else(|| entry.get("cmd")).cloned();
     program(one).is_some_and(|one| Some(one) == program(other))
 }
 
-fn edited(client: Client, text: &str, name: &str, entry: &Value) -> Result<String, String> {
-    let form = client.form();
-    let document = form.read(text).map_err(|why| why.to_string())?;
-    let table = client.table_in(&document);
-    let place = EntryPlace {
+fn set_entry(client: Client, text: &str, name: &str, entry: &Value) -> Result<String, String> {
+    let form = client.document_form();
+    let document = form.parse(text).map_err(|why| why.to_string())?;
+    let table = client.table_path(&document);
+    let place = EntryLocation {
         table: &table,
-        shape: client.shape(),
+        shape: client.table_form(),
         name,
     };
-    put(form, text, place, entry).map_err(|why| why.to_string())
+    put_entry(form, text, place, entry).map_err(|why| why.to_string())
 }
 
-fn read_if_there(path: &Path) -> Result<Option<String>, Failure> {
+fn read_if_exists(path: &Path) -> Result<Option<String>, Failure> {
     match regular_file::open(path).and_then(io::read_to_string) {
         Ok(text) => Ok(Some(text)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
@@ -557,10 +562,10 @@ fn read_if_there(path: &Path) -> Result<Option<String>, Failure> {
     }
 }
 
-fn remove_if_there(path: &Path) -> Result<(), Failure> {
+fn remove_if_exists(path: &Path) -> Result<(), Failure> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
-            Err(Failure::Other(explained(path, &error)))
+            Err(Failure::Other(explain_io_error(path, &error)))
         }
         Ok(()) | Err(_) => Ok(()),
     }
@@ -593,7 +598,7 @@ mod tests {
         }
 
         fn open(&self) -> ClientFileEdit {
-            ClientFileEdit::at(Client::Cursor, self.path.clone()).unwrap()
+            ClientFileEdit::open(Client::Cursor, self.path.clone()).unwrap()
         }
 
         fn text(&self) -> String {
@@ -604,8 +609,8 @@ mod tests {
             let file = self.open();
             let taken: Vec<_> = taken.iter().map(|name| doubled(name)).collect();
             let entry = json!({"command": "/bin/mgp", "args": ["stdio"]});
-            let text = file.with("mgp", &entry, &taken).unwrap();
-            file.connect("mgp", &text, None, DOOR).unwrap();
+            let text = file.with_entry("mgp", &entry, &taken).unwrap();
+            file.write_connected("mgp", &text, None, DOOR).unwrap();
         }
 
         fn beside(&self, ending: &str) -> PathBuf {
@@ -614,19 +619,19 @@ mod tests {
 
         fn undo(&self) -> Option<PathBuf> {
             let file = self.open();
-            file.restore(&file.undone(DOOR).unwrap()).unwrap()
+            file.restore(&file.plan_undo(DOOR).unwrap()).unwrap()
         }
     }
 
-    fn doubled(name: &str) -> DoubledServer {
-        DoubledServer {
+    fn doubled(name: &str) -> DuplicateServer {
+        DuplicateServer {
             project: None,
             name: name.to_owned(),
             id: name.to_owned(),
             file: PathBuf::new(),
             tools: mgp_clients::ToolLimits::default(),
-            left_out: Vec::new(),
-            only_off_there: false,
+            dropped_keys: Vec::new(),
+            is_disabled_only_in_client: false,
             not_starting: Vec::new(),
         }
     }
@@ -663,8 +668,8 @@ mod tests {
         let file = CursorFile::new(BEFORE);
         let edit = file.open();
         fs::write(&file.path, "{\"theme\": 1}").unwrap();
-        assert!(edit.connect("mgp", "{}", None, DOOR).is_err());
-        assert!(edit.restore(&edit.undone(DOOR).unwrap()).is_err());
+        assert!(edit.write_connected("mgp", "{}", None, DOOR).is_err());
+        assert!(edit.restore(&edit.plan_undo(DOOR).unwrap()).is_err());
         assert_eq!(file.text(), "{\"theme\": 1}");
     }
 
@@ -678,7 +683,7 @@ mod tests {
             assert_eq!(fs::read_to_string(&foreign).unwrap(), "{\"mine\": 1}");
             assert_eq!(file.open().foreign_copy().unwrap().as_ref(), Some(&foreign));
         };
-        let undone = file.open().undone(DOOR).unwrap();
+        let undone = file.open().plan_undo(DOOR).unwrap();
         assert_eq!(undone.text.as_deref(), Some(BEFORE));
         is_foreign();
         file.connect(&["fs"]);
@@ -707,7 +712,7 @@ mod tests {
             assert!(record.as_object_mut().unwrap().shift_remove(key).is_some());
         }
         fs::write(file.open().record_path(), record.to_string()).unwrap();
-        assert!(file.open().is_as_before(Some(BEFORE)).unwrap());
+        assert!(file.open().matches_backup(Some(BEFORE)).unwrap());
         assert_eq!(file.undo(), None);
         assert_eq!(file.text(), BEFORE);
         assert!(!file.beside(".before-mgp").exists());
@@ -752,7 +757,7 @@ mod tests {
         assert!(file.undo().is_some());
         for _ in 0..2 {
             file.connect(&[]);
-            let undone = file.open().undone(DOOR).unwrap();
+            let undone = file.open().plan_undo(DOOR).unwrap();
             assert_eq!(undone.blocked[0].name, "fs");
             assert!(file.undo().is_some());
             assert!(file.text().contains("other") && !file.text().contains("/bin/mgp"));
@@ -772,7 +777,7 @@ mod tests {
     #[test]
     fn the_entry_takes_no_other_servers_name() {
         let entry = json!({"command": "/bin/mgp", "args": ["stdio"]});
-        let name = |text: &str| CursorFile::new(text).open().own_name(&entry, DOOR);
+        let name = |text: &str| CursorFile::new(text).open().entry_name(&entry, DOOR);
         let taken = "{\"mcpServers\": {\"mgp\": {\"command\": \"mgp-fixture\"}}}\n";
         assert_eq!(name("{}").unwrap(), "mgp");
         assert_eq!(name(taken).unwrap(), "mgp-kernel");
@@ -785,8 +790,11 @@ mod tests {
 
         let file = CursorFile::new(taken);
         let edit = file.open();
-        let text = edit.with("mgp-kernel", &entry, &[doubled("mgp")]).unwrap();
-        edit.connect("mgp-kernel", &text, None, DOOR).unwrap();
+        let text = edit
+            .with_entry("mgp-kernel", &entry, &[doubled("mgp")])
+            .unwrap();
+        edit.write_connected("mgp-kernel", &text, None, DOOR)
+            .unwrap();
         let servers = file.open().document().unwrap()["mcpServers"].clone();
         assert_eq!(servers, json!({"mgp-kernel": entry}));
         fs::write(

@@ -2,19 +2,19 @@
 
 use std::collections::BTreeMap;
 
-use mgp_clients::{Client, address, command_words, leads_to_kernel};
+use mgp_clients::{Client, command_words, entry_url, is_kernel_entry};
 use mgp_protocol::ids::AgentId;
 use mgp_protocol::mcp::Method;
-use mgp_protocol::mgp::agents::{Add, Agent, List, Made, Remove, Token};
+use mgp_protocol::mgp::agents::{Add, Agent, IssuedToken, List, Remove, Token};
 use serde_json::{Value, json};
 
 use super::client_file::{ClientFileEdit, ConnectToken};
 use crate::cli::args::Connect;
-use crate::cli::client::{CliContext, read};
-use crate::cli::commands::agents::ListedAgents;
+use crate::cli::client::{CliContext, parse_result};
+use crate::cli::commands::agents::AgentList;
 use crate::cli::failure::Failure;
-use crate::cli::print::say;
-use crate::cli::words::plain;
+use crate::cli::print::print_line;
+use crate::cli::text_format::sanitize_line;
 
 const DOING: &str = "asking the kernel";
 
@@ -24,15 +24,15 @@ pub(super) fn make(
     typed: &Connect,
     file: &ClientFileEdit,
 ) -> Result<(String, ConnectToken), Failure> {
-    let name = typed.agent.as_deref().unwrap_or(file.client.word());
+    let name = typed.agent.as_deref().unwrap_or(file.client.cli_name());
     let name = name.strip_prefix(AgentId::PREFIX).unwrap_or(name);
     let id = format!("{}{name}", AgentId::PREFIX);
     let known = listed(context)?.remove(&id);
     let made = match known {
-        Some(_) => context.ask(Token::METHOD, &json!({"name": name, "rotate": true}), DOING)?,
-        None => context.ask(Add::METHOD, &json!({"name": name}), DOING)?,
+        Some(_) => context.call(Token::METHOD, &json!({"name": name, "rotate": true}), DOING)?,
+        None => context.call(Add::METHOD, &json!({"name": name}), DOING)?,
     };
-    let Made { agent, token } = read(&made)?;
+    let IssuedToken { agent, token } = parse_result(&made)?;
     // The agent that this client was connected with before is still the one that connecting made.
     let is_own = |known: &Agent| {
         let tokens = file.tokens().unwrap_or_default();
@@ -51,8 +51,8 @@ pub(super) fn make(
 }
 
 fn listed(context: &CliContext) -> Result<BTreeMap<String, Agent>, Failure> {
-    let answer = context.ask(List::METHOD, &json!({}), DOING)?;
-    let ListedAgents { agents } = read(&answer)?;
+    let answer = context.call(List::METHOD, &json!({}), DOING)?;
+    let AgentList { agents } = parse_result(&answer)?;
     Ok(agents.into_iter().map(|it| (it.id.clone(), it)).collect())
 }
 
@@ -109,7 +109,7 @@ impl Revocations {
 
     pub(super) fn tell(&self) -> Result<(), Failure> {
         for (agent, end) in &self.0 {
-            say(plain(&match end {
+            print_line(sanitize_line(&match end {
                 TokenEnd::Removed => {
                     format!("removes {agent} and its token, which connecting made")
                 }
@@ -128,11 +128,11 @@ impl Revocations {
             let name = agent.strip_prefix(AgentId::PREFIX).unwrap_or(agent);
             match end {
                 TokenEnd::Removed => {
-                    context.ask(Remove::METHOD, &json!({ "name": name }), DOING)?
+                    context.call(Remove::METHOD, &json!({ "name": name }), DOING)?
                 }
                 // Nobody sees the one that takes its place.
                 TokenEnd::Revoked => {
-                    context.ask(Token::METHOD, &json!({"name": name, "rotate": true}), DOING)?
+                    context.call(Token::METHOD, &json!({"name": name, "rotate": true}), DOING)?
                 }
                 TokenEnd::Stays(_) => continue,
             };
@@ -157,14 +157,14 @@ fn other_users(context: &CliContext, client: Client, agent: &str) -> Vec<&'stati
         let words = command_words(entry);
         let mut pairs = words.windows(2);
         let is_agent = |pair: &[&str]| pair == ["--agent", name] || pair == ["--agent", agent];
-        address(entry).is_none() && leads_to_kernel(entry, "") && pairs.any(is_agent)
+        entry_url(entry).is_none() && is_kernel_entry(entry, "") && pairs.any(is_agent)
     };
     let uses = |other: &Client| {
-        let Ok(file) = ClientFileEdit::of(context, *other) else {
+        let Ok(file) = ClientFileEdit::open_user_file(context, *other) else {
             return false;
         };
         let document = file.document().unwrap_or_default();
-        let table = other.table_in(&document);
+        let table = other.table_path(&document);
         let table = table
             .iter()
             .try_fold(&document, |value, key| value.get(key));

@@ -6,7 +6,7 @@ use std::io::Read;
 use std::path::Path;
 
 use mgp_clients::{Client, ConfiguredServer, ConfiguredText, ExportedServer, Exporter};
-use mgp_engine::doors::nearest::nearest;
+use mgp_engine::doors::suggestions::nearest;
 use mgp_engine::env::resolve_secret;
 use mgp_store::secrets::{Namespace, SecretStore};
 use secrecy::ExposeSecret;
@@ -15,13 +15,13 @@ use toml::Table;
 
 use crate::cli::args::Export;
 use crate::cli::client::CliContext;
-use crate::cli::commands::servers::config_file::{existing, in_force};
+use crate::cli::commands::servers::config_file::{files_in_force, read_if_exists};
 use crate::cli::failure::Failure;
 
 /// Longest secret in a file, in bytes: as long as the kernel reads.
 const SECRET_MAX: u64 = 64 << 10;
 /// Keys that the entry of a client says in its own way, or that say how it is reached.
-const SAID: [&str; 10] = [
+const TRANSLATED_KEYS: [&str; 10] = [
     "id",
     "command",
     "args",
@@ -35,9 +35,9 @@ const SAID: [&str; 10] = [
 ];
 
 /// A server that is not written, and why.
-pub(super) struct LeftThere {
+pub(super) struct SkippedServer {
     pub(super) id: String,
-    pub(super) why: String,
+    pub(super) reason: String,
 }
 
 /// What is written, and what is not.
@@ -45,22 +45,22 @@ pub(super) struct LeftThere {
 pub(super) struct ExportEntries {
     /// By their ids.
     pub(super) servers: Vec<(String, ExportedServer)>,
-    pub(super) left: Vec<LeftThere>,
+    pub(super) skipped: Vec<SkippedServer>,
 }
 
 impl ExportEntries {
     /// The servers of the files in force, of two with one id the stronger one.
-    pub(super) fn of(
+    pub(super) fn collect(
         context: &CliContext,
         typed: &Export,
         client: Client,
     ) -> Result<Self, Failure> {
-        let home = context.bases.home.clone().unwrap_or_default();
+        let home = context.base_dirs.home.clone().unwrap_or_default();
         let store = context.secret_store().ok();
         let (mut found, mut seen) = (Self::default(), BTreeSet::new());
-        for file in in_force(context, context.status()?.as_ref())? {
+        for file in files_in_force(context, context.status()?.as_ref())? {
             let folder = file.parent().unwrap_or(Path::new("/"));
-            let text = existing(&file)?.unwrap_or_default();
+            let text = read_if_exists(&file)?.unwrap_or_default();
             let table: Table = text.parse().map_err(|error: toml::de::Error| {
                 Failure::Other(format!("{}: not TOML: {}", file.display(), error.message()))
             })?;
@@ -85,13 +85,13 @@ impl ExportEntries {
                     home: &home,
                     folder,
                 };
-                let exported = reader.server(id, entry).and_then(|server| {
+                let exported = reader.export_server(id, entry).and_then(|server| {
                     let exported = exporter.export(&server);
                     exported.map_err(|why| why.to_string())
                 });
                 match exported {
                     Ok(exported) => found.servers.push((id.to_owned(), exported)),
-                    Err(why) => found.left(id, why),
+                    Err(why) => found.skip(id, why),
                 }
             }
         }
@@ -104,12 +104,12 @@ impl ExportEntries {
         Ok(found)
     }
 
-    pub(super) fn left(&mut self, id: &str, why: String) {
+    pub(super) fn skip(&mut self, id: &str, why: String) {
         let id = id.to_owned();
-        self.left.push(LeftThere { id, why });
+        self.skipped.push(SkippedServer { id, reason: why });
     }
 
-    pub(super) fn table(&self) -> Map<String, Value> {
+    pub(super) fn to_table(&self) -> Map<String, Value> {
         let entries = self.servers.iter();
         let entries = entries.map(|(id, server)| (id.clone(), server.entry.clone()));
         entries.collect()
@@ -124,7 +124,7 @@ struct EntryTexts<'e> {
 }
 
 impl EntryTexts<'_> {
-    fn server(&self, id: &str, entry: &Table) -> Result<ConfiguredServer, String> {
+    fn export_server(&self, id: &str, entry: &Table) -> Result<ConfiguredServer, String> {
         let text = |key: &str| entry.get(key).and_then(toml::Value::as_str);
         if let Some("lite" | "grpc") = text("transport") {
             return Err(
@@ -142,49 +142,55 @@ impl EntryTexts<'_> {
             Some(_) => command,
             None => Vec::new(),
         };
-        let others = entry.keys().filter(|key| !SAID.contains(&key.as_str()));
+        let others = entry
+            .keys()
+            .filter(|key| !TRANSLATED_KEYS.contains(&key.as_str()));
         Ok(ConfiguredServer {
             id: id.to_owned(),
             command: command
                 .into_iter()
-                .map(|word| self.text("args", word, false))
+                .map(|word| self.export_text("args", word, false))
                 .collect::<Result<_, _>>()?,
-            env: self.pairs(entry, "env")?,
+            env: self.export_pairs(entry, "env")?,
             cwd: text("cwd")
                 // Clients start their servers in the folder they work in.
                 .filter(|cwd| *cwd != "caller")
-                .map(|cwd| self.text("cwd", cwd, false))
+                .map(|cwd| self.export_text("cwd", cwd, false))
                 .transpose()?,
             url: text("url")
-                .map(|url| self.text("url", url, false))
+                .map(|url| self.export_text("url", url, false))
                 .transpose()?,
-            headers: self.pairs(entry, "headers")?,
+            headers: self.export_pairs(entry, "headers")?,
             inherit_env: list("inherit_env").into_iter().map(str::to_owned).collect(),
-            off: entry.get("autostart").and_then(toml::Value::as_bool) == Some(false),
-            others: others.cloned().collect(),
+            is_disabled: entry.get("autostart").and_then(toml::Value::as_bool) == Some(false),
+            kernel_keys: others.cloned().collect(),
         })
     }
 
-    fn pairs(&self, entry: &Table, key: &str) -> Result<Vec<(String, ConfiguredText)>, String> {
+    fn export_pairs(
+        &self,
+        entry: &Table,
+        key: &str,
+    ) -> Result<Vec<(String, ConfiguredText)>, String> {
         let table = entry.get(key).and_then(toml::Value::as_table);
         let pair = |(name, value): (&String, &toml::Value)| {
             let text = value.as_str().unwrap_or_default();
-            let text = self.text(&format!("{key}.{name}"), text, true)?;
+            let text = self.export_text(&format!("{key}.{name}"), text, true)?;
             Ok((name.clone(), text))
         };
         table.into_iter().flatten().map(pair).collect()
     }
 
     /// The text as it is written, or what it stands for now.
-    fn text(&self, key: &str, text: &str, whole: bool) -> Result<ConfiguredText, String> {
+    fn export_text(&self, key: &str, text: &str, whole: bool) -> Result<ConfiguredText, String> {
         if !self.with_values {
-            return Ok(ConfiguredText::read(text, whole));
+            return Ok(ConfiguredText::parse(text, whole));
         }
         let variable = |name: &str| std::env::var(name).ok();
         let value = match whole {
             true => {
-                let read = |path: &str| self.file(path);
-                resolve_secret(text, key, variable, read, |name| self.secret(name))
+                let read = |path: &str| self.read_file(path);
+                resolve_secret(text, key, variable, read, |name| self.read_secret(name))
             }
             false => mgp_engine::env::interpolate(text, key, variable),
         };
@@ -193,7 +199,7 @@ impl EntryTexts<'_> {
             .map_err(|unresolved| unresolved.to_string())
     }
 
-    fn file(&self, path: &str) -> Result<String, String> {
+    fn read_file(&self, path: &str) -> Result<String, String> {
         let file = File::open(self.folder.join(path)).map_err(|why| why.to_string())?;
         let mut text = String::new();
         let read = file.take(SECRET_MAX + 1).read_to_string(&mut text);
@@ -204,7 +210,7 @@ impl EntryTexts<'_> {
         }
     }
 
-    fn secret(&self, name: &str) -> Result<String, String> {
+    fn read_secret(&self, name: &str) -> Result<String, String> {
         let store = self.store.ok_or("there is no home to keep secrets in")?;
         let kept = store.get(Namespace::Named, name);
         let kept = kept.map_err(|why| why.to_string())?;

@@ -4,17 +4,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, BufRead, IsTerminal, Write};
 use std::path::PathBuf;
 
-use mgp_clients::{ClientFileRead, FoundInput, InputAnswer};
+use mgp_clients::{ClientInput, InputAnswer, ParsedClientFile};
 
 use super::sources::Sources;
 use crate::cli::failure::Failure;
-use crate::cli::unseen::UnseenInput;
-use crate::cli::words::one_line;
+use crate::cli::hidden_input::HiddenInput;
+use crate::cli::text_format::first_line;
 
 /// By the file that asks, and the id of the input there: one id may mean two things in two files.
 #[derive(Default)]
 pub(super) struct InputAnswers {
-    pub(super) given: BTreeMap<PathBuf, BTreeMap<String, InputAnswer>>,
+    pub(super) values: BTreeMap<PathBuf, BTreeMap<String, InputAnswer>>,
 }
 
 impl InputAnswers {
@@ -24,10 +24,10 @@ impl InputAnswers {
         let mut answers = Self::default();
         for file in &sources.files {
             let asked = sources.inputs.get(&file.path);
-            for (id, servers) in needed(file) {
+            for (id, servers) in needed_inputs(file) {
                 let known = asked.into_iter().flatten().find(|input| input.id == id);
                 // One that the file does not describe may be a secret.
-                let unknown = FoundInput {
+                let unknown = ClientInput {
                     id: id.to_owned(),
                     description: String::new(),
                     secret: true,
@@ -37,11 +37,11 @@ impl InputAnswers {
                 let input = known.unwrap_or(&unknown);
                 let answer = match unattended {
                     true => input.default.clone(),
-                    false => ask(input, &servers)?,
+                    false => prompt_input(input, &servers)?,
                 };
                 if let Some(text) = answer {
                     let secret = input.secret;
-                    let given = answers.given.entry(file.path.clone()).or_default();
+                    let given = answers.values.entry(file.path.clone()).or_default();
                     given.insert(id.to_owned(), InputAnswer { text, secret });
                 }
             }
@@ -51,7 +51,7 @@ impl InputAnswers {
 }
 
 /// The inputs that servers of a file need, each with the names of those servers.
-fn needed(file: &ClientFileRead) -> BTreeMap<&str, BTreeSet<&str>> {
+fn needed_inputs(file: &ParsedClientFile) -> BTreeMap<&str, BTreeSet<&str>> {
     let mut needed: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     for server in &file.servers {
         for id in server.inputs() {
@@ -62,13 +62,15 @@ fn needed(file: &ClientFileRead) -> BTreeMap<&str, BTreeSet<&str>> {
 }
 
 /// `None` leaves out the servers that need it.
-fn ask(input: &FoundInput, servers: &BTreeSet<&str>) -> Result<Option<String>, Failure> {
+fn prompt_input(input: &ClientInput, servers: &BTreeSet<&str>) -> Result<Option<String>, Failure> {
     let typed = match input.secret {
-        true => UnseenInput::open()?
-            .ask(&format!("{} (it is not shown): ", question(input, servers)))?,
+        true => HiddenInput::open()?.read_secret(&format!(
+            "{} (it is not shown): ",
+            question_text(input, servers)
+        ))?,
         false => {
             let mut terminal = io::stderr().lock();
-            write!(terminal, "{}: ", question(input, servers))?;
+            write!(terminal, "{}: ", question_text(input, servers))?;
             terminal.flush()?;
             let mut line = String::new();
             io::stdin().lock().read_line(&mut line)?;
@@ -81,7 +83,7 @@ fn ask(input: &FoundInput, servers: &BTreeSet<&str>) -> Result<Option<String>, F
     })
 }
 
-fn question(input: &FoundInput, servers: &BTreeSet<&str>) -> String {
+fn question_text(input: &ClientInput, servers: &BTreeSet<&str>) -> String {
     let what = match input.description.is_empty() {
         true => &input.id,
         false => &input.description,
@@ -89,14 +91,14 @@ fn question(input: &FoundInput, servers: &BTreeSet<&str>) -> String {
     let names: Vec<&str> = servers.iter().copied().collect();
     let mut question = format!(
         "{}: {}",
-        one_line(&names.join(", "), 60),
-        one_line(what, 80)
+        first_line(&names.join(", "), 60),
+        first_line(what, 80)
     );
     if !input.options.is_empty() {
-        question += &format!(" ({})", one_line(&input.options.join(", "), 80));
+        question += &format!(" ({})", first_line(&input.options.join(", "), 80));
     }
     if let Some(default) = input.default.as_ref().filter(|_| !input.secret) {
-        question += &format!(" [{}]", one_line(default, 40));
+        question += &format!(" [{}]", first_line(default, 40));
     }
     question
 }
@@ -107,7 +109,7 @@ mod tests {
 
     #[test]
     fn a_question_names_the_servers_that_need_the_answer() {
-        let input = FoundInput {
+        let input = ClientInput {
             id: "region".to_owned(),
             description: "Region".to_owned(),
             secret: false,
@@ -116,7 +118,7 @@ mod tests {
         };
         let servers = BTreeSet::from(["weather", "maps"]);
         assert_eq!(
-            question(&input, &servers),
+            question_text(&input, &servers),
             "maps, weather: Region (eu, us) [eu]"
         );
     }

@@ -5,8 +5,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use mgp_clients::{
-    Client, ClientFile, ClientFileRead, DocumentForm, FoundInput, Platform, ProjectStarts, Reader,
-    UserFolders, files, read,
+    Client, ClientFile, ClientInput, DocumentForm, FileScope, ParsedClientFile, Platform,
+    ProjectStarts, UserFolders, client_files, read_document,
 };
 use mgp_store::regular_file;
 
@@ -18,15 +18,15 @@ use crate::cli::failure::Failure;
 #[derive(Default)]
 pub(super) struct Sources {
     /// In the order of the clients.
-    pub(super) files: Vec<ClientFileRead>,
+    pub(super) files: Vec<ParsedClientFile>,
     /// Entries that no server can be made of: file, name, reason.
     pub(super) broken: Vec<(PathBuf, String, &'static str)>,
     /// Files that could not be read.
-    pub(super) unread: Vec<(PathBuf, String)>,
+    pub(super) unreadable: Vec<(PathBuf, String)>,
     /// Files of this folder's project, which are not read unless they are named.
-    pub(super) of_project: Vec<PathBuf>,
+    pub(super) project_files: Vec<PathBuf>,
     /// What the clients ask for, by the file.
-    pub(super) inputs: BTreeMap<PathBuf, Vec<FoundInput>>,
+    pub(super) inputs: BTreeMap<PathBuf, Vec<ClientInput>>,
 }
 
 impl Sources {
@@ -34,19 +34,19 @@ impl Sources {
     /// those of all clients.
     pub(super) fn read(context: &CliContext, typed: &Import) -> Result<Self, Failure> {
         let mut sources = Self::default();
-        let here = &context.look_up.folder;
-        let all = files(&folders(context)?, Some(here));
+        let here = &context.look_up.current_dir;
+        let all = client_files(&client_folders(context)?, Some(here));
         let is_there = |file: &&ClientFile| file.path.exists();
         if typed.from.is_empty() {
             let own = |path: &Path| {
                 let mut all = all.iter();
-                all.any(|file| file.reader == Reader::User && file.path == path)
+                all.any(|file| file.scope == FileScope::User && file.path == path)
             };
             for file in all.iter().filter(is_there) {
-                match file.reader {
-                    Reader::User => sources.take(&file.path, Some(file.client), None),
-                    Reader::Project if own(&file.path) => {}
-                    Reader::Project => sources.of_project.push(file.path.clone()),
+                match file.scope {
+                    FileScope::User => sources.read_file(&file.path, Some(file.client), None),
+                    FileScope::Project if own(&file.path) => {}
+                    FileScope::Project => sources.project_files.push(file.path.clone()),
                 }
             }
             return Ok(sources);
@@ -57,7 +57,7 @@ impl Sources {
                 let known = all.iter().find(|file| file.path == path);
                 let client = known
                     .map(|file| file.client)
-                    .or_else(|| Client::of_file(&path));
+                    .or_else(|| Client::from_path(&path));
                 if !path.exists() {
                     return Err(Failure::Usage(format!(
                         "there is no file {}",
@@ -65,16 +65,16 @@ impl Sources {
                     )));
                 }
                 // A file of the user is of no project, wherever the home is.
-                let is_users = known.is_some_and(|file| file.reader == Reader::User);
-                let project = project_of(&path, client).filter(|_| !is_users);
-                sources.take(&path, client, project);
+                let is_users = known.is_some_and(|file| file.scope == FileScope::User);
+                let project = project_folder(&path, client).filter(|_| !is_users);
+                sources.read_file(&path, client, project);
                 continue;
             }
             let clients = Client::parse(word);
             let clients = clients.map_err(|unknown| Failure::Usage(unknown.to_string()))?;
             let theirs = all
                 .iter()
-                .filter(|file| clients.contains(&file.client) && file.reader == Reader::User);
+                .filter(|file| clients.contains(&file.client) && file.scope == FileScope::User);
             let theirs: Vec<_> = theirs.collect();
             let there: Vec<_> = theirs.iter().copied().filter(is_there).collect();
             if there.is_empty() {
@@ -88,62 +88,62 @@ impl Sources {
                 )));
             }
             for file in there {
-                sources.take(&file.path, Some(file.client), None);
+                sources.read_file(&file.path, Some(file.client), None);
             }
         }
         Ok(sources)
     }
 
     /// What this file of the client has.
-    pub(super) fn of_file(path: &Path, client: Client) -> Self {
+    pub(super) fn from_file(path: &Path, client: Client) -> Self {
         let mut sources = Self::default();
-        sources.take(path, Some(client), None);
+        sources.read_file(path, Some(client), None);
         sources
     }
 
-    fn take(&mut self, path: &Path, client: Option<Client>, project: Option<PathBuf>) {
+    fn read_file(&mut self, path: &Path, client: Option<Client>, project: Option<PathBuf>) {
         let text = regular_file::open(path).and_then(io::read_to_string);
         let document = match text {
-            Ok(text) => DocumentForm::of(path)
-                .read(&text)
+            Ok(text) => DocumentForm::from_path(path)
+                .parse(&text)
                 .map_err(|error| error.to_string()),
             Err(error) => Err(error.to_string()),
         };
         let document = match document {
             Ok(document) => document,
-            Err(why) => return self.unread.push((path.to_owned(), why)),
+            Err(why) => return self.unreadable.push((path.to_owned(), why)),
         };
         let starts = match client {
             Some(_) => ProjectStarts::All,
             None => ProjectStarts::Relative,
         };
-        let found = read(&document, client);
-        let broken = found.broken.into_iter();
+        let found = read_document(&document, client);
+        let broken = found.invalid.into_iter();
         self.broken
             .extend(broken.map(|(name, why)| (path.to_owned(), name, why)));
         let inputs = self.inputs.entry(path.to_owned()).or_default();
         inputs.extend(found.inputs);
-        self.files.push(ClientFileRead {
+        self.files.push(ParsedClientFile {
             client,
             path: path.to_owned(),
             project,
-            starts,
+            project_starts: starts,
             servers: found.servers,
         });
     }
 }
 
 /// The folder of the project a file is of; that of a file which is nobody's in particular is its own.
-fn project_of(path: &Path, client: Option<Client>) -> Option<PathBuf> {
+fn project_folder(path: &Path, client: Option<Client>) -> Option<PathBuf> {
     let desktop = client == Some(Client::ClaudeDesktop);
-    Client::project_of(path).filter(|_| !desktop)
+    Client::project_folder(path).filter(|_| !desktop)
 }
 
 /// Where clients keep their files.
-pub(in crate::cli::commands::servers) fn folders(
+pub(in crate::cli::commands::servers) fn client_folders(
     context: &CliContext,
 ) -> Result<UserFolders, Failure> {
-    let home = context.bases.home.clone();
+    let home = context.base_dirs.home.clone();
     let home = home.ok_or_else(|| Failure::Usage("there is no home; name a file".to_owned()))?;
     let config = context
         .look_up

@@ -4,24 +4,24 @@ use std::time::Duration;
 
 use http::{HeaderMap, Method, StatusCode};
 use mgp_transports::http::client::{Client, parse_url, read_json};
-use mgp_transports::http::is_safe;
+use mgp_transports::http::is_safe_url;
 use mgp_transports::http::proxy::Outbound;
 use serde::de::DeserializeOwned;
 
-use super::published::{RegistryAnswer, RegistryPage, is_name};
+use super::server_json::{RegistryEntry, RegistryPage, is_name};
 use crate::cli::args::RegistryAddress;
 use crate::cli::client::CliContext;
 use crate::cli::failure::Failure;
-use crate::cli::words::one_line;
+use crate::cli::text_format::first_line;
 
 /// How long an answer may take: a registry that is slower is not there.
-const PATIENCE: Duration = Duration::from_secs(20);
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(20);
 /// Bytes of an answer: a page of a hundred servers has some hundred KiB.
-const ANSWER_MAX: usize = 8 << 20;
+const RESPONSE_BYTES_MAX: usize = 8 << 20;
 /// Servers on a page, the most that the registry gives.
-const PAGE: usize = 100;
+const PAGE_SIZE: usize = 100;
 /// Pages that are looked through: more than that is a word that says nothing.
-const PAGES: usize = 5;
+const PAGES_MAX: usize = 5;
 
 /// A registry that speaks the interface of the official one, version 0.1.
 pub(super) struct RegistryClient {
@@ -31,11 +31,11 @@ pub(super) struct RegistryClient {
 
 impl RegistryClient {
     /// The registry that was named, or that of the configuration.
-    pub(super) fn of(context: &CliContext, typed: &RegistryAddress) -> Result<Self, Failure> {
+    pub(super) fn new(context: &CliContext, typed: &RegistryAddress) -> Result<Self, Failure> {
         let url = typed.registry.clone();
         let url = url.unwrap_or_else(|| context.registry.url.clone());
         let url = url.trim_end_matches('/').to_owned();
-        match is_safe(&url) {
+        match is_safe_url(&url) {
             true => Ok(Self {
                 url,
                 outbound: context.outbound(),
@@ -53,14 +53,15 @@ impl RegistryClient {
 
     /// The newest versions whose names have the longest of these words and that have all of them; and how
     /// many of them have names that are none.
-    pub(super) fn search(&self, words: &[String]) -> Result<(Vec<RegistryAnswer>, usize), Failure> {
+    pub(super) fn search(&self, words: &[String]) -> Result<(Vec<RegistryEntry>, usize), Failure> {
         let longest = words.iter().max_by_key(|word| word.len());
-        let longest = encoded(longest.map_or("", String::as_str));
+        let longest = encode_path_segment(longest.map_or("", String::as_str));
         let (mut found, mut unfit, mut cursor) = (Vec::new(), 0, None::<String>);
-        for _ in 0..PAGES {
-            let mut path = format!("/v0.1/servers?search={longest}&version=latest&limit={PAGE}");
+        for _ in 0..PAGES_MAX {
+            let mut path =
+                format!("/v0.1/servers?search={longest}&version=latest&limit={PAGE_SIZE}");
             if let Some(cursor) = &cursor {
-                path += &format!("&cursor={}", encoded(cursor));
+                path += &format!("&cursor={}", encode_path_segment(cursor));
             }
             let page: RegistryPage = self.get(&path)?.unwrap_or(RegistryPage {
                 servers: Vec::new(),
@@ -69,7 +70,7 @@ impl RegistryClient {
             for answer in page.servers {
                 match is_name(&answer.server.name) {
                     true if answer.status() == "deleted" => {}
-                    true if answer.server.has(words) => found.push(answer),
+                    true if answer.server.matches_all(words) => found.push(answer),
                     true => {}
                     false => unfit += 1,
                 }
@@ -83,26 +84,29 @@ impl RegistryClient {
     }
 
     /// A server by its name, in this version or the newest.
-    pub(super) fn server(
+    pub(super) fn get_server(
         &self,
         name: &str,
         version: Option<&str>,
-    ) -> Result<Option<RegistryAnswer>, Failure> {
+    ) -> Result<Option<RegistryEntry>, Failure> {
         if !is_name(name) {
             return Err(Failure::Usage(format!(
                 "{} is no name of a registry; those are like io.github.acme/weather",
-                one_line(name, 200)
+                first_line(name, 200)
             )));
         }
-        let version = encoded(version.unwrap_or("latest"));
-        let path = format!("/v0.1/servers/{}/versions/{version}", encoded(name));
-        let answer: Option<RegistryAnswer> = self.get(&path)?;
+        let version = encode_path_segment(version.unwrap_or("latest"));
+        let path = format!(
+            "/v0.1/servers/{}/versions/{version}",
+            encode_path_segment(name)
+        );
+        let answer: Option<RegistryEntry> = self.get(&path)?;
         match answer {
             // Another server than the one that was asked for.
             Some(answer) if answer.server.name != name => Err(Failure::Other(format!(
                 "{} was asked for {name} and answered {}; nothing was added",
                 self.url,
-                one_line(&answer.server.name, 200)
+                first_line(&answer.server.name, 200)
             ))),
             Some(answer) if answer.status() == "deleted" => Err(Failure::Other(format!(
                 "{name} was taken out of {}",
@@ -114,7 +118,8 @@ impl RegistryClient {
 
     /// `None` where there is no such thing.
     fn get<T: DeserializeOwned>(&self, path: &str) -> Result<Option<T>, Failure> {
-        let failed = |why: String| Failure::Other(format!("{}: {}", self.url, one_line(&why, 300)));
+        let failed =
+            |why: String| Failure::Other(format!("{}: {}", self.url, first_line(&why, 300)));
         let url =
             parse_url(&format!("{}{path}", self.url)).map_err(|why| failed(why.to_string()))?;
         let runtime = tokio::runtime::Builder::new_current_thread()
@@ -132,11 +137,11 @@ impl RegistryClient {
             if !answer.status.is_success() {
                 return Err(format!("it answers {}", answer.status));
             }
-            let body = read_json(answer.body, ANSWER_MAX).await;
+            let body = read_json(answer.body, RESPONSE_BYTES_MAX).await;
             body.map(Some).map_err(|why| why.to_string())
         };
-        let body = runtime.block_on(async { tokio::time::timeout(PATIENCE, asked).await });
-        let late = |_| failed(format!("no answer in {} s", PATIENCE.as_secs()));
+        let body = runtime.block_on(async { tokio::time::timeout(RESPONSE_TIMEOUT, asked).await });
+        let late = |_| failed(format!("no answer in {} s", RESPONSE_TIMEOUT.as_secs()));
         match body.map_err(late)?.map_err(failed)? {
             None => Ok(None),
             Some(body) => serde_json::from_slice(&body)
@@ -147,7 +152,7 @@ impl RegistryClient {
 }
 
 /// A text as a part of a URL.
-fn encoded(text: &str) -> String {
+fn encode_path_segment(text: &str) -> String {
     let byte = |byte: u8| match byte {
         b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
             char::from(byte).to_string()
@@ -163,7 +168,7 @@ mod tests {
 
     #[test]
     fn nothing_in_a_name_is_a_part_of_the_address() {
-        assert_eq!(encoded("io.github.a/b"), "io.github.a%2Fb");
-        assert_eq!(encoded("a b?&#%é"), "a%20b%3F%26%23%25%C3%A9");
+        assert_eq!(encode_path_segment("io.github.a/b"), "io.github.a%2Fb");
+        assert_eq!(encode_path_segment("a b?&#%é"), "a%20b%3F%26%23%25%C3%A9");
     }
 }

@@ -5,22 +5,22 @@ use std::time::Duration;
 
 use http::header::{AUTHORIZATION, HeaderMap, HeaderValue, LINK, WWW_AUTHENTICATE};
 use http::{Method, StatusCode};
-use mgp_engine::servers::login::challenge::parameter;
+use mgp_engine::servers::login::challenge::find_parameter;
 use mgp_transports::http::client::{Client, Response, parse_url, read_json};
-use mgp_transports::http::is_safe;
+use mgp_transports::http::is_safe_url;
 use mgp_transports::http::proxy::Outbound;
 use serde::Deserialize;
 
-use super::package::{compare, is_exact};
+use super::package::{compare_versions, is_exact};
 
 /// How long the whole question may take.
-const PATIENCE: Duration = Duration::from_secs(60);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
 /// Bytes of one answer: a thousand tags have some ten KiB.
-const ANSWER_MAX: usize = 4 << 20;
+const RESPONSE_BYTES_MAX: usize = 4 << 20;
 /// Answers with tags that are read, of a thousand each; images with more are named by hand.
-const PAGES: usize = 10;
+const PAGES_MAX: usize = 10;
 /// Where an image is that names no registry.
-const HUB: &str = "registry-1.docker.io";
+const DOCKER_HUB: &str = "registry-1.docker.io";
 
 #[derive(Deserialize)]
 struct TagList {
@@ -29,13 +29,13 @@ struct TagList {
 }
 
 #[derive(Deserialize)]
-struct GivenToken {
+struct TokenResponse {
     token: Option<String>,
     access_token: Option<String>,
 }
 
 /// The newest version of an image that is written as `version` is; of `wanted` that it exists.
-pub(super) fn newest(
+pub(super) fn newest_image_version(
     outbound: Outbound,
     image: &str,
     version: Option<&str>,
@@ -45,18 +45,20 @@ pub(super) fn newest(
         .enable_all()
         .build();
     let runtime = runtime.map_err(|e| e.to_string())?;
-    let asking = tags(Client::new(outbound), image);
-    let tags = runtime.block_on(async { tokio::time::timeout(PATIENCE, asking).await });
-    let tags = tags.map_err(|_| format!("no answer in {} s", PATIENCE.as_secs()))??;
+    let asking = list_tags(Client::new(outbound), image);
+    let tags = runtime.block_on(async { tokio::time::timeout(REQUEST_TIMEOUT, asking).await });
+    let tags = tags.map_err(|_| format!("no answer in {} s", REQUEST_TIMEOUT.as_secs()))??;
     match wanted {
         Some(wanted) if tags.iter().any(|tag| tag == wanted) => Ok(wanted.to_owned()),
         Some(wanted) => Err(format!("its registry knows no version {wanted}")),
-        None => best(&tags, version).ok_or_else(|| "its registry knows no version".to_owned()),
+        None => {
+            newest_tag(&tags, version).ok_or_else(|| "its registry knows no version".to_owned())
+        }
     }
 }
 
 /// The newest of those that are written alike: `1.2-alpine` is no newer `1.1`.
-fn best(tags: &[String], like: Option<&str>) -> Option<String> {
+fn newest_tag(tags: &[String], like: Option<&str>) -> Option<String> {
     let form = |tag: &str| {
         let bare = tag.strip_prefix('v').unwrap_or(tag);
         let (numbers, rest) = bare.split_once('-').unwrap_or((bare, ""));
@@ -72,21 +74,22 @@ fn best(tags: &[String], like: Option<&str>) -> Option<String> {
         None => form(tag).2.is_empty(),
     };
     let all = tags.iter().filter(exact).filter(alike);
-    all.max_by(|one, other| compare(one, other)).cloned()
+    all.max_by(|one, other| compare_versions(one, other))
+        .cloned()
 }
 
-async fn tags(client: Client, image: &str) -> Result<Vec<String>, String> {
-    let (host, path) = place(image);
+async fn list_tags(client: Client, image: &str) -> Result<Vec<String>, String> {
+    let (host, path) = parse_image_name(image);
     let local = host.starts_with("localhost") || host.starts_with("127.0.0.1");
     let scheme = if local { "http" } else { "https" };
     let mut next = format!("/v2/{path}/tags/list?n=1000");
     let (mut all, mut token) = (Vec::new(), None);
-    for _ in 0..PAGES {
+    for _ in 0..PAGES_MAX {
         let url = format!("{scheme}://{host}{next}");
-        let mut answer = ask(&client, &url, token.as_deref()).await?;
+        let mut answer = get(&client, &url, token.as_deref()).await?;
         if answer.status == StatusCode::UNAUTHORIZED && token.is_none() {
-            token = Some(nobodys_token(&client, &answer).await?);
-            answer = ask(&client, &url, token.as_deref()).await?;
+            token = Some(fetch_anonymous_token(&client, &answer).await?);
+            answer = get(&client, &url, token.as_deref()).await?;
         }
         match answer.status {
             StatusCode::OK => {}
@@ -96,8 +99,8 @@ async fn tags(client: Client, image: &str) -> Result<Vec<String>, String> {
             status => return Err(format!("{host} answers {status}")),
         }
         let more = answer.headers.get(LINK).and_then(|link| link.to_str().ok());
-        let more = more.and_then(following).map(str::to_owned);
-        let body = read_json(answer.body, ANSWER_MAX).await;
+        let more = more.and_then(next_page_path).map(str::to_owned);
+        let body = read_json(answer.body, RESPONSE_BYTES_MAX).await;
         let body = body.map_err(|e| e.to_string())?;
         let list: TagList = serde_json::from_slice(&body)
             .map_err(|_| format!("{host} answers something else than tags"))?;
@@ -112,7 +115,7 @@ async fn tags(client: Client, image: &str) -> Result<Vec<String>, String> {
     ))
 }
 
-async fn ask(client: &Client, url: &str, token: Option<&str>) -> Result<Response, String> {
+async fn get(client: &Client, url: &str, token: Option<&str>) -> Result<Response, String> {
     let mut headers = HeaderMap::new();
     if let Some(mut value) = token.and_then(|it| HeaderValue::try_from(format!("Bearer {it}")).ok())
     {
@@ -125,15 +128,15 @@ async fn ask(client: &Client, url: &str, token: Option<&str>) -> Result<Response
 }
 
 /// The token that a registry gives to whoever asks.
-async fn nobodys_token(client: &Client, answer: &Response) -> Result<String, String> {
+async fn fetch_anonymous_token(client: &Client, answer: &Response) -> Result<String, String> {
     let none = || "its registry wants a login".to_owned();
     let challenge = answer.headers.get(WWW_AUTHENTICATE);
     let challenge = challenge
         .and_then(|value| value.to_str().ok())
         .ok_or_else(none)?;
-    let said = |name: &str| parameter(challenge, name);
+    let said = |name: &str| find_parameter(challenge, name);
     let realm = said("realm")
-        .filter(|realm| is_safe(realm))
+        .filter(|realm| is_safe_url(realm))
         .ok_or_else(none)?;
     let mut url = url::Url::parse(&realm).map_err(|_| none())?;
     for name in ["service", "scope"] {
@@ -141,28 +144,32 @@ async fn nobodys_token(client: &Client, answer: &Response) -> Result<String, Str
             url.query_pairs_mut().append_pair(name, &value);
         }
     }
-    let answer = ask(client, url.as_str(), None).await?;
-    let body = read_json(answer.body, ANSWER_MAX).await;
+    let answer = get(client, url.as_str(), None).await?;
+    let body = read_json(answer.body, RESPONSE_BYTES_MAX).await;
     let body = body.map_err(|e| e.to_string())?;
-    let given: GivenToken = serde_json::from_slice(&body).map_err(|_| none())?;
+    let given: TokenResponse = serde_json::from_slice(&body).map_err(|_| none())?;
     given.token.or(given.access_token).ok_or_else(none)
 }
 
 /// The registry, and the name there: `db` is `library/db` at Docker's, `ghcr.io/acme/db` is at ghcr.io.
-fn place(image: &str) -> (String, String) {
+fn parse_image_name(image: &str) -> (String, String) {
     let first = image.split_once('/');
     match first {
         Some((host, path)) if host.contains(['.', ':']) || host == "localhost" => {
-            let host = if host == "docker.io" { HUB } else { host };
+            let host = if host == "docker.io" {
+                DOCKER_HUB
+            } else {
+                host
+            };
             (host.to_owned(), path.to_owned())
         }
-        Some(_) => (HUB.to_owned(), image.to_owned()),
-        None => (HUB.to_owned(), format!("library/{image}")),
+        Some(_) => (DOCKER_HUB.to_owned(), image.to_owned()),
+        None => (DOCKER_HUB.to_owned(), format!("library/{image}")),
     }
 }
 
 /// The path of the next page, on the same registry.
-fn following(link: &str) -> Option<&str> {
+fn next_page_path(link: &str) -> Option<&str> {
     let (path, rest) = link.strip_prefix('<')?.split_once('>')?;
     (rest.contains("rel=\"next\"") && path.starts_with('/') && !path.starts_with("//"))
         .then_some(path)
@@ -188,30 +195,37 @@ mod tests {
             "v3.0.0",
         ];
         let tags = tags.map(str::to_owned);
-        assert_eq!(best(&tags, Some("1.2.0")).as_deref(), Some("1.10.0"));
+        assert_eq!(newest_tag(&tags, Some("1.2.0")).as_deref(), Some("1.10.0"));
         assert_eq!(
-            best(&tags, Some("1.2.0-alpine")).as_deref(),
+            newest_tag(&tags, Some("1.2.0-alpine")).as_deref(),
             Some("1.11.0-alpine")
         );
-        assert_eq!(best(&tags, Some("2.0")).as_deref(), Some("2.1"));
-        assert_eq!(best(&tags, Some("v1.0.0")).as_deref(), Some("v3.0.0"));
-        assert_eq!(best(&tags, Some("1.0.0.0")), None);
+        assert_eq!(newest_tag(&tags, Some("2.0")).as_deref(), Some("2.1"));
+        assert_eq!(newest_tag(&tags, Some("v1.0.0")).as_deref(), Some("v3.0.0"));
+        assert_eq!(newest_tag(&tags, Some("1.0.0.0")), None);
     }
 
     #[test]
     fn an_image_has_a_registry() {
         for (image, host, path) in [
-            ("db", HUB, "library/db"),
-            ("acme/db", HUB, "acme/db"),
-            ("docker.io/acme/db", HUB, "acme/db"),
+            ("db", DOCKER_HUB, "library/db"),
+            ("acme/db", DOCKER_HUB, "acme/db"),
+            ("docker.io/acme/db", DOCKER_HUB, "acme/db"),
             ("ghcr.io/acme/db", "ghcr.io", "acme/db"),
             ("localhost:5000/db", "localhost:5000", "db"),
         ] {
-            assert_eq!(place(image), (host.to_owned(), path.to_owned()), "{image}");
+            assert_eq!(
+                parse_image_name(image),
+                (host.to_owned(), path.to_owned()),
+                "{image}"
+            );
         }
-        assert_eq!(following("</v2/x?n=1>; rel=\"next\""), Some("/v2/x?n=1"));
-        assert_eq!(following("<https://evil.test/x>; rel=\"next\""), None);
-        assert_eq!(following("<//evil.test/x>; rel=\"next\""), None);
+        assert_eq!(
+            next_page_path("</v2/x?n=1>; rel=\"next\""),
+            Some("/v2/x?n=1")
+        );
+        assert_eq!(next_page_path("<https://evil.test/x>; rel=\"next\""), None);
+        assert_eq!(next_page_path("<//evil.test/x>; rel=\"next\""), None);
     }
 
     /// A registry that gives its tags to who shows the token that it gives to everybody.
@@ -255,7 +269,7 @@ mod tests {
         });
         let image = format!("{at}/acme/db");
         assert_eq!(
-            newest(Outbound::default(), &image, Some("1.2.0"), None),
+            newest_image_version(Outbound::default(), &image, Some("1.2.0"), None),
             Ok("1.4.0".to_owned())
         );
         let asked = serving.join().unwrap();

@@ -7,17 +7,17 @@ use std::thread;
 use mgp_transports::http::proxy::Outbound;
 use serde_json::{Value, json};
 
-use super::newest::newest;
-use super::package::{Package, compare};
+use super::package::{Package, compare_versions};
+use super::package_versions::newest_package_version;
 use crate::cli::client::CliContext;
-use crate::cli::commands::servers::config_file::{existing, in_file, in_force};
+use crate::cli::commands::servers::config_file::{files_in_force, read_if_exists, to_failure};
 use crate::cli::failure::Failure;
-use crate::cli::print::{report, say, table};
-use crate::cli::words::{one_line, plain};
+use crate::cli::print::{new_table, print_error, print_line};
+use crate::cli::text_format::{first_line, sanitize_line};
 use crate::config::edit;
 
 /// Registries that are asked at once: each is a program that is started.
-const AT_ONCE: usize = 4;
+const CONCURRENT_QUERIES_MAX: usize = 4;
 
 /// An entry that runs a package in one version.
 struct PinnedEntry {
@@ -27,12 +27,14 @@ struct PinnedEntry {
 }
 
 /// An entry, and the newest version of its package; or why that is not known.
-type Looked = (PinnedEntry, Result<String, String>);
+type CheckedEntry = (PinnedEntry, Result<String, String>);
 
 /// Asks for the newest version of every package that an entry names a version of.
-pub(in crate::cli::commands::servers) fn outdated(context: &CliContext) -> Result<(), Failure> {
-    let (pinned, other) = entries(context)?;
-    let looked = look(pinned, &context.outbound());
+pub(in crate::cli::commands::servers) fn list_outdated(
+    context: &CliContext,
+) -> Result<(), Failure> {
+    let (pinned, other) = pinned_entries(context)?;
+    let looked = check_entries(pinned, &context.outbound());
     if context.json {
         let listed = looked.iter().map(|(entry, newest)| {
             json!({
@@ -41,9 +43,11 @@ pub(in crate::cli::commands::servers) fn outdated(context: &CliContext) -> Resul
                 "why": newest.as_ref().err(),
             })
         });
-        return say(json!({"servers": listed.collect::<Vec<Value>>(), "not_looked_up": other}));
+        return print_line(
+            json!({"servers": listed.collect::<Vec<Value>>(), "not_looked_up": other}),
+        );
     }
-    let mut rows = table(&["SERVER", "PACKAGE", "VERSION", "NEWEST"]);
+    let mut rows = new_table(&["SERVER", "PACKAGE", "VERSION", "NEWEST"]);
     let mut behind = Vec::new();
     for (entry, newest) in &looked {
         if is_older(entry, newest) {
@@ -56,28 +60,28 @@ pub(in crate::cli::commands::servers) fn outdated(context: &CliContext) -> Resul
                 version,
                 newest,
             ];
-            rows.add_row(cells.map(plain));
+            rows.add_row(cells.map(sanitize_line));
         }
     }
     match behind.as_slice() {
         [] if looked.is_empty() => {
-            say("no entry names a version of a package that can be looked up")?
+            print_line("no entry names a version of a package that can be looked up")?
         }
-        [] => say("every version that could be looked up is the newest")?,
+        [] => print_line("every version that could be looked up is the newest")?,
         [first, ..] => {
-            say(rows)?;
-            report(format_args!(
+            print_line(rows)?;
+            print_error(format_args!(
                 "`mgp servers update {first}` writes the newest into its entry"
             ));
         }
     }
     for (entry, newest) in &looked {
         if let Err(why) = newest {
-            report(format_args!("note: {}: {}", entry.id, one_line(why, 300)));
+            print_error(format_args!("note: {}: {}", entry.id, first_line(why, 300)));
         }
     }
     if !other.is_empty() {
-        report(format_args!(
+        print_error(format_args!(
             "note: not looked up, for no version of a package of npm or PyPI, or of an image, stands there: {}",
             other.join(", ")
         ));
@@ -86,17 +90,18 @@ pub(in crate::cli::commands::servers) fn outdated(context: &CliContext) -> Resul
 }
 
 /// The entries of the files in force; the stronger file's of two with one id.
-fn entries(context: &CliContext) -> Result<(Vec<PinnedEntry>, Vec<String>), Failure> {
+fn pinned_entries(context: &CliContext) -> Result<(Vec<PinnedEntry>, Vec<String>), Failure> {
     let (mut pinned, mut other, mut seen) = (Vec::new(), Vec::new(), BTreeSet::new());
-    for file in in_force(context, context.status()?.as_ref())? {
-        let text = existing(&file)?.unwrap_or_default();
+    for file in files_in_force(context, context.status()?.as_ref())? {
+        let text = read_if_exists(&file)?.unwrap_or_default();
         for id in edit::ids(&text) {
             if !seen.insert(id.clone()) {
                 continue;
             }
-            let command = edit::command(&text, &id).map_err(|error| in_file(&file, &error))?;
+            let command =
+                edit::read_command(&text, &id).map_err(|error| to_failure(&file, &error))?;
             let package = command.and_then(|(command, args)| {
-                let package = Package::of(&command, &args).ok()?;
+                let package = Package::from_command(&command, &args).ok()?;
                 package.version.is_some().then_some((command, package))
             });
             match package {
@@ -112,13 +117,15 @@ fn entries(context: &CliContext) -> Result<(Vec<PinnedEntry>, Vec<String>), Fail
     Ok((pinned, other))
 }
 
-fn look(mut pinned: Vec<PinnedEntry>, outbound: &Outbound) -> Vec<Looked> {
+fn check_entries(mut pinned: Vec<PinnedEntry>, outbound: &Outbound) -> Vec<CheckedEntry> {
     let mut looked = Vec::new();
     while !pinned.is_empty() {
-        let rest = pinned.split_off(pinned.len().min(AT_ONCE));
+        let rest = pinned.split_off(pinned.len().min(CONCURRENT_QUERIES_MAX));
         let asked: Vec<Result<String, String>> = thread::scope(|scope| {
             let asking = pinned.iter().map(|entry| {
-                scope.spawn(move || newest(&entry.command, &entry.package, None, outbound))
+                scope.spawn(move || {
+                    newest_package_version(&entry.command, &entry.package, None, outbound)
+                })
             });
             let asking: Vec<_> = asking.collect();
             let answers = asking.into_iter().map(|asked| match asked.join() {
@@ -135,7 +142,7 @@ fn look(mut pinned: Vec<PinnedEntry>, outbound: &Outbound) -> Vec<Looked> {
 
 fn is_older(entry: &PinnedEntry, newest: &Result<String, String>) -> bool {
     match (&entry.package.version, newest) {
-        (Some(version), Ok(newest)) => compare(version, newest) == Ordering::Less,
+        (Some(version), Ok(newest)) => compare_versions(version, newest) == Ordering::Less,
         (Some(_) | None, Ok(_) | Err(_)) => false,
     }
 }

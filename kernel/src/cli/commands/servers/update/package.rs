@@ -46,12 +46,12 @@ pub(super) struct Package {
     /// Which argument it stands in.
     pub(super) argument: usize,
     /// What of that argument a version replaces.
-    place: Range<usize>,
+    version_range: Range<usize>,
 }
 
 /// Why no package can be brought up to date.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum NoPackage {
+pub(super) enum PackageError {
     #[error(
         "`{0}` does not download what it runs; a new version is installed the way this one was"
     )]
@@ -59,7 +59,7 @@ pub(super) enum NoPackage {
     #[error("its arguments name no package")]
     NoName,
     #[error("`{0}` is no package of a registry; a newer one is named by hand")]
-    NotOfRegistry(String),
+    NotFromRegistry(String),
     #[error("the package in `{0}` comes out of a variable; it is changed where that is set")]
     Variable(String),
 }
@@ -68,11 +68,11 @@ pub(super) enum NoPackage {
 struct PackageLauncher {
     registry: Registry,
     /// Words before the options.
-    words: &'static [&'static str],
+    leading_words: &'static [&'static str],
     /// Options whose value is the package.
     package: &'static [&'static str],
     /// Other options with a value of their own.
-    valued: &'static [&'static str],
+    value_options: &'static [&'static str],
 }
 
 const NPM_VALUED: &[&str] = &[
@@ -199,49 +199,49 @@ const RUN_VALUED: &[&str] = &[
 ];
 
 /// The launchers that are known, by the name of the program.
-fn launchers(program: &str) -> &'static [PackageLauncher] {
+fn launchers_for(program: &str) -> &'static [PackageLauncher] {
     const NPX: PackageLauncher = PackageLauncher {
         registry: Registry::Npm,
-        words: &[],
+        leading_words: &[],
         package: &["-p", "--package"],
-        valued: NPM_VALUED,
+        value_options: NPM_VALUED,
     };
     const UVX: PackageLauncher = PackageLauncher {
         registry: Registry::Uv,
-        words: &[],
+        leading_words: &[],
         package: &["--from"],
-        valued: UV_VALUED,
+        value_options: UV_VALUED,
     };
     const RUN: PackageLauncher = PackageLauncher {
         registry: Registry::Image,
-        words: &[],
+        leading_words: &[],
         package: &[],
-        valued: RUN_VALUED,
+        value_options: RUN_VALUED,
     };
     match program {
         "docker" | "podman" | "nerdctl" => &[
             PackageLauncher {
-                words: &["run"],
+                leading_words: &["run"],
                 ..RUN
             },
             PackageLauncher {
-                words: &["container", "run"],
+                leading_words: &["container", "run"],
                 ..RUN
             },
         ],
         "npx" | "bunx" => &[NPX],
         "npm" => &[
             PackageLauncher {
-                words: &["exec"],
+                leading_words: &["exec"],
                 ..NPX
             },
             PackageLauncher {
-                words: &["x"],
+                leading_words: &["x"],
                 ..NPX
             },
         ],
         "bun" => &[PackageLauncher {
-            words: &["x"],
+            leading_words: &["x"],
             ..NPX
         }],
         "pnpx" => &[PackageLauncher {
@@ -250,25 +250,25 @@ fn launchers(program: &str) -> &'static [PackageLauncher] {
         }],
         "pnpm" => &[PackageLauncher {
             registry: Registry::Pnpm,
-            words: &["dlx"],
+            leading_words: &["dlx"],
             ..NPX
         }],
         "uvx" => &[UVX],
         "uv" => &[
             PackageLauncher {
-                words: &["tool", "run"],
+                leading_words: &["tool", "run"],
                 ..UVX
             },
             PackageLauncher {
-                words: &["x"],
+                leading_words: &["x"],
                 ..UVX
             },
         ],
         "pipx" => &[PackageLauncher {
             registry: Registry::Pip,
-            words: &["run"],
+            leading_words: &["run"],
             package: &["--spec"],
-            valued: PIPX_VALUED,
+            value_options: PIPX_VALUED,
         }],
         _ => &[],
     }
@@ -276,15 +276,17 @@ fn launchers(program: &str) -> &'static [PackageLauncher] {
 
 impl Package {
     /// Reads the package out of a command and its arguments.
-    pub(super) fn of(command: &str, args: &[String]) -> Result<Self, NoPackage> {
+    pub(super) fn from_command(command: &str, args: &[String]) -> Result<Self, PackageError> {
         let program = command.rsplit('/').next().unwrap_or(command);
         let fits = |launcher: &&PackageLauncher| {
-            let begins = args.iter().zip(launcher.words);
-            args.len() >= launcher.words.len() && begins.into_iter().all(|(arg, word)| arg == word)
+            let begins = args.iter().zip(launcher.leading_words);
+            args.len() >= launcher.leading_words.len()
+                && begins.into_iter().all(|(arg, word)| arg == word)
         };
-        let launcher = launchers(program).iter().find(fits);
-        let launcher = launcher.ok_or_else(|| NoPackage::OtherProgram(command.to_owned()))?;
-        let (argument, start) = place(launcher, args).ok_or(NoPackage::NoName)?;
+        let launcher = launchers_for(program).iter().find(fits);
+        let launcher = launcher.ok_or_else(|| PackageError::OtherProgram(command.to_owned()))?;
+        let (argument, start) =
+            find_package_argument(launcher, args).ok_or(PackageError::NoName)?;
         Self::read(launcher.registry, argument, &args[argument], start)
     }
 
@@ -293,41 +295,44 @@ impl Package {
         argument: usize,
         whole: &str,
         start: usize,
-    ) -> Result<Self, NoPackage> {
+    ) -> Result<Self, PackageError> {
         let text = &whole[start..];
         if text.contains("${") {
-            return Err(NoPackage::Variable(text.to_owned()));
+            return Err(PackageError::Variable(text.to_owned()));
         }
         let (name, version, length) = match registry {
-            Registry::Uv | Registry::Pip => python(text),
-            Registry::Npm | Registry::Pnpm => node(text),
-            Registry::Image => image(text),
+            Registry::Uv | Registry::Pip => parse_python(text),
+            Registry::Npm | Registry::Pnpm => parse_node(text),
+            Registry::Image => parse_image(text),
         }
-        .ok_or_else(|| NoPackage::NotOfRegistry(text.to_owned()))?;
+        .ok_or_else(|| PackageError::NotFromRegistry(text.to_owned()))?;
         Ok(Self {
             registry,
             name: name.to_owned(),
             version: version.map(str::to_owned),
             argument,
-            place: start + length..whole.len(),
+            version_range: start + length..whole.len(),
         })
     }
 
     /// The argument with this version instead.
     pub(super) fn with_version(&self, argument: &str, version: &str) -> String {
         let between = match self.registry.is_python() {
-            true if !argument[self.place.clone()].starts_with('@') => "==",
+            true if !argument[self.version_range.clone()].starts_with('@') => "==",
             false if self.registry == Registry::Image => ":",
             true | false => "@",
         };
-        format!("{}{between}{version}", &argument[..self.place.start])
+        format!(
+            "{}{between}{version}",
+            &argument[..self.version_range.start]
+        )
     }
 }
 
 /// Which argument names the package, and where in it.
-fn place(launcher: &PackageLauncher, args: &[String]) -> Option<(usize, usize)> {
+fn find_package_argument(launcher: &PackageLauncher, args: &[String]) -> Option<(usize, usize)> {
     let mut plain = None;
-    let mut at = launcher.words.len();
+    let mut at = launcher.leading_words.len();
     while let Some(arg) = args.get(at) {
         let (option, value) = arg.split_once('=').unwrap_or((arg, ""));
         if arg == "--" || !arg.starts_with('-') {
@@ -340,13 +345,13 @@ fn place(launcher: &PackageLauncher, args: &[String]) -> Option<(usize, usize)> 
                 false => Some((at, option.len() + 1)),
             };
         }
-        at += 1 + usize::from(launcher.valued.contains(&&**arg));
+        at += 1 + usize::from(launcher.value_options.contains(&&**arg));
     }
     plain.filter(|at| *at < args.len()).map(|at| (at, 0))
 }
 
 /// `@scope/name@1.2.3`: the name, the version where it is exact, and the length of what is no version.
-fn node(text: &str) -> Option<(&str, Option<&str>, usize)> {
+fn parse_node(text: &str) -> Option<(&str, Option<&str>, usize)> {
     let end = text.char_indices().skip(1).find(|(_, c)| *c == '@');
     let length = end.map_or(text.len(), |(at, _)| at);
     let (name, rest) = text.split_at(length);
@@ -365,7 +370,7 @@ fn node(text: &str) -> Option<(&str, Option<&str>, usize)> {
 }
 
 /// `name[extra]==1.2.3` or `name@1.2.3`.
-fn python(text: &str) -> Option<(&str, Option<&str>, usize)> {
+fn parse_python(text: &str) -> Option<(&str, Option<&str>, usize)> {
     let behind_extras = text.find(']').unwrap_or(0);
     let length = text[behind_extras..].find(['=', '@', '<', '>', '~', '!', ';', ' ', ',']);
     let length = length.map_or(text.len(), |at| behind_extras + at);
@@ -380,7 +385,7 @@ fn python(text: &str) -> Option<(&str, Option<&str>, usize)> {
 
 /// `ghcr.io/acme/db:1.2.3`: the tag is behind the last colon, where that is behind the last slash. An image that is
 /// named by its digest is pinned to it, and stays.
-fn image(text: &str) -> Option<(&str, Option<&str>, usize)> {
+fn parse_image(text: &str) -> Option<(&str, Option<&str>, usize)> {
     let path = text.rfind('/').map_or(0, |at| at + 1);
     let length = text[path..].find(':').map_or(text.len(), |at| path + at);
     let (name, rest) = text.split_at(length);
@@ -411,7 +416,7 @@ pub(super) fn is_version(version: &str) -> bool {
 
 /// How two versions stand to each other, by their numbers; one that adds something to its numbers (`-rc.1`,
 /// `rc1`) comes before the one that does not.
-pub(super) fn compare(one: &str, other: &str) -> Ordering {
+pub(super) fn compare_versions(one: &str, other: &str) -> Ordering {
     let read = |version: &str| {
         let version = version.split('+').next().unwrap_or_default();
         let version = version.strip_prefix('v').unwrap_or(version).to_owned();
@@ -431,9 +436,9 @@ pub(super) fn compare(one: &str, other: &str) -> Ordering {
 mod tests {
     use super::*;
 
-    fn of(line: &str) -> Result<Package, NoPackage> {
+    fn of(line: &str) -> Result<Package, PackageError> {
         let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
-        Package::of(&words[0], &words[1..])
+        Package::from_command(&words[0], &words[1..])
     }
 
     /// What is asked about, in which version, and the line with another one.
@@ -525,10 +530,16 @@ mod tests {
 
     #[test]
     fn what_no_registry_has_is_refused() {
-        assert!(matches!(of("node x.js"), Err(NoPackage::OtherProgram(_))));
-        assert!(matches!(of("npm start"), Err(NoPackage::OtherProgram(_))));
-        assert_eq!(of("npx -y"), Err(NoPackage::NoName));
-        assert_eq!(of("uvx --from"), Err(NoPackage::NoName));
+        assert!(matches!(
+            of("node x.js"),
+            Err(PackageError::OtherProgram(_))
+        ));
+        assert!(matches!(
+            of("npm start"),
+            Err(PackageError::OtherProgram(_))
+        ));
+        assert_eq!(of("npx -y"), Err(PackageError::NoName));
+        assert_eq!(of("uvx --from"), Err(PackageError::NoName));
         for line in [
             "npx github:acme/db",
             "npx ./db",
@@ -538,13 +549,13 @@ mod tests {
             "docker run -i db@sha256:0123",
         ] {
             assert!(
-                matches!(of(line), Err(NoPackage::NotOfRegistry(_))),
+                matches!(of(line), Err(PackageError::NotFromRegistry(_))),
                 "{line}"
             );
         }
         assert!(matches!(
             of("npx db@${VERSION}"),
-            Err(NoPackage::Variable(_))
+            Err(PackageError::Variable(_))
         ));
     }
 
@@ -557,8 +568,12 @@ mod tests {
             ("2.0rc1", "2.0"),
             ("2026.8.18", "2026.8.31"),
         ] {
-            assert_eq!(compare(older, newer), Ordering::Less, "{older} {newer}");
+            assert_eq!(
+                compare_versions(older, newer),
+                Ordering::Less,
+                "{older} {newer}"
+            );
         }
-        assert_eq!(compare("1.0", "1.0.0"), Ordering::Equal);
+        assert_eq!(compare_versions("1.0", "1.0.0"), Ordering::Equal);
     }
 }

@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 use mgp_protocol::mcp::{Method, tools};
 use serde_json::{Value, json};
 
-use crate::cli::client::{CliContext, ConnectOptions, pages, read};
+use crate::cli::client::{CliContext, ConnectOptions, pages, parse_result};
 use crate::cli::failure::Failure;
-use crate::cli::words::one_line;
+use crate::cli::text_format::first_line;
 
 /// Names that are told of each kind; the others are counted.
-const TOLD: usize = 10;
+const NAMES_SHOWN_MAX: usize = 10;
 
 /// The tools of a server by their names.
 #[derive(Debug, Default, PartialEq)]
@@ -19,22 +19,22 @@ pub(super) struct OfferedTools(BTreeMap<String, Value>);
 /// What is other than it was.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct ToolChanges {
-    new: Vec<String>,
-    gone: Vec<String>,
+    added: Vec<String>,
+    removed: Vec<String>,
     /// With the members of the definition that differ.
     changed: Vec<String>,
 }
 
 impl OfferedTools {
     /// What a server offers now.
-    pub(super) fn of(context: &CliContext, id: &str) -> Result<Self, Failure> {
-        let at = ConnectOptions::at(Some(id));
+    pub(super) fn fetch(context: &CliContext, id: &str) -> Result<Self, Failure> {
+        let at = ConnectOptions::for_server(Some(id));
         let listed = context.with_kernel_at(at, async |client| {
-            pages::all(client, tools::List::METHOD, "tools").await
+            pages::list_all(client, tools::List::METHOD, "tools").await
         })?;
         let mut offered = BTreeMap::new();
         for tool in &listed {
-            let tool: Value = read(tool)?;
+            let tool: Value = parse_result(tool)?;
             let name = tool["name"].as_str().unwrap_or_default().to_owned();
             offered.insert(name, tool);
         }
@@ -45,9 +45,9 @@ impl OfferedTools {
         let mut changes = ToolChanges::default();
         for (name, tool) in &after.0 {
             match self.0.get(name) {
-                None => changes.new.push(name.clone()),
+                None => changes.added.push(name.clone()),
                 Some(before) => {
-                    let members = differing(before, tool);
+                    let members = changed_members(before, tool);
                     if !members.is_empty() {
                         changes
                             .changed
@@ -57,12 +57,12 @@ impl OfferedTools {
             }
         }
         let gone = self.0.keys().filter(|name| !after.0.contains_key(*name));
-        changes.gone.extend(gone.cloned());
+        changes.removed.extend(gone.cloned());
         changes
     }
 }
 
-fn differing(before: &Value, after: &Value) -> Vec<String> {
+fn changed_members(before: &Value, after: &Value) -> Vec<String> {
     let keys = |tool: &Value| -> Vec<String> {
         let members = tool.as_object().into_iter().flatten();
         members.map(|(key, _)| key.clone()).collect()
@@ -77,27 +77,27 @@ fn differing(before: &Value, after: &Value) -> Vec<String> {
 
 impl ToolChanges {
     pub(super) fn is_empty(&self) -> bool {
-        self.new.is_empty() && self.gone.is_empty() && self.changed.is_empty()
+        self.added.is_empty() && self.removed.is_empty() && self.changed.is_empty()
     }
 
-    pub(super) fn in_words(&self) -> String {
+    pub(super) fn render(&self) -> String {
         if self.is_empty() {
             return "its tools are what they were".to_owned();
         }
         let kinds = [
-            ("new", &self.new),
-            ("gone", &self.gone),
+            ("new", &self.added),
+            ("gone", &self.removed),
             ("changed", &self.changed),
         ];
         let kinds = kinds.into_iter().filter(|(_, names)| !names.is_empty());
         let told = kinds.map(|(kind, names)| {
             let mut told: Vec<String> = names
                 .iter()
-                .take(TOLD)
-                .map(|name| one_line(name, 120))
+                .take(NAMES_SHOWN_MAX)
+                .map(|name| first_line(name, 120))
                 .collect();
-            if names.len() > TOLD {
-                told.push(format!("{} more", names.len() - TOLD));
+            if names.len() > NAMES_SHOWN_MAX {
+                told.push(format!("{} more", names.len() - NAMES_SHOWN_MAX));
             }
             format!("{} {kind}: {}", names.len(), told.join(", "))
         });
@@ -105,7 +105,7 @@ impl ToolChanges {
     }
 
     pub(super) fn to_json(&self) -> Value {
-        json!({"new": self.new, "gone": self.gone, "changed": self.changed})
+        json!({"new": self.added, "gone": self.removed, "changed": self.changed})
     }
 }
 
@@ -129,7 +129,7 @@ mod tests {
         let after = offered(&[("b", "2"), ("c", "1"), ("d", "1")]);
         let changes = before.changes_to(&after);
         assert_eq!(
-            changes.in_words(),
+            changes.render(),
             "1 new: d\n1 gone: a\n1 changed: b (description)"
         );
         assert!(before.changes_to(&before).is_empty());
@@ -138,7 +138,7 @@ mod tests {
         assert!(
             offered(&[])
                 .changes_to(&offered(&many))
-                .in_words()
+                .render()
                 .ends_with("10 more")
         );
     }

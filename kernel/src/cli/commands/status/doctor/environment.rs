@@ -4,39 +4,39 @@ use std::ffi::OsString;
 use std::fs;
 use std::os::unix::ffi::OsStringExt;
 
-use super::Patient;
-use super::finding::DoctorFinding;
-use crate::kernel::user_environment::{RESTORED, differences, select, unread};
+use super::CheckContext;
+use super::finding::Finding;
+use crate::kernel::user_environment::{RESTORED_VARIABLES, differences, select_stored, unread};
 
 const AREA: &str = "environment";
 /// A start in a terminal stores its variables anew.
 const RENEW: &str = "mgp down && mgp up --detach in the shell whose values are right";
 
-pub(super) fn look(patient: &Patient<'_>) -> Vec<DoctorFinding> {
+pub(super) fn check(patient: &CheckContext<'_>) -> Vec<Finding> {
     let mut found = Vec::new();
     if let Some(why) = unread(&patient.data_dir) {
         let told =
             format!("a kernel that a client starts has not the variables of a terminal: {why}");
-        found.push(DoctorFinding::warning(AREA, told).mended_by(RENEW));
+        found.push(Finding::warning(AREA, told).with_command(RENEW));
     }
     let kernels = patient.status.as_ref();
     let Some(kernels) = kernels.and_then(|it| process_environment(it.pid)) else {
         return found;
     };
-    if let Some((_, names)) = kernels.iter().find(|(name, _)| name == RESTORED) {
+    if let Some((_, names)) = kernels.iter().find(|(name, _)| name == RESTORED_VARIABLES) {
         let told = format!(
             "the kernel was started without {}, and has them from an earlier start",
             names.to_string_lossy().replace(',', ", ")
         );
-        found.push(DoctorFinding::good(AREA, told));
+        found.push(Finding::good(AREA, told));
     }
-    let differing = differences(&select(std::env::vars_os()), &select(kernels));
+    let differing = differences(&select_stored(std::env::vars_os()), &select_stored(kernels));
     if !differing.is_empty() {
         let told = format!(
             "the kernel and its servers have other values of {} than this shell, or none",
             differing.join(", ")
         );
-        found.push(DoctorFinding::warning(AREA, told).mended_by(RENEW));
+        found.push(Finding::warning(AREA, told).with_command(RENEW));
     }
     found
 }

@@ -6,20 +6,20 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
-use mgp_policy::access::Books;
+use mgp_policy::access::GrantStore;
 use mgp_runtime::time::unix_ms;
 use nix::sys::statvfs::statvfs;
 use nix::unistd::geteuid;
 
-use super::Patient;
-use super::finding::{DoctorFinding, Remedy};
+use super::CheckContext;
+use super::finding::{Finding, Remedy};
 use crate::cli::commands::audit;
-use crate::cli::words::{bytes, time};
+use crate::cli::text_format::{format_bytes, format_duration};
 use crate::config::named_secrets::NamedSecrets;
-use crate::kernel::witnessed;
+use crate::kernel::witnessed_files;
 
 /// Files of the data folder that nobody else is to read.
-const PRIVATE: [&str; 11] = [
+const PRIVATE_FILES: [&str; 11] = [
     "token",
     "metrics.token",
     "agents.json",
@@ -33,52 +33,52 @@ const PRIVATE: [&str; 11] = [
     "kernel.log",
 ];
 /// Free room below which a warning is due, in bytes: some days of logs and records.
-const LITTLE_ROOM: u64 = 200 << 20;
+const DISK_WARN_BYTES: u64 = 200 << 20;
 /// Free room without which a kernel does not start, in bytes.
-const NO_ROOM: u64 = 64 << 10;
+const DISK_MIN_BYTES: u64 = 64 << 10;
 /// How far a file's time may be ahead of the clock, in milliseconds: file systems of other machines are.
-const AHEAD_MS: u64 = 60_000;
+const CLOCK_SKEW_MAX_MS: u64 = 60_000;
 /// No clock that is set shows an earlier time: the beginning of 2026, in milliseconds.
 const EARLIEST_MS: u64 = 1_767_225_600_000;
 
-pub(super) fn look(patient: &Patient<'_>) -> Vec<DoctorFinding> {
-    let mut found = modes(patient);
-    found.extend(room(&patient.data_dir));
+pub(super) fn check(patient: &CheckContext<'_>) -> Vec<Finding> {
+    let mut found = check_modes(patient);
+    found.extend(check_disk_space(&patient.data_dir));
     let recorded = match patient.status {
         Some(_) => audit::newest_record_ms(patient.context).ok().flatten(),
         None => None,
     };
-    found.push(clock(&patient.data_dir, recorded));
-    found.extend(logs(patient));
+    found.push(check_clock(&patient.data_dir, recorded));
+    found.extend(check_logs(patient));
     // What a running kernel found is in its status.
     if patient.status.is_none() {
-        found.extend(witnesses(&patient.data_dir));
+        found.extend(check_witnesses(&patient.data_dir));
     }
     found
 }
 
 /// What files held, by their witnesses.
-fn witnesses(data_dir: &Path) -> Vec<DoctorFinding> {
+fn check_witnesses(data_dir: &Path) -> Vec<Finding> {
     const AREA: &str = "witness";
-    match witnessed::examine(data_dir) {
+    match witnessed_files::examine(data_dir) {
         None => Vec::new(),
         Some(lost) if lost.is_empty() => {
-            vec![DoctorFinding::good(AREA, "no file lacks what it held")]
+            vec![Finding::good(AREA, "no file lacks what it held")]
         }
         Some(lost) => lost
             .into_iter()
-            .map(|lost| DoctorFinding::broken(AREA, lost))
+            .map(|lost| Finding::broken(AREA, lost))
             .collect(),
     }
 }
 
-fn modes(patient: &Patient<'_>) -> Vec<DoctorFinding> {
+fn check_modes(patient: &CheckContext<'_>) -> Vec<Finding> {
     const AREA: &str = "files";
     let data_dir = &patient.data_dir;
     let mut places: Vec<(PathBuf, u32)> = vec![(data_dir.clone(), 0o700)];
-    places.extend(PRIVATE.map(|name| (data_dir.join(name), 0o600)));
+    places.extend(PRIVATE_FILES.map(|name| (data_dir.join(name), 0o600)));
     let look_up = &patient.context.look_up;
-    if let Some(store) = NamedSecrets::of(look_up).store(&patient.loaded.kernel.secrets) {
+    if let Some(store) = NamedSecrets::for_look_up(look_up).store(&patient.loaded.kernel.secrets) {
         places.push((store.folder().to_owned(), 0o700));
         places.push((store.key().to_owned(), 0o600));
     }
@@ -89,10 +89,10 @@ fn modes(patient: &Patient<'_>) -> Vec<DoctorFinding> {
     let looked_at = places.iter().filter(|(path, _)| path.exists()).count();
     let mut found: Vec<_> = places
         .iter()
-        .filter_map(|(path, mode)| open_to_others(AREA, path, *mode))
+        .filter_map(|(path, mode)| check_mode(AREA, path, *mode))
         .collect();
     if found.is_empty() && looked_at > 0 {
-        found.push(DoctorFinding::good(
+        found.push(Finding::good(
             AREA,
             "nobody else can read what is yours alone",
         ));
@@ -101,14 +101,12 @@ fn modes(patient: &Patient<'_>) -> Vec<DoctorFinding> {
 }
 
 /// A file that is not there is open to nobody.
-fn open_to_others(area: &'static str, path: &Path, mode: u32) -> Option<DoctorFinding> {
+fn check_mode(area: &'static str, path: &Path, mode: u32) -> Option<Finding> {
     let there = fs::metadata(path).ok()?;
     let shown = path.display();
     if there.uid() != geteuid().as_raw() {
         let told = format!("{shown} belongs to user {}, not to you", there.uid());
-        return Some(
-            DoctorFinding::broken(area, told).mended_by(format!("sudo chown $USER {shown}")),
-        );
+        return Some(Finding::broken(area, told).with_command(format!("sudo chown $USER {shown}")));
     }
     // A folder may be entered by others where its files are closed; the socket's may not be written to.
     let others = there.permissions().mode() & 0o777 & !mode;
@@ -117,43 +115,43 @@ fn open_to_others(area: &'static str, path: &Path, mode: u32) -> Option<DoctorFi
         there.permissions().mode() & 0o777
     );
     (others != 0).then(|| {
-        DoctorFinding::broken(area, told)
-            .mended_by(format!("chmod {mode:o} {shown}"))
-            .or_by(Remedy::Mode(path.to_owned(), mode))
+        Finding::broken(area, told)
+            .with_command(format!("chmod {mode:o} {shown}"))
+            .with_remedy(Remedy::Mode(path.to_owned(), mode))
     })
 }
 
-fn room(data_dir: &Path) -> Option<DoctorFinding> {
+fn check_disk_space(data_dir: &Path) -> Option<Finding> {
     const AREA: &str = "disk";
     let there = data_dir.ancestors().find(|folder| folder.exists())?;
     let disk = statvfs(there).ok()?;
     let free = disk.blocks_available().saturating_mul(disk.fragment_size());
-    let told = format!("{} free for {}", bytes(free), data_dir.display());
+    let told = format!("{} free for {}", format_bytes(free), data_dir.display());
     let inodes = disk.files() == 0 || disk.files_available() > 0;
     Some(match free {
-        _ if !inodes => DoctorFinding::broken(
+        _ if !inodes => Finding::broken(
             AREA,
             format!("no more files fit beside {}", data_dir.display()),
         ),
-        0..NO_ROOM => DoctorFinding::broken(AREA, told).mended_by("free some space there"),
-        NO_ROOM..LITTLE_ROOM => {
-            DoctorFinding::warning(AREA, told).mended_by("free some space there")
+        0..DISK_MIN_BYTES => Finding::broken(AREA, told).with_command("free some space there"),
+        DISK_MIN_BYTES..DISK_WARN_BYTES => {
+            Finding::warning(AREA, told).with_command("free some space there")
         }
-        LITTLE_ROOM.. => DoctorFinding::good(AREA, told),
+        DISK_WARN_BYTES.. => Finding::good(AREA, told),
     })
 }
 
 /// Tokens, grants and records are dated by it.
-fn clock(data_dir: &Path, recorded_ms: Option<u64>) -> DoctorFinding {
+fn check_clock(data_dir: &Path, recorded_ms: Option<u64>) -> Finding {
     const AREA: &str = "clock";
     let now = unix_ms();
     let command = "timedatectl set-ntp true";
     if now < EARLIEST_MS {
-        return DoctorFinding::broken(
+        return Finding::broken(
             AREA,
             "it is not set: it shows a time before this program was made",
         )
-        .mended_by(command);
+        .with_command(command);
     }
     let newest = fs::read_dir(data_dir).into_iter().flatten().flatten();
     let newest = newest.filter_map(|entry| {
@@ -163,43 +161,42 @@ fn clock(data_dir: &Path, recorded_ms: Option<u64>) -> DoctorFinding {
     // What another program writes may have its own clock: the kernel's records have the one they were made by.
     let newest = newest.chain(recorded_ms).max();
     let ahead = newest.unwrap_or(now).saturating_sub(now);
-    match ahead > AHEAD_MS {
-        true => DoctorFinding::broken(
+    match ahead > CLOCK_SKEW_MAX_MS {
+        true => Finding::broken(
             AREA,
             format!(
                 "it was set back: what the kernel wrote last is dated {} from now",
-                time(ahead)
+                format_duration(ahead)
             ),
         )
-        .mended_by(command),
-        false => DoctorFinding::good(AREA, "it goes on from what was written last"),
+        .with_command(command),
+        false => Finding::good(AREA, "it goes on from what was written last"),
     }
 }
 
-fn logs(patient: &Patient<'_>) -> Vec<DoctorFinding> {
+fn check_logs(patient: &CheckContext<'_>) -> Vec<Finding> {
     let mut found = Vec::new();
     let data_dir = &patient.data_dir;
     if patient.loaded.kernel.audit.enabled && data_dir.exists() {
-        match audit::faults(patient.context, data_dir) {
+        match audit::find_faults(patient.context, data_dir) {
             Ok(faults) if faults.is_empty() => {
-                found.push(DoctorFinding::good("audit", "the log is as it was written"));
+                found.push(Finding::good("audit", "the log is as it was written"));
             }
-            Ok(faults) => found.push(
-                DoctorFinding::broken("audit", faults.join("; ")).mended_by("mgp audit verify"),
-            ),
-            Err(why) => found.push(DoctorFinding::broken("audit", why.to_string())),
+            Ok(faults) => found
+                .push(Finding::broken("audit", faults.join("; ")).with_command("mgp audit verify")),
+            Err(why) => found.push(Finding::broken("audit", why.to_string())),
         }
     }
     let journal = data_dir.join("grants.journal");
     if journal.exists() {
-        found.push(match Books::examine(&journal) {
-            Ok(entries) => DoctorFinding::good(
+        found.push(match GrantStore::examine(&journal) {
+            Ok(entries) => Finding::good(
                 "journal",
                 format!("{entries} decisions, as they were written"),
             ),
             // A kernel may be writing the last one.
-            Err(why) if patient.status.is_some() => DoctorFinding::warning("journal", why),
-            Err(why) => DoctorFinding::broken("journal", why),
+            Err(why) if patient.status.is_some() => Finding::warning("journal", why),
+            Err(why) => Finding::broken("journal", why),
         });
     }
     found
@@ -209,38 +206,38 @@ fn logs(patient: &Patient<'_>) -> Vec<DoctorFinding> {
 mod tests {
     use std::time::{Duration, SystemTime};
 
-    use super::super::finding::Soundness;
+    use super::super::finding::FindingLevel;
     use super::*;
 
     #[test]
     fn what_others_can_read_is_broken_and_can_be_closed() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("token");
-        assert_eq!(open_to_others("files", &file, 0o600), None);
+        assert_eq!(check_mode("files", &file, 0o600), None);
         fs::write(&file, "x").unwrap();
         fs::set_permissions(&file, fs::Permissions::from_mode(0o640)).unwrap();
-        let mut found = open_to_others("files", &file, 0o600).unwrap();
-        assert!(found.in_words().contains("mode 640") && found.in_words().contains("chmod 600"));
-        found.mend();
-        assert_eq!(open_to_others("files", &file, 0o600), None);
+        let mut found = check_mode("files", &file, 0o600).unwrap();
+        assert!(found.render().contains("mode 640") && found.render().contains("chmod 600"));
+        found.fix();
+        assert_eq!(check_mode("files", &file, 0o600), None);
     }
 
     #[test]
     fn a_clock_that_was_set_back_is_seen_by_what_was_written() {
         let folder = tempfile::tempdir().unwrap();
-        assert_eq!(clock(folder.path(), None).condition, Soundness::Good);
+        assert_eq!(check_clock(folder.path(), None).level, FindingLevel::Ok);
         let tomorrow = unix_ms() + 86_400_000;
-        let found = clock(folder.path(), Some(tomorrow));
-        assert_eq!(found.condition, Soundness::Broken);
+        let found = check_clock(folder.path(), Some(tomorrow));
+        assert_eq!(found.level, FindingLevel::Broken);
         assert!(
-            found.in_words().contains("it was set back"),
+            found.render().contains("it was set back"),
             "{}",
-            found.in_words()
+            found.render()
         );
         let file = fs::File::create(folder.path().join("kernel.lock")).unwrap();
         file.set_modified(SystemTime::now() + Duration::from_secs(7200))
             .unwrap();
-        let found = clock(folder.path(), None);
-        assert_eq!(found.condition, Soundness::Broken, "{}", found.in_words());
+        let found = check_clock(folder.path(), None);
+        assert_eq!(found.level, FindingLevel::Broken, "{}", found.render());
     }
 }

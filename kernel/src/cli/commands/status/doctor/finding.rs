@@ -8,21 +8,21 @@ use serde_json::{Value, json};
 
 /// How bad it is; the worst comes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Soundness {
+pub(super) enum FindingLevel {
     /// Something does not work, or is open to others.
     Broken,
     /// It works, and may soon not, or not for everybody.
     Warning,
     /// It is as it should be.
-    Good,
+    Ok,
 }
 
-impl Soundness {
-    pub(super) fn word(self) -> &'static str {
+impl FindingLevel {
+    pub(super) fn label(self) -> &'static str {
         match self {
             Self::Broken => "broken",
             Self::Warning => "warning",
-            Self::Good => "good",
+            Self::Ok => "good",
         }
     }
 }
@@ -36,44 +36,44 @@ pub(super) enum Remedy {
 
 /// What was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct DoctorFinding {
-    pub(super) condition: Soundness,
+pub(super) struct Finding {
+    pub(super) level: FindingLevel,
     /// What was looked at, in a word.
-    area: &'static str,
-    told: String,
+    check: &'static str,
+    message: String,
     /// What to type.
     command: Option<String>,
     remedy: Option<Remedy>,
     /// What `--fix` did, or why it could not.
-    done: Option<String>,
+    fix_result: Option<String>,
 }
 
-impl DoctorFinding {
-    fn new(condition: Soundness, area: &'static str, told: impl Into<String>) -> Self {
+impl Finding {
+    fn new(level: FindingLevel, check: &'static str, told: impl Into<String>) -> Self {
         Self {
-            condition,
-            area,
-            told: told.into(),
+            level,
+            check,
+            message: told.into(),
             command: None,
             remedy: None,
-            done: None,
+            fix_result: None,
         }
     }
 
     pub(super) fn broken(area: &'static str, told: impl Into<String>) -> Self {
-        Self::new(Soundness::Broken, area, told)
+        Self::new(FindingLevel::Broken, area, told)
     }
 
     pub(super) fn warning(area: &'static str, told: impl Into<String>) -> Self {
-        Self::new(Soundness::Warning, area, told)
+        Self::new(FindingLevel::Warning, area, told)
     }
 
     pub(super) fn good(area: &'static str, told: impl Into<String>) -> Self {
-        Self::new(Soundness::Good, area, told)
+        Self::new(FindingLevel::Ok, area, told)
     }
 
     /// With what to type.
-    pub(super) fn mended_by(self, command: impl Into<String>) -> Self {
+    pub(super) fn with_command(self, command: impl Into<String>) -> Self {
         Self {
             command: Some(command.into()),
             ..self
@@ -81,7 +81,7 @@ impl DoctorFinding {
     }
 
     /// With what `--fix` does.
-    pub(super) fn or_by(self, remedy: Remedy) -> Self {
+    pub(super) fn with_remedy(self, remedy: Remedy) -> Self {
         Self {
             remedy: Some(remedy),
             ..self
@@ -89,24 +89,24 @@ impl DoctorFinding {
     }
 
     /// Mends it, where that can be done.
-    pub(super) fn mend(&mut self) {
+    pub(super) fn fix(&mut self) {
         let Some(Remedy::Mode(path, mode)) = &self.remedy else {
             return;
         };
         match fs::set_permissions(path, Permissions::from_mode(*mode)) {
             Ok(()) => {
-                self.done = Some(format!("mended: it has mode {mode:o} now"));
-                self.condition = Soundness::Good;
+                self.fix_result = Some(format!("mended: it has mode {mode:o} now"));
+                self.level = FindingLevel::Ok;
             }
-            Err(e) => self.done = Some(format!("could not be mended: {e}")),
+            Err(e) => self.fix_result = Some(format!("could not be mended: {e}")),
         }
     }
 
     /// On one line.
-    pub(super) fn in_words(&self) -> String {
-        let told = self.told.replace('\n', " ");
-        let mut text = format!("{}: {told}", self.area);
-        match (&self.done, &self.command) {
+    pub(super) fn render(&self) -> String {
+        let told = self.message.replace('\n', " ");
+        let mut text = format!("{}: {told}", self.check);
+        match (&self.fix_result, &self.command) {
             (Some(done), _) => text += &format!(" ({done})"),
             (None, Some(command)) => text += &format!(" → {command}"),
             (None, None) => {}
@@ -116,8 +116,8 @@ impl DoctorFinding {
 
     pub(super) fn to_json(&self) -> Value {
         json!({
-            "condition": self.condition.word(), "area": self.area, "told": self.told,
-            "command": self.command, "fixable": self.remedy.is_some(), "done": self.done,
+            "condition": self.level.label(), "area": self.check, "told": self.message,
+            "command": self.command, "fixable": self.remedy.is_some(), "done": self.fix_result,
         })
     }
 }
@@ -131,28 +131,24 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("token");
         fs::write(&file, "x").unwrap();
-        let mut finding = DoctorFinding::broken("files", "token is open\nto others")
-            .mended_by("chmod 600 token")
-            .or_by(Remedy::Mode(file.clone(), 0o600));
+        let mut finding = Finding::broken("files", "token is open\nto others")
+            .with_command("chmod 600 token")
+            .with_remedy(Remedy::Mode(file.clone(), 0o600));
         assert_eq!(
-            finding.in_words(),
+            finding.render(),
             "files: token is open to others → chmod 600 token"
         );
-        finding.mend();
+        finding.fix();
         assert_eq!(
             fs::metadata(&file).unwrap().permissions().mode() & 0o777,
             0o600
         );
-        assert!(
-            finding
-                .in_words()
-                .ends_with("(mended: it has mode 600 now)")
-        );
-        assert_eq!(finding.condition, Soundness::Good);
+        assert!(finding.render().ends_with("(mended: it has mode 600 now)"));
+        assert_eq!(finding.level, FindingLevel::Ok);
         let mut gone =
-            DoctorFinding::broken("files", "x").or_by(Remedy::Mode("/nowhere/x".into(), 0o600));
-        gone.mend();
-        assert_eq!(gone.condition, Soundness::Broken);
-        assert!(gone.in_words().contains("could not be mended"));
+            Finding::broken("files", "x").with_remedy(Remedy::Mode("/nowhere/x".into(), 0o600));
+        gone.fix();
+        assert_eq!(gone.level, FindingLevel::Broken);
+        assert!(gone.render().contains("could not be mended"));
     }
 }

@@ -3,21 +3,22 @@
 use std::net::{TcpStream, ToSocketAddrs};
 use std::time::Duration;
 
-use mgp_transports::http::proxy::{BadProxy, ProxyAddress};
+use mgp_transports::http::proxy::{ProxyAddress, ProxyAddressError};
 use mgp_transports::http::tls;
 
-use super::Patient;
-use super::finding::DoctorFinding;
+use super::CheckContext;
+use super::finding::Finding;
 use crate::config;
 use crate::config::named_secrets::KernelLookup;
 
 const AREA: &str = "network";
 /// How long a proxy may take to take a connection.
-const PATIENCE: Duration = Duration::from_secs(5);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-pub(super) fn look(patient: &Patient<'_>) -> Vec<DoctorFinding> {
+pub(super) fn check(patient: &CheckContext<'_>) -> Vec<Finding> {
     let look_up = &patient.look_up;
-    let Ok(loaded) = config::load_with(look_up, &KernelLookup::of(look_up), None) else {
+    let Ok(loaded) = config::load_with_env(look_up, &KernelLookup::for_look_up(look_up), None)
+    else {
         return Vec::new();
     };
     let network = &loaded.kernel.network;
@@ -29,45 +30,45 @@ pub(super) fn look(patient: &Patient<'_>) -> Vec<DoctorFinding> {
     };
     for (what, proxy) in ways {
         if let Some(proxy) = proxy {
-            found.push(answers(what, proxy));
+            found.push(check_proxy(what, proxy));
         }
     }
-    if !found.is_empty() && !network.names_proxy() {
+    if !found.is_empty() && !network.has_proxy_setting() {
         let told = "the proxy is that of this shell's variables; a kernel that a client or the system starts may not have them";
         let command = "set `proxy` in [network] of mgp.toml";
-        found.push(DoctorFinding::warning(AREA, told).mended_by(command));
+        found.push(Finding::warning(AREA, told).with_command(command));
     }
-    for entry in &rules.except.unread {
+    for entry in &rules.exceptions.invalid {
         let told = format!("NO_PROXY has {entry:?}, which is no name, address or network");
-        found.push(DoctorFinding::warning(AREA, told).mended_by("take it out of NO_PROXY"));
+        found.push(Finding::warning(AREA, told).with_command("take it out of NO_PROXY"));
     }
     if let Some(file) = &network.ca_file {
         let shown = file.display();
-        found.push(match tls::trouble_with(file) {
-            None => DoctorFinding::good(AREA, format!("the authorities in {shown} count, too")),
-            Some(why) => DoctorFinding::broken(AREA, format!("{shown}: {why}"))
-                .mended_by("set `ca_file` in [network] to a file with certificates in PEM"),
+        found.push(match tls::validate_authorities(file) {
+            None => Finding::good(AREA, format!("the authorities in {shown} count, too")),
+            Some(why) => Finding::broken(AREA, format!("{shown}: {why}"))
+                .with_command("set `ca_file` in [network] to a file with certificates in PEM"),
         });
     }
     found
 }
 
-fn answers(what: &str, proxy: &Result<ProxyAddress, BadProxy>) -> DoctorFinding {
+fn check_proxy(what: &str, proxy: &Result<ProxyAddress, ProxyAddressError>) -> Finding {
     let mend = "set `proxy` in [network] of mgp.toml, or \"none\"";
     let proxy = match proxy {
         Ok(proxy) => proxy,
         Err(bad) => {
-            return DoctorFinding::broken(AREA, format!("the proxy for {what}: {bad}"))
-                .mended_by(mend);
+            return Finding::broken(AREA, format!("the proxy for {what}: {bad}"))
+                .with_command(mend);
         }
     };
-    let (host, port) = proxy.place();
+    let (host, port) = proxy.host_and_port();
     let bare = host.trim_start_matches('[').trim_end_matches(']');
     let dial = || {
         let at = (bare, port).to_socket_addrs().map_err(|e| e.to_string())?;
         let mut why = "its name has no address".to_owned();
         for at in at {
-            match TcpStream::connect_timeout(&at, PATIENCE) {
+            match TcpStream::connect_timeout(&at, CONNECT_TIMEOUT) {
                 Ok(_) => return Ok(()),
                 Err(e) => why = e.to_string(),
             }
@@ -75,10 +76,10 @@ fn answers(what: &str, proxy: &Result<ProxyAddress, BadProxy>) -> DoctorFinding 
         Err(why)
     };
     match dial() {
-        Ok(()) => DoctorFinding::good(AREA, format!("{what} goes through {proxy}, which answers")),
+        Ok(()) => Finding::good(AREA, format!("{what} goes through {proxy}, which answers")),
         Err(why) => {
             let told = format!("{what} goes through {proxy}, which does not answer: {why}");
-            DoctorFinding::broken(AREA, told).mended_by(mend)
+            Finding::broken(AREA, told).with_command(mend)
         }
     }
 }

@@ -5,16 +5,16 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use mgp_engine::servers::spec::Reach;
+use mgp_engine::servers::spec::ServerTransport;
 
 use super::environment::process_environment;
-use super::finding::DoctorFinding;
-use super::{Patient, SOME};
+use super::finding::Finding;
+use super::{CheckContext, PLACEHOLDER_VALUE};
 
 const AREA: &str = "programs";
 
 /// Where programs come from that are often missing.
-const MAKERS: [(&str, &str); 6] = [
+const INSTALL_HINTS: [(&str, &str); 6] = [
     ("npx", "install Node.js: https://nodejs.org"),
     ("node", "install Node.js: https://nodejs.org"),
     ("uvx", "install uv: https://docs.astral.sh/uv"),
@@ -26,24 +26,24 @@ const MAKERS: [(&str, &str); 6] = [
     ("bunx", "install Bun: https://bun.sh"),
 ];
 
-pub(super) fn look(patient: &Patient<'_>) -> Vec<DoctorFinding> {
+pub(super) fn check(patient: &CheckContext<'_>) -> Vec<Finding> {
     let own = std::env::var_os("PATH").unwrap_or_default();
     let kernels = patient
         .status
         .as_ref()
-        .and_then(|status| path_of(status.pid));
+        .and_then(|status| process_path(status.pid));
     let path = kernels.as_deref().unwrap_or(&own);
     let mut found = Vec::new();
     let mut good = 0;
     for server in patient.loaded.servers.iter().flatten() {
-        let Reach::Stdio { command, env, .. } = &server.reach else {
+        let ServerTransport::Stdio { command, env, .. } = &server.transport else {
             continue;
         };
-        if command.contains(SOME) {
+        if command.contains(PLACEHOLDER_VALUE) {
             continue;
         }
         let its_own = env.get("PATH").map(OsString::from);
-        if program(command, its_own.as_deref().unwrap_or(path)).is_some() {
+        if find_program(command, its_own.as_deref().unwrap_or(path)).is_some() {
             good += 1;
             continue;
         }
@@ -51,20 +51,20 @@ pub(super) fn look(patient: &Patient<'_>) -> Vec<DoctorFinding> {
             "{} is started with `{command}`, which is not there",
             server.id
         );
-        found.push(match program(command, &own) {
-            Some(place) if kernels.is_some() => DoctorFinding::broken(
+        found.push(match find_program(command, &own) {
+            Some(place) if kernels.is_some() => Finding::broken(
                 AREA,
                 format!("{told} for the kernel; here it is {}", place.display()),
             )
-            .mended_by("mgp down && mgp up --detach, or mgp service install"),
-            Some(_) | None => match MAKERS.iter().find(|(name, _)| name == command) {
-                Some((_, remedy)) => DoctorFinding::broken(AREA, told).mended_by(*remedy),
-                None => DoctorFinding::broken(AREA, told),
+            .with_command("mgp down && mgp up --detach, or mgp service install"),
+            Some(_) | None => match INSTALL_HINTS.iter().find(|(name, _)| name == command) {
+                Some((_, remedy)) => Finding::broken(AREA, told).with_command(*remedy),
+                None => Finding::broken(AREA, told),
             },
         });
     }
     if found.is_empty() && good > 0 {
-        found.push(DoctorFinding::good(
+        found.push(Finding::good(
             AREA,
             format!("all {good} that servers are started with are there"),
         ));
@@ -73,13 +73,13 @@ pub(super) fn look(patient: &Patient<'_>) -> Vec<DoctorFinding> {
 }
 
 /// The `PATH` of a running process of this user.
-fn path_of(pid: u32) -> Option<OsString> {
+fn process_path(pid: u32) -> Option<OsString> {
     let mut variables = process_environment(pid)?.into_iter();
     variables.find_map(|(name, path)| (name == "PATH").then_some(path))
 }
 
 /// Where a program is, as a process with this `PATH` finds it.
-pub(in crate::cli::commands) fn program(command: &str, path: &OsStr) -> Option<PathBuf> {
+pub(in crate::cli::commands) fn find_program(command: &str, path: &OsStr) -> Option<PathBuf> {
     let runs = |file: &PathBuf| {
         fs::metadata(file).is_ok_and(|it| it.is_file() && it.permissions().mode() & 0o111 != 0)
     };
@@ -101,11 +101,14 @@ mod tests {
         let file = folder.path().join("npx");
         fs::write(&file, "").unwrap();
         let path = folder.path().as_os_str().to_owned();
-        assert_eq!(program("npx", &path), None);
+        assert_eq!(find_program("npx", &path), None);
         fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).unwrap();
-        assert_eq!(program("npx", &path).as_ref(), Some(&file));
-        assert_eq!(program(&file.to_string_lossy(), OsStr::new("")), Some(file));
-        assert_eq!(program("uvx", &path), None);
-        assert!(path_of(std::process::id()).is_some());
+        assert_eq!(find_program("npx", &path).as_ref(), Some(&file));
+        assert_eq!(
+            find_program(&file.to_string_lossy(), OsStr::new("")),
+            Some(file)
+        );
+        assert_eq!(find_program("uvx", &path), None);
+        assert!(process_path(std::process::id()).is_some());
     }
 }

@@ -6,60 +6,60 @@ use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
 use mgp_clients::is_secret;
-use mgp_engine::servers::spec::{Reach, UrlProtocol};
-use mgp_engine::timestamps::rfc3339_ms;
+use mgp_engine::servers::spec::{ServerTransport, UrlProtocol};
+use mgp_engine::timestamps::render_rfc3339_ms;
 use mgp_runtime::time::unix_ms;
 use mgp_store::atomic_file;
-use mgp_store::trouble::explained;
+use mgp_store::health::explain_io_error;
 
-use super::Patient;
-use super::finding::DoctorFinding;
+use super::CheckContext;
+use super::finding::Finding;
 use crate::cli::failure::Failure;
-use crate::cli::words::{plain, plain_lines};
+use crate::cli::text_format::{sanitize_line, sanitize_lines};
 use crate::config;
 use crate::config::named_secrets::KernelLookup;
 
 /// How much of the kernel's log is taken, in bytes.
 const LOG_MAX: u64 = 64 << 10;
 /// Shorter texts are no secrets that could be told from other words.
-const SECRET_MIN: usize = 4;
+const SECRET_LENGTH_MIN: usize = 4;
 
 /// Writes it; answers where.
-pub(super) fn write(
-    patient: &Patient<'_>,
-    findings: &[DoctorFinding],
+pub(super) fn write_report(
+    patient: &CheckContext<'_>,
+    findings: &[Finding],
     file: &Path,
 ) -> Result<PathBuf, Failure> {
-    let path = patient.context.look_up.folder.join(file);
+    let path = patient.context.look_up.current_dir.join(file);
     let mut text = format!(
         "mgp {}, {}\n{}\n\n# Found\n",
         env!("CARGO_PKG_VERSION"),
-        rfc3339_ms(unix_ms()),
-        system()
+        render_rfc3339_ms(unix_ms()),
+        system_info()
     );
     for finding in findings {
         text += &format!(
             "{} {}\n",
-            finding.condition.word(),
-            plain(&finding.in_words())
+            finding.level.label(),
+            sanitize_line(&finding.render())
         );
     }
     text += "\n# Servers\n";
     for server in &patient.loaded.servers {
         text += &match server {
-            Ok(spec) => shape(spec.id.as_str(), &spec.reach),
+            Ok(spec) => reach_shape(spec.id.as_str(), &spec.transport),
             Err(broken) => format!("broken: {}\n", broken.problem.message),
         };
     }
     text += "\n# The end of kernel.log\n";
-    text += &log(&patient.data_dir).unwrap_or_else(|| "there is none\n".to_owned());
-    let text = Mask::of(patient).over(&plain_lines(&text));
+    text += &log_tail(&patient.data_dir).unwrap_or_else(|| "there is none\n".to_owned());
+    let text = Redactor::for_context(patient).redact(&sanitize_lines(&text));
     let written = atomic_file::write(&path, text.as_bytes());
-    written.map_err(|e| Failure::Other(explained(&path, &e)))?;
+    written.map_err(|e| Failure::Other(explain_io_error(&path, &e)))?;
     Ok(path)
 }
 
-fn system() -> String {
+fn system_info() -> String {
     let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
     let release = read("/etc/os-release");
     let name = release
@@ -71,9 +71,9 @@ fn system() -> String {
 }
 
 /// How a server is reached, without values.
-fn shape(id: &str, reach: &Reach) -> String {
+fn reach_shape(id: &str, reach: &ServerTransport) -> String {
     match reach {
-        Reach::Stdio {
+        ServerTransport::Stdio {
             command, args, env, ..
         } => {
             let names: Vec<_> = env.keys().map(String::as_str).collect();
@@ -83,8 +83,10 @@ fn shape(id: &str, reach: &Reach) -> String {
                 names.join(" ")
             )
         }
-        Reach::Http {
-            headers, speaks, ..
+        ServerTransport::Http {
+            headers,
+            protocol: speaks,
+            ..
         } => {
             let names: Vec<_> = headers.keys().map(String::as_str).collect();
             let over = match speaks {
@@ -94,11 +96,11 @@ fn shape(id: &str, reach: &Reach) -> String {
             };
             format!("{id}: {over}, headers {}\n", names.join(" "))
         }
-        Reach::Node(_) => format!("{id}: of another node\n"),
+        ServerTransport::Node(_) => format!("{id}: of another node\n"),
     }
 }
 
-fn log(data_dir: &Path) -> Option<String> {
+fn log_tail(data_dir: &Path) -> Option<String> {
     let mut file = File::open(data_dir.join("kernel.log")).ok()?;
     let from = file.metadata().ok()?.len().saturating_sub(LOG_MAX);
     file.seek(SeekFrom::Start(from)).ok()?;
@@ -108,33 +110,33 @@ fn log(data_dir: &Path) -> Option<String> {
 }
 
 /// Everything that is not to be seen.
-struct Mask {
+struct Redactor {
     secrets: Vec<String>,
     home: Option<String>,
 }
 
-impl Mask {
-    fn of(patient: &Patient<'_>) -> Self {
+impl Redactor {
+    fn for_context(patient: &CheckContext<'_>) -> Self {
         let look_up = &patient.look_up;
-        let loaded = config::load_with(look_up, &KernelLookup::of(look_up), None);
+        let loaded = config::load_with_env(look_up, &KernelLookup::for_look_up(look_up), None);
         let mut secrets = loaded.map(|loaded| loaded.secrets()).unwrap_or_default();
         for name in ["token", "metrics.token"] {
             let token = std::fs::read_to_string(patient.data_dir.join(name));
             secrets.extend(token.map(|token| token.trim().to_owned()));
         }
-        let home = patient.context.bases.home.as_ref();
+        let home = patient.context.base_dirs.home.as_ref();
         Self::new(secrets, home.map(|home| home.display().to_string()))
     }
 
     fn new(mut secrets: Vec<String>, home: Option<String>) -> Self {
-        secrets.retain(|secret| secret.len() >= SECRET_MIN);
+        secrets.retain(|secret| secret.len() >= SECRET_LENGTH_MIN);
         // One that holds another one goes first.
         secrets.sort_by_key(|secret| std::cmp::Reverse(secret.len()));
         let home = home.filter(|home| home.len() > 1);
         Self { secrets, home }
     }
 
-    fn over(&self, text: &str) -> String {
+    fn redact(&self, text: &str) -> String {
         let mut text = text.to_owned();
         for secret in &self.secrets {
             text = text.replace(secret, "***");
@@ -142,7 +144,7 @@ impl Mask {
         if let Some(home) = &self.home {
             text = text.replace(home, "~");
         }
-        let word = |word: &str| match is_secret_word(word) {
+        let word = |word: &str| match looks_like_secret(word) {
             true => "***".to_owned(),
             false => word.to_owned(),
         };
@@ -152,7 +154,7 @@ impl Mask {
 }
 
 /// A word that looks like a token, or a `NAME=VALUE` that does.
-fn is_secret_word(word: &str) -> bool {
+fn looks_like_secret(word: &str) -> bool {
     let bare = word.trim_matches(|c: char| "\"'`,;()[]{}".contains(c));
     let (name, value) = bare.split_once(['=', ':']).unwrap_or(("", bare));
     is_secret("", bare) || is_secret(name, value)
@@ -164,12 +166,12 @@ mod tests {
 
     #[test]
     fn secrets_tokens_and_the_home_are_masked() {
-        let mask = Mask::new(
+        let mask = Redactor::new(
             vec!["hush".into(), "hush-longer".into(), "x".into()],
             Some("/home/ada".into()),
         );
         let text = "a hush-longer b hush\nAPI_KEY=12345 token: ghp_0123456789abcdefghij \"sk-0123456789abcdef\" x\n/home/ada/x";
-        let masked = mask.over(text);
+        let masked = mask.redact(text);
         assert_eq!(masked, "a *** b ***\n*** token: *** *** x\n~/x");
     }
 }

@@ -5,33 +5,37 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::Patient;
-use super::finding::DoctorFinding;
-use mgp_runtime::bounded_output::bounded_output;
+use super::CheckContext;
+use super::finding::Finding;
+use mgp_runtime::bounded_output::run_bounded;
 
 const AREA: &str = "sandbox";
 /// How long the trial may take.
-const PATIENCE: Duration = Duration::from_secs(15);
+const TRIAL_TIMEOUT: Duration = Duration::from_secs(15);
 /// Longest answer that is read, in bytes.
 const ANSWER_MAX: usize = 64 << 10;
 
-pub(super) fn look(_: &Patient<'_>) -> Vec<DoctorFinding> {
+pub(super) fn check(_: &CheckContext<'_>) -> Vec<Finding> {
     let Ok(exe) = std::env::current_exe() else {
         return Vec::new();
     };
-    let tried = bounded_output(Command::new(exe).arg("__sandbox"), PATIENCE, ANSWER_MAX);
+    let tried = run_bounded(
+        Command::new(exe).arg("__sandbox"),
+        TRIAL_TIMEOUT,
+        ANSWER_MAX,
+    );
     let answer = tried.ok().map(|output| output.stdout);
     let answer = answer.and_then(|text| serde_json::from_slice::<Value>(&text).ok());
     vec![match answer {
-        Some(machine) => level(&machine),
-        None => DoctorFinding::warning(
+        Some(machine) => sandbox_level(&machine),
+        None => Finding::warning(
             AREA,
             "what this machine can hold a server to could not be tried out",
         ),
     }]
 }
 
-fn level(machine: &Value) -> DoctorFinding {
+fn sandbox_level(machine: &Value) -> Finding {
     let has = |part: &str| match &machine[part] {
         Value::Bool(has) => *has,
         Value::Number(level) => level.as_u64() != Some(0),
@@ -40,15 +44,15 @@ fn level(machine: &Value) -> DoctorFinding {
     let parts = ["landlock", "seccomp", "namespaces"];
     let (there, missing): (Vec<_>, Vec<_>) = parts.into_iter().partition(|part| has(part));
     match missing.as_slice() {
-        [] => DoctorFinding::good(AREA, format!("this machine has all of it: {}", there.join(", "))),
-        missing => DoctorFinding::warning(
+        [] => Finding::good(AREA, format!("this machine has all of it: {}", there.join(", "))),
+        missing => Finding::warning(
             AREA,
             format!(
                 "this machine lacks {}: servers that are trusted least are held to less, or do not start",
                 missing.join(", ")
             ),
         )
-        .mended_by("docs/sandbox.md, Sandbox, says what each needs of the system"),
+        .with_command("docs/sandbox.md, Sandbox, says what each needs of the system"),
     }
 }
 
@@ -56,15 +60,15 @@ fn level(machine: &Value) -> DoctorFinding {
 mod tests {
     use serde_json::json;
 
-    use super::super::finding::Soundness;
+    use super::super::finding::FindingLevel;
     use super::*;
 
     #[test]
     fn what_is_missing_is_named() {
         let whole = json!({"landlock": 6, "seccomp": true, "root": false, "namespaces": true});
-        assert_eq!(level(&whole).condition, Soundness::Good);
-        let less = level(&json!({"landlock": 0, "seccomp": true, "namespaces": false}));
-        assert_eq!(less.condition, Soundness::Warning);
-        assert!(less.in_words().contains("lacks landlock, namespaces"));
+        assert_eq!(sandbox_level(&whole).level, FindingLevel::Ok);
+        let less = sandbox_level(&json!({"landlock": 0, "seccomp": true, "namespaces": false}));
+        assert_eq!(less.level, FindingLevel::Warning);
+        assert!(less.render().contains("lacks landlock, namespaces"));
     }
 }

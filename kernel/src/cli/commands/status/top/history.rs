@@ -2,39 +2,39 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use mgp_engine::calls::telemetry::latency::{BOUNDS_US, LatencyCounts};
+use mgp_engine::calls::telemetry::latency::{BOUNDS_US, LatencyHistogram};
 
-use super::figures::TopCalls;
-use super::look::TopLook;
+use super::metrics::CallTotals;
+use super::sample::Sample;
 
 /// Times of calls are those of the last minute: within one interval there may be none.
 pub(super) const WINDOW_MS: u64 = 60_000;
 /// Looks that are kept: a minute of the shortest interval, and one more where an answer made another look.
-const MOST: usize = 128;
+const SAMPLES_MAX: usize = 128;
 /// Two looks nearer to each other make no rate: one call between them would be hundreds a second.
-const NEAREST_MS: u64 = 400;
+const SAMPLE_DISTANCE_MIN_MS: u64 = 400;
 
 /// The last looks at one kernel, the newest at the end.
 #[derive(Debug, Default)]
-pub(super) struct TopHistory(VecDeque<PastLook>);
+pub(super) struct History(VecDeque<HistoryEntry>);
 
 /// What was counted at one moment.
 #[derive(Debug)]
-struct PastLook {
-    at_ms: u64,
+struct HistoryEntry {
+    taken_at_ms: u64,
     /// The kernel's process, and how long it had run.
-    kernel: (u32, u64),
-    calls: BTreeMap<String, TopCalls>,
-    total: TopCalls,
+    kernel_process: (u32, u64),
+    calls: BTreeMap<String, CallTotals>,
+    total: CallTotals,
     /// Processor time of the kernel.
-    own_seconds: Option<f64>,
+    kernel_cpu_seconds: Option<f64>,
     /// Processor time of each server, with the first of its processes.
-    seconds: BTreeMap<String, (Option<u32>, f64)>,
+    server_cpu_seconds: BTreeMap<String, (Option<u32>, f64)>,
 }
 
 /// What happened between looks; nothing where that is not known.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct TopRates {
+pub(super) struct Rates {
     /// Calls that ended, a second.
     pub(super) calls: Option<f64>,
     /// Calls that ended without success, a second.
@@ -47,13 +47,15 @@ pub(super) struct TopRates {
     pub(super) cpu: Option<f64>,
 }
 
-impl TopHistory {
+impl History {
     /// Takes a look in. Those at another kernel, or at this one before it was started again, are forgotten.
-    pub(super) fn add(&mut self, look: &TopLook) {
+    pub(super) fn add(&mut self, look: &Sample) {
         let status = &look.status;
         let kernel = (status.pid, status.uptime_secs);
-        let goes_on = |last: &PastLook| {
-            last.kernel.0 == kernel.0 && last.kernel.1 <= kernel.1 && last.at_ms <= look.at_ms
+        let goes_on = |last: &HistoryEntry| {
+            last.kernel_process.0 == kernel.0
+                && last.kernel_process.1 <= kernel.1
+                && last.taken_at_ms <= look.taken_at_ms
         };
         if !self.0.back().is_some_and(goes_on) {
             self.0.clear();
@@ -62,75 +64,80 @@ impl TopHistory {
             let used = server.uses?;
             Some((server.id.clone(), (server.pid, used.cpu_seconds)))
         });
-        self.0.push_back(PastLook {
-            at_ms: look.at_ms,
-            kernel,
-            calls: look.figures.calls.clone(),
-            total: look.figures.total(),
-            own_seconds: status.uses.map(|uses| uses.cpu_seconds),
-            seconds: used.collect(),
+        self.0.push_back(HistoryEntry {
+            taken_at_ms: look.taken_at_ms,
+            kernel_process: kernel,
+            calls: look.metrics.calls.clone(),
+            total: look.metrics.total(),
+            kernel_cpu_seconds: status.uses.map(|uses| uses.cpu_seconds),
+            server_cpu_seconds: used.collect(),
         });
-        let too_old = |past: &PastLook| past.at_ms + WINDOW_MS < look.at_ms;
-        while self.0.len() > MOST || self.0.len() > 2 && self.0.front().is_some_and(too_old) {
+        let too_old = |past: &HistoryEntry| past.taken_at_ms + WINDOW_MS < look.taken_at_ms;
+        while self.0.len() > SAMPLES_MAX || self.0.len() > 2 && self.0.front().is_some_and(too_old)
+        {
             self.0.pop_front();
         }
     }
 
     /// Those of one server.
-    pub(super) fn of(&self, server: &str) -> TopRates {
-        let counted = |past: &PastLook| past.calls.get(server).copied().unwrap_or_default();
+    pub(super) fn server_rates(&self, server: &str) -> Rates {
+        let counted = |past: &HistoryEntry| past.calls.get(server).copied().unwrap_or_default();
         self.rates(counted, |before, now| {
-            let (before, now) = (before.seconds.get(server)?, now.seconds.get(server)?);
+            let (before, now) = (
+                before.server_cpu_seconds.get(server)?,
+                now.server_cpu_seconds.get(server)?,
+            );
             // Another process counts from its own start on.
             (before.0 == now.0).then_some(now.1 - before.1)
         })
     }
 
     /// Those of all servers, and the kernel's own share of the processor.
-    pub(super) fn of_all(&self) -> TopRates {
-        let counted = |past: &PastLook| past.total;
+    pub(super) fn total_rates(&self) -> Rates {
+        let counted = |past: &HistoryEntry| past.total;
         self.rates(counted, |before, now| {
-            Some(now.own_seconds? - before.own_seconds?)
+            Some(now.kernel_cpu_seconds? - before.kernel_cpu_seconds?)
         })
     }
 
     fn rates(
         &self,
-        counted: impl Fn(&PastLook) -> TopCalls,
-        worked: impl Fn(&PastLook, &PastLook) -> Option<f64>,
-    ) -> TopRates {
-        let Some((before, now)) = self.pair() else {
-            return TopRates::default();
+        counted: impl Fn(&HistoryEntry) -> CallTotals,
+        worked: impl Fn(&HistoryEntry, &HistoryEntry) -> Option<f64>,
+    ) -> Rates {
+        let Some((before, now)) = self.comparable_samples() else {
+            return Rates::default();
         };
         let (was, is) = (counted(before), counted(now));
-        let seconds = (now.at_ms - before.at_ms) as f64 / 1000.0;
+        let seconds = (now.taken_at_ms - before.taken_at_ms) as f64 / 1000.0;
         // What became less was counted anew.
         let rate = |was: u64, is: u64| Some(is.checked_sub(was)? as f64 / seconds);
         let lasted = self.0.front().and_then(|oldest| {
-            let was = counted(oldest).lasted;
-            grown(&was, &is.lasted)
+            let was = counted(oldest).durations;
+            bucket_growth(&was, &is.durations)
         });
         let share = worked(before, now).filter(|worked| *worked >= 0.0);
-        TopRates {
-            calls: rate(was.ended, is.ended),
+        Rates {
+            calls: rate(was.finished, is.finished),
             errors: rate(was.errors, is.errors),
-            p50_us: lasted.and_then(|lasted| within(&lasted, 0.5)),
-            p99_us: lasted.and_then(|lasted| within(&lasted, 0.99)),
+            p50_us: lasted.and_then(|lasted| percentile(&lasted, 0.5)),
+            p99_us: lasted.and_then(|lasted| percentile(&lasted, 0.99)),
             cpu: share.map(|worked| worked / seconds),
         }
     }
 
     /// The newest look, and the one before that is not too near.
-    fn pair(&self) -> Option<(&PastLook, &PastLook)> {
+    fn comparable_samples(&self) -> Option<(&HistoryEntry, &HistoryEntry)> {
         let now = self.0.back()?;
-        let far = |past: &&PastLook| now.at_ms - past.at_ms >= NEAREST_MS;
+        let far =
+            |past: &&HistoryEntry| now.taken_at_ms - past.taken_at_ms >= SAMPLE_DISTANCE_MIN_MS;
         Some((self.0.iter().rev().find(far)?, now))
     }
 }
 
 /// What was added to each bucket; nothing where one became less.
-fn grown(was: &LatencyCounts, is: &LatencyCounts) -> Option<LatencyCounts> {
-    let mut more = LatencyCounts::default();
+fn bucket_growth(was: &LatencyHistogram, is: &LatencyHistogram) -> Option<LatencyHistogram> {
+    let mut more = LatencyHistogram::default();
     for (at, count) in more.buckets.iter_mut().enumerate() {
         *count = is.buckets[at].checked_sub(was.buckets[at])?;
     }
@@ -139,7 +146,7 @@ fn grown(was: &LatencyCounts, is: &LatencyCounts) -> Option<LatencyCounts> {
 
 /// The time within which this share of the calls was, in microseconds: between the bounds of a bucket, as
 /// Prometheus' `histogram_quantile` has it. What is above all bounds is at the last one.
-pub(super) fn within(counts: &LatencyCounts, share: f64) -> Option<u64> {
+pub(super) fn percentile(counts: &LatencyHistogram, share: f64) -> Option<u64> {
     let all = counts.count();
     let rank = share * all as f64;
     let (mut below, mut lower) = (0, 0);
@@ -161,11 +168,11 @@ mod tests {
     use mgp_protocol::mgp::kernel::KernelStatus;
     use mgp_protocol::mgp::servers::Server;
 
-    use super::super::figures::TopFigures;
+    use super::super::metrics::MetricsSnapshot;
     use super::*;
 
     /// One server `it` with so many calls that took up to 2.5 ms, and so much processor time.
-    fn look(at_ms: u64, uptime_secs: u64, ended: u64, cpu_seconds: f64) -> TopLook {
+    fn look(at_ms: u64, uptime_secs: u64, ended: u64, cpu_seconds: f64) -> Sample {
         let uses = Some(ResourcesInUse {
             cpu_seconds,
             ..ResourcesInUse::default()
@@ -176,18 +183,18 @@ mod tests {
             uses,
             ..Server::default()
         };
-        let mut calls = TopCalls {
-            ended,
+        let mut calls = CallTotals {
+            finished: ended,
             errors: ended / 4,
-            ..TopCalls::default()
+            ..CallTotals::default()
         };
-        calls.lasted.buckets[3] = ended;
-        let figures = TopFigures {
+        calls.durations.buckets[3] = ended;
+        let figures = MetricsSnapshot {
             calls: [("it".to_owned(), calls)].into(),
-            ..TopFigures::default()
+            ..MetricsSnapshot::default()
         };
-        TopLook {
-            at_ms,
+        Sample {
+            taken_at_ms: at_ms,
             status: KernelStatus {
                 pid: 99,
                 uptime_secs,
@@ -195,92 +202,96 @@ mod tests {
                 servers: vec![server],
                 ..KernelStatus::default()
             },
-            figures,
-            ..TopLook::default()
+            metrics: figures,
+            ..Sample::default()
         }
     }
 
     #[test]
     fn rates_are_the_difference_of_two_looks() {
-        let mut history = TopHistory::default();
+        let mut history = History::default();
         history.add(&look(1000, 1, 100, 1.0));
         assert_eq!(
-            history.of("it"),
-            TopRates::default(),
+            history.server_rates("it"),
+            Rates::default(),
             "one look is no difference"
         );
         history.add(&look(3000, 3, 120, 1.5));
-        let rates = history.of("it");
+        let rates = history.server_rates("it");
         assert_eq!((rates.calls, rates.errors), (Some(10.0), Some(2.5)));
         assert_eq!(rates.cpu, Some(0.25));
         assert_eq!(rates.p50_us, Some(1750), "halfway from 1 ms to 2.5 ms");
-        assert_eq!(history.of_all(), rates);
-        let none = history.of("other");
+        assert_eq!(history.total_rates(), rates);
+        let none = history.server_rates("other");
         assert_eq!((none.calls, none.p50_us, none.cpu), (Some(0.0), None, None));
         // An answer makes another look at once: that is no rate of its own.
         history.add(&look(3010, 3, 121, 1.5));
-        assert_eq!(history.of("it").calls, Some(21.0 / 2.01));
+        assert_eq!(history.server_rates("it").calls, Some(21.0 / 2.01));
     }
 
     /// Times are those of the last minute; older looks are forgotten, and so is memory for them.
     #[test]
     fn times_are_those_of_the_last_minute() {
-        let mut history = TopHistory::default();
+        let mut history = History::default();
         for second in 0..500 {
             let calls = if second < 10 { second } else { 10 };
             history.add(&look(second * 1000, second, calls, 0.0));
         }
         assert_eq!(history.0.len(), 61);
-        assert_eq!(history.of("it").p99_us, None, "no call within a minute");
+        assert_eq!(
+            history.server_rates("it").p99_us,
+            None,
+            "no call within a minute"
+        );
         for step in 0..1000 {
             history.add(&look(500_000 + step, 500, 10, 0.0));
         }
-        assert_eq!(history.0.len(), MOST);
+        assert_eq!(history.0.len(), SAMPLES_MAX);
     }
 
     /// A kernel that was started again counts from 0: nothing is less than nothing, and nothing is a billion a
     /// second.
     #[test]
     fn a_kernel_that_was_started_again_has_no_rates_of_the_other() {
-        let mut history = TopHistory::default();
+        let mut history = History::default();
         history.add(&look(1000, 500, 1000, 9.0));
         history.add(&look(3000, 1, 3, 0.1));
-        assert_eq!(history.of("it"), TopRates::default());
+        assert_eq!(history.server_rates("it"), Rates::default());
         history.add(&look(5000, 3, 5, 0.1));
-        assert_eq!(history.of("it").calls, Some(1.0));
+        assert_eq!(history.server_rates("it").calls, Some(1.0));
         // The same process and no shorter a time, and less was counted all the same.
         history.add(&look(7000, 5, 1, 0.1));
-        let odd = history.of("it");
+        let odd = history.server_rates("it");
         assert_eq!((odd.calls, odd.errors, odd.p50_us), (None, None, None));
         let mut other = look(9000, 7, 900, 0.1);
         other.status.pid = 100;
         history.add(&other);
-        assert_eq!(history.of("it"), TopRates::default());
+        assert_eq!(history.server_rates("it"), Rates::default());
     }
 
     /// Processor time of a server that was started again is that of another process.
     #[test]
     fn another_process_has_no_share_yet() {
-        let mut history = TopHistory::default();
+        let mut history = History::default();
         history.add(&look(1000, 1, 0, 1.0));
         let mut again = look(3000, 3, 0, 5.0);
         again.status.servers[0].pid = Some(8);
         history.add(&again);
-        assert_eq!(history.of("it").cpu, None);
+        assert_eq!(history.server_rates("it").cpu, None);
         history.add(&look(5000, 5, 0, 4.0));
-        assert_eq!(history.of("it").cpu, None);
+        assert_eq!(history.server_rates("it").cpu, None);
         history.add(&look(7000, 7, 0, 3.0));
-        assert_eq!(history.of("it").cpu, None, "it ran backwards");
+        assert_eq!(history.server_rates("it").cpu, None, "it ran backwards");
     }
 
     #[test]
     fn a_share_of_the_calls_was_within_a_time() {
-        let mut counts = LatencyCounts::default();
-        assert_eq!(within(&counts, 0.5), None);
+        let mut counts = LatencyHistogram::default();
+        assert_eq!(percentile(&counts, 0.5), None);
         counts.buckets[0] = 99;
         counts.buckets[14] = 1;
-        assert_eq!(within(&counts, 0.5), Some(126));
-        assert_eq!(within(&counts, 0.99), Some(250));
-        assert_eq!(within(&counts, 1.0), Some(60_000_000));
+        assert_eq!(percentile(&counts, 0.5), Some(126));
+        assert_eq!(percentile(&counts, 0.99), Some(250));
+        assert_eq!(percentile(&counts, 1.0), Some(60_000_000));
     }
 }

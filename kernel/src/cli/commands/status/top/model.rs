@@ -2,141 +2,141 @@
 
 mod keys;
 
-use super::history::TopHistory;
-use super::look::TopLook;
-use super::questions::{TopAnswer, TopQuestion, waiting};
-use super::rows::{TopOrder, TopRow, rows};
-use super::summary::TopSummary;
-use crate::cli::words::one_line;
+use super::history::History;
+use super::pending_entries::{Decision, PendingRow, collect};
+use super::rows::{Row, SortOrder, build_rows};
+use super::sample::Sample;
+use super::summary::Summary;
+use crate::cli::text_format::first_line;
 
 /// Longest text of a filter, in characters.
-const FILTER: usize = 64;
+const FILTER_LENGTH_MAX: usize = 64;
 /// Longest message, in characters.
-const NOTE: usize = 300;
+const NOTE_LENGTH_MAX: usize = 300;
 
 /// What is shown.
 #[derive(Debug, Default)]
-pub(super) struct TopModel {
-    history: TopHistory,
-    look: Option<TopLook>,
+pub(super) struct Model {
+    history: History,
+    last_sample: Option<Sample>,
     /// The last look in words.
-    pub(super) summary: TopSummary,
+    pub(super) summary: Summary,
     /// Rows of servers that are not filtered out, in their order.
-    pub(super) rows: Vec<TopRow>,
+    pub(super) rows: Vec<Row>,
     /// What waits.
-    pub(super) questions: Vec<TopQuestion>,
-    pub(super) order: TopOrder,
+    pub(super) questions: Vec<PendingRow>,
+    pub(super) order: SortOrder,
     pub(super) reversed: bool,
     pub(super) filter: String,
     /// The filter is being typed.
-    pub(super) typing: bool,
-    pub(super) panel: TopPanel,
+    pub(super) is_filter_focused: bool,
+    pub(super) panel: Panel,
     /// The server that is marked; where it is not there, the first one is.
-    server: Option<String>,
+    selected_server: Option<String>,
     /// The question that is marked, by its key.
-    question: Option<String>,
+    selected_pending: Option<String>,
     /// What covers the screen.
-    pub(super) dialog: Option<TopDialog>,
+    pub(super) dialog: Option<Dialog>,
     /// What came of an answer, until the next key.
     pub(super) note: Option<String>,
     /// Why the kernel does not answer.
-    pub(super) gone: Option<String>,
+    pub(super) unreachable_reason: Option<String>,
     /// Rows that a page has, as they were drawn last.
-    pub(super) page: usize,
+    pub(super) page_rows: usize,
 }
 
 /// Where the marked row is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum TopPanel {
+pub(super) enum Panel {
     #[default]
     Servers,
-    Questions,
+    Pending,
 }
 
 /// What covers the screen.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct TopDialog {
-    pub(super) about: TopSubject,
+pub(super) struct Dialog {
+    pub(super) subject: DialogSubject,
     /// Lines above the first one shown.
-    pub(super) above: usize,
+    pub(super) scroll_offset: usize,
     /// The last line has been on the screen.
-    pub(super) read: bool,
+    pub(super) is_read_to_end: bool,
 }
 
 /// What a dialog is about.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum TopSubject {
+pub(super) enum DialogSubject {
     Help,
     /// A server, by its id.
     Server(String),
     /// A question as it was when the dialog was opened.
-    Question(Box<TopQuestion>),
+    Entry(Box<PendingRow>),
     /// The same, and the answer that Enter gives.
-    Answer(Box<TopQuestion>, TopAnswer),
+    Decision(Box<PendingRow>, Decision),
 }
 
 /// What the terminal or the kernel is asked for.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum TopWish {
+pub(super) enum Action {
     Quit,
     /// Lay the program aside, as Ctrl-Z does.
     Suspend,
     /// Give this answer.
-    Answer(TopAnswer),
+    Decide(Decision),
 }
 
-impl TopModel {
+impl Model {
     /// Takes a look in.
-    pub(super) fn take(&mut self, look: TopLook) {
-        self.gone = None;
+    pub(super) fn add_sample(&mut self, look: Sample) {
+        self.unreachable_reason = None;
         self.history.add(&look);
-        self.summary = TopSummary::of(&look, &self.history);
-        self.questions = waiting(&look.pending, &look.cluster.waiting);
-        self.look = Some(look);
-        self.arrange();
-        self.check_dialog();
+        self.summary = Summary::new(&look, &self.history);
+        self.questions = collect(&look.pending, &look.cluster.waiting);
+        self.last_sample = Some(look);
+        self.rebuild_rows();
+        self.close_stale_dialog();
         if self.questions.is_empty() {
-            self.panel = TopPanel::Servers;
+            self.panel = Panel::Servers;
         }
     }
 
     /// The kernel does not answer, for this reason.
-    pub(super) fn lose(&mut self, why: &str) {
-        self.gone = Some(one_line(why, NOTE));
+    pub(super) fn set_unreachable(&mut self, why: &str) {
+        self.unreachable_reason = Some(first_line(why, NOTE_LENGTH_MAX));
     }
 
     /// Says something at the bottom until the next key.
-    pub(super) fn tell(&mut self, note: &str) {
-        self.note = Some(one_line(note, NOTE));
+    pub(super) fn set_note(&mut self, note: &str) {
+        self.note = Some(first_line(note, NOTE_LENGTH_MAX));
     }
 
     /// The last look, once there was one.
-    pub(super) fn look(&self) -> Option<&TopLook> {
-        self.look.as_ref()
+    pub(super) fn last_sample(&self) -> Option<&Sample> {
+        self.last_sample.as_ref()
     }
 
     /// The last looks.
-    pub(super) fn history(&self) -> &TopHistory {
+    pub(super) fn history(&self) -> &History {
         &self.history
     }
 
     /// Makes the rows anew.
-    fn arrange(&mut self) {
-        if let Some(look) = &self.look {
+    fn rebuild_rows(&mut self) {
+        if let Some(look) = &self.last_sample {
             let order = (self.order, self.reversed);
-            self.rows = rows(look, &self.history, &self.filter, order);
+            self.rows = build_rows(look, &self.history, &self.filter, order);
         }
     }
 
     /// An answer is given to what was read: a dialog about something that has become another, or is there no
     /// longer, is closed.
-    fn check_dialog(&mut self) {
+    fn close_stale_dialog(&mut self) {
         let Some(dialog) = &self.dialog else {
             return;
         };
-        let shown = match &dialog.about {
-            TopSubject::Help | TopSubject::Server(_) => return,
-            TopSubject::Question(shown) | TopSubject::Answer(shown, _) => shown,
+        let shown = match &dialog.subject {
+            DialogSubject::Help | DialogSubject::Server(_) => return,
+            DialogSubject::Entry(shown) | DialogSubject::Decision(shown, _) => shown,
         };
         let now = self.questions.iter().find(|it| it.key == shown.key);
         let note = match now {
@@ -149,29 +149,29 @@ impl TopModel {
     }
 
     /// Where the marked server is among the rows.
-    pub(super) fn marked_server(&self) -> usize {
-        let marked = self.server.as_ref();
+    pub(super) fn selected_server_index(&self) -> usize {
+        let marked = self.selected_server.as_ref();
         let at = marked.and_then(|id| self.rows.iter().position(|row| row.id == *id));
         at.unwrap_or_default()
     }
 
     /// Where the marked question is.
-    pub(super) fn marked_question(&self) -> usize {
-        let marked = self.question.as_ref();
+    pub(super) fn selected_pending_index(&self) -> usize {
+        let marked = self.selected_pending.as_ref();
         let at = marked.and_then(|key| self.questions.iter().position(|it| it.key == *key));
         at.unwrap_or_default()
     }
 
     /// The row of a server, filtered out or not.
-    pub(super) fn row(&self, id: &str) -> Option<&TopRow> {
+    pub(super) fn row(&self, id: &str) -> Option<&Row> {
         self.rows.iter().find(|row| row.id == id)
     }
 
-    fn open(&mut self, about: TopSubject) {
-        self.dialog = Some(TopDialog {
-            about,
-            above: 0,
-            read: false,
+    fn open_dialog(&mut self, about: DialogSubject) {
+        self.dialog = Some(Dialog {
+            subject: about,
+            scroll_offset: 0,
+            is_read_to_end: false,
         });
     }
 }

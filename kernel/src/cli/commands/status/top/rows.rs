@@ -4,36 +4,36 @@ use std::cmp::Ordering;
 
 use mgp_protocol::mgp::servers::Server;
 
-use super::history::{TopHistory, TopRates};
-use super::look::TopLook;
+use super::history::{History, Rates};
+use super::sample::Sample;
 use crate::cli::commands::servers::state;
-use crate::cli::words::{one_line, time};
+use crate::cli::text_format::{first_line, format_duration};
 
 /// Most characters of a reason.
-const WHY: usize = 300;
+const REASON_WIDTH_MAX: usize = 300;
 /// Most characters of a name.
-const NAME: usize = 128;
+const NAME_WIDTH_MAX: usize = 128;
 
 /// One server. Its texts are safe for a terminal.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct TopRow {
+pub(super) struct Row {
     /// Its id as the kernel knows it.
     pub(super) id: String,
     pub(super) name: String,
     /// Its state as MGP names it.
-    pub(super) word: String,
+    pub(super) state_name: String,
     /// The same, and how it is unless that is well.
-    pub(super) state: String,
-    pub(super) condition: TopCondition,
+    pub(super) state_label: String,
+    pub(super) condition: ServerCondition,
     /// Why it is where it is; of one that is not well also when it is tried again, and how often it was.
-    pub(super) why: String,
+    pub(super) reason: String,
     pub(super) restarts: u32,
     /// When the kernel tries again, in milliseconds from the look on.
     pub(super) next_try_ms: Option<u64>,
     /// Calls that ended since the kernel's start.
     pub(super) calls: u64,
     pub(super) errors: u64,
-    pub(super) rates: TopRates,
+    pub(super) rates: Rates,
     /// Memory of its processes, in bytes.
     pub(super) memory: Option<u64>,
     pub(super) in_flight: u64,
@@ -41,21 +41,21 @@ pub(super) struct TopRow {
 
 /// How a server is, the worst first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum TopCondition {
+pub(super) enum ServerCondition {
     /// It failed.
     #[default]
     Failed,
     /// It is on its way, or not well.
-    Unsettled,
+    Degraded,
     /// It does not run, and nobody wants it to.
     Stopped,
     /// It is connected.
-    Well,
+    Connected,
 }
 
 /// By what the rows are ordered; names decide among those that are alike.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum TopOrder {
+pub(super) enum SortOrder {
     /// Those in trouble first, then those that are called most.
     #[default]
     State,
@@ -63,12 +63,12 @@ pub(super) enum TopOrder {
     Errors,
     Latency,
     Memory,
-    Processor,
+    Cpu,
     Restarts,
     Name,
 }
 
-impl TopOrder {
+impl SortOrder {
     /// All of them, as `s` goes through them.
     pub(super) const ALL: [Self; 8] = [
         Self::State,
@@ -76,20 +76,20 @@ impl TopOrder {
         Self::Errors,
         Self::Latency,
         Self::Memory,
-        Self::Processor,
+        Self::Cpu,
         Self::Restarts,
         Self::Name,
     ];
 
     /// What it is called on the screen.
-    pub(super) const fn word(self) -> &'static str {
+    pub(super) const fn label(self) -> &'static str {
         match self {
             Self::State => "state",
             Self::Calls => "calls",
             Self::Errors => "errors",
             Self::Latency => "latency",
             Self::Memory => "memory",
-            Self::Processor => "processor",
+            Self::Cpu => "processor",
             Self::Restarts => "restarts",
             Self::Name => "name",
         }
@@ -103,7 +103,7 @@ impl TopOrder {
             Self::Errors => 'E',
             Self::Latency => 'L',
             Self::Memory => 'M',
-            Self::Processor => 'P',
+            Self::Cpu => 'P',
             Self::Restarts => 'R',
             Self::Name => 'N',
         }
@@ -116,9 +116,9 @@ impl TopOrder {
     }
 
     /// The most first, but names by the alphabet.
-    fn compare(self, one: &TopRow, other: &TopRow) -> Ordering {
-        let most = |of: fn(&TopRates) -> Option<f64>| {
-            let number = |row: &TopRow| of(&row.rates).unwrap_or(-1.0);
+    fn compare(self, one: &Row, other: &Row) -> Ordering {
+        let most = |of: fn(&Rates) -> Option<f64>| {
+            let number = |row: &Row| of(&row.rates).unwrap_or(-1.0);
             number(other).total_cmp(&number(one))
         };
         let calls = || most(|rates| rates.calls).then_with(|| other.calls.cmp(&one.calls));
@@ -128,7 +128,7 @@ impl TopOrder {
             Self::Errors => most(|rates| rates.errors).then_with(|| other.errors.cmp(&one.errors)),
             Self::Latency => other.rates.p99_us.cmp(&one.rates.p99_us),
             Self::Memory => other.memory.cmp(&one.memory),
-            Self::Processor => most(|rates| rates.cpu),
+            Self::Cpu => most(|rates| rates.cpu),
             Self::Restarts => other.restarts.cmp(&one.restarts),
             Self::Name => Ordering::Equal,
         };
@@ -136,52 +136,52 @@ impl TopOrder {
     }
 }
 
-impl TopRow {
-    fn of(server: &Server, look: &TopLook, history: &TopHistory) -> Self {
-        let calls = look.figures.calls.get(&server.id).copied();
+impl Row {
+    fn new(server: &Server, look: &Sample, history: &History) -> Self {
+        let calls = look.metrics.calls.get(&server.id).copied();
         let calls = calls.unwrap_or_default();
         Self {
             id: server.id.clone(),
-            name: one_line(&server.id, NAME),
-            word: server.state.clone(),
-            state: one_line(&state::standing(server), NAME),
-            condition: TopCondition::of(server),
-            why: why(server),
+            name: first_line(&server.id, NAME_WIDTH_MAX),
+            state_name: server.state.clone(),
+            state_label: first_line(&state::state_label(server), NAME_WIDTH_MAX),
+            condition: ServerCondition::from_server(server),
+            reason: reason_line(server),
             restarts: server.restarts,
             next_try_ms: server.next_try_ms,
-            calls: calls.ended,
+            calls: calls.finished,
             errors: calls.errors,
-            rates: history.of(&server.id),
+            rates: history.server_rates(&server.id),
             memory: server.uses.map(|uses| uses.memory_bytes),
             in_flight: server.in_flight,
         }
     }
 
     /// Whether it has this text, in small letters, in its name, its state or its reason.
-    fn has(&self, text: &str) -> bool {
-        let texts = [&self.name, &self.state, &self.why];
+    fn matches(&self, text: &str) -> bool {
+        let texts = [&self.name, &self.state_label, &self.reason];
         texts.iter().any(|it| it.to_lowercase().contains(text))
     }
 }
 
-impl TopCondition {
-    fn of(server: &Server) -> Self {
+impl ServerCondition {
+    fn from_server(server: &Server) -> Self {
         match server.state.as_str() {
             "connected" => match server.health.as_deref() {
-                None | Some("healthy") => Self::Well,
-                Some(_) => Self::Unsettled,
+                None | Some("healthy") => Self::Connected,
+                Some(_) => Self::Degraded,
             },
             "error" => Self::Failed,
             "disconnected" | "registered" => Self::Stopped,
-            _ => Self::Unsettled,
+            _ => Self::Degraded,
         }
     }
 }
 
 /// What stands beside its state, in one line.
-fn why(server: &Server) -> String {
-    let said = state::why(server, WHY);
-    if TopCondition::of(server) == TopCondition::Well {
+fn reason_line(server: &Server) -> String {
+    let said = state::render_reason(server, REASON_WIDTH_MAX);
+    if ServerCondition::from_server(server) == ServerCondition::Connected {
         return said.unwrap_or_default();
     }
     let restarts = match server.restarts {
@@ -190,22 +190,22 @@ fn why(server: &Server) -> String {
         many => Some(format!("{many} restarts")),
     };
     let next = server.next_try_ms;
-    let next = next.map(|ms| format!("next try in {}", time(ms)));
+    let next = next.map(|ms| format!("next try in {}", format_duration(ms)));
     let parts = [said, next, restarts];
     parts.into_iter().flatten().collect::<Vec<_>>().join(" · ")
 }
 
 /// The rows of those servers that have this text, in this order.
-pub(super) fn rows(
-    look: &TopLook,
-    history: &TopHistory,
+pub(super) fn build_rows(
+    look: &Sample,
+    history: &History,
     filter: &str,
-    (order, reversed): (TopOrder, bool),
-) -> Vec<TopRow> {
+    (order, reversed): (SortOrder, bool),
+) -> Vec<Row> {
     let servers = look.status.servers.iter();
-    let rows = servers.map(|server| TopRow::of(server, look, history));
+    let rows = servers.map(|server| Row::new(server, look, history));
     let filter = filter.to_lowercase();
-    let mut rows: Vec<TopRow> = rows.filter(|row| row.has(&filter)).collect();
+    let mut rows: Vec<Row> = rows.filter(|row| row.matches(&filter)).collect();
     rows.sort_by(|one, other| {
         let compared = order.compare(one, other);
         if reversed {
@@ -221,21 +221,21 @@ pub(super) fn rows(
 mod tests {
     use super::*;
 
-    fn row(id: &str, condition: TopCondition, calls: Option<f64>, p99_us: Option<u64>) -> TopRow {
-        TopRow {
+    fn row(id: &str, condition: ServerCondition, calls: Option<f64>, p99_us: Option<u64>) -> Row {
+        Row {
             id: id.into(),
             condition,
-            rates: TopRates {
+            rates: Rates {
                 calls,
                 p99_us,
-                ..TopRates::default()
+                ..Rates::default()
             },
-            ..TopRow::default()
+            ..Row::default()
         }
     }
 
-    fn ordered(order: TopOrder, rows: &[TopRow]) -> Vec<&str> {
-        let mut rows: Vec<&TopRow> = rows.iter().collect();
+    fn ordered(order: SortOrder, rows: &[Row]) -> Vec<&str> {
+        let mut rows: Vec<&Row> = rows.iter().collect();
         rows.sort_by(|one, other| order.compare(one, other));
         rows.iter().map(|row| &*row.id).collect()
     }
@@ -243,31 +243,31 @@ mod tests {
     #[test]
     fn trouble_is_first_and_then_what_is_called_most() {
         let rows = [
-            row("a", TopCondition::Well, Some(1.0), None),
-            row("b", TopCondition::Well, Some(20.0), Some(500)),
-            row("c", TopCondition::Stopped, None, None),
-            row("d", TopCondition::Failed, None, None),
-            row("e", TopCondition::Unsettled, Some(0.0), Some(9000)),
-            row("f", TopCondition::Well, Some(1.0), None),
+            row("a", ServerCondition::Connected, Some(1.0), None),
+            row("b", ServerCondition::Connected, Some(20.0), Some(500)),
+            row("c", ServerCondition::Stopped, None, None),
+            row("d", ServerCondition::Failed, None, None),
+            row("e", ServerCondition::Degraded, Some(0.0), Some(9000)),
+            row("f", ServerCondition::Connected, Some(1.0), None),
         ];
         assert_eq!(
-            ordered(TopOrder::State, &rows),
+            ordered(SortOrder::State, &rows),
             ["d", "e", "c", "b", "a", "f"]
         );
         assert_eq!(
-            ordered(TopOrder::Calls, &rows),
+            ordered(SortOrder::Calls, &rows),
             ["b", "a", "f", "e", "c", "d"]
         );
-        assert_eq!(ordered(TopOrder::Latency, &rows)[..2], ["e", "b"]);
+        assert_eq!(ordered(SortOrder::Latency, &rows)[..2], ["e", "b"]);
         assert_eq!(
-            ordered(TopOrder::Name, &rows),
+            ordered(SortOrder::Name, &rows),
             ["a", "b", "c", "d", "e", "f"]
         );
-        let mut order = TopOrder::default();
-        for _ in TopOrder::ALL {
+        let mut order = SortOrder::default();
+        for _ in SortOrder::ALL {
             order = order.next();
         }
-        assert_eq!(order, TopOrder::State);
+        assert_eq!(order, SortOrder::State);
     }
 
     #[test]
@@ -280,14 +280,14 @@ mod tests {
             next_try_ms: reason.map(|_| 12_000),
             ..Server::default()
         };
-        let mut look = TopLook::default();
+        let mut look = Sample::default();
         look.status.servers = vec![
             server("Files", "connected", None),
             server("loops", "error", Some("exited \u{1b}[2Jwith 1\nmore")),
         ];
-        let history = TopHistory::default();
+        let history = History::default();
         let found = |filter: &str| {
-            let found = rows(&look, &history, filter, (TopOrder::Name, false));
+            let found = build_rows(&look, &history, filter, (SortOrder::Name, false));
             found.into_iter().map(|row| row.id).collect::<Vec<_>>()
         };
         assert_eq!(found("FILE"), ["Files"]);
@@ -295,9 +295,9 @@ mod tests {
         assert_eq!(found("error"), ["loops"]);
         assert_eq!(found("").len(), 2);
         assert!(found("nothing of it").is_empty());
-        let reversed = rows(&look, &history, "", (TopOrder::Name, true));
+        let reversed = build_rows(&look, &history, "", (SortOrder::Name, true));
         assert_eq!(
-            reversed[0].why,
+            reversed[0].reason,
             "exited with 1 · next try in 12 s · 2 restarts"
         );
     }

@@ -2,44 +2,44 @@
 
 mod dialog;
 mod palette;
-mod pen;
-mod questions;
+mod pending_panel;
 mod table;
+mod text_cells;
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
-pub(super) use self::palette::TopPalette;
+pub(super) use self::palette::Palette;
 
-use super::model::{TopModel, TopPanel};
-use super::rows::TopCondition;
-use crate::cli::words::one_line;
+use super::model::{Model, Panel};
+use super::rows::ServerCondition;
+use crate::cli::text_format::first_line;
 
 /// A terminal that is smaller shows nothing of use.
-const NARROWEST: u16 = 20;
-const LOWEST: u16 = 4;
+const WIDTH_MIN: u16 = 20;
+const HEIGHT_MIN: u16 = 4;
 /// Most characters of what waits for the next start.
-const RESTART: usize = 200;
+const RESTART_NOTE_WIDTH_MAX: usize = 200;
 /// From this height on, what waits has a panel, and not only a line.
-const PANELS: u16 = 8;
+const PENDING_PANEL_HEIGHT_MIN: u16 = 8;
 
 /// The screen from top to bottom.
-struct TopLayout {
+struct ScreenLayout {
     summary: Rect,
     servers: Rect,
-    questions: Rect,
+    pending: Rect,
     footer: Rect,
 }
 
-impl TopLayout {
+impl ScreenLayout {
     /// A quarter for what is above, a quarter at most for what waits, the rest for servers.
-    fn of(area: Rect, lines: usize, questions: usize) -> Self {
+    fn new(area: Rect, lines: usize, questions: usize) -> Self {
         let quarter = (area.height / 4).max(1);
         let least = |number: usize, most: u16| u16::try_from(number).unwrap_or(most).min(most);
         let summary = least(lines, quarter);
         let questions = match (questions, area.height) {
             (0, _) => 0,
-            (_, ..PANELS) => 1,
+            (_, ..PENDING_PANEL_HEIGHT_MIN) => 1,
             (many, _) => 1 + least(many, quarter),
         };
         let servers = area.height - summary - questions - 1;
@@ -52,88 +52,92 @@ impl TopLayout {
         Self {
             summary: next(summary),
             servers: next(servers),
-            questions: next(questions),
+            pending: next(questions),
             footer: next(1),
         }
     }
 }
 
 /// Draws all of it.
-pub(super) fn draw(buffer: &mut Buffer, model: &mut TopModel, now_ms: u64, palette: TopPalette) {
+pub(super) fn draw(buffer: &mut Buffer, model: &mut Model, now_ms: u64, palette: Palette) {
     let area = *buffer.area();
-    if area.width < NARROWEST || area.height < LOWEST {
+    if area.width < WIDTH_MIN || area.height < HEIGHT_MIN {
         if area.height > 0 {
             let line = Rect { height: 1, ..area };
-            pen::put(buffer, line, "too small; q leaves", palette.plain());
+            text_cells::draw_left(buffer, line, "too small; q leaves", palette.plain());
         }
         return;
     }
-    let lines = lines(model, palette);
-    let layout = TopLayout::of(area, lines.len(), model.questions.len());
+    let lines = summary_lines(model, palette);
+    let layout = ScreenLayout::new(area, lines.len(), model.questions.len());
     for (line, (text, style)) in layout.summary.rows().zip(lines) {
-        pen::put(buffer, line, &text, style);
+        text_cells::draw_left(buffer, line, &text, style);
     }
     if model.dialog.is_none() {
         let panel = match model.panel {
-            TopPanel::Servers => layout.servers,
-            TopPanel::Questions => layout.questions,
+            Panel::Servers => layout.servers,
+            Panel::Pending => layout.pending,
         };
-        model.page = usize::from(panel.height.saturating_sub(1));
+        model.page_rows = usize::from(panel.height.saturating_sub(1));
     }
     table::draw(buffer, layout.servers, model, palette);
-    questions::draw(buffer, layout.questions, model, now_ms, palette);
-    footer(buffer, layout.footer, model, palette);
+    pending_panel::draw(buffer, layout.pending, model, now_ms, palette);
+    draw_footer(buffer, layout.footer, model, palette);
     dialog::draw(buffer, area, model, now_ms, palette);
 }
 
 /// What is above the table, the most important first.
-fn lines(model: &TopModel, palette: TopPalette) -> Vec<(String, ratatui::style::Style)> {
+fn summary_lines(model: &Model, palette: Palette) -> Vec<(String, ratatui::style::Style)> {
     let summary = &model.summary;
-    let (plain, bad) = (palette.plain(), palette.condition(TopCondition::Failed));
-    let Some(look) = model.look() else {
+    let (plain, bad) = (palette.plain(), palette.condition(ServerCondition::Failed));
+    let Some(look) = model.last_sample() else {
         let text = model
-            .gone
+            .unreachable_reason
             .clone()
             .unwrap_or_else(|| "asking the kernel".into());
         return vec![(text, plain)];
     };
     let mut lines = vec![(summary.kernel.clone(), palette.title())];
-    lines.push(match &model.gone {
+    lines.push(match &model.unreachable_reason {
         Some(why) => (format!("NO ANSWER: {why}"), bad),
         None => (format!("calls   {}", summary.calls), plain),
     });
-    let mut troubles = summary.troubles.iter();
+    let mut troubles = summary.failures.iter();
     let trouble = |text: &String| (format!("trouble {text}"), bad);
     lines.extend(troubles.next().map(trouble));
-    lines.push((format!("uses    {}", summary.uses), plain));
-    let style = if summary.cluster_ails { bad } else { plain };
+    lines.push((format!("uses    {}", summary.usage), plain));
+    let style = if summary.is_cluster_degraded {
+        bad
+    } else {
+        plain
+    };
     let cluster = summary.cluster.iter();
     lines.extend(cluster.map(|text| (format!("cluster {text}"), style)));
     lines.push((format!("files   {}", summary.files), plain));
-    lines.push((format!("doors   {}", summary.doors), plain));
+    lines.push((format!("doors   {}", summary.endpoints), plain));
     lines.extend(troubles.map(trouble));
     lines.extend(look.status.restart.first().map(|text| {
-        let text = one_line(text, RESTART);
+        let text = first_line(text, RESTART_NOTE_WIDTH_MAX);
         (format!("restart {text}"), plain)
     }));
     lines
 }
 
 /// What is being typed, what came of an answer, or which keys there are.
-fn footer(buffer: &mut Buffer, area: Rect, model: &TopModel, palette: TopPalette) {
-    let (text, style) = match (&model.note, model.typing) {
+fn draw_footer(buffer: &mut Buffer, area: Rect, model: &Model, palette: Palette) {
+    let (text, style) = match (&model.note, model.is_filter_focused) {
         (Some(note), _) => (note.clone(), palette.title()),
         (None, true) => (
             format!("/{}_   Enter keeps it, Esc takes it back", model.filter),
             palette.title(),
         ),
-        (None, false) => (keys(model, area.width), palette.dim()),
+        (None, false) => (key_hints(model, area.width), palette.dim()),
     };
-    pen::put(buffer, area, &text, style);
+    text_cells::draw_left(buffer, area, &text, style);
 }
 
 /// As many as there is room for, the most important first.
-fn keys(model: &TopModel, width: u16) -> String {
+fn key_hints(model: &Model, width: u16) -> String {
     let waits = !model.questions.is_empty();
     let all = [
         (true, "q quit"),

@@ -1,135 +1,135 @@
 //! What is above the table: the kernel, its calls, what it uses, its files, its cluster, and what is wrong.
 
 use mgp_protocol::mgp::kernel::KernelStatus;
-use mgp_protocol::mgp::kernel::nodes::{Cluster, Standing};
+use mgp_protocol::mgp::kernel::nodes::{Cluster, NodeStatus};
 
-use super::history::{TopHistory, within};
-use super::look::TopLook;
-use super::words::{rate, share, span};
-use crate::cli::words::{bytes, one_line, time};
+use super::history::{History, percentile};
+use super::number_format::{format_cpu, format_latency, format_rate};
+use super::sample::Sample;
+use crate::cli::text_format::{first_line, format_bytes, format_duration};
 
 /// Most characters of a text from elsewhere.
-const TEXT: usize = 300;
+const TEXT_WIDTH_MAX: usize = 300;
 
 /// Each a line, the first ones the most important; safe for a terminal.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct TopSummary {
+pub(super) struct Summary {
     pub(super) kernel: String,
     pub(super) calls: String,
-    pub(super) uses: String,
+    pub(super) usage: String,
     pub(super) files: String,
     /// Nothing outside of one.
     pub(super) cluster: Option<String>,
     /// Whether a node is away, or the lease is not confirmed.
-    pub(super) cluster_ails: bool,
-    pub(super) doors: String,
+    pub(super) is_cluster_degraded: bool,
+    pub(super) endpoints: String,
     /// What is wrong with the kernel, a line for each.
-    pub(super) troubles: Vec<String>,
+    pub(super) failures: Vec<String>,
 }
 
-impl TopSummary {
-    pub(super) fn of(look: &TopLook, history: &TopHistory) -> Self {
-        let cluster = cluster(&look.cluster);
+impl Summary {
+    pub(super) fn new(look: &Sample, history: &History) -> Self {
+        let cluster = render_cluster(&look.cluster);
         Self {
-            kernel: kernel(&look.status),
-            calls: calls(look, history),
-            uses: uses(&look.status, history),
-            files: files(look),
-            cluster_ails: cluster.as_ref().is_some_and(|(_, ails)| *ails),
+            kernel: render_kernel(&look.status),
+            calls: render_calls(look, history),
+            usage: render_usage(&look.status, history),
+            files: render_files(look),
+            is_cluster_degraded: cluster.as_ref().is_some_and(|(_, ails)| *ails),
             cluster: cluster.map(|(text, _)| text),
-            doors: doors(&look.status),
-            troubles: troubles(look),
+            endpoints: render_endpoints(&look.status),
+            failures: render_failures(look),
         }
     }
 
     /// Every line, with its title.
-    pub(super) fn titled(&self) -> Vec<(&'static str, &str)> {
+    pub(super) fn titled_lines(&self) -> Vec<(&'static str, &str)> {
         let mut lines = vec![
             ("", &*self.kernel),
             ("calls", &*self.calls),
-            ("uses", &*self.uses),
+            ("uses", &*self.usage),
             ("files", &*self.files),
         ];
         lines.extend(self.cluster.as_deref().map(|text| ("cluster", text)));
-        lines.push(("doors", &*self.doors));
-        lines.extend(self.troubles.iter().map(|text| ("trouble", &**text)));
+        lines.push(("doors", &*self.endpoints));
+        lines.extend(self.failures.iter().map(|text| ("trouble", &**text)));
         lines
     }
 }
 
-fn kernel(status: &KernelStatus) -> String {
-    let up = time(status.uptime_secs.saturating_mul(1000));
+fn render_kernel(status: &KernelStatus) -> String {
+    let up = format_duration(status.uptime_secs.saturating_mul(1000));
     let connected = status.servers.iter();
     let connected = connected
         .filter(|server| server.state == "connected")
         .count();
     format!(
         "mgp {}, process {}, up {up}, {connected} of {} servers connected, {}",
-        one_line(&status.version, TEXT),
+        first_line(&status.version, TEXT_WIDTH_MAX),
         status.pid,
         status.servers.len(),
-        agents(status.connections)
+        render_agents(status.connections)
     )
 }
 
-fn agents(connections: u64) -> String {
+fn render_agents(connections: u64) -> String {
     match connections {
         1 => "1 agent".into(),
         many => format!("{many} agents"),
     }
 }
 
-fn calls(look: &TopLook, history: &TopHistory) -> String {
-    let rates = history.of_all();
+fn render_calls(look: &Sample, history: &History) -> String {
+    let rates = history.total_rates();
     format!(
         "{} a second, {} errors, p50 {}, p99 {}, {} under way",
-        rate(rates.calls),
-        rate(rates.errors),
-        span(rates.p50_us),
-        span(rates.p99_us),
-        look.figures.under_way
+        format_rate(rates.calls),
+        format_rate(rates.errors),
+        format_latency(rates.p50_us),
+        format_latency(rates.p99_us),
+        look.metrics.in_flight
     )
 }
 
-fn uses(status: &KernelStatus, history: &TopHistory) -> String {
-    let of_servers = servers_memory(status);
+fn render_usage(status: &KernelStatus, history: &History) -> String {
+    let of_servers = total_server_memory(status);
     let own = status
         .uses
-        .map_or("–".into(), |uses| bytes(uses.memory_bytes));
+        .map_or("–".into(), |uses| format_bytes(uses.memory_bytes));
     format!(
         "memory {own}, of servers {}, processor {}",
-        bytes(of_servers),
-        share(history.of_all().cpu)
+        format_bytes(of_servers),
+        format_cpu(history.total_rates().cpu)
     )
 }
 
 /// Memory of the processes of all servers.
-pub(super) fn servers_memory(status: &KernelStatus) -> u64 {
+pub(super) fn total_server_memory(status: &KernelStatus) -> u64 {
     let uses = status.servers.iter().filter_map(|server| server.uses);
     uses.map(|uses| uses.memory_bytes).sum()
 }
 
 /// How the disk does: syncs since the kernel's start, as there are few.
-fn files(look: &TopLook) -> String {
-    let figures = &look.figures;
+fn render_files(look: &Sample) -> String {
+    let figures = &look.metrics;
     format!(
         "audit sync p99 {}, {} waiting; journal sync p99 {}",
-        span(within(&figures.audit_syncs, 0.99)),
+        format_latency(percentile(&figures.audit_syncs, 0.99)),
         figures.audit_queue,
-        span(within(&figures.journal_syncs, 0.99))
+        format_latency(percentile(&figures.journal_syncs, 0.99))
     )
 }
 
 /// In words, and whether something is not as it should be.
-fn cluster(cluster: &Cluster) -> Option<(String, bool)> {
+fn render_cluster(cluster: &Cluster) -> Option<(String, bool)> {
     cluster.id.as_ref()?;
-    let is = |wanted: &[Standing]| {
+    let is = |wanted: &[NodeStatus]| {
         let nodes = cluster.nodes.iter();
         nodes.filter(|node| wanted.contains(&node.standing)).count()
     };
     let (there, away) = (
-        is(&[Standing::Here, Standing::Linked]),
-        is(&[Standing::Away]),
+        is(&[NodeStatus::Here, NodeStatus::Linked]),
+        is(&[NodeStatus::Away]),
     );
     let lease = match cluster.confirmed {
         true => "lease confirmed",
@@ -138,7 +138,7 @@ fn cluster(cluster: &Cluster) -> Option<(String, bool)> {
     let others = cluster
         .nodes
         .iter()
-        .filter(|node| node.standing != Standing::Here);
+        .filter(|node| node.standing != NodeStatus::Here);
     let shared: usize = others.map(|node| node.servers.len()).sum();
     let text = format!(
         "{there} of {} nodes in reach, {lease}, {shared} servers of others",
@@ -148,14 +148,14 @@ fn cluster(cluster: &Cluster) -> Option<(String, bool)> {
 }
 
 /// Without what only who connects needs.
-fn doors(status: &KernelStatus) -> String {
+fn render_endpoints(status: &KernelStatus) -> String {
     let doors = status.doors.iter();
     let doors = doors.map(|door| door.split(',').next().unwrap_or_default());
-    let doors: Vec<_> = doors.map(|door| one_line(door, TEXT)).collect();
+    let doors: Vec<_> = doors.map(|door| first_line(door, TEXT_WIDTH_MAX)).collect();
     doors.join(", ")
 }
 
-fn troubles(look: &TopLook) -> Vec<String> {
+fn render_failures(look: &Sample) -> Vec<String> {
     let KernelStatus {
         troubles,
         config_problems,
@@ -165,7 +165,7 @@ fn troubles(look: &TopLook) -> Vec<String> {
     let of_files = untrusted.iter().map(|file| &file.why);
     let all = troubles.iter().chain(config_problems).chain(of_files);
     let all = all.chain(&look.cluster.troubles);
-    all.map(|text| one_line(text, TEXT)).collect()
+    all.map(|text| first_line(text, TEXT_WIDTH_MAX)).collect()
 }
 
 #[cfg(test)]
@@ -202,19 +202,19 @@ mod tests {
             servers: vec![server.clone(), server, Server::default()],
             ..KernelStatus::default()
         };
-        let mut look = TopLook {
+        let mut look = Sample {
             status,
-            ..TopLook::default()
+            ..Sample::default()
         };
-        look.figures.audit_syncs.buckets[4] = 3;
-        look.figures.audit_queue = 2;
+        look.metrics.audit_syncs.buckets[4] = 3;
+        look.metrics.audit_queue = 2;
         look.cluster.id = Some("c".into());
-        look.cluster.nodes = [Standing::Here, Standing::Away, Standing::Revoked]
+        look.cluster.nodes = [NodeStatus::Here, NodeStatus::Away, NodeStatus::Revoked]
             .map(node)
             .into();
-        let told = TopSummary::of(&look, &TopHistory::default());
+        let told = Summary::new(&look, &History::default());
         let lines: Vec<String> = told
-            .titled()
+            .titled_lines()
             .into_iter()
             .map(|(title, text)| format!("{title}: {text}"))
             .collect();
@@ -230,8 +230,8 @@ mod tests {
                 "trouble: /data/audit: full",
             ]
         );
-        assert!(told.cluster_ails);
+        assert!(told.is_cluster_degraded);
         look.cluster.id = None;
-        assert_eq!(TopSummary::of(&look, &TopHistory::default()).cluster, None);
+        assert_eq!(Summary::new(&look, &History::default()).cluster, None);
     }
 }

@@ -1,27 +1,27 @@
 //! The agent of macOS' launchd. Only its file is written: `launchctl load` takes it up.
 
-use super::{KernelUnit, ServiceFile};
+use super::{ServiceFile, ServiceSpec};
 
 const LABEL: &str = "org.mgp.kernel";
 
 /// The one file.
-pub(super) fn files(service: &KernelUnit) -> Vec<ServiceFile> {
+pub(super) fn service_files(service: &ServiceSpec) -> Vec<ServiceFile> {
     let path = format!("Library/LaunchAgents/{LABEL}.plist");
     vec![ServiceFile {
         path: service.home.join(path),
-        text: agent(service),
+        text: render_plist(service),
     }]
 }
 
-fn agent(service: &KernelUnit) -> String {
+fn render_plist(service: &ServiceSpec) -> String {
     let exe = service.exe.to_string_lossy().into_owned();
     let words = [exe, "service".into(), "run".into()].into_iter();
     let words: String = words
         .chain(service.options.iter().cloned())
-        .map(|word| format!("\t\t<string>{}</string>\n", escaped(&word)))
+        .map(|word| format!("\t\t<string>{}</string>\n", escape_xml(&word)))
         .collect();
     let log = service.home.join("Library/Logs/mgp.log");
-    let log = escaped(&log.to_string_lossy());
+    let log = escape_xml(&log.to_string_lossy());
     format!(
         "<?xml version=\"1.0\" encoding=\"UTF-8\"?>
 <!DOCTYPE plist PUBLIC \"-//Apple//DTD PLIST 1.0//EN\" \"http://www.apple.com/DTDs/PropertyList-1.0.dtd\">
@@ -49,7 +49,7 @@ fn agent(service: &KernelUnit) -> String {
     )
 }
 
-fn escaped(text: &str) -> String {
+fn escape_xml(text: &str) -> String {
     text.replace('&', "&amp;")
         .replace('<', "&lt;")
         .replace('>', "&gt;")
@@ -61,14 +61,14 @@ mod tests {
 
     #[test]
     fn every_word_is_one_string_of_the_agent() {
-        let service = KernelUnit {
+        let service = ServiceSpec {
             exe: "/Users/a&b/mgp".into(),
             options: vec!["--config".into(), "/x <y>.toml".into()],
             socket: "/s".into(),
             runtime: None,
             home: "/Users/a&b".into(),
         };
-        let [file] = files(&service).try_into().ok().unwrap();
+        let [file] = service_files(&service).try_into().ok().unwrap();
         assert!(
             file.path
                 .ends_with("Library/LaunchAgents/org.mgp.kernel.plist")

@@ -9,35 +9,35 @@ use std::time::Duration;
 
 use nix::unistd::{User, geteuid};
 
-use mgp_runtime::bounded_output::bounded_output;
+use mgp_runtime::bounded_output::run_bounded;
 
 /// How long the files of a shell may take: a client waits for the kernel meanwhile.
-const PATIENCE: Duration = Duration::from_secs(5);
+const SHELL_TIMEOUT: Duration = Duration::from_secs(5);
 /// Longest environment that is read, in bytes, with what the files print before.
 const OUTPUT_MAX: usize = 1 << 20;
 /// Stands before the environment: files of a shell may print, too.
-const MARK: &str = "mgp-environment";
+const OUTPUT_MARKER: &str = "mgp-environment";
 
 /// Asks the user's shell, as a terminal would start it; `None` when it does not say.
-pub(super) fn of_shell() -> Option<OsString> {
+pub(super) fn login_shell_path() -> Option<OsString> {
     let account = || Some(User::from_uid(geteuid()).ok()??.shell);
     let shell = env::var_os("SHELL").map(PathBuf::from).or_else(account)?;
-    of(&shell)
+    path_of_shell(&shell)
 }
 
-fn of(shell: &PathBuf) -> Option<OsString> {
-    let script = format!("printf '{MARK}\\0'; /usr/bin/env -0");
+fn path_of_shell(shell: &PathBuf) -> Option<OsString> {
+    let script = format!("printf '{OUTPUT_MARKER}\\0'; /usr/bin/env -0");
     let mut command = Command::new(shell);
     // nvm and its like are in what an interactive shell reads, others in what a login shell reads.
     command.args(["-l", "-i", "-c", &script]);
     // It is no program that the service manager has handed a socket to.
     command.env_remove("LISTEN_FDS").env_remove("LISTEN_PID");
-    let output = bounded_output(&mut command, PATIENCE, OUTPUT_MAX).ok()?;
-    path_in(&output.stdout)
+    let output = run_bounded(&mut command, SHELL_TIMEOUT, OUTPUT_MAX).ok()?;
+    parse_path(&output.stdout)
 }
 
-fn path_in(output: &[u8]) -> Option<OsString> {
-    let mark = format!("{MARK}\0").into_bytes();
+fn parse_path(output: &[u8]) -> Option<OsString> {
+    let mark = format!("{OUTPUT_MARKER}\0").into_bytes();
     let at = output
         .windows(mark.len())
         .rposition(|part| part == mark.as_slice())?;
@@ -56,9 +56,9 @@ mod tests {
     #[test]
     fn the_path_is_found_behind_what_a_shell_prints() {
         let output = b"welcome PATH=/no\nmgp-environment\0A=1\0PATH=/a:/b c\0B=2\0";
-        assert_eq!(path_in(output), Some("/a:/b c".into()));
-        assert_eq!(path_in(b"PATH=/a\0"), None);
-        assert_eq!(path_in(b"mgp-environment\0PATH=\0"), None);
+        assert_eq!(parse_path(output), Some("/a:/b c".into()));
+        assert_eq!(parse_path(b"PATH=/a\0"), None);
+        assert_eq!(parse_path(b"mgp-environment\0PATH=\0"), None);
     }
 
     /// What the files of a shell add is there, whichever shell it is.
@@ -69,8 +69,8 @@ mod tests {
         let text = "#!/bin/sh\n[ \"$1 $2 $3\" = '-l -i -c' ] || exit 1\necho hello\nPATH=/nvm:$PATH\nexport PATH\neval \"$4\"\n";
         fs::write(&shell, text).unwrap();
         fs::set_permissions(&shell, fs::Permissions::from_mode(0o755)).unwrap();
-        let path = of(&shell).unwrap();
+        let path = path_of_shell(&shell).unwrap();
         assert!(path.to_string_lossy().starts_with("/nvm:"), "{path:?}");
-        assert_eq!(of(&"/nowhere/shell".into()), None);
+        assert_eq!(path_of_shell(&"/nowhere/shell".into()), None);
     }
 }

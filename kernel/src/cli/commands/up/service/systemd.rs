@@ -4,13 +4,13 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use super::{KernelUnit, ServiceFile};
-use mgp_runtime::bounded_output::bounded_output;
+use super::{ServiceFile, ServiceSpec};
+use mgp_runtime::bounded_output::run_bounded;
 
 const SOCKET: &str = "mgp.socket";
 const SERVICE: &str = "mgp.service";
 /// How long systemd may take: a kernel that ends has its servers end first.
-const PATIENCE: Duration = Duration::from_secs(40);
+const SYSTEMCTL_TIMEOUT: Duration = Duration::from_secs(40);
 /// Longest answer that is read, in bytes.
 const ANSWER_MAX: usize = 64 << 10;
 
@@ -18,28 +18,31 @@ const ANSWER_MAX: usize = 64 << 10;
 ///
 /// # Errors
 /// A path that cannot stand in a unit.
-pub(super) fn files(service: &KernelUnit, config_home: &Path) -> Result<Vec<ServiceFile>, String> {
+pub(super) fn unit_files(
+    service: &ServiceSpec,
+    config_home: &Path,
+) -> Result<Vec<ServiceFile>, String> {
     let folder = config_home.join("systemd/user");
     Ok(vec![
         ServiceFile {
             path: folder.join(SOCKET),
-            text: socket(service)?,
+            text: render_socket_unit(service)?,
         },
         ServiceFile {
             path: folder.join(SERVICE),
-            text: kernel(service)?,
+            text: render_service_unit(service)?,
         },
     ])
 }
 
-fn socket(service: &KernelUnit) -> Result<String, String> {
+fn render_socket_unit(service: &ServiceSpec) -> Result<String, String> {
     let below = service.runtime.as_deref().and_then(|runtime| {
         let below = service.socket.strip_prefix(runtime).ok()?;
         Some(Path::new("%t").join(below))
     });
     let path = match below {
-        Some(path) => text(&path)?.to_owned(),
-        None => text(&service.socket)?.replace('%', "%%"),
+        Some(path) => path_text(&path)?.to_owned(),
+        None => path_text(&service.socket)?.replace('%', "%%"),
     };
     Ok(format!(
         "[Unit]
@@ -59,9 +62,13 @@ WantedBy=sockets.target
 
 /// What is restricted here is so for every server, too: nothing that a compiler, a browser or a container
 /// needs.
-fn kernel(service: &KernelUnit) -> Result<String, String> {
-    let mut words = vec![word(text(&service.exe)?), "service".into(), "run".into()];
-    words.extend(service.options.iter().map(|option| word(option)));
+fn render_service_unit(service: &ServiceSpec) -> Result<String, String> {
+    let mut words = vec![
+        quote_word(path_text(&service.exe)?),
+        "service".into(),
+        "run".into(),
+    ];
+    words.extend(service.options.iter().map(|option| quote_word(option)));
     let command = words.join(" ");
     Ok(format!(
         "[Unit]
@@ -99,7 +106,7 @@ Also={SOCKET}
     ))
 }
 
-fn text(path: &Path) -> Result<&str, String> {
+fn path_text(path: &Path) -> Result<&str, String> {
     let shown = path.display();
     let text = path
         .to_str()
@@ -111,7 +118,7 @@ fn text(path: &Path) -> Result<&str, String> {
 }
 
 /// A word as systemd reads it back.
-fn word(text: &str) -> String {
+fn quote_word(text: &str) -> String {
     let escaped = text.replace('\\', "\\\\").replace('"', "\\\"");
     let escaped = escaped.replace('%', "%%").replace('$', "$$");
     let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+:@=,%$".contains(c);
@@ -125,8 +132,8 @@ fn word(text: &str) -> String {
 ///
 /// # Errors
 /// In words, with what to do.
-pub(super) fn is_there() -> Result<(), String> {
-    ask(&["show-environment"]).map(drop).map_err(|why| {
+pub(super) fn check_available() -> Result<(), String> {
+    run_systemctl(&["show-environment"]).map(drop).map_err(|why| {
         format!(
             "systemd runs no services of yours here ({why}): log in on a machine with systemd, write the \
              units with --write-only, or start the kernel with `mgp up --detach`"
@@ -136,7 +143,7 @@ pub(super) fn is_there() -> Result<(), String> {
 
 /// Whether it holds the socket already.
 pub(super) fn is_active() -> bool {
-    ask(&["is-active", SOCKET]).is_ok()
+    run_systemctl(&["is-active", SOCKET]).is_ok()
 }
 
 /// Has it listen on the socket, now and after each login.
@@ -145,10 +152,10 @@ pub(super) fn is_active() -> bool {
 /// In its own words.
 pub(super) fn start() -> Result<(), String> {
     reload()?;
-    ask(&["enable", SOCKET])?;
+    run_systemctl(&["enable", SOCKET])?;
     // What runs may be of an earlier unit.
-    ask(&["stop", SERVICE])?;
-    ask(&["restart", SOCKET]).map(drop)
+    run_systemctl(&["stop", SERVICE])?;
+    run_systemctl(&["restart", SOCKET]).map(drop)
 }
 
 /// Has it end the kernel and let the socket go.
@@ -156,8 +163,8 @@ pub(super) fn start() -> Result<(), String> {
 /// # Errors
 /// In its own words.
 pub(super) fn stop() -> Result<(), String> {
-    ask(&["disable", "--now", SOCKET])?;
-    ask(&["stop", SERVICE]).map(drop)
+    run_systemctl(&["disable", "--now", SOCKET])?;
+    run_systemctl(&["stop", SERVICE]).map(drop)
 }
 
 /// Has it read the units again.
@@ -165,27 +172,31 @@ pub(super) fn stop() -> Result<(), String> {
 /// # Errors
 /// In its own words.
 pub(super) fn reload() -> Result<(), String> {
-    ask(&["daemon-reload"]).map(drop)
+    run_systemctl(&["daemon-reload"]).map(drop)
 }
 
 /// Each unit with how it is: `active`, `inactive`, `failed`.
-pub(super) fn states() -> Vec<(&'static str, String)> {
+pub(super) fn unit_states() -> Vec<(&'static str, String)> {
     let state = |unit| {
-        let output = bounded_output(&mut systemctl(&["is-active", unit]), PATIENCE, ANSWER_MAX);
+        let output = run_bounded(
+            &mut systemctl_command(&["is-active", unit]),
+            SYSTEMCTL_TIMEOUT,
+            ANSWER_MAX,
+        );
         let said = output.map(|output| output.stdout).unwrap_or_default();
         (unit, String::from_utf8_lossy(&said).trim().to_owned())
     };
     vec![state(SOCKET), state(SERVICE)]
 }
 
-fn systemctl(words: &[&str]) -> Command {
+fn systemctl_command(words: &[&str]) -> Command {
     let mut command = Command::new("systemctl");
     command.arg("--user").args(words);
     command
 }
 
-fn ask(words: &[&str]) -> Result<String, String> {
-    let output = bounded_output(&mut systemctl(words), PATIENCE, ANSWER_MAX)
+fn run_systemctl(words: &[&str]) -> Result<String, String> {
+    let output = run_bounded(&mut systemctl_command(words), SYSTEMCTL_TIMEOUT, ANSWER_MAX)
         .map_err(|e| format!("systemctl cannot be started: {e}"))?;
     let said = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
     match output.status {
@@ -205,8 +216,8 @@ fn ask(words: &[&str]) -> Result<String, String> {
 mod tests {
     use super::*;
 
-    fn service(exe: &str, socket: &str) -> KernelUnit {
-        KernelUnit {
+    fn service(exe: &str, socket: &str) -> ServiceSpec {
+        ServiceSpec {
             exe: exe.into(),
             options: vec!["--data-dir".into(), "/a b/100%".into()],
             socket: socket.into(),
@@ -217,25 +228,26 @@ mod tests {
 
     #[test]
     fn the_socket_is_where_every_client_looks() {
-        let usual = socket(&service("/bin/mgp", "/run/user/1000/mgp/mgp.sock")).unwrap();
+        let usual =
+            render_socket_unit(&service("/bin/mgp", "/run/user/1000/mgp/mgp.sock")).unwrap();
         assert!(
             usual.contains("\nListenStream=%t/mgp/mgp.sock\n"),
             "{usual}"
         );
-        let named = socket(&service("/bin/mgp", "/data/50%/mgp.sock")).unwrap();
+        let named = render_socket_unit(&service("/bin/mgp", "/data/50%/mgp.sock")).unwrap();
         assert!(
             named.contains("\nListenStream=/data/50%%/mgp.sock\n"),
             "{named}"
         );
-        assert!(socket(&service("/bin/mgp", "/a\nExecStart=/x")).is_err());
+        assert!(render_socket_unit(&service("/bin/mgp", "/a\nExecStart=/x")).is_err());
     }
 
     #[test]
     fn words_of_the_command_are_read_back_as_they_are() {
-        let unit = kernel(&service("/home/a da/$x/mgp", "/s")).unwrap();
+        let unit = render_service_unit(&service("/home/a da/$x/mgp", "/s")).unwrap();
         let command = "\nExecStart=\"/home/a da/$$x/mgp\" service run --data-dir \"/a b/100%%\"\n";
         assert!(unit.contains(command), "{unit}");
-        assert_eq!(word("a\"b\\"), "\"a\\\"b\\\\\"");
-        assert!(kernel(&service("/x\ny", "/s")).is_err());
+        assert_eq!(quote_word("a\"b\\"), "\"a\\\"b\\\\\"");
+        assert!(render_service_unit(&service("/x\ny", "/s")).is_err());
     }
 }

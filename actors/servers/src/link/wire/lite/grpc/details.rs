@@ -10,10 +10,10 @@ use http_body::{Body, Frame};
 use http_body_util::BodyExt;
 use http_body_util::combinators::MapFrame;
 
-const DETAILS: &str = "grpc-status-details-bin";
+const DETAILS_HEADER: &str = "grpc-status-details-bin";
 
 /// As tonic reads it (gRPC over HTTP2, "Binary-Header": with padding or without).
-const BINARY: GeneralPurpose = GeneralPurpose::new(
+const BASE64_ENGINE: GeneralPurpose = GeneralPurpose::new(
     &alphabet::STANDARD,
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
@@ -22,12 +22,14 @@ const BINARY: GeneralPurpose = GeneralPurpose::new(
 pub(super) type ReadableBody<B> = MapFrame<B, fn(Frame<Bytes>) -> Frame<Bytes>>;
 
 /// The same response, in whose head and trailers details that are no base64 are left out.
-pub(super) fn readable<B: Body<Data = Bytes>>(response: Response<B>) -> Response<ReadableBody<B>> {
+pub(super) fn sanitize_details<B: Body<Data = Bytes>>(
+    response: Response<B>,
+) -> Response<ReadableBody<B>> {
     let (mut head, body) = response.into_parts();
-    leave_out(&mut head.headers);
+    remove_malformed_details(&mut head.headers);
     let frame: fn(Frame<Bytes>) -> Frame<Bytes> = |frame| match frame.into_trailers() {
         Ok(mut trailers) => {
-            leave_out(&mut trailers);
+            remove_malformed_details(&mut trailers);
             Frame::trailers(trailers)
         }
         Err(frame) => frame,
@@ -35,10 +37,10 @@ pub(super) fn readable<B: Body<Data = Bytes>>(response: Response<B>) -> Response
     Response::from_parts(head, body.map_frame(frame))
 }
 
-fn leave_out(said: &mut HeaderMap) {
-    let is_none = |details: &::http::HeaderValue| BINARY.decode(details).is_err();
-    if said.get_all(DETAILS).iter().any(is_none) {
-        said.remove(DETAILS);
+fn remove_malformed_details(said: &mut HeaderMap) {
+    let is_none = |details: &::http::HeaderValue| BASE64_ENGINE.decode(details).is_err();
+    if said.get_all(DETAILS_HEADER).iter().any(is_none) {
+        said.remove(DETAILS_HEADER);
     }
 }
 
@@ -53,7 +55,7 @@ mod tests {
     fn said(details: &'static str) -> HeaderMap {
         let mut said = HeaderMap::new();
         said.insert("grpc-status", HeaderValue::from_static("5"));
-        said.insert(DETAILS, HeaderValue::from_static(details));
+        said.insert(DETAILS_HEADER, HeaderValue::from_static(details));
         said
     }
 
@@ -65,7 +67,7 @@ mod tests {
             let body = Full::new(Bytes::from_static(b"m")).with_trailers(trailers);
             let mut response = Response::new(body);
             *response.headers_mut() = said(details);
-            let (head, body) = readable(response).into_parts();
+            let (head, body) = sanitize_details(response).into_parts();
             let body = body.collect().await.unwrap();
             for said in [&head.headers, body.trailers().unwrap()] {
                 let status = Status::from_header_map(said).unwrap();

@@ -2,13 +2,13 @@
 
 use mgp_grpc::mcplite::{ResponseMeta, ResponseType, ToolResponse};
 use mgp_protocol::refusal::Refusal;
-use mgp_protocol::splice::{members, quoted};
+use mgp_protocol::splice::{members, quote};
 
-use super::part;
+use super::parse_partial;
 use crate::link::Link;
 
 /// Members of `_meta` that `meta` of the message says.
-const SAID: [&str; 4] = [
+const MESSAGE_META_MEMBERS: [&str; 4] = [
     "response_type",
     "promise_token",
     "timestamp",
@@ -24,11 +24,11 @@ pub(super) enum GrpcReply {
 }
 
 impl GrpcReply {
-    pub(super) fn of(link: &Link, message: &ToolResponse) -> Result<Self, Refusal> {
+    pub(super) fn from_message(link: &Link, message: &ToolResponse) -> Result<Self, Refusal> {
         if message.meta.is_some() {
             return Ok(Self::Whole);
         }
-        Ok(match part(&result(link, message)?) {
+        Ok(match parse_partial(&parse_result(link, message)?) {
             Some(partial) => Self::Partial(partial),
             None => Self::Whole,
         })
@@ -36,39 +36,41 @@ impl GrpcReply {
 }
 
 /// The result, with `_meta` where the message has `meta`.
-pub(super) fn text(link: &Link, message: &ToolResponse) -> Result<String, Refusal> {
-    let result = result(link, message)?;
+pub(super) fn render_result(link: &Link, message: &ToolResponse) -> Result<String, Refusal> {
+    let result = parse_result(link, message)?;
     Ok(match &message.meta {
-        Some(meta) => with_meta(&result, meta),
+        Some(meta) => merge_meta(&result, meta),
         None => result,
     })
 }
 
-fn result(link: &Link, message: &ToolResponse) -> Result<String, Refusal> {
+fn parse_result(link: &Link, message: &ToolResponse) -> Result<String, Refusal> {
     let Some(result) = &message.result else {
         return Ok("{}".to_owned());
     };
     let text = result.to_json(link.limits.max_frame);
-    text.map_err(|why| link.faulty(&format!("its result cannot be said in JSON: {why}")))
+    text.map_err(|why| {
+        link.invalid_answer_refusal(&format!("its result cannot be said in JSON: {why}"))
+    })
 }
 
 /// What `meta` says counts; what else stands in a `_meta` of the result, like what is asked for, stays.
-fn with_meta(result: &str, meta: &ResponseMeta) -> String {
+fn merge_meta(result: &str, meta: &ResponseMeta) -> String {
     let all = members(result).unwrap_or_default();
     let own = all.iter().find(|(name, _)| name == "_meta");
     let own = own.and_then(|(_, own)| members(own.get()));
     let kept = own.unwrap_or_default().into_iter();
-    let kept = kept.filter(|(name, _)| !SAID.contains(&&**name));
-    let kept = kept.map(|(name, value)| format!("{}:{}", quoted(&name), value.get()));
-    let said: Vec<String> = said(meta).into_iter().chain(kept).collect();
+    let kept = kept.filter(|(name, _)| !MESSAGE_META_MEMBERS.contains(&&**name));
+    let kept = kept.map(|(name, value)| format!("{}:{}", quote(&name), value.get()));
+    let said: Vec<String> = meta_members(meta).into_iter().chain(kept).collect();
     let others = all.iter().filter(|(name, _)| name != "_meta");
-    let others = others.map(|(name, value)| format!("{}:{}", quoted(name), value.get()));
+    let others = others.map(|(name, value)| format!("{}:{}", quote(name), value.get()));
     let meta = format!(r#""_meta":{{{}}}"#, said.join(","));
     let whole: Vec<String> = others.chain([meta]).collect();
     format!("{{{}}}", whole.join(","))
 }
 
-fn said(meta: &ResponseMeta) -> Vec<String> {
+fn meta_members(meta: &ResponseMeta) -> Vec<String> {
     let kind = match ResponseType::try_from(meta.response_type) {
         Ok(ResponseType::Answer) => "answer".to_owned(),
         Ok(ResponseType::Promise) => "promise".to_owned(),
@@ -76,12 +78,9 @@ fn said(meta: &ResponseMeta) -> Vec<String> {
         Ok(ResponseType::Failure) => "failure".to_owned(),
         Err(_) => format!("number {}", meta.response_type),
     };
-    let mut said = vec![format!(r#""response_type":{}"#, quoted(&kind))];
+    let mut said = vec![format!(r#""response_type":{}"#, quote(&kind))];
     if !meta.promise_token.is_empty() {
-        said.push(format!(
-            r#""promise_token":{}"#,
-            quoted(&meta.promise_token)
-        ));
+        said.push(format!(r#""promise_token":{}"#, quote(&meta.promise_token)));
     }
     if meta.timestamp != 0 {
         said.push(format!(r#""timestamp":{}"#, meta.timestamp));
@@ -111,7 +110,7 @@ mod tests {
         let result =
             r#"{"content":[],"_meta":{"response_type":"answer","elicitation":{"message":"m"}}}"#;
         assert_eq!(
-            with_meta(result, &meta),
+            merge_meta(result, &meta),
             r#"{"content":[],"_meta":{"response_type":"elicitation","timestamp":1704110400000,"processing_time_ms":7,"elicitation":{"message":"m"}}}"#
         );
         let odd = ResponseMeta {
@@ -119,7 +118,7 @@ mod tests {
             ..ResponseMeta::default()
         };
         assert_eq!(
-            with_meta("{}", &odd),
+            merge_meta("{}", &odd),
             r#"{"_meta":{"response_type":"number 9"}}"#
         );
     }

@@ -10,34 +10,34 @@ use mgp_protocol::refusal::Refusal;
 use mgp_transports::http::client::ClientError;
 
 use crate::link::Link;
-use crate::link::wire::http::unsent;
+use crate::link::wire::http::unsent_refusal;
 
 /// Most characters of a server's words that are repeated.
-const QUOTED: usize = 500;
+const QUOTED_CHARS_MAX: usize = 500;
 
 /// The refusal of a request that ended with this status.
-pub(super) fn refused(link: &Arc<Link>, status: &Status) -> Refusal {
-    if let Some(error) = of_client(status) {
-        return match (error, link.holds_promises()) {
-            (ClientError::Dial(why), true) => link.unreached(&why.to_string()),
-            (error, _) => unsent(link, error),
+pub(super) fn refusal_from_status(link: &Arc<Link>, status: &Status) -> Refusal {
+    if let Some(error) = client_error(status) {
+        return match (error, link.has_promises()) {
+            (ClientError::Dial(why), true) => link.unreachable_refusal(&why.to_string()),
+            (error, _) => unsent_refusal(link, error),
         };
     }
-    let said = words(status.message());
+    let said = quote(status.message());
     match status.code() {
-        Code::InvalidArgument => said_by_it(INVALID_PARAMS, said, status, link),
-        Code::NotFound => said_by_it(METHOD_NOT_FOUND, said, status, link),
+        Code::InvalidArgument => server_error_refusal(INVALID_PARAMS, said, status, link),
+        Code::NotFound => server_error_refusal(METHOD_NOT_FOUND, said, status, link),
         // No status tells for certain that the call was not carried out.
-        Code::Unauthenticated | Code::PermissionDenied => link.faulty(&format!(
+        Code::Unauthenticated | Code::PermissionDenied => link.invalid_answer_refusal(&format!(
             "it answered {} ({said}); check `headers` of this server in mgp.toml",
-            name(status.code())
+            code_name(status.code())
         )),
-        Code::OutOfRange if said.contains("length too large") => link.too_large(),
-        Code::Unimplemented => link.faulty(&format!(
+        Code::OutOfRange if said.contains("length too large") => link.too_large_refusal(),
+        Code::Unimplemented => link.invalid_answer_refusal(&format!(
             "it has no such service or method ({said}): `transport = \"grpc\"` is for servers of mcplite.MCPLite"
         )),
         Code::DeadlineExceeded | Code::Cancelled | Code::Unavailable | Code::Aborted => {
-            link.lost(&format!("{}: {said}", name(status.code())))
+            link.lost_refusal(&format!("{}: {said}", code_name(status.code())))
         }
         Code::Ok
         | Code::Unknown
@@ -47,16 +47,16 @@ pub(super) fn refused(link: &Arc<Link>, status: &Status) -> Refusal {
         | Code::ResourceExhausted
         | Code::FailedPrecondition
         | Code::OutOfRange => {
-            let said = format!("{}: {said}", name(status.code()));
-            said_by_it(INTERNAL_ERROR, said, status, link)
+            let said = format!("{}: {said}", code_name(status.code()));
+            server_error_refusal(INTERNAL_ERROR, said, status, link)
         }
     }
 }
 
 /// The server's own error, in the words of JSON-RPC.
-fn said_by_it(code: i64, message: String, status: &Status, link: &Link) -> Refusal {
+fn server_error_refusal(code: i64, message: String, status: &Status, link: &Link) -> Refusal {
     let mut error = ErrorObject::new(code, message);
-    if let Some(info) = ErrorDetails::of(status) {
+    if let Some(info) = ErrorDetails::from_status(status) {
         let data = serde_json::json!({
             "reason": info.reason, "domain": info.domain, "metadata": info.metadata,
         });
@@ -64,12 +64,12 @@ fn said_by_it(code: i64, message: String, status: &Status, link: &Link) -> Refus
     }
     match serde_json::value::to_raw_value(&error) {
         Ok(error) => Refusal::Peer(error),
-        Err(_) => link.faulty("its error cannot be read"),
+        Err(_) => link.invalid_answer_refusal("its error cannot be read"),
     }
 }
 
 /// What went wrong before the server said anything.
-fn of_client(status: &Status) -> Option<&ClientError> {
+fn client_error(status: &Status) -> Option<&ClientError> {
     let mut cause: Option<&(dyn Error + 'static)> = status.source();
     while let Some(error) = cause {
         if let Some(error) = error.downcast_ref::<ClientError>() {
@@ -80,13 +80,13 @@ fn of_client(status: &Status) -> Option<&ClientError> {
     None
 }
 
-fn words(text: &str) -> String {
+fn quote(text: &str) -> String {
     let shown = text.chars().filter(|c| !c.is_control());
-    shown.take(QUOTED).collect()
+    shown.take(QUOTED_CHARS_MAX).collect()
 }
 
 /// As the document writes it.
-fn name(code: Code) -> String {
+fn code_name(code: Code) -> String {
     let camel = format!("{code:?}");
     let mut out = String::new();
     for (at, letter) in camel.char_indices() {
@@ -104,7 +104,7 @@ mod tests {
 
     #[test]
     fn codes_have_the_names_of_the_document() {
-        assert_eq!(name(Code::InvalidArgument), "INVALID_ARGUMENT");
-        assert_eq!(name(Code::Internal), "INTERNAL");
+        assert_eq!(code_name(Code::InvalidArgument), "INVALID_ARGUMENT");
+        assert_eq!(code_name(Code::Internal), "INTERNAL");
     }
 }

@@ -4,34 +4,34 @@ use std::sync::Arc;
 
 use mgp_protocol::jsonrpc::{ErrorObject, INTERNAL_ERROR};
 use mgp_protocol::refusal::Refusal;
-use mgp_protocol::splice::{Splice, member, members, quoted};
-use mgp_transports::http::client::{EventsError, Response, events};
+use mgp_protocol::splice::{Splice, member, members, quote};
+use mgp_transports::http::client::{EventsError, Response, read_events};
 use serde_json::value::RawValue;
 
 use crate::link::Link;
-use crate::link::wire::lite::partials::LitePartials;
+use crate::link::wire::lite::partials::PartialReporter;
 
 /// Reads the stream to its `done`; the result, which may be any JSON.
-pub(super) async fn result(
+pub(super) async fn read_result(
     link: &Arc<Link>,
     response: Response,
-    partials: &mut LitePartials<'_>,
+    partials: &mut PartialReporter<'_>,
 ) -> Result<String, Refusal> {
-    let mut stream = events(response.body, link.limits.max_frame);
+    let mut stream = read_events(response.body, link.limits.max_frame);
     // Of a stream as much is kept as of one message.
     let (mut kept, mut bytes) = (Vec::new(), 0);
     loop {
         let event = match stream.next().await {
             Ok(Some(event)) => event,
-            Ok(None) => return Err(link.lost("its stream ended without `done`")),
-            Err(EventsError::TooLarge(_)) => return Err(link.too_large()),
+            Ok(None) => return Err(link.lost_refusal("its stream ended without `done`")),
+            Err(EventsError::TooLarge(_)) => return Err(link.too_large_refusal()),
             Err(EventsError::Broken(why)) => {
-                return Err(link.lost(&format!("its stream broke: {why}")));
+                return Err(link.lost_refusal(&format!("its stream broke: {why}")));
             }
         };
-        partials.alive();
+        partials.record_heartbeat();
         let data = std::str::from_utf8(&event.data)
-            .map_err(|_| link.faulty("an event of its stream is not UTF-8"))?;
+            .map_err(|_| link.invalid_answer_refusal("an event of its stream is not UTF-8"))?;
         match event.event.as_deref() {
             None | Some("message") => {
                 let Some(partial) = member(data, "partial") else {
@@ -39,13 +39,13 @@ pub(super) async fn result(
                 };
                 bytes += partial.len();
                 if bytes > link.limits.max_frame {
-                    return Err(link.too_large());
+                    return Err(link.too_large_refusal());
                 }
-                partials.told(partial);
+                partials.report(partial);
                 kept.push(partial.to_owned());
             }
-            Some("done") => return Ok(finished(data, &kept)),
-            Some("error") => return Err(failed(link, data)),
+            Some("done") => return Ok(assemble_result(data, &kept)),
+            Some("error") => return Err(error_refusal(link, data)),
             // Heartbeats, and what later versions may say.
             Some(_) => {}
         }
@@ -53,7 +53,7 @@ pub(super) async fn result(
 }
 
 /// The result that `done` brings; where it has only `_meta`, as in A.4, the parts are the content.
-fn finished(data: &str, parts: &[String]) -> String {
+fn assemble_result(data: &str, parts: &[String]) -> String {
     let data = match (member(data, "jsonrpc"), member(data, "result")) {
         (Some(_), Some(result)) => result,
         _ => data,
@@ -70,7 +70,7 @@ fn finished(data: &str, parts: &[String]) -> String {
         .map(|part| serde_json::from_str::<String>(part))
         .collect();
     let content = match texts {
-        Ok(text) => format!("[{}]", quoted(&text)),
+        Ok(text) => format!("[{}]", quote(&text)),
         Err(_) => format!("[{}]", parts.join(",")),
     };
     let mut splice = Splice::new(data);
@@ -79,7 +79,7 @@ fn finished(data: &str, parts: &[String]) -> String {
 }
 
 /// The error of a stream: a JSON-RPC error object, or an answer with one (A-37).
-fn failed(link: &Link, data: &str) -> Refusal {
+fn error_refusal(link: &Link, data: &str) -> Refusal {
     let error = member(data, "error").unwrap_or(data);
     let whole = member(error, "code").is_some_and(|code| code.parse::<i64>().is_ok())
         && member(error, "message").is_some_and(|message| message.starts_with('"'));
@@ -90,7 +90,7 @@ fn failed(link: &Link, data: &str) -> Refusal {
     let error = ErrorObject::new(INTERNAL_ERROR, format!("its stream failed: {words}"));
     match serde_json::value::to_raw_value(&error) {
         Ok(error) => Refusal::Peer(error),
-        Err(_) => link.faulty("its stream failed"),
+        Err(_) => link.invalid_answer_refusal("its stream failed"),
     }
 }
 
@@ -103,15 +103,18 @@ mod tests {
     fn the_parts_of_a_stream_are_its_content_where_done_brings_none() {
         let parts = [r#""Quarterly ""#.to_owned(), r#""report""#.to_owned()];
         assert_eq!(
-            finished(r#"{"_meta":{"response_type":"answer"}}"#, &parts),
+            assemble_result(r#"{"_meta":{"response_type":"answer"}}"#, &parts),
             r#"{"content":["Quarterly report"],"_meta":{"response_type":"answer"}}"#
         );
         let mixed = [r#"{"row":1}"#.to_owned(), "2".to_owned()];
-        assert_eq!(finished("{}", &mixed), r#"{"content":[{"row":1},2]}"#);
+        assert_eq!(
+            assemble_result("{}", &mixed),
+            r#"{"content":[{"row":1},2]}"#
+        );
         let whole = r#"{"content":["all"],"_meta":{}}"#;
-        assert_eq!(finished(whole, &parts), whole);
+        assert_eq!(assemble_result(whole, &parts), whole);
         let framed = r#"{"jsonrpc":"2.0","id":1,"result":{"content":[]}}"#;
-        assert_eq!(finished(framed, &parts), r#"{"content":[]}"#);
-        assert_eq!(finished("{}", &[]), "{}");
+        assert_eq!(assemble_result(framed, &parts), r#"{"content":[]}"#);
+        assert_eq!(assemble_result("{}", &[]), "{}");
     }
 }

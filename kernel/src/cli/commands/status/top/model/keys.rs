@@ -2,25 +2,25 @@
 
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
-use super::{FILTER, TopDialog, TopModel, TopPanel, TopSubject, TopWish};
-use crate::cli::commands::status::top::questions::TopQuestion;
-use crate::cli::commands::status::top::rows::TopOrder;
+use super::{Action, Dialog, DialogSubject, FILTER_LENGTH_MAX, Model, Panel};
+use crate::cli::commands::status::top::pending_entries::PendingRow;
+use crate::cli::commands::status::top::rows::SortOrder;
 
 /// How far a key moves.
 #[derive(Clone, Copy)]
-enum TopStep {
+enum Movement {
     Rows(isize),
     Pages(isize),
     First,
     Last,
 }
 
-impl TopStep {
+impl Movement {
     #[expect(
         clippy::wildcard_enum_match_arm,
         reason = "a terminal has more keys than there are uses for"
     )]
-    fn of(code: KeyCode) -> Option<Self> {
+    fn from_key(code: KeyCode) -> Option<Self> {
         Some(match code {
             KeyCode::Up | KeyCode::Char('k') => Self::Rows(-1),
             KeyCode::Down | KeyCode::Char('j') => Self::Rows(1),
@@ -33,7 +33,7 @@ impl TopStep {
     }
 
     /// From this row to which of so many.
-    fn from(self, at: usize, rows: usize, page: usize) -> usize {
+    fn apply(self, at: usize, rows: usize, page: usize) -> usize {
         let last = rows.saturating_sub(1);
         let page = page.max(1).cast_signed();
         match self {
@@ -45,33 +45,33 @@ impl TopStep {
     }
 }
 
-impl TopModel {
+impl Model {
     /// A key was hit.
-    pub(in super::super) fn key(&mut self, key: KeyEvent) -> Option<TopWish> {
+    pub(in super::super) fn handle_key(&mut self, key: KeyEvent) -> Option<Action> {
         self.note = None;
         let ctrl = key.modifiers.contains(KeyModifiers::CONTROL);
         match (key.code, ctrl) {
-            (KeyCode::Char('c'), true) => return Some(TopWish::Quit),
-            (KeyCode::Char('z'), true) => return Some(TopWish::Suspend),
+            (KeyCode::Char('c'), true) => return Some(Action::Quit),
+            (KeyCode::Char('z'), true) => return Some(Action::Suspend),
             (KeyCode::Char(_), true) => return None,
             _ => {}
         }
         if self.dialog.is_some() {
-            return self.key_of_dialog(key.code);
+            return self.handle_dialog_key(key.code);
         }
-        if self.typing {
-            self.key_of_filter(key.code);
+        if self.is_filter_focused {
+            self.handle_filter_key(key.code);
             return None;
         }
-        self.key_of_table(key.code)
+        self.handle_table_key(key.code)
     }
 
     /// A text was pasted: it is no row of keys, and answers nothing.
-    pub(in super::super) fn paste(&mut self, text: &str) {
-        if self.typing {
+    pub(in super::super) fn handle_paste(&mut self, text: &str) {
+        if self.is_filter_focused {
             let line = text.lines().next().unwrap_or_default();
-            line.chars().for_each(|c| self.type_in(c));
-            self.arrange();
+            line.chars().for_each(|c| self.push_filter_char(c));
+            self.rebuild_rows();
         }
     }
 
@@ -79,26 +79,26 @@ impl TopModel {
         clippy::wildcard_enum_match_arm,
         reason = "a terminal has more keys than there are uses for"
     )]
-    fn key_of_table(&mut self, code: KeyCode) -> Option<TopWish> {
+    fn handle_table_key(&mut self, code: KeyCode) -> Option<Action> {
         match code {
-            KeyCode::Char('q') => return Some(TopWish::Quit),
-            KeyCode::Esc if self.filter.is_empty() => return Some(TopWish::Quit),
+            KeyCode::Char('q') => return Some(Action::Quit),
+            KeyCode::Esc if self.filter.is_empty() => return Some(Action::Quit),
             KeyCode::Esc => self.filter.clear(),
-            KeyCode::Char('/') => self.typing = true,
-            KeyCode::Char('?' | 'h') | KeyCode::F(1) => self.open(TopSubject::Help),
-            KeyCode::Tab | KeyCode::BackTab => self.change_panel(),
-            KeyCode::Enter => self.look_closer(),
-            KeyCode::Char('y') => self.ask(true),
-            KeyCode::Char('n') => self.ask(false),
+            KeyCode::Char('/') => self.is_filter_focused = true,
+            KeyCode::Char('?' | 'h') | KeyCode::F(1) => self.open_dialog(DialogSubject::Help),
+            KeyCode::Tab | KeyCode::BackTab => self.switch_panel(),
+            KeyCode::Enter => self.open_details(),
+            KeyCode::Char('y') => self.open_decision_dialog(true),
+            KeyCode::Char('n') => self.open_decision_dialog(false),
             KeyCode::Char('s') => self.order = self.order.next(),
             KeyCode::Char('r') => self.reversed = !self.reversed,
-            KeyCode::Char(c) if order(c).is_some() => {
-                self.order = order(c).unwrap_or_default();
+            KeyCode::Char(c) if order_for_key(c).is_some() => {
+                self.order = order_for_key(c).unwrap_or_default();
                 self.reversed = false;
             }
-            _ => self.step(TopStep::of(code)?),
+            _ => self.move_selection(Movement::from_key(code)?),
         }
-        self.arrange();
+        self.rebuild_rows();
         None
     }
 
@@ -106,49 +106,52 @@ impl TopModel {
         clippy::wildcard_enum_match_arm,
         reason = "a terminal has more keys than there are uses for"
     )]
-    fn key_of_filter(&mut self, code: KeyCode) {
+    fn handle_filter_key(&mut self, code: KeyCode) {
         match code {
-            KeyCode::Enter => self.typing = false,
+            KeyCode::Enter => self.is_filter_focused = false,
             KeyCode::Esc => {
-                self.typing = false;
+                self.is_filter_focused = false;
                 self.filter.clear();
             }
             KeyCode::Backspace => {
                 self.filter.pop();
             }
-            KeyCode::Char(c) => self.type_in(c),
+            KeyCode::Char(c) => self.push_filter_char(c),
             _ => {}
         }
-        self.arrange();
+        self.rebuild_rows();
     }
 
     /// Only what can be seen: a filter is shown as it was typed.
-    fn type_in(&mut self, c: char) {
-        if !c.is_control() && self.filter.chars().count() < FILTER {
+    fn push_filter_char(&mut self, c: char) {
+        if !c.is_control() && self.filter.chars().count() < FILTER_LENGTH_MAX {
             self.filter.push(c);
         }
     }
 
-    fn key_of_dialog(&mut self, code: KeyCode) -> Option<TopWish> {
+    fn handle_dialog_key(&mut self, code: KeyCode) -> Option<Action> {
         let dialog = self.dialog.as_mut()?;
-        if let (KeyCode::Enter, TopSubject::Answer(_, answer)) = (code, &dialog.about) {
+        if let (KeyCode::Enter, DialogSubject::Decision(_, answer)) = (code, &dialog.subject) {
             // Nobody agrees to what he has not had before him.
-            if !dialog.read {
-                dialog.above += self.page.max(1);
+            if !dialog.is_read_to_end {
+                dialog.scroll_offset += self.page_rows.max(1);
                 return None;
             }
-            let wish = TopWish::Answer(answer.clone());
+            let wish = Action::Decide(answer.clone());
             self.dialog = None;
             return Some(wish);
         }
-        if let (KeyCode::Char('y' | 'n'), TopSubject::Question(question)) = (code, &dialog.about) {
+        if let (KeyCode::Char('y' | 'n'), DialogSubject::Entry(question)) = (code, &dialog.subject)
+        {
             let question = question.clone();
-            self.ask_about(*question, code == KeyCode::Char('y'));
+            self.open_decision_dialog_for(*question, code == KeyCode::Char('y'));
             return None;
         }
-        match TopStep::of(code) {
+        match Movement::from_key(code) {
             // The end is known to who draws it.
-            Some(step) => dialog.above = step.from(dialog.above, usize::MAX, self.page),
+            Some(step) => {
+                dialog.scroll_offset = step.apply(dialog.scroll_offset, usize::MAX, self.page_rows)
+            }
             None if matches!(code, KeyCode::Esc | KeyCode::Enter | KeyCode::Char(_)) => {
                 self.dialog = None;
             }
@@ -157,78 +160,89 @@ impl TopModel {
         None
     }
 
-    fn change_panel(&mut self) {
+    fn switch_panel(&mut self) {
         self.panel = match self.panel {
-            TopPanel::Servers if !self.questions.is_empty() => TopPanel::Questions,
-            TopPanel::Servers | TopPanel::Questions => TopPanel::Servers,
+            Panel::Servers if !self.questions.is_empty() => Panel::Pending,
+            Panel::Servers | Panel::Pending => Panel::Servers,
         };
     }
 
-    fn look_closer(&mut self) {
+    fn open_details(&mut self) {
         let about = match self.panel {
-            TopPanel::Servers => {
-                let row = self.rows.get(self.marked_server());
-                row.map(|row| TopSubject::Server(row.id.clone()))
+            Panel::Servers => {
+                let row = self.rows.get(self.selected_server_index());
+                row.map(|row| DialogSubject::Server(row.id.clone()))
             }
-            TopPanel::Questions => {
-                let question = self.questions.get(self.marked_question());
-                question.map(|it| TopSubject::Question(Box::new(it.clone())))
+            Panel::Pending => {
+                let question = self.questions.get(self.selected_pending_index());
+                question.map(|it| DialogSubject::Entry(Box::new(it.clone())))
             }
         };
         if let Some(about) = about {
-            self.open(about);
+            self.open_dialog(about);
         }
     }
 
     /// Shows the marked question with the answer that Enter would give.
-    fn ask(&mut self, yes: bool) {
-        match self.questions.get(self.marked_question()).cloned() {
-            Some(question) => self.ask_about(question, yes),
-            None => self.tell("nothing waits for you"),
+    fn open_decision_dialog(&mut self, yes: bool) {
+        match self.questions.get(self.selected_pending_index()).cloned() {
+            Some(question) => self.open_decision_dialog_for(question, yes),
+            None => self.set_note("nothing waits for you"),
         }
     }
 
-    fn ask_about(&mut self, question: TopQuestion, yes: bool) {
+    fn open_decision_dialog_for(&mut self, question: PendingRow, yes: bool) {
         let answer = match yes {
-            true => question.yes.clone(),
-            false => question.no.clone(),
+            true => question.approve.clone(),
+            false => question.deny.clone(),
         };
         match answer {
-            Some(answer) if self.gone.is_none() => {
-                self.open(TopSubject::Answer(Box::new(question), answer));
+            Some(answer) if self.unreachable_reason.is_none() => {
+                self.open_dialog(DialogSubject::Decision(Box::new(question), answer));
             }
-            Some(_) => self.tell("the kernel does not answer"),
+            Some(_) => self.set_note("the kernel does not answer"),
             None => {
                 self.dialog = None;
-                self.tell(&format!("that takes more than a key: {}", question.command));
+                self.set_note(&format!(
+                    "that takes more than a key: {}",
+                    question.approve_command
+                ));
             }
         }
     }
 
-    fn step(&mut self, step: TopStep) {
+    fn move_selection(&mut self, step: Movement) {
         match self.panel {
-            TopPanel::Servers => {
-                let to = step.from(self.marked_server(), self.rows.len(), self.page);
-                self.server = self.rows.get(to).map(|row| row.id.clone());
+            Panel::Servers => {
+                let to = step.apply(
+                    self.selected_server_index(),
+                    self.rows.len(),
+                    self.page_rows,
+                );
+                self.selected_server = self.rows.get(to).map(|row| row.id.clone());
             }
-            TopPanel::Questions => {
-                let to = step.from(self.marked_question(), self.questions.len(), self.page);
-                self.question = self.questions.get(to).map(|it| it.key.clone());
+            Panel::Pending => {
+                let to = step.apply(
+                    self.selected_pending_index(),
+                    self.questions.len(),
+                    self.page_rows,
+                );
+                self.selected_pending = self.questions.get(to).map(|it| it.key.clone());
             }
         }
     }
 }
 
-impl TopDialog {
+impl Dialog {
     /// So many lines are there, and so many of them fit: where the first one shown is.
-    pub(in super::super) fn scrolled(&mut self, lines: usize, fit: usize) -> usize {
+    pub(in super::super) fn scroll_to(&mut self, lines: usize, fit: usize) -> usize {
         let most = lines.saturating_sub(fit);
-        self.above = self.above.min(most);
-        self.read |= self.above == most;
-        self.above
+        self.scroll_offset = self.scroll_offset.min(most);
+        self.is_read_to_end |= self.scroll_offset == most;
+        self.scroll_offset
     }
 }
 
-fn order(key: char) -> Option<TopOrder> {
-    TopOrder::ALL.into_iter().find(|order| order.key() == key)
+fn order_for_key(key: char) -> Option<SortOrder> {
+    SortOrder::ALL.into_iter().find(|order| order.key() == key)
 }

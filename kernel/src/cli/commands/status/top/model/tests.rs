@@ -19,8 +19,8 @@ fn question(id: &str, text: &str) -> Entry {
     }
 }
 
-fn look(servers: &[&str], questions: &[Entry]) -> TopLook {
-    let mut look = TopLook::default();
+fn look(servers: &[&str], questions: &[Entry]) -> Sample {
+    let mut look = Sample::default();
     let servers = servers.iter().map(|id| Server {
         id: (*id).into(),
         state: "connected".into(),
@@ -31,25 +31,25 @@ fn look(servers: &[&str], questions: &[Entry]) -> TopLook {
     look
 }
 
-fn model(servers: &[&str], questions: &[Entry]) -> TopModel {
-    let mut model = TopModel::default();
-    model.take(look(servers, questions));
+fn model(servers: &[&str], questions: &[Entry]) -> Model {
+    let mut model = Model::default();
+    model.add_sample(look(servers, questions));
     model
 }
 
-fn hit(model: &mut TopModel, code: KeyCode) -> Option<TopWish> {
-    model.key(KeyEvent::new(code, KeyModifiers::NONE))
+fn hit(model: &mut Model, code: KeyCode) -> Option<Action> {
+    model.handle_key(KeyEvent::new(code, KeyModifiers::NONE))
 }
 
-fn typed(model: &mut TopModel, keys: &str) -> Option<TopWish> {
+fn typed(model: &mut Model, keys: &str) -> Option<Action> {
     let wishes = keys.chars().map(|c| hit(model, KeyCode::Char(c)));
     wishes.collect::<Vec<_>>().pop().flatten()
 }
 
 /// What the dialog is when it was on the screen to its end.
-fn drawn(model: &mut TopModel) {
+fn drawn(model: &mut Model) {
     if let Some(dialog) = &mut model.dialog {
-        dialog.scrolled(5, 10);
+        dialog.scroll_to(5, 10);
     }
 }
 
@@ -57,18 +57,21 @@ fn drawn(model: &mut TopModel) {
 fn a_marked_server_stays_marked_wherever_it_moves() {
     let mut model = model(&["a", "b", "c"], &[]);
     typed(&mut model, "Njj");
-    assert_eq!(model.marked_server(), 2);
+    assert_eq!(model.selected_server_index(), 2);
     typed(&mut model, "r");
-    assert_eq!((model.marked_server(), &*model.rows[0].id), (0, "c"));
-    model.take(look(&["a", "b", "c", "d"], &[]));
-    assert_eq!(model.marked_server(), 1);
-    model.take(look(&["a", "b"], &[]));
-    assert_eq!(model.marked_server(), 0, "it is not there any more");
+    assert_eq!(
+        (model.selected_server_index(), &*model.rows[0].id),
+        (0, "c")
+    );
+    model.add_sample(look(&["a", "b", "c", "d"], &[]));
+    assert_eq!(model.selected_server_index(), 1);
+    model.add_sample(look(&["a", "b"], &[]));
+    assert_eq!(model.selected_server_index(), 0, "it is not there any more");
     typed(&mut model, "G");
-    assert_eq!(model.rows[model.marked_server()].id, "a");
-    model.page = 1;
+    assert_eq!(model.rows[model.selected_server_index()].id, "a");
+    model.page_rows = 1;
     hit(&mut model, KeyCode::PageUp);
-    assert_eq!(model.marked_server(), 0);
+    assert_eq!(model.selected_server_index(), 0);
     let mut none = super::tests::model(&[], &[]);
     typed(&mut none, "jkGg");
     hit(&mut none, KeyCode::Enter);
@@ -83,29 +86,32 @@ fn a_filter_is_typed_and_taken_back() {
     hit(&mut model, KeyCode::Backspace);
     assert_eq!(model.rows.len(), 1);
     hit(&mut model, KeyCode::Enter);
-    assert!(!model.typing);
+    assert!(!model.is_filter_focused);
     assert_eq!(hit(&mut model, KeyCode::Esc), None);
     assert_eq!(model.rows.len(), 2, "Esc takes the filter back first");
     typed(&mut model, "/");
     typed(&mut model, &"x".repeat(500));
-    assert_eq!(model.filter.len(), FILTER);
+    assert_eq!(model.filter.len(), FILTER_LENGTH_MAX);
     hit(&mut model, KeyCode::Esc);
-    assert_eq!((model.filter.as_str(), model.typing), ("", false));
-    assert_eq!(hit(&mut model, KeyCode::Esc), Some(TopWish::Quit));
+    assert_eq!(
+        (model.filter.as_str(), model.is_filter_focused),
+        ("", false)
+    );
+    assert_eq!(hit(&mut model, KeyCode::Esc), Some(Action::Quit));
 }
 
 #[test]
 fn whatever_is_open_ctrl_c_leaves() {
     let ctrl = |c| KeyEvent::new(KeyCode::Char(c), KeyModifiers::CONTROL);
     let mut model = model(&["a"], &[question("q", "x")]);
-    assert_eq!(typed(&mut model, "q"), Some(TopWish::Quit));
+    assert_eq!(typed(&mut model, "q"), Some(Action::Quit));
     for open in ["/ab", "?", "y"] {
         typed(&mut model, open);
-        assert_eq!(model.key(ctrl('c')), Some(TopWish::Quit), "{open}");
+        assert_eq!(model.handle_key(ctrl('c')), Some(Action::Quit), "{open}");
         hit(&mut model, KeyCode::Esc);
     }
-    assert_eq!(model.key(ctrl('z')), Some(TopWish::Suspend));
-    assert_eq!(model.key(ctrl('q')), None);
+    assert_eq!(model.handle_key(ctrl('z')), Some(Action::Suspend));
+    assert_eq!(model.handle_key(ctrl('q')), None);
 }
 
 /// A yes is two keys that are not the same, so that none is given by a key that is held or hit twice; a text
@@ -116,7 +122,7 @@ fn an_answer_is_shown_first_and_confirmed_with_another_key() {
     assert_eq!(typed(&mut model, "yyyy"), None);
     typed(&mut model, "y");
     drawn(&mut model);
-    let Some(TopWish::Answer(TopAnswer::Approve(id))) = hit(&mut model, KeyCode::Enter) else {
+    let Some(Action::Decide(Decision::Approve(id))) = hit(&mut model, KeyCode::Enter) else {
         panic!("it is a yes");
     };
     assert_eq!(id, "one");
@@ -125,7 +131,7 @@ fn an_answer_is_shown_first_and_confirmed_with_another_key() {
     hit(&mut model, KeyCode::Tab);
     typed(&mut model, "jn");
     drawn(&mut model);
-    let Some(TopWish::Answer(TopAnswer::Deny(id))) = hit(&mut model, KeyCode::Enter) else {
+    let Some(Action::Decide(Decision::Deny(id))) = hit(&mut model, KeyCode::Enter) else {
         panic!("it is a no");
     };
     assert_eq!(id, "two");
@@ -133,7 +139,7 @@ fn an_answer_is_shown_first_and_confirmed_with_another_key() {
     typed(&mut model, "y");
     assert_eq!(hit(&mut model, KeyCode::Esc), None);
     assert_eq!(model.dialog, None, "Esc answers nothing");
-    model.paste("y\n\ny\n");
+    model.handle_paste("y\n\ny\n");
     assert_eq!(model.dialog, None);
 }
 
@@ -141,17 +147,17 @@ fn an_answer_is_shown_first_and_confirmed_with_another_key() {
 #[test]
 fn what_was_not_read_to_its_end_is_not_agreed_to() {
     let mut model = model(&["a"], &[question("one", "x")]);
-    model.page = 10;
+    model.page_rows = 10;
     typed(&mut model, "y");
     for above in [0, 10] {
         let dialog = model.dialog.as_mut().unwrap();
-        assert_eq!(dialog.scrolled(25, 10), above);
+        assert_eq!(dialog.scroll_to(25, 10), above);
         assert_eq!(hit(&mut model, KeyCode::Enter), None);
     }
-    assert_eq!(model.dialog.as_mut().unwrap().scrolled(25, 10), 15);
+    assert_eq!(model.dialog.as_mut().unwrap().scroll_to(25, 10), 15);
     assert!(matches!(
         hit(&mut model, KeyCode::Enter),
-        Some(TopWish::Answer(_))
+        Some(Action::Decide(_))
     ));
 }
 
@@ -160,19 +166,19 @@ fn what_was_not_read_to_its_end_is_not_agreed_to() {
 fn an_answer_is_for_what_was_shown() {
     let mut model = model(&["a"], &[question("one", "delete a")]);
     typed(&mut model, "y");
-    model.take(look(
+    model.add_sample(look(
         &["a"],
         &[question("zero", "x"), question("one", "delete a")],
     ));
     assert!(model.dialog.is_some(), "others do not matter");
-    model.take(look(&["a"], &[question("one", "delete everything")]));
+    model.add_sample(look(&["a"], &[question("one", "delete everything")]));
     assert_eq!(model.dialog, None);
     assert!(model.note.as_ref().unwrap().contains("another question"));
     drawn(&mut model);
-    assert_eq!(model.marked_question(), 0);
+    assert_eq!(model.selected_pending_index(), 0);
 
     typed(&mut model, "y");
-    model.take(look(&["a"], &[]));
+    model.add_sample(look(&["a"], &[]));
     assert_eq!(model.dialog, None);
     assert!(
         model
@@ -203,12 +209,12 @@ fn what_takes_a_text_shows_the_command() {
 #[test]
 fn nothing_is_answered_while_the_kernel_is_away() {
     let mut model = model(&["a"], &[question("one", "x")]);
-    model.lose("no kernel\u{1b}[2J\nruns");
-    assert_eq!(model.gone.as_deref(), Some("no kernel"));
+    model.set_unreachable("no kernel\u{1b}[2J\nruns");
+    assert_eq!(model.unreachable_reason.as_deref(), Some("no kernel"));
     typed(&mut model, "y");
     assert_eq!(model.dialog, None);
-    model.take(look(&["a"], &[question("one", "x")]));
-    assert_eq!(model.gone, None);
+    model.add_sample(look(&["a"], &[question("one", "x")]));
+    assert_eq!(model.unreachable_reason, None);
     typed(&mut model, "y");
     assert!(model.dialog.is_some());
 }
@@ -217,14 +223,14 @@ fn nothing_is_answered_while_the_kernel_is_away() {
 fn the_panel_of_what_waits_is_there_while_something_waits() {
     let mut model = model(&["a"], &[question("one", "x")]);
     hit(&mut model, KeyCode::Tab);
-    assert_eq!(model.panel, TopPanel::Questions);
+    assert_eq!(model.panel, Panel::Pending);
     hit(&mut model, KeyCode::Enter);
     assert!(matches!(
-        model.dialog.as_ref().unwrap().about,
-        TopSubject::Question(_)
+        model.dialog.as_ref().unwrap().subject,
+        DialogSubject::Entry(_)
     ));
-    model.take(look(&["a"], &[]));
-    assert_eq!(model.panel, TopPanel::Servers);
+    model.add_sample(look(&["a"], &[]));
+    assert_eq!(model.panel, Panel::Servers);
     hit(&mut model, KeyCode::Tab);
-    assert_eq!(model.panel, TopPanel::Servers);
+    assert_eq!(model.panel, Panel::Servers);
 }

@@ -4,39 +4,39 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::widgets::{Block, Clear, Widget};
 
-use super::palette::TopPalette;
-use super::pen::{put, wrapped};
-use crate::cli::commands::status::top::model::{TopModel, TopSubject};
-use crate::cli::commands::status::top::questions::{TopAnswer, TopQuestion};
-use crate::cli::commands::status::top::rows::TopOrder;
-use crate::cli::commands::status::top::words::{rate, share, span};
-use crate::cli::words::{bytes, indented, plain, time};
+use super::palette::Palette;
+use super::text_cells::{draw_left, wrap};
+use crate::cli::commands::status::top::model::{DialogSubject, Model};
+use crate::cli::commands::status::top::number_format::{format_cpu, format_latency, format_rate};
+use crate::cli::commands::status::top::pending_entries::{Decision, PendingRow};
+use crate::cli::commands::status::top::rows::SortOrder;
+use crate::cli::text_format::{format_bytes, format_duration, indent_continuations, sanitize_line};
 
 /// Most lines of a dialog: what is longer is to be read where it is whole.
-const LINES: usize = 2000;
+const LINES_MAX: usize = 2000;
 
 pub(super) fn draw(
     buffer: &mut Buffer,
     area: Rect,
-    model: &mut TopModel,
+    model: &mut Model,
     now_ms: u64,
-    palette: TopPalette,
+    palette: Palette,
 ) {
     let Some(dialog) = &model.dialog else {
         return;
     };
-    let (title, keys, texts) = match &dialog.about {
-        TopSubject::Help => ("Help".to_owned(), "Esc back", help()),
-        TopSubject::Server(id) => (plain(id), "Esc back", server(model, id)),
-        TopSubject::Question(question) => (
+    let (title, keys, texts) = match &dialog.subject {
+        DialogSubject::Help => ("Help".to_owned(), "Esc back", help_lines()),
+        DialogSubject::Server(id) => (sanitize_line(id), "Esc back", server_lines(model, id)),
+        DialogSubject::Entry(question) => (
             question.name.clone(),
             "y yes  n no  Esc back",
-            asked(question, now_ms),
+            pending_lines(question, now_ms),
         ),
-        TopSubject::Answer(question, answer) => {
-            let mut texts = asked(question, now_ms);
+        DialogSubject::Decision(question, answer) => {
+            let mut texts = pending_lines(question, now_ms);
             texts.push(String::new());
-            texts.push(would(answer).into());
+            texts.push(answer_hint(answer).into());
             (question.name.clone(), "Enter confirms  Esc back", texts)
         }
     };
@@ -46,19 +46,19 @@ pub(super) fn draw(
     block.render(area, buffer);
     let lines = texts
         .iter()
-        .flat_map(|text| wrapped(text, usize::from(inner.width)));
-    let mut lines: Vec<String> = lines.take(LINES + 1).collect();
-    if let Some(last) = lines.get_mut(LINES) {
+        .flat_map(|text| wrap(text, usize::from(inner.width)));
+    let mut lines: Vec<String> = lines.take(LINES_MAX + 1).collect();
+    if let Some(last) = lines.get_mut(LINES_MAX) {
         *last = "… cut here: `mgp pending` shows the rest".into();
     }
     let fit = usize::from(inner.height.saturating_sub(1));
-    model.page = fit;
+    model.page_rows = fit;
     let Some(dialog) = &mut model.dialog else {
         return;
     };
-    let above = dialog.scrolled(lines.len(), fit);
+    let above = dialog.scroll_to(lines.len(), fit);
     for (line, text) in inner.rows().take(fit).zip(lines.iter().skip(above)) {
-        put(buffer, line, text, palette.plain());
+        draw_left(buffer, line, text, palette.plain());
     }
     let more = lines.len().saturating_sub(above + fit);
     let keys = match more {
@@ -66,61 +66,68 @@ pub(super) fn draw(
         more => format!("{more} more lines: PgDn  Esc back"),
     };
     if let Some(line) = inner.rows().next_back() {
-        put(buffer, line, &keys, palette.title());
+        draw_left(buffer, line, &keys, palette.title());
     }
 }
 
 /// A question with all there is to read.
-fn asked(question: &TopQuestion, now_ms: u64) -> Vec<String> {
+fn pending_lines(question: &PendingRow, now_ms: u64) -> Vec<String> {
     let mut lines = vec![question.kind.to_owned()];
-    lines.extend(indented(&question.text, "  | ").lines().map(str::to_owned));
+    lines.extend(
+        indent_continuations(&question.text, "  | ")
+            .lines()
+            .map(str::to_owned),
+    );
     lines.push(String::new());
     // A line of the kernel's stays one, whatever a server put into it.
     lines.extend(
         question
             .details
             .iter()
-            .map(|line| plain(&line.replace('\n', "⏎"))),
+            .map(|line| sanitize_line(&line.replace('\n', "⏎"))),
     );
     lines.push(String::new());
     let waited = question
         .since_ms
-        .map(|since| time(now_ms.saturating_sub(since)));
+        .map(|since| format_duration(now_ms.saturating_sub(since)));
     lines.extend(waited.map(|waited| format!("waits for {waited}")));
     let left = question
-        .until_ms
-        .map(|until| time(until.saturating_sub(now_ms)));
+        .expires_at_ms
+        .map(|until| format_duration(until.saturating_sub(now_ms)));
     lines.extend(left.map(|left| format!("over in {left}")));
-    let commands = [Some(&question.command), question.refusal.as_ref()];
+    let commands = [
+        Some(&question.approve_command),
+        question.deny_command.as_ref(),
+    ];
     let commands: Vec<&str> = commands.into_iter().flatten().map(String::as_str).collect();
     lines.push(commands.join("   or   "));
     lines
 }
 
-fn would(answer: &TopAnswer) -> &'static str {
+fn answer_hint(answer: &Decision) -> &'static str {
     match answer {
-        TopAnswer::Approve(_) => "Say YES to this, for good?",
-        TopAnswer::Deny(_) => "Say NO to this?",
-        TopAnswer::LetIn(_) => "Let this node IN?",
-        TopAnswer::TurnAway(_) => "Turn this node AWAY? Its ticket is used up then.",
+        Decision::Approve(_) => "Say YES to this, for good?",
+        Decision::Deny(_) => "Say NO to this?",
+        Decision::ApproveNode(_) => "Let this node IN?",
+        Decision::RefuseNode(_) => "Turn this node AWAY? Its ticket is used up then.",
     }
 }
 
 /// A server, and where to read on.
-fn server(model: &TopModel, id: &str) -> Vec<String> {
+fn server_lines(model: &Model, id: &str) -> Vec<String> {
     let Some(row) = model.row(id) else {
         return vec!["it is not there any more, or not with this filter".into()];
     };
     let rates = &row.rates;
     let name = &row.name;
     vec![
-        format!("state      {}", row.state),
-        format!("why        {}", row.why),
+        format!("state      {}", row.state_label),
+        format!("why        {}", row.reason),
         format!("restarts   {}", row.restarts),
         format!(
             "calls      {} a second, {} errors",
-            rate(rates.calls),
-            rate(rates.errors)
+            format_rate(rates.calls),
+            format_rate(rates.errors)
         ),
         format!(
             "           {} since the kernel's start, {} of them errors",
@@ -129,11 +136,11 @@ fn server(model: &TopModel, id: &str) -> Vec<String> {
         format!("           {} under way", row.in_flight),
         format!(
             "latency    p50 {}, p99 {}, of the last minute",
-            span(rates.p50_us),
-            span(rates.p99_us)
+            format_latency(rates.p50_us),
+            format_latency(rates.p99_us)
         ),
-        format!("memory     {}", row.memory.map_or("–".into(), bytes)),
-        format!("processor  {}", share(rates.cpu)),
+        format!("memory     {}", row.memory.map_or("–".into(), format_bytes)),
+        format!("processor  {}", format_cpu(rates.cpu)),
         String::new(),
         format!("mgp servers show {name}"),
         format!("mgp servers logs {name} -f"),
@@ -141,7 +148,7 @@ fn server(model: &TopModel, id: &str) -> Vec<String> {
     ]
 }
 
-fn help() -> Vec<String> {
+fn help_lines() -> Vec<String> {
     let mut lines: Vec<String> = [
         "q, Esc, Ctrl-C      leave",
         "up, down, j, k      move; PgUp, PgDn, Home, End, too",
@@ -153,11 +160,11 @@ fn help() -> Vec<String> {
     ]
     .map(str::to_owned)
     .into();
-    let orders = TopOrder::ALL.map(|order| {
+    let orders = SortOrder::ALL.map(|order| {
         format!(
             "{}                   order by {}",
             order.key(),
-            order.word()
+            order.label()
         )
     });
     lines.extend(orders);

@@ -2,16 +2,16 @@
 
 use ratatui::style::{Color, Modifier, Style};
 
-use crate::cli::commands::status::top::rows::TopCondition;
+use crate::cli::commands::status::top::rows::ServerCondition;
 
 /// Whether there are colours.
 #[derive(Clone, Copy, Debug)]
-pub(in super::super) struct TopPalette {
+pub(in super::super) struct Palette {
     /// None with `NO_COLOR`.
     pub(in super::super) colours: bool,
 }
 
-impl TopPalette {
+impl Palette {
     pub(super) fn plain(self) -> Style {
         Style::new()
     }
@@ -25,16 +25,16 @@ impl TopPalette {
     }
 
     /// The marked row of the panel that keys move in.
-    pub(super) fn marked(self) -> Style {
+    pub(super) fn selected(self) -> Style {
         Style::new().add_modifier(Modifier::REVERSED)
     }
 
-    pub(super) fn condition(self, condition: TopCondition) -> Style {
+    pub(super) fn condition(self, condition: ServerCondition) -> Style {
         let (colour, modifier) = match condition {
-            TopCondition::Failed => (Color::Red, Modifier::BOLD),
-            TopCondition::Unsettled => (Color::Yellow, Modifier::empty()),
-            TopCondition::Stopped => (Color::Reset, Modifier::DIM),
-            TopCondition::Well => (Color::Green, Modifier::empty()),
+            ServerCondition::Failed => (Color::Red, Modifier::BOLD),
+            ServerCondition::Degraded => (Color::Yellow, Modifier::empty()),
+            ServerCondition::Stopped => (Color::Reset, Modifier::DIM),
+            ServerCondition::Connected => (Color::Green, Modifier::empty()),
         };
         let style = Style::new().add_modifier(modifier);
         match self.colours {

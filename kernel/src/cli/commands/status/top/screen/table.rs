@@ -3,145 +3,147 @@
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
-use super::palette::TopPalette;
-use super::pen::{after, first, first_row, put, put_right, width};
-use crate::cli::commands::status::top::model::{TopModel, TopPanel};
-use crate::cli::commands::status::top::rows::{TopOrder, TopRow};
-use crate::cli::commands::status::top::words::{rate, share, span};
-use crate::cli::words::bytes;
+use super::palette::Palette;
+use super::text_cells::{
+    display_width, draw_left, draw_right, first_visible_row, skip_cells, take_cells,
+};
+use crate::cli::commands::status::top::model::{Model, Panel};
+use crate::cli::commands::status::top::number_format::{format_cpu, format_latency, format_rate};
+use crate::cli::commands::status::top::rows::{Row, SortOrder};
+use crate::cli::text_format::format_bytes;
 
 /// A column of numbers.
-struct TopColumn {
+struct Column {
     title: &'static str,
     width: u16,
     /// Whose order is that of this column.
-    order: Option<TopOrder>,
-    cell: fn(&TopRow) -> String,
+    order: Option<SortOrder>,
+    cell: fn(&Row) -> String,
     /// The lower, the longer it stays when room gets scarce.
-    rank: u8,
+    priority: u8,
 }
 
 /// The columns from left to right.
-static COLUMNS: [TopColumn; 9] = [
-    TopColumn {
+static COLUMNS: [Column; 9] = [
+    Column {
         title: "CALLS/S",
         width: 8,
-        order: Some(TopOrder::Calls),
-        cell: |row| rate(row.rates.calls),
-        rank: 0,
+        order: Some(SortOrder::Calls),
+        cell: |row| format_rate(row.rates.calls),
+        priority: 0,
     },
-    TopColumn {
+    Column {
         title: "ERR/S",
         width: 6,
-        order: Some(TopOrder::Errors),
-        cell: |row| rate(row.rates.errors),
-        rank: 2,
+        order: Some(SortOrder::Errors),
+        cell: |row| format_rate(row.rates.errors),
+        priority: 2,
     },
-    TopColumn {
+    Column {
         title: "P50",
         width: 7,
         order: None,
-        cell: |row| span(row.rates.p50_us),
-        rank: 5,
+        cell: |row| format_latency(row.rates.p50_us),
+        priority: 5,
     },
-    TopColumn {
+    Column {
         title: "P99",
         width: 7,
-        order: Some(TopOrder::Latency),
-        cell: |row| span(row.rates.p99_us),
-        rank: 1,
+        order: Some(SortOrder::Latency),
+        cell: |row| format_latency(row.rates.p99_us),
+        priority: 1,
     },
-    TopColumn {
+    Column {
         title: "MEMORY",
         width: 8,
-        order: Some(TopOrder::Memory),
-        cell: |row| row.memory.map_or("–".into(), bytes),
-        rank: 3,
+        order: Some(SortOrder::Memory),
+        cell: |row| row.memory.map_or("–".into(), format_bytes),
+        priority: 3,
     },
-    TopColumn {
+    Column {
         title: "CPU",
         width: 6,
-        order: Some(TopOrder::Processor),
-        cell: |row| share(row.rates.cpu),
-        rank: 4,
+        order: Some(SortOrder::Cpu),
+        cell: |row| format_cpu(row.rates.cpu),
+        priority: 4,
     },
-    TopColumn {
+    Column {
         title: "RESTARTS",
         width: 9,
-        order: Some(TopOrder::Restarts),
+        order: Some(SortOrder::Restarts),
         cell: |row| row.restarts.to_string(),
-        rank: 6,
+        priority: 6,
     },
-    TopColumn {
+    Column {
         title: "CALLS",
         width: 8,
         order: None,
         cell: |row| row.calls.to_string(),
-        rank: 7,
+        priority: 7,
     },
-    TopColumn {
+    Column {
         title: "NOW",
         width: 4,
         order: None,
         cell: |row| row.in_flight.to_string(),
-        rank: 8,
+        priority: 8,
     },
 ];
 
 /// Cells of the mark before each row.
-const MARK: u16 = 2;
+const MARK_WIDTH: u16 = 2;
 /// Least cells of a name, and of a reason beside the numbers.
-const NAME: u16 = 8;
-const WHY: u16 = 16;
+const NAME_WIDTH_MIN: u16 = 8;
+const REASON_WIDTH_MIN: u16 = 16;
 /// On a terminal that is narrower states are cut to `connected`.
-const WIDE: u16 = 60;
+const WIDE_LAYOUT_MIN: u16 = 60;
 
 /// How many cells what is left of the numbers has, and which numbers there are.
-struct TableShape {
+struct TableLayout {
     name: u16,
     state: u16,
-    columns: Vec<&'static TopColumn>,
+    columns: Vec<&'static Column>,
     /// What is left for reasons.
-    why: u16,
+    reason: u16,
 }
 
-impl TableShape {
-    fn of(room: u16, rows: &[TopRow]) -> Self {
-        let longest = rows.iter().map(|row| width(&row.name)).max();
+impl TableLayout {
+    fn fit(room: u16, rows: &[Row]) -> Self {
+        let longest = rows.iter().map(|row| display_width(&row.name)).max();
         let longest = u16::try_from(longest.unwrap_or_default()).unwrap_or(u16::MAX);
-        let name = longest.clamp(NAME, (room / 4).max(NAME));
-        let state = if room < WIDE { 9 } else { 12 };
-        let mut left = room.saturating_sub(MARK + name + 1 + state);
-        let mut shown: Vec<&TopColumn> = COLUMNS.iter().collect();
-        shown.sort_by_key(|column| column.rank);
+        let name = longest.clamp(NAME_WIDTH_MIN, (room / 4).max(NAME_WIDTH_MIN));
+        let state = if room < WIDE_LAYOUT_MIN { 9 } else { 12 };
+        let mut left = room.saturating_sub(MARK_WIDTH + name + 1 + state);
+        let mut shown: Vec<&Column> = COLUMNS.iter().collect();
+        shown.sort_by_key(|column| column.priority);
         shown.retain(|column| {
             let fits = left > column.width;
             left -= if fits { column.width + 1 } else { 0 };
             fits
         });
-        let shown = |column: &&TopColumn| shown.iter().any(|it| it.rank == column.rank);
+        let shown = |column: &&Column| shown.iter().any(|it| it.priority == column.priority);
         Self {
             name,
             state,
             columns: COLUMNS.iter().filter(shown).collect(),
-            why: if left > WHY { left - 1 } else { 0 },
+            reason: if left > REASON_WIDTH_MIN { left - 1 } else { 0 },
         }
     }
 }
 
-pub(super) fn draw(buffer: &mut Buffer, area: Rect, model: &TopModel, palette: TopPalette) {
+pub(super) fn draw(buffer: &mut Buffer, area: Rect, model: &Model, palette: Palette) {
     let mut lines = area.rows();
     let Some(head) = lines.next() else {
         return;
     };
     let fit = usize::from(area.height - 1);
-    let marked = model.marked_server();
-    let first = first_row(marked, model.rows.len(), fit);
+    let marked = model.selected_server_index();
+    let first = first_visible_row(marked, model.rows.len(), fit);
     let shown = model.rows.iter().enumerate().skip(first).take(fit);
-    let on_screen: Vec<(usize, &TopRow)> = shown.collect();
-    let shape = TableShape::of(area.width, &model.rows[first..first + on_screen.len()]);
-    header(buffer, head, model, &shape, palette);
-    if on_screen.is_empty() && model.look().is_some() {
+    let on_screen: Vec<(usize, &Row)> = shown.collect();
+    let shape = TableLayout::fit(area.width, &model.rows[first..first + on_screen.len()]);
+    draw_header(buffer, head, model, &shape, palette);
+    if on_screen.is_empty() && model.last_sample().is_some() {
         if let Some(line) = lines.next() {
             let text = match model.filter.is_empty() {
                 true => {
@@ -149,84 +151,94 @@ pub(super) fn draw(buffer: &mut Buffer, area: Rect, model: &TopModel, palette: T
                 }
                 false => "no server has this text in its name, state or reason",
             };
-            put(buffer, after(line, MARK), text, palette.dim());
+            draw_left(buffer, skip_cells(line, MARK_WIDTH), text, palette.dim());
         }
         return;
     }
     for (line, (at, server)) in lines.zip(on_screen) {
-        row(buffer, line, server, &shape, palette);
-        if model.gone.is_some() {
+        draw_row(buffer, line, server, &shape, palette);
+        if model.unreachable_reason.is_some() {
             buffer.set_style(line, palette.dim());
         }
-        if at == marked && model.panel == TopPanel::Servers {
-            put(buffer, first_cell(line), ">", palette.title());
-            buffer.set_style(line, palette.marked());
+        if at == marked && model.panel == Panel::Servers {
+            draw_left(buffer, mark_cell(line), ">", palette.title());
+            buffer.set_style(line, palette.selected());
         }
     }
 }
 
-fn first_cell(line: Rect) -> Rect {
-    first(line, 1)
+fn mark_cell(line: Rect) -> Rect {
+    take_cells(line, 1)
 }
 
-fn header(
+fn draw_header(
     buffer: &mut Buffer,
     line: Rect,
-    model: &TopModel,
-    shape: &TableShape,
-    palette: TopPalette,
+    model: &Model,
+    shape: &TableLayout,
+    palette: Palette,
 ) {
     let style = palette.title();
-    let mark = |order: Option<TopOrder>| match (order == Some(model.order), model.reversed) {
+    let mark = |order: Option<SortOrder>| match (order == Some(model.order), model.reversed) {
         (false, _) => "",
         (true, false) => "▾",
         (true, true) => "▴",
     };
     let name = match model.filter.is_empty() {
-        true => format!("SERVER{}", mark(Some(TopOrder::Name))),
+        true => format!("SERVER{}", mark(Some(SortOrder::Name))),
         false => format!("SERVER /{}", model.filter),
     };
-    put(buffer, first(after(line, MARK), shape.name), &name, style);
-    let mut rest = after(line, MARK + shape.name + 1);
-    let state = format!("STATE{}", mark(Some(TopOrder::State)));
-    put(buffer, first(rest, shape.state), &state, style);
-    rest = after(rest, shape.state + 1);
+    draw_left(
+        buffer,
+        take_cells(skip_cells(line, MARK_WIDTH), shape.name),
+        &name,
+        style,
+    );
+    let mut rest = skip_cells(line, MARK_WIDTH + shape.name + 1);
+    let state = format!("STATE{}", mark(Some(SortOrder::State)));
+    draw_left(buffer, take_cells(rest, shape.state), &state, style);
+    rest = skip_cells(rest, shape.state + 1);
     for column in &shape.columns {
         let title = format!("{}{}", column.title, mark(column.order));
-        put_right(buffer, first(rest, column.width), &title, style);
-        rest = after(rest, column.width + 1);
+        draw_right(buffer, take_cells(rest, column.width), &title, style);
+        rest = skip_cells(rest, column.width + 1);
     }
-    if shape.why > 0 {
-        put(buffer, rest, "WHY", style);
+    if shape.reason > 0 {
+        draw_left(buffer, rest, "WHY", style);
     }
 }
 
 /// One server; the numbers of one that is not there are its reason.
-fn row(buffer: &mut Buffer, line: Rect, row: &TopRow, shape: &TableShape, palette: TopPalette) {
+fn draw_row(buffer: &mut Buffer, line: Rect, row: &Row, shape: &TableLayout, palette: Palette) {
     let style = palette.condition(row.condition);
-    put(
+    draw_left(
         buffer,
-        first(after(line, MARK), shape.name),
+        take_cells(skip_cells(line, MARK_WIDTH), shape.name),
         &row.name,
         palette.plain(),
     );
-    let mut rest = after(line, MARK + shape.name + 1);
-    put(buffer, first(rest, shape.state), &row.state, style);
-    rest = after(rest, shape.state + 1);
-    if row.word != "connected" && !row.why.is_empty() {
-        put(buffer, rest, &row.why, palette.plain());
+    let mut rest = skip_cells(line, MARK_WIDTH + shape.name + 1);
+    draw_left(
+        buffer,
+        take_cells(rest, shape.state),
+        &row.state_label,
+        style,
+    );
+    rest = skip_cells(rest, shape.state + 1);
+    if row.state_name != "connected" && !row.reason.is_empty() {
+        draw_left(buffer, rest, &row.reason, palette.plain());
         return;
     }
     for column in &shape.columns {
-        put_right(
+        draw_right(
             buffer,
-            first(rest, column.width),
+            take_cells(rest, column.width),
             &(column.cell)(row),
             palette.plain(),
         );
-        rest = after(rest, column.width + 1);
+        rest = skip_cells(rest, column.width + 1);
     }
-    if shape.why > 0 {
-        put(buffer, rest, &row.why, palette.plain());
+    if shape.reason > 0 {
+        draw_left(buffer, rest, &row.reason, palette.plain());
     }
 }

@@ -6,18 +6,18 @@ use ratatui::backend::TestBackend;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use ratatui::style::Color;
 
-use super::super::figures::TopCalls;
-use super::super::look::TopLook;
+use super::super::metrics::CallTotals;
+use super::super::sample::Sample;
 use super::*;
 
-const PLAIN: TopPalette = TopPalette { colours: false };
+const PLAIN: Palette = Palette { colours: false };
 
 fn terminal(width: u16, height: u16) -> Terminal<TestBackend> {
     Terminal::new(TestBackend::new(width, height)).unwrap()
 }
 
 /// The screen as lines without the blanks at their ends.
-fn shown(terminal: &mut Terminal<TestBackend>, model: &mut TopModel) -> Vec<String> {
+fn shown(terminal: &mut Terminal<TestBackend>, model: &mut Model) -> Vec<String> {
     terminal
         .draw(|frame| draw(frame.buffer_mut(), model, 61_000, PLAIN))
         .unwrap();
@@ -33,12 +33,12 @@ fn shown(terminal: &mut Terminal<TestBackend>, model: &mut TopModel) -> Vec<Stri
     lines.map(|line| line.trim_end().to_owned()).collect()
 }
 
-fn at(width: u16, height: u16, model: &mut TopModel) -> Vec<String> {
+fn at(width: u16, height: u16, model: &mut Model) -> Vec<String> {
     shown(&mut terminal(width, height), model)
 }
 
-fn hit(model: &mut TopModel, code: KeyCode) {
-    model.key(KeyEvent::new(code, KeyModifiers::NONE));
+fn hit(model: &mut Model, code: KeyCode) {
+    model.handle_key(KeyEvent::new(code, KeyModifiers::NONE));
 }
 
 fn connected(id: &str) -> Server {
@@ -71,12 +71,12 @@ fn question() -> Entry {
 }
 
 /// Two looks, 2 s apart: `files` was called 25 times between them, once in vain.
-fn model(questions: &[Entry]) -> TopModel {
-    let mut model = TopModel::default();
+fn model(questions: &[Entry]) -> Model {
+    let mut model = Model::default();
     for (at_ms, ended, errors, cpu_seconds) in [(0, 100, 3, 1.0), (2000, 125, 4, 1.2)] {
-        let mut look = TopLook {
-            at_ms,
-            ..TopLook::default()
+        let mut look = Sample {
+            taken_at_ms: at_ms,
+            ..Sample::default()
         };
         look.status.version = "0.1.0".into();
         look.status.pid = 17553;
@@ -95,16 +95,16 @@ fn model(questions: &[Entry]) -> TopModel {
             uses.cpu_seconds = cpu_seconds;
         }
         look.status.servers = vec![connected("git"), files, loops];
-        let mut calls = TopCalls {
-            ended,
+        let mut calls = CallTotals {
+            finished: ended,
             errors,
-            ..TopCalls::default()
+            ..CallTotals::default()
         };
-        calls.lasted.buckets[2] = ended;
-        look.figures.calls = [("files".to_owned(), calls)].into();
-        look.figures.under_way = 1;
+        calls.durations.buckets[2] = ended;
+        look.metrics.calls = [("files".to_owned(), calls)].into();
+        look.metrics.in_flight = 1;
         look.pending.pending = questions.to_vec();
-        model.take(look);
+        model.add_sample(look);
     }
     model
 }
@@ -186,11 +186,11 @@ fn a_wide_terminal_has_room_for_reasons() {
 /// Only what is on the screen is drawn, and the marked row is there.
 #[test]
 fn of_ten_thousand_servers_those_on_the_screen_are_drawn() {
-    let mut look = TopLook::default();
+    let mut look = Sample::default();
     let ids = (0..10_000).map(|at| format!("server-{at:05}"));
     look.status.servers = ids.map(|id| connected(&id)).collect();
-    let mut model = TopModel::default();
-    model.take(look);
+    let mut model = Model::default();
+    model.add_sample(look);
     let mut terminal = terminal(80, 24);
     let lines = shown(&mut terminal, &mut model);
     assert!(lines.iter().any(|line| line.starts_with("> server-00000")));
@@ -247,7 +247,7 @@ fn a_question_is_shown_with_all_there_is_to_read() {
 
 #[test]
 fn a_filter_a_message_and_a_kernel_that_is_away_are_told_in_place() {
-    let mut model = TopModel::default();
+    let mut model = Model::default();
     assert_eq!(at(80, 24, &mut model)[0], "asking the kernel");
     model = super::tests::model(&[]);
     hit(&mut model, KeyCode::Char('/'));
@@ -269,8 +269,8 @@ fn a_filter_a_message_and_a_kernel_that_is_away_are_told_in_place() {
             .contains("no server has this text")
     );
     hit(&mut model, KeyCode::Esc);
-    model.tell("approved: x");
-    model.lose("no kernel is running");
+    model.set_note("approved: x");
+    model.set_unreachable("no kernel is running");
     let lines = at(80, 24, &mut model);
     assert_eq!(lines[23], "approved: x");
     assert_eq!(lines[1], "NO ANSWER: no kernel is running");
@@ -286,7 +286,7 @@ fn colours_are_there_where_they_are_wanted() {
     for colours in [false, true] {
         let mut terminal = terminal(80, 24);
         let mut model = model(&[question()]);
-        let palette = TopPalette { colours };
+        let palette = Palette { colours };
         terminal
             .draw(|frame| draw(frame.buffer_mut(), &mut model, 0, palette))
             .unwrap();

@@ -1,0 +1,547 @@
+//! The state of one request while it is under way: where its messages go, and whether it was
+//! cancelled.
+
+pub mod call_stream;
+pub mod callback;
+pub(crate) mod delivery;
+mod flag;
+pub mod forwarded_headers;
+pub mod in_flight_calls;
+pub mod progress;
+pub mod remote_times;
+pub mod rounds;
+pub mod stop;
+pub mod streams;
+mod tap;
+
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, Once, OnceLock, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use mgp_engine::clock::{MonotonicTime, to_micros_rounded_up};
+use mgp_protocol::jsonrpc::RequestId;
+use mgp_transports::lines::LineSink;
+use mgp_transports::unread::{ResponseBudget, UnreadResponse};
+use serde_json::value::RawValue;
+
+use self::call_stream::CallStreamHandle;
+use self::delivery::{Receipt, try_send_line};
+use self::forwarded_headers::ForwardedHeaders;
+use self::progress::ReportedProgress;
+use self::remote_times::RemoteTimes;
+use self::rounds::CallRounds;
+use self::stop::Stop;
+use self::streams::{Lane, Streams};
+use crate::agent_tap::AgentTap;
+use mgp_runtime::time::monotonic_now;
+
+pub use self::delivery::{Delivery, send_line, send_line_as};
+pub use self::flag::Flag;
+pub use mgp_transports::lines::SendError;
+
+/// The state of one request.
+#[derive(Debug)]
+pub struct InFlightCall {
+    /// The client's id of the request; that of a stateless client's call stands in its rounds.
+    id: Option<RequestId>,
+    started_at: MonotonicTime,
+    reply_path: ReplyPath,
+    primer: Once,
+    needs_stream: Flag,
+    is_paused: Flag,
+    has_no_timeout: Flag,
+    task: OnceLock<(Box<str>, Box<str>)>,
+    missing_capabilities: OnceLock<Box<RawValue>>,
+    cancelled: Flag,
+    cancel_reason: OnceLock<String>,
+    ended: Flag,
+    fallen_back: AtomicBool,
+    stream: OnceLock<CallStreamHandle>,
+    progress: ReportedProgress,
+    stop: Stop,
+    forwarded_headers: OnceLock<ForwardedHeaders>,
+    /// What responses of its agent may take.
+    budget: OnceLock<ResponseBudget>,
+    /// Its response, from its arrival until it is handed on.
+    response: Mutex<Option<UnreadResponse>>,
+    /// Set while somebody looks on.
+    tap: OnceLock<AgentTap>,
+    /// Number of questions of the server without an answer.
+    open_callbacks: AtomicUsize,
+    /// Microseconds it waited for its turn at a server.
+    queue_wait_us: AtomicU64,
+    remote_times: RemoteTimes,
+}
+
+/// Where messages of a request are sent.
+#[derive(Debug)]
+pub enum ReplyPath {
+    /// A line connection.
+    Line(LineSink),
+    /// The SSE stream of this request, opened by its first message. `primed` sends an event without data
+    /// first, so that the client can resume from the start.
+    Stream {
+        /// All streams of the session.
+        streams: Arc<Streams>,
+        /// The stream of this request.
+        lane: Lane,
+        /// Set for clients that understand the empty event.
+        primed: bool,
+    },
+    /// The requests of a stateless client; boxed because it is large.
+    Rounds(Box<CallRounds>),
+    /// No receiver: the kernel's own requests.
+    Discard,
+}
+
+impl InFlightCall {
+    /// A request whose messages are sent there.
+    #[must_use]
+    pub fn new(way: ReplyPath) -> Arc<Self> {
+        Self::build(None, way)
+    }
+
+    /// The request that its client knows under this id.
+    #[must_use]
+    pub fn with_id(id: RequestId, way: ReplyPath) -> Arc<Self> {
+        Self::build(Some(id), way)
+    }
+
+    /// Notes what of its request's headers may be handed on to servers that name them.
+    pub fn set_forwarded_headers(&self, headers: Option<ForwardedHeaders>) {
+        if let Some(headers) = headers {
+            let _ = self.forwarded_headers.set(headers);
+        }
+    }
+
+    /// What of its request's headers may be handed on.
+    #[must_use]
+    pub fn forwarded_headers(&self) -> Option<&ForwardedHeaders> {
+        self.forwarded_headers.get()
+    }
+
+    /// Its response is counted among those of its agent.
+    pub fn set_budget(&self, budget: ResponseBudget) {
+        let _ = self.budget.set(budget);
+    }
+
+    /// What responses of its agent may take; `None` for the kernel's own requests.
+    #[must_use]
+    pub fn budget(&self) -> Option<&ResponseBudget> {
+        self.budget.get()
+    }
+
+    /// A response of so many bytes has arrived; false when there is no room for it. It is counted until it
+    /// is handed on, instead of an earlier one.
+    #[must_use]
+    pub fn try_reserve_response(&self, bytes: usize) -> bool {
+        let Some(budget) = self.budget.get() else {
+            return true;
+        };
+        // One that was awaited with its length has its room.
+        let mut received = self.lock_response();
+        if received
+            .as_ref()
+            .is_some_and(|held| held.len() >= bytes as u64)
+        {
+            return true;
+        }
+        *received = None;
+        *received = budget.admit(bytes);
+        received.is_some()
+    }
+
+    /// Waits until there is room for a response of so many bytes, which is counted from then on.
+    pub async fn reserve_response(&self, bytes: usize) {
+        if let Some(budget) = self.budget.get() {
+            let admitted = budget.admit_when_free(bytes).await;
+            *self.lock_response() = Some(admitted);
+        }
+    }
+
+    /// Waits while responses of its agent fill their share.
+    pub async fn wait_while_full(&self) {
+        if let Some(budget) = self.budget.get() {
+            drop(budget.admit_when_free(budget.min_free()).await);
+        }
+    }
+
+    /// The response, which is counted until nobody holds a part of it any more.
+    #[must_use]
+    pub fn release_response(&self, response: Bytes) -> Bytes {
+        self.lock_response().take();
+        match self.budget.get() {
+            Some(budget) => budget.attach_to(response),
+            None => response,
+        }
+    }
+
+    fn lock_response(&self) -> MutexGuard<'_, Option<UnreadResponse>> {
+        self.response.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn build(id: Option<RequestId>, way: ReplyPath) -> Arc<Self> {
+        Arc::new(Self {
+            id,
+            started_at: monotonic_now(),
+            reply_path: way,
+            primer: Once::new(),
+            needs_stream: Flag::default(),
+            is_paused: Flag::default(),
+            has_no_timeout: Flag::default(),
+            task: OnceLock::new(),
+            missing_capabilities: OnceLock::new(),
+            cancelled: Flag::default(),
+            cancel_reason: OnceLock::new(),
+            ended: Flag::default(),
+            fallen_back: AtomicBool::new(false),
+            stream: OnceLock::new(),
+            progress: ReportedProgress::default(),
+            stop: Stop::default(),
+            forwarded_headers: OnceLock::new(),
+            budget: OnceLock::new(),
+            response: Mutex::default(),
+            tap: OnceLock::new(),
+            open_callbacks: AtomicUsize::new(0),
+            queue_wait_us: AtomicU64::new(0),
+            remote_times: RemoteTimes::default(),
+        })
+    }
+
+    /// Since when it is under way.
+    #[must_use]
+    pub fn started_at(&self) -> MonotonicTime {
+        self.started_at
+    }
+
+    /// It waited for its turn at a server, for so long.
+    pub fn add_queue_wait(&self, time: Duration) {
+        self.queue_wait_us
+            .fetch_add(to_micros_rounded_up(time), Ordering::Relaxed);
+    }
+
+    /// How long it waited for its turn, in all.
+    #[must_use]
+    pub fn queue_wait(&self) -> Duration {
+        Duration::from_micros(self.queue_wait_us.load(Ordering::Relaxed))
+    }
+
+    /// How long its parts took, for the node it came from and from those it went to.
+    #[must_use]
+    pub fn remote_times(&self) -> &RemoteTimes {
+        &self.remote_times
+    }
+
+    /// Sends a message that belongs to this request.
+    pub fn send(&self, frame: Bytes, class: Delivery) {
+        if class == Delivery::Lossy && self.is_cancelled() {
+            return;
+        }
+        self.tap_sent(&frame);
+        match &self.reply_path {
+            ReplyPath::Line(sink) => send_line_as(sink, frame, class),
+            ReplyPath::Stream { streams, lane, .. } => {
+                self.prime();
+                streams.push(*lane, frame, class);
+                self.needs_stream.raise();
+            }
+            ReplyPath::Rounds(rounds) => {
+                if rounds.send(frame, class) == Some(false) {
+                    self.cancel();
+                }
+            }
+            ReplyPath::Discard => {}
+        }
+    }
+
+    /// Sends a message as soon as the client hears it, which of a stateless one that has to come back first
+    /// is then. False when it does not come back.
+    pub async fn send_when_reachable(&self, frame: impl Fn() -> Bytes, class: Delivery) -> bool {
+        let Some(rounds) = self.rounds() else {
+            self.send(frame(), class);
+            return true;
+        };
+        while rounds.wait_until_reachable().await {
+            if let Some(sent) = rounds.send(frame(), class) {
+                if !sent {
+                    self.cancel();
+                }
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Sends a message that can wait, and is told of with `receipt`; false when there is no room for it
+    /// now.
+    pub(crate) fn try_send_with_receipt(&self, frame: Vec<u8>, receipt: &Receipt) -> bool {
+        if self.is_cancelled() {
+            return true;
+        }
+        let copy = self.copy_for_tap(&frame);
+        let sent = match &self.reply_path {
+            ReplyPath::Line(sink) => try_send_line(sink, receipt.attach(frame)),
+            ReplyPath::Stream { streams, lane, .. } => {
+                self.prime();
+                let sent = streams.try_push_with_receipt(*lane, frame, receipt);
+                self.needs_stream.raise();
+                sent
+            }
+            ReplyPath::Rounds(rounds) => rounds.try_send_with_receipt(frame, receipt),
+            ReplyPath::Discard => true,
+        };
+        if let Some(copy) = copy.filter(|_| sent) {
+            self.tap_sent(&copy);
+        }
+        sent
+    }
+
+    /// Sends a message of a request that stays open, if there is room for it now.
+    ///
+    /// # Errors
+    /// [`SendError::Full`] when it is to be sent later; [`SendError::Closed`] when it never can be.
+    pub(crate) fn try_send_on_round(&self, frame: Bytes) -> Result<(), SendError> {
+        let rounds = self.rounds().filter(|_| !self.is_cancelled());
+        let rounds = rounds.ok_or(SendError::Closed)?;
+        let copy = self.copy_for_tap(&frame);
+        rounds.try_send(frame)?;
+        if let Some(copy) = copy {
+            self.tap_sent(&copy);
+        }
+        Ok(())
+    }
+
+    /// Sends a message that can wait, if there is room for it now, whatever the request came over.
+    ///
+    /// # Errors
+    /// [`SendError::Full`] when there is none; [`SendError::Closed`] when nobody reads any more.
+    pub fn try_send(&self, frame: Bytes) -> Result<(), SendError> {
+        match &self.reply_path {
+            _ if self.is_cancelled() => Err(SendError::Closed),
+            ReplyPath::Line(sink) => sink.send_low_priority(frame),
+            ReplyPath::Stream { streams, lane, .. } => {
+                self.prime();
+                self.needs_stream.raise();
+                streams.try_push(*lane, frame)
+            }
+            ReplyPath::Rounds(rounds) => rounds.try_send(frame),
+            ReplyPath::Discard => Err(SendError::Closed),
+        }
+    }
+
+    /// The stream of the call's chunks, when it has one.
+    #[must_use]
+    pub fn stream(&self) -> Option<&CallStreamHandle> {
+        self.stream.get()
+    }
+
+    /// The same, started by `start` when there is none.
+    pub fn stream_or_start(
+        &self,
+        start: impl FnOnce() -> Option<CallStreamHandle>,
+    ) -> Option<&CallStreamHandle> {
+        if self.stream.get().is_none()
+            && let Some(stream) = start()
+            && let Err(second) = self.stream.set(stream)
+        {
+            second.stop();
+        }
+        self.stream.get()
+    }
+
+    /// What a plain client was told of how far the call is.
+    #[must_use]
+    pub fn progress(&self) -> &ReportedProgress {
+        &self.progress
+    }
+
+    /// `mgp/stream/cancel` of this request.
+    #[must_use]
+    pub fn stop(&self) -> &Stop {
+        &self.stop
+    }
+
+    /// The call has ended, and its stream: who stopped it is answered.
+    pub fn end_stream(&self) {
+        self.stop.mark_ended();
+    }
+
+    /// False when the client took the request back: then it gets no answer (CMCP-054). One that was
+    /// stopped is answered.
+    #[must_use]
+    pub fn is_awaited(&self) -> bool {
+        !self.is_cancelled() || self.stop.is_requested()
+    }
+
+    /// The id that the client gave the request, which of a stateless client is that of the newest
+    /// round; `None` for the kernel's own requests.
+    #[must_use]
+    pub fn request_id(&self) -> Option<RequestId> {
+        match &self.reply_path {
+            ReplyPath::Rounds(rounds) => Some(rounds.id()),
+            ReplyPath::Line(_) | ReplyPath::Stream { .. } | ReplyPath::Discard => self.id.clone(),
+        }
+    }
+
+    /// The rounds of a stateless client's call; `None` for other callers.
+    #[must_use]
+    pub fn rounds(&self) -> Option<&CallRounds> {
+        match &self.reply_path {
+            ReplyPath::Rounds(rounds) => Some(rounds),
+            ReplyPath::Line(_) | ReplyPath::Stream { .. } | ReplyPath::Discard => None,
+        }
+    }
+
+    /// The progress token that the client uses at present, if any; `first` is the token of its first request.
+    #[must_use]
+    pub fn progress_token(&self, first: Box<str>) -> Option<Box<str>> {
+        match &self.reply_path {
+            ReplyPath::Rounds(rounds) => rounds.token(),
+            ReplyPath::Line(_) | ReplyPath::Stream { .. } | ReplyPath::Discard => Some(first),
+        }
+    }
+
+    /// Sends the empty event first, if it was not sent yet.
+    pub fn prime(&self) {
+        if let ReplyPath::Stream {
+            streams,
+            lane,
+            primed: true,
+        } = &self.reply_path
+        {
+            self.primer
+                .call_once(|| streams.push(*lane, Bytes::new(), Delivery::Reliable));
+        }
+    }
+
+    /// Resolves when there is a message that needs a stream.
+    pub async fn wait_until_stream_needed(&self) {
+        self.needs_stream.wait_until_raised().await;
+    }
+
+    /// True when a message was sent that needs a stream.
+    #[must_use]
+    pub fn has_needed_stream(&self) -> bool {
+        self.needs_stream.is_raised()
+    }
+
+    /// The server closed its stream and wants to be asked again later (SEP-1699).
+    pub fn pause(&self) {
+        self.is_paused.raise();
+        self.needs_stream.raise();
+    }
+
+    /// Resolves when [`Self::pause`] was said.
+    pub async fn wait_until_paused(&self) {
+        self.is_paused.wait_until_raised().await;
+    }
+
+    /// The call may be silent without limit, because its task is polled.
+    pub fn disable_timeout(&self) {
+        self.has_no_timeout.raise();
+    }
+
+    /// True when [`Self::disable_timeout`] was said.
+    #[must_use]
+    pub fn has_no_timeout(&self) -> bool {
+        self.has_no_timeout.is_raised()
+    }
+
+    /// The request concerns a task: the server's own id of it, and the client's.
+    pub fn set_task(&self, own: &str, id: &str) {
+        let _ = self.task.set((own.into(), id.into()));
+    }
+
+    /// What was said with [`Self::set_task`].
+    #[must_use]
+    pub fn task(&self) -> Option<(&str, &str)> {
+        self.task.get().map(|(own, id)| (&**own, &**id))
+    }
+
+    /// The call cannot continue because the client lacks these capabilities; it is
+    /// cancelled.
+    pub fn cancel_for_capabilities(&self, capabilities: Box<RawValue>) {
+        let _ = self.missing_capabilities.set(capabilities);
+        self.cancel();
+    }
+
+    /// The capabilities that the client lacks.
+    #[must_use]
+    pub fn missing_capabilities(&self) -> Option<&RawValue> {
+        self.missing_capabilities.get().map(|missing| &**missing)
+    }
+
+    /// The request has its answer.
+    pub fn finish(&self) {
+        self.ended.raise();
+    }
+
+    /// Resolves when the request has its answer.
+    pub async fn wait_until_ended(&self) {
+        self.ended.wait_until_raised().await;
+    }
+
+    /// The agent took the request back: nothing more is sent for it.
+    pub fn cancel(&self) {
+        self.cancelled.raise();
+    }
+
+    /// The same, with the client's reason.
+    pub fn cancel_with_reason(&self, reason: Option<String>) {
+        if let Some(reason) = reason {
+            let _ = self.cancel_reason.set(reason);
+        }
+        self.cancel();
+    }
+
+    /// The client's reason for cancelling, if it gave one.
+    #[must_use]
+    pub fn cancel_reason(&self) -> Option<&str> {
+        self.cancel_reason.get().map(String::as_str)
+    }
+
+    /// A fallback tool takes over the call. True the first time; there is no second fallback.
+    pub fn start_fallback(&self) -> bool {
+        !self.fallen_back.swap(true, Ordering::Relaxed)
+    }
+
+    /// Counts a question to the client, until the returned value is dropped.
+    pub fn count_callback(&self) -> OpenCallbackCount<'_> {
+        self.open_callbacks.fetch_add(1, Ordering::Relaxed);
+        OpenCallbackCount(self)
+    }
+
+    /// True while a question to its client has no answer.
+    #[must_use]
+    pub fn has_open_callback(&self) -> bool {
+        self.open_callbacks.load(Ordering::Relaxed) > 0
+    }
+
+    /// True when a fallback tool has taken over.
+    #[must_use]
+    pub fn has_fallen_back(&self) -> bool {
+        self.fallen_back.load(Ordering::Relaxed)
+    }
+
+    /// True once the agent cancelled it.
+    #[must_use]
+    pub fn is_cancelled(&self) -> bool {
+        self.cancelled.is_raised()
+    }
+
+    /// Resolves when the agent cancels the request.
+    pub async fn wait_until_cancelled(&self) {
+        self.cancelled.wait_until_raised().await;
+    }
+}
+
+/// A question without an answer.
+#[derive(Debug)]
+pub struct OpenCallbackCount<'a>(&'a InFlightCall);
+
+impl Drop for OpenCallbackCount<'_> {
+    fn drop(&mut self) {
+        self.0.open_callbacks.fetch_sub(1, Ordering::Relaxed);
+    }
+}

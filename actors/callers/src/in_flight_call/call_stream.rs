@@ -1,0 +1,392 @@
+//! The actor of the chunks of one call: from the moment the call asks for them until its answer leaves.
+//! Asked by: the link of its server, the requests of its reader. Asks: the reader's connection, and the
+//! server through what the link hands in.
+//!
+//! Whoever has a chunk hands it over without waiting; a slow reader is waited for here and nowhere else.
+
+pub mod budget;
+mod chunk;
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use mgp_engine::callers::call_stream::{BUFFERED_BYTES_MAX, CallStream, CallStreamEffect};
+use mgp_engine::clock::MonotonicTime;
+use mgp_protocol::mgp::stream::Chunk;
+use mgp_sync::credit::Credit;
+use mgp_sync::send_window::SendWindow;
+use ractor::{Actor, ActorCell, ActorProcessingErr, ActorRef, ActorRuntime};
+use tokio::time::timeout;
+
+use self::budget::AgentStreamBudget;
+use self::chunk::StreamChunk;
+use super::InFlightCall;
+use super::delivery::Receipt;
+use mgp_runtime::event_sink::EventSink;
+use mgp_runtime::mailbox::{Mailbox, Queued, Reply};
+use mgp_runtime::task::{self, SupervisedTask};
+use mgp_runtime::time::monotonic_now;
+
+pub use self::chunk::{ChunkForm, PartialResult};
+
+/// Before the answer leaves, chunks may go on to a reader that takes one in this time.
+const FLUSH_STALL: Duration = Duration::from_millis(250);
+/// How often: an answer is not held up longer than two seconds.
+const FLUSH_ROUNDS: usize = 8;
+
+/// What the server of a stream is told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CallStreamNotice {
+    /// So many chunks a second; 0 pauses it.
+    Pace(u32),
+    /// These chunks are missed.
+    Gap(Vec<u64>),
+}
+
+/// Messages to the actor.
+#[derive(Debug)]
+pub enum CallStreamMsg {
+    /// The call has left for its server.
+    Started(EventSink<CallStreamNotice>),
+    /// A chunk came: its index and whether it is the last.
+    Chunk(u64, bool, Arc<StreamChunk>),
+    /// A chunk of this index came and found no room.
+    Overflowed(u64, bool),
+    /// The reader has taken something, and nobody had counted it.
+    CapacityReturned,
+    /// The reader's own pace.
+    Pace(u32),
+    /// The reader misses chunks.
+    Gap(Vec<u64>),
+    /// It is time to look again.
+    TimerFired,
+    /// What there is of the result.
+    GetPartial(Reply<PartialResult>),
+    /// The call has its answer; replied to when all that its reader takes is on its way.
+    Finish(Reply<()>),
+}
+
+/// Handle of the actor.
+#[derive(Clone, Debug)]
+pub struct CallStreamHandle {
+    mailbox: Mailbox<CallStreamMsg>,
+    shared: Arc<StreamShared>,
+}
+
+/// What the actor, the links and the readers share.
+#[derive(Debug)]
+struct StreamShared {
+    /// Bytes that may wait, in the mailbox, in the engine and on their way.
+    waiting: Arc<Credit>,
+    budget: Arc<AgentStreamBudget>,
+    window: SendWindow,
+    /// To be woken when something came back; set once, right after the start.
+    mailbox: OnceLock<Mailbox<CallStreamMsg>>,
+    /// A chunk was taken: another try of the call would begin anew.
+    has_chunks: AtomicBool,
+    delivered: AtomicU64,
+}
+
+impl CallStreamHandle {
+    /// Starts the stream of a call below `parent`, without waiting, because a call is under way; `None`
+    /// when the kernel is ending.
+    pub fn start(
+        parent: ActorCell,
+        exchange: &Arc<InFlightCall>,
+        form: ChunkForm,
+        room: Arc<AgentStreamBudget>,
+    ) -> Option<Self> {
+        let shared = Arc::new(StreamShared {
+            waiting: Credit::new(BUFFERED_BYTES_MAX as u64),
+            budget: room,
+            window: SendWindow::default(),
+            mailbox: OnceLock::new(),
+            has_chunks: AtomicBool::new(false),
+            delivered: AtomicU64::new(0),
+        });
+        let actor = CallStreamActor {
+            shared: shared.clone(),
+            call: exchange.clone(),
+            form,
+        };
+        let (actor, _) = ActorRuntime::spawn_linked_instant(None, actor, (), parent).ok()?;
+        let mailbox = Mailbox::new(actor);
+        let _ = shared.mailbox.set(mailbox.clone());
+        Some(Self { mailbox, shared })
+    }
+
+    /// False when chunks of an earlier try of the call were taken: those of another one cannot be told
+    /// from them.
+    #[must_use]
+    pub fn is_fresh(&self) -> bool {
+        !self.shared.has_chunks.load(Ordering::Relaxed)
+    }
+
+    /// The call leaves for its server, which is told things through `server`.
+    pub fn begin(&self, server: EventSink<CallStreamNotice>) {
+        if self.is_fresh() {
+            let _ = self.mailbox.send(CallStreamMsg::Started(server));
+        }
+    }
+
+    /// Hands over a chunk with its `params`. False when it is lost: it has no place, or finds no room.
+    #[must_use]
+    pub fn chunk(&self, params: &str, chunk: &Chunk<'_>) -> bool {
+        let Some(index) = chunk.index() else {
+            return false;
+        };
+        self.shared.has_chunks.store(true, Ordering::Relaxed);
+        let (done, bytes) = (chunk.is_done(), StreamChunk::weight(params));
+        let own = self.shared.waiting.try_take(bytes);
+        match own.and_then(|own| Some((own, self.shared.budget.reserve_waiting(bytes)?))) {
+            Some(charges) => {
+                let chunk = Arc::new(StreamChunk::new(params, chunk, charges));
+                let message = CallStreamMsg::Chunk(index, done, chunk);
+                self.mailbox.send(message).is_ok()
+            }
+            None => {
+                let _ = self.mailbox.send(CallStreamMsg::Overflowed(index, done));
+                false
+            }
+        }
+    }
+
+    /// The reader's own pace.
+    pub fn set_pace(&self, rate: u32) {
+        let _ = self.mailbox.send(CallStreamMsg::Pace(rate));
+    }
+
+    /// The reader misses these chunks.
+    pub fn report_gap(&self, missing: Vec<u64>) {
+        let _ = self.mailbox.send(CallStreamMsg::Gap(missing));
+    }
+
+    /// What there is of the result.
+    pub async fn partial_result(&self) -> Option<PartialResult> {
+        self.mailbox.ask(CallStreamMsg::GetPartial).await.ok()
+    }
+
+    /// Resolves when all chunks that came are on their way, as far as their reader takes them.
+    pub async fn finish(&self) {
+        let (reply, mut flushed) = Reply::new();
+        if self
+            .mailbox
+            .send_to_self(CallStreamMsg::Finish(reply))
+            .is_err()
+        {
+            return;
+        }
+        for _ in 0..FLUSH_ROUNDS {
+            let before = self.shared.delivered.load(Ordering::Relaxed);
+            let ended = timeout(FLUSH_STALL, &mut flushed).await.is_ok();
+            if ended || before == self.shared.delivered.load(Ordering::Relaxed) {
+                return;
+            }
+        }
+    }
+
+    /// Ends the actor.
+    pub fn stop(&self) {
+        self.mailbox.stop("its call has its answer");
+    }
+}
+
+impl StreamShared {
+    /// A frame with so many bytes of chunk was taken.
+    fn release_bytes(&self, bytes: usize) {
+        if self.window.release(bytes)
+            && let Some(mailbox) = self.mailbox.get()
+        {
+            let _ = mailbox.send_to_self(CallStreamMsg::CapacityReturned);
+        }
+    }
+}
+
+/// Fixed at construction.
+#[derive(Debug)]
+struct CallStreamActor {
+    shared: Arc<StreamShared>,
+    call: Arc<InFlightCall>,
+    form: ChunkForm,
+}
+
+/// The state of the actor.
+#[derive(Debug)]
+struct CallStreamState {
+    mailbox: Mailbox<CallStreamMsg>,
+    stream: CallStream<Arc<StreamChunk>>,
+    server: Option<EventSink<CallStreamNotice>>,
+    flushed: Option<Reply<()>>,
+    /// When it rings, and the task that waits until then.
+    timer: Option<(MonotonicTime, SupervisedTask<()>)>,
+    effects: Vec<CallStreamEffect<Arc<StreamChunk>>>,
+}
+
+impl Actor for CallStreamActor {
+    type Msg = Queued<CallStreamMsg>;
+    type State = CallStreamState;
+    type Arguments = ();
+
+    async fn pre_start(
+        &self,
+        myself: ActorRef<Self::Msg>,
+        (): (),
+    ) -> Result<Self::State, ActorProcessingErr> {
+        Ok(CallStreamState {
+            mailbox: Mailbox::new(myself),
+            stream: CallStream::default(),
+            server: None,
+            flushed: None,
+            timer: None,
+            effects: Vec::new(),
+        })
+    }
+
+    async fn handle(
+        &self,
+        _myself: ActorRef<Self::Msg>,
+        queued: Self::Msg,
+        state: &mut Self::State,
+    ) -> Result<(), ActorProcessingErr> {
+        let now = monotonic_now();
+        let CallStreamState {
+            stream, effects, ..
+        } = state;
+        let back = self.shared.window.collect();
+        if back.frames > 0 {
+            stream.acknowledge(back.frames, back.bytes, now, effects);
+        }
+        match queued.into_message() {
+            CallStreamMsg::Started(server) => state.server = Some(server),
+            CallStreamMsg::Chunk(index, done, chunk) => {
+                let about = (index, chunk.bytes(), done);
+                // One that is dropped is seen by its index.
+                let _ = stream.push_chunk(about, chunk, now, effects);
+            }
+            CallStreamMsg::Overflowed(index, done) => {
+                stream.skip_chunk((index, done), now, effects);
+            }
+            CallStreamMsg::CapacityReturned => {}
+            CallStreamMsg::Pace(rate) => stream.set_pace(rate, now, effects),
+            CallStreamMsg::Gap(missing) => stream.resend_missing(&missing, now, effects),
+            CallStreamMsg::TimerFired => {
+                state.timer = None;
+                stream.handle_timeout(now, effects);
+            }
+            CallStreamMsg::GetPartial(reply) => {
+                reply.send(PartialResult::from_chunks(&stream.available_chunks()))
+            }
+            CallStreamMsg::Finish(reply) => {
+                state.flushed = Some(reply);
+                stream.finish(now, effects);
+            }
+        }
+        self.run_effects(state, now);
+        Ok(())
+    }
+}
+
+impl CallStreamActor {
+    /// Carries out what was decided, and again as long as something comes back meanwhile.
+    fn run_effects(&self, state: &mut CallStreamState, now: MonotonicTime) {
+        loop {
+            self.perform(state, now);
+            let back = match state.stream.is_blocked_on_reader() {
+                true => self.shared.window.collect_or_wait(),
+                false => Some(self.shared.window.collect()).filter(|back| back.frames > 0),
+            };
+            let Some(back) = back else { break };
+            let CallStreamState {
+                stream, effects, ..
+            } = state;
+            stream.acknowledge(back.frames, back.bytes, now, effects);
+        }
+        state.set_timer(now);
+        if state.stream.is_flushed()
+            && let Some(flushed) = state.flushed.take()
+        {
+            flushed.send(());
+        }
+    }
+
+    fn perform(&self, state: &mut CallStreamState, now: MonotonicTime) {
+        let mut effects = std::mem::take(&mut state.effects);
+        let mut refused = Vec::new();
+        for effect in effects.drain(..) {
+            match effect {
+                // Nothing overtakes what found no room.
+                CallStreamEffect::Deliver(index, chunk) => {
+                    if !refused.is_empty() || !self.deliver(&mut state.stream, index, &chunk) {
+                        refused.push((index, chunk.bytes(), chunk));
+                    }
+                }
+                CallStreamEffect::SetPace(rate) => state.notify_server(CallStreamNotice::Pace(
+                    rate.unwrap_or(mgp_protocol::mgp::stream::UNPACED),
+                )),
+                CallStreamEffect::RequestResend(missing) => {
+                    state.notify_server(CallStreamNotice::Gap(missing))
+                }
+            }
+        }
+        state.effects = effects;
+        state.stream.requeue(refused, now);
+    }
+
+    /// False when there is no room for it now.
+    fn deliver(
+        &self,
+        stream: &mut CallStream<Arc<StreamChunk>>,
+        index: u64,
+        chunk: &Arc<StreamChunk>,
+    ) -> bool {
+        let (bytes, shared, held) = (chunk.bytes(), self.shared.clone(), chunk.clone());
+        let receipt = Receipt::new(move || {
+            drop(held);
+            shared.release_bytes(bytes);
+        });
+        // One that its reader has no form for counts as taken.
+        match self.form.render(&self.call, chunk) {
+            None => receipt.mark_sent(),
+            Some(frame) => {
+                if !self.call.try_send_with_receipt(frame, &receipt) {
+                    return false;
+                }
+            }
+        }
+        receipt.arm();
+        self.shared.delivered.fetch_add(1, Ordering::Relaxed);
+        if let Some(charge) = self.shared.budget.reserve_stored(bytes) {
+            stream.retain_delivered(index, bytes, Arc::new(chunk.with_charge(charge)));
+        }
+        true
+    }
+}
+
+impl CallStreamState {
+    fn notify_server(&self, notice: CallStreamNotice) {
+        if let Some(server) = &self.server {
+            server.send(notice);
+        }
+    }
+
+    /// Sets the clock to the next time that the engine wants to be asked.
+    fn set_timer(&mut self, now: MonotonicTime) {
+        let Some(at) = self.stream.next_timeout() else {
+            self.timer = None;
+            return;
+        };
+        if self.timer.as_ref().is_some_and(|(set, _)| *set == at) {
+            return;
+        }
+        let (me, wait) = (self.mailbox.clone(), at.duration_since(now));
+        let ringing = task::spawn_supervised("call_stream.clock", async move {
+            tokio::time::sleep(wait).await;
+            let _ = me.send_to_self(CallStreamMsg::TimerFired);
+        });
+        self.timer = Some((at, ringing));
+    }
+}
+
+#[cfg(test)]
+mod tests;

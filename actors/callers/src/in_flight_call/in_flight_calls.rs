@@ -1,0 +1,107 @@
+//! The calls that are under way, where their own callers find them: to cancel one, or to say something of its
+//! stream.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use mgp_protocol::ids::ConnectionId;
+use mgp_protocol::jsonrpc::RequestId;
+
+use super::InFlightCall;
+
+/// Calls by the connection of their caller. Bounded by the calls that may be under way.
+#[derive(Debug, Default)]
+pub struct InFlightCalls(Mutex<HashMap<ConnectionId, Vec<Weak<InFlightCall>>>>);
+
+/// A call that is under way until this is dropped.
+#[derive(Debug)]
+pub struct InFlightCallGuard {
+    calls: Arc<InFlightCalls>,
+    connection: ConnectionId,
+    call: Arc<InFlightCall>,
+}
+
+impl InFlightCalls {
+    /// Enters a call; `None` when it is there already: a call that was begun within it.
+    #[must_use]
+    pub fn register(
+        self: &Arc<Self>,
+        connection: ConnectionId,
+        exchange: &Arc<InFlightCall>,
+    ) -> Option<InFlightCallGuard> {
+        let mut calls = self.lock_calls();
+        let own = calls.entry(connection).or_default();
+        if own.iter().any(|it| it.as_ptr() == Arc::as_ptr(exchange)) {
+            return None;
+        }
+        own.push(Arc::downgrade(exchange));
+        Some(InFlightCallGuard {
+            calls: self.clone(),
+            connection,
+            call: exchange.clone(),
+        })
+    }
+
+    /// The call with this id of this caller. Stateless clients that share a connection may use an id
+    /// twice: then neither is meant.
+    #[must_use]
+    pub fn find(&self, connection: ConnectionId, id: &RequestId) -> Option<Arc<InFlightCall>> {
+        let calls = self.lock_calls();
+        let own = calls.get(&connection)?.iter().filter_map(Weak::upgrade);
+        let mut meant = own.filter(|exchange| exchange.request_id().as_ref() == Some(id));
+        let found = meant.next()?;
+        meant.next().is_none().then_some(found)
+    }
+
+    fn lock_calls(&self) -> MutexGuard<'_, HashMap<ConnectionId, Vec<Weak<InFlightCall>>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for InFlightCallGuard {
+    fn drop(&mut self) {
+        {
+            let mut calls = self.calls.lock_calls();
+            if let Some(own) = calls.get_mut(&self.connection) {
+                own.retain(|it| it.as_ptr() != Arc::as_ptr(&self.call));
+                if own.is_empty() {
+                    calls.remove(&self.connection);
+                }
+            }
+        }
+        if let Some(stream) = self.call.stream() {
+            stream.stop();
+        }
+        self.call.end_stream();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::in_flight_call::ReplyPath;
+
+    fn id(text: &str) -> RequestId {
+        RequestId::from_json(text).unwrap()
+    }
+
+    /// MGP-158: `"7"` and 7 are two ids, and an id is its connection's own.
+    #[test]
+    fn a_call_is_found_by_its_own_caller_under_its_own_id() {
+        let calls = Arc::new(InFlightCalls::default());
+        let (here, there) = (ConnectionId(1), ConnectionId(2));
+        let exchange = InFlightCall::with_id(id("7"), ReplyPath::Discard);
+        let entered = calls.register(here, &exchange);
+        assert!(entered.is_some() && calls.register(here, &exchange).is_none());
+        assert!(calls.find(here, &id("7")).is_some());
+        assert!(calls.find(here, &id("\"7\"")).is_none());
+        assert!(calls.find(there, &id("7")).is_none());
+        let other = InFlightCall::with_id(id("7"), ReplyPath::Discard);
+        let twice = calls.register(here, &other);
+        assert!(calls.find(here, &id("7")).is_none(), "neither is meant");
+        drop(twice);
+        assert!(calls.find(here, &id("7")).is_some());
+        drop(entered);
+        assert!(calls.lock_calls().is_empty());
+    }
+}

@@ -1,0 +1,411 @@
+//! A stateless client's call over several requests: the first, and one after each
+//! `input_required` (MCP 2026-07-28, multi round-trip requests).
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use mgp_engine::callers::input_requests::{InputRequestKey, InputRequests};
+use mgp_engine::servers::log_levels::LogLevel;
+use mgp_protocol::ids::ServerId;
+use mgp_protocol::jsonrpc::RequestId;
+use mgp_protocol::mcp::ClientCapabilities;
+use mgp_transports::lines::{LineSink, SendError};
+use tokio::sync::futures::Notified;
+use tokio::sync::mpsc::error::TrySendError;
+use tokio::sync::{Notify, mpsc, oneshot};
+use tokio::time::Instant;
+
+use super::callback::{CallbackError, CallbackResult};
+use super::delivery::{Delivery, Receipt, send_line_as, try_send_line};
+use super::flag::Flag;
+
+/// Questions this close together are put to the client in one answer.
+const COALESCE_DELAY: Duration = Duration::from_millis(10);
+
+/// The longest wait for further questions.
+const COALESCE_MAX: Duration = Duration::from_millis(100);
+
+/// Messages that may wait for the reader of one response stream; lossy ones are dropped above it.
+pub const STREAM_QUEUE: usize = 256;
+
+/// One call of a stateless client.
+#[derive(Debug)]
+pub struct CallRounds {
+    current: Mutex<CallRound>,
+    /// The client was told to come back with another request.
+    will_return: AtomicBool,
+    /// Its method allows `input_required` as an answer.
+    can_ask: bool,
+    callbacks: Mutex<CallbackBoard>,
+    /// Notified when a question is asked, answered or withdrawn, and when the client is back.
+    changed: Notify,
+    long_call: OnceLock<LongCall>,
+    can_be_promoted: Flag,
+    /// Its server said that it will.
+    is_long: Flag,
+    /// The client's own word on when a long call becomes a task.
+    wait: Mutex<Option<TaskWait>>,
+}
+
+/// How long a client waits for an answer before the call becomes a task, whatever its server's entry says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TaskWait {
+    /// That long.
+    For(Duration),
+    /// However long it takes.
+    Forever,
+}
+
+/// The request by which the client waits for the call right now.
+#[derive(Debug)]
+pub struct CallRound {
+    /// The client's id of this request.
+    pub id: RequestId,
+    /// Where its messages are sent; `None` once it was answered.
+    pub outlet: Option<Outlet>,
+    /// Its progress token, as JSON text.
+    pub token: Option<Box<str>>,
+    /// The client capabilities it declares.
+    pub capabilities: ClientCapabilities,
+    /// The lowest log level it wants; `None` for no log.
+    pub log_level: Option<LogLevel>,
+    /// When it was answered.
+    pub answered_at: Option<Instant>,
+}
+
+/// Where messages of one request are sent.
+#[derive(Debug, Clone)]
+pub enum Outlet {
+    /// A line connection.
+    Line(LineSink),
+    /// The response stream of a POST.
+    Stream(mpsc::Sender<Bytes>),
+}
+
+/// Questions without an answer.
+#[derive(Debug, Default)]
+struct CallbackBoard {
+    input_requests: InputRequests,
+    waiting: HashMap<InputRequestKey, oneshot::Sender<CallbackResult>>,
+}
+
+/// When and how a long call becomes a task.
+#[derive(Debug, Clone)]
+pub struct LongCall {
+    /// The server of the tool.
+    pub server: ServerId,
+    /// The server's own name for the tool.
+    pub tool: Box<str>,
+    /// How long it may take as a call.
+    pub threshold: Duration,
+    /// How long its task is kept.
+    pub ttl: Duration,
+}
+
+impl CallRounds {
+    /// A call with its first request.
+    #[must_use]
+    pub fn new(first: CallRound, can_ask: bool) -> Self {
+        Self {
+            current: Mutex::new(first),
+            will_return: AtomicBool::new(false),
+            can_ask,
+            callbacks: Mutex::default(),
+            changed: Notify::new(),
+            long_call: OnceLock::new(),
+            can_be_promoted: Flag::default(),
+            is_long: Flag::default(),
+            wait: Mutex::default(),
+        }
+    }
+
+    /// The client continues the call with another request.
+    pub fn continue_with(&self, next: CallRound) {
+        let mut now = self.lock_current();
+        self.will_return.store(false, Ordering::Relaxed);
+        *now = next;
+        drop(now);
+        self.changed.notify_waiters();
+    }
+
+    /// The request was answered; until the next one messages have no receiver. `returns` says whether the
+    /// client was told to come back.
+    pub fn suspend(&self, returns: bool) {
+        let mut now = self.lock_current();
+        self.will_return.store(returns, Ordering::Relaxed);
+        now.outlet = None;
+        now.answered_at = Some(Instant::now());
+        now.token = None;
+    }
+
+    /// True while messages reach the client, or will when it is back.
+    #[must_use]
+    pub fn is_reachable(&self) -> bool {
+        let now = self.lock_current();
+        now.outlet.is_some() || self.will_return.load(Ordering::Relaxed)
+    }
+
+    /// True while the client is away with the questions it was shown, and comes back with their answers.
+    #[must_use]
+    pub fn will_return(&self) -> bool {
+        let now = self.lock_current();
+        now.answered_at.is_some() && self.will_return.load(Ordering::Relaxed)
+    }
+
+    /// Resolves when messages reach the client; false when it does not come back for them.
+    pub async fn wait_until_reachable(&self) -> bool {
+        loop {
+            let mut changed = std::pin::pin!(self.changed.notified());
+            changed.as_mut().enable();
+            if self.lock_current().outlet.is_some() {
+                return true;
+            }
+            if !self.is_reachable() {
+                return false;
+            }
+            changed.await;
+        }
+    }
+
+    /// The id of the current request.
+    #[must_use]
+    pub fn id(&self) -> RequestId {
+        self.lock_current().id.clone()
+    }
+
+    /// The client's capabilities, as last declared.
+    #[must_use]
+    pub fn capabilities(&self) -> ClientCapabilities {
+        self.lock_current().capabilities
+    }
+
+    /// The lowest log level the client wants, as last declared.
+    #[must_use]
+    pub fn log_level(&self) -> Option<LogLevel> {
+        self.lock_current().log_level
+    }
+
+    /// The progress token of the current request.
+    #[must_use]
+    pub fn token(&self) -> Option<Box<str>> {
+        self.lock_current().token.clone()
+    }
+
+    /// Sends a message on the current request, when there is one; `Some(false)` when a message that must
+    /// not be lost found no room.
+    pub(crate) fn send(&self, frame: Bytes, class: Delivery) -> Option<bool> {
+        let outlet = self.lock_current().outlet.clone();
+        Some(match outlet? {
+            Outlet::Line(sink) => {
+                send_line_as(&sink, frame, class);
+                true
+            }
+            Outlet::Stream(stream) => stream.try_send(frame).is_ok() || class == Delivery::Lossy,
+        })
+    }
+
+    /// Sends a message that can wait; false when there is no room for it now.
+    pub(super) fn try_send_with_receipt(&self, frame: Vec<u8>, receipt: &Receipt) -> bool {
+        match self.lock_current().outlet.clone() {
+            Some(Outlet::Line(sink)) => try_send_line(&sink, receipt.attach(frame)),
+            Some(Outlet::Stream(stream)) => {
+                let sent = stream.try_send(receipt.attach(frame));
+                !matches!(sent, Err(TrySendError::Full(_)))
+            }
+            None => true,
+        }
+    }
+
+    /// Sends a message on the stream of the current request, if there is room for it now.
+    ///
+    /// # Errors
+    /// [`SendError::Full`] when it is to be sent later; [`SendError::Closed`] when it never can be.
+    pub(super) fn try_send(&self, frame: Bytes) -> Result<(), SendError> {
+        match self.lock_current().outlet.as_ref() {
+            Some(Outlet::Stream(stream)) => {
+                stream.try_send(frame).map_err(|refused| match refused {
+                    TrySendError::Full(_) => SendError::Full,
+                    TrySendError::Closed(_) => SendError::Closed,
+                })
+            }
+            Some(Outlet::Line(sink)) => sink.send_low_priority(frame),
+            None => Err(SendError::Closed),
+        }
+    }
+
+    /// Resolves when the stream of the current request has room, or is over.
+    pub(crate) fn capacity_available(&self) -> Option<impl Future<Output = ()> + Send + use<>> {
+        let Some(Outlet::Stream(stream)) = self.lock_current().outlet.clone() else {
+            return None;
+        };
+        Some(async move {
+            let _ = stream.reserve().await;
+        })
+    }
+
+    /// Puts a question into the next `input_required` and waits for the answer, unless the call is
+    /// `cancelled` before.
+    ///
+    /// # Errors
+    /// [`CallbackError`] says why there is no answer.
+    pub async fn ask(
+        &self,
+        cancelled: impl Future<Output = ()>,
+        method: &str,
+        params: Option<&str>,
+    ) -> Result<CallbackResult, CallbackError> {
+        if !self.can_ask {
+            return Err(CallbackError::Disconnected);
+        }
+        let (sender, answer) = oneshot::channel();
+        let key = {
+            let mut board = self.lock_callbacks();
+            let key = board.input_requests.add(method, params);
+            let key = key.map_err(|_| CallbackError::Overloaded)?;
+            board.waiting.insert(key, sender);
+            key
+        };
+        let _withdraw = WithdrawGuard { rounds: self, key };
+        self.changed.notify_waiters();
+        tokio::select! {
+            answer = answer => answer.map_err(|_| CallbackError::Disconnected),
+            () = cancelled => Err(CallbackError::Cancelled),
+        }
+    }
+
+    /// Resolves when questions were asked and no more came for a moment.
+    pub async fn wait_for_callbacks(&self) {
+        loop {
+            let mut asked = std::pin::pin!(self.changed.notified());
+            asked.as_mut().enable();
+            if !self.has_open_callbacks() {
+                asked.await;
+                continue;
+            }
+            self.coalesce().await;
+            if self.has_open_callbacks() {
+                return;
+            }
+        }
+    }
+
+    /// Resolves at the next change of the open questions.
+    pub fn change_notified(&self) -> Notified<'_> {
+        self.changed.notified()
+    }
+
+    /// The call becomes a task after this time; only the first setting counts.
+    pub fn allow_promotion(&self, call: LongCall) {
+        let _ = self.long_call.set(call);
+        self.can_be_promoted.raise();
+    }
+
+    /// Its server said that the call will take long: if it may become a task, it does so now, unless the client
+    /// itself says how long it waits.
+    pub fn promote_now(&self) {
+        self.is_long.raise();
+    }
+
+    /// The client itself says how long it waits, from now on, in place of what is set for the server.
+    pub fn set_task_wait(&self, wait: TaskWait) {
+        *self.wait.lock().unwrap_or_else(PoisonError::into_inner) = Some(wait);
+    }
+
+    /// Resolves when that time is over, or its server said that the call will take longer.
+    pub async fn wait_for_promotion(&self) -> &LongCall {
+        let began = Instant::now();
+        self.can_be_promoted.wait_until_raised().await;
+        let call = self
+            .long_call
+            .get()
+            .expect("it is there before the flag is up");
+        let own = *self.wait.lock().unwrap_or_else(PoisonError::into_inner);
+        match own {
+            None => tokio::select! {
+                () = tokio::time::sleep(call.threshold) => {}
+                () = self.is_long.wait_until_raised() => {}
+            },
+            Some(TaskWait::For(wait)) => tokio::time::sleep_until(began + wait).await,
+            Some(TaskWait::Forever) => std::future::pending().await,
+        }
+        call
+    }
+
+    async fn coalesce(&self) {
+        let more = async {
+            loop {
+                let asked = self.changed.notified();
+                if tokio::time::timeout(COALESCE_DELAY, asked).await.is_err() {
+                    return;
+                }
+            }
+        };
+        let _ = tokio::time::timeout(COALESCE_MAX, more).await;
+    }
+
+    /// True while a question has no answer.
+    #[must_use]
+    pub fn has_open_callbacks(&self) -> bool {
+        !self.lock_callbacks().input_requests.is_empty()
+    }
+
+    /// How long the call has waited for the client's answers; `None` while it does not
+    /// wait.
+    #[must_use]
+    pub fn suspended_for(&self) -> Option<Duration> {
+        let since = self
+            .lock_current()
+            .answered_at
+            .filter(|_| self.has_open_callbacks())?;
+        Some(since.elapsed())
+    }
+
+    /// The questions without an answer, as the `inputRequests` object.
+    #[must_use]
+    pub fn input_requests(&self) -> String {
+        self.lock_callbacks().input_requests.render_input_requests()
+    }
+
+    /// Takes the `inputResponses` object of a client. Answers to nothing are dropped; what is still
+    /// without an answer is asked again.
+    pub fn answer(&self, input_responses: &str) {
+        let mut board = self.lock_callbacks();
+        let answered = board.input_requests.accept_responses(input_responses);
+        for (key, result) in answered.accepted {
+            if let Some(waiter) = board.waiting.remove(&key) {
+                let _ = waiter.send(Ok(result.into()));
+            }
+        }
+        drop(board);
+        self.changed.notify_waiters();
+    }
+
+    fn lock_current(&self) -> MutexGuard<'_, CallRound> {
+        self.current.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn lock_callbacks(&self) -> MutexGuard<'_, CallbackBoard> {
+        self.callbacks
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// On drop, withdraws the question.
+struct WithdrawGuard<'a> {
+    rounds: &'a CallRounds,
+    key: InputRequestKey,
+}
+
+impl Drop for WithdrawGuard<'_> {
+    fn drop(&mut self) {
+        let mut board = self.rounds.lock_callbacks();
+        board.input_requests.withdraw(self.key);
+        board.waiting.remove(&self.key);
+        drop(board);
+        self.rounds.changed.notify_waiters();
+    }
+}

@@ -1,0 +1,28 @@
+//! What is sent for a request, for an operator who looks on.
+
+use bytes::Bytes;
+
+use super::InFlightCall;
+use crate::agent_tap::AgentTap;
+
+impl InFlightCall {
+    /// From now on what is sent for this request is shown to who looks on.
+    pub fn set_tap(&self, tap: AgentTap) {
+        let _ = self.tap.set(tap);
+    }
+
+    /// A message of this request leaves.
+    pub(super) fn tap_sent(&self, frame: &Bytes) {
+        match (self.tap.get(), self.rounds()) {
+            (None, _) => {}
+            (Some(tap), None) => tap.record_sent(frame),
+            (Some(tap), Some(_)) => tap.record_sent_in_round(frame),
+        }
+    }
+
+    /// A copy of a frame that may leave, where somebody looks on.
+    pub(super) fn copy_for_tap(&self, frame: &[u8]) -> Option<Bytes> {
+        let tapped = self.tap.get();
+        tapped.map(|_| Bytes::copy_from_slice(frame))
+    }
+}

@@ -1,0 +1,144 @@
+//! Collects the names of agents, servers and tools from where they are kept, for the engine's
+//! [`NameResolver`] to read what somebody wrote.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::sync::Arc;
+
+use mgp_engine::cluster::node_names::NodeNames;
+use mgp_engine::doors::name_resolver::{NameError, NameResolver, ResolvedName, UnavailableNode};
+use mgp_protocol::federation::hello::NodeName;
+use mgp_protocol::ids::{AgentId, NodeId};
+use mgp_protocol::refusal::Refusal;
+
+use mgp_callers::directory::Directory;
+use mgp_callers::registered_agents::RegisteredAgents;
+use mgp_policy::access::AccessHandle;
+use mgp_servers::server::ServerTable;
+
+/// Where the names are kept.
+#[derive(Clone, Debug)]
+pub struct NameSources {
+    /// All servers.
+    pub servers: Arc<ServerTable>,
+    /// Agents with a token.
+    pub registered_agents: RegisteredAgents,
+    /// Connected agents.
+    pub directory: Arc<Directory>,
+    /// Agents that have grants or denials.
+    pub access: AccessHandle,
+    /// Agents that the configuration names.
+    pub configured: BTreeSet<AgentId>,
+    /// The nodes of the cluster.
+    pub nodes: NodeNaming,
+}
+
+/// The nodes of the cluster at the moment.
+#[derive(Clone, Debug, Default)]
+pub struct ClusterNames {
+    /// What the others are called.
+    pub others: NodeNames,
+    /// What this one is called, where it is in a cluster.
+    pub local_name: Option<NodeName>,
+    /// Those that are away.
+    pub unavailable: BTreeMap<NodeId, UnavailableNode>,
+    /// The linked ones that do not read grants with patterns.
+    pub without_patterns: Vec<NodeId>,
+}
+
+/// Tells what nodes are called at the moment.
+#[derive(Clone)]
+pub struct NodeNaming(Arc<dyn Fn() -> ClusterNames + Send + Sync>);
+
+impl NodeNaming {
+    /// Asks `now` each time.
+    pub fn new(now: impl Fn() -> ClusterNames + Send + Sync + 'static) -> Self {
+        Self(Arc::new(now))
+    }
+
+    /// What the other nodes are called.
+    #[must_use]
+    pub fn others(&self) -> NodeNames {
+        (self.0)().others
+    }
+
+    /// What the linked nodes are called that do not read grants with patterns.
+    #[must_use]
+    pub fn without_patterns(&self) -> Vec<String> {
+        let older = (self.0)().without_patterns;
+        older.into_iter().map(|node| self.name(node)).collect()
+    }
+
+    /// What another node is called; enough of its id where it has no name here.
+    #[must_use]
+    pub fn name(&self, node: NodeId) -> String {
+        let others = self.others();
+        let name = others.handle_for(node).map(ToString::to_string);
+        name.unwrap_or_else(|| node.short_id())
+    }
+}
+
+impl Default for NodeNaming {
+    /// There are no other nodes.
+    fn default() -> Self {
+        Self::new(Default::default)
+    }
+}
+
+impl fmt::Debug for NodeNaming {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("NodeNaming").finish_non_exhaustive()
+    }
+}
+
+impl NameSources {
+    /// All names there are right now.
+    #[must_use]
+    pub fn name_resolver(&self) -> NameResolver {
+        let registered_agents = self
+            .registered_agents
+            .list()
+            .into_iter()
+            .map(|(agent, _)| agent);
+        let table = self.access.table();
+        let granted = table.agents().cloned();
+        let agents = registered_agents.chain(granted).chain(self.directory.ids());
+        let servers = self.servers.load();
+        let listed = servers.iter().map(|(id, handle)| {
+            let offer = handle.last_offer();
+            let tools = offer.map(|offer| {
+                let tools = offer.tools().iter();
+                tools.map(|tool| tool.own_name.clone()).collect()
+            });
+            (id.clone(), tools)
+        });
+        let ClusterNames {
+            others,
+            local_name: here,
+            unavailable: away,
+            ..
+        } = (self.nodes.0)();
+        NameResolver {
+            nodes: others,
+            local_name: here,
+            unavailable: away,
+            agents: agents.chain(self.configured.iter().cloned()).collect(),
+            servers: listed.collect(),
+        }
+    }
+}
+
+/// The result of reading a name; with `there`, only if it exists.
+///
+/// # Errors
+/// [`Refusal::BadParams`] in the words of [`NameError`].
+pub fn require_name<T>(
+    meant: Result<ResolvedName<T>, NameError>,
+    there: bool,
+) -> Result<ResolvedName<T>, Refusal> {
+    let meant = match there {
+        true => meant.and_then(ResolvedName::require_existing),
+        false => meant,
+    };
+    meant.map_err(|why| Refusal::BadParams(why.to_string()))
+}

@@ -1,0 +1,62 @@
+//! Two living nodes of one key: neither has a link. Who finds them tells whichever comes, and dials neither; who is
+//! told so says it once, and comes again seldom.
+
+use mgp_protocol::federation::close_codes::LinkClose;
+use mgp_protocol::ids::NodeId;
+use mgp_transports::quic::{LinkError, LinkGone, StreamFailure};
+
+use super::state::{LinksState, closed_here};
+
+impl LinksState {
+    /// Two living nodes with this key were found: the links to it end.
+    pub(super) fn block_duplicate_key(&mut self, node: NodeId) {
+        let Some(member) = self.members.get_mut(&node) else {
+            return;
+        };
+        (member.due, member.dialing) = (None, None);
+        let live = member.link.take();
+        for link in live.iter().chain(&member.draining) {
+            link.peer.link.close(LinkClose::TwoLives);
+        }
+        member.draining.clear();
+        self.publish();
+        if live.is_some() {
+            self.set_down(node, &closed_here(LinkClose::TwoLives));
+        }
+        if let Some(member) = self.members.get_mut(&node) {
+            member.failure = Some("two living nodes have its key".to_owned());
+        }
+    }
+
+    /// Whether links to the node are not made: whoever comes with its key is sent away.
+    pub(super) fn is_blocked(&self, node: NodeId) -> bool {
+        let member = self.members.get(&node);
+        member.is_some_and(|member| member.pinned.has_duplicate_key)
+    }
+
+    /// The node has found two living nodes with the key of this one. It is told once, until a link lasts again.
+    pub(super) fn report_blocked_by(&self, node: NodeId) {
+        let Some(member) = self.members.get(&node) else {
+            return;
+        };
+        if !member.plan.is_rejected_as_duplicate() {
+            tracing::warn!(
+                by = member.pinned.name,
+                "another living kernel has the key of this node, and neither of the two is let in any more: stop the copy, then `mgp nodes rekey` on the one that stays"
+            );
+        }
+    }
+}
+
+/// Whether the link ended because two living nodes have the key of this one.
+pub(super) fn is_duplicate_key_end(why: &LinkGone) -> bool {
+    why.0 == StreamFailure::LinkClosed(LinkClose::TwoLives)
+}
+
+/// Whether none came about for that reason.
+pub(super) fn is_duplicate_key_error(why: &LinkError) -> bool {
+    matches!(
+        why,
+        LinkError::HelloFailed(StreamFailure::LinkClosed(LinkClose::TwoLives))
+    )
+}

@@ -1,0 +1,78 @@
+//! What the actor does later: one task sleeps until the next of it.
+
+use std::collections::BTreeMap;
+
+use mgp_engine::clock::MonotonicTime;
+use mgp_engine::cluster::membership::MembershipTimer;
+use mgp_protocol::ids::NodeId;
+use mgp_runtime::mailbox::Mailbox;
+use mgp_runtime::task::{self, SupervisedTask};
+use mgp_runtime::time::monotonic_now;
+
+use super::LinksMsg;
+
+/// What is due.
+#[derive(Debug)]
+pub(super) enum TimerEvent {
+    /// A timer of membership.
+    Membership(MembershipTimer),
+    /// Nodes that were asked have had their time.
+    ProbesExpired,
+    /// Dial a node.
+    Dial(NodeId),
+    /// The link of this number was drained.
+    Drained(NodeId, u64),
+    /// Open the socket again.
+    Reopen,
+}
+
+/// In the order of their times. Bounded by who sets them: the few timers of membership, one dial for each
+/// node, one for each link that is drained.
+#[derive(Debug)]
+pub(super) struct Timers {
+    mailbox: Mailbox<LinksMsg>,
+    pending: BTreeMap<(MonotonicTime, u64), TimerEvent>,
+    last_number: u64,
+    next: Option<(MonotonicTime, SupervisedTask<()>)>,
+}
+
+impl Timers {
+    pub(super) fn new(mailbox: Mailbox<LinksMsg>) -> Self {
+        Self {
+            mailbox,
+            pending: BTreeMap::new(),
+            last_number: 0,
+            next: None,
+        }
+    }
+
+    pub(super) fn set(&mut self, at: MonotonicTime, due: TimerEvent) {
+        self.last_number += 1;
+        self.pending.insert((at, self.last_number), due);
+        self.reschedule();
+    }
+
+    /// What is due by now.
+    pub(super) fn take_due(&mut self, now: MonotonicTime) -> Vec<TimerEvent> {
+        self.next = None;
+        let later = self.pending.split_off(&(now, u64::MAX));
+        let due = std::mem::replace(&mut self.pending, later);
+        self.reschedule();
+        due.into_values().collect()
+    }
+
+    fn reschedule(&mut self) {
+        let Some((first, _)) = self.pending.first_key_value().map(|(at, _)| *at) else {
+            return;
+        };
+        if self.next.as_ref().is_some_and(|(at, _)| *at <= first) {
+            return;
+        }
+        let (mailbox, wait) = (self.mailbox.clone(), first.duration_since(monotonic_now()));
+        let sleeping = task::spawn_supervised("links.alarm", async move {
+            tokio::time::sleep(wait).await;
+            let _ended = mailbox.send_to_self(LinksMsg::TimerDue);
+        });
+        self.next = Some((first, sleeping));
+    }
+}

@@ -1,0 +1,59 @@
+//! What all connections and sessions share.
+
+use std::sync::Arc;
+
+use crate::message_budgets::MessageBudgets;
+use crate::stateless::Stateless;
+use mgp_callers::agent::Agent;
+use mgp_callers::agent::supervisor::Agents;
+use mgp_callers::directory::Directory;
+use mgp_callers::registered_agents::RegisteredAgents;
+use mgp_callers::request::Routes;
+use mgp_runtime::task;
+
+/// What the actor of a connection or session needs.
+#[derive(Debug, Clone)]
+pub struct EndpointContext {
+    /// The parent of connections and sessions.
+    pub agents: Agents,
+    /// The table of all methods.
+    pub routes: Arc<dyn Routes>,
+    /// Handles stateless requests.
+    pub stateless: Arc<Stateless>,
+    /// Limits the memory for messages.
+    pub message_budgets: Arc<MessageBudgets>,
+    /// The agents that have a token.
+    pub registered_agents: RegisteredAgents,
+    /// The connected agents.
+    pub directory: Arc<Directory>,
+}
+
+/// An agent in the directory, held by the state of the actor of its connection or session. However the
+/// actor ends, a panic included, dropping this disconnects the agent and takes it out.
+#[derive(Debug)]
+pub struct AgentPresence {
+    endpoint: EndpointContext,
+    agent: Arc<Agent>,
+}
+
+impl AgentPresence {
+    /// Enters an agent in the directory. Done by the actor, so that whoever entered always leaves.
+    #[must_use]
+    pub fn enter(reception: &EndpointContext, agent: &Arc<Agent>) -> Self {
+        reception.directory.insert(agent.clone());
+        Self {
+            endpoint: reception.clone(),
+            agent: agent.clone(),
+        }
+    }
+}
+
+impl Drop for AgentPresence {
+    fn drop(&mut self) {
+        self.agent.disconnect();
+        self.endpoint.directory.remove(self.agent.connection);
+        // A second panic while the first one unwinds would end the process.
+        let farewell = || self.endpoint.routes.handle_disconnect(&self.agent);
+        let _ = task::catch_panic_sync("farewell", farewell);
+    }
+}

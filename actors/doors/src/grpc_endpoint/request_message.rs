@@ -1,0 +1,104 @@
+//! The one message of a request, taken whole before anything is called.
+
+use bytes::Bytes;
+use mgp_grpc::prost::Message;
+use mgp_grpc::tonic::{Code, Status};
+use mgp_transports::http::body::{BodyError, RequestBody, collect};
+
+use super::reply::new_status;
+use crate::http_endpoint::BODY_DEADLINE;
+use crate::message_budgets::MessageBudgets;
+use mgp_protocol::ids::AgentId;
+
+/// What stands before each message: whether it is compressed, and its length.
+const HEAD: usize = 5;
+
+/// Takes the message, as it is framed.
+///
+/// # Errors
+/// RESOURCE_EXHAUSTED for what is too long, UNIMPLEMENTED for what is compressed, INVALID_ARGUMENT for what is not
+/// one message.
+pub(super) async fn read_message(
+    body: RequestBody,
+    bodies: &MessageBudgets,
+    agent: &AgentId,
+) -> Result<Bytes, Status> {
+    let longest = bodies.message_max();
+    let room = || bodies.agent_budget(agent);
+    let body = collect(body, longest.saturating_add(HEAD), BODY_DEADLINE, room).await;
+    let body = body.map_err(|untaken| match untaken.error {
+        BodyError::TooLarge { .. } => too_long_status(longest),
+        BodyError::OverBudget => new_status(
+            Code::ResourceExhausted,
+            "NO_ROOM",
+            &bodies.overload_message(),
+        ),
+        why @ BodyError::TooSlow { .. } => {
+            new_status(Code::DeadlineExceeded, "TIMEOUT", &why.to_string())
+        }
+        why @ BodyError::Broken(_) => invalid_argument(&why.to_string()),
+    })?;
+    check_frame(body)
+}
+
+/// Refuses what is no message of this kind: what cannot be read is the caller's mistake, as over HTTP.
+pub(super) fn check_message<M: Message + Default>(framed: &Bytes) -> Result<(), Status> {
+    let message = framed.get(HEAD..).unwrap_or_default();
+    M::decode(message).map_err(|error| invalid_argument(&error.to_string()))?;
+    Ok(())
+}
+
+fn check_frame(body: Bytes) -> Result<Bytes, Status> {
+    let Some(([compressed, length @ ..], message)) = body.split_first_chunk::<HEAD>() else {
+        return Err(invalid_argument("the request has no message"));
+    };
+    if *compressed != 0 {
+        let words = "compressed messages are not taken: send them as they are (identity)";
+        return Err(new_status(Code::Unimplemented, "COMPRESSED", words));
+    }
+    match u64::from(u32::from_be_bytes(*length)) == message.len() as u64 {
+        true => Ok(body),
+        false => Err(invalid_argument(
+            "the request must have one message of the length it names",
+        )),
+    }
+}
+
+fn too_long_status(longest: usize) -> Status {
+    let words = format!("the message is longer than {longest} bytes, the limit");
+    new_status(Code::ResourceExhausted, "MESSAGE_TOO_LARGE", &words)
+}
+
+fn invalid_argument(words: &str) -> Status {
+    new_status(Code::InvalidArgument, "INVALID_REQUEST", words)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn code(body: &'static [u8]) -> Result<usize, Code> {
+        let framed = check_frame(Bytes::from_static(body));
+        framed
+            .map(|body| body.len())
+            .map_err(|status| status.code())
+    }
+
+    /// A message is one message to every reader.
+    #[test]
+    fn a_request_has_one_message() {
+        assert_eq!(code(b"\0\0\0\0\0"), Ok(5));
+        assert_eq!(code(b"\0\0\0\0\x02ab"), Ok(7));
+        assert_eq!(code(b"\x01\0\0\0\x02ab"), Err(Code::Unimplemented));
+        let others: [&'static [u8]; 5] = [
+            b"",
+            b"\0\0\0\0",
+            b"\0\0\0\0\x03ab",
+            b"\0\0\0\0\x01ab",
+            b"\0\0\0\0\0\0\0\0\0\0",
+        ];
+        for other in others {
+            assert_eq!(code(other), Err(Code::InvalidArgument), "{other:?}");
+        }
+    }
+}

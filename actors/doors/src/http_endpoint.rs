@@ -1,0 +1,555 @@
+//! The HTTP door: Streamable HTTP for agents, in both eras.
+//!
+//! The endpoint `/mcp` shows all servers; `/mcp/<server>` shows one server under its own
+//! names; `/mcp/p/<set>` shows the servers and tools of a set. MCP-lite is below `/mcp-lite/v1`.
+
+mod auth;
+mod console;
+mod headers;
+mod http_sse;
+mod lite;
+mod metrics;
+mod post;
+mod refusal_dialect;
+mod responses;
+mod stateless;
+
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{ALLOW, CONTENT_TYPE, HeaderValue};
+use http::{Method, Request, Response, StatusCode};
+use mgp_engine::tools::catalog::CatalogView;
+use mgp_protocol::ids::{ServerId, SetName};
+use mgp_protocol::lite::LiteEndpoint;
+use mgp_transports::http::body::{ReplyBody, RequestBody};
+use mgp_transports::http::server::HttpPeer;
+use mgp_transports::sse;
+use mgp_transports::unread::ResponseBudget;
+
+use self::headers::{LAST_EVENT, SESSION};
+use self::lite::openapi::{self, ApiPath};
+use self::responses::{
+    failure_response, refusal_response, text_response, unknown_session_response,
+};
+use crate::console::Console;
+use crate::endpoint_context::EndpointContext;
+use crate::lite::Lite;
+use crate::oauth::{SET_PREFIX, WELL_KNOWN};
+use crate::session::{Session, Sessions};
+use mgp_callers::credential::Credential;
+use mgp_callers::request::{identity, panic_refusal};
+use mgp_runtime::task;
+
+pub(crate) use self::auth::AuthError;
+pub use self::auth::{Auth, Tokens};
+pub(crate) use self::headers::read_trace;
+pub use self::http_sse::HttpSse;
+pub use self::metrics::{MetricsPage, MetricsPath, ResponseCounts};
+pub(crate) use self::post::BODY_DEADLINE;
+
+/// Comments keep quiet streams alive through proxies, and show a dead client within a minute.
+const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(15);
+
+/// The path of the kernel's figures.
+const METRICS_PATH: &str = "/metrics";
+
+/// The HTTP door of a kernel.
+#[derive(Debug)]
+pub struct HttpEndpoint {
+    /// What all doors share.
+    pub endpoint: EndpointContext,
+    /// Legacy sessions.
+    pub sessions: Arc<Sessions>,
+    /// Connections of clients of 2024-11-05.
+    pub http_sse: Arc<HttpSse>,
+    /// Authentication of callers.
+    pub auth: Auth,
+    /// Who is signed in to the console.
+    pub console: Arc<Console>,
+    /// How answers are sent.
+    pub response_options: ResponseOptions,
+    /// It speaks TLS only.
+    pub secure: bool,
+    /// MCP-lite, where it is offered.
+    pub lite: Option<Arc<Lite>>,
+    /// Figures of the kernel, where they are shown here.
+    pub metrics: Option<MetricsPath>,
+    /// How requests were answered.
+    pub counts: Arc<ResponseCounts>,
+}
+
+/// How answers are sent.
+#[derive(Debug, Clone, Copy)]
+pub struct ResponseOptions {
+    /// A call without an answer for this long gets a stream, which can be
+    /// resumed.
+    pub stream_after: Duration,
+    /// The stream of a call is closed after this time, and the client reconnects for the answer
+    /// (SEP-1699); `None` keeps it open.
+    pub poll_after: Option<Duration>,
+}
+
+impl HttpEndpoint {
+    /// Answers one HTTP request; with status 500 if the handler panics.
+    pub async fn handle(
+        self: Arc<Self>,
+        request: Request<RequestBody>,
+        peer: HttpPeer,
+    ) -> Response<ReplyBody> {
+        let counts = self.counts.clone();
+        let answered = task::catch_panic("http.respond", self.route(request, peer)).await;
+        let answer = answered.unwrap_or_else(|broken| failure_response(&panic_refusal(&broken)));
+        counts.count(answer.status());
+        answer
+    }
+
+    /// Counts an answer that another door gave at this one's address.
+    pub(crate) fn count_response(&self, status: StatusCode) {
+        self.counts.count(status);
+    }
+
+    async fn route(
+        self: Arc<Self>,
+        request: Request<RequestBody>,
+        peer: HttpPeer,
+    ) -> Response<ReplyBody> {
+        if request.uri().path() == "/healthz" {
+            return text_response(StatusCode::OK, "ok\n");
+        }
+        if let Some(metrics) = self
+            .metrics
+            .as_ref()
+            .filter(|_| request.uri().path() == METRICS_PATH)
+        {
+            let from = peer.addr.ip();
+            return metrics
+                .handle(request.method(), request.headers(), from)
+                .await;
+        }
+        if let Some(path) = request.uri().path().strip_prefix(WELL_KNOWN) {
+            return self.resource_metadata(request.method(), request.headers(), path);
+        }
+        if self.console.is_open() && console::is_console_path(request.uri().path()) {
+            return console::handle(&self, request).await;
+        }
+        let offered = |at: &(EndpointPath, _)| {
+            self.lite.is_some() || !matches!(at.0, EndpointPath::Lite(_) | EndpointPath::Api(_))
+        };
+        let Some((way, view)) = parse_path(request.uri().path()).filter(offered) else {
+            return refusal_response(StatusCode::NOT_FOUND, &self.describe_paths());
+        };
+        if console::has_page_key(request.headers()) {
+            return match console::authenticate(&self.console, &request, way, &view) {
+                Ok(pass) => {
+                    peer.auth.mark_authenticated(pass.agent.as_str());
+                    self.serve_with_credential(way, request, view, pass).await
+                }
+                Err(unwelcome) => unwelcome.into_response(),
+            };
+        }
+        let shown = peer.certificate.as_deref();
+        let pass = match self
+            .auth
+            .authenticate(request.headers(), shown, &view)
+            .await
+        {
+            Ok(pass) => pass,
+            Err(unwelcome) => {
+                let refused = self.auth.to_refusal(&unwelcome, request.headers(), &view);
+                let bodies = &self.endpoint.message_budgets;
+                let declared = refusal_dialect::refusal_dialect(request, bodies).await;
+                return unwelcome.to_dialect(declared, refused);
+            }
+        };
+        peer.auth.mark_authenticated(pass.agent.as_str());
+        self.serve_with_credential(way, request, view, pass).await
+    }
+
+    /// What a client is told that asks for a path which is none.
+    fn describe_paths(&self) -> String {
+        let shown = |is: bool, words| if is { words } else { "" };
+        format!(
+            "no such path; MCP is at /mcp, /mcp/<server> and /mcp/p/<set>, for old clients at /sse{}{}",
+            shown(self.lite.is_some(), "; MCP-lite is below /mcp-lite/v1"),
+            shown(self.console.is_open(), "; the console is at /"),
+        )
+    }
+
+    /// Lets one in whose credential is good, as long as it is.
+    async fn serve_with_credential(
+        self: Arc<Self>,
+        way: EndpointPath,
+        request: Request<RequestBody>,
+        view: CatalogView,
+        pass: Credential,
+    ) -> Response<ReplyBody> {
+        let who = identity(&pass.agent, pass.is_operator(), &view);
+        if !self.endpoint.routes.is_view_known(&view, &who) {
+            return refusal_response(StatusCode::NOT_FOUND, &unknown_endpoint_message(&view));
+        }
+        let budget = self.endpoint.directory.responses.budget(&pass.agent);
+        if budget.is_full() && *request.method() == Method::POST {
+            return responses::overloaded_response(None, &backpressure_message(&budget));
+        }
+        let entering = pin!(self.clone().dispatch(way, request, view, &pass));
+        let entered = run_until_credential_ends(&pass, entering).await;
+        let mut response = entered.unwrap_or_else(|| self.reject_ended_credential(&pass));
+        response.body_mut().count_unread(&budget);
+        response
+    }
+
+    /// Protected-resource metadata (RFC 9728), without authentication: of one endpoint by its path, else of
+    /// `/mcp`. Does not reveal which servers exist.
+    fn resource_metadata(
+        &self,
+        method: &Method,
+        headers: &http::HeaderMap,
+        path: &str,
+    ) -> Response<ReplyBody> {
+        if *method != Method::GET {
+            return method_not_allowed("GET");
+        }
+        let view = match parse_path(path) {
+            Some((EndpointPath::Streamable, view)) => Some(view),
+            Some((
+                EndpointPath::Sse
+                | EndpointPath::SseMessages
+                | EndpointPath::Lite(_)
+                | EndpointPath::Api(_),
+                _,
+            )) => None,
+            None => path
+                .trim_matches('/')
+                .is_empty()
+                .then_some(CatalogView::All),
+        };
+        match view.and_then(|view| self.auth.resource_metadata(headers, &view)) {
+            Some(metadata) => responses::json_response(StatusCode::OK, ReplyBody::full(metadata)),
+            None => refusal_response(StatusCode::NOT_FOUND, "no such resource"),
+        }
+    }
+
+    async fn dispatch(
+        self: Arc<Self>,
+        way: EndpointPath,
+        request: Request<RequestBody>,
+        view: CatalogView,
+        pass: &Credential,
+    ) -> Response<ReplyBody> {
+        let agent = &pass.agent;
+        match (way, request.method()) {
+            (EndpointPath::Streamable, &Method::POST) => {
+                post::handle_post(&self, request, view, pass).await
+            }
+            (EndpointPath::Streamable, _) if headers::is_stateless(request.headers()) => {
+                method_not_allowed("POST")
+            }
+            (EndpointPath::Streamable, &Method::GET) => self.handle_get(&request, &view, pass),
+            (EndpointPath::Streamable, &Method::DELETE) => {
+                self.handle_delete(&request, &view, pass)
+            }
+            (EndpointPath::Streamable, _) => method_not_allowed("GET, POST, DELETE"),
+            (EndpointPath::Sse, &Method::GET) => self.http_sse.open(&self, view, agent.clone()),
+            (EndpointPath::Sse, _) => method_not_allowed("GET"),
+            (EndpointPath::SseMessages, &Method::POST) => {
+                self.http_sse.post(&self, request, agent).await
+            }
+            (EndpointPath::Lite(endpoint), &Method::POST) => match &self.lite {
+                Some(lite) => {
+                    lite::handle_post((&self, lite), endpoint, request, view, agent.clone()).await
+                }
+                None => empty_response(StatusCode::NOT_FOUND),
+            },
+            (EndpointPath::Api(meant), _) => match &self.lite {
+                Some(lite) => {
+                    openapi::handle((&self, lite), meant, request, view, agent.clone()).await
+                }
+                None => empty_response(StatusCode::NOT_FOUND),
+            },
+            (EndpointPath::SseMessages | EndpointPath::Lite(_), _) => method_not_allowed("POST"),
+        }
+    }
+
+    /// The credential ended during this request. What the request opened since then was missed when
+    /// the rest was ended, so it is ended here.
+    pub(crate) fn reject_ended_credential(&self, pass: &Credential) -> Response<ReplyBody> {
+        if pass.is_operator() {
+            // The operator's other connections are at the socket, and have nothing to do with this.
+            self.sessions.close_agent_sessions(&pass.agent);
+        } else if pass.is_revoked() {
+            self.sessions.close_agent_sessions(&pass.agent);
+            self.endpoint.directory.disconnect_agent(&pass.agent);
+        }
+        let words = "the credentials ended while the request was under way";
+        auth::AuthError::Invalid(words.into()).to_response(None)
+    }
+
+    /// Opens the session's standing stream, or resumes a stream.
+    fn handle_get(
+        &self,
+        request: &Request<RequestBody>,
+        view: &CatalogView,
+        pass: &Credential,
+    ) -> Response<ReplyBody> {
+        if !headers::accepts_events(request.headers()) {
+            return refusal_response(
+                StatusCode::NOT_ACCEPTABLE,
+                "a GET opens an event stream: send `Accept: text/event-stream`",
+            );
+        }
+        let session = match self.find_session(request, view, pass) {
+            Ok(session) => session,
+            Err(response) => return *response,
+        };
+        let last = request.headers().get(LAST_EVENT);
+        let stream = match last.and_then(|v| v.to_str().ok()?.trim().parse().ok()) {
+            Some(after) => session.streams.resume(after),
+            None if last.is_some() => session.streams.resume(u64::MAX),
+            None => session
+                .streams
+                .open_get(session.caller.version.has_stream_priming()),
+        };
+        stream_response(event_stream_body(&session, stream).mark_long_lived())
+    }
+
+    fn handle_delete(
+        &self,
+        request: &Request<RequestBody>,
+        view: &CatalogView,
+        pass: &Credential,
+    ) -> Response<ReplyBody> {
+        match self.find_session(request, view, pass) {
+            Ok(session) => {
+                self.sessions.close(&session.id);
+                empty_response(StatusCode::NO_CONTENT)
+            }
+            Err(response) => *response,
+        }
+    }
+
+    /// The session that a request names; one of another agent or another view does not exist.
+    fn find_session(
+        &self,
+        request: &Request<RequestBody>,
+        view: &CatalogView,
+        pass: &Credential,
+    ) -> Result<Arc<Session>, Box<Response<ReplyBody>>> {
+        let Some(id) = request.headers().get(SESSION) else {
+            return Err(Box::new(refusal_response(
+                StatusCode::BAD_REQUEST,
+                "`Mcp-Session-Id` is missing; `initialize` gives one",
+            )));
+        };
+        let session = id
+            .to_str()
+            .ok()
+            .and_then(|id| self.sessions.get(id))
+            .filter(|s| s.caller.agent == pass.agent && s.caller.view == *view)
+            .filter(|s| s.caller.operator == pass.is_operator())
+            .ok_or_else(|| Box::new(unknown_session_response()))?;
+        headers::check_version(request.headers(), session.caller.version)
+            .map_err(|words| Box::new(refusal_response(StatusCode::BAD_REQUEST, &words)))?;
+        session.touch();
+        Ok(session)
+    }
+}
+
+/// What an agent is told whose responses fill their share.
+pub(crate) fn backpressure_message(budget: &ResponseBudget) -> String {
+    format!(
+        "responses that this agent has not read take the {} MiB they may; read them, or close their connections, and try again",
+        budget.limit() >> 20
+    )
+}
+
+/// The answer to a request, whose body ends with the credential at the latest; `None` when that ended before.
+pub(crate) async fn run_until_credential_ends(
+    pass: &Credential,
+    entering: Pin<&mut impl Future<Output = Response<ReplyBody>>>,
+) -> Option<Response<ReplyBody>> {
+    if pass.is_permanent() {
+        return Some(entering.await);
+    }
+    let mut response = tokio::select! {
+        biased;
+        () = pass.clone().wait_until_ended() => return None,
+        response = entering => response,
+    };
+    if pass.has_ended() {
+        return None;
+    }
+    response.body_mut().end_on(pass.clone().wait_until_ended());
+    Some(response)
+}
+
+/// The protocol of a path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum EndpointPath {
+    Streamable,
+    Sse,
+    SseMessages,
+    Lite(LiteEndpoint),
+    Api(ApiPath),
+}
+
+/// What is said of an endpoint that leads nowhere, or to what the caller may not know of.
+fn unknown_endpoint_message(view: &CatalogView) -> String {
+    match view {
+        CatalogView::Set(_) => {
+            "no such set for this caller; `mgp sets list` shows the known ones".to_owned()
+        }
+        CatalogView::All | CatalogView::One(_) => {
+            format!("no server {view}; `mgp servers list` shows the known ones")
+        }
+    }
+}
+
+/// Parses `/mcp` and `/mcp/<server>`, `/sse` and `/sse/<server>`, and the endpoint of the latter. A server of
+/// another node is `<node>/<server>`; `p/<set>` is a set, whatever a node is called.
+fn parse_path(path: &str) -> Option<(EndpointPath, CatalogView)> {
+    if let Some((endpoint, view)) = lite::parse_path(path) {
+        return Some((EndpointPath::Lite(endpoint), view));
+    }
+    if let Some((meant, view)) = openapi::parse_path(path) {
+        return Some((EndpointPath::Api(meant), view));
+    }
+    if path == http_sse::ENDPOINT_PATH {
+        return Some((EndpointPath::SseMessages, CatalogView::All));
+    }
+    let (way, rest) = match (path.strip_prefix("/mcp"), path.strip_prefix("/sse")) {
+        (Some(rest), _) => (EndpointPath::Streamable, rest),
+        (None, Some(rest)) => (EndpointPath::Sse, rest),
+        (None, None) => return None,
+    };
+    let view = match rest.strip_prefix('/') {
+        None if rest.is_empty() => CatalogView::All,
+        None => return None,
+        Some("") => CatalogView::All,
+        Some(id) => match id.strip_prefix(SET_PREFIX) {
+            // One spelling each: nothing is decoded, and no case is folded.
+            Some(set) => CatalogView::Set(SetName::parse(set).ok()?),
+            // Clients and proxies put a slash at the end.
+            None => {
+                let id = id.strip_suffix('/').unwrap_or(id);
+                CatalogView::One(ServerId::parse_local_or_remote(id).ok()?)
+            }
+        },
+    };
+    Some((way, view))
+}
+
+fn method_not_allowed(methods: &'static str) -> Response<ReplyBody> {
+    let words = format!("only {methods} here");
+    let mut response = refusal_response(StatusCode::METHOD_NOT_ALLOWED, &words);
+    response
+        .headers_mut()
+        .insert(ALLOW, HeaderValue::from_static(methods));
+    response
+}
+
+/// An event stream of a session that answers a request.
+fn event_stream_body(
+    session: &Arc<Session>,
+    stream: mgp_callers::in_flight_call::streams::Stream,
+) -> ReplyBody {
+    let beat: Bytes = sse::render_comment("");
+    ReplyBody::stream(session.open_stream(stream)).with_heartbeat(HEARTBEAT_INTERVAL, beat)
+}
+
+fn stream_response(body: ReplyBody) -> Response<ReplyBody> {
+    let mut response = Response::new(body);
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+    headers.insert(
+        http::header::CACHE_CONTROL,
+        HeaderValue::from_static("no-cache, no-transform"),
+    );
+    headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
+    response
+}
+
+fn empty_response(status: StatusCode) -> Response<ReplyBody> {
+    let mut response = Response::new(ReplyBody::empty());
+    *response.status_mut() = status;
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_name_views() {
+        let one = || CatalogView::One(ServerId::new("a.b"));
+        assert_eq!(
+            parse_path("/mcp"),
+            Some((EndpointPath::Streamable, CatalogView::All))
+        );
+        assert_eq!(
+            parse_path("/mcp/"),
+            Some((EndpointPath::Streamable, CatalogView::All))
+        );
+        assert_eq!(
+            parse_path("/mcp/a.b"),
+            Some((EndpointPath::Streamable, one()))
+        );
+        assert_eq!(parse_path("/sse/a.b"), Some((EndpointPath::Sse, one())));
+        assert_eq!(
+            parse_path("/sse/messages"),
+            Some((EndpointPath::SseMessages, CatalogView::All))
+        );
+        let there = CatalogView::One(ServerId::new_remote("nas", &ServerId::new("a.b")));
+        for path in ["/mcp/nas/a.b", "/mcp/nas/a.b/"] {
+            let there = there.clone();
+            assert_eq!(
+                parse_path(path),
+                Some((EndpointPath::Streamable, there)),
+                "{path}"
+            );
+        }
+        let set = || CatalogView::Set(SetName::parse("reading").unwrap());
+        assert_eq!(
+            parse_path("/mcp/p/reading"),
+            Some((EndpointPath::Streamable, set()))
+        );
+        assert_eq!(
+            parse_path("/sse/p/reading"),
+            Some((EndpointPath::Sse, set()))
+        );
+        let other_spellings = [
+            "/mcp/p/",
+            "/mcp/p/Reading",
+            "/mcp/p/reading/",
+            "/mcp/p//reading",
+            "/mcp/p/../reading",
+            "/mcp/p/..",
+            "/mcp/p/%72eading",
+            "/mcp/%70/reading",
+            "/mcp/p/re%61ding",
+            "/mcp/p/re\u{0430}ding",
+            "/mcp/p/reading%00",
+            "/mcp//p/reading",
+        ];
+        for nothing in other_spellings {
+            assert_eq!(parse_path(nothing), None, "{nothing}");
+        }
+        assert_eq!(
+            parse_path("/mcp/a.b/"),
+            Some((EndpointPath::Streamable, one()))
+        );
+        for nothing in [
+            "/mcp/a/b/c",
+            "/mcp/a//",
+            "/mcp//b",
+            "/mcp//",
+            "/mcpx",
+            "/",
+            "",
+        ] {
+            assert_eq!(parse_path(nothing), None);
+        }
+    }
+}

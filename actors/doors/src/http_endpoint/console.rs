@@ -1,0 +1,283 @@
+//! The console in a browser: its files, which anybody may have, its sign-in, and whose request is the
+//! operator's.
+//!
+//! What a browser may do is done at `/mcp` like by anybody else; nothing but the sign-in is here.
+
+mod files;
+
+use std::time::Duration;
+
+use http::header::{
+    AUTHORIZATION, CACHE_CONTROL, CONTENT_TYPE, COOKIE, HOST, HeaderMap, HeaderName, HeaderValue,
+    ORIGIN, SET_COOKIE,
+};
+use http::{Method, Request, Response, StatusCode};
+use mgp_callers::credential::Credential;
+use mgp_engine::doors::console_sessions::SESSION_LIFETIME_MS;
+use mgp_engine::tools::catalog::CatalogView;
+use mgp_protocol::ids::AgentId;
+use mgp_transports::http::body::{ReplyBody, RequestBody, collect};
+use mgp_transports::http::guard::is_loopback;
+use serde::Deserialize;
+use serde_json::json;
+
+use super::responses::{json_response, refusal_response};
+use super::{EndpointPath, HttpEndpoint, empty_response, headers, method_not_allowed};
+use crate::console::Console;
+
+/// The key of the page. A page of another origin cannot send it without being asked whether it may
+/// (Fetch, CORS), and is never told yes.
+const PAGE_KEY: HeaderName = HeaderName::from_static("mgp-console");
+/// What a browser says of where a request comes from (Fetch Metadata).
+const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+/// Where a browser signs in and out.
+const SESSION_PATH: &str = "/console/session";
+/// Longest body of a sign-in, in bytes: a code, and room around it.
+const LONGEST: usize = 1024;
+/// How long a browser may take to send it.
+const BODY_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Only what is part of the program is run or shown, nothing is sent anywhere else, and nobody frames it.
+/// Text never becomes markup: without a policy for trusted types, the ways to do that throw.
+const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; \
+    media-src data: blob:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; \
+    require-trusted-types-for 'script'; trusted-types 'none'";
+
+/// Why a browser is not let in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum SignInError {
+    /// It is not the page of the console that asks.
+    #[error("only the page of the console itself may ask this")]
+    ForeignPage,
+    /// In the clear, under a name that others have, too.
+    #[error("in the clear, the console is reached as localhost or 127.0.0.1 only")]
+    Plaintext,
+    /// Under a port that is another program's, or leads here unannounced.
+    #[error(
+        "the console is at another port; where a port is forwarded to it, list the host with that port under \
+         `allowed_hosts` in [http]"
+    )]
+    ForeignPort,
+    /// Its secrets are not good, or not any more.
+    #[error("this browser is not signed in; `mgp console` makes a link")]
+    Unknown,
+    /// It is for the door that shows everything.
+    #[error("the console speaks to /mcp, and shows no other credentials")]
+    WrongEndpoint,
+}
+
+impl SignInError {
+    pub(super) fn into_response(self) -> Response<ReplyBody> {
+        let code = match self {
+            Self::Unknown => StatusCode::UNAUTHORIZED,
+            Self::ForeignPage | Self::Plaintext | Self::ForeignPort | Self::WrongEndpoint => {
+                StatusCode::FORBIDDEN
+            }
+        };
+        refusal_response(code, &self.to_string())
+    }
+}
+
+/// True for the paths that are the console's.
+pub(super) fn is_console_path(path: &str) -> bool {
+    path == "/" || path.starts_with("/console/")
+}
+
+/// True for a request that says it comes from the page of the console.
+pub(super) fn has_page_key(headers: &HeaderMap) -> bool {
+    headers.contains_key(PAGE_KEY)
+}
+
+/// The operator's credential, for a request of the console's page in a browser that is signed in.
+///
+/// # Errors
+/// [`SignInError`].
+pub(super) fn authenticate(
+    console: &Console,
+    request: &Request<RequestBody>,
+    way: EndpointPath,
+    view: &CatalogView,
+) -> Result<Credential, SignInError> {
+    let everything = (way, view) == (EndpointPath::Streamable, &CatalogView::All);
+    if !everything || request.headers().contains_key(AUTHORIZATION) {
+        return Err(SignInError::WrongEndpoint);
+    }
+    authenticate_browser(console, request).map(|(_, pass)| pass)
+}
+
+/// Files, the sign-in and the sign-out.
+pub(super) async fn handle(
+    door: &HttpEndpoint,
+    request: Request<RequestBody>,
+) -> Response<ReplyBody> {
+    let mut response = match (request.uri().path(), request.method()) {
+        (SESSION_PATH, &Method::POST) => handle_sign_in(door, request).await,
+        (SESSION_PATH, &Method::DELETE) => handle_sign_out(door, &request),
+        (SESSION_PATH, _) => method_not_allowed("POST, DELETE"),
+        (_, &(Method::GET | Method::HEAD)) => serve_page(&door.console, &request),
+        _ => method_not_allowed("GET, HEAD"),
+    };
+    let headers = response.headers_mut();
+    for (name, value) in [
+        ("content-security-policy", CONTENT_SECURITY_POLICY),
+        ("x-content-type-options", "nosniff"),
+        ("x-frame-options", "DENY"),
+        ("referrer-policy", "no-referrer"),
+        ("cross-origin-opener-policy", "same-origin"),
+        ("cross-origin-resource-policy", "same-origin"),
+        (
+            "permissions-policy",
+            "camera=(), microphone=(), geolocation=(), payment=(), usb=()",
+        ),
+    ] {
+        headers.insert(name, HeaderValue::from_static(value));
+    }
+    response
+}
+
+/// A file of the page, where the console is reached: under another port or name it could not sign in either.
+fn serve_page<B>(console: &Console, request: &Request<B>) -> Response<ReplyBody> {
+    match console_host(console, request) {
+        Ok(_) => serve_file(request.uri().path()),
+        Err(why) => why.into_response(),
+    }
+}
+
+fn serve_file(path: &str) -> Response<ReplyBody> {
+    let Some(file) = files::find(path) else {
+        return refusal_response(StatusCode::NOT_FOUND, "the console has no such file");
+    };
+    let mut response = Response::new(ReplyBody::full(file.bytes));
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(file.kind));
+    // The next version of the program may have another one under the same name.
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    response
+}
+
+/// What the page sends: the code of its link.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SignInRequest {
+    code: String,
+}
+
+async fn handle_sign_in(door: &HttpEndpoint, request: Request<RequestBody>) -> Response<ReplyBody> {
+    if let Err(why) = check_same_origin(&door.console, &request) {
+        return why.into_response();
+    }
+    if !headers::is_json(request.headers()) {
+        let words = "send `Content-Type: application/json`";
+        return refusal_response(StatusCode::UNSUPPORTED_MEDIA_TYPE, words);
+    }
+    let nobody = AgentId::new(AgentId::ANONYMOUS);
+    let room = || door.endpoint.message_budgets.agent_budget(&nobody);
+    let body = match collect(request.into_body(), LONGEST, BODY_TIMEOUT, room).await {
+        Ok(body) => body,
+        Err(untaken) => {
+            return refusal_response(untaken.error.status(), &untaken.error.to_string());
+        }
+    };
+    let Ok(shown) = serde_json::from_slice::<SignInRequest>(&body) else {
+        let words = r#"send {"code": "…"}, as it stands behind the # of the link"#;
+        return refusal_response(StatusCode::BAD_REQUEST, words);
+    };
+    let signed_in = match door.console.sign_in(&shown.code) {
+        Ok(signed_in) => signed_in,
+        Err(why) => return refusal_response(StatusCode::UNAUTHORIZED, &why.to_string()),
+    };
+    let told = json!({"pageKey": signed_in.page_key, "untilMs": signed_in.until_ms});
+    let mut response = json_response(StatusCode::OK, ReplyBody::full(told.to_string()));
+    set_cookie(
+        &mut response,
+        &door.console,
+        &signed_in.cookie,
+        SESSION_LIFETIME_MS / 1000,
+    );
+    response
+}
+
+fn handle_sign_out(door: &HttpEndpoint, request: &Request<RequestBody>) -> Response<ReplyBody> {
+    let number = match authenticate_browser(&door.console, request) {
+        Ok((number, _)) => number,
+        Err(why) => return why.into_response(),
+    };
+    door.console.sign_out(number);
+    let mut response = empty_response(StatusCode::NO_CONTENT);
+    set_cookie(&mut response, &door.console, "", 0);
+    response
+}
+
+fn set_cookie(response: &mut Response<ReplyBody>, console: &Console, value: &str, secs: u64) {
+    let name = console.cookie_name();
+    let secure = if console.is_secure() { "; Secure" } else { "" };
+    let cookie =
+        format!("{name}={value}; Path=/; Max-Age={secs}; HttpOnly; SameSite=Strict{secure}");
+    let headers = response.headers_mut();
+    let cookie = HeaderValue::from_str(&cookie).expect("a name, base64 and numbers");
+    headers.insert(SET_COOKIE, cookie);
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+}
+
+/// The browser that asks, by both its secrets.
+fn authenticate_browser(
+    console: &Console,
+    request: &Request<RequestBody>,
+) -> Result<(u64, Credential), SignInError> {
+    check_same_origin(console, request)?;
+    let headers = request.headers();
+    let key = headers::header_text(headers, &PAGE_KEY).unwrap_or("");
+    let cookie = cookie_value(headers, &console.cookie_name()).unwrap_or("");
+    console
+        .authenticate(cookie, key)
+        .ok_or(SignInError::Unknown)
+}
+
+/// The value of a cookie, where it stands once.
+fn cookie_value<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+    let all = headers.get_all(COOKIE).iter();
+    let all = all.filter_map(|value| value.to_str().ok());
+    let pairs = all.flat_map(|value| value.split(';'));
+    let mut found = pairs.filter_map(|pair| {
+        let (key, value) = pair.trim().split_once('=')?;
+        (key == name).then_some(value)
+    });
+    let first = found.next()?;
+    found.next().is_none().then_some(first)
+}
+
+/// Judges what the browser itself says of where a request comes from: scripts cannot write these headers.
+fn check_same_origin<B>(console: &Console, request: &Request<B>) -> Result<(), SignInError> {
+    let headers = request.headers();
+    let own = console_host(console, request)?;
+    let scheme = if console.is_secure() { "https" } else { "http" };
+    let site = headers::header_text(headers, &FETCH_SITE);
+    let same_site = site.is_none_or(|site| site == "same-origin");
+    let same_origin = match headers.get(ORIGIN) {
+        Some(origin) => *origin == format!("{scheme}://{own}"),
+        // Of a GET browsers name no origin.
+        None => request.method() == Method::GET && site.is_some(),
+    };
+    match same_site && same_origin {
+        true => Ok(()),
+        false => Err(SignInError::ForeignPage),
+    }
+}
+
+/// The host and port it is asked at, where it is reached there.
+fn console_host<'r, B>(console: &Console, request: &'r Request<B>) -> Result<&'r str, SignInError> {
+    let authority = request.uri().authority().map(http::uri::Authority::as_str);
+    let host = headers::header_text(request.headers(), &HOST);
+    let own = authority.or(host).ok_or(SignInError::ForeignPage)?;
+    if !console.is_secure() && !is_loopback(own) {
+        return Err(SignInError::Plaintext);
+    }
+    let authority = own.parse().map_err(|_| SignInError::ForeignPage)?;
+    match console.is_reachable_at(&authority) {
+        true => Ok(own),
+        false => Err(SignInError::ForeignPort),
+    }
+}
+
+#[cfg(test)]
+mod tests;

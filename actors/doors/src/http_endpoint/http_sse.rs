@@ -1,0 +1,260 @@
+//! HTTP+SSE of 2024-11-05 for old clients: a line connection whose lines arrive as POST bodies and leave as
+//! events.
+//!
+//! `GET /sse` (or `/sse/<server>`) opens it and names the endpoint to POST to; it ends with that
+//! stream.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+use futures_util::{Stream, StreamExt, stream};
+use http::{Request, Response, StatusCode};
+use mgp_engine::tools::catalog::CatalogView;
+use mgp_protocol::framing::to_one_line;
+use mgp_protocol::ids::AgentId;
+use mgp_protocol::jsonrpc::partial_message::PartialMessage;
+use mgp_protocol::jsonrpc::{self, Malformed};
+use mgp_transports::fair_slots::{FairSlots, SlotAdmission, Usage};
+use mgp_transports::http::body::{ReplyBody, RequestBody};
+use mgp_transports::sse;
+use tokio::io::{AsyncRead, DuplexStream, duplex};
+use tokio::sync::mpsc;
+use tokio_util::codec::{FramedRead, LinesCodec};
+use tokio_util::io::StreamReader;
+use tokio_util::sync::CancellationToken;
+
+use super::post::read_message;
+use super::responses::{json_response, overloaded_response, unknown_session_response};
+use super::{HEARTBEAT_INTERVAL, HttpEndpoint, empty_response, stream_response};
+use crate::connection;
+use mgp_runtime::task;
+
+/// Where messages are POSTed; the query names the connection.
+pub(super) const ENDPOINT_PATH: &str = "/sse/messages";
+/// Messages between POSTs and the connection. A further POST waits, so that a client holds no more than
+/// its POSTs under way and one message.
+const QUEUE_MAX: usize = 1;
+/// Bytes between the connection and the stream of its client.
+const PIPE_BYTES: usize = 64 << 10;
+
+/// Open connections of old clients, by the id in their endpoint.
+#[derive(Debug)]
+pub struct HttpSse {
+    open: Mutex<SseClients>,
+}
+
+#[derive(Debug)]
+struct SseClients {
+    clients: HashMap<String, Arc<SseClient>>,
+    agents: FairSlots<AgentId, String>,
+}
+
+#[derive(Debug)]
+struct SseClient {
+    agent: AgentId,
+    inbound: mpsc::Sender<Bytes>,
+    /// Its place is another one's.
+    evict: CancellationToken,
+}
+
+impl SseClients {
+    /// Enters a client, for which one may have to go of an agent that has more. False when there is no place.
+    fn insert(&mut self, id: &str, client: Arc<SseClient>) -> bool {
+        // Each holds its stream open: none is idle.
+        match self.agents.admit(&client.agent, |_| Usage::Busy) {
+            SlotAdmission::Free => {}
+            SlotAdmission::Replaces(gone) => {
+                let gone = self.clients.remove(&gone);
+                gone.iter().for_each(|gone| gone.evict.cancel());
+            }
+            SlotAdmission::Full => return false,
+        }
+        self.agents.insert(&client.agent, id.to_owned());
+        self.clients.insert(id.to_owned(), client);
+        true
+    }
+}
+
+impl HttpSse {
+    /// None is open; so many may be.
+    #[must_use]
+    pub fn new(max: usize) -> Arc<Self> {
+        Arc::new(Self {
+            open: Mutex::new(SseClients {
+                clients: HashMap::new(),
+                agents: FairSlots::new(max),
+            }),
+        })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, SseClients> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Opens a connection; its first event names the endpoint.
+    pub(super) fn open(
+        self: &Arc<Self>,
+        door: &HttpEndpoint,
+        view: CatalogView,
+        agent: AgentId,
+    ) -> Response<ReplyBody> {
+        let id = mgp_runtime::ids::new_session_id().to_string();
+        let (way_in, messages) = mpsc::channel(QUEUE_MAX);
+        let (writer, way_out) = duplex(PIPE_BYTES);
+        let leave = CancellationToken::new();
+        let visit = Arc::new(SseClient {
+            agent: agent.clone(),
+            inbound: way_in,
+            evict: leave.clone(),
+        });
+        if !self.lock().insert(&id, visit) {
+            let words = "too many sessions are open (`[http] max_sessions`)";
+            return overloaded_response(None, words);
+        }
+        let serving = connection::serve(
+            door.endpoint.clone(),
+            agent,
+            false,
+            Some(view),
+            leave.clone(),
+            line_reader(messages),
+            writer,
+        );
+        task::spawn_detached("http_sse.serve", serving);
+        let endpoint = format!("{ENDPOINT_PATH}?session={id}");
+        let first = sse::render_named_event("endpoint", None, endpoint.as_bytes());
+        let leaving = SseClientEntry {
+            table: self.clone(),
+            id,
+        };
+        let events = event_stream(first, way_out, leaving).take_until(leave.cancelled_owned());
+        let body = ReplyBody::stream(events)
+            .with_heartbeat(HEARTBEAT_INTERVAL, sse::render_comment(""))
+            .mark_long_lived();
+        stream_response(body)
+    }
+
+    /// Takes one POSTed message.
+    pub(super) async fn post(
+        &self,
+        door: &HttpEndpoint,
+        request: Request<RequestBody>,
+        agent: &AgentId,
+    ) -> Response<ReplyBody> {
+        let query = request.uri().query().unwrap_or("");
+        let visit = query
+            .split('&')
+            .find_map(|pair| pair.strip_prefix("session="))
+            .and_then(|id| self.lock().clients.get(id).cloned())
+            .filter(|visit| visit.agent == *agent);
+        let Some(visit) = visit else {
+            return unknown_session_response();
+        };
+        let body = match read_message(door, request.into_body(), agent).await {
+            Ok(body) => body,
+            Err(response) => return *response,
+        };
+        if let Err(broken @ Malformed::NotJson(_)) = jsonrpc::parse(&body)
+            && let Some(frame) = broken.to_frame()
+        {
+            if PartialMessage::scan(&body).is_response() {
+                // An answer over the limit: the connection fails its question and sends nothing.
+                let _ = visit.forward(body).await;
+            }
+            return json_response(StatusCode::BAD_REQUEST, ReplyBody::full(frame));
+        }
+        match visit.forward(body).await {
+            Ok(()) => empty_response(StatusCode::ACCEPTED),
+            Err(SseClientGone) => unknown_session_response(),
+        }
+    }
+}
+
+impl SseClient {
+    /// Passes on a message as one line: completely, or not at all if the client is gone before.
+    async fn forward(&self, body: Bytes) -> Result<(), SseClientGone> {
+        self.inbound
+            .send(to_one_line(body))
+            .await
+            .map_err(|_| SseClientGone)
+    }
+}
+
+/// The connection has ended.
+struct SseClientGone;
+
+/// Messages as the lines that a connection reads.
+fn line_reader(messages: mpsc::Receiver<Bytes>) -> impl AsyncRead + Unpin + Send + 'static {
+    let lines = stream::unfold(messages, |mut messages| async move {
+        let line = messages.recv().await?;
+        Some((stream::iter([line, Bytes::from_static(b"\n")]), messages))
+    });
+    StreamReader::new(Box::pin(lines.flatten().map(std::io::Result::Ok)))
+}
+
+/// Closes the connection when its stream is dropped.
+struct SseClientEntry {
+    table: Arc<HttpSse>,
+    id: String,
+}
+
+impl Drop for SseClientEntry {
+    fn drop(&mut self) {
+        let mut open = self.table.lock();
+        open.agents.remove(&self.id);
+        open.clients.remove(&self.id);
+    }
+}
+
+/// The lines of a connection as events, for as long as the client takes them.
+fn event_stream(
+    first: Bytes,
+    way_out: DuplexStream,
+    leaving: SseClientEntry,
+) -> impl Stream<Item = Bytes> + Send {
+    let lines = FramedRead::new(way_out, LinesCodec::new()).filter_map(move |line| {
+        let _open = &leaving;
+        // An error is the last thing a stream of lines says.
+        std::future::ready(
+            line.ok()
+                .map(|line| sse::render_event(None, line.as_bytes())),
+        )
+    });
+    stream::once(std::future::ready(first)).chain(lines)
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::AsyncReadExt;
+
+    use super::*;
+
+    /// A client that disconnects during its POST does not break a line: the next message is read correctly.
+    #[tokio::test]
+    async fn a_post_given_up_leaves_no_half_line() {
+        let (way_in, messages) = mpsc::channel(QUEUE_MAX);
+        let visit = SseClient {
+            agent: AgentId::new(AgentId::LOCAL),
+            inbound: way_in,
+            evict: CancellationToken::new(),
+        };
+        let mut read = line_reader(messages);
+        let long = Bytes::from(vec![b'x'; 2 * PIPE_BYTES]);
+        // Given up as soon as it has to wait.
+        for _ in 0..3 {
+            let _ = futures_util::FutureExt::now_or_never(visit.forward(long.clone()));
+        }
+        let mut got = vec![0; long.len() + 1];
+        read.read_exact(&mut got).await.unwrap();
+        let next = visit.forward(Bytes::from_static(b"{}"));
+        assert!(next.await.is_ok());
+        drop(visit);
+        let mut rest = Vec::new();
+        read.read_to_end(&mut rest).await.unwrap();
+        got.extend(rest);
+        let whole = |line: &[u8]| line == long || line == b"{}" || line.is_empty();
+        assert!(got.split(|byte| *byte == b'\n').all(whole), "torn");
+        assert!(got.ends_with(b"\n{}\n"), "the next message is there");
+    }
+}

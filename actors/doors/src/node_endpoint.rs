@@ -1,0 +1,433 @@
+//! The door for agents of other nodes: each call over a link is one stateless request, about the one server
+//! that its header names. The agent is who its node says it is; what it may do is decided here, like for any
+//! other agent, but by grants alone.
+
+mod authorization;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use mgp_cluster::agent_limits::{AgentPermit, needs_permit};
+use mgp_cluster::links::{InboundNodeCall, PeerLink};
+use mgp_engine::calls::outcome::for_refusal;
+use mgp_engine::clock::to_micros_rounded_up;
+use mgp_engine::tools::catalog::CatalogView;
+use mgp_protocol::dialect::Dialect;
+use mgp_protocol::federation::call::timings::CallTimings;
+use mgp_protocol::federation::call::{CallHeader, CallRejection, owner_refusal};
+use mgp_protocol::federation::close_codes::StreamReset;
+use mgp_protocol::federation::frames::StreamKind;
+use mgp_protocol::federation::hello::WireFeatures;
+use mgp_protocol::ids::AgentId;
+use mgp_protocol::jsonrpc::{self, Message};
+use mgp_protocol::mcp::Method;
+use mgp_protocol::mgp::callback::Respond;
+use mgp_protocol::mgp::events::Subscribe;
+use mgp_protocol::mgp::stream::Cancel;
+use mgp_protocol::refusal::owner_refusal::OwnerRefusal;
+use mgp_protocol::refusal::{CallOutcome, Refusal, Rendered};
+use mgp_transports::quic::{CallFrame, CallInput, CallOutput, StreamFailure, WriteFailure};
+use serde_json::value::RawValue;
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use tokio_util::task::task_tracker::TaskTrackerToken;
+
+use self::authorization::{Authorization, AuthorizedCall};
+use crate::endpoint_context::EndpointContext;
+use crate::stateless::{RunningCall, StatelessRequest};
+use mgp_callers::in_flight_call::InFlightCall;
+use mgp_callers::in_flight_call::rounds::{Outlet, STREAM_QUEUE};
+use mgp_callers::request::{Caller, CallerSession};
+use mgp_runtime::event_sink::EventSink;
+use mgp_runtime::task;
+use mgp_runtime::time::monotonic_now;
+
+/// Events that may wait for the reader of one channel: they are kept besides, and 128 channels of one node hold 36 MiB at
+/// most here.
+const EVENTS_QUEUE: usize = 4;
+
+/// Of calls that took less, in microseconds, the node they came from is told nothing: in its own record, which has parts
+/// from a millisecond on, they are not what took long.
+const MIN_REPORTED_US: u64 = 250;
+
+/// What is still taken when the kernel shuts down: what a call that is under way may wait for.
+const ALLOWED_WHILE_DRAINING: [&str; 2] = [Respond::METHOD, Cancel::METHOD];
+
+/// Takes the calls of other nodes.
+#[derive(Debug)]
+pub struct NodeEndpoint {
+    endpoint: EndpointContext,
+    closing: CancellationToken,
+    /// Calls that were taken, until their callers have the answers. What lasts as long as its link is none of them.
+    calls: TaskTracker,
+    /// One of these ended without an answer while the kernel shut down.
+    unanswered: AtomicBool,
+}
+
+/// A call that was taken, until dropped.
+struct AcceptedCall<'a> {
+    endpoint: &'a NodeEndpoint,
+    /// Its caller has the answer, or wants none.
+    is_answered: bool,
+    _token: TaskTrackerToken,
+}
+
+impl Drop for AcceptedCall<'_> {
+    fn drop(&mut self) {
+        if !self.is_answered && self.endpoint.closing.is_cancelled() {
+            self.endpoint.unanswered.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
+/// How the node that calls reads errors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ErrorFrames {
+    /// An error is the server's; what this kernel refuses is a frame of its own.
+    Separate,
+    /// An older version: both are errors.
+    Combined,
+}
+
+impl ErrorFrames {
+    fn for_peer(peer: &PeerLink) -> Self {
+        let features = peer.link.negotiated().features;
+        match features.contains(WireFeatures::REFUSALS) {
+            true => Self::Separate,
+            false => Self::Combined,
+        }
+    }
+}
+
+/// A request under way, with what is still to be said of it.
+struct NodeCall {
+    running: RunningCall,
+    dialect: Dialect,
+    messages: mpsc::Receiver<Bytes>,
+}
+
+impl NodeEndpoint {
+    /// The door to what this reception has.
+    #[must_use]
+    pub fn new(reception: EndpointContext) -> Arc<Self> {
+        Arc::new(Self {
+            endpoint: reception,
+            closing: CancellationToken::new(),
+            calls: TaskTracker::new(),
+            unanswered: AtomicBool::new(false),
+        })
+    }
+
+    /// Takes no new calls from now on: their callers are told that nothing of them was begun.
+    pub fn close(&self) {
+        self.closing.cancel();
+        self.calls.close();
+    }
+
+    /// After [`Self::close`]: resolves when all calls that were taken have ended. True when their callers have the
+    /// answers.
+    pub async fn drain(&self) -> bool {
+        self.calls.wait().await;
+        !self.unanswered.load(Ordering::Relaxed)
+    }
+
+    /// Where the calls of other nodes go. Each has a task of its own: a link lets a node begin
+    /// [`mgp_transports::quic::MAX_CALLS`] at a time, [`mgp_transports::quic::MAX_LISTENS`] more that wait for news and
+    /// [`mgp_transports::quic::MAX_FOLLOWS`] for events, and no more links than one for each node last.
+    #[must_use]
+    pub fn call_sink(self: &Arc<Self>) -> EventSink<InboundNodeCall> {
+        let door = self.clone();
+        EventSink::new(move |call: InboundNodeCall| {
+            let door = door.clone();
+            task::spawn_detached(
+                "node_door.call",
+                async move { door.handle_call(call).await },
+            );
+        })
+    }
+
+    /// Answers one call. Dropped by its caller, it is cancelled.
+    async fn handle_call(&self, InboundNodeCall { peer, call }: InboundNodeCall) {
+        let (input, output) = (call.input, call.output);
+        let (kind, header) = (call.kind, call.header);
+        let mut taken = (kind == StreamKind::Call).then(|| AcceptedCall {
+            endpoint: self,
+            is_answered: false,
+            _token: self.calls.token(),
+        });
+        let delivered = output.wait_stopped();
+        let frames = ErrorFrames::for_peer(&peer);
+        let is_last = ALLOWED_WHILE_DRAINING.contains(&&*header.method);
+        let is_late = self.closing.is_cancelled() && !is_last;
+        let judgement =
+            match authorization::authorize(&self.endpoint, &peer, &header, call.params, kind) {
+                // The answer to a question belongs to a call that was taken before.
+                Authorization::Accepted(judged) if is_late && judged.meta.state.is_none() => {
+                    Authorization::RefusedByNode(refusal_at_shutdown(&peer))
+                }
+                judgement @ (Authorization::RefusedByNode(_)
+                | Authorization::RefusedByServer(..)
+                | Authorization::Accepted(_)) => judgement,
+            };
+        let answered = match judgement {
+            Authorization::RefusedByNode(refused) => output.send_refused(&refused).await,
+            Authorization::RefusedByServer(refusal, dialect) => {
+                let first = CallOutcome::NotExecuted;
+                send_refusal(output, &refusal, (dialect, frames), first).await
+            }
+            Authorization::Accepted(judged) => {
+                self.execute(*judged, (&peer, &header), input, output).await
+            }
+        };
+        let answered = match answered {
+            // In the place of an answer that is too large stands a refusal.
+            Ok(()) | Err(WriteFailure::TooLarge { .. }) => {
+                delivered.await;
+                true
+            }
+            Err(WriteFailure::Stopped(_)) => true,
+            Err(WriteFailure::Gone(_)) => peer.link.end_reason().is_some(),
+        };
+        if let Some(taken) = &mut taken {
+            taken.is_answered = answered;
+        }
+    }
+
+    /// Makes a call that may be made, once it is its agent's turn.
+    async fn execute(
+        &self,
+        judged: AuthorizedCall,
+        (peer, header): (&PeerLink, &CallHeader),
+        input: CallInput,
+        output: CallOutput,
+    ) -> Result<(), WriteFailure> {
+        let turn = acquire_permit(peer, &header.method, &judged.agent, header.left_ms).await;
+        let Some(_turn) = turn else {
+            return output.send_refused(&CallRejection::Late).await;
+        };
+        let frames = ErrorFrames::for_peer(peer);
+        // What comes back with the answer to a question belongs to a call that was made.
+        let least = match judged.meta.state {
+            Some(_) => CallOutcome::Unknown,
+            None => CallOutcome::NotExecuted,
+        };
+        let session = match header.has_session {
+            true => CallerSession::RemoteSession,
+            false => CallerSession::Stateless,
+        };
+        match self.begin_call(judged, session) {
+            Ok(conversation) => {
+                let last = (frames, least);
+                self.relay_until_answer(conversation, peer, (input, output), last)
+                    .await
+            }
+            Err((refusal, dialect)) => {
+                send_refusal(output, &refusal, (dialect, frames), least).await
+            }
+        }
+    }
+
+    fn begin_call(
+        &self,
+        judged: AuthorizedCall,
+        session: CallerSession,
+    ) -> Result<NodeCall, (Refusal, Dialect)> {
+        let AuthorizedCall {
+            agent,
+            server,
+            id,
+            method,
+            params,
+            trace,
+            meta: stated,
+        } = judged;
+        let waiting = match &*method {
+            Subscribe::METHOD => EVENTS_QUEUE,
+            _ => STREAM_QUEUE,
+        };
+        let (outlet, messages) = mpsc::channel(waiting);
+        let (dialect, view) = (stated.dialect(), CatalogView::One(server));
+        let clients = &self.endpoint.directory.stateless_clients;
+        let activity = clients.activity(&agent, &view, stated.client.as_deref());
+        let arrival = StatelessRequest {
+            agent,
+            operator: false,
+            session,
+            view,
+            id,
+            method,
+            params: Some(params),
+            trace,
+            outlet: Outlet::Stream(outlet),
+        };
+        let running = self.endpoint.stateless.open(arrival, stated, activity);
+        match running {
+            Ok(running) => Ok(NodeCall {
+                running,
+                dialect,
+                messages,
+            }),
+            Err(refusal) => Err((refusal, dialect)),
+        }
+    }
+
+    /// Relays both ways until the answer; ends with the caller, which cancels the request.
+    ///
+    /// # Errors
+    /// The caller has no answer.
+    async fn relay_until_answer(
+        &self,
+        conversation: NodeCall,
+        peer: &PeerLink,
+        (mut input, mut output): (CallInput, CallOutput),
+        (frames, least): (ErrorFrames, CallOutcome),
+    ) -> Result<(), WriteFailure> {
+        let NodeCall {
+            running,
+            dialect,
+            mut messages,
+        } = conversation;
+        let (caller, exchange) = (running.caller().clone(), running.call().clone());
+        let mut answering = running.into_answer();
+        let mut stopped = Box::pin(output.wait_stopped());
+        let mut says = true;
+        let outcome = loop {
+            tokio::select! {
+                biased;
+                Some(message) = messages.recv() => {
+                    relay_message(&mut output, message).await?;
+                }
+                outcome = &mut answering => break outcome,
+                why = &mut stopped => {
+                    return Err(WriteFailure::Stopped(why.unwrap_or(StreamReset::Abandoned)));
+                }
+                said = input.next(), if says => match said {
+                    Ok(CallFrame::Relayed(message)) => self.handle_notification(&caller, &message),
+                    // It has nothing more to say.
+                    Err(StreamFailure::Unfinished) => says = false,
+                    Ok(
+                        CallFrame::Result(_)
+                        | CallFrame::Error(_)
+                        | CallFrame::Refused(_)
+                        | CallFrame::OwnerRefusal(_),
+                    ) => {
+                        return Err(WriteFailure::Stopped(StreamReset::Malformed));
+                    }
+                    // It wants no answer.
+                    Err(StreamFailure::Reset(why)) => return Err(WriteFailure::Stopped(why)),
+                    Err(failure) => return Err(WriteFailure::Gone(failure)),
+                },
+            }
+        };
+        // Sent before the answer, and queued while the queue was being read.
+        while let Ok(message) = messages.try_recv() {
+            relay_message(&mut output, message).await?;
+        }
+        if let Some(times) = call_times(&exchange) {
+            output.set_times(times);
+        }
+        // Its server was stopped before the call reached it.
+        let not_begun = matches!(outcome, Err(Refusal::NotReady { .. }));
+        match outcome {
+            Err(_) if not_begun && self.closing.is_cancelled() => {
+                output.send_refused(&refusal_at_shutdown(peer)).await
+            }
+            Ok(result) => output.send_result(result).await,
+            Err(refusal) => send_refusal(output, &refusal, (dialect, frames), least).await,
+        }
+    }
+
+    /// What the caller says while its call is under way.
+    fn handle_notification(&self, caller: &Arc<Caller>, message: &Bytes) {
+        if let Ok(Message::Notification { method, params }) = jsonrpc::parse(message)
+            && authorization::can_notify(&caller.agent, &method)
+        {
+            let params = params.map(RawValue::get);
+            self.endpoint
+                .routes
+                .handle_notification(caller, &method, params);
+        }
+    }
+}
+
+/// Nothing of the call was begun. An older node knows no better reason than that there is no room.
+fn refusal_at_shutdown(peer: &PeerLink) -> CallRejection {
+    match peer
+        .link
+        .negotiated()
+        .features
+        .contains(WireFeatures::SHUTDOWN)
+    {
+        true => CallRejection::ShuttingDown,
+        false => CallRejection::Busy,
+    }
+}
+
+/// The turn of a call that has one: a node of an earlier version lets one agent begin more than an agent may. None when
+/// the call's time is over before it comes.
+async fn acquire_permit(
+    peer: &PeerLink,
+    method: &str,
+    agent: &AgentId,
+    left_ms: u64,
+) -> Option<Option<AgentPermit>> {
+    if !needs_permit(method) {
+        return Some(None);
+    }
+    let left = Duration::from_millis(left_ms);
+    let turn = tokio::time::timeout(left, peer.incoming.acquire(agent)).await;
+    turn.ok().map(Some)
+}
+
+/// Where the time of a call went here, up to now; `None` of one that took no time anybody looks for.
+fn call_times(exchange: &InFlightCall) -> Option<CallTimings> {
+    let measured = exchange.remote_times().local()?;
+    let whole = to_micros_rounded_up(monotonic_now().duration_since(exchange.started_at()));
+    let times = CallTimings { whole, ..measured };
+    (whole >= MIN_REPORTED_US).then_some(times)
+}
+
+/// Fails when the caller reads no more. A message that is too large is left out: the answer still comes.
+async fn relay_message(output: &mut CallOutput, message: Bytes) -> Result<(), WriteFailure> {
+    match output.relay(message).await {
+        Ok(()) | Err(WriteFailure::TooLarge { .. }) => Ok(()),
+        failed @ Err(WriteFailure::Stopped(_) | WriteFailure::Gone(_)) => failed,
+    }
+}
+
+/// The last frame of a call without a result. `least`: what is known of the call whatever the refusal says of this part
+/// of it.
+async fn send_refusal(
+    output: CallOutput,
+    refusal: &Refusal,
+    (dialect, frames): (Dialect, ErrorFrames),
+    least: CallOutcome,
+) -> Result<(), WriteFailure> {
+    match (frames, refusal) {
+        // The server's own error, byte for byte; the kernel of the agent says it in the words of the agent.
+        (ErrorFrames::Separate, Refusal::Peer(error)) => {
+            output.send_error(error.get().to_owned().into()).await
+        }
+        (ErrorFrames::Separate, refusal) => {
+            let outcome = match for_refusal(refusal) {
+                CallOutcome::NotExecuted => least,
+                known @ (CallOutcome::Done | CallOutcome::Unknown) => known,
+            };
+            let refusal = OwnerRefusal {
+                cause: owner_refusal::cause(refusal),
+                outcome,
+                answer: refusal.render_for_dialect(dialect).into(),
+            };
+            output.send_refusal(&refusal).await
+        }
+        (ErrorFrames::Combined, refusal) => match refusal.render_for_dialect(dialect) {
+            Rendered::Result(result) => output.send_result(result.into()).await,
+            Rendered::Error(error) => output.send_error(error.into()).await,
+        },
+    }
+}

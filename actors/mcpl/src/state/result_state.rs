@@ -1,0 +1,105 @@
+//! What a caller sees of the state in a result: never the state itself. An agent that is an MCPL host reads in
+//! `_meta` where it stands; any other one is told, as text, when something was not kept.
+
+use mgp_protocol::mcpl::state::{STATE_META_KEY, StateMeta};
+use mgp_protocol::splice::{Splice, member, members, quote};
+
+/// The member of a result that holds its state.
+const STATE: &str = "state";
+
+/// The result without its state, and the state; `None` where it has none.
+#[must_use]
+pub fn split_state(result: &str) -> Option<(String, String)> {
+    let state = member(result, STATE)?.to_owned();
+    let mut splice = Splice::new(result);
+    splice.remove_members(result, &[STATE]);
+    Some((splice.finish().into_owned(), state))
+}
+
+/// The result with a note in `_meta`, in place of one of that name that the server wrote.
+#[must_use]
+pub fn with_note(result: &str, note: &StateMeta) -> String {
+    let note = serde_json::to_string(note).expect("a note is always JSON");
+    let (mut meta, mut rest) = ("{}".to_owned(), result.to_owned());
+    if let Some(there) = member(result, "_meta").filter(|meta| meta.starts_with('{')) {
+        let mut splice = Splice::new(there);
+        splice.remove_members(there, &[STATE_META_KEY]);
+        meta = splice.finish().into_owned();
+        let mut splice = Splice::new(result);
+        splice.remove_members(result, &["_meta"]);
+        rest = splice.finish().into_owned();
+    }
+    let mut splice = Splice::new(&meta);
+    splice.insert_member(&meta, STATE_META_KEY, &note);
+    let meta = splice.finish();
+    let mut splice = Splice::new(&rest);
+    splice.insert_member(&rest, "_meta", &meta);
+    splice.finish().into_owned()
+}
+
+/// The result with a text at the end of its content, for who reads nothing of MCPL.
+#[must_use]
+pub fn with_text(result: &str, why: &str) -> String {
+    let text = format!(
+        "The state of this tool was not kept: {why}. The next call goes on from the one before."
+    );
+    let block = format!(r#"{{"type":"text","text":{}}}"#, quote(&text));
+    let content = member(result, "content").filter(|content| content.starts_with('['));
+    let mut splice = Splice::new(result);
+    match content {
+        Some(content) => {
+            let open = content.trim_end().trim_end_matches(']').trim_end();
+            let comma = if open == "[" { "" } else { "," };
+            splice.replace(content, format!("{open}{comma}{block}]"));
+        }
+        None if members(result).is_some() => {
+            splice.insert_member(result, "content", &format!("[{block}]"));
+        }
+        None => {}
+    }
+    splice.finish().into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// MCPL-071: the state leaves the result whole, and nothing else does.
+    #[test]
+    fn a_result_is_shown_without_its_state() {
+        let result = r#"{"content":[],"state":{"checkpoint":"a","data":[1]},"x":1}"#;
+        let (rest, state) = split_state(result).unwrap();
+        assert_eq!(rest, r#"{"content":[],"x":1}"#);
+        assert_eq!(state, r#"{"checkpoint":"a","data":[1]}"#);
+        assert!(split_state(r#"{"content":[{"state":1}]}"#).is_none());
+    }
+
+    /// MCPL-063, MCPL-067: where it stands, and what was not kept.
+    #[test]
+    fn a_caller_is_told_in_its_own_words() {
+        let note = StateMeta {
+            feature_set: "notes.edit".into(),
+            checkpoint: Some("a".into()),
+            refused: None,
+        };
+        let own = r#"{"_meta":{"x":1,"mcpl/state":{"checkpoint":"forged"}},"content":[]}"#;
+        let told = r#"{"featureSet":"notes.edit","checkpoint":"a"}"#;
+        assert_eq!(
+            with_note(own, &note),
+            format!(r#"{{"_meta":{{"mcpl/state":{told},"x":1}},"content":[]}}"#)
+        );
+        assert_eq!(
+            with_note("{}", &note),
+            format!(r#"{{"_meta":{{"mcpl/state":{told}}}}}"#)
+        );
+        for (result, begins) in [
+            (r#"{"content":[]}"#, r#"{"content":[{"type":"text""#),
+            (r#"{"content":[1] }"#, r#"{"content":[1,{"type":"text""#),
+            (r#"{"a":1}"#, r#"{"content":[{"type":"text""#),
+        ] {
+            let spoken = with_text(result, "why \"so\"");
+            assert!(spoken.starts_with(begins), "{spoken}");
+            assert!(serde_json::from_str::<serde_json::Value>(&spoken).is_ok());
+        }
+    }
+}

@@ -1,0 +1,197 @@
+//! Reads the questions in a server's answer, strictly: no other reader may find more in it.
+
+use std::borrow::Cow;
+use std::collections::VecDeque;
+use std::fmt;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::{Mutex, PoisonError};
+
+use mgp_protocol::lookalike;
+use mgp_protocol::refusal::URL_ELICITATION_REQUIRED;
+use serde::Deserialize;
+use serde::de::{Error as _, MapAccess, Visitor};
+use serde_json::value::RawValue;
+
+use crate::link::server_methods::find_callback;
+
+/// Questions of tasks remembered for one server; the oldest are dropped, and their clients may answer
+/// again after the next `tasks/get`.
+const MAX_PERMITS: usize = 1024;
+
+/// The questions of tasks that clients may answer.
+#[derive(Debug, Default)]
+pub(in crate::link) struct AnswerPermits {
+    known: Mutex<VecDeque<u64>>,
+    hasher: RandomState,
+}
+
+impl AnswerPermits {
+    /// Allows answers to these questions of a task.
+    pub(in crate::link) fn allow<'k>(&self, task: &str, keys: impl Iterator<Item = &'k str>) {
+        for key in keys {
+            let permit = self.hasher.hash_one((task, key));
+            let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+            if !known.contains(&permit) {
+                if known.len() == MAX_PERMITS {
+                    known.pop_front();
+                }
+                known.push_back(permit);
+            }
+        }
+    }
+
+    /// True for a question that may be answered.
+    pub(in crate::link) fn allows(&self, task: &str, key: &str) -> bool {
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        known.contains(&self.hasher.hash_one((task, key)))
+    }
+}
+
+/// One question.
+#[derive(Deserialize)]
+pub(in crate::link) struct InputRequest<'a> {
+    /// One of the methods that ask a client.
+    #[serde(borrow)]
+    pub(in crate::link) method: Cow<'a, str>,
+    #[serde(borrow, default)]
+    params: Option<&'a RawValue>,
+}
+
+impl InputRequest<'_> {
+    pub(in crate::link) fn params(&self) -> Option<&str> {
+        self.params.map(RawValue::get)
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct InputRequired<'a> {
+    #[serde(borrow, default)]
+    input_requests: Option<RequestEntries<'a>>,
+}
+
+/// Questions by key; a key may occur only once.
+struct RequestEntries<'a>(Vec<(String, InputRequest<'a>)>);
+
+impl<'de: 'a, 'a> Deserialize<'de> for RequestEntries<'a> {
+    fn deserialize<D: serde::Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
+        struct EntriesVisitor;
+        impl<'de> Visitor<'de> for EntriesVisitor {
+            type Value = RequestEntries<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object of questions")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+                let mut entries: Vec<(String, InputRequest<'de>)> = Vec::new();
+                let mut seen = std::collections::HashSet::new();
+                while let Some((key, wanted)) = map.next_entry::<String, InputRequest<'de>>()? {
+                    if !seen.insert(key.clone()) {
+                        return Err(A::Error::custom(format_args!(
+                            "question {key:?} stands twice"
+                        )));
+                    }
+                    entries.push((key, wanted));
+                }
+                Ok(RequestEntries(entries))
+            }
+        }
+        d.deserialize_map(EntriesVisitor)
+    }
+}
+
+/// The questions in a result or in a task's event.
+///
+/// # Errors
+/// Why readers could understand it differently, in words.
+pub(in crate::link) fn parse(text: &str) -> Result<Vec<(String, InputRequest<'_>)>, String> {
+    let needs: InputRequired<'_> = lookalike::from_str(text)
+        .map_err(|error| format!("its questions cannot be read: {error}"))?;
+    let asked = needs.input_requests.map_or_else(Vec::new, |all| all.0);
+    match asked
+        .iter()
+        .find(|(_, one)| find_callback(&one.method).is_none())
+    {
+        Some((_, one)) => Err(format!("it asks {:?}, which no server may", one.method)),
+        None => Ok(asked),
+    }
+}
+
+/// The URL elicitations that an error object requires; none in other errors.
+///
+/// # Errors
+/// Why readers could understand it differently, in words.
+pub(in crate::link) fn parse_url_elicitations(error: &str) -> Result<Vec<&str>, String> {
+    #[derive(Deserialize)]
+    struct ErrorObject<'a> {
+        #[serde(default)]
+        code: Option<serde_json::Number>,
+        #[serde(borrow, default)]
+        data: Option<&'a RawValue>,
+    }
+    #[derive(Deserialize)]
+    struct Data<'a> {
+        #[serde(borrow)]
+        elicitations: Vec<&'a RawValue>,
+    }
+    let unread = |error| format!("its error cannot be read: {error}");
+    let said: ErrorObject<'_> = lookalike::from_str(error).map_err(unread)?;
+    let wanted = URL_ELICITATION_REQUIRED as f64;
+    if said.code.and_then(|code| code.as_f64()) != Some(wanted) {
+        return Ok(Vec::new());
+    }
+    let data = said.data.map_or("{}", RawValue::get);
+    let data: Data<'_> = lookalike::from_str(data).map_err(unread)?;
+    Ok(data.elicitations.into_iter().map(RawValue::get).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// CMCP-084: what another reader could take for questions is refused.
+    #[test]
+    fn questions_that_readers_differ_about_are_refused() {
+        for text in [
+            r#"{"InputRequests":{"a":{"method":"elicitation/create"}}}"#,
+            r#"{"inputReque\u017fts":{"a":{"method":"elicitation/create"}}}"#,
+            r#"{"inputRequests":{"a":{"method":"Elicitation/create"}}}"#,
+            r#"{"inputRequests":{"a":{"Method":"elicitation/create","method":"roots/list"}}}"#,
+            r#"{"inputRequests":{"a":{"method":"roots/list"},"\u0061":{"method":"roots/list"}}}"#,
+            r#"{"inputRequests":{},"inputRequests":{"a":{"method":"elicitation/create"}}}"#,
+            r#"{"inputRequests":[{"method":"elicitation/create"}]}"#,
+        ] {
+            assert!(parse(text).is_err(), "{text}");
+        }
+        let plain = r#"{"\u0069nputRequests":{"a":{"method":"elicitation\u002fcreate"}},"x":1}"#;
+        let asked = parse(plain).unwrap_or_default();
+        assert_eq!(
+            (&*asked[0].0, &*asked[0].1.method),
+            ("a", "elicitation/create")
+        );
+        for nothing in ["{}", r#"{"inputRequests":null,"content":[]}"#] {
+            assert!(
+                parse(nothing).is_ok_and(|asked| asked.is_empty()),
+                "{nothing}"
+            );
+        }
+        assert_eq!(
+            parse_url_elicitations(r#"{"code":-32603,"data":7}"#),
+            Ok(Vec::new())
+        );
+        assert!(parse_url_elicitations(r#"{"code":-32603,"Code":-32042}"#).is_err());
+        let visit = r#"{"code":-32042.0,"data":{"elicitations":[{"url":"u"}]}}"#;
+        assert_eq!(parse_url_elicitations(visit), Ok(vec![r#"{"url":"u"}"#]));
+    }
+
+    #[test]
+    fn the_oldest_permits_are_forgotten() {
+        let permits = AnswerPermits::default();
+        permits.allow("t", ["a"].into_iter());
+        assert!(permits.allows("t", "a") && !permits.allows("t", "b") && !permits.allows("u", "a"));
+        let many: Vec<String> = (0..MAX_PERMITS).map(|n| n.to_string()).collect();
+        permits.allow("t", many.iter().map(String::as_str));
+        assert!(!permits.allows("t", "a") && permits.allows("t", "0"));
+    }
+}

@@ -1,0 +1,279 @@
+//! Callbacks of a server (MGP §13.4): each belongs to the call that it names, is asked once, and is
+//! answered to the server when its answer is there.
+
+mod respond;
+mod route;
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use mgp_engine::callers::callbacks::{
+    CallbackArrival, CallbackForm, CallbackOutcome, CallbackTicket, CallbackTimeout,
+    ReceivedCallbacks,
+};
+use mgp_engine::clock::MonotonicTime;
+use mgp_protocol::jsonrpc::RequestId;
+use mgp_protocol::mcp;
+use mgp_protocol::mgp::callback::{self, CallbackKind, Request};
+
+use self::respond::ResponseSlots;
+use crate::link::call_queue::party;
+use crate::link::{InFlight, Link};
+use mgp_callers::in_flight_call::{Flag, InFlightCall};
+use mgp_callers::request::Caller;
+use mgp_runtime::task;
+use mgp_runtime::time::monotonic_now;
+
+pub(in crate::link) use self::respond::MAX_RESPONSES;
+
+/// Who answers this soon keeps others waiting meanwhile, as with other questions.
+const QUICK_ANSWER_MAX: Duration = Duration::from_millis(500);
+/// Callbacks that reach nobody are noted in the server's log up to this number, then only counted.
+const UNROUTABLE_LOGGED_MAX: u64 = 20;
+
+/// The callbacks of the calls that are under way.
+#[derive(Debug, Default)]
+pub(in crate::link) struct MgpCallbacks {
+    state: Mutex<CallbackState>,
+    responses: ResponseSlots,
+    /// Callbacks that reached nobody.
+    not_asked: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct CallbackState {
+    engine: ReceivedCallbacks,
+    /// Raised for an open one when its call is over.
+    ended: HashMap<CallbackTicket, Arc<Flag>>,
+}
+
+/// A callback that is being asked.
+struct ReceivedCallback {
+    id: RequestId,
+    ticket: CallbackTicket,
+    form: CallbackForm,
+    message: String,
+    /// As the server sent it.
+    params: String,
+    arrived: MonotonicTime,
+    timeout: CallbackTimeout,
+    caller: Arc<Caller>,
+    call: Arc<InFlightCall>,
+}
+
+/// What comes of asking.
+enum RoutingOutcome {
+    /// This response, as JSON text.
+    Response(String),
+    /// No response, and why not, in one word.
+    Declined(&'static str),
+    /// Nobody answered in time.
+    TimedOut,
+    /// Nothing is to be said.
+    NoResponse,
+}
+
+impl MgpCallbacks {
+    /// The call is over, and its callbacks with it.
+    pub(in crate::link) fn end_call(&self, call: u64) {
+        let mut state = self.state();
+        if state.engine.is_empty() {
+            return;
+        }
+        for ticket in state.engine.end_call(call) {
+            if let Some(over) = state.ended.remove(&ticket) {
+                over.raise();
+            }
+        }
+    }
+
+    /// The call in which the server asked it.
+    pub(in crate::link) fn call_for(&self, id: &RequestId) -> Option<u64> {
+        self.state().engine.call_for(id)
+    }
+
+    fn register(&self, id: &RequestId, call: u64, bytes: usize) -> (CallbackArrival, Arc<Flag>) {
+        let (mut state, over) = (self.state(), Arc::new(Flag::default()));
+        let arrived = state.engine.receive(id, call, bytes);
+        if let CallbackArrival::New(ticket) = &arrived {
+            state.ended.insert(*ticket, over.clone());
+        }
+        (arrived, over)
+    }
+
+    /// True when it was open still.
+    fn settle(&self, asked: &ReceivedCallback, end: CallbackOutcome) -> bool {
+        let mut state = self.state();
+        state.ended.remove(&asked.ticket);
+        state.engine.settle(&asked.id, asked.ticket, end)
+    }
+
+    /// The same with an answer, which waits for the server until the returned value is dropped.
+    fn settle_with_answer(
+        &self,
+        asked: &ReceivedCallback,
+        answer: &str,
+    ) -> Option<UndeliveredAnswer<'_>> {
+        let end = CallbackOutcome::Answered(answer.to_owned());
+        self.settle(asked, end).then_some(UndeliveredAnswer(self))
+    }
+
+    fn state(&self) -> MutexGuard<'_, CallbackState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// An answer that its server was not told yet.
+struct UndeliveredAnswer<'a>(&'a MgpCallbacks);
+
+impl Drop for UndeliveredAnswer<'_> {
+    fn drop(&mut self) {
+        self.0.state().engine.confirm_delivery();
+    }
+}
+
+impl Link {
+    /// `notifications/mgp.callback.request`. One that names no call under way reaches nobody.
+    pub(in crate::link) fn handle_mgp_callback(
+        self: &Arc<Self>,
+        params: Option<&str>,
+        via: Option<u64>,
+    ) {
+        let asked = mcp::parse_params::<Request<'_>>(params).map_err(|refusal| refusal.to_string());
+        let read = asked.and_then(|asked| {
+            let form = CallbackForm::new(asked.kind, asked.options.clone());
+            Ok((form.map_err(|unfit| unfit.to_string())?, asked))
+        });
+        let (form, asked) = match read {
+            Ok(read) => read,
+            Err(why) => return self.record_unroutable_callback(&why),
+        };
+        let (Some(id), Some((call, caller, exchange))) =
+            (asked.id(), self.find_callback_call(&asked, via))
+        else {
+            return self
+                .record_unroutable_callback("it names no call that is under way by `request_id`");
+        };
+        let params = params.unwrap_or("{}");
+        let (arrived, over) = self.mgp_callbacks.register(&id, call, params.len());
+        match arrived {
+            // It ended before this was noted.
+            CallbackArrival::New(_) if !self.is_pending(call) => self.mgp_callbacks.end_call(call),
+            CallbackArrival::New(ticket) => {
+                let asked = ReceivedCallback {
+                    id,
+                    ticket,
+                    form,
+                    message: asked.message.as_deref().unwrap_or_default().to_owned(),
+                    params: params.to_owned(),
+                    arrived: monotonic_now(),
+                    timeout: CallbackTimeout::from_timeout_ms(asked.timeout_ms()),
+                    caller,
+                    call: exchange,
+                };
+                self.spawn_callback(asked, over);
+            }
+            CallbackArrival::Pending | CallbackArrival::Ended => {}
+            CallbackArrival::Answered(answer) => self.try_send_callback_response(answer),
+            CallbackArrival::OtherCall => {
+                self.record_unroutable_callback("another call has one of this `callback_id`")
+            }
+            CallbackArrival::TooMany => {
+                self.record_unroutable_callback("too many wait for an answer already");
+                if asked.kind != CallbackKind::Notification {
+                    let answer =
+                        callback::decline_params(&id, &form.decline_response(), "too_many");
+                    self.try_send_callback_response(answer);
+                }
+            }
+        }
+    }
+
+    /// The call of a client that a callback names, which is the one on whose stream it comes.
+    fn find_callback_call(
+        &self,
+        asked: &Request<'_>,
+        via: Option<u64>,
+    ) -> Option<(u64, Arc<Caller>, Arc<InFlightCall>)> {
+        let named = match asked.request_id {
+            Some(_) => Some(self.ids.decode(asked.call_id()?)?),
+            None => via,
+        };
+        let number = named.filter(|named| via.is_none_or(|via| via == *named))?;
+        let of = |call: &InFlight| Some((number, call.caller.clone()?, call.call.clone()));
+        self.pending.inspect(number, of).flatten()
+    }
+
+    /// Counts a callback that reaches nobody.
+    fn record_unroutable_callback(&self, why: &str) {
+        self.count_dropped();
+        if self.mgp_callbacks.not_asked.fetch_add(1, Ordering::Relaxed) < UNROUTABLE_LOGGED_MAX {
+            self.log
+                .push_note(&format!("a callback of it was dropped: {why}"));
+        }
+    }
+
+    fn spawn_callback(self: &Arc<Self>, asked: ReceivedCallback, over: Arc<Flag>) {
+        let link = self.clone();
+        task::spawn_detached("callbacks.ask", async move {
+            let asking = task::catch_panic("callbacks.ask", link.run_callback(&asked));
+            let outcome = tokio::select! {
+                outcome = asking => outcome.unwrap_or(RoutingOutcome::Declined("failed")),
+                () = tokio::time::sleep(asked.timeout.duration) => RoutingOutcome::TimedOut,
+                // The server no longer wants to know.
+                () = over.wait_until_raised() => return,
+                () = link.wait_until_closed() => return,
+            };
+            let who = party(&asked.caller);
+            link.call_queue
+                .set_suspended(who, link.is_waiting_for_client(who));
+            link.settle_callback(&asked, outcome).await;
+        });
+    }
+
+    /// The outcome; while all calls of the client wait for a person, others get their turn.
+    async fn run_callback(self: &Arc<Self>, asked: &ReceivedCallback) -> RoutingOutcome {
+        if asked.form.kind() == CallbackKind::Notification {
+            self.display_callback(asked).await;
+            return RoutingOutcome::NoResponse;
+        }
+        let (who, _counted) = (party(&asked.caller), asked.call.count_callback());
+        let mut put = std::pin::pin!(self.route_callback(asked));
+        if let Ok(outcome) = tokio::time::timeout(QUICK_ANSWER_MAX, put.as_mut()).await {
+            return outcome;
+        }
+        self.call_queue
+            .set_suspended(who, self.is_waiting_for_client(who));
+        put.await
+    }
+
+    async fn settle_callback(self: &Arc<Self>, asked: &ReceivedCallback, outcome: RoutingOutcome) {
+        let answer = match outcome {
+            RoutingOutcome::Response(response) => callback::response_params(&asked.id, &response),
+            RoutingOutcome::Declined(why) => {
+                callback::decline_params(&asked.id, &asked.form.decline_response(), why)
+            }
+            // Of a notification nobody waits to hear.
+            RoutingOutcome::NoResponse | RoutingOutcome::TimedOut
+                if asked.form.kind() == CallbackKind::Notification =>
+            {
+                self.mgp_callbacks.settle(asked, CallbackOutcome::Displayed);
+                return;
+            }
+            // A server that set the time itself knows that it is over; any other one waits to be told.
+            RoutingOutcome::TimedOut if !asked.timeout.is_from_server => {
+                callback::decline_params(&asked.id, &asked.form.decline_response(), "timed_out")
+            }
+            RoutingOutcome::NoResponse | RoutingOutcome::TimedOut => {
+                self.mgp_callbacks
+                    .settle(asked, CallbackOutcome::Unanswered);
+                return;
+            }
+        };
+        if let Some(_untold) = self.mgp_callbacks.settle_with_answer(asked, &answer) {
+            self.send_callback_response(answer).await;
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! `mgp/callback/respond`: tells a server what was answered.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
+
+use mgp_protocol::dialect::ProtocolFamily;
+use mgp_protocol::jsonrpc;
+use mgp_protocol::mcp::Method;
+use mgp_protocol::mgp::callback::Respond;
+use mgp_protocol::mgp::negotiation::Features;
+use mgp_protocol::refusal::Refusal;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
+
+use crate::link::CallContext;
+use crate::link::calls::RegisteredCall;
+use crate::link::{InFlight, Link, MetadataHeaders, request_meta};
+use mgp_callers::in_flight_call::{InFlightCall, ReplyPath};
+use mgp_runtime::task;
+
+/// Answers on their way to one server. They are beside the bound on its calls, which wait for them, and
+/// are let through where no new call is.
+pub(in crate::link) const MAX_RESPONSES: usize = 16;
+/// How long a server may take to say that it has the answer.
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The places for answers on their way.
+#[derive(Debug)]
+pub(super) struct ResponseSlots(Arc<Semaphore>);
+
+impl Default for ResponseSlots {
+    fn default() -> Self {
+        Self(Arc::new(Semaphore::new(MAX_RESPONSES)))
+    }
+}
+
+impl Link {
+    /// Tells the server, as soon as there is a place.
+    pub(super) async fn send_callback_response(self: &Arc<Self>, params: String) {
+        let places = self.mgp_callbacks.responses.0.clone();
+        if let Ok(place) = places.acquire_owned().await {
+            self.send_response(&params, place).await;
+        }
+    }
+
+    /// Tells the server something it can ask for again. Without a place it is not said.
+    pub(super) fn try_send_callback_response(self: &Arc<Self>, params: String) {
+        let places = self.mgp_callbacks.responses.0.clone();
+        let Ok(place) = places.try_acquire_owned() else {
+            return;
+        };
+        let link = self.clone();
+        task::spawn_detached("callbacks.respond", async move {
+            link.send_response(&params, place).await;
+        });
+    }
+
+    async fn send_response(self: &Arc<Self>, params: &str, _place: OwnedSemaphorePermit) {
+        let Some(era) = self.family_negotiating(Features::CALLBACKS) else {
+            return;
+        };
+        let (answer, settled) = oneshot::channel();
+        let in_flight = InFlight {
+            answer,
+            call: InFlightCall::new(ReplyPath::Discard),
+            caller: None,
+            token: None,
+            stream: None,
+            mgp_progress: false,
+            family: era,
+            is_listen: false,
+            channel: None,
+            last_activity: AtomicU64::new(0),
+        };
+        let Ok(id) = self.insert(in_flight) else {
+            return;
+        };
+        let _forget = RegisteredCall { link: self, id };
+        let whole = match era {
+            ProtocolFamily::Legacy => params.to_owned(),
+            ProtocolFamily::Stateless => request_meta::add_meta(Some(params), &self.kernel_meta),
+        };
+        let id_text = self.ids.encode(id).to_string();
+        let frame = jsonrpc::request(&id_text, Respond::METHOD, Some(&whole));
+        let mirror = MetadataHeaders {
+            method: Respond::METHOD,
+            name: None,
+            params: &[],
+        };
+        tokio::select! {
+            biased;
+            outcome = settled => self.log_response_outcome(outcome.unwrap_or(Err(Refusal::Cancelled))),
+            never = self.wire.send_call(self, id, frame.into(), era, mirror, CallContext::default()) => match never {},
+            () = tokio::time::sleep(RESPONSE_TIMEOUT) => self.log.push_note("it did not say that it has the answer to its callback"),
+        }
+    }
+
+    /// What the server says to it is for its log: nobody waits for that.
+    fn log_response_outcome(&self, outcome: mgp_callers::request::Outcome) {
+        if let Err(refusal) = outcome
+            && let Some(words) = refusal.relayed_error()
+        {
+            self.log.push_note(&format!(
+                "it did not take the answer to its callback: {words}"
+            ));
+        }
+    }
+}

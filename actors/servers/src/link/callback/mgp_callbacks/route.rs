@@ -1,0 +1,238 @@
+//! To whom a callback is put (A-32): the agent whose call caused it, by a callback or by what else it knows,
+//! or the operator.
+
+use std::sync::Arc;
+
+use mgp_engine::callers::callbacks::{self, CallbackAnswer, OpenCallback, OpenCallbackError};
+use mgp_engine::policy::approvals::{PendingEntry, Requester};
+use mgp_engine::servers::log_levels::LogLevel;
+use mgp_protocol::jsonrpc;
+use mgp_protocol::mcp::{self, Method};
+use mgp_protocol::mgp::approvals::Subject;
+use mgp_protocol::mgp::callback::{self, CallbackKind, Request};
+use mgp_protocol::mgp::negotiation::Features;
+use mgp_protocol::splice::quote;
+
+use super::{ReceivedCallback, RoutingOutcome};
+use crate::link::callback::{ask_client, client_capabilities};
+use crate::link::{Callback, Link, LinkEvent};
+use mgp_callers::directory::render_log_frame;
+use mgp_callers::in_flight_call::Delivery;
+use mgp_policy::approvals::escape_for_display;
+use mgp_runtime::ids::new_session_id;
+use mgp_runtime::time::unix_ms;
+
+impl ReceivedCallback {
+    /// The question of MCP that a client is asked instead, and whose consent this one needs, too.
+    fn mcp_equivalent(&self) -> Callback {
+        match self.form.kind() {
+            CallbackKind::LlmCompletion => Callback::Sampling,
+            CallbackKind::Confirmation
+            | CallbackKind::Input
+            | CallbackKind::Selection
+            | CallbackKind::Notification => Callback::Elicitation,
+        }
+    }
+
+    /// True when the client agreed to callbacks, and can be sent one, now or when it is back with the answer
+    /// to another question.
+    async fn can_receive_callback(&self) -> bool {
+        if !self.caller.mgp.features().contains(Features::CALLBACKS) {
+            return false;
+        }
+        if let Some(rounds) = self.call.rounds() {
+            return rounds.is_reachable();
+        }
+        match self.caller.live_connection() {
+            Some(agent) => agent.wait_until_ready(&self.call).await.is_ok(),
+            None => false,
+        }
+    }
+}
+
+impl Link {
+    /// Puts a callback to who can be asked.
+    pub(super) async fn route_callback(
+        self: &Arc<Self>,
+        asked: &ReceivedCallback,
+    ) -> RoutingOutcome {
+        let method = asked.mcp_equivalent().method();
+        if self.is_forbidden(method) {
+            return RoutingOutcome::Declined("switched_off");
+        }
+        if asked.can_receive_callback().await {
+            let (agent, params) = (&asked.caller.agent, Some(asked.params.as_str()));
+            if self.obtain_consent(agent, method, params).await.is_err() {
+                return RoutingOutcome::Declined("not_consented");
+            }
+            if let Some(outcome) = self.send_callback_to_agent(asked).await {
+                return outcome;
+            }
+        }
+        match asked.mcp_equivalent() {
+            Callback::Sampling => self.sample_answer(asked).await,
+            Callback::Elicitation | Callback::Roots => match self.elicit_answer(asked).await {
+                Some(answer) => outcome_from_answer(answer),
+                None => self.ask_operator(asked).await,
+            },
+        }
+    }
+
+    /// By `notifications/mgp.callback.request`, under ids that are the kernel's and the agent's own. `None`
+    /// where the agent does not come back for it: its call went on as a task.
+    async fn send_callback_to_agent(
+        self: &Arc<Self>,
+        asked: &ReceivedCallback,
+    ) -> Option<RoutingOutcome> {
+        let callback = OpenCallback {
+            client: asked.caller.connection,
+            origin_call: (asked.caller.connection, asked.call.started_at()),
+            form: asked.form.clone(),
+            cascades: asked.form.kind() == CallbackKind::LlmCompletion,
+            requester: self.server.to_string(),
+            request_id: asked.call.request_id(),
+            message: asked.message.clone(),
+            opened_at: asked.arrived,
+            expires_at: asked.arrived + asked.timeout.duration,
+        };
+        let open = |reply| LinkEvent::CallbackRequested(Box::new(callback), reply);
+        let mut open = match self.ask_supervisor(open).await {
+            Some(Ok(open)) => open,
+            Some(Err(OpenCallbackError::TooDeep)) => {
+                return Some(RoutingOutcome::Declined("too_deep"));
+            }
+            Some(Err(OpenCallbackError::TooMany)) | None => {
+                return Some(RoutingOutcome::Declined("too_many"));
+            }
+        };
+        let id = open.id().to_owned();
+        let told = async {
+            match self.notify_agent(asked, &id, Delivery::Reliable).await {
+                true => std::future::pending().await,
+                false => None,
+            }
+        };
+        // It may be found in the list before it is told.
+        tokio::select! {
+            answer = open.wait_for_answer() => Some(outcome_from_answer(answer)),
+            gone = told => gone,
+        }
+    }
+
+    /// Tells the agent as soon as it hears; false when it does not come back.
+    async fn notify_agent(&self, asked: &ReceivedCallback, id: &str, class: Delivery) -> bool {
+        let frame = || self.render_callback(asked, id).into();
+        asked.call.send_when_reachable(frame, class).await
+    }
+
+    fn render_callback(&self, asked: &ReceivedCallback, id: &str) -> Vec<u8> {
+        let request = asked.call.request_id();
+        let request = request.as_ref().map_or("null", |id| id.as_json());
+        let timeout = asked.timeout.duration.as_millis().to_string();
+        let (id, server) = (quote(id), quote(self.server.as_str()));
+        let own = [
+            ("callback_id", id.as_str()),
+            ("request_id", request),
+            ("server_id", server.as_str()),
+            ("timeout_ms", timeout.as_str()),
+        ];
+        let params = callback::params_for_agent(&asked.params, &own);
+        jsonrpc::notification(Request::METHOD, Some(&params))
+    }
+
+    /// As a form; `None` where the client cannot be asked one. One that can and does not answer has declined.
+    async fn elicit_answer(self: &Arc<Self>, asked: &ReceivedCallback) -> Option<CallbackAnswer> {
+        if !client_capabilities(&asked.caller, &asked.call).elicitation_form {
+            return None;
+        }
+        let params = asked.form.render_elicitation_params(&asked.message);
+        let (caller, exchange) = (&asked.caller, &asked.call);
+        let form = Callback::Elicitation;
+        let answer = ask_client(self, caller, exchange, form, Some(&params)).await;
+        Some(match answer {
+            Ok(result) => asked
+                .form
+                .parse_elicitation_result(&String::from_utf8_lossy(&result)),
+            Err(_) => CallbackAnswer::Declined,
+        })
+    }
+
+    /// By `sampling/createMessage`. No person answers in the place of a model.
+    async fn sample_answer(self: &Arc<Self>, asked: &ReceivedCallback) -> RoutingOutcome {
+        let can = client_capabilities(&asked.caller, &asked.call).sampling;
+        let read = mcp::parse_params::<Request<'_>>(Some(&asked.params)).ok();
+        let params = read.as_ref().and_then(callbacks::to_sampling_params);
+        let Some(params) = params.filter(|_| can) else {
+            return RoutingOutcome::Declined("unsupported");
+        };
+        let (caller, exchange) = (&asked.caller, &asked.call);
+        let sampling = Callback::Sampling;
+        let answer = ask_client(self, caller, exchange, sampling, Some(&params)).await;
+        let result = answer.ok();
+        let response = result
+            .and_then(|result| callbacks::from_sampling_result(&String::from_utf8_lossy(&result)));
+        response.map_or(
+            RoutingOutcome::Declined("declined"),
+            RoutingOutcome::Response,
+        )
+    }
+
+    /// In the operator's list, within the time of the callback.
+    async fn ask_operator(self: &Arc<Self>, asked: &ReceivedCallback) -> RoutingOutcome {
+        let patience = u64::try_from(asked.timeout.duration.as_millis()).unwrap_or(u64::MAX);
+        let (server, agent) = (&self.server, &asked.caller.agent);
+        let question = PendingEntry {
+            subject: Subject::Callback,
+            requester: Requester::Server(server.clone()),
+            server: Some(server.clone()),
+            text: format!(
+                "{server} asks in a call of {agent}: {}",
+                escape_for_display(&asked.message)
+            ),
+            details: Vec::new(),
+            parts: Vec::new(),
+            options: Some(asked.form.options().to_vec()),
+            expires_ms: Some(unix_ms().saturating_add(patience)),
+        };
+        let asking = |reply| LinkEvent::OperatorInputRequested(Box::new(question), reply);
+        match self.ask_supervisor(asking).await {
+            Some(Ok(Some(Some(value)))) => match asked.form.parse_text(&value) {
+                Ok(answer) => outcome_from_answer(answer),
+                Err(_) => RoutingOutcome::Declined("declined"),
+            },
+            Some(Ok(Some(None))) => RoutingOutcome::Declined("declined"),
+            // Its time is over, which the clock of the callback tells.
+            Some(Ok(None)) => std::future::pending().await,
+            Some(Err(_)) | None => RoutingOutcome::Declined("nobody"),
+        }
+    }
+
+    /// Shows what needs no answer: as a callback, or as a log record to a client that knows none.
+    pub(super) async fn display_callback(self: &Arc<Self>, asked: &ReceivedCallback) {
+        let method = asked.mcp_equivalent().method();
+        let (agent, params) = (&asked.caller.agent, Some(asked.params.as_str()));
+        if self.obtain_consent(agent, method, params).await.is_err() {
+            return;
+        }
+        if asked.can_receive_callback().await {
+            let id = format!("cb-{}", new_session_id().as_str());
+            if self.notify_agent(asked, &id, Delivery::Lossy).await {
+                return;
+            }
+        }
+        let level = asked.caller.log_level(&asked.call);
+        if level.is_some_and(|floor| LogLevel::Info.is_at_least(floor)) {
+            let text = quote(&asked.message);
+            let params = format!(r#"{{"level":"info","data":{text}}}"#);
+            let frame = render_log_frame(&self.server, &asked.caller.view, &params);
+            asked.call.send(frame, Delivery::Lossy);
+        }
+    }
+}
+
+fn outcome_from_answer(answer: CallbackAnswer) -> RoutingOutcome {
+    match answer {
+        CallbackAnswer::Response(response) => RoutingOutcome::Response(response),
+        CallbackAnswer::Declined => RoutingOutcome::Declined("declined"),
+    }
+}

@@ -1,0 +1,73 @@
+//! URL elicitations under way, and which client is to be told when one is complete.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use mgp_protocol::lookalike;
+use serde::Deserialize;
+
+use mgp_callers::agent::Agent;
+
+/// URL elicitations remembered for one server; the oldest are dropped, and their clients find out by
+/// trying again.
+const MAX_ELICITED: usize = 256;
+
+/// The client of each `elicitationId`.
+#[derive(Debug, Default)]
+pub(in crate::link) struct UrlElicitations(Mutex<VecDeque<(String, Weak<Agent>)>>);
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Elicitation {
+    elicitation_id: String,
+}
+
+/// Error -32042 of 2025-11-25: the call needs these elicitations first.
+#[derive(Deserialize)]
+struct UrlElicitationRequired {
+    code: i64,
+    data: UrlElicitationDetails,
+}
+
+#[derive(Deserialize)]
+struct UrlElicitationDetails {
+    elicitations: Vec<Elicitation>,
+}
+
+const URL_ELICITATION_REQUIRED: i64 = -32042;
+
+impl UrlElicitations {
+    /// The client is asked this; remembered if it is a URL elicitation.
+    pub(in crate::link) fn record_request(&self, params: Option<&str>, agent: &Arc<Agent>) {
+        if let Some(Ok(one)) = params.map(lookalike::from_object::<Elicitation>) {
+            self.remember(one, agent);
+        }
+    }
+
+    /// The client's call failed with this error; its elicitations are remembered.
+    pub(in crate::link) fn record_error(&self, error: &str, agent: &Arc<Agent>) {
+        let Ok(required) = lookalike::from_object::<UrlElicitationRequired>(error) else {
+            return;
+        };
+        if required.code == URL_ELICITATION_REQUIRED {
+            for one in required.data.elicitations.into_iter().take(MAX_ELICITED) {
+                self.remember(one, agent);
+            }
+        }
+    }
+
+    /// An elicitation is complete: returns the client to tell.
+    pub(in crate::link) fn take_client(&self, id: &str) -> Option<Arc<Agent>> {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let at = known.iter().position(|(known, _)| known == id)?;
+        known.remove(at)?.1.upgrade()
+    }
+
+    fn remember(&self, one: Elicitation, agent: &Arc<Agent>) {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.len() == MAX_ELICITED {
+            known.pop_front();
+        }
+        known.push_back((one.elicitation_id, Arc::downgrade(agent)));
+    }
+}

@@ -1,0 +1,190 @@
+//! News of tasks at a server of another node. Its owner tells them to the agent alone whose task it is, so each agent
+//! that follows some has a listen of its own.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::select_all;
+use mgp_protocol::ids::AgentId;
+use mgp_protocol::mcp::subscriptions::Filter;
+use tokio::sync::watch;
+
+use super::{
+    COALESCE_DELAY, OpenListen, REFUSED_RETRY_INTERVAL, REOPEN_BACKOFF, back_off, log_refusal,
+    open_acknowledged,
+};
+use crate::link::{Link, Wire};
+
+/// Agents that hear of their tasks at one server: half of the places for listens, so that each can be replaced. An
+/// agent beyond is told nothing unasked, and can ask how its task stands.
+const MAX_AGENTS: usize = super::MAX_LISTENS / 2 - 1;
+
+/// What agents want to hear of their tasks, and how far that was asked for.
+#[derive(Debug, Default)]
+pub(super) struct AgentListens {
+    wanted: watch::Sender<WantedTasks>,
+    answered: watch::Sender<u64>,
+}
+
+/// Tasks, by the server's own ids, with the number of clients that listen for each; limited as those of any server.
+#[derive(Debug, Clone, Default)]
+struct WantedTasks {
+    tasks: BTreeMap<String, usize>,
+    /// Counts changes.
+    revision: u64,
+}
+
+/// The open listen of an agent, and the tasks it is about.
+#[derive(Debug)]
+struct AgentListen {
+    tasks: BTreeSet<String>,
+    listen: OpenListen,
+}
+
+impl AgentListens {
+    /// Follows a task for one more client.
+    pub(super) fn follow(&self, own: &str) {
+        self.wanted.send_modify(|wanted| {
+            *wanted.tasks.entry(own.to_owned()).or_default() += 1;
+            wanted.revision += 1;
+        });
+    }
+
+    /// Ends that for one client.
+    pub(super) fn unfollow(&self, own: &str) {
+        self.wanted.send_modify(|wanted| {
+            let left = wanted.tasks.get_mut(own).map(|listeners| {
+                *listeners -= 1;
+                *listeners
+            });
+            if left == Some(0) {
+                wanted.tasks.remove(own);
+            }
+            wanted.revision += 1;
+        });
+    }
+
+    /// Resolves when the owner has answered all changes so far.
+    pub(super) async fn wait_until_answered(&self) {
+        let wish = self.wanted.borrow().revision;
+        let mut answered = self.answered.subscribe();
+        let _ = answered.wait_for(|answered| *answered >= wish).await;
+    }
+}
+
+/// The task that keeps these listens; it ends with the connection.
+pub(super) async fn run(link: Arc<Link>) {
+    tokio::select! {
+        biased;
+        () = link.wait_until_closed() => {}
+        () = run_listen_loop(&link) => {}
+    }
+}
+
+async fn run_listen_loop(link: &Arc<Link>) {
+    let of_agents = &link.listen_state.agent_listens;
+    let mut wanted = of_agents.wanted.subscribe();
+    let mut open: BTreeMap<AgentId, AgentListen> = BTreeMap::new();
+    let mut wait = REOPEN_BACKOFF.0;
+    loop {
+        let now = wanted.borrow_and_update().clone();
+        let again = reconcile(link, &mut open, group_by_agent(link, &now)).await;
+        of_agents.answered.send_replace(now.revision);
+        if again == RetryDelay::Never {
+            wait = REOPEN_BACKOFF.0;
+        }
+        tokio::select! {
+            changed = wanted.changed() => {
+                if changed.is_err() {
+                    return;
+                }
+                tokio::time::sleep(COALESCE_DELAY).await;
+            }
+            () = wait_any_ended(&mut open) => back_off(&mut wait).await,
+            () = again.wait(&mut wait), if again != RetryDelay::Never => {}
+        }
+    }
+}
+
+/// When what could not be opened is tried again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum RetryDelay {
+    Never,
+    Soon,
+    Refused,
+}
+
+impl RetryDelay {
+    async fn wait(self, wait: &mut Duration) {
+        match self {
+            Self::Refused => tokio::time::sleep(REFUSED_RETRY_INTERVAL).await,
+            Self::Soon | Self::Never => back_off(wait).await,
+        }
+    }
+}
+
+/// Opens what is wanted and ends what is not.
+async fn reconcile(
+    link: &Arc<Link>,
+    open: &mut BTreeMap<AgentId, AgentListen>,
+    wanted: BTreeMap<AgentId, BTreeSet<String>>,
+) -> RetryDelay {
+    open.retain(|agent, listen| wanted.contains_key(agent) && !listen.listen.is_finished());
+    let mut again = RetryDelay::Never;
+    for (agent, tasks) in wanted {
+        if open.get(&agent).is_some_and(|listen| listen.tasks == tasks) {
+            continue;
+        }
+        let filter = Filter {
+            task_ids: tasks.iter().cloned().collect(),
+            ..Filter::default()
+        };
+        match open_acknowledged(link, &filter).await {
+            Ok((standing, _agreed)) => {
+                let listen = AgentListen {
+                    tasks,
+                    listen: standing,
+                };
+                if let Some(before) = open.insert(agent, listen) {
+                    before.listen.retire();
+                }
+            }
+            Err(refusal) => {
+                log_refusal(link, &refusal);
+                let refused = refusal.is_answer() && again != RetryDelay::Soon;
+                again = match refused {
+                    true => RetryDelay::Refused,
+                    false => RetryDelay::Soon,
+                };
+            }
+        }
+    }
+    again
+}
+
+/// The tasks that are followed, by whose they are.
+fn group_by_agent(link: &Link, wanted: &WantedTasks) -> BTreeMap<AgentId, BTreeSet<String>> {
+    let mut of_agents: BTreeMap<AgentId, BTreeSet<String>> = BTreeMap::new();
+    let Wire::Node(node) = &link.wire else {
+        return of_agents;
+    };
+    for task in wanted.tasks.keys() {
+        let Some(agent) = node.task_agent(task) else {
+            continue;
+        };
+        if of_agents.len() < MAX_AGENTS || of_agents.contains_key(&agent) {
+            of_agents.entry(agent).or_default().insert(task.clone());
+        }
+    }
+    of_agents
+}
+
+/// Resolves when one of them has ended.
+async fn wait_any_ended(open: &mut BTreeMap<AgentId, AgentListen>) {
+    if open.is_empty() {
+        return std::future::pending().await;
+    }
+    let ends = open.values_mut().map(|listen| &mut listen.listen.task);
+    let _ = select_all(ends).await;
+}

@@ -1,0 +1,108 @@
+//! `_meta` of modern requests, and the codes of their errors.
+
+use std::borrow::Cow;
+
+use mgp_protocol::dialect::{ProtocolFamily, Version};
+use mgp_protocol::mcp::meta::{
+    CLIENT_CAPABILITIES, CLIENT_INFO, PROTOCOL_VERSION, SUBSCRIPTION_ID,
+};
+use mgp_protocol::splice::{member, members, quote};
+use serde::Deserialize;
+
+use crate::negotiation;
+
+/// The error for headers that differ from the body.
+pub(super) const HEADER_MISMATCH: i64 = -32020;
+
+const CAPABILITIES: &str = r#"{"extensions":{"io.modelcontextprotocol/tasks":{}}}"#;
+
+/// `_meta` of the kernel's own requests. There is no client to be asked questions, but tasks are
+/// declared, because the kernel listens for its clients' tasks.
+pub(super) fn kernel_meta(version: &str, offers_mgp: bool) -> String {
+    format!(
+        r#"{{"{PROTOCOL_VERSION}":"{}","{CLIENT_INFO}":{{"name":"mgp","title":"MGP kernel","version":{}}},"{CLIENT_CAPABILITIES}":{}}}"#,
+        Version::STATELESS,
+        quote(version),
+        negotiation::declare_capabilities(CAPABILITIES, ProtocolFamily::Stateless, offers_mgp)
+    )
+}
+
+/// Adds this `_meta` to `params` that have none.
+pub(super) fn add_meta(params: Option<&str>, meta: &str) -> String {
+    let mut out = format!(r#"{{"_meta":{meta}"#);
+    for (name, value) in members(params.unwrap_or("{}")).unwrap_or_default() {
+        out.push(',');
+        out.push_str(&quote(&name));
+        out.push(':');
+        out.push_str(value.get());
+    }
+    out.push('}');
+    out
+}
+
+/// `params` of a modern request that the kernel of this version sends for itself.
+#[must_use]
+pub fn kernel_params(params: Option<&str>, version: &str, offers_mgp: bool) -> String {
+    add_meta(params, &kernel_meta(version, offers_mgp))
+}
+
+/// `params` of a subscription's message without `_meta`; those of other messages unchanged.
+pub(super) fn strip_meta(params: &str) -> Cow<'_, str> {
+    let tagged = member(params, "_meta").and_then(|meta| member(meta, SUBSCRIPTION_ID));
+    if tagged.is_none() {
+        return params.into();
+    }
+    let kept = members(params).unwrap_or_default().into_iter();
+    let kept: Vec<_> = kept
+        .filter(|(name, _)| name != "_meta")
+        .map(|(name, value)| format!("{}:{}", quote(&name), value.get()))
+        .collect();
+    format!("{{{}}}", kept.join(",")).into()
+}
+
+/// The code of an error object.
+pub(crate) fn error_code(error: &str) -> Option<i64> {
+    #[derive(Deserialize)]
+    struct Coded {
+        code: i64,
+    }
+    let coded: Coded = mgp_protocol::lookalike::from_object(error).ok()?;
+    Some(coded.code)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_modern_request_says_its_version_and_what_its_client_can_do() {
+        let whole = add_meta(Some(r#"{"cursor":"a\"b"}"#), &kernel_meta("1.0", false));
+        let read: serde_json::Value = serde_json::from_str(&whole).unwrap();
+        assert_eq!(read["cursor"], "a\"b");
+        assert_eq!(read["_meta"][PROTOCOL_VERSION], "2026-07-28");
+        assert_eq!(
+            read["_meta"][CLIENT_CAPABILITIES],
+            serde_json::json!({"extensions": {"io.modelcontextprotocol/tasks": {}}})
+        );
+        assert_eq!(read["_meta"][CLIENT_INFO]["version"], "1.0");
+        let bare: serde_json::Value = serde_json::from_str(&add_meta(None, "{}")).unwrap();
+        assert_eq!(bare, serde_json::json!({ "_meta": {} }));
+    }
+
+    #[test]
+    fn what_a_subscription_adds_is_taken_away() {
+        let tagged = format!(r#"{{"uri":"a","_meta":{{"{SUBSCRIPTION_ID}":7}},"x":1.0}}"#);
+        assert_eq!(strip_meta(&tagged), r#"{"uri":"a","x":1.0}"#);
+        let own = r#"{"uri":"a","_meta":{"x":1}}"#;
+        assert_eq!(strip_meta(own), own);
+    }
+
+    #[test]
+    fn a_code_is_read_or_not_there() {
+        assert_eq!(
+            error_code(r#"{"code":-32020,"message":""}"#),
+            Some(HEADER_MISMATCH)
+        );
+        assert_eq!(error_code(r#"{"message":""}"#), None);
+    }
+}

@@ -1,0 +1,71 @@
+//! HTTP headers that repeat parts of a modern request.
+
+use std::borrow::Cow;
+
+use http::header::{HeaderMap, HeaderName, HeaderValue};
+use mgp_protocol::mcp::request_headers::RequestHeaders;
+
+use crate::link::MetadataHeaders;
+
+/// The headers of a request, on top of those of every request.
+///
+/// # Errors
+/// The header whose name or value is not valid in HTTP.
+pub(super) fn build_headers(
+    every: &HeaderMap,
+    mirror: MetadataHeaders<'_>,
+) -> Result<HeaderMap, String> {
+    let mut headers = every.clone();
+    let said = RequestHeaders {
+        method: mirror.method,
+        name: mirror.name.map(Cow::Borrowed),
+    };
+    for (name, value) in said.headers() {
+        insert_header(&mut headers, name, &value)?;
+    }
+    for (name, value) in mirror.params {
+        insert_header(&mut headers, name, value)?;
+    }
+    Ok(headers)
+}
+
+fn insert_header(headers: &mut HeaderMap, name: &str, value: &str) -> Result<(), String> {
+    let key: HeaderName = name.parse().map_err(|_| name.to_owned())?;
+    let value = HeaderValue::from_str(value).map_err(|_| name.to_owned())?;
+    headers.insert(key, value);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// SEP-2243: values that headers cannot hold are encoded; configured headers stay.
+    #[test]
+    fn a_request_is_mirrored_in_its_headers() {
+        let mut every = HeaderMap::new();
+        every.insert("authorization", HeaderValue::from_static("Bearer x"));
+        let params = [("Mcp-Param-Region".to_owned(), "eu".to_owned())];
+        let mirror = MetadataHeaders {
+            method: "tools/call",
+            name: Some("gr\u{fc}n"),
+            params: &params,
+        };
+        let made = build_headers(&every, mirror).unwrap();
+        assert_eq!(made["mcp-method"], "tools/call");
+        assert_eq!(made["mcp-name"], "=?base64?Z3LDvG4=?=");
+        assert_eq!(made["mcp-param-region"], "eu");
+        assert_eq!(made["authorization"], "Bearer x");
+        let bad = [("Mcp-Param-A b".to_owned(), String::new())];
+        assert!(
+            build_headers(
+                &every,
+                MetadataHeaders {
+                    params: &bad,
+                    ..mirror
+                }
+            )
+            .is_err()
+        );
+    }
+}

@@ -1,0 +1,203 @@
+//! What a caller is told where the other node, or the way to it, is why its request was not done.
+
+use std::time::Duration;
+
+use mgp_cluster::agent_limits::CALLS_PER_AGENT;
+use mgp_cluster::links::PeerLink;
+use mgp_protocol::federation::call::CallRejection;
+use mgp_protocol::federation::hello::WireFeatures;
+use mgp_protocol::ids::{AgentId, ServerId};
+use mgp_protocol::refusal::owner_refusal::{OwnerRefusal, OwnerRefusalCause};
+use mgp_protocol::refusal::{CallOutcome, Refusal};
+use serde_json::value::RawValue;
+
+use super::{NodeRequest, NodeWire};
+use crate::link::Link;
+
+impl NodeWire {
+    /// Nothing of the request was sent.
+    pub(super) fn unavailable_refusal(&self, link: &Link) -> Refusal {
+        let links = self.links.load();
+        let why = match links.shut_down.contains_key(&self.server.node) {
+            true => format!("{} was shut down", self.node),
+            false => format!("{} is away: it is not linked now", self.node),
+        };
+        not_sent_refusal(link, why)
+    }
+
+    /// The agent has as many calls under way at the node as one may, and none ended in the time of this one. Nothing of
+    /// it was sent.
+    pub(super) fn overloaded_refusal(&self, request: &NodeRequest<'_>) -> Refusal {
+        let agent = request.agent.as_ref().map(ToString::to_string);
+        Refusal::Overloaded {
+            what: format!(
+                "the list of {CALLS_PER_AGENT} calls that {} has under way at {}",
+                agent.unwrap_or_default(),
+                self.node
+            ),
+        }
+    }
+
+    pub(super) fn timeout_refusal(&self, link: &Link, limit: Duration) -> Refusal {
+        Refusal::TimedOut {
+            server: link.server.clone(),
+            after_ms: u64::try_from(limit.as_millis()).unwrap_or(u64::MAX),
+            remote: true,
+        }
+    }
+
+    /// The owner's own answer. Each says as much of whether the call took effect as the node does
+    /// ([`CallRejection::run_call`]).
+    pub(super) fn refusal_from_owner(&self, link: &Link, refused: &CallRejection) -> Refusal {
+        let node = &self.node;
+        match refused {
+            CallRejection::AnswerTooLarge { limit, .. } => Refusal::TooLarge {
+                server: link.server.clone(),
+                limit: *limit,
+            },
+            CallRejection::CallTooLarge { .. } => Refusal::BadRequest(refused.to_string()),
+            CallRejection::Busy => Refusal::Overloaded {
+                what: format!("the list of calls under way at {node}"),
+            },
+            CallRejection::Late | CallRejection::ShuttingDown => {
+                not_sent_refusal(link, refused.to_string())
+            }
+            CallRejection::UnknownAssertion
+            | CallRejection::BadAssertion { .. }
+            | CallRejection::TooManyHops
+            | CallRejection::Malformed { .. } => Refusal::Forbidden(format!("{node}: {refused}")),
+            CallRejection::Unknown => link.lost_refusal(&refused.to_string()),
+        }
+    }
+
+    /// An error frame: the server's own error, byte for byte. A node of an older version sends what its kernel refuses
+    /// so, too; nothing in the error tells them apart.
+    pub(super) fn refusal_from_error_frame(
+        &self,
+        link: &Link,
+        peer: &PeerLink,
+        error: &[u8],
+    ) -> Refusal {
+        let raw = std::str::from_utf8(error).ok();
+        let raw = raw.and_then(|text| RawValue::from_string(text.to_owned()).ok());
+        match (raw, has_refusal_frames(peer)) {
+            (None, _) => link.invalid_answer_refusal("its error cannot be read"),
+            (Some(raw), true) => Refusal::Peer(raw),
+            (Some(raw), false) => Refusal::Unattributed(raw),
+        }
+    }
+
+    /// What the owner's kernel refused. A tool that the owner shares and has not for the agent is one that is not
+    /// open to it: who is shown it here may know that.
+    pub(super) fn translate_owner_refusal(
+        &self,
+        link: &Link,
+        peer: &PeerLink,
+        request: &NodeRequest<'_>,
+        refusal: OwnerRefusal,
+    ) -> Refusal {
+        if !has_refusal_frames(peer) {
+            return link.invalid_answer_refusal("its node sent a frame that was not agreed on");
+        }
+        let unknown = refusal.cause == OwnerRefusalCause::NotFound
+            && refusal.outcome == CallOutcome::NotExecuted;
+        let tool = request.tool.as_deref().filter(|_| unknown);
+        match (tool, &request.agent) {
+            (Some(tool), Some(agent)) if self.lists_tool(tool) => Refusal::ClosedByOwner(format!(
+                "{agent} may not call tool {tool} of server {}: no grant allows it at {}, which decides; a grant opens \
+                  it, {}",
+                link.server,
+                self.node,
+                self.grant_command(agent),
+            )),
+            _ => Refusal::Owner(Box::new(refusal)),
+        }
+    }
+
+    /// The whole command that lets an agent of this node in, and where to type it: only an admin signs grants.
+    fn grant_command(&self, agent: &AgentId) -> String {
+        let links = self.links.load();
+        let here = links.local_name.as_ref().map(ToString::to_string);
+        let here = here.unwrap_or_else(|| "THIS-NODE".to_owned());
+        let signs = match (
+            links.admins.contains(&self.server.node),
+            links.admins.is_empty(),
+        ) {
+            (true, _) => Signer::Owner,
+            (false, false) => Signer::OtherNode,
+            (false, true) => Signer::Nobody,
+        };
+        grant_command(signs, (&*self.node, &self.server.server), agent, &here)
+    }
+
+    fn lists_tool(&self, tool: &str) -> bool {
+        self.peer_server()
+            .is_some_and(|held| held.tools.contains_key(tool))
+    }
+}
+
+/// Who signs grants, by the logs of this node.
+#[derive(Clone, Copy)]
+enum Signer {
+    Owner,
+    OtherNode,
+    Nobody,
+}
+
+fn grant_command(
+    signs: Signer,
+    (node, server): (&str, &ServerId),
+    agent: &AgentId,
+    here: &str,
+) -> String {
+    let agent = agent.as_str();
+    let agent = agent.strip_prefix(AgentId::PREFIX).unwrap_or(agent);
+    match signs {
+        Signer::Owner => format!("on {node}: mgp grants add {agent}@{here} {server}"),
+        Signer::OtherNode => {
+            format!("on an admin of the cluster: mgp grants add {agent}@{here} {node}/{server}")
+        }
+        Signer::Nobody => format!(
+            "on an admin of the cluster, and this node knows of none (`mgp cluster status` says what makes one): mgp \
+             grants add {agent}@{here} {node}/{server}"
+        ),
+    }
+}
+
+/// Whether the node sends what its kernel refuses as frames of their own.
+fn has_refusal_frames(peer: &PeerLink) -> bool {
+    let features = peer.link.negotiated().features;
+    features.contains(WireFeatures::REFUSALS)
+}
+
+/// The request did not reach the server.
+fn not_sent_refusal(link: &Link, why: String) -> Refusal {
+    Refusal::NotReady {
+        server: link.server.clone(),
+        state: "disconnected",
+        reason: Some(why),
+        retry_after_ms: None,
+        unreachable: true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is typed as it stands there works, at the node that is named.
+    #[test]
+    fn a_refusal_names_the_whole_grant_and_the_node_to_type_it_on() {
+        let (agent, demo) = (AgentId::new("agent.local"), ServerId::new("demo"));
+        let told = |signs| grant_command(signs, ("nas", &demo), &agent, "desk");
+        assert_eq!(
+            told(Signer::Owner),
+            "on nas: mgp grants add local@desk demo"
+        );
+        assert_eq!(
+            told(Signer::OtherNode),
+            "on an admin of the cluster: mgp grants add local@desk nas/demo"
+        );
+        assert!(told(Signer::Nobody).contains("`mgp cluster status`"));
+    }
+}

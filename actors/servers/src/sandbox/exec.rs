@@ -1,0 +1,235 @@
+//! The process that becomes the server: applies the last restrictions, inside its namespaces where it has
+//! them, and then executes the program.
+
+use std::env;
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::MetadataExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use landlock::{
+    ABI, Access, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, PathBeneath, Ruleset,
+    RulesetAttr, RulesetCreated, RulesetCreatedAttr, RulesetError, RulesetStatus, Scope,
+};
+use mgp_engine::servers::sandbox::SandboxPolicy;
+use nix::sys::resource::{Resource, setrlimit};
+use nix::sys::signal::{SigSet, Signal};
+use nix::unistd::{AccessFlags, access, setsid};
+
+use super::step::environment;
+use super::{mount_view, nofollow, privileges, seccomp};
+
+/// Message queues in the IPC namespace; each may hold 16 KiB.
+const MESSAGE_QUEUES_MAX: &str = "16";
+/// Semaphores per set, in all, operations at once, sets: some hundred bytes of kernel memory each.
+const SEMAPHORE_LIMITS: &str = "250 1024 32 32";
+/// Bytes per page; System V shared memory is counted in pages.
+const PAGE: u64 = 4096;
+/// Processes in the server's user namespace that are not the server's: leader and init.
+const LAUNCHER_PROCESSES: u64 = 2;
+
+/// Returns only if it did not become the server; says why in words. Without a program nothing is
+/// executed and the process exits with success.
+pub(super) fn become_server(
+    policy: &SandboxPolicy,
+    program: &OsStr,
+    name: &OsStr,
+    args: &[OsString],
+) -> String {
+    if let Err(why) = confine(policy) {
+        return why;
+    }
+    if program.is_empty() {
+        std::process::exit(0);
+    }
+    if let Err(why) = check_reachable(policy, Path::new(program)) {
+        return why;
+    }
+    let mut server = Command::new(program);
+    server.arg0(name).args(args).env_clear().envs(environment());
+    format!("{}: {}", PathBuf::from(program).display(), server.exec())
+}
+
+/// Applies all of it or fails, because the restrictions were already reported as holding.
+fn confine(policy: &SandboxPolicy) -> Result<(), String> {
+    let words = |e: nix::Error| e.to_string();
+    SigSet::all().thread_unblock().map_err(words)?;
+    // A session of its own, so that its processes cannot join another process group.
+    setsid().map_err(words)?;
+    let processes = process_limit(policy);
+    let namespaces = policy.machine.namespaces;
+    let mut own_ipc = false;
+    if namespaces {
+        let cwd = env::current_dir().map_err(|e| format!("the working folder: {e}"))?;
+        mount_view::finish(&cwd)?;
+        own_ipc = limit_ipc(policy).is_ok();
+    }
+    set_limits(policy, processes)?;
+    privileges::drop_privileges(policy.user)?;
+    nix::sys::prctl::set_pdeathsig(Signal::SIGKILL).map_err(words)?;
+    restrict_files(policy)?;
+    if policy.machine.seccomp {
+        let open = seccomp::AllowedCalls {
+            programs: policy.programs,
+            outbound: policy.outbound,
+            listen: policy.listen,
+            // In a namespace only its own files can be reached.
+            modes: namespaces,
+            other_processes: namespaces,
+            ipc: own_ipc,
+        };
+        seccomp::confine(open)?;
+    }
+    Ok(())
+}
+
+/// Shared memory, semaphores and messages are bounded by no other limits.
+fn limit_ipc(policy: &SandboxPolicy) -> std::io::Result<()> {
+    let pages = (policy.limits.memory / PAGE).to_string();
+    fs::write("/proc/sys/kernel/shmall", pages)?;
+    fs::write("/proc/sys/kernel/sem", SEMAPHORE_LIMITS)?;
+    fs::write("/proc/sys/kernel/msgmni", MESSAGE_QUEUES_MAX)
+}
+
+fn set_limits(policy: &SandboxPolicy, processes: u64) -> Result<(), String> {
+    let limits = &policy.limits;
+    let all = [
+        (Resource::RLIMIT_CORE, 0),
+        (Resource::RLIMIT_DATA, limits.memory),
+        (Resource::RLIMIT_NOFILE, limits.open_files),
+        (Resource::RLIMIT_FSIZE, limits.file_size),
+        (Resource::RLIMIT_NPROC, processes),
+    ];
+    for (resource, most) in all {
+        // A limit that is lower already is kept.
+        let hard = nix::sys::resource::getrlimit(resource).map_or(most, |(_, hard)| hard);
+        let most = most.min(hard);
+        setrlimit(resource, most, most).map_err(|e| format!("{resource:?}: {e}"))?;
+    }
+    Ok(())
+}
+
+/// The limit of processes and threads. The system counts all processes of the user; in a user namespace
+/// only those inside, since Linux 5.14.
+fn process_limit(policy: &SandboxPolicy) -> u64 {
+    let namespaces = policy.machine.namespaces;
+    let used = match namespaces && policy.user.is_none() && is_counted_per_namespace() {
+        true => LAUNCHER_PROCESSES + 1,
+        false => {
+            let table = match namespaces {
+                true => mount_view::outside_processes(),
+                false => "/proc".into(),
+            };
+            count_processes(
+                &table,
+                policy.user.unwrap_or(nix::unistd::getuid().as_raw()),
+            )
+        }
+    };
+    used.saturating_add(policy.limits.processes)
+}
+
+fn is_counted_per_namespace() -> bool {
+    let release = nix::sys::utsname::uname();
+    let release = release.map(|uname| uname.release().to_string_lossy().into_owned());
+    let release = release.unwrap_or_default();
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit());
+    let mut number = || numbers.next()?.parse::<u32>().ok();
+    (number(), number()) >= (Some(5), Some(14))
+}
+
+fn count_processes(table: &Path, user: u32) -> u64 {
+    let processes = fs::read_dir(table).into_iter().flatten().flatten();
+    let own = processes.filter(|entry| entry.metadata().is_ok_and(|m| m.uid() == user));
+    let threads =
+        own.map(|entry| fs::read_dir(entry.path().join("task")).map_or(0, Iterator::count));
+    threads.map(|count| count as u64).sum()
+}
+
+/// Checks that the program can be started by a user other than root.
+fn check_reachable(policy: &SandboxPolicy, program: &Path) -> Result<(), String> {
+    let Some(user) = policy.user else {
+        return Ok(());
+    };
+    match access(program, AccessFlags::X_OK) {
+        Ok(()) => Ok(()),
+        Err(why) => Err(format!(
+            "it is not run as root but as the user {user}, who may not run {} ({why}): make the file and \
+             the folders above it open to others (`chmod o+rx`), or move it, for example to /usr/local/bin",
+            program.display()
+        )),
+    }
+}
+
+/// Restricts files, TCP and signals as far as the machine was found to support it; less is an error.
+fn restrict_files(policy: &SandboxPolicy) -> Result<(), String> {
+    if policy.machine.landlock == 0 {
+        return Ok(());
+    }
+    let failed = |e: landlock::RulesetError| format!("Landlock: {e}");
+    let abi = ABI::from(i32::try_from(policy.machine.landlock).unwrap_or(i32::MAX));
+    let read = AccessFs::ReadFile | AccessFs::ReadDir;
+    let write = (AccessFs::from_write(abi) & !special_file_rights()) | read;
+    let mut ruleset = Ruleset::default()
+        .set_compatibility(CompatLevel::HardRequirement)
+        .handle_access(AccessFs::from_all(abi))
+        .map_err(failed)?;
+    let mut net = AccessNet::from_all(abi);
+    if policy.outbound {
+        net.remove(AccessNet::ConnectTcp);
+    }
+    if policy.listen {
+        net.remove(AccessNet::BindTcp);
+    }
+    if !net.is_empty() {
+        ruleset = ruleset.handle_access(net).map_err(failed)?;
+    }
+    let scopes = Scope::from_all(abi);
+    if !scopes.is_empty() {
+        ruleset = ruleset.scope(scopes).map_err(failed)?;
+    }
+    let held = ruleset
+        .create()
+        .and_then(|rules| rules.add_rules(path_rules(&policy.read, read, abi)))
+        .and_then(|rules| {
+            rules.add_rules(path_rules(&policy.execute, read | AccessFs::Execute, abi))
+        })
+        .and_then(|rules| rules.add_rules(path_rules(&policy.write, write, abi)))
+        .and_then(RulesetCreated::restrict_self)
+        .map_err(failed)?;
+    match held.ruleset {
+        RulesetStatus::FullyEnforced if held.no_new_privs => Ok(()),
+        RulesetStatus::FullyEnforced
+        | RulesetStatus::PartiallyEnforced
+        | RulesetStatus::NotEnforced => {
+            Err("Landlock holds less than it did when it was tried".into())
+        }
+    }
+}
+
+/// A rule for each path that exists; files have fewer rights than folders.
+fn path_rules(
+    paths: &[PathBuf],
+    access: BitFlags<AccessFs>,
+    abi: ABI,
+) -> impl Iterator<Item = Result<PathBeneath<OwnedFd>, RulesetError>> {
+    paths.iter().filter_map(move |path| {
+        let opened = match path.starts_with("/proc") {
+            true => nofollow::open_proc(path)?,
+            false => nofollow::open(path)?,
+        };
+        let access = match nofollow::is_folder(&opened) {
+            true => access,
+            false => access & AccessFs::from_file(abi),
+        };
+        Some(Ok(PathBeneath::new(opened, access)))
+    })
+}
+
+/// Rights to make things other than files in a folder.
+fn special_file_rights() -> BitFlags<AccessFs> {
+    AccessFs::MakeChar | AccessFs::MakeBlock | AccessFs::MakeSock | AccessFs::IoctlDev
+}

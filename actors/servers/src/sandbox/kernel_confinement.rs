@@ -1,0 +1,50 @@
+//! Shuts in a process of the kernel's own that needs nothing but its three pipes: no files, no network,
+//! no processes. Done before it reads any input.
+
+use std::fs;
+
+use nix::sys::resource::{Resource, setrlimit};
+use nix::sys::signal::Signal;
+
+use super::{privileges, seccomp};
+
+/// The user it becomes where the kernel runs as root: a number that neither systems nor servers use.
+const CONFINED_UID: u32 = 65_520;
+/// When memory runs out, this process is killed first.
+const OOM_SCORE_ADJ: &str = "1000";
+
+/// Leaves this process only computing, its pipes and this much private memory; it dies with the thread
+/// that started it. Must be called before other threads exist. Returns, in words, what could not be
+/// restricted; the rest is restricted all the same.
+pub fn confine_kernel_process(memory: u64) -> String {
+    let _ = fs::write("/proc/self/oom_score_adj", OOM_SCORE_ADJ);
+    let user = nix::unistd::geteuid().is_root().then_some(CONFINED_UID);
+    let steps = [
+        // Where the user does not exist, root's rights are dropped all the same.
+        privileges::drop_privileges(user)
+            .or_else(|why| privileges::drop_privileges(None).and(Err(why))),
+        set_limits(memory),
+        // After the change of user, which resets it.
+        nix::sys::prctl::set_pdeathsig(Signal::SIGKILL).map_err(|e| e.to_string()),
+        seccomp::confine_to_compute(),
+    ];
+    let missing: Vec<String> = steps.into_iter().filter_map(Result::err).collect();
+    missing.join("; ")
+}
+
+fn set_limits(memory: u64) -> Result<(), String> {
+    let all = [
+        (Resource::RLIMIT_CORE, 0),
+        (Resource::RLIMIT_DATA, memory),
+        (Resource::RLIMIT_FSIZE, 0),
+        // Files that are open already stay open.
+        (Resource::RLIMIT_NOFILE, 0),
+    ];
+    for (resource, most) in all {
+        // A limit that is lower already is kept.
+        let hard = nix::sys::resource::getrlimit(resource).map_or(most, |(_, hard)| hard);
+        let most = most.min(hard);
+        setrlimit(resource, most, most).map_err(|e| format!("{resource:?}: {e}"))?;
+    }
+    Ok(())
+}

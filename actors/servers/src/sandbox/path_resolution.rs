@@ -1,0 +1,202 @@
+//! Resolves paths. Who can write a folder can put links into it, so a link there may lead only to the
+//! same folder or to what every server may read anyway.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
+use std::path::{Component, Path, PathBuf};
+
+use mgp_engine::servers::sandbox::{ProgramPaths, SandboxPolicy, is_system_path};
+
+/// Links followed in one path: as many as the system follows.
+const LINKS_MAX: usize = 40;
+/// A writable folder may be named through links in another one; resolving is repeated this often.
+const ROUNDS_MAX: usize = 8;
+
+/// What a path is opened for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum PathAccess {
+    Read,
+    Write,
+}
+
+/// Which links may be followed, and which were.
+#[derive(Debug, Default)]
+pub(super) struct PathResolver {
+    /// Folders that sandboxed servers write.
+    writable: BTreeSet<PathBuf>,
+    /// Holds each server's own folder.
+    server_folders: PathBuf,
+    /// Links that were followed.
+    links: BTreeMap<PathBuf, PathBuf>,
+}
+
+impl PathResolver {
+    /// Starts with all folders that were ever opened for writing, as they are named.
+    pub(super) fn new(named: &BTreeSet<PathBuf>, place: &ProgramPaths, owns: &Path) -> Self {
+        let mut roads = Self {
+            writable: named.clone(),
+            server_folders: owns.to_owned(),
+            links: BTreeMap::new(),
+        };
+        for _ in 0..ROUNDS_MAX {
+            let led = named
+                .iter()
+                .filter_map(|path| roads.resolve(path, PathAccess::Write).ok());
+            let led: Vec<_> = led.collect();
+            let mut written: BTreeSet<_> = led.into_iter().chain(named.iter().cloned()).collect();
+            // A folder that is never opened is written by nobody.
+            written.retain(|path| !place.is_protected(path));
+            if written == roads.writable {
+                break;
+            }
+            roads.writable = written;
+        }
+        roads.links.clear();
+        roads
+    }
+
+    /// The innermost folder around this one that a sandboxed server can write.
+    pub(super) fn innermost_writable(&self, folder: &Path) -> Option<PathBuf> {
+        if let Ok(below) = folder.strip_prefix(&self.server_folders) {
+            return below
+                .components()
+                .next()
+                .map(|own| self.server_folders.join(own));
+        }
+        let around = folder
+            .ancestors()
+            .find(|above| self.writable.contains(*above));
+        around.map(Path::to_owned)
+    }
+
+    /// The path without symbolic links, as far as it exists.
+    ///
+    /// # Errors
+    /// Why it is not opened, in words.
+    pub(super) fn resolve(&mut self, path: &Path, to: PathAccess) -> Result<PathBuf, String> {
+        // The system's view of each process: other processes would see other files.
+        if !path.is_absolute() || path.starts_with("/proc") {
+            return Ok(path.to_owned());
+        }
+        let mut rest: Vec<_> = components(path).collect();
+        rest.reverse();
+        let mut at = PathBuf::from("/");
+        let mut followed = Vec::new();
+        while let Some(name) = rest.pop() {
+            if name == ".." {
+                at.pop();
+                continue;
+            }
+            let next = at.join(&name);
+            let Ok(target) = next.read_link() else {
+                at = next;
+                continue;
+            };
+            if followed.len() == LINKS_MAX {
+                return Err(format!("{} is not opened: too many links", path.display()));
+            }
+            followed.push((self.innermost_writable(&at), next, target.clone()));
+            if target.is_absolute() {
+                at = PathBuf::from("/");
+            }
+            let through: Vec<_> = components(&target).collect();
+            rest.extend(through.into_iter().rev());
+        }
+        for (root, link, target) in &followed {
+            if !root.as_ref().is_none_or(|root| is_within(&at, root, to)) {
+                return Err(format!(
+                    "{} is not opened, for {} is a link to {}, and sandboxed servers write the folder it is in: put a \
+                     folder or a file there, or name what is meant itself",
+                    path.display(),
+                    link.display(),
+                    target.display()
+                ));
+            }
+        }
+        let own = followed.into_iter().map(|(_, link, target)| (link, target));
+        self.links.extend(own);
+        Ok(at)
+    }
+
+    /// Leaves only paths without links in the policy, so that none is followed later; returns those removed.
+    pub(super) fn finish(mut self, policy: &mut SandboxPolicy) -> BTreeSet<String> {
+        let mut notes = BTreeSet::new();
+        for (paths, to) in [
+            (&mut policy.read, PathAccess::Read),
+            (&mut policy.execute, PathAccess::Read),
+            (&mut policy.write, PathAccess::Write),
+        ] {
+            let named = std::mem::take(paths);
+            for path in named {
+                match self.resolve(&path, to) {
+                    Ok(real) => paths.push(real),
+                    Err(why) => {
+                        notes.insert(why);
+                    }
+                }
+            }
+        }
+        policy.links = self.links;
+        notes
+    }
+}
+
+/// Whether a link from a writable folder leads to what those who can write there could open anyway.
+pub(super) fn is_within(led_to: &Path, root: &Path, to: PathAccess) -> bool {
+    led_to.starts_with(root) || (to == PathAccess::Read && is_system_path(led_to))
+}
+
+fn components(path: &Path) -> impl Iterator<Item = OsString> {
+    path.components().filter_map(|part| match part {
+        Component::Normal(name) => Some(name.to_owned()),
+        Component::ParentDir => Some("..".into()),
+        Component::RootDir | Component::CurDir | Component::Prefix(_) => None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    #[test]
+    fn a_link_where_servers_write_leads_nowhere_else() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().canonicalize().unwrap().join(name);
+        for name in ["data/sub", "keys", "owns/of-a", "owns/of-b"] {
+            fs::create_dir_all(at(name)).unwrap();
+        }
+        symlink(at("data"), at("named")).unwrap();
+        symlink(at("keys"), at("data/planted")).unwrap();
+        symlink("sub", at("data/within")).unwrap();
+        symlink("/usr/bin", at("data/systems")).unwrap();
+        symlink(at("owns/of-b"), at("owns/of-a/other")).unwrap();
+        // One is named through the operator's link, one through a link that a server made.
+        let named = BTreeSet::from([at("named"), at("data/planted")]);
+        let place = ProgramPaths::default();
+        let mut roads = PathResolver::new(&named, &place, &at("owns"));
+        assert!(!roads.writable.contains(&at("keys")), "{roads:?}");
+        assert_eq!(
+            roads.resolve(&at("named/sub"), PathAccess::Write),
+            Ok(at("data/sub"))
+        );
+        assert_eq!(
+            roads.resolve(&at("data/within/x"), PathAccess::Write),
+            Ok(at("data/sub/x"))
+        );
+        for (path, to) in [
+            ("data/planted", PathAccess::Read),
+            ("named/planted/id", PathAccess::Write),
+            ("owns/of-a/other", PathAccess::Read),
+            ("data/systems", PathAccess::Write),
+        ] {
+            let why = roads.resolve(&at(path), to).unwrap_err();
+            assert!(why.contains("is a link to"), "{why}");
+        }
+        let systems = roads
+            .resolve(&at("data/systems"), PathAccess::Read)
+            .unwrap();
+        assert!(systems.starts_with("/usr"));
+    }
+}

@@ -1,0 +1,561 @@
+//! Finds out which eras a server speaks, and makes the handshake in each (MCP versioning, backward
+//! compatibility).
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use mgp_engine::servers::consent::ConsentPolicy;
+use mgp_protocol::dialect::{ProtocolFamily, Version};
+use mgp_protocol::lookalike;
+use mgp_protocol::mcp::server::{Discover, DiscoverResult};
+use mgp_protocol::mcp::{self, InitializeResult, Method, ServerCapabilities};
+use mgp_protocol::mcpl;
+use mgp_protocol::mgp::negotiation::Negotiated;
+use mgp_protocol::refusal::Refusal;
+use mgp_protocol::splice::quote;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::early_exit::EarlyExit;
+use crate::link::{Link, Peer, Wire};
+use crate::negotiation;
+use crate::server::protocol_families::SpokenFamilies;
+use mgp_callers::negotiation::OFFERED_FEATURES;
+use mgp_callers::request::Outcome;
+
+/// How long a server may be silent at the question of one era before it is also asked that of the other.
+/// Whichever it answers counts, so a server that is still starting loses nothing. A legacy server that
+/// never answers unknown questions costs this time once.
+pub(in crate::server) const PROBE_TIMEOUT: Duration = Duration::from_secs(2);
+
+pub(in crate::server) const DISCOVER: &str = Discover::METHOD;
+
+/// Error codes that only a modern server sends.
+const STATELESS_ERRORS: std::ops::RangeInclusive<i64> = UNSUPPORTED_VERSION..=-32020;
+
+/// The code for a version that is not supported.
+const UNSUPPORTED_VERSION: i64 = -32022;
+
+/// Why the handshake failed.
+#[derive(Debug)]
+pub(in crate::server) enum HandshakeError {
+    /// In words.
+    Failed(String),
+    /// The server may not run, and why.
+    Rejected(String),
+    /// The server must be restarted and these eras assumed.
+    Again(SpokenFamilies),
+}
+
+impl From<String> for HandshakeError {
+    fn from(why: String) -> Self {
+        Self::Failed(why)
+    }
+}
+
+/// What the answer to `server/discover` means.
+#[derive(Debug)]
+pub(in crate::server) enum DiscoverOutcome {
+    /// It speaks our modern version.
+    Modern(Box<Peer>),
+    /// The same, and it named all its versions, none of them legacy.
+    OnlyModern(Box<Peer>),
+    /// It does not; `initialize` may work. If it is modern with other versions, this says so.
+    Other(Option<String>),
+}
+
+/// Client capabilities that the kernel can pass on to some client.
+const CAPABILITIES: &str =
+    r#"{"roots":{"listChanged":true},"sampling":{},"elicitation":{"form":{},"url":{}}}"#;
+
+/// `params` of `initialize`. A shared server learns the capabilities once, so all are declared that some
+/// client may have; a question that the client at hand cannot answer is refused. Disabled
+/// questions are not declared (CMCP-084).
+#[must_use]
+pub(in crate::server) fn initialize_params(
+    version: &str,
+    (offers_mgp, offers_mcpl): (bool, bool),
+    consents: ConsentPolicy,
+) -> String {
+    let said = negotiation::declare_capabilities(
+        &consents.allowed_capabilities(CAPABILITIES),
+        ProtocolFamily::Legacy,
+        offers_mgp,
+    );
+    let said = match offers_mcpl {
+        true => mcpl::negotiation::with_declaration(&said, mcpl::negotiation::HOST_DECLARATION),
+        false => said,
+    };
+    format!(
+        r#"{{"protocolVersion":"{}","capabilities":{},"clientInfo":{{"name":"mgp","title":"MGP kernel","version":{}}}}}"#,
+        Version::LATEST_LEGACY,
+        said,
+        quote(version)
+    )
+}
+
+/// Handshake with a child. `known` are the eras it spoke last.
+///
+/// # Errors
+/// [`HandshakeError`].
+pub(in crate::server) async fn handshake_child(
+    link: &Arc<Link>,
+    version: &str,
+    known: Option<SpokenFamilies>,
+    early_exit: &EarlyExit,
+) -> Result<SpokenFamilies, HandshakeError> {
+    let spoken = match known {
+        None => probe(link, version, early_exit).await?,
+        Some(SpokenFamilies::Legacy) => handshake_legacy(link, version).await?,
+        Some(SpokenFamilies::Modern) => handshake_stateless(link).await?,
+        Some(SpokenFamilies::Dual) => {
+            handshake_stateless(link).await?;
+            handshake_legacy(link, version).await?;
+            confirm_stateless(link, SpokenFamilies::Dual).await?
+        }
+    };
+    early_exit.set_assumed(None);
+    Ok(spoken)
+}
+
+/// Asks in the modern era first, then in the legacy one.
+async fn probe(
+    link: &Arc<Link>,
+    version: &str,
+    early_exit: &EarlyExit,
+) -> Result<SpokenFamilies, HandshakeError> {
+    early_exit.set_assumed(Some(SpokenFamilies::Legacy));
+    let params = initialize_params(version, link.offered_extensions(), link.limits.consents);
+    let mut discover = Box::pin(discover(link));
+    // A future: sent when it is first polled.
+    let mut hello = pin!(link.request_in(ProtocolFamily::Legacy, "initialize", Some(&params)));
+    let found = match tokio::time::timeout(PROBE_TIMEOUT, &mut discover).await {
+        Ok(found) => found?,
+        Err(_silent) => tokio::select! {
+            biased;
+            found = &mut discover => found?,
+            answer = &mut hello => match answer {
+                Ok(result) => {
+                    drop(discover);
+                    complete_legacy(link, &result).await?;
+                    return Ok(SpokenFamilies::Legacy);
+                }
+                Err(refused) => match discover.await? {
+                    DiscoverOutcome::Modern(peer) | DiscoverOutcome::OnlyModern(peer) => {
+                        link.set_peer(*peer);
+                        return Ok(SpokenFamilies::Modern);
+                    }
+                    DiscoverOutcome::Other(why) => return Err(no_version_message(why, &refused).into()),
+                },
+            },
+        },
+    };
+    match found {
+        DiscoverOutcome::Other(why) => {
+            let result = hello.await.map_err(|e| no_version_message(why, &e))?;
+            complete_legacy(link, &result).await?;
+            Ok(SpokenFamilies::Legacy)
+        }
+        DiscoverOutcome::OnlyModern(peer) => {
+            link.set_peer(*peer);
+            Ok(SpokenFamilies::Modern)
+        }
+        DiscoverOutcome::Modern(peer) => {
+            link.set_peer(*peer);
+            early_exit.set_assumed(Some(SpokenFamilies::Modern));
+            match tokio::time::timeout(PROBE_TIMEOUT, hello).await {
+                Ok(Err(_)) => Ok(SpokenFamilies::Modern),
+                Ok(Ok(result)) => {
+                    let both = complete_legacy(link, &result).await;
+                    confirm_stateless(
+                        link,
+                        both.map_or(SpokenFamilies::Modern, |()| SpokenFamilies::Dual),
+                    )
+                    .await
+                }
+                Err(_silent) => confirm_stateless(link, SpokenFamilies::Modern).await,
+            }
+        }
+    }
+}
+
+/// Sends `server/discover`, twice if the server offered our version (MCP versioning: the client retries).
+async fn discover(link: &Arc<Link>) -> Result<DiscoverOutcome, HandshakeError> {
+    let ask = || link.request_in(ProtocolFamily::Stateless, DISCOVER, None);
+    let answer = ask().await;
+    match parse_version_offer(&answer) {
+        Some(offer) => Ok(offer.resolve(read_discover_answer(ask().await)?)),
+        None => read_discover_answer(answer),
+    }
+}
+
+/// An answer by the server itself; any other outcome says nothing about its era.
+fn read_discover_answer(answer: Outcome) -> Result<DiscoverOutcome, HandshakeError> {
+    match answer {
+        Ok(_) => Ok(interpret_discover_answer(answer)),
+        Err(ref refusal) if refusal.is_answer() => Ok(interpret_discover_answer(answer)),
+        Err(trouble) => Err(HandshakeError::Failed(format!("{DISCOVER}: {trouble}"))),
+    }
+}
+
+/// Some servers leave the modern era at `initialize`: such a server is restarted, and never sent
+/// `initialize` again.
+async fn confirm_stateless(
+    link: &Arc<Link>,
+    spoken: SpokenFamilies,
+) -> Result<SpokenFamilies, HandshakeError> {
+    match interpret_discover_answer(
+        link.request_in(ProtocolFamily::Stateless, DISCOVER, None)
+            .await,
+    ) {
+        DiscoverOutcome::Modern(_) | DiscoverOutcome::OnlyModern(_) => Ok(spoken),
+        DiscoverOutcome::Other(_) => Err(HandshakeError::Again(SpokenFamilies::Modern)),
+    }
+}
+
+/// Handshake with a server that is known to speak the modern era.
+///
+/// # Errors
+/// What went wrong, in words.
+pub(in crate::server) async fn handshake_stateless(
+    link: &Arc<Link>,
+) -> Result<SpokenFamilies, String> {
+    let answer = link
+        .request_in(ProtocolFamily::Stateless, DISCOVER, None)
+        .await;
+    let words = answer.as_ref().err().map(ToString::to_string);
+    match interpret_discover_answer(answer) {
+        DiscoverOutcome::Modern(peer) | DiscoverOutcome::OnlyModern(peer) => {
+            link.set_peer(*peer);
+            Ok(SpokenFamilies::Modern)
+        }
+        DiscoverOutcome::Other(why) => {
+            let why = why.or(words).unwrap_or_else(|| "no such answer".into());
+            Err(format!("{DISCOVER}: {why}"))
+        }
+    }
+}
+
+/// Handshake in the legacy era: `initialize`, its answer, `notifications/initialized`.
+///
+/// # Errors
+/// What went wrong, in words.
+pub(in crate::server) async fn handshake_legacy(
+    link: &Arc<Link>,
+    version: &str,
+) -> Result<SpokenFamilies, String> {
+    let params = initialize_params(version, link.offered_extensions(), link.limits.consents);
+    let answer = link
+        .request_in(ProtocolFamily::Legacy, "initialize", Some(&params))
+        .await
+        .map_err(|e| format!("initialize: {e}"))?;
+    complete_legacy(link, &answer).await?;
+    Ok(SpokenFamilies::Legacy)
+}
+
+/// Reads the result of `initialize` and sends `notifications/initialized`.
+///
+/// # Errors
+/// What is wrong with the answer, in words.
+pub(in crate::server) async fn complete_legacy(
+    link: &Arc<Link>,
+    result: &[u8],
+) -> Result<(), String> {
+    link.set_peer(parse_initialize_result(result)?);
+    let ready = mgp_protocol::jsonrpc::notification("notifications/initialized", None);
+    match link.wire() {
+        Wire::Http(http) => http
+            .post_and_wait(ready.into())
+            .await
+            .map_err(|e| format!("notifications/initialized: {e}"))?,
+        Wire::Child(_) | Wire::Sse(_) | Wire::Node(_) | Wire::Lite(_) => {
+            link.notify("notifications/initialized", None);
+        }
+    }
+    link.report_mcpl_connected();
+    Ok(())
+}
+
+/// Reads the result of `initialize`.
+///
+/// # Errors
+/// What is wrong with it, in words.
+pub(in crate::server) fn parse_initialize_result(result: &[u8]) -> Result<Peer, String> {
+    let result = std::str::from_utf8(result).unwrap_or("");
+    let hello: InitializeResult<'_> =
+        mcp::parse_params(Some(result)).map_err(|e| format!("the answer to initialize: {e}"))?;
+    let version = Version::parse(&hello.protocol_version)
+        .filter(|v| v.is_legacy())
+        .ok_or_else(|| {
+            format!(
+                "it speaks MCP {}, which no `initialize` can agree on",
+                hello.protocol_version
+            )
+        })?;
+    Ok(Peer {
+        version,
+        capabilities: ServerCapabilities::parse(hello.capabilities),
+        raw_capabilities: as_object(hello.capabilities).into(),
+        info: hello.server_info.map(|i| i.get().into()),
+        instructions: hello.instructions.as_deref().map(Into::into),
+        mgp: Negotiated::from_capabilities(
+            OFFERED_FEATURES,
+            hello.capabilities,
+            ProtocolFamily::Legacy,
+        ),
+        mcpl: None,
+    })
+}
+
+/// Capabilities as an object: some languages write an empty one as `[]`.
+fn as_object(capabilities: Option<&RawValue>) -> &str {
+    let said = capabilities.map_or("{}", |said| said.get());
+    match said.starts_with('{') {
+        true => said,
+        false => "{}",
+    }
+}
+
+/// Interprets the answer to `server/discover`. Only a result that names our version is from a modern server
+/// we can use; after any error `initialize` is tried, whatever the code.
+pub(in crate::server) fn interpret_discover_answer(answer: Outcome) -> DiscoverOutcome {
+    match answer {
+        Ok(result) => parse_discover_result(&result),
+        Err(refusal) => {
+            let error = refusal.relayed_error();
+            let said: Option<HandshakeErrorObject> =
+                error.and_then(|error| lookalike::from_object(error).ok());
+            let modern = said.filter(|said| STATELESS_ERRORS.contains(&said.code));
+            DiscoverOutcome::Other(modern.map(|said| format!("{} ({})", said.message, said.code)))
+        }
+    }
+}
+
+/// The versions in a refusal, with ours among them.
+#[derive(Debug)]
+pub(in crate::server) struct VersionOffer {
+    legacy: bool,
+}
+
+impl VersionOffer {
+    /// The result of asking with an offered version. A refusal lists all versions a server speaks, while the
+    /// result of `server/discover` lists only those usable in requests.
+    pub(in crate::server) fn resolve(&self, found: DiscoverOutcome) -> DiscoverOutcome {
+        match found {
+            DiscoverOutcome::Modern(peer) if !self.legacy => DiscoverOutcome::OnlyModern(peer),
+            found @ (DiscoverOutcome::Modern(_)
+            | DiscoverOutcome::OnlyModern(_)
+            | DiscoverOutcome::Other(_)) => found,
+        }
+    }
+}
+
+/// Reads the offer in an answer that refuses our version and yet names it.
+pub(in crate::server) fn parse_version_offer(answer: &Outcome) -> Option<VersionOffer> {
+    let Err(Refusal::Peer(error)) = answer else {
+        return None;
+    };
+    let said: HandshakeErrorObject = lookalike::from_object(error.get()).ok()?;
+    if said.code != UNSUPPORTED_VERSION {
+        return None;
+    }
+    let supported: Supported = serde_json::from_str(said.data?.get()).ok()?;
+    let versions = || supported.supported.iter().map(|v| Version::parse(v));
+    versions()
+        .any(|v| v == Some(Version::STATELESS))
+        .then(|| VersionOffer {
+            legacy: versions().flatten().any(Version::is_legacy),
+        })
+}
+
+#[derive(Deserialize)]
+struct HandshakeErrorObject {
+    code: i64,
+    #[serde(default)]
+    message: String,
+    data: Option<Box<RawValue>>,
+}
+
+#[derive(Deserialize)]
+struct Supported {
+    supported: Vec<String>,
+}
+
+fn parse_discover_result(result: &[u8]) -> DiscoverOutcome {
+    let text = std::str::from_utf8(result).unwrap_or("");
+    let Ok(said) = mcp::parse_params::<DiscoverResult<'_>>(Some(text)) else {
+        return DiscoverOutcome::Other(None);
+    };
+    let ours = Version::STATELESS.as_str();
+    if !said.supported_versions.iter().any(|v| v == ours) {
+        let theirs = said.supported_versions.join(", ");
+        return DiscoverOutcome::Other(Some(format!("it speaks MCP {theirs}, not {ours}")));
+    }
+    DiscoverOutcome::Modern(Box::new(Peer {
+        version: Version::STATELESS,
+        capabilities: ServerCapabilities::parse(said.capabilities),
+        raw_capabilities: as_object(said.capabilities).into(),
+        info: said.server_info().map(|i| i.get().into()),
+        instructions: said.instructions.as_deref().map(Into::into),
+        mgp: Negotiated::from_capabilities(
+            OFFERED_FEATURES,
+            said.capabilities,
+            ProtocolFamily::Stateless,
+        ),
+        mcpl: None,
+    }))
+}
+
+/// The error when neither era works.
+pub(in crate::server) fn no_version_message(
+    modern: Option<String>,
+    legacy: &impl std::fmt::Display,
+) -> String {
+    match modern {
+        Some(why) => format!("{DISCOVER}: {why}; initialize: {legacy}"),
+        None => format!("initialize: {legacy}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::link::scripted::ScriptedServer;
+    use bytes::Bytes;
+
+    /// MCPL-029, MCPL-004: the host says what it is beside MCP's own capabilities, whose version stays what it is; an
+    /// entry that says `mcpl = false` offers it nothing.
+    #[test]
+    fn a_server_is_offered_mcpl_below_experimental() {
+        let said = |offers| -> serde_json::Value {
+            serde_json::from_str(&initialize_params("1", offers, ConsentPolicy::default())).unwrap()
+        };
+        let whole = said((true, true));
+        let mcpl = &whole["capabilities"]["experimental"]["mcpl"];
+        assert_eq!(
+            (&mcpl["version"], &mcpl["featureSets"]),
+            (&"0.4".into(), &true.into())
+        );
+        assert!(whole["capabilities"]["experimental"]["mgp"].is_object());
+        assert_eq!(whole["protocolVersion"], Version::LATEST_LEGACY.as_str());
+        let without = said((true, false));
+        assert!(
+            without["capabilities"]["experimental"]
+                .get("mcpl")
+                .is_none()
+        );
+        assert!(
+            said((false, false))["capabilities"]
+                .get("experimental")
+                .is_none()
+        );
+    }
+
+    fn refused(code: i64) -> Outcome {
+        let error = format!(r#"{{"code":{code},"message":"no"}}"#);
+        Err(Refusal::Peer(RawValue::from_string(error).unwrap()))
+    }
+
+    /// Versioning, "Backward Compatibility": the era does not depend on a single error code.
+    #[test]
+    fn only_a_result_with_our_version_is_a_modern_server() {
+        let ours = br#"{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"tools":{}},"instructions":"i","_meta":{"io.modelcontextprotocol/serverInfo":{"name":"n"}}}"#;
+        let DiscoverOutcome::Modern(peer) = interpret_discover_answer(Ok(Bytes::from_static(ours)))
+        else {
+            panic!("it is modern");
+        };
+        assert!(peer.capabilities.tools && !peer.capabilities.prompts);
+        assert_eq!(peer.info.as_deref(), Some(r#"{"name":"n"}"#));
+        let later = Bytes::from_static(br#"{"supportedVersions":["2027-01-01"]}"#);
+        assert!(matches!(
+            interpret_discover_answer(Ok(later)),
+            DiscoverOutcome::Other(Some(_))
+        ));
+        let odd = Bytes::from_static(b"{}");
+        assert!(matches!(
+            interpret_discover_answer(Ok(odd)),
+            DiscoverOutcome::Other(None)
+        ));
+        for code in [-32601, -32602, -32000, -32023] {
+            assert!(
+                matches!(
+                    interpret_discover_answer(refused(code)),
+                    DiscoverOutcome::Other(None)
+                ),
+                "{code}"
+            );
+        }
+        for code in [-32020, -32021, -32022] {
+            assert!(
+                matches!(
+                    interpret_discover_answer(refused(code)),
+                    DiscoverOutcome::Other(Some(_))
+                ),
+                "{code}"
+            );
+        }
+    }
+
+    const DISCOVERED: &str =
+        r#"{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{}}"#;
+    const OFFERED: &str =
+        r#"{"code":-32022,"message":"no","data":{"supported":["2026-07-28"],"requested":"?"}}"#;
+    const HELLO: &str = r#"{"protocolVersion":"2025-06-18","capabilities":{}}"#;
+
+    /// Plays a server with these answers in turn; returns what it was asked and the outcome.
+    async fn meet(
+        script: &[(&str, &str)],
+    ) -> (Vec<String>, Result<SpokenFamilies, HandshakeError>) {
+        let mut it = ScriptedServer::new();
+        let (link, early_exit) = (it.link.clone(), EarlyExit::default());
+        let meeting =
+            tokio::spawn(async move { handshake_child(&link, "1.0", None, &early_exit).await });
+        let mut asked = Vec::new();
+        for (outcome, value) in script {
+            let mut request = it.next_message().await;
+            while request["id"].is_null() {
+                request = it.next_message().await;
+            }
+            asked.push(request["method"].as_str().unwrap().to_owned());
+            it.answer(&request, outcome, &serde_json::from_str(value).unwrap());
+        }
+        (asked, meeting.await.unwrap())
+    }
+
+    /// The modern question comes first; `initialize` shows whether both eras are spoken.
+    #[tokio::test]
+    async fn each_kind_of_server_is_met_in_its_eras() {
+        let no = ("error", r#"{"code":-32601,"message":"no"}"#);
+        let (discovered, hello) = (("result", DISCOVERED), ("result", HELLO));
+        let (asked, spoken) = meet(&[no, hello]).await;
+        assert_eq!(asked, ["server/discover", "initialize"]);
+        assert!(matches!(spoken, Ok(SpokenFamilies::Legacy)));
+        let (_, spoken) = meet(&[discovered, no]).await;
+        assert!(matches!(spoken, Ok(SpokenFamilies::Modern)));
+        let (asked, spoken) = meet(&[discovered, hello, discovered]).await;
+        assert_eq!(asked, ["server/discover", "initialize", "server/discover"]);
+        assert!(matches!(spoken, Ok(SpokenFamilies::Dual)));
+        let (_, spoken) = meet(&[discovered, hello, no]).await;
+        assert!(matches!(
+            spoken,
+            Err(HandshakeError::Again(SpokenFamilies::Modern))
+        ));
+        let ours = ("error", OFFERED);
+        let (asked, spoken) = meet(&[ours, discovered]).await;
+        assert_eq!(asked, ["server/discover", "server/discover"]);
+        assert!(matches!(spoken, Ok(SpokenFamilies::Modern)));
+        let (asked, spoken) = meet(&[ours, ours, hello]).await;
+        assert_eq!(asked, ["server/discover", "server/discover", "initialize"]);
+        assert!(matches!(spoken, Ok(SpokenFamilies::Legacy)));
+        let later = ("error", r#"{"code":-32022,"message":"only 2027-01-01"}"#);
+        let (_, spoken) = meet(&[later, no]).await;
+        let Err(HandshakeError::Failed(why)) = spoken else {
+            panic!("nothing is spoken there");
+        };
+        assert!(
+            why.contains("only 2027-01-01") && why.contains("initialize"),
+            "{why}"
+        );
+    }
+}

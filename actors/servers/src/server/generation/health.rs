@@ -1,0 +1,156 @@
+//! Health checks (MGP §11.3): by MGP where that was negotiated, else by MCP's `ping` in the legacy era. The
+//! modern era has no such request.
+
+use std::sync::Arc;
+
+use mgp_engine::servers::health::{HealthMonitor, HealthVerdict, PING_TIMEOUT, PingOutcome};
+use mgp_engine::timestamps::render_rfc3339_ms;
+use mgp_protocol::dialect::ProtocolFamily;
+use mgp_protocol::mcp::{self, Method};
+use mgp_protocol::mgp::health::{Health, Ping, Pong};
+use mgp_protocol::mgp::negotiation::{Features, is_unsupported_code};
+use mgp_protocol::refusal::Refusal;
+
+use super::ServerGeneration;
+use super::end::End;
+use crate::link::{Link, Wire, error_code};
+use mgp_runtime::time::{timeout_with_grace, unix_ms};
+
+/// The request used for health checks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum HealthCheck {
+    /// `mgp/health/ping`, in messages of this era.
+    Mgp(ProtocolFamily),
+    /// `ping`.
+    Mcp,
+    /// The list of a lite server, which the kernel reads for a `ping`.
+    Lite,
+}
+
+impl ServerGeneration {
+    /// Resolves when the server has failed its health checks for too long.
+    pub(in crate::server) async fn monitor_health(&self, link: &Arc<Link>) -> End {
+        let rules = self.connector.health;
+        let mut question = health_check(link).filter(|_| !rules.interval.is_zero());
+        let mut checkups = HealthMonitor::new(rules);
+        let mut before = Health::Healthy;
+        while let Some(asked) = question {
+            tokio::time::sleep(rules.interval).await;
+            let answer = match run_check(link, asked).await {
+                Some(answer) => answer,
+                None => {
+                    question = mcp_health_check(link);
+                    continue;
+                }
+            };
+            match checkups.record(answer) {
+                HealthVerdict::Alive(health) => {
+                    self.handle.set_healthy(health);
+                    if health != before {
+                        self.handle
+                            .log
+                            .push_note(&format!("it is {}", health.as_str()));
+                        tracing::info!(server = %self.handle.id, health = health.as_str(), "health");
+                    }
+                    before = health;
+                }
+                HealthVerdict::Failed(why) => return End::Failed(why),
+            }
+        }
+        std::future::pending().await
+    }
+}
+
+fn health_check(link: &Link) -> Option<HealthCheck> {
+    let era = link.family_negotiating(Features::LIFECYCLE);
+    era.map(HealthCheck::Mgp).or_else(|| mcp_health_check(link))
+}
+
+fn mcp_health_check(link: &Link) -> Option<HealthCheck> {
+    link.peer_for(ProtocolFamily::Legacy)
+        .map(|_| match link.wire() {
+            Wire::Lite(_) => HealthCheck::Lite,
+            Wire::Child(_) | Wire::Http(_) | Wire::Sse(_) | Wire::Node(_) => HealthCheck::Mcp,
+        })
+}
+
+/// The result of a check; `None` when the server does not know the method.
+async fn run_check(link: &Arc<Link>, question: HealthCheck) -> Option<PingOutcome> {
+    let params;
+    let (era, method, params) = match question {
+        HealthCheck::Mgp(era) => {
+            let ping = Ping {
+                timestamp: Some(render_rfc3339_ms(unix_ms())),
+                server_id: None,
+            };
+            params = serde_json::to_string(&ping).expect("a ping is always JSON");
+            (era, Ping::METHOD, Some(params.as_str()))
+        }
+        HealthCheck::Mcp | HealthCheck::Lite => (ProtocolFamily::Legacy, mcp::Ping::METHOD, None),
+    };
+    let asked = link.request_without_timeout(era, method, params);
+    match timeout_with_grace(PING_TIMEOUT, asked).await {
+        Some(Ok(result)) => Some(PingOutcome::Answered(parse_health(question, &result))),
+        Some(Err(refusal)) if question == HealthCheck::Mcp && refusal.is_answer() => {
+            Some(PingOutcome::Answered(Health::Healthy))
+        }
+        Some(Err(Refusal::Peer(error))) => match (question, error_code(error.get())) {
+            (HealthCheck::Mgp(_), Some(code)) if is_unsupported_code(code) => None,
+            (HealthCheck::Mgp(_), _) => Some(PingOutcome::Answered(Health::Unhealthy)),
+            (HealthCheck::Mcp, _) => Some(PingOutcome::Answered(Health::Healthy)),
+            // It does not tell its list.
+            (HealthCheck::Lite, _) => Some(PingOutcome::Answered(Health::Unhealthy)),
+        },
+        Some(Err(refusal)) if question == HealthCheck::Lite => {
+            Some(interpret_list_failure(&refusal))
+        }
+        // Over HTTP a ping can be refused before its server reads it: that is no answer of the server's.
+        Some(Err(Refusal::InvalidAnswer { .. })) => Some(PingOutcome::Answered(Health::Unhealthy)),
+        Some(Err(Refusal::ServerLost { .. })) if link.transport() != "stdio" => {
+            Some(PingOutcome::TimedOut)
+        }
+        // Not sent: the server has as many calls as it may have, or is being stopped.
+        Some(Err(_)) => Some(PingOutcome::Busy),
+        None if !matches!(question, HealthCheck::Mgp(_)) && link.in_flight() > 0 => {
+            Some(PingOutcome::Busy)
+        }
+        None => Some(PingOutcome::TimedOut),
+    }
+}
+
+/// What it means that the list of a lite server could not be read.
+fn interpret_list_failure(refusal: &Refusal) -> PingOutcome {
+    let gone = matches!(
+        refusal,
+        Refusal::ServerLost { .. }
+            | Refusal::TimedOut { .. }
+            | Refusal::NotReady {
+                unreachable: true,
+                ..
+            }
+    );
+    match gone {
+        true => PingOutcome::TimedOut,
+        // Not sent.
+        false
+            if matches!(
+                refusal,
+                Refusal::NotReady { .. } | Refusal::Overloaded { .. }
+            ) =>
+        {
+            PingOutcome::Busy
+        }
+        false => PingOutcome::Answered(Health::Unhealthy),
+    }
+}
+
+fn parse_health(question: HealthCheck, result: &[u8]) -> Health {
+    match question {
+        HealthCheck::Mcp | HealthCheck::Lite => Health::Healthy,
+        HealthCheck::Mgp(_) => {
+            let text = std::str::from_utf8(result).ok();
+            let pong = mcp::parse_params::<Pong>(text);
+            pong.map_or(Health::Degraded, |pong| pong.status)
+        }
+    }
+}

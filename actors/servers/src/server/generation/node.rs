@@ -1,0 +1,120 @@
+//! One life of a server of another node: there is no process, and it goes on while the link is away. Its tools
+//! come from what the node told of it, everything else from the server itself.
+
+use std::sync::Arc;
+
+use mgp_cluster::tool_index::PeerServer;
+use mgp_protocol::dialect::ProtocolFamily;
+use mgp_protocol::ids::NodeServer;
+use mgp_protocol::mgp::health::Health;
+
+use super::ServerGeneration;
+use super::end::End;
+use super::handshake::{self, DISCOVER, DiscoverOutcome};
+use crate::link::{Link, LinkEvent, List, NodeWire, Wire};
+
+impl ServerGeneration {
+    /// A life of a server of another node; begins when that node is linked and shares it.
+    pub(in crate::server) async fn run_on_node(&self, server: &NodeServer) -> End {
+        let at = self.spec.id.remote_parts();
+        let node = at.map_or_else(|| server.node.short_id(), |(node, _)| node.to_owned());
+        let links = self.connector.links.clone();
+        let wire = NodeWire::new(
+            server.clone(),
+            &node,
+            links,
+            self.connector.peer_tools.clone(),
+        );
+        tokio::select! {
+            () = wire.wait_until_available() => {}
+            end = self.wait_for_stop() => return end,
+        }
+        let link = self.build_link(Wire::Node(wire.clone()));
+        let shake = async { Ok(handshake::handshake_stateless(&link).await?) };
+        let end = tokio::select! {
+            end = self.serve(&link, shake) => end,
+            end = self.watch_node(&link, &wire) => end,
+        };
+        self.close_link(&link, &end);
+        end
+    }
+
+    /// Follows the link and the tools; resolves when the owner offers something else of the server.
+    async fn watch_node(&self, link: &Arc<Link>, wire: &NodeWire) -> End {
+        let (mut peer, mut held) = (wire.peer_link(), wire.peer_server());
+        let confirmed = wire.owner_confirmation();
+        loop {
+            let (links, tools) = wire.current();
+            let (peer_now, held_now) = (wire.peer_link(), wire.peer_server());
+            if !has_same_tools(held.as_ref(), held_now.as_ref()) {
+                link.emit(LinkEvent::ListChanged(List::Tools));
+            }
+            if wire.has_confirmation_changed(&confirmed) {
+                return End::Failed(format!("{} says something else of it now", wire.node()));
+            }
+            let linked = match (&peer, &peer_now) {
+                (Some(before), Some(now)) => !before.link.is_same_link(&now.link),
+                (None, Some(_)) => true,
+                (Some(_), None) => {
+                    self.handle.set_healthy(Health::Unhealthy);
+                    let words = format!("{} is away: it is not linked now", wire.node());
+                    self.log().push_note(&words);
+                    false
+                }
+                (None, None) => false,
+            };
+            let told = |held: &Option<Arc<PeerServer>>| held.as_ref().map(|held| held.record);
+            let differs = held_now.is_some() && told(&held) != told(&held_now);
+            // One that is starting cannot say yet what it can do; it is asked when it has started.
+            let starting = held_now.as_ref().is_some_and(|held| held.record.starting);
+            let asks = (linked || differs) && !starting;
+            if !starting && held.as_ref().is_some_and(|held| held.record.starting) {
+                // What changed meanwhile was told to nobody.
+                link.emit(LinkEvent::ListChanged(List::Prompts));
+                link.emit(LinkEvent::ListChanged(List::Resources));
+            }
+            (peer, held) = (peer_now, held_now);
+            if linked {
+                self.handle.set_healthy(Health::Healthy);
+                self.log().push_note(&format!("{} is linked", wire.node()));
+            }
+            if asks && has_offer_changed(link).await {
+                return End::Failed(format!("{} offers something else of it now", wire.node()));
+            }
+            wire.wait_for_change(&links, &tools).await;
+        }
+    }
+}
+
+/// Whether what the server can do is not what the connection began with.
+async fn has_offer_changed(link: &Arc<Link>) -> bool {
+    let Some(before) = link.peer_for(ProtocolFamily::Stateless) else {
+        return false;
+    };
+    match handshake::interpret_discover_answer(
+        link.request_in(ProtocolFamily::Stateless, DISCOVER, None)
+            .await,
+    ) {
+        DiscoverOutcome::Modern(now) | DiscoverOutcome::OnlyModern(now) => {
+            now.raw_capabilities != before.raw_capabilities
+        }
+        // It is asked again when it is linked again.
+        DiscoverOutcome::Other(_) => false,
+    }
+}
+
+/// Whether both have the same definitions. What did not change is the very same.
+fn has_same_tools(one: Option<&Arc<PeerServer>>, other: Option<&Arc<PeerServer>>) -> bool {
+    let (one, other) = match (one, other) {
+        (Some(one), Some(other)) => (one, other),
+        (Some(one), None) | (None, Some(one)) => return one.tools.is_empty(),
+        (None, None) => return true,
+    };
+    let mut pairs = one.tools.iter().zip(&other.tools);
+    Arc::ptr_eq(one, other)
+        || one.tools.len() == other.tools.len()
+            && pairs.all(|((name, tool), (other_name, other))| {
+                let (tool, other) = (&tool.definition, &other.definition);
+                name == other_name && (Arc::ptr_eq(tool, other) || tool == other)
+            })
+}

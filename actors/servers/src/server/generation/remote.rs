@@ -1,0 +1,323 @@
+//! One life of a server reached over HTTP: finds its eras and its transport.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::header::{HeaderMap, HeaderName, HeaderValue};
+use mgp_protocol::dialect::ProtocolFamily;
+use mgp_protocol::jsonrpc::{self, Message};
+use mgp_protocol::refusal::Refusal;
+use mgp_transports::http::client::SseEvents;
+
+use super::ServerGeneration;
+use super::end::End;
+use super::handshake::{
+    self, DISCOVER, DiscoverOutcome, HandshakeError, PROBE_TIMEOUT, no_version_message,
+};
+use crate::link::{DetectedTransport, HttpTarget, HttpWire, Link, Peer, SseWire, Wire};
+use crate::login::ServerClient;
+use crate::server::protocol_families::SpokenFamilies;
+use mgp_callers::request::Outcome;
+
+/// A server found at a URL.
+struct DetectedServer {
+    /// What it declared in the modern era.
+    stateless: Option<Box<Peer>>,
+    wire: DetectedWire,
+}
+
+enum DetectedWire {
+    /// Streamable HTTP; with the result of `initialize` where the server speaks the legacy era.
+    Streamable(Arc<HttpWire>, Option<Bytes>),
+    Sse(Arc<SseWire>, Box<SseEvents>),
+}
+
+impl ServerGeneration {
+    /// A life of the server at `url`.
+    pub(in crate::server) async fn run_remote(
+        &self,
+        url: &str,
+        headers: &BTreeMap<String, String>,
+    ) -> End {
+        let login = self
+            .connector
+            .logins
+            .login_for(&self.spec, self.handle.agent());
+        if let Some(login) = &login {
+            login.begin_generation().await;
+        }
+        let client = ServerClient::new(self.connector.client.clone(), login);
+        let end = self.connect_and_run(&client, url, headers).await;
+        match (end, client.park_reason()) {
+            // Trying again would ask for the same: a person has to sign in.
+            (End::Failed(_) | End::SessionEnded(_), Some(why)) => End::Rejected(why),
+            (end, _) => end,
+        }
+    }
+
+    async fn connect_and_run(
+        &self,
+        client: &ServerClient,
+        url: &str,
+        headers: &BTreeMap<String, String>,
+    ) -> End {
+        let headers = match to_header_map(headers) {
+            Ok(headers) => headers,
+            Err(why) => return End::Failed(why),
+        };
+        let place = HttpTarget {
+            client,
+            url,
+            headers: &headers,
+            limit: self.spec.limits.max_frame,
+        };
+        let known = self.handle.take_families();
+        let meeting =
+            tokio::time::timeout(self.spec.limits.start_timeout, self.detect(place, known));
+        let met = tokio::select! {
+            met = meeting => met,
+            end = self.wait_for_stop() => return end,
+        };
+        match met {
+            Err(_) => End::Failed(self.startup_timeout_message()),
+            Ok(Err(why)) => End::Failed(why),
+            Ok(Ok(DetectedServer {
+                stateless: modern,
+                wire,
+            })) => match wire {
+                DetectedWire::Streamable(wire, hello) => {
+                    self.run_streamable(wire, modern, hello).await
+                }
+                DetectedWire::Sse(wire, stream) => self.run_sse(wire, stream).await,
+            },
+        }
+    }
+
+    /// Finds out which eras the server speaks. `known` are those it spoke last.
+    async fn detect(
+        &self,
+        place: HttpTarget<'_>,
+        known: Option<SpokenFamilies>,
+    ) -> Result<DetectedServer, String> {
+        match known {
+            Some(SpokenFamilies::Legacy) => self.detect_legacy(place, None).await,
+            Some(SpokenFamilies::Modern) => match self.discover(place).await? {
+                DiscoverOutcome::Modern(peer) | DiscoverOutcome::OnlyModern(peer) => {
+                    self.detect_stateless(place, peer, false).await
+                }
+                DiscoverOutcome::Other(why) => Err(format!(
+                    "{DISCOVER}: {}",
+                    why.unwrap_or_else(|| "no such answer any more".into())
+                )),
+            },
+            Some(SpokenFamilies::Dual) | None => self.probe(place).await,
+        }
+    }
+
+    async fn probe(&self, place: HttpTarget<'_>) -> Result<DetectedServer, String> {
+        let mut discover = Box::pin(self.discover(place));
+        let found = match tokio::time::timeout(PROBE_TIMEOUT, &mut discover).await {
+            Ok(found) => found?,
+            Err(_silent) => {
+                let mut hello = Box::pin(self.detect_legacy(place, None));
+                tokio::select! {
+                    biased;
+                    found = &mut discover => match found? {
+                        DiscoverOutcome::Other(_) => return hello.await,
+                        modern @ (DiscoverOutcome::Modern(_) | DiscoverOutcome::OnlyModern(_)) => modern,
+                    },
+                    met = &mut hello => match met {
+                        Ok(met) => return Ok(met),
+                        Err(why) => match discover.await? {
+                            DiscoverOutcome::Other(_) => return Err(why),
+                            modern @ (DiscoverOutcome::Modern(_) | DiscoverOutcome::OnlyModern(_)) => modern,
+                        },
+                    },
+                }
+            }
+        };
+        match found {
+            DiscoverOutcome::Modern(peer) => self.detect_stateless(place, peer, true).await,
+            DiscoverOutcome::OnlyModern(peer) => self.detect_stateless(place, peer, false).await,
+            DiscoverOutcome::Other(why) => self.detect_legacy(place, why).await,
+        }
+    }
+
+    /// Sends `server/discover`, twice if the server offered our version.
+    async fn discover(&self, place: HttpTarget<'_>) -> Result<DiscoverOutcome, String> {
+        let Some(answer) = self.request_stateless(place).await? else {
+            return Ok(DiscoverOutcome::Other(None));
+        };
+        let Some(offer) = handshake::parse_version_offer(&answer) else {
+            return Ok(handshake::interpret_discover_answer(answer));
+        };
+        let again = self.request_stateless(place).await?;
+        Ok(offer.resolve(again.map_or(
+            DiscoverOutcome::Other(None),
+            handshake::interpret_discover_answer,
+        )))
+    }
+
+    /// A server that closes the connection at an unknown question does not speak its
+    /// era.
+    async fn request_stateless(&self, place: HttpTarget<'_>) -> Result<Option<Outcome>, String> {
+        let meta =
+            crate::link::kernel_params(None, &self.connector.version, self.should_offer_mgp());
+        let frame = jsonrpc::request("0", DISCOVER, Some(&meta));
+        match place.request_stateless(DISCOVER, frame.into()).await {
+            Ok(answer) => Ok(answer.as_ref().map(parse_outcome)),
+            Err(error) if error.has_no_answer() => Ok(None),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+
+    /// A modern server; with `both` it is asked for the legacy era as well.
+    async fn detect_stateless(
+        &self,
+        place: HttpTarget<'_>,
+        peer: Box<Peer>,
+        both: bool,
+    ) -> Result<DetectedServer, String> {
+        let mut way = None;
+        if both
+            && let Ok(Ok((wire, answer))) =
+                tokio::time::timeout(PROBE_TIMEOUT, place.initialize(self.initialize_frame())).await
+            && let Ok(result) = parse_outcome(&answer)
+            && handshake::parse_initialize_result(&result).is_ok()
+        {
+            way = Some(DetectedWire::Streamable(wire, Some(result)));
+        }
+        let wire = match way {
+            Some(way) => way,
+            None => DetectedWire::Streamable(place.wire(None).map_err(|e| e.to_string())?, None),
+        };
+        Ok(DetectedServer {
+            stateless: Some(peer),
+            wire,
+        })
+    }
+
+    /// Sends `initialize`, over either transport. `modern` is why the modern era failed.
+    async fn detect_legacy(
+        &self,
+        place: HttpTarget<'_>,
+        modern: Option<String>,
+    ) -> Result<DetectedServer, String> {
+        let opened = place.open(self.initialize_frame()).await;
+        let wire = match opened {
+            Ok(DetectedTransport::Streamable { wire, answer }) => {
+                let result = parse_outcome(&answer).map_err(|error| {
+                    let words = if let Refusal::Peer(error) = &error {
+                        error.get().to_owned()
+                    } else {
+                        error.to_string()
+                    };
+                    no_version_message(modern.clone(), &words)
+                })?;
+                DetectedWire::Streamable(wire, Some(result))
+            }
+            Ok(DetectedTransport::Sse { wire, stream }) => DetectedWire::Sse(wire, stream),
+            Err(error) => {
+                return Err(match modern {
+                    Some(_) => no_version_message(modern, &error),
+                    None => error.to_string(),
+                });
+            }
+        };
+        Ok(DetectedServer {
+            stateless: None,
+            wire,
+        })
+    }
+
+    fn initialize_frame(&self) -> Bytes {
+        let consents = self.spec.limits.consents;
+        let params = handshake::initialize_params(
+            &self.connector.version,
+            (self.should_offer_mgp(), self.should_offer_mcpl()),
+            consents,
+        );
+        jsonrpc::request("0", "initialize", Some(&params)).into()
+    }
+
+    async fn run_streamable(
+        &self,
+        wire: Arc<HttpWire>,
+        modern: Option<Box<Peer>>,
+        hello: Option<Bytes>,
+    ) -> End {
+        wire.set_forwarded_headers(&self.spec.pass_headers);
+        let link = self.build_link(Wire::Http(wire.clone()));
+        if let Some(peer) = modern {
+            link.set_peer(*peer);
+        }
+        let shake = async {
+            if let Some(result) = hello {
+                handshake::complete_legacy(&link, &result).await?;
+                let stream = wire.clone().listen(link.clone());
+                drop(link.spawn_link_task("server.stream", stream).detach());
+            }
+            spoken_families(&link).ok_or_else(|| HandshakeError::Failed("it speaks no MCP".into()))
+        };
+        let end = Box::pin(self.serve(&link, shake)).await;
+        let end = end.refine_by_session(wire.is_session_ended());
+        self.close_link(&link, &end);
+        let _ = tokio::time::timeout(self.spec.limits.stop_grace, wire.delete()).await;
+        end
+    }
+
+    async fn run_sse(&self, wire: Arc<SseWire>, stream: Box<SseEvents>) -> End {
+        let link = self.build_link(Wire::Sse(wire.clone()));
+        let listening = wire.clone().listen(link.clone(), stream);
+        let listening = link.spawn_link_task("server.stream", listening);
+        let shake =
+            async { Ok(handshake::handshake_legacy(&link, &self.connector.version).await?) };
+        let end = Box::pin(self.serve(&link, shake)).await;
+        let end = end.refine_by_session(wire.is_session_ended());
+        self.close_link(&link, &end);
+        listening.abort();
+        end
+    }
+}
+
+fn spoken_families(link: &Link) -> Option<SpokenFamilies> {
+    let speaks = |era| link.peer_for(era).is_some();
+    match (
+        speaks(ProtocolFamily::Legacy),
+        speaks(ProtocolFamily::Stateless),
+    ) {
+        (true, true) => Some(SpokenFamilies::Dual),
+        (true, false) => Some(SpokenFamilies::Legacy),
+        (false, true) => Some(SpokenFamilies::Modern),
+        (false, false) => None,
+    }
+}
+
+/// The result, or the error, in the frame of an answer.
+fn parse_outcome(answer: &Bytes) -> Outcome {
+    match jsonrpc::parse(answer) {
+        Ok(Message::Response { outcome, .. }) => outcome
+            .map(|result| answer.slice_ref(result.get().as_bytes()))
+            .map_err(|error| Refusal::Peer(error.to_owned())),
+        Ok(_) | Err(_) => Err(Refusal::Internal("it was not answered".into())),
+    }
+}
+
+/// Header values are secrets, so an error names only the header.
+pub(super) fn to_header_map(
+    headers: &std::collections::BTreeMap<String, String>,
+) -> Result<HeaderMap, String> {
+    let mut map = HeaderMap::new();
+    for (name, value) in headers {
+        let key: HeaderName = name
+            .parse()
+            .map_err(|_| format!("headers: {name:?} is no header name"))?;
+        let mut value = HeaderValue::from_str(value).map_err(|_| {
+            format!("headers: the value of {name} has a character HTTP does not allow")
+        })?;
+        value.set_sensitive(true);
+        map.insert(key, value);
+    }
+    Ok(map)
+}

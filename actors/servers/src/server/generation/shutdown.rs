@@ -1,0 +1,101 @@
+//! The end of a connection to a server (MGP §11.4).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use mgp_engine::servers::health::PING_TIMEOUT;
+use mgp_engine::servers::lifecycle::TransitionReason;
+use mgp_engine::servers::supervision::StopOrder;
+use mgp_protocol::mcp::{self, Method};
+use mgp_protocol::mgp::lifecycle::{Accepted, Shutdown};
+use mgp_protocol::mgp::negotiation::Features;
+
+use super::{GenerationHandle, ServerGeneration};
+use crate::link::Link;
+use crate::server::event::PendingResubscriptions;
+use mgp_runtime::task;
+use mgp_runtime::time::monotonic_now;
+
+/// How long a life that was replaced waits for subscriptions at the next one: a server that is this slow to
+/// answer would hold it for ever.
+const RESUBSCRIPTION_TIMEOUT: Duration = Duration::from_secs(10);
+
+impl GenerationHandle {
+    /// It was replaced: it ends once what agents follow was asked for at the life that took over, and its
+    /// calls and tasks are over.
+    pub(in crate::server) fn drain_replaced(
+        &self,
+        order: StopOrder,
+        mut renewals: PendingResubscriptions,
+    ) {
+        let orders = self.orders.clone();
+        orders.is_replaced.raise();
+        task::spawn_detached("server.leaves", async move {
+            tokio::select! {
+                () = renewals.wait() => {}
+                () = tokio::time::sleep(RESUBSCRIPTION_TIMEOUT) => {}
+                () = orders.hurry.wait_until_raised() => {}
+                () = orders.kill.wait_until_raised() => {}
+            }
+            let _ = orders.stop_order.set(order);
+            orders.stop.raise();
+        });
+    }
+}
+
+impl ServerGeneration {
+    /// Lets calls under way finish within the time there is. A server that negotiated `lifecycle` is told,
+    /// and gets the time it says it needs, within that bound. False if calls are still under way at the
+    /// end.
+    pub(in crate::server) async fn shut_down(&self, link: &Arc<Link>, order: StopOrder) -> bool {
+        let begun = monotonic_now();
+        let time = order
+            .drain_timeout
+            .unwrap_or_else(|| self.connector.drain_timeout());
+        let leaves = self.orders.is_replaced.is_raised();
+        if leaves {
+            link.accept_task_requests();
+        }
+        // The server is asked before admission closes, because closed admission would refuse the question.
+        let (answer, drained) = tokio::join!(
+            self.announce_shutdown(link, order.reason, time),
+            link.drain(time)
+        );
+        match answer {
+            Some(answer) if answer.accepted => {
+                let wants = Duration::from_millis(answer.estimated_drain_ms).min(time);
+                tokio::time::sleep(wants.saturating_sub(monotonic_now().duration_since(begun)))
+                    .await;
+            }
+            Some(_) => {
+                let note = "it does not accept that it is to end; it is ended all the same";
+                self.handle.log.push_note(note);
+            }
+            None => {}
+        }
+        if leaves {
+            let left = time.saturating_sub(monotonic_now().duration_since(begun));
+            let _ = tokio::time::timeout(left, link.wait_for_tasks()).await;
+        }
+        drained
+    }
+
+    async fn announce_shutdown(
+        &self,
+        link: &Arc<Link>,
+        why: TransitionReason,
+        time: Duration,
+    ) -> Option<Accepted> {
+        let shutdown = Shutdown {
+            server_id: None,
+            reason: why.to_mgp_reason()?,
+            timeout_ms: Some(u64::try_from(time.as_millis()).unwrap_or(u64::MAX)),
+        };
+        let era = link.family_negotiating(Features::LIFECYCLE)?;
+        let params = serde_json::to_string(&shutdown).expect("a shutdown is always JSON");
+        let asked = link.request_without_timeout(era, Shutdown::METHOD, Some(&params));
+        let answer = tokio::time::timeout(time.min(PING_TIMEOUT), asked).await;
+        let answer = answer.ok()?.ok()?;
+        mcp::parse_params(std::str::from_utf8(&answer).ok()).ok()
+    }
+}

@@ -1,0 +1,114 @@
+//! Shows the offer of a server to agents.
+
+use std::sync::Arc;
+
+use mgp_engine::servers::supervision::SupervisionInput;
+use mgp_protocol::splice::{members, quote};
+use tokio::sync::oneshot;
+
+use super::FetchedLists;
+use crate::link::{Link, Peer};
+use crate::server::{ServerActor, ServerEvent, ServerMsg, ServerState};
+use mgp_runtime::mailbox::Reply;
+use mgp_runtime::task;
+use mgp_runtime::time::monotonic_now;
+
+/// Remarks on odd tools that are shown: enough to see what the server does wrong.
+const REMARKS_MAX: usize = 20;
+
+impl ServerActor {
+    /// A life has its first lists; the server counts as connected once agents see them.
+    pub(in crate::server) fn handle_connected(
+        &self,
+        state: &mut ServerState,
+        life: u64,
+        link: &Arc<Link>,
+        lists: FetchedLists,
+    ) {
+        if state.supervision.is_replacement(life) {
+            return self.handle_successor_connected(state, life, link, lists);
+        }
+        if !state.supervision.is_current_generation(life) {
+            return;
+        }
+        if let Some(current) = &mut state.generation {
+            current.link = Some(link.clone());
+        }
+        state.fetching.clear();
+        if self.handle.agent().is_some() {
+            return self.apply_input(state, SupervisionInput::Connected(life));
+        }
+        let (shown, me) = (self.apply_lists(state, lists, link), state.mailbox.clone());
+        task::spawn_detached("lists.first", async move {
+            let _ = shown.await;
+            let _ = me.send(ServerMsg::Published(life));
+        });
+    }
+
+    pub(in crate::server) fn apply_lists(
+        &self,
+        state: &mut ServerState,
+        mut lists: FetchedLists,
+        link: &Link,
+    ) -> oneshot::Receiver<()> {
+        let mut notes = std::mem::take(&mut lists.remarks);
+        state.record_fetched(std::mem::take(&mut lists.fetched));
+        let offer = lists.apply_to(state.offer.clone());
+        state.offer = offer.with_task_support(link.should_bridge_tasks());
+        let (presented, refused) = state.offer.clone().with_overrides();
+        self.handle.set_offer(&state.offer, presented);
+        for kind in lists.kinds() {
+            state.fetched[*kind as usize] = monotonic_now();
+        }
+        notes.extend(state.describe_omissions());
+        let repaired = state.offer.repairs().take(REMARKS_MAX);
+        notes.extend(repaired.map(|slip| format!("repaired: {slip}")));
+        notes.extend(state.offer.unrecognized_security().take(REMARKS_MAX));
+        notes.extend(refused);
+        let new = notes.iter().filter(|note| !state.remarks.contains(note));
+        new.for_each(|note| self.log().push_note(note));
+        state.remarks = notes;
+        self.permissions
+            .add_tool_needs(&self.handle.id, &state.offer.permissions());
+        self.publish_offer(state, link)
+    }
+
+    /// Publishes the offer, without changed tools that wait for the operator.
+    fn publish_offer(&self, state: &ServerState, link: &Link) -> oneshot::Receiver<()> {
+        let blocked = self.pins.blocked(&self.handle.id);
+        let (shown, _) = state.offer.clone().without_tools(&blocked).with_overrides();
+        let (reply, seen) = Reply::new();
+        if let Some(peer) = link.peer() {
+            let peer = match shown.tools().is_empty() || peer.capabilities.tools {
+                true => peer.clone(),
+                false => with_declared_tools(peer),
+            };
+            self.events.send(ServerEvent::Offered {
+                offer: Box::new(shown),
+                peer: Box::new(peer),
+                fetched: state.fetched,
+                published: reply,
+            });
+        }
+        seen
+    }
+
+    pub(in crate::server) fn handle_pins_decided(&self, state: &mut ServerState) {
+        if let Some(link) = state.link() {
+            drop(self.publish_offer(state, &link));
+        }
+    }
+}
+
+/// What a server declared that lists tools without saying so.
+fn with_declared_tools(peer: &Peer) -> Peer {
+    let said = members(&peer.raw_capabilities).unwrap_or_default();
+    let said = said.iter().filter(|(name, _)| name != "tools");
+    let said = said.map(|(name, value)| format!(",{}:{}", quote(name), value.get()));
+    let mut peer = Peer {
+        raw_capabilities: format!("{{\"tools\":{{}}{}}}", said.collect::<String>()).into(),
+        ..peer.clone()
+    };
+    peer.capabilities.tools = true;
+    peer
+}

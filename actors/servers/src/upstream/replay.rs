@@ -1,0 +1,80 @@
+//! A request that an operator plays once more: in the server's own words and names, and answered in them.
+
+use mgp_engine::callers::request_ids::WireId;
+use mgp_protocol::dialect::ProtocolFamily;
+use mgp_protocol::jsonrpc;
+use mgp_protocol::refusal::Refusal;
+use mgp_protocol::splice::{Splice, member};
+
+use super::Upstream;
+use crate::link::{Call, MetadataHeaders};
+use mgp_callers::request::{Outcome, Request};
+
+/// What is played.
+#[derive(Debug, Clone, Copy)]
+pub struct ReplayedRequest<'a> {
+    /// It was asked in the modern era.
+    pub is_stateless: bool,
+    /// The params, as JSON text.
+    pub params: Option<&'a str>,
+    /// The token under which who plays hears of the server's progress, as JSON; the server is asked for none without.
+    pub token: Option<&'a str>,
+    /// What HTTP headers repeat of it.
+    pub metadata_headers: MetadataHeaders<'a>,
+}
+
+impl Upstream<'_> {
+    /// Sends it. Questions of the server reach who plays.
+    ///
+    /// # Errors
+    /// The server does not speak that era; whatever kept the answer from coming, or the server's own error.
+    pub async fn replay(&self, request: &Request, played: ReplayedRequest<'_>) -> Outcome {
+        let link = self.link(request).await?;
+        let ReplayedRequest {
+            is_stateless: modern,
+            params,
+            token,
+            metadata_headers: mirror,
+        } = played;
+        let era = match modern {
+            true => ProtocolFamily::Stateless,
+            false => ProtocolFamily::Legacy,
+        };
+        if link.peer_for(era).is_none() {
+            let spoken = link.render_versions().unwrap_or_default();
+            return Err(Refusal::BadParams(format!(
+                "it was recorded in another era than server {} speaks: {spoken}",
+                self.id
+            )));
+        }
+        let call = Call {
+            caller: Some(&request.caller),
+            in_flight: &request.call,
+            token,
+            stream: None,
+            mgp_progress: false,
+            family: era,
+            final_check: None,
+            metadata_headers: mirror,
+            span: None,
+            trace: Some(&request.trace),
+        };
+        let method = mirror.method;
+        let frame = |id: WireId| {
+            let id = id.to_string();
+            let reporting = token.map(|_| set_progress_token(params.unwrap_or("{}"), &id));
+            jsonrpc::request(&id, method, reporting.as_deref().or(params))
+        };
+        link.call(call, frame).await
+    }
+}
+
+/// Params with the kernel's own progress token.
+fn set_progress_token(params: &str, token: &str) -> String {
+    let mut splice = Splice::new(params);
+    match member(params, "_meta") {
+        Some(meta) => splice.insert_member(meta, "progressToken", token),
+        None => splice.insert_member(params, "_meta", &format!(r#"{{"progressToken":{token}}}"#)),
+    }
+    splice.finish().into_owned()
+}

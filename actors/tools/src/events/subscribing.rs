@@ -1,0 +1,326 @@
+//! How subscriptions begin: what an agent asks for, what servers have of it, and the answer.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use mgp_engine::tools::events::channels::KernelChannel;
+use mgp_engine::tools::events::{SubscriptionNumber, Topic, to_topics};
+use mgp_protocol::ids::ConnectionId;
+use mgp_protocol::mgp::events::{ChannelPattern, Severity, Subscribed};
+use mgp_protocol::refusal::Refusal;
+use mgp_sync::feed::Wakeup;
+use ractor::Actor;
+use tokio::sync::oneshot;
+
+use super::entry::{EventAccess, EventEntry};
+use super::feeds::{EventsState, OpenSubscription, PendingSubscription};
+use super::hub::{EventsActor, resource_key};
+use super::push_channel;
+use super::subscription::{EarlierEvents, EventDelivery, SubscriptionActor, SubscriptionMsg};
+use super::{EventsMsg, EventsRequest, FollowingEnd, log};
+use mgp_callers::agent::Agent;
+use mgp_callers::in_flight_call::InFlightCall;
+use mgp_callers::request::Caller;
+use mgp_runtime::mailbox::{Mailbox, Reply};
+use mgp_runtime::randomness;
+use mgp_runtime::task;
+
+/// How long servers may take to say which channels they have. Those of one that takes longer are not there.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// What a subscription is made of.
+struct NewSubscription {
+    agent: Arc<Agent>,
+    caller: Arc<Caller>,
+    channels: Vec<ChannelPattern>,
+    severity: Severity,
+    id: Arc<str>,
+    delivery: EventDelivery,
+    subscribe_call: Weak<InFlightCall>,
+    /// It goes on after this record of the audit log.
+    after_record: Option<u64>,
+    /// Of an agent of another node: where it is told that it is over.
+    end: Option<oneshot::Sender<FollowingEnd>>,
+}
+
+impl EventsActor {
+    pub(super) async fn subscribe(
+        &self,
+        state: &mut EventsState,
+        request: EventsRequest,
+        reply: Reply<Result<Subscribed, Refusal>>,
+    ) {
+        let severity = request
+            .request
+            .filter
+            .and_then(|filter| filter.min_severity);
+        let severity = severity.unwrap_or(Severity::Debug);
+        let asked = request.request.channels.clone();
+        let new = match self.check_request(state, request, severity) {
+            Ok(new) => new,
+            Err(refusal) => return reply.send(Err(refusal)),
+        };
+        let Some(number) = self.start_subscription(state, new).await else {
+            return reply.send(Err(Refusal::Internal("the kernel is stopping".into())));
+        };
+        let opening = PendingSubscription {
+            channels: asked,
+            severity,
+            reply,
+        };
+        state.pending.insert(number, opening);
+        if !state.engine.is_subscribe_pending(number) {
+            return self.answer_subscribe(state, number);
+        }
+        let me = state.mailbox.clone();
+        task::spawn_detached("events.due", async move {
+            tokio::time::sleep(ANSWER_TIMEOUT).await;
+            let _ = me.send_to_self(EventsMsg::AnswersDue(number));
+        });
+    }
+
+    fn check_request(
+        &self,
+        state: &EventsState,
+        request: EventsRequest,
+        severity: Severity,
+    ) -> Result<NewSubscription, Refusal> {
+        let (caller, asked) = (request.caller, request.request);
+        // What stays open begins with its answer, and ends with itself.
+        let (agent, begun, over) = match request.following {
+            Some(following) => (following.agent, Weak::new(), Some(following.end)),
+            None => {
+                // It may have gone since it asked: nothing would end what it gets now.
+                let agent = self.directory.get(caller.connection);
+                let agent = agent
+                    .filter(|_| !caller.is_stateless())
+                    .ok_or_else(interrupted)?;
+                (agent, Arc::downgrade(&request.call), None)
+            }
+        };
+        check_limits(state, agent.connection, asked.channels.len())?;
+        let after = asked
+            .cursor
+            .map(|cursor| self.audit_events.open_cursor(&cursor, caller.operator))
+            .transpose()?;
+        let channels = asked.channels.iter();
+        let channels = channels.filter_map(|name| ChannelPattern::parse(name));
+        let id = format!(
+            "sub-{:032x}",
+            u128::from_le_bytes(randomness::random_bytes())
+        );
+        Ok(NewSubscription {
+            agent,
+            caller,
+            channels: channels.collect(),
+            severity,
+            delivery: EventDelivery::notifications(&id),
+            id: id.into(),
+            subscribe_call: begun,
+            after_record: after,
+            end: over,
+        })
+    }
+
+    /// Starts the actor of a subscription. What servers do not have is taken out of it once they have
+    /// answered.
+    async fn start_subscription(
+        &self,
+        state: &mut EventsState,
+        new: NewSubscription,
+    ) -> Option<SubscriptionNumber> {
+        state.last_number += 1;
+        let number = state.last_number;
+        let bell = Arc::new(Wakeup::new());
+        let pushes = new.channels.iter().filter(|of| push_channel::can_cover(of));
+        let pushes: Vec<_> = pushes.cloned().collect();
+        let actor = SubscriptionActor {
+            number,
+            id: new.id.clone(),
+            agent: Arc::downgrade(&new.agent),
+            directory: self.directory.clone(),
+            delivery: new.delivery,
+            severity: new.severity,
+            wakeup: bell.clone(),
+            hub: state.mailbox.clone(),
+            subscribe_call: new.subscribe_call,
+            waits_for_earlier: new.after_record.is_some(),
+            pushes: pushes.clone(),
+        };
+        let (actor, _) = Actor::spawn_linked(None, actor, (), state.cell.clone())
+            .await
+            .ok()?;
+        let open = OpenSubscription {
+            id: new.id.clone(),
+            cell: actor.get_cell(),
+            mailbox: Mailbox::new(actor),
+            wakeup: bell,
+            kernel_channels: self.matching_kernel_channels(&new.channels, &new.caller),
+            follows: BTreeSet::new(),
+            push_servers: match pushes.is_empty() {
+                true => BTreeSet::new(),
+                false => self.push_servers(state, &new.caller),
+            },
+            pushes,
+            end: new.end,
+        };
+        for channel in &open.kernel_channels {
+            state
+                .kernel_followers
+                .entry(*channel)
+                .or_default()
+                .insert(number);
+        }
+        self.update_sources(state);
+        if let Some(after) = new.after_record {
+            self.send_earlier(state, &open, &new.caller, (after, new.severity));
+        }
+        state.open.insert(number, open);
+        state.by_id.insert(new.id, number);
+        let (topics, reach) = (
+            to_topics(&new.channels, new.severity),
+            self.reachable_servers(state, &new.caller),
+        );
+        let who = new.agent.connection;
+        let effects = state.engine.subscribe(number, who, topics, reach);
+        self.apply_effects(state, number, effects);
+        Some(number)
+    }
+
+    /// The kernel's channels that are meant, of those this caller may hear of.
+    pub(super) fn matching_kernel_channels(
+        &self,
+        channels: &[ChannelPattern],
+        caller: &Caller,
+    ) -> BTreeSet<KernelChannel> {
+        let meant = |own: &KernelChannel| channels.iter().any(|of| of.covers(own.name()));
+        self.visible_kernel_channels(caller).filter(meant).collect()
+    }
+
+    /// Reads what was written down after the record that an agent knows, up to what comes by itself.
+    fn send_earlier(
+        &self,
+        state: &EventsState,
+        open: &OpenSubscription,
+        caller: &Arc<Caller>,
+        (after, severity): (u64, Severity),
+    ) {
+        let channels: Vec<_> = open.kernel_channels.iter().copied().collect();
+        let (recorded, mailbox) = (self.audit_events.clone(), open.mailbox.clone());
+        let (caller, directory) = (caller.clone(), self.directory.clone());
+        let until = state.last_record;
+        task::spawn_detached("events.earlier", async move {
+            let access = EventAccess::new(&caller, &directory);
+            let wanted = |channel: KernelChannel, event: &EventEntry| {
+                let severe = event.severity.is_none_or(|it| it >= severity);
+                severe && channels.contains(&channel) && access.can_see(event)
+            };
+            let records = (after.min(until), until);
+            let read = log::read_earlier(&recorded, records, log::RECORDS_MAX, wanted);
+            let earlier = read.await.unwrap_or_else(|error| {
+                tracing::warn!(%error, "earlier events cannot be read");
+                // Their numbers are missing.
+                EarlierEvents {
+                    events: Vec::new(),
+                    missed: 1,
+                }
+            });
+            let _ = mailbox.send_to_self(SubscriptionMsg::Earlier(earlier));
+        });
+    }
+
+    /// Answers the agent: which of its channels it follows.
+    pub(super) fn answer_subscribe(&self, state: &mut EventsState, number: SubscriptionNumber) {
+        let Some(opening) = state.pending.remove(&number) else {
+            return;
+        };
+        // Nobody would know its id.
+        if !opening.reply.is_awaited() {
+            return self.remove_subscription(state, number);
+        }
+        let Some(open) = state.open.get(&number) else {
+            return;
+        };
+        let topics: BTreeSet<Topic> = {
+            let followed = state.engine.topics(number);
+            let told = |topic: &&Topic| state.engine.is_delivered(number, topic);
+            followed.filter(told).cloned().collect()
+        };
+        let supported = |name: &String| {
+            let Some(channel) = ChannelPattern::parse(name) else {
+                return false;
+            };
+            let own = open
+                .kernel_channels
+                .iter()
+                .any(|own| channel.covers(own.name()));
+            let told = |topic: &Topic| topic.channels.covers(channel.as_str());
+            // Whoever asks for another node looks again later.
+            let stands = channel.is_standard() && open.end.is_none();
+            let pushed = state.has_push_channel(number, &channel);
+            own || stands || pushed || topics.iter().any(|t| t.channels == channel || told(t))
+        };
+        let (subscribed, unsupported): (Vec<_>, Vec<_>) =
+            opening.channels.into_iter().partition(supported);
+        let kept: BTreeSet<_> = subscribed
+            .iter()
+            .filter_map(|name| ChannelPattern::parse(name))
+            .collect();
+        let subscription_id = open.id.to_string();
+        let keeps =
+            |topic: &Topic| topic.severity == opening.severity && kept.contains(&topic.channels);
+        state.narrow_pushes(number, &kept);
+        let effects = state.engine.retain_topics(number, keeps);
+        self.apply_effects(state, number, effects);
+        opening.reply.send(Ok(Subscribed {
+            subscribed,
+            unsupported,
+            subscription_id,
+        }));
+    }
+
+    pub(super) async fn watch(
+        &self,
+        state: &mut EventsState,
+        who: ConnectionId,
+        uri: &str,
+    ) -> Result<(), Refusal> {
+        let id = resource_key(who, uri);
+        if state.by_id.contains_key(&id) {
+            return Ok(());
+        }
+        let unknown = || Refusal::UnknownResource(uri.to_owned());
+        let agent = self.directory.get(who).ok_or_else(unknown)?;
+        let caller = agent.caller().cloned().ok_or_else(unknown)?;
+        let channel = self.resource_channel(state, &caller, uri)?;
+        check_limits(state, who, 1)?;
+        let new = NewSubscription {
+            agent,
+            caller,
+            channels: vec![channel],
+            severity: Severity::Debug,
+            id,
+            delivery: EventDelivery::Updates(uri.to_owned()),
+            subscribe_call: Weak::new(),
+            after_record: None,
+            end: None,
+        };
+        let stopping = || Refusal::Internal("the kernel is stopping".into());
+        self.start_subscription(state, new)
+            .await
+            .map(drop)
+            .ok_or_else(stopping)
+    }
+}
+
+fn check_limits(state: &EventsState, who: ConnectionId, channels: usize) -> Result<(), Refusal> {
+    let may = state.engine.check_capacity(who, channels);
+    may.map_err(|full| Refusal::BadParams(full.to_string()))
+}
+
+fn interrupted() -> Refusal {
+    Refusal::BadRequest(
+        "events come to a connection or a session; a stateless client follows the resources mgp://events/CHANNEL with subscriptions/listen".into(),
+    )
+}

@@ -1,0 +1,187 @@
+//! How registered servers end: taken out by who registered them, by the operator, or with their session.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use mgp_engine::policy::access::{self, Principal};
+use mgp_protocol::ids::{ConnectionId, ServerId};
+use mgp_protocol::mgp::audit::{EventType, Outcome};
+use mgp_protocol::mgp::discovery::{Deregister, Deregistered};
+use mgp_protocol::refusal::Refusal;
+use serde_json::json;
+
+use super::{Record, Registrar, audit_actor, audit_target};
+use mgp_callers::request::Caller;
+use mgp_runtime::task;
+use mgp_runtime::time::unix_ms;
+use mgp_runtime::trace::Trace;
+use mgp_store::audit::new_event;
+use mgp_store::removal;
+
+/// How long a deregistration waits for its server to be gone.
+const STOP_TIMEOUT: Duration = Duration::from_secs(60);
+
+impl Registrar {
+    /// `mgp/discovery/deregister`.
+    ///
+    /// # Errors
+    /// [`Refusal::UnknownServer`]; [`Refusal::Forbidden`] for what was registered by somebody else, or
+    /// is configured; or that it could not be written down.
+    pub async fn deregister(
+        &self,
+        caller: &Caller,
+        trace: &Trace,
+        ask: Deregister,
+    ) -> Result<Deregistered, Refusal> {
+        let id = ServerId::new(ask.id.clone());
+        let record = self.registrations.lock().await.servers.get(&id).cloned();
+        if !record
+            .as_ref()
+            .is_some_and(|record| record.is_owned_by(caller))
+        {
+            let refusal = self.not_owner_refusal(caller, &id, record.as_ref());
+            self.record_removal_refusal(caller, trace, &id, &refusal);
+            return Err(refusal);
+        }
+        let reason = ask.reason.as_deref().unwrap_or_default();
+        self.remove(&caller.identity(), trace, &id, reason).await
+    }
+
+    /// Why this caller may not end a server that it did not register. One that it may not see is unknown to
+    /// it.
+    fn not_owner_refusal(
+        &self,
+        caller: &Caller,
+        id: &ServerId,
+        record: Option<&Record>,
+    ) -> Refusal {
+        let known = self.servers.load().contains_key(id) && caller.view.includes(id);
+        let table = self.access.table();
+        if !known || !table.is_server_visible(&caller.identity(), id, unix_ms()) {
+            return Refusal::UnknownServer(id.to_string());
+        }
+        match record {
+            Some(record) => Refusal::Forbidden(format!(
+                "server {id} was registered by {}: only it and the operator may take it out",
+                record.created_by
+            )),
+            None if caller.operator => Refusal::BadParams(format!(
+                "server {id} was not registered, it is configured in a file: `mgp servers remove {id}` takes it out"
+            )),
+            None => Refusal::Forbidden(format!(
+                "server {id} is configured by the operator in a file, and agents may not take it out: they take out what they registered"
+            )),
+        }
+    }
+
+    /// Records that somebody asked to end a server that is not theirs.
+    fn record_removal_refusal(&self, caller: &Caller, trace: &Trace, id: &ServerId, why: &Refusal) {
+        if let Refusal::Forbidden(reason) = why {
+            let (who, details) = (audit_actor(&caller.identity()), json!({ "reason": reason }));
+            let kind = EventType::SERVER_DEREGISTERED;
+            let (trace, ended) = (&trace.id, Outcome::Denied);
+            self.audit.record(new_event(
+                kind,
+                who,
+                audit_target(id.as_str()),
+                trace,
+                ended,
+                details,
+            ));
+        }
+    }
+
+    /// A session has ended: ends the servers that were registered for it alone.
+    pub fn end_session_servers(self: &Arc<Self>, session: ConnectionId) {
+        let me = self.clone();
+        task::spawn_detached("registrar.session_ended", async move {
+            let its = me.registrations.lock().await.session_servers(session);
+            let kernel = Principal::Operator("kernel".into());
+            for id in its {
+                let trace = Trace::generate();
+                let gone = me.remove(&kernel, &trace, &id, "its session ended");
+                if let Err(error) = gone.await {
+                    tracing::error!(server = %id, %error, "its session ended, and it did not");
+                }
+            }
+        });
+    }
+
+    pub(super) async fn remove(
+        &self,
+        who: &Principal,
+        trace: &Trace,
+        id: &ServerId,
+        reason: &str,
+    ) -> Result<Deregistered, Refusal> {
+        let mut registrations = self.registrations.lock().await;
+        let Some(record) = registrations.servers.get(id).cloned() else {
+            return Err(Refusal::UnknownServer(id.to_string()));
+        };
+        let mut event = self.audit_event(who, trace, &record, EventType::SERVER_DEREGISTERED);
+        event.details.insert("reason".into(), reason.into());
+        let written = self.audit.record_decision(event).await;
+        written.map_err(|error| Refusal::Internal(error.to_string()))?;
+        registrations.remove(id).await?;
+        drop(registrations);
+        self.lock_pending().remove(id);
+        let handle = self.servers.load().get(id).cloned();
+        let tools = handle.map(|handle| handle.tools());
+        let stopped = match self.tree.get() {
+            Some(tree) => tree.stop_server(id.clone()).await,
+            None => None,
+        };
+        self.servers.update(|servers| {
+            let mut servers = servers.clone();
+            servers.remove(id);
+            servers
+        });
+        if let Some(stopped) = stopped {
+            let _ = tokio::time::timeout(STOP_TIMEOUT, stopped).await;
+        }
+        self.revoke_grants(id, trace).await;
+        let tools = tools.iter().flat_map(|tools| tools.iter());
+        Ok(Deregistered {
+            id: id.to_string(),
+            tools: tools.map(ToString::to_string).collect(),
+        })
+    }
+
+    /// Revokes what was granted to a server that is gone, and frees its name, so that another server of
+    /// that name begins without grants. If that fails, the name stays taken, and the next start of the
+    /// kernel tries again.
+    pub(super) async fn revoke_grants(&self, id: &ServerId, trace: &Trace) {
+        let (its, kernel) = (id.clone(), Principal::Operator("kernel".into()));
+        let taken_back = self.access.record(kernel, trace.id.clone(), move |ledger| {
+            Ok(access::revoke_server_grants(
+                &its,
+                ledger.grants,
+                ledger.authority,
+            ))
+        });
+        if let Err(error) = taken_back.await {
+            return tracing::error!(server = %id, %error, "it is gone, and what was granted on it is not");
+        }
+        let (pins, its) = (self.pins.clone(), id.clone());
+        let sandboxes = &self.connector.sandboxes;
+        let folders = [sandboxes.server_folder(id), sandboxes.code_folder(id)];
+        let removed = task::run_blocking("registrar.remove", move || {
+            pins.forget(&its)?;
+            folders
+                .iter()
+                .try_for_each(|folder| removal::remove(folder))
+        });
+        if let Err(error) = removed
+            .await
+            .unwrap_or_else(|e| Err(std::io::Error::other(e)))
+        {
+            return tracing::error!(server = %id, %error, "it is gone, and its files are not");
+        }
+        if let Err(error) = self.registrations.lock().await.finish_removal(id).await {
+            return tracing::error!(server = %id, %error, "it is gone, and its name is not free");
+        }
+        if let Some(tree) = self.tree.get() {
+            tree.release_name(id.clone()).await;
+        }
+    }
+}

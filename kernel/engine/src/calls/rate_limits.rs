@@ -1,0 +1,333 @@
+//! How many calls an agent may make (MGP §14.3: 3000 and 3002): a limit per minute and one per day.
+//!
+//! A window begins with the first call and ends after its time; the next call begins another.
+//!
+//! [`RefusalLimiter`] bounds how often an agent is told why a call is refused: each refusal costs the kernel a
+//! record, and a refused agent loses nothing by asking again.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use mgp_protocol::ids::AgentId;
+use mgp_protocol::refusal::Denial;
+
+use crate::clock::MonotonicTime;
+
+/// Most agents that are counted; more than one person names. When the table is full, those whose windows
+/// are over are dropped, and the call of an agent without a place is refused.
+pub const AGENTS_MAX: usize = 4096;
+
+const MINUTE: Duration = Duration::from_secs(60);
+const DAY: Duration = Duration::from_secs(86_400);
+
+/// Refused calls a second by default: far more than a model that corrects its arguments makes.
+pub const REFUSALS_PER_SECOND_DEFAULT: u64 = 50;
+/// Refusals that may come at once, in seconds of their rate: an agent may try every tool on its list once.
+const BURST_SECONDS: u32 = 20;
+
+/// The limits of each agent; 0 for none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RateLimits {
+    /// Calls of tools a minute.
+    pub per_minute: u64,
+    /// Calls of tools a day.
+    pub per_day: u64,
+    /// Refused calls a second.
+    pub refusals: u64,
+}
+
+impl Default for RateLimits {
+    fn default() -> Self {
+        Self {
+            per_minute: 0,
+            per_day: 0,
+            refusals: REFUSALS_PER_SECOND_DEFAULT,
+        }
+    }
+}
+
+impl RateLimits {
+    /// True when nothing is limited.
+    #[must_use]
+    pub fn is_unlimited(self) -> bool {
+        self.per_minute == 0 && self.per_day == 0
+    }
+}
+
+/// The refusals of all agents, a token bucket each that holds twenty seconds' worth.
+#[derive(Debug)]
+pub struct RefusalLimiter {
+    per_second: u64,
+    /// When the bucket of an agent is full again. Agents that are not in the table have a full one.
+    full_at: HashMap<AgentId, MonotonicTime>,
+}
+
+impl RefusalLimiter {
+    /// No refusals yet. 0 sets no limit.
+    #[must_use]
+    pub fn new(per_second: u64) -> Self {
+        Self {
+            per_second,
+            full_at: HashMap::new(),
+        }
+    }
+
+    /// Counts a refusal of an agent. When [`AGENTS_MAX`] agents were refused just now, a further agent has
+    /// no refusals left.
+    ///
+    /// # Errors
+    /// The time until it has a refusal left; until then it is not told why.
+    pub fn count_refusal(&mut self, agent: &AgentId, now: MonotonicTime) -> Result<(), Duration> {
+        let Some(each) = Duration::from_secs(1).checked_div(clamp_rate(self.per_second)) else {
+            return Ok(());
+        };
+        if !self.full_at.contains_key(agent) && self.full_at.len() >= AGENTS_MAX {
+            self.full_at.retain(|_, full_at| *full_at > now);
+            if self.full_at.len() >= AGENTS_MAX {
+                return Err(each);
+            }
+        }
+        let full_at = self.full_at.entry(agent.clone()).or_insert(now);
+        let next = now.max(*full_at) + each;
+        let most = each * clamp_rate(self.per_second) * BURST_SECONDS;
+        match next.duration_since(now) {
+            filled if filled > most => Err(filled.saturating_sub(most)),
+            _ => {
+                *full_at = next;
+                Ok(())
+            }
+        }
+    }
+}
+
+/// A rate of more than one a nanosecond is no limit.
+fn clamp_rate(per_second: u64) -> u32 {
+    u32::try_from(per_second).unwrap_or(u32::MAX).min(1_000_000)
+}
+
+/// Why a call is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RateLimitError {
+    /// The limit of a minute is reached.
+    Minute {
+        /// The calls in the window, this one included.
+        current: u64,
+        /// When the next window begins.
+        retry_after: Duration,
+    },
+    /// The limit of a day is reached.
+    Day,
+    /// [`AGENTS_MAX`] agents are counted already.
+    Agents,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Window {
+    started: MonotonicTime,
+    calls: u64,
+}
+
+impl Window {
+    /// The window at `now`: this one, or a new one if it is over.
+    fn current_at(self, now: MonotonicTime, lasts: Duration) -> Self {
+        match now.duration_since(self.started) < lasts {
+            true => self,
+            false => Self {
+                started: now,
+                calls: 0,
+            },
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct CallWindows {
+    minute: Window,
+    day: Window,
+}
+
+/// The counted calls of all agents.
+#[derive(Debug)]
+pub struct CallRateLimiter {
+    limits: RateLimits,
+    agents: HashMap<AgentId, CallWindows>,
+}
+
+impl CallRateLimiter {
+    /// No calls yet.
+    #[must_use]
+    pub fn new(limits: RateLimits) -> Self {
+        Self {
+            limits,
+            agents: HashMap::new(),
+        }
+    }
+
+    /// An agent wants to make a call. A refused call does not count toward the limits, so that a caller
+    /// that waits is served.
+    ///
+    /// # Errors
+    /// [`RateLimitError`].
+    pub fn count_call(
+        &mut self,
+        agent: &AgentId,
+        now: MonotonicTime,
+    ) -> Result<(), RateLimitError> {
+        let rules = self.limits;
+        let counted = self.windows_for(agent, now)?;
+        counted.minute = counted.minute.current_at(now, MINUTE);
+        counted.day = counted.day.current_at(now, DAY);
+        let full = |calls: u64, most: u64| most > 0 && calls >= most;
+        if full(counted.day.calls, rules.per_day) {
+            return Err(RateLimitError::Day);
+        }
+        counted.minute.calls = counted.minute.calls.saturating_add(1);
+        if full(counted.minute.calls - 1, rules.per_minute) {
+            return Err(RateLimitError::Minute {
+                current: counted.minute.calls,
+                retry_after: MINUTE.saturating_sub(now.duration_since(counted.minute.started)),
+            });
+        }
+        counted.day.calls = counted.day.calls.saturating_add(1);
+        Ok(())
+    }
+
+    fn windows_for(
+        &mut self,
+        agent: &AgentId,
+        now: MonotonicTime,
+    ) -> Result<&mut CallWindows, RateLimitError> {
+        if !self.agents.contains_key(agent) {
+            if self.agents.len() >= AGENTS_MAX {
+                let longest = match self.limits.per_day {
+                    0 => MINUTE,
+                    _ => DAY,
+                };
+                self.agents
+                    .retain(|_, counted| now.duration_since(counted.day.started) < longest);
+            }
+            if self.agents.len() >= AGENTS_MAX {
+                return Err(RateLimitError::Agents);
+            }
+        }
+        let window = Window {
+            started: now,
+            calls: 0,
+        };
+        Ok(self.agents.entry(agent.clone()).or_insert(CallWindows {
+            minute: window,
+            day: window,
+        }))
+    }
+}
+
+impl RateLimitError {
+    /// What the agent is told; `None` when the agent is not the reason.
+    #[must_use]
+    pub fn to_denial(self, rules: RateLimits) -> Option<Denial> {
+        match self {
+            Self::Minute {
+                current,
+                retry_after: after,
+            } => Some(Denial::RateLimited {
+                limit: rules.per_minute,
+                window_secs: MINUTE.as_secs(),
+                current,
+                retry_after_ms: u64::try_from(after.as_millis()).unwrap_or(u64::MAX),
+            }),
+            Self::Day => Some(Denial::OverQuota {
+                what: "calls of this agent a day".into(),
+                limit: rules.per_day,
+            }),
+            Self::Agents => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(secs: u64) -> MonotonicTime {
+        MonotonicTime::new(Duration::from_secs(secs))
+    }
+
+    fn rates(per_minute: u64, per_day: u64) -> CallRateLimiter {
+        CallRateLimiter::new(RateLimits {
+            per_minute,
+            per_day,
+            refusals: 0,
+        })
+    }
+
+    /// MGP-196: the limit, when the next call is taken, and that it then is.
+    #[test]
+    fn a_minute_has_so_many_calls() {
+        let (mut rates, agent) = (rates(2, 0), AgentId::new("a"));
+        assert_eq!(rates.count_call(&agent, at(10)), Ok(()));
+        assert_eq!(rates.count_call(&agent, at(20)), Ok(()));
+        let after = Duration::from_secs(40);
+        let too_many = RateLimitError::Minute {
+            current: 3,
+            retry_after: after,
+        };
+        assert_eq!(rates.count_call(&agent, at(30)), Err(too_many));
+        assert_eq!(rates.count_call(&AgentId::new("b"), at(30)), Ok(()));
+        assert!(rates.count_call(&agent, at(69)).is_err());
+        assert_eq!(rates.count_call(&agent, at(70)), Ok(()));
+    }
+
+    /// MGP-198: a day has so many, and refused ones are not among them.
+    #[test]
+    fn a_day_has_so_many_calls() {
+        let (mut rates, agent) = (rates(1, 2), AgentId::new("a"));
+        assert_eq!(rates.count_call(&agent, at(0)), Ok(()));
+        assert!(rates.count_call(&agent, at(1)).is_err());
+        assert_eq!(rates.count_call(&agent, at(60)), Ok(()));
+        assert_eq!(rates.count_call(&agent, at(120)), Err(RateLimitError::Day));
+        assert_eq!(rates.count_call(&agent, at(86_400)), Ok(()));
+    }
+
+    /// The table has a bound, and those whose time is over make room.
+    #[test]
+    fn so_many_agents_are_counted() {
+        let mut rates = rates(1, 0);
+        for n in 0..AGENTS_MAX {
+            assert_eq!(
+                rates.count_call(&AgentId::new(format!("a{n}")), at(0)),
+                Ok(())
+            );
+        }
+        let late = AgentId::new("late");
+        assert_eq!(rates.count_call(&late, at(59)), Err(RateLimitError::Agents));
+        assert_eq!(rates.count_call(&late, at(60)), Ok(()));
+        assert_eq!(rates.agents.len(), 1);
+    }
+
+    /// So many at once, then so many a second; each agent has its own, and the table has a bound.
+    #[test]
+    fn refusals_are_many_at_once_and_then_few() {
+        let (mut refusals, agent) = (RefusalLimiter::new(50), AgentId::new("a"));
+        let at = |ms: u64| MonotonicTime::new(Duration::from_millis(ms));
+        let at_once = (0..2_400).filter(|_| refusals.count_refusal(&agent, at(0)).is_ok());
+        assert_eq!(at_once.count(), 1_000);
+        assert_eq!(
+            refusals.count_refusal(&agent, at(19)),
+            Err(Duration::from_millis(1))
+        );
+        assert_eq!(refusals.count_refusal(&agent, at(20)), Ok(()));
+        assert!(refusals.count_refusal(&agent, at(20)).is_err());
+        assert_eq!(refusals.count_refusal(&AgentId::new("b"), at(20)), Ok(()));
+        let later = (0..2_400).filter(|_| refusals.count_refusal(&agent, at(1_020)).is_ok());
+        assert_eq!(later.count(), 50);
+        for n in 0..2 * AGENTS_MAX {
+            let _ = refusals.count_refusal(&AgentId::new(format!("a{n}")), at(1_020));
+        }
+        assert!(refusals.full_at.len() <= AGENTS_MAX);
+        let late = AgentId::new("late");
+        assert!(refusals.count_refusal(&late, at(1_020)).is_err());
+        assert_eq!(refusals.count_refusal(&late, at(1_040)), Ok(()));
+        let mut off = RefusalLimiter::new(0);
+        assert!((0..9_999).all(|_| off.count_refusal(&agent, at(0)).is_ok()));
+    }
+}

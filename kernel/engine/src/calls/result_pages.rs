@@ -1,0 +1,461 @@
+//! Results that are longer than the operator wants agents to read at once (decision 53): cut, and what was cut off kept
+//! for a while, for the one who made the call.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use mgp_protocol::ids::{ConnectionId, ServerId};
+use mgp_protocol::splice::{Splice, member, members, quote};
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use crate::clock::MonotonicTime;
+
+/// Most bytes of text kept of one result; what lies behind them is gone, and the reader is told so.
+pub const TEXT_MAX: usize = 8 << 20;
+/// Most results kept for one connection, and bytes of them together: an agent reads on in the last few. The oldest of
+/// the same connection goes.
+const PER_CONNECTION_MAX: usize = 16;
+const BYTES_PER_CONNECTION_MAX: usize = 16 << 20;
+/// Bytes kept for all connections together; at this bound the oldest of all goes.
+const BYTES_TOTAL_MAX: usize = 64 << 20;
+/// How long one is kept after it was last read.
+const RETENTION: Duration = Duration::from_secs(600);
+
+/// A result without what was too long in it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TruncatedResult {
+    /// The result for the agent, but for [`TruncatedResult::told`].
+    prefix: String,
+    visible_text: String,
+    suffix: String,
+    /// The whole text, as far as it is kept.
+    pub text: String,
+    /// Bytes of it that the result still shows.
+    pub visible_bytes: usize,
+    /// Bytes there were.
+    pub total_bytes: usize,
+}
+
+impl TruncatedResult {
+    /// The result, with a line at the end of its text that says how to read on.
+    #[must_use]
+    pub fn render_with_hint(&self, how: &str) -> String {
+        let text = quote(&format!("{}\n{how}", self.visible_text));
+        format!("{}{text}{}", self.prefix, self.suffix)
+    }
+}
+
+/// Cuts a result whose text has more than `most` bytes at a border of characters. Only text is cut: pictures, resources
+/// and structured content stay as they are. `None` for a result that fits, which is passed on as it came, and for one
+/// that is no plain result of a tool.
+#[must_use]
+pub fn truncate(result: &str, most: usize) -> Option<TruncatedResult> {
+    // The text is no longer than what it is written as.
+    if result.len() <= most {
+        return None;
+    }
+    let all = members(result)?;
+    let mut contents = all.iter().filter(|(name, _)| name == "content");
+    let (Some((_, content)), None) = (contents.next(), contents.next()) else {
+        return None;
+    };
+    let items: Vec<&RawValue> = serde_json::from_str(content.get()).ok()?;
+    let texts: Vec<Option<String>> = items.iter().map(|item| content_text(item)).collect();
+    let whole: usize = texts.iter().flatten().map(String::len).sum();
+    if whole <= most {
+        return None;
+    }
+    let (mut left, mut cut_at) = (most, None);
+    for (at, text) in texts.iter().enumerate() {
+        let Some(text) = text else { continue };
+        if text.len() > left {
+            cut_at = Some((at, text.floor_char_boundary(left)));
+            break;
+        }
+        left -= text.len();
+    }
+    let (at, border) = cut_at?;
+    let mut text = String::new();
+    texts[..at]
+        .iter()
+        .flatten()
+        .for_each(|part| text.push_str(part));
+    let from = text.len() + border;
+    texts[at..]
+        .iter()
+        .flatten()
+        .for_each(|part| text.push_str(part));
+    text.truncate(text.floor_char_boundary(TEXT_MAX));
+    // What comes behind the cut is shown where it is no text.
+    let mut kept = Vec::with_capacity(items.len());
+    for (place, item) in items.iter().enumerate() {
+        match (&texts[place], place) {
+            (Some(_), place) if place > at => {}
+            (Some(_), place) if place == at => kept.push(replace_text_with_mark(item.get())),
+            (_, _) => kept.push(item.get().to_owned()),
+        }
+    }
+    let mut splice = Splice::new(result);
+    splice.replace(content.get(), format!("[{}]", kept.join(",")));
+    let marked = splice.finish().into_owned();
+    let (before, after) = marked.split_once(MARK)?;
+    Some(TruncatedResult {
+        prefix: before.to_owned(),
+        visible_text: texts[at].as_deref().unwrap_or_default()[..border].to_owned(),
+        suffix: after.to_owned(),
+        text,
+        visible_bytes: from,
+        total_bytes: whole,
+    })
+}
+
+/// A result whose structured content has its share in being longer than `most`, with that as text: whole where no
+/// text says the same already. `None` where there is no such content, and where it is short enough. Only for a tool
+/// without an `outputSchema`, whose readers count on no structure.
+#[must_use]
+pub fn inline_structured_content(result: &str, most: usize) -> Option<String> {
+    const STRUCTURE: &str = "structuredContent";
+    if result.len() <= most {
+        return None;
+    }
+    let all = members(result)?;
+    let one = |wanted: &str| {
+        let mut found = all.iter().filter(|(name, _)| name == wanted);
+        match (found.next(), found.next()) {
+            (Some((_, value)), None) => Some(value.get()),
+            (Some(_), Some(_)) | (None, _) => None,
+        }
+    };
+    let (content, structure) = (one("content")?, one(STRUCTURE)?);
+    let items: Vec<&RawValue> = serde_json::from_str(content).ok()?;
+    let texts: Vec<String> = items.iter().filter_map(|item| content_text(item)).collect();
+    let written: usize = texts.iter().map(String::len).sum();
+    if structure.len() + written <= most {
+        return None;
+    }
+    let value: Value = serde_json::from_str(structure).ok()?;
+    let says = |text: &String| serde_json::from_str::<Value>(text).is_ok_and(|it| it == value);
+    let mut items: Vec<String> = items.iter().map(|item| item.get().to_owned()).collect();
+    if !texts.iter().any(says) {
+        items.push(format!(r#"{{"type":"text","text":{}}}"#, quote(structure)));
+    }
+    let member = |(name, value): &(_, &RawValue)| {
+        let name: &str = AsRef::<str>::as_ref(name);
+        match name {
+            STRUCTURE => None,
+            "content" => Some(format!("\"content\":[{}]", items.join(","))),
+            name => Some(format!("{}:{}", quote(name), value.get())),
+        }
+    };
+    let members: Vec<String> = all.iter().filter_map(member).collect();
+    Some(format!("{{{}}}", members.join(",")))
+}
+
+/// Stands for the text that is cut. No JSON has it, as it is no UTF-8 that JSON writes outside of a string.
+const MARK: &str = "\u{1}";
+
+fn replace_text_with_mark(item: &str) -> String {
+    let mut splice = Splice::new(item);
+    splice.replace(member(item, "text").unwrap_or_default(), MARK);
+    splice.finish().into_owned()
+}
+
+/// The text of an item of content; of one with several, readers would take another one each.
+fn content_text(item: &RawValue) -> Option<String> {
+    let all = members(item.get())?;
+    let one = |wanted: &str| {
+        let mut found = all.iter().filter(|(name, _)| name == wanted);
+        let (Some((_, value)), None) = (found.next(), found.next()) else {
+            return None;
+        };
+        serde_json::from_str::<String>(value.get()).ok()
+    };
+    one("type").filter(|kind| kind == "text")?;
+    one("text")
+}
+
+/// A text that is read on in.
+#[derive(Debug)]
+struct StoredText {
+    id: Box<str>,
+    owner: ConnectionId,
+    server: ServerId,
+    tool: Box<str>,
+    text: Box<str>,
+    last_read: MonotonicTime,
+}
+
+/// What was cut off, oldest first.
+#[derive(Debug, Default)]
+pub struct StoredTexts {
+    entries: VecDeque<StoredText>,
+}
+
+/// A part of a text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TextPage {
+    /// The part.
+    pub text: String,
+    /// Where it begins, in bytes.
+    pub offset: usize,
+    /// Where the next one begins; `None` at the end.
+    pub next_offset: Option<usize>,
+    /// Bytes there are.
+    pub total_bytes: usize,
+}
+
+impl StoredTexts {
+    /// Keeps a text for the connection that called.
+    pub fn store(
+        &mut self,
+        id: &str,
+        whose: ConnectionId,
+        (server, tool): (&ServerId, &str),
+        text: String,
+        now: MonotonicTime,
+    ) {
+        self.evict_expired(now);
+        self.entries.push_back(StoredText {
+            id: id.into(),
+            owner: whose,
+            server: server.clone(),
+            tool: tool.into(),
+            text: text.into(),
+            last_read: now,
+        });
+        while self.count_where(|one| one.owner == whose) > PER_CONNECTION_MAX
+            || self.bytes_where(|one| one.owner == whose) > BYTES_PER_CONNECTION_MAX
+        {
+            let Some(oldest) = self.entries.iter().position(|one| one.owner == whose) else {
+                break;
+            };
+            self.entries.remove(oldest);
+        }
+        while self.bytes_where(|_| true) > BYTES_TOTAL_MAX {
+            self.entries.pop_front();
+        }
+    }
+
+    /// Whose server and tool a text is from; `None` for who did not make the call, as for one that is not there.
+    #[must_use]
+    pub fn origin(&self, id: &str, whose: ConnectionId) -> Option<(ServerId, String)> {
+        let one = self.find(id, whose)?;
+        Some((one.server.clone(), one.tool.to_string()))
+    }
+
+    /// A part of at most `most` bytes, between borders of characters; a place within a character means the one before.
+    pub fn read_page(
+        &mut self,
+        id: &str,
+        whose: ConnectionId,
+        (from, most): (usize, usize),
+        now: MonotonicTime,
+    ) -> Option<TextPage> {
+        self.evict_expired(now);
+        let own = |one: &&mut StoredText| *one.id == *id && one.owner == whose;
+        let one = self.entries.iter_mut().find(own)?;
+        one.last_read = now;
+        let from = one.text.floor_char_boundary(from);
+        // A character has at most four bytes: each page goes on.
+        let end = one
+            .text
+            .floor_char_boundary(from.saturating_add(most.max(4)));
+        Some(TextPage {
+            text: one.text[from..end].to_owned(),
+            offset: from,
+            next_offset: (end < one.text.len()).then_some(end),
+            total_bytes: one.text.len(),
+        })
+    }
+
+    /// The connection has ended.
+    pub fn remove_connection(&mut self, whose: ConnectionId) {
+        self.entries.retain(|one| one.owner != whose);
+    }
+
+    fn find(&self, id: &str, whose: ConnectionId) -> Option<&StoredText> {
+        let mut all = self.entries.iter();
+        all.find(|one| *one.id == *id && one.owner == whose)
+    }
+
+    fn evict_expired(&mut self, now: MonotonicTime) {
+        self.entries
+            .retain(|one| now.duration_since(one.last_read) < RETENTION);
+    }
+
+    fn count_where(&self, of: impl Fn(&StoredText) -> bool) -> usize {
+        self.entries.iter().filter(|one| of(one)).count()
+    }
+
+    fn bytes_where(&self, of: impl Fn(&StoredText) -> bool) -> usize {
+        let all = self.entries.iter().filter(|one| of(one));
+        all.map(|one| one.text.len()).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    const NOW: MonotonicTime = MonotonicTime::START;
+    const ME: ConnectionId = ConnectionId(1);
+
+    fn text(text: &str) -> Value {
+        json!({"type": "text", "text": text})
+    }
+
+    /// Decision 53: structure is read on in like a text, and said once.
+    #[test]
+    fn structure_that_is_too_long_becomes_text() {
+        let rows: Vec<u32> = (0..200).collect();
+        let structure = json!({"rows": rows, "long": "x".repeat(500)});
+        let alone =
+            json!({"content": [text("a few")], "structuredContent": structure, "isError": false})
+                .to_string();
+        let folded = inline_structured_content(&alone, 100).unwrap();
+        let read: Value = serde_json::from_str(&folded).unwrap();
+        assert_eq!(read["structuredContent"], Value::Null);
+        assert_eq!(
+            (&read["isError"], &read["content"][0]),
+            (&json!(false), &text("a few"))
+        );
+        let as_text: Value =
+            serde_json::from_str(read["content"][1]["text"].as_str().unwrap()).unwrap();
+        assert_eq!(as_text, structure);
+        assert!(truncate(&folded, 100).is_some());
+        let twice =
+            json!({"content": [text(&structure.to_string())], "structuredContent": structure})
+                .to_string();
+        let folded: Value =
+            serde_json::from_str(&inline_structured_content(&twice, 100).unwrap()).unwrap();
+        assert_eq!(folded["content"].as_array().unwrap().len(), 1);
+        for stays in [
+            json!({"content": [text(&"x".repeat(500))]}).to_string(),
+            json!({"structuredContent": structure}).to_string(),
+            format!(r#"{{"content":[],"structuredContent":{structure},"structuredContent":1}}"#),
+        ] {
+            assert_eq!(inline_structured_content(&stays, 100), None, "{stays}");
+        }
+        assert_eq!(inline_structured_content(&alone, alone.len()), None);
+    }
+
+    fn keep(
+        kept: &mut StoredTexts,
+        id: &str,
+        whose: ConnectionId,
+        text: String,
+        now: MonotonicTime,
+    ) {
+        kept.store(id, whose, (&ServerId::new("it"), "t"), text, now);
+    }
+
+    /// Decision 53: what fits is not touched, and of what does not only text is cut.
+    #[test]
+    fn only_text_is_cut_and_only_where_it_is_too_long() {
+        let long = "x".repeat(100);
+        let picture = json!({"type": "image", "data": "AAAA", "mimeType": "image/png"});
+        let result = json!({"content": [text("ab"), text(&long), picture, text("end")],
+            "structuredContent": {"all": long}, "isError": true, "_meta": {"k": 1}});
+        let whole = result.to_string();
+        assert_eq!(truncate(&whole, whole.len()), None);
+        assert_eq!(
+            truncate(&whole, 105),
+            None,
+            "105 bytes of text are all there are"
+        );
+        let one = truncate(&whole, 12).unwrap();
+        assert_eq!((one.visible_bytes, one.total_bytes), (12, 105));
+        assert_eq!(one.text, format!("ab{long}end"));
+        let told: Value = serde_json::from_str(&one.render_with_hint("more")).unwrap();
+        let shown = format!("{}\nmore", "x".repeat(10));
+        assert_eq!(told["content"], json!([text("ab"), text(&shown), picture]));
+        for kept in ["structuredContent", "isError", "_meta"] {
+            assert_eq!(told[kept], result[kept]);
+        }
+        for none in [
+            "{}",
+            "[]",
+            r#"{"content":{}}"#,
+            r#"{"content":[],"content":[]}"#,
+        ] {
+            assert_eq!(truncate(none, 0), None, "{none}");
+        }
+    }
+
+    /// Decision 53: a text is for the connection that called, for a time, and within bounds.
+    #[test]
+    fn what_was_cut_off_is_its_callers_and_does_not_stay() {
+        let mut kept = StoredTexts::default();
+        keep(&mut kept, "a", ME, "0123456789".into(), NOW);
+        let page = kept.read_page("a", ME, (2, 4), NOW).unwrap();
+        assert_eq!(
+            (&*page.text, page.offset, page.next_offset, page.total_bytes),
+            ("2345", 2, Some(6), 10)
+        );
+        assert_eq!(
+            kept.read_page("a", ME, (6, 4), NOW).unwrap().next_offset,
+            None
+        );
+        assert_eq!(kept.read_page("a", ME, (99, 4), NOW).unwrap().text, "");
+        assert_eq!(kept.read_page("a", ConnectionId(2), (0, 4), NOW), None);
+        assert_eq!(kept.origin("a", ConnectionId(2)), None);
+        assert_eq!(kept.read_page("a", ME, (0, 4), NOW + RETENTION), None);
+        for n in 0..=PER_CONNECTION_MAX {
+            keep(&mut kept, &n.to_string(), ME, "x".into(), NOW);
+        }
+        assert_eq!(
+            kept.read_page("0", ME, (0, 1), NOW),
+            None,
+            "the oldest of its own goes"
+        );
+        assert!(kept.read_page("1", ME, (0, 1), NOW).is_some());
+        kept.remove_connection(ME);
+        assert_eq!(kept.read_page("1", ME, (0, 1), NOW), None);
+        for n in 0..20 {
+            keep(
+                &mut kept,
+                &n.to_string(),
+                ConnectionId(n),
+                "x".repeat(TEXT_MAX),
+                NOW,
+            );
+        }
+        assert!(kept.bytes_where(|_| true) <= BYTES_TOTAL_MAX);
+    }
+
+    proptest! {
+        /// Decision 53: page by page one reads exactly what the server said.
+        #[test]
+        fn the_pages_are_the_whole_text(
+            parts in prop::collection::vec("\\PC{0,40}", 1..5),
+            most in 0_usize..60,
+            page in 0_usize..20,
+        ) {
+            let content: Vec<Value> = parts.iter().map(|part| text(part)).collect();
+            let result = json!({ "content": content }).to_string();
+            let whole = parts.concat();
+            match truncate(&result, most) {
+                None => prop_assert!(whole.len() <= most),
+                Some(one) => {
+                    prop_assert!(whole.len() > most && one.visible_bytes <= most);
+                    let told: Value = serde_json::from_str(&one.render_with_hint("")).unwrap();
+                    let shown = told["content"].as_array().unwrap().iter();
+                    let shown: String = shown.map(|item| item["text"].as_str().unwrap()).collect();
+                    prop_assert_eq!(shown.strip_suffix('\n').unwrap(), &whole[..one.visible_bytes]);
+                    let (mut kept, mut read, mut next) = (StoredTexts::default(), String::new(), Some(one.visible_bytes));
+                    keep(&mut kept, "a", ME, one.text.clone(), NOW);
+                    while let Some(from) = next {
+                        let part = kept.read_page("a", ME, (from, page), NOW).unwrap();
+                        read.push_str(&part.text);
+                        next = part.next_offset;
+                    }
+                    prop_assert_eq!(&whole[one.visible_bytes..], &read);
+                }
+            }
+        }
+    }
+}

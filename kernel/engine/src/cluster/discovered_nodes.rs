@@ -1,0 +1,230 @@
+//! Who says on the local network that it is there. Anybody can say anything: what is heard fills this table,
+//! which is bounded, and gives addresses to try, at a bounded pace. Nothing else comes of it.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use mgp_protocol::ids::NodeId;
+
+use crate::clock::MonotonicTime;
+
+/// Most nodes: more than a local network has.
+pub const NODES_MAX: usize = 256;
+/// Most addresses of one; the newest are kept.
+pub const ADDRESSES_MAX: usize = 8;
+/// An address that is heard again is worth another try after this.
+pub const RETRY_INTERVAL: Duration = Duration::from_secs(10);
+/// Most addresses that are tried in a second, whoever names them. One that is left out is heard again.
+pub const TRIES_PER_SECOND: u32 = 64;
+/// Who was not heard for so long is not told of any more: announcements are repeated within two minutes.
+pub const FORGET_AFTER: Duration = Duration::from_secs(600);
+
+/// One that said it is there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DiscoveredNode {
+    /// The id it says it has.
+    pub node: NodeId,
+    /// Where it says it is, the newest first.
+    pub addresses: Vec<SocketAddr>,
+    /// Whether it says it is of this node's cluster.
+    pub same_cluster: bool,
+    /// When it was heard last.
+    pub last_seen: MonotonicTime,
+}
+
+/// All of them.
+#[derive(Debug, Default)]
+pub struct DiscoveredNodes {
+    nodes: BTreeMap<NodeId, DiscoveryEntry>,
+    dropped: u64,
+    /// The second that runs, and the tries in it.
+    tries: (u64, u32),
+}
+
+#[derive(Debug)]
+struct DiscoveryEntry {
+    /// Each with the time of its last try; the newest first.
+    addresses: Vec<(SocketAddr, Option<MonotonicTime>)>,
+    same_cluster: bool,
+    last_seen: MonotonicTime,
+}
+
+impl DiscoveredNodes {
+    /// Somebody says that a node is there. Answers which of the addresses are worth a try now.
+    pub fn record_announcement(
+        &mut self,
+        node: NodeId,
+        addresses: &[SocketAddr],
+        same_cluster: bool,
+        now: MonotonicTime,
+    ) -> Vec<SocketAddr> {
+        self.nodes
+            .retain(|_, heard| now.duration_since(heard.last_seen) < FORGET_AFTER);
+        if !self.evict_for(node, same_cluster) {
+            self.dropped += 1;
+            return Vec::new();
+        }
+        let second = now.since_start().as_secs();
+        if self.tries.0 != second {
+            self.tries = (second, 0);
+        }
+        let heard = self.nodes.entry(node).or_insert(DiscoveryEntry {
+            addresses: Vec::new(),
+            same_cluster,
+            last_seen: now,
+        });
+        (heard.same_cluster, heard.last_seen) = (same_cluster, now);
+        let mut worth = Vec::new();
+        for address in addresses.iter().take(ADDRESSES_MAX) {
+            let at = heard.addresses.iter().position(|(at, _)| at == address);
+            let (_, last) = at.map_or((*address, None), |at| heard.addresses.remove(at));
+            let due = last.is_none_or(|last| now.duration_since(last) >= RETRY_INTERVAL);
+            let tried = due && self.tries.1 < TRIES_PER_SECOND;
+            if tried {
+                self.tries.1 += 1;
+                worth.push(*address);
+            }
+            let last = if tried { Some(now) } else { last };
+            heard.addresses.insert(0, (*address, last));
+        }
+        heard.addresses.truncate(ADDRESSES_MAX);
+        worth
+    }
+
+    /// Those heard lately, the nodes that say they are of this cluster first.
+    #[must_use]
+    pub fn list(&self, now: MonotonicTime) -> Vec<DiscoveredNode> {
+        let lately = self
+            .nodes
+            .iter()
+            .filter(|(_, heard)| now.duration_since(heard.last_seen) < FORGET_AFTER);
+        let mut all: Vec<DiscoveredNode> = lately
+            .map(|(node, heard)| DiscoveredNode {
+                node: *node,
+                addresses: heard.addresses.iter().map(|(at, _)| *at).collect(),
+                same_cluster: heard.same_cluster,
+                last_seen: heard.last_seen,
+            })
+            .collect();
+        all.sort_by_key(|seen| (!seen.same_cluster, seen.node));
+        all
+    }
+
+    /// How often somebody was heard for whom there was no room.
+    #[must_use]
+    pub fn dropped_count(&self) -> u64 {
+        self.dropped
+    }
+
+    /// Room for a node: who says it is of this cluster takes that of one who does not, the one not heard
+    /// for longest. False where there is none.
+    fn evict_for(&mut self, node: NodeId, same_cluster: bool) -> bool {
+        if self.nodes.len() < NODES_MAX || self.nodes.contains_key(&node) {
+            return true;
+        }
+        let strangers = self
+            .nodes
+            .iter()
+            .filter(|(_, heard)| !heard.same_cluster && same_cluster);
+        let oldest = strangers.min_by_key(|(_, heard)| heard.last_seen);
+        let Some(gone) = oldest.map(|(node, _)| *node) else {
+            return false;
+        };
+        self.nodes.remove(&gone);
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn node(n: usize) -> NodeId {
+        let mut id = [0; 32];
+        id[..8].copy_from_slice(&n.to_be_bytes());
+        NodeId(id)
+    }
+
+    fn at(n: u16) -> SocketAddr {
+        SocketAddr::from(([10, 0, 0, 1], n))
+    }
+
+    fn secs(secs: u64) -> MonotonicTime {
+        MonotonicTime::new(Duration::from_secs(secs))
+    }
+
+    /// PRJ-012, FED-014: whoever floods the network fills a table, takes no room of the cluster's own, and has this node
+    /// try a bounded number of addresses.
+    #[test]
+    fn a_flood_fills_the_table_and_nothing_else() {
+        let mut seen = DiscoveredNodes::default();
+        assert_eq!(
+            seen.record_announcement(node(0), &[at(1)], true, secs(1)),
+            [at(1)]
+        );
+        let mut tried = 0;
+        for n in 1..10_000 {
+            tried += seen
+                .record_announcement(node(n), &[at(2), at(3)], false, secs(2))
+                .len();
+        }
+        assert_eq!(tried, usize::try_from(TRIES_PER_SECOND).unwrap());
+        let all = seen.list(secs(2));
+        assert_eq!((all.len(), all[0].node), (NODES_MAX, node(0)));
+        assert!(seen.dropped_count() > 9000);
+        // One of the cluster is heard all the same.
+        assert_eq!(
+            seen.record_announcement(node(20_000), &[at(9)], true, secs(3)),
+            [at(9)]
+        );
+        let all = seen.list(secs(3));
+        assert_eq!((all.len(), all[1].node), (NODES_MAX, node(20_000)));
+    }
+
+    /// One node has a few addresses, the newest, and each is tried again only after a while.
+    #[test]
+    fn an_address_is_tried_once_until_it_is_time_again() {
+        let mut seen = DiscoveredNodes::default();
+        assert_eq!(
+            seen.record_announcement(node(1), &[at(1)], false, secs(1)),
+            [at(1)]
+        );
+        assert!(
+            seen.record_announcement(node(1), &[at(1)], false, secs(5))
+                .is_empty()
+        );
+        assert_eq!(
+            seen.record_announcement(node(1), &[at(1), at(2)], false, secs(11)),
+            [at(1), at(2)]
+        );
+        for n in 3..40 {
+            seen.record_announcement(node(1), &[at(n)], false, secs(u64::from(n) * 20));
+        }
+        let all = seen.list(secs(780));
+        assert_eq!(all[0].addresses.len(), ADDRESSES_MAX);
+        assert_eq!(all[0].addresses[0], at(39));
+        assert!(seen.list(secs(780) + FORGET_AFTER).is_empty());
+    }
+
+    /// What was left out for the pace is tried when it is heard again.
+    #[test]
+    fn what_is_left_out_comes_later() {
+        let mut seen = DiscoveredNodes::default();
+        for n in 0..usize::try_from(TRIES_PER_SECOND).unwrap() {
+            assert_eq!(
+                seen.record_announcement(node(n), &[at(1)], false, secs(1))
+                    .len(),
+                1
+            );
+        }
+        assert!(
+            seen.record_announcement(node(500), &[at(7)], false, secs(1))
+                .is_empty()
+        );
+        assert_eq!(
+            seen.record_announcement(node(500), &[at(7)], false, secs(2)),
+            [at(7)]
+        );
+    }
+}

@@ -1,0 +1,464 @@
+//! The copy of another node's index.
+//!
+//! It is brought up to date by pulls from its owner, over the owner's own link, and by nobody else. Until a
+//! copy that is made anew is whole, what was held before stays.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use mgp_protocol::federation::tool_index::{
+    EXAMPLES_MAX, IndexChange, IndexDigest, IndexPage, IndexReport, IndexRoot, PullFailure,
+    PullIndex, RefusedEntry, to_printable,
+};
+use mgp_protocol::ids::ServerId;
+
+use super::pull_backoff::PullBackoff;
+use super::validation::validate;
+use super::{
+    BYTES_MAX, EntryError, IndexKey, NAME_MAX, RemoteEntry, SERVERS_MAX, TOOLS_MAX, entry_hash,
+    root_hash,
+};
+use crate::clock::MonotonicTime;
+
+/// Most entries that are not taken and still remembered as told.
+const ENTRIES_MAX: usize = SERVERS_MAX + TOOLS_MAX;
+
+/// What is to be done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum IndexEffect {
+    /// Send this to the owner.
+    Pull(PullIndex),
+    /// The entry is there, or another one than before.
+    Set(IndexKey),
+    /// It is gone.
+    Removed(IndexKey),
+    /// Tell the owner, and whoever asks, what is not taken.
+    Report(IndexReport),
+}
+
+/// Why nothing more is taken from a node for a while.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum IndexError {
+    /// Pages that are not the answer to what was asked.
+    #[error("its pages do not follow on each other")]
+    OutOfOrder,
+    /// A name that nothing can have.
+    #[error("it names what can have no name")]
+    BadName,
+    /// At the bound.
+    #[error("it tells of more than {SERVERS_MAX} servers")]
+    TooManyServers,
+    /// At the bound.
+    #[error("it tells of more than {TOOLS_MAX} tools")]
+    TooManyTools,
+    /// At the bound.
+    #[error("its records have more than {BYTES_MAX} bytes")]
+    TooManyBytes,
+    /// The copy is not what the owner says it has.
+    #[error("what it told is not what its hash is of")]
+    RootMismatch,
+}
+
+#[derive(Clone, Debug)]
+struct ReportedEntry {
+    hash: blake3::Hash,
+    bytes: usize,
+    outcome: Result<RemoteEntry, EntryError>,
+}
+
+/// One owner's index as it is held here.
+#[derive(Debug, Default)]
+pub struct RemoteIndex {
+    entries: BTreeMap<IndexKey, ReportedEntry>,
+    servers: usize,
+    bytes: usize,
+    epoch: u64,
+    position: u64,
+    /// The root at `position`, when the copy was whole there.
+    complete_root: Option<IndexRoot>,
+    /// Entries of the copy before, while a new one is made.
+    unconfirmed: BTreeSet<IndexKey>,
+    reported_digest: Option<IndexDigest>,
+    /// The owner told it after the pull that is under way was sent. It comes on another stream than the page, which
+    /// may have been made before.
+    is_newer_than_pull: bool,
+    pending_pull: Option<PullIndex>,
+    pulls: PullBackoff,
+    error: Option<IndexError>,
+    reported: Option<IndexReport>,
+}
+
+impl RemoteIndex {
+    /// An entry that was taken.
+    #[must_use]
+    pub fn get(&self, key: &IndexKey) -> Option<&RemoteEntry> {
+        self.entries.get(key)?.outcome.as_ref().ok()
+    }
+
+    /// All entries that were taken, by server.
+    pub fn entries(&self) -> impl Iterator<Item = (&IndexKey, &RemoteEntry)> {
+        let all = self.entries.iter();
+        all.filter_map(|(key, told)| Some((key, told.outcome.as_ref().ok()?)))
+    }
+
+    /// What was taken of one server: itself first, then its tools.
+    pub fn server_entries(
+        &self,
+        server: &ServerId,
+    ) -> impl Iterator<Item = (&IndexKey, &RemoteEntry)> + use<'_> {
+        let (first, server) = (IndexKey::server(server), server.clone());
+        let its = self.entries.range(first..);
+        let its = its.take_while(move |(key, _)| key.server == server);
+        its.filter_map(|(key, told)| Some((key, told.outcome.as_ref().ok()?)))
+    }
+
+    /// Entries that were not taken, and why.
+    pub fn rejected_entries(&self) -> impl Iterator<Item = (&IndexKey, &EntryError)> {
+        let all = self.entries.iter();
+        all.filter_map(|(key, told)| Some((key, told.outcome.as_ref().err()?)))
+    }
+
+    /// Why nothing more is taken for now.
+    #[must_use]
+    pub fn error(&self) -> Option<IndexError> {
+        self.error
+    }
+
+    /// True when the copy is the index that the owner last told of.
+    #[must_use]
+    pub fn is_current(&self) -> bool {
+        self.reported_digest.is_some_and(|told| {
+            (self.epoch, self.position, self.complete_root)
+                == (told.epoch, told.version, Some(told.root))
+        })
+    }
+
+    /// The digest of the copy, where it is whole: what is kept beside its records.
+    #[must_use]
+    pub fn digest(&self) -> Option<IndexDigest> {
+        let (epoch, version) = (self.epoch, self.position);
+        let digest = |root| IndexDigest {
+            epoch,
+            version,
+            root,
+        };
+        self.complete_root.map(digest)
+    }
+
+    /// True while a page is on its way: what is held now is not yet what the owner last told of.
+    #[must_use]
+    pub fn is_copying(&self) -> bool {
+        self.pending_pull.is_some()
+    }
+
+    /// Bytes of records held.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// What was kept of it from before this kernel's start: the records of a copy that was whole, the hashes of
+    /// its entries that were not taken, and the digest it had. None where these are not of that digest.
+    ///
+    /// Where an entry was not taken, the copy is made anew once its owner is heard, and what is here is held
+    /// until then: a later build may take it.
+    pub fn restore(
+        digest: IndexDigest,
+        records: impl IntoIterator<Item = IndexChange>,
+        refused: BTreeMap<IndexKey, IndexRoot>,
+        room: usize,
+    ) -> Option<Self> {
+        let mut index = Self::default();
+        for record in records {
+            index.apply_change(record, room, &mut Vec::new()).ok()?;
+        }
+        let taken = index.entries.iter().map(|(key, told)| (key, told.hash));
+        let leaves = refused
+            .iter()
+            .map(|(key, leaf)| (key, blake3::Hash::from_bytes(leaf.0)));
+        let leaves: BTreeMap<&IndexKey, blake3::Hash> = taken.chain(leaves).collect();
+        let root = root_hash(leaves.values());
+        if root != digest.root {
+            return None;
+        }
+        if refused.is_empty() {
+            (index.epoch, index.position) = (digest.epoch, digest.version);
+            index.complete_root = Some(root);
+        }
+        Some(index)
+    }
+
+    /// The hashes of the entries that were not taken: what is kept of them, so that the copy can be told from
+    /// a damaged one.
+    pub fn rejected_hashes(&self) -> impl Iterator<Item = (&IndexKey, IndexRoot)> {
+        let refused = self
+            .entries
+            .iter()
+            .filter(|(_, told)| told.outcome.is_err());
+        refused.map(|(key, told)| (key, IndexRoot(told.hash.into())))
+    }
+
+    /// The owner told its digest, over its own link.
+    pub fn handle_digest(&mut self, digest: IndexDigest, now: MonotonicTime) -> Vec<IndexEffect> {
+        self.reported_digest = Some(digest);
+        self.is_newer_than_pull = self.pending_pull.is_some();
+        self.start_pull(now).into_iter().collect()
+    }
+
+    /// A pull was answered with a page. `room`: bytes that this kernel has left for indexes.
+    pub fn handle_page(
+        &mut self,
+        page: IndexPage,
+        room: usize,
+        now: MonotonicTime,
+    ) -> Vec<IndexEffect> {
+        let asked = self
+            .pending_pull
+            .take_if(|asked| asked.number == page.number);
+        let Some(asked) = asked.filter(|_| self.pulls.finish(page.number)) else {
+            return Vec::new();
+        };
+        let mut effects = Vec::new();
+        match self.apply_page(&asked, page, room, &mut effects) {
+            Ok(last) => {
+                self.error = None;
+                self.pulls.record_page(last, now);
+                effects.extend(last.then(|| self.take_report()).flatten());
+            }
+            Err(broken) => {
+                if broken == IndexError::RootMismatch {
+                    (self.epoch, self.position, self.complete_root) = (0, 0, None);
+                }
+                self.error = Some(broken);
+                self.pulls.record_failure(None, now);
+                effects.extend(self.take_report());
+            }
+        }
+        effects.extend(self.start_pull(now));
+        effects
+    }
+
+    /// A pull brought nothing. The link stays as it is.
+    pub fn handle_pull_failure(
+        &mut self,
+        number: u64,
+        why: PullFailure,
+        now: MonotonicTime,
+    ) -> Vec<IndexEffect> {
+        if self.pulls.finish(number) {
+            self.pending_pull = None;
+            let told = match why {
+                PullFailure::Later(millis) => Some(Duration::from_millis(millis)),
+                PullFailure::Lost => None,
+            };
+            self.pulls.record_failure(told, now);
+        }
+        self.start_pull(now).into_iter().collect()
+    }
+
+    /// The link is lost. What is held stays, and so does the place in the owner's changes.
+    pub fn handle_link_down(&mut self) {
+        self.reported_digest = None;
+        self.pending_pull = None;
+        self.pulls.reset();
+    }
+
+    /// The time has come for something, or not.
+    pub fn handle_timeout(&mut self, now: MonotonicTime) -> Vec<IndexEffect> {
+        if self.pulls.is_timed_out(now) {
+            self.pending_pull = None;
+            self.pulls.record_failure(None, now);
+        }
+        self.start_pull(now).into_iter().collect()
+    }
+
+    /// When to ask what is due.
+    #[must_use]
+    pub fn next_timeout(&self) -> Option<MonotonicTime> {
+        self.pulls
+            .next_timeout()
+            .filter(|_| self.reported_digest.is_some() && !self.is_current())
+    }
+
+    fn compute_root(&self) -> IndexRoot {
+        root_hash(self.entries.values().map(|told| &told.hash))
+    }
+
+    fn start_pull(&mut self, now: MonotonicTime) -> Option<IndexEffect> {
+        let told = self.reported_digest.filter(|_| !self.is_current())?;
+        let number = self.pulls.start(now)?;
+        let alike = self.complete_root == Some(told.root);
+        let (after, root) = match told.epoch == self.epoch {
+            true => (self.position, None),
+            // The owner started again with what it had: only the numbers are others.
+            false if alike => (told.version, Some(told.root)),
+            false => (0, None),
+        };
+        let asked = PullIndex {
+            number,
+            epoch: told.epoch,
+            after,
+            root,
+        };
+        (self.pending_pull, self.is_newer_than_pull) = (Some(asked), false);
+        Some(IndexEffect::Pull(asked))
+    }
+
+    /// Takes a page; true when the copy is whole with it.
+    fn apply_page(
+        &mut self,
+        asked: &PullIndex,
+        page: IndexPage,
+        room: usize,
+        effects: &mut Vec<IndexEffect>,
+    ) -> Result<bool, IndexError> {
+        let last = page.upto == page.digest.version;
+        let goes_on = (page.epoch, page.after) == (asked.epoch, asked.after);
+        let forward = page.upto > page.after || (last && page.upto == page.after);
+        // Pages that bring nothing would have no end.
+        let forward = forward && (last || !page.changes.is_empty());
+        if page.epoch != page.digest.epoch
+            || page.upto > page.digest.version
+            || !forward
+            || !(goes_on || page.after == 0)
+        {
+            return Err(IndexError::OutOfOrder);
+        }
+        if page.after == 0 {
+            self.unconfirmed = self.entries.keys().cloned().collect();
+        }
+        (self.epoch, self.position) = (page.epoch, page.after);
+        self.complete_root = None;
+        let most = self.bytes.saturating_add(room);
+        for change in page.changes {
+            self.apply_change(change, most, effects)?;
+        }
+        self.position = page.upto;
+        let (told, brought) = (
+            self.reported_digest.filter(|_| self.is_newer_than_pull),
+            page.digest,
+        );
+        let older =
+            |told: &IndexDigest| told.epoch != brought.epoch || told.version > brought.version;
+        self.reported_digest = Some(told.filter(older).unwrap_or(brought));
+        if last {
+            for key in std::mem::take(&mut self.unconfirmed) {
+                effects.extend(self.remove(&key));
+            }
+            let root = self.compute_root();
+            if root != page.digest.root {
+                return Err(IndexError::RootMismatch);
+            }
+            self.complete_root = Some(root);
+        }
+        Ok(last)
+    }
+
+    fn apply_change(
+        &mut self,
+        change: IndexChange,
+        most: usize,
+        effects: &mut Vec<IndexEffect>,
+    ) -> Result<(), IndexError> {
+        let long = |name: &String| name.len() > NAME_MAX;
+        if change.server.len() > ServerId::MAX_LEN || change.tool.as_ref().is_some_and(long) {
+            return Err(IndexError::BadName);
+        }
+        let key = IndexKey {
+            server: self.intern_server(change.server),
+            tool: change.tool.map(Into::into),
+        };
+        self.unconfirmed.remove(&key);
+        let Some(record) = change.record.map(|record| record.0) else {
+            effects.extend(self.remove(&key));
+            return Ok(());
+        };
+        let leaf = entry_hash(&key, &record);
+        let there = self.entries.get(&key);
+        if there.is_some_and(|there| there.hash == leaf) {
+            return Ok(());
+        }
+        let is_new = there.is_none();
+        let before = there.map_or(0, |there| there.bytes);
+        let servers = self.servers + usize::from(is_new && key.tool.is_none());
+        let tools = self.entries.len() + usize::from(is_new) - servers;
+        let others = self.bytes - before;
+        let mut it = validate(&key, &record);
+        if it.is_ok() && others + record.len() > most {
+            it = Err(EntryError::KernelFull);
+        }
+        let bytes = if it.is_ok() { record.len() } else { 0 };
+        if servers > SERVERS_MAX {
+            return Err(IndexError::TooManyServers);
+        }
+        if tools > TOOLS_MAX || self.entries.len() > ENTRIES_MAX {
+            return Err(IndexError::TooManyTools);
+        }
+        if others + bytes > BYTES_MAX {
+            return Err(IndexError::TooManyBytes);
+        }
+        (self.servers, self.bytes) = (servers, others + bytes);
+        let taken = it.is_ok();
+        let before = self.entries.insert(
+            key.clone(),
+            ReportedEntry {
+                hash: leaf,
+                bytes,
+                outcome: it,
+            },
+        );
+        if taken {
+            effects.push(IndexEffect::Set(key));
+        } else if before.is_some_and(|before| before.outcome.is_ok()) {
+            effects.push(IndexEffect::Removed(key));
+        }
+        Ok(())
+    }
+
+    /// The id of a server, the same one for all its tools.
+    fn intern_server(&self, server: String) -> ServerId {
+        let server = ServerId::new(server);
+        let known = self.entries.range(IndexKey::server(&server)..).next();
+        let known = known.map(|(key, _)| &key.server);
+        known
+            .filter(|known| **known == server)
+            .cloned()
+            .unwrap_or(server)
+    }
+
+    fn remove(&mut self, key: &IndexKey) -> Option<IndexEffect> {
+        let told = self.entries.remove(key)?;
+        self.servers -= usize::from(key.tool.is_none());
+        self.bytes -= told.bytes;
+        told.outcome
+            .is_ok()
+            .then(|| IndexEffect::Removed(key.clone()))
+    }
+
+    /// The report, when there is something else to report than before.
+    fn take_report(&mut self) -> Option<IndexEffect> {
+        let broken = self.error.map(|broken| RefusedEntry {
+            entry: "the index".to_owned(),
+            reason: broken.to_string(),
+        });
+        let refused = self.rejected_entries().map(|(key, why)| RefusedEntry {
+            entry: to_printable(&key.to_string()),
+            reason: why.to_string(),
+        });
+        let report = IndexReport {
+            refused: self.rejected_entries().count() as u64,
+            examples: broken
+                .into_iter()
+                .chain(refused)
+                .take(EXAMPLES_MAX)
+                .collect(),
+        };
+        let nothing = report.examples.is_empty() && self.reported.is_none();
+        let same = self.reported.as_ref() == Some(&report);
+        if nothing || same {
+            return None;
+        }
+        self.reported = Some(report.clone());
+        Some(IndexEffect::Report(report))
+    }
+}

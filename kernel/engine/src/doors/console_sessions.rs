@@ -1,0 +1,235 @@
+//! Who is signed in to the console: links that are good once, and the browsers that showed one.
+//!
+//! A browser is known by two secrets together: the cookie, which no script reads, and the key of the
+//! page, which other ports of the same machine do not get, as they would get the cookie. Only hashes of
+//! them are kept, in memory alone: a kernel that starts again knows nobody.
+
+use super::agent_registry::TokenDigest;
+
+/// How long a link is good, in milliseconds: for the time a browser takes to open.
+pub const LINK_LIFETIME_MS: u64 = 60_000;
+/// How long a browser stays signed in, in milliseconds: a working day.
+pub const SESSION_LIFETIME_MS: u64 = 12 * 3_600_000;
+/// Links that may be good at once; one more ends the oldest. A person opens one at a time.
+pub const MAX_LINKS: usize = 4;
+/// Browsers that may be signed in at once; one more ends the one that would end first.
+pub const MAX_BROWSERS: usize = 16;
+
+/// A link that nobody has used yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct SignInLink {
+    code: TokenDigest,
+    expires_ms: u64,
+}
+
+/// What a browser has to show with each request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BrowserSecrets {
+    /// The hash of the cookie.
+    pub cookie: TokenDigest,
+    /// The hash of the key of the page.
+    pub page_key: TokenDigest,
+}
+
+/// A browser that is signed in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BrowserSession {
+    /// Its number, never given again.
+    pub id: u64,
+    /// When its sign-in ends, in milliseconds since 1970.
+    pub expires_ms: u64,
+    secrets: BrowserSecrets,
+}
+
+/// A link that opens nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("this link was used already, or is older than a minute; `mgp console` makes another one")]
+pub struct BadSignInLink;
+
+/// The links and the browsers.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ConsoleSessions {
+    links: Vec<SignInLink>,
+    sessions: Vec<BrowserSession>,
+    last_id: u64,
+}
+
+impl ConsoleSessions {
+    /// Makes a link good from now on, for [`LINK_LIFETIME_MS`].
+    pub fn add_link(&mut self, code: TokenDigest, now_ms: u64) {
+        self.links.retain(|link| link.expires_ms > now_ms);
+        if self.links.len() >= MAX_LINKS {
+            self.links.remove(0);
+        }
+        self.links.push(SignInLink {
+            code,
+            expires_ms: now_ms.saturating_add(LINK_LIFETIME_MS),
+        });
+    }
+
+    /// A browser shows a link, which is good for nothing from then on. Answers the browser, and the numbers
+    /// of those that ended for it.
+    ///
+    /// # Errors
+    /// [`BadSignInLink`].
+    pub fn sign_in(
+        &mut self,
+        code: TokenDigest,
+        secrets: BrowserSecrets,
+        now_ms: u64,
+    ) -> Result<(BrowserSession, Vec<u64>), BadSignInLink> {
+        let shown = self.links.iter().position(|link| link.code.matches(code));
+        let link = self.links.remove(shown.ok_or(BadSignInLink)?);
+        if link.expires_ms <= now_ms {
+            return Err(BadSignInLink);
+        }
+        let mut ended = self.expire_sessions(now_ms);
+        if self.sessions.len() >= MAX_BROWSERS {
+            // They all stay equally long, so the first came first.
+            ended.push(self.sessions.remove(0).id);
+        }
+        self.last_id += 1;
+        let browser = BrowserSession {
+            id: self.last_id,
+            expires_ms: now_ms.saturating_add(SESSION_LIFETIME_MS),
+            secrets,
+        };
+        self.sessions.push(browser);
+        Ok((browser, ended))
+    }
+
+    /// The browser that has both secrets, while its time is not over.
+    #[must_use]
+    pub fn authenticate(&self, shown: BrowserSecrets, now_ms: u64) -> Option<BrowserSession> {
+        let has_both = |browser: &&BrowserSession| {
+            let secrets = browser.secrets;
+            // Both are compared, whatever the first one comes to.
+            secrets.cookie.matches(shown.cookie) & secrets.page_key.matches(shown.page_key)
+        };
+        let found = self.sessions.iter().find(has_both);
+        found.filter(|browser| browser.expires_ms > now_ms).copied()
+    }
+
+    /// Signs one browser out; false when it was so already.
+    pub fn sign_out(&mut self, number: u64) -> bool {
+        let before = self.sessions.len();
+        self.sessions.retain(|browser| browser.id != number);
+        self.sessions.len() < before
+    }
+
+    /// Signs everybody out, and makes every link good for nothing. Answers the numbers of the browsers.
+    pub fn sign_out_all(&mut self) -> Vec<u64> {
+        self.links.clear();
+        let browsers = std::mem::take(&mut self.sessions);
+        browsers.iter().map(|browser| browser.id).collect()
+    }
+
+    /// Takes out whose time is over.
+    fn expire_sessions(&mut self, now_ms: u64) -> Vec<u64> {
+        let over = self.sessions.extract_if(.., |b| b.expires_ms <= now_ms);
+        over.map(|browser| browser.id).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn digest(text: &str) -> TokenDigest {
+        TokenDigest::new(text)
+    }
+
+    fn secrets(cookie: &str, key: &str) -> BrowserSecrets {
+        BrowserSecrets {
+            cookie: digest(cookie),
+            page_key: digest(key),
+        }
+    }
+
+    fn signed_in(at_ms: u64) -> (ConsoleSessions, BrowserSession) {
+        let mut console = ConsoleSessions::default();
+        console.add_link(digest("code"), at_ms);
+        let (browser, _) = console
+            .sign_in(digest("code"), secrets("cookie", "key"), at_ms)
+            .unwrap();
+        (console, browser)
+    }
+
+    /// Decision 0067: a link is good once, for a minute, and no other one is.
+    #[test]
+    fn a_link_is_good_once_and_not_for_long() {
+        let (mut console, _) = signed_in(0);
+        let again = console.sign_in(digest("code"), secrets("c", "k"), 1);
+        assert_eq!(again.unwrap_err(), BadSignInLink);
+        console.add_link(digest("late"), 0);
+        let late = console.sign_in(digest("late"), secrets("c", "k"), LINK_LIFETIME_MS);
+        assert_eq!(late.unwrap_err(), BadSignInLink);
+        let early = console.sign_in(digest("late"), secrets("c", "k"), 1);
+        assert_eq!(early.unwrap_err(), BadSignInLink, "shown late, it is gone");
+        let guessed = console.sign_in(digest(""), secrets("c", "k"), 1);
+        assert_eq!(guessed.unwrap_err(), BadSignInLink);
+    }
+
+    /// Decision 0067: neither secret opens anything without the other, nor with that of another browser.
+    #[test]
+    fn a_browser_shows_both_its_secrets() {
+        let (mut console, browser) = signed_in(0);
+        console.add_link(digest("two"), 0);
+        console
+            .sign_in(digest("two"), secrets("cookie2", "key2"), 0)
+            .unwrap();
+        let judge = |cookie, key| console.authenticate(secrets(cookie, key), 1);
+        assert_eq!(judge("cookie", "key"), Some(browser));
+        for (cookie, key) in [
+            ("cookie", ""),
+            ("", "key"),
+            ("key", "cookie"),
+            ("cookie", "key2"),
+            ("cookie2", "key"),
+        ] {
+            assert_eq!(judge(cookie, key), None, "{cookie} {key}");
+        }
+    }
+
+    /// Decision 0067: a sign-in ends by time, by its number, and with all others.
+    #[test]
+    fn a_sign_in_ends() {
+        let (mut console, browser) = signed_in(0);
+        let judge =
+            |console: &ConsoleSessions, at| console.authenticate(secrets("cookie", "key"), at);
+        assert_eq!(judge(&console, SESSION_LIFETIME_MS - 1), Some(browser));
+        assert_eq!(judge(&console, SESSION_LIFETIME_MS), None);
+        assert!(console.sign_out(browser.id) && !console.sign_out(browser.id));
+        assert_eq!(judge(&console, 1), None);
+        let (mut console, browser) = signed_in(0);
+        console.add_link(digest("open"), 0);
+        assert_eq!(console.sign_out_all(), [browser.id]);
+        assert_eq!(judge(&console, 1), None);
+        let open = console.sign_in(digest("open"), secrets("c", "k"), 1);
+        assert_eq!(open.unwrap_err(), BadSignInLink);
+    }
+
+    /// Decision 0067: at the bounds the oldest link and the oldest browser make room.
+    #[test]
+    fn the_oldest_make_room() {
+        let mut console = ConsoleSessions::default();
+        for number in 0..=MAX_LINKS {
+            console.add_link(digest(&number.to_string()), 0);
+        }
+        let oldest = console.sign_in(digest("0"), secrets("c", "k"), 0);
+        assert_eq!(oldest.unwrap_err(), BadSignInLink);
+        let mut numbers = Vec::new();
+        for number in 0..=MAX_BROWSERS {
+            let name = number.to_string();
+            console.add_link(digest(&name), 0);
+            let (browser, ended) = console
+                .sign_in(digest(&name), secrets(&name, &name), 0)
+                .unwrap();
+            numbers.push(browser.id);
+            let first = (number == MAX_BROWSERS).then(|| numbers[0]);
+            assert_eq!(ended, first.into_iter().collect::<Vec<_>>());
+        }
+        assert_eq!(console.authenticate(secrets("0", "0"), 1), None);
+        assert!(console.authenticate(secrets("1", "1"), 1).is_some());
+    }
+}

@@ -1,0 +1,384 @@
+//! Reads what was typed as one of the agents, servers and tools there are. The two names of a tool
+//! itself: [`tool_names`].
+//!
+//! A name is never guessed: a name that could mean two things is refused with both, and an unknown one with
+//! the nearest that exists.
+
+mod errors;
+mod remote_names;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use mgp_protocol::federation::hello::NodeName;
+use mgp_protocol::ids::{AgentId, NodeId, ServerId};
+
+use self::remote_names::NodePath;
+use crate::cluster::node_names::NodeNames;
+use crate::doors::suggestions::nearest_name;
+use crate::policy::tool_pattern::ToolPattern;
+use crate::tool_names::{self, ToolNameForm, canonical_name, visible_name};
+use crate::tools::catalog::NAME_MAX;
+
+pub use errors::{NameError, UnknownName};
+
+/// Everything that has a name right now.
+#[derive(Clone, Debug, Default)]
+pub struct NameResolver {
+    /// Agents that can come in or have come in.
+    pub agents: BTreeSet<AgentId>,
+    /// Servers, and their own names for their tools; `None` of one that has listed none yet.
+    pub servers: BTreeMap<ServerId, Option<BTreeSet<Arc<str>>>>,
+    /// The other nodes.
+    pub nodes: NodeNames,
+    /// Those of them that are away.
+    pub unavailable: BTreeMap<NodeId, UnavailableNode>,
+    /// What this node is called, where it is in a cluster.
+    pub local_name: Option<NodeName>,
+}
+
+/// What is known of a node that is away.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct UnavailableNode {
+    /// How long ago it was last heard, in milliseconds, where that is known.
+    pub heard_ms_ago: Option<u64>,
+    /// What it shared with this node then.
+    pub servers: BTreeSet<ServerId>,
+}
+
+/// A server, or one of its tools.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServerOrTool {
+    /// The server.
+    pub server: ServerId,
+    /// The server's own name for the tool; the server as a whole without.
+    pub tool: Option<String>,
+}
+
+impl ServerOrTool {
+    /// `server` or `server:tool`, as it is printed everywhere.
+    #[must_use]
+    pub fn canonical_name(&self) -> String {
+        match &self.tool {
+            Some(tool) => canonical_name(&self.server, tool),
+            None => self.server.to_string(),
+        }
+    }
+}
+
+/// What was read, and whether it exists.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ResolvedName<T> {
+    /// What is meant.
+    pub value: T,
+    /// Set if it does not exist yet.
+    pub unknown: Option<UnknownName>,
+}
+
+impl<T> ResolvedName<T> {
+    fn existing(value: T) -> Self {
+        Self {
+            value,
+            unknown: None,
+        }
+    }
+
+    /// Accepts what exists. If a server has listed no tools yet, nobody can say what it has: that stays a
+    /// doubt.
+    ///
+    /// # Errors
+    /// [`NameError`] for what does not exist.
+    pub fn require_existing(self) -> Result<Self, NameError> {
+        match self.unknown {
+            Some(unknown) if !unknown.is_uncertain() => Err(unknown.into()),
+            _ => Ok(self),
+        }
+    }
+}
+
+impl NameResolver {
+    /// Reads an agent's name, with or without `agent.`; of another node's agent, with `@` and the node.
+    ///
+    /// # Errors
+    /// [`NameError`] for a name that no agent can have.
+    pub fn resolve_agent(&self, typed: &str) -> Result<ResolvedName<AgentId>, NameError> {
+        let name = typed.strip_prefix(AgentId::PREFIX).unwrap_or(typed);
+        let id = AgentId::new(format!("{}{name}", AgentId::PREFIX));
+        if self.agents.contains(&id) {
+            return Ok(ResolvedName::existing(id));
+        }
+        if let Some((name, node)) = name.rsplit_once('@') {
+            return self.resolve_remote_agent(name, node);
+        }
+        check_agent_name(&id, name)?;
+        let names = self.agents.iter().map(AgentId::as_str);
+        let nearest = nearest_name(id.as_str(), names).map(str::to_owned);
+        Ok(ResolvedName {
+            unknown: Some(UnknownName::Agent(id.clone(), nearest)),
+            value: id,
+        })
+    }
+
+    /// Reads whom a grant is for: an agent, all agents of a node as `*@NODE`, or those of one name as `AGENT@*`. `*` alone
+    /// is all of this node.
+    ///
+    /// # Errors
+    /// [`NameError`] for a name that no agent can have.
+    pub fn resolve_grantee(&self, typed: &str) -> Result<ResolvedName<AgentId>, NameError> {
+        match typed.rsplit_once('@') {
+            None if typed == AgentId::ALL => Ok(ResolvedName::existing(AgentId::new(AgentId::ALL))),
+            Some((AgentId::ALL, AgentId::ALL)) => Err(NameError::AllAgents),
+            Some((AgentId::ALL, node)) => self.resolve_agents_at(node),
+            Some((name, AgentId::ALL)) => self.resolve_agent_everywhere(name),
+            Some(_) | None => self.resolve_agent(typed),
+        }
+    }
+
+    /// Reads a server's id; of another node's server, as `NODE/SERVER`.
+    ///
+    /// # Errors
+    /// [`NameError`] for an id that no server can have.
+    pub fn resolve_server(&self, typed: &str) -> Result<ResolvedName<ServerId>, NameError> {
+        let id = match typed.contains('/') {
+            true => self.resolve_remote_server(typed)?,
+            false => ServerId::parse(typed)?,
+        };
+        let unknown = match (self.servers.contains_key(&id), id.is_remote()) {
+            (true, _) => None,
+            (false, true) => Some(self.unknown_remote_server(&id, typed)),
+            (false, false) => Some(UnknownName::Server(id.clone(), self.nearest_server(typed))),
+        };
+        Ok(ResolvedName { value: id, unknown })
+    }
+
+    /// Reads a server as a whole, or one of its tools by the server's own name.
+    ///
+    /// # Errors
+    /// [`NameError`] for a name that no server or tool can have.
+    pub fn resolve_parts(
+        &self,
+        server: &str,
+        tool: Option<&str>,
+    ) -> Result<ResolvedName<ServerOrTool>, NameError> {
+        let ResolvedName {
+            value: server,
+            unknown,
+        } = self.resolve_server(server)?;
+        let Some(tool) = tool else {
+            let it = ServerOrTool { server, tool: None };
+            return Ok(ResolvedName { value: it, unknown });
+        };
+        let unknown = match (unknown, self.servers.get(&server)) {
+            (None, Some(Some(tools))) if tools.contains(tool) => None,
+            (None, Some(Some(tools))) if count_matches(tool, tools) > 0 => {
+                let count = count_matches(tool, tools);
+                Some(UnknownName::Pattern(server.clone(), tool.to_owned(), count))
+            }
+            (unknown, listed) => {
+                check_tool_name(tool)?;
+                let listed = listed.and_then(Option::as_ref);
+                unknown.or_else(|| Some(self.unknown_tool(&server, listed, tool)))
+            }
+        };
+        let tool = Some(tool.to_owned());
+        let it = ServerOrTool { server, tool };
+        Ok(ResolvedName { value: it, unknown })
+    }
+
+    /// Reads what is typed for a server or one of its tools: `SERVER`, `SERVER:TOOL`, `SERVER/TOOL`, or
+    /// `SERVER__TOOL` as agents are shown it; of another node, `NODE/SERVER` or `NODE/SERVER:TOOL`.
+    ///
+    /// # Errors
+    /// [`NameError`] for what has no such form, and for what could mean two things.
+    pub fn resolve_server_or_tool(
+        &self,
+        typed: &str,
+    ) -> Result<ResolvedName<ServerOrTool>, NameError> {
+        if let Some(read) = self.parse_node_path(typed) {
+            let NodePath { server, tool } = read?;
+            return self.resolve_parts(server.as_str(), tool);
+        }
+        if let Some((server, tool)) = typed.split_once(['/', ':']) {
+            let mut meant = self.resolve_parts(server, Some(tool))?;
+            if let Some(UnknownName::Server(_, near @ None)) = &mut meant.unknown {
+                *near = self.nearest_node_path(typed);
+            }
+            return Ok(meant);
+        }
+        let mut tools = self.tools_with_visible_name(typed);
+        let first = tools.next();
+        let whole = self.servers.contains_key(typed);
+        match (first, tools.next(), whole) {
+            (Some(one), Some(other), _) => Err(NameError::Ambiguous(
+                typed.into(),
+                one.canonical_name(),
+                other.canonical_name(),
+            )),
+            (Some(tool), None, true) => Err(NameError::ServerAndTool(
+                typed.into(),
+                tool.canonical_name(),
+            )),
+            (Some(tool), None, false) => {
+                self.resolve_parts(tool.server.as_str(), tool.tool.as_deref())
+            }
+            (None, _, false) if tool_names::is_qualified(typed) => {
+                Err(NameError::NoMatch(typed.into(), self.nearest_tool(typed)))
+            }
+            (None, _, _) => self.resolve_parts(typed, None),
+        }
+    }
+
+    /// Reads a tool by any of its names; a bare name counts if only one server has it.
+    ///
+    /// # Errors
+    /// [`NameError`] for what has no such form, for a bare name that no server or several have, and for what
+    /// could mean two things.
+    pub fn resolve_tool(&self, typed: &str) -> Result<ResolvedName<ServerOrTool>, NameError> {
+        if tool_names::is_qualified(typed) || typed.contains('/') {
+            return self.resolve_server_or_tool(typed);
+        }
+        let mut owners = self.servers_with_tool(typed);
+        let place = |server: &ServerId| ServerOrTool {
+            server: server.clone(),
+            tool: Some(typed.to_owned()),
+        };
+        match (owners.next(), owners.next()) {
+            (Some(one), None) => Ok(ResolvedName::existing(place(one))),
+            (Some(one), Some(other)) => {
+                let [one, other] = [one, other].map(|server| place(server).canonical_name());
+                Err(NameError::Ambiguous(typed.into(), one, other))
+            }
+            (None, _) => Err(NameError::NoMatch(typed.into(), self.nearest_tool(typed))),
+        }
+    }
+
+    /// The tools that agents are shown under this name, or would be. A tool that its server does not list
+    /// only counts if there is no other.
+    fn tools_with_visible_name<'a>(
+        &'a self,
+        typed: &'a str,
+    ) -> impl Iterator<Item = ServerOrTool> + 'a {
+        let whole = self.servers.contains_key(typed);
+        self.servers.iter().filter_map(move |(server, listed)| {
+            let has = |own: &str| listed.as_ref().is_none_or(|tools| tools.contains(own));
+            if server.is_remote() {
+                let mut tools = listed.iter().flatten();
+                let tool = tools.find(|tool| self.visible_tool_name(server, tool) == typed)?;
+                return Some(ServerOrTool {
+                    server: server.clone(),
+                    tool: Some(tool.to_string()),
+                });
+            }
+            let tool = match tool_names::parse(server, typed)? {
+                ToolNameForm::Plain(own) => (!whole || has(own)).then(|| own.to_owned()),
+                ToolNameForm::Hashed => {
+                    let mut tools = listed.iter().flatten();
+                    let tool = tools.find(|tool| visible_name(server, tool) == typed);
+                    tool.map(ToString::to_string)
+                }
+            };
+            let server = server.clone();
+            Some(ServerOrTool {
+                server,
+                tool: Some(tool?),
+            })
+        })
+    }
+
+    /// What agents are shown for a tool.
+    fn visible_tool_name(&self, server: &ServerId, tool: &str) -> String {
+        let of_node = self.visible_remote_tool_name(server, tool);
+        of_node.unwrap_or_else(|| visible_name(server, tool))
+    }
+
+    fn unknown_tool(
+        &self,
+        server: &ServerId,
+        listed: Option<&BTreeSet<Arc<str>>>,
+        tool: &str,
+    ) -> UnknownName {
+        let (server, name) = (server.clone(), tool.to_owned());
+        let Some(listed) = listed else {
+            return UnknownName::Unlisted(server, name);
+        };
+        let own = listed.iter().map(|tool| &**tool);
+        let near = nearest_name(tool, own).map(|tool| canonical_name(&server, tool));
+        UnknownName::Tool(server, name, near.or_else(|| self.only_tool_named(tool)))
+    }
+
+    fn nearest_server(&self, typed: &str) -> Option<String> {
+        let names = self.servers.keys().map(ServerId::as_str);
+        let near = nearest_name(typed, names).map(str::to_owned);
+        near.or_else(|| self.only_tool_named(typed))
+    }
+
+    /// The only tool of this bare name.
+    fn only_tool_named(&self, tool: &str) -> Option<String> {
+        let mut owners = self.servers_with_tool(tool);
+        let only = owners.next().filter(|_| owners.next().is_none());
+        only.map(|server| canonical_name(server, tool))
+    }
+
+    /// The servers that have a tool of this bare name. Those of other nodes only where none of this node has:
+    /// what the name means does not change because a node came.
+    fn servers_with_tool<'a>(&'a self, tool: &'a str) -> impl Iterator<Item = &'a ServerId> + 'a {
+        let has = move |listed: &Option<BTreeSet<Arc<str>>>| {
+            listed.as_ref().is_some_and(|own| own.contains(tool))
+        };
+        let servers = self.servers.iter().filter(move |(_, listed)| has(listed));
+        let servers = servers.map(|(server, _)| server);
+        let local = servers.clone().any(|server| !server.is_remote());
+        servers.filter(move |server| !local || !server.is_remote())
+    }
+
+    /// The tool with the most similar name.
+    fn nearest_tool(&self, typed: &str) -> Option<String> {
+        let bare = !tool_names::is_qualified(typed);
+        let tools = self.servers.iter().flat_map(|(server, listed)| {
+            let own = listed.iter().flatten();
+            own.map(move |tool| match bare {
+                true => (tool.to_string(), canonical_name(server, tool)),
+                false => (
+                    self.visible_tool_name(server, tool),
+                    canonical_name(server, tool),
+                ),
+            })
+        });
+        let names: BTreeMap<String, String> = tools.collect();
+        let near = nearest_name(typed, names.keys().map(String::as_str))?;
+        names.get(near).cloned()
+    }
+}
+
+/// How many tools a pattern means.
+fn count_matches(typed: &str, tools: &BTreeSet<Arc<str>>) -> usize {
+    let pattern = ToolPattern::try_from(typed.to_owned()).ok();
+    let pattern = pattern.filter(|pattern| pattern.prefix().is_some());
+    pattern.map_or(0, |pattern| {
+        tools.iter().filter(|tool| pattern.matches(tool)).count()
+    })
+}
+
+/// A name that no agent has yet.
+fn check_agent_name(id: &AgentId, name: &str) -> Result<(), NameError> {
+    // Everybody, where agents are not identified.
+    if id.as_str() != AgentId::ANONYMOUS {
+        // Names of other authorities escape bytes as `%` and two digits.
+        let plain: String = name.chars().filter(|c| *c != '%').collect();
+        AgentId::parse(&plain)?;
+    }
+    Ok(())
+}
+
+/// An unlisted tool can be named only in a form that has one meaning.
+fn check_tool_name(tool: &str) -> Result<(), NameError> {
+    match tool.chars().find(|c| !c.is_ascii_graphic()) {
+        _ if tool.is_empty() => Err(NameError::NoTool),
+        _ if tool.len() > NAME_MAX => Err(NameError::ToolNameTooLong(tool.len())),
+        Some(c) => Err(NameError::Character(c)),
+        None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,149 @@
+//! Names that do not exist or cannot be read, with messages that say what to type instead.
+
+use crate::cluster::node_names::NodeNameError;
+use mgp_protocol::ids::{AgentId, BadAgentName, BadServerId, ServerId, describe_char};
+
+/// A name that does not exist yet.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum UnknownName {
+    /// No agent of this name has a token or was ever connected; with the nearest agent.
+    #[error("there is no agent {}{}; `mgp agents list` shows those with a token", .0, render_suggestion(.1))]
+    Agent(AgentId, Option<String>),
+    /// With the nearest server or tool.
+    #[error("there is no server {}{}; `mgp servers list` shows all", .0, render_suggestion(.1))]
+    Server(ServerId, Option<String>),
+    /// No such server of another node is to be had here; with the nearest server or tool.
+    #[error(
+        "{} is not shared with this node{}; `mgp cluster status` shows what is", .0, render_suggestion(.1)
+    )]
+    NotShared(ServerId, Option<String>),
+    /// A server of another node, which is away.
+    #[error("{}", render_node_unavailable(.server, .node, *.heard_ms_ago, *.shared))]
+    NodeUnavailable {
+        /// The server.
+        server: ServerId,
+        /// What its node is called.
+        node: String,
+        /// How long ago the node was last heard, in milliseconds, where that is known.
+        heard_ms_ago: Option<u64>,
+        /// Whether it shared the server then.
+        shared: bool,
+    },
+    /// An agent of another node that never called here, and what the node is called.
+    #[error("only {1} itself knows whether it has an agent {0}")]
+    RemoteAgent(AgentId, String),
+    /// The server exists, and does not list the tool; with the nearest tool.
+    #[error("server {} has no tool {}{}; `mgp tools list` shows all", .0, .1, render_suggestion(.2))]
+    Tool(ServerId, String, Option<String>),
+    /// The server has listed nothing yet.
+    #[error("server {0} has not listed its tools yet, so nobody can say whether it has a tool {1}")]
+    Unlisted(ServerId, String),
+    /// A pattern, and how many of the tools that the server lists now it means.
+    #[error("{1} stands for {2} of the tools of {0} now, and for those to come")]
+    Pattern(ServerId, String, usize),
+}
+
+impl UnknownName {
+    /// True when it may exist all the same.
+    #[must_use]
+    pub fn is_uncertain(&self) -> bool {
+        matches!(
+            self,
+            Self::Unlisted(..) | Self::RemoteAgent(..) | Self::Pattern(..)
+        )
+    }
+}
+
+/// Why a name cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NameError {
+    /// It does not exist.
+    #[error(transparent)]
+    Unknown(#[from] UnknownName),
+    /// No agent can have this name.
+    #[error(transparent)]
+    Agent(#[from] BadAgentName),
+    /// Every agent of every node.
+    #[error("`*@*` would be everybody: grant it to each node, as `*@NODE`")]
+    AllAgents,
+    /// No node of the cluster is called so; with the nearest.
+    #[error("{}{}", .0, render_suggestion(.1))]
+    Node(NodeNameError, Option<String>),
+    /// No server can have this id.
+    #[error(transparent)]
+    Server(#[from] BadServerId),
+    /// The name of a tool was expected, and it names none.
+    #[error("no tool is named: write SERVER for all of a server, or SERVER:TOOL")]
+    NoTool,
+    /// Longer than any tool's name.
+    #[error("a tool's name has at most {max} characters, this one has {0}", max = crate::tools::catalog::NAME_MAX)]
+    ToolNameTooLong(usize),
+    /// An unlisted name with characters that stand for others, or for none.
+    #[error("no tool is called so, and {} is no character of a name that is still to come", describe_char(*.0))]
+    Character(char),
+    /// It is the id of a server and also the shown name of another server's tool.
+    #[error(
+        "{0:?} is a server, and what agents are shown for {1}; write {1} for the tool, or add --whole-server for the server"
+    )]
+    ServerAndTool(String, String),
+    /// It is the shown name of two tools.
+    #[error("{0:?} can be {1} and {2}; write one of these")]
+    Ambiguous(String, String, String),
+    /// It has the form of a shown name, but is none; with the nearest tool.
+    #[error("nothing is called {:?}{}; a tool is written SERVER:TOOL", .0, render_suggestion(.1))]
+    NoMatch(String, Option<String>),
+}
+
+impl NameError {
+    /// True when a similar name exists.
+    #[must_use]
+    pub fn has_suggestion(&self) -> bool {
+        let nearest = match self {
+            Self::Unknown(UnknownName::Agent(_, near) | UnknownName::Server(_, near)) => near,
+            Self::Unknown(UnknownName::NotShared(_, near) | UnknownName::Tool(_, _, near))
+            | Self::Node(_, near)
+            | Self::NoMatch(_, near) => near,
+            Self::Unknown(
+                UnknownName::Unlisted(..)
+                | UnknownName::RemoteAgent(..)
+                | UnknownName::Pattern(..)
+                | UnknownName::NodeUnavailable { .. },
+            )
+            | Self::Agent(_)
+            | Self::AllAgents
+            | Self::Server(_)
+            | Self::NoTool
+            | Self::ToolNameTooLong(_)
+            | Self::Character(_)
+            | Self::ServerAndTool(..)
+            | Self::Ambiguous(..) => return false,
+        };
+        nearest.is_some()
+    }
+}
+
+/// What is known of a server whose node is away.
+fn render_node_unavailable(
+    server: &ServerId,
+    node: &str,
+    heard_ms_ago: Option<u64>,
+    shared: bool,
+) -> String {
+    let heard = heard_ms_ago.map(|ms| match ms / 1000 {
+        secs @ 0..=119 => format!(" and was last heard {secs} s ago"),
+        secs @ 120..=7199 => format!(" and was last heard {} min ago", secs / 60),
+        secs => format!(" and was last heard {} h ago", secs / 3600),
+    });
+    let heard = heard.unwrap_or_default();
+    let until = match (shared, heard_ms_ago) {
+        (true, _) => format!("{server} is back when {node} is linked again"),
+        (false, Some(_)) => format!("it did not share {server} then"),
+        (false, None) => format!("whether it shares {server} is not known"),
+    };
+    format!("{node} is away{heard}: {until}; `mgp cluster status` shows why it is away")
+}
+
+fn render_suggestion(nearest: &Option<String>) -> String {
+    let nearest = nearest.as_ref();
+    nearest.map_or_else(String::new, |name| format!(" (did you mean {name}?)"))
+}

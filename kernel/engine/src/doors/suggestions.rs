@@ -1,0 +1,66 @@
+//! Finds the word that was probably meant.
+
+/// Fewest characters that may stand for a word they begin.
+const PREFIX_LEN_MIN: usize = 3;
+
+/// The known word that was probably meant. A long word may have two mistakes, a short one only one: two
+/// would turn `tags` into `args`. Case is no mistake.
+#[must_use]
+pub fn nearest<'k>(word: &str, known: impl IntoIterator<Item = &'k str>) -> Option<&'k str> {
+    let small = word.to_lowercase();
+    let slips = |known: &str| {
+        let slips = strsim::osa_distance(&small, &known.to_lowercase());
+        (slips <= if known.len() <= 4 { 1 } else { 2 }).then_some(slips)
+    };
+    // If two differ only in case, the one in the same case.
+    let exact = |known: &str| strsim::osa_distance(word, known);
+    let near = known
+        .into_iter()
+        .filter_map(|k| Some((slips(k)?, exact(k), k)));
+    near.min().map(|(.., k)| k)
+}
+
+/// The same for names, where the beginning of a name also counts if only one name begins with it.
+#[must_use]
+pub fn nearest_name<'k>(
+    word: &str,
+    known: impl Iterator<Item = &'k str> + Clone,
+) -> Option<&'k str> {
+    let begins = |known: &&str| {
+        let shorter = word.chars().count().min(known.chars().count());
+        shorter >= PREFIX_LEN_MIN && (known.starts_with(word) || word.starts_with(known))
+    };
+    nearest(word, known.clone()).or_else(|| {
+        let mut beginning = known.filter(begins);
+        beginning.next().filter(|_| beginning.next().is_none())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn short_words_forgive_one_slip_and_long_ones_two() {
+        let known = ["command", "args", "env", "url"];
+        let near = |word| nearest(word, known);
+        assert_eq!(near("comand"), Some("command"));
+        assert_eq!(near("commnda"), Some("command"));
+        assert_eq!(near("Command"), Some("command"));
+        assert_eq!(near("agrs"), Some("args"));
+        assert_eq!(near("evn"), Some("env"));
+        assert_eq!(near("tags"), None);
+        assert_eq!(near("type"), None);
+        assert_eq!(nearest("claud", ["Claude", "claude"]), Some("claude"));
+    }
+
+    #[test]
+    fn the_beginning_of_one_name_is_near_and_that_of_two_is_not() {
+        let known = ["filesystem", "list_directory", "list_folders"];
+        let near = |word| nearest_name(word, known.into_iter());
+        assert_eq!(near("files"), Some("filesystem"));
+        assert_eq!(near("list_dir"), Some("list_directory"));
+        assert_eq!(near("list"), None);
+        assert_eq!(near("fi"), None);
+    }
+}

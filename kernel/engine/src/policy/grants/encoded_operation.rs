@@ -1,0 +1,382 @@
+//! An operation as its issuer wrote it. The bytes are never made anew: a later build may know members and
+//! kinds that this one does not, and its signature is of what it wrote.
+
+use std::fmt;
+use std::sync::Arc;
+
+use mgp_protocol::ids::NodeId;
+use serde::de::{DeserializeOwned, IgnoredAny, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+
+use super::operation::PATTERN_KIND;
+use super::operation::v1::OperationV1;
+use super::{
+    CausalContext, ClusterId, GrantChange, LogChange, LogPosition, MemberChange, Operation,
+    OperationId,
+};
+
+/// Most bytes of an operation: some [`super::IDS_MAX`] ids and the longest texts, twice over.
+pub const OPERATION_MAX: usize = 128 << 10;
+/// Deepest nesting of an operation. Ours have seven levels, and each takes room on the stack of who reads them:
+/// whoever brings one may be a stranger to who signed it.
+const NESTING_MAX: usize = 64;
+/// A prefix of the signed bytes, so that a signature is not valid for anything else.
+const CONTEXT: &[u8] = b"mgp log operation v2\0";
+/// The kinds this build knows, by what they are read as.
+const GRANT_KINDS: [&str; 3] = ["grant", PATTERN_KIND, "revoke"];
+const MEMBER_KINDS: [&str; 7] = [
+    "found", "admit", "cut", "rename", "rest", "rekey", "recover",
+];
+
+/// An operation, and the bytes that its issuer signed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EncodedOperation {
+    operation: Arc<Operation>,
+    id: OperationId,
+    signed_bytes: Arc<[u8]>,
+}
+
+/// Bytes that are no signed operation.
+#[derive(Debug, thiserror::Error)]
+#[error("it holds no signed operation: {0}")]
+pub struct OperationDecodeError(pub(super) String);
+
+/// What every build reads of an operation.
+#[derive(Deserialize)]
+struct OperationHead {
+    #[serde(default)]
+    cluster: Option<ClusterId>,
+    place: LogPosition,
+    previous: OperationId,
+    author: String,
+    told_at_ms: u64,
+}
+
+/// One member of it.
+#[derive(Deserialize)]
+struct ChangeMember<T> {
+    change: T,
+}
+
+/// One member of it that older builds do not write.
+#[derive(Deserialize)]
+struct OperationContext {
+    #[serde(default)]
+    context: CausalContext,
+}
+
+/// The name of a change's kind; the rest is passed over.
+struct KindName(String);
+
+impl<'de> Deserialize<'de> for KindName {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        struct OperationName;
+        impl<'de> Visitor<'de> for OperationName {
+            type Value = KindName;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a change")
+            }
+
+            fn visit_str<E>(self, name: &str) -> Result<KindName, E> {
+                Ok(KindName(name.to_owned()))
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<KindName, A::Error> {
+                let mut names = Vec::new();
+                while let Some((name, _)) = map.next_entry::<String, IgnoredAny>()? {
+                    names.push(name);
+                }
+                // Two kinds in one are none that this build knows.
+                Ok(KindName(names.join(" and ")))
+            }
+        }
+        from.deserialize_any(OperationName)
+    }
+}
+
+impl EncodedOperation {
+    /// Writes an operation.
+    ///
+    /// # Panics
+    /// Never: an operation is plain words and numbers.
+    #[must_use]
+    pub fn new(operation: Operation) -> Self {
+        let body = rmp_serde::to_vec_named(&operation).expect("an operation can be written");
+        Self::from_parts(operation, &[CONTEXT, &body].concat())
+    }
+
+    /// Reads what another one wrote. A kind that is not known, and one whose content cannot be read or breaks a
+    /// rule, is [`LogChange::Unknown`].
+    ///
+    /// # Errors
+    /// [`OperationDecodeError`] when it does not even say whose it is and where it belongs.
+    pub fn decode(body: &[u8]) -> Result<Self, OperationDecodeError> {
+        if body.len() > OPERATION_MAX {
+            return Err(OperationDecodeError(format!(
+                "it has more than {OPERATION_MAX} bytes"
+            )));
+        }
+        let head: OperationHead = decode_exact(body)?;
+        let mut operation = Operation {
+            cluster: head.cluster,
+            place: head.place,
+            previous: head.previous,
+            author: head.author,
+            told_at_ms: head.told_at_ms,
+            change: decode_change(body)?,
+            // What cannot be read, or is too long, says that nothing was known: fewer grants count.
+            context: decode_exact::<OperationContext>(body)
+                .ok()
+                .map(|read| read.context)
+                .filter(CausalContext::is_bounded)
+                .unwrap_or_default(),
+        };
+        if operation.change.check().is_err() {
+            operation.change = LogChange::Unknown("one that breaks a rule".into());
+        }
+        Ok(Self::from_parts(operation, &[CONTEXT, body].concat()))
+    }
+
+    /// An entry of the form that names no nodes.
+    pub(super) fn from_v1(home: OperationV1) -> Self {
+        let signed = home.to_signed_bytes();
+        Self::from_parts(home.into_operation(), &signed)
+    }
+
+    fn from_parts(operation: Operation, signed: &[u8]) -> Self {
+        Self {
+            operation: Arc::new(operation),
+            id: OperationId(*blake3::hash(signed).as_bytes()),
+            signed_bytes: signed.into(),
+        }
+    }
+
+    /// What it says.
+    #[must_use]
+    pub fn operation(&self) -> &Operation {
+        &self.operation
+    }
+
+    /// What it says, without the bytes.
+    #[must_use]
+    pub fn into_operation(self) -> Operation {
+        Arc::unwrap_or_clone(self.operation)
+    }
+
+    /// The hash of what is signed.
+    #[must_use]
+    pub fn id(&self) -> OperationId {
+        self.id
+    }
+
+    /// What is signed.
+    #[must_use]
+    pub fn signed_bytes(&self) -> &[u8] {
+        &self.signed_bytes
+    }
+
+    /// What is stored and sent of it; None for the form that is not made of its signed bytes.
+    #[must_use]
+    pub fn body(&self) -> Option<&[u8]> {
+        self.signed_bytes.strip_prefix(CONTEXT)
+    }
+
+    /// Its place.
+    #[must_use]
+    pub fn position(&self) -> LogPosition {
+        self.operation.place
+    }
+
+    /// Whose it is.
+    #[must_use]
+    pub fn issuer(&self) -> NodeId {
+        self.operation.place.issuer
+    }
+}
+
+/// Reads a value that fills the bytes to their end.
+pub(super) fn decode_exact<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, OperationDecodeError> {
+    let mut left = bytes;
+    let mut reader = rmp_serde::Deserializer::new(&mut left);
+    reader.set_max_depth(NESTING_MAX);
+    let read = T::deserialize(&mut reader);
+    let read = read.map_err(|error| OperationDecodeError(error.to_string()))?;
+    match left.is_empty() {
+        true => Ok(read),
+        false => Err(OperationDecodeError("there is more behind it".into())),
+    }
+}
+
+fn decode_change(body: &[u8]) -> Result<LogChange, OperationDecodeError> {
+    decode_exact::<ChangeMember<IgnoredAny>>(body)?;
+    let Ok(ChangeMember {
+        change: KindName(kind),
+    }) = decode_exact(body)
+    else {
+        return Ok(LogChange::Unknown("one without a name".into()));
+    };
+    let read = if GRANT_KINDS.contains(&kind.as_str()) {
+        decode_exact::<ChangeMember<GrantChange>>(body).map(|of| {
+            match of.change.is_of_kind(&kind) {
+                true => LogChange::Grants(of.change),
+                false => LogChange::Unknown("one that breaks a rule".into()),
+            }
+        })
+    } else if MEMBER_KINDS.contains(&kind.as_str()) {
+        decode_exact::<ChangeMember<MemberChange>>(body).map(|of| LogChange::Members(of.change))
+    } else {
+        Err(OperationDecodeError(String::new()))
+    };
+    Ok(read.unwrap_or(LogChange::Unknown(kind)))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use mgp_protocol::ids::{AgentId, ServerId};
+
+    use crate::policy::grants::{GrantId, Revoke, Subject};
+
+    fn revoke() -> Operation {
+        Operation {
+            cluster: Some(ClusterId([3; 32])),
+            place: LogPosition {
+                issuer: NodeId([1; 32]),
+                sequence: 4,
+            },
+            previous: OperationId([2; 32]),
+            author: "operator".into(),
+            told_at_ms: 5,
+            change: LogChange::Grants(GrantChange::Revoke(Revoke::Ids(vec![GrantId([1; 16])]))),
+            context: CausalContext::default(),
+        }
+    }
+
+    /// The bytes of an operation of which a later build has changed something.
+    fn body(change: impl FnOnce(&mut Value)) -> Vec<u8> {
+        let mut value = serde_json::to_value(revoke()).unwrap();
+        change(&mut value);
+        rmp_serde::to_vec_named(&value).unwrap()
+    }
+
+    /// FED-057.
+    #[test]
+    fn what_was_written_is_read_to_the_same_bytes() {
+        let written = EncodedOperation::new(revoke());
+        let read = EncodedOperation::decode(written.body().unwrap()).unwrap();
+        assert_eq!(read, written);
+        assert_eq!(read.operation(), &revoke());
+    }
+
+    /// FED-057: signed bytes are stored and relayed as they came.
+    #[test]
+    fn what_a_later_build_adds_is_kept_to_the_byte() {
+        let added = body(|value| value["weight"] = json!({"of": [1, 2]}));
+        let read = EncodedOperation::decode(&added).unwrap();
+        assert_eq!(read.body().unwrap(), added);
+        assert_eq!(read.operation(), &revoke());
+        assert_ne!(read.id(), EncodedOperation::new(revoke()).id());
+        for strange in [
+            json!({"mute": {"all": true}}),
+            json!("mute"),
+            json!({"revoke": {"by_weight": 3}}),
+            json!({"revoke": {"ids": []}}),
+            json!({"revoke": {"ids": ["01010101010101010101010101010101"]}, "mute": {}}),
+            pattern("grant", json!({"agents_at": NodeId([1; 32])}), json!([])),
+            pattern(
+                "grant_pattern",
+                json!({"agent": NodeId([1; 32]).agent(AgentId::new("a"))}),
+                json!([]),
+            ),
+            pattern(
+                "grant_pattern",
+                json!({"agents_at": NodeId([1; 32])}),
+                json!([GrantId([2; 16])]),
+            ),
+        ] {
+            let bytes = body(|value| value["change"] = strange);
+            let read = EncodedOperation::decode(&bytes).unwrap();
+            assert_eq!(read.body().unwrap(), bytes);
+            let LogChange::Unknown(_) = read.operation().change else {
+                panic!("{read:?}");
+            };
+        }
+    }
+
+    fn pattern(kind: &str, subject: Value, replaces: Value) -> Value {
+        let on = NodeId([2; 32]).server(ServerId::new("files"));
+        let grant = json!({
+            "id": GrantId([1; 16]), "subject": subject, "resource": {"server": on}, "permission": "allow",
+            "not_after_ms": null, "told_by": null, "justification": null, "replaces": replaces,
+        });
+        json!({kind: grant})
+    }
+
+    /// A build without patterns closes what an issuer of such an entry allowed: it is of a kind that it cannot know.
+    #[test]
+    fn a_grant_with_a_pattern_is_an_entry_of_another_kind() {
+        let change = pattern(
+            "grant_pattern",
+            json!({"agents_at": NodeId([1; 32])}),
+            json!([]),
+        );
+        let read = EncodedOperation::decode(&body(|value| value["change"] = change)).unwrap();
+        let LogChange::Grants(GrantChange::Grant(grant)) = &read.operation().change else {
+            panic!("{read:?}");
+        };
+        assert_eq!(grant.subject, Subject::AgentsAt(NodeId([1; 32])));
+        let again = EncodedOperation::new(read.operation().clone());
+        assert_eq!(again.body(), read.body());
+        assert!(
+            again
+                .body()
+                .unwrap()
+                .windows(13)
+                .any(|it| it == b"grant_pattern")
+        );
+    }
+
+    /// Whoever brings it may be a stranger: reading it takes no more of the stack than there is.
+    #[test]
+    fn what_is_nested_without_end_is_refused() {
+        let nested = |depth: usize| (0..depth).fold(json!(0), |inner, _| json!([inner]));
+        assert!(EncodedOperation::decode(&body(|value| value["change"] = nested(20))).is_ok());
+        assert!(EncodedOperation::decode(&body(|value| value["change"] = nested(100))).is_err());
+        let flat = body(|value| value["change"] = json!("deep"));
+        let at = flat
+            .windows(5)
+            .position(|five| five == b"\xa4deep")
+            .unwrap();
+        for depth in [1_000, 60_000] {
+            let nested = [vec![0x91; depth], vec![0xc0]].concat();
+            let deep = [&flat[..at], &nested, &flat[at + 5..]].concat();
+            assert!(EncodedOperation::decode(&deep).is_err(), "{depth}");
+        }
+    }
+
+    /// Two readers must not find two operations in one entry.
+    #[test]
+    fn what_can_be_read_in_two_ways_is_refused() {
+        let mut behind = body(|_| {});
+        behind.push(0xc0);
+        assert!(EncodedOperation::decode(&behind).is_err());
+        // A map of one more member, the place a second time.
+        let mut twice = body(|_| {});
+        assert_eq!(twice[0], 0x86);
+        twice[0] += 1;
+        let place = json!({"place": revoke().place});
+        twice.extend_from_slice(&rmp_serde::to_vec_named(&place).unwrap()[1..]);
+        assert!(EncodedOperation::decode(&twice).is_err());
+        for missing in ["place", "previous", "author", "told_at_ms", "change"] {
+            let bytes = body(|value| {
+                value.as_object_mut().unwrap().remove(missing);
+            });
+            assert!(EncodedOperation::decode(&bytes).is_err(), "{missing}");
+        }
+        assert!(EncodedOperation::decode(&vec![0; OPERATION_MAX + 1]).is_err());
+        assert!(EncodedOperation::decode(b"").is_err());
+    }
+}

@@ -1,0 +1,268 @@
+//! What can be read of a broken message: its id, and whether it is a request.
+//!
+//! Of a message over the limit only one end is there; others are damaged somewhere.
+
+use std::borrow::Cow;
+
+use serde_json::value::RawValue;
+
+use super::RequestId;
+use crate::lookalike::are_alike;
+
+/// The mark some writers put before a text.
+const BOM: &[u8] = b"\xef\xbb\xbf";
+
+/// What the top level of a message tells, as far as it can be followed from the start. What stands in
+/// `params`, `result` and `error` counts for nothing.
+#[derive(Debug, Default)]
+pub struct PartialMessage {
+    id: Option<RequestId>,
+    /// It stands twice, differently.
+    has_conflicting_ids: bool,
+    has_method: bool,
+    method: Option<Box<str>>,
+    is_response: bool,
+}
+
+impl PartialMessage {
+    /// Looks at a message or the start of one; broken strings and numbers do no harm. One pass.
+    #[must_use]
+    pub fn scan(text: &[u8]) -> Self {
+        let mut seen = Self::default();
+        for (name, value, whole) in members(text) {
+            seen.record_member(&name, value, whole);
+        }
+        seen
+    }
+
+    /// Takes one member; a value that is not `whole` may go on behind what is there.
+    fn record_member(&mut self, name: &str, value: &[u8], whole: bool) {
+        let is = |known| are_alike(name, known);
+        if name == "id" && whole {
+            let value = serde_json::from_slice::<&RawValue>(value).ok();
+            let id = value.and_then(|id| RequestId::from_response_id(id.get()));
+            self.has_conflicting_ids |= self.id.is_some() && self.id != id;
+            self.id = id;
+        }
+        let is_method = is("method");
+        if is_method && whole {
+            let method = serde_json::from_slice::<Cow<'_, str>>(value).ok();
+            self.method = method.map(Into::into);
+        }
+        self.has_method |= is_method || is("params");
+        self.is_response |= is("result") || is("error");
+    }
+
+    /// The id, where it is there and the only one.
+    #[must_use]
+    pub fn id(&self) -> Option<RequestId> {
+        self.id.clone().filter(|_| !self.has_conflicting_ids)
+    }
+
+    /// The same message, whose id was found elsewhere.
+    #[must_use]
+    pub fn with_id(mut self, id: RequestId) -> Self {
+        self.id = Some(id);
+        self
+    }
+
+    /// The method, where it could be read.
+    #[must_use]
+    pub fn method(&self) -> Option<&str> {
+        self.method.as_deref()
+    }
+
+    /// True of a request or a notification, as far as can be seen.
+    #[must_use]
+    pub fn has_method(&self) -> bool {
+        self.has_method
+    }
+
+    /// True of an answer, as far as can be seen.
+    #[must_use]
+    pub fn is_response(&self) -> bool {
+        self.is_response && !self.has_method
+    }
+}
+
+/// The first member of this name in an object, or in the start of one. Nothing behind it is looked at.
+#[must_use]
+pub fn first_member<'t>(object: &'t [u8], wanted: &str) -> Option<&'t [u8]> {
+    let mut named = members(object).filter(|(name, ..)| name == wanted);
+    named.next().map(|(_, value, _)| value)
+}
+
+/// The members of an object, or of the start of one, as far as they can be followed; of each whether its
+/// value is whole.
+fn members(text: &[u8]) -> impl Iterator<Item = (Cow<'_, str>, &[u8], bool)> {
+    let text = text.strip_prefix(BOM).unwrap_or(text).trim_ascii_start();
+    let mut rest = text.strip_prefix(b"{");
+    std::iter::from_fn(move || {
+        let (name, behind) = split_name(rest?)?;
+        let (value, after) = behind.split_at(end_of_value(behind));
+        rest = after.strip_prefix(b",");
+        Some((name, value, !after.is_empty()))
+    })
+}
+
+/// The name that stands first, and what is behind its colon.
+fn split_name(text: &[u8]) -> Option<(Cow<'_, str>, &[u8])> {
+    let inside = text.trim_ascii_start().strip_prefix(b"\"")?;
+    let end = end_of_string(inside)?;
+    let (raw, behind) = (&inside[..end], &inside[end + 1..]);
+    let behind = behind.trim_ascii_start().strip_prefix(b":")?;
+    let name = match memchr::memchr(b'\\', raw) {
+        None => String::from_utf8_lossy(raw),
+        Some(_) => {
+            let quoted = [b"\"", raw, b"\""].concat();
+            let read = serde_json::from_slice::<String>(&quoted);
+            // One that cannot be read is none of those that matter.
+            read.map_or_else(|_| String::from_utf8_lossy(raw), Cow::Owned)
+        }
+    };
+    Some((name, behind))
+}
+
+/// Where the string ends whose opening quote is behind; its closing quote stands there.
+fn end_of_string(text: &[u8]) -> Option<usize> {
+    let mut at = 0;
+    loop {
+        at += memchr::memchr2(b'"', b'\\', text.get(at..)?)?;
+        match text[at] {
+            b'"' => return Some(at),
+            _ => at += 2,
+        }
+    }
+}
+
+/// Where the value ends that stands first: at the comma or the bracket behind it, or with the text.
+fn end_of_value(text: &[u8]) -> usize {
+    let (mut at, mut depth) = (0, 0_usize);
+    while let Some(byte) = text.get(at) {
+        match (byte, depth) {
+            (b',' | b'}' | b']', 0) => return at,
+            (b'{' | b'[', _) => depth += 1,
+            (b'}' | b']', _) => depth -= 1,
+            (b'"', _) => match end_of_string(&text[at + 1..]) {
+                Some(end) => at += end + 1,
+                None => return text.len(),
+            },
+            _ => {}
+        }
+        at += 1;
+    }
+    text.len()
+}
+
+/// The id of a message of which the end is there, when it stands last.
+#[must_use]
+pub fn find_trailing_id(tail: &[u8]) -> Option<RequestId> {
+    let tail = String::from_utf8_lossy(tail);
+    let (_, after) = tail.trim_end().strip_suffix('}')?.rsplit_once("\"id\"")?;
+    let id = after.trim_start().strip_prefix(':')?;
+    let id: &RawValue = serde_json::from_str(id).ok()?;
+    RequestId::from_json(id.get())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn start(head: &str) -> Option<String> {
+        PartialMessage::scan(head.as_bytes())
+            .id()
+            .map(|id| id.as_json().to_owned())
+    }
+
+    fn end(tail: &str) -> Option<String> {
+        find_trailing_id(tail.as_bytes()).map(|id| id.as_json().to_owned())
+    }
+
+    #[test]
+    fn the_id_of_a_torn_message_is_found_at_either_end() {
+        let some = |text: &str| Some(text.to_owned());
+        assert_eq!(
+            start(r#"{"jsonrpc":"2.0","id": 7,"result":{"x":"#),
+            some("7")
+        );
+        assert_eq!(start(r#"{"id" : "a\"b" ,"method":"x"#), some(r#""a\"b""#));
+        assert_eq!(start(r#"{"result":{"id":3,"x":"#), None);
+        assert_eq!(start(r#"{"params":{"id":3,"x":"#), None);
+        assert_eq!(start(r#"{"id":123"#), None, "it may go on");
+        assert_eq!(start(r#"{"id":{"a":1},"#), None);
+        assert_eq!(start("xxxxxxxx"), None);
+        assert_eq!(end(r#"x"},"jsonrpc":"2.0","id":12}"#), some("12"));
+        assert_eq!(end(r#"x"},"id": "a" }"#), some(r#""a""#));
+        assert_eq!(end(r#"x","id":3}}"#), None);
+        assert_eq!(end("xxxx"), None);
+    }
+
+    #[test]
+    fn a_member_is_found_without_reading_what_is_behind_it() {
+        let name =
+            |text: &'static str| first_member(text.as_bytes(), "name").map(String::from_utf8_lossy);
+        assert_eq!(
+            name(r#"{"name": "a" ,"name":"b"}"#).as_deref(),
+            Some(" \"a\" ")
+        );
+        assert_eq!(
+            name(r#"{"x":{"name":1},"n\u0061me":2"#).as_deref(),
+            Some("2")
+        );
+        assert_eq!(name(r#"{"name":"a","broken"#).as_deref(), Some("\"a\""));
+        for none in [
+            "",
+            "[]",
+            "{}",
+            r#"{"x":{"name":1}}"#,
+            r#"{"broken "name":1}"#,
+        ] {
+            assert_eq!(name(none), None, "{none}");
+        }
+    }
+
+    /// Only what stands at the top level says what a message is.
+    #[test]
+    fn a_broken_message_is_known_by_its_top_level() {
+        let of = |text: &[u8]| {
+            let seen = PartialMessage::scan(text);
+            let id = seen.id().map(|id| id.as_json().to_owned());
+            (id, seen.has_method(), seen.is_response())
+        };
+        let answer = || (Some("7".to_owned()), false, true);
+        for broken in [
+            &b"\xef\xbb\xbf{\"id\":7,\"result\":{}}"[..],
+            b" {\"id\": 7 ,\"result\":{\"text\":\"\xff\x01\"}}",
+            br#"{"id":7,"id":7,"result":{}}"#,
+            br#"{"id":7,"result":{"text":"a \"method\" ","method":1,"params":[{}],}}"#,
+            br#"{"result":{"text":"\\","x":NaN},"id":7}"#,
+            br#"{"\ud800":1,"\u0069d":7,"error":{"#,
+            br#"{"id":7,"Error":null}"#,
+        ] {
+            let words = String::from_utf8_lossy(broken);
+            assert_eq!(of(broken), answer(), "{words}");
+        }
+        let asks = |text: &[u8]| of(text).1;
+        assert!(asks(br#"{"id":7,"method":"x","params":{"result":"#));
+        assert!(asks(br#"{"m\u0065thod":"x""#));
+        assert!(asks(br#"{"id":7,"result":{},"method":"x""#));
+        assert_eq!(of(br#"{"id":7,"id":8,"result":{}}"#).0, None);
+        assert_eq!(of(br#"{"id":7,"id":null,"id":7,"result":{}}"#).0, None);
+        assert_eq!(of(br#"[{"id":7,"result":{}}]"#).0, None);
+        let method = |text: &str| {
+            PartialMessage::scan(text.as_bytes())
+                .method()
+                .map(str::to_owned)
+        };
+        assert_eq!(
+            method(r#"{"method" : "a/b" ,"id":7}"#).as_deref(),
+            Some("a/b")
+        );
+        assert_eq!(method(r#"{"method":"a\u002fb"}"#).as_deref(), Some("a/b"));
+        assert_eq!(method(r#"{"params":{"method":"x"},"method":7}"#), None);
+        assert_eq!(method(r#"{"method":"it may go"#), None);
+        for end in 0..40 {
+            let _ = of(&br#"{"\"id":"\\","id":7,"result":{"x":["\""]}}"#[..end]);
+        }
+    }
+}

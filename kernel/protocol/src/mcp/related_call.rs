@@ -1,0 +1,120 @@
+//! The call that a question of a server belongs to. MCP has no member for it on a line; three members of
+//! `params._meta` can tell.
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::meta::{RELATED_CALL, WithMeta};
+use crate::lookalike;
+use crate::refusal::Refusal;
+
+/// The call a question names, by the words its server read.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RelatedCall {
+    /// The id of the call: [`RELATED_CALL`].
+    pub call: Option<u64>,
+    /// A progress token: that of the call, or one of the server's own.
+    pub token: Option<u64>,
+    /// The server's task of 2025-11-25.
+    pub task: Option<String>,
+}
+
+#[derive(Default, Deserialize)]
+struct RelatedMeta<'a> {
+    #[serde(borrow, default, rename = "mgp/relatedRequestId")]
+    call: Option<&'a RawValue>,
+    #[serde(borrow, default, rename = "progressToken")]
+    token: Option<&'a RawValue>,
+    #[serde(default, rename = "io.modelcontextprotocol/related-task")]
+    task: Option<RelatedTask>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct RelatedTask {
+    task_id: String,
+}
+
+impl RelatedCall {
+    /// Reads it from the params of a question.
+    ///
+    /// # Errors
+    /// [`Refusal::BadParams`]: `_meta` is no object, one of the three stands in it twice or has another
+    /// form, so that it is not clear what is meant.
+    pub fn from_params(params: Option<&str>) -> Result<Self, Refusal> {
+        let bad = |error: serde_json::Error| {
+            Refusal::BadParams(format!("`_meta`: {}", lookalike::strip_position(&error)))
+        };
+        let with: WithMeta<'_> = lookalike::from_object(params.unwrap_or("{}")).map_err(bad)?;
+        let Some(meta) = with.meta else {
+            return Ok(Self::default());
+        };
+        let said: RelatedMeta<'_> = lookalike::from_object(meta.get()).map_err(bad)?;
+        let call = match said.call {
+            None => None,
+            Some(raw) => Some(parse_call_id(raw).ok_or_else(|| {
+                let words = format!("`_meta`: `{RELATED_CALL}` is no id of a request");
+                Refusal::BadParams(words)
+            })?),
+        };
+        Ok(Self {
+            call,
+            token: said.token.and_then(parse_call_id),
+            task: said.task.map(|task| task.task_id),
+        })
+    }
+
+    /// True when it names nothing.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// An id of the kernel's: a number, or its digits in a string, as some libraries hand it to a tool.
+fn parse_call_id(raw: &RawValue) -> Option<u64> {
+    let digits: Option<String> = serde_json::from_str(raw.get()).ok();
+    digits.as_deref().unwrap_or(raw.get()).parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(meta: &str) -> Result<RelatedCall, Refusal> {
+        RelatedCall::from_params(Some(&format!(r#"{{"message":"?","_meta":{meta}}}"#)))
+    }
+
+    /// The constant and the renamed member are two texts: here they meet.
+    #[test]
+    fn a_question_names_its_call_by_id_token_or_task() {
+        let by_id = read(&format!(r#"{{"{RELATED_CALL}":7}}"#)).unwrap();
+        assert_eq!(by_id.call, Some(7));
+        let in_a_string = read(&format!(r#"{{"{RELATED_CALL}":"7"}}"#)).unwrap();
+        assert_eq!(in_a_string, by_id);
+        let token = read(r#"{"progressToken":8,"x":{}}"#).unwrap();
+        assert_eq!(token.token, Some(8));
+        let task = read(&format!(
+            r#"{{"{}":{{"taskId":"t"}}}}"#,
+            crate::mcp::meta::RELATED_TASK
+        ));
+        assert_eq!(task.unwrap().task.as_deref(), Some("t"));
+        assert!(RelatedCall::from_params(None).unwrap().is_empty());
+        assert!(read("{}").unwrap().is_empty());
+    }
+
+    /// The kernel would take one of two, a person would be asked for the other.
+    #[test]
+    fn a_question_that_names_two_calls_is_not_read() {
+        for bad in [
+            r#"{"mgp/relatedRequestId":7,"mgp/relatedRequestId":8}"#,
+            r#"{"mgp/relatedRequestId":7,"mgp\/relatedRequestId":8}"#,
+            r#"{"mgp/relatedRequestId":{}}"#,
+            r#"{"io.modelcontextprotocol/related-task":"t"}"#,
+            "[]",
+        ] {
+            let error = read(bad).unwrap_err().to_string();
+            assert!(error.starts_with("Invalid params: `_meta`: "), "{error}");
+        }
+    }
+}

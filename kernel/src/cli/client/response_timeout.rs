@@ -1,0 +1,77 @@
+//! A kernel that does not answer: how long the command line waits, and what it prints.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use crate::cli::failure::Failure;
+use crate::kernel::process::{ProcessIdentity, ProcessState};
+
+/// How long the kernel may take to say hello.
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(10);
+/// How often it is looked at while it says nothing.
+pub(in crate::cli) const POLL_INTERVAL: Duration = Duration::from_millis(250);
+/// Looks that have to find it stopped, one after the other: a debugger stops it for less.
+const STOPPED_POLLS_MAX: u32 = 4;
+
+/// The silence of a kernel, from now.
+pub(in crate::cli) struct ResponseTimer {
+    socket: PathBuf,
+    process: Option<ProcessIdentity>,
+    started_at: Instant,
+    stopped_polls: u32,
+}
+
+impl ResponseTimer {
+    /// The kernel at this socket, with its process where that is known.
+    pub(in crate::cli) fn start(socket: &Path, pid: Option<i32>) -> Self {
+        Self {
+            socket: socket.to_owned(),
+            process: pid.map(ProcessIdentity::from_pid),
+            started_at: Instant::now(),
+            stopped_polls: 0,
+        }
+    }
+
+    /// To be asked after each [`POLL_INTERVAL`] without a word.
+    ///
+    /// # Errors
+    /// When it is not waited for any longer: it was stopped, or took too long.
+    pub(in crate::cli) fn check(&mut self) -> Result<(), Failure> {
+        let stopped = |process: &ProcessIdentity| process.state() == ProcessState::Stopped;
+        self.stopped_polls = match self.process.as_ref().is_some_and(stopped) {
+            true => self.stopped_polls + 1,
+            false => 0,
+        };
+        match self.stopped_polls >= STOPPED_POLLS_MAX
+            || self.started_at.elapsed() >= RESPONSE_TIMEOUT
+        {
+            true => Err(self.failure()),
+            false => Ok(()),
+        }
+    }
+
+    fn failure(&self) -> Failure {
+        let told = match (&self.process, self.stopped_polls) {
+            (Some(process), 1..) => {
+                let pid = process.pid();
+                format!(
+                    "the kernel (process {pid}) does not answer; it is stopped: kill -CONT {pid}"
+                )
+            }
+            (Some(process), 0) => format!(
+                "the kernel (process {}) at {} has not answered within {} s; it writes what is \
+                 wrong to its terminal, or to kernel.log in its data folder",
+                process.pid(),
+                self.socket.display(),
+                RESPONSE_TIMEOUT.as_secs()
+            ),
+            (None, _) => format!(
+                "the kernel at {} took no connection within {} s: it is stopped (`kill -CONT` and \
+                 its process makes it go on), or more wait than it can take",
+                self.socket.display(),
+                RESPONSE_TIMEOUT.as_secs()
+            ),
+        };
+        Failure::Other(told)
+    }
+}

@@ -1,0 +1,90 @@
+//! `mgp audit find`.
+
+use mgp_protocol::mcp::Method;
+use mgp_protocol::mgp::audit::{Find, FindResult};
+use mgp_protocol::mgp::names::{Read, ResolvedNames};
+
+use super::event_lines::EventPrinter;
+use crate::cli::args::FindAudit;
+use crate::cli::client::{CliContext, KernelClient, name_resolution, parse_result};
+use crate::cli::failure::Failure;
+
+/// What is shown while the kernel takes its time.
+const PROGRESS_TITLE: &str = "looking through the audit log";
+
+pub(super) fn find(context: &CliContext, typed: FindAudit) -> Result<(), Failure> {
+    context.with_kernel(async |client| {
+        let most = typed.limit;
+        let mut lines = EventPrinter::new(context.json, typed.parts);
+        let mut asked = resolve_query(client, typed).await?;
+        let (mut shown, mut said) = (0, None);
+        loop {
+            asked.limit = Some(most - shown);
+            let answer = client.call(Find::METHOD, &asked, PROGRESS_TITLE).await?;
+            let found: FindResult = parse_result(&answer)?;
+            for event in &found.events {
+                lines.show(client, event).await?;
+            }
+            shown += found.events.len() as u64;
+            said = said.or(found.note);
+            asked.cursor = found.next_cursor;
+            // An answer that was cut short may have no events, and goes on nearer to the beginning each time.
+            if shown >= most || asked.cursor.is_none() {
+                break;
+            }
+        }
+        let nothing = (shown == 0 && said.is_none())
+            .then(|| "no record of the audit log is all of that".to_owned());
+        let notes: Vec<String> = said.into_iter().chain(nothing).collect();
+        name_resolution::print_notes(&notes);
+        Ok(())
+    })
+}
+
+/// Reads the names. One that does not exist is looked for all the same, and said: the log is about what was.
+async fn resolve_query(client: &mut KernelClient, typed: FindAudit) -> Result<Find, Failure> {
+    let mut asked = Find {
+        trace: typed.trace,
+        result: typed.result,
+        since_ms: typed.since,
+        until_ms: typed.until,
+        ..Find::default()
+    };
+    if let Some(agent) = typed.agent {
+        let read = Read {
+            agent: Some(agent),
+            ..Read::default()
+        };
+        let meant = resolve_names(client, read).await?;
+        asked.agent = meant.agent_id;
+    }
+    if let Some(server) = typed.server {
+        let read = Read {
+            server: Some(server),
+            ..Read::default()
+        };
+        let meant = resolve_names(client, read).await?;
+        asked.server = meant.server_id;
+    }
+    match typed.tool {
+        // The server's own name, of a tool that may be gone.
+        Some(tool) if asked.server.is_some() => asked.tool = Some(tool),
+        Some(tool) => {
+            let read = Read {
+                tool: Some(tool),
+                ..Read::default()
+            };
+            let meant = resolve_names(client, read).await?;
+            (asked.server, asked.tool) = (meant.server_id, meant.tool_name);
+        }
+        None => {}
+    }
+    Ok(asked)
+}
+
+async fn resolve_names(client: &mut KernelClient, asked: Read) -> Result<ResolvedNames, Failure> {
+    let meant = name_resolution::resolve(client, &asked).await?;
+    name_resolution::print_notes(&meant.unknown);
+    name_resolution::print_notes(&meant.doubts);
+    Ok(meant)
+}

@@ -1,0 +1,887 @@
+//! Values of variables and headers that a person gives a server. What may be a secret is
+//! never taken from the command line, which every user of the machine can read; what is typed or read
+//! from a file is kept by name where secrets are kept, and the configuration names it.
+
+use std::cmp::Reverse;
+use std::collections::BTreeSet;
+use std::env;
+use std::fs::{self, File};
+use std::io::{self, IsTerminal, Read};
+use std::path::{Path, PathBuf};
+
+use mgp_clients::{is_random, is_secret, is_secret_name, is_secret_word};
+use mgp_engine::env::SECRET_PREFIX;
+use mgp_engine::store::secrets::{check_value, is_typed_name};
+use mgp_store::secrets::{Namespace, SecretStore};
+use serde_json::Value;
+
+use crate::cli::args::Add;
+use crate::cli::failure::Failure;
+use crate::cli::hidden_input::HiddenInput;
+use crate::cli::print::print_error;
+use crate::config::edit::NewServer;
+use crate::trust;
+
+/// Longest file of variables, in bytes: as long as one secret may be.
+const MAX_ENV_FILE: u64 = 64 << 10;
+/// Longest scheme before a reference in a header: `Bearer`, `Basic`, `ApiKey`.
+const MAX_SCHEME: usize = 10;
+
+/// What was given, with what has still to be written down.
+#[derive(Default)]
+pub(super) struct SuppliedValues {
+    /// `[servers.env]`, as references.
+    pub(super) env: Vec<(String, String)>,
+    /// `[servers.headers]`, as references.
+    pub(super) headers: Vec<(String, String)>,
+    /// Secrets by their names.
+    secrets_to_store: Vec<(String, String)>,
+}
+
+/// What the names of the secrets of one server begin with: `home` is the folder beside the user's own file,
+/// whose servers have their ids there; those of other files have a mark of the file besides.
+pub(super) fn secret_prefix(home: &Path, id: &str, file: &Path) -> String {
+    match file.parent() == home.parent() {
+        true => format!("{id}/"),
+        false => format!("{id}@{}/", &trust::hash(&file.to_string_lossy())[..8]),
+    }
+}
+
+/// Where secrets of one server lie that are a file each.
+pub(super) fn secret_folder(home: &Path, id: &str, file: &Path) -> PathBuf {
+    match file.parent() == home.parent() {
+        true => home.join(id),
+        false => {
+            let mark = trust::hash(&file.to_string_lossy());
+            home.join(format!("{id}@{}", &mark[..8]))
+        }
+    }
+}
+
+/// Reads and asks for everything that `add` names. Paths that were typed start at `here`; `prefix` is
+/// what the names of this server's secrets begin with.
+///
+/// # Errors
+/// A value on the command line, and whatever cannot be read or asked for.
+pub(super) fn collect(
+    add: &Add,
+    here: &Path,
+    prefix: Option<&str>,
+) -> Result<SuppliedValues, Failure> {
+    let mut given = SuppliedValues::default();
+    let mut asked = SecretPrompt::new(&add.id);
+    for word in &add.env {
+        judge_name("env", word)?;
+        let (name, value) = match word.split_once('=') {
+            Some((name, value)) => {
+                let elsewhere = as_reference(value, false).map(|v| absolute_reference(v, here));
+                (name, elsewhere.or_else(|| as_plain_value(name, value)))
+            }
+            // A variable that this process has is not asked for.
+            None if env::var_os(word).is_some() => (word.as_str(), Some(format!("${{{word}}}"))),
+            None => match asked.read(word)? {
+                Some(value) => (word.as_str(), Some(given.add_secret(prefix, word, value)?)),
+                None => (word.as_str(), Some(format!("${{{word}}}"))),
+            },
+        };
+        let value = value.ok_or_else(|| on_command_line_failure("env", name))?;
+        given.env.push((name.to_owned(), value));
+    }
+    for file in &add.env_file {
+        let file = match file.as_os_str() == "-" {
+            true => file.clone(),
+            false => here.join(file),
+        };
+        let variables = given.add_file(prefix, &file)?;
+        given.env.extend(variables);
+    }
+    for word in &add.header {
+        judge_name("header", word)?;
+        let (name, value) = match word.split_once('=') {
+            Some((name, value)) => (
+                name,
+                as_reference(value, true).map(|v| absolute_reference(v, here)),
+            ),
+            None => {
+                let value = asked.read(word)?.ok_or_else(|| no_terminal_failure(word))?;
+                (word.as_str(), Some(given.add_secret(prefix, word, value)?))
+            }
+        };
+        let value = value.ok_or_else(|| on_command_line_failure("header", name))?;
+        given.headers.push((name.to_owned(), value));
+    }
+    Ok(given)
+}
+
+impl SuppliedValues {
+    /// The names of what is kept.
+    pub(super) fn secret_names(&self) -> impl Iterator<Item = &str> {
+        self.secrets_to_store.iter().map(|(name, _)| name.as_str())
+    }
+
+    /// The entry with some value in place of each file it refers to: that may come later.
+    pub(super) fn with_placeholders(server: &NewServer) -> NewServer {
+        let values = |values: &[(String, String)]| {
+            let some = |(name, value): &(String, String)| match value.starts_with("file:") {
+                true => (name.clone(), "kept".to_owned()),
+                false => (name.clone(), value.clone()),
+            };
+            values.iter().map(some).collect()
+        };
+        NewServer {
+            env: values(&server.env),
+            headers: values(&server.headers),
+            ..server.clone()
+        }
+    }
+
+    /// Takes the variables of a file; answers the references to them.
+    pub(super) fn add_file(
+        &mut self,
+        prefix: Option<&str>,
+        file: &Path,
+    ) -> Result<Vec<(String, String)>, Failure> {
+        let variables = read_env_file(file, Path::new("/"))?.into_iter();
+        let reference = |(name, value): (String, Option<String>)| {
+            let reference = match value {
+                Some(value) => self.add_secret(prefix, &name, value)?,
+                None => format!("${{{name}}}"),
+            };
+            Ok((name, reference))
+        };
+        variables.map(reference).collect()
+    }
+
+    /// Takes a value to be kept by a name of its own; answers the reference to it. Nothing is no secret.
+    pub(super) fn add_secret(
+        &mut self,
+        prefix: Option<&str>,
+        name: &str,
+        value: String,
+    ) -> Result<String, Failure> {
+        let usage = |why: &str| {
+            let called = match is_plain_name(name) {
+                true => format!("`{name}`"),
+                false => {
+                    "a name, which is not repeated as it may be a part of a secret,".to_owned()
+                }
+            };
+            Failure::Usage(format!("{called} {why}"))
+        };
+        let prefix =
+            prefix.ok_or_else(|| usage("has a value, and there is no home to keep it in"))?;
+        if value.is_empty() {
+            return Ok(value);
+        }
+        let whole = format!("{prefix}{name}");
+        if !has_name_letters(name) || !is_typed_name(&whole) {
+            return Err(usage(
+                "is no name; letters, digits, '_', '-' and '.' make one, which is not long",
+            ));
+        }
+        check_value(&value).map_err(|why| usage(&format!("cannot be kept: {why}")))?;
+        let reference = format!("{SECRET_PREFIX}{whole}");
+        self.secrets_to_store.push((whole, value));
+        Ok(reference)
+    }
+
+    /// Keeps the secrets; answers their names.
+    ///
+    /// # Errors
+    /// Those of the store; some may have been kept by then.
+    pub(super) fn store(&self, store: Option<&SecretStore>) -> Result<Vec<&str>, Failure> {
+        for (name, value) in &self.secrets_to_store {
+            let store = store.ok_or_else(|| Failure::Usage("there is no home".to_owned()))?;
+            store.set(Namespace::Named, name, &value.as_str().into())?;
+        }
+        Ok(self.secret_names().collect())
+    }
+}
+
+/// Removes what was kept for a server, if anything was.
+pub(super) fn remove_stored(store: Option<&SecretStore>, prefix: &str) {
+    let forgotten = |store: &SecretStore| {
+        for kept in store.list(Namespace::Named)? {
+            if kept.name.starts_with(prefix) {
+                store.remove(Namespace::Named, &kept.name)?;
+            }
+        }
+        Ok::<(), Failure>(())
+    };
+    if let Some(Err(error)) = store.map(forgotten) {
+        print_error(format_args!("note: secrets of {prefix} stay: {error}"));
+    }
+}
+
+/// Removes the files of secrets of a server, if there are any.
+pub(super) fn remove_files(folder: &Path) {
+    if let Err(error) = fs::remove_dir_all(folder)
+        && error.kind() != io::ErrorKind::NotFound
+    {
+        print_error(format_args!("note: {} stays: {error}", folder.display()));
+    }
+}
+
+/// A value that only says where the value is: `${NAME}`, `file:PATH`, `secret:NAME`; for a header also
+/// a scheme and a variable or `${secret:NAME}`. Nothing is a value, too.
+fn as_reference(value: &str, header: bool) -> Option<&str> {
+    let bare = match value.split_once(' ') {
+        Some((scheme, rest)) if header && is_scheme(scheme) => rest,
+        Some(_) | None => value,
+    };
+    let elsewhere = ["file:", SECRET_PREFIX]
+        .iter()
+        .any(|kind| value.starts_with(kind));
+    (value.is_empty() || elsewhere || is_variable_reference(bare)).then_some(value)
+}
+
+/// A value that may be seen by everybody, as it is written down. What holds a reference is none.
+fn as_plain_value(name: &str, value: &str) -> Option<String> {
+    let open = !is_secret(name, value) && !is_secret_word(value) && !is_random(value);
+    (open && !value.contains("${")).then(|| value.replace('$', "$$"))
+}
+
+fn has_name_letters(name: &str) -> bool {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "_-.".contains(c);
+    !name.is_empty() && name.chars().all(plain)
+}
+
+/// Whether a word in the place of a name may rather be a value, or a part of one.
+pub(super) fn may_be_value(name: &str) -> bool {
+    is_secret_word(name) || (is_random(name) && name.contains(|c: char| c.is_ascii_lowercase()))
+}
+
+/// The name of a variable or a header, which may be shown.
+fn is_plain_name(name: &str) -> bool {
+    has_name_letters(name) && !may_be_value(name)
+}
+
+/// Refuses what does not begin with a name.
+///
+/// # Errors
+/// Repeats nothing of it: in `Authorization: Bearer x` the secret is a part of what stands before a `=`.
+fn judge_name(option: &str, word: &str) -> Result<(), Failure> {
+    let name = word.split_once('=').map_or(word, |(name, _)| name);
+    if is_plain_name(name) {
+        return Ok(());
+    }
+    let header = match option {
+        "header" => ", NAME='Bearer ${VARIABLE}'; a `:` does not end the name",
+        _ => "",
+    };
+    Err(Failure::Usage(format!(
+        "what stands behind `--{option}` does not begin with a name of letters, digits, '_', '-' and '.', and is \
+         not repeated here, as it may hold a secret: write `--{option} NAME` and type the value when asked, or say \
+         where it is: NAME='${{VARIABLE}}', NAME=secret:NAME, NAME=file:PATH{header}. A secret that was typed just \
+         now had better be replaced where it came from"
+    )))
+}
+
+fn is_scheme(word: &str) -> bool {
+    word.len() <= MAX_SCHEME && !word.is_empty() && word.chars().all(|c| c.is_ascii_alphabetic())
+}
+
+/// `${NAME}` and no more: what stands after `:-` would be a value.
+fn is_variable_reference(text: &str) -> bool {
+    let name = text
+        .strip_prefix("${")
+        .and_then(|rest| rest.strip_suffix('}'));
+    let secret = name.and_then(|name| name.strip_prefix(SECRET_PREFIX));
+    if let Some(secret) = secret {
+        return is_typed_name(secret);
+    }
+    name.is_some_and(|name| {
+        !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
+    })
+}
+
+/// A path typed here must not mean another place in a file that lies elsewhere.
+fn absolute_reference(value: &str, here: &Path) -> String {
+    match value.strip_prefix("file:") {
+        Some(path) if !path.starts_with("${") => format!("file:{}", here.join(path).display()),
+        Some(_) | None => value.to_owned(),
+    }
+}
+
+/// What is asked at the terminal, one after the other. Between two questions nothing is shown either:
+/// both answers may have been pasted at once.
+pub(super) struct SecretPrompt<'a> {
+    id: &'a str,
+    /// From the first question on.
+    terminal: Option<HiddenInput>,
+}
+
+impl<'a> SecretPrompt<'a> {
+    pub(super) fn new(id: &'a str) -> Self {
+        Self { id, terminal: None }
+    }
+
+    /// What a person types, unseen; `None` where nobody can be asked.
+    pub(super) fn read(&mut self, name: &str) -> Result<Option<String>, Failure> {
+        if !io::stdin().is_terminal() {
+            return Ok(None);
+        }
+        let terminal = match &mut self.terminal {
+            Some(terminal) => terminal,
+            none => none.insert(HiddenInput::open()?),
+        };
+        let typed = terminal.read_secret(&format!("{name} of {} (it is not shown): ", self.id))?;
+        match typed.is_empty() {
+            true => Err(Failure::Usage(format!("no value was given for `{name}`"))),
+            false => Ok(Some(typed)),
+        }
+    }
+}
+
+/// The variables of a file as containers' engines read it: `KEY=VALUE` with the value as it stands,
+/// `KEY` for the kernel's own, `#` before a remark. A byte order mark and an `export` before a name mean nothing.
+pub(super) fn read_env_file(
+    file: &Path,
+    here: &Path,
+) -> Result<Vec<(String, Option<String>)>, Failure> {
+    let usage = |why: String| Failure::Usage(format!("{}: {why}", file.display()));
+    let mut text = String::new();
+    let stdin = file.as_os_str() == "-";
+    let input: Box<dyn Read> = match stdin {
+        true => Box::new(io::stdin()),
+        false => Box::new(File::open(here.join(file)).map_err(|e| usage(e.to_string()))?),
+    };
+    let read = input.take(MAX_ENV_FILE + 1).read_to_string(&mut text);
+    read.map_err(|e| usage(e.to_string()))?;
+    if text.len() as u64 > MAX_ENV_FILE {
+        return Err(usage(format!("more than {MAX_ENV_FILE} bytes")));
+    }
+    let mut out = Vec::new();
+    let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
+    for (at, line) in text.lines().enumerate() {
+        let line = line.trim_start();
+        let exported = line.strip_prefix("export");
+        let exported = exported.filter(|rest| rest.starts_with([' ', '\t']));
+        let line = exported.map_or(line, str::trim_start);
+        if line.trim_end().is_empty() || line.starts_with('#') {
+            continue;
+        }
+        let (name, value) = match line.split_once('=') {
+            Some((name, value)) => (name, Some(value.to_owned())),
+            None => (line.trim_end(), None),
+        };
+        if !is_plain_name(name) {
+            return Err(usage(format!("line {} has no KEY=VALUE", at + 1)));
+        }
+        out.push((name.to_owned(), value));
+    }
+    Ok(out)
+}
+
+/// Never repeats the value.
+fn on_command_line_failure(option: &str, name: &str) -> Failure {
+    let file = match option {
+        "env" => ", or put it into a file for --env-file",
+        _ => "",
+    };
+    Failure::Usage(format!(
+        "`--{option} {name}=…` looks like a secret, and shows its value to every user of this machine and \
+         in the history of the shell: write `--{option} {name}` and type it when asked{file}, or say where \
+         it is: {name}='${{VARIABLE}}', {name}=secret:NAME, {name}=file:PATH"
+    ))
+}
+
+fn no_terminal_failure(name: &str) -> Failure {
+    Failure::Usage(format!(
+        "there is no terminal to ask for `{name}` on; say where it is: {name}='${{VARIABLE}}', \
+         {name}='Bearer ${{VARIABLE}}', {name}=file:PATH"
+    ))
+}
+
+/// Refuses an address with a password or a key in it.
+///
+/// # Errors
+/// Names the part, never its value.
+pub(super) fn check_url(url: &str) -> Result<(), Failure> {
+    let refused = |what: &str| {
+        Err(Failure::Usage(format!(
+            "`--url` holds {what}, which shows it to every user of this machine: send it as a header \
+             (`--header Authorization` asks for it), or put the variable it is in there: ${{VARIABLE}}"
+        )))
+    };
+    let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
+    let (place, query) = rest.split_once('?').unwrap_or((rest, ""));
+    let authority = place.split('/').next().unwrap_or_default();
+    if let Some((user, _)) = authority.rsplit_once('@')
+        && !user.split(':').all(is_variable_reference)
+    {
+        return refused("a user or a password");
+    }
+    let literal = |pair: &&str| {
+        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+        is_secret_name(name) && !value.is_empty() && !is_variable_reference(value)
+    };
+    match query.split('&').find(literal) {
+        Some(pair) => {
+            let name = pair.split('=').next().unwrap_or_default();
+            refused(&format!("`{name}=…`"))
+        }
+        None => Ok(()),
+    }
+}
+
+/// The options of a server's command line that look as if a secret came with them.
+pub(super) fn secret_options(words: &[String]) -> Vec<&str> {
+    let mut found = Vec::new();
+    for (at, word) in words.iter().enumerate() {
+        let (name, value) = match word.split_once('=') {
+            // An address or a header with a secret in it is one, whatever it follows.
+            _ if at > 0
+                && !word.starts_with('-')
+                && !word.contains("${")
+                && is_secret_word(word) =>
+            {
+                let before = words[at - 1].as_str();
+                let option = before.starts_with('-').then_some(before);
+                let name = word.split([':', '=']).next().unwrap_or_default();
+                let named = word.contains('=') && is_secret_name(name);
+                // Never a part of the word that may be the secret.
+                let option = match (named, option) {
+                    (true, _) => name,
+                    (false, Some(option)) => option,
+                    (false, None) if word.contains("://") => "its address",
+                    (false, None) => "an argument",
+                };
+                if !found.contains(&option) {
+                    found.push(option);
+                }
+                continue;
+            }
+            Some((name, value)) => (name, Some(value)),
+            None if word.starts_with('-') => {
+                let next = words.get(at + 1).map(String::as_str);
+                (word.as_str(), next.filter(|next| !next.starts_with('-')))
+            }
+            None => continue,
+        };
+        let literal = |value: &str| !value.is_empty() && !value.contains("${");
+        let is_named = |value: &str| word.contains('=') && is_secret(name, value);
+        let is_it = value.is_some_and(|value| is_secret_name(name) || is_named(value));
+        if is_it && value.is_some_and(literal) && !found.contains(&name) {
+            found.push(name);
+        }
+    }
+    found
+}
+
+/// Whether nothing in a command line looks like a secret.
+pub(super) fn has_none(line: &str) -> bool {
+    let words: Vec<_> = line.split_whitespace().map(str::to_owned).collect();
+    secret_options(&words).is_empty() && masked_words(line) == line
+}
+
+/// What is to be known of a secret in the command of an entry: the option before it is `option`.
+pub(super) fn open_note(id: &str, option: &str, file: &Path) -> String {
+    let what = match option.contains(' ') {
+        true => option.to_owned(),
+        false => format!("what stands behind `{option}`"),
+    };
+    format!(
+        "{id}: {what} looks like a secret. {} has it in clear text, and every user of this machine can read it \
+         while {id} runs: arguments take no secret by its name. Most servers take it as a variable, too: \
+         `mgp secrets set {id}/NAME` keeps it, NAME = \"secret:{id}/NAME\" below [servers.env] passes it on, and \
+         `args` go without it",
+        file.display()
+    )
+}
+
+/// The lines of every value of a document that looks like a secret by its key or its own form, the longest first:
+/// however a file writes them, they are found in it by what they are.
+pub(super) fn secret_lines(document: &Value) -> BTreeSet<Reverse<(usize, String)>> {
+    let mut found = BTreeSet::new();
+    collect_secrets("", document, &mut found);
+    found
+}
+
+fn collect_secrets(key: &str, value: &Value, found: &mut BTreeSet<Reverse<(usize, String)>>) {
+    match value {
+        Value::String(text) if is_secret(key, text) || is_secret_word(text) => {
+            let lines = text.lines().map(str::trim);
+            let lines = lines.filter(|line| line.len() >= SECRET_LENGTH_MIN);
+            found.extend(lines.map(|line| Reverse((line.len(), line.to_owned()))));
+        }
+        Value::Array(items) => {
+            let texts = items.iter().map(|item| item.as_str().unwrap_or_default());
+            let texts: Vec<_> = texts.collect();
+            for (at, text) in texts.iter().enumerate() {
+                let before = at.checked_sub(1).map_or("", |at| texts[at]);
+                if let Some(secret) = secret_argument(before, text) {
+                    found.insert(Reverse((secret.len(), secret.to_owned())));
+                }
+            }
+            items
+                .iter()
+                .for_each(|item| collect_secrets(key, item, found));
+        }
+        Value::Object(members) => {
+            // What a client asks for as a password.
+            let is_password = members.get("password") == Some(&Value::Bool(true));
+            for (name, member) in members {
+                let key = match is_password && name == "default" {
+                    true => "password",
+                    false => name,
+                };
+                collect_secrets(key, member, found);
+            }
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}
+
+/// The part of an argument that is a secret by the name of its option: `--token x`, `--token=x`, `TOKEN=x`.
+fn secret_argument<'a>(before: &str, argument: &'a str) -> Option<&'a str> {
+    let value = match argument.split_once('=') {
+        Some((name, value)) if is_secret_name(name) => value,
+        Some(_) | None if argument.starts_with('-') => return None,
+        Some(_) | None => {
+            let is_option = before.starts_with('-') && !before.contains('=');
+            Some(argument).filter(|_| is_option && is_secret_name(before))?
+        }
+    };
+    Some(value).filter(|value| value.len() >= SECRET_LENGTH_MIN && !value.contains("${"))
+}
+
+/// Shorter ones would hide parts of other words.
+const SECRET_LENGTH_MIN: usize = 4;
+
+/// A line without these secrets, nor what looks like one.
+pub(super) fn mask_values(line: &str, secrets: &BTreeSet<Reverse<(usize, String)>>) -> String {
+    let secrets = secrets.iter().map(|Reverse((_, secret))| secret.as_str());
+    let without = secrets.fold(line.to_owned(), |line, secret| line.replace(secret, "…"));
+    masked_words(&mask_secrets(&without))
+}
+
+/// Schemes of a header, and what stands for a secret that is masked already or is none.
+const NO_SECRETS: [&str; 8] = [
+    "bearer", "basic", "token", "apikey", "true", "false", "null", "none",
+];
+
+/// A line without the words that look like secrets, or stand behind the name of one: a comment is in no document.
+fn masked_words(line: &str) -> String {
+    let ends = |c: char| c.is_whitespace() || "\"'`,;(){}[]<>".contains(c);
+    let goes_on = |end: &str| !end.starts_with([',', ';', '{', '}', '[', ']']);
+    let (mut shown, mut before, mut is_named) = (String::new(), "", false);
+    for piece in line.split_inclusive(ends) {
+        let word = piece.strip_suffix(ends).unwrap_or(piece);
+        let end = &piece[word.len()..];
+        let is_literal = |word: &str| {
+            let small = word.to_ascii_lowercase();
+            word.len() >= SECRET_LENGTH_MIN
+                && !word.contains("${")
+                && !NO_SECRETS.contains(&&*small)
+        };
+        let pair = word.split_once(['=', ':']);
+        let pair = pair.filter(|(name, value)| is_secret_name(name) && !value.starts_with("//"));
+        match pair {
+            _ if word.is_empty() => {}
+            _ if ["=", ":", "=>"].contains(&word) => is_named = is_secret_name(before),
+            Some((name, value)) if !is_named => {
+                is_named = !is_literal(value) && goes_on(end);
+                shown += &word[..=name.len()];
+                shown += if is_literal(value) { "…" } else { value };
+                shown += end;
+                before = name;
+                continue;
+            }
+            _ => {
+                let follows_scheme = ["bearer", "basic"].contains(&&*before.to_ascii_lowercase());
+                let alone = is_secret_word(word)
+                    || is_random(word)
+                    || (follows_scheme && word.len() >= 2 * SECRET_LENGTH_MIN);
+                before = word;
+                if (is_named && is_literal(word)) || alone {
+                    shown += "…";
+                    shown += end;
+                    is_named &= goes_on(end);
+                    continue;
+                }
+            }
+        }
+        is_named &= goes_on(end);
+        shown += piece;
+    }
+    shown
+}
+
+/// A line without what looks like a secret: a screen may be shared.
+pub(super) fn mask_secrets(line: &str) -> String {
+    let parts: Vec<&str> = line.split('"').collect();
+    let mut shown: Vec<String> = parts.iter().map(|part| (*part).to_owned()).collect();
+    for at in (1..parts.len()).step_by(2) {
+        let before = parts[at - 1].trim();
+        let name = match before.strip_suffix('=').map(str::trim) {
+            Some(name) => name.rsplit([' ', ',', '{']).next().unwrap_or_default(),
+            None if before == ":" && at >= 2 => parts[at - 2],
+            None => "",
+        };
+        let follows = match before == "," && at >= 2 {
+            true => parts[at - 2],
+            false => "",
+        };
+        if is_secret(name, parts[at]) || (name.is_empty() && is_secret_word(parts[at])) {
+            shown[at] = "…".to_owned();
+        } else if let Some(secret) = secret_argument(follows, parts[at]).filter(|_| name.is_empty())
+        {
+            shown[at] = parts[at].replace(secret, "…");
+        }
+    }
+    shown.join("\"")
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+    use serde_json::json;
+
+    use super::*;
+    use crate::cli::args::{Cli, Command, Invocation, Servers};
+
+    /// By what they are, not by how a file writes them.
+    #[test]
+    fn secrets_of_a_document_are_shown_in_no_line_of_it() {
+        let document = json!({
+            "env": {"API_KEY": "hush-hush", "LEVEL": "5", "MY_TOKEN": "first line\nsecond line"},
+            "headers": {"Authorization": "Bearer abcdefabcdef"},
+            "args": ["--token", "tok-en", "--api-key=api-key1", "--max", "1000"],
+            "inputs": [{"id": "x", "password": true, "default": "swordfish"}],
+        });
+        let secrets = secret_lines(&document);
+        for (line, shown) in [
+            ("  API_KEY: hush-hush", "  API_KEY: …"),
+            (
+                "  env: {API_KEY: hush-hush, LEVEL: 5}",
+                "  env: {API_KEY: …, LEVEL: 5}",
+            ),
+            ("'MY_TOKEN' = '''first line", "'MY_TOKEN' = '''…"),
+            ("second line'''", "…'''"),
+            ("    \"hush-hush\"", "    \"…\""),
+            ("  Authorization: Bearer abcdefabcdef", "  Authorization: …"),
+            ("\"default\": \"swordfish\"", "\"default\": \"…\""),
+            ("  LEVEL: 5", "  LEVEL: 5"),
+            ("  - tok-en", "  - …"),
+            ("  - --api-key=api-key1", "  - --api-key=…"),
+            ("  - 1000", "  - 1000"),
+        ] {
+            assert_eq!(mask_values(line, &secrets), shown);
+        }
+    }
+
+    /// No parser reads comments: their words are looked at.
+    #[test]
+    fn secrets_in_comments_are_not_shown() {
+        let none = BTreeSet::new();
+        for (line, shown) in [
+            (
+                "  // was ghp_0123456789abcdefghij, until May",
+                "  // was …, until May",
+            ),
+            ("# api_key: hush-hush", "# api_key: …"),
+            ("# API_KEY = 'hush-hush' # old", "# API_KEY = '…' # old"),
+            ("/* token=hush-hush */", "/* token=… */"),
+            (
+                "// \"Authorization\": \"Bearer abcdefabcdef\",",
+                "// \"Authorization\": \"…\",",
+            ),
+            (
+                "# Authorization: Bearer abcdefabcdef",
+                "# Authorization: Bearer …",
+            ),
+            (
+                "// https://h.test/mcp?api_key=hush-hush works",
+                "// … works",
+            ),
+            ("   AbC123dEf456GhI789jKl0", "   …"),
+            ("  // the files of my notes", "  // the files of my notes"),
+            (
+                "  \"url\": \"https://h.test/mcp\", // main",
+                "  \"url\": \"https://h.test/mcp\", // main",
+            ),
+            ("    \"key\": true", "    \"key\": true"),
+        ] {
+            assert_eq!(mask_values(line, &none), shown);
+        }
+    }
+
+    /// `Authorization: Bearer x` is how a header is written elsewhere.
+    #[test]
+    fn what_is_no_name_is_not_repeated() {
+        let Invocation::Command(Command::Servers(Servers::Add(mut add))) =
+            Cli::parse_from(["mgp", "servers", "add", "x", "--url", "https://h.test"]).command
+        else {
+            panic!("it is an add");
+        };
+        for wrong in [
+            "Authorization: Bearer s3cret",
+            "Authorization: Bearer s3cret==",
+            "X-Api-Key:s3cret",
+            "ghp_s3cret0123456789abcdef",
+            "ghp_s3cret0123456789abcdef=",
+            "",
+        ] {
+            for is_header in [true, false] {
+                (add.header, add.env) = match is_header {
+                    true => (vec![wrong.to_owned()], Vec::new()),
+                    false => (Vec::new(), vec![wrong.to_owned()]),
+                };
+                let refused = collect(&add, Path::new("/"), Some("x/")).err().unwrap();
+                let refused = refused.to_string();
+                assert!(!refused.contains("s3cret"), "{refused}");
+                assert!(refused.contains("NAME=file:PATH"), "{refused}");
+            }
+        }
+        let mut values = SuppliedValues::default();
+        let refused = values.add_secret(Some("x/"), "a s3cret", "v".to_owned());
+        assert!(!refused.unwrap_err().to_string().contains("s3cret"));
+    }
+
+    #[test]
+    fn secrets_are_not_shown() {
+        for (line, shown) in [
+            (
+                r#"  "env": { "API_KEY": "hush", "LEVEL": "5" }"#,
+                r#"  "env": { "API_KEY": "…", "LEVEL": "5" }"#,
+            ),
+            (
+                r#"env = { A_TOKEN = "hush" }"#,
+                r#"env = { A_TOKEN = "…" }"#,
+            ),
+            (
+                r#"  "args": ["ghp_0123456789abcdefghij"]"#,
+                r#"  "args": ["…"]"#,
+            ),
+            (
+                r#"args = ["mcp-remote", "--header", "Authorization: Bearer abcdefabcdef"]"#,
+                r#"args = ["mcp-remote", "--header", "…"]"#,
+            ),
+            (
+                r#"args = ["--api-key=hush", "--token", "hush", "-v", "TOKEN=hush", "--max", "1000"]"#,
+                r#"args = ["--api-key=…", "--token", "…", "-v", "TOKEN=…", "--max", "1000"]"#,
+            ),
+            (r#"  "command": "mgp""#, r#"  "command": "mgp""#),
+        ] {
+            assert_eq!(mask_secrets(line), shown);
+        }
+    }
+
+    #[test]
+    fn only_where_a_value_is_can_be_said_on_the_command_line() {
+        for good in ["", "${KEY}", "file:./key", "secret:key", "${secret:key}"] {
+            assert_eq!(as_reference(good, false), Some(good));
+        }
+        for bad in [
+            "sk-1",
+            "${KEY:-sk-1}",
+            "Bearer ${KEY}",
+            "x${KEY}",
+            "${A}${B}",
+        ] {
+            assert_eq!(as_reference(bad, false), None, "{bad}");
+        }
+        assert!(as_reference("Bearer ${KEY}", true).is_some());
+        assert!(as_reference("Bearer ${secret:key}", true).is_some());
+        for bad in ["Bearer sk-1", "sk1secretsecret ${KEY}", "eu"] {
+            assert_eq!(as_reference(bad, true), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn values_that_look_like_no_secret_may_be_typed() {
+        for (name, value, written) in [
+            ("LOG_LEVEL", "debug", "debug"),
+            ("PRICE", "$5", "$$5"),
+            ("ROOT", "/home/me/notes", "/home/me/notes"),
+            (
+                "API_URL",
+                "https://a.test/v1?page=2",
+                "https://a.test/v1?page=2",
+            ),
+        ] {
+            assert_eq!(
+                as_plain_value(name, value).as_deref(),
+                Some(written),
+                "{name}"
+            );
+        }
+        for (name, value) in [
+            ("API_KEY", "abc"),
+            ("LEVEL", "ghp_0123456789abcdefghij"),
+            ("LEVEL", "Bearer abcdefgh"),
+            ("LEVEL", "AbC123dEf456GhI789jKl0"),
+            ("API_URL", "https://me:pw@a.test"),
+            ("LEVEL", "${A:-x}"),
+        ] {
+            assert_eq!(as_plain_value(name, value), None, "{name}");
+        }
+    }
+
+    #[test]
+    fn addresses_with_keys_are_refused_without_repeating_them() {
+        for good in [
+            "https://h/mcp",
+            "https://h/mcp?region=eu&token=${T}",
+            "https://${U}:${P}@h/mcp",
+            "${URL}",
+        ] {
+            check_url(good).unwrap();
+        }
+        for bad in [
+            "https://me:s3cret@h/mcp",
+            "https://s3cret@h/mcp",
+            "https://h/mcp?api_key=s3cret",
+            "https://h/mcp?a=b&access-token=s3cret",
+        ] {
+            let refused = check_url(bad).unwrap_err().to_string();
+            assert!(
+                !refused.contains("s3cret") && refused.contains("--header"),
+                "{refused}"
+            );
+        }
+    }
+
+    #[test]
+    fn options_that_look_like_secrets_are_noticed() {
+        let words = |line: &str| line.split(' ').map(str::to_owned).collect::<Vec<_>>();
+        let line = words("docker run -e GITHUB_TOKEN=ghp_1 --api-key sk-1 --max 5");
+        assert_eq!(secret_options(&line), ["GITHUB_TOKEN", "--api-key"]);
+        let header = "Authorization: Bearer abcdefabcdef".to_owned();
+        let line = ["npx", "mcp-remote", "--header"].map(str::to_owned);
+        assert_eq!(
+            secret_options(&[&line[..], &[header]].concat()),
+            ["--header"]
+        );
+        let line = words("x --dsn=postgres://me:pw@h/db --api-key=sk-1 --level=5");
+        assert_eq!(secret_options(&line), ["--dsn", "--api-key"]);
+        let line = words("x --token-limit 100 --key-file ./k --token ${T} --password --verbose");
+        assert!(secret_options(&line).is_empty());
+    }
+
+    #[test]
+    fn a_file_of_variables_is_read_as_containers_read_it() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(
+            folder.path().join("x.env"),
+            "# remark\n\nA=b = c \n  B=\nHOME\n",
+        )
+        .unwrap();
+        let read = read_env_file(Path::new("x.env"), folder.path()).unwrap();
+        let want = [("A", Some("b = c ")), ("B", Some("")), ("HOME", None)];
+        let want = want.map(|(name, value)| (name.to_owned(), value.map(str::to_owned)));
+        assert_eq!(read, want);
+        for wrong in ["a secret\n", "ghp_secret0123456789abcdef\n"] {
+            fs::write(folder.path().join("x.env"), wrong).unwrap();
+            let refused = read_env_file(Path::new("x.env"), folder.path()).unwrap_err();
+            assert!(!refused.to_string().contains("secret"), "{refused}");
+        }
+        let shell = "\u{feff}export A=1\nexport\tB = 2\nexported=3\n";
+        fs::write(folder.path().join("x.env"), shell.replace(" = ", "=")).unwrap();
+        let read = read_env_file(Path::new("x.env"), folder.path()).unwrap();
+        let want = [("A", "1"), ("B", "2"), ("exported", "3")];
+        let want = want.map(|(name, value)| (name.to_owned(), Some(value.to_owned())));
+        assert_eq!(read, want);
+    }
+}

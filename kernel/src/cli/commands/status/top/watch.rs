@@ -1,0 +1,199 @@
+//! Looks at the kernel, draws what was seen, and does what keys say: three things that wait for each other nowhere.
+
+use std::time::Duration;
+
+use mgp_runtime::time::unix_ms;
+use ratatui::crossterm::event::Event;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::mpsc::{Receiver, Sender, channel};
+use tokio::time::{Instant, interval, sleep};
+
+use super::model::{Action, Model};
+use super::pending_entries::Decision;
+use super::sample::{self, Sample};
+use super::terminal::{Screen, spawn_event_reader};
+use crate::cli::client::{CliContext, ConnectOptions, KernelClient};
+use crate::cli::failure::Failure;
+
+/// How often the screen is drawn while nothing is heard: ages grow.
+const REDRAW_INTERVAL: Duration = Duration::from_secs(1);
+/// How often a kernel that is away is looked for, if looks are rarer.
+const RECONNECT_INTERVAL: Duration = Duration::from_secs(2);
+/// News that wait to be drawn; who looks waits then.
+const UPDATE_QUEUE: usize = 4;
+/// A kernel that took more than one interval and this is told to be silent.
+const SILENCE_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// What became known of the kernel.
+enum Update {
+    Sample(Box<Sample>),
+    /// It does not answer, for this reason.
+    Unreachable(String),
+    /// What came of an answer.
+    DecisionSent(String),
+}
+
+/// Draws until it is to end.
+pub(super) async fn run_live(context: &CliContext, pace: Duration) -> Result<(), Failure> {
+    let client = context.connect(ConnectOptions::default()).await?;
+    let (asked, answers) = channel(1);
+    let (told, news) = channel(UPDATE_QUEUE);
+    let watch = Sampler {
+        context,
+        pace,
+        since: Instant::now(),
+        client: Some(client),
+        updates: told,
+    };
+    let mut screen = Screen::open()?;
+    // Whoever ends first ends both; then the terminal is as it was.
+    tokio::select! {
+        ended = Box::pin(watch.run(answers)) => ended,
+        ended = Box::pin(run_screen(&mut screen, pace, asked, news)) => ended,
+    }
+}
+
+/// Who looks.
+struct Sampler<'c> {
+    context: &'c CliContext,
+    pace: Duration,
+    since: Instant,
+    client: Option<KernelClient>,
+    updates: Sender<Update>,
+}
+
+impl Sampler<'_> {
+    async fn run(mut self, mut answers: Receiver<Decision>) -> Result<(), Failure> {
+        let interrupted = tokio::signal::ctrl_c();
+        tokio::pin!(interrupted);
+        loop {
+            let news = match self.take_sample().await {
+                Ok(look) => Update::Sample(Box::new(look)),
+                Err(failure) => self.on_failure(failure)?,
+            };
+            self.send(news).await;
+            let pace = match self.client {
+                Some(_) => self.pace,
+                None => self.pace.min(RECONNECT_INTERVAL),
+            };
+            tokio::select! {
+                () = sleep(pace) => {}
+                answer = answers.recv() => match answer {
+                    Some(answer) => self.send_answer(&answer).await?,
+                    None => return Ok(()),
+                },
+                _ = &mut interrupted => return Err(Failure::Interrupted),
+            }
+        }
+    }
+
+    async fn take_sample(&mut self) -> Result<Sample, Failure> {
+        let mut client = match self.client.take() {
+            Some(client) => client,
+            None => self.context.connect(ConnectOptions::default()).await?,
+        };
+        let look = Sample::take(&mut client, self.since.elapsed()).await?;
+        self.client = Some(client);
+        Ok(look)
+    }
+
+    /// Ctrl-C ends all of it; whatever else went wrong is told, and tried again.
+    fn on_failure(&mut self, failure: Failure) -> Result<Update, Failure> {
+        self.client = None;
+        if matches!(failure, Failure::Interrupted) {
+            return Err(failure);
+        }
+        let why = self.context.explain_absence(failure).to_string();
+        Ok(Update::Unreachable(why))
+    }
+
+    async fn send_answer(&mut self, answer: &Decision) -> Result<(), Failure> {
+        let Some(client) = &mut self.client else {
+            self.send(Update::DecisionSent(
+                "nothing was answered: the kernel is away".into(),
+            ))
+            .await;
+            return Ok(());
+        };
+        let news = match sample::send_answer(client, answer).await {
+            Ok(done) => Update::DecisionSent(done),
+            Err(Failure::ErrorResponse { message, .. }) => Update::DecisionSent(message),
+            Err(failure) => self.on_failure(failure)?,
+        };
+        self.send(news).await;
+        Ok(())
+    }
+
+    /// Who draws is there as long as who looks.
+    async fn send(&self, news: Update) {
+        let _ = self.updates.send(news).await;
+    }
+}
+
+/// Draws what is told, and takes the keys.
+async fn run_screen(
+    screen: &mut Screen,
+    pace: Duration,
+    asked: Sender<Decision>,
+    mut news: Receiver<Update>,
+) -> Result<(), Failure> {
+    let mut terminated = signal(SignalKind::terminate())?;
+    let mut hung_up = signal(SignalKind::hangup())?;
+    let mut beat = interval(REDRAW_INTERVAL);
+    let mut events = spawn_event_reader();
+    let mut model = Model::default();
+    let mut heard = Instant::now();
+    loop {
+        screen.draw(&mut model, unix_ms())?;
+        tokio::select! {
+            told = news.recv() => match told {
+                Some(told) => {
+                    heard = Instant::now();
+                    apply_update(&mut model, told);
+                }
+                None => return Ok(()),
+            },
+            event = events.recv() => match event {
+                Some(event) => match handle_event(&mut model, event) {
+                    Some(Action::Quit) => return Ok(()),
+                    Some(Action::Suspend) => screen.suspend()?,
+                    Some(Action::Decide(answer)) => {
+                        let taken = asked.try_send(answer).is_ok();
+                        model.set_note(if taken { "answering" } else { "the last answer is under way still: again in a moment" });
+                    }
+                    None => {}
+                },
+                // Nobody is at the keys any more.
+                None => return Err(Failure::OutputClosed),
+            },
+            _ = beat.tick() => {
+                let silent = heard.elapsed();
+                if silent > pace + SILENCE_TIMEOUT && model.unreachable_reason.is_none() {
+                    model.set_unreachable("the kernel is there, and has not answered for a while");
+                }
+            }
+            _ = terminated.recv() => return Err(Failure::Interrupted),
+            _ = hung_up.recv() => return Err(Failure::OutputClosed),
+        }
+    }
+}
+
+fn apply_update(model: &mut Model, news: Update) {
+    match news {
+        Update::Sample(look) => model.add_sample(*look),
+        Update::Unreachable(why) => model.set_unreachable(&why),
+        Update::DecisionSent(done) => model.set_note(&done),
+    }
+}
+
+/// What an event of the terminal asks for; another size only wants another drawing.
+fn handle_event(model: &mut Model, event: Event) -> Option<Action> {
+    match event {
+        Event::Key(key) => model.handle_key(key),
+        Event::Paste(text) => {
+            model.handle_paste(&text);
+            None
+        }
+        Event::Resize(..) | Event::FocusGained | Event::FocusLost | Event::Mouse(_) => None,
+    }
+}

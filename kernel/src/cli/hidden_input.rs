@@ -1,0 +1,219 @@
+//! What a person types unseen at the terminal.
+
+use std::collections::VecDeque;
+use std::fs::{File, OpenOptions};
+use std::io::{self, ErrorKind, Read, Write};
+use std::os::fd::AsFd;
+
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::signal::{SigSet, SigmaskHow, Signal};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+use nix::sys::termios::{
+    FlushArg, LocalFlags, SetArg, SpecialCharacterIndices, Termios, tcflush, tcgetattr, tcsetattr,
+};
+
+use super::failure::Failure;
+
+/// Longest line, in bytes: as long as one secret may be.
+const LINE_MAX: usize = 64 << 10;
+/// What ends the command while it asks; it waits until the terminal is as it was.
+const TERMINATION_SIGNALS: [Signal; 4] = [
+    Signal::SIGINT,
+    Signal::SIGTERM,
+    Signal::SIGHUP,
+    Signal::SIGQUIT,
+];
+
+/// The terminal while nothing that is typed is shown, from before the first question on: a secret may be
+/// pasted right behind it. What was typed ahead is the answer to the next question.
+///
+/// Dropping it makes the terminal as it was, on Ctrl-C and on a signal, too. What was typed and not read
+/// is dropped: the other lines of a secret must not be shown and carried out by a shell.
+pub(super) struct HiddenInput {
+    terminal: File,
+    saved_termios: Termios,
+    signals: SignalFd,
+    saved_mask: SigSet,
+    /// Read and not taken yet: one read at most.
+    read_ahead: VecDeque<u8>,
+}
+
+impl HiddenInput {
+    /// Stops the terminal of this process from showing what is typed.
+    ///
+    /// # Errors
+    /// There is none, or it does not do so.
+    pub(super) fn open() -> io::Result<Self> {
+        let terminal = OpenOptions::new().read(true).write(true).open("/dev/tty")?;
+        let before = tcgetattr(&terminal)?;
+        let mut hidden = before.clone();
+        // A line is read by the byte, as the system cuts those off that are longer than 4095.
+        hidden
+            .local_flags
+            .remove(LocalFlags::ECHO | LocalFlags::ECHONL | LocalFlags::ICANON);
+        let keys = &mut hidden.control_chars;
+        keys[SpecialCharacterIndices::VMIN as usize] = 1;
+        keys[SpecialCharacterIndices::VTIME as usize] = 0;
+        // Not to be laid aside with Ctrl-Z: the shell would be left with this terminal.
+        keys[SpecialCharacterIndices::VSUSP as usize] = 0;
+        let ending: SigSet = TERMINATION_SIGNALS.into_iter().collect();
+        let unseen = Self {
+            signals: SignalFd::with_flags(&ending, SfdFlags::SFD_CLOEXEC)?,
+            saved_mask: ending.thread_swap_mask(SigmaskHow::SIG_BLOCK)?,
+            terminal,
+            saved_termios: before,
+            read_ahead: VecDeque::new(),
+        };
+        // At once, and what was typed before is kept.
+        tcsetattr(&unseen.terminal, SetArg::TCSANOW, &hidden)?;
+        Ok(unseen)
+    }
+
+    /// Asks, and waits for a line.
+    ///
+    /// # Errors
+    /// Ctrl-C and its like, a terminal that is gone, and what no secret can be.
+    pub(super) fn read_secret(&mut self, question: &str) -> Result<String, Failure> {
+        self.terminal.write_all(question.as_bytes())?;
+        let mut line = TypedLine::default();
+        let read = loop {
+            match self.next_byte() {
+                Ok(Some(byte)) if line.push_key(byte) => {}
+                Ok(_) => break Ok(()),
+                Err(failure) => break Err(failure),
+            }
+        };
+        // The end of the line was not shown either. A terminal that is gone was told above.
+        let _ = self.terminal.write_all(b"\n");
+        read.and_then(|()| {
+            line.into_text()
+                .map_err(|why| Failure::Usage(why.to_owned()))
+        })
+    }
+
+    /// The next byte that is typed; `None` at the end.
+    fn next_byte(&mut self) -> Result<Option<u8>, Failure> {
+        while self.read_ahead.is_empty() {
+            let mut ready = [
+                PollFd::new(self.signals.as_fd(), PollFlags::POLLIN),
+                PollFd::new(self.terminal.as_fd(), PollFlags::POLLIN),
+            ];
+            match poll(&mut ready, PollTimeout::NONE) {
+                Err(Errno::EINTR) => continue,
+                polled => polled.map_err(io::Error::from)?,
+            };
+            if ready[0].any() == Some(true) {
+                return Err(Failure::Interrupted);
+            }
+            let mut part = [0; 4096];
+            match self.terminal.read(&mut part) {
+                Ok(0) => return Ok(None),
+                Ok(n) => self.read_ahead.extend(&part[..n]),
+                Err(e) if e.kind() == ErrorKind::Interrupted => {}
+                Err(e) => return Err(e.into()),
+            }
+        }
+        Ok(self.read_ahead.pop_front())
+    }
+}
+
+impl Drop for HiddenInput {
+    fn drop(&mut self) {
+        // Nothing can be done for a terminal that is gone.
+        let _ = tcflush(&self.terminal, FlushArg::TCIFLUSH);
+        let _ = tcsetattr(&self.terminal, SetArg::TCSANOW, &self.saved_termios);
+        // A signal that waited ends the process here.
+        let _ = self.saved_mask.thread_set_mask();
+    }
+}
+
+/// A line while it is typed.
+#[derive(Default)]
+struct TypedLine {
+    bytes: Vec<u8>,
+    escape: EscapeState,
+}
+
+/// What a key without a character sends, such as an arrow: it is no part of the line.
+#[derive(Clone, Copy, Default)]
+enum EscapeState {
+    #[default]
+    Outside,
+    Started,
+    Sequence,
+}
+
+impl TypedLine {
+    /// Takes a key; false when it ends the line.
+    fn push_key(&mut self, byte: u8) -> bool {
+        const CTRL_D: u8 = 0x04;
+        const CTRL_U: u8 = 0x15;
+        const CTRL_W: u8 = 0x17;
+        match (self.escape, byte) {
+            (_, b'\n' | b'\r' | CTRL_D) => return false,
+            (EscapeState::Outside, 0x1b) => self.escape = EscapeState::Started,
+            (EscapeState::Started, b'[' | b'O') => self.escape = EscapeState::Sequence,
+            (EscapeState::Started, _) | (EscapeState::Sequence, 0x40..=0x7e) => {
+                self.escape = EscapeState::Outside
+            }
+            (EscapeState::Outside, 0x08 | 0x7f) => self.pop_char(),
+            (EscapeState::Outside, CTRL_U | CTRL_W) => self.bytes.clear(),
+            (EscapeState::Outside, b'\t' | b' '..) if self.bytes.len() <= LINE_MAX => {
+                self.bytes.push(byte);
+            }
+            (EscapeState::Sequence | EscapeState::Outside, _) => {}
+        }
+        true
+    }
+
+    /// Removes the last character.
+    fn pop_char(&mut self) {
+        while let Some(byte) = self.bytes.pop() {
+            let goes_on = byte & 0xc0 == 0x80;
+            if !goes_on {
+                break;
+            }
+        }
+    }
+
+    /// What was typed; never repeated in an error.
+    fn into_text(self) -> Result<String, &'static str> {
+        if self.bytes.len() > LINE_MAX {
+            return Err("what was typed is longer than 64 KiB");
+        }
+        String::from_utf8(self.bytes).map_err(|_| "what was typed is no UTF-8")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn typed(keys: &[u8]) -> Result<String, &'static str> {
+        let mut line = TypedLine::default();
+        let end = keys.iter().position(|byte| !line.push_key(*byte));
+        assert!(end.is_none_or(|end| end + 1 == keys.len()), "{keys:?}");
+        line.into_text()
+    }
+
+    #[test]
+    fn a_line_is_what_is_left_when_enter_is_hit() {
+        let text = |keys: &str| typed(keys.as_bytes()).unwrap();
+        assert_eq!(text("s3cret\r"), "s3cret");
+        assert_eq!(text("a b\tc\n"), "a b\tc");
+        assert_eq!(text("aé\x7fb\x08c\n"), "ac");
+        assert_eq!(text("\x7fwrong\x15right\n"), "right");
+        assert_eq!(text("a\x1b[D\x1bOA\x1b[1;5Cb\x01\n"), "ab");
+        assert_eq!(text("\x1b\n"), "");
+        assert_eq!(text("x\x04"), "x");
+    }
+
+    #[test]
+    fn a_line_has_a_bound() {
+        let long = vec![b'x'; LINE_MAX];
+        assert_eq!(typed(&long).unwrap().len(), LINE_MAX);
+        assert!(typed(&vec![b'x'; 3 * LINE_MAX]).is_err());
+        assert!(typed(b"\xff\n").is_err());
+    }
+}

@@ -1,0 +1,179 @@
+//! A connection to the kernel with its door open, before the client is heard.
+
+use std::io::{self, ErrorKind, Write};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::thread;
+
+use mgp_protocol::ids::AgentId;
+use mgp_protocol::jsonrpc::{self, Message};
+use mgp_protocol::mcp::Method;
+use mgp_protocol::mgp::door;
+use nix::errno::Errno;
+use nix::sys::socket::{
+    AddressFamily, SockFlag, SockType, UnixAddr, getsockopt, setsockopt, socket,
+    sockopt::{PeerCredentials, SendTimeout},
+};
+use nix::sys::time::{TimeVal, TimeValLike};
+
+use super::line_reader::read_line;
+use crate::cli::client::{
+    CliContext, ConnectRetries, POLL_INTERVAL, ResponseTimer, backlog_is_full, check_owner,
+    connect_failure, parse_error,
+};
+use crate::cli::failure::Failure;
+
+/// Longest answer to `mgp/door/open`, in bytes.
+const RESPONSE_BYTES_MAX: usize = 64 << 10;
+
+/// A connection whose door is open. A kernel that closes it without a word is looked at again.
+pub(super) fn open(
+    context: &CliContext,
+    of: Option<u32>,
+    asked: &door::Open,
+) -> Result<UnixStream, Failure> {
+    let mut retries = ConnectRetries::new();
+    loop {
+        let (mut socket, uid, silence) = connect(context, of)?;
+        // A model behind an MCP client is no operator, whoever started the client. At a kernel of
+        // somebody else one is whom its configuration says.
+        let own = uid == nix::unistd::geteuid().as_raw();
+        let local = || own.then(|| AgentId::LOCAL.to_owned());
+        let open = door::Open {
+            server: asked.server.clone(),
+            set: asked.set.clone(),
+            agent: asked.agent.clone().or_else(local),
+            folder: asked.folder.clone(),
+        };
+        match open_endpoint(&mut socket, &open, silence) {
+            Ok(()) => return Ok(socket),
+            Err(Failure::ConnectionClosed) if retries.next_attempt() => {
+                thread::sleep(ConnectRetries::RETRY_INTERVAL)
+            }
+            Err(failure) => return Err(failure),
+        }
+    }
+}
+
+/// The connection, and the number of the user at its other end: this one, root, or the one named.
+fn connect(
+    context: &CliContext,
+    of: Option<u32>,
+) -> Result<(UnixStream, u32, ResponseTimer), Failure> {
+    let path = &context.running_socket()?;
+    let stream = match connect_with_timeout(path) {
+        Err(e) if backlog_is_full(&e) => {
+            let mut silence = ResponseTimer::start(path, context.data_dir_holder());
+            loop {
+                silence.check()?;
+                match connect_with_timeout(path) {
+                    Err(e) if backlog_is_full(&e) => {}
+                    connected => break connected,
+                }
+            }
+        }
+        connected => connected,
+    };
+    let stream = stream.map_err(|e| connect_failure(&e, path))?;
+    let peer = getsockopt(&stream, PeerCredentials).map_err(io::Error::from)?;
+    if of != Some(peer.uid()) {
+        check_owner(peer.uid(), path)?;
+    }
+    let silence = ResponseTimer::start(path, Some(peer.pid()).filter(|pid| *pid > 0));
+    Ok((stream, peer.uid(), silence))
+}
+
+/// Connects within [`POLL_INTERVAL`]; [`backlog_is_full`] when nobody takes the connection.
+fn connect_with_timeout(path: &Path) -> io::Result<UnixStream> {
+    let address = UnixAddr::new(path)?;
+    let (unix, stream) = (AddressFamily::Unix, SockType::Stream);
+    let connecting: OwnedFd = socket(unix, stream, SockFlag::SOCK_CLOEXEC, None)?;
+    let millis = i64::try_from(POLL_INTERVAL.as_millis()).unwrap_or(i64::MAX);
+    setsockopt(&connecting, SendTimeout, &TimeVal::milliseconds(millis))?;
+    loop {
+        match nix::sys::socket::connect(connecting.as_raw_fd(), &address) {
+            Err(Errno::EINTR) => {}
+            connected => break connected?,
+        }
+    }
+    setsockopt(&connecting, SendTimeout, &TimeVal::zero())?;
+    Ok(UnixStream::from(connecting))
+}
+
+/// Says which door is meant, and keeps the answer away from the client.
+fn open_endpoint(
+    socket: &mut UnixStream,
+    open: &door::Open,
+    mut silence: ResponseTimer,
+) -> Result<(), Failure> {
+    let params = serde_json::to_string(open).expect("params are always JSON");
+    let mut request = jsonrpc::request("0", door::Open::METHOD, Some(&params));
+    request.push(b'\n');
+    socket.set_read_timeout(Some(POLL_INTERVAL))?;
+    socket.write_all(&request).map_err(to_connection_failure)?;
+    let line = read_line(socket, RESPONSE_BYTES_MAX, |e| {
+        let silent = [ErrorKind::WouldBlock, ErrorKind::TimedOut];
+        match silent.contains(&e.kind()) {
+            true => silence.check(),
+            false => Err(to_connection_failure(e)),
+        }
+    })?;
+    let line = line
+        .ok_or_else(|| Failure::Other("the kernel's answer to mgp/door/open is too long".into()))?;
+    socket.set_read_timeout(None)?;
+    match jsonrpc::parse(&line) {
+        Ok(Message::Response { outcome: Ok(_), .. }) => Ok(()),
+        Ok(Message::Response {
+            outcome: Err(error),
+            ..
+        }) => Err(parse_error(error)),
+        Ok(Message::Request { .. } | Message::Notification { .. }) | Err(_) => Err(Failure::Other(
+            "the kernel answered mgp/door/open with something else".into(),
+        )),
+    }
+}
+
+/// A connection that was cut off is one that was closed.
+fn to_connection_failure(error: io::Error) -> Failure {
+    let cut = [ErrorKind::BrokenPipe, ErrorKind::ConnectionReset];
+    match cut.contains(&error.kind()) {
+        true => Failure::ConnectionClosed,
+        false => error.into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{BufRead, Read};
+
+    use super::*;
+
+    #[test]
+    fn the_door_is_opened_before_the_client_is_heard() {
+        let (kernel, mut ours) = UnixStream::pair().unwrap();
+        let kernel = thread::spawn(move || {
+            let mut reader = io::BufReader::new(&kernel);
+            let mut line = String::new();
+            reader.read_line(&mut line).unwrap();
+            (&kernel)
+                .write_all(b"{\"jsonrpc\":\"2.0\",\"id\":0,\"result\":{}}\nrest")
+                .unwrap();
+            line
+        });
+        let open = door::Open {
+            server: Some("files".into()),
+            set: None,
+            agent: None,
+            folder: None,
+        };
+        let silence = ResponseTimer::start(Path::new("none"), None);
+        open_endpoint(&mut ours, &open, silence).unwrap();
+        let want =
+            r#"{"jsonrpc":"2.0","id":0,"method":"mgp/door/open","params":{"server":"files"}}"#;
+        assert_eq!(kernel.join().unwrap().trim_end(), want);
+        let mut rest = String::new();
+        ours.read_to_string(&mut rest).unwrap();
+        assert_eq!(rest, "rest");
+    }
+}

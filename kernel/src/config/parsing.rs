@@ -1,0 +1,26 @@
+//! How the tables of a file are read: key by key, each problem with its place.
+
+mod keys;
+mod lookup;
+mod problem;
+mod problems;
+mod section;
+mod source_file;
+mod suggestions;
+mod values;
+
+pub(crate) use lookup::NAME_PLACEHOLDER;
+pub(super) use lookup::PlaceholderLookup;
+pub use lookup::{Lookup, SecretsConfig};
+pub use problem::{Location, Problem, Severity};
+pub(super) use problems::{Problems, StartOrder};
+pub(super) use section::Section;
+pub(super) use source_file::SourceFile;
+pub(super) use suggestions::{nearest, render_list};
+pub(super) use values::Values;
+
+/// How variables alone are looked up.
+pub type VariableLookup<'e> = dyn Fn(&str) -> Option<String> + 'e;
+
+/// Where variables and secrets are looked up.
+pub type Env<'e> = dyn Lookup + 'e;

@@ -1,0 +1,265 @@
+//! Where the configuration comes from, and what it says right now.
+
+use std::collections::BTreeSet;
+use std::fmt::Display;
+use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError, RwLock};
+use std::time::Duration;
+
+use mgp_discovery::config::ConfigLookup;
+use mgp_protocol::ids::ServerId;
+use mgp_protocol::mgp::kernel::Untrusted;
+use mgp_transports::http::listener_tls::ListenerTls;
+use notify::{RecommendedWatcher, RecursiveMode, Watcher};
+use tokio::sync::mpsc;
+
+use crate::config::named_secrets::KernelLookup;
+use crate::config::{self, KernelConfig, LoadedConfig, Mention, WrittenKeys};
+
+/// An editor writes a file in several steps; they are taken up together.
+const DEBOUNCE: Duration = Duration::from_millis(150);
+
+/// The configuration of a running kernel.
+pub struct ConfigSource {
+    look_up: Option<ConfigLookup>,
+    /// What the kernel was started with.
+    started_with: (KernelConfig, WrittenKeys),
+    server_ids: Mutex<BTreeSet<ServerId>>,
+    /// What the project's file said when it was last in force.
+    project_text: Mutex<Option<String>>,
+    status: RwLock<ConfigStatus>,
+}
+
+impl std::fmt::Debug for ConfigSource {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ConfigSource").finish_non_exhaustive()
+    }
+}
+
+/// The configuration in force, in words.
+#[derive(Debug, Default, Clone)]
+pub struct ConfigStatus {
+    /// Files in force, the most important first.
+    pub files: Vec<String>,
+    /// Those of a project that are not in force as they are.
+    pub untrusted: Vec<Untrusted>,
+    /// Where a new server is written down.
+    pub servers_file: Option<String>,
+    /// What is wrong with them.
+    pub problems: Vec<String>,
+    /// Whom and what they name.
+    pub mentions: Vec<Mention>,
+    /// Where agents come in.
+    pub endpoints: Vec<String>,
+    /// What of them waits for the kernel's next start.
+    pub pending_restart: Vec<String>,
+}
+
+impl ConfigSource {
+    /// The source of a kernel that was started with `loaded`; without a look-up it never changes.
+    #[must_use]
+    pub fn new(look_up: Option<ConfigLookup>, loaded: &LoadedConfig) -> Self {
+        let source = Self {
+            look_up,
+            started_with: (loaded.kernel.clone(), loaded.written_keys.clone()),
+            server_ids: Mutex::default(),
+            project_text: Mutex::default(),
+            // Who starts the kernel has told it already.
+            status: RwLock::new(ConfigStatus {
+                untrusted: untrusted_project(loaded).into_iter().collect(),
+                ..ConfigStatus::default()
+            }),
+        };
+        source.apply(loaded);
+        source
+    }
+
+    /// Reads the files again; `None` when there are none, or one that was asked for is gone.
+    #[must_use]
+    pub fn reload(&self) -> Option<LoadedConfig> {
+        let look_up = self.look_up.as_ref()?;
+        let held = self
+            .project_text
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone();
+        match config::load_with_env(
+            look_up,
+            &KernelLookup::for_look_up(look_up),
+            held.as_deref(),
+        ) {
+            Ok(loaded) => Some(loaded),
+            Err(error) => {
+                tracing::error!(%error, "the configuration stays as it was");
+                None
+            }
+        }
+    }
+
+    /// Takes note of what was read; answers what is wrong with it.
+    pub fn apply(&self, loaded: &LoadedConfig) -> Vec<String> {
+        let ids = loaded.servers.iter().filter_map(|server| match server {
+            Ok(spec) => Some(spec.id.clone()),
+            Err(broken) => broken.id.clone(),
+        });
+        *self
+            .server_ids
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = ids.collect();
+        let problems: Vec<_> = loaded.problems.iter().map(|p| p.render(false)).collect();
+        for problem in &problems {
+            tracing::warn!("{problem}");
+        }
+        let mut held = self
+            .project_text
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        held.clone_from(&loaded.project.effective_text);
+        let untrusted = untrusted_project(loaded);
+        let mut status = self.status.write().unwrap_or_else(PoisonError::into_inner);
+        for news in untrusted
+            .iter()
+            .filter(|one| !status.untrusted.contains(one))
+        {
+            tracing::warn!("{}", news.why);
+        }
+        let files = loaded.files_in_force();
+        status.files = files.map(|f| f.path.display().to_string()).collect();
+        status.untrusted = untrusted.into_iter().collect();
+        status.servers_file = self.look_up.as_ref().and_then(file_for_new_servers);
+        status.problems.clone_from(&problems);
+        status.mentions = loaded.mentions();
+        if loaded.is_usable() {
+            let waiting = self.pending_restart(loaded);
+            for news in waiting
+                .iter()
+                .filter(|one| !status.pending_restart.contains(one))
+            {
+                tracing::warn!("{news}");
+            }
+            status.pending_restart = waiting;
+        }
+        problems
+    }
+
+    /// What of it waits for the kernel's next start.
+    fn pending_restart(&self, loaded: &LoadedConfig) -> Vec<String> {
+        let (kernel, written) = &self.started_with;
+        config::pending_restart((kernel, written), (&loaded.kernel, &loaded.written_keys))
+    }
+
+    /// Where agents come in, for the operator.
+    pub fn set_endpoints(&self, doors: Vec<String>) {
+        self.status
+            .write()
+            .unwrap_or_else(PoisonError::into_inner)
+            .endpoints = doors;
+    }
+
+    /// The configuration in force, in words.
+    #[must_use]
+    pub fn status(&self) -> ConfigStatus {
+        self.status
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    /// Every server the files name, usable or not.
+    #[must_use]
+    pub fn server_ids(&self) -> BTreeSet<ServerId> {
+        self.server_ids
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+}
+
+/// The project's file, where it is not in force as it is.
+fn untrusted_project(loaded: &LoadedConfig) -> Option<Untrusted> {
+    let untrusted = loaded.project.untrusted.as_ref()?;
+    Some(Untrusted {
+        file: untrusted.file.display().to_string(),
+        held: untrusted.trusted_version_in_force,
+        why: untrusted.to_string(),
+    })
+}
+
+/// Where a new server is written down: into the one file that was named, else into the user's.
+fn file_for_new_servers(look_up: &ConfigLookup) -> Option<String> {
+    let named = look_up.explicit_file().map(|(_, path)| path);
+    let file = named.or_else(|| look_up.user_file());
+    file.map(|path| path.display().to_string())
+}
+
+/// Reloads when one of the files changes, appears or goes. Runs until dropped.
+pub async fn watch_files<F, T, E>(files: Vec<PathBuf>, reload: impl Fn() -> F)
+where
+    F: Future<Output = Result<T, E>>,
+    E: Display,
+{
+    let names: BTreeSet<PathBuf> = files.iter().cloned().collect();
+    let ours = move |path: &PathBuf| names.contains(path);
+    let Some((_watcher, mut changes)) = start_watcher(&files, ours) else {
+        return;
+    };
+    while wait_for_settled_change(&mut changes).await {
+        if let Err(error) = reload().await {
+            tracing::error!(%error, "the configuration was not taken up");
+        }
+    }
+}
+
+/// Takes up the certificates of the HTTP door when they change; connections stay. Runs until dropped.
+pub async fn watch_certificates(tls: Option<ListenerTls>) {
+    let Some(tls) = tls else { return };
+    // Whatever changes beside them: they may be links, and what is changed their target.
+    let Some((_watcher, mut changes)) = start_watcher(&tls.files().all_files(), |_| true) else {
+        return;
+    };
+    while wait_for_settled_change(&mut changes).await {
+        let again = tls.clone();
+        match mgp_runtime::task::run_blocking("source.certificates", move || again.reload()).await {
+            Ok(Ok(true)) => tracing::info!("the HTTP door shows its new certificate"),
+            Ok(Ok(false)) | Err(_) => {}
+            Ok(Err(error)) => tracing::error!("the HTTP door keeps its certificates: {error}"),
+        }
+    }
+}
+
+/// Watches the folders of these files, for the paths that are `ours`; `None`, and told, when the
+/// system does not.
+fn start_watcher(
+    files: &[PathBuf],
+    ours: impl Fn(&PathBuf) -> bool + Send + 'static,
+) -> Option<(RecommendedWatcher, mpsc::Receiver<()>)> {
+    let (told, changes) = mpsc::channel(1);
+    let watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
+        if event.is_ok_and(|e| !e.kind.is_access() && e.paths.iter().any(&ours)) {
+            // One pending change covers any number of them.
+            let _ = told.try_send(());
+        }
+    });
+    let Ok(mut watcher) = watcher else {
+        tracing::warn!("changes of the files are not noticed; use `mgp/kernel/reload`");
+        return None;
+    };
+    // Folders are watched, not files: editors replace files.
+    let folders: BTreeSet<_> = files.iter().filter_map(|f| f.parent()).collect();
+    for folder in folders.into_iter().filter(|f| f.is_dir()) {
+        if let Err(error) = watcher.watch(folder, RecursiveMode::NonRecursive) {
+            tracing::warn!(folder = %folder.display(), %error, "changes in there are not noticed");
+        }
+    }
+    Some((watcher, changes))
+}
+
+/// Waits for changes, and until they are through; false when there will be none any more.
+async fn wait_for_settled_change(changes: &mut mpsc::Receiver<()>) -> bool {
+    if changes.recv().await.is_none() {
+        return false;
+    }
+    tokio::time::sleep(DEBOUNCE).await;
+    while changes.try_recv().is_ok() {}
+    true
+}

@@ -1,0 +1,135 @@
+//! Where a kernel says that it runs: in its data folder, and where those look who know only the user.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+use mgp_discovery::config::ConfigLookup;
+use mgp_runtime::time::unix_ms;
+
+use super::lock::{self, FolderLock};
+use super::options::KernelOptions;
+use super::running_kernel::RunningKernel;
+use crate::paths::{LastUsed, ensure_private_folder};
+
+/// A kernel that holds its data folder and has said so. Dropping it takes the word back.
+pub(super) struct RunningRecord {
+    record: RunningKernel,
+    folders: Vec<PathBuf>,
+    /// The lock goes last.
+    _lock: FolderLock,
+}
+
+impl RunningRecord {
+    /// Holds the data folder and records the kernel. A user's usual kernel is the only one: two whose
+    /// folders differ because two environments do are not started beside each other.
+    pub(super) fn acquire(options: &KernelOptions) -> Result<Self, String> {
+        let folders = writable_folders(&options.record_folders);
+        // Two that start at once see each other.
+        let _turns: Vec<_> = folders
+            .iter()
+            .filter_map(|folder| lock_folder(folder))
+            .collect();
+        if !options.is_data_dir_named
+            && let Some(other) = usual_kernel(&folders, &options.data_dir)
+        {
+            return Err(already_running_message(&other));
+        }
+        let lock = lock::acquire(&options.data_dir)?;
+        let record = RunningKernel {
+            pid: std::process::id(),
+            since: unix_ms() / 1000,
+            socket: options.socket.clone(),
+            data_dir: options.data_dir.clone(),
+            named: options.is_data_dir_named,
+        };
+        let mut announced = Self {
+            record,
+            folders: Vec::new(),
+            _lock: lock,
+        };
+        announced.write_record(&options.data_dir);
+        for folder in folders {
+            announced.record_if_preferred(folder);
+        }
+        if !options.is_data_dir_named {
+            save_last_used(options);
+        }
+        Ok(announced)
+    }
+
+    /// Records it in a folder of the user, unless a kernel is there that comes before.
+    fn record_if_preferred(&mut self, folder: PathBuf) {
+        let other = RunningKernel::find_live(&folder).filter(|other| other.pid != self.record.pid);
+        let goes_before = |other: RunningKernel| self.record.named || !other.named;
+        if folder != self.record.data_dir && !other.is_some_and(goes_before) {
+            self.write_record(&folder);
+        }
+    }
+
+    fn write_record(&mut self, folder: &Path) {
+        match self.record.write(folder) {
+            Ok(()) => self.folders.push(folder.to_owned()),
+            Err(e) => tracing::warn!(
+                "{}: clients with another environment will not find this kernel: {e}",
+                folder.display()
+            ),
+        }
+    }
+}
+
+impl Drop for RunningRecord {
+    fn drop(&mut self) {
+        for folder in &self.folders {
+            self.record.remove(folder);
+        }
+    }
+}
+
+/// Those of the folders that can be had; a home that is read-only keeps no kernel from starting.
+fn writable_folders(folders: &[PathBuf]) -> Vec<PathBuf> {
+    let had = |folder: &&PathBuf| match ensure_private_folder(folder) {
+        Ok(()) => true,
+        Err(e) => {
+            tracing::warn!("no record of this kernel is kept where others look: {e}");
+            false
+        }
+    };
+    folders.iter().filter(had).cloned().collect()
+}
+
+fn lock_folder(folder: &Path) -> Option<File> {
+    let folder = File::open(folder).ok()?;
+    folder.lock().is_ok().then_some(folder)
+}
+
+fn usual_kernel(folders: &[PathBuf], data_dir: &Path) -> Option<RunningKernel> {
+    let live = folders
+        .iter()
+        .filter_map(|folder| RunningKernel::find_live(folder));
+    let mut usual = live.filter(|other| !other.named && other.data_dir != data_dir);
+    usual.next()
+}
+
+fn already_running_message(other: &RunningKernel) -> String {
+    format!(
+        "a kernel (process {}) already runs for this user on {}, listening at {}; use it, stop it with `mgp down`, or give this one its own folder with --data-dir",
+        other.pid,
+        other.data_dir.display(),
+        other.socket.display()
+    )
+}
+
+/// Leaves to the next kernel where this one has its things. Who starts that one may know less.
+fn save_last_used(options: &KernelOptions) {
+    let Some(home) = options.record_folders.last() else {
+        return;
+    };
+    let config_home = |look_up: &ConfigLookup| look_up.config_home.clone();
+    let kept = LastUsed {
+        data_dir: Some(options.data_dir.clone()),
+        config_home: options.look_up.as_ref().and_then(config_home),
+    };
+    if let Err(e) = kept.write(home) {
+        tracing::warn!("{}: {e}", home.display());
+    }
+}

@@ -1,0 +1,30 @@
+//! The audit log of this kernel: where it is, what it keeps, what it keeps out.
+
+use mgp_engine::store::audit::redact::Redaction;
+use mgp_store::audit::{AuditHandle, LogFolder, LogOptions};
+
+use super::options::KernelOptions;
+use super::secrets;
+
+/// Opens the log.
+///
+/// # Errors
+/// In words, why there is none: what is not written down is not done.
+pub(super) fn open(options: &KernelOptions) -> Result<AuditHandle, String> {
+    let audit = &options.loaded.kernel.audit;
+    if !audit.enabled {
+        tracing::warn!("no audit log is kept: `enabled` in [audit] is false");
+        let off = AuditHandle::disabled();
+        off.redact(options.loaded.secrets());
+        return Ok(off);
+    }
+    let key = secrets::load_audit_key(&options.data_dir)?;
+    LogOptions {
+        folder: LogFolder::new(&options.data_dir),
+        calls: audit.call_auditing(),
+        retention: audit.retention,
+        per_day: audit.daily_agent_bytes(),
+        redaction: Redaction::new(audit.arguments, &key, options.loaded.secrets()),
+    }
+    .open()
+}

@@ -1,0 +1,260 @@
+//! What the configuration says of the parts.
+
+use super::super::options::KernelOptions;
+use super::super::{SERVER_DRAIN_TIMEOUT, data_folder, machine};
+use crate::cluster::ClusterDeps;
+use crate::config::KernelConfig;
+use mgp_callers::directory::Directory;
+use mgp_callers::request::Routes;
+use mgp_callers::request::suspended_calls::SuspendedCalls;
+use mgp_callers::tasks::{TaskRecord, Tasks};
+use mgp_calls::ConfirmationRules;
+use mgp_cluster::links::LinkTable;
+use mgp_cluster::tool_index::{PeerTools, PublishedNames};
+use mgp_discovery::config::ConfigLookup;
+use mgp_doors::revocation::Revocation;
+use mgp_doors::stateless::Stateless;
+use mgp_engine::callers::seal::SealKey;
+use mgp_engine::node_key::NodeKey;
+use mgp_engine::policy::access::{DefaultPolicies, GrantTable as AccessTable};
+use mgp_engine::policy::risk::ConfirmationPolicy;
+use mgp_engine::servers::health::HealthCheckConfig;
+use mgp_engine::servers::sandbox;
+use mgp_engine::tools::catalog::cursor::CursorKey;
+use mgp_engine::tools::catalog::{Catalog, Paging};
+use mgp_policy::access::{AccessHandle, GrantStore};
+use mgp_runtime::randomness;
+use mgp_runtime::task_supervisor::TaskSupervisorHandle;
+use mgp_runtime::time::unix_ms;
+use mgp_servers::login::{LoginBackend, Logins};
+use mgp_servers::sandbox::Sandboxes;
+use mgp_servers::server::{Connector, ProcessSpawner, ResourceMonitor, ServerTable};
+use mgp_store::audit::AuditHandle;
+use mgp_store::witnesses::Witnesses;
+use mgp_sync::Snapshot;
+use mgp_tools::catalog::PublishedCatalog;
+use mgp_tools::registrar::RegistrationDefaults;
+use mgp_tools::search::{EmbeddingOptions, Program, SearchOptions};
+use mgp_transports::http::client::Client;
+use std::collections::{BTreeMap, HashMap};
+use std::num::NonZeroUsize;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+use tokio::sync::OnceCell;
+use tokio_util::sync::CancellationToken;
+
+/// How long the process of the model may take for a text, which it does when nobody else wants the
+/// machine: what takes a twentieth of a second of a core may take some seconds of a busy one.
+const MODEL_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// What registered servers are started with.
+pub(super) fn registration_background(kernel: &KernelConfig) -> RegistrationDefaults {
+    RegistrationDefaults {
+        limits: kernel.limits.clone(),
+        tools: kernel.tools.clone(),
+        permissions: kernel.permissions.clone(),
+        sandbox: sandbox::SandboxConfig {
+            read: kernel.discovery.registered.read.clone(),
+            write: kernel.discovery.registered.write.clone(),
+            ..kernel.sandbox.clone()
+        },
+        interpreters: kernel.discovery.registered.interpreters.clone(),
+    }
+}
+
+/// What gives texts their meaning.
+fn embedding_options(kernel: &KernelConfig) -> EmbeddingOptions {
+    EmbeddingOptions {
+        embedding: kernel.discovery.embedding(),
+        program: Program {
+            exe: "/proc/self/exe".into(),
+            args: vec!["__embed".into()],
+            timeout: MODEL_TIMEOUT,
+        },
+        idle: kernel.discovery.model_idle,
+        outbound: kernel.network.outbound(),
+    }
+}
+
+/// What calls are decided by before the configuration is in force.
+pub(super) fn initial_access_table(
+    kernel: &KernelConfig,
+    books: &GrantStore,
+) -> Arc<Snapshot<AccessTable>> {
+    let defaults = DefaultPolicies {
+        kernel: kernel.access.default_policy,
+        servers: HashMap::new(),
+    };
+    let (grants, authority) = (books.grants(), books.authority());
+    let table = AccessTable::build(grants, authority, defaults, unix_ms(), 1);
+    let sets = Arc::new(kernel.sets.clone());
+    Arc::new(Snapshot::new(table.with_sets(sets, 1)))
+}
+
+/// How a person's yes is had.
+pub(super) fn confirmation_rules(kernel: &KernelConfig) -> ConfirmationRules {
+    let asked = &kernel.confirmation;
+    ConfirmationRules {
+        caution: ConfirmationPolicy {
+            confirm_moderate: asked.moderate,
+        },
+        timeout: asked.timeout,
+        operator_queue: asked.operator_queue,
+    }
+}
+
+/// What is offered before any server is connected.
+pub(super) fn empty_catalog(kernel: &KernelConfig) -> PublishedCatalog {
+    let size = kernel.lists.page_size.try_into();
+    PublishedCatalog {
+        catalog: Arc::new(Catalog::empty(Paging {
+            size: size.unwrap_or(NonZeroUsize::MIN),
+            key: CursorKey::new(randomness::random_bytes()),
+        })),
+        peers: BTreeMap::new(),
+        fetched: BTreeMap::new(),
+        replaced: CancellationToken::new(),
+    }
+}
+
+pub(super) fn new_connector(
+    options: &KernelOptions,
+    mark: String,
+    health: HealthCheckConfig,
+) -> Connector {
+    let outbound = options.loaded.kernel.network.outbound();
+    Connector {
+        client: Client::new(outbound.clone()),
+        logins: Arc::new(Logins::new(LoginBackend {
+            store: options.secret_store(),
+            outbound,
+        })),
+        version: env!("CARGO_PKG_VERSION").into(),
+        mark,
+        folder: machine::start_folder(),
+        drain_timeout: SERVER_DRAIN_TIMEOUT,
+        shutdown_drain_timeout: OnceLock::new(),
+        health,
+        sandboxes: new_sandboxes(options),
+        spawner: ProcessSpawner::default(),
+        resource_usage: ResourceMonitor::new(),
+        links: Arc::new(Snapshot::new(LinkTable::default())),
+        peer_tools: Arc::new(Snapshot::new(PeerTools::default())),
+    }
+}
+
+/// Where servers are that are trusted least, and what nobody opens to them.
+pub(super) fn new_sandboxes(options: &KernelOptions) -> Sandboxes {
+    let files = options.loaded.files.iter().map(|file| file.path.clone());
+    let look_up = options.look_up.as_ref();
+    let trust = look_up.and_then(ConfigLookup::trust_file);
+    let secrets = look_up.and_then(ConfigLookup::secrets_folder);
+    let kernels = [options.data_dir.clone(), options.socket.clone()];
+    let sealed = look_up.and_then(ConfigLookup::sealed_folder);
+    let kernels = kernels
+        .into_iter()
+        .chain(trust)
+        .chain(secrets)
+        .chain(sealed);
+    let kernels = kernels.chain(options.record_folders.iter().cloned());
+    let written = options.loaded.servers.iter().flatten();
+    let written = written.flat_map(|server| &server.sandbox.write);
+    let written = written.chain(&options.loaded.kernel.discovery.registered.write);
+    Sandboxes {
+        exe: "/proc/self/exe".into(),
+        folder: options.data_dir.join("sandbox"),
+        kernel_paths: files.chain(kernels).collect(),
+        home: std::env::home_dir(),
+        writable_folders: std::sync::Mutex::new(written.cloned().collect()),
+        machine: OnceCell::new(),
+    }
+}
+
+/// Where agents have things under way.
+pub(super) fn new_revocation(
+    kernel: &KernelConfig,
+    directory: &Arc<Directory>,
+    tasks: &Arc<Tasks>,
+) -> Arc<Revocation> {
+    Arc::new(Revocation {
+        directory: directory.clone(),
+        suspended: SuspendedCalls::new(kernel.questions.answer_timeout),
+        tasks: tasks.clone(),
+        sessions: OnceLock::new(),
+    })
+}
+
+pub(super) fn new_tasks(
+    options: &KernelOptions,
+    seal: &SealKey,
+    before: Vec<TaskRecord>,
+    directory: &Arc<Directory>,
+    supervisor: TaskSupervisorHandle,
+) -> Arc<Tasks> {
+    let folder = data_folder::tasks_folder(&options.data_dir);
+    let boot = u64::from_le_bytes(randomness::random_bytes());
+    let patience = options.loaded.kernel.questions.answer_timeout;
+    Tasks::new(
+        seal.clone(),
+        boot,
+        patience,
+        folder,
+        before,
+        directory.clone(),
+        supervisor,
+    )
+}
+
+pub(super) fn new_stateless(
+    seal: SealKey,
+    revocation: &Revocation,
+    routes: Arc<dyn Routes>,
+) -> Arc<Stateless> {
+    let tasks = revocation.tasks.clone();
+    Arc::new(Stateless {
+        routes,
+        suspended: revocation.suspended.clone(),
+        seal,
+        boot: tasks.boot(),
+        tasks,
+    })
+}
+
+/// What the index of tools is opened with.
+pub(super) fn search_options(
+    options: &KernelOptions,
+    shown: &Arc<Snapshot<PublishedCatalog>>,
+    table: &Arc<Snapshot<AccessTable>>,
+    servers: &Arc<ServerTable>,
+) -> SearchOptions {
+    SearchOptions {
+        published: shown.clone(),
+        table: table.clone(),
+        servers: servers.clone(),
+        embedding: embedding_options(&options.loaded.kernel),
+        file: data_folder::vectors_file(&options.data_dir),
+        data_dir: options.data_dir.clone(),
+    }
+}
+
+/// What this node's part in a cluster is started with.
+pub(super) fn cluster_deps<'a>(
+    options: &'a KernelOptions,
+    key: NodeKey,
+    witnesses: Witnesses,
+    connector: &'a Connector,
+    servers: &Arc<ServerTable>,
+    (access, audit): (&AccessHandle, &AuditHandle),
+) -> ClusterDeps<'a> {
+    ClusterDeps {
+        key,
+        config: &options.loaded.kernel.cluster,
+        data_dir: options.data_dir.clone(),
+        witnesses,
+        connector,
+        names: Arc::new(Snapshot::new(PublishedNames::default())),
+        servers: servers.clone(),
+        access: access.clone(),
+        audit: audit.clone(),
+    }
+}

@@ -1,0 +1,98 @@
+//! The actors at the root of the tree, each started with what it needs.
+
+use super::super::data_folder;
+use super::super::options::KernelOptions;
+use crate::tree::RootActor;
+use mgp_callers::directory::Directory;
+use mgp_callers::registered_agents::RegisteredAgents;
+use mgp_doors::agent_registry::{AgentRegistryActor, AgentRegistryHandle};
+use mgp_doors::revocation::Revocation;
+use mgp_engine::doors::agent_registry::AgentRegistry;
+use mgp_runtime::mailbox::Mailbox;
+use mgp_runtime::task_supervisor::TaskSupervisorHandle;
+use mgp_servers::guard::{GuardActor, GuardHandle};
+use mgp_servers::server::ServerTable;
+use mgp_store::audit::AuditHandle;
+use mgp_sync::Snapshot;
+use mgp_tools::catalog::{CatalogActor, CatalogHandle, PublishedCatalog};
+use mgp_tools::events::EventsHandle;
+use mgp_tools::search::SearchHandle;
+use ractor::{Actor, ActorCell, SpawnErr};
+use std::sync::Arc;
+
+/// What ends every child when the kernel dies, itself one of the parts.
+pub(super) async fn start_guard(mark: &str) -> Result<(GuardHandle, RootActor), SpawnErr> {
+    let guard = GuardActor {
+        exe: "/proc/self/exe".into(),
+        args: vec!["__guard".into()],
+        mark: mark.to_owned(),
+    };
+    let (guard, _) = Actor::spawn(None, guard, ()).await?;
+    let root = RootActor::permanent("guard", guard.get_cell());
+    Ok((GuardHandle::new(Mailbox::new(guard)), root))
+}
+
+/// Whose tasks wait for a person, or follow a call, on behalf of a part of the kernel.
+pub(super) async fn start_task_supervisor(
+    name: &'static str,
+    root: &mut Vec<RootActor>,
+) -> Result<TaskSupervisorHandle, SpawnErr> {
+    let (handle, cell) = TaskSupervisorHandle::start().await?;
+    root.push(RootActor::permanent(name, cell));
+    Ok(handle)
+}
+
+pub(super) fn search_root_actor(search: &SearchHandle, cell: ActorCell) -> RootActor {
+    let search = search.clone();
+    let restart = move || {
+        let search = search.clone();
+        async move { search.start().await }
+    };
+    RootActor::restartable("search", cell, restart)
+}
+
+/// What merges what servers offer. Started again, it asks them what they offer.
+pub(super) async fn start_catalog(
+    shown: &Arc<Snapshot<PublishedCatalog>>,
+    directory: &Arc<Directory>,
+    search: &SearchHandle,
+    servers: &Arc<ServerTable>,
+    events: &EventsHandle,
+) -> Result<(CatalogHandle, RootActor), SpawnErr> {
+    let actor = CatalogActor {
+        published: shown.clone(),
+        directory: directory.clone(),
+        search: search.clone(),
+        events: events.clone(),
+    };
+    let handle = CatalogHandle::new(shown.clone());
+    let cell = handle.start(actor.clone()).await?;
+    let (again, servers) = (handle.clone(), servers.clone());
+    let restart = move || {
+        let (catalog, actor, servers) = (again.clone(), actor.clone(), servers.clone());
+        async move { catalog.restart(actor, &servers).await }
+    };
+    Ok((handle, RootActor::restartable("catalog", cell, restart)))
+}
+
+/// Who has a token, and who keeps it.
+pub(super) async fn start_agent_registry(
+    options: &KernelOptions,
+    before: AgentRegistry,
+    revocation: &Arc<Revocation>,
+    audit: &AuditHandle,
+) -> Result<(AgentRegistryHandle, ActorCell), SpawnErr> {
+    let registered_agents = RegisteredAgents::new(before);
+    let actor = AgentRegistryActor {
+        file: data_folder::agents_file(&options.data_dir),
+        registered_agents: registered_agents.clone(),
+        revocation: revocation.clone(),
+        audit: audit.clone(),
+    };
+    let (actor, _) = Actor::spawn(None, actor, ()).await?;
+    let cell = actor.get_cell();
+    Ok((
+        AgentRegistryHandle::new(Mailbox::new(actor), registered_agents),
+        cell,
+    ))
+}

@@ -1,0 +1,476 @@
+//! Where agents come in: the owner's socket and the HTTP door.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use mgp_doors::connection;
+use mgp_doors::endpoint_context::EndpointContext;
+use mgp_doors::grpc_endpoint::GrpcEndpoint;
+use mgp_doors::http_endpoint::{
+    Auth, HttpEndpoint, HttpSse, MetricsPage, MetricsPath, ResponseOptions, Tokens,
+};
+use mgp_doors::lite::{Lite, LiteSettings};
+use mgp_doors::oauth::{KeySource, OAuth, ProtectedResource};
+use mgp_doors::session::{SessionLimits, Sessions};
+use mgp_engine::doors::bearer::BearerPolicy;
+use mgp_protocol::ids::AgentId;
+use mgp_runtime::task;
+use mgp_transports::http::client::Client;
+use mgp_transports::http::guard::AllowList;
+use mgp_transports::http::listener_tls::ListenerTls;
+use mgp_transports::http::proxy::Outbound;
+use mgp_transports::http::server::{HttpListener, ListenerLimits};
+use mgp_transports::stall::StallGuard;
+use mgp_transports::unix::{self, SocketFile};
+use tokio::net::{UnixListener, UnixStream};
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::components::StartedKernel;
+use super::machine;
+use super::options::{KernelOptions, OpenHttpListener, OpenListeners};
+use super::secrets;
+use super::socket_users::{SocketPeer, SocketUsers};
+use crate::config::{self, KernelConfig, LiteConfig};
+use crate::health::metrics::{KernelMetrics, ScrapeTarget};
+
+/// A socket connection that takes nothing for this long is dropped.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long connections may take to end with the kernel once no server can answer any more: who is
+/// still under way then waits for a person.
+const CLOSE_TIMEOUT: Duration = Duration::from_millis(300);
+/// Connections on the socket at once.
+const CONNECTIONS_MAX: usize = 4096;
+/// Those of them that are not the owner's: whatever others do, the owner gets in. One more is closed.
+const OTHER_USERS_MAX: usize = 2048;
+
+/// How the descriptors that the system allows are shared out, so that no number of connections at one endpoint
+/// takes those of the others, of children and of files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct ConnectionLimits {
+    /// At the HTTP endpoint: at most half of the descriptors, for anybody may come there.
+    http: usize,
+    /// On the socket: at most a quarter. The last quarter is for children, files and links.
+    socket: usize,
+    /// Those of them that are not the owner's.
+    other_users: usize,
+}
+
+impl ConnectionLimits {
+    /// With so many descriptors, where `http` connections are wanted.
+    fn new(open_files: usize, http: usize) -> Self {
+        let socket = CONNECTIONS_MAX.min(open_files / 4).max(1);
+        Self {
+            http: http.min(open_files / 2).max(1),
+            socket,
+            other_users: OTHER_USERS_MAX.min(socket / 2),
+        }
+    }
+
+    /// As the system and the configuration allow.
+    fn current(max_sessions: usize) -> Self {
+        // A session may hold one standing stream beside its calls.
+        let wanted = ListenerLimits::default().connections.max(2 * max_sessions);
+        Self::new(machine::open_file_limit(), wanted)
+    }
+}
+
+/// Doors that are bound, and what keeps them open.
+pub(super) struct BoundListeners {
+    listener: Option<UnixListener>,
+    users: SocketUsers,
+    socket: SocketFile,
+    http: Option<HttpListener>,
+    tls: Option<ListenerTls>,
+    token: Option<(String, PathBuf)>,
+    /// That of `/metrics`.
+    metrics_token: Option<(String, PathBuf)>,
+    sessions: Option<Arc<Sessions>>,
+    shutdown: CancellationToken,
+    disconnect: CancellationToken,
+    connections: TaskTracker,
+    accept_tasks: Vec<JoinHandle<Result<(), task::TaskError>>>,
+}
+
+/// Binds both doors before anything else is opened or started: a kernel nobody can reach is no kernel.
+pub(super) async fn bind_listeners(options: &mut KernelOptions) -> Result<BoundListeners, String> {
+    let users = SocketUsers::resolve(&options.loaded.kernel.socket.users)?;
+    let bound = match options.listener.take() {
+        Some(listener) => unix::adopt(listener, &options.socket, users.has_other_users()),
+        None => unix::bind(&options.socket, users.has_other_users()),
+    };
+    let (listener, socket) = bound.map_err(|e| e.to_string())?;
+    let http = &options.loaded.kernel.http;
+    let papers = http.tls.clone().filter(|_| http.enabled);
+    let tls = papers.map(ListenerTls::open).transpose();
+    let tls = tls.map_err(|e| format!("the HTTP door cannot speak TLS: {e}"))?;
+    let door = match http.enabled {
+        true => Some(HttpListener::bind(http.listen).map_err(|e| {
+            format!(
+                "the HTTP door cannot listen on {}: {e}; set `listen` in [http] to another address",
+                http.listen
+            )
+        })?),
+        false => None,
+    };
+    Ok(BoundListeners {
+        metrics_token: None,
+        listener: Some(listener),
+        users,
+        socket,
+        http: door.map(|door| door.with_tls(tls.clone())),
+        tls,
+        token: None,
+        sessions: None,
+        shutdown: CancellationToken::new(),
+        disconnect: CancellationToken::new(),
+        connections: TaskTracker::new(),
+        accept_tasks: Vec::new(),
+    })
+}
+
+impl BoundListeners {
+    /// Reads the tokens of the HTTP door, or makes them.
+    pub(super) fn issue_tokens(&mut self, options: &KernelOptions) -> Result<(), String> {
+        let http = &options.loaded.kernel.http;
+        self.token = match (http.enabled, http.auth) {
+            (true, config::HttpAuth::Token | config::HttpAuth::OAuth) => {
+                Some(secrets::load_token(&options.data_dir)?)
+            }
+            (true, config::HttpAuth::None) | (false, _) => None,
+        };
+        let shows = http.enabled && options.loaded.kernel.metrics.enabled;
+        self.metrics_token = match shows {
+            true => Some(secrets::load_metrics_token(&options.data_dir)?),
+            false => None,
+        };
+        Ok(())
+    }
+
+    /// Lets agents in.
+    pub(super) fn open(
+        &mut self,
+        options: &KernelOptions,
+        started: &StartedKernel,
+        closing: &CancellationToken,
+    ) -> OpenListeners {
+        let reception = &started.endpoint_context;
+        self.shutdown = closing.clone();
+        if let Some(listener) = self.listener.take() {
+            let serving = serve_socket(
+                listener,
+                ConnectionLimits::current(options.loaded.kernel.http.max_sessions),
+                self.users.clone(),
+                reception.clone(),
+                closing.clone(),
+                self.disconnect.clone(),
+                self.connections.clone(),
+            );
+            self.accept_tasks
+                .push(task::spawn_supervised("doors.socket", serving).detach());
+        }
+        let http = self.http.take().map(|door| {
+            let address = door.addr();
+            let sessions = self.open_http(door, options, started);
+            let _ = started.revocation.sessions.set(sessions);
+            OpenHttpListener {
+                address,
+                secure: self.tls.is_some(),
+                token: self.token.as_ref().map(|(token, _)| token.clone()),
+                token_file: self.token.as_ref().map(|(_, file)| file.clone()),
+            }
+        });
+        OpenListeners {
+            socket: self.socket.path().to_owned(),
+            http,
+        }
+    }
+
+    fn open_http(
+        &mut self,
+        door: HttpListener,
+        options: &KernelOptions,
+        started: &StartedKernel,
+    ) -> Arc<Sessions> {
+        let reception = &started.endpoint_context;
+        let kernel = &options.loaded.kernel;
+        let limits = SessionLimits {
+            max: kernel.http.max_sessions,
+            idle: kernel.http.session_idle,
+            replay: kernel.streams.replay_events,
+        };
+        let sessions = Sessions::new(limits, reception.clone());
+        self.sessions = Some(sessions.clone());
+        let console = started.console.clone();
+        match kernel.http.console {
+            true => {
+                let configured = AllowList::new(kernel.http.allowed_hosts.iter().cloned(), []);
+                let secure = self.tls.is_some();
+                console.set_address(door.addr(), secure, configured, sessions.clone());
+            }
+            false => console.set_unavailable(),
+        }
+        let handler = Arc::new(HttpEndpoint {
+            endpoint: reception.clone(),
+            sessions: sessions.clone(),
+            http_sse: HttpSse::new(kernel.http.max_sessions),
+            auth: self.auth(kernel, door.addr(), reception),
+            console,
+            response_options: ResponseOptions {
+                stream_after: kernel.streams.stream_after,
+                poll_after: Some(kernel.streams.poll_after).filter(|after| !after.is_zero()),
+            },
+            secure: self.tls.is_some(),
+            lite: lite_endpoint(kernel, reception),
+            metrics: self.metrics_path(kernel, door.addr(), &started.metrics),
+            counts: started.metrics.endpoints.clone(),
+        });
+        // No page can make an address lead elsewhere, as it can a name.
+        let own = match door.addr() {
+            at if at.ip().is_unspecified() => None,
+            SocketAddr::V4(at) => Some(at.ip().to_string()),
+            SocketAddr::V6(at) => Some(format!("[{}]", at.ip())),
+        };
+        let hosts = kernel.http.allowed_hosts.iter().cloned().chain(own);
+        let allow = AllowList::new(hosts, kernel.http.allowed_origins.clone());
+        let limits = ListenerLimits {
+            connections: ConnectionLimits::current(kernel.http.max_sessions).http,
+            ..ListenerLimits::default()
+        };
+        let both = GrpcEndpoint::new(handler);
+        let answer = move |request, peer| both.clone().handle(request, peer);
+        let serving = door.serve(limits, allow, answer, self.shutdown.clone());
+        self.accept_tasks
+            .push(task::spawn_supervised("doors.http", serving).detach());
+        sessions
+    }
+
+    /// `/metrics`, and where it is told to be.
+    fn metrics_path(
+        &self,
+        kernel: &KernelConfig,
+        at: SocketAddr,
+        metrics: &Arc<KernelMetrics>,
+    ) -> Option<MetricsPath> {
+        let (token, file) = self.metrics_token.as_ref()?;
+        let scheme = if self.tls.is_some() { "https" } else { "http" };
+        let at = HttpListener::reachable_address(at);
+        let loopback = kernel.metrics.loopback;
+        let _ = metrics.scrape_target.set(ScrapeTarget {
+            url: format!("{scheme}://{at}/metrics"),
+            token_file: file.clone(),
+            is_open_to_loopback: loopback,
+        });
+        let metrics = metrics.clone();
+        let page = MetricsPage::new(move |form| {
+            let metrics = metrics.clone();
+            Box::pin(async move { metrics.render(form).await })
+        });
+        Some(MetricsPath {
+            page,
+            token: blake3::hash(token.as_bytes()),
+            loopback,
+        })
+    }
+
+    /// The TLS of the HTTP door, where it has one.
+    pub(super) fn tls(&self) -> Option<ListenerTls> {
+        self.tls.clone()
+    }
+
+    /// How callers of the HTTP door show who they are.
+    fn auth(&self, kernel: &KernelConfig, at: SocketAddr, reception: &EndpointContext) -> Auth {
+        let tokens = self.token.as_ref().map(|(token, _)| Tokens {
+            local: blake3::hash(token.as_bytes()),
+            registered_agents: reception.registered_agents.clone(),
+        });
+        match (kernel.http.auth, tokens) {
+            (config::HttpAuth::Token, Some(tokens)) => Auth::Token(tokens),
+            (config::HttpAuth::OAuth, tokens) => {
+                let outbound = kernel.network.outbound();
+                let oauth = oauth_resource_server(&kernel.oauth, &outbound, self.tls.is_some(), at);
+                let oauth = Arc::new(oauth);
+                Auth::OAuth(oauth, tokens.filter(|_| kernel.oauth.accept_tokens))
+            }
+            (config::HttpAuth::None, _) | (config::HttpAuth::Token, None) => Auth::None,
+        }
+    }
+
+    /// Lets nobody in any more; resolves when `calls` have ended and HTTP requests under way are
+    /// answered, as far as anybody can answer them.
+    pub(super) async fn stop_accepting(&mut self, calls: impl Future<Output = ()>) {
+        self.shutdown.cancel();
+        let open = std::mem::take(&mut self.accept_tasks);
+        let mut closed = std::pin::pin!(async {
+            for door in open {
+                let _ = door.await;
+            }
+        });
+        let mut calls = std::pin::pin!(calls);
+        tokio::select! {
+            () = &mut closed => calls.await,
+            () = &mut calls => {
+                let _ = tokio::time::timeout(CLOSE_TIMEOUT, closed).await;
+            }
+        }
+    }
+
+    /// Sees out those who are still inside.
+    pub(super) async fn disconnect_all(self) {
+        if let Some(sessions) = &self.sessions {
+            sessions.close_all();
+        }
+        self.disconnect.cancel();
+        self.connections.close();
+        let _ = tokio::time::timeout(CLOSE_TIMEOUT, self.connections.wait()).await;
+    }
+}
+
+/// The kernel as a resource server of OAuth.
+fn oauth_resource_server(
+    config: &config::OAuthConfig,
+    outbound: &Outbound,
+    secure: bool,
+    at: SocketAddr,
+) -> OAuth {
+    let client = || Client::new(outbound.clone());
+    let source = match (&config.jwks_file, &config.jwks_url) {
+        (Some(file), _) => KeySource::File(file.clone()),
+        (None, Some(url)) => KeySource::Url(client(), url.clone()),
+        (None, None) => KeySource::Issuer(client()),
+    };
+    let port = at.port();
+    let scheme = if secure { "https" } else { "http" };
+    let own =
+        || [at.to_string(), format!("localhost:{port}")].map(|at| format!("{scheme}://{at}/mcp"));
+    let place = ProtectedResource {
+        resources: match &config.resource {
+            Some(resource) => vec![resource.clone()],
+            None => own().to_vec(),
+        },
+        audiences: config.audience.clone(),
+    };
+    let policy = BearerPolicy {
+        issuer: config.issuer.clone(),
+        algorithms: config.algorithms.clone(),
+        agent_claim: config.agent_claim.clone(),
+        scopes: config.scopes.clone(),
+    };
+    OAuth::new(policy, source, place)
+}
+
+async fn serve_socket(
+    listener: UnixListener,
+    limits: ConnectionLimits,
+    users: SocketUsers,
+    reception: EndpointContext,
+    closing: CancellationToken,
+    leave: CancellationToken,
+    visits: TaskTracker,
+) {
+    let places = Arc::new(tokio::sync::Semaphore::new(limits.socket));
+    let others = Arc::new(tokio::sync::Semaphore::new(limits.other_users));
+    loop {
+        let Ok(place) = places.clone().acquire_owned().await else {
+            return;
+        };
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            () = closing.cancelled() => return,
+        };
+        match accepted {
+            Ok((stream, _)) => {
+                let Some(visitor) = identify_peer(&stream, &users) else {
+                    continue;
+                };
+                let other = match &visitor {
+                    SocketPeer::Owner => None,
+                    SocketPeer::Agent(_) => match others.clone().try_acquire_owned() {
+                        Ok(place) => Some(place),
+                        Err(_) => continue,
+                    },
+                };
+                let visit = serve_connection(stream, visitor, reception.clone(), leave.clone());
+                visits.spawn(async move {
+                    visit.await;
+                    drop((place, other));
+                });
+            }
+            // Out of descriptors, most likely: others have to go first.
+            Err(error) => {
+                tracing::warn!(%error, "the socket takes no connection right now");
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+        }
+    }
+}
+
+/// MCP-lite, where it is offered.
+fn lite_endpoint(kernel: &KernelConfig, reception: &EndpointContext) -> Option<Arc<Lite>> {
+    let LiteConfig {
+        enabled,
+        promise_after,
+        promise_ttl,
+        heartbeat,
+    } = kernel.lite;
+    let settings = LiteSettings {
+        promise_after: Some(promise_after).filter(|after| !after.is_zero()),
+        promise_ttl,
+        heartbeat,
+    };
+    enabled.then(|| Lite::new(reception, settings))
+}
+
+/// Who is there, by the system's own word; others are not served, whoever may have reached the socket.
+fn identify_peer(stream: &UnixStream, users: &SocketUsers) -> Option<SocketPeer> {
+    users.identify(unix::peer_credentials(stream).ok()?.uid)
+}
+
+async fn serve_connection(
+    stream: UnixStream,
+    visitor: SocketPeer,
+    reception: EndpointContext,
+    leave: CancellationToken,
+) {
+    let (reader, writer) = stream.into_split();
+    let writer = StallGuard::new(writer, WRITE_TIMEOUT);
+    let (agent, operator) = match visitor {
+        SocketPeer::Owner => (AgentId::new("operator"), true),
+        SocketPeer::Agent(agent) => (agent, false),
+    };
+    connection::serve(reception, agent, operator, None, leave, reader, writer).await;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// However few descriptors there are, each endpoint leaves those of the others, and a quarter to children
+    /// and files.
+    #[test]
+    fn connections_follow_the_limit_of_open_files() {
+        for open_files in [64, 256, 1_024, 4_096, 20_000, 1 << 20] {
+            let limits = ConnectionLimits::new(open_files, 20_000);
+            assert!(
+                limits.http + limits.socket <= open_files / 4 * 3,
+                "{limits:?}"
+            );
+            assert!(
+                limits.other_users < limits.socket && limits.http >= 32,
+                "{limits:?}"
+            );
+        }
+        let plenty = ConnectionLimits::new(1 << 20, 20_000);
+        assert_eq!(
+            plenty,
+            ConnectionLimits {
+                http: 20_000,
+                socket: CONNECTIONS_MAX,
+                other_users: OTHER_USERS_MAX,
+            }
+        );
+    }
+}

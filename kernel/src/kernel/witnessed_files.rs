@@ -1,0 +1,287 @@
+//! The files of the data folder that have a witness, what the loss of each means, and what to do. Journals compare
+//! themselves with theirs; the other files are looked at here, before anything is made in their place.
+
+use std::path::Path;
+
+use mgp_cluster::replication;
+use mgp_mcpl::push::{JOURNAL as PUSHES, StoredPushes};
+use mgp_policy::access::GrantStore;
+use mgp_store::audit::LogFolder;
+use mgp_store::backup::{RESTORED, RESTORED_LOGS};
+use mgp_store::regular_file;
+use mgp_store::witnesses::{OpenedWitnesses, WITNESS_FILES, Witnesses};
+use mgp_tools::registrar::Registrations;
+
+use super::data_folder::{
+    GRANTS_JOURNAL, REGISTRATIONS_JOURNAL, SCOPES_FILE, SETS_FILE, grants_file,
+};
+use crate::cluster::{LAN_FILE, LOG_PREFIX, SHARES_FILE, logs_folder};
+
+/// The witnesses of the ends of the cluster's logs begin so: they are accepted together with the file.
+const LOG_TIP_PREFIX: &str = "cluster/logs/tip ";
+/// The files with a witness of their own that are journals.
+const JOURNALS: [&str; 7] = [
+    GRANTS_JOURNAL,
+    REGISTRATIONS_JOURNAL,
+    PUSHES,
+    LOG_PREFIX,
+    "cluster/logs/owed",
+    "cluster/logs/twice",
+    RESTORED_LOGS,
+];
+
+/// What is noticed of a file.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum WatchMode {
+    /// That it is missing.
+    Presence,
+    /// That it is another one, too. It is made once and stays as it is.
+    Contents,
+}
+
+/// What becomes of a start.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum OnLoss {
+    Report,
+    Abort,
+}
+
+/// A file with a witness.
+struct WatchedFile {
+    name: &'static str,
+    watch: WatchMode,
+    on_loss: OnLoss,
+    /// What its loss means.
+    loss_effect: &'static str,
+}
+
+const fn watched_file(
+    name: &'static str,
+    watch: WatchMode,
+    on_loss: OnLoss,
+    means: &'static str,
+) -> WatchedFile {
+    WatchedFile {
+        name,
+        watch,
+        on_loss,
+        loss_effect: means,
+    }
+}
+
+const WATCHED_FILES: [WatchedFile; 9] = [
+    watched_file(
+        "node.key",
+        WatchMode::Presence,
+        OnLoss::Abort,
+        "it is who this node is, and signs what it decides",
+    ),
+    watched_file(
+        "seal.key",
+        WatchMode::Contents,
+        OnLoss::Report,
+        "what was sealed with it cannot be opened: tasks and suspended calls that clients hold, and ids of conversations",
+    ),
+    watched_file(
+        "audit.key",
+        WatchMode::Contents,
+        OnLoss::Report,
+        "digests of arguments in the audit log cannot be compared with later ones",
+    ),
+    watched_file(
+        "metrics.token",
+        WatchMode::Presence,
+        OnLoss::Report,
+        "a new one is made, and whoever reads /metrics needs it",
+    ),
+    watched_file(
+        SHARES_FILE,
+        WatchMode::Presence,
+        OnLoss::Report,
+        "nothing is shared with other nodes until it is shared anew",
+    ),
+    watched_file(
+        SETS_FILE,
+        WatchMode::Presence,
+        OnLoss::Abort,
+        "nobody knows which feature sets were switched off",
+    ),
+    watched_file(
+        SCOPES_FILE,
+        WatchMode::Presence,
+        OnLoss::Report,
+        "a person is asked again about every scope that was approved for good",
+    ),
+    watched_file(
+        "mcpl/tokens.json",
+        WatchMode::Presence,
+        OnLoss::Report,
+        "the tokens that servers took today are counted from 0",
+    ),
+    watched_file(
+        LAN_FILE,
+        WatchMode::Presence,
+        OnLoss::Report,
+        "this node is not seen on the local network until `mgp lan on`",
+    ),
+];
+
+impl WatchedFile {
+    /// What its witness records of it; None where it is missing.
+    fn read_witnessed(&self, data_dir: &Path) -> Option<String> {
+        let path = data_dir.join(self.name);
+        match self.watch {
+            WatchMode::Presence => path.try_exists().unwrap_or(true).then(String::new),
+            WatchMode::Contents => {
+                let bytes = regular_file::read(&path).ok()?;
+                let hash = blake3::derive_key("mgp 2026-11 witness of a key", &bytes);
+                Some(super::secrets::to_hex(&hash))
+            }
+        }
+    }
+
+    /// Its witness says something else: in words.
+    fn check_loss(&self, data_dir: &Path, witnesses: &Witnesses) -> Option<String> {
+        let before = witnesses.witness(self.name).contents()?;
+        let now = self.read_witnessed(data_dir);
+        let how = match (&now, self.watch) {
+            (None, _) => "is missing",
+            (Some(_), WatchMode::Presence) => return None,
+            (Some(now), WatchMode::Contents) if before.possible_contents().any(|it| it == now) => {
+                return None;
+            }
+            (Some(_), WatchMode::Contents) => "is another one than it was",
+        };
+        let (path, means) = (data_dir.join(self.name), self.loss_effect);
+        let way = match self.on_loss {
+            OnLoss::Report => "put a copy back and start the kernel again, or run `mgp down`, then",
+            OnLoss::Abort => "put a copy back; or, to go on without it, run",
+        };
+        let (path, name) = (path.display(), self.name);
+        Some(format!("{path} {how}: {means}; {way} `mgp accept {name}`"))
+    }
+
+    fn record_current(&self, data_dir: &Path, witnesses: &Witnesses) {
+        let witness = witnesses.witness(self.name);
+        match (self.read_witnessed(data_dir), self.watch) {
+            (None, _) => {}
+            (Some(_), WatchMode::Presence) => witness.settle_presence(),
+            // Of another one than it was the loss is reported until the operator accepts it.
+            (Some(now), WatchMode::Contents) if witness.contents().is_none() => {
+                witness.settle(&now)
+            }
+            (Some(_), WatchMode::Contents) => {}
+        }
+    }
+}
+
+/// What was found at the start.
+pub(super) struct WitnessReport {
+    pub(super) witnesses: Witnesses,
+    /// What is wrong, with what to do.
+    pub(super) failures: Vec<String>,
+    /// What is worth a record in the audit log, and no fault.
+    pub(super) audit_notes: Vec<String>,
+}
+
+/// Opens the witnesses, and looks at the files that do not compare themselves.
+///
+/// # Errors
+/// In words, what keeps the kernel from starting.
+pub(super) fn open_and_check(data_dir: &Path) -> Result<WitnessReport, String> {
+    let was_used = LogFolder::new(data_dir).marker().is_some();
+    let opened = Witnesses::open(data_dir);
+    let opened =
+        opened.map_err(|e| format!("{}: {e}", data_dir.join(WITNESS_FILES[0]).display()))?;
+    let OpenedWitnesses {
+        witnesses,
+        is_new,
+        mut faults,
+    } = opened;
+    for file in &WATCHED_FILES {
+        match (file.check_loss(data_dir, &witnesses), file.on_loss) {
+            (None, _) => {}
+            (Some(why), OnLoss::Report) => faults.push(why),
+            (Some(why), OnLoss::Abort) => return Err(why),
+        }
+    }
+    let accepted = witnesses.take_accepted().into_iter();
+    let mut notes: Vec<String> = accepted
+        .map(|name| format!("the operator accepted {name} as it is"))
+        .collect();
+    let restored = witnesses.witness(RESTORED);
+    if let Some(from) = restored.contents().and_then(|it| it.settled) {
+        notes.push(format!("this folder was {from}"));
+        restored.forget().map_err(|e| e.to_string())?;
+    }
+    if is_new && was_used {
+        notes.push(format!(
+            "the files of this folder have no witness yet: what they hold now is taken as it is, and recorded in {} and {}",
+            WITNESS_FILES[0], WITNESS_FILES[1]
+        ));
+    }
+    Ok(WitnessReport {
+        witnesses,
+        failures: faults,
+        audit_notes: notes,
+    })
+}
+
+/// Has all files witnessed that are there now.
+pub(super) fn record_all(data_dir: &Path, witnesses: &Witnesses) {
+    for file in &WATCHED_FILES {
+        file.record_current(data_dir, witnesses);
+    }
+}
+
+/// What is lost by the witnesses of a folder that no kernel runs on: in words. Changes nothing; None where there are
+/// no witnesses.
+pub(crate) fn examine(data_dir: &Path) -> Option<Vec<String>> {
+    let witnesses = match Witnesses::read(data_dir) {
+        Ok(found) => found?,
+        Err(error) => return Some(vec![error.to_string()]),
+    };
+    let files = WATCHED_FILES.iter();
+    let mut lost: Vec<String> = files
+        .filter_map(|file| file.check_loss(data_dir, &witnesses))
+        .collect();
+    let witness = |name: &str| witnesses.witness(name);
+    let grants = GrantStore::compare(&grants_file(data_dir), &witness(GRANTS_JOURNAL));
+    lost.extend(grants.err().map(|e| e.to_string()));
+    let registered = Registrations::compare(
+        &data_dir.join(REGISTRATIONS_JOURNAL),
+        &witness(REGISTRATIONS_JOURNAL),
+    );
+    lost.extend(registered.unwrap_or_else(Some));
+    let pushes = StoredPushes::compare(data_dir, &witness(PUSHES));
+    lost.extend(pushes.unwrap_or_else(|e| Some(e.to_string())));
+    let logs = replication::check_witnesses(&logs_folder(data_dir), &witness(LOG_PREFIX));
+    lost.extend(logs.unwrap_or_else(|e| vec![e.to_string()]));
+    Some(lost)
+}
+
+/// Accepts a file as it is; false where it has no witness.
+///
+/// # Errors
+/// In words: a name that no file with a witness has, or the system's error.
+pub(crate) fn accept_file(data_dir: &Path, name: &str) -> Result<bool, String> {
+    let names = WATCHED_FILES.iter().map(|file| file.name).chain(JOURNALS);
+    if !names.clone().any(|known| known == name) {
+        let names: Vec<&str> = names.collect();
+        return Err(format!(
+            "no file with a witness is called {name}; there are {}",
+            names.join(", ")
+        ));
+    }
+    let explain = |e: std::io::Error| format!("{}: {e}", data_dir.join(WITNESS_FILES[0]).display());
+    let witnesses = Witnesses::open(data_dir).map_err(explain)?.witnesses;
+    let tips = match name {
+        LOG_PREFIX => witnesses.records_with_prefix(LOG_TIP_PREFIX),
+        _ => Vec::new(),
+    };
+    let tips = tips
+        .into_iter()
+        .map(|(node, _)| format!("{LOG_TIP_PREFIX}{node}"));
+    let records: Vec<String> = tips.chain([name.to_owned()]).collect();
+    witnesses.accept(name, &records).map_err(explain)
+}
