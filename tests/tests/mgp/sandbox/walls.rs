@@ -63,8 +63,7 @@ impl Of {
         let become_somebody = ["setpriv", &reuid, &regid, "--clear-groups"];
         let (mapped, group) = (format!("--map-user={user}"), format!("--map-group={user}"));
         let no_more = [
-            "shares",
-            "remove",
+            "unshare",
             "-U",
             &mapped,
             &group,

@@ -47,7 +47,7 @@ const SHOWN: [&str; 34] = [
     "metrics",
     "calls show 0",
     "agents list",
-    "shares",
+    "shares list",
     "cluster status",
 ];
 
