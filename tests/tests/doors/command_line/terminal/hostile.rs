@@ -14,9 +14,9 @@ const HOSTILE: &str = "\u{1b}]0;T\u{7}\u{1b}[2J\u{9b}2J\u{202e}gnp.exe\u{202c}\u
 const FORGED: [&str; 2] = ["FAKE LINE", "2026-11-28T00:00:00.000Z "];
 
 /// Commands that show what others said, and what they are typed with here.
-const SHOWN: [&str; 34] = [
+const SHOWN: [&str; 36] = [
     "servers list",
-    "servers info h",
+    "servers show h",
     "servers logs h",
     "servers outdated",
     "tools list",
@@ -33,16 +33,18 @@ const SHOWN: [&str; 34] = [
     "status",
     "status --tree",
     "pending",
+    "permissions list",
+    "logins list",
     "audit tail -n 50",
     "audit find --limit 50",
     "audit verify",
     "explain agent.local h:said",
-    "grants",
+    "grants list",
     "doctor",
     "top --once",
-    "events channels",
+    "events list",
     "sets list",
-    "sets info none",
+    "sets show none",
     "mcpl sets list",
     "metrics",
     "calls show 0",
@@ -53,13 +55,14 @@ const SHOWN: [&str; 34] = [
 
 /// Of these some only say what the person typed or what this machine has, some need what is not here, and some run
 /// until they are ended; what they show goes the same ways.
-const OTHERS: &str = "up down demo stdio console accept backup restore import export connect login logout trust \
-    untrust completions trace replay approve answer deny grant revoke share unshare \
+const OTHERS: &str = "up down demo stdio console accept backup restore import export connect trust \
+    untrust completions trace replay approve answer deny \
     service-install service-status service-remove servers-search servers-add servers-remove servers-start servers-stop \
     servers-restart servers-update secrets-set secrets-list secrets-remove agents-add agents-remove agents-token \
     mcpl-sets-enable mcpl-sets-disable mcpl-sets-reset mcpl-forget state-log state-rollback audit-acknowledge events-tail \
-    node-id node-invite node-join node-approve node-refuse node-list node-revoke node-rename node-promote node-demote \
-    node-drain node-forget node-leave node-rekey node-tickets node-withdraw cluster-recover lan-on lan-off lan-status";
+    grants-add grants-remove shares-add shares-remove logins-add logins-remove permissions-remove \
+    nodes-show nodes-invite nodes-join nodes-list nodes-remove nodes-rename nodes-promote nodes-demote \
+    nodes-drain nodes-forget nodes-leave nodes-rekey nodes-tickets nodes-withdraw cluster-recover lan-on lan-off lan-status";
 
 /// What no terminal should get from a stranger, and a line that is forged.
 fn troubles(output: &Output) -> Vec<String> {
@@ -93,6 +96,15 @@ async fn leaves(kernel: &Kernel, group: &str) -> Vec<String> {
     let words: Vec<&str> = group.split(' ').filter(|word| !word.is_empty()).collect();
     let help = kernel.mgp(&[&words[..], &["--help"]].concat()).await;
     let help = String::from_utf8_lossy(&help.stdout).into_owned();
+    if words.is_empty() {
+        // By what people do: `  up, down, status            Start, stop and show the kernel`.
+        let titles = help
+            .lines()
+            .filter(|line| line.starts_with("  ") && !line.trim_start().starts_with('-'));
+        let titles = titles.filter_map(|line| line.get(2..28));
+        let names = titles.flat_map(|title| title.split(','));
+        return names.map(|name| name.trim().to_owned()).collect();
+    }
     let commands = help.lines().skip_while(|line| *line != "Commands:").skip(1);
     let commands = commands.take_while(|line| line.starts_with(' ') || line.is_empty());
     let names = commands.filter(|line| line.starts_with("  ") && !line.starts_with("   "));
@@ -167,6 +179,7 @@ async fn nothing_that_a_server_says_drives_a_terminal_or_forges_a_line() {
         known.insert(words[0].to_owned());
         known.extend(words.get(..2).map(|two| two.join("-")));
     }
+    let mut walked = 0;
     for command in leaves(&kernel, "").await {
         let inner = leaves(&kernel, &command).await;
         let all = if inner.is_empty() {
@@ -175,11 +188,13 @@ async fn nothing_that_a_server_says_drives_a_terminal_or_forges_a_line() {
             inner
         };
         for one in all {
+            walked += 1;
             // `mcpl sets` is a group in a group.
             let known = known.contains(&one.replace(' ', "-")) || one == "mcpl sets";
             assert!(known, "`mgp {one}`: does it show what others said?");
         }
     }
+    assert!(walked > 80, "{walked} commands");
 }
 
 /// What the kernel gave to a server as a secret is in no log of it, as in no trace.
