@@ -26,10 +26,10 @@ pub struct RuleSubject {
     /// In a grant across nodes also 'SERVER:BEGINNING*', the tools whose names begin so.
     #[arg(value_name = "SERVER[:TOOL]")]
     pub place: String,
-    /// All of a server, although a tool of another one is shown under its name.
+    /// The whole server, even if a tool of another one has its name.
     #[arg(long)]
     pub whole_server: bool,
-    /// For an agent, a server or a tool that is still to come: nobody looks whether the names are right.
+    /// Accept names of agents, servers or tools that do not exist yet.
     #[arg(long)]
     pub yet_unknown: bool,
 }
@@ -48,13 +48,13 @@ pub struct Grant {
     /// Whom and what.
     #[command(flatten)]
     pub about: RuleSubject,
-    /// Deny instead.
+    /// Deny instead of allowing.
     #[arg(long)]
     pub deny: bool,
-    /// When it ends: 90s, 30m, 1h, 7d or 2026-03-01T00:00:00Z; never when not given.
+    /// Expiry: 90s, 30m, 1h, 7d or 2026-03-01T00:00:00Z; none by default.
     #[arg(long, value_name = "TIME", value_parser = time_values::parse_end)]
     pub expires: Option<u64>,
-    /// Why, for those who read it later.
+    /// A reason, shown with the grant.
     #[arg(long, value_name = "TEXT")]
     pub because: Option<String>,
 }
@@ -65,7 +65,7 @@ pub struct Grant {
   mgp grants remove agent.local files
   mgp grants remove agent.local files:move_file")]
 pub struct Revoke {
-    /// Whom and what: as it was granted or denied, a server or a tool.
+    /// What was granted or denied.
     #[command(flatten)]
     pub about: RuleSubject,
 }
@@ -76,7 +76,7 @@ pub struct Revoke {
   mgp grants list
   mgp grants list --agent agent.local --json")]
 pub struct ListGrants {
-    /// Only of this agent.
+    /// Only grants of this agent.
     #[arg(long, value_name = "AGENT")]
     pub agent: Option<String>,
 }

@@ -7,13 +7,13 @@ use super::time_values;
 /// `mgp agents …`.
 #[derive(Debug, Subcommand)]
 pub enum Agents {
-    /// Make an agent, and show its token, this once, and the entries for its client.
+    /// Add an agent, and print its token once, with the entries for its client.
     Add(AddAgent),
-    /// Show every agent that has a token.
+    /// List agents with a token.
     List,
-    /// Take an agent's token away; what the agent has under way ends.
+    /// Remove an agent and its token; its requests end.
     Remove(NamedAgent),
-    /// Show how old an agent's token is, or make a new one in its place.
+    /// Show the age of an agent's token, or rotate it.
     Token(AgentToken),
 }
 
@@ -29,7 +29,7 @@ The token is printed once and kept as a hash. It stands alone on stdout; the ent
 pub struct AddAgent {
     /// The agent's name: letters, digits, '.', '_' and '-'.
     pub name: String,
-    /// How long the token is good: 90s, 45m, 12h, 30d; for ever when not given.
+    /// Lifetime of the token: 90s, 45m, 12h, 30d; unlimited by default.
     #[arg(long, value_name = "TIME", value_parser = time_values::parse_seconds)]
     pub expires: Option<u64>,
 }
@@ -51,10 +51,10 @@ pub struct NamedAgent {
 pub struct AgentToken {
     /// The agent's name, with or without `agent.`.
     pub name: String,
-    /// Make a new token in place of the one before, and show it this once.
+    /// Replace the token, and print the new one once.
     #[arg(long)]
     pub rotate: bool,
-    /// How long the new one is good: 90s, 45m, 12h, 30d; for ever when not given.
+    /// Lifetime of the new token: 90s, 45m, 12h, 30d; unlimited by default.
     #[arg(long, value_name = "TIME", value_parser = time_values::parse_seconds, requires = "rotate")]
     pub expires: Option<u64>,
 }

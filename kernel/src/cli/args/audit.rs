@@ -23,7 +23,7 @@ Examples:
   mgp audit verify
   mgp audit verify --data-dir /backup/mgp --json")]
     Verify,
-    /// Take note of what is wrong with the log: `verify` does not fail for it any more.
+    /// Acknowledge damage of the log, so that `verify` passes again.
     #[command(after_help = "\
 Looks at the whole log, shows what is wrong, and writes down that the operator knows of it. The files stay as
 they are. The kernel must be running.

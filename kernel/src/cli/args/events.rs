@@ -9,7 +9,7 @@ use mgp_protocol::mgp::events::Severity;
 /// `mgp events …`.
 #[derive(Debug, Subcommand)]
 pub enum Events {
-    /// Show events as they come.
+    /// Follow events.
     Tail(TailEvents),
     /// List channels.
     #[command(after_help = "\
@@ -35,13 +35,13 @@ Examples:
   mgp events tail 'security.*' --min-severity warning
   mgp events tail --since 0 --json | jq .channel")]
 pub struct TailEvents {
-    /// Which channels.
+    /// Channels, or patterns that end in `*`.
     #[arg(value_name = "CHANNEL")]
     pub channels: Vec<String>,
-    /// First the events that were written down after the one with this cursor; 0 for the oldest.
+    /// Replay recorded events after this cursor first; 0 for all.
     #[arg(long, value_name = "CURSOR")]
     pub since: Option<String>,
-    /// None that is less severe.
+    /// Only events of at least this severity.
     #[arg(long, value_name = "SEVERITY", value_enum)]
     pub min_severity: Option<SeverityArg>,
 }

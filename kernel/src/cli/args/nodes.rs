@@ -69,13 +69,13 @@ pub enum Cluster {
 The ticket is a secret, and good once. The other node types `mgp nodes join`; both then show the same
 three words.")]
 pub struct Invite {
-    /// What the node may do: admin, member (shares and calls) or leaf (only calls).
+    /// Its role: admin, member (shares and calls) or leaf (only calls).
     #[arg(long, value_name = "ROLE", value_parser = ["admin", "member", "leaf"], default_value = "member")]
     pub role: String,
-    /// How long the ticket is good: 90s, 15m, 1h or 1d.
+    /// Lifetime of the ticket: 90s, 15m, 1h or 1d.
     #[arg(long = "for", value_name = "TIME", value_parser = time_values::parse_seconds, default_value = "15m")]
     pub during: u64,
-    /// Let in who shows it without asking anybody.
+    /// Admit the first node that shows it, without an approval.
     #[arg(long)]
     pub approved: bool,
     /// Where this node is reached, as HOST:PORT; may be given several times. Without it: the addresses of
@@ -100,7 +100,7 @@ pub struct Join {
     /// not given.
     #[arg(long, value_name = "NAME", requires = "ticket")]
     pub name: Option<String>,
-    /// Do not wait for the answer.
+    /// Do not wait for the approval.
     #[arg(long)]
     pub no_wait: bool,
 }
@@ -132,7 +132,7 @@ Without a terminal nothing is done unless -y is given.")]
 pub struct RevokeNode {
     /// Its name, its id or the beginning of it.
     pub node: String,
-    /// Cut it off without asking.
+    /// Remove it without asking.
     #[arg(short, long)]
     pub yes: bool,
 }
@@ -160,7 +160,7 @@ pub struct Rename {
 pub struct Promote {
     /// Its name, its id or the beginning of it.
     pub node: String,
-    /// What it may do: admin or member.
+    /// The new role: admin or member.
     #[arg(long, value_name = "ROLE", value_parser = ["admin", "member"], default_value = "admin")]
     pub role: String,
 }
@@ -176,10 +176,10 @@ promoted again. A node of an older version takes it for cut off until it is upda
 pub struct Demote {
     /// Its name, its id or the beginning of it; this node's own name for this one.
     pub node: String,
-    /// What it may do: member or leaf.
+    /// The new role: member or leaf.
     #[arg(long, value_name = "ROLE", value_parser = ["member", "leaf"], default_value = "member")]
     pub role: String,
-    /// Also where linked nodes of an older version take it for cut off.
+    /// Even if linked nodes of an older version take it for removed.
     #[arg(long)]
     pub with_older: bool,
 }
@@ -193,7 +193,7 @@ pub struct Demote {
 
 Others call a replica where there is one. What agents of this node do goes on.")]
 pub struct Drain {
-    /// Take calls again.
+    /// Accept calls again.
     #[arg(long)]
     pub end: bool,
     /// Do not wait for the calls under way.
@@ -212,7 +212,7 @@ pub struct Forget {
     /// Its name, its words, its id or the beginning of it.
     #[arg(value_name = "NODE", required_unless_present = "all")]
     pub node: Option<String>,
-    /// All that left or were cut off.
+    /// All nodes that left or were removed.
     #[arg(long, conflicts_with = "node")]
     pub all: bool,
 }
@@ -259,7 +259,7 @@ pub struct Recover {
     /// Nothing, or `-`: the key is read from the terminal or from stdin.
     #[arg(hide = true, default_value = "-")]
     pub key: String,
-    /// A node that is gone, to be cut off with it; may be given several times.
+    /// A lost node to remove as well; may be repeated.
     #[arg(long, value_name = "NODE")]
     pub without: Vec<String>,
 }

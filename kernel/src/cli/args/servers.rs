@@ -56,7 +56,7 @@ pub struct ServerName {
 pub struct RestartServer {
     /// The server's id.
     pub id: String,
-    /// Start a second one beside it, which takes over; its entry has to say restart_mode = "rolling".
+    /// Start a second instance first, which takes over; needs restart_mode = "rolling" in the entry.
     #[arg(long)]
     pub rolling: bool,
 }
@@ -208,7 +208,7 @@ pub struct Connect {
     /// What the client sees: this set, one of `mgp sets list`, and nothing else.
     #[arg(long, value_name = "NAME", conflicts_with = "undo")]
     pub set: Option<String>,
-    /// At the kernel's HTTP door, with a token of its own, in place of starting `mgp stdio`.
+    /// Connect over HTTP with a token, instead of starting `mgp stdio`.
     #[arg(long)]
     pub http: bool,
     /// Take out the client's servers that this kernel has, too.

@@ -85,7 +85,7 @@ pub struct Call {
     /// Read on where the kernel cut a long result (`max_result_bytes`), to its end.
     #[arg(long)]
     pub all: bool,
-    /// Call nothing: print the request for the HTTP door, to be copied into a shell or a program.
+    /// Print the HTTP request instead of sending it.
     #[arg(long, conflicts_with = "all")]
     pub curl: bool,
     /// Where to save pictures and sounds.

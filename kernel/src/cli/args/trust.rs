@@ -21,13 +21,13 @@ pub struct Trust {
     /// The folder; this one when not given.
     #[arg(value_name = "FOLDER")]
     pub folder: Option<PathBuf>,
-    /// Do not ask.
+    /// Trust it without asking.
     #[arg(long)]
     pub yes: bool,
-    /// With --yes: let it read this file outside of its folder, or this variable that may be secret.
+    /// With --yes: allow reading this file outside the folder, or this variable that may be secret.
     #[arg(long, value_name = "FILE|VARIABLE", requires = "yes")]
     pub reads: Vec<String>,
-    /// Show what was trusted, and whether it is still the same.
+    /// List trusted folders, and whether their files have changed.
     #[arg(long, conflicts_with_all = ["folder", "yes", "reads"])]
     pub list: bool,
 }

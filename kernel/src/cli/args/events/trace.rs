@@ -25,7 +25,7 @@ pub struct Trace {
     /// The server's id.
     #[arg(value_name = "SERVER", required_unless_present = "agent")]
     pub server: Option<String>,
-    /// What this agent says and hears, at every door.
+    /// Messages of this agent, at every endpoint.
     #[arg(long, value_name = "NAME", conflicts_with = "server")]
     pub agent: Option<String>,
     /// Show what the messages say, too.

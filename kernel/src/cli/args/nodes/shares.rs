@@ -31,10 +31,10 @@ pub struct Share {
     /// With whom: cluster, or node:NAME.
     #[arg(long, value_name = "cluster|node:NAME", value_parser = parse_audience)]
     pub to: Audience,
-    /// Only these tools, by the server's own names: one, or the beginning of several and '*'.
+    /// Only these tools: a name, or a prefix and '*'.
     #[arg(long, value_name = "PATTERN")]
     pub tools: Option<String>,
-    /// For a server or tools that are still to come: nobody looks whether the names are right.
+    /// Accept names of servers or tools that do not exist yet.
     #[arg(long)]
     pub yet_unknown: bool,
 }
@@ -48,7 +48,7 @@ pub struct Share {
 pub struct Unshare {
     /// The server.
     pub server: String,
-    /// With whom no more: cluster, or node:NAME; with nobody when not given.
+    /// Stop sharing with: cluster, or node:NAME; everybody by default.
     #[arg(long, value_name = "cluster|node:NAME", value_parser = parse_audience)]
     pub to: Option<Audience>,
     /// Only the rule of this pattern.

@@ -20,7 +20,7 @@ pub struct Export {
     /// Only this server, by its id.
     #[arg(long, value_name = "ID")]
     pub only: Vec<String>,
-    /// Write what variables and secrets hold now, in clear: whoever reads the file has them.
+    /// Write the values of variables and secrets in clear text.
     #[arg(long)]
     pub with_values: bool,
     /// Write over entries of the same names.

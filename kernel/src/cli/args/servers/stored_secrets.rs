@@ -21,9 +21,9 @@ Examples:
   mgp secrets list
   mgp secrets remove github")]
 pub enum Secrets {
-    /// Keep a secret, in the place of an earlier one of this name.
+    /// Set a secret, replacing one of the same name.
     Set(SetSecret),
-    /// Show what is kept and who has it; never a value.
+    /// List secrets and what uses them, without their values.
     List,
     /// Remove a secret.
     Remove(NamedSecret),

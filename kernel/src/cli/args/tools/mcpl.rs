@@ -5,10 +5,10 @@ use clap::{Args, Subcommand};
 /// `mgp mcpl …`.
 #[derive(Debug, Subcommand)]
 pub enum Mcpl {
-    /// Say which feature sets of servers are enabled: who may push, take part in inferences or ask for them.
+    /// Manage which feature sets of servers are enabled.
     #[command(subcommand)]
     Sets(FeatureSets),
-    /// Take back the scopes that were approved, until the end of the kernel or for good.
+    /// Revoke approved scopes.
     Forget(ForgetScopes),
 }
 
@@ -44,7 +44,7 @@ pub struct FeatureSetSelection {
     /// Its sets: a name, or several at once like 'memory.*' and '*'.
     #[arg(required = true, value_name = "SET")]
     pub sets: Vec<String>,
-    /// For a server or sets still to come: nobody looks whether the names are right.
+    /// Accept names of servers or sets that do not exist yet.
     #[arg(long)]
     pub yet_unknown: bool,
 }

@@ -7,7 +7,7 @@ use clap::{Args, Subcommand};
 pub enum State {
     /// Show how the state of a server's tools came to be: its checkpoints, as trees.
     Log(StateLog),
-    /// Go back to an earlier checkpoint; what comes then is a branch beside what was there.
+    /// Roll back to an earlier checkpoint; later states form a new branch.
     Rollback(StateRollback),
 }
 

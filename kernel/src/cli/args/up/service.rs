@@ -18,7 +18,7 @@ pub enum Service {
     Install(ServiceInstall),
     /// Say whether it is installed and runs, and what of programs it finds.
     Status,
-    /// End it and take the units away.
+    /// Stop it and remove the units.
     Remove,
     /// Run the kernel with the PATH of your shell: this is what the unit starts.
     #[command(hide = true)]
