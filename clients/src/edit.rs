@@ -122,9 +122,10 @@ fn apply_edit(
 #[must_use]
 pub fn keep_line_ends(before: &str, edited: String) -> String {
     let windows = before.matches("\r\n").count();
-    match windows > 0 && windows == before.matches('\n').count() {
-        true => edited.replace("\r\n", "\n").replace('\n', "\r\n"),
-        false => edited,
+    if windows > 0 && windows == before.matches('\n').count() {
+        edited.replace("\r\n", "\n").replace('\n', "\r\n")
+    } else {
+        edited
     }
 }
 

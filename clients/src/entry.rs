@@ -185,16 +185,18 @@ impl<'v> EntryReader<'v> {
         taken: &mut BTreeSet<String>,
     ) -> Option<BTreeSet<String>> {
         let listed = self.keys.get(key)?;
-        let listed = match listed.is_string() {
-            true => vec![listed.clone()],
-            false => listed.as_array()?.clone(),
+        let listed = if listed.is_string() {
+            vec![listed.clone()]
+        } else {
+            listed.as_array()?.clone()
         };
         let plain = |name: &str| name == "*" || !name.contains(['(', '*', ' ']);
         let is_name = |one: &Value| one.as_str().is_some_and(plain);
         let (names, rest): (Vec<Value>, Vec<Value>) = listed.into_iter().partition(is_name);
-        match rest.is_empty() {
-            true => self.keys.shift_remove(key),
-            false => self.keys.insert(key.to_owned(), rest.into()),
+        if rest.is_empty() {
+            self.keys.shift_remove(key)
+        } else {
+            self.keys.insert(key.to_owned(), rest.into())
         };
         taken.insert(key.to_owned());
         Some(

@@ -108,12 +108,11 @@ impl Exporter<'_> {
         let mut entry = self.client.command_entry(&server.id, &program, &args);
         if let Some(cwd) = &server.cwd {
             let cwd = cwd.clone().prefix_folder(self.folder);
-            match self.entry_keys().cwd {
-                true => entry["cwd"] = self.required_text("cwd", &cwd)?.into(),
-                false => {
-                    let why = format!("{} starts its servers where it pleases", self.client);
-                    out.skipped.push(("cwd".to_owned(), why));
-                }
+            if self.entry_keys().cwd {
+                entry["cwd"] = self.required_text("cwd", &cwd)?.into()
+            } else {
+                let why = format!("{} starts its servers where it pleases", self.client);
+                out.skipped.push(("cwd".to_owned(), why));
             }
         }
         let (mut env, mut handed_on) = (Map::new(), Vec::new());
@@ -208,9 +207,10 @@ impl Exporter<'_> {
             }
             _ => return None,
         };
-        Some(match bearer {
-            true => ("bearer_token_env_var".to_owned(), variable.into()),
-            false => ("env_http_headers".to_owned(), json!({ name: variable })),
+        Some(if bearer {
+            ("bearer_token_env_var".to_owned(), variable.into())
+        } else {
+            ("env_http_headers".to_owned(), json!({ name: variable }))
         })
     }
 
@@ -381,16 +381,20 @@ fn variable_name(key: &str, piece: &ConfiguredPiece) -> String {
         | ConfiguredPiece::File(_) => "",
     };
     let as_name = |text: &str| -> String {
-        let plain = |c: char| match c.is_ascii_alphanumeric() {
-            true => c.to_ascii_uppercase(),
-            false => '_',
+        let plain = |c: char| {
+            if c.is_ascii_alphanumeric() {
+                c.to_ascii_uppercase()
+            } else {
+                '_'
+            }
         };
         text.chars().map(plain).collect()
     };
     let name = as_name(if own.is_empty() { key } else { own });
-    match name.starts_with(|c: char| c.is_ascii_digit()) || name.is_empty() {
-        true => format!("_{name}"),
-        false => name,
+    if name.starts_with(|c: char| c.is_ascii_digit()) || name.is_empty() {
+        format!("_{name}")
+    } else {
+        name
     }
 }
 
@@ -401,9 +405,12 @@ fn input_id(key: &str, piece: &ConfiguredPiece) -> String {
         | ConfiguredPiece::Variable { .. }
         | ConfiguredPiece::File(_) => key,
     };
-    let plain = |c: char| match c.is_ascii_alphanumeric() {
-        true => c.to_ascii_lowercase(),
-        false => '-',
+    let plain = |c: char| {
+        if c.is_ascii_alphanumeric() {
+            c.to_ascii_lowercase()
+        } else {
+            '-'
+        }
     };
     format!("mgp-{}", id.chars().map(plain).collect::<String>())
 }

@@ -134,8 +134,9 @@ fn escape_reference(text: &str) -> Result<String, RenderError> {
     {
         return Ok(text.to_owned());
     }
-    match text.contains(['}', '$']) {
-        true => Err(RenderError::Brace),
-        false => Ok(format!("${{:-{text}}}")),
+    if text.contains(['}', '$']) {
+        Err(RenderError::Brace)
+    } else {
+        Ok(format!("${{:-{text}}}"))
     }
 }

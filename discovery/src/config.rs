@@ -162,12 +162,13 @@ impl ConfigLookup {
 pub fn config_files(look_up: &ConfigLookup) -> Result<Vec<ConfigFile>, ConfigLookupError> {
     if let Some((by, path)) = look_up.explicit_file() {
         let file = probe_file(path, ConfigKind::Override)?;
-        return match file.exists {
-            true => Ok(vec![file]),
-            false => Err(ConfigLookupError::Missing {
+        return if file.exists {
+            Ok(vec![file])
+        } else {
+            Err(ConfigLookupError::Missing {
                 by,
                 path: file.path,
-            }),
+            })
         };
     }
     let mut files = vec![probe_file(look_up.project_file(), ConfigKind::Project)?];

@@ -157,20 +157,19 @@ impl HealthMethods {
             .map(|server| (server.id.as_str(), server.link().is_some()))
             .collect();
         // What the whole machine does is the operator's business.
-        let (pending, resources) = match caller.operator {
-            true => {
-                let pending = servers.iter().map(|server| in_flight_calls(server)).sum();
-                let open_connections = self.directory.len() as u64;
-                let used = self.connector.resource_usage.sample().await.kernel();
-                (
-                    pending,
-                    to_raw_json(&KernelResources {
-                        open_connections,
-                        used,
-                    }),
-                )
-            }
-            false => (0, to_raw_json(&serde_json::json!({}))),
+        let (pending, resources) = if caller.operator {
+            let pending = servers.iter().map(|server| in_flight_calls(server)).sum();
+            let open_connections = self.directory.len() as u64;
+            let used = self.connector.resource_usage.sample().await.kernel();
+            (
+                pending,
+                to_raw_json(&KernelResources {
+                    open_connections,
+                    used,
+                }),
+            )
+        } else {
+            (0, to_raw_json(&serde_json::json!({})))
         };
         json_outcome(&Readiness {
             status: self.overall_health(&servers),
@@ -245,9 +244,10 @@ impl HealthMethods {
             | LifecycleState::Draining
             | LifecycleState::Disconnected => false,
         };
-        match self.storage_health.has_failure() || servers.iter().any(ails) {
-            true => Health::Degraded,
-            false => Health::Healthy,
+        if self.storage_health.has_failure() || servers.iter().any(ails) {
+            Health::Degraded
+        } else {
+            Health::Healthy
         }
     }
 

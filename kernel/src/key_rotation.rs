@@ -42,9 +42,10 @@ impl KeyRotation {
 
     /// The key from the next start on, where there is another one.
     pub(crate) fn next_key(&self) -> Result<Option<PublicKey>, String> {
-        match self.next_path.exists() {
-            true => Ok(Some(read_key(&self.next_path)?.public_key())),
-            false => Ok(None),
+        if self.next_path.exists() {
+            Ok(Some(read_key(&self.next_path)?.public_key()))
+        } else {
+            Ok(None)
         }
     }
 
@@ -110,9 +111,10 @@ impl KeyRotation {
             (Ok(before), Ok(next)) => has_rekeyed(logs, before.node_id(), next.public_key()),
             (Ok(_) | Err(_), _) => Ok(false),
         };
-        let judged = match signed.map_err(|e| e.to_string())? {
-            true => self.confirm(),
-            false => self.discard_proposed(),
+        let judged = if signed.map_err(|e| e.to_string())? {
+            self.confirm()
+        } else {
+            self.discard_proposed()
         };
         match judged {
             Err(e) if e.kind() != ErrorKind::NotFound => {

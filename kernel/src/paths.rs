@@ -173,9 +173,10 @@ impl LastUsed {
     /// # Errors
     /// Those of the file system.
     pub fn write(&self, folder: &Path) -> io::Result<()> {
-        match read_owned_json::<Self>(folder, LAST_USED).as_ref() == Some(self) {
-            true => Ok(()),
-            false => write_owned_json(self, folder, LAST_USED),
+        if read_owned_json::<Self>(folder, LAST_USED).as_ref() == Some(self) {
+            Ok(())
+        } else {
+            write_owned_json(self, folder, LAST_USED)
         }
     }
 }
@@ -213,9 +214,10 @@ pub fn is_exclusively_owned(path: &Path) -> bool {
 pub fn temporary_folder(prefix: &str) -> io::Result<TempDir> {
     let make = |base: &Path| tempfile::Builder::new().prefix(prefix).tempdir_in(base);
     let folder = make(&env::temp_dir())?;
-    match folder.path().join(SOCKET_NAME).as_os_str().len() > SOCKET_PATH_MAX {
-        true => make(Path::new("/tmp")),
-        false => Ok(folder),
+    if folder.path().join(SOCKET_NAME).as_os_str().len() > SOCKET_PATH_MAX {
+        make(Path::new("/tmp"))
+    } else {
+        Ok(folder)
     }
 }
 

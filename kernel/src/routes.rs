@@ -573,9 +573,10 @@ fn call_tool(table: &RoutingTable, request: Request) -> AnswerFuture {
 
 fn list(table: &RoutingTable, request: Request, kind: ListKind) -> AnswerFuture {
     let calls = table.calls.clone();
-    match lists::has_starting_servers(&calls, &request.caller) {
-        false => ready_outcome(lists::list(&calls, &request, kind)),
-        true => Box::pin(async move { lists::list_after_starts(&calls, &request, kind).await }),
+    if !lists::has_starting_servers(&calls, &request.caller) {
+        ready_outcome(lists::list(&calls, &request, kind))
+    } else {
+        Box::pin(async move { lists::list_after_starts(&calls, &request, kind).await })
     }
 }
 

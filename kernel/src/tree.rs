@@ -542,9 +542,10 @@ impl TreeActor {
     }
 
     fn add_server(&self, spec: ServerSpec) {
-        let show = match spec.autostart {
-            true => ServerHandle::new_due,
-            false => ServerHandle::new,
+        let show = if spec.autostart {
+            ServerHandle::new_due
+        } else {
+            ServerHandle::new
         };
         self.publish_server(show(spec.id, self.new_server_log()));
     }

@@ -197,9 +197,12 @@ mod tests {
     fn a_place_that_was_used_goes_after_those_that_were_not() {
         let mut shares = taken(3, &[("a", 1), ("a", 2), ("a", 3)]);
         let mut used = HashSet::from([1, 2]);
-        let mut usage = |key: &u32| match used.remove(key) {
-            true => Usage::Recent,
-            false => Usage::Idle,
+        let mut usage = |key: &u32| {
+            if used.remove(key) {
+                Usage::Recent
+            } else {
+                Usage::Idle
+            }
         };
         assert_eq!(shares.admit(&"a", &mut usage), SlotAdmission::Replaces(3));
         shares.insert(&"a", 4);

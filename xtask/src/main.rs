@@ -163,9 +163,12 @@ fn run_groups(groups: Vec<Vec<Step>>) -> ExitCode {
 /// Everything in its order: what is quick to say no comes first, and what waits for the network goes beside what
 /// needs the processor.
 fn steps(quick: bool) -> Vec<Vec<Step>> {
-    let left_out = |step: Step| match quick {
-        true => step.with_skip_reason("left out by --quick"),
-        false => step,
+    let left_out = |step: Step| {
+        if quick {
+            step.with_skip_reason("left out by --quick")
+        } else {
+            step
+        }
     };
     vec![
         vec![Step::new(

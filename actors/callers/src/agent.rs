@@ -290,9 +290,10 @@ impl Agent {
             AgentChannel::Session(_) | AgentChannel::Listener { .. } => "http",
             AgentChannel::Follower(_) => "node",
         };
-        let agent = match self.is_operator() {
-            true => "operator".to_owned(),
-            false => self.id().to_string(),
+        let agent = if self.is_operator() {
+            "operator".to_owned()
+        } else {
+            self.id().to_string()
         };
         let view = self
             .caller()

@@ -384,9 +384,10 @@ impl KernelTask {
         };
         let mut task = self.lock_task();
         let before = task.clone();
-        let step = match rounds.has_open_callbacks() {
-            true => TaskStep::RequireInput(rounds.input_requests()),
-            false => TaskStep::Resume,
+        let step = if rounds.has_open_callbacks() {
+            TaskStep::RequireInput(rounds.input_requests())
+        } else {
+            TaskStep::Resume
         };
         task.apply(unix_ms(), step).is_ok() && *task != before
     }

@@ -319,12 +319,11 @@ impl UnwrittenCall<'_> {
         }
         let is_of_a_server = self.facts.tool.get().is_some();
         outcome.map_err(|refusal| {
-            match is_of_a_server && outcome::should_report_outcome(&refusal) {
-                true => {
-                    let became = outcome::for_refusal(&refusal);
-                    self.unanswered_refusal(refusal, became)
-                }
-                false => refusal,
+            if is_of_a_server && outcome::should_report_outcome(&refusal) {
+                let became = outcome::for_refusal(&refusal);
+                self.unanswered_refusal(refusal, became)
+            } else {
+                refusal
             }
         })
     }
@@ -433,9 +432,10 @@ impl CallRecord {
             timestamp: render_rfc3339_ms(self.at_ms),
             trace_id: self.trace.clone(),
             event_type,
-            actor: match caller.operator {
-                true => operator_actor(),
-                false => agent_actor(&caller.agent.to_string()),
+            actor: if caller.operator {
+                operator_actor()
+            } else {
+                agent_actor(&caller.agent.to_string())
             },
             target: Target {
                 server_id: tool.map(|tool| tool.server.to_string()),

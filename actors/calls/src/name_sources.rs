@@ -136,9 +136,10 @@ pub fn require_name<T>(
     meant: Result<ResolvedName<T>, NameError>,
     there: bool,
 ) -> Result<ResolvedName<T>, Refusal> {
-    let meant = match there {
-        true => meant.and_then(ResolvedName::require_existing),
-        false => meant,
+    let meant = if there {
+        meant.and_then(ResolvedName::require_existing)
+    } else {
+        meant
     };
     meant.map_err(|why| Refusal::BadParams(why.to_string()))
 }

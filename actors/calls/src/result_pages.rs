@@ -63,9 +63,10 @@ pub(crate) fn first_page(
     };
     let id = new_session_id().to_string();
     let (kept, whole) = (cut.text.len(), cut.total_bytes);
-    let gone = match kept < whole {
-        true => format!(" (the first {kept} are kept)"),
-        false => String::new(),
+    let gone = if kept < whole {
+        format!(" (the first {kept} are kept)")
+    } else {
+        String::new()
     };
     let how = format!(
         "[Cut here: {} of {whole} bytes. Read on with the tool {TOOL_NAME}: {{\"result_id\":\"{id}\",\"from\":{}}}{gone}]",

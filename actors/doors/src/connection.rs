@@ -214,17 +214,18 @@ impl Inbound {
     /// Why a line was dropped: it is too long, or it found no room.
     fn drop_reason(&self, len: u64) -> (i64, String) {
         let longest = self.endpoint.message_budgets.message_max();
-        match usize::try_from(len).is_ok_and(|len| len <= longest) {
-            true => (
+        if usize::try_from(len).is_ok_and(|len| len <= longest) {
+            (
                 INTERNAL_ERROR,
                 self.endpoint.message_budgets.overload_message(),
-            ),
-            false => (
+            )
+        } else {
+            (
                 INVALID_REQUEST,
                 format!(
                     "Invalid Request: a message of {len} bytes, the limit is {longest} (`[limits] max_frame_bytes`)"
                 ),
-            ),
+            )
         }
     }
 
@@ -238,9 +239,10 @@ impl Inbound {
             }) => {
                 let trace = Trace::from_params(params.map(RawValue::get), trace);
                 let params = params.map(|p| text.slice_ref(p.get()));
-                match stateless::is_stateless(params.as_deref()) {
-                    true => self.handle_stateless(id, method.as_ref(), params, trace),
-                    false => self.handle_request(id, method.as_ref(), params, trace),
+                if stateless::is_stateless(params.as_deref()) {
+                    self.handle_stateless(id, method.as_ref(), params, trace)
+                } else {
+                    self.handle_request(id, method.as_ref(), params, trace)
                 }
             }
             Ok(Message::Notification { method, params }) => {

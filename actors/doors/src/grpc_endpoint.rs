@@ -148,9 +148,10 @@ impl GrpcEndpoint {
         let bodies = &self.http.endpoint.message_budgets;
         let (head, body) = request.into_parts();
         let message = request_message::read_message(body, bodies, &agent).await?;
-        match head.uri.path().ends_with("/GetTools") {
-            true => request_message::check_message::<Empty>(&message)?,
-            false => request_message::check_message::<ToolRequest>(&message)?,
+        if head.uri.path().ends_with("/GetTools") {
+            request_message::check_message::<Empty>(&message)?
+        } else {
+            request_message::check_message::<ToolRequest>(&message)?
         }
         let budget = self.http.endpoint.directory.responses.budget(&agent);
         if budget.is_full() {

@@ -97,9 +97,10 @@ enum ErrorFrames {
 impl ErrorFrames {
     fn for_peer(peer: &PeerLink) -> Self {
         let features = peer.link.negotiated().features;
-        match features.contains(WireFeatures::REFUSALS) {
-            true => Self::Separate,
-            false => Self::Combined,
+        if features.contains(WireFeatures::REFUSALS) {
+            Self::Separate
+        } else {
+            Self::Combined
         }
     }
 }
@@ -216,9 +217,10 @@ impl NodeEndpoint {
             Some(_) => CallOutcome::Unknown,
             None => CallOutcome::NotExecuted,
         };
-        let session = match header.has_session {
-            true => CallerSession::RemoteSession,
-            false => CallerSession::Stateless,
+        let session = if header.has_session {
+            CallerSession::RemoteSession
+        } else {
+            CallerSession::Stateless
         };
         match self.begin_call(judged, session) {
             Ok(conversation) => {
@@ -357,14 +359,15 @@ impl NodeEndpoint {
 
 /// Nothing of the call was begun. An older node knows no better reason than that there is no room.
 fn refusal_at_shutdown(peer: &PeerLink) -> CallRejection {
-    match peer
+    if peer
         .link
         .negotiated()
         .features
         .contains(WireFeatures::SHUTDOWN)
     {
-        true => CallRejection::ShuttingDown,
-        false => CallRejection::Busy,
+        CallRejection::ShuttingDown
+    } else {
+        CallRejection::Busy
     }
 }
 

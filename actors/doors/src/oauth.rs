@@ -167,9 +167,12 @@ impl OAuth {
             return Ok(to_credential(good));
         }
         let audiences = self.resource.audiences(view);
-        let judge = |held: &CachedKeys| match held.is_younger(KEYS_AGE_MAX) {
-            true => bearer::verify(token, &held.keys, &self.policy, &audiences, unix_ms()),
-            false => Err(BadBearerToken::UnknownKey),
+        let judge = |held: &CachedKeys| {
+            if held.is_younger(KEYS_AGE_MAX) {
+                bearer::verify(token, &held.keys, &self.policy, &audiences, unix_ms())
+            } else {
+                Err(BadBearerToken::UnknownKey)
+            }
         };
         let good = match judge(&held) {
             Err(BadBearerToken::UnknownKey) => {

@@ -137,10 +137,7 @@ impl SessionTable {
             operator,
         } = self;
         let caller = &entry.0.caller;
-        let shares = match caller.operator {
-            true => operator,
-            false => agents,
-        };
+        let shares = if caller.operator { operator } else { agents };
         let usage = |id: &SessionId| sessions.get(id).map_or(Usage::Idle, |(s, _)| s.usage());
         let gone = match shares.admit(&caller.agent, usage) {
             SlotAdmission::Free => None,

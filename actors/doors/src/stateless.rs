@@ -357,9 +357,10 @@ impl RunningCall {
         };
         let announced = stateless.tasks.create(round, call, background).await?;
         // Cancelled meanwhile: nobody waits for an answer.
-        match self.call.is_cancelled() {
-            true => Some(Err(Refusal::Cancelled)),
-            false => Some(Ok(announced)),
+        if self.call.is_cancelled() {
+            Some(Err(Refusal::Cancelled))
+        } else {
+            Some(Ok(announced))
         }
     }
 
@@ -524,11 +525,12 @@ impl RequestMeta {
     /// # Errors
     /// [`Refusal::UnsupportedVersion`].
     pub fn check_version(&self) -> Result<(), Refusal> {
-        match self.version == Version::STATELESS.as_str() {
-            true => Ok(()),
-            false => Err(Refusal::UnsupportedVersion {
+        if self.version == Version::STATELESS.as_str() {
+            Ok(())
+        } else {
+            Err(Refusal::UnsupportedVersion {
                 requested: self.version.clone(),
-            }),
+            })
         }
     }
 }

@@ -267,9 +267,10 @@ impl Channels {
     fn check_declared(&self, server: &ServerId, method: &str) -> Result<(), McplError> {
         let sets = self.host.sets().load();
         let declared = sets.get(server).map(|sets| sets.abilities.channels);
-        match declared.is_some_and(|channels| channels.register) {
-            true => Ok(()),
-            false => Err(McplError::method_not_found(method)),
+        if declared.is_some_and(|channels| channels.register) {
+            Ok(())
+        } else {
+            Err(McplError::method_not_found(method))
         }
     }
 

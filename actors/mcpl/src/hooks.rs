@@ -291,9 +291,10 @@ impl SharedHooks {
         let sets = self.deps.host.sets().load();
         let admitted = sets.find_usable_set(server, set, uses);
         admitted.map_err(|error| format!("{} ({set:?})", error.message))?;
-        match origin.allows_set(server, set) {
-            true => Ok(()),
-            false => Err(format!("the agent does not want the set {set:?}")),
+        if origin.allows_set(server, set) {
+            Ok(())
+        } else {
+            Err(format!("the agent does not want the set {set:?}"))
         }
     }
 

@@ -350,19 +350,20 @@ impl McplHost {
         if !still.is_some_and(|held| held.enabled) {
             return Err(McplError::not_enabled(set, still.is_some()));
         }
-        Ok(match decided.approved {
-            true => ElevateResult {
+        Ok(if decided.approved {
+            ElevateResult {
                 approved: true,
                 payload: rules
                     .enrich(&action.label, payload)
                     .and_then(|payload| RawValue::from_string(payload).ok()),
                 reason: None,
-            },
-            false => ElevateResult {
+            }
+        } else {
+            ElevateResult {
                 approved: false,
                 payload: None,
                 reason: Some(decided.reason),
-            },
+            }
         })
     }
 }

@@ -433,10 +433,11 @@ impl SharedInference {
         let asked = order
             .active_rules
             .providers
-            .request(name, &prompt, |delta| match held {
-                true => Ok(()),
-                false => parts.add(&delta),
-            });
+            .request(
+                name,
+                &prompt,
+                |delta| if held { Ok(()) } else { parts.add(&delta) },
+            );
         let answered = asked.await;
         if let Some(aside) = aside {
             // The first part has the sum of both.

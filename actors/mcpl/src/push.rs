@@ -420,9 +420,10 @@ impl SharedPush {
             let mut guard = self.lock();
             let state = &mut *guard;
             let (server, id) = (&new.server, &*event.event_id);
-            let entry = match outcome.is_released {
-                true => state.memory.release(server, id),
-                false => state.memory.set_answer(server, id, &outcome.answer),
+            let entry = if outcome.is_released {
+                state.memory.release(server, id)
+            } else {
+                state.memory.set_answer(server, id, &outcome.answer)
             };
             if let Some(entry) = entry {
                 write_in_background(self.journal.enqueue_append(entry.to_bytes()));

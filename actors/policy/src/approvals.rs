@@ -315,9 +315,10 @@ impl ApprovalsHandle {
         later: bool,
         decider: &Decider,
     ) -> Result<DecisionResult, Refusal> {
-        let verdict = match later {
-            true => Verdict::Deferred,
-            false => Verdict::Denied,
+        let verdict = if later {
+            Verdict::Deferred
+        } else {
+            Verdict::Denied
         };
         let said = TypedAnswer {
             verdict,
@@ -398,9 +399,10 @@ pub fn escape_for_display(json: &str) -> String {
     let plain = |c: char| c == ' ' || c.is_alphanumeric() || c.is_ascii_graphic();
     let mut out = String::new();
     for c in json.chars().take(DISPLAY_CHARS_MAX) {
-        match plain(c) {
-            true => out.push(c),
-            false => out.extend(c.escape_unicode()),
+        if plain(c) {
+            out.push(c)
+        } else {
+            out.extend(c.escape_unicode())
         }
     }
     let more = json.chars().skip(DISPLAY_CHARS_MAX).count();

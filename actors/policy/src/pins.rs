@@ -288,9 +288,10 @@ impl SharedPins {
         }
         self.blocked.update(|blocked| {
             let mut blocked = blocked.clone();
-            match names.is_empty() {
-                true => blocked.remove(server),
-                false => blocked.insert(server.clone(), Arc::new(names)),
+            if names.is_empty() {
+                blocked.remove(server)
+            } else {
+                blocked.insert(server.clone(), Arc::new(names))
             };
             blocked
         });
@@ -307,9 +308,10 @@ impl SharedPins {
         }
         self.earlier_sets.update(|earlier| {
             let mut earlier = earlier.clone();
-            match sets.is_empty() {
-                true => earlier.remove(server),
-                false => earlier.insert(server.clone(), Arc::new(sets)),
+            if sets.is_empty() {
+                earlier.remove(server)
+            } else {
+                earlier.insert(server.clone(), Arc::new(sets))
             };
             earlier
         });
@@ -321,9 +323,10 @@ impl SharedPins {
         }
         self.unpinned.update(|unpinned| {
             let mut unpinned = unpinned.clone();
-            match is_unpinned {
-                true => unpinned.insert(server.clone()),
-                false => unpinned.remove(server),
+            if is_unpinned {
+                unpinned.insert(server.clone())
+            } else {
+                unpinned.remove(server)
             };
             unpinned
         });
@@ -335,9 +338,10 @@ impl SharedPins {
         let (tool, parts) = (&change.tool.own_name, parts.join(", "));
         tracing::warn!(%server, %tool, changed = parts, blocked = change.is_blocked, "a tool is not what it was");
         let details = json!({"changed": parts, "blocked": change.is_blocked});
-        let result = match change.is_blocked {
-            true => Outcome::Blocked,
-            false => Outcome::Success,
+        let result = if change.is_blocked {
+            Outcome::Blocked
+        } else {
+            Outcome::Success
         };
         self.record_event(
             EventType::TOOL_CHANGED,
@@ -397,9 +401,10 @@ impl SharedPins {
             return;
         }
         let old = pin_file.texts();
-        let meanwhile = match open.iter().any(|change| !change.is_blocked) {
-            true => "until you decide, agents use the new definition",
-            false => "until you decide, agents cannot use it",
+        let meanwhile = if open.iter().any(|change| !change.is_blocked) {
+            "until you decide, agents use the new definition"
+        } else {
+            "until you decide, agents cannot use it"
         };
         let differences = open.iter().flat_map(|change| {
             let tool = &*change.tool.own_name;
@@ -486,9 +491,10 @@ impl PinEntryTask {
                 self.changed.remove(part);
             }
             let left: Vec<String> = self.changed.keys().cloned().collect();
-            match left.is_empty() {
-                true => asked.close(),
-                false => asked.narrow(&left),
+            if left.is_empty() {
+                asked.close()
+            } else {
+                asked.narrow(&left)
             }
             answer.report_applied();
             shared.on_decided.send(self.server.clone());

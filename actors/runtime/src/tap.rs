@@ -93,9 +93,10 @@ fn publish_to_taps(
             sent_at: monotonic_now(),
             connection,
             from,
-            frame: match frame.len() <= COPY_MAX_BYTES {
-                true => Bytes::copy_from_slice(frame),
-                false => frame.clone(),
+            frame: if frame.len() <= COPY_MAX_BYTES {
+                Bytes::copy_from_slice(frame)
+            } else {
+                frame.clone()
             },
             abandon_reason: given_up.clone(),
         });
@@ -130,12 +131,11 @@ impl Tap {
             let full = queue.missed_count > 0
                 || queue.messages.len() >= QUEUE_MAX
                 || queue.bytes.saturating_add(bytes) > QUEUE_BYTES_MAX;
-            match full {
-                true => queue.missed_count += 1,
-                false => {
-                    queue.bytes += bytes;
-                    queue.messages.push_back(message());
-                }
+            if full {
+                queue.missed_count += 1
+            } else {
+                queue.bytes += bytes;
+                queue.messages.push_back(message());
             }
         }
         self.wakeup.notify_one();

@@ -293,9 +293,10 @@ impl Link {
     /// The negotiated parts of MGP. A server that speaks both eras may declare MGP in only one.
     pub fn mgp(&self) -> &Negotiated {
         let modern = self.mgp_for(ProtocolFamily::Stateless);
-        match modern.is_active() {
-            true => modern,
-            false => self.mgp_for(ProtocolFamily::Legacy),
+        if modern.is_active() {
+            modern
+        } else {
+            self.mgp_for(ProtocolFamily::Legacy)
         }
     }
 
@@ -468,9 +469,10 @@ impl Link {
             .subscribed
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        match followed {
-            true => all.insert(uri.into()),
-            false => all.remove(uri),
+        if followed {
+            all.insert(uri.into())
+        } else {
+            all.remove(uri)
         }
     }
 

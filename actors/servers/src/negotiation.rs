@@ -15,9 +15,10 @@ pub(crate) fn declare_capabilities(
     era: ProtocolFamily,
     offers: bool,
 ) -> String {
-    match offers {
-        true => negotiation::with_offer(capabilities, era, OFFERED_FEATURES),
-        false => capabilities.to_owned(),
+    if offers {
+        negotiation::with_offer(capabilities, era, OFFERED_FEATURES)
+    } else {
+        capabilities.to_owned()
     }
 }
 
@@ -34,9 +35,10 @@ pub(crate) fn rewrite_declaration<'p>(
         return None;
     }
     let said = member(member(params, "_meta")?, CLIENT_CAPABILITIES)?;
-    let instead = match server.is_active() {
-        true => declare_capabilities(said, ProtocolFamily::Stateless, true),
-        false => negotiation::without_declaration(said),
+    let instead = if server.is_active() {
+        declare_capabilities(said, ProtocolFamily::Stateless, true)
+    } else {
+        negotiation::without_declaration(said)
     };
     let instead = consents.allowed_capabilities(&instead).into_owned();
     Some((said, instead))
@@ -53,9 +55,10 @@ pub(crate) fn mgp_remarks(mgp: &Negotiated) -> Option<String> {
 
 fn describe_mgp(active: &Active) -> String {
     let words = active.extension_names().join(", ");
-    let differs = match active.minor_differs {
-        true => "; it announces another minor version, which hides nothing that both know",
-        false => "",
+    let differs = if active.minor_differs {
+        "; it announces another minor version, which hides nothing that both know"
+    } else {
+        ""
     };
     format!("it speaks MGP {} with us: {words}{differs}", active.version)
 }

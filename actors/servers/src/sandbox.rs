@@ -155,9 +155,10 @@ impl Sandboxes {
                 resolve_paths(&looked, &mut place, &mut rules, &written, &owns)?;
             prepare_folders(&place.own_dir)
                 .map_err(|e| format!("{}: {e}", place.own_dir.display()))?;
-            let user = match machine.root {
-                true => Some(users::assign_user(&place.own_dir, machine.namespaces)?),
-                false => None,
+            let user = if machine.root {
+                Some(users::assign_user(&place.own_dir, machine.namespaces)?)
+            } else {
+                None
             };
             if let (Some(code), Some(user)) = (&place.code_dir, user) {
                 users::grant_read(code, user).map_err(|e| format!("{}: {e}", code.display()))?;

@@ -310,9 +310,10 @@ impl ServerActor {
         if spec.differs_only_in_start_order(&state.spec) {
             return self.set_start_order(state, spec);
         }
-        match Self::can_roll_to(state, &spec) {
-            true => self.roll_to(state, spec),
-            false => self.replace(state, spec),
+        if Self::can_roll_to(state, &spec) {
+            self.roll_to(state, spec)
+        } else {
+            self.replace(state, spec)
         }
     }
 

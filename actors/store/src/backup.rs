@@ -373,9 +373,10 @@ pub fn restore(
         record_restore(&stage, &manifest).map_err(disk_error(&stage))?;
         // Onto an empty folder or none; another one stays.
         fs::rename(&stage, data_dir).map_err(|error| {
-            match error.kind() == ErrorKind::DirectoryNotEmpty {
-                true => in_use(),
-                false => disk_error(data_dir)(error),
+            if error.kind() == ErrorKind::DirectoryNotEmpty {
+                in_use()
+            } else {
+                disk_error(data_dir)(error)
             }
         })?;
         sync_folder(data_dir).map_err(disk_error(data_dir))?;
@@ -435,11 +436,12 @@ fn unpack(
             "it has the format {format}, which this version does not know"
         )));
     }
-    match manifest.files == found {
-        true => Ok(manifest),
-        false => Err(damaged(
+    if manifest.files == found {
+        Ok(manifest)
+    } else {
+        Err(damaged(
             "its files are not those that were backed up".into(),
-        )),
+        ))
     }
 }
 

@@ -142,9 +142,10 @@ impl SecretStore {
         if was_in_keyring && !in_keyring {
             self.clear_keyring(space, name);
         }
-        match in_keyring {
-            true => Ok(SecretLocation::Keyring),
-            false => Ok(SecretLocation::File),
+        if in_keyring {
+            Ok(SecretLocation::Keyring)
+        } else {
+            Ok(SecretLocation::File)
         }
     }
 

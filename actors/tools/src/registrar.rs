@@ -400,9 +400,10 @@ impl Registrar {
     }
 
     fn record_refusal(&self, who: &Principal, trace: &Trace, ask: &Register, why: &Refusal) {
-        let result = match matches!(why, Refusal::Forbidden(_)) {
-            true => Ended::Denied,
-            false => Ended::Blocked,
+        let result = if matches!(why, Refusal::Forbidden(_)) {
+            Ended::Denied
+        } else {
+            Ended::Blocked
         };
         let id: String = ask.id.chars().take(ServerId::MAX_LEN).collect();
         let why = why.to_string();

@@ -172,9 +172,10 @@ fn pattern(n: u64, owner: &NodeKey) -> Grant {
     let tools = format!("read_file_{}*", n % 97).try_into();
     let on = owner.node_id().server(server(n % SERVERS));
     Grant {
-        subject: match n.is_multiple_of(2) {
-            true => Subject::AgentEverywhere(AgentId::new(format!("agent.worker{}", n % AGENTS))),
-            false => Subject::AgentsAt(NodeKey::new(&[3; 32]).node_id()),
+        subject: if n.is_multiple_of(2) {
+            Subject::AgentEverywhere(AgentId::new(format!("agent.worker{}", n % AGENTS)))
+        } else {
+            Subject::AgentsAt(NodeKey::new(&[3; 32]).node_id())
         },
         resource: GrantResource::Tools(on, tools.expect("a pattern")),
         ..single

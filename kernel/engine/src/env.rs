@@ -130,11 +130,12 @@ pub fn resolve_secret(
     secret: impl Fn(&str) -> Result<String, String>,
 ) -> Result<String, ResolveError> {
     let secret = |name: &str| {
-        let kept = match is_typed_name(name) {
-            true => secret(name),
-            false => Err(format!(
+        let kept = if is_typed_name(name) {
+            secret(name)
+        } else {
+            Err(format!(
                 "{name:?} is no name of a secret; letters, digits, '_', '-', '.', '/' and '@' make one"
-            )),
+            ))
         };
         kept.map_err(|reason| ResolveError::Secret {
             reason,

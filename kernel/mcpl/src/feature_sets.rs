@@ -183,9 +183,10 @@ impl ServerSets {
         }
         let mut left_out = Vec::new();
         for (name, set) in added {
-            match self.sets.len() < SETS_MAX || self.sets.contains_key(&name) {
-                true => self.insert(name, set),
-                false => left_out.push(name),
+            if self.sets.len() < SETS_MAX || self.sets.contains_key(&name) {
+                self.insert(name, set)
+            } else {
+                left_out.push(name)
             }
         }
         left_out
@@ -228,9 +229,10 @@ impl ServerSets {
         if !self.abilities.has_capability(uses) {
             return Err(McplError::missing_use(set, uses, MissingUse::InDeclaration));
         }
-        match held.enabled {
-            true => Ok(held),
-            false => Err(McplError::not_enabled(set, true)),
+        if held.enabled {
+            Ok(held)
+        } else {
+            Err(McplError::not_enabled(set, true))
         }
     }
 
@@ -263,9 +265,10 @@ impl ServerSets {
             several => {
                 let scoped = several.iter().filter(|(_, held)| held.set.scoped);
                 let scoped: Vec<_> = scoped.map(|(name, _)| name.as_str()).collect();
-                match scoped.is_empty() {
-                    true => ToolSet::None,
-                    false => ToolSet::Ambiguous(scoped),
+                if scoped.is_empty() {
+                    ToolSet::None
+                } else {
+                    ToolSet::Ambiguous(scoped)
                 }
             }
         }

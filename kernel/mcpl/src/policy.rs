@@ -38,9 +38,10 @@ impl SetPattern {
             Some(group) => is_valid_name(group),
             None => text == "*" || is_valid_name(text),
         };
-        match good {
-            true => Ok(Self(text.to_owned())),
-            false => Err(SetPatternError(text.chars().take(200).collect())),
+        if good {
+            Ok(Self(text.to_owned()))
+        } else {
+            Err(SetPatternError(text.chars().take(200).collect()))
         }
     }
 

@@ -176,9 +176,10 @@ pub enum BadServerId {
 /// A character in a sentence: where it may only look like one of ours, with its number.
 #[must_use]
 pub fn describe_char(c: char) -> String {
-    match c.is_ascii() {
-        true => format!("{c:?}"),
-        false => format!("{c:?} (U+{:04X})", u32::from(c)),
+    if c.is_ascii() {
+        format!("{c:?}")
+    } else {
+        format!("{c:?} (U+{:04X})", u32::from(c))
     }
 }
 

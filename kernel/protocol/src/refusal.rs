@@ -469,9 +469,10 @@ impl Refusal {
     /// Renders it in the words of its caller.
     #[must_use]
     pub fn render_for_dialect(&self, dialect: Dialect) -> Rendered {
-        match dialect.mgp {
-            true => self.render_mgp(dialect.version),
-            false => self.render(dialect.version),
+        if dialect.mgp {
+            self.render_mgp(dialect.version)
+        } else {
+            self.render(dialect.version)
         }
     }
 

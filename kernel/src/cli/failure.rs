@@ -100,13 +100,14 @@ impl fmt::Display for KernelAbsence {
                     format_duration(ago),
                     socket.display()
                 )?;
-                match *socket == kernel.socket {
-                    true => write!(f, ", where it listens: `kill {pid}` ends it, then {UP}"),
-                    false => write!(
+                if *socket == kernel.socket {
+                    write!(f, ", where it listens: `kill {pid}` ends it, then {UP}")
+                } else {
+                    write!(
                         f,
                         ": it listens at {}; leave --socket and MGP_SOCKET out to get there",
                         kernel.socket.display()
-                    ),
+                    )
                 }
             }
             Self::Unrecorded(pid, folder) => write!(

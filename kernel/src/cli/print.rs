@@ -31,9 +31,10 @@ pub(super) fn print_line(text: impl std::fmt::Display) -> Result<(), Failure> {
 /// Prints a text of others on stdout. Beside what this program says on a terminal its lines are marked; in a pipe it
 /// stands alone, and stays what it is.
 pub(super) fn print_untrusted(text: &str) -> Result<(), Failure> {
-    match io::stdout().is_terminal() {
-        true => print_line(indent_continuations(text, "  | ")),
-        false => print_line(text),
+    if io::stdout().is_terminal() {
+        print_line(indent_continuations(text, "  | "))
+    } else {
+        print_line(text)
     }
 }
 

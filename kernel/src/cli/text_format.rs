@@ -46,9 +46,10 @@ pub(super) fn pluralize(many: impl std::fmt::Display, what: &str) -> String {
 /// One word of a shell, that says where it ends.
 pub(super) fn quote_for_shell(word: &str) -> String {
     let harmless = |c: char| c.is_ascii_alphanumeric() || "@%+=:,./_-".contains(c);
-    match !word.is_empty() && word.chars().all(harmless) {
-        true => word.to_owned(),
-        false => format!("'{}'", word.replace('\'', r"'\''")),
+    if !word.is_empty() && word.chars().all(harmless) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', r"'\''"))
     }
 }
 

@@ -43,9 +43,10 @@ impl Cluster {
             LinksEvent::Down { node, why } => {
                 let name = self.node_label(node);
                 // Of other ends the transport tells, once for each reason: who links again and again fills no log.
-                match why.0 == StreamFailure::LinkClosed(LinkClose::Revoked) {
-                    true => tracing::info!(node = %name, %why, "a node was cut off"),
-                    false => tracing::debug!(node = %name, %why, "a link has ended"),
+                if why.0 == StreamFailure::LinkClosed(LinkClose::Revoked) {
+                    tracing::info!(node = %name, %why, "a node was cut off")
+                } else {
+                    tracing::debug!(node = %name, %why, "a link has ended")
                 }
                 self.replication.link_down(node);
                 self.tool_index.link_down(node);
@@ -168,9 +169,10 @@ impl Cluster {
     /// Other things are shared.
     pub(super) fn on_shares_changed(self: &Arc<Self>, shares: Arc<Shares>) {
         self.tool_index
-            .set_shares(match self.exports_withdrawn.load(Ordering::Acquire) {
-                true => Arc::default(),
-                false => shares,
+            .set_shares(if self.exports_withdrawn.load(Ordering::Acquire) {
+                Arc::default()
+            } else {
+                shares
             });
         self.export_wakeup.notify_one();
     }

@@ -66,9 +66,10 @@ impl Cluster {
             .filter(|id| ServerId::parse(id.as_str()).is_ok());
         let known = LocalServers {
             names: own.cloned().collect(),
-            shared: match self.is_draining() {
-                true => SharedTools::default(),
-                false => self.shares.current().to_shared_tools(),
+            shared: if self.is_draining() {
+                SharedTools::default()
+            } else {
+                self.shares.current().to_shared_tools()
             },
         };
         self.replication.set_servers(known).await

@@ -44,9 +44,10 @@ impl Cluster {
                     cluster: view.cluster.map(|cluster| cluster.0),
                 }));
             let again = async {
-                match listens {
-                    true => std::future::pending().await,
-                    false => tokio::time::sleep(LISTEN_RETRY_INTERVAL).await,
+                if listens {
+                    std::future::pending().await
+                } else {
+                    tokio::time::sleep(LISTEN_RETRY_INTERVAL).await
                 }
             };
             tokio::select! {

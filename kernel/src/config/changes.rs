@@ -61,9 +61,10 @@ impl WrittenKeys {
 /// A key as it stands in the head of a table.
 fn table_key(key: &str) -> String {
     let bare = |c: char| c.is_ascii_alphanumeric() || "-_".contains(c);
-    match !key.is_empty() && key.chars().all(bare) {
-        true => key.to_owned(),
-        false => format!("{key:?}"),
+    if !key.is_empty() && key.chars().all(bare) {
+        key.to_owned()
+    } else {
+        format!("{key:?}")
     }
 }
 

@@ -32,12 +32,13 @@ pub(super) fn read_file(
     let servers = match DeTable::parse(text) {
         Ok(table) => read_table(&mut problems, table.get_ref(), env, kernel),
         Err(error) => {
-            let message = match text.trim_start().starts_with('{') {
-                true => format!(
+            let message = if text.trim_start().starts_with('{') {
+                format!(
                     "not TOML but JSON, as clients write their servers down: `mgp import {}` takes these over",
                     path.display()
-                ),
-                false => format!("not TOML: {}", error.message()),
+                )
+            } else {
+                format!("not TOML: {}", error.message())
             };
             problems.add(Severity::Fatal, error.span().unwrap_or_default(), message);
             Vec::new()

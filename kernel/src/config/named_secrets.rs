@@ -43,9 +43,10 @@ impl NamedSecrets {
     #[must_use]
     pub fn store(&self, secrets: &SecretsConfig) -> Option<SecretStore> {
         let store = self.store.clone()?;
-        match secrets.keyring.unwrap_or(self.is_account_home) {
-            true => Some(store.with_keyring()),
-            false => Some(store),
+        if secrets.keyring.unwrap_or(self.is_account_home) {
+            Some(store.with_keyring())
+        } else {
+            Some(store)
         }
     }
 

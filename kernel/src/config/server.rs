@@ -193,9 +193,10 @@ fn read_instances(entry: &mut Section<'_, '_, '_>, per_agent_login: bool) -> Ser
         entry.span("instances"),
     ) {
         let name = entry.name();
-        let why = match by_folder {
-            true => "runs in the folder of each caller",
-            false => "has a login for each agent",
+        let why = if by_folder {
+            "runs in the folder of each caller"
+        } else {
+            "has a login for each agent"
         };
         let message = format!(
             "{name} {why}, so each has an instance: leave out `instances`, or write \"agent\""
@@ -218,12 +219,11 @@ fn read_replica(entry: &mut Section<'_, '_, '_>) -> ReplicaMode {
         );
         entry.reject(span, message);
     }
-    match replica {
-        true => {
-            warn_open_address(entry);
-            ReplicaMode::Replica { stateful }
-        }
-        false => ReplicaMode::Standalone,
+    if replica {
+        warn_open_address(entry);
+        ReplicaMode::Replica { stateful }
+    } else {
+        ReplicaMode::Standalone
     }
 }
 

@@ -68,9 +68,10 @@ fn render_client_entry(program: &Path, socket: &Path) -> String {
 fn quote_path(path: &Path) -> String {
     let text = path.to_string_lossy();
     let harmless = |c: char| c.is_ascii_alphanumeric() || "/._-+:@".contains(c);
-    match !text.is_empty() && text.chars().all(harmless) {
-        true => text.into_owned(),
-        false => format!("'{}'", text.replace('\'', r"'\''")),
+    if !text.is_empty() && text.chars().all(harmless) {
+        text.into_owned()
+    } else {
+        format!("'{}'", text.replace('\'', r"'\''"))
     }
 }
 

@@ -210,13 +210,14 @@ fn parse_arguments<T: DeserializeOwned>(arguments: Value) -> Result<T, String> {
 }
 
 fn check_range(name: &str, number: u64, range: RangeInclusive<u64>) -> Result<u64, String> {
-    match range.contains(&number) {
-        true => Ok(number),
-        false => Err(format!(
+    if range.contains(&number) {
+        Ok(number)
+    } else {
+        Err(format!(
             "{name} goes from {} to {}",
             range.start(),
             range.end()
-        )),
+        ))
     }
 }
 

@@ -78,9 +78,10 @@ impl KernelMetrics {
     }
 
     async fn render_outcome(&self, asked: Metrics) -> Outcome {
-        let form = match asked.open_metrics {
-            true => TextFormat::OpenMetrics,
-            false => TextFormat::Prometheus,
+        let form = if asked.open_metrics {
+            TextFormat::OpenMetrics
+        } else {
+            TextFormat::Prometheus
         };
         let at = self.scrape_target.get();
         super::json_outcome(&MetricsText {

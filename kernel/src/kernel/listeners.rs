@@ -107,14 +107,15 @@ pub(super) async fn bind_listeners(options: &mut KernelOptions) -> Result<BoundL
     let papers = http.tls.clone().filter(|_| http.enabled);
     let tls = papers.map(ListenerTls::open).transpose();
     let tls = tls.map_err(|e| format!("the HTTP door cannot speak TLS: {e}"))?;
-    let door = match http.enabled {
-        true => Some(HttpListener::bind(http.listen).map_err(|e| {
+    let door = if http.enabled {
+        Some(HttpListener::bind(http.listen).map_err(|e| {
             format!(
                 "the HTTP door cannot listen on {}: {e}; set `listen` in [http] to another address",
                 http.listen
             )
-        })?),
-        false => None,
+        })?)
+    } else {
+        None
     };
     Ok(BoundListeners {
         metrics_token: None,
@@ -143,9 +144,10 @@ impl BoundListeners {
             (true, config::HttpAuth::None) | (false, _) => None,
         };
         let shows = http.enabled && options.loaded.kernel.metrics.enabled;
-        self.metrics_token = match shows {
-            true => Some(secrets::load_metrics_token(&options.data_dir)?),
-            false => None,
+        self.metrics_token = if shows {
+            Some(secrets::load_metrics_token(&options.data_dir)?)
+        } else {
+            None
         };
         Ok(())
     }
@@ -205,13 +207,12 @@ impl BoundListeners {
         let sessions = Sessions::new(limits, reception.clone());
         self.sessions = Some(sessions.clone());
         let console = started.console.clone();
-        match kernel.http.console {
-            true => {
-                let configured = AllowList::new(kernel.http.allowed_hosts.iter().cloned(), []);
-                let secure = self.tls.is_some();
-                console.set_address(door.addr(), secure, configured, sessions.clone());
-            }
-            false => console.set_unavailable(),
+        if kernel.http.console {
+            let configured = AllowList::new(kernel.http.allowed_hosts.iter().cloned(), []);
+            let secure = self.tls.is_some();
+            console.set_address(door.addr(), secure, configured, sessions.clone());
+        } else {
+            console.set_unavailable()
         }
         let handler = Arc::new(HttpEndpoint {
             endpoint: reception.clone(),

@@ -78,9 +78,10 @@ impl ProcessMarks {
     }
 
     fn sweep(&self) -> SweepReport {
-        match self.earlier.is_empty() {
-            true => SweepReport::default(),
-            false => sweep(&self.earlier),
+        if self.earlier.is_empty() {
+            SweepReport::default()
+        } else {
+            sweep(&self.earlier)
         }
     }
 

@@ -52,9 +52,10 @@ impl SocketUsers {
 
     /// Who this is; nobody who is not named.
     pub(super) fn identify(&self, uid: u32) -> Option<SocketPeer> {
-        match uid == self.owner {
-            true => Some(SocketPeer::Owner),
-            false => self.agents.get(&uid).cloned().map(SocketPeer::Agent),
+        if uid == self.owner {
+            Some(SocketPeer::Owner)
+        } else {
+            self.agents.get(&uid).cloned().map(SocketPeer::Agent)
         }
     }
 }

@@ -124,9 +124,10 @@ impl Operator {
 
 fn add_unknown(meant: &mut ResolvedNames, unknown: Option<UnknownName>) {
     let Some(unknown) = unknown else { return };
-    let told = match unknown.is_uncertain() {
-        true => &mut meant.doubts,
-        false => &mut meant.unknown,
+    let told = if unknown.is_uncertain() {
+        &mut meant.doubts
+    } else {
+        &mut meant.unknown
     };
     told.push(unknown.to_string());
 }

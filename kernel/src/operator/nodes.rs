@@ -207,16 +207,16 @@ impl Operator {
             let Some(node) = NodeId::parse(&shown.id) else {
                 continue;
             };
-            let reach = match node == view.node {
-                true => Some((
+            let reach = if node == view.node {
+                Some((
                     view.lease.as_secs(),
                     view.silent_node.is_none(),
                     self.cluster.links.linked_nodes(),
-                )),
-                false => self
-                    .cluster
+                ))
+            } else {
+                self.cluster
                     .reported_reach(node)
-                    .map(|reach| (reach.lease_ms / 1000, reach.confirmed, reach.linked)),
+                    .map(|reach| (reach.lease_ms / 1000, reach.confirmed, reach.linked))
             };
             let Some((lease, confirmed, linked)) = reach else {
                 continue;

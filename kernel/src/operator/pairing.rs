@@ -106,9 +106,10 @@ impl Operator {
     ) -> Result<Vec<String>, Refusal> {
         let configured = &self.cluster.config.advertise;
         if !asked.is_empty() || !configured.is_empty() {
-            return Ok(match asked.is_empty() {
-                true => configured.clone(),
-                false => asked,
+            return Ok(if asked.is_empty() {
+                configured.clone()
+            } else {
+                asked
             });
         }
         let found = interfaces::reachable_addresses(listens).map_err(internal_error)?;
@@ -299,9 +300,10 @@ impl Operator {
                 "several nodes wait: say which, by its name or its words ({})",
                 known.join(", ")
             ))),
-            (None, _) => Err(Refusal::BadParams(match known.is_empty() {
-                true => "no node waits to be let in".into(),
-                false => format!("no such node waits; there waits {}", known.join(", ")),
+            (None, _) => Err(Refusal::BadParams(if known.is_empty() {
+                "no node waits to be let in".into()
+            } else {
+                format!("no such node waits; there waits {}", known.join(", "))
             })),
         }
     }

@@ -78,9 +78,10 @@ impl UntrustedFile {
         let folder = self.file.parent().unwrap_or(Path::new("/"));
         let text = folder.to_string_lossy();
         let harmless = |c: char| c.is_ascii_alphanumeric() || "/._-+:@".contains(c);
-        match text.chars().all(harmless) {
-            true => text.into_owned(),
-            false => format!("'{}'", text.replace('\'', r"'\''")),
+        if text.chars().all(harmless) {
+            text.into_owned()
+        } else {
+            format!("'{}'", text.replace('\'', r"'\''"))
         }
     }
 }

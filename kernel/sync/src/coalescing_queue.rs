@@ -44,12 +44,11 @@ impl<T> CoalescingQueue<T> {
         while let Some(at) = line.items.iter().position(|old| makes_needless(&item, old)) {
             needless.extend(line.items.remove(at));
         }
-        let pushed = match line.items.len() < most {
-            true => {
-                line.items.push_back(item);
-                Ok(())
-            }
-            false => Err(item),
+        let pushed = if line.items.len() < most {
+            line.items.push_back(item);
+            Ok(())
+        } else {
+            Err(item)
         };
         let taker = pushed.is_ok().then(|| line.receiver.take()).flatten();
         drop(line);

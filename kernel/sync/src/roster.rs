@@ -92,9 +92,10 @@ impl<K: Clone + Eq + Hash, V: Clone> Roster<K, V> {
             roster: Arc::clone(self),
             entry_id: number,
         };
-        match self.is_allowed(&key) {
-            true => Ok(place),
-            false => Err(EnterError::Denied),
+        if self.is_allowed(&key) {
+            Ok(place)
+        } else {
+            Err(EnterError::Denied)
         }
     }
 

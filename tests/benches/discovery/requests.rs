@@ -119,10 +119,7 @@ impl Came {
     fn of(all: &[Asked<'_>], meaning: bool, fit: &dyn Fn(&Found) -> bool) -> Self {
         let mut came = Self::default();
         for asked in all {
-            let found = match meaning {
-                true => &asked.found,
-                false => &asked.worded,
-            };
+            let found = if meaning { &asked.found } else { &asked.worded };
             match found.iter().find(|one| fit(one)) {
                 Some(first) if asked.gold.contains(&first.tool) => came.right += 1,
                 Some(_) => came.other += 1,
@@ -224,9 +221,10 @@ fn distances(steps: &[Asked<'_>]) -> Table {
             };
             let share = |one: &Found| one.score / best.score;
             let here = |one: &&&Found| (from..to).contains(&share(one));
-            let these: Vec<&&Found> = match to.is_finite() {
-                true => others.iter().filter(here).collect(),
-                false => vec![best],
+            let these: Vec<&&Found> = if to.is_finite() {
+                others.iter().filter(here).collect()
+            } else {
+                vec![best]
             };
             count += these.len();
             let used = these.iter().filter(|c| asked.gold.contains(&c.tool));

@@ -39,9 +39,10 @@ const COLUMNS: &[&str] = &[
 pub(crate) async fn table(options: &Options, talk: Talk) -> Table {
     let [ours, theirs] = eras(talk);
     let upstream = Upstream::start(&["--http-json", "--era", ours]).await;
-    let kernel = match options.has_kernel() {
-        true => Some(kernel(&upstream, ours, theirs).await),
-        false => None,
+    let kernel = if options.has_kernel() {
+        Some(kernel(&upstream, ours, theirs).await)
+    } else {
+        None
     };
     let hops = hops(&upstream).await;
     let pipe = PipeLoad::start(&Program::fixture(&["--era", ours]), talk).await;

@@ -50,9 +50,10 @@ pub(crate) async fn table(options: &Options) -> Table {
         let mut subjects = vec![direct(talk).await];
         for step in 0..STEPS.len() {
             let (kernel, subject) = watched(step, talk).await;
-            let tracer = match step + 1 == STEPS.len() {
-                true => Some(tracer(&kernel).await),
-                false => None,
+            let tracer = if step + 1 == STEPS.len() {
+                Some(tracer(&kernel).await)
+            } else {
+                None
             };
             kernels.push((tracer, kernel));
             subjects.push(subject);
@@ -94,9 +95,10 @@ async fn round(
                 direct = direct.or(Some(measured.run.rate()));
                 let mut cells = measured.cells(&[direct]);
                 let own = measured.gateway_per_call();
-                let more = match subject.gateway.is_empty() {
-                    true => Cell::Nothing,
-                    false => Cell::Number(own - *off.get_or_insert(own), 1),
+                let more = if subject.gateway.is_empty() {
+                    Cell::Nothing
+                } else {
+                    Cell::Number(own - *off.get_or_insert(own), 1)
                 };
                 cells.insert(1, more);
                 cells
@@ -139,9 +141,10 @@ async fn watched(step: usize, talk: Talk) -> (Kernel, Subject) {
         flags.extend(["--mgp", &declares, "--mgp-security", &security]);
     }
     let mut config = "[http]\nlisten = \"127.0.0.1:0\"\n".to_owned();
-    config += match access {
-        true => "[access]\ndefault_policy = \"opt-in\"\n",
-        false => "auth = \"none\"\n",
+    config += if access {
+        "[access]\ndefault_policy = \"opt-in\"\n"
+    } else {
+        "auth = \"none\"\n"
     };
     let switch = |name: &str, on: bool| format!("[{name}]\nenabled = {on}\n");
     config += &switch("validation", validators);
@@ -158,9 +161,10 @@ async fn watched(step: usize, talk: Talk) -> (Kernel, Subject) {
     let kernel = Kernel::with_config(&config).await;
     kernel.connected(&["it"]).await;
     let url = kernel.server_url("it");
-    let way = match access {
-        true => Way::HttpAs(url, agent(&kernel).await),
-        false => Way::Http(url),
+    let way = if access {
+        Way::HttpAs(url, agent(&kernel).await)
+    } else {
+        Way::Http(url)
     };
     let subject = Subject {
         name: STEPS[step].to_owned(),

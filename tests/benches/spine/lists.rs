@@ -40,9 +40,10 @@ pub(crate) async fn table(options: &Options, talk: Talk) -> Table {
     for &(tools, calls) in sizes {
         let more = (tools - own).to_string();
         let upstream = Upstream::start(&["--http-json", "--tools", &more]).await;
-        let kernel = match options.has_kernel() {
-            true => Some(kernel(&upstream).await),
-            false => None,
+        let kernel = if options.has_kernel() {
+            Some(kernel(&upstream).await)
+        } else {
+            None
         };
         let nginx = match Nginx::version() {
             Some(_) => Some(Nginx::start(upstream.port(), 1).await),

@@ -105,9 +105,10 @@ async fn stream(one: &mut LineLoad, calls: usize, chunks: u64) -> io::Result<u64
     let (mut answered, mut heard) = (0, 0);
     while answered < calls {
         let line = one.next().await?;
-        match line.contains("notifications/mgp.stream.chunk") {
-            true => heard += 1,
-            false => answered += usize::from(line.contains("\"result\"")),
+        if line.contains("notifications/mgp.stream.chunk") {
+            heard += 1
+        } else {
+            answered += usize::from(line.contains("\"result\""))
         }
     }
     Ok(heard)

@@ -163,9 +163,10 @@ fn mirror(schema: &Value, arguments: &Value, add: &mut impl FnMut(&str, &str)) {
 pub fn encode(value: &str) -> String {
     let plain = value.bytes().all(|b| matches!(b, b' '..=b'~'));
     let whole = value.trim() == value && !value.starts_with("=?base64?");
-    match plain && whole {
-        true => value.to_owned(),
-        false => format!("=?base64?{}?=", BASE64_STANDARD.encode(value)),
+    if plain && whole {
+        value.to_owned()
+    } else {
+        format!("=?base64?{}?=", BASE64_STANDARD.encode(value))
     }
 }
 

@@ -134,9 +134,10 @@ impl Kernel {
         let file = folder.path().join("mgp.toml");
         // The model takes 130 MiB and its time, and most tests look for a tool in the list: what is the
         // default otherwise have only those tests that bring a table of their own.
-        let finding = match config.contains("[discovery]") {
-            true => "",
-            false => "\n[discovery]\nembedding = \"off\"\nexposure = \"all\"\n",
+        let finding = if config.contains("[discovery]") {
+            ""
+        } else {
+            "\n[discovery]\nembedding = \"off\"\nexposure = \"all\"\n"
         };
         let config = format!("{config}{finding}");
         std::fs::write(&file, config).expect("the config is written");

@@ -186,9 +186,10 @@ impl ModernAgent {
     /// When a child does not end by the deadline.
     pub async fn close(self) -> Option<ExitStatus> {
         self.open.values().for_each(AbortHandle::abort);
-        match self.agent.is_over_http() {
-            true => None,
-            false => self.agent.close().await,
+        if self.agent.is_over_http() {
+            None
+        } else {
+            self.agent.close().await
         }
     }
 

@@ -361,13 +361,12 @@ impl Peers {
             std::fs::copy(from.join(file), to.join(file)).map_err(|e| format!("{file}: {e}"))?;
         }
         let own = Command::new("go").arg("version").output();
-        let go = match own.is_ok_and(|output| output.status.success()) {
-            true => "go".into(),
-            false => {
-                absent(Need::Python).map_or(Ok(()), Err)?;
-                venv(&from, &to)?;
-                to.join("venv/bin/go")
-            }
+        let go = if own.is_ok_and(|output| output.status.success()) {
+            "go".into()
+        } else {
+            absent(Need::Python).map_or(Ok(()), Err)?;
+            venv(&from, &to)?;
+            to.join("venv/bin/go")
         };
         let mut build = Command::new(go);
         build.args(["build", "-o", GO_SERVER, "."]).current_dir(&to);

@@ -167,10 +167,7 @@ fn inline(table: &toml::Table) -> String {
 pub fn find(name: &str) -> Result<PathBuf, PathBuf> {
     let given = std::env::var_os("MGP_BIN").filter(|_| name == "mgp");
     let path = given.map_or_else(|| profile_folder().join(name), PathBuf::from);
-    match path.is_file() {
-        true => Ok(path),
-        false => Err(path),
-    }
+    if path.is_file() { Ok(path) } else { Err(path) }
 }
 
 fn built(name: &str) -> PathBuf {

@@ -153,14 +153,13 @@ async fn call(
     };
     let told = said("grpc-message");
     let body = body.to_bytes();
-    match good {
-        true => Ok(body),
-        false => {
-            let text = String::from_utf8_lossy(&body[..body.len().min(500)]).into_owned();
-            Err(io::Error::other(format!(
-                "{}: {told:?} {text}",
-                head.status
-            )))
-        }
+    if good {
+        Ok(body)
+    } else {
+        let text = String::from_utf8_lossy(&body[..body.len().min(500)]).into_owned();
+        Err(io::Error::other(format!(
+            "{}: {told:?} {text}",
+            head.status
+        )))
     }
 }

@@ -148,9 +148,10 @@ impl Flight {
             let at = usize::try_from(slot).expect("a slot is small");
             self.latencies.add(now - self.started[at]);
             self.started[at] = now;
-            match allowance.take(now) {
-                true => self.free.send(slot).map_err(io::Error::other)?,
-                false => busy -= 1,
+            if allowance.take(now) {
+                self.free.send(slot).map_err(io::Error::other)?
+            } else {
+                busy -= 1
             }
         }
         self.free = mpsc::unbounded_channel().0;

@@ -117,9 +117,10 @@ const TYPESCRIPT_2: Sdk = Sdk {
 impl Sdk {
     /// A script of `peers/clients` or `peers/servers`.
     fn script(self, peers: &Peers, folder: &str, args: &[&str]) -> Program {
-        let (name, peers) = match self.modern {
-            true => ("modern", peers.modern()),
-            false => ("legacy", peers.clone()),
+        let (name, peers) = if self.modern {
+            ("modern", peers.modern())
+        } else {
+            ("legacy", peers.clone())
         };
         match self.language {
             Need::Node => peers.node_script(&format!("{folder}/{name}.mjs"), args),
@@ -136,9 +137,10 @@ impl Sdk {
 
     /// The version it speaks with the kernel.
     fn version(self) -> &'static str {
-        match self.modern {
-            true => "2026-07-28",
-            false => "2025-11-25",
+        if self.modern {
+            "2026-07-28"
+        } else {
+            "2025-11-25"
         }
     }
 }

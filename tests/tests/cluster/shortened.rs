@@ -105,9 +105,10 @@ async fn logs_that_are_gone_are_reported_and_can_be_put_back() {
     let mut folder = nas.end(Signal::SIGKILL, DEADLINE).await;
     let whole = fs::read(logs(&folder)).unwrap();
     for emptied in [true, false] {
-        match emptied {
-            true => fs::write(logs(&folder), "").unwrap(),
-            false => fs::remove_file(logs(&folder)).unwrap(),
+        if emptied {
+            fs::write(logs(&folder), "").unwrap()
+        } else {
+            fs::remove_file(logs(&folder)).unwrap()
         }
         let nas = Kernel::again(folder).await;
         let told = troubles(&nas).await;

@@ -152,12 +152,13 @@ async fn passes(peers: &Peers, url: &str, reach: Reach) {
     let rounds = [&NEWEST_LEGACY, &OLDER[0], &OLDER[1], &MODERN];
     let mut missed = Vec::new();
     for round in rounds {
-        let reach = match round.version == MODERN.version {
-            true => &reach,
-            false => &Reach {
+        let reach = if round.version == MODERN.version {
+            &reach
+        } else {
+            &Reach {
                 floor: round.whole,
                 out_of_reach: &[],
-            },
+            }
         };
         let args = [&["server", "--url", &url], round.args].concat();
         let checks = run(peers, &args, &[]).await;

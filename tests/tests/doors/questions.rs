@@ -113,12 +113,11 @@ async fn an_address_is_for_those_who_can_open_one() {
             let answer = agent
                 .call("ask", ask("elicitation/create", params.clone()))
                 .await;
-            match can {
-                true => {
-                    assert_eq!(answer.result()["structuredContent"]["action"], "accept");
-                    assert_eq!(agent.asked().last().unwrap()["params"], *params);
-                }
-                false => assert_eq!(answer.code(), -32601, "{capabilities} {params}"),
+            if can {
+                assert_eq!(answer.result()["structuredContent"]["action"], "accept");
+                assert_eq!(agent.asked().last().unwrap()["params"], *params);
+            } else {
+                assert_eq!(answer.code(), -32601, "{capabilities} {params}")
             }
         }
         let asked = usize::from(forms) + usize::from(addresses);

@@ -180,9 +180,10 @@ async fn a_session_of_a_set_is_one_nowhere_else() {
             let list = elsewhere
                 .post(scene::request(3, "tools/list", json!({})))
                 .await;
-            let want = match here == there {
-                true => StatusCode::OK,
-                false => StatusCode::NOT_FOUND,
+            let want = if here == there {
+                StatusCode::OK
+            } else {
+                StatusCode::NOT_FOUND
             };
             assert_eq!(list.status, want, "{door} at {other}");
         }

@@ -56,9 +56,10 @@ impl Version {
 
     /// The flags of a scripted server that speaks this version and no other.
     pub(crate) fn server(&self) -> Vec<&'static str> {
-        match self.is_modern() {
-            true => vec!["--era", "modern"],
-            false => vec!["--era", "legacy", "--versions", self.name],
+        if self.is_modern() {
+            vec!["--era", "modern"]
+        } else {
+            vec!["--era", "legacy", "--versions", self.name]
         }
     }
 }

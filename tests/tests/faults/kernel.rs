@@ -170,12 +170,11 @@ async fn calling(socket: &Path, name: &str, tally: &Tally) {
                 break;
             }
             let answer: Value = serde_json::from_str(&answer).unwrap();
-            let count = match answer["error"].is_null() {
-                true => &tally.answered,
-                false => {
-                    println!("{answer}");
-                    &tally.refused
-                }
+            let count = if answer["error"].is_null() {
+                &tally.answered
+            } else {
+                println!("{answer}");
+                &tally.refused
             };
             count.update(|count| count + 1);
         }

@@ -110,9 +110,10 @@ fn drawn(picture: &str) -> Drawn {
     let mut columns: Vec<(usize, usize)> = Vec::new();
     for line in picture.lines() {
         let signs: Vec<char> = line.chars().collect();
-        let mut on_line = match line.starts_with(char::is_alphabetic) {
-            true => Some(add(&mut flat, &mut columns, None, &signs, 0)),
-            false => None,
+        let mut on_line = if line.starts_with(char::is_alphabetic) {
+            Some(add(&mut flat, &mut columns, None, &signs, 0))
+        } else {
+            None
         };
         for (at, sign) in signs.iter().enumerate() {
             let under = match sign {

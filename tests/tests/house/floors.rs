@@ -112,9 +112,12 @@ fn drawn_line(picture: &str, folder: &str) -> usize {
 fn an_import_up_or_sideways_is_found() {
     let planted = |folder: &str, import: &str| {
         let (folder, import) = (folder.to_owned(), import.to_owned());
-        upward(&FLOORS, move |at| match at == folder {
-            true => vec![import.clone()],
-            false => Vec::new(),
+        upward(&FLOORS, move |at| {
+            if at == folder {
+                vec![import.clone()]
+            } else {
+                Vec::new()
+            }
         })
     };
     assert!(planted("actors/doors", "mgp-runtime").is_empty());

@@ -412,9 +412,10 @@ fn spoken(block: &[u8]) -> String {
     }
     let (len, coded) = (usize::from(block[1] & 0x7f), block[1] & 0x80 != 0);
     let value = &block[2..2 + len];
-    match coded {
-        false => String::from_utf8(value.to_vec()).unwrap(),
-        true => digits(value),
+    if !coded {
+        String::from_utf8(value.to_vec()).unwrap()
+    } else {
+        digits(value)
     }
 }
 

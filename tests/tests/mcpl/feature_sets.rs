@@ -237,9 +237,10 @@ async fn an_enabled_set_grows_only_by_approval() {
         listed["servers"][0]["sets"][0]["uses"].clone()
     };
     for restarts in [false, true] {
-        match restarts {
-            false => kernel.rewrite(&grown()),
-            true => kernel = Kernel::again(kernel.end(Signal::SIGTERM, DEADLINE).await).await,
+        if !restarts {
+            kernel.rewrite(&grown())
+        } else {
+            kernel = Kernel::again(kernel.end(Signal::SIGTERM, DEADLINE).await).await
         }
         wait_until("the change waits", DEADLINE, async || {
             let pending = kernel.mgp_json(&["pending"]).await.to_string();

@@ -48,9 +48,10 @@ async fn start_host(kernel: &Kernel, answers: bool) -> Host {
             json!({"content": "x", "model": "m", "finishReason": "end_turn", "usage": {"inputTokens": 1, "outputTokens": 1}}),
         ),
     ] {
-        let answer = match answers {
-            true => json!({"result": result}),
-            false => silent.clone(),
+        let answer = if answers {
+            json!({"result": result})
+        } else {
+            silent.clone()
         };
         host.answers(method, answer);
     }

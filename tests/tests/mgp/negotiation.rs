@@ -125,11 +125,10 @@ async fn all_four_patterns_work_with_one_configuration() {
                         .call(&tool("fail"), json!({"error": error}))
                         .await
                         .error();
-                    match speaks {
-                        true => assert_eq!(failed, error, "{cell}"),
-                        false => {
-                            assert_eq!(failed, json!({"code": -32603, "message": "m"}), "{cell}")
-                        }
+                    if speaks {
+                        assert_eq!(failed, error, "{cell}")
+                    } else {
+                        assert_eq!(failed, json!({"code": -32603, "message": "m"}), "{cell}")
                     }
                     let unknown = client.call(&tool("nothing"), json!({})).await;
                     assert_eq!(unknown.code(), if speaks { 4001 } else { -32602 }, "{cell}");

@@ -50,9 +50,10 @@ impl Scene {
     pub(crate) async fn attempt(&mut self, arguments: Value) -> Result<String, String> {
         let answer = self.agent.call("it:attempt", arguments).await;
         let result = answer.result();
-        match result["isError"] == true {
-            false => Ok(answer.text()),
-            true => Err(answer.text()),
+        if !result["isError"] {
+            Ok(answer.text())
+        } else {
+            Err(answer.text())
         }
     }
 

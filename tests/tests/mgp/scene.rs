@@ -51,9 +51,10 @@ pub(crate) async fn client(
 
 /// One that speaks MGP, or one that does not.
 pub(crate) async fn of_kind(kernel: &Kernel, door: Door, version: &str, mgp: bool) -> Client {
-    let capabilities = match mgp {
-        true => speaks_mgp(version),
-        false => "{}".to_owned(),
+    let capabilities = if mgp {
+        speaks_mgp(version)
+    } else {
+        "{}".to_owned()
     };
     client(kernel, door, version, &capabilities).await
 }

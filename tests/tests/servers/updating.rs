@@ -51,9 +51,10 @@ async fn shown(kernel: &Kernel) -> Value {
 async fn update(kernel: &Kernel, args: &[&str]) -> Result<String, String> {
     let output = kernel.mgp(&[&["servers", "update"], args].concat()).await;
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
-    match output.status.success() {
-        true => Ok(text(output.stdout)),
-        false => Err(text(output.stderr)),
+    if output.status.success() {
+        Ok(text(output.stdout))
+    } else {
+        Err(text(output.stderr))
     }
 }
 

@@ -44,9 +44,10 @@ impl fmt::Display for ChildExit {
             ExitCause::Terminated => " when told to stop",
             ExitCause::Killed => " after it had ignored SIGTERM",
         })?;
-        match self.has_leftovers {
-            true => f.write_str("; something of it was killed and still runs"),
-            false => Ok(()),
+        if self.has_leftovers {
+            f.write_str("; something of it was killed and still runs")
+        } else {
+            Ok(())
         }
     }
 }

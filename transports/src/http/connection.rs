@@ -267,9 +267,10 @@ async fn serve_tls<H, F>(
         certificate,
         ..peer
     };
-    match http2 {
-        true => serve_http2(stream, peer, hall, place).await,
-        false => serve_http1(stream, peer, hall, place).await,
+    if http2 {
+        serve_http2(stream, peer, hall, place).await
+    } else {
+        serve_http1(stream, peer, hall, place).await
     }
 }
 
@@ -319,9 +320,10 @@ async fn detect_protocol(stream: &TcpStream, tls: bool) -> io::Result<DetectedPr
         if undecided {
             return Err(io::ErrorKind::WouldBlock.into());
         }
-        Ok(match first[..len] == *HTTP2 {
-            true => DetectedProtocol::Http2,
-            false => DetectedProtocol::Other,
+        Ok(if first[..len] == *HTTP2 {
+            DetectedProtocol::Http2
+        } else {
+            DetectedProtocol::Other
         })
     };
     loop {

@@ -172,9 +172,10 @@ impl Dial {
             let wire = PooledConnection::new(MaybeHttpsStream::Http(TokioIo::new(tcp)), self.h2);
             // Who is judged is asked by its address, in a tunnel, and reads the request itself.
             return Ok(
-                match proxy.is_some() && self.scope == AddressScope::Any && !self.h2 {
-                    true => wire.with_proxy(),
-                    false => wire,
+                if proxy.is_some() && self.scope == AddressScope::Any && !self.h2 {
+                    wire.with_proxy()
+                } else {
+                    wire
                 },
             );
         };

@@ -233,9 +233,10 @@ fn build_verifier(
     }
     let provider = Arc::new(ring::default_provider());
     let builder = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
-    let builder = match clients.required {
-        true => builder,
-        false => builder.allow_unauthenticated(),
+    let builder = if clients.required {
+        builder
+    } else {
+        builder.allow_unauthenticated()
     };
     builder.build().map_err(|e| wrong(e.to_string()))
 }

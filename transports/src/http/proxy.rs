@@ -81,9 +81,10 @@ impl ProxyAddress {
         let (scheme, rest) = text.split_once("://").unwrap_or(("http", text));
         if !scheme.eq_ignore_ascii_case("http") {
             let plain = scheme.chars().all(|c| c.is_ascii_alphanumeric());
-            return Err(match plain && scheme.len() <= 12 {
-                true => ProxyAddressError::UnsupportedScheme(scheme.to_ascii_lowercase()),
-                false => ProxyAddressError::InvalidAddress,
+            return Err(if plain && scheme.len() <= 12 {
+                ProxyAddressError::UnsupportedScheme(scheme.to_ascii_lowercase())
+            } else {
+                ProxyAddressError::InvalidAddress
             });
         }
         let (credentials, place) = match rest.rsplit_once('@') {

@@ -96,13 +96,12 @@ fn load_roots(more: Option<&Path>) -> Result<RootCertStore, RootsError> {
             why,
         })?;
     }
-    match roots.is_empty() {
-        true => {
-            let why = native.errors.iter().map(ToString::to_string);
-            let why = why.collect::<Vec<_>>().join("; ");
-            Err(RootsError::Machine(why))
-        }
-        false => Ok(roots),
+    if roots.is_empty() {
+        let why = native.errors.iter().map(ToString::to_string);
+        let why = why.collect::<Vec<_>>().join("; ");
+        Err(RootsError::Machine(why))
+    } else {
+        Ok(roots)
     }
 }
 

@@ -153,9 +153,12 @@ impl LinkEndpoint {
     pub async fn dial_pairing(&self, node: NodeId, at: &str) -> Result<PairingLink, LinkError> {
         let shaken = self.connect(node, at, LinkPurpose::Pair).await?;
         let opened = shaken.connection.open_bi().await;
-        let opened = opened.map_err(|gone| match is_handshake_refused(&shaken.connection) {
-            true => LinkError::PairingRefused,
-            false => StreamFailure::from_connection_error(&gone).into(),
+        let opened = opened.map_err(|gone| {
+            if is_handshake_refused(&shaken.connection) {
+                LinkError::PairingRefused
+            } else {
+                StreamFailure::from_connection_error(&gone).into()
+            }
         })?;
         Ok(self.0.new_pairing_link(shaken, opened, None))
     }

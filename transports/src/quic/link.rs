@@ -284,9 +284,10 @@ impl NodeLink {
         while silent < IDLE {
             tokio::time::sleep(LIVENESS_INTERVAL).await;
             let now = heard();
-            silent = match now == before {
-                true => silent + LIVENESS_INTERVAL,
-                false => Duration::ZERO,
+            silent = if now == before {
+                silent + LIVENESS_INTERVAL
+            } else {
+                Duration::ZERO
             };
             before = now;
         }
@@ -431,9 +432,10 @@ impl NodeLink {
         if packet.len() > PACKET {
             return PacketOutcome::TooLong;
         }
-        let packet = match self.0.negotiated.features.contains(WireFeatures::RELAY) {
-            true => PacketHeader::Membership.to_packet(&packet),
-            false => packet,
+        let packet = if self.0.negotiated.features.contains(WireFeatures::RELAY) {
+            PacketHeader::Membership.to_packet(&packet)
+        } else {
+            packet
         };
         packets::send(&self.0.connection, &self.0.long_packets, packet).await
     }
@@ -457,9 +459,10 @@ impl BeginCallError {
 impl LinkCore {
     fn to_stream_failure(&self, reason: &quinn::ConnectionError) -> StreamFailure {
         let by_us = matches!(reason, quinn::ConnectionError::LocallyClosed);
-        match by_us && self.is_silent.load(Ordering::Acquire) {
-            true => StreamFailure::LinkLost(describe_error(&quinn::ConnectionError::TimedOut)),
-            false => StreamFailure::from_connection_error(reason),
+        if by_us && self.is_silent.load(Ordering::Acquire) {
+            StreamFailure::LinkLost(describe_error(&quinn::ConnectionError::TimedOut))
+        } else {
+            StreamFailure::from_connection_error(reason)
         }
     }
 }
@@ -475,9 +478,10 @@ impl Drop for LinkCore {
         };
         let why = self.to_stream_failure(&reason);
         let node = self.peer.short_id();
-        match self.log.should_log(Some(self.peer), failure_kind(&why)) {
-            true => tracing::info!(node, %why, "a link to another node ended"),
-            false => tracing::debug!(node, %why, "a link to another node ended"),
+        if self.log.should_log(Some(self.peer), failure_kind(&why)) {
+            tracing::info!(node, %why, "a link to another node ended")
+        } else {
+            tracing::debug!(node, %why, "a link to another node ended")
         }
     }
 }

@@ -135,9 +135,10 @@ impl EndpointCore {
         let connection = shaken.connection;
         let ours = (self.hello)();
         let greeted = async {
-            match dialed {
-                true => self.exchange_hellos_as_dialer(&connection, &ours).await,
-                false => self.exchange_hellos_as_acceptor(&connection, &ours).await,
+            if dialed {
+                self.exchange_hellos_as_dialer(&connection, &ours).await
+            } else {
+                self.exchange_hellos_as_acceptor(&connection, &ours).await
             }
         };
         let greeted = timeout(HANDSHAKE_TIMEOUT, greeted).await;
@@ -257,9 +258,10 @@ impl EndpointCore {
     pub(super) fn log_failure(&self, node: Option<NodeId>, why: &LinkError) {
         let node = node.filter(|node| self.handshakes.pinned.contains(node));
         let name = node.map(|node| node.short_id());
-        match self.log.should_log(node, why.kind()) {
-            true => tracing::info!(node = name, %why, "no link to another node"),
-            false => tracing::debug!(node = name, %why, "no link to another node"),
+        if self.log.should_log(node, why.kind()) {
+            tracing::info!(node = name, %why, "no link to another node")
+        } else {
+            tracing::debug!(node = name, %why, "no link to another node")
         }
     }
 }

@@ -228,9 +228,10 @@ pub(crate) fn select_batches(paths: &[PathBuf]) -> Result<Vec<&'static Batch>, S
         let text = text.trim_start_matches("./").trim_end_matches('/');
         let inner = BATCHES.iter().filter(|batch| is_below(batch.module, text));
         let inner: Vec<&Batch> = inner.collect();
-        let found = match inner.is_empty() {
-            true => Vec::from_iter(find_batch(text).filter(|_| workspace().join(text).exists())),
-            false => inner,
+        let found = if inner.is_empty() {
+            Vec::from_iter(find_batch(text).filter(|_| workspace().join(text).exists()))
+        } else {
+            inner
         };
         if found.is_empty() {
             let known = PACKAGES.map(|(folder, _)| folder).join(", ");

@@ -82,9 +82,10 @@ pub(crate) fn count_batch(
             None => counts.not_run += 1,
             Some(MutantOutcome::Missed) => {
                 counts.missed += 1;
-                match reasons.take_reason(mutant) {
-                    true => counts.explained += 1,
-                    false => survivors.push(mutant.clone()),
+                if reasons.take_reason(mutant) {
+                    counts.explained += 1
+                } else {
+                    survivors.push(mutant.clone())
                 }
             }
         }

@@ -108,9 +108,10 @@ impl Caller {
     /// agent it is.
     #[must_use]
     pub fn remote_identity(&self) -> AgentId {
-        match self.operator {
-            true => AgentId::new(AgentId::LOCAL),
-            false => self.agent.clone(),
+        if self.operator {
+            AgentId::new(AgentId::LOCAL)
+        } else {
+            self.agent.clone()
         }
     }
 

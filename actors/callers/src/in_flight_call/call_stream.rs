@@ -292,9 +292,10 @@ impl CallStreamActor {
     fn run_effects(&self, state: &mut CallStreamState, now: MonotonicTime) {
         loop {
             self.perform(state, now);
-            let back = match state.stream.is_blocked_on_reader() {
-                true => self.shared.window.collect_or_wait(),
-                false => Some(self.shared.window.collect()).filter(|back| back.frames > 0),
+            let back = if state.stream.is_blocked_on_reader() {
+                self.shared.window.collect_or_wait()
+            } else {
+                Some(self.shared.window.collect()).filter(|back| back.frames > 0)
             };
             let Some(back) = back else { break };
             let CallStreamState {

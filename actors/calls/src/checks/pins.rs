@@ -17,8 +17,9 @@ pub(super) fn check_approved(
     name: &str,
     tool: &CatalogTool,
 ) -> Result<(), Refusal> {
-    match cx.policies.pins.is_blocked(&tool.server, &tool.own_name) {
-        true => Err(unlisted_names::absent_refusal(cx, caller, name.to_owned())),
-        false => Ok(()),
+    if cx.policies.pins.is_blocked(&tool.server, &tool.own_name) {
+        Err(unlisted_names::absent_refusal(cx, caller, name.to_owned()))
+    } else {
+        Ok(())
     }
 }

@@ -52,12 +52,13 @@ pub(crate) fn check_prompt_arguments(
         .map(|wanted| &**wanted)
         .filter(|wanted| !is_given(wanted))
         .collect();
-    match missing.is_empty() {
-        true => Ok(()),
-        false => Err(Refusal::BadParams(format!(
+    if missing.is_empty() {
+        Ok(())
+    } else {
+        Err(Refusal::BadParams(format!(
             "prompt {name} needs {}",
             missing.join(", ")
-        ))),
+        )))
     }
 }
 

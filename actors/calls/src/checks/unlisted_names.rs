@@ -113,14 +113,12 @@ fn candidates(cx: &Context, caller: &Caller, named: NamedItem<'_>) -> Vec<Candid
             found.extend(to_candidate(&table, &who, handle, named));
         }
     }
-    match formed {
-        true => found.retain(|claimant| claimant.is_qualified),
-        // A bare name that several servers have belongs to none of them.
-        false => {
-            let had = found.iter().filter(|claimant| claimant.was_offered).count();
-            if had + count_listed(cx, &shown, caller, named) > 1 {
-                found.retain(|claimant| !claimant.was_offered);
-            }
+    if formed {
+        found.retain(|claimant| claimant.is_qualified)
+    } else {
+        let had = found.iter().filter(|claimant| claimant.was_offered).count();
+        if had + count_listed(cx, &shown, caller, named) > 1 {
+            found.retain(|claimant| !claimant.was_offered);
         }
     }
     found

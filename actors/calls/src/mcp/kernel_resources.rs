@@ -93,10 +93,7 @@ pub(crate) fn add_kernel_entries(
     let (true, false, Some(servers)) = (first, own.is_empty(), page.strip_prefix(open)) else {
         return page;
     };
-    let comma: &[u8] = match servers.starts_with(b"]") {
-        true => b"",
-        false => b",",
-    };
+    let comma: &[u8] = if servers.starts_with(b"]") { b"" } else { b"," };
     let own = own.join(",");
     [open, own.as_bytes(), comma, servers].concat().into()
 }

@@ -50,12 +50,11 @@ pub(crate) async fn find_prompt(
         let shown = cx.catalog.load();
         let prompt = shown.catalog.prompt(&caller.view, name)?;
         let server = find_open_server(cx, caller, prompt)?;
-        match server == prompt.server {
-            true => Some(prompt.clone()),
-            false => {
-                let there = canonical_name(&server, &prompt.own_name);
-                shown.catalog.prompt(&caller.view, &there).cloned()
-            }
+        if server == prompt.server {
+            Some(prompt.clone())
+        } else {
+            let there = canonical_name(&server, &prompt.own_name);
+            shown.catalog.prompt(&caller.view, &there).cloned()
         }
     };
     if let Some(prompt) = look() {
@@ -84,8 +83,9 @@ pub fn recheck(cx: &Context, caller: &Caller, params: &str) -> Result<(), Refusa
     let name = parse_string(get.name, "name")?;
     let shown = cx.catalog.load();
     let hidden = shown.catalog.prompt(&caller.view, &name);
-    match hidden.is_some_and(|prompt| find_open_server(cx, caller, prompt).is_none()) {
-        true => Err(Refusal::UnknownPrompt(name)),
-        false => Ok(()),
+    if hidden.is_some_and(|prompt| find_open_server(cx, caller, prompt).is_none()) {
+        Err(Refusal::UnknownPrompt(name))
+    } else {
+        Ok(())
     }
 }

@@ -186,9 +186,10 @@ pub(crate) async fn subscription_target(
     request: &Request,
     uri: String,
 ) -> Result<(ServerId, String), Refusal> {
-    match kernel_resources::is_kernel_resource(&request.caller, &uri) {
-        true => Ok((approvals::kernel_owner(), uri)),
-        false => Box::pin(find_owner(cx, request, &uri)).await,
+    if kernel_resources::is_kernel_resource(&request.caller, &uri) {
+        Ok((approvals::kernel_owner(), uri))
+    } else {
+        Box::pin(find_owner(cx, request, &uri)).await
     }
 }
 
@@ -229,10 +230,10 @@ pub async fn unsubscribe(cx: &Context, request: &Request) -> Outcome {
         cx.events.unwatch(request.caller.connection, uri);
         return Ok(empty_result());
     }
-    let (server, own) = match kernel_resources::is_kernel_resource(&request.caller, &uri) {
-        true => (approvals::kernel_owner(), uri),
-        // The server need not be connected for this.
-        false => find_owner_now(cx, &request.caller, &uri)?,
+    let (server, own) = if kernel_resources::is_kernel_resource(&request.caller, &uri) {
+        (approvals::kernel_owner(), uri)
+    } else {
+        find_owner_now(cx, &request.caller, &uri)?
     };
     let server = subscription_key(cx, &request.caller, server);
     cx.subscriptions

@@ -141,12 +141,11 @@ async fn follow_resources(
         let of_events = agent
             .caller()
             .is_some_and(|caller| kernel_resources::is_event_resource(caller, &own));
-        let subscribed = match of_events {
-            true => cx.events.watch(agent.connection, own).await,
-            false => {
-                let subscriptions = &cx.subscriptions;
-                subscriptions.subscribe(agent.connection, server, own).await
-            }
+        let subscribed = if of_events {
+            cx.events.watch(agent.connection, own).await
+        } else {
+            let subscriptions = &cx.subscriptions;
+            subscriptions.subscribe(agent.connection, server, own).await
         };
         if subscribed.is_ok() {
             wanted.resource_subscriptions.push(shown);

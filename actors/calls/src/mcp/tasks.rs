@@ -53,9 +53,10 @@ pub async fn update(cx: &Context, request: &Request) -> Outcome {
     match named.task.maker {
         Maker::Kernel { boot, number } => {
             let responses = update.input_responses.map_or("{}", RawValue::get);
-            match cx.tasks.update((boot, number), responses) {
-                true => Ok(ACKNOWLEDGED.into()),
-                false => Err(unknown_task(update.task_id)),
+            if cx.tasks.update((boot, number), responses) {
+                Ok(ACKNOWLEDGED.into())
+            } else {
+                Err(unknown_task(update.task_id))
             }
         }
         Maker::Modern { .. } | Maker::Legacy { .. } => {
@@ -72,10 +73,13 @@ pub async fn cancel(cx: &Context, request: &Request) -> Outcome {
     let words::Cancel(about) = mcp::parse_params(Some(require_params(request)?))?;
     let named = resolve_task(cx, request, about.task_id)?;
     match named.task.maker {
-        Maker::Kernel { boot, number } => match cx.tasks.cancel((boot, number)).await {
-            true => Ok(ACKNOWLEDGED.into()),
-            false => Err(unknown_task(about.task_id)),
-        },
+        Maker::Kernel { boot, number } => {
+            if cx.tasks.cancel((boot, number)).await {
+                Ok(ACKNOWLEDGED.into())
+            } else {
+                Err(unknown_task(about.task_id))
+            }
+        }
         Maker::Modern { .. } | Maker::Legacy { .. } => {
             forward_task_request(cx, request, &named, about.task_id).await
         }

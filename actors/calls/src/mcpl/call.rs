@@ -112,9 +112,10 @@ impl McplCall {
         let agents = cx
             .mcpl_agents
             .allows_scope(caller, &scope.server, set, &scope.label);
-        match open.is_some_and(|decided| decided.approved) && agents {
-            true => Ok(()),
-            false => Err(closed_scope_refusal(scope, "it was taken back")),
+        if open.is_some_and(|decided| decided.approved) && agents {
+            Ok(())
+        } else {
+            Err(closed_scope_refusal(scope, "it was taken back"))
         }
     }
 }
@@ -258,11 +259,12 @@ fn enabled_set(
             "tool {own} belongs to the feature set {set}, which uses no tools"
         )));
     }
-    match cx.mcpl_agents.allows_set(caller, server, &set) {
-        true => Ok(Some((set, held))),
-        false => Err(Refusal::Forbidden(format!(
+    if cx.mcpl_agents.allows_set(caller, server, &set) {
+        Ok(Some((set, held)))
+    } else {
+        Err(Refusal::Forbidden(format!(
             "this client disabled the feature set {set} of {server}"
-        ))),
+        )))
     }
 }
 
@@ -407,8 +409,9 @@ fn closed_scope_refusal(action: &ScopedAction, why: &str) -> Refusal {
 /// A key as it is written in TOML.
 fn render_toml_key(key: &str) -> String {
     let bare = |c: char| c.is_ascii_alphanumeric() || "-_".contains(c);
-    match !key.is_empty() && key.chars().all(bare) {
-        true => key.to_owned(),
-        false => format!("{key:?}"),
+    if !key.is_empty() && key.chars().all(bare) {
+        key.to_owned()
+    } else {
+        format!("{key:?}")
     }
 }

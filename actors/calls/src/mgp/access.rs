@@ -114,10 +114,10 @@ fn query(cx: &Context, caller: &Caller, who: &Principal, mut query: Query) -> Ou
     let server = ServerId::new(query.server_id);
     let tool = query.tool_name.as_deref().filter(|tool| !tool.is_empty());
     let table = cx.policies.access.table();
-    let about = match caller.operator {
-        true => Principal::Agent(AgentId::new(query.agent_id)),
-        // Itself, as narrow as it is here.
-        false => who.clone(),
+    let about = if caller.operator {
+        Principal::Agent(AgentId::new(query.agent_id))
+    } else {
+        who.clone()
     };
     let decision = table.decide(&about, &server, tool, unix_ms());
     let standing = match caller.operator {
@@ -208,9 +208,10 @@ async fn revoke(cx: &Context, request: &Request, by: Principal, mut revoke: Revo
         AgentId::new(&*revoke.agent_id),
         ServerId::new(&*revoke.server_id),
     );
-    let own = match cluster::can_deny_locally(&agent, &server) {
-        true => revoke_locally(cx, request, by.clone(), revoke.clone()).await?,
-        false => Vec::new(),
+    let own = if cluster::can_deny_locally(&agent, &server) {
+        revoke_locally(cx, request, by.clone(), revoke.clone()).await?
+    } else {
+        Vec::new()
     };
     let decided = match cluster::is_cluster_entry(&agent, &server) {
         _ if !own.is_empty() => ClusterDecision {
@@ -288,18 +289,20 @@ async fn explain(cx: &Context, explain: Explain) -> Outcome {
         return Err(Refusal::BadParams(why.into()));
     }
     let (agent, place) = (target.agent.clone(), target.place.clone());
-    let explained = match cluster::is_cluster_entry(&agent, &place.server) {
-        true => cluster::explain(cx, target).await?,
-        false => Explanation {
+    let explained = if cluster::is_cluster_entry(&agent, &place.server) {
+        cluster::explain(cx, target).await?
+    } else {
+        Explanation {
             notes: target.notes,
             ..explain_locally(cx, target.agent, target.place).await?
-        },
+        }
     };
     let called = describe_visible_name(cx, &place);
     // Those of other nodes name the server they call.
-    let places = match agent.is_remote() {
-        true => Vec::new(),
-        false => replicas::describe_replicas(cx, &agent, &place.server, place.tool.as_deref()),
+    let places = if agent.is_remote() {
+        Vec::new()
+    } else {
+        replicas::describe_replicas(cx, &agent, &place.server, place.tool.as_deref())
     };
     let own = place.tool.as_deref();
     let scopes = own.map(|own| mcpl::call::explain(cx, &place.server, own));

@@ -77,11 +77,11 @@ pub(super) async fn execute(cx: &Context, request: &Request, params: Option<&str
              (`answers` in [agents.*] of the configuration)"
         ))
     };
-    let agreed = match caller.operator {
-        true => cx.answering_agents.accepts_requests(&target),
-        false => cx
-            .answering_agents
-            .accepts_requests_from(&target, &caller.agent),
+    let agreed = if caller.operator {
+        cx.answering_agents.accepts_requests(&target)
+    } else {
+        cx.answering_agents
+            .accepts_requests_from(&target, &caller.agent)
     };
     let _under_way = cx
         .directory

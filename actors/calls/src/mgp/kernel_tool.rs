@@ -40,9 +40,10 @@ pub(crate) fn listed_tools(cx: &Context, caller: &Caller) -> Vec<String> {
         .chain(mcpl::state::tool_definition(cx, caller))
         .chain(mcpl::channels::tool_definition(cx, caller));
     let methods = methods.filter(|method| is_open(caller, method));
-    let mut all = match is_open(caller, DiscoveryTool::Register.method()) {
-        true => discovery::registration_tools(cx, caller, security),
-        false => Vec::new(),
+    let mut all = if is_open(caller, DiscoveryTool::Register.method()) {
+        discovery::registration_tools(cx, caller, security)
+    } else {
+        Vec::new()
     };
     all.extend(methods.filter_map(|method| definition(method, security)));
     all

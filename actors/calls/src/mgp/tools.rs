@@ -101,9 +101,10 @@ pub(crate) fn count_searches(
     caller: &Caller,
     searches: usize,
 ) -> Result<(), Refusal> {
-    match caller.operator {
-        true => Ok(()),
-        false => (0..searches).try_for_each(|_| cx.policies.rates.count_call(&caller.agent)),
+    if caller.operator {
+        Ok(())
+    } else {
+        (0..searches).try_for_each(|_| cx.policies.rates.count_call(&caller.agent))
     }
 }
 

@@ -54,9 +54,10 @@ impl LinksState {
             return;
         };
         if std::mem::replace(&mut member.present, present) != present {
-            self.parts.events.send(match present {
-                true => LinksEvent::Present(node),
-                false => LinksEvent::Missing(node),
+            self.parts.events.send(if present {
+                LinksEvent::Present(node)
+            } else {
+                LinksEvent::Missing(node)
             });
         }
     }

@@ -105,9 +105,10 @@ impl LinksState {
         let before = std::mem::take(&mut self.members);
         let (mut stayed, mut left) = (BTreeMap::new(), Vec::new());
         for (node, member) in before {
-            match pins.peers.contains_key(&node) {
-                true => drop(stayed.insert(node, member)),
-                false => left.push((node, member)),
+            if pins.peers.contains_key(&node) {
+                drop(stayed.insert(node, member))
+            } else {
+                left.push((node, member))
             }
         }
         self.members = stayed;
@@ -171,10 +172,10 @@ impl LinksState {
         let facts = live.facts();
         match member.link.take() {
             Some(held) if should_replace(self.parts.node, node, held.facts(), facts) => {
-                match held.facts().instance == facts.instance {
-                    true => self.drain(node, held),
-                    // Of a life that is over: nobody waits for anything on it.
-                    false => held.peer.link.close(LinkClose::Replaced),
+                if held.facts().instance == facts.instance {
+                    self.drain(node, held)
+                } else {
+                    held.peer.link.close(LinkClose::Replaced)
                 }
             }
             Some(held) => {
@@ -203,9 +204,10 @@ impl LinksState {
         self.publish();
         self.parts.events.send(LinksEvent::Up(peer));
         self.exchange_addresses(node);
-        match is_direct {
-            true => self.dial_through(node),
-            false => self.dial_directly(node),
+        if is_direct {
+            self.dial_through(node)
+        } else {
+            self.dial_directly(node)
         }
     }
 

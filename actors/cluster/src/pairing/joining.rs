@@ -123,12 +123,13 @@ impl JoinTask {
                 self.exchange_nonces(link, ends, &theirs.commitment).await
             }
             Some(PairingMessage::Heard(proof)) if is_valid_proof(&proof, &expected) => {
-                match secret.has_nonces() {
-                    true => Err(fatal_error(
+                if secret.has_nonces() {
+                    Err(fatal_error(
                         "the other side answers like an older version, and the ticket is of a newer one: \
                          somebody may be trying to choose the words; ask for another ticket",
-                    )),
-                    false => Ok(()),
+                    ))
+                } else {
+                    Ok(())
                 }
             }
             Some(PairingMessage::Refused(why)) => Err(fatal_error(&why)),
@@ -272,9 +273,10 @@ fn fatal_error(why: &str) -> AttemptError {
 
 /// Why nothing more is heard.
 fn link_lost(link: &PairingLink) -> AttemptError {
-    match link.is_refused() {
-        true => pairing_refused(),
-        false => AttemptError::Retry("the link was lost".to_owned()),
+    if link.is_refused() {
+        pairing_refused()
+    } else {
+        AttemptError::Retry("the link was lost".to_owned())
     }
 }
 

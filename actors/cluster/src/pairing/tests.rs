@@ -56,15 +56,16 @@ impl PairingScene {
             PairingEvent::ApprovalRequested(waiting) => drop(told.send(waiting)),
             PairingEvent::Admit(node, reply) => {
                 let name = node.name.clone();
-                reply.send(match name.as_str() == "taken" {
-                    true => Err("another node is called taken".to_owned()),
-                    false => Ok(NodeAdmission {
+                reply.send(if name.as_str() == "taken" {
+                    Err("another node is called taken".to_owned())
+                } else {
+                    Ok(NodeAdmission {
                         cluster: CLUSTER,
                         entries: entries(),
                         name,
                         role: node.role,
                         inviter,
-                    }),
+                    })
                 });
                 drop(admits.send(node));
             }

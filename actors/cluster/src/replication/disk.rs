@@ -133,9 +133,10 @@ impl From<TaskError> for LogsError {
 /// The logs of the cluster that this node is in; None when it is in none. Reads and verifies all; blocks.
 pub(super) fn open_existing(folder: &Path, witness: &Witness) -> Result<LoadedLogs, LogsError> {
     let path = folder.join(LOGS_JOURNAL.0);
-    let opened = match path.exists() {
-        true => open_logs(folder, witness)?,
-        false => None,
+    let opened = if path.exists() {
+        open_logs(folder, witness)?
+    } else {
+        None
     };
     let was_there = witness.sibling(LOGS_WITNESS).contents();
     let missing = opened.is_none().then_some(was_there).flatten();

@@ -172,9 +172,12 @@ fn grant_target((subject, resource): (&Subject, &GrantResource), here: NodeId) -
         }
         Subject::Server(_) => None,
     };
-    let place = |on: &NodeServer| match on.node == here {
-        true => on.server.to_string(),
-        false => on.to_string(),
+    let place = |on: &NodeServer| {
+        if on.node == here {
+            on.server.to_string()
+        } else {
+            on.to_string()
+        }
     };
     let (server, tool) = match resource {
         GrantResource::Server(on) => (Some(place(on)), None),

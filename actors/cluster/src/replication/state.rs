@@ -170,9 +170,10 @@ impl ReplicationState {
         };
         let mut replica = Replica::new(start, &found.signed);
         replica.expect_lost_tips(found.tips);
-        match found.lost.is_empty() {
-            true => journals.witness_cluster(&owner),
-            false => replica.mark_data_lost(),
+        if found.lost.is_empty() {
+            journals.witness_cluster(&owner)
+        } else {
+            replica.mark_data_lost()
         }
         if found.restored.is_some() {
             replica.require_restore_confirmation();
@@ -329,12 +330,13 @@ impl ReplicationState {
             next.role = in_it
                 .filter(|member| member.is_active())
                 .and_then(|member| member.role);
-            let (members, speaks_with) = match changed || before.cluster != next.cluster {
-                true => (
+            let (members, speaks_with) = if changed || before.cluster != next.cluster {
+                (
                     members::member_views(replica),
                     members::link_peers(replica, stay.inviter),
-                ),
-                false => (before.members.clone(), before.link_peers.clone()),
+                )
+            } else {
+                (before.members.clone(), before.link_peers.clone())
             };
             next.members = members;
             next.link_peers = speaks_with;

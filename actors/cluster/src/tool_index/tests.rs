@@ -129,9 +129,10 @@ async fn nodes_of_one_name_are_told_apart_and_keep_their_names() {
         IndexNode::new(3).await,
     );
     // Whoever comes first has the larger id, so that not the order of ids decides.
-    let (nas, other) = match nas.id < other.id {
-        true => (nas, other),
-        false => (other, nas),
+    let (nas, other) = if nas.id < other.id {
+        (nas, other)
+    } else {
+        (other, nas)
     };
     let called = |names: &[(&IndexNode, &str)]| {
         let called = names.iter();

@@ -56,11 +56,12 @@ fn check_frame(body: Bytes) -> Result<Bytes, Status> {
         let words = "compressed messages are not taken: send them as they are (identity)";
         return Err(new_status(Code::Unimplemented, "COMPRESSED", words));
     }
-    match u64::from(u32::from_be_bytes(*length)) == message.len() as u64 {
-        true => Ok(body),
-        false => Err(invalid_argument(
+    if u64::from(u32::from_be_bytes(*length)) == message.len() as u64 {
+        Ok(body)
+    } else {
+        Err(invalid_argument(
             "the request must have one message of the length it names",
-        )),
+        ))
     }
 }
 

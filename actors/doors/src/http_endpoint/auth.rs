@@ -79,11 +79,12 @@ impl Auth {
             return Ok(named);
         }
         let held = self.authenticate_token(headers, view).await?;
-        match held.agent == named.agent {
-            true => Ok(held.with_latest_expiry(certificate.not_after_ms)),
-            false => Err(AuthError::Invalid(
+        if held.agent == named.agent {
+            Ok(held.with_latest_expiry(certificate.not_after_ms))
+        } else {
+            Err(AuthError::Invalid(
                 "it names another agent than the certificate".into(),
-            )),
+            ))
         }
     }
 
@@ -154,11 +155,12 @@ fn credential_from_certificate(certificate: &Certificate) -> Result<Credential, 
     let agent =
         mgp_engine::doors::certificate::parse_agent(names).map_err(AuthError::Certificate)?;
     let pass = Credential::permanent(agent).with_expiry(Some(certificate.not_after_ms));
-    match pass.has_ended() {
-        true => Err(AuthError::Expired(render_rfc3339_ms(
+    if pass.has_ended() {
+        Err(AuthError::Expired(render_rfc3339_ms(
             certificate.not_after_ms,
-        ))),
-        false => Ok(pass),
+        )))
+    } else {
+        Ok(pass)
     }
 }
 
@@ -177,9 +179,10 @@ impl Tokens {
         }
         let hash = blake3::hash(token.as_bytes());
         let same = hash.as_bytes().ct_eq(self.local.as_bytes());
-        match bool::from(same) {
-            true => Ok(Credential::permanent(AgentId::new(AgentId::LOCAL))),
-            false => Err(AuthError::Invalid("nobody has this token".into())),
+        if bool::from(same) {
+            Ok(Credential::permanent(AgentId::new(AgentId::LOCAL)))
+        } else {
+            Err(AuthError::Invalid("nobody has this token".into()))
         }
     }
 }

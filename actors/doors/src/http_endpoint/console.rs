@@ -258,9 +258,10 @@ fn check_same_origin<B>(console: &Console, request: &Request<B>) -> Result<(), S
         // Of a GET browsers name no origin.
         None => request.method() == Method::GET && site.is_some(),
     };
-    match same_site && same_origin {
-        true => Ok(()),
-        false => Err(SignInError::ForeignPage),
+    if same_site && same_origin {
+        Ok(())
+    } else {
+        Err(SignInError::ForeignPage)
     }
 }
 
@@ -273,9 +274,10 @@ fn console_host<'r, B>(console: &Console, request: &'r Request<B>) -> Result<&'r
         return Err(SignInError::Plaintext);
     }
     let authority = own.parse().map_err(|_| SignInError::ForeignPage)?;
-    match console.is_reachable_at(&authority) {
-        true => Ok(own),
-        false => Err(SignInError::ForeignPort),
+    if console.is_reachable_at(&authority) {
+        Ok(own)
+    } else {
+        Err(SignInError::ForeignPort)
     }
 }
 

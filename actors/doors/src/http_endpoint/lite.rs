@@ -199,9 +199,10 @@ async fn call_tool(
         ),
     );
     let (running, applied) = begin_call(lite, headers, stream, (agent, view), asked);
-    let mut response = match stream {
-        true => event_response(lite, running),
-        false => finished_response(&id, running).await,
+    let mut response = if stream {
+        event_response(lite, running)
+    } else {
+        finished_response(&id, running).await
     };
     response.headers_mut().extend(applied);
     response

@@ -98,9 +98,10 @@ impl MetricsPath {
         }
         let hash = blake3::hash(bearer_token(headers)?.as_bytes());
         let same = hash.as_bytes().ct_eq(self.token.as_bytes());
-        match bool::from(same) {
-            true => Ok(()),
-            false => Err(AuthError::Invalid("it is not the token of /metrics".into())),
+        if bool::from(same) {
+            Ok(())
+        } else {
+            Err(AuthError::Invalid("it is not the token of /metrics".into()))
         }
     }
 }

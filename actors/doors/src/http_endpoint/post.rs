@@ -48,12 +48,13 @@ pub(super) async fn handle_post(
     }
     let modern = headers::is_stateless(request.headers());
     let named = request.headers().contains_key(SESSION);
-    let session = match named && !modern {
-        true => match door.find_session(&request, &view, pass) {
+    let session = if named && !modern {
+        match door.find_session(&request, &view, pass) {
             Ok(session) => Some(session),
             Err(response) => return *response,
-        },
-        false => None,
+        }
+    } else {
+        None
     };
     let (head, body) = request.into_parts();
     let body = match read_message(door, body, &pass.agent).await {
@@ -137,11 +138,11 @@ pub(super) async fn read_message(
 /// the kernel's and does not count.
 fn find_request_id(ends: &BodyExcerpt) -> Option<RequestId> {
     let seen = PartialMessage::scan(&ends.head);
-    match seen.is_response() {
-        true => None,
-        false => seen
-            .id()
-            .or_else(|| partial_message::find_trailing_id(&ends.tail)),
+    if seen.is_response() {
+        None
+    } else {
+        seen.id()
+            .or_else(|| partial_message::find_trailing_id(&ends.tail))
     }
 }
 
@@ -170,16 +171,18 @@ fn check_headers(request: &HttpRequest<RequestBody>) -> Option<Response<ReplyBod
 /// An unreadable answer has an id of the kernel's, so no error is sent under it. `begun`: the sender is past
 /// its handshake or needs none.
 fn malformed_response(text: &str, error: &Malformed, begun: bool) -> Response<ReplyBody> {
-    let frame = match PartialMessage::scan(text.as_bytes()).is_response() {
-        true => Some(error.to_frame_without_id()),
-        false => error.to_frame(),
+    let frame = if PartialMessage::scan(text.as_bytes()).is_response() {
+        Some(error.to_frame_without_id())
+    } else {
+        error.to_frame()
     };
     let Some(frame) = frame else {
         return empty_response(StatusCode::ACCEPTED);
     };
-    let code = match begun && matches!(error, Malformed::BadParams { .. }) {
-        true => StatusCode::OK,
-        false => StatusCode::BAD_REQUEST,
+    let code = if begun && matches!(error, Malformed::BadParams { .. }) {
+        StatusCode::OK
+    } else {
+        StatusCode::BAD_REQUEST
     };
     json_response(code, ReplyBody::full(frame))
 }

@@ -314,9 +314,10 @@ impl Lite {
             Some(_) | None => {
                 let failed = can_contain_string(result, "isError")
                     && member(text, "isError") == Some("true");
-                let kind = match failed {
-                    true => ResponseType::Failure,
-                    false => ResponseType::Answer,
+                let kind = if failed {
+                    ResponseType::Failure
+                } else {
+                    ResponseType::Answer
                 };
                 Ok(answer_with_meta(arrived, kind, text, &[]))
             }

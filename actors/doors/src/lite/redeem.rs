@@ -109,9 +109,10 @@ impl Lite {
     ) -> Option<Result<Redemption<'a>, LiteError>> {
         let (token, _) = continuation::split(request.continuation.as_deref()?);
         let redeeming = self.open_redemption(who, request, call, arrived, token)?;
-        Some(match redeeming.record.tool == request.name {
-            true => Ok(redeeming),
-            false => Err(continuation::wrong_tool_error()),
+        Some(if redeeming.record.tool == request.name {
+            Ok(redeeming)
+        } else {
+            Err(continuation::wrong_tool_error())
         })
     }
 
@@ -144,9 +145,10 @@ impl Lite {
     ) -> LiteOutcome {
         let request = redeeming.request;
         let answers = extra || request.continuation.is_some() || request.elicitation.is_some();
-        let answered = match answers {
-            true => self.pass_answers(redeeming).await?,
-            false => None,
+        let answered = if answers {
+            self.pass_answers(redeeming).await?
+        } else {
+            None
         };
         self.wait_while_running(redeeming, self.deadline(call), answered.as_deref())
             .await

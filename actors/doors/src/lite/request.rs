@@ -71,13 +71,12 @@ fn server_params(
     }
     let plain = splice.finish();
     let mut splice = Splice::new(&plain);
-    match streams {
-        true => {
-            if let Some((name, json)) = stream::add_stream_request(&plain, &mut splice) {
-                splice.insert_member(&plain, name, json);
-            }
+    if streams {
+        if let Some((name, json)) = stream::add_stream_request(&plain, &mut splice) {
+            splice.insert_member(&plain, name, json);
         }
-        false => stream::remove_stream_request(&plain, &mut splice),
+    } else {
+        stream::remove_stream_request(&plain, &mut splice)
     }
     splice.finish().into_owned()
 }

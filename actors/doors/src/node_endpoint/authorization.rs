@@ -163,21 +163,19 @@ fn check_access(
             .routes
             .is_view_known(&view, &identity(agent, false, &view))
     };
-    match method == "tools/call" || knows() {
-        true => Ok(()),
-        false => {
-            let by_agent = header.assertion.is_some();
-            let why = reception
-                .routes
-                .foreign_closure_reason()
-                .filter(|_| by_agent);
-            let why = why.unwrap_or_else(|| {
-                "it is not shared with that node, or no grant allows it".to_owned()
-            });
-            Err(Refusal::ClosedByOwner(format!(
-                "server {server} of this node is not open to {agent}: {why}"
-            )))
-        }
+    if method == "tools/call" || knows() {
+        Ok(())
+    } else {
+        let by_agent = header.assertion.is_some();
+        let why = reception
+            .routes
+            .foreign_closure_reason()
+            .filter(|_| by_agent);
+        let why = why
+            .unwrap_or_else(|| "it is not shared with that node, or no grant allows it".to_owned());
+        Err(Refusal::ClosedByOwner(format!(
+            "server {server} of this node is not open to {agent}: {why}"
+        )))
     }
 }
 

@@ -377,9 +377,10 @@ async fn a_call_that_is_given_up_ends_at_the_server() {
             }
         })
         .await;
-        match dropped {
-            true => calling.abort(),
-            false => exchange.cancel(),
+        if dropped {
+            calling.abort()
+        } else {
+            exchange.cancel()
         }
         soon(nodes.played.cancelled.notified()).await;
     }

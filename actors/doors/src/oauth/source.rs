@@ -62,9 +62,10 @@ impl KeySource {
         let keys = tokio::time::timeout(TIMEOUT, fetching)
             .await
             .map_err(late)??;
-        match keys.is_empty() {
-            true => Err("there is no key for signatures among them".into()),
-            false => Ok(keys),
+        if keys.is_empty() {
+            Err("there is no key for signatures among them".into())
+        } else {
+            Ok(keys)
         }
     }
 }

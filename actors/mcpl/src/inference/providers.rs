@@ -148,18 +148,17 @@ impl Providers {
         let kind = answer.headers.get(CONTENT_TYPE);
         let kind = kind.and_then(|kind| kind.to_str().ok()).unwrap_or_default();
         let streams = order.stream && kind.trim_start().starts_with("text/event-stream");
-        match streams {
-            true => read_stream(spec, answer, part).await,
-            false => {
-                let body = client::read_json(answer.body, BODY_MAX).await;
-                let body = body.map_err(|_| to_failure(&AnswerError::Truncated))?;
-                let whole = spec.parse_answer(&body).map_err(|bad| to_failure(&bad))?;
-                // Whoever asked for parts gets one: one that has nothing to say has none.
-                if order.stream && !whole.content.is_empty() {
-                    part(whole.content.clone()).map_err(aborted)?;
-                }
-                Ok(whole)
+        if streams {
+            read_stream(spec, answer, part).await
+        } else {
+            let body = client::read_json(answer.body, BODY_MAX).await;
+            let body = body.map_err(|_| to_failure(&AnswerError::Truncated))?;
+            let whole = spec.parse_answer(&body).map_err(|bad| to_failure(&bad))?;
+            // Whoever asked for parts gets one: one that has nothing to say has none.
+            if order.stream && !whole.content.is_empty() {
+                part(whole.content.clone()).map_err(aborted)?;
             }
+            Ok(whole)
         }
     }
 

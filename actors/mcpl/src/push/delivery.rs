@@ -68,9 +68,10 @@ impl PushTargets {
     pub(super) async fn deliver(&self, policy: &PushPolicy, new: &NewPush) -> DeliveryOutcome {
         let event = Event::parse(&new.params).expect("it was read before");
         let following = self.publish(new, &event, false).await;
-        let taken = match new.rule.inference {
-            true => Some(self.begin_inference(new, &event).await),
-            false => self.ask_agents(policy, new, &event).await,
+        let taken = if new.rule.inference {
+            Some(self.begin_inference(new, &event).await)
+        } else {
+            self.ask_agents(policy, new, &event).await
         };
         if following == 0
             && matches!(
@@ -94,9 +95,10 @@ impl PushTargets {
                 channel_name(&new.server.server(), &event.feature_set)
             )),
         };
-        let outcome = match delivered.answer.accepted {
-            true => Outcome::Success,
-            false => Outcome::Failure,
+        let outcome = if delivered.answer.accepted {
+            Outcome::Success
+        } else {
+            Outcome::Failure
         };
         self.record(
             &new.server,
@@ -174,9 +176,10 @@ impl PushTargets {
         while let Some(turn) = queue.pop() {
             let agent = &agents[turn.host];
             // Earlier hosts took their time.
-            let reply = match agent.allows_set(&server, &event.feature_set) {
-                true => ask_agent(policy, agent, &params).await,
-                false => HostReply::NotSent,
+            let reply = if agent.allows_set(&server, &event.feature_set) {
+                ask_agent(policy, agent, &params).await
+            } else {
+                HostReply::NotSent
             };
             queue.record_reply(turn, reply);
         }

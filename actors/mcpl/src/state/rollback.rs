@@ -125,11 +125,10 @@ fn check_may_roll_back(host: &McplHost, server: &ServerId, set: &str) -> Result<
     if !held.enabled {
         return Err(McplError::not_enabled(set, true).into());
     }
-    match held.set.rollback {
-        true => Ok(()),
-        false => {
-            let words = format!("feature set {set} of {server} does not declare `rollback`");
-            Err(McplError::bad_params(words).into())
-        }
+    if held.set.rollback {
+        Ok(())
+    } else {
+        let words = format!("feature set {set} of {server} does not declare `rollback`");
+        Err(McplError::bad_params(words).into())
     }
 }

@@ -121,15 +121,14 @@ impl ServerStates {
         let tree = self.trees().tree(key).cloned().unwrap_or_default();
         let held = tree.current().and_then(|current| current.data.as_ref());
         let held = held.map_or(0, |data| data.len());
-        let step = match said.len() + held < LONG_BYTES {
-            true => evaluate_step(&tree, said)?,
-            false => {
-                let said = said.to_owned();
-                let judged =
-                    task::run_blocking("mcpl.judging_state", move || evaluate_step(&tree, &said));
-                let broken = |broken: TaskError| StateError::Malformed(broken.to_string());
-                judged.await.map_err(broken)??
-            }
+        let step = if said.len() + held < LONG_BYTES {
+            evaluate_step(&tree, said)?
+        } else {
+            let said = said.to_owned();
+            let judged =
+                task::run_blocking("mcpl.judging_state", move || evaluate_step(&tree, &said));
+            let broken = |broken: TaskError| StateError::Malformed(broken.to_string());
+            judged.await.map_err(broken)??
         };
         self.trees().check_step(key, &step)?;
         Ok(step)

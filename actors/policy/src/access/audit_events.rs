@@ -64,9 +64,10 @@ fn build_event(
         details["decided_by"] = json!(operation.author);
     }
     let event_type = event_type(change, operation.told_at_ms, grants, about);
-    let result = match event_type == EventType::PermissionDenied {
-        true => Outcome::Denied,
-        false => Outcome::Success,
+    let result = if event_type == EventType::PermissionDenied {
+        Outcome::Denied
+    } else {
+        Outcome::Success
     };
     let here = operation.place.issuer;
     let target = about.map(|grant| target(grant, here)).unwrap_or_default();
@@ -112,9 +113,12 @@ fn target(grant: &Grant, here: NodeId) -> Target {
         }
         Subject::Server(server) => (None, Some(server.server.to_string())),
     };
-    let place = |on: &NodeServer| match on.node == here {
-        true => on.server.to_string(),
-        false => on.to_string(),
+    let place = |on: &NodeServer| {
+        if on.node == here {
+            on.server.to_string()
+        } else {
+            on.to_string()
+        }
     };
     let (server, tool) = match &grant.resource {
         GrantResource::Server(on) => (Some(place(on)), None),

@@ -34,9 +34,10 @@ pub(super) struct CallPermit<'a> {
 
 /// The party that a caller counts as. A stateless request says itself what its client can be asked.
 pub(super) fn party(caller: &Caller) -> CallOrigin {
-    match caller.is_stateless() || caller.capabilities.can_receive_requests() {
-        true => CallOrigin::Client(caller.connection),
-        false => CallOrigin::NonInteractive,
+    if caller.is_stateless() || caller.capabilities.can_receive_requests() {
+        CallOrigin::Client(caller.connection)
+    } else {
+        CallOrigin::NonInteractive
     }
 }
 

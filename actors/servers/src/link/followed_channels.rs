@@ -127,16 +127,13 @@ async fn run_follow_loop(
             Ok(_) => !agreed,
             Err(refusal) => refusal.is_answer() || matches!(refusal, Refusal::Forbidden(_)),
         };
-        match refused {
-            true => {
-                news(FollowEvent::Refused);
-                tokio::time::sleep(refused_for).await;
-                refused_for = (refused_for * 2).min(REFUSED_BACKOFF.1);
-            }
-            false => {
-                tokio::time::sleep(wait).await;
-                wait = (wait * 2).min(LOST_BACKOFF.1);
-            }
+        if refused {
+            news(FollowEvent::Refused);
+            tokio::time::sleep(refused_for).await;
+            refused_for = (refused_for * 2).min(REFUSED_BACKOFF.1);
+        } else {
+            tokio::time::sleep(wait).await;
+            wait = (wait * 2).min(LOST_BACKOFF.1);
         }
     }
 }

@@ -270,9 +270,10 @@ impl Link {
             prompts_list_changed: changes("prompts"),
             resources_list_changed: changes("resources"),
             resource_subscriptions: wanted.uris.iter().cloned().collect(),
-            task_ids: match peer.is_some_and(|peer| peer.capabilities.tasks_extension) {
-                true => wanted.tasks.keys().cloned().collect(),
-                false => Vec::new(),
+            task_ids: if peer.is_some_and(|peer| peer.capabilities.tasks_extension) {
+                wanted.tasks.keys().cloned().collect()
+            } else {
+                Vec::new()
             },
         }
     }

@@ -134,9 +134,10 @@ impl Link {
 /// The id of the task that a result announces, in either era, and how long the server keeps it.
 fn parse_created_task(result: &str) -> Option<(String, Option<Duration>)> {
     let of_extension = member(result, "resultType") == Some("\"task\"");
-    let (task, ttl) = match of_extension {
-        true => (result, "ttlMs"),
-        false => (member(result, "task")?, "ttl"),
+    let (task, ttl) = if of_extension {
+        (result, "ttlMs")
+    } else {
+        (member(result, "task")?, "ttl")
     };
     let id = serde_json::from_str(member(task, "taskId")?).ok()?;
     let ttl = member(task, ttl).and_then(|ttl| ttl.parse().ok());

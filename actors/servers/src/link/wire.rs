@@ -130,8 +130,9 @@ fn refusal_from_send_error(link: &Link, error: SendError) -> Refusal {
 
 /// A message without the mark that some writers put before a text (RFC 8259, section 8.1).
 pub(super) fn strip_bom(frame: Bytes) -> Bytes {
-    match frame.starts_with(b"\xef\xbb\xbf") {
-        true => frame.slice(3..),
-        false => frame,
+    if frame.starts_with(b"\xef\xbb\xbf") {
+        frame.slice(3..)
+    } else {
+        frame
     }
 }

@@ -161,13 +161,11 @@ impl LoginHttpClient {
             body,
         );
         let answer = asked.await?;
-        match answer.status.is_success() {
-            true => Ok(answer.body),
-            false => {
-                let words =
-                    TokenErrorResponse::parse(&answer.body, answer.status.as_u16()).description;
-                Err(SignInError::Rejected(format!("it registers no client: {words}")).into())
-            }
+        if answer.status.is_success() {
+            Ok(answer.body)
+        } else {
+            let words = TokenErrorResponse::parse(&answer.body, answer.status.as_u16()).description;
+            Err(SignInError::Rejected(format!("it registers no client: {words}")).into())
         }
     }
 
@@ -183,9 +181,10 @@ impl LoginHttpClient {
             LoginError::NoAnswer(format!("{what} could not be asked: {why}"))
         };
         let safe = parse_safe_url(what, url)?;
-        let client = match self.trusted_origins.contains(&safe.origin()) {
-            true => &self.trusted,
-            false => &self.untrusted,
+        let client = if self.trusted_origins.contains(&safe.origin()) {
+            &self.trusted
+        } else {
+            &self.untrusted
         };
         let uri = parse_url(safe.as_str()).map_err(|e| failed(&e))?;
         let asking = async {

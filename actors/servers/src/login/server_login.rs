@@ -294,16 +294,17 @@ impl ServerLogin {
     /// Gets a token that nobody has to be asked for. What refuses is not asked again for this request, nor by
     /// another grant.
     async fn try_obtain(&self, challenge: &LoginChallenge, first: bool) -> Option<String> {
-        let failed = match first {
-            true => match self.obtain(challenge).await {
+        let failed = if first {
+            match self.obtain(challenge).await {
                 Ok(record) => {
                     let token = record.access.clone();
                     self.save_or_log(record).await;
                     return token;
                 }
                 Err(error) => error.to_string(),
-            },
-            false => "it refuses the token that was got for it".to_owned(),
+            }
+        } else {
+            "it refuses the token that was got for it".to_owned()
         };
         self.lock_state().wanted_login = Some(PendingLogin {
             why: format!("no token was got for it: {failed}"),

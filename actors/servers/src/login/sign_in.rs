@@ -99,9 +99,10 @@ impl SignIn {
             }
         };
         let bound = before.is_some_and(|record| record.proof_key.is_some());
-        let prover = match challenge.requires_dpop || bound {
-            true => Some(Prover::new()?),
-            false => None,
+        let prover = if challenge.requires_dpop || bound {
+            Some(Prover::new()?)
+        } else {
+            None
         };
         let verifier = CodeVerifier::from_random(randomness::random_bytes());
         let state = URL_SAFE_NO_PAD.encode(randomness::random_bytes::<32>());

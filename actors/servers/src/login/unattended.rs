@@ -63,9 +63,10 @@ pub(super) async fn obtain_token(
     let signed = sign_client_assertion(rules, &client, &found.server.issuer)?;
     let resource = found.resource.as_deref();
     let request = TokenRequest::new(grant, &client, resource, &scopes, signed.as_deref());
-    let prover = match challenge.requires_dpop {
-        true => Some(Prover::new()?),
-        false => None,
+    let prover = if challenge.requires_dpop {
+        Some(Prover::new()?)
+    } else {
+        None
     };
     let endpoint = &found.server.token_endpoint;
     let json = fetch

@@ -116,18 +116,18 @@ fn set_limits(policy: &SandboxPolicy, processes: u64) -> Result<(), String> {
 /// only those inside, since Linux 5.14.
 fn process_limit(policy: &SandboxPolicy) -> u64 {
     let namespaces = policy.machine.namespaces;
-    let used = match namespaces && policy.user.is_none() && is_counted_per_namespace() {
-        true => LAUNCHER_PROCESSES + 1,
-        false => {
-            let table = match namespaces {
-                true => mount_view::outside_processes(),
-                false => "/proc".into(),
-            };
-            count_processes(
-                &table,
-                policy.user.unwrap_or(nix::unistd::getuid().as_raw()),
-            )
-        }
+    let used = if namespaces && policy.user.is_none() && is_counted_per_namespace() {
+        LAUNCHER_PROCESSES + 1
+    } else {
+        let table = if namespaces {
+            mount_view::outside_processes()
+        } else {
+            "/proc".into()
+        };
+        count_processes(
+            &table,
+            policy.user.unwrap_or(nix::unistd::getuid().as_raw()),
+        )
     };
     used.saturating_add(policy.limits.processes)
 }
@@ -217,13 +217,15 @@ fn path_rules(
     abi: ABI,
 ) -> impl Iterator<Item = Result<PathBeneath<OwnedFd>, RulesetError>> {
     paths.iter().filter_map(move |path| {
-        let opened = match path.starts_with("/proc") {
-            true => nofollow::open_proc(path)?,
-            false => nofollow::open(path)?,
+        let opened = if path.starts_with("/proc") {
+            nofollow::open_proc(path)?
+        } else {
+            nofollow::open(path)?
         };
-        let access = match nofollow::is_folder(&opened) {
-            true => access,
-            false => access & AccessFs::from_file(abi),
+        let access = if nofollow::is_folder(&opened) {
+            access
+        } else {
+            access & AccessFs::from_file(abi)
         };
         Some(Ok(PathBeneath::new(opened, access)))
     })

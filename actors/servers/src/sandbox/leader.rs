@@ -54,17 +54,14 @@ pub(super) fn run(policy: &SandboxPolicy, command: &[OsString]) -> Result<u8, St
     let null = null.map_err(|e| format!("/dev/null: {e}"))?;
     let cwd = std::env::current_dir().map_err(|e| format!("the working folder: {e}"))?;
     let mut exe = PathBuf::from("/proc/self/exe");
-    let hold = match policy.machine.namespaces {
-        false => {
-            nix::sys::prctl::set_child_subreaper(true).map_err(|e| e.to_string())?;
-            Containment::Subreaper
-        }
-        true => {
-            enter_namespaces(policy)?;
-            MountView::from_policy(policy).build(&cwd)?;
-            exe = mount_view::kernel_program();
-            Containment::Namespace(start_init(&exe, &null)?)
-        }
+    let hold = if !policy.machine.namespaces {
+        nix::sys::prctl::set_child_subreaper(true).map_err(|e| e.to_string())?;
+        Containment::Subreaper
+    } else {
+        enter_namespaces(policy)?;
+        MountView::from_policy(policy).build(&cwd)?;
+        exe = mount_view::kernel_program();
+        Containment::Namespace(start_init(&exe, &null)?)
     };
     let mut inside = Step::Inside.command(&exe);
     let server = inside.arg("--").args(command).spawn();
@@ -96,9 +93,10 @@ fn open_kernel_pidfd() -> Result<OwnedFd, String> {
     let kernel = kernel.map_err(|e| format!("the kernel's process: {e}"))?;
     // The pid was the kernel's as long as the kernel is the parent.
     let gone = expected.is_some_and(|expected: i32| getppid().as_raw() != expected);
-    match gone || getppid() != parent {
-        true => Err("the kernel has ended".into()),
-        false => Ok(kernel),
+    if gone || getppid() != parent {
+        Err("the kernel has ended".into())
+    } else {
+        Ok(kernel)
     }
 }
 

@@ -194,13 +194,12 @@ fn bind(path: &Path) -> Result<(), String> {
     };
     let source = format!("{OLD_ROOT}/proc/self/fd/{}", opened.as_raw_fd());
     let failed = |e: &dyn std::fmt::Display| format!("{}: {e}", path.display());
-    match nofollow::is_folder(&opened) {
-        true => make_folder(path)?,
-        false => {
-            make_folder(path.parent().unwrap_or(path))?;
-            if !path.exists() {
-                fs::File::create(path).map_err(|e| failed(&e))?;
-            }
+    if nofollow::is_folder(&opened) {
+        make_folder(path)?
+    } else {
+        make_folder(path.parent().unwrap_or(path))?;
+        if !path.exists() {
+            fs::File::create(path).map_err(|e| failed(&e))?;
         }
     }
     let whole = MsFlags::MS_BIND | MsFlags::MS_REC;

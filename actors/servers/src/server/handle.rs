@@ -416,9 +416,10 @@ impl ServerHandle {
             server: self.id.clone(),
             state: status.state.as_str(),
             // Only the operator may read the ids of questions.
-            reason: Some(match status.awaits_operator {
-                true => "it waits for the operator's approval".into(),
-                false => status.reason.clone(),
+            reason: Some(if status.awaits_operator {
+                "it waits for the operator's approval".into()
+            } else {
+                status.reason.clone()
             }),
             retry_after_ms: status
                 .next_start

@@ -168,9 +168,10 @@ impl RawLists {
         // Found at its start, though it had not declared them.
         let listed = list == List::Tools && !before.tools().is_empty();
         let fetched = kinds(list).iter().map(|(kind, method)| async move {
-            match listed || is_declared(can, list) {
-                true => FetchedList::fetch(link, *kind, method).await,
-                false => FetchedList::empty(*kind),
+            if listed || is_declared(can, list) {
+                FetchedList::fetch(link, *kind, method).await
+            } else {
+                FetchedList::empty(*kind)
             }
         });
         let lists = Self(join_all(fetched).await);

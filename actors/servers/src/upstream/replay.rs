@@ -36,9 +36,10 @@ impl Upstream<'_> {
             token,
             metadata_headers: mirror,
         } = played;
-        let era = match modern {
-            true => ProtocolFamily::Stateless,
-            false => ProtocolFamily::Legacy,
+        let era = if modern {
+            ProtocolFamily::Stateless
+        } else {
+            ProtocolFamily::Legacy
         };
         if link.peer_for(era).is_none() {
             let spoken = link.render_versions().unwrap_or_default();

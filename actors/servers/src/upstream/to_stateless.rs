@@ -111,9 +111,10 @@ pub(super) fn to_stateless_params(
     let mgp = link.mgp_for(ProtocolFamily::Stateless).is_active();
     // The owner of a server at another node keeps an answer back for log messages that come late: not for who never
     // asked for any.
-    let level = match matches!(link.wire(), Wire::Node(_)) {
-        true => caller.requested_log_level(&request.call),
-        false => caller.log_level(&request.call),
+    let level = if matches!(link.wire(), Wire::Node(_)) {
+        caller.requested_log_level(&request.call)
+    } else {
+        caller.log_level(&request.call)
     };
     let stamp = CallerMeta {
         client_info: &render_kernel_info(),

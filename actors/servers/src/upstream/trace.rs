@@ -85,9 +85,10 @@ pub(super) fn add_trace(
         ]
     };
     let passed_on = trace.is_caller_supplied && below.is_none();
-    let [parent, state] = match passed_on {
-        true => caller_trace_context(trace).unwrap_or_else(own),
-        false => [None, None],
+    let [parent, state] = if passed_on {
+        caller_trace_context(trace).unwrap_or_else(own)
+    } else {
+        [None, None]
     };
     let wanted = [
         (

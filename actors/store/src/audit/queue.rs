@@ -226,9 +226,10 @@ impl LogQueue {
 
     /// Whether anything can be written at all.
     pub(super) fn check(&self) -> Result<(), CommitError> {
-        match self.broken.load(Ordering::Relaxed) {
-            true => Err(CommitError::Failed),
-            false => Ok(()),
+        if self.broken.load(Ordering::Relaxed) {
+            Err(CommitError::Failed)
+        } else {
+            Ok(())
         }
     }
 

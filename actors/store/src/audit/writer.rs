@@ -246,9 +246,10 @@ impl Writer {
             open.bytes_written = open.lines.len();
             self.queue.written.send_replace(open.end);
         }
-        match self.open.lines.len() > LINES_MAX {
-            true => self.sync_file(),
-            false => Ok(()),
+        if self.open.lines.len() > LINES_MAX {
+            self.sync_file()
+        } else {
+            Ok(())
         }
     }
 

@@ -260,9 +260,12 @@ async fn a_crash_between_a_journal_and_its_witness_reports_nothing() {
     let replaced = state();
     // As it stood when the new contents were proposed, and not settled.
     let proposes = |bytes: &[u8]| String::from_utf8_lossy(bytes).contains("proposed");
-    let proposed = [0, 1].map(|at| match proposes(&replaced.1[at]) {
-        true => replaced.1[at].clone(),
-        false => added.1[at].clone(),
+    let proposed = [0, 1].map(|at| {
+        if proposes(&replaced.1[at]) {
+            replaced.1[at].clone()
+        } else {
+            added.1[at].clone()
+        }
     });
     for journal in [&added.0, &replaced.0] {
         put(journal, &proposed);
@@ -302,9 +305,10 @@ async fn a_journal_with_a_torn_group_opens_and_goes_on() {
             hurt[from..(from / 512 + 1) * 512].fill(0);
             fs::write(&path, hurt).unwrap();
             for (name, known) in names.iter().zip(&known) {
-                match has_witness {
-                    true => fs::write(name, known).unwrap(),
-                    false => fs::remove_file(name).unwrap(),
+                if has_witness {
+                    fs::write(name, known).unwrap()
+                } else {
+                    fs::remove_file(name).unwrap()
                 }
             }
             let opened = witnessed(dir.path());

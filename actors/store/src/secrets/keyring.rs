@@ -60,9 +60,10 @@ impl Keyring {
                 .search_items(item.attributes())
                 .map_err(|e| describe_error(&e))?;
             let Some(first) = found.unlocked.first() else {
-                return match found.locked.is_empty() {
-                    true => Ok(None),
-                    false => Err(LOCKED.to_owned()),
+                return if found.locked.is_empty() {
+                    Ok(None)
+                } else {
+                    Err(LOCKED.to_owned())
                 };
             };
             let bytes = first.get_secret().map_err(|e| describe_error(&e))?;
@@ -139,9 +140,12 @@ impl KeyringItem {
 fn unlocked_collection<'s>(service: &'s SecretService<'s>) -> Result<Collection<'s>, String> {
     let none = "the desktop has no keyring yet";
     let collection = service.get_default_collection();
-    let collection = collection.map_err(|e| match matches!(e, Error::NoResult) {
-        true => none.to_owned(),
-        false => describe_error(&e),
+    let collection = collection.map_err(|e| {
+        if matches!(e, Error::NoResult) {
+            none.to_owned()
+        } else {
+            describe_error(&e)
+        }
     })?;
     match collection.is_locked() {
         Ok(false) => Ok(collection),
@@ -154,8 +158,9 @@ fn describe_error(error: &Error) -> String {
     if matches!(error, Error::Unavailable) {
         return "there is no keyring on this machine".to_owned();
     }
-    match matches!(error, Error::Locked) {
-        true => LOCKED.to_owned(),
-        false => format!("the keyring: {error}"),
+    if matches!(error, Error::Locked) {
+        LOCKED.to_owned()
+    } else {
+        format!("the keyring: {error}")
     }
 }

@@ -160,12 +160,13 @@ fn read_bounded(path: &Path, max: usize) -> Result<Option<Vec<u8>>, SecretsError
     let mut bytes = Vec::new();
     let read = file.take(max as u64 + 1).read_to_end(&mut bytes);
     read.map_err(|e| io_error(path, &e))?;
-    match bytes.len() > max {
-        true => Err(SecretsError::File(format!(
+    if bytes.len() > max {
+        Err(SecretsError::File(format!(
             "{} has more than {max} bytes and is not what was kept there",
             path.display()
-        ))),
-        false => Ok(Some(bytes)),
+        )))
+    } else {
+        Ok(Some(bytes))
     }
 }
 

@@ -118,12 +118,13 @@ impl ViewDatabase {
         let line = reader.read_line(last.number, last.offset, last.len);
         let found =
             line.and_then(|line| AuditRecord::parse(&line).map(|record| record_head(&record)));
-        match found == Some(last.head) {
-            true => Ok(()),
-            false => Err(format!(
+        if found == Some(last.head) {
+            Ok(())
+        } else {
+            Err(format!(
                 "record {} is not where the log had it",
                 last.head.sequence
-            )),
+            ))
         }
     }
 

@@ -122,9 +122,10 @@ impl GrowingView {
             tracing::info!("the view of the audit log has all {through} records");
         }
         self.reported_at = monotonic_now();
-        match std::mem::take(&mut self.blocks.is_grown) {
-            true => self.blocks.database.flush(),
-            false => Ok(()),
+        if std::mem::take(&mut self.blocks.is_grown) {
+            self.blocks.database.flush()
+        } else {
+            Ok(())
         }
     }
 
@@ -145,9 +146,10 @@ impl GrowingBlocks {
             self.open.add(event, line.offset, line.len);
         }
         self.last = Some(line);
-        match self.open.len() >= self.block_records {
-            true => self.write(),
-            false => Ok(()),
+        if self.open.len() >= self.block_records {
+            self.write()
+        } else {
+            Ok(())
         }
     }
 

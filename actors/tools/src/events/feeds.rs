@@ -172,9 +172,10 @@ impl EventsState {
     }
 
     pub(super) fn publish_server_event(&mut self, server: &ServerId, event: &ReportedEvent) {
-        let at_node = match server.is_remote() {
-            true => self.node_topics.find_server(&event.subscription).cloned(),
-            false => None,
+        let at_node = if server.is_remote() {
+            self.node_topics.find_server(&event.subscription).cloned()
+        } else {
+            None
         };
         let server = at_node.as_ref().unwrap_or(server);
         let named = ChannelPattern::parse(&event.channel).filter(|name| !name.is_wide());

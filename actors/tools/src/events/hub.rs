@@ -288,9 +288,10 @@ impl EventsActor {
         let Some(link) = upstream::find_link(&self.servers, server) else {
             return state.engine.server_down(server);
         };
-        let mut effects = match server.is_remote() {
-            true => state.engine.remote_server_up(server, link.number),
-            false => state.engine.server_up(server, link.number),
+        let mut effects = if server.is_remote() {
+            state.engine.remote_server_up(server, link.number)
+        } else {
+            state.engine.server_up(server, link.number)
         };
         let handle = self.servers.load().get(&server.server()).cloned();
         let all: Vec<_> = state.engine.iter().collect();
@@ -317,9 +318,10 @@ impl EventsActor {
         state.engine.server_down(server);
         let all: Vec<_> = state.engine.iter().collect();
         for (number, _) in all {
-            let effects = match server.is_remote() {
-                true => state.engine.drop_remote_instances(number, server),
-                false => state.engine.set_server_reachable(number, server, false),
+            let effects = if server.is_remote() {
+                state.engine.drop_remote_instances(number, server)
+            } else {
+                state.engine.set_server_reachable(number, server, false)
             };
             self.apply_effects(state, number, effects);
             self.end_if_closed(state, number);

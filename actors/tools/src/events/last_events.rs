@@ -40,12 +40,11 @@ impl LastEvents {
         let wanted = |channel: KernelChannel, event: &EventEntry| {
             self.logged_channels.contains(&channel) && access.can_see(event)
         };
-        let logged = match self.logged_channels.is_empty() {
-            true => Vec::new(),
-            false => {
-                let read = log::read_earlier(recorded, records, RECORDS_MAX, wanted).await;
-                read.unwrap_or_default().events
-            }
+        let logged = if self.logged_channels.is_empty() {
+            Vec::new()
+        } else {
+            let read = log::read_earlier(recorded, records, RECORDS_MAX, wanted).await;
+            read.unwrap_or_default().events
         };
         let live = self
             .feeds

@@ -38,9 +38,10 @@ impl EventsActor {
         server: ServerId,
         channels: Vec<PushChannel>,
     ) {
-        match channels.is_empty() {
-            true => drop(state.pushes.remove(&server)),
-            false => drop(state.pushes.insert(server, channels)),
+        if channels.is_empty() {
+            drop(state.pushes.remove(&server))
+        } else {
+            drop(state.pushes.insert(server, channels))
         }
         let known = |key: &FeedKey| match key {
             FeedKey::Push(server) => state.pushes.contains_key(server),

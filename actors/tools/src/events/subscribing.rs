@@ -158,9 +158,10 @@ impl EventsActor {
             wakeup: bell,
             kernel_channels: self.matching_kernel_channels(&new.channels, &new.caller),
             follows: BTreeSet::new(),
-            push_servers: match pushes.is_empty() {
-                true => BTreeSet::new(),
-                false => self.push_servers(state, &new.caller),
+            push_servers: if pushes.is_empty() {
+                BTreeSet::new()
+            } else {
+                self.push_servers(state, &new.caller)
             },
             pushes,
             end: new.end,

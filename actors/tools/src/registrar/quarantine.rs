@@ -122,12 +122,11 @@ impl Registrar {
         record.pinned = now;
         let put = {
             let mut registrations = self.registrations.lock().await;
-            match registrations.servers.contains_key(&record.server_id()) {
-                true => registrations.save_record(record.clone()).await,
-                false => {
-                    answer.report_failed("it was deregistered meanwhile".into());
-                    return;
-                }
+            if registrations.servers.contains_key(&record.server_id()) {
+                registrations.save_record(record.clone()).await
+            } else {
+                answer.report_failed("it was deregistered meanwhile".into());
+                return;
             }
         };
         if let Err(error) = put {

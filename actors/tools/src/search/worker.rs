@@ -146,9 +146,10 @@ impl ToolWorker {
             .filter(|(_, text)| !self.queue.is_cached(text));
         let texts: Vec<(u64, EmbeddingText)> = unknown.collect();
         let batch: Vec<&str> = texts.iter().map(|(_, text)| &*text.text).collect();
-        let vectors = match batch.is_empty() {
-            true => Ok(Vec::new()),
-            false => self.model.embed(&batch),
+        let vectors = if batch.is_empty() {
+            Ok(Vec::new())
+        } else {
+            self.model.embed(&batch)
         };
         match vectors {
             Ok(vectors) => {

@@ -311,9 +311,10 @@ impl<T> CallStream<T> {
     /// When [`Self::handle_timeout`] is to be called.
     #[must_use]
     pub fn next_timeout(&self) -> Option<MonotonicTime> {
-        let wait = match self.resend_requested {
-            true => GAP_TIMEOUT,
-            false => RESEND_DELAY,
+        let wait = if self.resend_requested {
+            GAP_TIMEOUT
+        } else {
+            RESEND_DELAY
         };
         let gap = self.gap_since.map(|since| since + wait);
         let paced = (self.can_deliver() && self.retry_at.is_none()).then_some(self.next_delivery);

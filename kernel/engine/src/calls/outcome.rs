@@ -85,9 +85,10 @@ pub fn mark_dispatched(refusal: Refusal, server: &ServerId) -> Refusal {
     let server = server.clone();
     let is_away =
         !AttemptFailure::is_closed(&refusal) && AttemptFailure::from_refusal(&refusal).is_some();
-    match is_away {
-        true => Refusal::ServerLost { server, reason },
-        false => Refusal::InvalidAnswer { server, reason },
+    if is_away {
+        Refusal::ServerLost { server, reason }
+    } else {
+        Refusal::InvalidAnswer { server, reason }
     }
 }
 
@@ -301,11 +302,12 @@ pub fn apply_task_statuses(mut history: CallHistory, tasks: &[Option<TaskStatus>
 fn missing_record_reason(at: &str, before_reply: bool) -> String {
     let stopped =
         format!("no record: a kernel ended without closing its log, as was found at {at}");
-    match before_reply {
-        true => format!(
+    if before_reply {
+        format!(
             "{stopped}; no answer was given to the call (`calls = \"before_reply\"`), but it may have been under way"
-        ),
-        false => format!("{stopped}, and the call may have been made before that"),
+        )
+    } else {
+        format!("{stopped}, and the call may have been made before that")
     }
 }
 

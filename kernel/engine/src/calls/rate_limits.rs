@@ -130,12 +130,13 @@ struct Window {
 impl Window {
     /// The window at `now`: this one, or a new one if it is over.
     fn current_at(self, now: MonotonicTime, lasts: Duration) -> Self {
-        match now.duration_since(self.started) < lasts {
-            true => self,
-            false => Self {
+        if now.duration_since(self.started) < lasts {
+            self
+        } else {
+            Self {
                 started: now,
                 calls: 0,
-            },
+            }
         }
     }
 }

@@ -281,9 +281,10 @@ impl Recorder {
         // What is no message is mostly no JSON either.
         let json = read.kind != MessageKind::Unreadable
             || serde_json::from_str::<&RawValue>(&text).is_ok();
-        match json {
-            true => to_raw_json(masks.mask_json(&text)),
-            false => to_raw_json(quote(&mask_and_truncate(masks, &text))),
+        if json {
+            to_raw_json(masks.mask_json(&text))
+        } else {
+            to_raw_json(quote(&mask_and_truncate(masks, &text)))
         }
     }
 }

@@ -168,9 +168,10 @@ impl AssertionVerifier {
         let agent = NodeAgent::from_reported(read.home, &read.agent)?;
         let signature = <[u8; 64]>::try_from(shown.signature.as_slice());
         let signature = signature.map_err(|_| AssertionError::BadSignature)?;
-        match home.verify(&shown.bytes, &Signature(signature)) {
-            true => Ok((agent, read.until_ms)),
-            false => Err(AssertionError::BadSignature),
+        if home.verify(&shown.bytes, &Signature(signature)) {
+            Ok((agent, read.until_ms))
+        } else {
+            Err(AssertionError::BadSignature)
         }
     }
 

@@ -67,9 +67,10 @@ impl DialBackoff {
     /// The wait before a first dial.
     #[must_use]
     pub fn initial_delay(own: NodeId, peer: NodeId) -> Duration {
-        match own < peer {
-            true => Duration::ZERO,
-            false => DIAL_HEAD_START,
+        if own < peer {
+            Duration::ZERO
+        } else {
+            DIAL_HEAD_START
         }
     }
 

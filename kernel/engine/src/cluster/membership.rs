@@ -160,9 +160,10 @@ impl Membership {
             return Vec::new();
         };
         (member.linked, member.probed_at) = (false, None);
-        match member.dead {
-            true => self.mark_down(node, now),
-            false => Vec::new(),
+        if member.dead {
+            self.mark_down(node, now)
+        } else {
+            Vec::new()
         }
     }
 

@@ -41,9 +41,10 @@ pub enum NodeNameError {
 }
 
 fn render_known(known: &[String]) -> String {
-    match known.is_empty() {
-        true => "are no other nodes".to_owned(),
-        false => format!("are {}", known.join(", ")),
+    if known.is_empty() {
+        "are no other nodes".to_owned()
+    } else {
+        format!("are {}", known.join(", "))
     }
 }
 
@@ -156,9 +157,10 @@ pub fn disambiguate_names(given: &BTreeMap<NodeId, NodeName>) -> BTreeMap<NodeId
     }
     let settled = given.iter().map(|(node, name)| {
         let alone = counts.get(name).is_none_or(|count| *count == 1);
-        let name = match alone {
-            true => name.clone(),
-            false => with_id_suffix(name, *node),
+        let name = if alone {
+            name.clone()
+        } else {
+            with_id_suffix(name, *node)
         };
         (*node, name)
     });

@@ -412,9 +412,10 @@ impl OpenTickets {
         if ticket.terms.expires_ms <= now_ms {
             return Err(PairingRejection::NoTicket);
         }
-        match ticket.node().is_some_and(|node| node.node != ends.joiner) {
-            true => Err(PairingRejection::UsedByOther),
-            false => Ok((ticket, ends)),
+        if ticket.node().is_some_and(|node| node.node != ends.joiner) {
+            Err(PairingRejection::UsedByOther)
+        } else {
+            Ok((ticket, ends))
         }
     }
 
@@ -455,9 +456,10 @@ impl OpenTickets {
             return;
         };
         if let TicketStage::Admitting(node) = &ticket.stage {
-            ticket.stage = match is_admitted {
-                true => TicketStage::Admitted(node.clone()),
-                false => TicketStage::Open,
+            ticket.stage = if is_admitted {
+                TicketStage::Admitted(node.clone())
+            } else {
+                TicketStage::Open
             };
         }
     }

@@ -91,9 +91,10 @@ impl CallRoute {
     #[must_use]
     pub fn describe(&self) -> String {
         let reason = self.reason.as_str();
-        match self.affinity_lost {
-            true => format!("{reason}; what another one remembers of the agent is not there"),
-            false => reason.to_owned(),
+        if self.affinity_lost {
+            format!("{reason}; what another one remembers of the agent is not there")
+        } else {
+            reason.to_owned()
         }
     }
 }

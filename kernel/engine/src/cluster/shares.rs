@@ -148,9 +148,10 @@ impl Shares {
     pub fn audience_for(&self, node: NodeId) -> ShareAudience {
         let own = ShareAudience::Node(node);
         let mut audiences = self.rules.values().flatten().map(|(to, _)| *to);
-        match audiences.any(|to| to == own) {
-            true => own,
-            false => ShareAudience::Cluster,
+        if audiences.any(|to| to == own) {
+            own
+        } else {
+            ShareAudience::Cluster
         }
     }
 

@@ -139,9 +139,10 @@ impl NameResolver {
     /// # Errors
     /// [`NameError`] for an id that no server can have.
     pub fn resolve_server(&self, typed: &str) -> Result<ResolvedName<ServerId>, NameError> {
-        let id = match typed.contains('/') {
-            true => self.resolve_remote_server(typed)?,
-            false => ServerId::parse(typed)?,
+        let id = if typed.contains('/') {
+            self.resolve_remote_server(typed)?
+        } else {
+            ServerId::parse(typed)?
         };
         let unknown = match (self.servers.contains_key(&id), id.is_remote()) {
             (true, _) => None,
@@ -336,12 +337,15 @@ impl NameResolver {
         let bare = !tool_names::is_qualified(typed);
         let tools = self.servers.iter().flat_map(|(server, listed)| {
             let own = listed.iter().flatten();
-            own.map(move |tool| match bare {
-                true => (tool.to_string(), canonical_name(server, tool)),
-                false => (
-                    self.visible_tool_name(server, tool),
-                    canonical_name(server, tool),
-                ),
+            own.map(move |tool| {
+                if bare {
+                    (tool.to_string(), canonical_name(server, tool))
+                } else {
+                    (
+                        self.visible_tool_name(server, tool),
+                        canonical_name(server, tool),
+                    )
+                }
             })
         });
         let names: BTreeMap<String, String> = tools.collect();

@@ -327,9 +327,10 @@ impl GrantTable {
         let mut agents = self.agents.clone();
         for agent in changed {
             let held = AgentRuleSet::new(agent, grants, authority, now_ms, generation);
-            match held.is_empty() {
-                true => agents.remove(agent),
-                false => agents.insert(agent.clone(), Arc::new(held)),
+            if held.is_empty() {
+                agents.remove(agent)
+            } else {
+                agents.insert(agent.clone(), Arc::new(held))
             };
         }
         Self {

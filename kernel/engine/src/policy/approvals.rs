@@ -177,12 +177,13 @@ impl PendingEntries {
     /// [`AnswerError`].
     pub fn check_expiry(&self, id: &str, until_ms: Option<u64>) -> Result<(), AnswerError> {
         let subject = self.find(id, &[])?.subject;
-        match until_ms.is_some() && !subject.can_expire() {
-            true => Err(AnswerError::NoExpiry {
+        if until_ms.is_some() && !subject.can_expire() {
+            Err(AnswerError::NoExpiry {
                 id: id.to_owned(),
                 subject,
-            }),
-            false => Ok(()),
+            })
+        } else {
+            Ok(())
         }
     }
 
@@ -206,12 +207,13 @@ impl PendingEntries {
             (Some(options), typed) => {
                 let value = typed.unwrap_or(CONFIRM_OPTION);
                 let any = options.is_empty() && typed.is_some();
-                match any || options.iter().any(|option| option == value) {
-                    true => Ok(Some(value.to_owned())),
-                    false => Err(AnswerError::ValueRequired {
+                if any || options.iter().any(|option| option == value) {
+                    Ok(Some(value.to_owned()))
+                } else {
+                    Err(AnswerError::ValueRequired {
                         id,
                         options: options.clone(),
-                    }),
+                    })
                 }
             }
         }

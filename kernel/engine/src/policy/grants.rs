@@ -383,9 +383,10 @@ impl Grants {
     pub fn status(&self, granted: &LoggedGrant, authority: &Authority, now_ms: u64) -> GrantStatus {
         let place = granted.position;
         let denies = granted.grant.permission == Permission::Deny;
-        let may = match denies {
-            true => authority.can_revoke(place.issuer),
-            false => authority.can_grant(place),
+        let may = if denies {
+            authority.can_revoke(place.issuer)
+        } else {
+            authority.can_grant(place)
         };
         if !may {
             return GrantStatus::NotAuthorised;

@@ -169,17 +169,19 @@ impl Pin {
             of_part.sort_by_key(|(name, _)| order(name));
             for (name, raw) in of_part {
                 let mut value = Vec::new();
-                match name == "_meta" {
-                    true => write_meta(raw.get(), &is_ignored, &mut value),
-                    false => write_canonical(raw.get(), 0, &mut value),
+                if name == "_meta" {
+                    write_meta(raw.get(), &is_ignored, &mut value)
+                } else {
+                    write_canonical(raw.get(), 0, &mut value)
                 }
                 // An empty `_meta` says nothing.
                 if value.is_empty() {
                     continue;
                 }
-                let named = match part == DefinitionPart::Other {
-                    true => quote(name),
-                    false => name.to_string(),
+                let named = if part == DefinitionPart::Other {
+                    quote(name)
+                } else {
+                    name.to_string()
                 };
                 text.extend_from_slice(named.as_bytes());
                 text.append(&mut value);

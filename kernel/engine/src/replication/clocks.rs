@@ -76,9 +76,10 @@ impl PeerClocks {
             let apart = apart
                 .div_ceil(SKEW_ROUNDING_MS)
                 .saturating_mul(SKEW_ROUNDING_MS);
-            let side = match clock.offset_ms > 0 {
-                true => &mut spread.ahead_ms,
-                false => &mut spread.behind_ms,
+            let side = if clock.offset_ms > 0 {
+                &mut spread.ahead_ms
+            } else {
+                &mut spread.behind_ms
             };
             *side = apart.max(*side);
         }

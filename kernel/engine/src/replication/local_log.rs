@@ -104,9 +104,10 @@ impl LocalLog {
         self.claims
             .retain(|by, since| others.contains(by) && now.duration_since(*since) < lease);
         let equal = self.confirmed_by.intersection(others).count();
-        let needed = match self.requires_all {
-            true => others.len(),
-            false => others.len().div_ceil(2),
+        let needed = if self.requires_all {
+            others.len()
+        } else {
+            others.len().div_ceil(2)
         };
         if self.claims.is_empty() && equal >= needed {
             self.confirmed = true;

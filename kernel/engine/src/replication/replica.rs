@@ -255,9 +255,10 @@ impl Replica {
     fn update_head(&mut self, issuer: NodeId) {
         let head = self.logs.head(issuer, self.unstored.get(&issuer));
         let heads = Arc::make_mut(&mut self.heads);
-        match head == LogHead::EMPTY {
-            true => heads.remove(&issuer),
-            false => heads.insert(issuer, head),
+        if head == LogHead::EMPTY {
+            heads.remove(&issuer)
+        } else {
+            heads.insert(issuer, head)
         };
     }
 
@@ -335,9 +336,10 @@ impl Replica {
         node: NodeId,
         means: &mut ReplicaContext<'_>,
     ) -> Vec<ReplicaEffect> {
-        match self.is_contact(node) {
-            true => vec![self.request_logs(node, means)],
-            false => Vec::new(),
+        if self.is_contact(node) {
+            vec![self.request_logs(node, means)]
+        } else {
+            Vec::new()
         }
     }
 

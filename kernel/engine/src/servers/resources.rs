@@ -105,9 +105,10 @@ impl UsageMonitor {
                 continue;
             };
             let why = describe_excess(used, what, limit, key);
-            return match used > limit.saturating_mul(HARD_LIMIT_FACTOR) {
-                true => ResourceVerdict::FarExceeded(why),
-                false => ResourceVerdict::Exceeded(why),
+            return if used > limit.saturating_mul(HARD_LIMIT_FACTOR) {
+                ResourceVerdict::FarExceeded(why)
+            } else {
+                ResourceVerdict::Exceeded(why)
             };
         }
         let over = cpu_percent

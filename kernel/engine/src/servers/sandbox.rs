@@ -524,9 +524,10 @@ fn describe_exceptions(
         (Standard::FilesystemWrite, rules.write.is_empty(), "write"),
     ];
     // All registered servers share one section.
-    let section = match rules.is_operator_written {
-        true => "[servers.sandbox]",
-        false => "[discovery.registered]",
+    let section = if rules.is_operator_written {
+        "[servers.sandbox]"
+    } else {
+        "[discovery.registered]"
     };
     for (permission, none, key) in listed {
         match (granted.contains(&permission), none) {

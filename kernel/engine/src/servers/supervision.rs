@@ -40,9 +40,10 @@ impl StopOrder {
     /// does not answer its calls while the whole kernel stops.
     #[must_use]
     pub fn step_timeout(self, configured: Duration, drained: bool) -> Duration {
-        match self.reason == TransitionReason::KernelShutdown && !drained {
-            true => configured.min(SHUTDOWN_STEP_MAX),
-            false => configured,
+        if self.reason == TransitionReason::KernelShutdown && !drained {
+            configured.min(SHUTDOWN_STEP_MAX)
+        } else {
+            configured
         }
     }
 }
@@ -369,12 +370,11 @@ impl Supervision {
 
     fn restart(&mut self, now: MonotonicTime) {
         let order = StopOrder::from(TransitionReason::OperatorRequest);
-        match self.is_running {
-            true => self.stop_and_start_again(order, now),
-            false => {
-                self.effects.push(SupervisionEffect::EndInstances(order));
-                self.start(true, now);
-            }
+        if self.is_running {
+            self.stop_and_start_again(order, now)
+        } else {
+            self.effects.push(SupervisionEffect::EndInstances(order));
+            self.start(true, now);
         }
     }
 
@@ -412,9 +412,10 @@ impl Supervision {
         if stepped || self.published_will_start != self.will_start() {
             self.publish(None, now);
         }
-        match self.is_running {
-            true => self.effects.push(SupervisionEffect::StopGeneration(order)),
-            false => self.handle_stopped(now),
+        if self.is_running {
+            self.effects.push(SupervisionEffect::StopGeneration(order))
+        } else {
+            self.handle_stopped(now)
         }
     }
 
@@ -495,9 +496,10 @@ impl Supervision {
     }
 
     fn handle_permit(&mut self, at: MonotonicTime, now: MonotonicTime) {
-        match at > now {
-            true => self.effects.push(SupervisionEffect::RetryAt(at)),
-            false => self.retry(now),
+        if at > now {
+            self.effects.push(SupervisionEffect::RetryAt(at))
+        } else {
+            self.retry(now)
         }
     }
 

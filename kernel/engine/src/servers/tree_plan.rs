@@ -311,9 +311,10 @@ impl TreePlan {
         let id = &spec.id;
         self.desired.insert(id.clone(), spec.clone());
         self.invalid.remove(id);
-        match self.supervised.insert(id.clone()) {
-            true => TreeEffect::Start(spec),
-            false => TreeEffect::ListPending(spec),
+        if self.supervised.insert(id.clone()) {
+            TreeEffect::Start(spec)
+        } else {
+            TreeEffect::ListPending(spec)
         }
     }
 

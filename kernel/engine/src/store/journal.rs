@@ -271,9 +271,10 @@ impl<'a> JournalReader<'a> {
             Some(acknowledged) => self.entries >= acknowledged,
             None => self.has_zero_sector(rest, bytes),
         };
-        match may_be_torn && !self.has_later_group(rest, behind) {
-            true => self.torn_fault(rest),
-            false => self.damaged_fault(what),
+        if may_be_torn && !self.has_later_group(rest, behind) {
+            self.torn_fault(rest)
+        } else {
+            self.damaged_fault(what)
         }
     }
 

@@ -98,9 +98,10 @@ impl Masks {
         // Where one is hidden in such a way that its place cannot be told, nothing of the text is shown.
         let hidden =
             |loosened: Option<String>| loosened.is_none_or(|text| self.contains_secret(&text));
-        match out.contains('\\') && UnescapeRounds::new(&out).any(hidden) {
-            true => MASK.into(),
-            false => out,
+        if out.contains('\\') && UnescapeRounds::new(&out).any(hidden) {
+            MASK.into()
+        } else {
+            out
         }
     }
 

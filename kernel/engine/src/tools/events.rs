@@ -220,9 +220,12 @@ impl<E> EventSubscriptions<E> {
         server: &ServerId,
         reached: bool,
     ) -> Vec<EventsEffect> {
-        self.update(number, |of| match reached {
-            true => drop(of.servers.insert(server.clone())),
-            false => drop(of.servers.remove(server)),
+        self.update(number, |of| {
+            if reached {
+                drop(of.servers.insert(server.clone()))
+            } else {
+                drop(of.servers.remove(server))
+            }
         })
     }
 
@@ -483,9 +486,10 @@ impl<E> EventSubscriptions<E> {
         }
         let here = self.followers.get(server);
         let wanted = here.is_some_and(|here| here.contains_key(topic));
-        let ended = match wanted {
-            true => None,
-            false => upstream.release(server, topic),
+        let ended = if wanted {
+            None
+        } else {
+            upstream.release(server, topic)
         };
         // What did not fit beside questions that nobody waits for any more.
         let left = here.into_iter().flat_map(BTreeMap::keys).cloned();

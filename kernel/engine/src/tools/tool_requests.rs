@@ -105,12 +105,13 @@ fn build_query(capability: &str, needs: &Requirements) -> Query {
 }
 
 fn truncate_capability(capability: &str) -> String {
-    match capability.len() > WORD_MAX {
-        true => format!(
+    if capability.len() > WORD_MAX {
+        format!(
             "{}…",
             &capability[..capability.floor_char_boundary(WORD_MAX)]
-        ),
-        false => capability.to_owned(),
+        )
+    } else {
+        capability.to_owned()
     }
 }
 

@@ -46,9 +46,12 @@ impl Pen {
 
     pub(crate) fn sign(&self, operation: Operation) -> SignedOperation {
         let key = self.public;
-        SignedOperation::with_signature(operation, key, |bytes| match self.real {
-            true => self.key.sign(bytes),
-            false => scribble(&key, bytes),
+        SignedOperation::with_signature(operation, key, |bytes| {
+            if self.real {
+                self.key.sign(bytes)
+            } else {
+                scribble(&key, bytes)
+            }
         })
     }
 }
@@ -98,9 +101,12 @@ impl Reader {
 }
 
 fn holds(signed: &SignedOperation, real: bool) -> bool {
-    signed.signature_claim().is_some_and(|claim| match real {
-        true => find_invalid_signature(&[claim]).is_none(),
-        false => scribble(&claim.key, &claim.bytes) == claim.signature,
+    signed.signature_claim().is_some_and(|claim| {
+        if real {
+            find_invalid_signature(&[claim]).is_none()
+        } else {
+            scribble(&claim.key, &claim.bytes) == claim.signature
+        }
     })
 }
 

@@ -173,9 +173,10 @@ impl World {
         };
         let wall_ms = self.machines[at].wall_ms(self.now_ms);
         let ends = self.chance.percent(20);
-        let replaces = match self.chance.percent(10) {
-            true => self.chance.pick(&self.grants).copied(),
-            false => None,
+        let replaces = if self.chance.percent(10) {
+            self.chance.pick(&self.grants).copied()
+        } else {
+            None
         };
         let id = GrantId(self.chance.bytes());
         let mut grant = Grant {
@@ -245,9 +246,10 @@ impl World {
             return;
         };
         let tip = replica.logs().grants().tip(node);
-        let at_tip = match self.chance.percent(10) {
-            true => LogTip::EMPTY,
-            false => tip,
+        let at_tip = if self.chance.percent(10) {
+            LogTip::EMPTY
+        } else {
+            tip
         };
         let cut = MemberChange::Cut {
             node,
@@ -434,9 +436,10 @@ impl World {
         if self.machines[at].replica.is_none() {
             return;
         }
-        match self.chance.percent(50) {
-            true => self.shut_down(at),
-            false => self.crash(at),
+        if self.chance.percent(50) {
+            self.shut_down(at)
+        } else {
+            self.crash(at)
         }
         self.tell(|| format!("{at}: starts again"));
         self.count("a machine restarts");
@@ -457,9 +460,10 @@ impl World {
         let kept = self.chance.below(4);
         self.tell(|| format!("{at}: crashes with {kept} writes kept"));
         let lost = self.machines[at].unsynced() as u64 > kept;
-        self.count(match lost {
-            true => "a crash loses writes",
-            false => "a crash loses nothing",
+        self.count(if lost {
+            "a crash loses writes"
+        } else {
+            "a crash loses nothing"
         });
         self.machines[at].crash(kept);
     }

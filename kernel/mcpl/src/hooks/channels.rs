@@ -62,13 +62,13 @@ pub fn for_server(server: &ServerId, channels: &str) -> Option<String> {
     let mut parts: Vec<String> = Vec::new();
     parts.extend(place("incoming", read.incoming));
     parts.extend(place("defaultOutgoing", read.default_outgoing));
-    let candidates = read
-        .candidates
-        .iter()
-        .filter_map(|id| match id.contains(':') {
-            true => own(id),
-            false => Some(quote(id)),
-        });
+    let candidates = read.candidates.iter().filter_map(|id| {
+        if id.contains(':') {
+            own(id)
+        } else {
+            Some(quote(id))
+        }
+    });
     let candidates: Vec<_> = candidates.take(CANDIDATES_MAX).collect();
     if !candidates.is_empty() {
         parts.push(format!(r#""candidates":[{}]"#, candidates.join(",")));

@@ -138,9 +138,10 @@ pub(super) fn parse_answer(body: &[u8]) -> Result<ProviderAnswer, AnswerError> {
         .ok_or(AnswerError::Unreadable)?;
     let finish = parse_finish_reason(first.finish_reason.as_deref().unwrap_or_default())?;
     let content = first.message.ok_or(AnswerError::Unreadable)?.text();
-    match content.len() > CONTENT_MAX {
-        true => Err(AnswerError::TooLong),
-        false => Ok(ProviderAnswer {
+    if content.len() > CONTENT_MAX {
+        Err(AnswerError::TooLong)
+    } else {
+        Ok(ProviderAnswer {
             content,
             model: read.model.as_deref().and_then(sanitize_model_name),
             finish,
@@ -148,7 +149,7 @@ pub(super) fn parse_answer(body: &[u8]) -> Result<ProviderAnswer, AnswerError> {
                 input_tokens: usage.prompt_tokens,
                 output_tokens: usage.completion_tokens,
             }),
-        }),
+        })
     }
 }
 

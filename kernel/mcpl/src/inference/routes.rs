@@ -89,9 +89,10 @@ impl RouteKey {
             Some(_) => return Err(format!("{text:?}: a star stands after a dot")),
             None => (text, false),
         };
-        let whole = match wild {
-            true => format!("{name}x"),
-            false => name.to_owned(),
+        let whole = if wild {
+            format!("{name}x")
+        } else {
+            name.to_owned()
         };
         match names::parse_set(&whole) {
             Some(_) if !name.contains('*') => Ok(Self {
@@ -103,9 +104,10 @@ impl RouteKey {
     }
 
     fn matches(&self, name: &str) -> bool {
-        match self.is_prefix {
-            true => name.starts_with(&self.name),
-            false => name == self.name,
+        if self.is_prefix {
+            name.starts_with(&self.name)
+        } else {
+            name == self.name
         }
     }
 }

@@ -58,9 +58,10 @@ impl QuietHours {
         let minute = i64::try_from(unix_ms / 60_000).unwrap_or(i64::MAX / 2);
         let minute = (minute + i64::from(self.offset)).rem_euclid(24 * 60);
         let (from, until) = (i64::from(self.from), i64::from(self.until));
-        match from < until {
-            true => (from..until).contains(&minute),
-            false => minute >= from || minute < until,
+        if from < until {
+            (from..until).contains(&minute)
+        } else {
+            minute >= from || minute < until
         }
     }
 }

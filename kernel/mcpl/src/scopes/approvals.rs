@@ -62,15 +62,12 @@ impl ApprovedScopes {
 
     /// Approved for good; false when there are too many, and it is kept until the kernel ends.
     pub fn approve_for_good(&mut self, scope: ApprovedScope) -> bool {
-        match self.lasting.len() < LASTING_MAX || self.lasting.contains(&scope) {
-            true => {
-                self.lasting.insert(scope);
-                true
-            }
-            false => {
-                self.approve(scope);
-                false
-            }
+        if self.lasting.len() < LASTING_MAX || self.lasting.contains(&scope) {
+            self.lasting.insert(scope);
+            true
+        } else {
+            self.approve(scope);
+            false
         }
     }
 

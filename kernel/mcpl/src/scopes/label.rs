@@ -138,10 +138,7 @@ fn resolve_path(text: &str) -> String {
         }
     }
     let joined = parts.join("/");
-    match rooted {
-        true => format!("/{joined}"),
-        false => joined,
-    }
+    if rooted { format!("/{joined}") } else { joined }
 }
 
 fn unescape(text: &str) -> String {

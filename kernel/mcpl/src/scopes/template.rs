@@ -101,12 +101,13 @@ impl LabelTemplate {
             parts.push(TemplatePart::Literal(rest.to_owned()));
         }
         let argument = |part: &TemplatePart| matches!(part, TemplatePart::Argument(_));
-        match parts.iter().any(argument) {
-            true => Ok(Self {
+        if parts.iter().any(argument) {
+            Ok(Self {
                 text: text.to_owned(),
                 parts,
-            }),
-            false => Err(TemplateError::NoArgument),
+            })
+        } else {
+            Err(TemplateError::NoArgument)
         }
     }
 

@@ -110,9 +110,10 @@ impl<'a> JsonNode<'a> {
         let mut reader = JsonReader { text, position: 0 };
         let node = reader.parse_value(MAX_DEPTH)?;
         reader.skip_space();
-        match reader.position == text.len() {
-            true => Ok(node),
-            false => Err(PatchError::Unreadable),
+        if reader.position == text.len() {
+            Ok(node)
+        } else {
+            Err(PatchError::Unreadable)
         }
     }
 
@@ -288,9 +289,10 @@ impl<'a> JsonReader<'a> {
             self.skip_space();
             let written = self.parse_string()?;
             let plain = &written[1..written.len() - 1];
-            let name = match plain.contains('\\') {
-                false => Cow::Borrowed(plain),
-                true => unescape(written).ok_or(PatchError::Unreadable)?.into(),
+            let name = if !plain.contains('\\') {
+                Cow::Borrowed(plain)
+            } else {
+                unescape(written).ok_or(PatchError::Unreadable)?.into()
             };
             if !self.take_if(b':') {
                 return Err(PatchError::Unreadable);
@@ -309,9 +311,10 @@ impl<'a> JsonReader<'a> {
     }
 
     fn skip_comma(&mut self) -> Result<(), PatchError> {
-        match self.take_if(b',') {
-            true => Ok(()),
-            false => Err(PatchError::Unreadable),
+        if self.take_if(b',') {
+            Ok(())
+        } else {
+            Err(PatchError::Unreadable)
         }
     }
 

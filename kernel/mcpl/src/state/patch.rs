@@ -236,9 +236,10 @@ impl<'a> PatchedDocument<'a> {
             }
             PatchOperation::Test(path, value) => {
                 let place = resolve(&mut self.root, &path.0, &mut self.work)?;
-                match place.equals(value, &mut self.work)? {
-                    true => Ok(()),
-                    false => Err(ApplyError::Reason("the test does not hold")),
+                if place.equals(value, &mut self.work)? {
+                    Ok(())
+                } else {
+                    Err(ApplyError::Reason("the test does not hold"))
                 }
             }
         }
@@ -309,9 +310,10 @@ impl<'a> PatchedDocument<'a> {
         if self.bytes > MAX_BYTES {
             return Err(PatchError::TooLarge.into());
         }
-        match path.0.len() + by.depth > MAX_DEPTH {
-            true => Err(PatchError::TooDeep.into()),
-            false => Ok(()),
+        if path.0.len() + by.depth > MAX_DEPTH {
+            Err(PatchError::TooDeep.into())
+        } else {
+            Ok(())
         }
     }
 }

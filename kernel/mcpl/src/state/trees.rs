@@ -78,11 +78,12 @@ impl StateTrees {
         let live = |(_, tree): &(&TreeKey, &StateTree)| tree.ended_at_ms.is_none();
         let of_agent = self.trees.iter().filter(live);
         let of_agent = of_agent.filter(|(other, _)| other.agent == key.agent);
-        match self.trees.iter().filter(live).count() < MAX_TREES
+        if self.trees.iter().filter(live).count() < MAX_TREES
             && of_agent.count() < MAX_TREES_OF_AGENT
         {
-            true => Ok(()),
-            false => Err(TreeLimitError),
+            Ok(())
+        } else {
+            Err(TreeLimitError)
         }
     }
 
@@ -99,9 +100,10 @@ impl StateTrees {
             Some(_) | None => 0,
         };
         let least: usize = self.trees.iter().map(stays).sum();
-        match least + checkpoint.bytes() > SERVER_BYTES || self.check_capacity(key).is_err() {
-            true => Err(StateError::Full),
-            false => Ok(()),
+        if least + checkpoint.bytes() > SERVER_BYTES || self.check_capacity(key).is_err() {
+            Err(StateError::Full)
+        } else {
+            Ok(())
         }
     }
 

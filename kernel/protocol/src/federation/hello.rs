@@ -89,15 +89,16 @@ impl Hello {
     pub fn negotiate(&self, theirs: &Self) -> Result<NegotiatedWire, NoCommonVersion> {
         let (ours, others) = (self.versions, theirs.versions);
         let version = ours.highest.min(others.highest);
-        match version >= ours.lowest.max(others.lowest) {
-            true => Ok(NegotiatedWire {
+        if version >= ours.lowest.max(others.lowest) {
+            Ok(NegotiatedWire {
                 version,
                 features: self.features & theirs.features,
-            }),
-            false => Err(NoCommonVersion {
+            })
+        } else {
+            Err(NoCommonVersion {
                 ours,
                 theirs: others,
-            }),
+            })
         }
     }
 }

@@ -27,9 +27,10 @@ impl BadMessage {
 pub fn to_printable(text: &str, longest: usize) -> String {
     let mut plain = String::new();
     for c in text.chars() {
-        match c == ' ' || c.is_ascii_graphic() {
-            true => plain.push(c),
-            false => plain.extend(c.escape_unicode()),
+        if c == ' ' || c.is_ascii_graphic() {
+            plain.push(c)
+        } else {
+            plain.extend(c.escape_unicode())
         }
         if plain.len() > longest {
             plain.push_str("...");
@@ -54,9 +55,10 @@ pub(super) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, BadMessage>
     let mut reader = rmp_serde::Deserializer::new(&mut rest);
     reader.set_max_depth(DEPTH_MAX);
     let message = T::deserialize(&mut reader).map_err(|error| BadMessage::from_error(&error))?;
-    match rest.is_empty() {
-        true => Ok(message),
-        false => Err(BadMessage("something follows it".to_owned())),
+    if rest.is_empty() {
+        Ok(message)
+    } else {
+        Err(BadMessage("something follows it".to_owned()))
     }
 }
 

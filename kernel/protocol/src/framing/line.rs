@@ -24,18 +24,20 @@ const BEYOND_ASCII: [&[u8]; 3] = [b"\xc2\x85", b"\xe2\x80\xa8", b"\xe2\x80\xa9"]
 /// are escaped all the same.
 #[must_use]
 pub fn to_one_line(text: Bytes) -> Bytes {
-    match is_one_line(&text) {
-        true => text,
-        false => flatten(&text).into(),
+    if is_one_line(&text) {
+        text
+    } else {
+        flatten(&text).into()
     }
 }
 
 /// The same for bytes that are copied anyway.
 #[must_use]
 pub fn to_one_line_bytes(text: &[u8]) -> Cow<'_, [u8]> {
-    match is_one_line(text) {
-        true => Cow::Borrowed(text),
-        false => Cow::Owned(flatten(text)),
+    if is_one_line(text) {
+        Cow::Borrowed(text)
+    } else {
+        Cow::Owned(flatten(text))
     }
 }
 
@@ -57,11 +59,12 @@ fn has_line_end(text: &[u8]) -> bool {
         return true;
     }
     // A search is quick, but takes its time to begin.
-    match text.len() <= BLOCK {
-        true => memchr::memchr2_iter(0xc2, 0xe2, text).any(|at| wide_line_end_len(text, at) > 0),
-        false => BEYOND_ASCII
+    if text.len() <= BLOCK {
+        memchr::memchr2_iter(0xc2, 0xe2, text).any(|at| wide_line_end_len(text, at) > 0)
+    } else {
+        BEYOND_ASCII
             .iter()
-            .any(|end| memmem::find(text, end).is_some()),
+            .any(|end| memmem::find(text, end).is_some())
     }
 }
 

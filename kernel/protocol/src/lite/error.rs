@@ -177,9 +177,10 @@ impl LiteRefusal {
             return Self::Error(LiteError::new(LiteErrorKind::Internal, words));
         }
         // Arguments that do not fit are an error here (§4.4, §5.5), not a result as in newer versions of MCP.
-        let version = match matches!(refusal, Refusal::BadArguments { .. }) {
-            true => Version::V2025_06_18,
-            false => Version::STATELESS,
+        let version = if matches!(refusal, Refusal::BadArguments { .. }) {
+            Version::V2025_06_18
+        } else {
+            Version::STATELESS
         };
         match refusal.render(version) {
             Rendered::Result(result) => Self::Failure(result),

@@ -85,15 +85,16 @@ impl<'de, D: Deserializer<'de>> Deserializer<'de> for StrictDeserializer<D> {
         visitor: V,
     ) -> Result<V::Value, D::Error> {
         let names = self.checks_names;
-        match name.starts_with(RAW_VALUE_MARK) {
-            true => self.inner.deserialize_newtype_struct(name, visitor),
-            false => self.inner.deserialize_newtype_struct(
+        if name.starts_with(RAW_VALUE_MARK) {
+            self.inner.deserialize_newtype_struct(name, visitor)
+        } else {
+            self.inner.deserialize_newtype_struct(
                 name,
                 NestedVisitor {
                     visitor,
                     checks_names: names,
                 },
-            ),
+            )
         }
     }
 
@@ -171,10 +172,7 @@ impl<'de, V: Visitor<'de>> Visitor<'de> for MemberVisitor<V> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<V::Value, A::Error> {
-        let fields = match self.checks_names {
-            true => self.fields,
-            false => &[],
-        };
+        let fields = if self.checks_names { self.fields } else { &[] };
         self.visitor.visit_map(CheckedMap {
             map,
             fields,

@@ -114,12 +114,13 @@ impl ContentBlock {
 /// `data` with its `mimeType`, or a `uri`: one of both, never both (appendix B.1).
 fn check_single_source(block: &RawBlock<'_>) -> Result<(), String> {
     let within = block.data.is_some() && block.mime_type.is_some();
-    match within != block.uri.is_some() {
-        true => Ok(()),
-        false => Err(format!(
+    if within != block.uri.is_some() {
+        Ok(())
+    } else {
+        Err(format!(
             "{} content has either `data` and `mimeType` or a `uri`",
             block.kind
-        )),
+        ))
     }
 }
 

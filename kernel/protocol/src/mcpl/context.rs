@@ -78,9 +78,10 @@ pub struct AfterInference<'a> {
 fn model<'de: 'a, 'a, D: serde::Deserializer<'de>>(d: D) -> Result<&'a RawValue, D::Error> {
     let raw = lookalike::required_object(d)?;
     let id = member(raw.get(), "id").and_then(|id| serde_json::from_str::<String>(id).ok());
-    match id.is_some_and(|id| !id.is_empty()) {
-        true => Ok(raw),
-        false => Err(serde::de::Error::custom("a model has an `id`")),
+    if id.is_some_and(|id| !id.is_empty()) {
+        Ok(raw)
+    } else {
+        Err(serde::de::Error::custom("a model has an `id`"))
     }
 }
 

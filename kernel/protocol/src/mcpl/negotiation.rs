@@ -204,9 +204,10 @@ fn find_declaration(
     let Some(experimental) = member(text, "experimental") else {
         return Ok(None);
     };
-    let experimental: Experimental<'_> = match experimental.starts_with('{') {
-        true => serde_json::from_str(experimental).unwrap_or_default(),
-        false => Experimental::default(),
+    let experimental: Experimental<'_> = if experimental.starts_with('{') {
+        serde_json::from_str(experimental).unwrap_or_default()
+    } else {
+        Experimental::default()
     };
     let Some(said) = experimental.mcpl else {
         return Ok(None);
@@ -294,9 +295,10 @@ impl HostCapabilities {
         let is_array = |raw: &RawValue| raw.get().starts_with('[');
         let lists = written.feature_sets.is_some_and(is_array);
         Ok(Some(Self {
-            form: match lists || is_true(written.channels) {
-                true => FeatureSetForm::List,
-                false => FeatureSetForm::ByName,
+            form: if lists || is_true(written.channels) {
+                FeatureSetForm::List
+            } else {
+                FeatureSetForm::ByName
             },
             version,
             features: McplFeatures::from_raw(&written),

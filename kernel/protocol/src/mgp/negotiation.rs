@@ -343,9 +343,10 @@ impl Declaration {
             (_, features) => features,
         };
         // 0.2 takes the codes of §14 as understood; later drafts negotiate them by name.
-        let understood = match later {
-            true => Features::NONE,
-            false => Features::ERROR_HANDLING,
+        let understood = if later {
+            Features::NONE
+        } else {
+            Features::ERROR_HANDLING
         };
         Ok(Self {
             version,

@@ -178,9 +178,10 @@ pub fn strip_related_call(params: &str) -> Cow<'_, str> {
     let Some(mut all) = split_members(params) else {
         return Cow::Borrowed(params);
     };
-    match strip_meta(&mut all, &[RELATED_CALL]) {
-        true => Cow::Owned(join_members(&all)),
-        false => Cow::Borrowed(params),
+    if strip_meta(&mut all, &[RELATED_CALL]) {
+        Cow::Owned(join_members(&all))
+    } else {
+        Cow::Borrowed(params)
     }
 }
 

@@ -89,9 +89,10 @@ impl<'t> Python<'_, '_, 't> {
             "identifier" if self.scan.roles.role(node).is_none() => {
                 let name = self.normalized_name(node);
                 let own = self.defined_names.contains(&name) || self.imports.contains_key(&name);
-                match own {
-                    true => self.member_violations(&self.resolve_paths(node)),
-                    false => self.scan.rules.check_name(&name).into_iter().collect(),
+                if own {
+                    self.member_violations(&self.resolve_paths(node))
+                } else {
+                    self.scan.rules.check_name(&name).into_iter().collect()
                 }
             }
             "attribute" => self.member_violations(&self.resolve_paths(node)),
@@ -226,13 +227,14 @@ impl<'t> Python<'_, '_, 't> {
         let begins = at.kind() == "identifier";
         names.extend(begins.then(|| self.normalized_name(at)));
         names.reverse();
-        match begins {
-            true => self.resolve_names(names),
-            false => vec![Path {
+        if begins {
+            self.resolve_names(names)
+        } else {
+            vec![Path {
                 root: Root::Value,
                 module: String::new(),
                 names,
-            }],
+            }]
         }
     }
 

@@ -38,9 +38,10 @@ pub(super) fn parse(language: Language, code: &str) -> Result<Tree, ParseError> 
     let mut steps = 0;
     let mut progress = |_: &_| {
         steps += 1;
-        match steps > MAX_PROGRESS {
-            true => ControlFlow::Break(()),
-            false => ControlFlow::Continue(()),
+        if steps > MAX_PROGRESS {
+            ControlFlow::Break(())
+        } else {
+            ControlFlow::Continue(())
         }
     };
     let options = ParseOptions::new().progress_callback(&mut progress);

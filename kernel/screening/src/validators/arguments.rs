@@ -196,9 +196,10 @@ impl ArgumentPosition {
 
     fn member(&self, key: &str, declared: &[String]) -> Self {
         let meant = canonical_key(key, declared);
-        let escaped = match key.contains(['~', '/']) {
-            true => key.replace('~', "~0").replace('/', "~1").into(),
-            false => Cow::Borrowed(key),
+        let escaped = if key.contains(['~', '/']) {
+            key.replace('~', "~0").replace('/', "~1").into()
+        } else {
+            Cow::Borrowed(key)
         };
         Self {
             path: [&self.path, "/", &escaped].concat().into(),
@@ -214,9 +215,10 @@ impl ArgumentPosition {
 /// The declared name that a server may read for this one.
 fn canonical_key<'a>(key: &'a str, declared: &'a [String]) -> &'a str {
     let alike = || declared.iter().find(|name| are_alike(name, key));
-    match declared.iter().any(|name| name == key) {
-        true => key,
-        false => alike().map_or(key, String::as_str),
+    if declared.iter().any(|name| name == key) {
+        key
+    } else {
+        alike().map_or(key, String::as_str)
     }
 }
 

@@ -98,9 +98,10 @@ pub(super) fn program_name(word: &str) -> String {
         "python", "pypy", "perl", "ruby", "node", "lua", "php", "pip", "tclsh", "wish", "guile",
         "bash", "gcc", "g++", "clang", "clang++",
     ];
-    match versioned.contains(&unnumbered) {
-        true => unnumbered.to_owned(),
-        false => lower.to_owned(),
+    if versioned.contains(&unnumbered) {
+        unnumbered.to_owned()
+    } else {
+        lower.to_owned()
     }
 }
 
@@ -116,9 +117,10 @@ fn check_rows(rows: &[&ProgramRow], rest: &[&str]) -> Result<(), Option<String>>
     let longest = rows.iter().filter(|r| r.matches_start(rest_behind));
     let longest = longest.map(|r| r.words.len()).max().unwrap_or(0);
     if longest == 0 {
-        return match base.is_empty() {
-            true => Err(rest.first().map(|w| (*w).to_owned())),
-            false => check_words(&base, rest),
+        return if base.is_empty() {
+            Err(rest.first().map(|w| (*w).to_owned()))
+        } else {
+            check_words(&base, rest)
         };
     }
     let matched = rows
@@ -146,9 +148,10 @@ fn leading_option_count(base: &[&ProgramRow], rest: &[&str]) -> usize {
 fn check_words(rows: &[&ProgramRow], rest: &[&str]) -> Result<(), Option<String>> {
     let cut = |word: &str| Some(word.chars().take(40).collect::<String>());
     let any = |has: fn(&ProgramRow) -> bool| rows.iter().any(|r| has(r));
-    let rest = match any(|r| r.script == Some(ScriptKind::Find)) {
-        true => strip_reading_execs(rest)?,
-        false => rest.to_vec(),
+    let rest = if any(|r| r.script == Some(ScriptKind::Find)) {
+        strip_reading_execs(rest)?
+    } else {
+        rest.to_vec()
     };
     let mut operands: Vec<&str> = Vec::new();
     let mut programs: Vec<&str> = Vec::new();

@@ -88,9 +88,12 @@ fn a_refusal_says_what_where_and_what_to_do() {
 /// MGP-061, A-24: code is judged where it stands, and lines of a list as one text.
 #[test]
 fn code_is_asked_about_by_its_argument() {
-    let judge = |code: &str| match code.contains("eval(") {
-        true => Err(code.to_owned()),
-        false => Ok(()),
+    let judge = |code: &str| {
+        if code.contains("eval(") {
+            Err(code.to_owned())
+        } else {
+            Ok(())
+        }
     };
     let safety = Validators::from_names(["code_safety"]);
     let ask = |args: &str, marked: &[String]| {

@@ -453,9 +453,10 @@ impl CliContext {
         answer: &RawValue,
         in_words: impl FnOnce(T) -> Result<(), Failure>,
     ) -> Result<(), Failure> {
-        match self.json {
-            true => print_line(answer.get()),
-            false => in_words(parse_result(answer)?),
+        if self.json {
+            print_line(answer.get())
+        } else {
+            in_words(parse_result(answer)?)
         }
     }
 }

@@ -31,9 +31,10 @@ pub(in crate::cli) async fn resolve_existing(
     asked: &Read,
 ) -> Result<ResolvedNames, Failure> {
     let meant = resolve(client, asked).await?;
-    match meant.unknown.is_empty() {
-        true => Ok(meant),
-        false => Err(Failure::Usage(meant.unknown.join("\n"))),
+    if meant.unknown.is_empty() {
+        Ok(meant)
+    } else {
+        Err(Failure::Usage(meant.unknown.join("\n")))
     }
 }
 

@@ -125,15 +125,12 @@ impl RequestObserver for ProgressLine {
 
     fn yield_terminal(&mut self, wanted: bool) {
         if let Some(bar) = &self.bar {
-            match wanted {
-                true => {
-                    bar.disable_steady_tick();
-                    bar.set_draw_target(ProgressDrawTarget::hidden());
-                }
-                false => {
-                    bar.set_draw_target(ProgressDrawTarget::stderr());
-                    bar.enable_steady_tick(Duration::from_millis(100));
-                }
+            if wanted {
+                bar.disable_steady_tick();
+                bar.set_draw_target(ProgressDrawTarget::hidden());
+            } else {
+                bar.set_draw_target(ProgressDrawTarget::stderr());
+                bar.enable_steady_tick(Duration::from_millis(100));
             }
         }
     }

@@ -38,15 +38,16 @@ impl ResponseTimer {
     /// When it is not waited for any longer: it was stopped, or took too long.
     pub(in crate::cli) fn check(&mut self) -> Result<(), Failure> {
         let stopped = |process: &ProcessIdentity| process.state() == ProcessState::Stopped;
-        self.stopped_polls = match self.process.as_ref().is_some_and(stopped) {
-            true => self.stopped_polls + 1,
-            false => 0,
+        self.stopped_polls = if self.process.as_ref().is_some_and(stopped) {
+            self.stopped_polls + 1
+        } else {
+            0
         };
-        match self.stopped_polls >= STOPPED_POLLS_MAX
-            || self.started_at.elapsed() >= RESPONSE_TIMEOUT
+        if self.stopped_polls >= STOPPED_POLLS_MAX || self.started_at.elapsed() >= RESPONSE_TIMEOUT
         {
-            true => Err(self.failure()),
-            false => Ok(()),
+            Err(self.failure())
+        } else {
+            Ok(())
         }
     }
 

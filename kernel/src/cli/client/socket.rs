@@ -54,12 +54,13 @@ pub(in crate::cli) fn backlog_is_full(error: &io::Error) -> bool {
 
 /// Refuses to talk to a socket that somebody else listens on.
 pub(in crate::cli) fn check_owner(uid: u32, socket: &Path) -> Result<(), Failure> {
-    match uid == 0 || uid == nix::unistd::geteuid().as_raw() {
-        true => Ok(()),
-        false => Err(Failure::Other(format!(
+    if uid == 0 || uid == nix::unistd::geteuid().as_raw() {
+        Ok(())
+    } else {
+        Err(Failure::Other(format!(
             "{} belongs to another user (number {uid}); nothing was said to it",
             socket.display()
-        ))),
+        )))
     }
 }
 

@@ -36,9 +36,10 @@ impl RuleTarget {
     /// Reads what was typed.
     async fn resolve(client: &mut KernelClient, about: &RuleSubject) -> Result<Self, Failure> {
         let place = Some(about.place.clone());
-        let (server, place) = match about.whole_server {
-            true => (place, None),
-            false => (None, place),
+        let (server, place) = if about.whole_server {
+            (place, None)
+        } else {
+            (None, place)
         };
         let agent = Some(about.agent.clone());
         let asked = Read {
@@ -61,18 +62,20 @@ impl RuleTarget {
             agent,
             server: server_id.unwrap_or_default(),
             tool: tool_name,
-            unknown_names: match about.yet_unknown {
-                true => Vec::new(),
-                false => unknown,
+            unknown_names: if about.yet_unknown {
+                Vec::new()
+            } else {
+                unknown
             },
         })
     }
 
     /// Refuses what is not there, unless it may come.
     fn require_existing(self) -> Result<Self, Failure> {
-        match self.unknown_names.is_empty() {
-            true => Ok(self),
-            false => Err(self.unknown_names_failure()),
+        if self.unknown_names.is_empty() {
+            Ok(self)
+        } else {
+            Err(self.unknown_names_failure())
         }
     }
 
@@ -126,9 +129,10 @@ fn grant(context: &CliContext, grant: &args::Grant) -> Result<(), Failure> {
             .await?
             .require_existing()?;
         let mut params = rule.entry_params();
-        let permission = match grant.deny {
-            true => Permission::Deny,
-            false => Permission::Allow,
+        let permission = if grant.deny {
+            Permission::Deny
+        } else {
+            Permission::Allow
         };
         params["permission"] = json!(permission);
         params["justification"] = json!(grant.because);
@@ -137,18 +141,16 @@ fn grant(context: &CliContext, grant: &args::Grant) -> Result<(), Failure> {
         let answer = client.call(Grant::METHOD, &params, PROGRESS_TITLE).await?;
         Ok((rule, answer))
     })?;
-    let verb = match grant.deny {
-        true => "is denied",
-        false => "may use",
-    };
+    let verb = if grant.deny { "is denied" } else { "may use" };
     let until = grant.expires.map(render_rfc3339_ms);
     let until = until.map(|end| format!(" until {end}")).unwrap_or_default();
     let (agent, place) = (&rule.agent_label, rule.target_label());
     context.print_answer(&answer, |granted: Granted| {
         let told = granted.confirmed.as_ref();
-        let told = told.map(match grant.deny {
-            true => render_confirmations,
-            false => render_reach,
+        let told = told.map(if grant.deny {
+            render_confirmations
+        } else {
+            render_reach
         });
         let (id, told) = (granted.grant_id, told.unwrap_or_default());
         print_line(sanitize_line(&format!(
@@ -165,9 +167,10 @@ fn revoke(context: &CliContext, revoke: &args::Revoke) -> Result<(), Failure> {
             .await?;
         let revoked: Revoked = parse_result(&answer)?;
         // What is gone can still have entries, and be rid of them.
-        match revoked.revoked.is_empty() && !rule.unknown_names.is_empty() {
-            true => Err(rule.unknown_names_failure()),
-            false => Ok((rule, answer, revoked)),
+        if revoked.revoked.is_empty() && !rule.unknown_names.is_empty() {
+            Err(rule.unknown_names_failure())
+        } else {
+            Ok((rule, answer, revoked))
         }
     })?;
     if context.json {
@@ -177,11 +180,12 @@ fn revoke(context: &CliContext, revoke: &args::Revoke) -> Result<(), Failure> {
     let (agent, place) = (&rule.agent_label, rule.target_label());
     let told = revoked.confirmed.as_ref().map(render_confirmations);
     let told = told.unwrap_or_default();
-    print_line(sanitize_line(&match revoked.revoked.is_empty() {
-        true => format!(
+    print_line(sanitize_line(&if revoked.revoked.is_empty() {
+        format!(
             "{agent} has no entry for {place}; `mgp grants list --agent {agent}` shows what there is"
-        ),
-        false => format!("taken back: the entry of {agent} for {place}{told}"),
+        )
+    } else {
+        format!("taken back: the entry of {agent} for {place}{told}")
     }))
 }
 
@@ -195,9 +199,10 @@ fn list(context: &CliContext, agent: Option<&str>) -> Result<(), Failure> {
         let meant = name_resolution::resolve(client, &asked).await?;
         let params = json!({"agent_id": meant.agent_id});
         let answer = client.call(List::METHOD, &params, PROGRESS_TITLE).await?;
-        match parse_result::<AccessList>(&answer)?.entries.is_empty() && !meant.unknown.is_empty() {
-            true => Err(Failure::Usage(meant.unknown.join("\n"))),
-            false => Ok(answer),
+        if parse_result::<AccessList>(&answer)?.entries.is_empty() && !meant.unknown.is_empty() {
+            Err(Failure::Usage(meant.unknown.join("\n")))
+        } else {
+            Ok(answer)
         }
     })?;
     context.print_answer(&answer, |AccessList { entries, notes }| {
@@ -232,9 +237,10 @@ fn render_grants(entries: &[Entry]) -> String {
     }
     let closed = entries.iter().filter_map(closing_revoke);
     let closed: String = closed.map(|line| format!("\n{line}")).collect();
-    match closed.is_empty() {
-        true => table.trim_fmt(),
-        false => format!("{}\n{closed}", table.trim_fmt()),
+    if closed.is_empty() {
+        table.trim_fmt()
+    } else {
+        format!("{}\n{closed}", table.trim_fmt())
     }
 }
 

@@ -212,9 +212,10 @@ fn render_entry(entry: &Entry, now_ms: u64) -> String {
 
 /// A login that a server wants.
 fn render_login(server: &str, wanted: &PendingLogin) -> String {
-    let state = match wanted.parked {
-        true => "takes no calls until then",
-        false => "goes on with what it has",
+    let state = if wanted.parked {
+        "takes no calls until then"
+    } else {
+        "goes on with what it has"
     };
     let url = wanted.url.as_ref();
     let url = url.map_or(String::new(), |url| {
@@ -231,9 +232,10 @@ fn render_login(server: &str, wanted: &PendingLogin) -> String {
 /// An option on one line and as one, whatever its server put into it.
 fn sanitize_option(option: &str) -> String {
     let plain = |c: char| c == ' ' || c.is_alphanumeric() || (c.is_ascii_graphic() && c != ',');
-    match !option.is_empty() && option.chars().all(plain) {
-        true => option.to_owned(),
-        false => format!("{option:?}"),
+    if !option.is_empty() && option.chars().all(plain) {
+        option.to_owned()
+    } else {
+        format!("{option:?}")
     }
 }
 

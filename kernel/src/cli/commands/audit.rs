@@ -110,16 +110,17 @@ fn acknowledge_faults(context: &CliContext, asked: args::Acknowledge) -> Result<
     if context.json {
         return print_line(json!(done).to_string());
     }
-    match done.acknowledged.is_empty() {
-        true => print_line("nothing is wrong with the log"),
-        false => print_line(format_args!(
+    if done.acknowledged.is_empty() {
+        print_line("nothing is wrong with the log")
+    } else {
+        print_line(format_args!(
             "{}\nacknowledged, and written down",
             done.acknowledged
                 .iter()
                 .map(|line| sanitize_line(line))
                 .collect::<Vec<_>>()
                 .join("\n")
-        )),
+        ))
     }
 }
 
@@ -136,8 +137,8 @@ fn verify(context: &CliContext) -> Result<(), Failure> {
         return report_no_records(context, &folder, loaded.kernel.audit.enabled);
     }
     let report = &found.report;
-    match context.json {
-        true => print_line(
+    if context.json {
+        print_line(
             json!({
                 "whole": found.is_intact(),
                 "records": report.records,
@@ -149,12 +150,14 @@ fn verify(context: &CliContext) -> Result<(), Failure> {
                 "beside": found.file_faults,
             })
             .to_string(),
-        )?,
-        false => print_line(render_examination(&found))?,
+        )?
+    } else {
+        print_line(render_examination(&found))?
     }
-    match found.is_intact() {
-        true => Ok(()),
-        false => Err(Failure::AuditLogDamaged),
+    if found.is_intact() {
+        Ok(())
+    } else {
+        Err(Failure::AuditLogDamaged)
     }
 }
 
@@ -170,13 +173,14 @@ fn report_no_records(
         (true, true) => format!("there is no log in {place}: no kernel has run there yet"),
         (true, false) => "0 records: nothing was written yet".to_owned(),
     };
-    match context.json {
-        true => print_line(
+    if context.json {
+        print_line(
             json!({"whole": true, "records": 0, "last": 0, "faults": [], "head": null,
             "message": why})
             .to_string(),
-        ),
-        false => print_line(why),
+        )
+    } else {
+        print_line(why)
     }
 }
 

@@ -23,9 +23,10 @@ pub(super) fn run(context: &CliContext, typed: Events) -> Result<(), Failure> {
 }
 
 fn tail(context: &CliContext, typed: &TailEvents) -> Result<(), Failure> {
-    let channels = match typed.channels.is_empty() {
-        true => vec!["*".to_owned()],
-        false => typed.channels.clone(),
+    let channels = if typed.channels.is_empty() {
+        vec!["*".to_owned()]
+    } else {
+        typed.channels.clone()
     };
     let filter = Filter {
         min_severity: typed.min_severity.map(Into::into),

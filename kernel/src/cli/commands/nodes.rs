@@ -203,9 +203,10 @@ pub(super) fn render_confirmations(by: &Confirmations) -> String {
         let names: Vec<&str> = nodes.iter().map(|it| it.node.as_str()).collect();
         format!("; {} unreachable, {end}", names.join(", "))
     });
-    let unless = match bounded.is_empty() {
-        true => String::new(),
-        false => demotion_caveat(&by.missing_admins),
+    let unless = if bounded.is_empty() {
+        String::new()
+    } else {
+        demotion_caveat(&by.missing_admins)
     };
     format!(
         ": {}/{}{}{unless}",

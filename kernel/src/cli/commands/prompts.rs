@@ -67,9 +67,10 @@ fn list(context: &CliContext, typed: &ListArgs) -> Result<(), Failure> {
 /// As it is typed; what may be left out stands in brackets.
 fn render_argument(argument: &Argument) -> String {
     let typed = format!("{}=…", sanitize_line(&argument.name));
-    match argument.required {
-        true => typed,
-        false => format!("[{typed}]"),
+    if argument.required {
+        typed
+    } else {
+        format!("[{typed}]")
     }
 }
 

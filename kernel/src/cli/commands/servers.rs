@@ -127,9 +127,10 @@ fn stop(context: &CliContext, id: &str) -> Result<(), Failure> {
 }
 
 fn restart(context: &CliContext, typed: &RestartServer) -> Result<(), Failure> {
-    let how = match typed.rolling {
-        true => StartMode::Rolling,
-        false => StartMode::Plain,
+    let how = if typed.rolling {
+        StartMode::Rolling
+    } else {
+        StartMode::Plain
     };
     let server = start_and_watch(context, Restart::METHOD, "restarting", &typed.id, how)?;
     if let Some(why) = server.rolling.as_deref().filter(|_| typed.rolling) {

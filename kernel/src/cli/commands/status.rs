@@ -29,9 +29,10 @@ pub(super) fn show(context: &CliContext, asked: &args::Status) -> Result<(), Fai
         if !status.servers.is_empty() {
             print_line(format_args!("\n{}", state::state_table(&status.servers)))?;
         }
-        match status.clients.is_empty() {
-            true => Ok(()),
-            false => print_line(format_args!("\n{}", clients::render_clients(&status))),
+        if status.clients.is_empty() {
+            Ok(())
+        } else {
+            print_line(format_args!("\n{}", clients::render_clients(&status)))
         }
     })
 }

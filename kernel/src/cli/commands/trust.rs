@@ -36,16 +36,18 @@ pub(super) fn trust(context: &CliContext, typed: &Trust) -> Result<(), Failure> 
     }
     let private = plan.private_reads();
     let trusted = already
-        || match typed.yes {
-            true => check_reads_named(&place, &private, &typed.reads)?,
-            false => !context.json && confirm_trust(&place)? && confirm_private_reads(&private)?,
+        || if typed.yes {
+            check_reads_named(&place, &private, &typed.reads)?
+        } else {
+            !context.json && confirm_trust(&place)? && confirm_private_reads(&private)?
         };
     if trusted && !already {
         record_trust(context, &place, &text)?;
     }
-    let kernel = match trusted {
-        true => reload_kernel(context, &place),
-        false => None,
+    let kernel = if trusted {
+        reload_kernel(context, &place)
+    } else {
+        None
     };
     if context.json {
         let mut told = plan.to_json();
@@ -104,12 +106,13 @@ pub(super) fn untrust(context: &CliContext, typed: &Untrust) -> Result<(), Failu
         )));
     }
     let _ = context.reload_kernel();
-    match context.json {
-        true => print_line(json!({"file": place, "trusted": false})),
-        false => print_line(format_args!(
+    if context.json {
+        print_line(json!({"file": place, "trusted": false}))
+    } else {
+        print_line(format_args!(
             "{} is left out from now on",
             sanitize_line(&place.display().to_string())
-        )),
+        ))
     }
 }
 
@@ -152,9 +155,10 @@ fn list(context: &CliContext) -> Result<(), Failure> {
 /// The file of a folder, or of the folder that a file named in its place lies in.
 fn resolve_config_path(here: &Path, typed: Option<&Path>) -> PathBuf {
     let folder = typed.map_or_else(|| here.to_owned(), |typed| here.join(typed));
-    match folder.is_dir() || folder.file_name().is_none_or(|name| name != PROJECT_FILE) {
-        true => folder.join(PROJECT_FILE),
-        false => folder,
+    if folder.is_dir() || folder.file_name().is_none_or(|name| name != PROJECT_FILE) {
+        folder.join(PROJECT_FILE)
+    } else {
+        folder
     }
 }
 
@@ -224,14 +228,15 @@ fn reload_kernel(context: &CliContext, place: &Path) -> Option<(String, bool)> {
     };
     let (pid, here) = (status.pid, place.display().to_string());
     let in_force = status.config_files.contains(&here);
-    let told = match in_force {
-        true => format!(
+    let told = if in_force {
+        format!(
             "the kernel (process {pid}) has taken it up; what waits for its next start stands under \
              `restart` in `mgp status`"
-        ),
-        false => format!(
+        )
+    } else {
+        format!(
             "the kernel that runs (process {pid}) was started in another folder and does not read it"
-        ),
+        )
     };
     Some((told, in_force))
 }

@@ -38,13 +38,14 @@ pub(super) fn accept_file(context: &CliContext, typed: &args::Accept) -> Result<
     if context.json {
         return print_line(json!({"file": file, "accepted": accepted}));
     }
-    match accepted {
-        true => print_line(format_args!(
+    if accepted {
+        print_line(format_args!(
             "{file} is accepted as it is; `mgp up` starts the kernel"
-        )),
-        false => print_line(format_args!(
+        ))
+    } else {
+        print_line(format_args!(
             "{file} has no witness: nothing is to be accepted"
-        )),
+        ))
     }
 }
 
@@ -139,14 +140,13 @@ pub(super) fn start_detached(context: &CliContext) -> Result<(), Failure> {
             background::start_kernel(context)?
         }
     };
-    match context.json {
-        true => print_line(serde_json::to_string(&status).expect("a status is always JSON")),
-        false => {
-            let pid = status.pid;
-            print_line(format_args!(
-                "the kernel is up (process {pid}; `mgp down` ends it)"
-            ))
-        }
+    if context.json {
+        print_line(serde_json::to_string(&status).expect("a status is always JSON"))
+    } else {
+        let pid = status.pid;
+        print_line(format_args!(
+            "the kernel is up (process {pid}; `mgp down` ends it)"
+        ))
     }
 }
 
@@ -159,9 +159,10 @@ pub(super) fn stop_kernel(context: &CliContext) -> Result<(), Failure> {
     };
     background::stop_kernel(context, &running)?;
     let pid = running.pid;
-    match context.json {
-        true => print_line(json!({ "stopped": pid })),
-        false => print_line(format_args!("the kernel (process {pid}) has stopped")),
+    if context.json {
+        print_line(json!({ "stopped": pid }))
+    } else {
+        print_line(format_args!("the kernel (process {pid}) has stopped"))
     }
 }
 

@@ -233,9 +233,12 @@ async fn list_agents(client: &mut KernelClient, typed: &str) -> Result<Vec<Strin
     }
     let there: AgentList = call(client, agents::List::METHOD).await?;
     let whole = typed.starts_with("agent.");
-    let named = there.agents.into_iter().map(|agent| match whole {
-        true => agent.id,
-        false => agent.id.trim_start_matches("agent.").to_owned(),
+    let named = there.agents.into_iter().map(|agent| {
+        if whole {
+            agent.id
+        } else {
+            agent.id.trim_start_matches("agent.").to_owned()
+        }
     });
     Ok(named.collect())
 }

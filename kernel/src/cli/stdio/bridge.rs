@@ -211,9 +211,10 @@ impl Bridge {
         let mut kept = Cow::Borrowed(text);
         let mut at = 0;
         for (nth, line) in split_lines(text).enumerate() {
-            let said = match torn && nth == 0 {
-                true => Cow::Borrowed(line),
-                false => conversation.record_client_line(line),
+            let said = if torn && nth == 0 {
+                Cow::Borrowed(line)
+            } else {
+                conversation.record_client_line(line)
             };
             if said.len() != line.len() {
                 let place = at..at + line.len();
@@ -265,21 +266,23 @@ impl Bridge {
             self.write_to_client(batch.bytes)?;
             torn = batch.has_open_line;
         }
-        match torn {
-            true => self.write_to_client(b"\n"),
-            false => Ok(()),
+        if torn {
+            self.write_to_client(b"\n")
+        } else {
+            Ok(())
         }
     }
 
     /// Writes to the client.
     fn write_to_client(&self, text: &[u8]) -> Result<(), BridgeEnd> {
         let mut output = self.output.lock().unwrap_or_else(PoisonError::into_inner);
-        output
-            .write_all(text)
-            .map_err(|e| match e.kind() == ErrorKind::BrokenPipe {
-                true => BridgeEnd::Client,
-                false => BridgeEnd::Kernel(e.into()),
-            })
+        output.write_all(text).map_err(|e| {
+            if e.kind() == ErrorKind::BrokenPipe {
+                BridgeEnd::Client
+            } else {
+                BridgeEnd::Kernel(e.into())
+            }
+        })
     }
 
     /// The next kernel, which knows the conversation.
@@ -297,9 +300,10 @@ impl Bridge {
         if client_left {
             // No other kernel is looked for: nobody will ask it.
             let end = self.fail_waiting(Failure::ConnectionClosed)?;
-            return Err(match lost {
-                true => BridgeEnd::Kernel(Failure::ConnectionClosed),
-                false => end,
+            return Err(if lost {
+                BridgeEnd::Kernel(Failure::ConnectionClosed)
+            } else {
+                end
             });
         }
         let Some(handshake) = self.lock_conversation().handshake() else {
@@ -376,9 +380,10 @@ impl Bridge {
         for id in &waiting {
             self.send_to_client(failure_response(id, &why, CallOutcome::NotExecuted))?;
         }
-        Ok(match client_left && waiting.is_empty() {
-            true => BridgeEnd::Client,
-            false => BridgeEnd::Kernel(failure),
+        Ok(if client_left && waiting.is_empty() {
+            BridgeEnd::Client
+        } else {
+            BridgeEnd::Kernel(failure)
         })
     }
 }

@@ -114,9 +114,10 @@ fn open_endpoint(
     socket.write_all(&request).map_err(to_connection_failure)?;
     let line = read_line(socket, RESPONSE_BYTES_MAX, |e| {
         let silent = [ErrorKind::WouldBlock, ErrorKind::TimedOut];
-        match silent.contains(&e.kind()) {
-            true => silence.check(),
-            false => Err(to_connection_failure(e)),
+        if silent.contains(&e.kind()) {
+            silence.check()
+        } else {
+            Err(to_connection_failure(e))
         }
     })?;
     let line = line
@@ -137,9 +138,10 @@ fn open_endpoint(
 /// A connection that was cut off is one that was closed.
 fn to_connection_failure(error: io::Error) -> Failure {
     let cut = [ErrorKind::BrokenPipe, ErrorKind::ConnectionReset];
-    match cut.contains(&error.kind()) {
-        true => Failure::ConnectionClosed,
-        false => error.into(),
+    if cut.contains(&error.kind()) {
+        Failure::ConnectionClosed
+    } else {
+        error.into()
     }
 }
 

@@ -49,9 +49,10 @@ impl ConversationState {
         if line.trim_ascii_start().first() == Some(&b'[') {
             return self.record_client_batch(line);
         }
-        match self.record_client_message(line) {
-            true => Cow::Borrowed(line),
-            false => Cow::default(),
+        if self.record_client_message(line) {
+            Cow::Borrowed(line)
+        } else {
+            Cow::default()
         }
     }
 
@@ -171,9 +172,10 @@ impl ConversationState {
         let asked = std::mem::take(&mut self.client_requests);
         let mut lost = LostRequests::default();
         for id in asked {
-            match Some(&id) == waits.as_ref() {
-                true => drop(self.client_requests.insert(id)),
-                false => lost.client_requests.push(id),
+            if Some(&id) == waits.as_ref() {
+                drop(self.client_requests.insert(id))
+            } else {
+                lost.client_requests.push(id)
             }
         }
         for (id, stale) in &mut self.kernel_requests {

@@ -42,9 +42,10 @@ fn next_table(table: &mut Table, position: isize) -> Option<&mut Table> {
     });
     let mut best: Option<&mut Table> = None;
     for inner in nested {
-        let found = match below(&inner) && !inner.is_implicit() {
-            true => Some(inner),
-            false => next_table(inner, position),
+        let found = if below(&inner) && !inner.is_implicit() {
+            Some(inner)
+        } else {
+            next_table(inner, position)
         };
         let nearer = |b: &Table, f: &Table| f.position() < b.position();
         if let Some(found) = found

@@ -169,8 +169,9 @@ impl<'t> Section<'_, '_, 't> {
 }
 
 fn with_article(noun: &str) -> String {
-    match noun.starts_with(['a', 'i']) {
-        true => format!("an {noun}"),
-        false => format!("a {noun}"),
+    if noun.starts_with(['a', 'i']) {
+        format!("an {noun}")
+    } else {
+        format!("a {noun}")
     }
 }

@@ -88,8 +88,9 @@ fn read_secret(path: &Path) -> Result<String, String> {
     file.take(SECRET_BYTES_MAX + 1)
         .read_to_string(&mut text)
         .map_err(|e| e.to_string())?;
-    match text.len() as u64 > SECRET_BYTES_MAX {
-        true => Err(format!("more than {SECRET_BYTES_MAX} bytes")),
-        false => Ok(text),
+    if text.len() as u64 > SECRET_BYTES_MAX {
+        Err(format!("more than {SECRET_BYTES_MAX} bytes"))
+    } else {
+        Ok(text)
     }
 }

@@ -48,9 +48,10 @@ impl AuditConfig {
     /// When the records of calls are on disk.
     #[must_use]
     pub fn call_auditing(&self) -> CallAuditing {
-        match self.before_reply {
-            true => CallAuditing::BeforeReply,
-            false => CallAuditing::Window(self.window),
+        if self.before_reply {
+            CallAuditing::BeforeReply
+        } else {
+            CallAuditing::Window(self.window)
         }
     }
 

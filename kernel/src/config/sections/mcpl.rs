@@ -33,20 +33,19 @@ pub(crate) fn read_mcpl(
             ..McplServerRules::default()
         };
         for (tool, set) in section.text_map("tools") {
-            match is_valid_name(set.get_ref()) {
-                true => drop(
+            if is_valid_name(set.get_ref()) {
+                drop(
                     server
                         .tools
                         .insert(tool.to_owned(), (*set.get_ref()).to_owned()),
-                ),
-                false => {
-                    let words = format!(
-                        "`tools.{tool}` in {}: {:?} is no name of a feature set",
-                        section.name(),
-                        set.get_ref()
-                    );
-                    section.reject(set.span(), words);
-                }
+                )
+            } else {
+                let words = format!(
+                    "`tools.{tool}` in {}: {:?} is no name of a feature set",
+                    section.name(),
+                    set.get_ref()
+                );
+                section.reject(set.span(), words);
             }
         }
         server.scopes = scopes::read_scopes(section);

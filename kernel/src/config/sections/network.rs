@@ -67,20 +67,22 @@ impl NetworkConfig {
             let mut kept = Vec::new();
             for entry in entries {
                 let read = ProxyExceptions::from_entries(std::iter::once(*entry.get_ref()));
-                match read.invalid.is_empty() {
-                    true => kept.push((*entry.get_ref()).to_owned()),
-                    false => section.reject(
+                if read.invalid.is_empty() {
+                    kept.push((*entry.get_ref()).to_owned())
+                } else {
+                    section.reject(
                         entry.span(),
                         "`no_proxy` in [network] wants names (corp.example), addresses, networks (10.0.0.0/8), each with a :PORT or without, or \"*\"",
-                    ),
+                    )
                 }
             }
             self.no_proxy = Some(kept);
         }
         if let Some(text) = section.text("ca_file") {
-            match text.get_ref().is_empty() {
-                true => section.reject(text.span(), "`ca_file` in [network] is empty"),
-                false => self.ca_file = Some(folder.join(text.get_ref())),
+            if text.get_ref().is_empty() {
+                section.reject(text.span(), "`ca_file` in [network] is empty")
+            } else {
+                self.ca_file = Some(folder.join(text.get_ref()))
             }
         }
         section.finish();

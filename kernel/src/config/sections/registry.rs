@@ -23,12 +23,13 @@ impl RegistryConfig {
     pub(crate) fn read(&mut self, mut section: Section<'_, '_, '_>) {
         if let Some(url) = section.text("url") {
             let plain = url.get_ref().trim_end_matches('/');
-            match is_safe_url(plain) {
-                true => self.url = plain.to_owned(),
-                false => section.reject(
+            if is_safe_url(plain) {
+                self.url = plain.to_owned()
+            } else {
+                section.reject(
                     url.span(),
                     "`url` in [registry] wants https://, or http:// and this machine: what comes from there is run",
-                ),
+                )
             }
         }
         section.finish();

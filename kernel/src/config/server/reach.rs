@@ -89,9 +89,10 @@ impl<'t> ReachKeys<'t> {
         let command = values.resolve("command", &self.command?);
         Some(ServerTransport::Stdio {
             // A bare name is looked up in PATH; anything with a slash is a path from the file.
-            command: match command.contains('/') {
-                true => folder.join(command).to_string_lossy().into_owned(),
-                false => command,
+            command: if command.contains('/') {
+                folder.join(command).to_string_lossy().into_owned()
+            } else {
+                command
             },
             args: self
                 .args

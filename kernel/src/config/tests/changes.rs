@@ -288,9 +288,12 @@ fn changes() -> Vec<(String, String, String, String)> {
             before.split(' ').next().unwrap(),
             after.rsplit_once(' ').unwrap(),
         );
-        let with = |(n, line): (usize, &&str)| match n == at {
-            true => format!("{key} = {value}"),
-            false => first(line),
+        let with = |(n, line): (usize, &&str)| {
+            if n == at {
+                format!("{key} = {value}")
+            } else {
+                first(line)
+            }
         };
         let text: Vec<String> = lines.iter().enumerate().map(with).collect();
         all.push((

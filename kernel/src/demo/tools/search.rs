@@ -204,9 +204,10 @@ impl TextSearch {
 
 impl SearchArguments {
     fn matches_line(&self, line: &str) -> bool {
-        match self.ignore_case {
-            true => line.to_lowercase().contains(&self.pattern),
-            false => line.contains(&self.pattern),
+        if self.ignore_case {
+            line.to_lowercase().contains(&self.pattern)
+        } else {
+            line.contains(&self.pattern)
         }
     }
 }

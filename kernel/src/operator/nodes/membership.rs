@@ -85,9 +85,10 @@ fn membership_from_links(
     let said: Vec<String> = revoked.into_iter().chain(not_pinned).collect();
     let linked = links.iter().any(|link| link.linked.is_some());
     LocalMembership {
-        membership: match said.is_empty() || linked {
-            true => MembershipStatus::Member,
-            false => MembershipStatus::Refused,
+        membership: if said.is_empty() || linked {
+            MembershipStatus::Member
+        } else {
+            MembershipStatus::Refused
         },
         failure: (!said.is_empty()).then(|| said.join(". ")),
     }

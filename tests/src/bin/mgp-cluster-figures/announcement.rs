@@ -56,9 +56,10 @@ async fn listener() -> Result<String, String> {
     let tried = Program::new("sh", ["-c", shell, &python])
         .output(LISTENS)
         .await;
-    match tried.status.success() {
-        true => Ok(python),
-        false => Err("zeroconf for Python is missing: `pip install zeroconf`, or name a Python that has it in MGP_PYTHON".to_owned()),
+    if tried.status.success() {
+        Ok(python)
+    } else {
+        Err("zeroconf for Python is missing: `pip install zeroconf`, or name a Python that has it in MGP_PYTHON".to_owned())
     }
 }
 

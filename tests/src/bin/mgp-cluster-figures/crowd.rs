@@ -294,9 +294,10 @@ async fn searches(nodes: &mut [Node], each: usize) -> Vec<Vec<Cell>> {
 }
 
 fn is(what: &str, number: f64, decimals: usize, unit: &str) -> Vec<Cell> {
-    let number = match number.is_finite() {
-        true => Cell::Number(number, decimals),
-        false => NOT_RUN.into(),
+    let number = if number.is_finite() {
+        Cell::Number(number, decimals)
+    } else {
+        NOT_RUN.into()
     };
     vec![
         what.into(),

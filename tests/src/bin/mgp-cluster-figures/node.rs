@@ -100,9 +100,10 @@ impl Node {
     pub(crate) async fn read(&mut self, tool: &str, arguments: Value) -> Value {
         let params = json!({"name": tool, "arguments": arguments});
         let answer = self.operator.request("tools/call", params).await;
-        match answer.is_error() {
-            true => Value::Null,
-            false => answer.result(),
+        if answer.is_error() {
+            Value::Null
+        } else {
+            answer.result()
         }
     }
 
@@ -159,20 +160,22 @@ impl Node {
     pub(crate) async fn refusal(&mut self, tool: &str, arguments: Value) -> String {
         let params = json!({"name": tool, "arguments": arguments});
         let answer = self.operator.request("tools/call", params).await;
-        match answer.is_error() || answer.result()["isError"] == true {
-            true => answer.frame.to_string(),
-            false => String::new(),
+        if answer.is_error() || answer.result()["isError"] == true {
+            answer.frame.to_string()
+        } else {
+            String::new()
         }
     }
 
     /// Shares the tool `echo` of a server with the cluster, or no longer.
     pub(crate) async fn share(&mut self, server: &str, shared: bool) {
-        let (method, params) = match shared {
-            true => (
+        let (method, params) = if shared {
+            (
                 "add",
                 json!({"server": server, "to": "cluster", "tools": "echo"}),
-            ),
-            false => ("remove", json!({"server": server})),
+            )
+        } else {
+            ("remove", json!({"server": server}))
         };
         self.ask(&format!("mgp/kernel/shares/{method}"), params)
             .await;

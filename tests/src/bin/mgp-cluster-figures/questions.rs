@@ -232,12 +232,11 @@ async fn ended(
     let withdrawn = tokio::time::timeout(GIVEN_UP, withdrawing).await;
     tally.withdrawn.add(withdrawn.ok().map(|_| since.elapsed()));
     let answer = agent.answer_to(call).await;
-    match answer.is_error() {
-        true => {
-            let outcome = &answer.error()["data"]["outcome"];
-            outcome.as_str().unwrap_or("none").to_owned()
-        }
-        false => "answered".to_owned(),
+    if answer.is_error() {
+        let outcome = &answer.error()["data"]["outcome"];
+        outcome.as_str().unwrap_or("none").to_owned()
+    } else {
+        "answered".to_owned()
     }
 }
 

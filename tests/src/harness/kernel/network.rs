@@ -225,12 +225,13 @@ fn ip(args: &[&str]) -> Result<(), String> {
 fn run(program: &str, args: &[&str]) -> Result<(), String> {
     let told = Command::new(program).args(args).output();
     let told = told.map_err(|e| format!("{program}: {e}"))?;
-    match told.status.success() {
-        true => Ok(()),
-        false => Err(format!(
+    if told.status.success() {
+        Ok(())
+    } else {
+        Err(format!(
             "{program} {}: {}",
             args.join(" "),
             String::from_utf8_lossy(&told.stderr).trim()
-        )),
+        ))
     }
 }

@@ -26,9 +26,10 @@ async fn calls(agent: &mut Agent, over: &AtomicBool) -> (usize, Vec<String>) {
     while !over.load(Ordering::Relaxed) {
         let answer = agent.call("nas__demo__echo", json!({"text": "x"})).await;
         let good = !answer.is_error() && answer.result()["isError"] != true;
-        match good {
-            true => answered += 1,
-            false => failed.push(answer.frame.clone()),
+        if good {
+            answered += 1
+        } else {
+            failed.push(answer.frame.clone())
         }
     }
     (answered, failed)

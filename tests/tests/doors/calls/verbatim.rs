@@ -94,9 +94,12 @@ async fn definitions_are_shown_to_the_byte() {
         assert_eq!(definitions(&mut alone, method, key).await, own, "{method}");
         let shown = definitions(&mut everything, method, key).await;
         let named = matches!(key, "tools" | "prompts");
-        let expected = own.iter().map(|raw| match named {
-            true => raw.replacen(r#""name":""#, r#""name":"it__"#, 1),
-            false => raw.clone(),
+        let expected = own.iter().map(|raw| {
+            if named {
+                raw.replacen(r#""name":""#, r#""name":"it__"#, 1)
+            } else {
+                raw.clone()
+            }
         });
         assert_eq!(shown, expected.collect::<Vec<_>>(), "{method}");
     }

@@ -330,9 +330,10 @@ async fn what_is_no_package_and_what_is_not_there_is_refused() {
         ),
     ] {
         let args = [&["servers", "add"][..], args, &["--yes"]].concat();
-        let args: Vec<&str> = match args.contains(&"weather") {
-            true => args[..3].to_vec(),
-            false => args,
+        let args: Vec<&str> = if args.contains(&"weather") {
+            args[..3].to_vec()
+        } else {
+            args
         };
         let said = shop.refused(&args, code).await;
         assert!(said.contains(told), "{args:?}: {said}");

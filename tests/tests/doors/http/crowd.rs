@@ -173,10 +173,7 @@ async fn a_listener_that_is_gone_is_let_go_within_a_second() {
         assert!(sockets(&kernel) >= quiet + 30);
         let since = Instant::now();
         for wire in listeners {
-            match proper {
-                true => drop(wire),
-                false => wire.reset(),
-            }
+            if proper { drop(wire) } else { wire.reset() }
         }
         wait_until("they are let go", DEADLINE, async || {
             sockets(&kernel) < quiet + 5

@@ -88,9 +88,10 @@ async fn all_questions_of_a_call_are_asked() {
     for era in ["legacy", "modern"] {
         let kernel = scene::kernel_with("", &["--era", era]).await;
         for over_socket in [false, true] {
-            let mut agent = match over_socket {
-                false => ModernAgent::over_http(&kernel.server_url("it"), FULL),
-                true => ModernAgent::over_socket(&kernel.socket(), FULL).await,
+            let mut agent = if !over_socket {
+                ModernAgent::over_http(&kernel.server_url("it"), FULL)
+            } else {
+                ModernAgent::over_socket(&kernel.socket(), FULL).await
             };
             let prefix = if over_socket { "it:" } else { "" };
             let named = json!({"action": "accept", "content": {"name": "Ada", "color": "red"}});
@@ -389,9 +390,10 @@ async fn a_question_is_shown_to_nobody_else() {
         let modern = Modern::at(&kernel.server_url("it"), FULL);
         let rounds = json!({"name": "test_input_required_result_multi_round", "arguments": {}});
         let (name, first) = asked(&modern, &rounds).await;
-        let mut other = match over_socket {
-            false => ModernAgent::over_http(kernel.url(), FULL),
-            true => ModernAgent::over_socket(&kernel.socket(), FULL).await,
+        let mut other = if !over_socket {
+            ModernAgent::over_http(kernel.url(), FULL)
+        } else {
+            ModernAgent::over_socket(&kernel.socket(), FULL).await
         };
         let slow = json!({"name": "it:slow", "arguments": {"ms": 60_000}});
         let id = other.start("tools/call", slow).await;

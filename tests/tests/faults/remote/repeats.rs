@@ -17,11 +17,12 @@ async fn a_list_reported_as_changed_without_end_is_fetched_once_a_second() {
         let asked_for = method.clone();
         let far = OddServer::start(move |asked| {
             let answer = usual(asked, &json!({ kind: {"listChanged": true} }));
-            match asked.method == asked_for {
-                true => answer.after(&format!(
+            if asked.method == asked_for {
+                answer.after(&format!(
                     r#"{{"jsonrpc":"2.0","method":"notifications/{kind}/list_changed"}}"#
-                )),
-                false => answer,
+                ))
+            } else {
+                answer
             }
         })
         .await;

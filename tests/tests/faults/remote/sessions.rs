@@ -114,9 +114,12 @@ async fn a_call_refused_in_a_session_in_force_is_not_repeated() {
 /// A content type that is written twice is the same one.
 #[tokio::test]
 async fn a_content_type_written_twice_is_read() {
-    let far = OddServer::start(|asked| match asked.id.is_null() {
-        true => usual(asked, &json!({"tools": {}})),
-        false => usual(asked, &json!({"tools": {}})).typed("application/json, application/json"),
+    let far = OddServer::start(|asked| {
+        if asked.id.is_null() {
+            usual(asked, &json!({"tools": {}}))
+        } else {
+            usual(asked, &json!({"tools": {}})).typed("application/json, application/json")
+        }
     })
     .await;
     let kernel = Kernel::start(&remote_entry("far", &far.url())).await;

@@ -144,9 +144,10 @@ async fn a_server_that_does_not_come_is_told_with_state_reason_and_next_try() {
             ] {
                 let told = within(method, AT_ONCE, agent.request(method, params)).await;
                 let error = told.error();
-                let data = match mgp {
-                    true => &error["data"]["_mgp"]["details"],
-                    false => &error["data"],
+                let data = if mgp {
+                    &error["data"]["_mgp"]["details"]
+                } else {
+                    &error["data"]
                 };
                 assert_eq!(error["code"], if mgp { 2000 } else { -32603 }, "{error}");
                 assert_eq!(

@@ -133,15 +133,12 @@ fn answer(openai: bool, body: &Value) -> Option<(&'static str, &'static str, Str
         let content = parts.concat();
         return json_of(
             "200 OK",
-            match openai {
-                true => {
-                    json!({"model": "gpt-real", "choices": [{"index": 0, "message": {"content": content}, "finish_reason": stop}],
-                    "usage": {"prompt_tokens": input, "completion_tokens": output}})
-                }
-                false => {
-                    json!({"type": "message", "model": "claude-real", "content": [{"type": "text", "text": content}],
-                    "stop_reason": "end_turn", "usage": {"input_tokens": input, "output_tokens": output}})
-                }
+            if openai {
+                json!({"model": "gpt-real", "choices": [{"index": 0, "message": {"content": content}, "finish_reason": stop}],
+                "usage": {"prompt_tokens": input, "completion_tokens": output}})
+            } else {
+                json!({"type": "message", "model": "claude-real", "content": [{"type": "text", "text": content}],
+                "stop_reason": "end_turn", "usage": {"input_tokens": input, "output_tokens": output}})
             },
         );
     }
@@ -150,21 +147,23 @@ fn answer(openai: bool, body: &Value) -> Option<(&'static str, &'static str, Str
         events.push(json!({"type": "message_start", "message": {"type": "message", "model": "claude-real", "content": [], "usage": {"input_tokens": input, "output_tokens": 1}}}));
     }
     for part in &parts {
-        events.push(match openai {
-            true => json!({"model": "gpt-real", "choices": [{"index": 0, "delta": {"content": part}, "finish_reason": null}]}),
-            false => json!({"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": part}}),
+        events.push(if openai {
+            json!({"model": "gpt-real", "choices": [{"index": 0, "delta": {"content": part}, "finish_reason": null}]})
+        } else {
+            json!({"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": part}})
         });
     }
     if parts[2] != "!cut" {
-        events.extend(match openai {
-            true => vec![
+        events.extend(if openai {
+            vec![
                 json!({"choices": [{"index": 0, "delta": {}, "finish_reason": stop}]}),
                 json!({"choices": [], "usage": {"prompt_tokens": input, "completion_tokens": output}}),
-            ],
-            false => vec![
+            ]
+        } else {
+            vec![
                 json!({"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": output}}),
                 json!({"type": "message_stop"}),
-            ],
+            ]
         });
     }
     let stream: String = events

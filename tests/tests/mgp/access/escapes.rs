@@ -201,9 +201,10 @@ async fn response(answer: mgp_tests::harness::http::HttpAnswer) -> Value {
 
 async fn session(url: &str, token: &str, mgp: bool) -> HttpClient {
     let mut client = holder(url, token);
-    let capabilities = match mgp {
-        true => speaks_mgp(NEWEST),
-        false => "{}".to_owned(),
+    let capabilities = if mgp {
+        speaks_mgp(NEWEST)
+    } else {
+        "{}".to_owned()
     };
     client.open_session(NEWEST, &capabilities).await;
     client
@@ -220,9 +221,10 @@ async fn ask(speech: Speech, url: &str, token: &str, method: &str, params: Value
             response(client.post(request(&json!(7), method, &params)).await).await
         }
         Speech::Modern { mgp } => {
-            let capabilities = match mgp {
-                true => speaks_mgp(MODERN),
-                false => "{}".to_owned(),
+            let capabilities = if mgp {
+                speaks_mgp(MODERN)
+            } else {
+                "{}".to_owned()
             };
             let request = Envelope::new(&capabilities).request(&json!(7), method, params);
             response(holder(url, token).put(&request).await).await

@@ -99,17 +99,14 @@ async fn who_agreed_to_search_is_shown_what_finds_tools() {
             let list = client.request("tools/list", json!({})).await.result();
             let find = json!({"query": "adds a tool", "strategy": "keyword"});
             let found = client.request("mgp/tools/discover", find).await;
-            match searches {
-                true => {
-                    let shown = names(&list);
-                    assert_eq!(shown[..5], OWN, "{version}");
-                    assert_eq!(shown[5..], ["it__grow"], "{version}");
-                    assert_eq!(found.result()["tools"][0]["name"], "it__grow");
-                }
-                false => {
-                    assert_eq!(names(&list).len(), BARE + 1, "{version}");
-                    assert_eq!(found.code(), -32601, "{version}");
-                }
+            if searches {
+                let shown = names(&list);
+                assert_eq!(shown[..5], OWN, "{version}");
+                assert_eq!(shown[5..], ["it__grow"], "{version}");
+                assert_eq!(found.result()["tools"][0]["name"], "it__grow");
+            } else {
+                assert_eq!(names(&list).len(), BARE + 1, "{version}");
+                assert_eq!(found.code(), -32601, "{version}");
             }
         }
         let mut plain = Client::over_http(kernel.url(), version, "{}").await;

@@ -148,9 +148,10 @@ async fn what_was_cut_away_fails_verify_until_it_is_acknowledged() {
     let remove = |folder: &Path, names: &[&str]| {
         for name in names {
             let path = folder.join("data").join(name);
-            let gone = match path.is_dir() {
-                true => std::fs::remove_dir_all(&path),
-                false => std::fs::remove_file(&path),
+            let gone = if path.is_dir() {
+                std::fs::remove_dir_all(&path)
+            } else {
+                std::fs::remove_file(&path)
             };
             gone.unwrap();
         }

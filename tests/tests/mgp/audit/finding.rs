@@ -121,14 +121,13 @@ fn damaged(folder: &Path) -> usize {
     let mut files = 0;
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
-        files += match path.is_dir() {
-            true => damaged(&path),
-            false => {
-                let length = path.metadata().unwrap().len().max(64);
-                let length = usize::try_from(length).unwrap();
-                fs::write(&path, vec![0xA5; length]).unwrap();
-                1
-            }
+        files += if path.is_dir() {
+            damaged(&path)
+        } else {
+            let length = path.metadata().unwrap().len().max(64);
+            let length = usize::try_from(length).unwrap();
+            fs::write(&path, vec![0xA5; length]).unwrap();
+            1
         };
     }
     files

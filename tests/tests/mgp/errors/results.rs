@@ -51,9 +51,10 @@ async fn every_result_of_mgp_is_one_of_its_callers_era() {
     ];
     for version in ERAS {
         for door in DOORS {
-            let expected = match version == ERAS[1] {
-                true => json!("complete"),
-                false => Value::Null,
+            let expected = if version == ERAS[1] {
+                json!("complete")
+            } else {
+                Value::Null
             };
             let mut client = of_kind(&kernel, door, version, true).await;
             for (method, params) in &asked {

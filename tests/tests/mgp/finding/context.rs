@@ -31,9 +31,10 @@ async fn listed(kernel: &Kernel) -> (usize, u64) {
     agent.initialize(NEWEST, "{}").await.result();
     let (mut count, mut cost, mut cursor) = (0, 0, Value::Null);
     loop {
-        let page = match cursor.is_null() {
-            true => json!({}),
-            false => json!({"cursor": cursor}),
+        let page = if cursor.is_null() {
+            json!({})
+        } else {
+            json!({"cursor": cursor})
         };
         let page = agent.request("tools/list", page).await.result();
         let tools = page["tools"].as_array().unwrap();

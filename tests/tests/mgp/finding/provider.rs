@@ -89,9 +89,10 @@ async fn serve(stream: TcpStream, seen: &Seen) -> Option<()> {
         let mut body = vec![0; length];
         stream.read_exact(&mut body).await.ok()?;
         let body: Value = serde_json::from_slice(&body).ok()?;
-        let (status, answer) = match seen.broken.load(Ordering::SeqCst) {
-            true => ("503 Service Unavailable", String::new()),
-            false => ("200 OK", answer(&body, seen).to_string()),
+        let (status, answer) = if seen.broken.load(Ordering::SeqCst) {
+            ("503 Service Unavailable", String::new())
+        } else {
+            ("200 OK", answer(&body, seen).to_string())
         };
         let head = format!(
             "HTTP/1.1 {status}\r\ncontent-length: {}\r\n\r\n",

@@ -44,12 +44,11 @@ impl Of {
             eprintln!("SKIPPED: {PYTHON} is missing, nothing was tried");
             return Vec::new();
         }
-        match nix::unistd::geteuid().is_root() {
-            true => vec![Self::Me, Self::Somebody, Self::SomebodyWithout],
-            false => {
-                eprintln!("not run as root: no other user was tried");
-                vec![Self::Me]
-            }
+        if nix::unistd::geteuid().is_root() {
+            vec![Self::Me, Self::Somebody, Self::SomebodyWithout]
+        } else {
+            eprintln!("not run as root: no other user was tried");
+            vec![Self::Me]
         }
     }
 
@@ -496,9 +495,10 @@ fi
         let ran = json!({"what": "run", "at": "/bin/sh", "args": ["-c", script]});
         let said = scene.attempt(ran).await.unwrap();
         for (line, name) in said.lines().zip(["pip", "uv", "npm", "git"]) {
-            match line == format!("no {name}") {
-                true => eprintln!("SKIPPED: there is no {name}, it was not tried"),
-                false => assert_eq!(line, format!("{name} installed"), "{of:?}"),
+            if line == format!("no {name}") {
+                eprintln!("SKIPPED: there is no {name}, it was not tried")
+            } else {
+                assert_eq!(line, format!("{name} installed"), "{of:?}")
             }
         }
         assert_eq!(said.lines().count(), 4, "{said}");

@@ -101,9 +101,10 @@ impl StructReader {
     }
 
     fn check_length(&self) -> Result<(), StructError> {
-        match self.out.len() > self.max_len {
-            true => Err(StructErrorKind::TooLong(self.max_len).into()),
-            false => Ok(()),
+        if self.out.len() > self.max_len {
+            Err(StructErrorKind::TooLong(self.max_len).into())
+        } else {
+            Ok(())
         }
     }
 }

@@ -154,12 +154,12 @@ impl<'a> StructWriter<'a> {
         }
         let (token, rest) = self.rest.split_at(at + 1);
         self.rest = rest;
-        match escaped {
-            false => Ok(Cow::Borrowed(&token[1..at])),
-            // Half of a surrogate pair is no character, and no string of the wire.
-            true => serde_json::from_str(token)
+        if !escaped {
+            Ok(Cow::Borrowed(&token[1..at]))
+        } else {
+            serde_json::from_str(token)
                 .map(Cow::Owned)
-                .map_err(|_| StructErrorKind::NotAnObject("a string has half of a surrogate pair")),
+                .map_err(|_| StructErrorKind::NotAnObject("a string has half of a surrogate pair"))
         }
     }
 
@@ -196,9 +196,10 @@ impl<'a> StructWriter<'a> {
     }
 
     fn check_length(&self) -> Result<(), StructError> {
-        match self.out.len() > self.max_len {
-            true => Err(StructErrorKind::TooLong(self.max_len).into()),
-            false => Ok(()),
+        if self.out.len() > self.max_len {
+            Err(StructErrorKind::TooLong(self.max_len).into())
+        } else {
+            Ok(())
         }
     }
 }

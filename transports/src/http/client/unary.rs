@@ -111,9 +111,10 @@ fn decode_frame(body: &Bytes) -> Bytes {
             let [compressed, length @ ..] = *prefix;
             compressed == 0 && u32::from_be_bytes(length) as usize == rest.len()
         });
-    match whole {
-        true => body.slice(PREFIX_BYTES..),
-        false => Bytes::new(),
+    if whole {
+        body.slice(PREFIX_BYTES..)
+    } else {
+        Bytes::new()
     }
 }
 

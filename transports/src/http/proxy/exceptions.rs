@@ -80,9 +80,10 @@ fn parse_exception(entry: &str) -> Option<NamedException> {
     if let Some((net, bits)) = entry.split_once('/') {
         let net: IpAddr = net.parse().ok()?;
         let bits: u32 = bits.parse().ok()?;
-        return match bits <= address_bits(net) {
-            true => whole(ExceptionTarget::Network(net, bits)),
-            false => None,
+        return if bits <= address_bits(net) {
+            whole(ExceptionTarget::Network(net, bits))
+        } else {
+            None
         };
     }
     // An IPv6 address has colons of its own.

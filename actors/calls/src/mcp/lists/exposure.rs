@@ -184,10 +184,7 @@ pub(crate) fn prepend_tools(page: Bytes, own: &[String]) -> Bytes {
     let (false, Some(servers)) = (own.is_empty(), page.strip_prefix(TOOLS_START)) else {
         return page;
     };
-    let comma: &[u8] = match servers.starts_with(b"]") {
-        true => b"",
-        false => b",",
-    };
+    let comma: &[u8] = if servers.starts_with(b"]") { b"" } else { b"," };
     [TOOLS_START, own.join(",").as_bytes(), comma, servers]
         .concat()
         .into()

@@ -69,17 +69,15 @@ pub(crate) fn page_with_exposure(
         audience,
     };
     let held = session::cached_tools(caller, exposure);
-    let list = match held.is_empty() {
-        true => cx.filtered_lists.get(&key).or_else(|| {
+    let list = if held.is_empty() {
+        cx.filtered_lists.get(&key).or_else(|| {
             let made = Arc::new(filter_list(cx, shown, &key, &table, &principal, &held)?);
             cx.filtered_lists.insert(key, made.clone());
             Some(made)
-        }),
-        // Short and of one session: made anew each time.
-        false => {
-            let made = filter_list(cx, shown, &key, &table, &principal, &held);
-            made.map(Arc::new)
-        }
+        })
+    } else {
+        let made = filter_list(cx, shown, &key, &table, &principal, &held);
+        made.map(Arc::new)
     };
     let page = match list {
         Some(list) => list.page(cursor, form)?,

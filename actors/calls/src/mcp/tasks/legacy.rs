@@ -183,8 +183,9 @@ pub(crate) fn add_tasks_capability(cx: &Context, capabilities: &str, caller: &Ca
 }
 
 fn check_tasks_declared(request: &Request) -> Result<(), Refusal> {
-    match request.caller.version == Version::V2025_11_25 {
-        true => Ok(()),
-        false => Err(Refusal::UnknownMethod(request.method.to_string())),
+    if request.caller.version == Version::V2025_11_25 {
+        Ok(())
+    } else {
+        Err(Refusal::UnknownMethod(request.method.to_string()))
     }
 }

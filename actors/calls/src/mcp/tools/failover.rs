@@ -110,9 +110,10 @@ fn audit_failover(
     why: &Refusal,
 ) {
     let caller = &request.caller;
-    let actor = match caller.operator {
-        true => operator_actor(),
-        false => agent_actor(caller.agent.as_str()),
+    let actor = if caller.operator {
+        operator_actor()
+    } else {
+        agent_actor(caller.agent.as_str())
     };
     let target = Target {
         server_id: Some(tool.server.to_string()),

@@ -138,9 +138,10 @@ fn audit_retry(
     details: Value,
 ) {
     let caller = &request.caller;
-    let actor = match caller.operator {
-        true => operator_actor(),
-        false => agent_actor(caller.agent.as_str()),
+    let actor = if caller.operator {
+        operator_actor()
+    } else {
+        agent_actor(caller.agent.as_str())
     };
     let target = Target {
         server_id: Some(upstream.id().to_string()),
@@ -197,8 +198,9 @@ fn millis(wait: Duration) -> u64 {
 fn start_retries(request: &Request, outgoing: &Outgoing<'_>, time: Duration) -> Retries {
     let own = outgoing.tool.map_or("", |tool| &tool.own_name);
     let retries = Retries::new(own, monotonic_now() + time);
-    match request.call.has_fallen_back() {
-        true => retries.into_fallback(),
-        false => retries,
+    if request.call.has_fallen_back() {
+        retries.into_fallback()
+    } else {
+        retries
     }
 }

@@ -67,12 +67,13 @@ pub(super) async fn grant(
         let made = access::grant(&grant, &who, &names, grants, authority, id, now_ms);
         let made = made.map_err(grant_refusal)?;
         let pattern = |it: &GrantChange| matches!(it, GrantChange::Grant(grant) if grant.is_pattern());
-        match older.is_empty() || !made.iter().any(pattern) {
-            true => Ok(made),
-            false => Err(Refusal::BadParams(format!(
+        if older.is_empty() || !made.iter().any(pattern) {
+            Ok(made)
+        } else {
+            Err(Refusal::BadParams(format!(
                 "{} of an older version does not read grants with patterns, and would close all that this node has granted: update it first, or grant each agent and tool by its name",
                 older.join(", ")
-            ))),
+            )))
         }
     })
     .await

@@ -83,9 +83,10 @@ async fn logs_that_are_missing_or_empty_are_reported() {
     scene.stop(1).await;
     let path = scene.folder(1).join("logs");
     for emptied in [true, false] {
-        match emptied {
-            true => fs::write(&path, "").unwrap(),
-            false => fs::remove_file(&path).unwrap(),
+        if emptied {
+            fs::write(&path, "").unwrap()
+        } else {
+            fs::remove_file(&path).unwrap()
         }
         scene.start(1).await;
         let why = scene.shortened(1).unwrap();

@@ -98,12 +98,13 @@ async fn serve_document(
     let tag = HeaderValue::from_str(source.tag()).expect("it is made of digits");
     let known = request.headers().get_all(IF_NONE_MATCH).iter();
     let mut known = known.filter_map(|value| value.to_str().ok());
-    let mut response = match known.any(|known| has_tag(known, source.tag())) {
-        true => empty_response(StatusCode::NOT_MODIFIED),
-        false => match lite.api_text(source).await {
+    let mut response = if known.any(|known| has_tag(known, source.tag())) {
+        empty_response(StatusCode::NOT_MODIFIED)
+    } else {
+        match lite.api_text(source).await {
             Ok(text) => json_response(StatusCode::OK, ReplyBody::full(text)),
             Err(error) => return error_response(&error),
-        },
+        }
     };
     let headers = response.headers_mut();
     headers.insert(ETAG, tag);
@@ -166,9 +167,10 @@ async fn call_tool(
     let params = call_params(&name, arguments, continuation(&headers));
     let asked = (params.into(), read_trace(&headers, Trace::generate()));
     let (running, applied) = begin_call(lite, &headers, stream, (agent, view), asked);
-    let mut response = match stream {
-        true => event_response(lite, running),
-        false => finished_response(running).await,
+    let mut response = if stream {
+        event_response(lite, running)
+    } else {
+        finished_response(running).await
     };
     response.headers_mut().extend(applied);
     response

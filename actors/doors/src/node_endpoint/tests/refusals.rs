@@ -18,16 +18,13 @@ async fn an_error_of_a_server_is_never_taken_for_a_refusal_of_its_owner() {
             let refused = refused.map(drop).unwrap_err();
             assert_eq!(AttemptFailure::from_refusal(&refused), None, "{refused}");
             assert!(!AttemptFailure::is_closed(&refused), "{refused}");
-            match home.contains(WireFeatures::REFUSALS) && owner.contains(WireFeatures::REFUSALS) {
-                true => {
-                    assert!(matches!(refused, Refusal::Peer(_)), "{refused}");
-                    assert_eq!(refused.to_string(), error);
-                    assert_eq!(for_refusal(&refused), CallOutcome::Done);
-                }
-                false => {
-                    assert!(matches!(refused, Refusal::Unattributed(_)), "{refused}");
-                    assert_eq!(for_refusal(&refused), CallOutcome::Unknown);
-                }
+            if home.contains(WireFeatures::REFUSALS) && owner.contains(WireFeatures::REFUSALS) {
+                assert!(matches!(refused, Refusal::Peer(_)), "{refused}");
+                assert_eq!(refused.to_string(), error);
+                assert_eq!(for_refusal(&refused), CallOutcome::Done);
+            } else {
+                assert!(matches!(refused, Refusal::Unattributed(_)), "{refused}");
+                assert_eq!(for_refusal(&refused), CallOutcome::Unknown);
             }
         }
         // Nor is what such an owner refuses a reason to ask another one.

@@ -25,10 +25,13 @@ impl Link {
         via: Option<u64>,
     ) {
         match find_method(method) {
-            Some((needs, MethodHandler::Notification(take))) => match self.has_negotiated(needs) {
-                true => take(self, params, via),
-                false => self.count_dropped(),
-            },
+            Some((needs, MethodHandler::Notification(take))) => {
+                if self.has_negotiated(needs) {
+                    take(self, params, via)
+                } else {
+                    self.count_dropped()
+                }
+            }
             // A question without an id is invalid, and would bypass the checks of questions.
             _ if is_callback_like(method) => self.count_dropped(),
             // What of it was agreed to stands in the table; an id of a finished call could reach another
@@ -155,12 +158,13 @@ impl Link {
                 ProtocolFamily::Stateless,
                 request_meta::strip_meta(params).into_owned(),
             );
-            match self.can_forward_task_event(&params) {
-                true => self.emit(LinkEvent::TaskChanged {
+            if self.can_forward_task_event(&params) {
+                self.emit(LinkEvent::TaskChanged {
                     family: era,
                     params,
-                }),
-                false => self.count_dropped(),
+                })
+            } else {
+                self.count_dropped()
             }
         }
     }

@@ -281,9 +281,10 @@ mod tests {
             let key = format!("sampling-{number}");
             attempts.answer(&json!({ key: said }).to_string());
             let heard = it.next_message().await;
-            match blocks == &one {
-                true => assert_eq!(heard["result"]["content"], text),
-                false => assert_eq!(heard["error"]["code"], INTERNAL_ERROR, "{heard}"),
+            if blocks == &one {
+                assert_eq!(heard["result"]["content"], text)
+            } else {
+                assert_eq!(heard["error"]["code"], INTERNAL_ERROR, "{heard}")
             }
         }
     }

@@ -153,9 +153,10 @@ async fn reconcile(
             Err(refusal) => {
                 log_refusal(link, &refusal);
                 let refused = refusal.is_answer() && again != RetryDelay::Soon;
-                again = match refused {
-                    true => RetryDelay::Refused,
-                    false => RetryDelay::Soon,
+                again = if refused {
+                    RetryDelay::Refused
+                } else {
+                    RetryDelay::Soon
                 };
             }
         }

@@ -202,9 +202,10 @@ impl HttpWire {
         let refused_at = monotonic_now();
         let hint = self.client.sign_in_hint(status);
         let said = ErrorBody::read(link, response).await;
-        let body = match said.is_answer_to(link, id) {
-            true => RefusalBody::Response,
-            false => RefusalBody::Other,
+        let body = if said.is_answer_to(link, id) {
+            RefusalBody::Response
+        } else {
+            RefusalBody::Other
         };
         let code = status.as_u16();
         if self.has_session
@@ -273,9 +274,10 @@ impl HttpWire {
     /// Why it was not, in words.
     pub async fn post_and_wait(&self, frame: Bytes) -> Result<(), String> {
         let response = self.post(frame).await.map_err(|e| e.to_string())?;
-        match response.status.is_success() {
-            true => Ok(()),
-            false => Err(format!("HTTP {}", response.status)),
+        if response.status.is_success() {
+            Ok(())
+        } else {
+            Err(format!("HTTP {}", response.status))
         }
     }
 
@@ -433,9 +435,10 @@ fn status_refusal(link: &Link, status: StatusCode, said: &str, hint: Option<Stri
         StatusCode::GATEWAY_TIMEOUT,
     ];
     // Also where what guards the server says no: whether the call was carried out, no status tells for certain.
-    match gone.contains(&status) {
-        true => link.lost_refusal(&words),
-        false => link.invalid_answer_refusal(&words),
+    if gone.contains(&status) {
+        link.lost_refusal(&words)
+    } else {
+        link.invalid_answer_refusal(&words)
     }
 }
 

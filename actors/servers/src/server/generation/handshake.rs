@@ -83,9 +83,10 @@ pub(in crate::server) fn initialize_params(
         ProtocolFamily::Legacy,
         offers_mgp,
     );
-    let said = match offers_mcpl {
-        true => mcpl::negotiation::with_declaration(&said, mcpl::negotiation::HOST_DECLARATION),
-        false => said,
+    let said = if offers_mcpl {
+        mcpl::negotiation::with_declaration(&said, mcpl::negotiation::HOST_DECLARATION)
+    } else {
+        said
     };
     format!(
         r#"{{"protocolVersion":"{}","capabilities":{},"clientInfo":{{"name":"mgp","title":"MGP kernel","version":{}}}}}"#,
@@ -311,10 +312,7 @@ pub(in crate::server) fn parse_initialize_result(result: &[u8]) -> Result<Peer, 
 /// Capabilities as an object: some languages write an empty one as `[]`.
 fn as_object(capabilities: Option<&RawValue>) -> &str {
     let said = capabilities.map_or("{}", |said| said.get());
-    match said.starts_with('{') {
-        true => said,
-        false => "{}",
-    }
+    if said.starts_with('{') { said } else { "{}" }
 }
 
 /// Interprets the answer to `server/discover`. Only a result that names our version is from a modern server

@@ -197,12 +197,11 @@ impl ServerHandle {
     /// The handle this caller's calls use, if it exists.
     #[must_use]
     pub fn link_for(&self, caller: &Caller) -> Option<Arc<Link>> {
-        match self.has_own_instance(caller) {
-            true => {
-                let owner = self.instance_owner(caller).ok()?;
-                self.instances.published.load().get(&owner)?.link()
-            }
-            false => self.link(),
+        if self.has_own_instance(caller) {
+            let owner = self.instance_owner(caller).ok()?;
+            self.instances.published.load().get(&owner)?.link()
+        } else {
+            self.link()
         }
     }
 
@@ -217,12 +216,11 @@ impl ServerHandle {
         exchange: &InFlightCall,
     ) -> Result<Arc<Link>, Refusal> {
         let link = self.connection(Some(caller), exchange).await?;
-        match self.has_own_instance(caller) {
-            true => {
-                let owner = self.instance_owner(caller)?;
-                Box::pin(self.instance_connection(&owner, caller, exchange)).await
-            }
-            false => Ok(link),
+        if self.has_own_instance(caller) {
+            let owner = self.instance_owner(caller)?;
+            Box::pin(self.instance_connection(&owner, caller, exchange)).await
+        } else {
+            Ok(link)
         }
     }
 
@@ -306,12 +304,13 @@ impl ServerHandle {
     /// its owner decides for each.
     #[must_use]
     pub fn event_subscription_key(&self, caller: &Caller) -> ServerId {
-        match self.id.is_remote() {
-            true => self.instance_key(&InstanceOwner {
+        if self.id.is_remote() {
+            self.instance_key(&InstanceOwner {
                 agent: caller.remote_identity(),
                 folder: None,
-            }),
-            false => self.subscription_key(caller),
+            })
+        } else {
+            self.subscription_key(caller)
         }
     }
 

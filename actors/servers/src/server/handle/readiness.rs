@@ -120,9 +120,10 @@ impl ServerHandle {
     }
 
     fn start_timeout(&self) -> Duration {
-        match self.id.is_remote() {
-            true => NODE_TIMEOUT,
-            false => START_TIMEOUT,
+        if self.id.is_remote() {
+            NODE_TIMEOUT
+        } else {
+            START_TIMEOUT
         }
     }
 

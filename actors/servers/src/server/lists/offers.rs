@@ -79,9 +79,10 @@ impl ServerActor {
         let (shown, _) = state.offer.clone().without_tools(&blocked).with_overrides();
         let (reply, seen) = Reply::new();
         if let Some(peer) = link.peer() {
-            let peer = match shown.tools().is_empty() || peer.capabilities.tools {
-                true => peer.clone(),
-                false => with_declared_tools(peer),
+            let peer = if shown.tools().is_empty() || peer.capabilities.tools {
+                peer.clone()
+            } else {
+                with_declared_tools(peer)
             };
             self.events.send(ServerEvent::Offered {
                 offer: Box::new(shown),

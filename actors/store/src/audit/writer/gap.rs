@@ -51,9 +51,10 @@ impl LogGap {
     }
 
     pub(super) fn add_refused(&mut self, sequence: u64) {
-        match self.refused.len() < NAMED_MAX {
-            true => self.refused.push(sequence),
-            false => self.more_refused += 1,
+        if self.refused.len() < NAMED_MAX {
+            self.refused.push(sequence)
+        } else {
+            self.more_refused += 1
         }
     }
 

@@ -174,12 +174,13 @@ fn read_bytes(from: &mut impl Read, length: usize) -> io::Result<Vec<u8>> {
 }
 
 fn check_count(count: usize, most: usize) -> io::Result<usize> {
-    match count <= most {
-        true => Ok(count),
-        false => Err(io::Error::new(
+    if count <= most {
+        Ok(count)
+    } else {
+        Err(io::Error::new(
             ErrorKind::InvalidData,
             format!("{count} where {most} is the most"),
-        )),
+        ))
     }
 }
 

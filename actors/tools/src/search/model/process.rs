@@ -134,13 +134,14 @@ impl Process {
         let left = until.saturating_duration_since(Instant::now());
         let vectors = answer.recv_timeout(left);
         let vectors = vectors.map_err(|error| self.missing_answer(error))?;
-        match vectors.len() == texts.len() {
-            true => Ok(vectors),
-            false => Err(self.answers.kill(format!(
+        if vectors.len() == texts.len() {
+            Ok(vectors)
+        } else {
+            Err(self.answers.kill(format!(
                 "it answered {} vectors to {} texts",
                 vectors.len(),
                 texts.len()
-            ))),
+            )))
         }
     }
 

@@ -110,12 +110,13 @@ impl CallbackForm {
     /// # Errors
     /// What it should be.
     pub fn parse_text(&self, text: &str) -> Result<CallbackAnswer, FormError> {
-        match self.options.is_empty() || self.options.iter().any(|option| option == text) {
-            true => Ok(CallbackAnswer::Response(quote(text))),
-            false => form_error(format!(
+        if self.options.is_empty() || self.options.iter().any(|option| option == text) {
+            Ok(CallbackAnswer::Response(quote(text)))
+        } else {
+            form_error(format!(
                 "`response` must be one of {}",
                 self.options.join(", ")
-            )),
+            ))
         }
     }
 
@@ -126,9 +127,10 @@ impl CallbackForm {
         let cancel = CONFIRMATION_OPTIONS[1];
         let cancels = self.kind == CallbackKind::Confirmation
             && self.options.iter().any(|option| option == cancel);
-        match cancels {
-            true => quote(cancel).into(),
-            false => "null".into(),
+        if cancels {
+            quote(cancel).into()
+        } else {
+            "null".into()
         }
     }
 

@@ -169,11 +169,12 @@ impl OpenCallbacks {
     pub fn close(&mut self, id: &str, now: MonotonicTime) {
         if let Some(open) = self.take(id) {
             let waited = open.expires_at.duration_since(open.opened_at).as_millis();
-            let end = match now >= open.expires_at {
-                true => ResponseError::TooLate {
+            let end = if now >= open.expires_at {
+                ResponseError::TooLate {
                     waited_ms: u64::try_from(waited).unwrap_or(u64::MAX),
-                },
-                false => ResponseError::CallEnded,
+                }
+            } else {
+                ResponseError::CallEnded
             };
             self.record_closed(id, open.client, end);
         }

@@ -213,9 +213,10 @@ mod tests {
                 assert_eq!(arrived, CallbackArrival::TooMany);
                 continue;
             }
-            let end = match n < OPEN_PER_CALL_MAX {
-                true => CallbackOutcome::Displayed,
-                false => CallbackOutcome::Unanswered,
+            let end = if n < OPEN_PER_CALL_MAX {
+                CallbackOutcome::Displayed
+            } else {
+                CallbackOutcome::Unanswered
             };
             assert!(asked.settle(&it, ticket(arrived), end));
         }

@@ -269,14 +269,13 @@ fn strip_request_meta(params: &str) -> String {
         .iter()
         .any(|(name, _)| !PER_REQUEST_META.contains(&&**name));
     let mut splice = Splice::new(params);
-    match left {
-        true => {
-            let mut within = Splice::new(meta);
-            within.remove_members(meta, &PER_REQUEST_META);
-            let kept = within.finish().into_owned();
-            splice.replace(meta, kept);
-        }
-        false => splice.remove_members(params, &["_meta"]),
+    if left {
+        let mut within = Splice::new(meta);
+        within.remove_members(meta, &PER_REQUEST_META);
+        let kept = within.finish().into_owned();
+        splice.replace(meta, kept);
+    } else {
+        splice.remove_members(params, &["_meta"])
     }
     splice.finish().into_owned()
 }
@@ -292,9 +291,10 @@ fn replace_answer(line: &str, answer: &str) -> Option<String> {
         value.get()
     );
     let is_error = name == "error";
-    heard.kind = match is_error {
-        true => MessageKind::Error,
-        false => MessageKind::Answer,
+    heard.kind = if is_error {
+        MessageKind::Error
+    } else {
+        MessageKind::Answer
     };
     heard.failed = is_error || member(value.get(), "isError") == Some("true");
     heard.bytes = message.len() as u64;

@@ -133,9 +133,12 @@ fn sanitize_label(text: &str) -> Cow<'_, str> {
         return Cow::Borrowed(text);
     }
     let shown = text.chars().take(LABEL_MAX);
-    let shown = shown.map(|c| match is_visible(c) {
-        true => c,
-        false => char::REPLACEMENT_CHARACTER,
+    let shown = shown.map(|c| {
+        if is_visible(c) {
+            c
+        } else {
+            char::REPLACEMENT_CHARACTER
+        }
     });
     Cow::Owned(shown.collect())
 }

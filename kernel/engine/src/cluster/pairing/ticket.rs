@@ -219,9 +219,10 @@ fn decode_base32(letters: &str) -> Result<Vec<u8>, BadTicket> {
         held &= (1 << bits) - 1;
     }
     // What is left over of the last letter is nothing.
-    match held == 0 && bits < 5 {
-        true => Ok(bytes),
-        false => Err(BadTicket::Checksum),
+    if held == 0 && bits < 5 {
+        Ok(bytes)
+    } else {
+        Err(BadTicket::Checksum)
     }
 }
 

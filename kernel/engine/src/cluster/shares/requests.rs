@@ -77,9 +77,10 @@ fn render_rules(there: &[Share]) -> String {
         .iter()
         .map(|rule| format!("{} to {}", rule.tools, rule.to))
         .collect();
-    match told.is_empty() {
-        true => "with nobody".to_owned(),
-        false => told.join(", "),
+    if told.is_empty() {
+        "with nobody".to_owned()
+    } else {
+        told.join(", ")
     }
 }
 
@@ -134,12 +135,13 @@ impl Shares {
         };
         let ended = there.iter().filter(meant).cloned();
         let ended: Vec<_> = ended.map(ShareChange::Unshare).collect();
-        match ended.is_empty() {
-            true => Err(ShareRequestError::NotShared {
+        if ended.is_empty() {
+            Err(ShareRequestError::NotShared {
                 server: server.clone(),
                 existing: there,
-            }),
-            false => Ok(ended),
+            })
+        } else {
+            Ok(ended)
         }
     }
 }
@@ -160,12 +162,13 @@ fn parse_pattern(request: &ShareRequest<'_>) -> Result<ToolPattern, ShareRequest
     if request.listed_tools.is_none() {
         return Err(ShareRequestError::ToolsNotListed(request.server.clone()));
     }
-    match listed.clone().any(|tool| pattern.matches(tool)) {
-        true => Ok(pattern),
-        false => Err(ShareRequestError::UnknownTool {
+    if listed.clone().any(|tool| pattern.matches(tool)) {
+        Ok(pattern)
+    } else {
+        Err(ShareRequestError::UnknownTool {
             suggestion: pattern.suggest(&request.server, listed),
             server: request.server.clone(),
             pattern: typed.to_owned(),
-        }),
+        })
     }
 }

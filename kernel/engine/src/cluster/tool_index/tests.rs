@@ -121,9 +121,10 @@ fn a_page_that_is_older_than_what_was_told_since_is_not_the_last() {
     for again in [false, true] {
         let pull = pulled(&held.handle_digest(own.digest(node(1)), at(0))).unwrap();
         let page = own.page(node(1), &pull);
-        match again {
-            false => own.offer(&demo, Some(&offered(&[("time", "b")]))),
-            true => own.set_shares(shares(&[share("demo", ShareAudience::Node(node(1)), "*")])),
+        if !again {
+            own.offer(&demo, Some(&offered(&[("time", "b")])))
+        } else {
+            own.set_shares(shares(&[share("demo", ShareAudience::Node(node(1)), "*")]))
         }
         assert_eq!(
             pulled(&held.handle_digest(own.digest(node(1)), at(0))),

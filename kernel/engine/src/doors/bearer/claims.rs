@@ -33,9 +33,10 @@ impl<'de> Visitor<'de> for ClaimsVisitor {
         while let Some((name, value)) = members.next_entry::<String, Value>()? {
             is_unique &= claims.insert(name, value).is_none();
         }
-        Ok(match is_unique {
-            true => Claims::Unique(claims),
-            false => Claims::Duplicate,
+        Ok(if is_unique {
+            Claims::Unique(claims)
+        } else {
+            Claims::Duplicate
         })
     }
 }

@@ -137,9 +137,10 @@ impl IssuerKeys {
         if keys.peek().is_none() {
             return Err(BadBearerToken::UnknownKey);
         }
-        match keys.any(|key| key.is_valid_signature(algorithm, signed, signature)) {
-            true => Ok(()),
-            false => Err(BadBearerToken::Signature),
+        if keys.any(|key| key.is_valid_signature(algorithm, signed, signature)) {
+            Ok(())
+        } else {
+            Err(BadBearerToken::Signature)
         }
     }
 }

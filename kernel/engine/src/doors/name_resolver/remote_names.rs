@@ -26,9 +26,10 @@ impl NameResolver {
             super::check_agent_name(&own, name)?;
         }
         let id = AgentId::from_node_agent(&home.agent(own.clone()));
-        let unknown = match self.agents.contains(&id) {
-            true => None,
-            false => Some(UnknownName::RemoteAgent(own, self.node_label(home))),
+        let unknown = if self.agents.contains(&id) {
+            None
+        } else {
+            Some(UnknownName::RemoteAgent(own, self.node_label(home)))
         };
         Ok(ResolvedName { value: id, unknown })
     }
@@ -69,9 +70,10 @@ impl NameResolver {
             Some((server, tool)) => (server, Some(tool)),
             None => (rest, None),
         };
-        let handle = match self.is_local(node) {
-            true => None,
-            false => Some(self.nodes.handle_for(self.nodes.resolve(node).ok()?)?),
+        let handle = if self.is_local(node) {
+            None
+        } else {
+            Some(self.nodes.handle_for(self.nodes.resolve(node).ok()?)?)
         };
         let read = ServerId::parse(server).map_err(NameError::from);
         Some(read.map(|server| NodePath {

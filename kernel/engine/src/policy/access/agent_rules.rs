@@ -47,9 +47,10 @@ impl AgentRuleSet {
             if !counts || grants.status(granted, authority, now_ms) != GrantStatus::InForce {
                 continue;
             }
-            let rules = match on.node == here {
-                true => held.servers.entry(on.server.clone()).or_default(),
-                false => held.remote.entry(on.clone()).or_default(),
+            let rules = if on.node == here {
+                held.servers.entry(on.server.clone()).or_default()
+            } else {
+                held.remote.entry(on.clone()).or_default()
             };
             rules.add(resource, AccessEntry::from_granted(granted));
         }

@@ -306,12 +306,13 @@ pub fn list(
     let shown = grants.iter().filter(counts).filter_map(|granted| {
         let entry = to_entry(granted)?;
         let on = granted.grant.resource.server()?;
-        Some(match on.node == here {
-            true => entry,
-            false => access::Entry {
+        Some(if on.node == here {
+            entry
+        } else {
+            access::Entry {
                 server_id: ServerId::new_remote(&name(on.node), &on.server).to_string(),
                 ..entry
-            },
+            }
         })
     });
     let wanted = |entry: &access::Entry| {

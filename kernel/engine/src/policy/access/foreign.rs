@@ -89,9 +89,10 @@ impl GrantTable {
     /// generation that the table has: nothing has to be decided again.
     #[must_use]
     pub fn with_foreign(&self, foreign: Option<Arc<ForeignRules>>, generation: u64) -> Self {
-        let foreign_since = match generation == self.generation {
-            true => self.foreign_since,
-            false => generation,
+        let foreign_since = if generation == self.generation {
+            self.foreign_since
+        } else {
+            generation
         };
         Self {
             foreign,

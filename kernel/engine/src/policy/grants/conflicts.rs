@@ -109,9 +109,10 @@ fn get_or_insert<T: Default>(list: &mut Vec<(NodeId, T)>, node: NodeId) -> &mut 
 /// How much of a log is named as known by an operation at that place; of its own log only where it says so.
 fn known_len_in_context(context: &CausalContext, log: NodeId, place: LogPosition) -> Option<u64> {
     let named = context.logs.get(&log);
-    match log == place.issuer {
-        true => named.map(|_| context.known_len(log, place)),
-        false => Some(named.copied().unwrap_or(0)),
+    if log == place.issuer {
+        named.map(|_| context.known_len(log, place))
+    } else {
+        Some(named.copied().unwrap_or(0))
     }
 }
 

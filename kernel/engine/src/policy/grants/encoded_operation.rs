@@ -202,9 +202,10 @@ pub(super) fn decode_exact<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Opera
     reader.set_max_depth(NESTING_MAX);
     let read = T::deserialize(&mut reader);
     let read = read.map_err(|error| OperationDecodeError(error.to_string()))?;
-    match left.is_empty() {
-        true => Ok(read),
-        false => Err(OperationDecodeError("there is more behind it".into())),
+    if left.is_empty() {
+        Ok(read)
+    } else {
+        Err(OperationDecodeError("there is more behind it".into()))
     }
 }
 
@@ -218,9 +219,10 @@ fn decode_change(body: &[u8]) -> Result<LogChange, OperationDecodeError> {
     };
     let read = if GRANT_KINDS.contains(&kind.as_str()) {
         decode_exact::<ChangeMember<GrantChange>>(body).map(|of| {
-            match of.change.is_of_kind(&kind) {
-                true => LogChange::Grants(of.change),
-                false => LogChange::Unknown("one that breaks a rule".into()),
+            if of.change.is_of_kind(&kind) {
+                LogChange::Grants(of.change)
+            } else {
+                LogChange::Unknown("one that breaks a rule".into())
             }
         })
     } else if MEMBER_KINDS.contains(&kind.as_str()) {

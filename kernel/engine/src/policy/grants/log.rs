@@ -131,9 +131,10 @@ impl IssuerLog {
         let contested = self.find_fork(sequence, id, previous);
         self.fork = self.fork.into_iter().chain(contested).min();
         self.items.insert(key, GrantLogItem { previous, attached });
-        match attached {
-            true => self.attach(key),
-            false => self.unattached += 1,
+        if attached {
+            self.attach(key)
+        } else {
+            self.unattached += 1
         }
         self.update_certain();
         Ok(LogInsertion::New)
@@ -158,15 +159,17 @@ impl IssuerLog {
     fn check_capacity(&self, attached: bool) -> Result<(), ApplyError> {
         let from = self.certain_len();
         if !attached {
-            return match self.unattached < BUFFERED_MAX {
-                true => Ok(()),
-                false => Err(ApplyError::Gap { from }),
+            return if self.unattached < BUFFERED_MAX {
+                Ok(())
+            } else {
+                Err(ApplyError::Gap { from })
             };
         }
         let attached = (self.chain.len() + self.items.len() - self.unattached) as u64;
-        match attached - self.longest_chain < BRANCHES_MAX {
-            true => Ok(()),
-            false => Err(ApplyError::TooManyBranches),
+        if attached - self.longest_chain < BRANCHES_MAX {
+            Ok(())
+        } else {
+            Err(ApplyError::TooManyBranches)
         }
     }
 

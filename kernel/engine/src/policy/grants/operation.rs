@@ -324,9 +324,10 @@ impl Operation {
         if self.place.sequence == 0 && self.previous != OperationId::START {
             return Err(BadOperation::First);
         }
-        let end = match self.change.is_granting() {
-            true => GRANTS_END,
-            false => SEQUENCE_END,
+        let end = if self.change.is_granting() {
+            GRANTS_END
+        } else {
+            SEQUENCE_END
         };
         if self.place.sequence >= end {
             return Err(BadOperation::Full);

@@ -135,9 +135,10 @@ impl Replica {
         if owed && allows {
             return GrantStatus::Revoked(next);
         }
-        let by_clock_ms = match allows {
-            true => self.skew.latest(now_ms),
-            false => self.skew.earliest(now_ms),
+        let by_clock_ms = if allows {
+            self.skew.latest(now_ms)
+        } else {
+            self.skew.earliest(now_ms)
         };
         let grants = self.logs.grants();
         let force = grants.status(granted, self.logs.authority(), by_clock_ms);
@@ -146,9 +147,10 @@ impl Replica {
         {
             return GrantStatus::ExpiredEarly(end);
         }
-        match force == GrantStatus::InForce && allows {
-            true => self.conflict_with_pending(granted, next).unwrap_or(force),
-            false => force,
+        if force == GrantStatus::InForce && allows {
+            self.conflict_with_pending(granted, next).unwrap_or(force)
+        } else {
+            force
         }
     }
 

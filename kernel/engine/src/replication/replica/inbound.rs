@@ -243,9 +243,10 @@ impl Replica {
         let could = self.logs.members().possible_revokers();
         let spread = self.clocks.skew(could, means.now_ms, means.now);
         let before = std::mem::replace(&mut self.skew, spread);
-        match before == spread {
-            true => Vec::new(),
-            false => vec![ReplicaEffect::Changed],
+        if before == spread {
+            Vec::new()
+        } else {
+            vec![ReplicaEffect::Changed]
         }
     }
 

@@ -109,9 +109,10 @@ impl Replica {
         if self.logs.grants().is_forked(here) {
             return Err(ProposalError::Forked);
         }
-        match change.is_granting() && self.logs.entry_bytes() >= GRANTS_BYTES_MAX {
-            true => Err(ProposalError::LogsFull),
-            false => Ok(()),
+        if change.is_granting() && self.logs.entry_bytes() >= GRANTS_BYTES_MAX {
+            Err(ProposalError::LogsFull)
+        } else {
+            Ok(())
         }
     }
 

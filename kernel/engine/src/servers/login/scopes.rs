@@ -100,9 +100,10 @@ pub fn choose_scopes(from: ScopeSources<'_>) -> ScopeSet {
     };
     let all = configured.with_scopes(from.previous).with_scopes(&wanted);
     let offline = from.issuer.iter().any(|scope| scope == OFFLINE_ACCESS);
-    match offline {
-        true => all.with_scopes(&ScopeSet::from_names([OFFLINE_ACCESS])),
-        false => all,
+    if offline {
+        all.with_scopes(&ScopeSet::from_names([OFFLINE_ACCESS]))
+    } else {
+        all
     }
 }
 

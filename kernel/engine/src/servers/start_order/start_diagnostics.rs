@@ -35,9 +35,10 @@ pub const LINE_CHARS_MAX: usize = 200;
 #[must_use]
 pub fn describe_activity(command: &str) -> String {
     let name = command.rsplit('/').next().unwrap_or(command);
-    match DOWNLOADERS.contains(&name) {
-        true => format!("{name} downloads or starts it"),
-        false => format!("{name} has not answered yet"),
+    if DOWNLOADERS.contains(&name) {
+        format!("{name} downloads or starts it")
+    } else {
+        format!("{name} has not answered yet")
     }
 }
 

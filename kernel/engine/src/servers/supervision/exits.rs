@@ -65,9 +65,10 @@ impl Supervision {
         let failed = matches!(exit, ServerExit::Failed(_));
         self.unreachable = self.rules.is_remote && failed && !self.stop_requested;
         let verdict = self.restarts.handle_exit(&exit, self.stop_requested, now);
-        self.permit = match verdict.is_failing_repeatedly() {
-            true => StartPermit::Needed,
-            false => StartPermit::NotNeeded,
+        self.permit = if verdict.is_failing_repeatedly() {
+            StartPermit::Needed
+        } else {
+            StartPermit::NotNeeded
         };
         match (self.stop_requested, self.start_after_stop) {
             (true, _) => self.finish_ordered_exit(now),

@@ -297,9 +297,10 @@ impl Pair {
                 self.tell(SupervisionInput::Stop(order))
             }
             Happens::Restart => {
-                match model.lives_now() {
-                    true => model.stop(true),
-                    false => model.start(true),
+                if model.lives_now() {
+                    model.stop(true)
+                } else {
+                    model.start(true)
                 }
                 self.tell(SupervisionInput::Restart)
             }

@@ -104,9 +104,10 @@ impl<'a> LogReader<'a> {
             stretch.len += self.advance(len + 1).len;
         }
         let bytes = &self.bytes[start..self.position];
-        match bytes.contains(&0) {
-            true => LogItem::Hole(stretch, record::parse_sequence(bytes)),
-            false => LogItem::Damaged(stretch, record::parse_sequence(bytes)),
+        if bytes.contains(&0) {
+            LogItem::Hole(stretch, record::parse_sequence(bytes))
+        } else {
+            LogItem::Damaged(stretch, record::parse_sequence(bytes))
         }
     }
 }

@@ -146,9 +146,10 @@ impl RepeatCounter {
     /// When to call [`RepeatCounter::take_due`] next; `None` while nothing is counted.
     #[must_use]
     pub fn next_timeout(&self) -> Option<MonotonicTime> {
-        match self.evicted_counts.is_empty() {
-            true => self.next_check,
-            false => Some(MonotonicTime::START),
+        if self.evicted_counts.is_empty() {
+            self.next_check
+        } else {
+            Some(MonotonicTime::START)
         }
     }
 

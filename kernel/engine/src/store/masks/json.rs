@@ -119,16 +119,16 @@ impl MaskingCopy<'_> {
             self.apply_name(&meant);
         }
         let secret = !name && self.value_context().is_secret && !meant.is_empty();
-        let shown = match secret {
-            true => Cow::Borrowed(MASK),
-            false => self.mask_string(&meant),
+        let shown = if secret {
+            Cow::Borrowed(MASK)
+        } else {
+            self.mask_string(&meant)
         };
-        match shown == meant {
-            true => self.out.push_str(raw),
-            false => {
-                self.changed = true;
-                self.out.push_str(&quote(&shown));
-            }
+        if shown == meant {
+            self.out.push_str(raw)
+        } else {
+            self.changed = true;
+            self.out.push_str(&quote(&shown));
         }
         raw.len()
     }
@@ -166,14 +166,11 @@ impl MaskingCopy<'_> {
     fn copy_scalar(&mut self, raw: &str) -> usize {
         let number = raw.starts_with(|c: char| c == '-' || c.is_ascii_digit());
         let place = self.value_context();
-        match number
-            && (place.is_secret && !place.is_token_count || self.masks.contains_secret(raw))
-        {
-            true => {
-                self.changed = true;
-                self.out.push_str(&quote(MASK));
-            }
-            false => self.out.push_str(raw),
+        if number && (place.is_secret && !place.is_token_count || self.masks.contains_secret(raw)) {
+            self.changed = true;
+            self.out.push_str(&quote(MASK));
+        } else {
+            self.out.push_str(raw)
         }
         raw.len()
     }

@@ -56,9 +56,10 @@ pub(super) fn unescape(text: &str) -> Cow<'_, str> {
         rest = &rest[at + len..];
     }
     out.push_str(rest);
-    match changed {
-        true => Cow::Owned(out),
-        false => Cow::Borrowed(text),
+    if changed {
+        Cow::Owned(out)
+    } else {
+        Cow::Borrowed(text)
     }
 }
 

@@ -307,12 +307,13 @@ impl Definition for CatalogTool {
     }
 
     fn with_original(item: Arc<Self>, sent: Option<&Arc<str>>) -> Arc<Self> {
-        match item.original.as_ref() == sent {
-            true => item,
-            false => Arc::new(Self {
+        if item.original.as_ref() == sent {
+            item
+        } else {
+            Arc::new(Self {
                 original: sent.cloned(),
                 ..Self::clone(&item)
-            }),
+            })
         }
     }
 

@@ -77,12 +77,11 @@ impl ListPair {
                 pages: OnceLock::new(),
             })
         };
-        let (modern, legacy) = match differ {
-            true => (list(Readers::Modern), list(Readers::Legacy)),
-            false => {
-                let all = list(Readers::All);
-                (Arc::clone(&all), all)
-            }
+        let (modern, legacy) = if differ {
+            (list(Readers::Modern), list(Readers::Legacy))
+        } else {
+            let all = list(Readers::All);
+            (Arc::clone(&all), all)
         };
         Self {
             stateless: modern,
@@ -96,9 +95,10 @@ impl ListPair {
             ProtocolFamily::Legacy => (&self.legacy, &self.with_levels[0]),
             ProtocolFamily::Stateless => (&self.stateless, &self.with_levels[1]),
         };
-        match form.with_levels && plain.kind == ListKind::Tools {
-            true => told.get_or_init(|| plain.with_levels()),
-            false => plain,
+        if form.with_levels && plain.kind == ListKind::Tools {
+            told.get_or_init(|| plain.with_levels())
+        } else {
+            plain
         }
     }
 }

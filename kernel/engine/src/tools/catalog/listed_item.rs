@@ -123,9 +123,10 @@ impl ListedItem {
 /// Bytes of a text as a JSON string.
 fn json_string_len(text: &str) -> usize {
     let plain = |byte: u8| matches!(byte, b' '..=b'~') && !matches!(byte, b'"' | b'\\');
-    match text.bytes().all(plain) {
-        true => text.len() + 2,
-        false => quote(text).len(),
+    if text.bytes().all(plain) {
+        text.len() + 2
+    } else {
+        quote(text).len()
     }
 }
 

@@ -422,9 +422,10 @@ struct OfferReader<'a, D> {
 impl<D: Definition> OfferReader<'_, D> {
     fn add(&mut self, definition: Arc<str>) {
         // An agent's stdio cuts at newlines, and between the tokens of JSON they mean nothing.
-        let line = match definition.contains(['\n', '\r']) {
-            true => definition.replace(['\n', '\r'], " ").into(),
-            false => definition,
+        let line = if definition.contains(['\n', '\r']) {
+            definition.replace(['\n', '\r'], " ").into()
+        } else {
+            definition
         };
         let mended = match repair(D::KIND, &line) {
             Ok(mended) => mended,

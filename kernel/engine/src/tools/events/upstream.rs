@@ -77,9 +77,10 @@ impl<E> UpstreamServer<E> {
         }
         self.topics.insert(topic.clone(), UpstreamState::Requested);
         let server = server.clone();
-        Some(match self.is_remote {
-            true => EventsEffect::SubscribeRemote { server, topic },
-            false => EventsEffect::SubscribeUpstream { server, topic },
+        Some(if self.is_remote {
+            EventsEffect::SubscribeRemote { server, topic }
+        } else {
+            EventsEffect::SubscribeUpstream { server, topic }
         })
     }
 
@@ -115,8 +116,9 @@ pub(super) fn topics_with_id(
 }
 
 pub(super) fn attribute_to<E>(topics: Vec<Topic>, event: E) -> EventAttribution<E> {
-    match topics.is_empty() {
-        true => EventAttribution::Unsolicited,
-        false => EventAttribution::Topics(topics, event),
+    if topics.is_empty() {
+        EventAttribution::Unsolicited
+    } else {
+        EventAttribution::Topics(topics, event)
     }
 }

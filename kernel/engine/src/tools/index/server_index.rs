@@ -185,12 +185,13 @@ fn vector_source(draft: &IndexDraft, embeds: bool) -> VectorSource {
         embedding_text(whole),
         embedding_text(split_identifier(&entry.name)),
     );
-    match embeds {
-        true => VectorSource::Texts { whole, name },
-        false => VectorSource::RemoteHashes {
+    if embeds {
+        VectorSource::Texts { whole, name }
+    } else {
+        VectorSource::RemoteHashes {
             whole: whole.hash,
             name: name.hash,
-        },
+        }
     }
 }
 

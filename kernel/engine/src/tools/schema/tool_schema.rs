@@ -68,9 +68,10 @@ impl SchemaReader {
             let kept = known.clone().map(ToolSchema::Compiled);
             return Ok(kept.unwrap_or(ToolSchema::OnDemand(at)));
         }
-        let compiled = match is_input {
-            true => Schema::compile_input(text)?,
-            false => Schema::compile_output(text)?,
+        let compiled = if is_input {
+            Schema::compile_input(text)?
+        } else {
+            Schema::compile_output(text)?
         };
         let kept = Some(compiled)
             .filter(|compiled| self.keeps_compiled || compiled.memory_estimate() == 0);

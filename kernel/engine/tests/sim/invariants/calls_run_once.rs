@@ -240,9 +240,10 @@ fn part(owner: &Owner, seen: &mut Seen, asked: u64, chance: &mut Chance) -> Part
     // The owner was started anew since it asked.
     if asked > 0 && chance.percent(10) {
         let refusal = owner.refuses(OwnerRefusalCause::Failed, CallOutcome::Unknown, seen);
-        return PartEnd::Failed(match chance.percent(50) {
-            true => refusal,
-            false => Refusal::Expired("its call was answered".into()),
+        return PartEnd::Failed(if chance.percent(50) {
+            refusal
+        } else {
+            Refusal::Expired("its call was answered".into())
         });
     }
     // The server crashes before or after it did what was asked; its owner does not know which.
@@ -275,13 +276,14 @@ impl Owner {
             r#"{{"code":2000,"message":"m","data":{{"_mgp":{{"details":{{"outcome":"{}"}}}}}}}}"#,
             outcome.as_str()
         );
-        match self.older {
-            true => self.relays(&error, seen),
-            false => Refusal::Owner(Box::new(OwnerRefusal {
+        if self.older {
+            self.relays(&error, seen)
+        } else {
+            Refusal::Owner(Box::new(OwnerRefusal {
                 cause,
                 outcome,
                 answer: OwnerAnswer::Error(error),
-            })),
+            }))
         }
     }
 
@@ -289,9 +291,10 @@ impl Owner {
     fn relays(&self, error: &str, seen: &mut Seen) -> Refusal {
         let error = RawValue::from_string(error.to_owned()).unwrap();
         seen.unattributed |= self.older;
-        match self.older {
-            true => Refusal::Unattributed(error),
-            false => Refusal::Peer(error),
+        if self.older {
+            Refusal::Unattributed(error)
+        } else {
+            Refusal::Peer(error)
         }
     }
 }

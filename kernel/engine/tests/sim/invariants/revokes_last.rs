@@ -95,9 +95,10 @@ fn forces(
     every_one: bool,
 ) -> impl Iterator<Item = (LoggedGrant, GrantStatus)> {
     let replica = world.machines[at].replica.as_ref().unwrap();
-    let grants: Vec<LoggedGrant> = match every_one {
-        true => replica.logs().all_grants(),
-        false => replica.logs().grants().iter().cloned().collect(),
+    let grants: Vec<LoggedGrant> = if every_one {
+        replica.logs().all_grants()
+    } else {
+        replica.logs().grants().iter().cloned().collect()
     };
     let allow = grants.into_iter().filter(allows);
     // No time has come yet at which anything expires.

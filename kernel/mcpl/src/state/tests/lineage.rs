@@ -173,9 +173,10 @@ fn a_tree_keeps_its_last_checkpoints() {
     let (mut trees, a) = (StateTrees::default(), key("agent.a", "1"));
     let data = "x".repeat(100_000);
     for n in 0..MAX_CHECKPOINTS + 20 {
-        let state = match n < 60 {
-            true => format!(r#"{{"checkpoint":"{n}","data":"{data}"}}"#),
-            false => format!(r#"{{"checkpoint":"{n}","parent":"{}"}}"#, n - 1),
+        let state = if n < 60 {
+            format!(r#"{{"checkpoint":"{n}","data":"{data}"}}"#)
+        } else {
+            format!(r#"{{"checkpoint":"{n}","parent":"{}"}}"#, n - 1)
         };
         say(&mut trees, &a, &state).unwrap();
         let tree = trees.tree(&a).unwrap();

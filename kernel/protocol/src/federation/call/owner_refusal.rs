@@ -56,9 +56,10 @@ pub fn encode(refusal: &OwnerRefusal) -> Vec<u8> {
 pub fn decode(bytes: &[u8]) -> Result<OwnerRefusal, BadMessage> {
     let refusal: OwnerRefusal = message::decode(bytes)?;
     let object = serde_json::from_str::<&RawValue>(refusal.as_json());
-    match object.is_ok_and(|json| json.get().starts_with('{')) {
-        true => Ok(refusal),
-        false => Err(BadMessage("its answer is no JSON object".to_owned())),
+    if object.is_ok_and(|json| json.get().starts_with('{')) {
+        Ok(refusal)
+    } else {
+        Err(BadMessage("its answer is no JSON object".to_owned()))
     }
 }
 

@@ -25,13 +25,12 @@ pub(super) fn operation_ids<'a>(names: impl Iterator<Item = &'a str> + Clone) ->
         let alone = alike
             .get(&collision_key(&plain))
             .is_some_and(|count| *count == 1);
-        match alone && plain == name && plain.len() <= ID_MAX {
-            true => taken.reserve(&plain),
-            false => {
-                let start: String = plain.chars().take(ID_MAX - HASH_LEN - 1).collect();
-                let hash = blake3::hash(name.as_bytes()).to_hex();
-                taken.reserve(&format!("{start}_{}", &hash[..HASH_LEN]))
-            }
+        if alone && plain == name && plain.len() <= ID_MAX {
+            taken.reserve(&plain)
+        } else {
+            let start: String = plain.chars().take(ID_MAX - HASH_LEN - 1).collect();
+            let hash = blake3::hash(name.as_bytes()).to_hex();
+            taken.reserve(&format!("{start}_{}", &hash[..HASH_LEN]))
         }
     };
     names.map(id).collect()
@@ -39,14 +38,18 @@ pub(super) fn operation_ids<'a>(names: impl Iterator<Item = &'a str> + Clone) ->
 
 /// Letters, digits, `_` and `-`, beginning with a letter.
 fn sanitize_id(name: &str) -> String {
-    let allowed = |c: char| match c.is_ascii_alphanumeric() || matches!(c, '_' | '-') {
-        true => c,
-        false => '_',
+    let allowed = |c: char| {
+        if c.is_ascii_alphanumeric() || matches!(c, '_' | '-') {
+            c
+        } else {
+            '_'
+        }
     };
     let plain: String = name.chars().map(allowed).collect();
-    match plain.starts_with(|c: char| c.is_ascii_alphabetic()) {
-        true => plain,
-        false => format!("tool_{plain}"),
+    if plain.starts_with(|c: char| c.is_ascii_alphabetic()) {
+        plain
+    } else {
+        format!("tool_{plain}")
     }
 }
 
@@ -85,9 +88,10 @@ impl UniqueNames {
 pub fn path_segment(name: &str) -> String {
     let mut segment = String::with_capacity(name.len());
     for byte in name.bytes() {
-        match byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~') {
-            true => segment.push(char::from(byte)),
-            false => segment.push_str(&format!("%{byte:02X}")),
+        if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~') {
+            segment.push(char::from(byte))
+        } else {
+            segment.push_str(&format!("%{byte:02X}"))
         }
     }
     segment

@@ -209,9 +209,10 @@ impl<'de> Deserialize<'de> for TraceId {
         let text = String::deserialize(d)?;
         let good =
             (1..=Self::MAX_LEN).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_graphic());
-        match good {
-            true => Ok(Self(text.into())),
-            false => Err(serde::de::Error::custom(BadTrace)),
+        if good {
+            Ok(Self(text.into()))
+        } else {
+            Err(serde::de::Error::custom(BadTrace))
         }
     }
 }

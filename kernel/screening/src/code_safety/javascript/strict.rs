@@ -18,9 +18,10 @@ impl<'t> JavaScript<'_, '_, 't> {
         let broken: Vec<RuleViolation> = match node.kind() {
             "identifier" | "shorthand_property_identifier" if role.is_none() => {
                 let name = self.node_name(node);
-                match self.imports.contains_key(&name) {
-                    true => self.member_violations(&self.resolve_paths(node)),
-                    false => self.scan.rules.check_name(&name).into_iter().collect(),
+                if self.imports.contains_key(&name) {
+                    self.member_violations(&self.resolve_paths(node))
+                } else {
+                    self.scan.rules.check_name(&name).into_iter().collect()
                 }
             }
             "member_expression" => self.member_violations(&self.resolve_paths(node)),

@@ -48,11 +48,12 @@ impl EventPrinter {
         let event: Value = serde_json::from_str(event.get()).unwrap_or_default();
         self.learn_node_names(client, &event).await;
         print_line(sanitize_line(&self.render_event(&event)))?;
-        match self.include_timing {
-            true => call_timing::timing_lines(&event["details"])
+        if self.include_timing {
+            call_timing::timing_lines(&event["details"])
                 .iter()
-                .try_for_each(|line| print_line(sanitize_line(line))),
-            false => Ok(()),
+                .try_for_each(|line| print_line(sanitize_line(line)))
+        } else {
+            Ok(())
         }
     }
 

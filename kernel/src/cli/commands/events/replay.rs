@@ -65,12 +65,13 @@ pub(in crate::cli::commands) fn replay(
     }
     if typed.update && !played.answers.is_empty() {
         write_answers(&recording, typed, &played.answers)?;
-        return match report.different.len() > played.answers.len() {
-            true => Err(Failure::Other(
+        return if report.different.len() > played.answers.len() {
+            Err(Failure::Other(
                 "what the server asks or reports differs, too, and is not written: record it anew"
                     .into(),
-            )),
-            false => Ok(()),
+            ))
+        } else {
+            Ok(())
         };
     }
     report.to_result()
@@ -200,13 +201,16 @@ impl ReplayRun<'_> {
             return Ok(());
         }
         tell(render_calls(&asked));
-        match self.is_interactive && confirm("These calls may change or destroy something. Make them?")? {
-            true => Ok(()),
-            false => Err(Failure::Usage(
+        if self.is_interactive
+            && confirm("These calls may change or destroy something. Make them?")?
+        {
+            Ok(())
+        } else {
+            Err(Failure::Usage(
                 "nothing was played: these calls may change or destroy something, for their tools do not say \
                  otherwise; --yes makes them"
                     .into(),
-            )),
+            ))
         }
     }
 
@@ -267,16 +271,15 @@ impl ReplayRun<'_> {
         let text = text.filter(|_| !found.is_empty());
         found.extend(questions.callback_difference(&recorded));
         found.extend(questions.progress_difference(progress));
-        match found.is_empty() {
-            true => played.report.same += 1,
-            false => {
-                played
-                    .report
-                    .different
-                    .push(DifferentStep::new(step, found));
-                if let Some(text) = text {
-                    played.answers.insert(place, text);
-                }
+        if found.is_empty() {
+            played.report.same += 1
+        } else {
+            played
+                .report
+                .different
+                .push(DifferentStep::new(step, found));
+            if let Some(text) = text {
+                played.answers.insert(place, text);
             }
         }
         played.report.played += 1;

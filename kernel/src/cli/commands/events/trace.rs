@@ -200,16 +200,18 @@ impl MessagePrinter {
             file.append(written)?;
         }
         self.message_count += u64::from(heard.kind != MessageKind::Missed);
-        match self.json {
-            true => print_line(written)?,
-            false => self.show(heard)?,
+        if self.json {
+            print_line(written)?
+        } else {
+            self.show(heard)?
         }
-        match self
+        if self
             .remaining
             .is_some_and(|left| self.message_count >= left)
         {
-            true => Err(Failure::Interrupted),
-            false => Ok(()),
+            Err(Failure::Interrupted)
+        } else {
+            Ok(())
         }
     }
 

@@ -61,11 +61,10 @@ pub(super) fn invite(context: &CliContext, typed: args::Invite) -> Result<(), Fa
             sanitize_line(&addresses.join(", "))
         )));
         print_line(sanitize_line(&invited.ticket))?;
-        print_error(match approved {
-            true => "whoever shows it first is let in without asking you",
-            false => {
-                "then `mgp nodes tickets` shows who asks, and `mgp approve WORDS` lets it in"
-            }
+        print_error(if approved {
+            "whoever shows it first is let in without asking you"
+        } else {
+            "then `mgp nodes tickets` shows who asks, and `mgp approve WORDS` lets it in"
         });
         Ok(())
     })
@@ -87,9 +86,10 @@ fn render_invitations(told: &Invitations, now_ms: u64) -> String {
         let mut table = new_table(&["TICKET", "ROLE", "GOOD FOR", "APPROVAL", "LEADS TO"]);
         for ticket in &told.tickets {
             let addresses = ticket.addresses.join(", ");
-            let approval = match ticket.approved {
-                true => "none asked",
-                false => "yours",
+            let approval = if ticket.approved {
+                "none asked"
+            } else {
+                "yours"
             };
             table.add_row(vec![
                 first_line(&ticket.id, COLUMN_WIDTH_MAX),
@@ -123,10 +123,7 @@ pub(in crate::cli::commands) fn render_waiting_nodes(nodes: &[WaitingNode], now_
         )
     });
     let told: String = told.collect();
-    match told.is_empty() {
-        true => told,
-        false => told + "\n",
-    }
+    if told.is_empty() { told } else { told + "\n" }
 }
 
 /// How long until then.

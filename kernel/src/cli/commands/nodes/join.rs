@@ -37,13 +37,12 @@ pub(super) fn join(context: &CliContext, typed: args::Join) -> Result<(), Failur
     };
     let (answer, interrupted) = context.with_kernel(async |client| {
         let answer = begin_join(client, params.as_ref()).await?;
-        match typed.no_wait {
-            true => {
-                let (answer, interrupted) = poll_until_inviter_asked(client, answer).await?;
-                print_stage(&parse_result(&answer)?, None);
-                Ok((answer, interrupted))
-            }
-            false => poll_until_done(client, answer).await,
+        if typed.no_wait {
+            let (answer, interrupted) = poll_until_inviter_asked(client, answer).await?;
+            print_stage(&parse_result(&answer)?, None);
+            Ok((answer, interrupted))
+        } else {
+            poll_until_done(client, answer).await
         }
     })?;
     let admitting: JoinStatus = parse_result(&answer)?;
@@ -244,15 +243,12 @@ fn read_ticket(typed: String) -> Result<String, Failure> {
 fn read_ticket_from_stdin() -> Result<String, Failure> {
     let stdin = std::io::stdin();
     let mut text = String::new();
-    match stdin.is_terminal() {
-        true => {
-            print_error("the ticket, then Enter:");
-            stdin.lock().read_line(&mut text)?;
-        }
-        false => {
-            let most = u64::try_from(TICKET_BYTES_MAX).unwrap_or(u64::MAX);
-            stdin.lock().take(most + 1).read_to_string(&mut text)?;
-        }
+    if stdin.is_terminal() {
+        print_error("the ticket, then Enter:");
+        stdin.lock().read_line(&mut text)?;
+    } else {
+        let most = u64::try_from(TICKET_BYTES_MAX).unwrap_or(u64::MAX);
+        stdin.lock().take(most + 1).read_to_string(&mut text)?;
     }
     Ok(text)
 }

@@ -77,9 +77,10 @@ pub(super) fn recover_cluster(context: &CliContext, typed: &args::Recover) -> Re
         "making this node an admin",
     )?;
     context.print_answer(&answer, |recovered: Recovered| {
-        let without = match recovered.without.is_empty() {
-            true => String::new(),
-            false => format!("; {} cut off", recovered.without.join(", ")),
+        let without = if recovered.without.is_empty() {
+            String::new()
+        } else {
+            format!("; {} cut off", recovered.without.join(", "))
         };
         print_line(sanitize_line(&format!(
             "{} is an admin of the cluster {}{without}",
@@ -91,16 +92,15 @@ pub(super) fn recover_cluster(context: &CliContext, typed: &args::Recover) -> Re
 /// The key, typed unseen or from a pipe.
 fn read_recovery_key() -> Result<String, Failure> {
     let stdin = std::io::stdin();
-    let text = match stdin.is_terminal() {
-        true => HiddenInput::open()?.read_secret("recovery key (it is not shown): ")?,
-        false => {
-            let mut text = String::new();
-            stdin
-                .lock()
-                .take(RECOVERY_KEY_BYTES_MAX)
-                .read_to_string(&mut text)?;
-            text
-        }
+    let text = if stdin.is_terminal() {
+        HiddenInput::open()?.read_secret("recovery key (it is not shown): ")?
+    } else {
+        let mut text = String::new();
+        stdin
+            .lock()
+            .take(RECOVERY_KEY_BYTES_MAX)
+            .read_to_string(&mut text)?;
+        text
     };
     match text.trim() {
         "" => Err(Failure::Usage(

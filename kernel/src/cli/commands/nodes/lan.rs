@@ -31,10 +31,11 @@ fn render_presence(presence: &Presence) -> String {
         return "off: this node is not announced, and looks for nobody; `mgp lan on` changes that"
             .into();
     }
-    let mut text = match presence.announced {
-        true => "on: this node is announced".to_owned(),
-        false => "on; this node is announced once it listens for others: `mgp nodes invite`, `mgp nodes join`"
-            .to_owned(),
+    let mut text = if presence.announced {
+        "on: this node is announced".to_owned()
+    } else {
+        "on; this node is announced once it listens for others: `mgp nodes invite`, `mgp nodes join`"
+            .to_owned()
     };
     if !presence.interfaces.is_empty() {
         text += &format!(", by {}", sanitize_line(&presence.interfaces.join(", ")));
@@ -47,9 +48,10 @@ fn render_presence(presence: &Presence) -> String {
     }
     let mut table = new_table(&["NODE", "SEEN", "CLUSTER", "ADDRESSES"]);
     for seen in &presence.seen {
-        let cluster = match seen.same_cluster {
-            true => "this one",
-            false => "another one, or none",
+        let cluster = if seen.same_cluster {
+            "this one"
+        } else {
+            "another one, or none"
         };
         table.add_row(vec![
             first_line(seen.name.as_deref().unwrap_or(&seen.id), 16),

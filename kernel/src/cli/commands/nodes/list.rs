@@ -166,9 +166,10 @@ fn render_shares(node: &Node) -> String {
         )
     });
     let servers: Vec<String> = servers.collect();
-    match servers.is_empty() {
-        true => "nothing".to_owned(),
-        false => servers.join(", "),
+    if servers.is_empty() {
+        "nothing".to_owned()
+    } else {
+        servers.join(", ")
     }
 }
 

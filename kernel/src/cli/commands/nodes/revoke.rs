@@ -36,9 +36,10 @@ fn confirm_revoke(ends: &RevokeImpact, typed: &str) -> Result<(), Failure> {
             "there is no terminal to ask on: `mgp nodes remove {typed} -y` cuts it off without asking"
         )));
     }
-    match confirm(&format!("Cut {} off?", ends.name))? {
-        true => Ok(()),
-        false => Err(Failure::Other("nothing was changed".into())),
+    if confirm(&format!("Cut {} off?", ends.name))? {
+        Ok(())
+    } else {
+        Err(Failure::Other("nothing was changed".into()))
     }
 }
 

@@ -63,9 +63,10 @@ pub(super) fn drain_node(context: &CliContext, typed: &args::Drain) -> Result<()
     let answer = context.with_kernel(async |client| {
         let answer = client.call(Drain::METHOD, &params, "draining this node");
         let answer = answer.await?;
-        match typed.no_wait || typed.end {
-            true => Ok(answer),
-            false => wait_until_drained(client, answer).await,
+        if typed.no_wait || typed.end {
+            Ok(answer)
+        } else {
+            wait_until_drained(client, answer).await
         }
     })?;
     context.print_answer(&answer, |drained: Drained| {

@@ -51,9 +51,10 @@ fn check_command(id: &str, command: &[String]) -> Result<(), Failure> {
         return Ok(());
     }
     // What is within the quotes is read by a shell as it stands; a secret is not repeated.
-    let (called, command) = match supplied_values::has_none(line) {
-        true => (line.clone(), line.as_str()),
-        false => (format!("{program} …"), "COMMAND ARGUMENTS"),
+    let (called, command) = if supplied_values::has_none(line) {
+        (line.clone(), line.as_str())
+    } else {
+        (format!("{program} …"), "COMMAND ARGUMENTS")
     };
     Err(Failure::Usage(format!(
         "no program is called {called:?}; its arguments stand outside of the quotes: \
@@ -262,9 +263,10 @@ fn wait_until_started(context: &CliContext, id: &str) -> Result<(), Failure> {
 }
 
 fn print_if_json(context: &CliContext, id: &str, file: &Path) -> Result<(), Failure> {
-    match context.json {
-        true => print_line(json!({"id": id, "file": file})),
-        false => Ok(()),
+    if context.json {
+        print_line(json!({"id": id, "file": file}))
+    } else {
+        Ok(())
     }
 }
 
@@ -313,9 +315,10 @@ fn new_server(add: &Add, folder: &Path, given: SuppliedValues) -> NewServer {
 
 /// A path typed here must not mean another place in a file that lies elsewhere.
 fn absolute_path(path: &str, folder: &Path) -> String {
-    match path.starts_with("${") || path == "caller" {
-        true => path.to_owned(),
-        false => folder.join(path).to_string_lossy().into_owned(),
+    if path.starts_with("${") || path == "caller" {
+        path.to_owned()
+    } else {
+        folder.join(path).to_string_lossy().into_owned()
     }
 }
 

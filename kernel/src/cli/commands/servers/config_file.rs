@@ -30,12 +30,13 @@ pub(in crate::cli::commands) fn read_if_exists(file: &Path) -> Result<Option<Str
 /// What was read before a question was asked is what is replaced after it.
 pub(super) fn check_unchanged(file: &Path, before: Option<&str>) -> Result<(), Failure> {
     let now = read_if_exists(file)?.unwrap_or_default();
-    match now == before.unwrap_or_default() {
-        true => Ok(()),
-        false => Err(Failure::Other(format!(
+    if now == before.unwrap_or_default() {
+        Ok(())
+    } else {
+        Err(Failure::Other(format!(
             "{} was changed meanwhile, and was not written; type the command again",
             file.display()
-        ))),
+        )))
     }
 }
 
@@ -61,9 +62,10 @@ pub(in crate::cli::commands) fn files_in_force(
         .filter(|_| status.is_none())
         .map(|file| file.path.clone());
     let files: Vec<_> = project.chain(context.look_up.user_file()).collect();
-    match files.is_empty() {
-        true => Err(no_home_failure()),
-        false => Ok(files),
+    if files.is_empty() {
+        Err(no_home_failure())
+    } else {
+        Ok(files)
     }
 }
 

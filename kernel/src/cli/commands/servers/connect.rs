@@ -34,14 +34,16 @@ pub(in crate::cli::commands) fn connect(
     let clients = selected_clients(context, typed)?;
     let mut told = Vec::new();
     for client in clients {
-        told.push(match typed.undo {
-            true => undo_client(context, typed, client)?,
-            false => connect_client(context, typed, client)?,
+        told.push(if typed.undo {
+            undo_client(context, typed, client)?
+        } else {
+            connect_client(context, typed, client)?
         });
     }
-    match context.json {
-        true => print_line(Value::from(told)),
-        false => Ok(()),
+    if context.json {
+        print_line(Value::from(told))
+    } else {
+        Ok(())
     }
 }
 
@@ -65,11 +67,12 @@ fn selected_clients(context: &CliContext, typed: &Connect) -> Result<Vec<Client>
     }
     clients.sort_unstable();
     clients.dedup();
-    match clients.is_empty() {
-        true => Err(Failure::Usage(
+    if clients.is_empty() {
+        Err(Failure::Usage(
             "no client was found here; name one: `mgp connect cursor`".to_owned(),
-        )),
-        false => Ok(clients),
+        ))
+    } else {
+        Ok(clients)
     }
 }
 
@@ -89,9 +92,10 @@ fn connect_client(context: &CliContext, typed: &Connect, client: Client) -> Resu
     if typed.print {
         return print_manual_edit(context, &file, &json!({ client.table(): { own: entry } }));
     }
-    let doubled = match typed.take_out {
-        true => find_duplicates(context, &file.path, client)?,
-        false => Vec::new(),
+    let doubled = if typed.take_out {
+        find_duplicates(context, &file.path, client)?
+    } else {
+        Vec::new()
     };
     let after = file.with_entry(own, &entry, &doubled)?;
     let limits = carried_rules::RuleEdits::new(&doubled)?;
@@ -254,9 +258,10 @@ fn undo_client(context: &CliContext, typed: &Connect, client: Client) -> Result<
     let copy = file.restore(&undone)?;
     revoked.carry_out(context)?;
     if !context.json {
-        match exact {
-            true => print_line(format_args!("{client} is as it was before"))?,
-            false => print_line(sanitize_line(&describe_merge(client, &undone)))?,
+        if exact {
+            print_line(format_args!("{client} is as it was before"))?
+        } else {
+            print_line(sanitize_line(&describe_merge(client, &undone)))?
         }
         report_blocked(client, &undone);
         if let Some(copy) = &copy {

@@ -35,31 +35,32 @@ pub(in crate::cli::commands) fn export(
     let Some(file) = file else {
         let table: Map<String, Value> = entries.to_table();
         let document = json!({ client.table(): table });
-        return match context.json {
-            true => print_line(to_json(&entries, client, None, false)),
-            false => {
-                print_line(serde_json::to_string_pretty(&document).expect("a document is JSON"))?;
-                print_notes(&entries);
-                Ok(())
-            }
+        return if context.json {
+            print_line(to_json(&entries, client, None, false))
+        } else {
+            print_line(serde_json::to_string_pretty(&document).expect("a document is JSON"))?;
+            print_notes(&entries);
+            Ok(())
         };
     };
     let after = apply_entries(&file, &mut entries, typed.replace)?;
     let changed = after != file.text();
     if !context.json {
-        match changed {
-            true => print_line(sanitize_lines(&file.render_diff(&after)))?,
-            false => print_line(format_args!(
+        if changed {
+            print_line(sanitize_lines(&file.render_diff(&after)))?
+        } else {
+            print_line(format_args!(
                 "nothing to write into {}",
                 file.path.display()
-            ))?,
+            ))?
         }
         print_notes(&entries);
     }
     let written = changed && !typed.dry_run && confirm_export(context, typed, &file.path)?;
-    let kept = match written {
-        true => file.write(&after, typed.with_values)?,
-        false => None,
+    let kept = if written {
+        file.write(&after, typed.with_values)?
+    } else {
+        None
     };
     if context.json {
         return print_line(to_json(&entries, client, Some(&file.path), written));

@@ -26,9 +26,10 @@ pub(super) fn show(context: &CliContext, id: &str) -> Result<(), Failure> {
     let server = servers
         .find(|server| server.id == id)
         .ok_or_else(|| Failure::Usage(format!("there is no server {}", sanitize_line(id))))?;
-    match context.json {
-        true => print_line(serde_json::to_string(&server).expect("a server is always JSON")),
-        false => print_line(render_server(&server).trim_end()),
+    if context.json {
+        print_line(serde_json::to_string(&server).expect("a server is always JSON"))
+    } else {
+        print_line(render_server(&server).trim_end())
     }
 }
 
@@ -110,9 +111,10 @@ fn render_instance(one: &Instance) -> String {
 fn render_command(server: &Server) -> Option<String> {
     let words = server.runs.iter().map(|word| {
         let harmless = |c: char| c.is_alphanumeric() || "/._-+:@=,%~".contains(c);
-        match !word.is_empty() && word.chars().all(harmless) {
-            true => word.clone(),
-            false => json!(word).to_string(),
+        if !word.is_empty() && word.chars().all(harmless) {
+            word.clone()
+        } else {
+            json!(word).to_string()
         }
     });
     let words: Vec<_> = words.collect();

@@ -141,27 +141,30 @@ fn login(context: &CliContext, typed: &Login) -> Result<(), Failure> {
     }
     // That of an agent is taken by its next call.
     if scene.status.is_none() || scene.agent.is_some() {
-        return match context.json {
-            true => print_line(told),
-            false => Ok(()),
+        return if context.json {
+            print_line(told)
+        } else {
+            Ok(())
         };
     }
     let server = start_and_watch(context, Start::METHOD, "starting", id, StartMode::Plain)?;
     if context.json {
         told["state"] = server.state.clone().into();
         print_line(told)?;
-        return match CONNECTED.contains(&server.state.as_str()) {
-            true => Ok(()),
-            false => Err(Failure::Other(server.reason.unwrap_or(server.state))),
+        return if CONNECTED.contains(&server.state.as_str()) {
+            Ok(())
+        } else {
+            Err(Failure::Other(server.reason.unwrap_or(server.state)))
         };
     }
     report_state(context, &server, CONNECTED)
 }
 
 fn render_record(id: &str, agent: Option<&AgentId>, record: &LoginRecord) -> String {
-    let scopes = match record.asked.is_empty() {
-        true => String::new(),
-        false => format!(", for {}", record.asked),
+    let scopes = if record.asked.is_empty() {
+        String::new()
+    } else {
+        format!(", for {}", record.asked)
     };
     let lasts = match (record.refresh.is_some(), record.until_ms) {
         (true, _) => "the kernel renews it".to_owned(),
@@ -275,18 +278,19 @@ fn resolve_agent(
             spec.id
         )));
     }
-    let known = match runs {
-        true => context
-            .with_kernel(async |client| name_resolution::resolve_agent(client, typed).await)?,
-        false => None,
+    let known = if runs {
+        context.with_kernel(async |client| name_resolution::resolve_agent(client, typed).await)?
+    } else {
+        None
     };
     let typed = known.as_deref().unwrap_or(typed);
     // The one without a name has a login of its own, too.
-    match [typed, typed.trim_start_matches(AgentId::PREFIX)].contains(&"local")
+    if [typed, typed.trim_start_matches(AgentId::PREFIX)].contains(&"local")
         || typed == AgentId::LOCAL
     {
-        true => Ok(AgentId::new(AgentId::LOCAL)),
-        false => AgentId::parse(typed).map_err(|e| Failure::Usage(e.to_string())),
+        Ok(AgentId::new(AgentId::LOCAL))
+    } else {
+        AgentId::parse(typed).map_err(|e| Failure::Usage(e.to_string()))
     }
 }
 
@@ -394,9 +398,10 @@ fn show_address(context: &CliContext, under_way: &SignIn, no_browser: bool) -> R
 
 /// Without a shell; the address is one word, and begins with http, or is the path of a page.
 pub(in crate::cli::commands) fn open_browser(url: &str) {
-    let opener = match cfg!(target_os = "macos") {
-        true => "open",
-        false => "xdg-open",
+    let opener = if cfg!(target_os = "macos") {
+        "open"
+    } else {
+        "xdg-open"
     };
     let mut command = Command::new(opener);
     command

@@ -34,9 +34,10 @@ struct LogPrinter {
 
 impl LogPrinter {
     fn print(&self, line: &LogLine) -> Result<(), Failure> {
-        match self.json {
-            true => print_line(serde_json::to_string(line).expect("a line is always JSON")),
-            false => print_line(render_line(line)),
+        if self.json {
+            print_line(serde_json::to_string(line).expect("a line is always JSON"))
+        } else {
+            print_line(render_line(line))
         }
     }
 }

@@ -119,9 +119,10 @@ pub(super) fn add(context: &CliContext, typed: &Add) -> Result<(), Failure> {
         print_line(preview::render_entry(&entry, &plan))?;
     }
     if typed.from.dry_run {
-        return match context.json {
-            true => print_line(preview::to_json(&answer, &entry, &plan, false)),
-            false => Ok(()),
+        return if context.json {
+            print_line(preview::to_json(&answer, &entry, &plan, false))
+        } else {
+            Ok(())
         };
     }
     if !typed.from.yes {
@@ -137,9 +138,10 @@ pub(super) fn add(context: &CliContext, typed: &Add) -> Result<(), Failure> {
     let mut values = place.collect_values(context, &entry)?;
     for (name, header, value) in secrets {
         let reference = place.store_secret(&mut values, &name, value)?;
-        match header {
-            true => values.headers.push((name, reference)),
-            false => values.env.push((name, reference)),
+        if header {
+            values.headers.push((name, reference))
+        } else {
+            values.env.push((name, reference))
         }
     }
     values.env.extend(plan.env.iter().cloned());
@@ -210,12 +212,13 @@ fn complete_settings(
             None => missing.push(format!("--set {name}=…")),
         }
     }
-    match missing.is_empty() {
-        true => Ok(filled),
-        false => Err(Failure::Usage(sanitize_line(&format!(
+    if missing.is_empty() {
+        Ok(filled)
+    } else {
+        Err(Failure::Usage(sanitize_line(&format!(
             "{name} needs more: {}",
             missing.join(" ")
-        )))),
+        ))))
     }
 }
 

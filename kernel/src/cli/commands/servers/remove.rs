@@ -59,9 +59,10 @@ pub(super) fn remove(context: &CliContext, id: &str) -> Result<(), Failure> {
     if status.is_some() {
         context.call(Reload::METHOD, &json!({}), format!("stopping {id}"))?;
     }
-    match context.json {
-        true => print_line(json!({"id": id, "file": file})),
-        false => print_line(format_args!("removed {id} from {}", file.display())),
+    if context.json {
+        print_line(json!({"id": id, "file": file}))
+    } else {
+        print_line(format_args!("removed {id} from {}", file.display()))
     }
 }
 
@@ -82,11 +83,12 @@ fn deregister(context: &CliContext, id: &str) -> Result<bool, Failure> {
     let Some((maker, gone)) = gone else {
         return Ok(false);
     };
-    match context.json {
-        true => print_line(json!({"id": id, "registered_by": maker, "tools": gone.tools}))?,
-        false => print_line(sanitize_line(&format!(
+    if context.json {
+        print_line(json!({"id": id, "registered_by": maker, "tools": gone.tools}))?
+    } else {
+        print_line(sanitize_line(&format!(
             "removed {id}, which {maker} had registered"
-        )))?,
+        )))?
     }
     Ok(true)
 }

@@ -66,9 +66,10 @@ pub(in crate::cli::commands) fn render_reason(server: &Server, most: usize) -> O
     if let Some(rolling) = &server.rolling {
         return Some(first_line(rolling, most));
     }
-    let (word, list) = match server.left_out.is_empty() {
-        false => ("left out", &server.left_out),
-        true => ("repaired", &server.repaired),
+    let (word, list) = if !server.left_out.is_empty() {
+        ("left out", &server.left_out)
+    } else {
+        ("repaired", &server.repaired)
     };
     let Some((first, more)) = list.split_first() else {
         return render_instances(server).map(|whose| first_line(&whose, most));

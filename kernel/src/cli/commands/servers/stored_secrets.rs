@@ -111,17 +111,16 @@ fn reload_kernel(context: &CliContext) -> Result<(), Failure> {
 
 /// What is typed unseen, or read from stdin.
 fn read_value(name: &str) -> Result<String, Failure> {
-    let value = match io::stdin().is_terminal() {
-        true => HiddenInput::open()?.read_secret(&format!("{name} (it is not shown): "))?,
-        false => {
-            let mut bytes = Vec::new();
-            let most = VALUE_MAX as u64 + 3;
-            io::stdin().lock().take(most).read_to_end(&mut bytes)?;
-            let text = String::from_utf8(bytes);
-            let text = text.map_err(|_| Failure::Usage("what stdin holds is no UTF-8".into()))?;
-            let line = text.strip_suffix('\n').unwrap_or(&text);
-            line.strip_suffix('\r').unwrap_or(line).to_owned()
-        }
+    let value = if io::stdin().is_terminal() {
+        HiddenInput::open()?.read_secret(&format!("{name} (it is not shown): "))?
+    } else {
+        let mut bytes = Vec::new();
+        let most = VALUE_MAX as u64 + 3;
+        io::stdin().lock().take(most).read_to_end(&mut bytes)?;
+        let text = String::from_utf8(bytes);
+        let text = text.map_err(|_| Failure::Usage("what stdin holds is no UTF-8".into()))?;
+        let line = text.strip_suffix('\n').unwrap_or(&text);
+        line.strip_suffix('\r').unwrap_or(line).to_owned()
     };
     check_value(&value).map_err(|why| Failure::Usage(why.to_string()))?;
     Ok(value)

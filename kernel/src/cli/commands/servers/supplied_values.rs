@@ -41,20 +41,20 @@ pub(super) struct SuppliedValues {
 /// What the names of the secrets of one server begin with: `home` is the folder beside the user's own file,
 /// whose servers have their ids there; those of other files have a mark of the file besides.
 pub(super) fn secret_prefix(home: &Path, id: &str, file: &Path) -> String {
-    match file.parent() == home.parent() {
-        true => format!("{id}/"),
-        false => format!("{id}@{}/", &trust::hash(&file.to_string_lossy())[..8]),
+    if file.parent() == home.parent() {
+        format!("{id}/")
+    } else {
+        format!("{id}@{}/", &trust::hash(&file.to_string_lossy())[..8])
     }
 }
 
 /// Where secrets of one server lie that are a file each.
 pub(super) fn secret_folder(home: &Path, id: &str, file: &Path) -> PathBuf {
-    match file.parent() == home.parent() {
-        true => home.join(id),
-        false => {
-            let mark = trust::hash(&file.to_string_lossy());
-            home.join(format!("{id}@{}", &mark[..8]))
-        }
+    if file.parent() == home.parent() {
+        home.join(id)
+    } else {
+        let mark = trust::hash(&file.to_string_lossy());
+        home.join(format!("{id}@{}", &mark[..8]))
     }
 }
 
@@ -88,9 +88,10 @@ pub(super) fn collect(
         given.env.push((name.to_owned(), value));
     }
     for file in &add.env_file {
-        let file = match file.as_os_str() == "-" {
-            true => file.clone(),
-            false => here.join(file),
+        let file = if file.as_os_str() == "-" {
+            file.clone()
+        } else {
+            here.join(file)
         };
         let variables = given.add_file(prefix, &file)?;
         given.env.extend(variables);
@@ -122,9 +123,12 @@ impl SuppliedValues {
     /// The entry with some value in place of each file it refers to: that may come later.
     pub(super) fn with_placeholders(server: &NewServer) -> NewServer {
         let values = |values: &[(String, String)]| {
-            let some = |(name, value): &(String, String)| match value.starts_with("file:") {
-                true => (name.clone(), "kept".to_owned()),
-                false => (name.clone(), value.clone()),
+            let some = |(name, value): &(String, String)| {
+                if value.starts_with("file:") {
+                    (name.clone(), "kept".to_owned())
+                } else {
+                    (name.clone(), value.clone())
+                }
             };
             values.iter().map(some).collect()
         };
@@ -160,11 +164,10 @@ impl SuppliedValues {
         value: String,
     ) -> Result<String, Failure> {
         let usage = |why: &str| {
-            let called = match is_plain_name(name) {
-                true => format!("`{name}`"),
-                false => {
-                    "a name, which is not repeated as it may be a part of a secret,".to_owned()
-                }
+            let called = if is_plain_name(name) {
+                format!("`{name}`")
+            } else {
+                "a name, which is not repeated as it may be a part of a secret,".to_owned()
             };
             Failure::Usage(format!("{called} {why}"))
         };
@@ -326,9 +329,10 @@ impl<'a> SecretPrompt<'a> {
             none => none.insert(HiddenInput::open()?),
         };
         let typed = terminal.read_secret(&format!("{name} of {} (it is not shown): ", self.id))?;
-        match typed.is_empty() {
-            true => Err(Failure::Usage(format!("no value was given for `{name}`"))),
-            false => Ok(Some(typed)),
+        if typed.is_empty() {
+            Err(Failure::Usage(format!("no value was given for `{name}`")))
+        } else {
+            Ok(Some(typed))
         }
     }
 }
@@ -342,9 +346,10 @@ pub(super) fn read_env_file(
     let usage = |why: String| Failure::Usage(format!("{}: {why}", file.display()));
     let mut text = String::new();
     let stdin = file.as_os_str() == "-";
-    let input: Box<dyn Read> = match stdin {
-        true => Box::new(io::stdin()),
-        false => Box::new(File::open(here.join(file)).map_err(|e| usage(e.to_string()))?),
+    let input: Box<dyn Read> = if stdin {
+        Box::new(io::stdin())
+    } else {
+        Box::new(File::open(here.join(file)).map_err(|e| usage(e.to_string()))?)
     };
     let read = input.take(MAX_ENV_FILE + 1).read_to_string(&mut text);
     read.map_err(|e| usage(e.to_string()))?;
@@ -477,9 +482,10 @@ pub(super) fn has_none(line: &str) -> bool {
 
 /// What is to be known of a secret in the command of an entry: the option before it is `option`.
 pub(super) fn open_note(id: &str, option: &str, file: &Path) -> String {
-    let what = match option.contains(' ') {
-        true => option.to_owned(),
-        false => format!("what stands behind `{option}`"),
+    let what = if option.contains(' ') {
+        option.to_owned()
+    } else {
+        format!("what stands behind `{option}`")
     };
     format!(
         "{id}: {what} looks like a secret. {} has it in clear text, and every user of this machine can read it \
@@ -522,9 +528,10 @@ fn collect_secrets(key: &str, value: &Value, found: &mut BTreeSet<Reverse<(usize
             // What a client asks for as a password.
             let is_password = members.get("password") == Some(&Value::Bool(true));
             for (name, member) in members {
-                let key = match is_password && name == "default" {
-                    true => "password",
-                    false => name,
+                let key = if is_password && name == "default" {
+                    "password"
+                } else {
+                    name
                 };
                 collect_secrets(key, member, found);
             }
@@ -619,9 +626,10 @@ pub(super) fn mask_secrets(line: &str) -> String {
             None if before == ":" && at >= 2 => parts[at - 2],
             None => "",
         };
-        let follows = match before == "," && at >= 2 {
-            true => parts[at - 2],
-            false => "",
+        let follows = if before == "," && at >= 2 {
+            parts[at - 2]
+        } else {
+            ""
         };
         if is_secret(name, parts[at]) || (name.is_empty() && is_secret_word(parts[at])) {
             shown[at] = "…".to_owned();
@@ -724,9 +732,10 @@ mod tests {
             "",
         ] {
             for is_header in [true, false] {
-                (add.header, add.env) = match is_header {
-                    true => (vec![wrong.to_owned()], Vec::new()),
-                    false => (Vec::new(), vec![wrong.to_owned()]),
+                (add.header, add.env) = if is_header {
+                    (vec![wrong.to_owned()], Vec::new())
+                } else {
+                    (Vec::new(), vec![wrong.to_owned()])
                 };
                 let refused = collect(&add, Path::new("/"), Some("x/")).err().unwrap();
                 let refused = refused.to_string();

@@ -62,9 +62,10 @@ pub(super) fn update(context: &CliContext, typed: &Update) -> Result<(), Failure
     if package.version.is_none() && typed.to.is_none() && !typed.undo {
         return report_unpinned(context, &typed.id, &entry.file, &package);
     }
-    let change = match typed.undo {
-        true => Some(previous_version(context, typed, &entry, &package)?),
-        false => plan_change(context, &entry, &package, typed)?,
+    let change = if typed.undo {
+        Some(previous_version(context, typed, &entry, &package)?)
+    } else {
+        plan_change(context, &entry, &package, typed)?
     };
     let Some(change) = change else {
         return report_up_to_date(context, &typed.id, &entry.file, &package);
@@ -295,9 +296,10 @@ fn apply(
         let mut shown = json!(server);
         shown["tool_changes"] = changes.as_ref().map(ToolChanges::to_json).into();
         report_updated(context, about, file, change, shown)?;
-        return match connected {
-            true => Ok(()),
-            false => Err(Failure::Other(format!("{id} is {}", server.state))),
+        return if connected {
+            Ok(())
+        } else {
+            Err(Failure::Other(format!("{id} is {}", server.state)))
         };
     }
     report_state(context, &server, CONNECTED)
@@ -336,9 +338,10 @@ fn report_updated(
         }));
     }
     let from = change.from.as_deref().unwrap_or("no version");
-    let would = match server.is_null() {
-        true => "would be written into",
-        false => "written into",
+    let would = if server.is_null() {
+        "would be written into"
+    } else {
+        "written into"
     };
     print_line(format_args!(
         "{id}: {} {from} -> {}, {would} {}",

@@ -45,9 +45,10 @@ pub(super) fn render_clients(status: &KernelStatus) -> String {
 fn program_label(client: &Client) -> String {
     let words = [client.name.as_deref(), client.version.as_deref()];
     let words: Vec<_> = words.into_iter().flatten().collect();
-    match words.is_empty() {
-        true => "(does not say)".into(),
-        false => first_line(&words.join(" "), 60),
+    if words.is_empty() {
+        "(does not say)".into()
+    } else {
+        first_line(&words.join(" "), 60)
     }
 }
 

@@ -55,13 +55,15 @@ pub(in crate::cli::commands) fn run_doctor(
         Some(file) => Some(report::write_report(&patient, &findings, file)?),
         None => None,
     };
-    match context.json {
-        true => print_line(to_json(&findings, file.as_ref()))?,
-        false => print_findings(&findings, file.as_ref())?,
+    if context.json {
+        print_line(to_json(&findings, file.as_ref()))?
+    } else {
+        print_findings(&findings, file.as_ref())?
     }
-    match broken {
-        true => Err(Failure::ChecksFailed),
-        false => Ok(()),
+    if broken {
+        Err(Failure::ChecksFailed)
+    } else {
+        Ok(())
     }
 }
 

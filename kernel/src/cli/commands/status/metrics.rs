@@ -17,9 +17,12 @@ pub(in crate::cli::commands) fn show(
 ) -> Result<(), Failure> {
     let asked = json!({"open_metrics": typed.openmetrics});
     let answer = context.call(Metrics::METHOD, &asked, "reading the figures")?;
-    context.print_answer(&answer, |told: MetricsText| match typed.scrape_config {
-        false => print_line(told.text.trim_end()),
-        true => print_line(scrape_config(&told)?.trim_end()),
+    context.print_answer(&answer, |told: MetricsText| {
+        if !typed.scrape_config {
+            print_line(told.text.trim_end())
+        } else {
+            print_line(scrape_config(&told)?.trim_end())
+        }
     })
 }
 

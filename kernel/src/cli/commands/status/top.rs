@@ -55,9 +55,10 @@ async fn print_samples(context: &CliContext, pace: Duration, once: bool) -> Resu
             _ = &mut interrupted => return Err(Failure::Interrupted),
         }
         take_sample(&mut client, &mut model, since).await?;
-        match context.json {
-            true => print_line(plain_output::to_json(&model))?,
-            false => print_line(plain_output::render_text(&model).trim_end())?,
+        if context.json {
+            print_line(plain_output::to_json(&model))?
+        } else {
+            print_line(plain_output::render_text(&model).trim_end())?
         }
         if once {
             return Ok(());

@@ -55,9 +55,10 @@ pub(super) fn call(context: &CliContext, call: &Call) -> Result<(), Failure> {
             Err(unread @ Failure::Usage(_)) if is_unknown_tool(&failure) => unread,
             Ok(_) | Err(_) => failure,
         })?;
-        match call.all {
-            true => result_pages::read_all_pages(client, answer).await,
-            false => Ok(answer),
+        if call.all {
+            result_pages::read_all_pages(client, answer).await
+        } else {
+            Ok(answer)
         }
     })?;
     show(context, call, &answer)
@@ -141,8 +142,9 @@ fn show(context: &CliContext, call: &Call, answer: &RawValue) -> Result<(), Fail
         (false, false) => print_untrusted(&render(&result, &saver)?)?,
         (false, true) => print_error(indent_continuations(&render(&result, &saver)?, "  | ")),
     }
-    match failed {
-        true => Err(Failure::ToolError),
-        false => Ok(()),
+    if failed {
+        Err(Failure::ToolError)
+    } else {
+        Ok(())
     }
 }

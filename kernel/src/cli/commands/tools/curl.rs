@@ -53,9 +53,10 @@ pub(super) fn show(context: &CliContext, call: &Call) -> Result<(), Failure> {
         let none = "the kernel has no HTTP door: `enabled = true` in `[http]` opens it";
         return Err(Failure::Other(none.to_owned()));
     };
-    match context.json {
-        true => print_line(request.to_json(&arguments)),
-        false => print_line(request.render_command(&argument_file(call), &arguments)),
+    if context.json {
+        print_line(request.to_json(&arguments))
+    } else {
+        print_line(request.render_command(&argument_file(call), &arguments))
     }
 }
 
@@ -132,14 +133,13 @@ impl<'a> CurlRequest<'a> {
 fn to_printable_json(value: &Value) -> String {
     let mut text = String::new();
     for c in value.to_string().chars() {
-        match is_hidden(c) || c == '\t' {
-            true => {
-                let mut units = [0; 2];
-                for unit in c.encode_utf16(&mut units) {
-                    let _ = write!(text, "\\u{unit:04x}");
-                }
+        if is_hidden(c) || c == '\t' {
+            let mut units = [0; 2];
+            for unit in c.encode_utf16(&mut units) {
+                let _ = write!(text, "\\u{unit:04x}");
             }
-            false => text.push(c),
+        } else {
+            text.push(c)
         }
     }
     text

@@ -26,12 +26,13 @@ pub(super) fn find(context: &CliContext, find: &Find) -> Result<(), Failure> {
         client.call(Search::METHOD, &params, doing).await
     })?;
     context.print_answer(&answer, |found: SearchResult| {
-        match found.tools.is_empty() {
-            true => print_line(format_args!(
+        if found.tools.is_empty() {
+            print_line(format_args!(
                 "nothing among {}; `mgp tools list` shows all of them",
                 pluralize(found.total_available, "tool")
-            ))?,
-            false => print_line(result_table(&found))?,
+            ))?
+        } else {
+            print_line(result_table(&found))?
         }
         if let Some(note) = &found.note {
             print_line(sanitize_line(note))?;

@@ -56,9 +56,10 @@ fn list_feature_sets(context: &CliContext) -> Result<(), Failure> {
 
 /// Who says whether it is enabled, and that it declares more than was approved.
 fn decision_label(set: &ListedFeatureSet) -> String {
-    match set.waits {
-        true => format!("more waits: mgp pending ({})", set.by),
-        false => set.by.clone(),
+    if set.waits {
+        format!("more waits: mgp pending ({})", set.by)
+    } else {
+        set.by.clone()
     }
 }
 

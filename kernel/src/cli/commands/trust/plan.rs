@@ -109,9 +109,10 @@ impl Plan {
     /// line of its own.
     pub(super) fn render(&self, changed: bool) -> String {
         let file = sanitize_line(&self.file);
-        let mut text = match changed {
-            true => format!("{file} has changed since it was trusted. It would\n"),
-            false => format!("{file} would\n"),
+        let mut text = if changed {
+            format!("{file} has changed since it was trusted. It would\n")
+        } else {
+            format!("{file} would\n")
         };
         for server in &self.servers {
             server.render_into(&self.folder, &mut text);
@@ -250,9 +251,10 @@ fn is_private(name: &str) -> bool {
 
 /// The path with its variables; `None` where one is not set, or may hold a secret that is not to be shown.
 fn resolve_path(path: &str, variable: &dyn Fn(&str) -> Option<String>) -> Option<String> {
-    match find_variables(path).into_iter().any(is_private) {
-        true => None,
-        false => interpolate(path, "", variable).ok(),
+    if find_variables(path).into_iter().any(is_private) {
+        None
+    } else {
+        interpolate(path, "", variable).ok()
     }
 }
 
@@ -414,9 +416,10 @@ fn render_value(value: &Toml) -> String {
 /// One word as a shell would need it, so that spaces and line ends are seen for what they are.
 fn quote_word(word: &str) -> String {
     let harmless = |c: char| c.is_alphanumeric() || "/._-+:@=,%~${}".contains(c);
-    match !word.is_empty() && word.chars().all(harmless) {
-        true => word.to_owned(),
-        false => sanitize_line(&json!(word).to_string()),
+    if !word.is_empty() && word.chars().all(harmless) {
+        word.to_owned()
+    } else {
+        sanitize_line(&json!(word).to_string())
     }
 }
 

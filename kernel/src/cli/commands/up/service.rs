@@ -93,13 +93,14 @@ fn install(context: &CliContext, typed: &ServiceInstall) -> Result<(), Failure> 
     let files = ServiceSpec::new(context)?.service_files(context)?;
     if typed.dry_run {
         let told = |file: &ServiceFile| json!({"path": file.path, "text": file.text});
-        return match context.json {
-            true => print_line(
+        return if context.json {
+            print_line(
                 json!({"written": false, "files": files.iter().map(told).collect::<Vec<_>>()}),
-            ),
-            false => files.iter().try_for_each(|file| {
+            )
+        } else {
+            files.iter().try_for_each(|file| {
                 print_line(format_args!("# {}\n{}", file.path.display(), file.text))
-            }),
+            })
         };
     }
     // Only systemd is asked; what else there is takes the file up by itself, or as it is told to.

@@ -293,12 +293,11 @@ fn what_a_kernel_owes_a_client_that_has_left_is_answered() {
         drop(kernel);
         let told = line(&mut output);
         let end = done.recv_timeout(PATIENCE).unwrap();
-        match answered {
-            true => assert!(told.contains(r#""result":{}"#) && end.is_ok(), "{told}"),
-            false => {
-                assert!(told.contains(r#""id":7,"error""#), "{told}");
-                assert_eq!(end.unwrap_err().exit_code(), 1);
-            }
+        if answered {
+            assert!(told.contains(r#""result":{}"#) && end.is_ok(), "{told}")
+        } else {
+            assert!(told.contains(r#""id":7,"error""#), "{told}");
+            assert_eq!(end.unwrap_err().exit_code(), 1);
         }
         assert_eq!(line(&mut output), "");
     }

@@ -121,12 +121,13 @@ fn read_rules(mut section: Section<'_, '_, '_>, rules: &mut InferenceRules) {
     );
     section.secs("agent_timeout_secs", 1..=600, &mut rules.agent_timeout);
     if let Some(prompt) = section.text("push_prompt") {
-        match prompt.get_ref().contains("{content}") {
-            true => rules.push_prompt = (*prompt.get_ref()).into(),
-            false => section.reject(
+        if prompt.get_ref().contains("{content}") {
+            rules.push_prompt = (*prompt.get_ref()).into()
+        } else {
+            section.reject(
                 prompt.span(),
                 "`push_prompt` in [mcpl.inference] wants {content}, the place of what the event says",
-            ),
+            )
         }
     }
     section.for_each_table("servers", "mcpl.inference.servers.*", |name, section| {

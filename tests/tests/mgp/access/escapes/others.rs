@@ -120,9 +120,10 @@ async fn a_task_of_another_is_not_followed() {
     let task = given["result"]["taskId"].as_str().expect("a task");
     let about = json!({"taskId": task});
     for (token, knows) in [(scene.alice.clone(), true), (scene.bob.clone(), false)] {
-        let methods: &[&str] = match knows {
-            true => &["tasks/get"],
-            false => &["tasks/get", "tasks/update", "tasks/cancel"],
+        let methods: &[&str] = if knows {
+            &["tasks/get"]
+        } else {
+            &["tasks/get", "tasks/update", "tasks/cancel"]
         };
         for method in methods {
             scene.tries += usize::from(!knows);

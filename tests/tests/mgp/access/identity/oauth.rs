@@ -82,9 +82,10 @@ impl Issuer {
                     }
                     _ => Value::Null,
                 };
-                let (status, body) = match body.is_null() {
-                    true => ("404 Not Found", String::new()),
-                    false => ("200 OK", body.to_string()),
+                let (status, body) = if body.is_null() {
+                    ("404 Not Found", String::new())
+                } else {
+                    ("200 OK", body.to_string())
                 };
                 let len = body.len();
                 let answer = format!(

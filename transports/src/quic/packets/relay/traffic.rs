@@ -132,22 +132,22 @@ impl RelayTraffic {
         };
         pair.last = now;
         // What the pair or its sender may not send takes nothing from the others.
-        match of_sender && pair.bucket.has_tokens(len, now) && self.total.take_tokens(len, now) {
-            true => {
-                pair.bucket.take_tokens(len, now);
-                self.sender(from, now).bytes.take_tokens(len, now);
-                RelayAdmission::Pass
-            }
-            false => RelayAdmission::TooFast,
+        if of_sender && pair.bucket.has_tokens(len, now) && self.total.take_tokens(len, now) {
+            pair.bucket.take_tokens(len, now);
+            self.sender(from, now).bytes.take_tokens(len, now);
+            RelayAdmission::Pass
+        } else {
+            RelayAdmission::TooFast
         }
     }
 
     /// What became of a packet.
     pub(super) fn record(&mut self, from: NodeId, to: NodeId, len: usize, sent: bool) {
         if let Some(pair) = self.pairs.get_mut(&pair(from, to)) {
-            match sent {
-                true => pair.bytes = pair.bytes.saturating_add(len as u64),
-                false => pair.dropped = pair.dropped.saturating_add(1),
+            if sent {
+                pair.bytes = pair.bytes.saturating_add(len as u64)
+            } else {
+                pair.dropped = pair.dropped.saturating_add(1)
             }
         }
     }
@@ -225,10 +225,7 @@ impl RateBucket {
 }
 
 fn pair(a: NodeId, b: NodeId) -> [NodeId; 2] {
-    match a < b {
-        true => [a, b],
-        false => [b, a],
-    }
+    if a < b { [a, b] } else { [b, a] }
 }
 
 #[cfg(test)]

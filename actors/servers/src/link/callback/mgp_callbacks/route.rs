@@ -107,9 +107,10 @@ impl Link {
         };
         let id = open.id().to_owned();
         let told = async {
-            match self.notify_agent(asked, &id, Delivery::Reliable).await {
-                true => std::future::pending().await,
-                false => None,
+            if self.notify_agent(asked, &id, Delivery::Reliable).await {
+                std::future::pending().await
+            } else {
+                None
             }
         };
         // It may be found in the list before it is told.

@@ -53,9 +53,10 @@ impl HttpSessionState {
             return self.is_ended();
         }
         let asked = monotonic_now();
-        match refuses.await {
-            true => self.set_ended(),
-            false => *in_force = Some(asked),
+        if refuses.await {
+            self.set_ended()
+        } else {
+            *in_force = Some(asked)
         }
         self.is_ended()
     }

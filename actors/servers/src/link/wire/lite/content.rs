@@ -52,9 +52,10 @@ pub(super) fn to_mcp(result: &str, failed: bool) -> String {
             let said: Vec<String> = others
                 .map(|(name, value)| format!("{}:{}", quote(name), value.get()))
                 .collect();
-            match said.is_empty() {
-                true => Vec::new(),
-                false => vec![to_block(&format!("{{{}}}", said.join(",")))],
+            if said.is_empty() {
+                Vec::new()
+            } else {
+                vec![to_block(&format!("{{{}}}", said.join(",")))]
             }
         }
     };

@@ -112,18 +112,14 @@ impl LiteGrpc {
             wanted.metadata_mut().insert(META_KEY, meta);
         }
         let mut stub = self.stub(link);
-        let reply = match partials.is_wanted() {
-            true => {
-                let stream = Box::pin(stub.call_tool_stream(wanted)).await;
-                let stream = stream.map_err(|status| status::refusal_from_status(link, &status))?;
-                Box::pin(read_last_message(link, stream.into_inner(), partials)).await?
-            }
-            false => {
-                let answered = Box::pin(stub.call_tool(wanted)).await;
-                let answered =
-                    answered.map_err(|status| status::refusal_from_status(link, &status))?;
-                answered.into_inner()
-            }
+        let reply = if partials.is_wanted() {
+            let stream = Box::pin(stub.call_tool_stream(wanted)).await;
+            let stream = stream.map_err(|status| status::refusal_from_status(link, &status))?;
+            Box::pin(read_last_message(link, stream.into_inner(), partials)).await?
+        } else {
+            let answered = Box::pin(stub.call_tool(wanted)).await;
+            let answered = answered.map_err(|status| status::refusal_from_status(link, &status))?;
+            answered.into_inner()
         };
         reply::render_result(link, &reply)
     }

@@ -185,9 +185,10 @@ fn add_accept(headers: &HeaderMap, stream: bool) -> HeaderMap {
     let mut headers = headers.clone();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     // Who is asked for a stream gives no promise; so only where somebody reads what comes before the result.
-    let accept = match stream {
-        true => "text/event-stream, application/json",
-        false => "application/json",
+    let accept = if stream {
+        "text/event-stream, application/json"
+    } else {
+        "application/json"
     };
     headers.insert(ACCEPT, HeaderValue::from_static(accept));
     headers

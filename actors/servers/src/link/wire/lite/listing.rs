@@ -12,10 +12,11 @@ const ANY_OBJECT_SCHEMA: &str = r#"{"type":"object"}"#;
 /// # Errors
 /// What is wrong with it, in words.
 pub(super) fn to_mcp_list(answer: &str) -> Result<String, String> {
-    let list = match answer.trim_start().starts_with('[') {
-        true => answer,
-        false => member(answer, "tools")
-            .ok_or("its list is neither an array of tools nor an object with `tools`")?,
+    let list = if answer.trim_start().starts_with('[') {
+        answer
+    } else {
+        member(answer, "tools")
+            .ok_or("its list is neither an array of tools nor an object with `tools`")?
     };
     let list: Vec<&RawValue> =
         serde_json::from_str(list).map_err(|why| format!("its `tools` are no array: {why}"))?;

@@ -18,9 +18,10 @@ impl NodeWire {
     /// Nothing of the request was sent.
     pub(super) fn unavailable_refusal(&self, link: &Link) -> Refusal {
         let links = self.links.load();
-        let why = match links.shut_down.contains_key(&self.server.node) {
-            true => format!("{} was shut down", self.node),
-            false => format!("{} is away: it is not linked now", self.node),
+        let why = if links.shut_down.contains_key(&self.server.node) {
+            format!("{} was shut down", self.node)
+        } else {
+            format!("{} is away: it is not linked now", self.node)
         };
         not_sent_refusal(link, why)
     }

@@ -42,13 +42,13 @@ pub(super) fn parse(text: &str) -> Result<(RecordingHeader, RecordedRequests), R
 
 /// Why a line is none.
 fn line_error(text: &str, line: RecordedLine, why: &serde_json::Error) -> RecordingError {
-    match why.is_eof() && line.end == text.len() {
-        true => RecordingError::Truncated(line.number),
-        // It is a text of one line to its reader.
-        false => RecordingError::InvalidLine(
+    if why.is_eof() && line.end == text.len() {
+        RecordingError::Truncated(line.number)
+    } else {
+        RecordingError::InvalidLine(
             line.number,
             why.to_string().replace(" at line 1 column", ", column"),
-        ),
+        )
     }
 }
 
@@ -61,9 +61,10 @@ fn parse_header(line: &str) -> Result<RecordingHeader, RecordingError> {
     if header.version > VERSION {
         return Err(RecordingError::Version(header.version));
     }
-    match header.agent.is_some() {
-        true => Err(RecordingError::AgentRecording),
-        false => Ok(header),
+    if header.agent.is_some() {
+        Err(RecordingError::AgentRecording)
+    } else {
+        Ok(header)
     }
 }
 

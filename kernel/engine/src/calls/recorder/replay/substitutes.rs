@@ -60,9 +60,10 @@ impl Substitutes {
         }
         let mut missing = Vec::new();
         let filled = self.fill_masked(&carried, "", &mut missing);
-        match missing.is_empty() {
-            true => Ok(filled),
-            false => Err(missing),
+        if missing.is_empty() {
+            Ok(filled)
+        } else {
+            Err(missing)
         }
     }
 

@@ -4,9 +4,10 @@ use super::*;
 use crate::policy::grants::LoggedGrant;
 
 fn name(node: NodeId) -> String {
-    match node == issuer(2) {
-        true => "nas".into(),
-        false => node.short_id(),
+    if node == issuer(2) {
+        "nas".into()
+    } else {
+        node.short_id()
     }
 }
 

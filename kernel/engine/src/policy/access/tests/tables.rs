@@ -37,9 +37,10 @@ fn callers_with_the_same_rights_share_an_audience() {
         (defaults(OptIn), false),
     ] {
         let table = build(policies);
-        let expected = match is_open {
-            true => Audience::All,
-            false => Audience::Common(1),
+        let expected = if is_open {
+            Audience::All
+        } else {
+            Audience::Common(1)
         };
         assert_eq!(table.audience(&agent("a")), expected);
         assert_eq!(table.audience(&operator()), Audience::All);

@@ -38,9 +38,10 @@ impl CausalContext {
     /// How many operations of a log were known to who wrote the operation at `place`.
     pub(in crate::policy::grants) fn known_len(&self, log: NodeId, place: LogPosition) -> u64 {
         let named = self.logs.get(&log).copied();
-        match log == place.issuer {
-            true => named.map_or(place.sequence, |named| named.min(place.sequence)),
-            false => named.unwrap_or(0),
+        if log == place.issuer {
+            named.map_or(place.sequence, |named| named.min(place.sequence))
+        } else {
+            named.unwrap_or(0)
         }
     }
 }

@@ -284,10 +284,7 @@ fn a_full_log_still_takes_away() {
     );
     for (change, gives) in all {
         assert_eq!(change.is_granting(), gives, "{change:?}");
-        let end = match gives {
-            true => GRANTS_END,
-            false => SEQUENCE_END,
-        };
+        let end = if gives { GRANTS_END } else { SEQUENCE_END };
         for (sequence, expected) in [(end - 1, Ok(())), (end, Err(BadOperation::Full))] {
             let mut operation = operation(change.clone());
             operation.place.sequence = sequence;

@@ -238,9 +238,10 @@ impl Model {
     fn knew(&self, by: &Operation, other: &Operation) -> bool {
         let (place, log) = (other.place, other.place.issuer);
         let forked = (0..50).find(|sequence| self.claimed(log, *sequence).len() > 1);
-        let known = match log == by.place.issuer {
-            true => by.place.sequence,
-            false => by.context.logs.get(&log).copied().unwrap_or(0),
+        let known = if log == by.place.issuer {
+            by.place.sequence
+        } else {
+            by.context.logs.get(&log).copied().unwrap_or(0)
         };
         place.sequence < known && forked.is_none_or(|fork| place.sequence < fork)
     }

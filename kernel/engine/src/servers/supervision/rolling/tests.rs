@@ -150,9 +150,10 @@ fn input(what: &Happens, lives: &mut Lives, it: &Supervision) -> Option<Supervis
             SupervisionInput::Connected(life)
         }
         Happens::Ended(which, clean) => {
-            let exit = match clean {
-                true => ServerExit::Clean,
-                false => ServerExit::Failed("exit status 1".into()),
+            let exit = if clean {
+                ServerExit::Clean
+            } else {
+                ServerExit::Failed("exit status 1".into())
             };
             SupervisionInput::Ended(lives.of(*which)?, exit, "it ended".into())
         }

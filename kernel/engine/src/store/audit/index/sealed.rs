@@ -116,9 +116,10 @@ impl BlockSummary {
             let Some(list) = read(key)? else {
                 return Ok(Vec::new());
             };
-            let has = match is_trace {
-                true => traces::find(list.as_ref(), trace, records),
-                false => postings::decode(list.as_ref(), records),
+            let has = if is_trace {
+                traces::find(list.as_ref(), trace, records)
+            } else {
+                postings::decode(list.as_ref(), records)
             };
             let has = has.ok_or(ListDamagedError)?;
             match &mut kept {

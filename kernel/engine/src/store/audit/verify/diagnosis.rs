@@ -227,9 +227,12 @@ fn report_changed(
         };
         missing = missing
             .iter()
-            .flat_map(|(from, to)| match (*from..=*to).contains(&sequence) {
-                true => [(*from, sequence - 1), (sequence + 1, *to)],
-                false => [(*from, *to), (1, 0)],
+            .flat_map(|(from, to)| {
+                if (*from..=*to).contains(&sequence) {
+                    [(*from, sequence - 1), (sequence + 1, *to)]
+                } else {
+                    [(*from, *to), (1, 0)]
+                }
             })
             .filter(|(from, to)| from <= to)
             .collect();

@@ -17,9 +17,10 @@ struct NumberSpan(u64, u64);
 
 impl fmt::Display for NumberSpan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0 == self.1 {
-            true => write!(f, "record {}", self.0),
-            false => write!(f, "records {} to {}", self.0, self.1),
+        if self.0 == self.1 {
+            write!(f, "record {}", self.0)
+        } else {
+            write!(f, "records {} to {}", self.0, self.1)
         }
     }
 }

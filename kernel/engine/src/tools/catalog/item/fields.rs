@@ -70,9 +70,10 @@ impl<'a> Fields<'a> {
 
     /// A member that is an array, where it is there.
     fn array_value(&self, member: &'static str) -> Result<Option<&'a str>, BadItem> {
-        match self.values(member).all(|json| json.starts_with('[')) {
-            true => Ok(self.values(member).last()),
-            false => Err(BadItem::NotAnArray(member)),
+        if self.values(member).all(|json| json.starts_with('[')) {
+            Ok(self.values(member).last())
+        } else {
+            Err(BadItem::NotAnArray(member))
         }
     }
 

@@ -402,16 +402,16 @@ fn repair_root_schema(
             "type" => {
                 typed = true;
                 let lists = is_input && value.get().starts_with('[');
-                let types: Vec<Cow<'_, str>> = match lists {
-                    true => serde_json::from_str(value.get()).unwrap_or_default(),
-                    false => Vec::new(),
+                let types: Vec<Cow<'_, str>> = if lists {
+                    serde_json::from_str(value.get()).unwrap_or_default()
+                } else {
+                    Vec::new()
                 };
-                match types.iter().any(|named| named == "object") {
-                    true => {
-                        slips.record(format!("{member}: \"type\" names more than \"object\""));
-                        MemberAction::Replace("\"object\"".into())
-                    }
-                    false => MemberAction::Keep,
+                if types.iter().any(|named| named == "object") {
+                    slips.record(format!("{member}: \"type\" names more than \"object\""));
+                    MemberAction::Replace("\"object\"".into())
+                } else {
+                    MemberAction::Keep
                 }
             }
             "properties" => repair_boolean_properties(value.get(), member, slips)

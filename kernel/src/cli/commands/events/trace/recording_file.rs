@@ -33,12 +33,15 @@ impl RecordingFile {
         let mut options = OpenOptions::new();
         options.write(true).create_new(true).mode(0o600);
         let there = |e: &io::Error| e.kind() == io::ErrorKind::AlreadyExists;
-        let file = options.open(path).map_err(|e| match there(&e) {
-            true => Failure::Usage(format!(
-                "{} is there already; --force writes it anew",
-                path.display()
-            )),
-            false => write_failure(path, &e),
+        let file = options.open(path).map_err(|e| {
+            if there(&e) {
+                Failure::Usage(format!(
+                    "{} is there already; --force writes it anew",
+                    path.display()
+                ))
+            } else {
+                write_failure(path, &e)
+            }
         })?;
         let mut recording = Self {
             path: path.to_owned(),

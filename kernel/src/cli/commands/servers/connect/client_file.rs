@@ -451,12 +451,13 @@ impl ClientFileEdit {
 
     /// The client may write while a person reads what is shown.
     fn check_unchanged(&self) -> Result<(), Failure> {
-        match read_if_exists(&self.path)? == self.text {
-            true => Ok(()),
-            false => Err(Failure::Other(format!(
+        if read_if_exists(&self.path)? == self.text {
+            Ok(())
+        } else {
+            Err(Failure::Other(format!(
                 "{} was changed meanwhile, and was not written; type the command again",
                 self.path.display()
-            ))),
+            )))
         }
     }
 

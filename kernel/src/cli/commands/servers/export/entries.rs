@@ -187,12 +187,11 @@ impl EntryTexts<'_> {
             return Ok(ConfiguredText::parse(text, whole));
         }
         let variable = |name: &str| std::env::var(name).ok();
-        let value = match whole {
-            true => {
-                let read = |path: &str| self.read_file(path);
-                resolve_secret(text, key, variable, read, |name| self.read_secret(name))
-            }
-            false => mgp_engine::env::interpolate(text, key, variable),
+        let value = if whole {
+            let read = |path: &str| self.read_file(path);
+            resolve_secret(text, key, variable, read, |name| self.read_secret(name))
+        } else {
+            mgp_engine::env::interpolate(text, key, variable)
         };
         value
             .map(ConfiguredText::literal)
@@ -204,9 +203,10 @@ impl EntryTexts<'_> {
         let mut text = String::new();
         let read = file.take(SECRET_MAX + 1).read_to_string(&mut text);
         read.map_err(|why| why.to_string())?;
-        match text.len() as u64 > SECRET_MAX {
-            true => Err(format!("more than {SECRET_MAX} bytes")),
-            false => Ok(text),
+        if text.len() as u64 > SECRET_MAX {
+            Err(format!("more than {SECRET_MAX} bytes"))
+        } else {
+            Ok(text)
         }
     }
 

@@ -35,9 +35,10 @@ impl InputAnswers {
                     options: Vec::new(),
                 };
                 let input = known.unwrap_or(&unknown);
-                let answer = match unattended {
-                    true => input.default.clone(),
-                    false => prompt_input(input, &servers)?,
+                let answer = if unattended {
+                    input.default.clone()
+                } else {
+                    prompt_input(input, &servers)?
                 };
                 if let Some(text) = answer {
                     let secret = input.secret;
@@ -63,30 +64,31 @@ fn needed_inputs(file: &ParsedClientFile) -> BTreeMap<&str, BTreeSet<&str>> {
 
 /// `None` leaves out the servers that need it.
 fn prompt_input(input: &ClientInput, servers: &BTreeSet<&str>) -> Result<Option<String>, Failure> {
-    let typed = match input.secret {
-        true => HiddenInput::open()?.read_secret(&format!(
+    let typed = if input.secret {
+        HiddenInput::open()?.read_secret(&format!(
             "{} (it is not shown): ",
             question_text(input, servers)
-        ))?,
-        false => {
-            let mut terminal = io::stderr().lock();
-            write!(terminal, "{}: ", question_text(input, servers))?;
-            terminal.flush()?;
-            let mut line = String::new();
-            io::stdin().lock().read_line(&mut line)?;
-            line.trim_end_matches(['\r', '\n']).to_owned()
-        }
+        ))?
+    } else {
+        let mut terminal = io::stderr().lock();
+        write!(terminal, "{}: ", question_text(input, servers))?;
+        terminal.flush()?;
+        let mut line = String::new();
+        io::stdin().lock().read_line(&mut line)?;
+        line.trim_end_matches(['\r', '\n']).to_owned()
     };
-    Ok(match typed.is_empty() {
-        true => input.default.clone(),
-        false => Some(typed),
+    Ok(if typed.is_empty() {
+        input.default.clone()
+    } else {
+        Some(typed)
     })
 }
 
 fn question_text(input: &ClientInput, servers: &BTreeSet<&str>) -> String {
-    let what = match input.description.is_empty() {
-        true => &input.id,
-        false => &input.description,
+    let what = if input.description.is_empty() {
+        &input.id
+    } else {
+        &input.description
     };
     let names: Vec<&str> = servers.iter().copied().collect();
     let mut question = format!(

@@ -258,9 +258,12 @@ fn is_exported_placeholder(name: &str, own: &str, text: &str) -> bool {
         None if own.starts_with("file:") => name,
         None => return false,
     };
-    let plain = |c: char| match c.is_ascii_alphanumeric() {
-        true => c.to_ascii_uppercase(),
-        false => '_',
+    let plain = |c: char| {
+        if c.is_ascii_alphanumeric() {
+            c.to_ascii_uppercase()
+        } else {
+            '_'
+        }
     };
     let called: String = called.chars().map(plain).collect();
     text == format!("${{{called}}}")

@@ -41,15 +41,13 @@ pub(super) fn render(sources: &Sources, plan: &Plan, writing: &ImportEdit) -> St
             format!("to be added to {file}:"),
             String::new(),
         ]);
-        lines.extend(
-            writing
-                .added_text()
-                .lines()
-                .map(|line| match line.is_empty() {
-                    true => String::new(),
-                    false => format!("+ {}", mask_secrets(line)),
-                }),
-        );
+        lines.extend(writing.added_text().lines().map(|line| {
+            if line.is_empty() {
+                String::new()
+            } else {
+                format!("+ {}", mask_secrets(line))
+            }
+        }));
         lines.push(String::new());
     }
     lines.extend(server_notes(writing));
@@ -130,9 +128,10 @@ fn tool_notes(planned: &PlannedServer) -> Vec<String> {
         ));
     }
     if let Some(only) = &tools.only {
-        let listed = match only.is_empty() {
-            true => "none of its tools".to_owned(),
-            false => format!("only {}", names(only)),
+        let listed = if only.is_empty() {
+            "none of its tools".to_owned()
+        } else {
+            format!("only {}", names(only))
         };
         notes.push(format!("{}: offers {listed} ({keys})", planned.id));
     }

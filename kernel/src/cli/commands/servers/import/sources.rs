@@ -156,9 +156,10 @@ pub(in crate::cli::commands::servers) fn client_folders(
         codex: codex
             .filter(|path| path.is_absolute())
             .unwrap_or_else(|| home.join(".codex")),
-        platform: match cfg!(target_os = "macos") {
-            true => Platform::Mac,
-            false => Platform::Linux,
+        platform: if cfg!(target_os = "macos") {
+            Platform::Mac
+        } else {
+            Platform::Linux
         },
         home,
     })

@@ -35,15 +35,16 @@ impl RegistryClient {
         let url = typed.registry.clone();
         let url = url.unwrap_or_else(|| context.registry.url.clone());
         let url = url.trim_end_matches('/').to_owned();
-        match is_safe_url(&url) {
-            true => Ok(Self {
+        if is_safe_url(&url) {
+            Ok(Self {
                 url,
                 outbound: context.outbound(),
-            }),
-            false => Err(Failure::Usage(
+            })
+        } else {
+            Err(Failure::Usage(
                 "--registry wants https://, or http:// and this machine: what comes from there is run"
                     .to_owned(),
-            )),
+            ))
         }
     }
 

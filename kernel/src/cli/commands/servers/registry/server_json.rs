@@ -125,9 +125,10 @@ pub(super) struct PublishedInput {
 impl PublishedInput {
     /// What it is called where somebody gives it: the name, or the hint of an argument without one.
     pub(super) fn label(&self) -> &str {
-        match self.name.is_empty() {
-            true => &self.value_hint,
-            false => &self.name,
+        if self.name.is_empty() {
+            &self.value_hint
+        } else {
+            &self.name
         }
     }
 

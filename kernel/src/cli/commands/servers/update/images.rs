@@ -253,14 +253,15 @@ mod tests {
                     ),
                     (_, false) => ("", ""),
                 };
-                let answer = match known || !body.is_empty() {
-                    true => format!(
+                let answer = if known || !body.is_empty() {
+                    format!(
                         "HTTP/1.1 200 OK\r\n{more}content-length: {}\r\nconnection: close\r\n\r\n{body}",
                         body.len()
-                    ),
-                    false => format!(
+                    )
+                } else {
+                    format!(
                         "HTTP/1.1 401 Unauthorized\r\nwww-authenticate: Bearer realm=\"http://{own}/token\",service=\"s\",scope=\"repository:acme/db:pull\"\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
-                    ),
+                    )
                 };
                 stream.write_all(answer.as_bytes()).unwrap();
                 asked.push(head[0].clone());

@@ -340,9 +340,10 @@ fn find_package_argument(launcher: &PackageLauncher, args: &[String]) -> Option<
             break;
         }
         if launcher.package.contains(&option) {
-            return match value.is_empty() {
-                true => args.get(at + 1).map(|_| (at + 1, 0)),
-                false => Some((at, option.len() + 1)),
+            return if value.is_empty() {
+                args.get(at + 1).map(|_| (at + 1, 0))
+            } else {
+                Some((at, option.len() + 1))
             };
         }
         at += 1 + usize::from(launcher.value_options.contains(&&**arg));

@@ -121,18 +121,17 @@ fn run_query(program: &Path, args: &[String], input: &str) -> Result<String, Str
         return Err(format!("no answer in {} s", REGISTRY_TIMEOUT.as_secs()));
     };
     let ended = child.wait().map_err(|why| why.to_string())?;
-    match ended.success() {
-        true => Ok(said),
-        false => {
-            let complained = complained
-                .recv_timeout(REGISTRY_TIMEOUT)
-                .unwrap_or_default();
-            let first = complained.lines().find(|line| !line.trim().is_empty());
-            Err(first_line(
-                first.unwrap_or("it failed without a word"),
-                ERROR_WIDTH_MAX,
-            ))
-        }
+    if ended.success() {
+        Ok(said)
+    } else {
+        let complained = complained
+            .recv_timeout(REGISTRY_TIMEOUT)
+            .unwrap_or_default();
+        let first = complained.lines().find(|line| !line.trim().is_empty());
+        Err(first_line(
+            first.unwrap_or("it failed without a word"),
+            ERROR_WIDTH_MAX,
+        ))
     }
 }
 

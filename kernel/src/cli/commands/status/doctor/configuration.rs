@@ -82,9 +82,10 @@ fn check_misnamed_file(patient: &CheckContext<'_>) -> Option<Finding> {
         AREA,
         format!("{beside} is not read: the file here is {read}"),
     );
-    Some(match user.exists() {
-        true => told,
-        false => told.with_command(format!("mv '{beside}' '{read}'")),
+    Some(if user.exists() {
+        told
+    } else {
+        told.with_command(format!("mv '{beside}' '{read}'"))
     })
 }
 

@@ -161,16 +161,17 @@ fn check_clock(data_dir: &Path, recorded_ms: Option<u64>) -> Finding {
     // What another program writes may have its own clock: the kernel's records have the one they were made by.
     let newest = newest.chain(recorded_ms).max();
     let ahead = newest.unwrap_or(now).saturating_sub(now);
-    match ahead > CLOCK_SKEW_MAX_MS {
-        true => Finding::broken(
+    if ahead > CLOCK_SKEW_MAX_MS {
+        Finding::broken(
             AREA,
             format!(
                 "it was set back: what the kernel wrote last is dated {} from now",
                 format_duration(ahead)
             ),
         )
-        .with_command(command),
-        false => Finding::good(AREA, "it goes on from what was written last"),
+        .with_command(command)
+    } else {
+        Finding::good(AREA, "it goes on from what was written last")
     }
 }
 

@@ -24,9 +24,10 @@ pub(super) fn check(patient: &CheckContext<'_>) -> Vec<Finding> {
     let network = &loaded.kernel.network;
     let rules = network.outbound().proxies;
     let mut found = Vec::new();
-    let ways = match rules.http == rules.https {
-        true => vec![("http and https", &rules.https)],
-        false => vec![("http", &rules.http), ("https", &rules.https)],
+    let ways = if rules.http == rules.https {
+        vec![("http and https", &rules.https)]
+    } else {
+        vec![("http", &rules.http), ("https", &rules.https)]
     };
     for (what, proxy) in ways {
         if let Some(proxy) = proxy {

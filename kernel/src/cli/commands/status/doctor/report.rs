@@ -144,9 +144,12 @@ impl Redactor {
         if let Some(home) = &self.home {
             text = text.replace(home, "~");
         }
-        let word = |word: &str| match looks_like_secret(word) {
-            true => "***".to_owned(),
-            false => word.to_owned(),
+        let word = |word: &str| {
+            if looks_like_secret(word) {
+                "***".to_owned()
+            } else {
+                word.to_owned()
+            }
         };
         let line = |line: &str| line.split(' ').map(word).collect::<Vec<_>>().join(" ");
         text.split('\n').map(line).collect::<Vec<_>>().join("\n")

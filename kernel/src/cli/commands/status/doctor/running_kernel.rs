@@ -131,9 +131,10 @@ fn last_lines(patient: &CheckContext<'_>, server: &Server) -> String {
         .iter()
         .map(|line| first_line(&line.text, LINE_MAX))
         .collect();
-    match lines.is_empty() {
-        true => String::new(),
-        false => format!("; its last lines: {}", lines.join(" | ")),
+    if lines.is_empty() {
+        String::new()
+    } else {
+        format!("; its last lines: {}", lines.join(" | "))
     }
 }
 

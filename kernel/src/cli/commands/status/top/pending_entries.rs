@@ -111,9 +111,10 @@ fn subject_label(subject: Subject) -> &'static str {
 }
 
 fn from_login(server: &str, wanted: &PendingLogin) -> PendingRow {
-    let state = match wanted.parked {
-        true => "it takes no calls until then",
-        false => "it goes on with what it has",
+    let state = if wanted.parked {
+        "it takes no calls until then"
+    } else {
+        "it goes on with what it has"
     };
     let url = wanted.url.iter().map(|url| format!("or sign in at {url}"));
     PendingRow {

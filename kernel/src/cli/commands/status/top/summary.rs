@@ -131,9 +131,10 @@ fn render_cluster(cluster: &Cluster) -> Option<(String, bool)> {
         is(&[NodeStatus::Here, NodeStatus::Linked]),
         is(&[NodeStatus::Away]),
     );
-    let lease = match cluster.confirmed {
-        true => "lease confirmed",
-        false => "lease NOT CONFIRMED",
+    let lease = if cluster.confirmed {
+        "lease confirmed"
+    } else {
+        "lease NOT CONFIRMED"
     };
     let others = cluster
         .nodes

@@ -111,9 +111,10 @@ fn path_text(path: &Path) -> Result<&str, String> {
     let text = path
         .to_str()
         .ok_or_else(|| format!("{shown} is not UTF-8"))?;
-    match text.contains(char::is_control) {
-        true => Err(format!("{text:?} holds a control character")),
-        false => Ok(text),
+    if text.contains(char::is_control) {
+        Err(format!("{text:?} holds a control character"))
+    } else {
+        Ok(text)
     }
 }
 
@@ -122,9 +123,10 @@ fn quote_word(text: &str) -> String {
     let escaped = text.replace('\\', "\\\\").replace('"', "\\\"");
     let escaped = escaped.replace('%', "%%").replace('$', "$$");
     let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+:@=,%$".contains(c);
-    match !text.is_empty() && text.chars().all(plain) {
-        true => escaped,
-        false => format!("\"{escaped}\""),
+    if !text.is_empty() && text.chars().all(plain) {
+        escaped
+    } else {
+        format!("\"{escaped}\"")
     }
 }
 
@@ -203,9 +205,10 @@ fn run_systemctl(words: &[&str]) -> Result<String, String> {
         Some(status) if status.success() => Ok(said(&output.stdout)),
         Some(status) => {
             let told = said(&output.stderr);
-            match told.is_empty() {
-                true => Err(format!("systemctl {} failed ({status})", words.join(" "))),
-                false => Err(told),
+            if told.is_empty() {
+                Err(format!("systemctl {} failed ({status})", words.join(" ")))
+            } else {
+                Err(told)
             }
         }
         None => Err("systemctl gives no answer".to_owned()),

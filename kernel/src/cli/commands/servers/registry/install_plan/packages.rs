@@ -17,11 +17,12 @@ pub(super) fn package_source(package: &PublishedPackage) -> Result<InstallSource
     let base = package.registry_base_url.as_deref().unwrap_or_default();
     let base_is = |known: &[&str]| {
         let base = base.trim_end_matches('/');
-        match base.is_empty() || known.contains(&base) {
-            true => Ok(()),
-            false => Err(InstallError::OtherRegistry(
+        if base.is_empty() || known.contains(&base) {
+            Ok(())
+        } else {
+            Err(InstallError::OtherRegistry(
                 base.chars().take(100).collect(),
-            )),
+            ))
         }
     };
     let pinned = |least| {
@@ -60,9 +61,10 @@ pub(super) fn package_source(package: &PublishedPackage) -> Result<InstallSource
             };
             let image =
                 pinned_image(identifier, package.version.as_deref()).ok_or_else(refused)??;
-            let image = match image.starts_with(&host) {
-                true => image,
-                false => format!("{host}{image}"),
+            let image = if image.starts_with(&host) {
+                image
+            } else {
+                format!("{host}{image}")
             };
             (words(&["docker", "run", "-i", "--rm"]), vec![image], true)
         }

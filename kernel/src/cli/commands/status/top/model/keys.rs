@@ -192,9 +192,10 @@ impl Model {
     }
 
     fn open_decision_dialog_for(&mut self, question: PendingRow, yes: bool) {
-        let answer = match yes {
-            true => question.approve.clone(),
-            false => question.deny.clone(),
+        let answer = if yes {
+            question.approve.clone()
+        } else {
+            question.deny.clone()
         };
         match answer {
             Some(answer) if self.unreachable_reason.is_none() => {

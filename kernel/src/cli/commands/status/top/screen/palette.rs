@@ -37,9 +37,10 @@ impl Palette {
             ServerCondition::Connected => (Color::Green, Modifier::empty()),
         };
         let style = Style::new().add_modifier(modifier);
-        match self.colours {
-            true => style.fg(colour),
-            false => style,
+        if self.colours {
+            style.fg(colour)
+        } else {
+            style
         }
     }
 }

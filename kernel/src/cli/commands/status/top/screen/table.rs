@@ -145,11 +145,10 @@ pub(super) fn draw(buffer: &mut Buffer, area: Rect, model: &Model, palette: Pale
     draw_header(buffer, head, model, &shape, palette);
     if on_screen.is_empty() && model.last_sample().is_some() {
         if let Some(line) = lines.next() {
-            let text = match model.filter.is_empty() {
-                true => {
-                    "no servers: `mgp servers add --help`; of other nodes: `mgp cluster status`"
-                }
-                false => "no server has this text in its name, state or reason",
+            let text = if model.filter.is_empty() {
+                "no servers: `mgp servers add --help`; of other nodes: `mgp cluster status`"
+            } else {
+                "no server has this text in its name, state or reason"
             };
             draw_left(buffer, skip_cells(line, MARK_WIDTH), text, palette.dim());
         }
@@ -184,9 +183,10 @@ fn draw_header(
         (true, false) => "▾",
         (true, true) => "▴",
     };
-    let name = match model.filter.is_empty() {
-        true => format!("SERVER{}", mark(Some(SortOrder::Name))),
-        false => format!("SERVER /{}", model.filter),
+    let name = if model.filter.is_empty() {
+        format!("SERVER{}", mark(Some(SortOrder::Name)))
+    } else {
+        format!("SERVER /{}", model.filter)
     };
     draw_left(
         buffer,
