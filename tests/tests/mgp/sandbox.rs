@@ -50,10 +50,10 @@ impl Scene {
     pub(crate) async fn attempt(&mut self, arguments: Value) -> Result<String, String> {
         let answer = self.agent.call("it:attempt", arguments).await;
         let result = answer.result();
-        if !result["isError"] {
-            Ok(answer.text())
-        } else {
+        if result["isError"] == true {
             Err(answer.text())
+        } else {
+            Ok(answer.text())
         }
     }
 

@@ -222,9 +222,9 @@ impl<E> EventSubscriptions<E> {
     ) -> Vec<EventsEffect> {
         self.update(number, |of| {
             if reached {
-                drop(of.servers.insert(server.clone()))
+                of.servers.insert(server.clone());
             } else {
-                drop(of.servers.remove(server))
+                of.servers.remove(server);
             }
         })
     }

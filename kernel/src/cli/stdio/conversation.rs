@@ -173,7 +173,7 @@ impl ConversationState {
         let mut lost = LostRequests::default();
         for id in asked {
             if Some(&id) == waits.as_ref() {
-                drop(self.client_requests.insert(id))
+                self.client_requests.insert(id);
             } else {
                 lost.client_requests.push(id)
             }

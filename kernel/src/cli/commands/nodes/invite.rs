@@ -61,7 +61,7 @@ pub(super) fn invite(context: &CliContext, typed: args::Invite) -> Result<(), Fa
             sanitize_line(&addresses.join(", "))
         )));
         print_line(sanitize_line(&invited.ticket))?;
-        print_error(if approved {
+        print_error(if *approved {
             "whoever shows it first is let in without asking you"
         } else {
             "then `mgp nodes tickets` shows who asks, and `mgp approve WORDS` lets it in"

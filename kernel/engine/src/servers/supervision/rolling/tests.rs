@@ -150,7 +150,7 @@ fn input(what: &Happens, lives: &mut Lives, it: &Supervision) -> Option<Supervis
             SupervisionInput::Connected(life)
         }
         Happens::Ended(which, clean) => {
-            let exit = if clean {
+            let exit = if *clean {
                 ServerExit::Clean
             } else {
                 ServerExit::Failed("exit status 1".into())
