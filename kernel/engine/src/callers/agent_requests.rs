@@ -25,7 +25,7 @@ pub enum AllowedRequesters {
 }
 
 impl RequestableAgents {
-    /// True when the agent accepts requests from at least one other agent.
+    /// True when `target` accepts requests at all.
     #[must_use]
     pub fn accepts_requests(&self, target: &AgentId) -> bool {
         self.0.contains_key(target)

@@ -38,7 +38,7 @@ pub enum Purpose {
     RequestState,
     /// The id of a task.
     Task,
-    /// A promise of the MCP-lite tools.
+    /// A promise of MCP-lite.
     Promise,
     /// The cursor of an event.
     Event,

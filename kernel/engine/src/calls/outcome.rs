@@ -223,7 +223,7 @@ impl CallLookup {
     /// The history of the call with this id; `own`: the requester may read only its own calls.
     ///
     /// # Errors
-    /// [`CallNotFoundError`] only where no record of it can be missing.
+    /// [`CallNotFoundError`] when there is no record, and none can be missing.
     pub fn into_history(
         mut self,
         call_id: &str,
