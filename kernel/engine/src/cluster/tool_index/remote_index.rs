@@ -32,7 +32,7 @@ pub enum IndexEffect {
     Set(IndexKey),
     /// The entry was removed.
     Removed(IndexKey),
-    /// Report to the owner, and to the operator, which entries were rejected.
+    /// Report to the owner, and to anyone who asks, which entries were rejected.
     Report(IndexReport),
 }
 
