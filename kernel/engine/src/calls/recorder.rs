@@ -15,8 +15,8 @@ use serde_json::value::RawValue;
 use crate::clock::{MonotonicTime, to_micros_rounded_up};
 use crate::store::masks::Masks;
 
-/// Requests whose answers are awaited: more than a server may have in flight. Beyond this, the oldest are dropped,
-/// and their answers have neither method nor time.
+/// Requests whose answers are awaited: more than a server may have in flight. Beyond this, all earlier ones are
+/// dropped, and their answers have neither method nor time.
 pub const PENDING_MAX: usize = 4_096;
 /// Bytes stored of each request: enough for a long address, so that all of them take some megabytes. The answer to a
 /// longer one is shown without its method.

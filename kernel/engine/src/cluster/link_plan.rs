@@ -116,7 +116,7 @@ impl DialBackoff {
         self.duplicate_rejections > 0
     }
 
-    /// Resets the wait because a dial may succeed now. It has no effect after a rejection as a duplicate.
+    /// Resets the wait because a dial may succeed now. The wait after a rejection as a duplicate stays.
     pub fn reset(&mut self) {
         self.failures = 0;
     }

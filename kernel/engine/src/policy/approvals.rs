@@ -228,7 +228,7 @@ impl PendingEntries {
         self.0.remove(id).map(|open| open.entry)
     }
 
-    /// The entries that have expired.
+    /// Removes the entries that have expired and returns their ids.
     pub fn expire(&mut self, now_ms: u64) -> Vec<String> {
         let over = |open: &StoredEntry| open.entry.expires_ms.is_some_and(|end| end <= now_ms);
         let ended = self.0.iter().filter(|(_, open)| over(open));

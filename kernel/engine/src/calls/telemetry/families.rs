@@ -127,7 +127,7 @@ pub fn is_valid_label(text: &str) -> bool {
     text.chars().nth(LABEL_MAX).is_none() && text.chars().all(is_visible)
 }
 
-/// The label value for a text of others: truncated, with invisible characters made visible.
+/// The label value for a text of others: truncated, with U+FFFD for invisible characters.
 fn sanitize_label(text: &str) -> Cow<'_, str> {
     if is_valid_label(text) {
         return Cow::Borrowed(text);

@@ -47,7 +47,7 @@ pub enum GrantRequestError {
     /// It is not a valid time.
     #[error("`expires_at` is no RFC 3339 time such as 2026-03-01T00:00:00Z: {0:?}")]
     BadTime(String),
-    /// It would expire before it begins.
+    /// It has expired already.
     #[error("`expires_at` {0} has passed already")]
     AlreadyExpired(String),
     /// A name or text is too long or empty.
