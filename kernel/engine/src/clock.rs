@@ -1,9 +1,9 @@
-//! The time, as engines are told it.
+//! The time, as it is passed to engines.
 
 use std::ops::Add;
 use std::time::Duration;
 
-/// A point in time: how long after the kernel's start. Never goes back.
+/// A point in time, as the time since the kernel's start. Never goes back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MonotonicTime(Duration);
 
@@ -11,19 +11,19 @@ impl MonotonicTime {
     /// The kernel's start.
     pub const START: Self = Self(Duration::ZERO);
 
-    /// The moment that lies `after` the kernel's start.
+    /// The point in time this long after the kernel's start.
     #[must_use]
     pub const fn new(after: Duration) -> Self {
         Self(after)
     }
 
-    /// How long after the kernel's start it lies.
+    /// The time since the kernel's start.
     #[must_use]
     pub const fn since_start(self) -> Duration {
         self.0
     }
 
-    /// How long after `earlier` it lies; zero when it does not lie after it.
+    /// The time since `earlier`; zero when that is later.
     #[must_use]
     pub const fn duration_since(self, earlier: Self) -> Duration {
         self.0.saturating_sub(earlier.0)
@@ -38,8 +38,8 @@ impl Add<Duration> for MonotonicTime {
     }
 }
 
-/// Whole microseconds, rounded up: nothing that took longer than a bound is counted at it, and nothing that took time
-/// is told as none. What does not fit is the longest time.
+/// Whole microseconds, rounded up: a duration above a bound is never counted at it, and no positive duration becomes
+/// 0. Saturates.
 #[must_use]
 pub fn to_micros_rounded_up(time: Duration) -> u64 {
     u64::try_from(time.as_nanos().div_ceil(1_000)).unwrap_or(u64::MAX)

@@ -5,10 +5,10 @@
 
 use crate::store::secrets::is_typed_name;
 
-/// What begins a value that is a secret kept by this name.
+/// The prefix of a value that refers to a stored secret.
 pub const SECRET_PREFIX: &str = "secret:";
 
-/// Why a value could not be resolved. Names what is missing and where it is used, never a value.
+/// Why a value could not be resolved. It names what is missing and where it is used, never a value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ResolveError {
     /// `${VAR}` without such a variable.
@@ -37,7 +37,7 @@ pub enum ResolveError {
         /// Where in the configuration.
         place: String,
     },
-    /// `keyring:NAME`, as other programs write it.
+    /// `keyring:NAME`, the syntax of other programs.
     #[error(
         "{place}: keyring:{name} is written secret:{name} here; `mgp secrets set {name}` keeps it, in the keyring of the desktop where there is one"
     )]
@@ -47,7 +47,7 @@ pub enum ResolveError {
         /// Where in the configuration.
         place: String,
     },
-    /// `secret:NAME` that cannot be had.
+    /// `secret:NAME` that cannot be loaded.
     #[error("{place}: {reason}")]
     Secret {
         /// Why, and what to do.
@@ -55,7 +55,7 @@ pub enum ResolveError {
         /// Where in the configuration.
         place: String,
     },
-    /// `${secret:NAME}` where others would see it.
+    /// `${secret:NAME}` where the value would be visible to others.
     #[error(
         "{place}: a secret is put into values of `env` and `headers` alone; what stands here is seen by every user of the machine"
     )]
@@ -69,7 +69,7 @@ pub enum ResolveError {
 /// default. Values are not interpolated again.
 ///
 /// # Errors
-/// [`ResolveError`] names the variable and `place`, which says in words where `text` is used.
+/// [`ResolveError`] names the variable and `place`, which describes where `text` is used.
 pub fn interpolate(
     text: &str,
     place: &str,
@@ -115,13 +115,12 @@ fn interpolate_with(
     Ok(out)
 }
 
-/// Like [`interpolate`] for a value that may be a secret: `file:PATH` is the content of that file
-/// without its last newline, `secret:NAME` what is kept by that name. A reference is known
-/// by how the value is written, not by what a variable brings in: `${DATABASE}` may well hold
-/// `file:./dev.db`.
+/// Like [`interpolate`] for a value that may be a secret: `file:PATH` is the content of that file without its last
+/// newline, `secret:NAME` the stored secret of that name. A reference is recognised by how the value is written, not
+/// by what a variable contains: `${DATABASE}` may well hold `file:./dev.db`.
 ///
 /// # Errors
-/// [`ResolveError`], as [`interpolate`], or because the file or the secret could not be had.
+/// [`ResolveError`], as [`interpolate`], or because the file or the secret could not be loaded.
 pub fn resolve_secret(
     text: &str,
     place: &str,
@@ -164,7 +163,7 @@ pub fn resolve_secret(
     Ok(line.strip_suffix('\r').unwrap_or(line).to_owned())
 }
 
-/// The secrets that a configured value refers to, by their names.
+/// The names of the secrets that a configured value refers to.
 #[must_use]
 pub fn find_secrets(text: &str) -> Vec<&str> {
     if let Some(name) = text.strip_prefix(SECRET_PREFIX) {
@@ -175,17 +174,17 @@ pub fn find_secrets(text: &str) -> Vec<&str> {
         .collect()
 }
 
-/// The variables that a configured value refers to, by their names.
+/// The names of the variables that a configured value refers to.
 #[must_use]
 pub fn find_variables(text: &str) -> Vec<&str> {
     let all = find_references(text).into_iter();
     let all = all.filter(|it| !it.starts_with(SECRET_PREFIX));
     let names = all.map(|it| it.split_once(":-").map_or(it, |(name, _)| name));
-    // `${:-text}` has none.
+    // `${:-text}` has no name.
     names.filter(|name| !name.is_empty()).collect()
 }
 
-/// What stands in the braces of `${…}`.
+/// The text in the braces of each `${…}`.
 fn find_references(text: &str) -> Vec<&str> {
     let (mut found, mut rest) = (Vec::new(), text);
     while let Some(at) = rest.find('$') {
@@ -213,7 +212,7 @@ fn resolve_variable(
         Some((name, default)) => (name, Some(default)),
         None => (variable, None),
     };
-    // `${:-file:./dev.db}` says that its text is a text and refers to nothing.
+    // `${:-file:./dev.db}` marks its text as a literal that refers to nothing.
     if let ("", Some(text)) = (name, default) {
         return Ok(text.to_owned());
     }

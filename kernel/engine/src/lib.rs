@@ -1,14 +1,14 @@
 //! Pure decisions: an input and the time go in, effects come out.
 //!
-//! No clock, no randomness, no threads, no IO: [`clock::MonotonicTime`] is passed in, variables and
-//! files are read by closures of the caller.
+//! No clock, no randomness, no threads, no IO: [`clock::MonotonicTime`] is passed in, variables and files are read by
+//! closures of the caller.
 //!
-//! The rooms are listed in the order in which a call passes them; a room names only rooms below it, and all
-//! of them may name the modules at the end.
+//! The modules are listed in the order in which a call passes them. A module uses only modules below it; all of them
+//! may use the small modules at the end.
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
-/// Who connects: tokens, certificates, the agent registry, and names as they are typed.
+/// Endpoints and their callers: tokens, certificates, the agent registry, and the names people type.
 pub mod doors {
     pub mod agent_registry;
     pub mod bearer;
@@ -19,7 +19,7 @@ pub mod doors {
     pub mod suggestions;
 }
 
-/// Bounds on calls and on their retries, and what became of them.
+/// Limits on calls, their retries and their outcomes.
 pub mod calls {
     pub mod outcome;
     pub mod rate_limits;
@@ -29,7 +29,7 @@ pub mod calls {
     pub mod telemetry;
 }
 
-/// What is offered: the catalog, its index, and how tools come into it.
+/// What is offered: the catalog, its index, and how tools are added to it.
 pub mod tools {
     pub mod catalog;
     pub mod events;
@@ -42,7 +42,7 @@ pub mod tools {
     pub mod uris;
 }
 
-/// Other nodes: the links to them, what is shared with them, what they offer, and who of them is there.
+/// Other nodes: links to them, sharing with them, their offers, and their liveness.
 pub mod cluster {
     pub mod address_hints;
     pub mod assertions;
@@ -60,7 +60,7 @@ pub mod cluster {
     pub mod tool_index;
 }
 
-/// One server: its entry, its life, its sandbox, and whom its questions belong to.
+/// One server: its entry, its generation, its sandbox, and the callers its callbacks belong to.
 pub mod servers {
     pub mod attribution;
     pub mod call_queue;
@@ -79,7 +79,7 @@ pub mod servers {
     pub mod tree_plan;
 }
 
-/// Many nodes: the logs of their admins, who is in, whom to believe for how long, and what they send each other.
+/// Replication between nodes: the logs of their admins, the members, leases, and their messages.
 pub mod replication {
     pub mod clocks;
     pub mod lease;
@@ -95,7 +95,7 @@ pub mod replication {
     mod test_logs;
 }
 
-/// What is allowed, and what must be checked or asked before it is done.
+/// What is allowed, and what must be checked or confirmed first.
 pub mod policy {
     pub mod access;
     pub mod approvals;
@@ -108,7 +108,7 @@ pub mod policy {
     pub mod trust;
 }
 
-/// What belongs to one caller: its questions, streams, tasks, suspended calls and the tools it holds.
+/// The state of one caller: its callbacks, streams, tasks, suspended calls and cached tools.
 pub mod callers {
     pub mod agent_requests;
     pub mod call_stream;
@@ -122,7 +122,7 @@ pub mod callers {
     pub mod tool_cache;
 }
 
-/// What is written to disk: the journal, the audit log and secrets; and what is masked everywhere.
+/// Storage: the journal, the audit log and secrets; and the masking used everywhere.
 pub mod store {
     pub mod audit;
     pub mod journal;

@@ -1,4 +1,4 @@
-//! The key of a node. Others verify its signatures; its id is the hash of the public half.
+//! The key of a node. Others verify its signatures; its id is the hash of the public key.
 
 use std::fmt;
 
@@ -8,15 +8,15 @@ use mgp_protocol::ids::hex::digit;
 use serde::de::{Error, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// Signatures verified in one batch: twice as fast as one by one. If one is bad, its batch is verified
-/// again one by one.
+/// Signatures verified in one batch: twice as fast as one by one. If one is invalid, its batch is verified again one
+/// by one.
 const BATCH: usize = 256;
 
-/// The secret half. Wiped when it is dropped.
+/// The private key. Zeroized on drop.
 #[derive(Clone)]
 pub struct NodeKey(SigningKey);
 
-/// The public half.
+/// The public key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct PublicKey(pub [u8; 32]);
 
@@ -31,7 +31,7 @@ impl NodeKey {
         Self(SigningKey::from_bytes(bytes))
     }
 
-    /// Its public half.
+    /// Its public key.
     #[must_use]
     pub fn public_key(&self) -> PublicKey {
         PublicKey(self.0.verifying_key().to_bytes())
@@ -43,7 +43,7 @@ impl NodeKey {
         self.public_key().node_id()
     }
 
-    /// Signs.
+    /// Signs these bytes.
     #[must_use]
     pub fn sign(&self, bytes: &[u8]) -> Signature {
         Signature(self.0.sign(bytes).to_bytes())
@@ -57,7 +57,7 @@ impl fmt::Debug for NodeKey {
 }
 
 impl PublicKey {
-    /// Reads the hexadecimal digits it is shown as.
+    /// Parses the hexadecimal form it is displayed in.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let text = text.as_bytes();

@@ -1,9 +1,9 @@
-//! Moments as people write them (RFC 3339). The clock is read elsewhere.
+//! Timestamps as RFC 3339 text. The clock is read elsewhere.
 
 const DAY: i64 = 86_400;
 
-/// A moment as seen from a place `offset_minutes` east of Greenwich: `2026-11-21T14:03:07+02:00`,
-/// with `Z` for no offset. `unix` is in seconds since 1970.
+/// A timestamp at `offset_minutes` east of Greenwich: `2026-11-21T14:03:07+02:00`, with `Z` for no offset. `unix` is
+/// in seconds since 1970.
 #[must_use]
 pub fn render_rfc3339(unix: i64, offset_minutes: i32) -> String {
     let local = unix + i64::from(offset_minutes) * 60;
@@ -14,8 +14,8 @@ pub fn render_rfc3339(unix: i64, offset_minutes: i32) -> String {
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}{offset}")
 }
 
-/// A moment in Greenwich to the millisecond: `2026-11-21T14:03:07.045Z`. `unix_ms` is in milliseconds
-/// since 1970; beyond the year 9999 it has more digits.
+/// A timestamp in UTC to the millisecond: `2026-11-21T14:03:07.045Z`. `unix_ms` is in milliseconds since 1970; beyond
+/// the year 9999 the year has more digits.
 #[must_use]
 pub fn render_rfc3339_ms(unix_ms: u64) -> String {
     let seconds = i64::try_from(unix_ms / 1000).expect("a thousandth of a u64 fits");
@@ -25,9 +25,9 @@ pub fn render_rfc3339_ms(unix_ms: u64) -> String {
     format!("{text}.{:03}Z", unix_ms % 1000)
 }
 
-/// Reads what RFC 3339 writes, in milliseconds since 1970: `2026-03-01T00:00:00Z`, with any fraction
-/// of a second and any offset. `None` for everything else, for what lies before 1970, and for days
-/// and hours there are not; a leap second counts as the first of the next minute.
+/// Parses an RFC 3339 timestamp into milliseconds since 1970: `2026-03-01T00:00:00Z`, with any fraction of a second
+/// and any offset. `None` for everything else, for times before 1970, and for invalid days and hours; a leap second
+/// counts as the first of the next minute.
 #[must_use]
 pub fn parse_rfc3339(text: &str) -> Option<u64> {
     let (day, clock) = text.split_at_checked(10)?;
@@ -64,11 +64,11 @@ fn parse_date(text: &str) -> Option<i64> {
         parse_digits(&[d1, d2])?,
     );
     let days = days_from_civil(year, month, day);
-    // A day that is not in its month comes back as another one.
+    // A day that its month does not have converts to another date.
     (civil_from_days(days) == (year, month, day)).then_some(days)
 }
 
-/// Milliseconds of the digits behind the point; what is finer is cut off.
+/// Milliseconds of the fraction; finer digits are truncated.
 fn parse_fraction(text: &str) -> Option<i64> {
     let valid = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
     let first: String = text.chars().chain("00".chars()).take(3).collect();
@@ -106,7 +106,7 @@ pub fn render_offset(minutes: i32) -> String {
     }
 }
 
-/// Reads an offset: `Z`, `UTC`, `+05:30`, `-0800`, `+2`. At most 14 hours, as on Earth.
+/// Parses an offset: `Z`, `UTC`, `+05:30`, `-0800`, `+2`. At most 14 hours, as on Earth.
 #[must_use]
 pub fn parse_offset(text: &str) -> Option<i32> {
     if matches!(text, "Z" | "z" | "UTC" | "GMT") {

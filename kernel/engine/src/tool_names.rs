@@ -1,28 +1,26 @@
-//! The two names of each tool and prompt: the canonical one, and the one agents are shown.
+//! The two names of each tool and prompt: the canonical one, and the visible one.
 //!
-//! Canonical is `server:tool`. Shown is `server__tool`: at most 64 characters of `[A-Za-z0-9_-]`,
-//! which is what model APIs take. A name that does not fit, or could be read as another one, is cut
-//! and closed with a hash of the canonical name. So a shown name depends on its own server and tool
-//! alone and belongs to them alone.
+//! The canonical name is `server:tool`. The visible name is `server__tool`: at most 64 characters of `[A-Za-z0-9_-]`,
+//! which model APIs accept. A name that does not fit, or is ambiguous, is shortened and ends with a hash of the
+//! canonical name. So a visible name depends only on its own server and tool, and is unique to them.
 
 use mgp_protocol::ids::ServerId;
 
-/// Longest shown name, in characters.
+/// Longest visible name, in characters.
 pub const VISIBLE_NAME_MAX: usize = 64;
 
 const SEPARATOR: &str = "__";
 const HASH_LEN: usize = 8;
-/// Digits and letters without the ones that are misread (Crockford).
+/// Digits and letters without those that are easily confused (Crockford).
 const ALPHABET: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
 
-/// `server:name`, what policies, audit and the command line use. Ids hold no colon, so it splits
-/// back at the first one.
+/// `server:name`, used by policies, audit and the command line. Ids contain no colon, so it splits at the first one.
 #[must_use]
 pub fn canonical_name(server: &ServerId, name: &str) -> String {
     format!("{server}:{name}")
 }
 
-/// What an agent sees and calls. A tool of another node has the node's name in front.
+/// The name that an agent sees and calls. For a tool of another node, the node's name comes first.
 #[must_use]
 pub fn visible_name(server: &ServerId, name: &str) -> String {
     if let Some((node, server)) = server.remote_parts() {
@@ -39,9 +37,9 @@ pub fn visible_name(server: &ServerId, name: &str) -> String {
     shown
 }
 
-/// What an agent sees of another node's tool: `node__server__tool`, closed with a hash where that could be
-/// read in another way. `handle` is what the node is called here, `id` what the hash knows it by: with all
-/// digits of its id, the hash stays the same whatever it is called.
+/// The name that an agent sees for another node's tool: `node__server__tool`, ending with a hash where that is
+/// ambiguous. `handle` is the local name of the node, `id` identifies it in the hash: with all digits of its id, the
+/// hash does not change with the name.
 #[must_use]
 pub fn visible_remote_name(handle: &str, id: &str, server: &ServerId, name: &str) -> String {
     let own = format!("{server}{SEPARATOR}{name}");
@@ -60,20 +58,20 @@ pub fn visible_remote_name(handle: &str, id: &str, server: &ServerId, name: &str
     shown
 }
 
-/// What a name says of a server it has the form of.
+/// What a name of this form says about its server's tool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ToolNameForm<'a> {
     /// The server's own name.
     Plain(&'a str),
-    /// Closed with a hash: only what the server offers says which of its things is meant.
+    /// Shortened with a hash: only the server's list tells which item it is.
     Hashed,
 }
 
-/// Reads a name that has the form of this server's; `None` for every other one. Servers whose ids are
-/// presented alike share the closed form.
+/// Parses a name of this server's form; `None` for every other one. Servers whose ids render alike share the hashed
+/// form.
 #[must_use]
 pub fn parse<'a>(server: &ServerId, name: &'a str) -> Option<ToolNameForm<'a>> {
-    // As the names of its tools begin.
+    // The prefix of its tool names.
     let exact = match server.remote_parts() {
         Some((node, server)) => format!("{node}{SEPARATOR}{server}"),
         None => server.to_string(),
@@ -91,9 +89,8 @@ pub fn parse<'a>(server: &ServerId, name: &'a str) -> Option<ToolNameForm<'a>> {
     has_hash_suffix(rest).then_some(ToolNameForm::Hashed)
 }
 
-/// True for a name that could be the canonical or the shown one of some server's tool: all of those
-/// have a separator. Whether there is such a server, and whether it runs, makes no difference, so that
-/// what a name means never depends on it.
+/// True for a name that could be the canonical or visible name of some server's tool: all of those have a separator.
+/// This does not depend on whether the server exists or runs, so that the meaning of a name never does.
 #[must_use]
 pub fn is_qualified(name: &str) -> bool {
     name.contains(':') || name.contains(SEPARATOR)
@@ -107,7 +104,7 @@ fn to_allowed_char(c: char) -> char {
     }
 }
 
-/// The first separator ends the server's id, and the end is not taken for a hash.
+/// The first separator ends the server's id, and the end does not look like a hash.
 fn is_unambiguous(plain: &str, server: &ServerId) -> bool {
     plain.find(SEPARATOR) == Some(server.as_str().len()) && !has_hash_suffix(plain)
 }

@@ -116,6 +116,7 @@ fn candidates(cx: &Context, caller: &Caller, named: NamedItem<'_>) -> Vec<Candid
     if formed {
         found.retain(|claimant| claimant.is_qualified)
     } else {
+        // A bare name that several servers offer belongs to none of them.
         let had = found.iter().filter(|claimant| claimant.was_offered).count();
         if had + count_listed(cx, &shown, caller, named) > 1 {
             found.retain(|claimant| !claimant.was_offered);

@@ -233,6 +233,7 @@ pub async fn unsubscribe(cx: &Context, request: &Request) -> Outcome {
     let (server, own) = if kernel_resources::is_kernel_resource(&request.caller, &uri) {
         (approvals::kernel_owner(), uri)
     } else {
+        // The server need not be connected for this.
         find_owner_now(cx, &request.caller, &uri)?
     };
     let server = subscription_key(cx, &request.caller, server);

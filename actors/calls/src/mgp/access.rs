@@ -117,6 +117,7 @@ fn query(cx: &Context, caller: &Caller, who: &Principal, mut query: Query) -> Ou
     let about = if caller.operator {
         Principal::Agent(AgentId::new(query.agent_id))
     } else {
+        // Its own identity, with the limits of this connection.
         who.clone()
     };
     let decision = table.decide(&about, &server, tool, unix_ms());

@@ -175,6 +175,7 @@ impl LinksState {
                 if held.facts().instance == facts.instance {
                     self.drain(node, held)
                 } else {
+                    // The link of an earlier generation: nothing waits for an answer on it.
                     held.peer.link.close(LinkClose::Replaced)
                 }
             }

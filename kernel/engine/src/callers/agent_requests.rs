@@ -1,37 +1,37 @@
-//! Agents that ask one another: no chain of them is long, and none comes back to where it began.
+//! Requests between agents, with limits: chains of requests are short, and no chain contains a cycle.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use mgp_protocol::ids::AgentId;
 
-/// Longest chain: one asks, who is asked asks, and that one once more.
+/// Longest chain of requests: an agent that handles a request may send one, and its recipient one more.
 pub const DEPTH_MAX: usize = 3;
-/// Asks under way of one agent.
+/// Requests in flight that one agent may have.
 const PER_AGENT_MAX: usize = 8;
-/// Asks under way of all.
+/// Requests in flight of all agents.
 const TOTAL_MAX: usize = 256;
 
-/// Who may ask whom: the agents that answer, each with those it answers.
+/// Which agents accept requests, and from which requesters.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RequestableAgents(pub BTreeMap<AgentId, AllowedRequesters>);
 
-/// Whom an agent answers.
+/// The requesters an agent accepts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AllowedRequesters {
     /// Every agent.
     All,
-    /// These.
+    /// Only these agents.
     Only(BTreeSet<AgentId>),
 }
 
 impl RequestableAgents {
-    /// True when an agent agreed to be asked by anybody.
+    /// True when `target` accepts requests at all.
     #[must_use]
     pub fn accepts_requests(&self, target: &AgentId) -> bool {
         self.0.contains_key(target)
     }
 
-    /// True when `target` agreed to be asked by `asker`.
+    /// True when `target` accepts requests from `asker`.
     #[must_use]
     pub fn accepts_requests_from(&self, target: &AgentId, asker: &AgentId) -> bool {
         match self.0.get(target) {
@@ -42,26 +42,26 @@ impl RequestableAgents {
     }
 }
 
-/// Why an agent may not ask another one now.
+/// Why a request between two agents is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AgentRequestError {
-    /// It is the same one.
+    /// An agent cannot send a request to itself.
     #[error("an agent does not ask itself")]
     SameAgent,
-    /// It waits for this very answer.
+    /// The target waits for the requester, directly or through others.
     #[error("that agent waits for an answer of yours, directly or through others: answer it first")]
     Cycle,
-    /// [`DEPTH_MAX`].
+    /// The chain would exceed [`DEPTH_MAX`].
     #[error(
         "you are asked by an agent that is itself asked: a chain of {DEPTH_MAX} goes no further"
     )]
     TooDeep,
-    /// A bound.
+    /// A limit on requests in flight is reached.
     #[error("too many agents are being asked; try again when one has answered")]
     TooMany,
 }
 
-/// One ask under way; never given twice.
+/// The id of a request in flight; never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AgentRequestId(u64);
 
@@ -72,10 +72,10 @@ struct PendingAgentRequest {
     target: AgentId,
 }
 
-/// The asks under way.
+/// The requests in flight between agents.
 ///
-/// Which of the questions to it an agent works on when it asks is not known, so the longest chain that
-/// leads to it counts.
+/// It is not known which of its requests an agent works on when it sends another one. The longest chain that leads to
+/// the agent counts.
 #[derive(Clone, Debug, Default)]
 pub struct AgentRequests {
     pending: Vec<PendingAgentRequest>,
@@ -83,7 +83,7 @@ pub struct AgentRequests {
 }
 
 impl AgentRequests {
-    /// One agent asks another.
+    /// Registers a request from one agent to another.
     ///
     /// # Errors
     /// [`AgentRequestError`].
@@ -115,7 +115,7 @@ impl AgentRequests {
         Ok(number)
     }
 
-    /// It is answered, or taken back.
+    /// Removes a request that was answered or cancelled.
     pub fn end(&mut self, number: AgentRequestId) {
         self.pending.retain(|ask| ask.id != number);
     }

@@ -1,9 +1,9 @@
 //! The chunks of one call on their way from its server to its reader (MGP §12).
 //!
-//! They leave in the order of their index. One that comes too early waits a moment for those before it; then
-//! the gap is left, which the reader sees, because the index is the server's own. A reader that is slow
-//! holds up nobody: chunks wait up to a bound, the server is told to slow down and then to pause, and
-//! what comes all the same is dropped. The result that comes at the end is whole in any case.
+//! Chunks are delivered in the order of their index. A chunk that arrives early waits briefly for the earlier ones,
+//! then the gap is skipped. The reader sees the gap, because the server assigns the index. A slow reader blocks
+//! nobody: chunks are buffered up to a bound, the server is asked to slow down and then to pause, and chunks beyond
+//! the bound are dropped. The final result is complete in any case.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -12,53 +12,52 @@ use mgp_protocol::mgp::stream::{INDEX_MAX, UNPACED};
 
 use crate::clock::MonotonicTime;
 
-/// Bytes of one stream that wait for their reader, with those on their way to it. Half of the
-/// megabyte that a stream may hold.
+/// Bytes of one stream that may be buffered or on their way to the reader: half of the megabyte that a stream may
+/// hold.
 pub const BUFFERED_BYTES_MAX: usize = 512 << 10;
-/// Bytes of one stream kept after they were delivered, for a reader that asks again. The other half.
+/// Bytes of one stream stored after delivery for a reader that requests a resend: the other half.
 pub const REPLAY_BYTES_MAX: usize = 512 << 10;
-/// Frames on their way to a reader at once: enough that it never waits for the next, few enough that
-/// the streams of one connection take turns.
+/// Frames on their way to a reader at once: enough to keep it busy, few enough that the streams of one connection
+/// alternate.
 pub const WINDOW: usize = 64;
-/// Chunks that came too early and wait for those before them.
+/// Early chunks that may wait for earlier ones.
 const OUT_OF_ORDER_MAX: usize = 64;
-/// Indices a reader may wait for after it said that it misses them.
+/// Missing indices a reader may report and wait for.
 const MISSED_MAX: usize = 256;
-/// Paces of its reader that a server is told in one call, so that a reader who goes on changing its mind does
-/// not fill the queue of a server that others use, too. After them the server is told none: what the reader
-/// wants is kept here alone.
+/// How many pace changes of its reader are sent to a server in one call, so that a reader that keeps changing its
+/// pace does not fill the queue of a server shared with others. Later changes are applied here only.
 const PACE_CHANGES_MAX: usize = 64;
-/// A server whose threads overtake each other is not asked for what is on its way.
+/// Wait before a resend is requested: a server with several threads may send chunks out of order.
 const RESEND_DELAY: Duration = Duration::from_millis(20);
-/// How long early chunks wait for those before them.
+/// How long early chunks wait for earlier ones.
 const GAP_TIMEOUT: Duration = Duration::from_millis(250);
-/// How long a server stays paused at least after a chunk was dropped, so that it is not told at each.
+/// Shortest pause of a server after a dropped chunk, so that it does not get a message for each one.
 const PAUSE_MIN: Duration = Duration::from_millis(100);
-/// When a frame found no room although none is on its way, another try is made after this time.
+/// Wait before the next attempt when no capacity was left for a frame although none is in flight.
 const RETRY_DELAY: Duration = Duration::from_millis(5);
 
-/// What has to be done.
+/// What the caller of this state machine has to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CallStreamEffect<T> {
-    /// Give this chunk to the reader. It counts as on its way until [`CallStream::acknowledge`] or
+    /// Deliver this chunk to the reader. It counts as in flight until [`CallStream::acknowledge`] or
     /// [`CallStream::requeue`].
     Deliver(u64, T),
-    /// Tell the server how many chunks a second it may send; `None` takes an earlier pace back.
+    /// Ask the server to send at most this many chunks a second; `None` removes an earlier limit.
     SetPace(Option<u32>),
-    /// Ask the server for these chunks again.
+    /// Ask the server to resend these chunks.
     RequestResend(Vec<u64>),
 }
 
-/// Why a chunk goes no further.
+/// Why a chunk is dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChunkDropReason {
-    /// It came before.
+    /// The chunk arrived before.
     Duplicate,
-    /// The stream has said that it is done, or its call has its answer.
+    /// The stream is complete, or its call is answered.
     Late,
-    /// Readers could not tell its index from the next one.
+    /// The index is above what a reader can represent exactly.
     IndexTooLarge,
-    /// Too much waits for the reader.
+    /// The buffer for the reader is full.
     BufferFull,
 }
 
@@ -67,13 +66,13 @@ pub enum ChunkDropReason {
 enum Lag {
     #[default]
     None,
-    /// Half of the bound waits: the server may send as many chunks a second as the reader takes.
+    /// Half of the bound is buffered: the server may send as many chunks a second as the reader takes.
     Half(u32),
     /// The bound is reached.
     Full,
 }
 
-/// A chunk that waits, and its size.
+/// A buffered chunk and its size.
 #[derive(Debug)]
 struct BufferedChunk<T> {
     index: u64,
@@ -84,33 +83,33 @@ struct BufferedChunk<T> {
 /// The chunks of one call. `T` is a chunk.
 #[derive(Debug)]
 pub struct CallStream<T> {
-    /// The first index that neither came nor was given up.
+    /// The lowest index that has neither arrived nor been skipped.
     next_index: u64,
     ready: VecDeque<BufferedChunk<T>>,
     out_of_order: BTreeMap<u64, BufferedChunk<T>>,
-    /// Since when there is something early.
+    /// Since when early chunks wait.
     gap_since: Option<MonotonicTime>,
     resend_requested: bool,
     delivered: VecDeque<BufferedChunk<T>>,
     delivered_bytes: usize,
-    /// What the reader misses and may get late.
+    /// Indices the reader reported as missing, which may still arrive late.
     missed: BTreeSet<u64>,
-    /// The last index there is.
+    /// The last index of the stream, once known.
     last_index: Option<u64>,
     finished: bool,
     buffered_bytes: usize,
     in_flight: usize,
-    /// The reader's own pace.
+    /// The pace the reader requested, in chunks a second.
     pace: Option<u32>,
-    /// How often it was set.
+    /// How often the pace was changed.
     pace_changes: usize,
-    /// Not before this time, by that pace.
+    /// The earliest time of the next delivery at that pace.
     next_delivery: MonotonicTime,
     retry_at: Option<MonotonicTime>,
     lag: Lag,
     paused_until: MonotonicTime,
     sent_pace: Option<u32>,
-    /// Deliveries of the second that began then, and of the one before.
+    /// Start of the current second, deliveries in it, and deliveries in the second before.
     rate: (MonotonicTime, u32, u32),
 }
 
@@ -144,10 +143,10 @@ impl<T> Default for CallStream<T> {
 type Effects<T> = Vec<CallStreamEffect<T>>;
 
 impl<T> CallStream<T> {
-    /// A chunk came from the server.
+    /// Accepts a chunk from the server.
     ///
     /// # Errors
-    /// [`ChunkDropReason`] says why it goes no further.
+    /// [`ChunkDropReason`] when the chunk is dropped.
     pub fn push_chunk(
         &mut self,
         (index, bytes, done): (u64, usize, bool),
@@ -181,7 +180,7 @@ impl<T> CallStream<T> {
         Ok(())
     }
 
-    /// Nothing with a higher index is of this stream.
+    /// Sets the last index: the stream has no chunk with a higher one.
     fn set_last_index(&mut self, index: u64) {
         self.last_index = Some(index);
         let beyond = self.out_of_order.split_off(&(index + 1));
@@ -206,7 +205,7 @@ impl<T> CallStream<T> {
         }
     }
 
-    /// Moves what is early and now in its turn.
+    /// Moves early chunks whose turn has come to the ready queue.
     fn advance_past_gap(&mut self, now: MonotonicTime) {
         let before = self.out_of_order.len();
         while let Some(chunk) = self.out_of_order.remove(&self.next_index) {
@@ -222,7 +221,7 @@ impl<T> CallStream<T> {
         }
     }
 
-    /// Goes on with the first early chunk, without those before it.
+    /// Skips the gap before the first early chunk.
     fn skip_gap(&mut self, now: MonotonicTime) {
         if let Some((index, _)) = self.out_of_order.first_key_value() {
             self.next_index = *index;
@@ -230,7 +229,7 @@ impl<T> CallStream<T> {
         }
     }
 
-    /// This chunk found no room: its index is a gap that nobody waits for.
+    /// Marks a chunk for which there was no capacity: its index is a gap that is not waited for.
     pub fn skip_chunk(
         &mut self,
         (index, done): (u64, bool),
@@ -252,7 +251,7 @@ impl<T> CallStream<T> {
         self.deliver_ready(now, effects);
     }
 
-    /// The reader has taken frames with so many bytes in all.
+    /// The reader has consumed frames up to this total number of bytes.
     pub fn acknowledge(
         &mut self,
         frames: usize,
@@ -266,7 +265,7 @@ impl<T> CallStream<T> {
         self.deliver_ready(now, effects);
     }
 
-    /// These, in the order in which they were to be delivered, found no room on their way.
+    /// Puts back chunks for which no capacity was left, in their order of delivery.
     pub fn requeue(&mut self, refused: Vec<(u64, usize, T)>, now: MonotonicTime) {
         for (index, bytes, item) in refused.into_iter().rev() {
             self.in_flight = self.in_flight.saturating_sub(1);
@@ -276,7 +275,7 @@ impl<T> CallStream<T> {
         }
     }
 
-    /// Something that is delivered will be there for a reader that asks again; the oldest goes first.
+    /// Stores a delivered chunk for resends; the oldest is discarded first.
     pub fn retain_delivered(&mut self, index: u64, bytes: usize, item: T) {
         let known = self.delivered.iter().rev().any(|kept| kept.index == index);
         if known || bytes > REPLAY_BYTES_MAX {
@@ -292,7 +291,7 @@ impl<T> CallStream<T> {
             .push_back(BufferedChunk { index, bytes, item });
     }
 
-    /// The reader wants no more than this many chunks a second; 0: none until it says otherwise.
+    /// The reader limits its pace to this many chunks a second; 0 pauses until the next change.
     pub fn set_pace(&mut self, rate: u32, now: MonotonicTime, effects: &mut Effects<T>) {
         self.pace = (rate < UNPACED).then_some(rate);
         self.pace_changes = self.pace_changes.saturating_add(1);
@@ -300,7 +299,7 @@ impl<T> CallStream<T> {
         self.deliver_ready(now, effects);
     }
 
-    /// Time has passed.
+    /// Handles the passing of time.
     pub fn handle_timeout(&mut self, now: MonotonicTime, effects: &mut Effects<T>) {
         if self.retry_at.is_some_and(|at| at <= now) {
             self.retry_at = None;
@@ -308,7 +307,7 @@ impl<T> CallStream<T> {
         self.deliver_ready(now, effects);
     }
 
-    /// When [`Self::handle_timeout`] is to be called.
+    /// When [`Self::handle_timeout`] must be called next.
     #[must_use]
     pub fn next_timeout(&self) -> Option<MonotonicTime> {
         let wait = if self.resend_requested {
@@ -326,7 +325,7 @@ impl<T> CallStream<T> {
             .min()
     }
 
-    /// The call has its answer: what is early goes without what it waits for, and nothing more is taken.
+    /// The call is answered: early chunks are delivered without the missing ones, and no more are accepted.
     pub fn finish(&mut self, now: MonotonicTime, effects: &mut Effects<T>) {
         self.finished = true;
         while !self.out_of_order.is_empty() {
@@ -335,21 +334,20 @@ impl<T> CallStream<T> {
         self.deliver_ready(now, effects);
     }
 
-    /// True when nothing waits that its reader would take.
+    /// True when nothing is buffered that the reader would take.
     #[must_use]
     pub fn is_flushed(&self) -> bool {
         self.ready.is_empty() || self.pace.is_some()
     }
 
-    /// True when something is done as soon as the reader takes what is on its way: there is more for it, or
-    /// its server waits to be told to go on.
+    /// True when progress depends on the reader: more is buffered for it, or the server waits to be resumed.
     #[must_use]
     pub fn is_blocked_on_reader(&self) -> bool {
         let more = !self.ready.is_empty() && self.pace != Some(0);
         self.in_flight > 0 && (more || self.lag != Lag::None)
     }
 
-    /// Chunks and bytes that wait or are on their way.
+    /// Chunks and bytes that are buffered or in flight.
     #[must_use]
     pub fn buffered(&self) -> (usize, usize) {
         (
@@ -358,7 +356,7 @@ impl<T> CallStream<T> {
         )
     }
 
-    /// All chunks that are there still, by their index.
+    /// All chunks still available, by index.
     #[must_use]
     pub fn available_chunks(&self) -> BTreeMap<u64, &T> {
         let early = self.out_of_order.values();
@@ -424,7 +422,7 @@ impl<T> CallStream<T> {
                 };
                 Lag::Half(taken.max(1))
             }
-            // With a little room left, as more is under way when the server hears of it.
+            // Slow down before the bound is reached: more chunks are in flight when the server receives the message.
             Lag::Half(_) if waits >= BUFFERED_BYTES_MAX / 8 * 7 => Lag::Full,
             Lag::Half(_) if waits <= BUFFERED_BYTES_MAX / 4 => Lag::None,
             Lag::Full if waits <= BUFFERED_BYTES_MAX / 4 && now >= self.paused_until => Lag::None,
@@ -432,7 +430,7 @@ impl<T> CallStream<T> {
         };
     }
 
-    /// Tells the server when what it may send has changed.
+    /// Sends the server its new pace when it has changed.
     fn update_server_pace(&mut self, effects: &mut Effects<T>) {
         let pace = self.pace.filter(|_| self.pace_changes <= PACE_CHANGES_MAX);
         let wanted = match (self.lag, pace) {
@@ -448,8 +446,8 @@ impl<T> CallStream<T> {
 }
 
 impl<T: Clone> CallStream<T> {
-    /// The reader misses these chunks: those that are kept come again before what waits, the server is
-    /// asked for the others.
+    /// The reader misses these chunks: stored ones are delivered again first, the others are requested from the
+    /// server.
     pub fn resend_missing(
         &mut self,
         missing: &[u64],
@@ -458,7 +456,7 @@ impl<T: Clone> CallStream<T> {
     ) {
         let mut unknown = Vec::new();
         for &index in missing.iter().take(MISSED_MAX).rev() {
-            // What did not come yet is no gap.
+            // A chunk that has not arrived yet is not missing.
             let waits = self.ready.iter().any(|chunk| chunk.index == index);
             if index >= self.next_index || waits {
                 continue;

@@ -1,4 +1,4 @@
-//! Callbacks (MGP §13.4): which ones of a server are new, who may answer one, and what an answer is.
+//! Callbacks (MGP §13.4): which callbacks of a server are new, who may answer one, and what a valid answer is.
 
 mod completion;
 mod form;
@@ -12,17 +12,17 @@ pub use self::form::{CallbackAnswer, CallbackForm, FormError};
 pub use self::open_callbacks::{OpenCallback, OpenCallbackError, OpenCallbacks, ResponseError};
 pub use self::received::{CallbackArrival, CallbackOutcome, CallbackTicket, ReceivedCallbacks};
 
-/// How long a callback waits where its server does not say: the example of the document.
+/// Timeout of a callback whose server sets none: the value of the document's example.
 pub const TIMEOUT_DEFAULT: Duration = Duration::from_secs(60);
-/// The longest: how long a person may think about any question.
+/// Longest timeout: how long a person may take for any answer.
 pub const TIMEOUT_MAX: Duration = Duration::from_secs(600);
 
 /// How long a callback waits for its answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CallbackTimeout {
-    /// So long.
+    /// The timeout.
     pub duration: Duration,
-    /// The server said so itself, and knows when it is over.
+    /// The server set it, and knows when the callback expires.
     pub is_from_server: bool,
 }
 

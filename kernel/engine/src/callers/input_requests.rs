@@ -1,18 +1,18 @@
-//! The open questions of a server in the course of one call (MRTR, SEP-2322).
+//! The open input requests of a server in one call (MRTR, SEP-2322).
 //!
-//! A modern caller gets these as `inputRequests` and answers any of them under the same keys; the others
-//! are sent again.
+//! A stateless client gets them as `inputRequests` and answers any of them under the same keys; the others are sent
+//! again.
 
 use std::fmt;
 
 use mgp_protocol::splice::{members, quote};
 
-/// Most open questions in one call. Further ones are refused, which the server is told.
+/// Most open input requests in one call. Further ones are rejected with an error to the server.
 pub const PENDING_MAX: usize = 64;
 /// Most bytes of their params together, because all of them go into one result.
 pub const BYTES_MAX: usize = 8 << 20;
 
-/// The name of a question within its call, such as `elicitation-1`. Never used twice.
+/// The key of an input request within its call, such as `elicitation-1`. Never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct InputRequestKey {
     kind: &'static str,
@@ -25,13 +25,13 @@ impl fmt::Display for InputRequestKey {
     }
 }
 
-/// Why a question was refused.
+/// Why an input request is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InputRequestError {
-    /// Clients can be asked three methods only.
+    /// Only three methods can be sent to clients.
     #[error("a client can only be asked elicitation/create, sampling/createMessage and roots/list")]
     UnsupportedMethod,
-    /// [`PENDING_MAX`] questions, or [`BYTES_MAX`] bytes of them.
+    /// The limit of [`PENDING_MAX`] requests or of [`BYTES_MAX`] bytes is reached.
     #[error("the call has too many open questions")]
     TooMany,
 }
@@ -39,9 +39,9 @@ pub enum InputRequestError {
 /// The answers in one `inputResponses`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct InputResponses {
-    /// The questions answered by it, with the results as the client wrote them.
+    /// The input requests that were answered, with the results as the client wrote them.
     pub accepted: Vec<(InputRequestKey, String)>,
-    /// How many entries answer no open question, or are no JSON object.
+    /// Entries that match no open input request, or are no JSON object.
     pub unknown: usize,
 }
 
@@ -52,7 +52,7 @@ struct InputRequest {
     params: Option<String>,
 }
 
-/// The open questions of one call, in the order they came.
+/// The open input requests of one call, in order of arrival.
 #[derive(Debug, Default)]
 pub struct InputRequests {
     pending: Vec<InputRequest>,
@@ -60,7 +60,7 @@ pub struct InputRequests {
 }
 
 impl InputRequests {
-    /// Adds a question with its `params` as JSON text, and names it.
+    /// Adds an input request with its `params` as JSON text, and assigns its key.
     ///
     /// # Errors
     /// [`InputRequestError`]; nothing changes then.
@@ -95,15 +95,15 @@ impl InputRequests {
         Ok(key)
     }
 
-    /// The `inputRequests` object: all open questions.
+    /// The `inputRequests` object with all open input requests.
     #[must_use]
     pub fn render_input_requests(&self) -> String {
         let open: Vec<String> = self.pending.iter().map(InputRequest::render).collect();
         format!("{{{}}}", open.join(","))
     }
 
-    /// Takes the answers from the JSON text of an `inputResponses`. Entries under other keys are ignored,
-    /// and questions without an entry stay open.
+    /// Reads the answers from the JSON text of an `inputResponses`. Entries under other keys are ignored, and input
+    /// requests without an entry stay open.
     pub fn accept_responses(&mut self, input_responses: &str) -> InputResponses {
         let mut answered = InputResponses::default();
         for (name, value) in members(input_responses).unwrap_or_default() {
@@ -120,7 +120,7 @@ impl InputRequests {
         answered
     }
 
-    /// The server has withdrawn the question; false when it was not open.
+    /// Withdraws an input request for the server; false when it was not open.
     pub fn withdraw(&mut self, key: InputRequestKey) -> bool {
         let before = self.pending.len();
         self.pending.retain(|question| question.key != key);
@@ -133,7 +133,7 @@ impl InputRequests {
         self.pending.is_empty()
     }
 
-    /// The open questions, in order.
+    /// The open input requests, in order.
     #[cfg(test)]
     pub(crate) fn open(&self) -> impl Iterator<Item = InputRequestKey> {
         self.pending.iter().map(|question| question.key)

@@ -1,12 +1,12 @@
 //! Ids of requests to a server or a client.
 //!
-//! Requests are numbered inside the kernel. A server reads the number as it is, for many keep ids in 32 bits. Its
-//! connection is its own: what else writes to that output is the server to the kernel, an answer counts only for a
-//! request that is under way there, and a new connection starts with a new table.
+//! Requests are numbered inside the kernel. A server gets the plain number, because many servers keep ids in 32 bits.
+//! That is safe: the connection belongs to the server, an answer counts only for a request in flight there, and a new
+//! connection starts with a new table.
 //!
-//! A client reads the number encrypted with a key of its connection, so that nobody can guess it: a permutation, so
-//! that no id repeats and each can be decoded without a table. Its answers come as requests of their own, and one
-//! meant for an earlier kernel settles no question of this one.
+//! A client gets the number encrypted with a key of its connection, so that nobody can guess it. The encryption is a
+//! permutation: no id repeats, and each can be decoded without a table. Clients answer in requests of their own, and
+//! an answer meant for an earlier kernel process matches no request of this one.
 
 use std::fmt;
 
@@ -19,7 +19,7 @@ const RIGHT_BITS: u32 = 27;
 /// Four rounds with a good function make a pseudo-random permutation; two more cost little.
 const ROUNDS: u64 = 6;
 
-/// An id, or a progress token, as a peer reads it: below 2^53.
+/// An id, or a progress token, as a peer sees it: below 2^53.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct WireId(u64);
 
@@ -40,14 +40,14 @@ impl RequestIds {
         Self(Some(SipHasher24::new_with_key(&key)))
     }
 
-    /// The numbers themselves.
+    /// Ids that are the plain numbers.
     #[must_use]
     pub fn unencrypted() -> Self {
         Self(None)
     }
 
-    /// The id that the peer reads for the request of this number. Different numbers below 2^53 have
-    /// different ids; a kernel does not count that far.
+    /// Encodes the id for the request of this number. Different numbers below 2^53 have different ids; a kernel never
+    /// counts that far.
     #[must_use]
     pub fn encode(&self, number: u64) -> WireId {
         let Some(key) = &self.0 else {
@@ -60,7 +60,7 @@ impl RequestIds {
         WireId(join_halves(halves))
     }
 
-    /// The number of the request that a peer means; `None` for what cannot be an id of ours.
+    /// Decodes the number of a request; `None` for what cannot be an id of this connection.
     #[must_use]
     pub fn decode(&self, said: u64) -> Option<u64> {
         if said >> BITS != 0 {

@@ -5,8 +5,8 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use mgp_protocol::splice::members;
 use serde::{Deserialize, Serialize};
 
-/// Members of `params` that differ between the tries of one call; each may have a trace of its own, as another
-/// kernel gives it.
+/// Members of `params` that differ between the attempts of one call; each attempt may have a trace of its own, for
+/// instance from another kernel.
 const PER_ATTEMPT_MEMBERS: [&str; 4] = ["_meta", "inputResponses", "requestState", "trace_id"];
 
 /// The sealed contents of `requestState` in an `input_required` result.
@@ -18,9 +18,9 @@ pub struct RequestState {
     pub call: u64,
     /// Its method.
     pub method: String,
-    /// What was asked for, so that an answer to one call cannot continue another.
+    /// A digest of the request, so that an answer to one call cannot continue another.
     pub digest: RequestDigest,
-    /// Until when the client may come back, in milliseconds since 1970.
+    /// When the state expires, in milliseconds since 1970.
     pub expires_ms: u64,
     /// How a retry continues.
     pub kind: RequestStateKind,
@@ -32,30 +32,30 @@ pub struct RequestState {
 pub enum RequestStateKind {
     /// The call still waits at its server, and the answers go there.
     Suspended,
-    /// Nothing waits: the call is made again from its beginning.
+    /// Nothing is suspended: the call starts again.
     Again,
 }
 
-/// Why a state that could be opened cannot be used; -32602.
+/// Why a state that could be unsealed cannot be used; -32602.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RequestStateError {
-    /// Its time is over.
+    /// It has expired.
     #[error("requestState has expired; make the call anew, without it")]
     Expired,
     /// The kernel was restarted, and its suspended calls are gone.
     #[error("requestState is from before a restart; make the call anew, without it")]
     Restarted,
-    /// It is the state of another call.
+    /// It belongs to another call.
     #[error("requestState belongs to a call with another method or other params")]
     CallMismatch,
 }
 
 impl RequestState {
-    /// Judges a retry of `method` with `params`, made in the kernel's run `boot` at `now_ms` (milliseconds
-    /// since 1970).
+    /// Checks a retry of `method` with `params`, made in the kernel's run `boot` at `now_ms` (milliseconds since
+    /// 1970).
     ///
     /// # Errors
-    /// [`RequestStateError`] says why it does not continue its call.
+    /// [`RequestStateError`] when it does not continue its call.
     pub fn check(
         &self,
         boot: u64,
@@ -76,14 +76,14 @@ impl RequestState {
     }
 }
 
-/// A digest of what a call asks for: the same for all tries of it.
+/// A digest of a call's request: the same for all attempts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub struct RequestDigest([u8; blake3::OUT_LEN]);
 
 impl RequestDigest {
     /// Digests a method and the members of its `params` except `_meta`, `inputResponses`, `requestState` and
-    /// `trace_id`. The order of members does not matter; their texts do, to the byte.
+    /// `trace_id`. The order of members does not matter; their exact bytes do.
     #[must_use]
     pub fn new(method: &str, params: Option<&str>) -> Self {
         let params = params.unwrap_or("{}");

@@ -1,5 +1,5 @@
-//! Seals small records that the kernel hands out and gets back: encrypted, authenticated and bound to the
-//! principal they are given to. The `requestState` of suspended calls and the ids of tasks are such texts.
+//! Seals small records that the kernel hands out and gets back: encrypted, authenticated and bound to the principal
+//! they are issued to. The `requestState` of suspended calls and the ids of tasks are sealed this way.
 //!
 //! The nonce is derived from the record, so that the same record always has the same text and a task keeps
 //! its id. This reveals only whether two texts hold the same record.
@@ -13,13 +13,13 @@ use chacha20poly1305::{Key, KeyInit, XChaCha20Poly1305, XNonce};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// Longest text that is opened, in bytes. A record holds at most one name chosen by a server, which is
-/// bounded where it is read.
+/// Longest text that is opened, in bytes. A record holds at most one name chosen by a server, which is bounded where
+/// it is parsed.
 pub const SEALED_MAX: usize = 16 << 10;
-/// The prefix of all sealed texts; names the format, so that a later one can be told apart.
+/// The prefix of all sealed texts: the version of the format.
 const PREFIX: &str = "mgp1.";
-/// Bytes behind the prefix that tell one kernel's texts from another's: a kernel may be the server of another.
-/// They are whole characters of the text.
+/// Bytes after the prefix that identify the key: a kernel may be the upstream of another one. They are whole
+/// characters of the text.
 const KEY_ID_LEN: usize = 6;
 const NONCE_LEN: usize = 24;
 
@@ -31,7 +31,7 @@ pub struct SealKey {
     key_id: [u8; KEY_ID_LEN],
 }
 
-/// The purpose of a text; a text for one purpose does not open for another.
+/// The purpose of a text; a text for one purpose cannot be opened for another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
     /// `requestState` of a call.
@@ -44,8 +44,8 @@ pub enum Purpose {
     Event,
 }
 
-/// Not a text that this kernel made for this caller and purpose. The message is the same for every cause,
-/// so that nothing is learned by trying.
+/// The text was not sealed by this kernel for this caller and purpose. The message is the same for every cause, so
+/// that probing reveals nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("it was not given to this caller by this kernel, or is not valid any more")]
 pub struct BadSeal;
@@ -63,16 +63,16 @@ impl SealKey {
         }
     }
 
-    /// Whether a text looks like one that was sealed with this key; only [`SealKey::open`] can tell. One of
-    /// another kernel does not.
+    /// True when a text looks as if it was sealed with this key; only [`SealKey::open`] proves it. False for a text
+    /// of another kernel.
     #[must_use]
     pub fn is_ours(&self, text: &str) -> bool {
         let coded = text.strip_prefix(PREFIX);
         coded.is_some_and(|coded| coded.starts_with(&URL_SAFE_NO_PAD.encode(self.key_id)))
     }
 
-    /// The text for a record: visible ASCII, the same for the same record, purpose and principal.
-    /// `bound_to` is the principal it is given to.
+    /// The text for a record: visible ASCII, the same for the same record, purpose and principal. `bound_to` is the
+    /// principal it is issued to.
     ///
     /// # Panics
     /// When the record cannot be written as JSON; records are plain structs.
@@ -94,11 +94,11 @@ impl SealKey {
         text
     }
 
-    /// The record in a text that comes from a client.
+    /// Opens a text that comes from a client and returns its record.
     ///
     /// # Errors
-    /// [`BadSeal`] for a text that [`SealKey::seal`] did not make with the same key, purpose and principal,
-    /// and for texts of more than [`SEALED_MAX`] bytes.
+    /// [`BadSeal`] for a text that [`SealKey::seal`] did not make with the same key, purpose and principal, and for
+    /// texts of more than [`SEALED_MAX`] bytes.
     pub fn open<T: DeserializeOwned>(
         &self,
         purpose: Purpose,
@@ -129,7 +129,7 @@ impl SealKey {
 
     fn nonce(&self, bound: &[u8], plain: &[u8]) -> [u8; NONCE_LEN] {
         let mut hasher = blake3::Hasher::new_keyed(&self.nonce);
-        // The length separates the two.
+        // The length separates the two fields.
         hasher.update(&(bound.len() as u64).to_le_bytes());
         hasher.update(bound);
         hasher.update(plain);

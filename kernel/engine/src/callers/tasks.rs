@@ -1,5 +1,5 @@
-//! Tasks of the extension `io.modelcontextprotocol/tasks` (SEP-2663): those the kernel makes of calls, and
-//! the ids and forms of those that servers made.
+//! Tasks of the extension `io.modelcontextprotocol/tasks` (SEP-2663): those the kernel creates from calls, and the
+//! ids and formats of tasks created by servers.
 
 mod versions;
 
@@ -16,12 +16,12 @@ pub use versions::{Payload, to_extension, to_legacy};
 pub struct TaskRef {
     /// The server that works on it.
     pub server: ServerId,
-    /// Who made it, and under which id.
+    /// Who created it, and under which id.
     pub maker: Maker,
 }
 
-/// The sealed contents of a client's id for a task: which task it is, and for which tool. Whoever may no
-/// longer call the tool may not use its tasks either.
+/// The sealed contents of a client's id for a task: which task it is, and for which tool. A caller that loses access
+/// to the tool loses access to its tasks.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TaskHandle {
     /// Its origin.
@@ -31,11 +31,11 @@ pub struct TaskHandle {
     pub tool: Box<str>,
 }
 
-/// Who made a task.
+/// Who created a task.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Maker {
-    /// A server that speaks the extension.
+    /// A server that supports the extension.
     Modern {
         /// Its own id for it.
         task: String,
@@ -45,7 +45,7 @@ pub enum Maker {
         /// Its own id for it.
         task: String,
     },
-    /// The kernel, out of a call to a server without tasks.
+    /// The kernel, from a call to a server without tasks.
     Kernel {
         /// The run of the kernel: its tasks end with it.
         boot: u64,
@@ -54,12 +54,12 @@ pub enum Maker {
     },
 }
 
-/// The status of a task; the words are the same in both eras.
+/// The status of a task; the words are the same in both protocol versions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TaskStatus {
     /// Working.
     Working,
-    /// Waits for answers of the client.
+    /// Waits for input from the client.
     InputRequired,
     /// Completed: there is a result, even if it says that the tool failed.
     Completed,
@@ -78,7 +78,7 @@ impl TaskStatus {
         Self::Cancelled,
     ];
 
-    /// Reads the word on the wire.
+    /// Parses the word on the wire.
     #[must_use]
     pub fn parse(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|s| s.as_str() == word)
@@ -106,12 +106,12 @@ impl TaskStatus {
     }
 }
 
-/// What happens to a task. Texts are JSON as it came.
+/// A transition of a task. Texts are JSON as received.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TaskStep {
-    /// Everything asked so far was answered.
+    /// All input requests so far were answered.
     Resume,
-    /// The server asks; the whole `inputRequests` of all open questions.
+    /// The server requests input: the whole `inputRequests` with all open entries.
     RequireInput(String),
     /// The call has a result, with or without `isError`.
     Complete(String),
@@ -121,7 +121,7 @@ pub enum TaskStep {
     Cancel,
 }
 
-/// The task is over and cannot change.
+/// The task has ended and cannot change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the task is already {}", .0.as_str())]
 pub struct TaskEndedError(pub TaskStatus);
@@ -135,7 +135,7 @@ enum TaskState {
     Cancelled,
 }
 
-/// A task the kernel made. Times are in milliseconds since 1970.
+/// A task created by the kernel. Times are in milliseconds since 1970.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Task {
     created_ms: u64,
@@ -146,7 +146,7 @@ pub struct Task {
 }
 
 impl Task {
-    /// A task that is working, is kept for `ttl_ms` from now, and should be polled every `poll_ms`.
+    /// Creates a working task that is stored for `ttl_ms` from now and should be polled every `poll_ms`.
     #[must_use]
     pub fn new(now_ms: u64, ttl_ms: u64, poll_ms: u64) -> Self {
         Self {
@@ -176,13 +176,13 @@ impl Task {
         self.created_ms
     }
 
-    /// When it took its status.
+    /// When its status last changed.
     #[must_use]
     pub fn updated_ms(&self) -> u64 {
         self.updated_ms
     }
 
-    /// How long it is kept.
+    /// How long it is stored.
     #[must_use]
     pub fn ttl_ms(&self) -> u64 {
         self.ttl_ms
@@ -212,16 +212,16 @@ impl Task {
         }
     }
 
-    /// Until when it is kept.
+    /// When it expires.
     #[must_use]
     pub fn expires_ms(&self) -> u64 {
         self.created_ms.saturating_add(self.ttl_ms)
     }
 
-    /// Makes a step.
+    /// Applies a transition.
     ///
     /// # Errors
-    /// [`TaskEndedError`] when it has ended before; nothing changes then.
+    /// [`TaskEndedError`] when it ended before; nothing changes then.
     pub fn apply(&mut self, now_ms: u64, step: TaskStep) -> Result<(), TaskEndedError> {
         if self.status().is_final() {
             return Err(TaskEndedError(self.status()));
@@ -244,13 +244,13 @@ impl Task {
         self.updated_ms = self.updated_ms.max(now_ms);
     }
 
-    /// The params of a `notifications/tasks`: the task with its result, error or open questions.
+    /// The params of `notifications/tasks`: the task with its result, error or open input requests.
     #[must_use]
     pub fn render_notification(&self, id: &str) -> String {
         self.render_object("", id, true)
     }
 
-    /// The result of a `tasks/get`.
+    /// The result of `tasks/get`.
     #[must_use]
     pub fn render_get_result(&self, id: &str) -> String {
         self.render_object(r#""resultType":"complete","#, id, true)

@@ -1,14 +1,13 @@
 //! Estimates what a tool's definition costs in an agent's context (MGP §16.8) without a tokenizer: each
 //! model has its own, and a budget needs one number for all.
 //!
-//! The estimate is a quarter of the characters of the `inputSchema` without spaces, rounded up, plus 100
-//! for the rest of the definition, or a quarter of its characters if that is more.
+//! The estimate is one quarter of the characters of the `inputSchema` without spaces, rounded up, plus 100 for the
+//! rest of the definition, or a quarter of its characters if that is more.
 //!
-//! Its error was measured over 527 definitions of 70 servers with the vocabularies o200k and cl100k. In
-//! total the estimate is 1.37 times the true cost; for the middle half of the definitions between 1.2 and
-//! 2.2 times, mostly because 100 is much for a one-line tool. One definition in twenty is underestimated:
-//! long ones full of abbreviations and signs by up to a third, long ones in Chinese, where a character can
-//! be a token, by half.
+//! Its error was measured over 527 definitions of 70 servers with the vocabularies o200k and cl100k. In total the
+//! estimate is 1.37 times the true cost; for the middle half of the definitions between 1.2 and 2.2 times, mostly
+//! because 100 is too much for a one-line tool. One definition in twenty is underestimated: long ones full of
+//! abbreviations and signs by up to a third, long ones in Chinese, where a character can be a token, by half.
 
 use mgp_protocol::splice::members;
 
@@ -18,10 +17,10 @@ pub const OVERHEAD: u64 = 100;
 const CHARACTERS_PER_TOKEN: u64 = 4;
 /// The member that is counted by itself.
 const SCHEMA: &str = "inputSchema";
-/// A member that the kernel added, which the model does not read.
+/// A member added by the kernel that the model does not see.
 const EMBEDDING: &str = "embedding";
 
-/// The cost of a definition, as its server wrote it or as it is shown.
+/// The cost of a definition, as its server sent it or as clients see it.
 #[must_use]
 pub fn estimate_definition(definition: &str) -> u64 {
     let Some(members) = members(definition) else {

@@ -31,7 +31,7 @@ pub enum BadBudget {
         "discovery_reserve is 0: no search could answer anything; give it a few hundred tokens"
     )]
     NoDiscovery,
-    /// More than any model reads.
+    /// More than any model's context.
     #[error("max_tokens is {0}, over the limit of {MAX_TOKENS}")]
     TooLarge(u64),
 }
@@ -39,10 +39,10 @@ pub enum BadBudget {
 /// Largest budget in tokens: ten times the largest context of today, so that sums cannot overflow.
 pub const MAX_TOKENS: u64 = 100_000_000;
 
-/// Checks a budget.
+/// Validates a budget.
 ///
 /// # Errors
-/// [`BadBudget`] says which figure to change. The parts other than the search reserve may be zero.
+/// [`BadBudget`] names the setting to change. All parts but the search reserve may be zero.
 pub fn validate_budget(budget: &Budget) -> Result<(), BadBudget> {
     if budget.max_tokens > MAX_TOKENS {
         return Err(BadBudget::TooLarge(budget.max_tokens));
@@ -68,29 +68,29 @@ pub fn validate_budget(budget: &Budget) -> Result<(), BadBudget> {
 /// A tool and the cost of its definition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PricedTool {
-    /// `server:tool`: a session holds tools, not names that may come to mean other tools.
+    /// `server:tool`: a session stores tools, not names that may later resolve to other tools.
     pub tool: Arc<str>,
     /// See [`crate::callers::token_cost::estimate_definition`].
     pub tokens: u64,
 }
 
-/// What became of a tool that was to be cached.
+/// The result of adding a tool to the cache.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CacheInsertion {
     /// It is pinned.
     Pinned,
-    /// It was cached, and is the most recently used now.
+    /// It was cached before, and is the most recently used now.
     Touched,
-    /// It is cached now.
+    /// It was added.
     Added {
         /// These were evicted, the least recently used first.
         evicted: Vec<Arc<str>>,
     },
-    /// It costs more than the cache may hold. It can be called all the same.
+    /// It costs more than the cache may hold. It can still be called.
     TooLarge,
 }
 
-/// What became of a tool that was to be removed.
+/// The result of removing a tool from the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Eviction {
     /// It was removed.
@@ -101,7 +101,7 @@ pub enum Eviction {
     Absent,
 }
 
-/// The tools of one session, with one owner.
+/// The tools in the context of one session.
 #[derive(Clone, Debug)]
 pub struct ToolCache {
     budget: Budget,
@@ -112,7 +112,7 @@ pub struct ToolCache {
 }
 
 impl ToolCache {
-    /// For a new session of an agent, within a checked budget. Nothing is cached yet.
+    /// An empty cache for a new session of an agent, within a validated budget.
     #[must_use]
     pub fn new(budget: Budget, pinned: Vec<PricedTool>) -> Self {
         let mut cache = Self {
@@ -125,9 +125,9 @@ impl ToolCache {
         cache
     }
 
-    /// Replaces the pinned tools: the operator changed them, or a server came or changed its definitions. A
-    /// pinned tool is not cached as well. Pinned tools beyond their reserve take their room from the cache.
-    /// Answers what was evicted.
+    /// Replaces the pinned tools after the operator changed them or a server arrived or changed its definitions. A
+    /// pinned tool is not cached as well. Pinned tools beyond their reserve reduce the capacity of the cache. Returns
+    /// what was evicted.
     pub fn set_pinned(&mut self, mut pinned: Vec<PricedTool>) -> Vec<Arc<str>> {
         let mut seen = std::collections::BTreeSet::new();
         pinned.retain(|one| seen.insert(Arc::clone(&one.tool)));
@@ -141,7 +141,7 @@ impl ToolCache {
         self.evict_to_fit()
     }
 
-    /// A tool was called, or loaded by a request: it is cached as the most recently used.
+    /// Caches a tool that was called or explicitly loaded, as the most recently used.
     pub fn insert(&mut self, tool: &PricedTool) -> CacheInsertion {
         if self.is_pinned(&tool.tool) {
             return CacheInsertion::Pinned;
@@ -176,8 +176,7 @@ impl ToolCache {
         }
     }
 
-    /// Removes all tools that no longer exist for the agent: their server has gone, or the agent may not
-    /// call them any more.
+    /// Removes all tools that no longer exist for the agent: their server is gone, or the agent lost access.
     pub fn retain(&mut self, mut there: impl FnMut(&str) -> bool) {
         self.pinned.retain(|one| there(&one.tool));
         self.cached.retain(|one| there(&one.tool));
@@ -219,8 +218,8 @@ impl ToolCache {
         &self.budget
     }
 
-    /// How many of a search's results are answered, the best first: as many as fit into the reserve
-    /// (§16.8), and at least one, so that every search has a result.
+    /// How many results of a search are returned, best first: as many as fit into the reserve (§16.8), and at least
+    /// one, so that every search has a result.
     #[must_use]
     pub fn count_fitting(&self, results: &[u64]) -> usize {
         count_fitting_results(&self.budget, results)
@@ -230,7 +229,7 @@ impl ToolCache {
         self.pinned.iter().any(|one| *one.tool == *tool)
     }
 
-    /// The room for cached tools: the limit, less what pinned tools took from it.
+    /// The capacity for cached tools: the limit, less what pinned tools took from it.
     fn cache_capacity(&self) -> u64 {
         let others = total_tokens_of(&self.pinned).max(self.budget.pinned_reserve);
         let left = self.budget.max_tokens;
@@ -254,7 +253,7 @@ impl ToolCache {
     }
 }
 
-/// See [`ToolCache::fitting`]; for a caller without a session.
+/// See [`ToolCache::count_fitting`]; for a caller without a session.
 #[must_use]
 pub fn count_fitting_results(budget: &Budget, results: &[u64]) -> usize {
     let mut left = budget.discovery_reserve;

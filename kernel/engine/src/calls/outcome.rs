@@ -1,5 +1,5 @@
-//! Whether a call took effect, as far as the kernel can say: when it fails, and later from its record. What
-//! is not known is never said to be undone, and never made again by itself.
+//! Whether a call took effect, as far as the kernel knows: at its failure, and later from its record. An unknown
+//! outcome is never reported as "not executed", and such a call is never retried automatically.
 
 use std::time::Duration;
 
@@ -12,34 +12,34 @@ use crate::callers::tasks::TaskStatus;
 use crate::clock::MonotonicTime;
 use crate::cluster::routes::AttemptFailure;
 
-/// Most times that a call of an idempotent tool is made again.
+/// Most retries of a call of an idempotent tool.
 pub const RETRIES_MAX: u32 = 3;
-/// How long after the first failure it may still be made again: its caller waits meanwhile.
+/// How long after the first failure it may still be retried: its caller waits meanwhile.
 pub const RETRY_WINDOW: Duration = Duration::from_secs(30);
-/// The wait where nobody says when the server is back.
+/// The delay when nobody reports when the server is back.
 const RETRY_DELAY: Duration = Duration::from_millis(500);
-/// A server that says it is back is not asked sooner than this.
+/// Shortest delay, even when the server announces its return.
 const RETRY_DELAY_MIN: Duration = Duration::from_millis(50);
 /// `details` of a record: whether the call took effect, where its result does not say so.
 pub const OUTCOME: &str = "outcome";
-/// `details` of a record: the task that the call goes on as.
+/// `details` of a record: the task that continues the call.
 pub const TASK: &str = "task";
 
-/// What became of a call that ended this way.
+/// The outcome of a call that ended with this refusal.
 #[must_use]
 pub fn for_refusal(refusal: &Refusal) -> CallOutcome {
     match refusal {
         Refusal::Unanswered(call) => call.outcome,
-        // Who owns the server knows, and says so beside the error, which decides nothing.
+        // The owning node knows and reports the outcome with the error; the code alone decides nothing.
         Refusal::Owner(refusal) => refusal.outcome,
-        // It was sent, or nobody can say that it was not.
+        // It was sent, or that cannot be ruled out.
         Refusal::ServerLost { .. }
         | Refusal::InvalidAnswer { .. }
         | Refusal::TimedOut { .. }
         | Refusal::Cancelled
         | Refusal::Unattributed(_)
         | Refusal::Internal(_)
-        // Whoever brings a `requestState` has a call that began before.
+        // A `requestState` belongs to a call that began earlier.
         | Refusal::Expired(_) => CallOutcome::Unknown,
         Refusal::Peer(_)
         | Refusal::BadResult { .. }
@@ -69,8 +69,8 @@ pub fn for_refusal(refusal: &Refusal) -> CallOutcome {
     }
 }
 
-/// What a call ended with after an earlier part of it had reached its server, which asked for more: whatever kept the
-/// later part from being sent, the call was made.
+/// The refusal of a call that ended after an earlier part had reached its server, which requested more input:
+/// whatever stopped the later part, the call was made.
 #[must_use]
 pub fn mark_dispatched(refusal: Refusal, server: &ServerId) -> Refusal {
     if for_refusal(&refusal) != CallOutcome::NotExecuted {
@@ -92,7 +92,7 @@ pub fn mark_dispatched(refusal: Refusal, server: &ServerId) -> Refusal {
     }
 }
 
-/// What a call ended with whose result was not given to its caller: the server answered it all the same.
+/// The refusal of a call whose result was not delivered to its caller, although the server answered it.
 #[must_use]
 pub fn mark_answered(refusal: Refusal, call_id: &str) -> Refusal {
     if for_refusal(&refusal) != CallOutcome::NotExecuted {
@@ -105,7 +105,7 @@ pub fn mark_answered(refusal: Refusal, call_id: &str) -> Refusal {
     }))
 }
 
-/// True where the caller is told what became of its call: its server was to answer, and did not.
+/// True where the caller gets the outcome of its call: the server should have answered, and did not.
 #[must_use]
 pub fn should_report_outcome(refusal: &Refusal) -> bool {
     matches!(
@@ -120,7 +120,7 @@ pub fn should_report_outcome(refusal: &Refusal) -> bool {
     )
 }
 
-/// The tries of one call of a tool that the operator marked as idempotent.
+/// The attempts of one call of a tool that the operator marked as idempotent.
 #[derive(Clone, Debug, Default)]
 pub struct IdempotentRetries {
     /// When the first one failed.
@@ -129,9 +129,9 @@ pub struct IdempotentRetries {
 }
 
 impl IdempotentRetries {
-    /// Judges a try that ended at `now`: how long to wait before the next one, or `None` when this is how
-    /// the call ends. Only what was lost with its server is made again, and what finds the server away
-    /// after that; a server that is slow or wrong would be no better the next time.
+    /// Evaluates an attempt that ended at `now`: how long to wait before the next one, or `None` to stop. Only a call
+    /// lost with its server is retried, and one that finds the server unavailable after that. A slow or faulty server
+    /// would do no better on a retry.
     pub fn next_delay(&mut self, refusal: &Refusal, now: MonotonicTime) -> Option<Duration> {
         let wait = if let Refusal::ServerLost { .. } = refusal {
             RETRY_DELAY
@@ -151,14 +151,14 @@ impl IdempotentRetries {
         Some(wait)
     }
 
-    /// How many there were after the first one.
+    /// The number of retries.
     #[must_use]
     pub fn count(&self) -> u32 {
         self.count
     }
 }
 
-/// What an audit event says of a call, when it is one of a call.
+/// Extracts the call record from an audit event, if it is one of a call.
 #[must_use]
 pub fn parse_call_record(seq: u64, event: Event) -> Option<CallRecord> {
     let is_call = [EventType::ToolExecuted, EventType::ToolBlocked].contains(&event.event_type);
@@ -169,7 +169,7 @@ pub fn parse_call_record(seq: u64, event: Event) -> Option<CallRecord> {
     is_call.then(|| CallRecord {
         seq: Some(seq),
         outcome: match &task_id {
-            // The task tells how it ends.
+            // The outcome is that of the task.
             Some(_) => CallOutcome::Unknown,
             None => said.unwrap_or_else(|| for_result(event.result)),
         },
@@ -184,7 +184,7 @@ pub fn parse_call_record(seq: u64, event: Event) -> Option<CallRecord> {
     })
 }
 
-/// What became of a call with this result, where its record does not say more.
+/// The outcome of a call with this result, where its record has no outcome of its own.
 #[must_use]
 pub fn for_result(result: Outcome) -> CallOutcome {
     match result {
@@ -194,20 +194,20 @@ pub fn for_result(result: Outcome) -> CallOutcome {
     }
 }
 
-/// What was found in the log about an id, and of the log itself.
+/// The records of a call id found in the log, and the state of the log itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CallLookup {
     /// Its records, oldest first.
     pub records: Vec<CallRecord>,
-    /// When the oldest record that is kept was made.
+    /// When the oldest stored record was made.
     pub log_start: Option<String>,
-    /// When it was last found that a kernel had ended without closing the log.
+    /// When the kernel last found that an earlier process had ended without closing the log.
     pub interrupted_at: Option<String>,
     /// Calls are answered only after their record is on disk (`calls = "before_reply"`).
     pub logged_before_reply: bool,
 }
 
-/// Why nothing can be said about an id.
+/// Why nothing is known about an id.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "no call with the id {call_id} has ended{}: is it copied whole? A call has its record when it ends; the log goes back to {}, and calls of an agent beyond its `agent_bytes_per_day` are only counted",
@@ -221,17 +221,17 @@ pub struct CallNotFoundError {
 }
 
 impl CallLookup {
-    /// What is known of the call with this id; `own`: its asker reads of its own calls only.
+    /// The history of the call with this id; `own`: the requester may read only its own calls.
     ///
     /// # Errors
-    /// [`CallNotFoundError`] where no record is missing that could be its.
+    /// [`CallNotFoundError`] when there is no record, and none can be missing.
     pub fn into_history(
         mut self,
         call_id: &str,
         own: bool,
     ) -> Result<CallHistory, CallNotFoundError> {
         if own {
-            // Numbers of the log count what everybody does.
+            // Sequence numbers of the log reveal the activity of others.
             self.records.iter_mut().for_each(|record| record.seq = None);
         }
         let (outcome, reason) = match self.records.last() {
@@ -271,8 +271,8 @@ impl CallLookup {
     }
 }
 
-/// What the tasks say that calls became, in the order of the records: one that was completed was answered, any
-/// other says no more than how it stands.
+/// Adds the outcome of calls that continued as tasks, in the order of the records: a completed task means the call
+/// was answered, any other status is only reported.
 #[must_use]
 pub fn apply_task_statuses(mut history: CallHistory, tasks: &[Option<TaskStatus>]) -> CallHistory {
     for (record, status) in history.records.iter_mut().zip(tasks) {

@@ -1,9 +1,9 @@
-//! How many calls an agent may make (MGP §14.3: 3000 and 3002): a limit per minute and one per day.
+//! Rate limits for the calls of an agent (MGP §14.3: 3000 and 3002): a limit per minute and one per day.
 //!
-//! A window begins with the first call and ends after its time; the next call begins another.
+//! A window begins with the first call and ends after its length; the next call begins another.
 //!
-//! [`RefusalLimiter`] bounds how often an agent is told why a call is refused: each refusal costs the kernel a
-//! record, and a refused agent loses nothing by asking again.
+//! [`RefusalLimiter`] bounds how often an agent gets the reason for a refused call: each refusal costs the kernel a
+//! record, and a refused agent loses nothing by retrying.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -13,16 +13,16 @@ use mgp_protocol::refusal::Denial;
 
 use crate::clock::MonotonicTime;
 
-/// Most agents that are counted; more than one person names. When the table is full, those whose windows
-/// are over are dropped, and the call of an agent without a place is refused.
+/// Most agents that are counted; more than one person manages. When the table is full, agents whose windows have
+/// expired are dropped, and the call of an agent without an entry is refused.
 pub const AGENTS_MAX: usize = 4096;
 
 const MINUTE: Duration = Duration::from_secs(60);
 const DAY: Duration = Duration::from_secs(86_400);
 
-/// Refused calls a second by default: far more than a model that corrects its arguments makes.
+/// Default limit of refused calls a second: far more than a model needs to correct its arguments.
 pub const REFUSALS_PER_SECOND_DEFAULT: u64 = 50;
-/// Refusals that may come at once, in seconds of their rate: an agent may try every tool on its list once.
+/// Size of a burst of refusals, in seconds of their rate: an agent may try every tool on its list once.
 const BURST_SECONDS: u32 = 20;
 
 /// The limits of each agent; 0 for none.
@@ -54,16 +54,16 @@ impl RateLimits {
     }
 }
 
-/// The refusals of all agents, a token bucket each that holds twenty seconds' worth.
+/// The refusals of all agents, with a token bucket for each that holds twenty seconds' worth.
 #[derive(Debug)]
 pub struct RefusalLimiter {
     per_second: u64,
-    /// When the bucket of an agent is full again. Agents that are not in the table have a full one.
+    /// When the bucket of an agent is full again. Agents without an entry have a full one.
     full_at: HashMap<AgentId, MonotonicTime>,
 }
 
 impl RefusalLimiter {
-    /// No refusals yet. 0 sets no limit.
+    /// A limiter without refusals. 0 sets no limit.
     #[must_use]
     pub fn new(per_second: u64) -> Self {
         Self {
@@ -72,11 +72,11 @@ impl RefusalLimiter {
         }
     }
 
-    /// Counts a refusal of an agent. When [`AGENTS_MAX`] agents were refused just now, a further agent has
-    /// no refusals left.
+    /// Counts a refusal of an agent. When [`AGENTS_MAX`] agents were refused just now, a further agent has no
+    /// refusals left.
     ///
     /// # Errors
-    /// The time until it has a refusal left; until then it is not told why.
+    /// The time until the agent has a refusal left; until then it gets no reason.
     pub fn count_refusal(&mut self, agent: &AgentId, now: MonotonicTime) -> Result<(), Duration> {
         let Some(each) = Duration::from_secs(1).checked_div(clamp_rate(self.per_second)) else {
             return Ok(());
@@ -100,7 +100,7 @@ impl RefusalLimiter {
     }
 }
 
-/// A rate of more than one a nanosecond is no limit.
+/// A rate above one a nanosecond is no limit.
 fn clamp_rate(per_second: u64) -> u32 {
     u32::try_from(per_second).unwrap_or(u32::MAX).min(1_000_000)
 }
@@ -108,14 +108,14 @@ fn clamp_rate(per_second: u64) -> u32 {
 /// Why a call is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RateLimitError {
-    /// The limit of a minute is reached.
+    /// The limit per minute is reached.
     Minute {
         /// The calls in the window, this one included.
         current: u64,
         /// When the next window begins.
         retry_after: Duration,
     },
-    /// The limit of a day is reached.
+    /// The limit per day is reached.
     Day,
     /// [`AGENTS_MAX`] agents are counted already.
     Agents,
@@ -128,7 +128,7 @@ struct Window {
 }
 
 impl Window {
-    /// The window at `now`: this one, or a new one if it is over.
+    /// The window at `now`: this one, or a new one if it has expired.
     fn current_at(self, now: MonotonicTime, lasts: Duration) -> Self {
         if now.duration_since(self.started) < lasts {
             self
@@ -164,8 +164,8 @@ impl CallRateLimiter {
         }
     }
 
-    /// An agent wants to make a call. A refused call does not count toward the limits, so that a caller
-    /// that waits is served.
+    /// Counts a call of an agent. A refused call does not count toward the limits, so that a caller that waits is
+    /// served.
     ///
     /// # Errors
     /// [`RateLimitError`].
@@ -223,7 +223,7 @@ impl CallRateLimiter {
 }
 
 impl RateLimitError {
-    /// What the agent is told; `None` when the agent is not the reason.
+    /// The denial for the agent; `None` when the agent is not the cause.
     #[must_use]
     pub fn to_denial(self, rules: RateLimits) -> Option<Denial> {
         match self {

@@ -1,4 +1,5 @@
-//! What is shown of a message that passed: what it is, what it answers and after how long, secrets masked.
+//! What a recording or a live view shows of an observed message: its kind, the request it answers and after how long,
+//! with secrets masked.
 
 pub mod comparison;
 pub mod replay;
@@ -14,26 +15,26 @@ use serde_json::value::RawValue;
 use crate::clock::{MonotonicTime, to_micros_rounded_up};
 use crate::store::masks::Masks;
 
-/// Requests whose answers are awaited: more than a server may have under way. Beyond, the answers to those before
-/// have neither method nor time.
+/// Requests whose answers are awaited: more than a server may have in flight. Beyond this, all earlier ones are
+/// dropped, and their answers have neither method nor time.
 pub const PENDING_MAX: usize = 4_096;
-/// Bytes of what is kept of each: a long address, so that all of them hold some megabytes. The answer to a longer one is
-/// shown without its method.
+/// Bytes stored of each request: enough for a long address, so that all of them take some megabytes. The answer to a
+/// longer one is shown without its method.
 const PENDING_BYTES_MAX: usize = 4_096;
-/// Longest message whose text is shown, in bytes. All of it is searched for secrets, and is one line of a file that a
-/// person may open; what a tool answers to a model is far shorter.
+/// Longest message whose text is shown, in bytes. All of it is searched for secrets, and it is one line of a file
+/// that a person may open. Results for a model are far shorter.
 pub const MESSAGE_MAX: usize = 1 << 20;
-/// Longest text that is shown of what is no message, in bytes, and longest name.
+/// Longest text shown of an invalid message, in bytes, and longest name.
 pub const TEXT_MAX: usize = 1_024;
 
-/// A message as it passed.
+/// An observed message.
 #[derive(Clone, Copy, Debug)]
 pub struct ObservedMessage<'a> {
-    /// When, for people.
+    /// When, as wall-clock time for display.
     pub unix_ms: u64,
-    /// When, for durations.
+    /// When, as monotonic time for durations.
     pub observed_at: MonotonicTime,
-    /// Over which connection.
+    /// On which connection.
     pub connection: u64,
     /// Who sent it.
     pub sender: MessageSender,
@@ -41,23 +42,23 @@ pub struct ObservedMessage<'a> {
     pub text: ObservedText<'a>,
 }
 
-/// The text of a message, or that there is none.
+/// The text of a message, or the fact that there is none.
 #[derive(Clone, Copy, Debug)]
 pub enum ObservedText<'a> {
-    /// A frame, as it was sent.
+    /// A frame, as sent.
     Frame(&'a [u8]),
-    /// The request with this id, in JSON, gets no answer, and why.
+    /// The request with this JSON id gets no answer, and why.
     Abandoned(&'a str, &'a str),
 }
 
-/// Which messages are shown, and what of them.
+/// Filters and renders observed messages.
 #[derive(Clone, Debug)]
 pub struct Recorder {
     filter: Follow,
     pending: HashMap<PendingRequestKey, PendingRequest>,
 }
 
-/// The connection, who asked, and the id.
+/// The connection, the sender of the request, and the id.
 type PendingRequestKey = (u64, MessageSender, RequestId);
 
 #[derive(Clone, Debug)]
@@ -67,7 +68,7 @@ struct PendingRequest {
     sent_at: MonotonicTime,
 }
 
-/// What was read of a message.
+/// What was parsed of a message.
 struct ParsedMessage {
     kind: MessageKind,
     method: Option<String>,
@@ -79,7 +80,7 @@ struct ParsedMessage {
 }
 
 impl Recorder {
-    /// Nothing seen yet.
+    /// A recorder that has observed nothing yet.
     #[must_use]
     pub fn new(filter: Follow) -> Self {
         Self {
@@ -88,7 +89,7 @@ impl Recorder {
         }
     }
 
-    /// What is shown of a message; `None` when it is not wanted. Every message is to be given, in order.
+    /// The entry for a message; `None` when the filter excludes it. Every message must be passed, in order.
     pub fn record(&mut self, passed: &ObservedMessage<'_>, masks: &Masks) -> Option<Heard> {
         let read = match passed.text {
             ObservedText::Frame(frame) => self.parse_frame(passed, frame),
@@ -185,7 +186,7 @@ impl Recorder {
         self.match_request(passed, RequestId::from_json(id), read)
     }
 
-    /// What answers, or ends, the request with this id.
+    /// Matches an answer, or the end, of the request with this id.
     fn match_request(
         &mut self,
         passed: &ObservedMessage<'_>,
@@ -202,7 +203,7 @@ impl Recorder {
         read
     }
 
-    /// The request of the other side, or one that the kernel itself gives up.
+    /// Removes the request of the other side, or one that the kernel itself abandons.
     fn take_request(
         &mut self,
         passed: &ObservedMessage<'_>,
@@ -230,7 +231,7 @@ impl Recorder {
             all.is_empty() || one.is_some_and(|one| all.contains(one))
         };
         let calls = read.method.as_deref() == Some("tools/call");
-        // What cannot be read may be any of them.
+        // An unreadable message may be of any kind.
         let unknown = read.kind == MessageKind::Unreadable;
         let tool = tools.is_empty() || calls && of(tools, read.target.as_ref());
         unknown || of(methods, read.method.as_ref()) && tool && (!errors || read.failed)
@@ -278,7 +279,7 @@ impl Recorder {
             return None;
         }
         let text = String::from_utf8_lossy(frame);
-        // What is no message is mostly no JSON either.
+        // An unreadable message is usually no JSON either.
         let json = read.kind != MessageKind::Unreadable
             || serde_json::from_str::<&RawValue>(&text).is_ok();
         if json {
@@ -303,13 +304,13 @@ impl ParsedMessage {
     }
 }
 
-/// What is said when it begins: all that passes is seen from now on.
+/// The first entry: all messages are observed from now on.
 #[must_use]
 pub fn started_entry(at_ms: u64) -> Heard {
     marker_entry(MessageKind::Began, 0, at_ms)
 }
 
-/// What is said of messages that were missed.
+/// The entry for missed messages.
 #[must_use]
 pub fn missed_entry(many: u64, at_ms: u64) -> Heard {
     marker_entry(MessageKind::Missed, many, at_ms)
@@ -334,7 +335,7 @@ fn marker_entry(kind: MessageKind, missed: u64, at_ms: u64) -> Heard {
     }
 }
 
-/// What a request names: a tool, a prompt, or a resource.
+/// The target of a request: a tool, a prompt, or a resource.
 fn target_name(method: &str, params: Option<&str>) -> Option<String> {
     let name = match method {
         "tools/call" | "prompts/get" => "name",
@@ -344,7 +345,7 @@ fn target_name(method: &str, params: Option<&str>) -> Option<String> {
     serde_json::from_str(member(params?, name)?).ok()
 }
 
-/// The beginning of a text. It is masked before it is cut: a part of a secret is not found.
+/// The beginning of a text. It is masked before it is truncated: a truncated secret would not be found.
 fn mask_and_truncate(masks: &Masks, text: &str) -> String {
     let looked_at = &text[..text.floor_char_boundary(MESSAGE_MAX)];
     let mut masked = masks.mask_text(looked_at).into_owned();
@@ -352,7 +353,7 @@ fn mask_and_truncate(masks: &Masks, text: &str) -> String {
     masked
 }
 
-/// JSON as it is; what is none after all is left out.
+/// JSON unchanged; invalid JSON is left out.
 fn to_raw_json(json: String) -> Option<Box<RawValue>> {
     RawValue::from_string(json).ok()
 }

@@ -1,5 +1,5 @@
-//! Results that are longer than the operator wants agents to read at once (decision 53): cut, and what was cut off kept
-//! for a while, for the one who made the call.
+//! Results longer than the limit of the operator (decision 53): they are truncated, and the rest is stored for a
+//! while for the caller to page through.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -11,34 +11,34 @@ use serde_json::value::RawValue;
 
 use crate::clock::MonotonicTime;
 
-/// Most bytes of text kept of one result; what lies behind them is gone, and the reader is told so.
+/// Most bytes of text stored of one result; the rest is discarded, and the reader gets a note.
 pub const TEXT_MAX: usize = 8 << 20;
-/// Most results kept for one connection, and bytes of them together: an agent reads on in the last few. The oldest of
-/// the same connection goes.
+/// Most results stored for one connection, and their bytes in all: an agent pages through its latest results. The
+/// oldest of the same connection is discarded first.
 const PER_CONNECTION_MAX: usize = 16;
 const BYTES_PER_CONNECTION_MAX: usize = 16 << 20;
-/// Bytes kept for all connections together; at this bound the oldest of all goes.
+/// Bytes stored for all connections together; at this bound the oldest of all is discarded.
 const BYTES_TOTAL_MAX: usize = 64 << 20;
-/// How long one is kept after it was last read.
+/// How long a text is stored after its last read.
 const RETENTION: Duration = Duration::from_secs(600);
 
-/// A result without what was too long in it.
+/// A truncated result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TruncatedResult {
-    /// The result for the agent, but for [`TruncatedResult::told`].
+    /// The result for the agent, up to the hint of [`TruncatedResult::render_with_hint`].
     prefix: String,
     visible_text: String,
     suffix: String,
-    /// The whole text, as far as it is kept.
+    /// The whole text, as far as it is stored.
     pub text: String,
-    /// Bytes of it that the result still shows.
+    /// Bytes of it that are still in the result.
     pub visible_bytes: usize,
-    /// Bytes there were.
+    /// Bytes of the original text.
     pub total_bytes: usize,
 }
 
 impl TruncatedResult {
-    /// The result, with a line at the end of its text that says how to read on.
+    /// The result, with a line at the end of its text that explains how to get the next page.
     #[must_use]
     pub fn render_with_hint(&self, how: &str) -> String {
         let text = quote(&format!("{}\n{how}", self.visible_text));
@@ -46,12 +46,12 @@ impl TruncatedResult {
     }
 }
 
-/// Cuts a result whose text has more than `most` bytes at a border of characters. Only text is cut: pictures, resources
-/// and structured content stay as they are. `None` for a result that fits, which is passed on as it came, and for one
-/// that is no plain result of a tool.
+/// Truncates a result whose text has more than `most` bytes, at a character boundary. Only text is truncated: images,
+/// resources and structured content stay. `None` for a result that fits, which is passed on unchanged, and for one
+/// that is no plain tool result.
 #[must_use]
 pub fn truncate(result: &str, most: usize) -> Option<TruncatedResult> {
-    // The text is no longer than what it is written as.
+    // The text is never longer than its encoding.
     if result.len() <= most {
         return None;
     }
@@ -87,7 +87,7 @@ pub fn truncate(result: &str, most: usize) -> Option<TruncatedResult> {
         .flatten()
         .for_each(|part| text.push_str(part));
     text.truncate(text.floor_char_boundary(TEXT_MAX));
-    // What comes behind the cut is shown where it is no text.
+    // Content after the truncated text stays if it is no text.
     let mut kept = Vec::with_capacity(items.len());
     for (place, item) in items.iter().enumerate() {
         match (&texts[place], place) {
@@ -110,9 +110,9 @@ pub fn truncate(result: &str, most: usize) -> Option<TruncatedResult> {
     })
 }
 
-/// A result whose structured content has its share in being longer than `most`, with that as text: whole where no
-/// text says the same already. `None` where there is no such content, and where it is short enough. Only for a tool
-/// without an `outputSchema`, whose readers count on no structure.
+/// Replaces structured content with text when it makes a result longer than `most`; it is added in full unless a text
+/// already repeats it. `None` where there is no such content, and where it is short enough. Only for a tool without
+/// an `outputSchema`, whose callers rely on no structure.
 #[must_use]
 pub fn inline_structured_content(result: &str, most: usize) -> Option<String> {
     const STRUCTURE: &str = "structuredContent";
@@ -152,7 +152,7 @@ pub fn inline_structured_content(result: &str, most: usize) -> Option<String> {
     Some(format!("{{{}}}", members.join(",")))
 }
 
-/// Stands for the text that is cut. No JSON has it, as it is no UTF-8 that JSON writes outside of a string.
+/// Stands for the truncated text. It cannot occur in JSON, where this character is always escaped.
 const MARK: &str = "\u{1}";
 
 fn replace_text_with_mark(item: &str) -> String {
@@ -161,7 +161,7 @@ fn replace_text_with_mark(item: &str) -> String {
     splice.finish().into_owned()
 }
 
-/// The text of an item of content; of one with several, readers would take another one each.
+/// The text of a content item; `None` with several `text` members, of which parsers would choose different ones.
 fn content_text(item: &RawValue) -> Option<String> {
     let all = members(item.get())?;
     let one = |wanted: &str| {
@@ -175,7 +175,7 @@ fn content_text(item: &RawValue) -> Option<String> {
     one("text")
 }
 
-/// A text that is read on in.
+/// A text that can be paged through.
 #[derive(Debug)]
 struct StoredText {
     id: Box<str>,
@@ -186,27 +186,27 @@ struct StoredText {
     last_read: MonotonicTime,
 }
 
-/// What was cut off, oldest first.
+/// The stored texts, oldest first.
 #[derive(Debug, Default)]
 pub struct StoredTexts {
     entries: VecDeque<StoredText>,
 }
 
-/// A part of a text.
+/// A page of a text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TextPage {
-    /// The part.
+    /// The text of the page.
     pub text: String,
-    /// Where it begins, in bytes.
+    /// Its offset in bytes.
     pub offset: usize,
-    /// Where the next one begins; `None` at the end.
+    /// The offset of the next page; `None` at the end.
     pub next_offset: Option<usize>,
-    /// Bytes there are.
+    /// Bytes of the whole text.
     pub total_bytes: usize,
 }
 
 impl StoredTexts {
-    /// Keeps a text for the connection that called.
+    /// Stores a text for the connection of the caller.
     pub fn store(
         &mut self,
         id: &str,
@@ -237,14 +237,14 @@ impl StoredTexts {
         }
     }
 
-    /// Whose server and tool a text is from; `None` for who did not make the call, as for one that is not there.
+    /// The server and tool a text is from; `None` for an unknown text and for one of another caller.
     #[must_use]
     pub fn origin(&self, id: &str, whose: ConnectionId) -> Option<(ServerId, String)> {
         let one = self.find(id, whose)?;
         Some((one.server.clone(), one.tool.to_string()))
     }
 
-    /// A part of at most `most` bytes, between borders of characters; a place within a character means the one before.
+    /// A page of at most `most` bytes, on character boundaries; an offset within a character is moved to its start.
     pub fn read_page(
         &mut self,
         id: &str,
@@ -257,7 +257,7 @@ impl StoredTexts {
         let one = self.entries.iter_mut().find(own)?;
         one.last_read = now;
         let from = one.text.floor_char_boundary(from);
-        // A character has at most four bytes: each page goes on.
+        // A character has at most four bytes, so each page advances.
         let end = one
             .text
             .floor_char_boundary(from.saturating_add(most.max(4)));
@@ -269,7 +269,7 @@ impl StoredTexts {
         })
     }
 
-    /// The connection has ended.
+    /// Removes the texts of a closed connection.
     pub fn remove_connection(&mut self, whose: ConnectionId) {
         self.entries.retain(|one| one.owner != whose);
     }

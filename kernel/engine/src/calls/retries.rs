@@ -1,7 +1,7 @@
-//! Whether a failed call is made again, when, and what is done when all retries failed (MGP §14.6).
+//! Whether and when a failed call is retried, and what happens when all retries failed (MGP §14.6).
 //!
-//! The server's recommendations count within bounds of the kernel's own. Rights may be revoked between two
-//! tries, so each try, and above all a fallback, passes the same checks as a first call.
+//! The server's recommendations count within the kernel's own bounds. Access may be revoked between two attempts, so
+//! each attempt, and above all a fallback, passes the same checks as a first call.
 
 use std::time::Duration;
 
@@ -39,7 +39,7 @@ impl RetryAttempt {
     /// `details` of its audit event, whose type is `EventType::TOOL_RETRIED`.
     ///
     /// # Panics
-    /// Never: a strategy is always a word.
+    /// Never: every strategy serializes to a word.
     #[must_use]
     pub fn details(&self) -> Map<String, Value> {
         let wait = u64::try_from(self.wait.as_millis()).unwrap_or(u64::MAX);
@@ -72,16 +72,16 @@ pub enum GiveUpReason {
 /// How a failed call continues.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RetryDecision {
-    /// With a retry.
+    /// It is retried.
     Retry(RetryAttempt),
-    /// With a call of another tool of the same server with the same arguments, once, for the same caller
-    /// and under all its checks.
+    /// Another tool of the same server is called with the same arguments, once, for the same caller and under all its
+    /// checks.
     Fallback(String),
-    /// With its error as the answer.
+    /// The error is the answer.
     GiveUp(GiveUpReason),
 }
 
-/// The tries of one call.
+/// The attempts of one call.
 #[derive(Clone, Debug)]
 pub struct Retries {
     tool: String,
@@ -114,7 +114,7 @@ impl Retries {
         self
     }
 
-    /// Judges the error of a try that ended at `now`. `chance` spreads the waits of many callers: 0 adds
+    /// Evaluates the error of an attempt that ended at `now`. `chance` spreads the waits of many callers: 0 adds
     /// nothing, 255 adds a quarter.
     pub fn handle_failure(
         &mut self,
@@ -148,14 +148,14 @@ impl Retries {
         })
     }
 
-    /// Never less than the server asks for.
+    /// Never less than the server requests.
     fn next_wait(&self, strategy: Strategy, least: Option<Duration>, chance: u8) -> Duration {
         let first = least.unwrap_or(WAIT_DEFAULT);
         let wait = match strategy {
             Strategy::Immediate => return least.unwrap_or(Duration::ZERO),
             Strategy::FixedDelay => first,
             Strategy::ExponentialBackoff => {
-                // Grows up to the longest wait, which the server's own figure may still exceed.
+                // Grows up to the longest wait, which the server's own value may still exceed.
                 let grown = self.last_wait.saturating_mul(2).min(WAIT_MAX * 3 / 4);
                 first.max(grown)
             }

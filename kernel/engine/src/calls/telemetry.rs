@@ -1,6 +1,6 @@
-//! What is measured, and the forms in which it is told: as text for Prometheus, and as protobuf for OTLP.
+//! Metrics, spans and logs, and their formats: text for Prometheus, and protobuf for OTLP.
 //!
-//! Names and numbers only: no argument and no result of a call has a place here.
+//! Names and numbers only: arguments and results of calls are never included.
 
 pub mod collector;
 pub mod exposition;

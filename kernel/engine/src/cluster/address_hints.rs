@@ -1,5 +1,5 @@
-//! Where a node may be dialed: what was proven first, then what was heard, then the names a person wrote
-//! down. A hint sends a dial somewhere and nothing else: who answers there shows a key.
+//! Where a node may be dialed: proven addresses first, then reported ones, then configured names. A hint only directs
+//! a dial: the node that answers has to prove its key.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -9,31 +9,31 @@ use mgp_protocol::ids::NodeId;
 
 use super::proven_addresses::ProvenAddresses;
 
-/// Hints kept for each node and each way they come; the newest ones.
+/// Hints stored for each node and source; the newest are kept.
 const HINTS_MAX: usize = 4;
-/// Places that are tried in one dial.
+/// Addresses tried in one dial.
 pub const DIAL_TARGETS_MAX: usize = 8;
 
-/// Where one node may be.
+/// The possible addresses of one node.
 #[derive(Debug, Default)]
 struct NodeHints {
-    /// It announced itself there.
+    /// Addresses from the node's own announcements.
     announced: Vec<SocketAddr>,
-    /// Other members said so.
+    /// Addresses reported by other members.
     reported: Vec<SocketAddr>,
 }
 
-/// All that is known of where nodes are. Only what is asked for is remembered: pinned nodes.
+/// All known addresses of nodes. Only those of pinned nodes are stored.
 #[derive(Debug, Default)]
 pub struct AddressHints {
     proven: ProvenAddresses,
     nodes: BTreeMap<NodeId, NodeHints>,
-    /// Names a person wrote down, and who answered there last.
+    /// Configured names, and the node that answered there last.
     names: BTreeMap<String, Option<NodeId>>,
 }
 
 impl AddressHints {
-    /// These nodes are pinned from now on; nothing is known of others.
+    /// Sets the pinned nodes; hints of others are dropped.
     pub fn set_pinned(&mut self, pinned: impl Iterator<Item = NodeId>) {
         let mut before = std::mem::take(&mut self.nodes);
         for node in pinned {
@@ -48,7 +48,7 @@ impl AddressHints {
         }
     }
 
-    /// The names a person wrote down.
+    /// Sets the configured names.
     pub fn set_names(&mut self, names: impl Iterator<Item = String>) {
         let before = std::mem::take(&mut self.names);
         let known = |name: &String| before.get(name).copied().flatten();
@@ -58,35 +58,35 @@ impl AddressHints {
             .collect();
     }
 
-    /// The node showed its key there.
+    /// The node proved its key at this address.
     pub fn add_proven(&mut self, node: NodeId, address: SocketAddr) {
         if self.nodes.contains_key(&node) {
             self.proven.record(address, node);
         }
     }
 
-    /// Who answered where a name leads.
+    /// Records which node answered at the address of a name.
     pub fn record_answer(&mut self, name: &str, node: NodeId) {
         if let Some(at) = self.names.get_mut(name) {
             *at = Some(node);
         }
     }
 
-    /// The node, or somebody in its name, announced itself. True when that is news.
+    /// Adds an address from an announcement, which may be forged. True when it is new.
     pub fn add_announced(&mut self, node: NodeId, address: SocketAddr) -> bool {
         let hints = self.nodes.get_mut(&node);
         hints.is_some_and(|hints| push_front(&mut hints.announced, address))
     }
 
-    /// The peer, at its own address unless it is linked through another node, says that the node is there. True when
-    /// that is news.
+    /// Adds an address that a peer reports for the node. `by` is the peer's own address, unless it is linked through
+    /// another node. True when it is new.
     pub fn add_reported(
         &mut self,
         by: Option<SocketAddr>,
         node: NodeId,
         address: SocketAddr,
     ) -> bool {
-        // Another machine's own machine is not this one.
+        // The loopback address of another machine is not this machine.
         if address.ip().is_loopback() && !by.is_some_and(|by| by.ip().is_loopback()) {
             return false;
         }
@@ -94,7 +94,7 @@ impl AddressHints {
         hints.is_some_and(|hints| push_front(&mut hints.reported, address))
     }
 
-    /// Where to dial the node, the likeliest place first. Names that lead to nodes that are linked are left out.
+    /// The addresses to dial for a node, the most likely first. Names of nodes that are linked already are left out.
     pub fn dial_targets(&self, node: NodeId, is_linked: impl Fn(NodeId) -> bool) -> Vec<String> {
         let hints = self.nodes.get(&node);
         let heard = hints
@@ -119,7 +119,7 @@ impl AddressHints {
     }
 }
 
-/// Puts the address first. True when it was not there.
+/// Moves the address to the front. True when it was not in the list.
 fn push_front(known: &mut Vec<SocketAddr>, address: SocketAddr) -> bool {
     if !is_dialable(address) {
         return false;

@@ -1,8 +1,8 @@
-//! Which agent of the peer calls over a link: what the peer signed, and what of it is believed.
+//! Assertions of which agent calls over a link: signed by the peer, verified here.
 //!
-//! One signature for each agent and link, none for a call. The node that owns a server believes an assertion
-//! only if the peer itself signed it for this link. It keeps a bounded number of them; one that had to
-//! make room is shown again with the next call, so there is no state in which an agent cannot call.
+//! There is one signature for each agent and link, none for a call. The node that owns a server accepts an assertion
+//! only if the peer itself signed it for this link. It stores a bounded number of them; an evicted one is sent again
+//! with the next call, so no state can lock an agent out.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,38 +13,38 @@ use mgp_protocol::ids::{AgentId, NodeAgent, NodeId};
 
 use crate::node_key::{NodeKey, PublicKey, Signature};
 
-/// Longest an assertion holds. What ends an agent at home ends its calls there at once; this is how long
-/// the other node may go on taking its name.
+/// Longest lifetime of an assertion. Revoking an agent at its home node ends its calls there at once; this bounds how
+/// long the other node may still accept its name.
 pub const LIFETIME_MAX_MS: u64 = 15 * 60 * 1000;
 
-/// How long ours hold: shorter, so that a clock that is a little off does not make them too long.
+/// Lifetime of assertions issued here: shorter, to tolerate a small clock offset.
 const ISSUED_LIFETIME_MS: u64 = 10 * 60 * 1000;
 
-/// One of ours is signed anew when less than this is left of it, so that no call meets its end on the way.
+/// An assertion issued here is renewed when less than this is left, so that no call arrives after its expiry.
 const RENEW_BEFORE_MS: u64 = 60 * 1000;
 
-/// Agents remembered for a link, on either side: one machine seldom has a hundred. The next one takes the
-/// place of one that expired, or of the one that called longest ago.
+/// Agents stored for a link, on either side: one machine seldom has a hundred. The next one replaces an expired one,
+/// or the least recently used.
 pub const ASSERTIONS_MAX: usize = 256;
 
-/// Longest signed bytes looked at; the longest that are valid have 400.
+/// Longest signed bytes that are examined; the longest valid ones have 400.
 const ASSERTION_BYTES_MAX: usize = 1024;
 
 /// The two ends of a link.
 #[derive(Clone, Copy, Debug)]
 pub struct LinkEnds {
-    /// Whose agents call: the node that signs.
+    /// The node whose agents call: it signs.
     pub home: PublicKey,
-    /// Whose servers they call: the node that believes.
+    /// The node whose servers are called: it verifies.
     pub owner: NodeId,
-    /// What only the two know.
+    /// A secret that only these two nodes share.
     pub binding: LinkBinding,
 }
 
-/// Why an assertion is not believed.
+/// Why an assertion is rejected.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AssertionError {
-    /// It cannot be read.
+    /// It cannot be parsed.
     #[error("it cannot be read")]
     Unreadable,
     /// It is signed for another link, by or for another node.
@@ -53,22 +53,22 @@ pub enum AssertionError {
     /// The peer's key did not sign it.
     #[error("it was not signed by the node that shows it")]
     BadSignature,
-    /// It is over.
+    /// It has expired.
     #[error("it expired")]
     Expired,
-    /// It would hold longer than any may.
+    /// Its lifetime is longer than allowed.
     #[error("it would hold longer than {} minutes", LIFETIME_MAX_MS / 60_000)]
     LifetimeTooLong,
-    /// Its id is that of another one on this link.
+    /// Its id belongs to another assertion on this link.
     #[error("its id is used by another one")]
     Reused,
-    /// The call names one id and shows another.
+    /// The call names another id than that of the assertion it carries.
     #[error("it is not the one the call names")]
     IdMismatch,
-    /// It is for nobody who could be an agent.
+    /// Its subject cannot be an agent.
     #[error("it names no agent: {0}")]
     Agent(#[from] BadNodeAgent),
-    /// It is not known, or no longer: it has to be shown.
+    /// It is unknown, or evicted: it must be sent again.
     #[error("it is not known here")]
     Unknown,
 }
@@ -81,7 +81,7 @@ struct VerifiedAssertion {
     last_used: u64,
 }
 
-/// What the peer of one link showed. Ends with the link.
+/// The assertions received from the peer of one link. Ends with the link.
 #[derive(Debug)]
 pub struct AssertionVerifier {
     ends: LinkEnds,
@@ -90,7 +90,7 @@ pub struct AssertionVerifier {
 }
 
 impl AssertionVerifier {
-    /// Nothing was shown yet.
+    /// A verifier without assertions.
     #[must_use]
     pub fn new(ends: LinkEnds) -> Self {
         Self {
@@ -100,11 +100,11 @@ impl AssertionVerifier {
         }
     }
 
-    /// Who makes a call that names this assertion, and shows it if it has not before. The moment is that
-    /// of the peer's wall clock, as it was measured.
+    /// Authenticates the agent of a call that names this assertion and carries it if it was not sent before. `now` is
+    /// the peer's wall clock, as measured.
     ///
     /// # Errors
-    /// [`AssertionError`]; after `Unknown` the call may come again with the assertion.
+    /// [`AssertionError`]; after `Unknown` the call may be retried with the assertion.
     pub fn authenticate(
         &mut self,
         id: AssertionId,
@@ -137,7 +137,7 @@ impl AssertionVerifier {
         Ok(agent)
     }
 
-    /// The signature is looked at last: whatever can be refused without it is.
+    /// The signature is verified last, after all cheaper checks.
     fn verify(
         &self,
         id: AssertionId,
@@ -188,25 +188,25 @@ impl AssertionVerifier {
         }
     }
 
-    /// How many are remembered.
+    /// The number of stored assertions.
     #[must_use]
     pub fn len(&self) -> usize {
         self.verified.len()
     }
 
-    /// True when none is.
+    /// True when none is stored.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.verified.is_empty()
     }
 }
 
-/// What a call says of its agent.
+/// What a call carries about its agent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CallAssertion {
-    /// The id to name.
+    /// The id of the assertion.
     pub id: AssertionId,
-    /// The assertion to show, as long as the owner has not shown that it has it.
+    /// The assertion itself, until the owner has accepted it.
     pub signed: Option<Arc<SignedAssertion>>,
 }
 
@@ -219,7 +219,7 @@ struct IssuedAssertion {
     last_used: u64,
 }
 
-/// What this node signed for its agents on one link. Ends with the link.
+/// The assertions this node issued for its agents on one link. Ends with the link.
 #[derive(Debug)]
 pub struct AssertionIssuer {
     key: NodeKey,
@@ -230,7 +230,7 @@ pub struct AssertionIssuer {
 }
 
 impl AssertionIssuer {
-    /// Nothing was signed yet.
+    /// An issuer without assertions.
     #[must_use]
     pub fn new(key: NodeKey, owner: NodeId, binding: LinkBinding) -> Self {
         Self {
@@ -242,7 +242,8 @@ impl AssertionIssuer {
         }
     }
 
-    /// For a call of an agent. `now_ms` is this node's wall clock, `random` 16 bytes of good randomness.
+    /// The assertion for a call of an agent. `now_ms` is this node's wall clock, `random` 16 bytes of good
+    /// randomness.
     pub fn assertion_for(
         &mut self,
         agent: &AgentId,
@@ -253,7 +254,7 @@ impl AssertionIssuer {
         let uses = self.use_count;
         let lasts = |made: &IssuedAssertion| {
             let left = made.expires_ms.saturating_sub(now_ms);
-            // A clock that was put back would make one of ours hold too long.
+            // After the clock was set back, an existing assertion would be valid for too long.
             (RENEW_BEFORE_MS..=ISSUED_LIFETIME_MS).contains(&left)
         };
         if let Some(made) = self.issued.get_mut(agent).filter(|made| lasts(made)) {
@@ -296,12 +297,12 @@ impl AssertionIssuer {
         }
     }
 
-    /// The owner took a call that showed it: from here on its id is enough.
+    /// The owner accepted a call that carried it: from now on its id is enough.
     pub fn mark_accepted(&mut self, id: AssertionId) {
         self.set_accepted(id, true);
     }
 
-    /// The owner does not know it, or no longer: it is shown with the next call.
+    /// The owner does not know it, or not any more: it is sent again with the next call.
     pub fn mark_unknown(&mut self, id: AssertionId) {
         self.set_accepted(id, false);
     }
@@ -312,7 +313,7 @@ impl AssertionIssuer {
         }
     }
 
-    /// The agent is gone: nothing is signed for it any more, unless it comes again.
+    /// Removes an agent: nothing is signed for it unless it returns.
     pub fn remove_agent(&mut self, agent: &AgentId) {
         self.issued.remove(agent);
     }

@@ -1,19 +1,19 @@
-//! How far the wall clock of a peer is from ours.
+//! Estimates the offset of a peer's wall clock.
 
 use std::collections::VecDeque;
 
-/// Measurements kept: with one every few seconds, those of the last minute. The one with the shortest
-/// way counts, since the answer was written somewhere on that way.
+/// Samples stored: with one every few seconds, those of the last minute. The one with the shortest round trip counts,
+/// since the peer read its clock somewhere within it.
 const SAMPLES_MAX: usize = 8;
 
-/// Clocks that differ by more make what is allowed end early and what is denied end late.
+/// With a larger offset, grants expire too early and denials too late.
 pub const SKEW_MAX_MS: u64 = 2000;
 
-/// By so much two clocks drift apart while measurements are kept. Those that differ by more were made before and
-/// after one of them was set.
+/// How far two clocks may drift apart while samples are stored. Samples that differ by more were taken before and
+/// after one of the clocks was set.
 const DRIFT_MS: u64 = 100;
 
-/// Longest way of a question and its answer from which anything is learnt.
+/// Longest round trip of a usable sample.
 const ROUND_TRIP_MAX_MS: u64 = 10_000;
 
 #[derive(Clone, Copy, Debug)]
@@ -22,22 +22,21 @@ struct Sample {
     round_trip_ms: u64,
 }
 
-/// The last measurements of one link.
+/// The last samples of one link.
 #[derive(Debug, Default)]
 pub struct ClockOffsetEstimator(VecDeque<Sample>);
 
-/// What is known of the peer's clock.
+/// The estimate of the peer's clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PeerClock {
     /// The peer's clock less ours.
     pub offset_ms: i64,
-    /// How far that may be off, either way.
+    /// The error of the estimate, in either direction.
     pub error_ms: u64,
 }
 
 impl ClockOffsetEstimator {
-    /// Takes an answer: our wall clock when it was asked, the time until the answer was here, which is
-    /// measured by a clock that nobody sets, and the peer's wall clock.
+    /// Adds a sample: our wall clock at the request, the round trip by a monotonic clock, and the peer's wall clock.
     pub fn add_sample(&mut self, asked_ms: u64, way_ms: u64, theirs_ms: u64) {
         if way_ms > ROUND_TRIP_MAX_MS {
             return;
@@ -54,7 +53,7 @@ impl ClockOffsetEstimator {
         self.0.push_back(sample);
     }
 
-    /// What is known by now.
+    /// The current estimate.
     #[must_use]
     pub fn estimate(&self) -> Option<PeerClock> {
         let best = self.0.iter().min_by_key(|sample| sample.round_trip_ms)?;
@@ -66,14 +65,14 @@ impl ClockOffsetEstimator {
 }
 
 impl Sample {
-    /// False when one of the clocks was set between the two.
+    /// False when one of the clocks was set between the two samples.
     fn is_consistent_with(&self, other: &Self) -> bool {
         let apart = self.offset_ms.abs_diff(other.offset_ms);
         apart <= self.round_trip_ms.div_ceil(2) + other.round_trip_ms.div_ceil(2) + DRIFT_MS
     }
 }
 
-/// A wrong clock is no reason to fail: what does not fit is as far off as can be told.
+/// A wrong clock must not cause a failure: the difference saturates.
 fn clamped_difference(theirs_ms: u64, ours_ms: u64) -> i64 {
     let difference = i128::from(theirs_ms) - i128::from(ours_ms);
     let far = i128::from(i64::MAX);
@@ -81,7 +80,7 @@ fn clamped_difference(theirs_ms: u64, ours_ms: u64) -> i64 {
 }
 
 impl PeerClock {
-    /// Of two clocks at the same moment.
+    /// The offset from two clocks at the same moment.
     #[must_use]
     pub fn from_clocks(theirs_ms: u64, ours_ms: u64, error_ms: u64) -> Self {
         Self {
@@ -90,14 +89,14 @@ impl PeerClock {
         }
     }
 
-    /// True when the two clocks certainly differ by so much that it matters: [`SKEW_MAX_MS`].
+    /// True when the two clocks certainly differ by more than [`SKEW_MAX_MS`].
     #[must_use]
     pub fn is_skewed(self) -> bool {
         let apart = self.offset_ms.unsigned_abs();
         apart.saturating_sub(self.error_ms) > SKEW_MAX_MS
     }
 
-    /// The peer's clock at a moment of ours.
+    /// The peer's clock at this time of our clock.
     #[must_use]
     pub fn to_peer_ms(self, ours_ms: u64) -> u64 {
         ours_ms.saturating_add_signed(self.offset_ms)

@@ -1,5 +1,5 @@
-//! Who says on the local network that it is there. Anybody can say anything: what is heard fills this table,
-//! which is bounded, and gives addresses to try, at a bounded pace. Nothing else comes of it.
+//! Nodes that announce themselves on the local network. Announcements are not authenticated: they only fill this
+//! bounded table and give addresses to try, at a bounded pace.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -11,47 +11,47 @@ use crate::clock::MonotonicTime;
 
 /// Most nodes: more than a local network has.
 pub const NODES_MAX: usize = 256;
-/// Most addresses of one; the newest are kept.
+/// Most addresses of one node; the newest are kept.
 pub const ADDRESSES_MAX: usize = 8;
-/// An address that is heard again is worth another try after this.
+/// An address that is announced again may be tried again after this.
 pub const RETRY_INTERVAL: Duration = Duration::from_secs(10);
-/// Most addresses that are tried in a second, whoever names them. One that is left out is heard again.
+/// Most addresses tried in a second, whoever announces them. One that is skipped will be announced again.
 pub const TRIES_PER_SECOND: u32 = 64;
-/// Who was not heard for so long is not told of any more: announcements are repeated within two minutes.
+/// A node without announcements for so long is not listed any more: announcements are repeated within two minutes.
 pub const FORGET_AFTER: Duration = Duration::from_secs(600);
 
-/// One that said it is there.
+/// A node that announced itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DiscoveredNode {
-    /// The id it says it has.
+    /// The id it claims.
     pub node: NodeId,
-    /// Where it says it is, the newest first.
+    /// The addresses it claims, newest first.
     pub addresses: Vec<SocketAddr>,
-    /// Whether it says it is of this node's cluster.
+    /// Whether it claims to be in this node's cluster.
     pub same_cluster: bool,
-    /// When it was heard last.
+    /// When its last announcement arrived.
     pub last_seen: MonotonicTime,
 }
 
-/// All of them.
+/// All discovered nodes.
 #[derive(Debug, Default)]
 pub struct DiscoveredNodes {
     nodes: BTreeMap<NodeId, DiscoveryEntry>,
     dropped: u64,
-    /// The second that runs, and the tries in it.
+    /// The current second, and the tries in it.
     tries: (u64, u32),
 }
 
 #[derive(Debug)]
 struct DiscoveryEntry {
-    /// Each with the time of its last try; the newest first.
+    /// Each with the time of its last try; newest first.
     addresses: Vec<(SocketAddr, Option<MonotonicTime>)>,
     same_cluster: bool,
     last_seen: MonotonicTime,
 }
 
 impl DiscoveredNodes {
-    /// Somebody says that a node is there. Answers which of the addresses are worth a try now.
+    /// Records an announcement and returns which of the addresses to try now.
     pub fn record_announcement(
         &mut self,
         node: NodeId,
@@ -92,7 +92,7 @@ impl DiscoveredNodes {
         worth
     }
 
-    /// Those heard lately, the nodes that say they are of this cluster first.
+    /// The recently announced nodes, those that claim to be in this cluster first.
     #[must_use]
     pub fn list(&self, now: MonotonicTime) -> Vec<DiscoveredNode> {
         let lately = self
@@ -111,14 +111,14 @@ impl DiscoveredNodes {
         all
     }
 
-    /// How often somebody was heard for whom there was no room.
+    /// How many announcements were dropped because the table was full.
     #[must_use]
     pub fn dropped_count(&self) -> u64 {
         self.dropped
     }
 
-    /// Room for a node: who says it is of this cluster takes that of one who does not, the one not heard
-    /// for longest. False where there is none.
+    /// Makes room for a node: one that claims to be in this cluster replaces the longest silent one that does not.
+    /// False where that is impossible.
     fn evict_for(&mut self, node: NodeId, same_cluster: bool) -> bool {
         if self.nodes.len() < NODES_MAX || self.nodes.contains_key(&node) {
             return true;

@@ -1,47 +1,47 @@
-//! Which of two links to a node stays, when a node is dialed again, and through whom.
+//! Which of two links to a node is kept, when a node is dialed again, and through which relay.
 
 use std::time::Duration;
 
 use mgp_protocol::federation::hello::LifeId;
 use mgp_protocol::ids::NodeId;
 
-/// The first wait after a dial that failed; each further one is twice as long.
+/// The first wait after a failed dial; it doubles each time.
 const DIAL_BACKOFF_MIN: Duration = Duration::from_millis(200);
-/// Longest wait. A cluster that was cut in two is whole again five seconds after it can be, and a dial
-/// itself may take three of them.
+/// Longest wait. After a partition heals, a cluster is connected again within five seconds, and a dial itself may
+/// take three of them.
 const DIAL_BACKOFF_MAX: Duration = Duration::from_secs(2);
-/// The first wait after a node has said that two lives have this key, and the longest; each further one is twice
-/// as long. Each try is a handshake for both, and nothing changes before a person gives this node another key.
+/// The first and the longest wait after a node has rejected this one because two instances use its key; it doubles
+/// each time. Each try costs both a handshake, and nothing changes before a person gives this node another key.
 const DUPLICATE_BACKOFF_MIN: Duration = Duration::from_secs(2);
 const DUPLICATE_BACKOFF_MAX: Duration = Duration::from_secs(60);
 /// The node with the larger id lets the other one dial first, so that their links seldom cross.
 const DIAL_HEAD_START: Duration = Duration::from_millis(100);
 
-/// The first wait before a node that is linked through another one is dialed directly again, and the longest: the
-/// relayed link serves meanwhile, and a way through two routers opens seldom.
+/// The first and the longest wait before a node that is linked through a relay is dialed directly again: the relayed
+/// link serves meanwhile, and hole punching through two routers seldom works.
 const DIRECT_BACKOFF_MIN: Duration = Duration::from_secs(2);
 const DIRECT_BACKOFF_MAX: Duration = Duration::from_secs(60);
-/// Longer than a direct dial takes on most networks: only then others are asked to relay.
+/// Longer than a direct dial takes on most networks: only then are other nodes asked to relay.
 pub const RELAY_AFTER: Duration = Duration::from_secs(2);
-/// Nodes that are asked to relay in one dial. Others come next time.
+/// Nodes that are asked to relay in one dial. Others are asked next time.
 pub const RELAYS_PER_DIAL: usize = 32;
-/// And at a time: who cannot says so in a round trip.
+/// The same at one time: a node that cannot relay answers within a round trip.
 pub const RELAYS_CONCURRENT: usize = 4;
 
-/// What tells two links to one node apart.
+/// What distinguishes two links to one node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LinkTraits {
     /// This node dialed.
     pub dialed: bool,
-    /// Its packets go through a third node.
+    /// Its packets go through a relay.
     pub relayed: bool,
-    /// The life of the peer.
+    /// The instance of the peer.
     pub instance: LifeId,
 }
 
-/// Whether a new link takes the place of the one that is there. Both ends answer alike: a direct one goes before one
-/// through a third node; of two that cross, the one stays that the smaller id dialed; a later one of the same dialer, or of another life of the peer,
-/// means that the one before is lost, whether that was noticed or not.
+/// Whether a new link replaces the existing one. Both ends decide alike: a direct link wins over a relayed one. Of
+/// two links dialed at once by both ends, the one dialed by the smaller id stays. A later link of the same dialer, or
+/// of another instance of the peer, means that the earlier one is lost, even if that was not noticed.
 #[must_use]
 pub fn should_replace(own: NodeId, peer: NodeId, held: LinkTraits, new: LinkTraits) -> bool {
     if held.instance == new.instance && held.relayed != new.relayed {
@@ -57,9 +57,9 @@ pub fn should_replace(own: NodeId, peer: NodeId, held: LinkTraits, new: LinkTrai
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DialBackoff {
     failures: u32,
-    /// How often the node has kept this one out, since a link last came about.
+    /// Rejections as a duplicate since the last link.
     duplicate_rejections: u32,
-    /// How often it was dialed directly while it was linked through another node, since a link last came about.
+    /// Direct dials during a relayed link, since the last link was established.
     relayed_dials: u32,
 }
 
@@ -74,21 +74,21 @@ impl DialBackoff {
         }
     }
 
-    /// A dial failed: the wait before the next one. `chance` is random, so that nodes do not dial in step.
+    /// The wait after a failed dial. `chance` is random, so that nodes do not dial in step.
     pub fn next_delay(&mut self, chance: u64) -> Duration {
         let wait = exponential(DIAL_BACKOFF_MIN, self.failures, DIAL_BACKOFF_MAX);
         self.failures = self.failures.saturating_add(1);
         jitter(wait, chance)
     }
 
-    /// The node is linked through another one: the wait before it is dialed directly.
+    /// The wait before a direct dial to a node linked through a relay.
     pub fn next_direct_delay(&mut self, chance: u64) -> Duration {
         let wait = exponential(DIRECT_BACKOFF_MIN, self.relayed_dials, DIRECT_BACKOFF_MAX);
         self.relayed_dials = self.relayed_dials.saturating_add(1);
         jitter(wait, chance)
     }
 
-    /// Which of the nodes that could relay are asked in the next dial: each has its turn within as many dials as it takes.
+    /// The relays to ask in the next dial. They rotate, so that each one is asked after enough dials.
     #[must_use]
     pub fn pick_relays(&self, mut able: Vec<NodeId>) -> Vec<NodeId> {
         able.sort_unstable();
@@ -100,7 +100,7 @@ impl DialBackoff {
         able
     }
 
-    /// The node says that two lives have the key of this one, and keeps both out: the wait before the next dial.
+    /// The wait after the node has rejected this one because two instances use its key.
     pub fn next_duplicate_delay(&mut self, chance: u64) -> Duration {
         let wait = exponential(
             DUPLICATE_BACKOFF_MIN,
@@ -111,29 +111,29 @@ impl DialBackoff {
         jitter(wait, chance)
     }
 
-    /// True when the node kept this one out the last time that it answered.
+    /// True when the node rejected this one as a duplicate in its last answer.
     #[must_use]
     pub fn is_rejected_as_duplicate(&self) -> bool {
         self.duplicate_rejections > 0
     }
 
-    /// There is a reason to think that a link may come about. It is none where the node keeps this one out.
+    /// Resets the wait because a dial may succeed now. The wait after a rejection as a duplicate stays.
     pub fn reset(&mut self) {
         self.failures = 0;
     }
 
-    /// A link came about.
+    /// A link was established.
     pub fn record_link(&mut self) {
         *self = Self::default();
     }
 }
 
-/// Twice as long for each time, up to a longest.
+/// Doubles the first wait so many times, up to the longest.
 fn exponential(first: Duration, times: u32, longest: Duration) -> Duration {
     first.saturating_mul(1 << times.min(8)).min(longest)
 }
 
-/// At least half of it, so that nodes do not dial in step.
+/// At least half of the wait, so that nodes do not dial in step.
 fn jitter(wait: Duration, chance: u64) -> Duration {
     let part = u32::try_from(chance % 1000).unwrap_or_default();
     wait / 2 + wait / 2 * part / 1000

@@ -1,7 +1,7 @@
-//! Which nodes are there: SWIM, over links that are authenticated already.
+//! Which nodes are alive: SWIM, over links that are authenticated already.
 //!
-//! What a packet says of others is gossip, and an admitted node may lie. So who a node is comes from its own
-//! link alone; and where gossip says that a node is dead, its link is asked before it is believed.
+//! What a packet reports of other nodes is gossip, and an admitted node may lie. So the identity of a node comes from
+//! its own link alone, and where gossip reports a node dead, its link is probed first.
 
 mod identity;
 mod packet_filter;
@@ -24,46 +24,46 @@ pub use self::settings::PACKET_MAX;
 use self::settings::swim_config;
 use crate::clock::MonotonicTime;
 
-/// How long a link has to answer before gossip about its node is believed.
+/// How long a link has to answer before gossip about its node is accepted.
 const LINK_PROBE_TIMEOUT: Duration = Duration::from_millis(400);
-/// Renewals within [`INCARNATION_WINDOW`]. Beyond, who says that this node is dead is not listened to: its links
-/// say otherwise.
+/// Incarnations within [`INCARNATION_WINDOW`]. After that, reports that this node is dead are ignored: its links
+/// prove otherwise.
 const INCARNATIONS_MAX: usize = 6;
 const INCARNATION_WINDOW: Duration = Duration::from_secs(60);
-/// A node that gossip names is met at most so often.
+/// Shortest interval between attempts to contact a node named by gossip.
 const CONTACT_INTERVAL: Duration = Duration::from_secs(5);
 
-/// A timer of the protocol: comes back when its time is over.
+/// A timer of the protocol, to be returned when it fires.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MembershipTimer(Timer<MemberIdentity>);
 
-/// What is to be done.
+/// What the caller of this state machine has to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MembershipEffect {
-    /// Send a packet over the link to this node; without a link it is lost.
+    /// Send a packet over the link to this node; without a link it is dropped.
     Send(NodeId, Vec<u8>),
-    /// Bring the timer back after this time.
+    /// Return the timer after this time.
     StartTimer(Duration, MembershipTimer),
-    /// Ask [`Membership::check_probes`] after this time.
+    /// Call [`Membership::check_probes`] after this time.
     CheckProbesAfter(Duration),
-    /// The node is there.
+    /// The node is alive.
     Up(NodeId),
-    /// It is not there any more.
+    /// The node is down.
     Down(NodeId),
-    /// Ask its link whether it answers, and tell [`Membership::record_activity`].
+    /// Probe the node's link, and call [`Membership::record_activity`] when it answers.
     ProbeLink(NodeId),
-    /// Gossip names an admitted node to which there is no link: try to link.
+    /// Gossip names an admitted node without a link: try to connect.
     Contact(NodeId),
-    /// This node goes on in this renewal: links that begin say so.
+    /// This node has a new incarnation: new links announce it.
     NewIncarnation(u64),
 }
 
 #[derive(Debug, Default)]
 struct MemberState {
-    /// The renewal that its own link told last.
+    /// The incarnation last announced over its own link.
     incarnation: Option<u64>,
     linked: bool,
-    /// The protocol takes it for dead.
+    /// The protocol considers it dead.
     dead: bool,
     reported: bool,
     probed_at: Option<MonotonicTime>,
@@ -82,7 +82,7 @@ pub struct Membership {
 }
 
 impl Membership {
-    /// A node that knows nobody. `renewal` is higher at each start; `seed` is random.
+    /// A node that knows no others. `renewal` is higher at each start; `seed` is random.
     #[must_use]
     pub fn new(own: NodeId, renewal: u64, seed: u64) -> Self {
         let identity = MemberIdentity {
@@ -98,26 +98,26 @@ impl Membership {
         }
     }
 
-    /// This node's renewal, for its links to tell.
+    /// This node's incarnation, which its links announce.
     #[must_use]
     pub fn incarnation(&self) -> u64 {
         self.swim.identity().incarnation
     }
 
-    /// The nodes that are there.
+    /// The nodes that are alive.
     pub fn live_nodes(&self) -> impl Iterator<Item = NodeId> + '_ {
         let up = self.members.iter().filter(|(_, member)| member.reported);
         up.map(|(node, _)| *node)
     }
 
-    /// The node was admitted. Nothing is known of any other.
+    /// Admits a node. Nothing is accepted about others.
     pub fn admit(&mut self, node: NodeId) {
         if node != self.own {
             self.members.entry(node).or_default();
         }
     }
 
-    /// The node is no longer of the cluster: whatever is said of it or by it is nothing.
+    /// Removes a node from the cluster: reports about it and packets from it are ignored.
     pub fn forget(&mut self, node: NodeId, now: MonotonicTime) -> Vec<MembershipEffect> {
         let Some(mut member) = self.members.remove(&node) else {
             return Vec::new();
@@ -127,8 +127,8 @@ impl Membership {
         effects
     }
 
-    /// A link to the node stands; `renewal` is what the node told over it. The link is believed over
-    /// everything that was known, also when the number is lower than before.
+    /// A link to the node was established; `renewal` is what the node announced over it. The link overrides
+    /// everything known before, even if the number is lower.
     pub fn handle_link_up(
         &mut self,
         node: NodeId,
@@ -154,7 +154,7 @@ impl Membership {
         effects
     }
 
-    /// The link to the node is lost. Whether the node is, the protocol finds out.
+    /// The link to the node is lost. The protocol finds out whether the node is.
     pub fn handle_link_down(&mut self, node: NodeId, now: MonotonicTime) -> Vec<MembershipEffect> {
         let Some(member) = self.members.get_mut(&node) else {
             return Vec::new();
@@ -167,17 +167,17 @@ impl Membership {
         }
     }
 
-    /// Something came over the node's link.
+    /// Something arrived over the node's link.
     pub fn record_activity(&mut self, node: NodeId) {
         if let Some(member) = self.members.get_mut(&node) {
             member.probed_at = None;
         }
     }
 
-    /// A packet came over the link of `from`.
+    /// A packet arrived over the link of `from`.
     ///
     /// # Errors
-    /// [`PacketError`]: nothing of it was taken.
+    /// [`PacketError`]: the packet was ignored.
     pub fn handle_packet(
         &mut self,
         from: NodeId,
@@ -190,7 +190,7 @@ impl Membership {
         Ok(effects)
     }
 
-    /// A timer came back.
+    /// A timer fired.
     pub fn handle_timer(
         &mut self,
         timer: MembershipTimer,
@@ -199,7 +199,7 @@ impl Membership {
         self.run_swim(now, |swim, runtime| swim.handle_timer(timer.0, runtime))
     }
 
-    /// Nodes whose links were asked and did not answer.
+    /// Handles links that did not answer their probe.
     pub fn check_probes(&mut self, now: MonotonicTime) -> Vec<MembershipEffect> {
         let silent = self.members.iter().filter(|(_, member)| {
             let asked = member
@@ -216,12 +216,12 @@ impl Membership {
         down.collect()
     }
 
-    /// This node leaves: others need not find out by themselves.
+    /// This node leaves: the others need not detect it.
     pub fn leave(&mut self, now: MonotonicTime) -> Vec<MembershipEffect> {
         self.run_swim(now, |swim, runtime| swim.leave_cluster(runtime))
     }
 
-    /// Makes the protocol forget a renewal of a node.
+    /// Makes the protocol forget an incarnation of a node.
     fn forget_incarnation(
         &mut self,
         node: NodeId,
@@ -242,8 +242,7 @@ impl Membership {
         effects
     }
 
-    /// Lets the protocol act. Its errors are about packets that it takes nothing of, and timers that came
-    /// too late.
+    /// Runs the protocol. Its errors concern rejected packets and timers that fired too late.
     fn run_swim(
         &mut self,
         now: MonotonicTime,
@@ -287,7 +286,7 @@ impl Membership {
         (!before).then_some(MembershipEffect::Up(node))
     }
 
-    /// The protocol takes the node for dead; its link is asked first.
+    /// The protocol considers the node dead; its link is probed first.
     fn mark_down(&mut self, node: NodeId, now: MonotonicTime) -> Vec<MembershipEffect> {
         let Some(member) = self.members.get_mut(&node) else {
             return Vec::new();
@@ -311,13 +310,13 @@ impl Membership {
         let members = self.swim.num_members() + 1;
         if members != self.configured_size {
             self.configured_size = members;
-            // The probe's times stay, so it is always taken.
+            // The probe intervals stay the same, so the settings are always accepted.
             let _taken = self.swim.set_config(swim_config(members));
         }
     }
 }
 
-/// Whom to ask next need not be hard to guess, only different from node to node.
+/// The choice of the next member to probe need not be unpredictable, only different on each node.
 struct SwimRng(u64);
 
 impl SwimRng {

@@ -1,5 +1,5 @@
-//! What each node is called here. Nodes choose their names themselves, so two may choose one, and one may
-//! choose that of a server of this node; who came first keeps it.
+//! The local names of nodes. Nodes choose their names themselves, so two may choose the same one, or that of a server
+//! of this node; the first one keeps it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -10,32 +10,32 @@ use serde::{Deserialize, Serialize};
 
 use crate::policy::access::NodeResolver;
 
-/// Digits of the id that tell apart two nodes of one name.
+/// Digits of the id that distinguish nodes of the same name.
 const ID_DIGITS_MIN: usize = 6;
 
-/// A node's name as it stands in the names of its tools: small letters, digits and `-`.
+/// A node's name as used in the names of its tools: lowercase letters, digits and `-`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct NodeHandle(Box<str>);
 
-/// The names of all nodes, to be kept over restarts.
+/// The names of all nodes, stored across restarts.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeNames {
     handles: BTreeMap<NodeHandle, NodeId>,
 }
 
-/// Why a text names no node.
+/// Why a text identifies no node.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NodeNameError {
-    /// Nobody is called so.
+    /// No node has this name.
     #[error("no other node is called {input:?}; there {}", render_known(.known))]
     Unknown {
         /// As it was typed.
         input: String,
-        /// The names there are.
+        /// The known names.
         known: Vec<String>,
     },
-    /// The beginning of more than one id.
+    /// It is the prefix of more than one id.
     #[error("{0:?} begins the ids of several nodes: type more of it, or the name")]
     Ambiguous(String),
 }
@@ -63,7 +63,8 @@ impl fmt::Display for NodeHandle {
 }
 
 impl NodeNames {
-    /// A node calls itself so. Another one's name, and that of a server of this node, it gets with digits of its id.
+    /// Assigns a node the name it chose. If another node or a server of this node has the name, digits of the id are
+    /// added.
     pub fn assign<'a>(
         &mut self,
         node: NodeId,
@@ -88,12 +89,12 @@ impl NodeNames {
         handle
     }
 
-    /// The node is no longer of the cluster.
+    /// Removes a node that left the cluster.
     pub fn forget(&mut self, node: NodeId) {
         self.handles.retain(|_, held| *held != node);
     }
 
-    /// What a node is called.
+    /// The name of a node.
     #[must_use]
     pub fn handle_for(&self, node: NodeId) -> Option<&NodeHandle> {
         let mut all = self.handles.iter();
@@ -101,18 +102,18 @@ impl NodeNames {
             .map(|(handle, _)| handle)
     }
 
-    /// All names, in their order.
+    /// All names, sorted.
     pub fn iter(&self) -> impl Iterator<Item = (&NodeHandle, NodeId)> {
         self.handles.iter().map(|(handle, node)| (handle, *node))
     }
 
-    /// The node of this name.
+    /// The node with this name.
     #[must_use]
     pub fn get(&self, handle: &str) -> Option<NodeId> {
         self.handles.get(&NodeHandle(handle.into())).copied()
     }
 
-    /// An agent as people know it: `agent.alice`, and `agent.alice@nas` where its home is another node.
+    /// An agent in readable form: `agent.alice`, and `agent.alice@nas` if its home is another node.
     #[must_use]
     pub fn render_agent(&self, agent: &AgentId) -> String {
         let Some(foreign) = agent.as_remote() else {
@@ -124,10 +125,10 @@ impl NodeNames {
         }
     }
 
-    /// Reads what a person typed: a name, an id or its beginning.
+    /// Resolves what a person typed: a name, an id or its prefix.
     ///
     /// # Errors
-    /// [`NodeNameError`] for what is none, or not only one. Nothing is guessed.
+    /// [`NodeNameError`] for an unknown or ambiguous text. Nothing is guessed.
     pub fn resolve(&self, typed: &str) -> Result<NodeId, NodeNameError> {
         if let Some(node) = self.get(typed) {
             return Ok(node);
@@ -146,9 +147,9 @@ impl NodeNames {
     }
 }
 
-/// What the nodes of a cluster are called: as the logs say, and two that were given one name, on the two sides of a cut
-/// network, each with digits of its id. It is made of the logs alone, so that all nodes settle alike; and neither takes
-/// a name that led to the other one.
+/// The names of the nodes of a cluster, as the logs give them; nodes that were given the same name, for instance
+/// during a network partition, get digits of their ids. The result depends on the logs alone, so that all nodes
+/// agree, and neither node takes a name that used to mean the other.
 #[must_use]
 pub fn disambiguate_names(given: &BTreeMap<NodeId, NodeName>) -> BTreeMap<NodeId, NodeName> {
     let mut counts: BTreeMap<&NodeName, usize> = BTreeMap::new();
@@ -182,15 +183,15 @@ impl NodeResolver for NodeNames {
     }
 }
 
-/// The name among those that are known which this one is not, and which it may be taken for by whoever looks. Names
-/// have small letters, digits and `-` alone, so that no other script has a part in it.
+/// A known name that differs from this one but looks like it. Names contain only lowercase letters, digits and `-`,
+/// so that other scripts need no check.
 #[must_use]
 pub fn find_lookalike<'k>(name: &str, mut known: impl Iterator<Item = &'k str>) -> Option<&'k str> {
     let shape = skeleton(name);
     known.find(|known| *known != name && self::skeleton(known) == shape)
 }
 
-/// What is left of a name when what looks alike is the same.
+/// Reduces a name so that names that look alike are equal.
 fn skeleton(name: &str) -> String {
     let letters = name.chars().filter(|c| *c != '-').map(|c| match c {
         '0' => 'o',
@@ -207,7 +208,7 @@ fn skeleton(name: &str) -> String {
         .replace("cl", "d")
 }
 
-/// A server's id as the names of its tools begin.
+/// The prefix of a server's tool names.
 fn tool_name_prefix(server: &ServerId) -> String {
     server.as_str().replace('.', "_").to_ascii_lowercase()
 }

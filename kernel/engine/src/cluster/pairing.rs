@@ -1,7 +1,7 @@
-//! How a node comes in: tickets, what proves their secrets, and who waits for a person's yes.
+//! How a node joins: tickets, proofs of their secrets, and nodes that wait for a person's approval.
 //!
-//! A ticket is for one node: the first one that proves the secret. It may come again until the ticket ends, so
-//! that a link that is lost costs nothing; nobody else may.
+//! A ticket is for one node: the first one that proves the secret. That node may use it again until it expires, so
+//! that a lost link does no harm; no other node may.
 
 mod ticket;
 mod words;
@@ -19,36 +19,37 @@ use mgp_protocol::ids::NodeId;
 pub use self::ticket::{BadTicket, PairingSecret, PairingTicket, RANDOM_LEN};
 pub use self::words::{JoinNonce, NONCE_DRAWS_MAX, PairingSide, RevealError};
 
-/// Tickets at a time: a person hands out a few.
+/// Open tickets; a person hands out a few.
 pub const TICKETS_MAX: usize = 16;
-/// How long a ticket lives when nobody says so.
+/// The default lifetime of a ticket.
 pub const LIFETIME_MS: u64 = 15 * 60 * 1000;
 
 /// The two ends of one link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PairingEnds {
-    /// Who made the ticket.
+    /// The node that issued the ticket.
     pub inviter: NodeId,
-    /// Who shows it.
+    /// The node that presents it.
     pub joiner: NodeId,
-    /// What both ends of the link know, and nobody else.
+    /// A secret that only the two ends of the link share.
     pub binding: LinkBinding,
 }
 
 impl PairingEnds {
-    /// What the joiner shows.
+    /// The proof of the joiner.
     #[must_use]
     pub fn joiner_proof(&self, secret: &PairingSecret) -> PairingProof {
         self.compute_proof(secret, b"mgp pairing asks 1")
     }
 
-    /// What the inviter shows.
+    /// The proof of the inviter.
     #[must_use]
     pub fn inviter_proof(&self, secret: &PairingSecret) -> PairingProof {
         self.compute_proof(secret, b"mgp pairing answers 1")
     }
 
-    /// The words that both sides show where one of them knows no nonces, and the joiner wants to be called so.
+    /// The words that both sides display if one of them does not support nonces; `name` is what the joiner wants to
+    /// be called.
     #[must_use]
     pub fn words(&self, name: &NodeName, secret: &PairingSecret) -> String {
         pairing_words(&self.inviter, &self.joiner, name, &secret.0)
@@ -62,69 +63,70 @@ impl PairingEnds {
     }
 }
 
-/// Compares in a time that does not depend on what differs.
+/// Compares in constant time.
 #[must_use]
 pub fn is_valid_proof(shown: &PairingProof, expected: &PairingProof) -> bool {
     blake3::Hash::from_bytes(shown.0) == blake3::Hash::from_bytes(expected.0)
 }
 
-/// What a ticket is good for.
+/// The terms of a ticket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TicketTerms {
-    /// What the node may do.
+    /// The role of the node.
     pub role: ReportedRole,
-    /// Who shows it is let in without a person's yes.
+    /// The node is admitted without a person's approval.
     pub preapproved: bool,
-    /// When it ends, in milliseconds since 1970.
+    /// When it expires, in milliseconds since 1970.
     pub expires_ms: u64,
 }
 
-/// Who asks to be let in.
+/// A node that asks to be admitted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PairingNode {
     /// The node.
     pub node: NodeId,
     /// Its key.
     pub key: [u8; 32],
-    /// What it wants to be called.
+    /// The name it asks for.
     pub name: NodeName,
-    /// What it wanted to be called when it asked before.
+    /// The name it asked for before.
     pub previous_name: Option<NodeName>,
-    /// What both sides show. They are of its key and its name: under another name it shows other ones.
+    /// The words both sides display. They are derived from its key and name: another name gives other words.
     pub words: String,
-    /// The words are without nonces, as an older node shows them: whoever holds the ticket can grind them.
+    /// The words were derived without nonces, as older nodes do: the holder of the ticket can search for matching
+    /// words.
     pub has_fixed_words: bool,
     /// Since when it waits, in milliseconds since 1970.
     pub waiting_since_ms: u64,
 }
 
-/// How far a ticket is.
+/// The stage of a ticket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TicketStage {
-    /// Nobody has shown it.
+    /// Not presented yet.
     Open,
-    /// A node waits for a person.
+    /// A node waits for approval.
     Waiting(PairingNode),
-    /// A person said yes, and it is being written down.
+    /// A person approved, and the admission is being stored.
     Admitting(PairingNode),
-    /// It is written down; the node has yet to take it.
+    /// The admission is stored; the node has not confirmed it yet.
     Admitted(PairingNode),
 }
 
-/// A ticket that is out.
+/// An open ticket.
 #[derive(Clone, Debug)]
 pub struct OpenTicket {
     secret: PairingSecret,
-    /// What it is good for.
+    /// Its terms.
     pub terms: TicketTerms,
-    /// How far it is.
+    /// Its stage.
     pub stage: TicketStage,
     /// The last commitment, and the nonce that answers it.
     nonce_exchange: Option<NonceExchange>,
     nonces_drawn: u32,
 }
 
-/// A joiner's commitment and this side's nonce, which is revealed to that commitment alone.
+/// A joiner's commitment and this side's nonce, which is revealed for that commitment alone.
 #[derive(Clone, Debug)]
 struct NonceExchange {
     joiner: NodeId,
@@ -133,69 +135,69 @@ struct NonceExchange {
     nonce: WordNonce,
 }
 
-/// A node shows a ticket over a link.
+/// A node presents a ticket over a link.
 #[derive(Clone, Debug)]
 pub struct PairingRequest {
     /// Which ticket.
     pub ticket: TicketId,
-    /// That the node has its secret.
+    /// Proof that the node has its secret.
     pub proof: PairingProof,
-    /// What both ends of the link know.
+    /// The shared secret of the link.
     pub binding: LinkBinding,
     /// This node.
     pub inviter: NodeId,
-    /// The node's key, as the link proved it.
+    /// The node's key, as proven by the link.
     pub key: [u8; 32],
-    /// What it wants to be called.
+    /// The name it asks for.
     pub name: NodeName,
-    /// To its nonce; none of an older node.
+    /// The commitment to its nonce; `None` for an older node.
     pub commitment: Option<WordCommitment>,
 }
 
-/// Why nothing comes of a ticket.
+/// Why a ticket is rejected.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PairingRejection {
-    /// Not known, used, withdrawn or over: a stranger is not told which.
+    /// Unknown, used, withdrawn or expired: an unauthenticated peer does not learn which.
     #[error("the ticket is not good, or not any more: ask for another one")]
     NoTicket,
     /// The secret was not proven.
     #[error("the ticket's secret was not proven")]
     Unproven,
-    /// Another node has shown it already.
+    /// Another node has presented it already.
     #[error("another node has shown this ticket already: ask for another one")]
     UsedByOther,
-    /// There are as many as there may be.
+    /// [`TICKETS_MAX`] tickets are open.
     #[error("{TICKETS_MAX} tickets are out already: withdraw one")]
     TooMany,
-    /// A nonce without a commitment, or another one than was committed to.
+    /// A nonce without a commitment, or one that does not match it.
     #[error("the words are not made of what was committed to: join again")]
     CommitmentMismatch,
-    /// Somebody tries words.
+    /// Too many nonces were drawn, as in a search for matching words.
     #[error("{NONCE_DRAWS_MAX} words were made with this ticket already: ask for another one")]
     TooManyAttempts,
-    /// Nobody waits with it.
+    /// No node waits with it.
     #[error("no node waits with this ticket")]
     NoWaitingNode,
-    /// The yes is to another question.
+    /// The approval is for another node than the one that waits now.
     #[error(
         "who waits is not, or no longer, who was looked at: `mgp nodes tickets` shows who asks now"
     )]
     Changed,
 }
 
-/// What a node that asks is answered.
+/// The reply to a node that presents a ticket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PairingReply {
-    /// That this side has the secret, too.
+    /// Proof that this side has the secret, too.
     pub proof: PairingProof,
-    /// A person has said yes already, or need not.
+    /// The node is approved, or needs no approval.
     pub approved: bool,
-    /// This is the first time that it asks, or that it does under this name.
+    /// This is its first request, or its first one under this name.
     pub is_new: bool,
 }
 
 impl OpenTicket {
-    /// The node that has it.
+    /// The node that uses the ticket.
     fn node(&self) -> Option<&PairingNode> {
         match &self.stage {
             TicketStage::Open => None,
@@ -205,7 +207,7 @@ impl OpenTicket {
         }
     }
 
-    /// The nonce that answers this node's commitment under this name, if that is the last one.
+    /// The nonce that answers this node's commitment under this name, if that is the latest.
     fn nonce_for(&self, request: &PairingRequest, ends: &PairingEnds) -> Option<WordNonce> {
         let last = self.nonce_exchange.as_ref()?;
         let is_same = last.joiner == ends.joiner
@@ -214,7 +216,7 @@ impl OpenTicket {
         is_same.then_some(last.nonce)
     }
 
-    /// The node has the ticket, and waits with the words of these nonces.
+    /// Marks the ticket as used by the node, which waits with the words of these nonces.
     fn set_waiting(
         &mut self,
         request: &PairingRequest,
@@ -234,7 +236,7 @@ impl OpenTicket {
             (Some(renamed), _) => Some(renamed.name.clone()),
             (None, before) => before.and_then(|before| before.previous_name.clone()),
         };
-        // Under another name, or with another nonce, it shows other words.
+        // Another name or nonce gives other words.
         let is_new = before.is_none_or(|before| before.words != words);
         let node = PairingNode {
             node: ends.joiner,
@@ -260,15 +262,15 @@ impl OpenTicket {
     }
 }
 
-/// The tickets that are out.
+/// The open tickets.
 #[derive(Debug, Default)]
 pub struct OpenTickets(BTreeMap<TicketId, OpenTicket>);
 
 impl OpenTickets {
-    /// Puts one out.
+    /// Adds a ticket.
     ///
     /// # Errors
-    /// [`PairingRejection::TooManyInputs`].
+    /// [`PairingRejection::TooMany`].
     pub fn add(
         &mut self,
         secret: PairingSecret,
@@ -292,19 +294,19 @@ impl OpenTickets {
         Ok(id)
     }
 
-    /// All of them.
+    /// All open tickets.
     pub fn iter(&self) -> impl Iterator<Item = (TicketId, &OpenTicket)> {
         self.0.iter().map(|(id, ticket)| (*id, ticket))
     }
 
-    /// True when no ticket is out.
+    /// True when no ticket is open.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Takes those away whose time is over, and says when the next one's is. One that is being written down
-    /// stays until that is done.
+    /// Removes expired tickets, and returns them with the time of the next expiry. One whose admission is being
+    /// stored stays until that is done.
     pub fn expire(&mut self, now_ms: u64) -> (Vec<TicketId>, Option<u64>) {
         let over = |ticket: &OpenTicket| {
             let busy = matches!(ticket.stage, TicketStage::Admitting(_));
@@ -316,10 +318,10 @@ impl OpenTickets {
         (gone, next.min())
     }
 
-    /// An older node shows a ticket: its words are known without nonces.
+    /// An older node presents a ticket: its words are derived without nonces.
     ///
     /// # Errors
-    /// [`PairingRejection`]. None of them uses the ticket up.
+    /// [`PairingRejection`]. None of them uses up the ticket.
     pub fn request_without_nonces(
         &mut self,
         request: &PairingRequest,
@@ -329,11 +331,11 @@ impl OpenTickets {
         Ok(ticket.set_waiting(request, &ends, None, now_ms))
     }
 
-    /// A node shows a ticket and commits to its nonce; answers with this side's commitment. That is to `fresh`, or
-    /// to the nonce of before where the node comes again with the same commitment.
+    /// A node presents a ticket and commits to its nonce. Returns this side's commitment: to `fresh`, or to the
+    /// earlier nonce if the node repeats its commitment.
     ///
     /// # Errors
-    /// [`PairingRejection`]. None of them uses the ticket up.
+    /// [`PairingRejection`]. None of them uses up the ticket.
     pub fn commit(
         &mut self,
         request: &PairingRequest,
@@ -367,10 +369,10 @@ impl OpenTickets {
         })
     }
 
-    /// A node that has committed reveals its nonce: it waits from now on. Answers with the nonce of this side, too.
+    /// A node that has committed reveals its nonce and waits from now on. Returns the nonce of this side, too.
     ///
     /// # Errors
-    /// [`PairingRejection`]. None of them uses the ticket up.
+    /// [`PairingRejection`]. None of them uses up the ticket.
     pub fn reveal(
         &mut self,
         request: &PairingRequest,
@@ -393,7 +395,7 @@ impl OpenTickets {
         Ok((heard, own))
     }
 
-    /// The ticket, if this node may show it.
+    /// The ticket, if this node may present it.
     fn verify_request(
         &mut self,
         request: &PairingRequest,
@@ -419,11 +421,12 @@ impl OpenTickets {
         }
     }
 
-    /// A person who looked at these words says yes, or the ticket did before: what is to be written down. Of one that
-    /// is written down already, `None`.
+    /// Approves a node, either by a person who compared these words or because the ticket is preapproved. Returns the
+    /// node to be stored; `None` if it is stored already.
     ///
     /// # Errors
-    /// [`PairingRejection::NoWaitingNode`]; [`PairingRejection::Changed`] where the words are those of another key or name.
+    /// [`PairingRejection::NoWaitingNode`]; [`PairingRejection::Changed`] where the words belong to another key or
+    /// name.
     pub fn approve(
         &mut self,
         id: TicketId,
@@ -449,8 +452,8 @@ impl OpenTickets {
         }
     }
 
-    /// It is written down, or cannot be: then the ticket is as if nobody had shown it, and the node may come
-    /// again under another name.
+    /// The admission was stored or could not be. In the second case the ticket is open again, and the node may return
+    /// under another name.
     pub fn finish_admission(&mut self, id: TicketId, is_admitted: bool) {
         let Some(ticket) = self.0.get_mut(&id) else {
             return;
@@ -464,7 +467,7 @@ impl OpenTickets {
         }
     }
 
-    /// The ticket is good for nothing any more: used, refused or withdrawn.
+    /// Removes a ticket that was used, rejected or withdrawn.
     pub fn remove(&mut self, id: TicketId) -> Option<OpenTicket> {
         self.0.remove(&id)
     }

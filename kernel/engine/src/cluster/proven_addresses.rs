@@ -1,13 +1,13 @@
-//! Who was proven to be where: what a link's handshake showed about an address.
+//! Proven addresses of nodes: a node proved its key there in a link's handshake.
 //!
-//! Whatever else tells of an address (an announcement, a file) is a hint, and says nothing here.
+//! Other sources of addresses (announcements, files) are hints and do not count here.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
 
 use mgp_protocol::ids::NodeId;
 
-/// Addresses remembered: a few for each node of a large cluster. The one proven longest ago makes room.
+/// Addresses stored: a few for each node of a large cluster. The one proven longest ago is evicted.
 pub const ADDRESSES_MAX: usize = 1024;
 
 /// The last proof for each address.
@@ -18,8 +18,8 @@ pub struct ProvenAddresses {
 }
 
 impl ProvenAddresses {
-    /// The node showed its key at this address, now. Answers which other one was there before: it is
-    /// there no longer.
+    /// The node proved its key at this address now. Returns the other node that was there before, and is not any
+    /// more.
     pub fn record(&mut self, address: SocketAddr, node: NodeId) -> Option<NodeId> {
         self.proof_count += 1;
         if self.nodes.len() >= ADDRESSES_MAX && !self.nodes.contains_key(&address) {
@@ -34,13 +34,13 @@ impl ProvenAddresses {
             .filter(|before| *before != node)
     }
 
-    /// Who was there last.
+    /// The node last proven at this address.
     #[must_use]
     pub fn node_at(&self, address: SocketAddr) -> Option<NodeId> {
         self.nodes.get(&address).map(|(node, _)| *node)
     }
 
-    /// Where a node was proven to be, the last place first.
+    /// The proven addresses of a node, latest first.
     #[must_use]
     pub fn addresses_of(&self, node: NodeId) -> Vec<SocketAddr> {
         let own = self.nodes.iter().filter(|(_, (at, _))| *at == node);
@@ -51,7 +51,7 @@ impl ProvenAddresses {
         own.into_iter().map(|(_, address)| address).collect()
     }
 
-    /// The node was revoked: nothing leads to it any more.
+    /// Removes all addresses of a revoked node.
     pub fn forget(&mut self, node: NodeId) {
         self.nodes.retain(|_, (at, _)| *at != node);
     }

@@ -1,72 +1,72 @@
-//! What a caller may ask of this kernel: one closed list of its methods, of its own tools and of the notifications it
-//! reads. Each row says which callers of other nodes it is for, and what is checked for every caller. What has no
-//! row is closed to other nodes.
+//! What a caller may request of this kernel: one closed list of its methods, of its own tools and of the
+//! notifications it handles. Each row states which callers of other nodes it is open to, and what is checked for
+//! every caller. Anything without a row is closed to other nodes.
 //!
-//! A row opens a way to a server and nothing more: whether that server is shared and granted is decided after it.
-//! MCP-lite, gRPC and the console have no methods of their own: what they ask arrives here as one of these.
+//! A row does no more than open a path to a server: whether that server is shared and granted is decided later.
+//! MCP-lite, gRPC and the console have no methods of their own: their requests arrive here as one of these.
 
 use mgp_protocol::ids::AgentId;
 
-/// What is asked for.
+/// The target of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RemoteTarget<'a> {
     /// A method.
     Method(&'a str),
-    /// A tool of the kernel, by the method it stands for. Tools of servers are none of these.
+    /// A tool of the kernel, by the method it stands for. Tools of servers are not included.
     KernelTool(&'a str),
     /// A notification.
     Notification(&'a str),
 }
 
-/// Which callers of another node a row is for.
+/// The callers of another node that a row is open to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RemoteCallers {
     /// The node itself, and its agents.
     NodeAndAgents,
-    /// Its agents.
+    /// Its agents only.
     Agents,
     /// Nobody.
     Nobody,
 }
 
-/// What is checked for every caller, of this node and of others, before a method does something.
+/// What is checked for every caller, of this node and of others, before a method runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MethodCheck {
-    /// Grants and sets, of the tool that is called.
+    /// Grants and sets, for the called tool.
     Tool,
-    /// Grants and sets, of the server as a whole.
+    /// Grants and sets, for the server as a whole.
     Server,
     /// As [`Self::Server`], and an enabled feature set with that use, which the caller did not disable.
     FeatureSet,
     /// As [`Self::FeatureSet`], and the scopes of the feature set, as the caller narrowed them.
     Channel,
-    /// The answer holds what is open to the caller.
+    /// The answer is filtered to what the caller has access to.
     Filtered,
     /// It concerns the connection, calls and tasks of the caller alone.
     CallerOnly,
     /// The authority to administer grants or servers, within the limits of the caller.
     Authority,
-    /// The caller is the operator, or has what the operator alone gives.
+    /// The caller is the operator, or presents what only the operator issues.
     Operator,
 }
 
-/// Names that are open to the same callers for one reason.
+/// Names with the same access for the same reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RemoteRule {
-    /// Who may ask.
+    /// Who may request them.
     pub callers: RemoteCallers,
     /// What is checked for all callers.
     pub check: MethodCheck,
-    /// Why these and no others.
+    /// Why access is limited to these callers.
     pub reason: &'static str,
     names: &'static [&'static str],
 }
 
-/// Whether this caller may ask for it; callers of this node are not judged here.
+/// Whether this caller may request the target; callers of this node are not checked here.
 #[must_use]
 pub fn is_allowed(caller: &AgentId, target: RemoteTarget<'_>) -> bool {
     let Some(foreign) = caller.as_remote() else {
-        // An id of another node that cannot be read is nobody's.
+        // A remote id that cannot be parsed belongs to nobody.
         return !caller.is_remote();
     };
     match find_rule(target).map(|row| row.callers) {
@@ -76,7 +76,7 @@ pub fn is_allowed(caller: &AgentId, target: RemoteTarget<'_>) -> bool {
     }
 }
 
-/// The row of it.
+/// The rule for a target.
 #[must_use]
 pub fn find_rule(target: RemoteTarget<'_>) -> Option<&'static RemoteRule> {
     let (rows, name): (&[RemoteRule], &str) = match target {
@@ -335,7 +335,7 @@ const METHODS: [RemoteRule; 20] = [
     ),
 ];
 
-/// No feature needs one: a node relays what its agents do with the tools of its own kernel as methods.
+/// No feature needs one: a node relays its agents' use of its own kernel tools as methods.
 const KERNEL_TOOLS: [RemoteRule; 7] = [
     closed_rule(
         MethodCheck::CallerOnly,

@@ -1,4 +1,4 @@
-//! Where a call of one of several servers that are alike goes, and where it goes next when that fails.
+//! Chooses the server for a call that several equivalent servers can answer, and the next one when that fails.
 
 #[cfg(test)]
 mod tests;
@@ -13,47 +13,47 @@ use mgp_protocol::refusal::{CallOutcome, Refusal};
 
 use crate::clock::MonotonicTime;
 
-/// Most homes remembered: some servers for each of very many agents. The one that was not used the longest
-/// makes room; its agent's next call chooses anew.
+/// Most affinities stored: some servers for each of very many agents. The least recently used one is evicted; its
+/// agent's next call chooses anew.
 pub const AFFINITIES_MAX: usize = 1 << 12;
-/// Most places tried for one call: its caller waits meanwhile.
+/// Most servers tried for one call: its caller waits meanwhile.
 const ATTEMPTS_MAX: usize = 4;
-/// How long a place that was closed to an agent is left alone: a grant made meanwhile is noticed after that, and
-/// till then the other place answers.
+/// How long a server that denied an agent is skipped: a new grant takes effect after that, and until then another
+/// server answers.
 const CLOSED_RETENTION: Duration = Duration::from_secs(10);
-/// What a call costs beside its way, so that places that are equally near are told apart by their load.
+/// Cost of a call besides its round trip, so that equally near servers are ranked by load.
 const CALL_OVERHEAD: Duration = Duration::from_millis(1);
 
-/// A place, as it is now.
+/// A candidate for a call, with its current state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RouteCandidate {
     /// The server, of this node or of another one.
     pub server: ServerId,
-    /// It takes calls, and its node is there.
+    /// It accepts calls, and its node is available.
     pub accepts_calls: bool,
-    /// Calls of this node under way there.
+    /// In-flight calls from this node.
     pub load: u64,
-    /// The time to its node and back; none for this node.
+    /// The round-trip time to its node; zero for this node.
     pub round_trip: Duration,
-    /// Its operator confirmed that calling the tool twice is calling it once.
+    /// Its operator confirmed that the tool is idempotent.
     pub idempotent: bool,
 }
 
-/// Why a place was chosen, the strongest first.
+/// Why a server was chosen, the strongest reason first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum RouteReason {
-    /// It asked what the call answers.
+    /// It sent the request that the call answers.
     Continuation,
     /// It is on this node.
     Local,
-    /// It remembers the agent.
+    /// It stores state of the agent.
     Affinity,
-    /// It is least busy and near.
+    /// It has the least load and latency.
     LeastLoaded,
 }
 
 impl RouteReason {
-    /// For people, and in the audit log.
+    /// The name for display and in the audit log.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -65,19 +65,19 @@ impl RouteReason {
     }
 }
 
-/// Where a call goes.
+/// The route of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CallRoute {
-    /// There.
+    /// The chosen server.
     pub server: ServerId,
-    /// For this reason.
+    /// Why it was chosen.
     pub reason: RouteReason,
-    /// The agent's home is elsewhere: what the server remembered of it is not there.
+    /// The agent has an affinity to another server: state that server stored is not available here.
     pub affinity_lost: bool,
 }
 
 impl CallRoute {
-    /// The place that a call which goes on began at: whatever comes first else, no other one understands it.
+    /// The route of a continued call: the server where it began, because no other one can interpret its state.
     #[must_use]
     pub fn for_continuation(server: ServerId) -> Self {
         Self {
@@ -87,7 +87,7 @@ impl CallRoute {
         }
     }
 
-    /// What the record of a call says of its place.
+    /// The route as text for the record of a call.
     #[must_use]
     pub fn describe(&self) -> String {
         let reason = self.reason.as_str();
@@ -99,28 +99,28 @@ impl CallRoute {
     }
 }
 
-/// What a call that goes on is known by: what its server had the caller bring again.
+/// The key of a continued call: what its server asked the caller to send back.
 #[must_use]
 pub fn continuation_key(state: &str) -> IndexRoot {
     IndexRoot(blake3::hash(state.as_bytes()).into())
 }
 
-/// Where the servers that remember their callers remember them: by agent, and by what the servers are started
-/// as, since what one remembers it remembers for all its tools.
+/// The affinity of agents to servers that store state of their callers. The key is the agent and the server's
+/// specification, because a server stores state for all its tools together.
 #[derive(Debug, Default)]
 pub struct AffinityTable {
     entries: BTreeMap<(AgentId, IndexRoot), (ServerId, MonotonicTime)>,
 }
 
 impl AffinityTable {
-    /// An agent's home.
+    /// The server an agent has an affinity to.
     #[must_use]
     pub fn get(&self, agent: &AgentId, specification: IndexRoot) -> Option<&ServerId> {
         let home = self.entries.get(&(agent.clone(), specification));
         home.map(|(place, _)| place)
     }
 
-    /// A call of the agent went there.
+    /// Records that a call of the agent went to this server.
     pub fn record(
         &mut self,
         agent: &AgentId,
@@ -139,15 +139,14 @@ impl AffinityTable {
     }
 }
 
-/// Places whose owners did not open them to an agent when it called: not asked again for a while where another
-/// place may answer.
+/// Servers whose owners denied an agent: skipped for a while where another server may answer.
 #[derive(Debug, Default)]
 pub struct ClosedRoutes {
     closed: BTreeMap<(AgentId, ServerId), MonotonicTime>,
 }
 
 impl ClosedRoutes {
-    /// The owner said so. At the bound nothing more is remembered, so that such calls ask there first.
+    /// Records a denial by the owner. At the limit nothing more is stored, so such calls try that server first.
     pub fn record_refusal(&mut self, agent: &AgentId, place: ServerId, now: MonotonicTime) {
         self.closed
             .retain(|_, at| now.duration_since(*at) < CLOSED_RETENTION);
@@ -156,7 +155,7 @@ impl ClosedRoutes {
         }
     }
 
-    /// Leaves out what is closed to the agent, unless nothing would be left.
+    /// Removes candidates that are closed to the agent, unless none would be left.
     pub fn retain_open(
         &self,
         agent: &AgentId,
@@ -174,18 +173,18 @@ impl ClosedRoutes {
     }
 }
 
-/// How a try failed.
+/// How an attempt failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AttemptFailure {
-    /// The call did not leave, or its owner said that it did nothing.
+    /// The call was not sent, or its owner reported that it had no effect.
     BeforeDispatch,
-    /// It left, and nobody knows what became of it.
+    /// It was sent, and its outcome is unknown.
     AfterDispatch,
 }
 
 impl AttemptFailure {
-    /// `None` for what another place is not asked after: an answer, a no to this call of who decides there, and a
-    /// server that is slow. That an agent is not let in there at all says nothing of other places.
+    /// `None` when no other server should be tried: for an answer, for a denial of this call by its owner, and for a
+    /// slow server. That an agent has no access there at all says nothing about other servers.
     #[must_use]
     pub fn from_refusal(refusal: &Refusal) -> Option<Self> {
         if let Refusal::Owner(refusal) = refusal {
@@ -205,7 +204,7 @@ impl AttemptFailure {
         away.then_some(Self::BeforeDispatch)
     }
 
-    /// True where the owner does not open the place to the caller.
+    /// True where the owner gives the caller no access.
     #[must_use]
     pub fn is_closed(refusal: &Refusal) -> bool {
         if let Refusal::Owner(refusal) = refusal {
@@ -214,7 +213,7 @@ impl AttemptFailure {
         matches!(refusal, Refusal::ClosedByOwner(_))
     }
 
-    /// What became of the call there.
+    /// The outcome of the call there.
     #[must_use]
     pub fn outcome(self) -> CallOutcome {
         match self {
@@ -224,8 +223,8 @@ impl AttemptFailure {
     }
 }
 
-/// A call that the owner's kernel refused, by the frame that says so. The error of a server, whatever stands in it, is an
-/// answer.
+/// A call refused by the owner's kernel, which its frame marks. An error of the server itself is an answer, whatever
+/// it contains.
 fn from_owner_refusal(refusal: &OwnerRefusal) -> Option<AttemptFailure> {
     match refusal.cause {
         OwnerRefusalCause::Closed | OwnerRefusalCause::Unavailable => {}
@@ -242,18 +241,18 @@ fn from_owner_refusal(refusal: &OwnerRefusal) -> Option<AttemptFailure> {
     }
 }
 
-/// The tries of one call.
+/// The attempts of one call.
 #[derive(Clone, Debug, Default)]
 pub struct RouteAttempts {
     tried: BTreeSet<ServerId>,
-    /// A try left this node, and nobody knows what became of it.
+    /// An attempt was sent, and its outcome is unknown.
     outcome_unknown: bool,
     refusal: Option<Refusal>,
 }
 
 impl RouteAttempts {
-    /// Where to go, when there is such a place: this node comes first, then where a server that remembers its
-    /// callers remembers the agent, then the place that is least busy and near.
+    /// The next route, if there is one: this node first, then the server with the agent's affinity, then the one with
+    /// the least load and latency.
     pub fn next_route(
         &mut self,
         candidates: &[RouteCandidate],
@@ -264,7 +263,7 @@ impl RouteAttempts {
         Some(choice)
     }
 
-    /// Where the next try would go.
+    /// The best route for the next attempt.
     #[must_use]
     pub fn best_route(
         &self,
@@ -283,7 +282,7 @@ impl RouteAttempts {
         })
     }
 
-    /// Whether a call that is lost where it is now may be made at another one of these.
+    /// Whether a call that is lost at its current server may be retried at one of these.
     #[must_use]
     pub fn can_fail_over(&self, candidates: &[RouteCandidate]) -> bool {
         let in_doubt = Self {
@@ -294,12 +293,11 @@ impl RouteAttempts {
         candidates.iter().any(is_here) && in_doubt.best_route(candidates, None).is_some()
     }
 
-    /// The last try was refused, at a place that is `idempotent` or not. `Ok` when the call is to be made at another
-    /// one of these: how it failed.
+    /// The last attempt was refused, at a server that is `idempotent` or not. `Ok` with the kind of failure when the
+    /// call is to be retried at one of these candidates.
     ///
     /// # Errors
-    /// What the caller is told. Of a call that was lost it is not known what became, however other places fail
-    /// after that.
+    /// The refusal for the caller. The outcome of a lost call stays unknown, even if later attempts fail otherwise.
     pub fn handle_failure(
         &mut self,
         refusal: &Refusal,
@@ -319,14 +317,14 @@ impl RouteAttempts {
         moves.ok_or_else(|| self.refusal.clone().unwrap_or_else(|| refusal.clone()))
     }
 
-    /// What the caller is told where no place is left; `None` when none was tried.
+    /// The refusal for the caller when no candidate is left; `None` when none was tried.
     #[must_use]
     pub fn into_refusal(self) -> Option<Refusal> {
         self.refusal
     }
 
-    /// Whether the call may be made elsewhere after its last try failed so: one that left may only where the
-    /// operators of both owners confirmed that calling twice is calling once.
+    /// Whether the call may be retried elsewhere after this failure: one that was sent may only if the operators of
+    /// both owners confirmed that the tool is idempotent.
     fn can_retry_elsewhere(&mut self, failure: AttemptFailure, idempotent: bool) -> bool {
         match failure {
             AttemptFailure::BeforeDispatch => true,
@@ -343,7 +341,7 @@ impl RouteAttempts {
     }
 }
 
-/// The least is the best. The id comes last, so that all things equal the choice is always the same.
+/// The lowest rank is the best. The id is compared last, so that the choice is deterministic.
 fn rank<'a>(one: &'a RouteCandidate, home: Option<&ServerId>) -> (RouteReason, u128, &'a ServerId) {
     let way = (one.round_trip + CALL_OVERHEAD).as_micros();
     let cost = u128::from(one.load) + 1;
@@ -360,7 +358,7 @@ fn route_reason(one: &RouteCandidate, home: Option<&ServerId>) -> RouteReason {
     }
 }
 
-/// The places of one group in words, a line for each, and where a call would go now.
+/// Describes the candidates of a group, one on each line, and which one a call would go to now.
 #[must_use]
 pub fn describe_candidates(candidates: &[RouteCandidate], home: Option<&ServerId>) -> Vec<String> {
     let chosen = RouteAttempts::default().best_route(candidates, home);

@@ -1,8 +1,8 @@
-//! What of its own a node shares, and with whom. Nothing is shared until somebody shares it, and what came
-//! from another node is never shared on: only the owner does.
+//! What a node shares of its own servers, and with whom. Nothing is shared by default, and servers of another node
+//! are never shared on: only their owner shares them.
 //!
-//! A rule names a server, its audience, and a tool of it or all whose names begin alike. Rules only add up:
-//! a tool is shared with a node when one rule says so.
+//! A rule names a server, its audience, and one tool of it or all with a common prefix. Rules are additive: a tool is
+//! shared with a node when at least one rule matches.
 
 mod requests;
 #[cfg(test)]
@@ -22,11 +22,10 @@ pub use crate::policy::tool_pattern::{BadToolPattern, ToolPattern};
 
 /// Most rules. A person reads all of them in one list.
 pub const SHARES_MAX: usize = 1024;
-/// Most nodes that rules name: each has an index of its own to be told, with as many entries as the index
-/// for all.
+/// Most nodes that rules name: each has an index of its own, with as many entries as the cluster's index.
 pub const NODES_NAMED_MAX: usize = 64;
 
-/// With whom something is shared.
+/// The audience of a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ShareAudience {
@@ -41,23 +40,23 @@ pub enum ShareAudience {
 pub struct Share {
     /// A server of this node.
     pub server: ServerId,
-    /// Who may see it and call it.
+    /// Who may see and call it.
     pub to: ShareAudience,
     /// Which of its tools.
     pub tools: ToolPattern,
 }
 
-/// A change of the rules, as it is kept.
+/// A change of the rules, as stored.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ShareChange {
-    /// A new rule.
+    /// Adds a rule.
     Share(Share),
-    /// The end of a rule.
+    /// Removes a rule.
     Unshare(Share),
-    /// The node is no longer of the cluster: a node of its name begins without.
+    /// The node left the cluster: a later node of its name has no rules.
     Forget(NodeId),
-    /// The server is removed: a server of its name begins unshared.
+    /// The server is removed: a later server of its name is not shared.
     Vacate(ServerId),
 }
 
@@ -68,7 +67,7 @@ pub struct Shares {
 }
 
 impl Shares {
-    /// Carries out a change; false when all is as before.
+    /// Applies a change; false when nothing changed.
     pub fn apply(&mut self, change: &ShareChange) -> bool {
         let before = self.len();
         match change {
@@ -106,7 +105,7 @@ impl Shares {
         })
     }
 
-    /// The same as grants of other nodes' agents are judged by.
+    /// The same rules in the form used for grants of other nodes' agents.
     #[must_use]
     pub fn to_shared_tools(&self) -> SharedTools {
         let mut shared = SharedTools::default();
@@ -143,7 +142,7 @@ impl Shares {
         named.collect()
     }
 
-    /// Whose view this node has: its own if a rule names it, else that of the cluster.
+    /// The audience of a node: its own if a rule names it, else that of the cluster.
     #[must_use]
     pub fn audience_for(&self, node: NodeId) -> ShareAudience {
         let own = ShareAudience::Node(node);
@@ -155,20 +154,20 @@ impl Shares {
         }
     }
 
-    /// Whether something of the server is shared with a view.
+    /// Whether something of the server is shared with an audience.
     #[must_use]
     pub fn is_server_shared(&self, view: ShareAudience, server: &ServerId) -> bool {
         self.patterns_for(view, server).next().is_some()
     }
 
-    /// Whether a tool of this node is shared with a view; `tool` is the server's own name for it.
+    /// Whether a tool of this node is shared with an audience; `tool` is the server's own name for it.
     #[must_use]
     pub fn is_tool_shared(&self, view: ShareAudience, server: &ServerId, tool: &str) -> bool {
         self.patterns_for(view, server)
             .any(|tools| tools.matches(tool))
     }
 
-    /// Whether a node may call a tool of this node, as far as sharing goes.
+    /// Whether sharing allows a node to call a tool of this node.
     #[must_use]
     pub fn can_call(&self, node: NodeId, server: &ServerId, tool: &str) -> bool {
         self.is_tool_shared(ShareAudience::Node(node), server, tool)

@@ -1,40 +1,40 @@
-//! How far what a node told may still be believed, by the time since it was last heard.
+//! How far a node's index may still be relied on, by the time since its last message.
 
 use std::time::Duration;
 
 use crate::clock::MonotonicTime;
 
-/// A node that is there is heard several times in this time.
+/// A live node sends several messages in this time.
 pub const STALE_AFTER: Duration = Duration::from_secs(3);
-/// After this, whoever calls would wait for nothing.
+/// After this, callers would wait in vain.
 pub const HIDDEN_AFTER: Duration = Duration::from_secs(30);
-/// After this, a node that comes back is told from the start.
+/// After this, a node that returns sends its index from the start.
 pub const DROPPED_AFTER: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// What is done with a node's tools.
+/// How the tools of a node are treated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Stage {
-    /// Shown.
+    /// Visible.
     Fresh,
-    /// Shown with their age.
+    /// Visible with their age.
     Stale,
-    /// Not shown to agents; found when the node is heard again.
+    /// Hidden from agents; visible again after the node's next message.
     Hidden,
     /// Forgotten.
     Dropped,
 }
 
-/// When one node was heard.
+/// When the last message of one node arrived.
 #[derive(Clone, Copy, Debug)]
 pub struct Staleness {
     last_heard: MonotonicTime,
-    /// How old it was then: what was kept from before the kernel's start.
+    /// The age at that time: data loaded from before the kernel's start.
     previous_age: Duration,
     is_link_lost: bool,
 }
 
 impl Staleness {
-    /// Heard now.
+    /// A message arrived now.
     #[must_use]
     pub fn new(now: MonotonicTime) -> Self {
         Self {
@@ -44,7 +44,7 @@ impl Staleness {
         }
     }
 
-    /// Kept from before the kernel's start, last heard so long ago.
+    /// Loaded from before the kernel's start, with this age.
     #[must_use]
     pub fn from_age(age: Duration, now: MonotonicTime) -> Self {
         Self {
@@ -54,26 +54,26 @@ impl Staleness {
         }
     }
 
-    /// The node was heard over its own link.
+    /// A message arrived over the node's own link.
     pub fn refresh(&mut self, now: MonotonicTime) {
         *self = Self::new(now.max(self.last_heard));
     }
 
-    /// Its link is lost. The time goes on from when it was last heard.
+    /// Its link is lost. The age still counts from its last message.
     pub fn mark_link_lost(&mut self, now: MonotonicTime) {
         self.previous_age = self.age(now);
         self.last_heard = now.max(self.last_heard);
         self.is_link_lost = true;
     }
 
-    /// The time since it was heard.
+    /// The time since its last message.
     #[must_use]
     pub fn age(&self, now: MonotonicTime) -> Duration {
         self.previous_age
             .saturating_add(now.duration_since(self.last_heard))
     }
 
-    /// What is done now.
+    /// The current stage.
     #[must_use]
     pub fn stage_at(&self, now: MonotonicTime) -> Stage {
         match self.age(now) {
@@ -84,7 +84,7 @@ impl Staleness {
         }
     }
 
-    /// When something else will be done, unless it is heard again.
+    /// When the stage changes next, unless another message arrives.
     #[must_use]
     pub fn next_transition(&self, now: MonotonicTime) -> Option<MonotonicTime> {
         let age = self.age(now);

@@ -1,8 +1,7 @@
-//! The tools of a cluster: every node writes the index of its own and reads those of all others.
+//! The tools of a cluster: every node writes the index of its own tools and copies those of all other nodes.
 //!
-//! An index has one writer, so no two versions of it can be in conflict. What a peer is told is its view:
-//! what is shared with it, in the order of the last changes, so that a copy is brought up to date from any
-//! place in that order.
+//! An index has one writer, so its versions never conflict. A peer receives its view: what is shared with it, in the
+//! order of the last changes, so that a copy can be updated from any position in that order.
 
 mod index_view;
 mod local_index;
@@ -26,23 +25,23 @@ pub use self::remote_index::{IndexEffect, IndexError, RemoteIndex};
 pub use self::remote_indexes::RemoteIndexes;
 pub use self::validation::{EntryError, RemoteEntry, RemoteTool, hash_schemas};
 
-/// Most servers that one node tells of. A kernel is one machine's.
+/// Most servers in the index of one node, which is one machine.
 pub const SERVERS_MAX: usize = 128;
-/// Most tools that one node tells of: what one machine's servers have, ten times over.
+/// Most tools in the index of one node: ten times what the servers of one machine have.
 pub const TOOLS_MAX: usize = 20_000;
-/// Longest definition that is told, in bytes. Known ones have some thousand.
+/// Longest definition in an index, in bytes. Known ones have some thousand.
 pub const DEFINITION_MAX: usize = 256 << 10;
-/// Most bytes of records that one node tells of: as much as one server's list may have.
+/// Most bytes of records in the index of one node: as much as one server's list may have.
 pub const BYTES_MAX: usize = 64 << 20;
-/// Most bytes of records that a kernel holds of all other nodes: 100,000 tools, twice over.
+/// Most bytes of records that a kernel stores of all other nodes: 100,000 tools, twice over.
 pub const REMOTE_BYTES_MAX: usize = 512 << 20;
-/// Most nodes whose indexes are held, or who are told ours.
+/// Most nodes whose indexes are stored here, or that receive ours.
 pub const NODES_MAX: usize = 4096;
-/// Bytes of records in a page, but at least one record: it is on its way in the time of a few calls.
+/// Bytes of records in a page, with at least one record: sent in the time of a few calls.
 pub const PAGE_BYTES: usize = 256 << 10;
 /// Longest name of a tool, in bytes, as in the catalog.
 pub const NAME_MAX: usize = 1024;
-/// A pull without an answer for so long is lost.
+/// A pull that is not answered within this time has failed.
 pub const PULL_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A server, or one of its tools by the server's own name.
@@ -50,12 +49,12 @@ pub const PULL_TIMEOUT: Duration = Duration::from_secs(10);
 pub struct IndexKey {
     /// The server.
     pub server: ServerId,
-    /// The tool; the server itself without.
+    /// The tool; `None` for the server itself.
     pub tool: Option<Arc<str>>,
 }
 
 impl IndexKey {
-    /// The server itself.
+    /// The key of the server itself.
     #[must_use]
     pub fn server(server: &ServerId) -> Self {
         Self {
@@ -64,7 +63,7 @@ impl IndexKey {
         }
     }
 
-    /// One of its tools.
+    /// The key of one of its tools.
     #[must_use]
     pub fn tool(server: &ServerId, tool: impl Into<Arc<str>>) -> Self {
         Self {
@@ -83,7 +82,7 @@ impl fmt::Display for IndexKey {
     }
 }
 
-/// The hash of one entry: of its name and of its record as its owner wrote it.
+/// The hash of one entry: of its key and of its record as its owner wrote it.
 fn entry_hash(key: &IndexKey, record: &[u8]) -> blake3::Hash {
     let mut hasher = blake3::Hasher::new_derive_key("mgp 2026-11 index entry");
     let tool = key.tool.as_deref();
@@ -100,14 +99,13 @@ fn entry_hash(key: &IndexKey, record: &[u8]) -> blake3::Hash {
     hasher.finalize()
 }
 
-/// The hash over no entries: of who shares nothing.
+/// The root of an empty index, for nodes that share nothing.
 #[must_use]
 pub fn empty_root() -> IndexRoot {
     root_hash(std::iter::empty())
 }
 
-/// The hash over all entries, in the order of their names. Hashing all of 20,000 again takes less than
-/// sending one page.
+/// The hash over all entries, sorted by key. Hashing all of 20,000 takes less time than sending one page.
 fn root_hash<'a>(leaves: impl Iterator<Item = &'a blake3::Hash>) -> IndexRoot {
     let mut hasher = blake3::Hasher::new_derive_key("mgp 2026-11 index root");
     for leaf in leaves {

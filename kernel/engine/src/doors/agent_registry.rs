@@ -1,7 +1,7 @@
-//! Agents with a token of their own: whose token it is, and until when it is valid.
+//! The agents with a token of their own: the agent of a token, and its expiry.
 //!
-//! Only the hash of a token is stored. It is hashed once, without salt: 256 random bits cannot be guessed,
-//! so a slow hash would only make requests slower.
+//! Only the hash of a token is stored. It is hashed once, without salt: 256 random bits cannot be guessed, so a slow
+//! hash would only make requests slower.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 /// publish the whole registry at every change.
 pub const MAX_AGENTS: usize = 4096;
 
-/// The prefix of every agent's token, so that people and secret scanners recognise one.
+/// The prefix of every agent's token, so that people and secret scanners recognise it.
 pub const TOKEN_PREFIX: &str = "mgp_";
 
 /// The hash of a token.
@@ -35,7 +35,7 @@ impl TryFrom<String> for TokenDigest {
 }
 
 impl TokenDigest {
-    /// Of this token.
+    /// Hashes a token.
     #[must_use]
     pub fn new(token: &str) -> Self {
         Self(*blake3::hash(token.as_bytes()).as_bytes())
@@ -120,7 +120,7 @@ impl RegisteredAgent {
     }
 }
 
-/// Why a change is refused.
+/// Why a change is rejected.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AgentChangeError {
     /// An agent of that name exists.
@@ -129,7 +129,7 @@ pub enum AgentChangeError {
     /// No agent of that name exists.
     #[error("no agent {0}; `mgp agents list` shows the known ones, `mgp agents add` makes one")]
     Unknown(AgentId),
-    /// There are [`MAX_AGENTS`] already.
+    /// There are [`MAX_AGENTS`] agents already.
     #[error("there are {MAX_AGENTS} agents already, as many as can be; remove one first")]
     Full,
     /// Two agents with one token, which cannot happen by chance.
@@ -137,10 +137,10 @@ pub enum AgentChangeError {
     DuplicateToken,
 }
 
-/// Why a token is not accepted.
+/// Why a token is rejected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BadAgentToken {
-    /// It belongs to nobody, or no longer.
+    /// It belongs to no agent, or not any more.
     Unknown,
     /// It expired at this time, in milliseconds since 1970.
     Expired(AgentId, u64),
@@ -154,7 +154,7 @@ pub struct AgentRegistry {
 }
 
 impl AgentRegistry {
-    /// Whose token it is, and until when it is valid.
+    /// The agent of a token, if it is valid.
     ///
     /// # Errors
     /// [`BadAgentToken`].
@@ -215,7 +215,7 @@ impl AgentRegistry {
         }
     }
 
-    /// Makes a change.
+    /// Applies a change.
     ///
     /// # Errors
     /// [`AgentChangeError`]; then nothing has changed.
@@ -262,7 +262,7 @@ impl AgentRegistry {
         self.agents.iter().map(kept).collect()
     }
 
-    /// The registry from what was stored.
+    /// Restores the registry from stored records.
     ///
     /// # Errors
     /// The first duplicate name or token, or one agent too many.

@@ -1,7 +1,7 @@
-//! Access tokens signed by another authority (OAuth 2.1, RFC 9068): whether one is valid here and now, and
-//! which agent it names.
+//! Access tokens signed by another authority (OAuth 2.1, RFC 9068): whether a token is valid here and now, and which
+//! agent it names.
 //!
-//! The caller chooses nothing: the configuration lists the accepted algorithms, and the key's type selects
+//! The client cannot influence the algorithm: the configuration lists the accepted ones, and the key's type selects
 //! among them. Unsigned tokens, and those signed with a shared secret, are never accepted.
 
 mod claims;
@@ -16,7 +16,7 @@ use serde_json::Value;
 use self::claims::Claims;
 pub use self::keys::{Algorithm, IssuerKeys, MAX_KEYS};
 
-/// Longest token looked at, in bytes; real ones have one or two thousand.
+/// Longest token that is parsed, in bytes; real ones have one or two thousand.
 pub const TOKEN_LEN_MAX: usize = 16 << 10;
 
 /// How far the clocks of two machines may be apart.
@@ -44,13 +44,13 @@ pub struct VerifiedToken {
     pub not_after_ms: u64,
 }
 
-/// Why a token is not accepted. The messages repeat nothing of the token.
+/// Why a token is rejected. The messages repeat nothing of the token.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadBearerToken {
     /// It is not a signed token.
     #[error("it is no signed JSON Web Token")]
     Malformed,
-    /// A claim stands in it twice: another reader of the same token may decide by the other one.
+    /// A claim occurs twice: another parser may use the other one.
     #[error("a claim stands in it twice")]
     DuplicateClaim,
     /// It is signed with an algorithm that is not accepted.
@@ -62,13 +62,13 @@ pub enum BadBearerToken {
     /// The signature is wrong.
     #[error("its signature is not valid")]
     Signature,
-    /// Another issuer.
+    /// It is from another issuer.
     #[error("its issuer is another one")]
     Issuer,
-    /// Another audience (RFC 8707).
+    /// It is for another audience (RFC 8707).
     #[error("it was issued for another audience")]
     Audience,
-    /// It has no readable expiry, or an unreadable beginning.
+    /// Its expiry is missing or invalid, or its start is invalid.
     #[error("it does not say until when it is good")]
     BadTimes,
     /// It has expired, at this time in milliseconds since 1970.
@@ -77,7 +77,7 @@ pub enum BadBearerToken {
     /// It is not valid yet.
     #[error("it is not valid yet")]
     NotYetValid,
-    /// It names nothing that an agent could be called.
+    /// Its subject cannot be the name of an agent.
     #[error("the claim that names the agent is missing or names none")]
     Subject,
     /// It lacks a scope.
@@ -92,7 +92,7 @@ struct Header {
     kid: Option<String>,
     #[serde(default)]
     typ: Option<String>,
-    /// Extensions that must be understood; none are.
+    /// Extensions that must be understood; none are supported.
     #[serde(default)]
     crit: Option<Value>,
 }
@@ -142,7 +142,7 @@ fn decode_part<T: serde::de::DeserializeOwned>(text: &str) -> Result<T, BadBeare
     serde_json::from_slice(&decode_base64(text)?).map_err(|_| BadBearerToken::Malformed)
 }
 
-/// Judges the claims of a token whose signature is right.
+/// Checks the claims of a token with a valid signature.
 fn check_claims(
     claims: &Claims,
     policy: &BearerPolicy,
@@ -203,7 +203,7 @@ fn string_list(value: Option<&Value>) -> Vec<&str> {
     }
 }
 
-/// A time in a token, in seconds, as milliseconds.
+/// Converts a time in a token from seconds to milliseconds.
 fn seconds_to_ms(value: &Value) -> Option<u64> {
     let seconds = value.as_f64().filter(|s| s.is_finite() && *s >= 0.0)?;
     Some((seconds * 1000.0) as u64)

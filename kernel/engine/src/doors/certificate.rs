@@ -1,4 +1,4 @@
-//! Which agent a client's certificate names. Its chain, validity and purpose were checked before.
+//! The agent that a client certificate names. Its chain, validity and purpose were verified before.
 
 use mgp_protocol::ids::{AgentId, BadAgentName};
 
@@ -19,10 +19,10 @@ pub struct CertificateNames<'a> {
 /// Why a certificate names no agent.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CertificateNameError {
-    /// It has no name that could be an agent's.
+    /// It contains no name of an agent.
     #[error("the certificate names no agent; give it the alternative name URI:{URI_PREFIX}<name>")]
     NoName,
-    /// It has several.
+    /// It contains several names.
     #[error(
         "the certificate names more than one agent; give it one alternative name URI:{URI_PREFIX}<name>"
     )]

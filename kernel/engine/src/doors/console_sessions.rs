@@ -1,28 +1,28 @@
-//! Who is signed in to the console: links that are good once, and the browsers that showed one.
+//! Sign-ins to the console: links that can be used once, and the browsers that used one.
 //!
-//! A browser is known by two secrets together: the cookie, which no script reads, and the key of the
-//! page, which other ports of the same machine do not get, as they would get the cookie. Only hashes of
-//! them are kept, in memory alone: a kernel that starts again knows nobody.
+//! A browser is authenticated by two secrets together: the cookie, which scripts cannot read, and the key of the
+//! page, which other ports of the same machine do not receive, unlike the cookie. Only hashes of them are stored, in
+//! memory alone: a restart signs everybody out.
 
 use super::agent_registry::TokenDigest;
 
-/// How long a link is good, in milliseconds: for the time a browser takes to open.
+/// How long a link is valid, in milliseconds: the time a browser takes to open.
 pub const LINK_LIFETIME_MS: u64 = 60_000;
 /// How long a browser stays signed in, in milliseconds: a working day.
 pub const SESSION_LIFETIME_MS: u64 = 12 * 3_600_000;
-/// Links that may be good at once; one more ends the oldest. A person opens one at a time.
+/// Most valid links; a further one revokes the oldest. A person opens one at a time.
 pub const MAX_LINKS: usize = 4;
-/// Browsers that may be signed in at once; one more ends the one that would end first.
+/// Most browsers signed in; a further one signs out the one that would expire first.
 pub const MAX_BROWSERS: usize = 16;
 
-/// A link that nobody has used yet.
+/// A link that has not been used yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct SignInLink {
     code: TokenDigest,
     expires_ms: u64,
 }
 
-/// What a browser has to show with each request.
+/// The secrets that a browser sends with each request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BrowserSecrets {
     /// The hash of the cookie.
@@ -34,14 +34,14 @@ pub struct BrowserSecrets {
 /// A browser that is signed in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BrowserSession {
-    /// Its number, never given again.
+    /// Its number, never reused.
     pub id: u64,
     /// When its sign-in ends, in milliseconds since 1970.
     pub expires_ms: u64,
     secrets: BrowserSecrets,
 }
 
-/// A link that opens nothing.
+/// The link is unknown, used or expired.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("this link was used already, or is older than a minute; `mgp console` makes another one")]
 pub struct BadSignInLink;
@@ -55,7 +55,7 @@ pub struct ConsoleSessions {
 }
 
 impl ConsoleSessions {
-    /// Makes a link good from now on, for [`LINK_LIFETIME_MS`].
+    /// Adds a link that is valid for [`LINK_LIFETIME_MS`].
     pub fn add_link(&mut self, code: TokenDigest, now_ms: u64) {
         self.links.retain(|link| link.expires_ms > now_ms);
         if self.links.len() >= MAX_LINKS {
@@ -67,8 +67,8 @@ impl ConsoleSessions {
         });
     }
 
-    /// A browser shows a link, which is good for nothing from then on. Answers the browser, and the numbers
-    /// of those that ended for it.
+    /// A browser uses a link, which is invalid from then on. Returns the browser, and the numbers of those that were
+    /// signed out for it.
     ///
     /// # Errors
     /// [`BadSignInLink`].
@@ -85,7 +85,7 @@ impl ConsoleSessions {
         }
         let mut ended = self.expire_sessions(now_ms);
         if self.sessions.len() >= MAX_BROWSERS {
-            // They all stay equally long, so the first came first.
+            // All sessions have the same lifetime, so the first one is the oldest.
             ended.push(self.sessions.remove(0).id);
         }
         self.last_id += 1;
@@ -98,33 +98,33 @@ impl ConsoleSessions {
         Ok((browser, ended))
     }
 
-    /// The browser that has both secrets, while its time is not over.
+    /// The browser with both secrets, unless it has expired.
     #[must_use]
     pub fn authenticate(&self, shown: BrowserSecrets, now_ms: u64) -> Option<BrowserSession> {
         let has_both = |browser: &&BrowserSession| {
             let secrets = browser.secrets;
-            // Both are compared, whatever the first one comes to.
+            // Both are compared, even if the first one differs.
             secrets.cookie.matches(shown.cookie) & secrets.page_key.matches(shown.page_key)
         };
         let found = self.sessions.iter().find(has_both);
         found.filter(|browser| browser.expires_ms > now_ms).copied()
     }
 
-    /// Signs one browser out; false when it was so already.
+    /// Signs one browser out; false when it was not signed in.
     pub fn sign_out(&mut self, number: u64) -> bool {
         let before = self.sessions.len();
         self.sessions.retain(|browser| browser.id != number);
         self.sessions.len() < before
     }
 
-    /// Signs everybody out, and makes every link good for nothing. Answers the numbers of the browsers.
+    /// Signs all browsers out and revokes every link. Returns the numbers of the browsers.
     pub fn sign_out_all(&mut self) -> Vec<u64> {
         self.links.clear();
         let browsers = std::mem::take(&mut self.sessions);
         browsers.iter().map(|browser| browser.id).collect()
     }
 
-    /// Takes out whose time is over.
+    /// Removes expired sessions.
     fn expire_sessions(&mut self, now_ms: u64) -> Vec<u64> {
         let over = self.sessions.extract_if(.., |b| b.expires_ms <= now_ms);
         over.map(|browser| browser.id).collect()

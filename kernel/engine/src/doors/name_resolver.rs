@@ -1,8 +1,7 @@
-//! Reads what was typed as one of the agents, servers and tools there are. The two names of a tool
-//! itself: [`tool_names`].
+//! Resolves typed names to agents, servers and tools. For the two names of a tool itself see [`tool_names`].
 //!
-//! A name is never guessed: a name that could mean two things is refused with both, and an unknown one with
-//! the nearest that exists.
+//! A name is never guessed: an ambiguous name is rejected with both meanings, and an unknown one with the nearest
+//! that exists.
 
 mod errors;
 mod remote_names;
@@ -22,27 +21,27 @@ use crate::tools::catalog::NAME_MAX;
 
 pub use errors::{NameError, UnknownName};
 
-/// Everything that has a name right now.
+/// Everything that has a name at the moment.
 #[derive(Clone, Debug, Default)]
 pub struct NameResolver {
-    /// Agents that can come in or have come in.
+    /// Agents that can connect or have connected.
     pub agents: BTreeSet<AgentId>,
-    /// Servers, and their own names for their tools; `None` of one that has listed none yet.
+    /// Servers, with their own names for their tools; `None` for one that has listed none yet.
     pub servers: BTreeMap<ServerId, Option<BTreeSet<Arc<str>>>>,
     /// The other nodes.
     pub nodes: NodeNames,
-    /// Those of them that are away.
+    /// Other nodes that are unavailable.
     pub unavailable: BTreeMap<NodeId, UnavailableNode>,
-    /// What this node is called, where it is in a cluster.
+    /// The name of this node, where it is in a cluster.
     pub local_name: Option<NodeName>,
 }
 
-/// What is known of a node that is away.
+/// What is known of an unavailable node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UnavailableNode {
-    /// How long ago it was last heard, in milliseconds, where that is known.
+    /// The time since its last message in milliseconds, if known.
     pub heard_ms_ago: Option<u64>,
-    /// What it shared with this node then.
+    /// The servers it shared with this node then.
     pub servers: BTreeSet<ServerId>,
 }
 
@@ -51,7 +50,7 @@ pub struct UnavailableNode {
 pub struct ServerOrTool {
     /// The server.
     pub server: ServerId,
-    /// The server's own name for the tool; the server as a whole without.
+    /// The server's own name for the tool; `None` for the server as a whole.
     pub tool: Option<String>,
 }
 
@@ -66,10 +65,10 @@ impl ServerOrTool {
     }
 }
 
-/// What was read, and whether it exists.
+/// A resolved name, and whether it exists.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ResolvedName<T> {
-    /// What is meant.
+    /// What the name refers to.
     pub value: T,
     /// Set if it does not exist yet.
     pub unknown: Option<UnknownName>,
@@ -83,8 +82,8 @@ impl<T> ResolvedName<T> {
         }
     }
 
-    /// Accepts what exists. If a server has listed no tools yet, nobody can say what it has: that stays a
-    /// doubt.
+    /// Accepts only what exists. If a server has listed no tools yet, its tools are unknown, and the name is accepted
+    /// with that uncertainty.
     ///
     /// # Errors
     /// [`NameError`] for what does not exist.
@@ -97,7 +96,7 @@ impl<T> ResolvedName<T> {
 }
 
 impl NameResolver {
-    /// Reads an agent's name, with or without `agent.`; of another node's agent, with `@` and the node.
+    /// Resolves an agent's name, with or without `agent.`; for another node's agent, with `@` and the node.
     ///
     /// # Errors
     /// [`NameError`] for a name that no agent can have.
@@ -119,8 +118,8 @@ impl NameResolver {
         })
     }
 
-    /// Reads whom a grant is for: an agent, all agents of a node as `*@NODE`, or those of one name as `AGENT@*`. `*` alone
-    /// is all of this node.
+    /// Resolves the subject of a grant: an agent, all agents of a node as `*@NODE`, or those of one name as
+    /// `AGENT@*`. `*` alone means all agents of this node.
     ///
     /// # Errors
     /// [`NameError`] for a name that no agent can have.
@@ -134,7 +133,7 @@ impl NameResolver {
         }
     }
 
-    /// Reads a server's id; of another node's server, as `NODE/SERVER`.
+    /// Resolves a server's id; for another node's server, as `NODE/SERVER`.
     ///
     /// # Errors
     /// [`NameError`] for an id that no server can have.
@@ -152,7 +151,7 @@ impl NameResolver {
         Ok(ResolvedName { value: id, unknown })
     }
 
-    /// Reads a server as a whole, or one of its tools by the server's own name.
+    /// Resolves a server as a whole, or one of its tools by the server's own name.
     ///
     /// # Errors
     /// [`NameError`] for a name that no server or tool can have.
@@ -186,11 +185,11 @@ impl NameResolver {
         Ok(ResolvedName { value: it, unknown })
     }
 
-    /// Reads what is typed for a server or one of its tools: `SERVER`, `SERVER:TOOL`, `SERVER/TOOL`, or
-    /// `SERVER__TOOL` as agents are shown it; of another node, `NODE/SERVER` or `NODE/SERVER:TOOL`.
+    /// Resolves a server or one of its tools: `SERVER`, `SERVER:TOOL`, `SERVER/TOOL`, or `SERVER__TOOL` as agents see
+    /// it; on another node, `NODE/SERVER` or `NODE/SERVER:TOOL`.
     ///
     /// # Errors
-    /// [`NameError`] for what has no such form, and for what could mean two things.
+    /// [`NameError`] for a text without such a form, and for an ambiguous one.
     pub fn resolve_server_or_tool(
         &self,
         typed: &str,
@@ -229,11 +228,11 @@ impl NameResolver {
         }
     }
 
-    /// Reads a tool by any of its names; a bare name counts if only one server has it.
+    /// Resolves a tool by any of its names; a bare name counts if only one server has it.
     ///
     /// # Errors
-    /// [`NameError`] for what has no such form, for a bare name that no server or several have, and for what
-    /// could mean two things.
+    /// [`NameError`] for a text without such a form, for a bare name that no server or several have, and for an
+    /// ambiguous one.
     pub fn resolve_tool(&self, typed: &str) -> Result<ResolvedName<ServerOrTool>, NameError> {
         if tool_names::is_qualified(typed) || typed.contains('/') {
             return self.resolve_server_or_tool(typed);
@@ -253,8 +252,8 @@ impl NameResolver {
         }
     }
 
-    /// The tools that agents are shown under this name, or would be. A tool that its server does not list
-    /// only counts if there is no other.
+    /// The tools with this visible name, listed or not. A tool that its server does not list only counts if there is
+    /// no other.
     fn tools_with_visible_name<'a>(
         &'a self,
         typed: &'a str,
@@ -286,7 +285,7 @@ impl NameResolver {
         })
     }
 
-    /// What agents are shown for a tool.
+    /// The visible name of a tool.
     fn visible_tool_name(&self, server: &ServerId, tool: &str) -> String {
         let of_node = self.visible_remote_tool_name(server, tool);
         of_node.unwrap_or_else(|| visible_name(server, tool))
@@ -313,15 +312,15 @@ impl NameResolver {
         near.or_else(|| self.only_tool_named(typed))
     }
 
-    /// The only tool of this bare name.
+    /// The only tool with this bare name.
     fn only_tool_named(&self, tool: &str) -> Option<String> {
         let mut owners = self.servers_with_tool(tool);
         let only = owners.next().filter(|_| owners.next().is_none());
         only.map(|server| canonical_name(server, tool))
     }
 
-    /// The servers that have a tool of this bare name. Those of other nodes only where none of this node has:
-    /// what the name means does not change because a node came.
+    /// The servers with a tool of this bare name. Those of other nodes count only where none of this node has one:
+    /// the meaning of a name does not change because a node joined.
     fn servers_with_tool<'a>(&'a self, tool: &'a str) -> impl Iterator<Item = &'a ServerId> + 'a {
         let has = move |listed: &Option<BTreeSet<Arc<str>>>| {
             listed.as_ref().is_some_and(|own| own.contains(tool))
@@ -354,7 +353,7 @@ impl NameResolver {
     }
 }
 
-/// How many tools a pattern means.
+/// How many tools a pattern matches.
 fn count_matches(typed: &str, tools: &BTreeSet<Arc<str>>) -> usize {
     let pattern = ToolPattern::try_from(typed.to_owned()).ok();
     let pattern = pattern.filter(|pattern| pattern.prefix().is_some());
@@ -363,18 +362,18 @@ fn count_matches(typed: &str, tools: &BTreeSet<Arc<str>>) -> usize {
     })
 }
 
-/// A name that no agent has yet.
+/// Checks a name that no agent has yet.
 fn check_agent_name(id: &AgentId, name: &str) -> Result<(), NameError> {
     // Everybody, where agents are not identified.
     if id.as_str() != AgentId::ANONYMOUS {
-        // Names of other authorities escape bytes as `%` and two digits.
+        // Names from other authorities escape bytes as `%` and two digits.
         let plain: String = name.chars().filter(|c| *c != '%').collect();
         AgentId::parse(&plain)?;
     }
     Ok(())
 }
 
-/// An unlisted tool can be named only in a form that has one meaning.
+/// An unlisted tool can be named only in an unambiguous form.
 fn check_tool_name(tool: &str) -> Result<(), NameError> {
     match tool.chars().find(|c| !c.is_ascii_graphic()) {
         _ if tool.is_empty() => Err(NameError::NoTool),

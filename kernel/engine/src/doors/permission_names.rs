@@ -18,7 +18,7 @@ pub struct UnknownPermission {
     known: Vec<String>,
 }
 
-/// What a name means that was typed about a server: a standard permission, or one of `known`, which are the server's.
+/// Resolves a typed permission of a server: a standard permission, or one of `known`, which are the server's own.
 ///
 /// # Errors
 /// [`UnknownPermission`].
@@ -43,8 +43,7 @@ pub fn parse(
     })
 }
 
-/// The standard permission that a name of the configuration is probably meant to be. A custom one can have any other
-/// name.
+/// The standard permission nearest to a configured name. A custom permission can have any other name.
 #[must_use]
 pub fn nearest_standard(name: &str) -> Option<&'static str> {
     let is_custom = |it: &PermissionType| matches!(it, PermissionType::Custom(_));

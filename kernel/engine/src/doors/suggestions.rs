@@ -1,10 +1,10 @@
-//! Finds the word that was probably meant.
+//! Finds the nearest known word for a mistyped one.
 
-/// Fewest characters that may stand for a word they begin.
+/// Fewest characters that count as the prefix of a word.
 const PREFIX_LEN_MIN: usize = 3;
 
-/// The known word that was probably meant. A long word may have two mistakes, a short one only one: two
-/// would turn `tags` into `args`. Case is no mistake.
+/// The nearest known word. A long word may have two mistakes, a short one only one: two would turn `tags` into
+/// `args`. Case is ignored.
 #[must_use]
 pub fn nearest<'k>(word: &str, known: impl IntoIterator<Item = &'k str>) -> Option<&'k str> {
     let small = word.to_lowercase();
@@ -20,7 +20,7 @@ pub fn nearest<'k>(word: &str, known: impl IntoIterator<Item = &'k str>) -> Opti
     near.min().map(|(.., k)| k)
 }
 
-/// The same for names, where the beginning of a name also counts if only one name begins with it.
+/// The same for names, where a prefix also counts if only one name begins with it.
 #[must_use]
 pub fn nearest_name<'k>(
     word: &str,

@@ -1,8 +1,8 @@
-//! Who may call which tool (MGP §5): an entry for the tool, else one for its server, else the
-//! default policy. Where two entries of one level disagree, deny wins. Sets only take away from that.
+//! Access control: which caller may call which tool (MGP §5). An entry for the tool decides, else one for its server,
+//! else the default policy. Where two entries of one level disagree, deny wins. Sets only narrow the result.
 //!
-//! Owners build a [`GrantTable`] from the grants and publish it; calls read it. A call that waits keeps an
-//! [`AccessLease`] and is decided again before it is sent, so that a revocation reaches it, too.
+//! Owners build a [`GrantTable`] from the grants and publish it; calls read it. A waiting call holds an
+//! [`AccessLease`] and is decided again before it is sent, so that a revocation applies to it, too.
 
 mod agent_rules;
 mod decision;
@@ -37,19 +37,19 @@ pub use self::sets::{SetSource, ToolSet, ToolSets};
 use crate::policy::grants::{Authority, GrantId, GrantResource, Grants, LoggedGrant, Subject};
 use crate::policy::tool_pattern::ToolPattern;
 
-/// The principal, as identified by the door; never taken from a body.
+/// The principal, as authenticated by the endpoint; never taken from a message body.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Principal {
-    /// A person who may do everything, by the name the door knows.
+    /// A person with access to everything, by the name the endpoint authenticated.
     Operator(Arc<str>),
     /// An agent.
     Agent(AgentId),
-    /// An agent at the door of a set, which narrows what is open to it.
+    /// An agent at the endpoint of a set, which narrows its access.
     InSet(AgentId, SetName),
 }
 
 impl Principal {
-    /// The name that stands in logs.
+    /// The name used in logs.
     #[must_use]
     pub fn name(&self) -> &str {
         match self {
@@ -58,7 +58,7 @@ impl Principal {
         }
     }
 
-    /// The agent, whichever door it came by; `None` for the operator.
+    /// The agent, whichever endpoint it uses; `None` for the operator.
     #[must_use]
     pub fn agent(&self) -> Option<&AgentId> {
         match self {
@@ -68,7 +68,7 @@ impl Principal {
     }
 }
 
-/// The default policies, for where no entry exists (§5.5).
+/// The default policies, used where no entry exists (§5.5).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DefaultPolicies {
     /// For servers without a policy of their own.
@@ -111,7 +111,7 @@ impl AccessEntry {
         Self::with_expiry(granted, granted.grant.not_after_ms)
     }
 
-    /// One that ends at another time than is written in it.
+    /// An entry with another expiry than its grant states.
     fn with_expiry(granted: &LoggedGrant, not_after_ms: Option<u64>) -> Self {
         Self {
             id: granted.grant.id,
@@ -141,7 +141,7 @@ impl AccessEntry {
     }
 }
 
-/// Who is shown as its author: the person named in it, else the principal that asked.
+/// The author to display: the person named in the grant, else the principal that requested it.
 fn display_author(granted: &LoggedGrant) -> &str {
     granted.grant.told_by.as_deref().unwrap_or(&granted.author)
 }
@@ -151,7 +151,7 @@ fn display_author(granted: &LoggedGrant) -> &str {
 struct AgentRules {
     server: Vec<AccessEntry>,
     tools: HashMap<Box<str>, Vec<AccessEntry>>,
-    /// Of tools whose names begin alike.
+    /// For tools with a common prefix.
     patterns: Vec<(ToolPattern, AccessEntry)>,
 }
 
@@ -162,7 +162,7 @@ impl AgentRules {
         tools.chain(patterns).chain(&self.server)
     }
 
-    /// The entry of one level that counts.
+    /// The deciding entry of one level that is in force.
     fn first_in_force(
         &self,
         level: RuleLevel,
@@ -182,7 +182,7 @@ impl AgentRules {
         }
     }
 
-    /// The entry that decides comes first.
+    /// Sorts the deciding entry to the front.
     fn sort(&mut self) {
         let tools = self.tools.values_mut();
         for list in tools.chain([&mut self.server]) {
@@ -205,7 +205,7 @@ impl AgentRules {
     }
 }
 
-/// What an entry is for: the closer one decides.
+/// The level of an entry: the more specific one decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum RuleLevel {
     Tool,
@@ -224,9 +224,9 @@ impl RuleLevel {
     }
 }
 
-/// The entry that decides about a tool or, without one, about the server as a whole, of all that are about the caller:
-/// one for the tool before one for several, these before one for its server. Within one of these levels deny wins,
-/// whoever it names.
+/// The entry that decides about a tool or, without one, about the server as a whole, among all that apply to the
+/// caller: one for the tool before one for several, these before one for its server. Within a level deny wins,
+/// whatever its subject.
 fn find_deciding_entry<'a>(
     rules: impl Iterator<Item = &'a AgentRules> + Clone,
     tool: Option<&str>,
@@ -240,7 +240,7 @@ fn find_deciding_entry<'a>(
     })
 }
 
-/// Everything that calls are decided by. Immutable; changes publish a new one.
+/// The published state that decides calls. Immutable; changes publish a new one.
 #[derive(Clone, Debug)]
 pub struct GrantTable {
     agents: HashMap<AgentId, Arc<AgentRuleSet>>,
@@ -249,31 +249,30 @@ pub struct GrantTable {
     generation: u64,
     /// The generation in which the defaults last changed.
     defaults_since: u64,
-    /// Of agents of other nodes; None where there is no cluster, and nothing is open to them.
+    /// Rules for agents of other nodes; `None` where there is no cluster, and they have no access.
     foreign: Option<Arc<ForeignRules>>,
-    /// The generation in which these last changed.
+    /// The generation in which these rules last changed.
     foreign_since: u64,
-    /// What narrows all of this.
+    /// The sets that narrow access.
     sets: Arc<ToolSets>,
-    /// Which servers of other nodes there are, by their ids here.
+    /// The known servers of other nodes, by their local ids.
     remote: Arc<RemoteServers>,
 }
 
-/// Callers for whom lists are made together, because they see the same of every server.
+/// Callers that share their lists, because they have the same access to every server.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Audience {
-    /// Sees everything.
+    /// Has access to everything.
     All,
-    /// Has no entries, so the default policies of this generation decide.
+    /// Has no entries: the default policies of this generation decide.
     Common(u64),
-    /// Has entries of its own, unchanged since the first of these generations; with the default policies of
-    /// the second.
+    /// Has entries of its own, unchanged since the first generation, with the default policies of the second.
     Agent(AgentId, u64, u64),
-    /// Of what the first one sees, what is in the set.
+    /// The intersection of that audience and the set.
     InSet(Box<Self>, Arc<ToolSet>),
 }
 
-/// Permission to make a call, valid as long as nothing changes.
+/// Permission for a call, valid as long as nothing changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AccessLease {
     generation: u64,
@@ -282,8 +281,8 @@ pub struct AccessLease {
 }
 
 impl GrantTable {
-    /// Collects the grants in force at `now_ms` (milliseconds since 1970). Each published table must have
-    /// another `generation`.
+    /// Builds the table from the grants in force at `now_ms` (milliseconds since 1970). Each published table must
+    /// have another `generation`.
     #[must_use]
     pub fn build(
         grants: &Grants,
@@ -352,7 +351,7 @@ impl GrantTable {
         }
     }
 
-    /// What the agent itself has at a server.
+    /// The agent's own entries for a server.
     fn rules_at(&self, agent: &AgentId, server: &ServerId) -> Option<&AgentRules> {
         self.agents.get(agent)?.for_server(server, &self.remote)
     }
@@ -386,20 +385,20 @@ impl GrantTable {
         self.narrow_audience(principal, base)
     }
 
-    /// True when everybody sees the same.
+    /// True when all callers have the same access.
     #[must_use]
     pub fn is_uniform(&self) -> bool {
         let same = self.agents.is_empty() && self.foreign.is_none() && self.defaults.is_open();
         same && *self.sets == ToolSets::default()
     }
 
-    /// Whether the server as a whole is open to the caller: its prompts, resources and notifications.
+    /// Whether the caller has access to the server as a whole: its prompts, resources and notifications.
     #[must_use]
     pub fn is_server_open(&self, principal: &Principal, server: &ServerId, now_ms: u64) -> bool {
         self.decide(principal, server, None, now_ms).permission == Permission::Allow
     }
 
-    /// Whether the caller may know of the server: it is open as a whole, or one of its tools is.
+    /// Whether the server is visible to the caller: it has access to the server as a whole, or to one of its tools.
     #[must_use]
     pub fn is_server_visible(&self, principal: &Principal, server: &ServerId, now_ms: u64) -> bool {
         let whole = self.decide(principal, server, None, now_ms);
@@ -428,7 +427,7 @@ impl GrantTable {
         self.agents.keys()
     }
 
-    /// The tools of a server that this agent has entries for, or its sets name, by the server's own names.
+    /// The tools of a server that this agent has entries for, or that its sets name, by the server's own names.
     pub fn named_tools<'a>(
         &'a self,
         principal: &Principal,
@@ -458,8 +457,8 @@ impl GrantTable {
         agents.map(|(agent, _)| agent.clone()).collect()
     }
 
-    /// Decides one call; without a tool, whether the server as a whole is open. `tool` is the server's own
-    /// name for it. A clock set back before the table's own time counts as that time.
+    /// Decides one call; without a tool, access to the server as a whole. `tool` is the server's own name for it. A
+    /// clock set back before the table's own time counts as that time.
     #[must_use]
     pub fn decide(
         &self,
@@ -514,7 +513,7 @@ impl GrantTable {
         })
     }
 
-    /// True while the lease is valid. False means: decide again.
+    /// True while the lease is valid. If false, decide again.
     #[must_use]
     pub fn is_lease_valid(&self, pass: AccessLease, now_ms: u64) -> bool {
         let now_ms = now_ms.max(self.as_of_ms);
@@ -524,8 +523,8 @@ impl GrantTable {
         same && pass.expires_ms.is_none_or(|end| now_ms < end)
     }
 
-    /// When the first entry expires. After that the table holds expired entries, which are ignored but take
-    /// room.
+    /// When the first entry expires. After that the table contains expired entries, which are ignored but take
+    /// memory.
     #[must_use]
     pub fn next_expiry_ms(&self) -> Option<u64> {
         let rules = self.agents.values().flat_map(|held| held.rules());

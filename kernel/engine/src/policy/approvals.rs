@@ -1,91 +1,91 @@
-//! Questions that wait for a person: a bounded list, each under a short name that can be typed.
+//! Entries that wait for the operator: a bounded list, each with a short id that can be typed.
 //!
-//! A question stays open until its asker withdraws it, has all answers, or its time is over. Names are
-//! random, so that a name read yesterday does not stand for another question today.
+//! An entry stays open until its requester withdraws it, all its parts are answered, or it expires. Ids are random,
+//! so that an id seen yesterday does not refer to another entry today.
 
 use std::collections::BTreeMap;
 
 use mgp_protocol::ids::{AgentId, ServerId};
 use mgp_protocol::mgp::approvals::{Entry, Subject};
 
-/// Most questions at once. A person reads them one by one; at the bound the answer is no.
+/// Most pending entries. A person reads them one by one; beyond the limit the answer is a denial.
 pub const ENTRIES_MAX: usize = 1024;
-/// Most questions of one server or agent, so that one alone does not fill the list.
+/// Most entries of one server or agent, so that one alone cannot fill the list.
 pub const PER_REQUESTER_MAX: usize = 64;
-/// Longest text or detail that is kept, in bytes; servers write some of it.
+/// Longest text or detail stored, in bytes; servers write some of it.
 pub const TEXT_MAX: usize = 4096;
-/// Most details and parts of one question.
+/// Most details and parts of one entry.
 pub const LINES_MAX: usize = 256;
 
 const CONSONANTS: &[u8; 16] = b"bdfghjklmnprstvz";
 const VOWELS: &[u8; 4] = b"aiou";
-/// Syllables of a name. There are 64³ names, so even with a full list few are taken.
+/// Syllables of an id. There are 64³ ids, so even with a full list few are taken.
 const SYLLABLES: u32 = 3;
 
-/// Who asks.
+/// Who requests an approval.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Requester {
-    /// A server: for itself, or because of what it offers.
+    /// A server: for itself, or because of its tools.
     Server(ServerId),
-    /// An agent, whose call waits.
+    /// An agent whose call waits.
     Agent(AgentId),
 }
 
-/// A question to the operator.
+/// An entry that waits for the operator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PendingEntry {
-    /// What kind it is.
+    /// Its kind.
     pub subject: Subject,
-    /// Who asks.
+    /// The requester.
     pub requester: Requester,
     /// The server it is about.
     pub server: Option<ServerId>,
-    /// The question, in one plain sentence.
+    /// The request, in one plain sentence.
     pub text: String,
     /// What a person should read before answering, line by line.
     pub details: Vec<String>,
-    /// The parts that can be decided one by one: permissions, tools. Empty for a yes or no.
+    /// The parts that can be decided one by one: permissions, tools. Empty where it is approved or denied as a whole.
     pub parts: Vec<String>,
-    /// What the answer can be where it is a value: one of these, or any text where there are none. `None`
-    /// when it is yes or no.
+    /// The values of an answer: one of these, or any text where the list is empty. `None` where it is approved or
+    /// denied.
     pub options: Option<Vec<String>>,
     /// When it expires unanswered, in milliseconds since 1970.
     pub expires_ms: Option<u64>,
 }
 
-/// Why a question was not taken.
+/// Why an entry was rejected.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AddEntryError {
-    /// [`ENTRIES_MAX`].
+    /// [`ENTRIES_MAX`] entries are pending.
     #[error("{ENTRIES_MAX} questions wait for the operator already; `mgp pending` shows them")]
     Full,
-    /// [`PER_REQUESTER_MAX`].
+    /// [`PER_REQUESTER_MAX`] entries of this requester are pending.
     #[error("{PER_REQUESTER_MAX} questions of this one wait for the operator already")]
     TooManyOfRequester,
 }
 
-/// Why a question cannot be answered.
+/// Why an answer is rejected.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AnswerError {
-    /// There is no such question.
+    /// There is no such entry.
     #[error("nothing waits under {0}; `mgp pending` shows what does")]
     Unknown(String),
     /// It has no such part.
     #[error("{id} is not about {part}; it is about {}", if .parts.is_empty() { "one thing as a whole".to_owned() } else { .parts.join(", ") })]
     UnknownPart {
-        /// Its name.
+        /// Its id.
         id: String,
         /// As it was typed.
         part: String,
         /// Its parts.
         parts: Vec<String>,
     },
-    /// It takes a value, and none or another one was given.
+    /// It requires a value, and none or an invalid one was given.
     #[error("{id} takes {}: `mgp answer {id} VALUE`", if .options.is_empty() { "a text".to_owned() } else { format!("one of {}", .options.join(", ")) })]
     ValueRequired {
-        /// Its name.
+        /// Its id.
         id: String,
-        /// What it takes.
+        /// The accepted values.
         options: Vec<String>,
     },
     /// Its approval cannot be limited in time.
@@ -98,17 +98,17 @@ pub enum AnswerError {
         Subject::Permissions => "permissions",
     })]
     NoExpiry {
-        /// Its name.
+        /// Its id.
         id: String,
-        /// What it is about.
+        /// Its kind.
         subject: Subject,
     },
-    /// It takes none.
+    /// It accepts no value.
     #[error("{0} is yes or no: `mgp approve {0}` or `mgp deny {0}`")]
     ValueNotAllowed(String),
 }
 
-/// What stands for a yes among the options of a question.
+/// The option that an approval without a value selects.
 const CONFIRM_OPTION: &str = "confirm";
 
 #[derive(Clone, Debug)]
@@ -117,15 +117,15 @@ struct StoredEntry {
     since_ms: u64,
 }
 
-/// The list, with one owner.
+/// The pending entries, with one owner.
 #[derive(Clone, Debug, Default)]
 pub struct PendingEntries(BTreeMap<String, StoredEntry>);
 
 impl PendingEntries {
-    /// Adds a question and answers its name. `chance` is random and new.
+    /// Adds an entry and returns its id. `chance` is random and new.
     ///
     /// # Errors
-    /// [`AddEntryError`] at a bound.
+    /// [`AddEntryError`] at a limit.
     pub fn add(
         &mut self,
         mut question: PendingEntry,
@@ -153,7 +153,7 @@ impl PendingEntries {
         Ok(render_name(at))
     }
 
-    /// The open question, after checking the parts an answer is limited to.
+    /// The pending entry, after checking the parts that an answer is limited to.
     ///
     /// # Errors
     /// [`AnswerError`].
@@ -171,7 +171,7 @@ impl PendingEntries {
         }
     }
 
-    /// Whether an approval of this question can end at `until_ms`.
+    /// Checks whether an approval of this entry can expire at `until_ms`.
     ///
     /// # Errors
     /// [`AnswerError`].
@@ -187,8 +187,7 @@ impl PendingEntries {
         }
     }
 
-    /// The value that an answer to this question gives: the one that was typed, or the one that a bare yes
-    /// stands for.
+    /// The value of an answer to this entry: the typed one, or the one that a bare approval stands for.
     ///
     /// # Errors
     /// [`AnswerError`].
@@ -219,19 +218,19 @@ impl PendingEntries {
         }
     }
 
-    /// These parts are answered; the others stay open.
+    /// Marks these parts as answered; the others stay open.
     pub fn set_parts(&mut self, id: &str, parts: &[String]) {
         if let Some(open) = self.0.get_mut(id) {
             open.entry.parts = parts.to_vec();
         }
     }
 
-    /// Removes a question.
+    /// Removes an entry.
     pub fn close(&mut self, id: &str) -> Option<PendingEntry> {
         self.0.remove(id).map(|open| open.entry)
     }
 
-    /// The questions that have expired.
+    /// Removes the entries that have expired and returns their ids.
     pub fn expire(&mut self, now_ms: u64) -> Vec<String> {
         let over = |open: &StoredEntry| open.entry.expires_ms.is_some_and(|end| end <= now_ms);
         let ended = self.0.iter().filter(|(_, open)| over(open));
@@ -242,13 +241,13 @@ impl PendingEntries {
         ended
     }
 
-    /// The number of open questions.
+    /// The number of pending entries.
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// All open questions, the oldest first.
+    /// All pending entries, oldest first.
     #[must_use]
     pub fn entries(&self) -> Vec<Entry> {
         let mut all: Vec<(u64, Entry)> = self
@@ -307,7 +306,7 @@ fn truncate_text(text: &mut String) {
     }
 }
 
-/// A name that can be said and typed: `tobami`.
+/// An id that can be pronounced and typed: `tobami`.
 fn render_name(chance: u32) -> String {
     let syllable = |at: u32| {
         let bits = (chance >> (6 * at)) as usize;

@@ -1,12 +1,13 @@
-//! Grants and revocations as signed operations, and the state that any number of logs of them add up to.
+//! Grants and revocations as signed operations, and the state that any number of their logs add up to.
 //!
-//! Each issuer appends to a log of its own. The state is the union of all logs: a grant is in force if its
-//! issuer was authorised, it has not expired, and nobody who may has ever taken it back. So the order between
-//! issuers does not matter, repetition is harmless, and no clock decides.
+//! Each issuer appends to a log of its own. The state is the union of all logs: a grant is in force if its issuer was
+//! authorised, it has not expired, and no authorised node has ever revoked it. So the order between issuers does not
+//! matter, repetition is harmless, and no clock decides.
 //!
-//! Two things are asked of an operation. What takes away (a revocation of something allowed, a denial) counts as
-//! soon as it is seen, if its issuer may perhaps issue at all. What gives (something allowed, the end of a
-//! denial) counts if its issuer certainly may, at a place of its log that is certain.
+//! Two kinds of operations have different conditions. One that takes access away (a revocation of something allowed,
+//! a denial) counts as soon as it is known, if its issuer may be authorised. One that gives access (something
+//! allowed, the end of a denial) counts if its issuer is certainly authorised, at a position of its log that is
+//! certain.
 
 mod conflicts;
 mod encoded_operation;
@@ -41,18 +42,18 @@ pub use self::rekey::rekey;
 pub use self::signed_operation::SignedOperation;
 use crate::node_key::PublicKey;
 
-/// Most issuers whose logs are kept: the admin nodes of a cluster, each admitted by a person. Operations of
-/// further issuers are refused.
+/// Most issuers whose logs are stored: the admin nodes of a cluster, each admitted by a person. Operations of further
+/// issuers are rejected.
 pub const ISSUERS_MAX: usize = 256;
-/// Sequence numbers of an issuer that may hold grants; above, only revocations are accepted, so that a full
-/// log can still take rights away. A fixed number, so that every node draws the line at the same operation.
+/// Sequence numbers of an issuer that may carry grants; above, only revocations are accepted, so that a full log can
+/// still revoke. A fixed number, so that every node draws the line at the same operation.
 pub const GRANTS_END: u64 = 1_000_000;
 /// All sequence numbers of an issuer; after that it needs a new key.
 pub const SEQUENCE_END: u64 = GRANTS_END + (1 << 16);
 
-/// Who may issue, and which part of each log may give, as seen at one node: told from outside, by membership.
+/// Which nodes may issue, and which part of each log may grant, as known at one node. It is determined by membership.
 ///
-/// Who is in it takes away with all of its log; what it allows counts below its end.
+/// A listed issuer can revoke with all of its log; what it allows counts only below its end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Authority {
     local_node: NodeId,
@@ -60,20 +61,20 @@ pub struct Authority {
 }
 
 impl Authority {
-    /// At this node, nobody is authorised: nothing is granted or revoked.
+    /// No issuer is authorised at this node: nothing is granted or revoked.
     #[must_use]
     pub fn without_issuers(local_node: NodeId) -> Self {
         let ends = BTreeMap::new();
         Self { local_node, ends }
     }
 
-    /// A node's own journal counts, at its own servers.
+    /// Authorises a node's own journal, for its own servers.
     #[must_use]
     pub fn with_local_issuer(here: NodeId) -> Self {
         Self::without_issuers(here).with_issuer(here)
     }
 
-    /// The node where it is judged.
+    /// The node that evaluates the grants.
     #[must_use]
     pub fn local_node(&self) -> NodeId {
         self.local_node
@@ -85,20 +86,20 @@ impl Authority {
         self.with_issuer_until(issuer, u64::MAX)
     }
 
-    /// Lets this issuer give with its operations below `end`, and take away with all of them.
+    /// Authorises this issuer to grant with its operations below `end`, and to revoke with all of them.
     #[must_use]
     pub fn with_issuer_until(mut self, issuer: NodeId, end: u64) -> Self {
         self.ends.insert(issuer, end);
         self
     }
 
-    /// True when what this issuer takes away is gone.
+    /// True when revocations of this issuer count.
     #[must_use]
     pub fn can_revoke(&self, issuer: NodeId) -> bool {
         self.ends.contains_key(&issuer)
     }
 
-    /// True when what the operation at this place gives may count.
+    /// True when grants of the operation at this position may count.
     #[must_use]
     pub fn can_grant(&self, place: LogPosition) -> bool {
         let end = self.ends.get(&place.issuer);
@@ -106,50 +107,50 @@ impl Authority {
     }
 }
 
-/// What became of an operation.
+/// The result of applying an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ApplyOutcome {
-    /// It is a certain part of its issuer's log, together with those that waited for it.
+    /// It was appended to the certain part of its issuer's log, together with buffered successors.
     Appended,
-    /// Earlier operations are missing: what it takes away counts already, what it gives waits for them.
+    /// Earlier operations are missing: its revocations count already, its grants wait for them.
     Buffered,
-    /// It was known.
+    /// It was known already.
     Duplicate,
-    /// Its issuer signed two operations for one place, this one or earlier. What it gives behind the fork does
-    /// not count, nor does anything it allowed; everything it takes away does.
+    /// Its issuer signed two operations for one position, this one or an earlier one. What it gives after the fork
+    /// does not count, nor does anything it allowed; all its revocations do.
     Forked,
 }
 
-/// Why an operation was refused. The state is unchanged.
+/// Why an operation was rejected. The state is unchanged.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ApplyError {
     /// It is malformed.
     #[error(transparent)]
     Invalid(#[from] BadOperation),
-    /// Too many wait for earlier ones already; fetch the log from `from` on.
+    /// Too many operations wait for earlier ones already; fetch the log from `from` on.
     #[error("operations from {from} on are missing")]
     Gap {
-        /// The first that is missing.
+        /// The first missing one.
         from: u64,
     },
-    /// The log is forked, and too much of its branches is kept already.
+    /// The log is forked, and too much of its branches is stored already.
     #[error("too much of this issuer's log lies on branches; revoke the node")]
     TooManyBranches,
-    /// There are [`ISSUERS_MAX`] logs.
+    /// There are [`ISSUERS_MAX`] logs already.
     #[error("there are logs of {ISSUERS_MAX} issuers already; revoke nodes that are gone")]
     TooManyIssuers,
 }
 
-/// A grant and its place in a log.
+/// A grant and its position in a log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LoggedGrant {
     /// The grant.
     pub grant: Grant,
-    /// Its place.
+    /// Its position.
     pub position: LogPosition,
-    /// The person or agent that asked for it, as the issuer knew it.
+    /// The person or agent that requested it, as known to the issuer.
     pub author: String,
-    /// When the issuer wrote it by its own clock, in milliseconds since 1970; only shown.
+    /// When the issuer wrote it by its own clock, in milliseconds since 1970; for display only.
     pub issued_at_ms: u64,
     /// What the issuer knew of other logs.
     pub context: CausalContext,
@@ -162,72 +163,72 @@ pub enum GrantStatus {
     InForce,
     /// It expired at this time, in milliseconds since 1970.
     Expired(u64),
-    /// It allows until this time, which has come by the clock of another node that may take it back.
+    /// It allows until this time, which has passed by the clock of another node that may revoke it.
     ExpiredEarly(u64),
     /// It was revoked by the operation named here, and perhaps by others.
     Revoked(LogPosition),
-    /// Its issuer did not know of this revoke of the same, nor the issuer of the revoke of this grant: only a grant
-    /// that was made with knowledge of it counts.
+    /// Its issuer did not know of this revocation of the same, nor the issuer of the revocation of this grant: only a
+    /// grant made with knowledge of it counts.
     InConflict {
-        /// The revoke; the first one of several.
+        /// The revocation; the first one of several.
         revoke: LogPosition,
-        /// When its issuer wrote it by its own clock, in milliseconds since 1970; only shown.
+        /// When its issuer wrote it by its own clock, in milliseconds since 1970; for display only.
         at_ms: u64,
     },
-    /// Its issuer is not authorised, or no longer was at that place.
+    /// Its issuer is not authorised, or not at that position.
     NotAuthorised,
     /// Its issuer's log is forked.
     Quarantined,
     /// Operations before it are missing.
     Pending,
-    /// Its issuer wrote something that this build does not understand, and that may take it away.
+    /// Its issuer wrote something unknown to this build that may revoke it.
     UnknownOperation,
 }
 
-/// A revocation of everything a subject had up to a place in each log.
+/// A revocation of all grants of a subject up to a position in each log.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct BulkRevoke {
     position: LogPosition,
     until: BTreeMap<NodeId, u64>,
 }
 
-/// A change of the members, as it was written.
+/// A change of the members, as logged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LoggedMemberChange {
     /// The change.
     pub change: MemberChange,
-    /// The person, agent or node that asked for it, as the issuer knew it.
+    /// The person, agent or node that requested it, as known to the issuer.
     pub author: String,
-    /// When the issuer wrote it by its own clock, in milliseconds since 1970; only shown.
+    /// When the issuer wrote it by its own clock, in milliseconds since 1970; for display only.
     pub issued_at_ms: u64,
-    /// Whom it lets in, or says to go on under this key.
+    /// The node that it admits, or that continues under this key.
     pub admitted_node: Option<NodeId>,
 }
 
-/// The operation that a change of the members stands in.
+/// The operation that contains a change of the members.
 type MemberKey = (LogPosition, OperationId);
 
-/// The union of all logs. Quick to read for one subject; bounded by [`ISSUERS_MAX`] times [`SEQUENCE_END`]
-/// operations.
+/// The union of all logs. Lookups of one subject are fast; the size is bounded by [`ISSUERS_MAX`] times
+/// [`SEQUENCE_END`] operations.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Grants {
     logs: BTreeMap<NodeId, IssuerLog>,
     granted: BTreeMap<Subject, BTreeMap<GrantKey, Box<LoggedGrant>>>,
-    /// Whom each of them is about.
+    /// The subject of each grant.
     subjects: BTreeSet<(GrantId, Subject)>,
     pruned: PrunedGrants,
     revoked_ids: BTreeSet<(GrantId, OperationKey)>,
     withdrawals: Withdrawals,
     bulk_revokes: BTreeMap<Subject, BTreeSet<BulkRevoke>>,
     members: BTreeMap<MemberKey, LoggedMemberChange>,
-    /// Where each issuer last said that it stops.
+    /// The position where each issuer last announced that it stops.
     rest_positions: BTreeMap<NodeId, u64>,
     /// Issuers of operations of an unknown kind.
     unknown_issuers: BTreeSet<NodeId>,
 }
 
 impl Grants {
-    /// Applies an operation with a verified signature. In any order, any number of times.
+    /// Applies an operation with a verified signature, in any order and any number of times.
     ///
     /// # Errors
     /// [`ApplyError`]; then nothing has changed.
@@ -310,7 +311,7 @@ impl Grants {
         self.subjects.insert((grant.id, grant.subject.clone()));
     }
 
-    /// Every grant of a subject that is not shed, whether it counts or not.
+    /// All grants of a subject that are not pruned, in force or not.
     pub fn for_subject<'a>(
         &'a self,
         subject: &Subject,
@@ -322,7 +323,7 @@ impl Grants {
             .map(Box::as_ref)
     }
 
-    /// Every grant of a subject that overlaps this one and is not shed, whether it counts or not.
+    /// All grants of subjects that overlap this one and that are not pruned, in force or not.
     pub(crate) fn overlapping_grants(
         &self,
         subject: &Subject,
@@ -331,7 +332,7 @@ impl Grants {
         all.flat_map(|(_, of_subject)| of_subject.values().map(Box::as_ref))
     }
 
-    /// Every grant that is about this agent, by its name or by a pattern, and is not shed, whether it counts or not.
+    /// All grants that apply to this agent, by its name or by a pattern, and that are not pruned, in force or not.
     pub fn for_agent<'a>(
         &'a self,
         agent: &NodeAgent,
@@ -341,19 +342,19 @@ impl Grants {
             .flat_map(|subject| self.for_subject(&subject))
     }
 
-    /// Every grant of everyone that is not shed, whether it counts or not.
+    /// All grants of all subjects that are not pruned, in force or not.
     pub fn iter(&self) -> impl Iterator<Item = &LoggedGrant> {
         let all = self.granted.values().flat_map(BTreeMap::values);
         all.map(Box::as_ref)
     }
 
-    /// The grant of this name, if it is not shed, whether it counts or not; one of them where a forked log has two.
+    /// The grant with this id, if it is not pruned, in force or not; one of them where a forked log has two.
     #[must_use]
     pub fn get(&self, id: GrantId) -> Option<&LoggedGrant> {
         self.with_id(id).next()
     }
 
-    /// All grants of this name that are not shed: a forked log has several.
+    /// All grants with this id that are not pruned: a forked log has several.
     fn with_id(&self, id: GrantId) -> impl Iterator<Item = &LoggedGrant> {
         let first = Subject::Agent(NodeId([0; 32]).agent(AgentId::new("")));
         let subjects = self.subjects.range((id, first)..);
@@ -378,7 +379,7 @@ impl Grants {
         revoked.chain(told).cloned().collect()
     }
 
-    /// Whether a grant counts, and why not. `now_ms` is in milliseconds since 1970.
+    /// Whether a grant is in force, and why not. `now_ms` is in milliseconds since 1970.
     #[must_use]
     pub fn status(&self, granted: &LoggedGrant, authority: &Authority, now_ms: u64) -> GrantStatus {
         let place = granted.position;
@@ -407,7 +408,7 @@ impl Grants {
         }
     }
 
-    /// Why what the operation at this place gives does not count, whoever its issuer is.
+    /// Why what the operation at this position gives does not count, whoever its issuer is.
     fn log_problem(&self, place: LogPosition) -> Option<GrantStatus> {
         let log = self.logs.get(&place.issuer)?;
         if log.is_forked() {
@@ -419,8 +420,8 @@ impl Grants {
         }
     }
 
-    /// The first place where somebody who may took the grant back. The end of a denial gives, so that it
-    /// needs as much as a grant that allows.
+    /// The first position where an authorised node revoked the grant. The end of a denial gives access, so it has the
+    /// same conditions as a grant that allows.
     fn first_revoke(&self, granted: &LoggedGrant, authority: &Authority) -> Option<LogPosition> {
         let by_id = self.revoked_ids.range(revoke_keys(granted.grant.id));
         let sweeps = self.bulk_revokes.get(&granted.grant.subject);
@@ -437,9 +438,8 @@ impl Grants {
         places.filter(counts).min()
     }
 
-    /// The grants of exactly this subject and resource that were not revoked, in force or not: those that a
-    /// revocation names and a new grant replaces. Expired ones are included, so that no change of the clock
-    /// brings them back.
+    /// The unrevoked grants of exactly this subject and resource, in force or not: those that a revocation names and
+    /// a new grant replaces. Expired ones are included, so that no change of the clock restores them.
     #[must_use]
     pub fn unrevoked(
         &self,
@@ -453,13 +453,13 @@ impl Grants {
         self.for_subject(subject).filter(stands).collect()
     }
 
-    /// Whether somebody who may has revoked a grant.
+    /// Whether an authorised node has revoked a grant.
     #[must_use]
     pub fn is_revoked(&self, granted: &LoggedGrant, authority: &Authority) -> bool {
         self.first_revoke(granted, authority).is_some()
     }
 
-    /// The place of this issuer's next operation, and the id of the one before it.
+    /// The position of this issuer's next operation, and the id of the one before it.
     #[must_use]
     pub fn next_position(&self, issuer: NodeId) -> (u64, OperationId) {
         let tip = self.tip(issuer);
@@ -473,7 +473,7 @@ impl Grants {
         log.map_or(LogTip::EMPTY, IssuerLog::tip)
     }
 
-    /// The end of its first operations; None when not so many are certain.
+    /// The end of its first `next` operations; `None` when fewer are certain.
     #[must_use]
     pub fn tip_at(&self, issuer: NodeId, next: u64) -> Option<LogTip> {
         let log = self.logs.get(&issuer);
@@ -489,7 +489,7 @@ impl Grants {
         self.logs.get(&issuer).is_some_and(|log| log.contains(key))
     }
 
-    /// The operations of an issuer from this place on, certain or not.
+    /// The operations of an issuer from this position on, certain or not.
     pub fn keys_from(
         &self,
         issuer: NodeId,
@@ -499,12 +499,12 @@ impl Grants {
         log.into_iter().flat_map(move |log| log.keys_from(sequence))
     }
 
-    /// Everyone of whom there is a log.
+    /// All nodes that have a log here.
     pub fn issuers(&self) -> impl Iterator<Item = NodeId> + use<'_> {
         self.logs.keys().copied()
     }
 
-    /// The changes of who is in, certain or not.
+    /// The changes of the members, certain or not.
     pub fn member_changes(
         &self,
     ) -> impl Iterator<Item = (LogPosition, OperationId, &LoggedMemberChange)> {
@@ -512,7 +512,7 @@ impl Grants {
         all.map(|((place, id), told)| (*place, *id, told))
     }
 
-    /// True when the last operation of an issuer says that nothing comes after it, and nothing has come.
+    /// True when the last operation of an issuer announces that it stops, and nothing followed.
     #[must_use]
     pub fn is_resting(&self, issuer: NodeId) -> bool {
         let tip = self.tip(issuer);
@@ -520,13 +520,13 @@ impl Grants {
         is_last && self.keys_from(issuer, tip.next).next().is_none()
     }
 
-    /// The place of the last operation by which an issuer said that it stops.
+    /// The position of the last operation by which an issuer announced that it stops.
     #[must_use]
     pub fn last_rest(&self, issuer: NodeId) -> Option<u64> {
         self.rest_positions.get(&issuer).copied()
     }
 
-    /// True when the issuer signed two operations for one place.
+    /// True when the issuer signed two operations for one position.
     #[must_use]
     pub fn is_forked(&self, issuer: NodeId) -> bool {
         self.logs.get(&issuer).is_some_and(IssuerLog::is_forked)

@@ -1,7 +1,7 @@
-//! What a server may do (MGP §3): its gate, from its first declaration on.
+//! The permissions of a server (MGP §3): its gate, from its first declaration on.
 //!
-//! A server does not have a permission that nobody decided on. The operator's decisions are grants in the
-//! log with the server as subject; the gate opens with those in force.
+//! A server lacks any permission that was not decided. The operator's decisions are grants in the log with the server
+//! as subject; the gate starts with those in force.
 
 mod records;
 mod rules;
@@ -19,7 +19,7 @@ pub use self::records::{RecordedDecision, decisions_in_force, to_grant_change};
 pub use self::rules::PermissionRules;
 use crate::timestamps::render_rfc3339_ms;
 
-/// Most permissions of a server. Further ones are not requested, and it does not have them.
+/// Most permissions of a server. Further ones are not requested, and stay denied.
 pub const NEEDS_MAX: usize = 256;
 /// Named as the decider where no person decided.
 const CONFIGURATION: &str = "configuration";
@@ -47,12 +47,12 @@ enum PermissionState {
     Expired,
 }
 
-/// An effect: to be told, queued and audited.
+/// An effect: to be notified, queued and audited.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PermissionEffect {
-    /// A question for the operator's queue, and for a server that negotiated it.
+    /// An entry for the operator's queue, and for a server that negotiated it.
     Request(Ask),
-    /// The question is withdrawn.
+    /// The entry is withdrawn.
     Withdraw(String),
     /// PERMISSION_GRANTED.
     Granted {
@@ -91,7 +91,7 @@ pub enum PermissionStatus {
     Rejected(Vec<PermissionType>),
 }
 
-/// A call needs permissions that its server lacks.
+/// A call requires permissions that its server lacks.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the server lacks {} ({})", join_names(.permissions), if *.is_pending { "it waits for the operator: `mgp pending`" } else { "denied, ended or never asked for" })]
 pub struct MissingPermissions {
@@ -99,7 +99,7 @@ pub struct MissingPermissions {
     pub permissions: Vec<PermissionType>,
     /// At least one of them still waits for the operator.
     pub is_pending: bool,
-    /// At least one was denied: another call changes nothing.
+    /// At least one was denied: a retry changes nothing.
     pub is_denied: bool,
 }
 
@@ -108,10 +108,10 @@ fn join_names(permissions: &[PermissionType]) -> String {
     all.join(", ")
 }
 
-/// Why a decision was refused.
+/// Why a decision was rejected.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DecisionError {
-    /// There is no such question, or it has no such permission.
+    /// There is no such entry, or it does not contain the permission.
     #[error("no question {request} about {permission} is open; `mgp pending` shows the open ones")]
     UnknownRequest {
         /// As it was named.
@@ -124,7 +124,7 @@ pub enum DecisionError {
     AlreadyExpired,
 }
 
-/// The permissions of one server. It has one owner, and is new for each life of the server.
+/// The permissions of one server. It has one owner, and is new for each generation of the server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PermissionGate {
     rules: PermissionRules,
@@ -134,7 +134,7 @@ pub struct PermissionGate {
 }
 
 impl PermissionGate {
-    /// Opens with earlier decisions.
+    /// Creates the gate with earlier decisions.
     #[must_use]
     pub fn new(
         rules: PermissionRules,
@@ -148,8 +148,8 @@ impl PermissionGate {
         }
     }
 
-    /// The server declared that it, or one of its tools, needs these, in its own spelling. New and expired
-    /// ones are decided by the policy; what a person must decide is requested under `request`.
+    /// The server declared that it, or one of its tools, requires these, in its own spelling. New and expired ones
+    /// are decided by the policy; what a person must decide is requested under `request`.
     pub fn require(
         &mut self,
         words: &[String],
@@ -201,7 +201,7 @@ impl PermissionGate {
         effects
     }
 
-    /// The permissions of the server that somebody decided about, or that it needs.
+    /// The permissions of the server that are decided or required.
     pub fn known_permissions(&self) -> impl Iterator<Item = &PermissionType> {
         let decided = self.decisions.keys().chain(&self.rules.configured);
         decided.chain(self.needs.keys())
@@ -250,8 +250,8 @@ impl PermissionGate {
         self.needs.insert(permission, state);
     }
 
-    /// The operator answered a question; permissions without an answer are unchanged. An answer is applied
-    /// whole or not at all.
+    /// The operator answered an entry; permissions without an answer are unchanged. An answer is applied completely
+    /// or not at all.
     ///
     /// # Errors
     /// [`DecisionError`] when it is not about open permissions.
@@ -320,7 +320,7 @@ impl PermissionGate {
     }
 
     /// The operator revoked a permission. In the log that is a denial ([`to_grant_change`]), so that no policy
-    /// approves it in the server's next life. No effect if the server did not have it.
+    /// approves it in the server's next generation. No effect if the server did not have it.
     pub fn revoke(&mut self, permission: &PermissionType, by: &str) -> Vec<PermissionEffect> {
         self.decisions.remove(permission);
         match self.needs.get(permission) {
@@ -407,7 +407,7 @@ impl PermissionGate {
         }
     }
 
-    /// Whether a call that needs these may be made. Asked again before it is sent if
+    /// Checks whether a call that requires these may be made. Checked again before it is sent if
     /// [`PermissionGate::generation`] has changed or [`PermissionGate::next_expiry_ms`] has passed.
     ///
     /// # Errors
@@ -443,7 +443,7 @@ impl PermissionGate {
         })
     }
 
-    /// The permissions it is known to need, each with how it was decided: for people.
+    /// The permissions it requires, each with its decision, for display.
     #[must_use]
     pub fn describe(&self, now_ms: u64) -> Vec<String> {
         let needs = self.needs.iter();
@@ -473,8 +473,8 @@ impl PermissionGate {
         described.collect()
     }
 
-    /// The permissions the server has, by earlier decisions and of those it is known to need; its process
-    /// is started with these.
+    /// The permissions the server has, from earlier decisions and those it is known to require; its process is
+    /// started with these.
     #[must_use]
     pub fn granted_permissions(&self, words: &[String], now_ms: u64) -> BTreeSet<PermissionType> {
         let needed = words
@@ -494,7 +494,7 @@ impl PermissionGate {
         all.into_iter().filter(has).collect()
     }
 
-    /// The open permissions of a question, by full name.
+    /// The open permissions of an entry, by full name.
     #[must_use]
     pub fn open_permissions(&self, request: &str) -> Vec<PermissionType> {
         let open = self.needs.iter().filter(|(_, state)| match state {
@@ -528,8 +528,8 @@ impl PermissionGate {
         self.generation
     }
 
-    /// The states that the server is told, in its own spelling: a short form is approved when everything it
-    /// stands for is.
+    /// The decision sent to the server, in its own spelling: a short form is approved when everything it stands for
+    /// is.
     #[must_use]
     pub fn to_decision(&self, request: &str, words: &[String]) -> Decision {
         let mut end: Option<u64> = None;
@@ -554,7 +554,7 @@ impl PermissionGate {
         };
         let grants = words.iter().map(|word| {
             let each = PermissionType::parse_all(word);
-            // The worst is the last in this order.
+            // The worst verdict is the last in this order.
             let worst = each.iter().map(&mut verdict).max();
             (
                 word.clone(),

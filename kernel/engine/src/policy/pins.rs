@@ -1,5 +1,5 @@
-//! Pins of tool definitions: a tool whose definition changes after approval waits for approval
-//! again, so that an approved definition cannot be swapped for another.
+//! Pinned tool definitions: a tool whose definition changes after approval waits for approval again, so that an
+//! approved definition cannot be swapped for another.
 
 mod diff;
 #[cfg(test)]
@@ -19,7 +19,7 @@ pub use self::diff::render_diff;
 /// Most pinned tools of one server. Further tools are unknown and count as pending.
 pub const PINS_MAX: usize = 10_000;
 
-/// Nesting below which spelling counts; far deeper than schemas are.
+/// Nesting depth from which on the spelling counts; schemas are far less deep.
 const DEPTH_MAX: usize = 64;
 
 /// What happens to a changed tool.
@@ -35,17 +35,17 @@ pub enum PinMode {
     Block,
 }
 
-/// What holds for changed tools of one server.
+/// The rules for changed tools of one server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PinRules {
     /// What happens to them.
     pub mode: PinMode,
-    /// Members that the server may change unasked: of the definition, or as `_meta.NAME` of its `_meta`. What
-    /// [`can_ignore_member`] does not take has no effect.
+    /// Members that the server may change without approval: of the definition, or as `_meta.NAME` of its `_meta`.
+    /// Members that [`can_ignore_member`] rejects have no effect.
     pub ignored: Vec<String>,
 }
 
-/// Whether the operator may leave this member out of what is pinned: nothing of the kernel depends on it.
+/// Whether the operator may exclude this member from the pin: no decision of the kernel depends on it.
 #[must_use]
 pub fn can_ignore_member(member: &str) -> bool {
     let of_parts = DefinitionPart::ALL.iter().flat_map(|part| part.members());
@@ -62,10 +62,10 @@ pub enum DefinitionPart {
     Input,
     /// `outputSchema`.
     Output,
-    /// `security`, `annotations`: the risk is judged by these.
+    /// `security`, `annotations`: the basis of the risk level.
     Security,
-    /// All others but its name: `_meta`, which names its feature set (MCPL §6), `icons`, `execution`, and what nobody
-    /// knows yet.
+    /// All others but its name: `_meta`, which names its feature set (MCPL §6), `icons`, `execution`, and unknown
+    /// members.
     Other,
 }
 
@@ -78,7 +78,7 @@ impl DefinitionPart {
         Self::Other,
     ];
 
-    /// The members of a definition in this part; none of those that are in it because no other part has them.
+    /// The members of a definition in this part; empty for the part that contains all remaining ones.
     fn members(self) -> &'static [&'static str] {
         match self {
             Self::Description => &["title", "description"],
@@ -89,7 +89,7 @@ impl DefinitionPart {
         }
     }
 
-    /// The part that a member is in; `None` for the name, which says which tool it is.
+    /// The part that contains a member; `None` for the name, which identifies the tool.
     fn containing(member: &str) -> Option<Self> {
         let mut named = Self::ALL.into_iter();
         let named = named.find(|part| part.members().contains(&member));
@@ -114,12 +114,12 @@ impl fmt::Display for DefinitionPart {
 #[serde(from = "Vec<[u8; 32]>", into = "Vec<[u8; 32]>")]
 pub struct Pin {
     parts: [[u8; 32]; 4],
-    /// [`DefinitionPart::Other`]; `None` in one that an older kernel stored.
+    /// [`DefinitionPart::Other`]; `None` in a pin stored by an older kernel.
     others: Option<[u8; 32]>,
 }
 
 impl From<Vec<[u8; 32]>> for Pin {
-    /// What is missing is what no definition has: such a pin matches nothing.
+    /// Missing hashes get a value that no definition has: such a pin matches nothing.
     fn from(hashes: Vec<[u8; 32]>) -> Self {
         let mut hashes = hashes.into_iter();
         Self {
@@ -142,7 +142,7 @@ impl fmt::Debug for Pin {
 }
 
 impl fmt::Display for Pin {
-    /// Twelve digits, enough for a person; comparisons use the whole.
+    /// Twelve digits, enough for a person; comparisons use the whole hash.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let whole = blake3::hash(Vec::from(*self).as_flattened());
         f.write_str(&whole.to_hex()[..12])
@@ -150,12 +150,11 @@ impl fmt::Display for Pin {
 }
 
 impl Pin {
-    /// The pin of a definition as the server wrote it, without the members that may change; `None` when it is no JSON
-    /// object.
+    /// The pin of a definition as the server wrote it, without ignored members; `None` when it is no JSON object.
     #[must_use]
     pub fn from_definition(definition: &str, ignored: &[String]) -> Option<Self> {
         let mut all = members(definition)?;
-        // Of a repeated name all members count, in their order, because readers differ in which one they use.
+        // All values of a repeated member count, in their order, because parsers differ in which one they use.
         all.sort_by(|(a, _), (b, _)| a.cmp(b));
         let is_ignored =
             |name: &str| can_ignore_member(name) && ignored.iter().any(|it| it == name);
@@ -174,7 +173,7 @@ impl Pin {
                 } else {
                     write_canonical(raw.get(), 0, &mut value)
                 }
-                // An empty `_meta` says nothing.
+                // An empty `_meta` has no content.
                 if value.is_empty() {
                     continue;
                 }
@@ -196,7 +195,7 @@ impl Pin {
         })
     }
 
-    /// The parts in which two pins differ, of those that both have.
+    /// The parts in which two pins differ, among those that both have.
     #[must_use]
     pub fn changed_parts(&self, other: &Self) -> Vec<DefinitionPart> {
         let pairs = self.parts.iter().map(Some).chain([self.others.as_ref()]);
@@ -209,7 +208,7 @@ impl Pin {
     }
 }
 
-/// Writes the `_meta` of a definition without what may change.
+/// Writes the `_meta` of a definition without ignored members.
 fn write_meta(raw: &str, is_ignored: &impl Fn(&str) -> bool, out: &mut Vec<u8>) {
     let Some(mut inner) = members(raw.trim()) else {
         return write_canonical(raw, 0, out);
@@ -224,8 +223,8 @@ fn write_meta(raw: &str, is_ignored: &impl Fn(&str) -> bool, out: &mut Vec<u8>) 
     }
 }
 
-/// Writes a value with sorted members and no white space. Repeated members keep their order. Numbers and
-/// everything deeper than [`DEPTH_MAX`] stay as they are written.
+/// Writes a value with sorted members and no white space. Repeated members keep their order. Numbers and everything
+/// deeper than [`DEPTH_MAX`] are copied as written.
 fn write_canonical(raw: &str, depth: usize, out: &mut Vec<u8>) {
     let raw = raw.trim();
     let within = depth < DEPTH_MAX;
@@ -269,7 +268,7 @@ struct PinRecord {
     denied: bool,
 }
 
-/// A tool that waits for a person.
+/// A tool that waits for approval.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PendingPin {
     /// Its server.
@@ -282,31 +281,31 @@ pub struct PendingPin {
     pub changed: Vec<DefinitionPart>,
 }
 
-/// A tool that is pinned, as a person reads it.
+/// A pinned tool, for display.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PinnedTool {
     /// The server's own name for it.
     pub tool: String,
     /// The approved definition.
     pub approved: Pin,
-    /// Who approved it; `None` for one that is as it was first listed.
+    /// Who approved it; `None` for the definition that was listed first.
     pub approved_by: Option<String>,
-    /// The definition it was last listed with, where that is another one.
+    /// The definition last listed, if it differs.
     pub pending: Option<Pin>,
-    /// The parts in which it differs.
+    /// The parts in which they differ.
     pub changed: Vec<DefinitionPart>,
     /// A person denied the pending definition.
     pub denied: bool,
 }
 
-/// The judgement of a listed definition.
+/// The result of checking a listed definition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PinCheck {
     /// Pins are off.
     Disabled,
-    /// A new tool: it is pinned now, which must be stored.
+    /// A new tool: it is pinned now, and the pin must be stored.
     New,
-    /// As approved.
+    /// Unchanged since approval.
     Unchanged,
     /// Changed since approval.
     Changed {
@@ -335,7 +334,7 @@ impl PinCheck {
     }
 }
 
-/// Why an approval was refused.
+/// Why an approval was rejected.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PinApprovalError {
     /// No such tool is pending.
@@ -384,7 +383,7 @@ impl Pins {
             return PinCheck::New;
         };
         if known.approved.changed_parts(&pin).is_empty() {
-            // One of an older kernel gets what it lacks.
+            // The missing part is added to a pin of an older kernel.
             known.approved = pin;
             known.pending = None;
             known.denied = false;
@@ -465,7 +464,7 @@ impl Pins {
         Some(known.approved)
     }
 
-    /// Whether the tool was last listed as it was approved.
+    /// Whether the tool's last listed definition is the approved one.
     #[must_use]
     pub fn is_unchanged(&self, server: &ServerId, tool: &str) -> bool {
         let known = self.0.get(server).and_then(|tools| tools.get(tool));
@@ -497,7 +496,7 @@ impl Pins {
         self.0.get(server).map_or(0, BTreeMap::len)
     }
 
-    /// The pinned tools of a server by name, from the one after `after` on.
+    /// The pinned tools of a server by name, after `after`.
     pub fn pinned_tools(
         &self,
         server: &ServerId,

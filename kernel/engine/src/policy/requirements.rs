@@ -1,8 +1,8 @@
-//! What must be checked before a call of a tool may leave. Computed when the tool's definition is read, and
-//! looked up at each call (MGP §4, §7, §8.2).
+//! What must be checked before a call of a tool is sent. Computed when the tool's definition is parsed, and looked up
+//! at each call (MGP §4, §7, §8.2).
 //!
-//! A server can ask for stricter checks, but hardly for weaker ones: its declarations are combined with its
-//! trust level, the tool's name and the operator's rules.
+//! A server can request stricter checks, but hardly weaker ones: its declarations are combined with its trust level,
+//! the tool's name and the operator's rules.
 
 mod rules;
 
@@ -32,8 +32,7 @@ pub struct RequirementInputs {
 pub struct CallRequirements {
     /// Its risk, and the reasons.
     pub risk: Risk,
-    /// A dangerous call needs a person's confirmation. False if the operator switched that off for the
-    /// server.
+    /// A dangerous call needs a person's confirmation. False if the operator disabled that for the server.
     pub needs_confirmation: bool,
     /// Permissions a call needs, as the server spells them.
     pub permissions: Vec<String>,
@@ -41,10 +40,9 @@ pub struct CallRequirements {
     pub validators: Validators,
     /// The code policy, where code is checked.
     pub code: Option<Arc<CodeRules>>,
-    /// The operator says that calling it twice does what calling it once does. What its server says of that
-    /// does not count.
+    /// The operator declared the tool idempotent. What its server declares does not count.
     pub idempotent: bool,
-    /// Declarations that could not be understood and were read in their strictest sense; for the operator.
+    /// Declarations that were invalid and got their strictest interpretation; for the operator.
     pub warnings: Vec<String>,
     runs_commands: bool,
     side_effects: Vec<String>,
@@ -55,10 +53,10 @@ pub struct CallRequirements {
     rules: Arc<ToolRules>,
 }
 
-/// How the code of a tool is judged.
+/// How the code of a tool is checked.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CodeRules {
-    /// The policy it is judged by.
+    /// The policy it is checked against.
     pub policy: CodePolicy,
     key: [u8; blake3::KEY_LEN],
 }
@@ -69,7 +67,7 @@ impl CodeRules {
         Self { policy, key }
     }
 
-    /// Identifies the judgement of this code under this policy.
+    /// Identifies the verdict on this code under this policy.
     #[must_use]
     pub fn digest(&self, code: &str) -> [u8; blake3::OUT_LEN] {
         *blake3::keyed_hash(&self.key, code.as_bytes()).as_bytes()
@@ -118,7 +116,7 @@ impl CallRequirements {
         &self.rules
     }
 
-    /// Validates the arguments of one call of the tool; `code` judges each argument that is code.
+    /// Validates the arguments of one call of the tool; `code` checks each argument that is code.
     ///
     /// # Errors
     /// The first violation.
@@ -142,8 +140,8 @@ impl CallRequirements {
     }
 }
 
-/// The validators that the server declares, that the tool's name suggests, and that the operator adds. If
-/// the operator named a tool's validators, only those.
+/// The validators that the server declares, that the tool's name suggests, and that the operator adds. If the
+/// operator configured a tool's validators, only those.
 fn effective_validators(
     name: &str,
     said: Option<&Security>,
@@ -174,8 +172,7 @@ fn effective_validators(
         .with_if(code, Validator::CodeSafety)
 }
 
-/// The validators a server names. A member that is neither a name nor a list counts as an unknown name.
-/// nobody knows.
+/// The validators a server declares. A member that is neither a name nor a list counts as an unknown name.
 fn declared_validators(said: &Security) -> Validators {
     let unreadable = is_unreadable(said).then_some("(unreadable)");
     let names = said.validators.iter().map(String::as_str);
@@ -243,7 +240,7 @@ fn read_only_hint(definition: &str) -> Option<bool> {
 struct CodeArguments {
     /// Those with `format: "code"`, at any depth.
     formatted: Vec<String>,
-    /// One whose name says that it is code.
+    /// One whose name suggests that it is code.
     has_code_name: bool,
     /// Both kinds.
     all: Vec<String>,
@@ -259,7 +256,7 @@ impl CodeArguments {
         found
     }
 
-    /// JSON that was read has at most 128 levels.
+    /// Parsed JSON has at most 128 levels.
     fn scan(&mut self, schema: &Value) {
         match schema {
             Value::Object(members) => {

@@ -1,5 +1,4 @@
-//! The kernel's own judgement of how dangerous a call is (MGP §4, A-47), and whether a person must confirm
-//! it first.
+//! The kernel's own assessment of how dangerous a call is (MGP §4, A-47), and whether a person must confirm it first.
 //!
 //! A server's declarations can raise the risk of its tools, never lower it.
 
@@ -14,7 +13,7 @@ pub use self::confirmation::{
 };
 use crate::policy::trust::TrustLevel;
 
-/// The validators of §4.5. Another name is not ignored, but counts as a strict declaration.
+/// The validators of §4.5. An unknown name is not ignored, but counts as a strict declaration.
 const VALIDATOR_RISKS: [(&str, RiskLevel); 5] = [
     ("readonly", RiskLevel::Safe),
     ("sandbox", RiskLevel::Moderate),
@@ -28,14 +27,14 @@ const VALIDATOR_RISKS: [(&str, RiskLevel); 5] = [
 pub struct RiskReason {
     /// The level.
     pub level: RiskLevel,
-    /// The reason, in words.
+    /// The reason, as text.
     pub reason: String,
 }
 
-/// The kernel's judgement of a tool.
+/// The kernel's assessment of a tool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Risk {
-    /// The level for decisions; agents are shown it beside the server's own.
+    /// The level for decisions; agents see it next to the server's own.
     pub level: RiskLevel,
     /// True when the server declared another level, for the event `RISK_LEVEL_OVERRIDE`.
     pub overrides_declared: bool,
@@ -66,8 +65,8 @@ fn min_risk(trust: TrustLevel) -> RiskLevel {
     }
 }
 
-/// Judges a tool by its declarations (`None` for a tool without `security`) and the trust level of its
-/// server. `operator` is a level set in the configuration, which wins.
+/// Assesses a tool by its declarations (`None` for a tool without `security`) and the trust level of its server.
+/// `operator` is a configured level, which overrides the result.
 #[must_use]
 pub fn assess(trust: TrustLevel, said: Option<&Security>, operator: Option<RiskLevel>) -> Risk {
     let declared = said.and_then(|said| said.risk_level);
@@ -100,7 +99,7 @@ fn collect_reasons(trust: TrustLevel, said: Option<&Security>) -> Vec<RiskReason
     let declared = said.and_then(|said| said.risk_level);
     out.push(match declared {
         Some(level) => cause(level, format!("its server says it is {}", level.as_str())),
-        // what says nothing of itself is not harmless.
+        // a tool without declarations is not assumed to be harmless.
         None => cause(
             RiskLevel::Moderate,
             "its server does not say how risky it is".into(),
@@ -141,26 +140,26 @@ fn collect_reasons(trust: TrustLevel, said: Option<&Security>) -> Vec<RiskReason
     out
 }
 
-/// When the operator wants to be asked.
+/// When a person must confirm.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ConfirmationPolicy {
     /// Also for moderate tools without an explicit grant (§4.4: optional).
     pub confirm_moderate: bool,
 }
 
-/// Why a person is asked before a call.
+/// Why a call needs confirmation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ConfirmationReason {
     /// The tool requires it before each call.
     EachTime,
     /// The tool is dangerous and not explicitly granted.
     Dangerous,
-    /// The tool is moderate and not explicitly granted, and the operator is cautious.
+    /// The tool is moderate and not explicitly granted, and the operator configured confirmation for that.
     Moderate,
 }
 
-/// Whether a person must confirm a call that access control allows; `None` if not. `granted` is true if
-/// somebody allowed exactly this tool, or its server.
+/// Why a person must confirm a call that access control allows; `None` if not. `granted` is true if exactly this
+/// tool, or its server, was granted.
 #[must_use]
 pub fn confirmation_reason(
     risk: &Risk,

@@ -1,4 +1,4 @@
-//! Which tools of a server are meant: one by its name, or all whose names begin alike.
+//! A pattern for tools of a server: one by its name, or all with a common prefix.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::tool_names::canonical_name;
 /// Longest pattern, in bytes: as long as a tool's name may be.
 const PATTERN_LEN_MAX: usize = 1024;
 
-/// `read_file`, `read_*` or `*`: the server's own names, never those that agents are shown.
+/// `read_file`, `read_*` or `*`: matches the server's own names, never the visible ones.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub struct ToolPattern(Arc<str>);
@@ -23,13 +23,13 @@ pub enum BadToolPattern {
     /// It is empty.
     #[error("no tool has an empty name; '*' stands for all of a server")]
     Empty,
-    /// More bytes than a name may have.
+    /// It has more bytes than a name may have.
     #[error("a tool's name has at most {PATTERN_LEN_MAX} bytes, this has {0}")]
     TooLong(usize),
-    /// A star that does not stand at the end.
+    /// A star that is not at the end.
     #[error("'*' stands at the end only: {0:?} would be read in two ways")]
     MisplacedStar(String),
-    /// A character that may only look like one of the name that is meant.
+    /// A character that may only look like one of the intended name.
     #[error("{} may only look like a character that is meant, and no listed tool is called so", describe_char(*.0))]
     Character(char),
 }
@@ -41,10 +41,10 @@ impl ToolPattern {
         Self("*".into())
     }
 
-    /// Reads what was typed. `listed` are the server's tools: their names are taken as they are.
+    /// Parses a typed pattern. `listed` are the server's tools: their names are accepted unchanged.
     ///
     /// # Errors
-    /// [`BadToolPattern`] says what is wrong.
+    /// [`BadToolPattern`].
     pub fn parse(
         text: &str,
         listed: impl IntoIterator<Item = impl AsRef<str>>,
@@ -68,7 +68,7 @@ impl ToolPattern {
         Ok(Self(text.into()))
     }
 
-    /// Whether it means this tool. Letters of another case are other letters.
+    /// Whether it matches this tool. Case matters.
     #[must_use]
     pub fn matches(&self, tool: &str) -> bool {
         match self.0.strip_suffix('*') {
@@ -77,19 +77,19 @@ impl ToolPattern {
         }
     }
 
-    /// True when it stands for all tools of the server.
+    /// True when it matches all tools of the server.
     #[must_use]
     pub fn is_all(&self) -> bool {
         &*self.0 == "*"
     }
 
-    /// How the names begin that it means, where it does not mean one by its whole name.
+    /// The prefix of the matching names, where it does not match one whole name.
     #[must_use]
     pub fn prefix(&self) -> Option<&str> {
         self.0.strip_suffix('*')
     }
 
-    /// Whether there can be a tool that both mean.
+    /// Whether a tool can match both.
     #[must_use]
     pub fn overlaps(&self, other: &Self) -> bool {
         match (self.prefix(), other.prefix()) {
@@ -99,12 +99,12 @@ impl ToolPattern {
         }
     }
 
-    /// Before all others in their order: it means none.
+    /// Sorts before all others and matches nothing.
     pub(crate) fn empty() -> Self {
         Self("".into())
     }
 
-    /// What was probably meant where it means no tool: the same in another case, or without the server.
+    /// A suggestion where it matches no tool: the same in another case, or without the server.
     pub(crate) fn suggest<'a>(
         &self,
         server: &ServerId,
@@ -153,7 +153,7 @@ impl From<ToolPattern> for String {
 impl TryFrom<String> for ToolPattern {
     type Error = BadToolPattern;
 
-    /// As it was kept: it was judged when it was typed.
+    /// A stored pattern: it was validated when it was typed.
     fn try_from(text: String) -> Result<Self, Self::Error> {
         Self::parse(&text, [&text])
     }

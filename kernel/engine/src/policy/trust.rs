@@ -1,11 +1,11 @@
-//! How far a server is trusted.
+//! The trust level of a server.
 
 /// MGP §2.3 trust levels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum TrustLevel {
     /// Least trusted.
     Sandboxed,
-    /// What a configured server is by default.
+    /// The default of a configured server.
     #[default]
     Standard,
     /// Vouched for by the operator.

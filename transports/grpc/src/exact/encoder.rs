@@ -157,6 +157,7 @@ impl<'a> StructWriter<'a> {
         if !escaped {
             Ok(Cow::Borrowed(&token[1..at]))
         } else {
+            // Half of a surrogate pair is no character, and no valid JSON string.
             serde_json::from_str(token)
                 .map(Cow::Owned)
                 .map_err(|_| StructErrorKind::NotAnObject("a string has half of a surrogate pair"))

@@ -76,6 +76,7 @@ pub(crate) fn page_with_exposure(
             Some(made)
         })
     } else {
+        // Short, and for one session only: it is not cached.
         let made = filter_list(cx, shown, &key, &table, &principal, &held);
         made.map(Arc::new)
     };

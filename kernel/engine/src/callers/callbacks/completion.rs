@@ -1,4 +1,4 @@
-//! A completion that a server asks for by a callback, as `sampling/createMessage` of MCP and back.
+//! Converts a completion callback of MGP to `sampling/createMessage` of MCP and back.
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -6,9 +6,9 @@ use serde_json::{Value, json};
 
 use mgp_protocol::mgp::callback::Request;
 
-/// How long a completion may be where the server does not say: `sampling/createMessage` has to.
+/// Token limit when the server sets none: `sampling/createMessage` requires one.
 const MAX_TOKENS: u64 = 4096;
-/// Preferences of models that both have, by their two spellings.
+/// Model preferences that both protocols have, in their two spellings.
 const PRIORITIES: [(&str, &str); 3] = [
     ("cost_priority", "costPriority"),
     ("speed_priority", "speedPriority"),
@@ -21,8 +21,8 @@ struct CompletionMessage {
     content: Value,
 }
 
-/// The params of `sampling/createMessage` that ask the same; `None` where MCP cannot say it, such as with
-/// tools, which the server means to be called by who answers.
+/// The equivalent params of `sampling/createMessage`; `None` where MCP cannot express the request, for instance with
+/// tools that the answering side is to call.
 #[must_use]
 pub fn to_sampling_params(asked: &Request<'_>) -> Option<String> {
     let no_tools = ["[]", "null"];
@@ -78,7 +78,7 @@ fn to_model_preferences(hints: Option<&RawValue>) -> Option<Value> {
     Some(preferences)
 }
 
-/// The response to such a callback from a result of `sampling/createMessage`, as JSON text.
+/// The response to the callback from a result of `sampling/createMessage`, as JSON text.
 #[must_use]
 pub fn from_sampling_result(result: &str) -> Option<String> {
     let result: Value = serde_json::from_str(result).ok()?;

@@ -1,38 +1,38 @@
-//! What may be answered to a callback, and the same question as a form of MCP.
+//! The answers a callback accepts, and its form as an MCP elicitation.
 
 use std::borrow::Cow;
 
 use mgp_protocol::mgp::callback::CallbackKind;
 use mgp_protocol::splice::{member, quote};
 
-/// Most options of one callback; a person chooses among a few.
+/// Most options of one callback; a person chooses among few.
 const OPTIONS_MAX: usize = 256;
 /// Longest option, in bytes.
 const OPTION_MAX: usize = 4096;
-/// Longest answer, in bytes of JSON: it is kept for the server's retries.
+/// Longest answer, in bytes of JSON: it is stored for the server's retries.
 const RESPONSE_MAX: usize = 256 << 10;
-/// What a confirmation is answered with where the server does not say.
+/// The options of a confirmation whose server lists none.
 const CONFIRMATION_OPTIONS: [&str; 2] = ["confirm", "cancel"];
-/// The one property of a form.
+/// The only property of a form.
 const PROPERTY: &str = "response";
 
-/// The answers that a callback takes.
+/// The answers that a callback accepts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CallbackForm {
     kind: CallbackKind,
     options: Vec<String>,
 }
 
-/// An answer that fits.
+/// A valid answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CallbackAnswer {
     /// The response, as JSON text.
     Response(String),
-    /// Who was asked does not want to say.
+    /// The recipient declined to answer.
     Declined,
 }
 
-/// Why a callback or an answer is not taken, in words.
+/// Why a callback or an answer is rejected, as a sentence.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct FormError(String);
@@ -42,10 +42,10 @@ fn form_error<T>(words: impl Into<String>) -> Result<T, FormError> {
 }
 
 impl CallbackForm {
-    /// Of a callback of this kind with these options.
+    /// The form of a callback of this kind with these options.
     ///
     /// # Errors
-    /// A selection without options, or too many of them.
+    /// A selection without options, or with too many.
     pub fn new(kind: CallbackKind, options: Option<Vec<String>>) -> Result<Self, FormError> {
         let mut options = options.unwrap_or_default();
         if options.len() > OPTIONS_MAX || options.iter().any(|one| one.len() > OPTION_MAX) {
@@ -68,22 +68,22 @@ impl CallbackForm {
         Ok(Self { kind, options })
     }
 
-    /// What kind it is.
+    /// The kind of the callback.
     #[must_use]
     pub fn kind(&self) -> CallbackKind {
         self.kind
     }
 
-    /// What can be answered; nothing where any text can.
+    /// The possible answers; empty where any text is accepted.
     #[must_use]
     pub fn options(&self) -> &[String] {
         &self.options
     }
 
-    /// Judges a response: JSON text.
+    /// Validates a response given as JSON text.
     ///
     /// # Errors
-    /// What it should be; the callback stays open.
+    /// What is expected instead; the callback stays open.
     pub fn parse_response(&self, response: &str) -> Result<CallbackAnswer, FormError> {
         if self.kind == CallbackKind::Notification {
             return form_error("a notification is not answered");
@@ -105,10 +105,10 @@ impl CallbackForm {
         }
     }
 
-    /// Judges a text that was typed or chosen.
+    /// Validates a text that was typed or chosen.
     ///
     /// # Errors
-    /// What it should be.
+    /// What is expected instead.
     pub fn parse_text(&self, text: &str) -> Result<CallbackAnswer, FormError> {
         if self.options.is_empty() || self.options.iter().any(|option| option == text) {
             Ok(CallbackAnswer::Response(quote(text)))
@@ -120,8 +120,8 @@ impl CallbackForm {
         }
     }
 
-    /// What a server is told where nobody answers: a confirmation that can be cancelled is, all else has
-    /// no response.
+    /// The response a server gets when nobody answers: `cancel` for a confirmation that has this option, otherwise no
+    /// response.
     #[must_use]
     pub fn decline_response(&self) -> Cow<'static, str> {
         let cancel = CONFIRMATION_OPTIONS[1];
@@ -134,10 +134,10 @@ impl CallbackForm {
         }
     }
 
-    /// The params of `elicitation/create` that ask the same.
+    /// The equivalent params of `elicitation/create`.
     #[must_use]
     pub fn render_elicitation_params(&self, message: &str) -> String {
-        // Each once: clients that compile the schema take no other.
+        // Without duplicates: clients that compile the schema reject them.
         let mut options: Vec<String> = Vec::new();
         for option in self.options.iter().map(|option| quote(option)) {
             if !options.contains(&option) {
@@ -154,7 +154,7 @@ impl CallbackForm {
         )
     }
 
-    /// The answer in a result of `elicitation/create`; one that does not fit counts as declined.
+    /// Reads the answer from a result of `elicitation/create`; an invalid one counts as declined.
     #[must_use]
     pub fn parse_elicitation_result(&self, result: &str) -> CallbackAnswer {
         let accepted = member(result, "action") == Some("\"accept\"");

@@ -1,5 +1,4 @@
-//! What agents are asked by callbacks and have not answered: only who was asked may answer, once, and in
-//! time.
+//! Callbacks that agents have not answered yet: only the recipient may answer, once, and before the deadline.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -10,68 +9,67 @@ use mgp_protocol::mgp::callback::{PendingCallback, PendingCallbacks};
 use super::form::{CallbackAnswer, CallbackForm, FormError};
 use crate::clock::MonotonicTime;
 
-/// Callbacks one client may have open; a person answers one at a time.
+/// Open callbacks of one client; a person answers one at a time.
 const PER_CLIENT_MAX: usize = 64;
 /// Callbacks of all clients.
 const TOTAL_MAX: usize = 4096;
-/// Ids remembered after their end, so that who comes late is told why. The oldest are forgotten; they are
-/// then unknown.
+/// Closed ids that are remembered, so that a late answer gets a reason. The oldest are forgotten and then unknown.
 const CLOSED_MAX: usize = 1024;
-/// Longest cascade: a program that is asked calls, the call asks it, and so on. The depth that later drafts
-/// set for events.
+/// Longest cascade: a program handles a callback, its call causes another one, and so on. Later drafts set this depth
+/// for events.
 const DEPTH_MAX: usize = 10;
-/// Bytes kept of a message, to be shown again.
+/// Bytes of a message that are stored for listing.
 const MESSAGE_MAX: usize = 4096;
 
-/// A callback that a client is asked.
+/// A callback that was sent to a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OpenCallback {
-    /// Who is asked.
+    /// The recipient.
     pub client: ConnectionId,
-    /// In which call: of whom, and since when that is under way.
+    /// The call it belongs to: the connection of its caller, and when the call began.
     pub origin_call: (ConnectionId, MonotonicTime),
-    /// What can be answered.
+    /// The accepted answers.
     pub form: CallbackForm,
-    /// Its answer is made by a program, which may call others for it: a completion, or what an agent is
-    /// asked by another. What a person answers goes no deeper.
+    /// A program answers it and may make calls for that: a completion, or a request from another agent. A callback
+    /// that a person answers does not extend a cascade.
     pub cascades: bool,
-    /// Who asks, as the client is told.
+    /// The requester, as the client sees it.
     pub requester: String,
     /// The client's own id of the call.
     pub request_id: Option<RequestId>,
-    /// What is asked.
+    /// The text of the callback.
     pub message: String,
-    /// Since when.
+    /// When it was opened.
     pub opened_at: MonotonicTime,
-    /// Until when.
+    /// When it expires.
     pub expires_at: MonotonicTime,
 }
 
-/// A bound is reached.
+/// A limit is reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OpenCallbackError {
-    /// Of callbacks that wait.
+    /// Too many open callbacks.
     #[error("{PER_CLIENT_MAX} callbacks wait for this client already, or {TOTAL_MAX} for all")]
     TooMany,
-    /// [`DEPTH_MAX`].
+    /// The cascade would exceed [`DEPTH_MAX`].
     #[error(
         "{DEPTH_MAX} callbacks wait for one another's calls already: a cascade goes no further"
     )]
     TooDeep,
 }
 
-/// Why an answer is not taken.
+/// Why an answer is rejected.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ResponseError {
-    /// Nothing of that id was asked of this client.
+    /// This client has no callback with that id.
     #[error(
         "no callback of that id waits for you; `mgp/events/pending_callbacks` lists those that do"
     )]
     Unknown,
-    /// It has its answer.
+    /// It was answered before.
     #[error("this callback was answered already, and is answered once only")]
     Answered,
-    /// Its time is over.
+    /// It has expired.
     #[error(
         "this callback waited for {waited_ms} ms, and its time is over: the server goes on without"
     )]
@@ -79,10 +77,10 @@ pub enum ResponseError {
         /// How long it waited.
         waited_ms: u64,
     },
-    /// Its call is over.
+    /// Its call has ended.
     #[error("the call in which this callback was asked is over")]
     CallEnded,
-    /// It does not fit, and the callback stays open.
+    /// The answer is invalid; the callback stays open.
     #[error("{0}")]
     Invalid(FormError),
 }
@@ -95,17 +93,17 @@ struct ClosedCallback {
     outcome: ResponseError,
 }
 
-/// What all clients are asked.
+/// The open callbacks of all clients.
 #[derive(Debug, Default)]
 pub struct OpenCallbacks {
     open: HashMap<String, OpenCallback>,
-    /// How deep those are that cascade.
+    /// The cascade depth of the callbacks that cascade, by id.
     depths: HashMap<String, usize>,
     closed: VecDeque<ClosedCallback>,
 }
 
 impl OpenCallbacks {
-    /// A client is asked; `id` is new and cannot be guessed.
+    /// Opens a callback to a client; `id` must be new and hard to guess.
     ///
     /// # Errors
     /// [`OpenCallbackError`].
@@ -127,8 +125,8 @@ impl OpenCallbacks {
         Ok(())
     }
 
-    /// How long a cascade is with this one: which of the callbacks to a client it works on when it calls is
-    /// not known, so the deepest that waited for it at that time counts.
+    /// The cascade depth with this callback. It is not known which of its callbacks a client works on when it makes a
+    /// call, so the deepest one open at that time counts.
     fn cascade_depth(&self, callback: &OpenCallback) -> usize {
         let (client, began) = callback.origin_call;
         let before = self.depths.iter().filter_map(|(id, depth)| {
@@ -138,10 +136,10 @@ impl OpenCallbacks {
         1 + before.max().unwrap_or(0)
     }
 
-    /// A client answers with this JSON text. Taken, the callback is closed.
+    /// Accepts the answer of a client as JSON text and closes the callback.
     ///
     /// # Errors
-    /// [`ResponseError`]; what was asked of another client is unknown.
+    /// [`ResponseError`]; a callback to another client is unknown.
     pub fn respond(
         &mut self,
         id: &str,
@@ -165,7 +163,7 @@ impl OpenCallbacks {
         Ok((open, answer))
     }
 
-    /// It needs no answer any more: its call is over, or its time.
+    /// Closes a callback that needs no answer any more, because its call ended or its time expired.
     pub fn close(&mut self, id: &str, now: MonotonicTime) {
         if let Some(open) = self.take(id) {
             let waited = open.expires_at.duration_since(open.opened_at).as_millis();
@@ -180,7 +178,7 @@ impl OpenCallbacks {
         }
     }
 
-    /// What this client is asked.
+    /// The open callbacks of this client.
     #[must_use]
     pub fn pending(&self, party: ConnectionId, now: MonotonicTime) -> PendingCallbacks {
         let of_it = self.open.iter();

@@ -1,46 +1,44 @@
-//! The callbacks of one connection to a server: each is asked once, however often it is sent.
+//! The callbacks received on one connection to a server: each is handled once, however often it is sent.
 //!
-//! They are forgotten with their call, so that nothing is kept for a server that goes on for ever.
+//! They are forgotten with their call, so that memory is bounded on a connection that never closes.
 
 use std::collections::{HashMap, VecDeque};
 
 use mgp_protocol::jsonrpc::RequestId;
 
-/// Callbacks without an answer, of all calls, with those whose answer the server was not told yet; a person
-/// answers one at a time, and what is declined at once waits for the server itself.
+/// Unanswered callbacks of all calls, including answers not delivered to the server yet. A person answers one at a
+/// time, and an immediate denial waits only for the server.
 const OPEN_MAX: usize = 64;
-/// The same of one call, with those that nobody answered in time: whom sixteen questions of a call did not
-/// move is not asked on.
+/// The same limit for one call, including callbacks that expired: after sixteen of them no more are sent.
 const OPEN_PER_CALL_MAX: usize = 16;
-/// Bytes of all that wait.
+/// Bytes of all open callbacks.
 const OPEN_BYTES: usize = 8 << 20;
 /// Longest id, in bytes.
 const ID_MAX: usize = 256;
-/// Answers kept for retries. The oldest is forgotten; its retry would be asked anew, but servers retry
-/// the newest.
+/// Answers stored for retries. The oldest is forgotten, and its retry would be asked again; but servers retry the
+/// newest.
 const SETTLED_MAX: usize = 256;
-/// Bytes of all that are kept.
+/// Bytes of all stored answers.
 const SETTLED_BYTES: usize = 1 << 20;
 
-/// Tells one asking of an id from another.
+/// Distinguishes two callbacks that use the same id one after the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct CallbackTicket(u64);
 
-/// What is to be done about a callback that arrives.
+/// What to do with a callback that arrives.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CallbackArrival {
-    /// Ask it.
+    /// Forward it.
     New(CallbackTicket),
-    /// It is being asked.
+    /// It is already pending.
     Pending,
-    /// Say this again: it was answered.
+    /// Send this answer again.
     Answered(String),
     /// It ended without an answer.
     Ended,
-    /// Another call that is under way has a callback of this id: to whom an answer belonged could not be
-    /// told.
+    /// Another in-flight call has a callback with this id, so an answer could not be assigned.
     OtherCall,
-    /// A bound is reached.
+    /// A limit is reached.
     TooMany,
 }
 
@@ -56,7 +54,7 @@ struct TrackedCallback {
 /// How a callback ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CallbackOutcome {
-    /// Its server was told this, and is told again.
+    /// The server got this answer, and gets it again on a retry.
     Answered(String),
     /// Nobody answered in time.
     Unanswered,
@@ -64,19 +62,19 @@ pub enum CallbackOutcome {
     Displayed,
 }
 
-/// What a server has asked in the calls that are under way.
+/// The callbacks a server has sent in its in-flight calls.
 #[derive(Debug, Default)]
 pub struct ReceivedCallbacks {
     tracked: HashMap<RequestId, TrackedCallback>,
-    /// Those that are settled, the oldest first.
+    /// Settled callbacks, oldest first.
     settled: VecDeque<(RequestId, CallbackTicket)>,
-    /// Answers that are there and that the server was not told yet, whatever became of their calls.
+    /// Answers not delivered to the server yet, whether or not their calls have ended.
     undelivered: usize,
     last_ticket: u64,
 }
 
 impl ReceivedCallbacks {
-    /// A callback of so many bytes arrives, from this call.
+    /// Registers a callback of this size in bytes that arrives in this call.
     pub fn receive(&mut self, id: &RequestId, call: u64, bytes: usize) -> CallbackArrival {
         if let Some(known) = self.tracked.get(id) {
             return match &known.outcome {
@@ -117,8 +115,8 @@ impl ReceivedCallbacks {
         all < OPEN_MAX && of_call < OPEN_PER_CALL_MAX && held <= OPEN_BYTES
     }
 
-    /// It has ended. False when it was not open any more: then nothing is to be said. An answer is on its
-    /// way to the server until [`Self::confirm_delivery`].
+    /// Settles a callback. False when it was not open any more: then nothing is sent. An answer counts as undelivered
+    /// until [`Self::confirm_delivery`].
     pub fn settle(&mut self, id: &RequestId, ticket: CallbackTicket, end: CallbackOutcome) -> bool {
         let known = self.tracked.get_mut(id);
         let open = known.filter(|known| known.ticket == ticket && known.outcome.is_none());
@@ -136,12 +134,12 @@ impl ReceivedCallbacks {
         true
     }
 
-    /// The server was told an answer, or cannot be.
+    /// An answer was delivered to the server, or cannot be.
     pub fn confirm_delivery(&mut self) {
         self.undelivered = self.undelivered.saturating_sub(1);
     }
 
-    /// The call is over, and its callbacks with it; answers which of them were open.
+    /// Ends a call and forgets its callbacks; returns those that were open.
     pub fn end_call(&mut self, call: u64) -> Vec<CallbackTicket> {
         let of_call = self.tracked.extract_if(|_, known| known.call == call);
         let open = of_call.filter(|(_, known)| known.outcome.is_none());
@@ -158,7 +156,7 @@ impl ReceivedCallbacks {
         self.tracked.get(id).map(|known| known.call)
     }
 
-    /// True while nothing is known of any call.
+    /// True while no call has callbacks.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.tracked.is_empty()

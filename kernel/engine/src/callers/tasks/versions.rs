@@ -1,7 +1,7 @@
-//! Converts the task object of 2025-11-25 to the one of the extension, and back.
+//! Converts the task object of 2025-11-25 to that of the extension, and back.
 //!
-//! They differ in the names of two members, in where the outcome is found, and in what they call a
-//! tool's own failure: `failed` in 2025-11-25, `completed` in the extension.
+//! They differ in the names of two members, in where the outcome is, and in the status of a tool's own failure:
+//! `failed` in 2025-11-25, `completed` in the extension.
 
 use std::borrow::Cow;
 
@@ -10,23 +10,23 @@ use serde_json::value::RawValue;
 
 use super::TaskStatus;
 
-/// What 2025-11-25 reports apart from the task and the extension writes into it, as JSON text.
+/// What 2025-11-25 reports apart from the task and the extension includes in it, as JSON text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Payload<'a> {
-    /// Not known, or not needed.
+    /// Unknown, or not needed.
     None,
     /// The result of `tasks/result`.
     Result(&'a str),
     /// The JSON-RPC error of `tasks/result`.
     Error(&'a str),
-    /// The questions of the server in this task.
+    /// The open input requests of the task.
     InputRequests(&'a str),
 }
 
-/// A task of 2025-11-25 in the form of the extension, under another id. `None` when it is no task.
+/// Converts a task of 2025-11-25 to the extension, under another id. `None` when it is no task.
 ///
-/// `payload` decides between `completed` and `failed`. Without it, a failed task gets an error made from
-/// its message, and one that waits for input is shown as working, because its questions are not known yet.
+/// `payload` decides between `completed` and `failed`. Without it, a failed task gets an error made from its message,
+/// and a task that waits for input is reported as working, because its input requests are not known yet.
 #[must_use]
 pub fn to_extension(task: &str, id: &str, payload: Payload<'_>) -> Option<String> {
     let members = members(task)?;
@@ -64,8 +64,8 @@ pub fn to_extension(task: &str, id: &str, payload: Payload<'_>) -> Option<String
     Some(out.finish())
 }
 
-/// A task of the extension in the form of 2025-11-25, under another id and without its outcome. `None` when
-/// it is no task.
+/// Converts a task of the extension to 2025-11-25, under another id and without its outcome. `None` when it is no
+/// task.
 #[must_use]
 pub fn to_legacy(task: &str, id: &str) -> Option<String> {
     let members = members(task)?;
@@ -89,7 +89,7 @@ pub fn to_legacy(task: &str, id: &str) -> Option<String> {
     Some(out.finish())
 }
 
-/// Members of either form that are not copied as they are.
+/// Members of either format that are not copied unchanged.
 const REPLACED: [&str; 11] = [
     "taskId",
     "status",
@@ -122,7 +122,7 @@ fn failure_error(members: &Members<'_>) -> String {
     format!(r#"{{"code":-32603,"message":{told}}}"#)
 }
 
-/// An object in the making.
+/// A JSON object under construction.
 struct ObjectWriter(String);
 
 impl ObjectWriter {

@@ -1,14 +1,14 @@
-//! Whether two answers are the same: as JSON values, but for what is said to change.
+//! Compares two answers as JSON values, except for members that are expected to change.
 //!
 //! Two numbers are the same when they are the same number, however written (`1`, `1.0`, `1e0`): most readers see no
-//! difference. Members may stand in any order, elements of an array may not.
+//! difference. The order of members does not matter, that of array elements does.
 
 use serde_json::{Number, Value};
 
-/// Differences that are told of one answer: who has more compares it in an editor.
+/// Differences reported of one answer: an editor is the better tool for more.
 pub const DIFFERENCES_MAX: usize = 50;
 
-/// What changes from one answer to the next, as MCP says: only whether it is there is compared.
+/// Members that change between answers according to MCP: only their presence is compared.
 const VOLATILE: [&str; 12] = [
     "/result/requestState",
     "/result/nextCursor",
@@ -29,7 +29,7 @@ const VOLATILE: [&str; 12] = [
 pub struct AnswerPointer(Vec<String>);
 
 impl AnswerPointer {
-    /// Reads one; `None` where it is none.
+    /// Parses a pointer; `None` where the text is invalid.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let parts = text.strip_prefix('/')?.split('/');
@@ -49,18 +49,18 @@ impl AnswerPointer {
     }
 }
 
-/// A place where two answers are not the same; what is not there is `None`.
+/// A difference between two answers; `None` where a value is absent.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AnswerDifference {
     /// Where, as a JSON pointer.
     pub path: String,
     /// What was recorded.
     pub recorded: Option<Value>,
-    /// What was answered now.
+    /// The new answer.
     pub replayed: Option<Value>,
 }
 
-/// Where the two are not the same, in the order of what was recorded; at most [`DIFFERENCES_MAX`] places.
+/// The differences, in the order of the recorded answer; at most [`DIFFERENCES_MAX`].
 #[must_use]
 pub fn find_differences(
     recorded: &Value,
@@ -138,7 +138,7 @@ impl Comparison<'_> {
     }
 }
 
-/// Whole numbers are compared exactly, others as every reader has them.
+/// Integers are compared exactly, other numbers as doubles.
 fn is_same_number(a: &Number, b: &Number) -> bool {
     let whole = |n: &Number| n.as_i64().map(i128::from).or(n.as_u64().map(i128::from));
     match (whole(a), whole(b)) {

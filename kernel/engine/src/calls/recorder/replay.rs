@@ -1,4 +1,4 @@
-//! What of a recording is played again, in which order, and with what in the place of what has changed since.
+//! What of a recording is replayed, in which order, and with which substitutes for values that have changed since.
 
 mod reader;
 mod substitutes;
@@ -14,7 +14,7 @@ use serde_json::value::RawValue;
 
 pub use self::substitutes::Substitutes;
 
-/// What is asked of a server once more: calls, lists and reads. A link says the rest by itself.
+/// The requests that are replayed: calls, lists and reads. The link sends the rest itself.
 const REPLAYED_METHODS: [&str; 8] = [
     "tools/call",
     "tools/list",
@@ -25,13 +25,13 @@ const REPLAYED_METHODS: [&str; 8] = [
     "resources/templates/list",
     "completion/complete",
 ];
-/// Members of `_meta` that are one request's own.
+/// Members of `_meta` that belong to a single request.
 const PER_REQUEST_META: [&str; 4] = ["progressToken", "traceparent", "tracestate", "baggage"];
 
-/// Why a text is no recording that can be played.
+/// Why a text is no recording that can be replayed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RecordingError {
-    /// The first line is something else.
+    /// The first line is no header.
     #[error("it is no recording: its first line is no header of `mgp trace --save`")]
     NoHeader,
     /// Written by a newer program.
@@ -39,51 +39,50 @@ pub enum RecordingError {
         "it is a recording of version {0}, and this program reads {VERSION}; a newer `mgp` plays it"
     )]
     Version(u32),
-    /// Of an agent.
+    /// It is a recording of an agent.
     #[error(
         "it is the recording of an agent; those of servers are played: `mgp trace SERVER --save FILE`"
     )]
     AgentRecording,
-    /// A line is none.
+    /// A line is invalid.
     #[error("line {0} is no line of a recording: {1}")]
     InvalidLine(usize, String),
-    /// The last line was not written to its end.
+    /// The last line is truncated.
     #[error("its last line, {0}, was cut off; what is before can be played without it")]
     Truncated(usize),
 }
 
-/// A recording, ready to be played. Its text is held once: what is asked, and what was answered, is read out of it
-/// when it is wanted.
+/// A recording, ready for replay. Its text is stored once: requests and answers are parsed from it on demand.
 #[derive(Clone, Debug)]
 pub struct Replay {
-    /// What it says of itself.
+    /// Its header.
     pub header: RecordingHeader,
-    /// What is asked, in order.
+    /// The requests to send, in order.
     pub steps: Vec<ReplayStep>,
-    /// What is not, and why.
+    /// The requests that are not sent, and why.
     pub skipped: Vec<SkippedStep>,
     text: String,
 }
 
-/// A request that is played.
+/// A request that is replayed.
 #[derive(Clone, Debug)]
 pub struct ReplayStep {
     /// Its line in the file, from 1.
     pub line: usize,
     /// Its method.
     pub method: String,
-    /// What it is about.
+    /// Its target: a tool, a prompt or a resource.
     pub target: Option<String>,
-    /// It was asked in the modern era.
+    /// It was sent over the stateless protocol.
     pub stateless: bool,
-    /// Whether the server reported progress; `None` where it was not asked for any.
+    /// Whether the server reported progress; `None` where none was requested.
     pub progress: Option<bool>,
     request: RecordedLine,
     response: RecordedLine,
     callbacks: Vec<CallbackLines>,
 }
 
-/// A line, without what ends it.
+/// A line, without its line ending.
 #[derive(Clone, Copy, Debug)]
 struct RecordedLine {
     /// From 1.
@@ -92,14 +91,14 @@ struct RecordedLine {
     end: usize,
 }
 
-/// What a server asked, and the line of the answer.
+/// A request of the server, and the line of its answer.
 #[derive(Clone, Debug)]
 struct CallbackLines {
     method: String,
     response: RecordedLine,
 }
 
-/// A question of a server, and what it was answered.
+/// A request of the server, and the answer it got.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RecordedCallback {
     /// Its method.
@@ -108,21 +107,21 @@ pub struct RecordedCallback {
     pub answer: Value,
 }
 
-/// A request that is not played.
+/// A request that is not replayed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SkippedStep {
     /// Its line in the file, from 1.
     pub line: usize,
     /// Its method.
     pub method: String,
-    /// What it is about.
+    /// Its target: a tool, a prompt or a resource.
     pub target: Option<String>,
-    /// Why, in words.
+    /// Why, as a sentence.
     pub reason: String,
 }
 
 impl Replay {
-    /// Reads a recording.
+    /// Parses a recording.
     ///
     /// # Errors
     /// [`RecordingError`].
@@ -137,20 +136,20 @@ impl Replay {
         })
     }
 
-    /// The params of a request, without what was of it alone.
+    /// The params of a request, without members of that single request.
     #[must_use]
     pub fn params(&self, step: &ReplayStep) -> Option<String> {
         let message = self.message(step.request)?;
         member(&message, "params").map(strip_request_meta)
     }
 
-    /// What a request was answered: an object with `result` or `error`.
+    /// The recorded answer to a request: an object with `result` or `error`.
     #[must_use]
     pub fn recorded_answer(&self, step: &ReplayStep) -> Value {
         self.outcome(step.response)
     }
 
-    /// What the server asked meanwhile, and was answered.
+    /// The server's requests during this request, with their answers.
     #[must_use]
     pub fn recorded_callbacks(&self, step: &ReplayStep) -> Vec<RecordedCallback> {
         let question = |asked: &CallbackLines| RecordedCallback {
@@ -160,8 +159,8 @@ impl Replay {
         step.callbacks.iter().map(question).collect()
     }
 
-    /// The recording with other answers: by the step's place, the JSON text of an object with `result` or `error`.
-    /// All other lines stay as they are.
+    /// The recording with other answers: by the index of the step, the JSON text of an object with `result` or
+    /// `error`. All other lines stay unchanged.
     #[must_use]
     pub fn render_with_answers(&self, answers: &BTreeMap<usize, String>) -> String {
         let new = answers.iter().filter_map(|(place, answer)| {
@@ -231,7 +230,7 @@ impl fmt::Display for SkippedStep {
     }
 }
 
-/// Whether requests of this method are played.
+/// Whether requests of this method are replayed.
 #[must_use]
 pub fn is_replayable(method: &str) -> bool {
     REPLAYED_METHODS.contains(&method)
@@ -247,7 +246,7 @@ fn parse_outcome(message: &str) -> Option<Value> {
     Some(serde_json::json!({ name: value }))
 }
 
-/// Readers differ in which of two members counts.
+/// Parsers differ in which of two duplicate members counts.
 fn has_duplicate_members(params: &str) -> bool {
     let members = members(params).unwrap_or_default();
     let mut seen = HashSet::new();
@@ -259,7 +258,7 @@ fn is_stateless(params: &str) -> bool {
     member(params, "_meta").is_some_and(says)
 }
 
-/// Params without what was of one request alone.
+/// Params without members of a single request.
 fn strip_request_meta(params: &str) -> String {
     let Some(meta) = member(params, "_meta") else {
         return params.to_owned();
@@ -280,7 +279,7 @@ fn strip_request_meta(params: &str) -> String {
     splice.finish().into_owned()
 }
 
-/// A line of an answer with another answer in it.
+/// Replaces the answer in a line.
 fn replace_answer(line: &str, answer: &str) -> Option<String> {
     let mut heard: Heard = serde_json::from_str(line).ok()?;
     let id = heard.id.as_deref().map_or("null", RawValue::get);

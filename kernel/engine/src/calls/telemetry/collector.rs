@@ -1,4 +1,4 @@
-//! What the answers of a collector mean, and how often a message to it is tried (OTLP 1.x: "Failures", "Retryable
+//! How answers of a collector are interpreted, and how often an export is retried (OTLP 1.x: "Failures", "Retryable
 //! Response Codes", "OTLP/gRPC Throttling").
 
 use std::time::Duration;
@@ -6,29 +6,29 @@ use std::time::Duration;
 use super::otlp::PartialSuccess;
 use super::protobuf::{ProtoFields, ProtoValue};
 
-/// How often a message is tried, and about the first pause, which doubles: some 15 s in all, in which a collector that
-/// is started anew is back.
+/// Most attempts of an export. The first pause below doubles each time: some 15 s in all, enough for a restart of the
+/// collector.
 const ATTEMPTS_MAX: u32 = 5;
 const BACKOFF_INITIAL: Duration = Duration::from_secs(1);
-/// Longest pause that a collector may ask for: what comes meanwhile waits in the queue, or is dropped there.
+/// Longest pause that a collector may request: new messages wait in the queue meanwhile, or are dropped there.
 const BACKOFF_MAX: Duration = Duration::from_secs(30);
 
-/// What google.rpc calls the message that says when to come again.
+/// The type of the `google.rpc` message with the retry delay.
 const RETRY_INFO: &[u8] = b"/google.rpc.RetryInfo";
 
-/// What an answer means for the message that it answers.
+/// The result of an export.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ExportResult {
-    /// It was taken, perhaps in part.
+    /// It was accepted, perhaps in part.
     Accepted(Option<PartialSuccess>),
-    /// It may be taken later; so long the collector wants to be left alone, if it says so.
+    /// It may be retried, after the delay the collector requests, if any.
     Retryable(Option<Duration>),
-    /// It never will be.
+    /// It must not be retried.
     NonRetryable,
 }
 
 impl ExportResult {
-    /// Of an answer over HTTP with this status, `Retry-After` and body.
+    /// The result of an HTTP answer with this status, `Retry-After` and body.
     #[must_use]
     pub fn from_http(status: u16, retry_after: Option<&str>, body: &[u8]) -> Self {
         match status {
@@ -41,7 +41,7 @@ impl ExportResult {
         }
     }
 
-    /// Of an answer over gRPC with this code, `google.rpc.Status` as it was sent, and message.
+    /// The result of a gRPC answer with this code, raw `google.rpc.Status` and message.
     #[must_use]
     pub fn from_grpc(code: u32, status: &[u8], message: &[u8]) -> Self {
         let asked = retry_delay(status);
@@ -49,14 +49,14 @@ impl ExportResult {
             "OK" => Self::Accepted(PartialSuccess::decode(message)),
             "CANCELLED" | "DEADLINE_EXCEEDED" | "ABORTED" | "OUT_OF_RANGE" | "UNAVAILABLE"
             | "DATA_LOSS" => Self::Retryable(asked),
-            // It recovers only if it says when.
+            // It is retryable only with a retry delay.
             "RESOURCE_EXHAUSTED" if asked.is_some() => Self::Retryable(asked),
             _ => Self::NonRetryable,
         }
     }
 }
 
-/// What gRPC calls a code ("Status codes and their use in gRPC").
+/// The name of a gRPC code ("Status codes and their use in gRPC").
 #[must_use]
 pub fn code_name(code: u32) -> &'static str {
     const NAMES: [&str; 17] = [
@@ -102,7 +102,7 @@ fn retry_delay(status: &[u8]) -> Option<Duration> {
     Some(whole.saturating_add(Duration::from_nanos(number(2))))
 }
 
-/// The texts and messages in a field.
+/// The length-delimited values of a field.
 fn find_bytes_fields(of: &[u8], field: u64) -> impl Iterator<Item = &[u8]> {
     ProtoFields(of).filter_map(move |found| match found {
         (place, ProtoValue::Bytes(bytes)) if place == field => Some(bytes),
@@ -110,15 +110,15 @@ fn find_bytes_fields(of: &[u8], field: u64) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-/// The tries of one message.
+/// The attempts of one export.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ExportBackoff {
     failed: u32,
 }
 
 impl ExportBackoff {
-    /// After one more try that failed: the pause before the next one, `None` where there is none. `asked` is what the
-    /// collector wants. Without it the pause is some quarter more or less, by `chance`: kernels that lost the same
+    /// The pause after another failed attempt, `None` where the export is given up. `asked` is the delay the
+    /// collector requests. Without it the pause varies by a quarter, by `chance`: kernels that lost the same
     /// collector at the same moment do not all come back at once.
     #[must_use]
     pub fn next_delay(&mut self, asked: Option<Duration>, chance: u8) -> Option<Duration> {

@@ -1,11 +1,11 @@
-//! Figures as text: the Prometheus text format 0.0.4, and OpenMetrics 1.0.
+//! Metrics as text: the Prometheus text format 0.0.4, and OpenMetrics 1.0.
 
 use std::fmt::Write;
 
 use super::families::{MetricFamily, MetricKind, MetricPoint, MetricValue};
 use super::latency::{BOUNDS_US, LatencyHistogram, micros_to_seconds};
 
-/// Which text is wanted.
+/// The text format.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TextFormat {
     /// Prometheus text format, version 0.0.4.
@@ -26,7 +26,7 @@ impl TextFormat {
     }
 }
 
-/// Writes all figures; a family without any is left out.
+/// Renders all metrics; a family without points is left out.
 #[must_use]
 pub fn render(families: &[MetricFamily], form: TextFormat) -> String {
     let mut out = String::with_capacity(64 << 10);
@@ -122,7 +122,7 @@ fn write_line(
     let _ = writeln!(out, " {value}");
 }
 
-/// What both formats want escaped in the value of a label.
+/// Escapes a label value for both formats.
 fn write_escaped(out: &mut String, text: &str) {
     for c in text.chars() {
         match c {

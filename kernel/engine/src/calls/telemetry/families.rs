@@ -1,53 +1,53 @@
-//! Figures with their names and labels, before they are written in one form or another.
+//! Metrics with names and labels, independent of the format.
 
 use std::borrow::Cow;
 
 use super::latency::LatencyHistogram;
 
-/// Longest value of a label, in characters: what servers choose themselves is cut there.
+/// Longest label value, in characters: values chosen by servers are truncated.
 const LABEL_MAX: usize = 128;
 
-/// Figures of one name.
+/// The metrics of one name.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MetricFamily {
     /// The name, without the `_total` of a counter.
     pub name: &'static str,
-    /// What it says, in one sentence.
+    /// The help text, in one sentence.
     pub help: &'static str,
     /// Its unit, as Prometheus names units; empty for a plain number.
     pub unit: &'static str,
-    /// What kind of numbers they are.
+    /// The kind of its values.
     pub kind: MetricKind,
-    /// One for each set of labels.
+    /// One point for each set of labels.
     pub points: Vec<MetricPoint>,
 }
 
-/// The kind of a figure.
+/// The kind of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MetricKind {
     /// Only grows, from the kernel's start on.
     Counter,
-    /// What is now.
+    /// The current value.
     Gauge,
-    /// Times, in buckets.
+    /// Durations, in buckets.
     Histogram,
 }
 
-/// One figure.
+/// One value of a metric.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MetricPoint {
     /// Names and values.
     pub labels: Vec<(&'static str, String)>,
-    /// The number.
+    /// The value.
     pub value: MetricValue,
 }
 
-/// The number of a figure.
+/// The value of a metric.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum MetricValue {
-    /// A whole one.
+    /// An integer.
     Integer(u64),
-    /// Seconds, mostly.
+    /// A real number, mostly seconds.
     Float(f64),
     /// A histogram.
     Histogram(LatencyHistogram),
@@ -78,7 +78,7 @@ impl From<LatencyHistogram> for MetricValue {
 }
 
 impl MetricFamily {
-    /// A family without a unit and without a figure.
+    /// A family without a unit and without points.
     #[must_use]
     pub const fn new(name: &'static str, kind: MetricKind, help: &'static str) -> Self {
         Self {
@@ -90,14 +90,14 @@ impl MetricFamily {
         }
     }
 
-    /// The same, in this unit, which its name ends with.
+    /// The same with this unit, which its name ends with.
     #[must_use]
     pub const fn with_unit(mut self, unit: &'static str) -> Self {
         self.unit = unit;
         self
     }
 
-    /// With one more figure.
+    /// Returns the family with one more point.
     #[must_use]
     pub fn with_point(
         mut self,
@@ -108,7 +108,7 @@ impl MetricFamily {
         self
     }
 
-    /// Takes in one more figure.
+    /// Adds a point.
     pub fn add_point(&mut self, labels: &[(&'static str, &str)], value: impl Into<MetricValue>) {
         let labels = labels
             .iter()
@@ -120,14 +120,14 @@ impl MetricFamily {
     }
 }
 
-/// Whether a label shows this text as it is. Two that are not shown so may look the same there, and no two figures may
+/// Whether a text can be a label value unchanged. Two texts that are changed may become equal, and no two points may
 /// have the same labels.
 #[must_use]
 pub fn is_valid_label(text: &str) -> bool {
     text.chars().nth(LABEL_MAX).is_none() && text.chars().all(is_visible)
 }
 
-/// What a label says: text of others is cut, and shows what it has of signs that cannot be seen.
+/// The label value for a text of others: truncated, with U+FFFD for invisible characters.
 fn sanitize_label(text: &str) -> Cow<'_, str> {
     if is_valid_label(text) {
         return Cow::Borrowed(text);
@@ -143,7 +143,7 @@ fn sanitize_label(text: &str) -> Cow<'_, str> {
     Cow::Owned(shown.collect())
 }
 
-/// Neither a control character nor one that is only an instruction to who draws the text.
+/// Neither a control character nor one that only affects rendering.
 fn is_visible(c: char) -> bool {
     !c.is_control()
         && !matches!(

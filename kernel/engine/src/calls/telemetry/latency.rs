@@ -1,20 +1,20 @@
-//! The buckets of a histogram of times.
+//! The buckets of a latency histogram.
 
 use std::time::Duration;
 
 use crate::clock::to_micros_rounded_up;
 
-/// Upper bounds, in microseconds: what the kernel adds is below the first, a call of a local server below
-/// the fourth, and what takes more than a minute waits for a person.
+/// Upper bounds, in microseconds: the kernel's own overhead is below the first, a call of a local server below the
+/// fourth, and what takes more than a minute waits for a person.
 pub const BOUNDS_US: [u64; 14] = [
     250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 1_000_000, 5_000_000,
     15_000_000, 60_000_000,
 ];
 
-/// Buckets of a histogram: one for each bound, and one for what is above them all.
+/// Buckets of a histogram: one for each bound, and one for values above all bounds.
 pub const BUCKET_COUNT: usize = BOUNDS_US.len() + 1;
 
-/// The bucket of a time: a bound belongs to its own bucket, as Prometheus has it (`le`).
+/// The bucket of a duration: a bound belongs to its own bucket, as in Prometheus (`le`).
 #[must_use]
 pub fn bucket_index(time: Duration) -> usize {
     let micros = to_micros_rounded_up(time);
@@ -31,17 +31,17 @@ pub fn micros_to_seconds(micros: u64) -> f64 {
     micros as f64 / 1e6
 }
 
-/// A histogram as it was at one moment.
+/// A snapshot of a histogram.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LatencyHistogram {
-    /// How many times fell into each bucket; not cumulative.
+    /// The number of values in each bucket; not cumulative.
     pub buckets: [u64; BUCKET_COUNT],
-    /// All of them together, in microseconds.
+    /// The sum of all values, in microseconds.
     pub sum_us: u64,
 }
 
 impl LatencyHistogram {
-    /// How many there are.
+    /// The number of values.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.buckets.iter().sum()

@@ -1,4 +1,4 @@
-//! OTLP 1.x messages in protobuf: what is posted to `/v1/traces`, `/v1/metrics` and `/v1/logs`. Field numbers are those
+//! OTLP 1.x messages in protobuf: the bodies for `/v1/traces`, `/v1/metrics` and `/v1/logs`. Field numbers are those
 //! of opentelemetry-proto 1.x.
 
 use super::families::{MetricFamily, MetricKind, MetricPoint, MetricValue};
@@ -6,25 +6,25 @@ use super::latency::{BOUNDS_US, LatencyHistogram, micros_to_seconds};
 use super::protobuf::{ProtoFields, ProtoMessage, ProtoValue};
 use super::spans::{AttributeValue, FinishedSpan, SpanContext, SpanKind};
 
-/// Aggregation from the start on.
+/// Aggregation since the start.
 const TEMPORALITY_CUMULATIVE: u64 = 2;
 /// The status of a span that failed.
 const STATUS_ERROR: u64 = 2;
 
-/// What the conventions of resources want of whoever writes the messages.
+/// Attributes that the resource conventions require of an exporter.
 const SDK_ATTRIBUTES: [(&str, &str); 2] = [
     ("telemetry.sdk.name", "mgp"),
     ("telemetry.sdk.language", "rust"),
 ];
 
-/// Who tells.
+/// The resource that sends the telemetry.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TelemetryResource {
     /// `service.name`.
     pub service: String,
     /// `service.version`.
     pub version: String,
-    /// `service.instance.id`: a UUID, another one for each life of the kernel.
+    /// `service.instance.id`: a UUID, new for each run of the kernel.
     pub instance: String,
     /// `mgp.node.name`.
     pub node: String,
@@ -37,20 +37,20 @@ pub struct TelemetryResource {
 pub struct LogRecord {
     /// Nanoseconds since 1970.
     pub at_ns: u64,
-    /// As OpenTelemetry counts them: 1 for the least severe.
+    /// The severity number of OpenTelemetry: 1 is the least severe.
     pub severity: u8,
-    /// The same as a word.
+    /// The severity as a word.
     pub level: &'static str,
-    /// What was written.
+    /// The text of the line.
     pub body: String,
     /// The fields of the line.
     pub fields: Vec<(&'static str, String)>,
-    /// The sampled request that it was written for.
+    /// The sampled request during which it was logged.
     pub span: Option<SpanContext>,
 }
 
-/// What a collector says that it did not take of a message that it took otherwise (`ExportTracePartialSuccess` and the
-/// two that are written like it).
+/// What a collector rejected of an export that it accepted otherwise (`ExportTracePartialSuccess` and the two
+/// messages with the same layout).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PartialSuccess {
     /// How many spans, points or lines.
@@ -60,7 +60,7 @@ pub struct PartialSuccess {
 }
 
 impl PartialSuccess {
-    /// Reads the answer to a message; `None` where nothing is said, or what is no message of protobuf.
+    /// Decodes the answer to an export; `None` where it reports nothing, or is no protobuf message.
     #[must_use]
     pub fn decode(answer: &[u8]) -> Option<Self> {
         let mut said = Self::default();
@@ -94,7 +94,7 @@ impl TelemetryResource {
         })
     }
 
-    /// An `ExportMetricsServiceRequest`, of what was measured at `now_ns`.
+    /// An `ExportMetricsServiceRequest` with the metrics at `now_ns`.
     #[must_use]
     pub fn encode_metrics(&self, families: &[MetricFamily], now_ns: u64) -> Vec<u8> {
         let times = (self.start_ns, now_ns);
@@ -115,7 +115,7 @@ impl TelemetryResource {
         })
     }
 
-    /// All three requests have the same two envelopes.
+    /// The two envelopes that all three requests share.
     fn encode_request(&self, write: impl FnOnce(&mut ProtoMessage)) -> Vec<u8> {
         let mut request = ProtoMessage::default();
         request.write_message(1, |of_resource| {
@@ -184,7 +184,7 @@ fn write_span(message: &mut ProtoMessage, span: &FinishedSpan) {
 fn write_family(metric: &mut ProtoMessage, family: &MetricFamily, times: (u64, u64)) {
     metric.write_bytes(1, family.name.as_bytes());
     metric.write_bytes(2, family.help.as_bytes());
-    // A plain number has no unit: who turns "1" into a name of Prometheus calls it a ratio.
+    // A plain number has no unit: a converter to Prometheus names would turn "1" into a ratio.
     let unit = match family.unit {
         "seconds" => "s",
         "bytes" => "By",
@@ -232,7 +232,7 @@ fn write_histogram(message: &mut ProtoMessage, counts: &LatencyHistogram) {
     );
 }
 
-/// Those of a histogram and those of a number have different places.
+/// The field of the labels differs between a histogram point and a number point.
 fn write_labels(message: &mut ProtoMessage, point: &MetricPoint) {
     let place = match point.value {
         MetricValue::Histogram(_) => 9,

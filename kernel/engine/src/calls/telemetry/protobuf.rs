@@ -1,7 +1,7 @@
-//! The kinds of fields of the protobuf encoding that OTLP's messages have, written and read by hand: a library would
-//! bring a code generator for some hundred lines.
+//! The field types of the protobuf encoding that OTLP uses, encoded and decoded by hand: a library would bring a code
+//! generator for some hundred lines.
 
-/// A message that is being written.
+/// A message under construction.
 #[derive(Debug, Default)]
 pub(super) struct ProtoMessage(Vec<u8>);
 
@@ -11,7 +11,7 @@ const LENGTH_DELIMITED: u64 = 2;
 const FIXED32: u64 = 5;
 
 impl ProtoMessage {
-    /// The bytes of it.
+    /// The encoded bytes.
     pub(super) fn into_bytes(self) -> Vec<u8> {
         self.0
     }
@@ -28,7 +28,7 @@ impl ProtoMessage {
         self.write_varint(u64::from(field) << 3 | kind);
     }
 
-    /// A number, which is left out where it is 0.
+    /// Writes a number, which is left out where it is 0.
     pub(super) fn write_number(&mut self, field: u32, value: u64) {
         if value != 0 {
             self.write_tag(field, VARINT);
@@ -36,59 +36,59 @@ impl ProtoMessage {
         }
     }
 
-    /// A number that stands there even as 0: one of several alternatives.
+    /// Writes a number even if it is 0: a member of a `oneof`.
     pub(super) fn write_oneof_number(&mut self, field: u32, value: u64) {
         self.write_tag(field, VARINT);
         self.write_varint(value);
     }
 
-    /// Eight bytes.
+    /// Writes eight bytes.
     pub(super) fn write_fixed64(&mut self, field: u32, value: u64) {
         self.write_tag(field, FIXED64);
         self.0.extend_from_slice(&value.to_le_bytes());
     }
 
-    /// A real number.
+    /// Writes a real number.
     pub(super) fn write_double(&mut self, field: u32, value: f64) {
         self.write_fixed64(field, value.to_bits());
     }
 
-    /// Bytes or text.
+    /// Writes bytes or text.
     pub(super) fn write_bytes(&mut self, field: u32, value: &[u8]) {
         self.write_tag(field, LENGTH_DELIMITED);
         self.write_varint(value.len() as u64);
         self.0.extend_from_slice(value);
     }
 
-    /// Bytes or text, left out where there are none.
+    /// Writes bytes or text, left out where empty.
     pub(super) fn write_nonempty_bytes(&mut self, field: u32, value: &[u8]) {
         if !value.is_empty() {
             self.write_bytes(field, value);
         }
     }
 
-    /// A message within.
+    /// Writes an embedded message.
     pub(super) fn write_message(&mut self, field: u32, write: impl FnOnce(&mut Self)) {
         let mut inner = Self::default();
         write(&mut inner);
         self.write_bytes(field, &inner.0);
     }
 
-    /// Many numbers of eight bytes, packed.
+    /// Writes many numbers of eight bytes, packed.
     pub(super) fn write_packed_fixed64(&mut self, field: u32, values: impl Iterator<Item = u64>) {
         let bytes: Vec<u8> = values.flat_map(u64::to_le_bytes).collect();
         self.write_bytes(field, &bytes);
     }
 }
 
-/// The fields of a message that was received, up to its end or to what is no field.
+/// The fields of a received message, up to its end or to an invalid field.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ProtoFields<'a>(pub(super) &'a [u8]);
 
-/// What a field holds.
+/// The value of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ProtoValue<'a> {
-    /// A number of any length.
+    /// A varint or fixed-size number.
     Number(u64),
     /// Bytes, a text or a message.
     Bytes(&'a [u8]),

@@ -1,4 +1,4 @@
-//! Why calls are refused, in as many words as a label may have values.
+//! The reasons for refused calls, as a bounded set of label values.
 
 use mgp_protocol::refusal::owner_refusal::OwnerRefusalCause;
 use mgp_protocol::refusal::{Denial, Refusal};
@@ -6,49 +6,49 @@ use mgp_protocol::refusal::{Denial, Refusal};
 /// One reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RefusalReason {
-    /// The agent may not call it.
+    /// The agent has no access to it.
     Access,
     /// The server lacks a permission.
     Permission,
-    /// A person did not say yes.
+    /// A person did not approve.
     Confirmation,
-    /// A validator found fault with the arguments.
+    /// A validator rejected the arguments.
     Validator,
-    /// Code in the arguments is not safe.
+    /// Code in the arguments is unsafe.
     UnsafeCode,
-    /// Too many calls in a minute.
+    /// The limit of calls a minute is reached.
     RateLimit,
-    /// Too many calls in a day.
+    /// The limit of calls a day is reached.
     Quota,
-    /// The server has no login, or an old one.
+    /// The server has no login, or an expired one.
     Credentials,
-    /// It was registered, and not in a way that may be called.
+    /// It is registered, but not in a way that allows calls.
     Registration,
-    /// It is switched off.
+    /// It is disabled.
     Disabled,
-    /// The caller is not let in.
+    /// The caller was not authenticated or authorized.
     Forbidden,
-    /// There is no such thing.
+    /// The target does not exist.
     Unknown,
-    /// The request is none.
+    /// The request is invalid.
     BadRequest,
-    /// The arguments do not fit the schema.
+    /// The arguments do not match the schema.
     Schema,
-    /// The result does not fit the schema.
+    /// The result does not match the schema.
     BadResult,
-    /// The server is not there yet.
+    /// The server is not ready yet.
     NotReady,
-    /// The server went away.
+    /// The server was lost.
     Lost,
-    /// What the server said is of no use.
+    /// The server's answer is invalid.
     Faulty,
-    /// The time was over.
+    /// The deadline expired.
     Timeout,
-    /// It waited for a turn that did not come.
+    /// It waited in a queue and timed out.
     QueueTimeout,
-    /// There is no room.
+    /// No capacity is left.
     Overloaded,
-    /// The caller took it back, or is gone.
+    /// The caller cancelled it, or disconnected.
     Cancelled,
     /// The server answered with an error.
     PeerError,
@@ -57,7 +57,7 @@ pub enum RefusalReason {
 }
 
 impl RefusalReason {
-    /// Every reason, each at its own place.
+    /// Every reason, at the index of its variant.
     pub const ALL: [Self; 24] = [
         Self::Access,
         Self::Permission,
@@ -85,7 +85,7 @@ impl RefusalReason {
         Self::Internal,
     ];
 
-    /// The reason of a refusal. It has words of the field, not of the message: those may repeat what was sent.
+    /// The reason of a refusal. It comes from the type, not from the message, which may repeat what was sent.
     #[must_use]
     pub fn from_refusal(refusal: &Refusal) -> Self {
         match refusal {
@@ -122,7 +122,7 @@ impl RefusalReason {
         }
     }
 
-    /// The word.
+    /// The label value.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {

@@ -1,18 +1,18 @@
-//! Which traces are told (W3C Trace Context, level 2, section 3.2.2; OpenTelemetry's `TraceIdRatioBased` and
+//! Which traces are exported (W3C Trace Context, level 2, section 3.2.2; OpenTelemetry's `TraceIdRatioBased` and
 //! `ParentBased`).
 
-/// How many of the traces that begin here are told, and whether callers have a say.
+/// The share of traces beginning here that is exported, and whether the sampling flag of callers counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sampler {
-    /// Of a hundred.
+    /// In percent.
     pub percent: u8,
-    /// A caller that says whether its trace is sampled is followed.
+    /// The sampling flag of a caller is followed.
     pub parent_based: bool,
 }
 
 impl Sampler {
-    /// Whether this trace is told. `caller` is what its `traceparent` says, where it sent one. The same trace is
-    /// judged the same on every node that has the same rule.
+    /// Whether this trace is exported. `caller` is the sampling flag of its `traceparent`, where it sent one. The
+    /// decision for a trace is the same on every node with the same configuration.
     #[must_use]
     pub fn should_sample(self, trace: u128, caller: Option<bool>) -> bool {
         if let Some(sampled) = caller.filter(|_| self.parent_based) {

@@ -5,15 +5,15 @@
 pub struct FinishedSpan {
     /// The trace, as W3C Trace Context has it.
     pub trace: u128,
-    /// Its own number; never 0.
+    /// Its id; never 0.
     pub id: u64,
-    /// The span that it is part of; 0 for none.
+    /// The id of its parent; 0 for none.
     pub parent: u64,
-    /// `tracestate` of the caller, as it was sent.
+    /// `tracestate` of the caller, as sent.
     pub state: Box<str>,
-    /// What it is.
+    /// Its name.
     pub name: Box<str>,
-    /// On which side of a request it is.
+    /// Its side of a request.
     pub kind: SpanKind,
     /// Nanoseconds since 1970.
     pub start_ns: u64,
@@ -25,12 +25,12 @@ pub struct FinishedSpan {
     pub error: Option<&'static str>,
 }
 
-/// What of a span others are told to find it by.
+/// The ids of a span that others refer to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SpanContext {
     /// The trace, as W3C Trace Context has it.
     pub trace: u128,
-    /// Its own number.
+    /// Its id.
     pub span: u64,
 }
 
@@ -39,9 +39,9 @@ pub struct SpanContext {
 pub enum SpanKind {
     /// Within the kernel.
     Internal,
-    /// The kernel answers.
+    /// The kernel answers a request.
     Server,
-    /// The kernel asks.
+    /// The kernel sends a request.
     Client,
 }
 
@@ -52,11 +52,11 @@ pub enum AttributeValue {
     Text(Box<str>),
     /// A number.
     Int(i64),
-    /// Yes or no.
+    /// A boolean.
     Bool(bool),
 }
 
-/// Longest text of an attribute, in characters: what others chose is cut there.
+/// Longest text of an attribute, in characters: values chosen by others are truncated.
 const TEXT_MAX: usize = 256;
 
 impl From<&str> for AttributeValue {

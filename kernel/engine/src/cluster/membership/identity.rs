@@ -1,7 +1,7 @@
-//! Who a member is in a packet, and packets as bytes.
+//! The identity of a member in a packet, and the encoding of packets.
 //!
-//! A member is its node and the number of its renewal, and no address: links lead to nodes. So a packet can
-//! send nobody anywhere.
+//! A member is a node and its incarnation, without an address: links lead to nodes. So a packet cannot direct anyone
+//! to an address.
 
 use bytes::{Buf, BufMut};
 use foca::{Codec, Header, Identity, Member, Message, State};
@@ -9,15 +9,15 @@ use mgp_protocol::ids::NodeId;
 
 /// Bytes of an identity.
 const IDENTITY_LEN: usize = 32 + 8;
-/// Bytes of a statement about a member.
+/// Bytes of a member update.
 pub(super) const STATEMENT_LEN: usize = IDENTITY_LEN + 2 + 1;
 
-/// A node in one of its renewals. One that is told it is dead goes on as the next one.
+/// A node in one of its incarnations. A node that is reported dead continues with the next one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MemberIdentity {
     /// The node.
     pub node: NodeId,
-    /// Its renewal; a later start has a higher one.
+    /// Its incarnation; a later start has a higher one.
     pub incarnation: u64,
 }
 
@@ -46,7 +46,7 @@ impl Identity for MemberIdentity {
 #[error("not a packet of the membership protocol")]
 pub struct PacketCodecError;
 
-/// Writes and reads packets: numbers are big-endian, everything has its fixed length.
+/// Encodes and decodes packets: numbers are big-endian, and every item has a fixed length.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct PacketCodec;
 
@@ -126,7 +126,7 @@ impl Codec<MemberIdentity> for PacketCodec {
     }
 }
 
-/// A message as its number, the member it is about, and the number of a probe.
+/// A message as its type, its subject, and the number of a probe.
 fn message_parts(message: &Message<MemberIdentity>) -> (u8, Option<MemberIdentity>, Option<u8>) {
     match *message {
         Message::Ping(number) => (0, None, Some(number)),
@@ -155,7 +155,7 @@ fn message_parts(message: &Message<MemberIdentity>) -> (u8, Option<MemberIdentit
     }
 }
 
-/// The member that a message is about, besides its sender and receiver.
+/// The subject of a message, besides its sender and receiver.
 pub(super) fn message_subject(message: &Message<MemberIdentity>) -> Option<MemberIdentity> {
     message_parts(message).1
 }
@@ -191,7 +191,7 @@ fn decode_message(from: &mut impl Buf) -> Result<Message<MemberIdentity>, Packet
         7 => Message::Feed,
         8 => Message::Gossip,
         10 => Message::TurnUndead,
-        // Broadcasts have no use here.
+        // Broadcasts are not used.
         _ => return Err(PacketCodecError),
     })
 }

@@ -1,4 +1,4 @@
-//! What of a packet is handed to the protocol: that which its sender can know.
+//! Filters packets before the protocol handles them: only what the sender can know is passed on.
 
 use bytes::Buf;
 use foca::{Codec, Header, Member, Message, State};
@@ -13,28 +13,28 @@ use super::{
 };
 use crate::clock::MonotonicTime;
 
-/// Why nothing of a packet is taken.
+/// Why a whole packet is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PacketError {
-    /// Not a packet.
+    /// It is not a packet.
     #[error(transparent)]
     Malformed(#[from] PacketCodecError),
-    /// From somebody who was not admitted.
+    /// Its sender is not admitted.
     #[error("its sender is no node of this cluster")]
     NotAdmitted,
-    /// It came over one node's link and says that it is another's.
+    /// It arrived over the link of another node than its sender.
     #[error("it came over another node's link")]
     WrongLink,
-    /// For somebody else.
+    /// It is for another node.
     #[error("it is for another node")]
     WrongDestination,
-    /// It asks something about a member that is not known here in this renewal.
+    /// It refers to a member that is not known here in this incarnation.
     #[error("it is about a member that is not known here")]
     UnknownMember,
 }
 
 impl Membership {
-    /// The packet without what its sender cannot know: who other nodes are is told by their own links.
+    /// The packet without what its sender cannot know: the identities of other nodes come from their own links.
     pub(super) fn filter_packet(
         &mut self,
         from: NodeId,
@@ -63,7 +63,7 @@ impl Membership {
         let mut kept = Vec::new();
         for statement in statements {
             if statement.id().node == self.own {
-                // Who is suspected often enough has to renew itself, too.
+                // A member that is suspected often enough has to renew its incarnation, too.
                 let alive = statement.state() == State::Alive;
                 let current = statement.id() == self.swim.identity();
                 if current && (alive || self.can_renew(now)) {
@@ -78,14 +78,14 @@ impl Membership {
         Ok((encode_packet(&header, &kept), effects))
     }
 
-    /// Whether a node's own link told of it in this renewal.
+    /// Whether a node's own link announced this incarnation.
     fn is_known(&self, identity: &MemberIdentity) -> bool {
         let member = self.members.get(&identity.node);
         let own = identity.node == self.own;
         own || member.is_some_and(|member| member.incarnation == Some(identity.incarnation))
     }
 
-    /// Gossip names an admitted node that is not known so: its own link is to tell.
+    /// Gossip names an admitted node not known in this incarnation: contact it, so that its own link announces it.
     fn contact(&mut self, node: NodeId, now: MonotonicTime) -> Vec<MembershipEffect> {
         let Some(member) = self.members.get_mut(&node) else {
             return Vec::new();
@@ -105,7 +105,7 @@ impl Membership {
             node,
             incarnation: renewal,
         };
-        // Answered in whatever renewal it is.
+        // It is answered in any incarnation.
         self.run_swim(now, |swim, runtime| swim.announce(identity, runtime))
     }
 

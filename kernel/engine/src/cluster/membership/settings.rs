@@ -1,25 +1,24 @@
-//! The times of the membership protocol. They bound how soon a death is seen, what a node sends when
-//! nothing happens, and how soon all know of one that came; the benchmark `membership` prints it.
+//! The intervals of the membership protocol. They determine how soon a failure is detected, the traffic of an idle
+//! node, and how soon all nodes learn of a new one; the benchmark `membership` prints these.
 
 use std::num::{NonZeroU8, NonZeroUsize};
 use std::time::Duration;
 
 use foca::{Config, PeriodicParams};
 
-/// Longest packet. What is longer than a datagram goes as a stream: only the lists that nodes who come are
-/// sent are.
+/// Longest packet. A packet longer than a datagram is sent as a stream: only member lists for joining nodes are.
 pub const PACKET_MAX: usize = 8 << 10;
-/// How often each node asks another one whether it is there.
+/// Interval of a node's probes of another node.
 const PROBE_INTERVAL: Duration = Duration::from_millis(500);
-/// After this, others are asked to ask.
+/// After this, other nodes are asked to probe.
 const PROBE_TIMEOUT: Duration = Duration::from_millis(150);
 /// How long a suspected member has to answer, in a cluster of up to ten.
 const SUSPECT_TIMEOUT: Duration = Duration::from_millis(800);
-/// How often one other node is asked for members.
+/// Interval of requests to one other node for its member list.
 const ANNOUNCE_INTERVAL: Duration = Duration::from_secs(5);
-/// How often one that is believed dead is asked whether it is.
+/// Interval of probes of a member considered dead.
 const ANNOUNCE_DOWN_INTERVAL: Duration = Duration::from_secs(10);
-/// How often news are passed on, while there are any.
+/// Interval of gossip, while there is any.
 const GOSSIP_INTERVAL: Duration = Duration::from_millis(200);
 
 const fn to_nonzero(n: usize) -> NonZeroUsize {
@@ -29,7 +28,7 @@ const fn to_nonzero(n: usize) -> NonZeroUsize {
     }
 }
 
-/// The settings for a cluster of so many members: news take longer in a larger one.
+/// The settings for a cluster of this size: gossip takes longer in a larger one.
 pub(super) fn swim_config(members: usize) -> Config {
     let tens = (members.max(1) as f64).log10().max(1.0);
     let periodic = |frequency, members| {
@@ -44,7 +43,7 @@ pub(super) fn swim_config(members: usize) -> Config {
         num_indirect_probes: to_nonzero(3),
         max_transmissions: NonZeroU8::MIN.saturating_add((4.0 * tens) as u8),
         suspect_to_down_after: SUSPECT_TIMEOUT.mul_f64(tens),
-        // One entry for each admitted node, whatever becomes of it.
+        // One entry for each admitted node, even if it is down.
         remove_down_after: None,
         max_packet_size: to_nonzero(PACKET_MAX),
         notify_down_members: true,

@@ -4,30 +4,30 @@ use std::fmt;
 
 use mgp_protocol::federation::pairing::TicketId;
 
-/// How each ticket begins.
+/// The prefix of each ticket.
 const PREFIX: &str = "mgp1";
-/// No letter in it looks like a digit or another letter: `i` and `l` are read as 1, `o` as 0.
+/// No letter in it looks like a digit or another letter: `i` and `l` are parsed as 1, `o` as 0.
 const ALPHABET: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
 /// Letters of a group; groups have a `-` between them, so that a line can break there.
 const GROUP_LEN: usize = 8;
-/// Bytes at the end that tell of a slip.
+/// Bytes of the checksum at the end.
 const CHECKSUM_LEN: usize = 4;
-/// Most places in one ticket, and the longest.
+/// Most addresses in one ticket.
 const ADDRESSES_MAX: usize = 8;
 const ADDRESS_LEN_MAX: usize = 80;
-/// Longest text that is looked at.
+/// Longest text that is parsed.
 const TEXT_MAX: usize = 4096;
 
-/// What only the two sides have. Not shown by accident.
+/// The secret of a ticket. Its `Debug` output does not reveal it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct PairingSecret(pub [u8; 32]);
 
-/// Random bytes of a secret whose maker knows nonces; the last four say that it does.
+/// Random bytes of a secret whose issuer supports nonces; the last four bytes mark that.
 pub const RANDOM_LEN: usize = 28;
 
 impl PairingSecret {
-    /// One that tells who reads the ticket that its maker commits to a nonce (decision 86). To an older reader it
-    /// is a secret like any other.
+    /// A secret that marks that its issuer commits to a nonce (decision 86). To an older node it is a secret like any
+    /// other.
     #[must_use]
     pub fn with_nonces(random: &[u8; RANDOM_LEN]) -> Self {
         let mut secret = [0; 32];
@@ -37,14 +37,15 @@ impl PairingSecret {
         Self(secret)
     }
 
-    /// True if its maker commits to a nonce. One of an older maker says so once in 2^32 times, and is then refused.
+    /// True if its issuer commits to a nonce. A secret of an older issuer looks like that once in 2^32 times, and is
+    /// then rejected.
     #[must_use]
     pub fn has_nonces(&self) -> bool {
         let (first, last) = self.0.split_at(RANDOM_LEN);
         nonce_marker(first) == last
     }
 
-    /// What the ticket is called where its secret must not be told.
+    /// The public id of the ticket.
     #[must_use]
     pub fn id(&self) -> TicketId {
         let mut hasher = blake3::Hasher::new_derive_key("mgp 2026-11 ticket id");
@@ -69,40 +70,40 @@ impl fmt::Debug for PairingSecret {
     }
 }
 
-/// A ticket, as it is handed to the other side.
+/// A ticket, as it is given to the other side.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PairingTicket {
-    /// The key of the node that made it.
+    /// The key of the node that issued it.
     pub inviter: [u8; 32],
     /// The hash of the cluster's founding entry.
     pub cluster: [u8; 32],
     /// The secret.
     pub secret: PairingSecret,
-    /// When it ends, by the inviter's clock.
+    /// When it expires, by the inviter's clock.
     pub expires_ms: u64,
-    /// Where the inviter may be, as `host:port`.
+    /// Possible addresses of the inviter, as `host:port`.
     pub addresses: Vec<String>,
 }
 
 /// Why a text is no ticket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadTicket {
-    /// It does not begin like one.
+    /// The prefix is missing.
     #[error("this is no ticket: one begins with mgp1-")]
     Prefix,
-    /// A letter that no ticket has.
+    /// A character that no ticket contains.
     #[error("no ticket has the character {0:?}: copy it anew")]
     Character(char),
-    /// Something is missing, or one letter is another.
+    /// The checksum is wrong: characters are missing or mistyped.
     #[error("the ticket is not whole, or a character of it is wrong: copy it anew, to the end")]
     Checksum,
-    /// It was made by a later version.
+    /// It was issued by a later version.
     #[error("the ticket holds what this version does not know: update this side")]
     UnknownVersion,
 }
 
 impl PairingTicket {
-    /// As text. What does not fit is left out: places beyond the eighth, and those that nobody could type.
+    /// The text of the ticket. Addresses beyond the eighth, and those that nobody could type, are left out.
     #[must_use]
     pub fn render(&self) -> String {
         let mut bytes = Vec::new();
@@ -123,7 +124,7 @@ impl PairingTicket {
         format!("{PREFIX}-{groups}")
     }
 
-    /// Reads a text; case, white space, line breaks and `-` do not matter.
+    /// Parses a text; case, white space, line breaks and `-` do not matter.
     ///
     /// # Errors
     /// [`BadTicket`].
@@ -218,7 +219,7 @@ fn decode_base32(letters: &str) -> Result<Vec<u8>, BadTicket> {
         }
         held &= (1 << bits) - 1;
     }
-    // What is left over of the last letter is nothing.
+    // The remaining bits of the last character are zero.
     if held == 0 && bits < 5 {
         Ok(bytes)
     } else {

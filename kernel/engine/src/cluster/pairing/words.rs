@@ -1,6 +1,6 @@
-//! The nonces in the words of a pairing. Words are 48 bits: whoever could choose a name, a key or a secret
-//! after all else is known would find some with the words of another pairing. So each side commits to a nonce
-//! before either reveals its own.
+//! The nonces in the words of a pairing. Words have 48 bits: an attacker who could choose a name, a key or a secret
+//! after everything else is known could find one that gives the words of another pairing. So each side commits to a
+//! nonce before either reveals its own.
 
 use mgp_protocol::federation::hello::NodeName;
 use mgp_protocol::federation::node_id::pairing_words_with_nonces;
@@ -8,22 +8,22 @@ use mgp_protocol::federation::pairing::{WordCommitment, WordNonce, WordNonces};
 
 use super::{PairingEnds, PairingSecret};
 
-/// Nonces that are drawn for one ticket at each side, at most: each is one try at words in 2^48, and an honest
-/// node needs another one only under another name or after a restart.
+/// Most nonces drawn for one ticket at each side: each is one try at words in 2^48, and an honest node needs another
+/// one only under another name or after a restart.
 pub const NONCE_DRAWS_MAX: u32 = 64;
 
-/// Whose nonce it is. One side's commitment is worth nothing as the other's.
+/// The side a nonce belongs to. One side's commitment is not valid for the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PairingSide {
-    /// Who made the ticket.
+    /// The issuer of the ticket.
     Inviter,
-    /// Who shows it.
+    /// The node that presents it.
     Joiner,
 }
 
 impl PairingEnds {
-    /// The commitment of one side to its nonce. It is the same over every link, so that a node that comes again
-    /// shows the same words.
+    /// The commitment of one side to its nonce. It is the same over every link, so that a node that reconnects gets
+    /// the same words.
     #[must_use]
     pub fn commitment(
         &self,
@@ -43,7 +43,7 @@ impl PairingEnds {
         WordCommitment(hasher.finalize().into())
     }
 
-    /// The words that both sides show once both have revealed their nonces.
+    /// The words that both sides display once both have revealed their nonces.
     #[must_use]
     pub fn words_with_nonces(
         &self,
@@ -55,8 +55,7 @@ impl PairingEnds {
     }
 }
 
-/// The nonce of a node that joins. It is revealed to one commitment of the inviter alone, however often the link
-/// is lost.
+/// The nonce of a joining node. It is revealed for a single commitment of the inviter, even if the link is lost.
 #[derive(Clone, Debug)]
 pub struct JoinNonce {
     nonce: WordNonce,
@@ -67,9 +66,9 @@ pub struct JoinNonce {
 /// Why a nonce is not revealed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RevealError {
-    /// The inviter committed to something else before: another nonce was drawn, to be committed to.
+    /// The inviter committed to something else before: a new nonce was drawn and must be committed to.
     Redrawn,
-    /// It did that too often.
+    /// That happened too often.
     TooManyDraws,
 }
 
@@ -84,16 +83,16 @@ impl JoinNonce {
         }
     }
 
-    /// What to commit to.
+    /// The nonce to commit to.
     #[must_use]
     pub fn nonce(&self) -> &WordNonce {
         &self.nonce
     }
 
-    /// The nonce, for an inviter that committed to this.
+    /// Reveals the nonce to an inviter with this commitment.
     ///
     /// # Errors
-    /// [`RevealError`]; `fresh` is the nonce then.
+    /// [`RevealError`]; then `fresh` becomes the nonce.
     pub fn reveal(
         &mut self,
         commitment: &WordCommitment,

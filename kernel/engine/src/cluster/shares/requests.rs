@@ -1,4 +1,4 @@
-//! Requests to share and to end it, as they are typed.
+//! Requests to share and to unshare, as typed.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -10,59 +10,59 @@ use super::{
     ToolPattern,
 };
 
-/// `share SERVER --to AUDIENCE [--tools PATTERN]`; the names of server and node have been read before.
+/// `share SERVER --to AUDIENCE [--tools PATTERN]`; the names of server and node are resolved already.
 #[derive(Clone, Debug)]
 pub struct ShareRequest<'a> {
     /// The server.
     pub server: ServerId,
-    /// With whom.
+    /// The audience.
     pub to: ShareAudience,
-    /// The pattern as it was typed; all tools without.
+    /// The pattern as typed; `None` for all tools.
     pub tools: Option<&'a str>,
     /// The server's own names for its tools; `None` when it has listed none yet.
     pub listed_tools: Option<&'a BTreeSet<Arc<str>>>,
-    /// The rule is for what is to come as well: it need not mean a tool that there is.
+    /// The rule may be for future tools: it need not match an existing one.
     pub allow_unmatched: bool,
 }
 
-/// Why nothing is shared, or nothing ended.
+/// Why a request to share or unshare is rejected.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ShareRequestError {
-    /// Of another node, or one agent's instance.
+    /// The server belongs to another node, or is one agent's instance.
     #[error("{0} is no server of this node's own: only its owner shares it")]
     NotLocal(ServerId),
-    /// Not a pattern.
+    /// The pattern is invalid.
     #[error(transparent)]
     Pattern(#[from] BadToolPattern),
-    /// A rule about nothing.
+    /// The rule matches no tool.
     #[error("{server} has no tool that {pattern:?} means{}", render_suggestion(.suggestion))]
     UnknownTool {
         /// The server.
         server: ServerId,
-        /// As it was typed.
+        /// As typed.
         pattern: String,
-        /// What was probably meant.
+        /// A similar name, if there is one.
         suggestion: Option<String>,
     },
-    /// Nobody knows what the server has.
+    /// The server has not listed its tools yet.
     #[error(
         "{0} has listed no tools yet: share all of them, or say that the rule is for what is to come"
     )]
     ToolsNotListed(ServerId),
-    /// At the bound.
+    /// The limit of rules is reached.
     #[error("there are {SHARES_MAX} rules: end some, or share a whole server")]
     TooMany,
-    /// At the bound.
+    /// The limit of named nodes is reached.
     #[error(
         "rules name {NODES_NAMED_MAX} nodes, each of which is told an index of its own: share with the cluster"
     )]
     TooManyNodes,
-    /// No such rule to end.
+    /// There is no such rule to remove.
     #[error("there is no such rule; {server} is shared {}", render_rules(.existing))]
     NotShared {
         /// The server.
         server: ServerId,
-        /// The rules there are.
+        /// The existing rules.
         existing: Vec<Share>,
     },
 }
@@ -85,10 +85,10 @@ fn render_rules(there: &[Share]) -> String {
 }
 
 impl Shares {
-    /// The change that shares; `None` when it is shared so already.
+    /// The change that shares; `None` when it is shared already.
     ///
     /// # Errors
-    /// [`ShareRequestError`] says why not; then nothing may be kept.
+    /// [`ShareRequestError`]; then nothing may be stored.
     pub fn share(
         &self,
         request: &ShareRequest<'_>,
@@ -117,11 +117,11 @@ impl Shares {
         Ok(Some(ShareChange::Share(rule)))
     }
 
-    /// The changes that end what is shared of a server: with everybody or one audience, by one pattern or
-    /// all of them. The server need not be there any more.
+    /// The changes that unshare a server: for all audiences or one, for one pattern or all of them. The server need
+    /// not exist any more.
     ///
     /// # Errors
-    /// [`ShareRequestError::ShareChangeError`] where there is no such rule: another one may still share the same tool.
+    /// [`ShareRequestError::NotShared`] where there is no such rule: another one may still share the same tool.
     pub fn unshare(
         &self,
         server: &ServerId,

@@ -1,4 +1,4 @@
-//! What one audience is told: entries in the order of their last changes.
+//! The view of one audience: entries in the order of their last changes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -14,10 +14,9 @@ use super::{
     root_hash,
 };
 
-/// Most removals that are remembered: as many as there are tools. A copy that is behind more of them is made
-/// anew.
+/// Most tombstones: as many as there are tools. A copy that lags behind more of them is made anew.
 const REMOVALS_MAX: usize = TOOLS_MAX;
-/// A record is little more than its definition: a vector, hashes, names of members.
+/// A record is little longer than its definition: a vector, hashes, names of members.
 const RECORD_MAX: usize = DEFINITION_MAX + (32 << 10);
 
 /// A record of this node's own.
@@ -54,16 +53,16 @@ impl LocalRecord {
     }
 }
 
-/// Why an entry that is shared is not told.
+/// Why a shared entry is omitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OmissionReason {
-    /// At the bound.
+    /// The limit of servers is reached.
     #[error("a node tells others of at most {SERVERS_MAX} servers")]
     ServerLimit,
-    /// At the bound.
+    /// The limit of tools is reached.
     #[error("a node tells others of at most {TOOLS_MAX} tools")]
     ToolLimit,
-    /// At the bound.
+    /// The limit of bytes is reached.
     #[error("a node tells others of at most {BYTES_MAX} bytes of definitions")]
     ByteLimit,
     /// It is too long for a page.
@@ -71,7 +70,7 @@ pub enum OmissionReason {
     TooLong(usize),
 }
 
-/// One audience's index.
+/// The index of one audience.
 #[derive(Debug)]
 pub(super) struct IndexView {
     epoch: u64,
@@ -80,12 +79,12 @@ pub(super) struct IndexView {
     live: BTreeMap<IndexKey, (u64, Arc<LocalRecord>)>,
     /// Live entries by their last change.
     changed: BTreeMap<u64, IndexKey>,
-    /// Removed entries, and their removal.
+    /// Removed entries, and the version of their removal.
     tombstones: BTreeMap<IndexKey, u64>,
     removals: BTreeMap<u64, IndexKey>,
-    /// The last removal that is forgotten.
+    /// The version of the last removal that was forgotten.
     last_forgotten: u64,
-    /// When each peer's copy was begun: what was removed before was never told to it.
+    /// The version at which each peer's copy began: it never got entries removed before.
     copy_starts: BTreeMap<NodeId, u64>,
     servers: usize,
     bytes: usize,
@@ -130,7 +129,7 @@ impl IndexView {
         self.copy_starts.remove(&peer);
     }
 
-    /// Makes the entries of a server those given, as far as there is room. What is told stays told.
+    /// Sets the entries of a server, as far as the limits allow. Entries already in the view stay.
     pub(super) fn set_entries(
         &mut self,
         server: &ServerId,
@@ -149,7 +148,7 @@ impl IndexView {
         for (key, record) in entries {
             let told = self.live.contains_key(&IndexKey::server(server));
             if key.tool.is_some() && !told {
-                // It is left out with its server.
+                // It is omitted with its server.
                 self.remove(key);
             } else if let Err(why) = self.insert(key, record) {
                 self.omitted.insert(key.clone(), why);
@@ -160,7 +159,7 @@ impl IndexView {
         }
     }
 
-    /// Servers with entries that were left out.
+    /// Servers with omitted entries.
     pub(super) fn servers_with_omissions(&self) -> BTreeSet<ServerId> {
         self.omitted.keys().map(|key| key.server.clone()).collect()
     }
@@ -185,7 +184,7 @@ impl IndexView {
             _ => Ok(()),
         };
         if room.is_err() {
-            // What is told of it is no longer so.
+            // The version in the view is outdated.
             self.remove(key);
             return room;
         }
@@ -227,8 +226,8 @@ impl IndexView {
         true
     }
 
-    /// The page a peer asks for; the first one of a new copy where its own is of another epoch, was never
-    /// begun here, or is behind a removal that is forgotten.
+    /// The page that a peer requests; the first one of a new copy if its own has another epoch, never began here, or
+    /// lags behind a forgotten removal.
     pub(super) fn page(&mut self, peer: NodeId, pull: &PullIndex) -> IndexPage {
         let same = pull.epoch == self.epoch && pull.after <= self.version;
         if same && pull.after == self.version && pull.root == Some(self.root) {
@@ -254,14 +253,14 @@ impl IndexView {
 
     fn begin_copy(&mut self, peer: NodeId) -> u64 {
         if self.copy_starts.len() >= NODES_MAX && !self.copy_starts.contains_key(&peer) {
-            // Its copy is made anew when it asks again.
+            // Its copy is made anew at its next request.
             self.copy_starts.pop_first();
         }
         self.copy_starts.insert(peer, self.version);
         self.version
     }
 
-    /// The changes behind a place, as many as a page holds, and the place where they end.
+    /// The changes after a version, as many as fit into a page, and the version where they end.
     fn changes_since(&self, after: u64, begun: u64) -> (Vec<IndexChange>, u64) {
         let behind = |place: u64| (std::ops::Bound::Excluded(place), std::ops::Bound::Unbounded);
         let mut changed = self.changed.range(behind(after)).peekable();

@@ -1,7 +1,7 @@
 //! This node's own index: what its servers offer, as each peer may see it.
 //!
-//! Peers that no rule names share one view. Servers of other nodes have no way in: what is offered here has
-//! the plain id of a server of this node's own.
+//! Peers that no rule names share one view. Servers of other nodes cannot get in: an offer must have the plain id of
+//! a local server.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -38,14 +38,14 @@ pub struct LocalIndex {
     epoch_count: u64,
     shares: Shares,
     offers: BTreeMap<ServerId, ServerRecords>,
-    /// Tools that servers had before this kernel's start, until each server is offered.
+    /// Tools that servers had before this kernel's start, until each server makes its offer.
     restored: BTreeMap<ServerId, ServerRecords>,
     views: BTreeMap<ShareAudience, IndexView>,
 }
 
 impl LocalIndex {
-    /// An index that nobody is told anything of. `seed` is random and new at each start: copies of an
-    /// earlier life are of another epoch.
+    /// An index that is shared with nobody. `seed` is random and new at each start: copies from an earlier run have
+    /// another epoch.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         let mut index = Self {
@@ -62,7 +62,8 @@ impl LocalIndex {
         index
     }
 
-    /// What was stored before this kernel's start ([`Self::snapshot`]): tools of servers that are offered as starting.
+    /// Restores what was stored before this kernel's start ([`Self::snapshot`]): the tools of servers that are still
+    /// starting.
     pub fn restore(&mut self, stored: &RemoteIndex) {
         for (key, entry) in stored.entries() {
             if let RemoteEntry::Tool(tool) = entry {
@@ -73,8 +74,8 @@ impl LocalIndex {
         }
     }
 
-    /// All of the servers that some peer is told of, as one page. What is beyond the bounds of an index is left out: it is
-    /// told again when its server lists it.
+    /// All servers that are shared with some peer, as one page. What exceeds the limits of an index is omitted: it is
+    /// published again when its server lists it.
     #[must_use]
     pub fn snapshot(&self) -> IndexPage {
         let (mut changes, mut leaves) = (Vec::new(), Vec::new());
@@ -107,8 +108,8 @@ impl LocalIndex {
         }
     }
 
-    /// What a server offers now; `None` when it is removed. One of another node is not taken. While it starts it lists
-    /// nothing, and has the tools that it had before.
+    /// Sets the offer of a server; `None` when it is removed. A server of another node is ignored. A starting server
+    /// lists nothing and keeps the tools that it had before.
     pub fn offer(&mut self, server: &ServerId, offered: Option<&OfferedServer>) {
         let own = ServerId::parse(server.as_str()).is_ok();
         let remembered = self.restored.remove(server);
@@ -128,7 +129,7 @@ impl LocalIndex {
         }
     }
 
-    /// The rules are these from now on.
+    /// Replaces the sharing rules.
     pub fn set_shares(&mut self, shares: Shares) {
         self.shares = shares;
         let named = self.shares.named_nodes();
@@ -151,25 +152,25 @@ impl LocalIndex {
         }
     }
 
-    /// The node is no longer of the cluster.
+    /// Removes a node that left the cluster.
     pub fn forget(&mut self, node: NodeId) {
         self.views.values_mut().for_each(|view| view.forget(node));
     }
 
-    /// The digest that a peer is told.
+    /// The digest for a peer.
     #[must_use]
     pub fn digest(&self, peer: NodeId) -> IndexDigest {
         self.view_for(peer).digest()
     }
 
-    /// The page that a peer asks for.
+    /// The page that a peer requests.
     pub fn page(&mut self, peer: NodeId, pull: &PullIndex) -> IndexPage {
         let audience = self.shares.audience_for(peer);
         let view = self.views.get_mut(&audience);
         view.expect("each audience has a view").page(peer, pull)
     }
 
-    /// What is shared with a peer and not told, and why.
+    /// The entries that are shared with a peer and omitted, and why.
     pub fn omitted_entries(
         &self,
         peer: NodeId,
@@ -188,12 +189,12 @@ impl LocalIndex {
         hasher.update(&self.seed.to_le_bytes());
         hasher.update(&self.epoch_count.to_le_bytes());
         let [a, b, c, d, e, f, g, h, ..] = *hasher.finalize().as_bytes();
-        // 0 is the epoch of a copy that is empty.
+        // 0 is the epoch of an empty copy.
         u64::from_le_bytes([a, b, c, d, e, f, g, h]).max(1)
     }
 }
 
-/// The records of a server; those that did not change are the same ones.
+/// The records of a server; unchanged ones are reused.
 fn build_records(
     server: &ServerId,
     offered: &OfferedServer,
@@ -218,7 +219,7 @@ fn build_records(
     records
 }
 
-/// Makes a view tell of a server what it may.
+/// Updates a view with what it may contain of a server.
 fn update_view(
     view: &mut IndexView,
     audience: ShareAudience,
@@ -236,7 +237,7 @@ fn update_view(
     view.set_entries(server, &entries.collect());
 }
 
-/// What was left out comes in where others made room.
+/// Adds omitted entries where others have made room.
 fn retry_omitted(
     view: &mut IndexView,
     audience: ShareAudience,

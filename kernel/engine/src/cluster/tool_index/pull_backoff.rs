@@ -1,21 +1,21 @@
-//! When the next pull may be made.
+//! When the next pull may be sent.
 
 use std::time::Duration;
 
 use super::PULL_TIMEOUT;
 use crate::clock::MonotonicTime;
 
-/// The wait after the first failure; doubled with each.
+/// The wait after the first failure; it doubles each time.
 const BACKOFF_MIN: Duration = Duration::from_secs(1);
 /// The longest wait.
 const BACKOFF_MAX: Duration = Duration::from_secs(60);
-/// The longest wait that the owner can ask for.
+/// The longest wait that the owner can request.
 const REQUESTED_BACKOFF_MAX: Duration = Duration::from_secs(300);
-/// Most pages in a row. A whole index of the largest size has fewer; who has more waits like one that
-/// failed, and goes on from where it is.
+/// Most pages in a row. Even the largest index has fewer; after more, the pull waits as after a failure and continues
+/// where it stopped.
 const PAGES_MAX: u32 = 1024;
 
-/// One owner's pulls: at most one under way.
+/// The pulls from one owner: at most one in flight.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct PullBackoff {
     number: u64,
@@ -26,7 +26,7 @@ pub(super) struct PullBackoff {
 }
 
 impl PullBackoff {
-    /// The number of the next pull, where one may be made.
+    /// Starts the next pull and returns its number, if one may be sent.
     pub(super) fn start(&mut self, now: MonotonicTime) -> Option<u64> {
         if self.sent.is_some() || self.not_before.is_some_and(|until| now < until) {
             return None;
@@ -36,7 +36,7 @@ impl PullBackoff {
         Some(self.number)
     }
 
-    /// True for the answer that is waited for; whatever comes after it is none.
+    /// True for the answer to the pull in flight; any other is ignored.
     pub(super) fn finish(&mut self, number: u64) -> bool {
         let it = self.sent.is_some() && number == self.number;
         if it {
@@ -45,7 +45,7 @@ impl PullBackoff {
         it
     }
 
-    /// A page was taken, and others follow or not.
+    /// A page was applied, and others follow or not.
     pub(super) fn record_page(&mut self, last: bool, now: MonotonicTime) {
         self.pages = if last { 0 } else { self.pages + 1 };
         (self.not_before, self.failures) = (None, 0);
@@ -55,7 +55,7 @@ impl PullBackoff {
         }
     }
 
-    /// It brought nothing: the next one waits, longer each time.
+    /// The pull failed: the next one waits, longer each time.
     pub(super) fn record_failure(&mut self, told: Option<Duration>, now: MonotonicTime) {
         let backoff = BACKOFF_MIN
             .saturating_mul(1 << self.failures.min(6))
@@ -66,18 +66,18 @@ impl PullBackoff {
         self.not_before = Some(now + backoff.max(told));
     }
 
-    /// There is no link: nothing is waited for, and the next link begins without delay.
+    /// The link is lost: no pull is in flight, and the next link begins without a delay.
     pub(super) fn reset(&mut self) {
         self.sent = None;
         self.not_before = None;
     }
 
-    /// The pull under way is given up when its time is over.
+    /// True when the pull in flight has timed out.
     pub(super) fn is_timed_out(&self, now: MonotonicTime) -> bool {
         self.sent.is_some_and(|sent| now >= sent + PULL_TIMEOUT)
     }
 
-    /// When something is due by itself.
+    /// When the next timeout is.
     pub(super) fn next_timeout(&self) -> Option<MonotonicTime> {
         self.sent
             .map(|sent| sent + PULL_TIMEOUT)

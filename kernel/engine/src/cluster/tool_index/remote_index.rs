@@ -1,7 +1,7 @@
 //! The copy of another node's index.
 //!
-//! It is brought up to date by pulls from its owner, over the owner's own link, and by nobody else. Until a
-//! copy that is made anew is whole, what was held before stays.
+//! It is updated by pulls from its owner, over the owner's own link, and by nobody else. Until a new copy is
+//! complete, the earlier one stays.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -20,41 +20,41 @@ use super::{
 };
 use crate::clock::MonotonicTime;
 
-/// Most entries that are not taken and still remembered as told.
+/// Most rejected entries whose hashes are stored.
 const ENTRIES_MAX: usize = SERVERS_MAX + TOOLS_MAX;
 
-/// What is to be done.
+/// What the caller of this state machine has to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum IndexEffect {
     /// Send this to the owner.
     Pull(PullIndex),
-    /// The entry is there, or another one than before.
+    /// The entry is new or has changed.
     Set(IndexKey),
-    /// It is gone.
+    /// The entry was removed.
     Removed(IndexKey),
-    /// Tell the owner, and whoever asks, what is not taken.
+    /// Report to the owner, and to anyone who asks, which entries were rejected.
     Report(IndexReport),
 }
 
-/// Why nothing more is taken from a node for a while.
+/// Why pulls from a node are paused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum IndexError {
-    /// Pages that are not the answer to what was asked.
+    /// A page that does not answer the request.
     #[error("its pages do not follow on each other")]
     OutOfOrder,
-    /// A name that nothing can have.
+    /// An invalid name.
     #[error("it names what can have no name")]
     BadName,
-    /// At the bound.
+    /// The limit of servers is exceeded.
     #[error("it tells of more than {SERVERS_MAX} servers")]
     TooManyServers,
-    /// At the bound.
+    /// The limit of tools is exceeded.
     #[error("it tells of more than {TOOLS_MAX} tools")]
     TooManyTools,
-    /// At the bound.
+    /// The limit of bytes is exceeded.
     #[error("its records have more than {BYTES_MAX} bytes")]
     TooManyBytes,
-    /// The copy is not what the owner says it has.
+    /// The copy does not have the owner's root.
     #[error("what it told is not what its hash is of")]
     RootMismatch,
 }
@@ -66,7 +66,7 @@ struct ReportedEntry {
     outcome: Result<RemoteEntry, EntryError>,
 }
 
-/// One owner's index as it is held here.
+/// The copy of one owner's index.
 #[derive(Debug, Default)]
 pub struct RemoteIndex {
     entries: BTreeMap<IndexKey, ReportedEntry>,
@@ -74,13 +74,12 @@ pub struct RemoteIndex {
     bytes: usize,
     epoch: u64,
     position: u64,
-    /// The root at `position`, when the copy was whole there.
+    /// The root at `position`, when the copy was complete there.
     complete_root: Option<IndexRoot>,
-    /// Entries of the copy before, while a new one is made.
+    /// Entries of the earlier copy, while a new one is made.
     unconfirmed: BTreeSet<IndexKey>,
     reported_digest: Option<IndexDigest>,
-    /// The owner told it after the pull that is under way was sent. It comes on another stream than the page, which
-    /// may have been made before.
+    /// The digest arrived after the pull in flight was sent. The page arrives on another stream and may be older.
     is_newer_than_pull: bool,
     pending_pull: Option<PullIndex>,
     pulls: PullBackoff,
@@ -89,19 +88,19 @@ pub struct RemoteIndex {
 }
 
 impl RemoteIndex {
-    /// An entry that was taken.
+    /// An accepted entry.
     #[must_use]
     pub fn get(&self, key: &IndexKey) -> Option<&RemoteEntry> {
         self.entries.get(key)?.outcome.as_ref().ok()
     }
 
-    /// All entries that were taken, by server.
+    /// All accepted entries, by server.
     pub fn entries(&self) -> impl Iterator<Item = (&IndexKey, &RemoteEntry)> {
         let all = self.entries.iter();
         all.filter_map(|(key, told)| Some((key, told.outcome.as_ref().ok()?)))
     }
 
-    /// What was taken of one server: itself first, then its tools.
+    /// The accepted entries of one server: itself first, then its tools.
     pub fn server_entries(
         &self,
         server: &ServerId,
@@ -112,19 +111,19 @@ impl RemoteIndex {
         its.filter_map(|(key, told)| Some((key, told.outcome.as_ref().ok()?)))
     }
 
-    /// Entries that were not taken, and why.
+    /// Rejected entries, and why.
     pub fn rejected_entries(&self) -> impl Iterator<Item = (&IndexKey, &EntryError)> {
         let all = self.entries.iter();
         all.filter_map(|(key, told)| Some((key, told.outcome.as_ref().err()?)))
     }
 
-    /// Why nothing more is taken for now.
+    /// Why pulls are paused at the moment.
     #[must_use]
     pub fn error(&self) -> Option<IndexError> {
         self.error
     }
 
-    /// True when the copy is the index that the owner last told of.
+    /// True when the copy matches the owner's latest digest.
     #[must_use]
     pub fn is_current(&self) -> bool {
         self.reported_digest.is_some_and(|told| {
@@ -133,7 +132,7 @@ impl RemoteIndex {
         })
     }
 
-    /// The digest of the copy, where it is whole: what is kept beside its records.
+    /// The digest of the copy if it is complete: stored with its records.
     #[must_use]
     pub fn digest(&self) -> Option<IndexDigest> {
         let (epoch, version) = (self.epoch, self.position);
@@ -145,23 +144,23 @@ impl RemoteIndex {
         self.complete_root.map(digest)
     }
 
-    /// True while a page is on its way: what is held now is not yet what the owner last told of.
+    /// True while a page is on its way: the copy does not match the owner's latest digest yet.
     #[must_use]
     pub fn is_copying(&self) -> bool {
         self.pending_pull.is_some()
     }
 
-    /// Bytes of records held.
+    /// Bytes of stored records.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// What was kept of it from before this kernel's start: the records of a copy that was whole, the hashes of
-    /// its entries that were not taken, and the digest it had. None where these are not of that digest.
+    /// Restores what was stored before this kernel's start: the records of a complete copy, the hashes of its
+    /// rejected entries, and its digest. `None` where these do not match the digest.
     ///
-    /// Where an entry was not taken, the copy is made anew once its owner is heard, and what is here is held
-    /// until then: a later build may take it.
+    /// Where an entry was rejected, the copy is made anew at the owner's first digest, and this one is used until
+    /// then: a later build may accept the entry.
     pub fn restore(
         digest: IndexDigest,
         records: impl IntoIterator<Item = IndexChange>,
@@ -188,8 +187,7 @@ impl RemoteIndex {
         Some(index)
     }
 
-    /// The hashes of the entries that were not taken: what is kept of them, so that the copy can be told from
-    /// a damaged one.
+    /// The hashes of rejected entries: stored so that the copy can be distinguished from a damaged one.
     pub fn rejected_hashes(&self) -> impl Iterator<Item = (&IndexKey, IndexRoot)> {
         let refused = self
             .entries
@@ -198,7 +196,7 @@ impl RemoteIndex {
         refused.map(|(key, told)| (key, IndexRoot(told.hash.into())))
     }
 
-    /// The owner told its digest, over its own link.
+    /// The owner sent its digest, over its own link.
     pub fn handle_digest(&mut self, digest: IndexDigest, now: MonotonicTime) -> Vec<IndexEffect> {
         self.reported_digest = Some(digest);
         self.is_newer_than_pull = self.pending_pull.is_some();
@@ -238,7 +236,7 @@ impl RemoteIndex {
         effects
     }
 
-    /// A pull brought nothing. The link stays as it is.
+    /// A pull failed. The link stays.
     pub fn handle_pull_failure(
         &mut self,
         number: u64,
@@ -256,14 +254,14 @@ impl RemoteIndex {
         self.start_pull(now).into_iter().collect()
     }
 
-    /// The link is lost. What is held stays, and so does the place in the owner's changes.
+    /// The link is lost. The copy stays, and so does its position in the owner's changes.
     pub fn handle_link_down(&mut self) {
         self.reported_digest = None;
         self.pending_pull = None;
         self.pulls.reset();
     }
 
-    /// The time has come for something, or not.
+    /// Handles the passing of time.
     pub fn handle_timeout(&mut self, now: MonotonicTime) -> Vec<IndexEffect> {
         if self.pulls.is_timed_out(now) {
             self.pending_pull = None;
@@ -272,7 +270,7 @@ impl RemoteIndex {
         self.start_pull(now).into_iter().collect()
     }
 
-    /// When to ask what is due.
+    /// When [`Self::handle_timeout`] must be called next.
     #[must_use]
     pub fn next_timeout(&self) -> Option<MonotonicTime> {
         self.pulls
@@ -290,7 +288,7 @@ impl RemoteIndex {
         let alike = self.complete_root == Some(told.root);
         let (after, root) = match told.epoch == self.epoch {
             true => (self.position, None),
-            // The owner started again with what it had: only the numbers are others.
+            // The owner restarted with the same entries: only its version numbers differ.
             false if alike => (told.version, Some(told.root)),
             false => (0, None),
         };
@@ -304,7 +302,7 @@ impl RemoteIndex {
         Some(IndexEffect::Pull(asked))
     }
 
-    /// Takes a page; true when the copy is whole with it.
+    /// Applies a page; true when the copy is complete with it.
     fn apply_page(
         &mut self,
         asked: &PullIndex,
@@ -315,7 +313,7 @@ impl RemoteIndex {
         let last = page.upto == page.digest.version;
         let goes_on = (page.epoch, page.after) == (asked.epoch, asked.after);
         let forward = page.upto > page.after || (last && page.upto == page.after);
-        // Pages that bring nothing would have no end.
+        // Empty pages could go on forever.
         let forward = forward && (last || !page.changes.is_empty());
         if page.epoch != page.digest.epoch
             || page.upto > page.digest.version
@@ -415,7 +413,7 @@ impl RemoteIndex {
         Ok(())
     }
 
-    /// The id of a server, the same one for all its tools.
+    /// The id of a server, shared by all its tools.
     fn intern_server(&self, server: String) -> ServerId {
         let server = ServerId::new(server);
         let known = self.entries.range(IndexKey::server(&server)..).next();
@@ -435,7 +433,7 @@ impl RemoteIndex {
             .then(|| IndexEffect::Removed(key.clone()))
     }
 
-    /// The report, when there is something else to report than before.
+    /// The report, when it differs from the last one.
     fn take_report(&mut self) -> Option<IndexEffect> {
         let broken = self.error.map(|broken| RefusedEntry {
             entry: "the index".to_owned(),

@@ -1,4 +1,4 @@
-//! The indexes of all other nodes, and how fresh each is.
+//! The indexes of all other nodes, and how stale each is.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use super::{IndexEffect, IndexKey, NODES_MAX, REMOTE_BYTES_MAX, RemoteIndex};
 use crate::clock::MonotonicTime;
 use crate::cluster::staleness::{Stage, Staleness};
 
-/// What is held of other nodes.
+/// The copies of all other nodes' indexes.
 #[derive(Debug, Default)]
 pub struct RemoteIndexes {
     nodes: BTreeMap<NodeId, RemoteNode>,
@@ -23,34 +23,34 @@ struct RemoteNode {
 }
 
 impl RemoteIndexes {
-    /// What was kept of a node from before this kernel's start, last heard so long ago.
+    /// Restores the index of a node from before this kernel's start, with its age.
     pub fn restore(&mut self, node: NodeId, index: RemoteIndex, age: Duration, now: MonotonicTime) {
         let staleness = Staleness::from_age(age, now);
         self.nodes.insert(node, RemoteNode { index, staleness });
     }
 
-    /// A node's index, and how fresh it is.
+    /// A node's index, and how stale it is.
     #[must_use]
     pub fn get(&self, node: NodeId, now: MonotonicTime) -> Option<(&RemoteIndex, Stage)> {
         let held = self.nodes.get(&node)?;
         Some((&held.index, held.staleness.stage_at(now)))
     }
 
-    /// All of them.
+    /// All indexes.
     pub fn iter(&self, now: MonotonicTime) -> impl Iterator<Item = (NodeId, &RemoteIndex, Stage)> {
         let nodes = self.nodes.iter();
         nodes.map(move |(node, held)| (*node, &held.index, held.staleness.stage_at(now)))
     }
 
-    /// An admitted node was heard over its own link: it is there, whatever its index.
+    /// An admitted node sent something over its own link: it is alive, whatever its index.
     pub fn record_activity(&mut self, node: NodeId, now: MonotonicTime) {
         if let Some(held) = self.nodes.get_mut(&node) {
             held.staleness.refresh(now);
         }
     }
 
-    /// An admitted node told its digest over its own link. Beyond the bound a node is not heard; there are
-    /// no more admitted ones.
+    /// An admitted node sent its digest over its own link. Nodes beyond the limit are ignored; there are never so
+    /// many admitted ones.
     pub fn handle_digest(
         &mut self,
         node: NodeId,
@@ -84,7 +84,7 @@ impl RemoteIndexes {
         held.index.handle_page(page, room, now)
     }
 
-    /// A pull from the node brought nothing.
+    /// A pull from the node failed.
     pub fn handle_pull_failure(
         &mut self,
         node: NodeId,
@@ -105,14 +105,14 @@ impl RemoteIndexes {
         }
     }
 
-    /// The node is no longer of the cluster: nothing of it stays.
+    /// Removes everything of a node that left the cluster.
     pub fn forget(&mut self, node: NodeId) -> Vec<IndexKey> {
         let held = self.nodes.remove(&node);
         let index = held.iter().flat_map(|held| held.index.entries());
         index.map(|(key, _)| key.clone()).collect()
     }
 
-    /// What has become due: pulls, and what is dropped because its node was away too long.
+    /// Handles timeouts: pulls, and indexes of nodes that were unavailable for too long.
     pub fn handle_timeout(&mut self, now: MonotonicTime) -> Vec<(NodeId, IndexEffect)> {
         let mut due = Vec::new();
         let dropped = |held: &RemoteNode| held.staleness.stage_at(now) == Stage::Dropped;
@@ -137,7 +137,7 @@ impl RemoteIndexes {
         due
     }
 
-    /// When to ask what is due, or how stale the nodes are.
+    /// When [`Self::handle_timeout`] must be called next, or the staleness of a node changes.
     #[must_use]
     pub fn next_timeout(&self, now: MonotonicTime) -> Option<MonotonicTime> {
         let pulls = self
@@ -151,7 +151,7 @@ impl RemoteIndexes {
         pulls.chain(stages).min()
     }
 
-    /// How long ago a node was heard.
+    /// The time since a node's last message.
     #[must_use]
     pub fn age(&self, node: NodeId, now: MonotonicTime) -> Option<Duration> {
         Some(self.nodes.get(&node)?.staleness.age(now))

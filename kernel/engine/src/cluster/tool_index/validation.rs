@@ -1,7 +1,7 @@
-//! Judges what another node tells: an admitted node may still be mistaken, or in the wrong hands.
+//! Validates the entries of another node: an admitted node may be faulty or compromised.
 //!
-//! Whatever passes is shown under the names of its node only. So a name need not differ from those of this
-//! node or of others; it must not hide what it is.
+//! Accepted entries are listed under the names of their node only. So a name need not be unique among nodes, but must
+//! not contain hidden characters.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -15,17 +15,17 @@ use serde_json::value::RawValue;
 
 use super::{DEFINITION_MAX, IndexKey, NAME_MAX, REMOTE_BYTES_MAX};
 
-/// Most numbers of a vector. The largest models in use give 4096.
+/// Most dimensions of a vector. The largest models in use give 4096.
 const DIMENSIONS_MAX: usize = 4096;
 /// Longest id of a model, in bytes.
 const MODEL_MAX: usize = 128;
-/// How far the length of a vector may be from 1: it is rounded to whole numbers.
+/// How far the length of a vector may be from 1: its numbers are rounded to integers.
 const UNIT_TOLERANCE: f32 = 0.02;
 
-/// Longest text of what is wrong with an entry, in bytes.
+/// Longest text of an entry's error, in bytes.
 const ERROR_TEXT_MAX: usize = 200;
 
-/// An entry of another node that was taken.
+/// An accepted entry of another node.
 #[derive(Clone, Debug, PartialEq)]
 pub enum RemoteEntry {
     /// A server.
@@ -41,14 +41,14 @@ pub struct RemoteTool {
     pub definition: Arc<str>,
     /// The hash of its schemas.
     pub schemas: IndexRoot,
-    /// The owner's operator confirmed that calling it twice is calling it once.
+    /// The owner's operator confirmed that it is idempotent.
     pub idempotent: bool,
-    /// Its meaning, of length 1.
+    /// Its embedding, of length 1.
     pub vector: Option<Arc<ToolVector>>,
 }
 
 impl RemoteTool {
-    /// The record it was read from, without what this version does not know.
+    /// The record it was parsed from, without members unknown to this version.
     #[must_use]
     pub fn to_record(&self) -> ToolRecord {
         ToolRecord {
@@ -60,39 +60,39 @@ impl RemoteTool {
     }
 }
 
-/// Why an entry is not taken.
+/// Why an entry is rejected.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EntryError {
-    /// Not the id of a server.
+    /// The id of the server is invalid.
     #[error(transparent)]
     Server(#[from] BadServerId),
-    /// Nothing, or too much.
+    /// The name is empty or too long.
     #[error("a tool's name has between 1 and {NAME_MAX} bytes, this one has {0}")]
     NameLength(usize),
-    /// It would be read as something else.
+    /// It contains a character that displays as something else.
     #[error("{} does not show in a text, or turns it around", describe_char(*.0))]
     HiddenCharacter(char),
-    /// Too long.
+    /// The record is too long.
     #[error("a definition has at most {DEFINITION_MAX} bytes, this one has {0}")]
     TooLong(usize),
-    /// Not a record of this protocol, or a definition that two readers read differently.
+    /// It is not a record of this protocol, or its definition is ambiguous between parsers.
     #[error("it cannot be read: {0}")]
     Unreadable(String),
     /// The definition is that of another tool.
     #[error("its definition names another tool")]
     NameMismatch,
-    /// A hash that is not that of the schemas it came with.
+    /// The hash does not match the schemas.
     #[error("its schemas are not those its hash is of")]
     SchemaMismatch,
-    /// Not a direction of length 1.
+    /// The vector does not have length 1.
     #[error("its vector is not one of length 1 with a model's id")]
     Vector,
-    /// The kernel is full.
+    /// The kernel has reached its limit.
     #[error("this kernel holds {REMOTE_BYTES_MAX} bytes of other nodes' definitions and no more")]
     KernelFull,
 }
 
-/// What is read of a definition.
+/// What is parsed of a definition.
 #[derive(Deserialize)]
 struct ParsedDefinition<'a> {
     #[serde(borrow)]
@@ -116,18 +116,18 @@ impl ParsedDefinition<'_> {
     }
 }
 
-/// The hash of a definition's schemas as they stand in it; `None` for a definition that cannot be read.
+/// The hash of a definition's schemas as written; `None` for a definition that cannot be parsed.
 #[must_use]
 pub fn hash_schemas(definition: &str) -> Option<IndexRoot> {
     let read: Result<ParsedDefinition<'_>, _> = lookalike::from_str(definition);
     read.ok().map(|definition| definition.schemas_hash())
 }
 
-/// Reads an entry.
+/// Validates an entry.
 pub(super) fn validate(key: &IndexKey, record: &[u8]) -> Result<RemoteEntry, EntryError> {
     ServerId::parse(key.server.as_str())?;
     let unreadable = |error: &dyn std::fmt::Display| {
-        // It quotes what the peer wrote, and is kept for as long as the entry is told.
+        // The error quotes the peer's text, and is stored as long as the entry.
         EntryError::Unreadable(to_printable(&error.to_string(), ERROR_TEXT_MAX))
     };
     let Some(name) = &key.tool else {
@@ -175,7 +175,7 @@ pub(super) fn validate(key: &IndexKey, record: &[u8]) -> Result<RemoteEntry, Ent
     }))
 }
 
-/// A vector longer than 1 would be nearer to every question than any other tool.
+/// A vector longer than 1 would be closer to every query than any other tool.
 fn is_unit_vector(vector: &ToolVector) -> bool {
     let squares = vector.numbers.iter();
     let squares = squares.map(|number| f32::from(number.cast_signed()).powi(2));
@@ -186,13 +186,13 @@ fn is_unit_vector(vector: &ToolVector) -> bool {
     id && plain && fits && vector.unit > 0.0 && (length - 1.0).abs() <= UNIT_TOLERANCE
 }
 
-/// Controls, marks that turn the reading around, and letters of the invisible alphabet of tags.
+/// Control characters, bidirectional marks, and invisible tag characters.
 fn is_hidden(c: char) -> bool {
     let turns = matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     turns || matches!(c, '\u{e0000}'..='\u{e007f}') || (c.is_control() && !"\t\r\n".contains(c))
 }
 
-/// Names are compared by the eye: whatever has no shape of its own hides there.
+/// Names are compared by eye: characters without a visible shape are hidden.
 fn is_hidden_in_names(c: char) -> bool {
     let shapeless = matches!(
         c,
@@ -204,7 +204,7 @@ fn is_hidden_in_names(c: char) -> bool {
     shapeless || c.is_control() || is_hidden(c)
 }
 
-/// The first such character in a JSON text, as it stands or escaped.
+/// The first hidden character in a JSON text, literal or escaped.
 fn find_hidden_char(text: &str) -> Option<char> {
     let mut rest = text.chars();
     while let Some(c) = rest.next() {
@@ -216,7 +216,7 @@ fn find_hidden_char(text: &str) -> Option<char> {
         }
         let digits = rest.as_str().get(..4)?;
         let unit = u32::from_str_radix(digits, 16).ok()?;
-        // Tags lie behind this half of a pair; so do some rare signs of selection.
+        // Tag characters follow this high surrogate; so do some rare variation selectors.
         let unit = if unit == 0xdb40 { 0xe0000 } else { unit };
         if let Some(c) = char::from_u32(unit).filter(|c| is_hidden(*c)) {
             return Some(c);

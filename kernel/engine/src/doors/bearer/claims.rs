@@ -1,4 +1,4 @@
-//! The claims of a token, each of which stands once (RFC 7519, section 4).
+//! The claims of a token, each of which must be unique (RFC 7519, section 4).
 
 use std::fmt;
 
@@ -7,9 +7,9 @@ use serde_json::{Map, Value};
 
 /// The payload of a token.
 pub(super) enum Claims {
-    /// Each name stands once.
+    /// Each name occurs once.
     Unique(Map<String, Value>),
-    /// A name stands twice, however it is escaped, so that readers may differ about its value.
+    /// A name occurs twice, however it is escaped, so that parsers may differ about its value.
     Duplicate,
 }
 

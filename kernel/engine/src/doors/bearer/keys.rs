@@ -1,4 +1,4 @@
-//! The keys an issuer signs with (JWKS, RFC 7517), and the algorithms of each.
+//! The keys an issuer signs with (JWKS, RFC 7517), and their algorithms.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -10,10 +10,10 @@ use serde::Deserialize;
 
 use super::BadBearerToken;
 
-/// Most keys of one issuer that are kept; an issuer has a handful, and further ones are skipped.
+/// Most keys stored of one issuer; an issuer has a handful, and further ones are skipped.
 pub const MAX_KEYS: usize = 64;
 
-/// A signature algorithm with asymmetric keys. Shared secrets are not among them.
+/// A signature algorithm with asymmetric keys. Shared secrets are excluded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Algorithm {
     /// RSA, PKCS#1 v1.5, SHA-256.
@@ -33,7 +33,7 @@ pub enum Algorithm {
 }
 
 impl Algorithm {
-    /// All of them, with their names in a token.
+    /// All algorithms, with their names in a token.
     pub const ALL: [(&str, Self); 7] = [
         ("RS256", Self::Rs256),
         ("RS384", Self::Rs384),
@@ -44,7 +44,7 @@ impl Algorithm {
         ("EdDSA", Self::EdDsa),
     ];
 
-    /// The one of this name.
+    /// The algorithm with this name.
     #[must_use]
     pub fn parse(name: &str) -> Option<Self> {
         let found = Self::ALL.iter().find(|(known, _)| *known == name);
@@ -64,7 +64,7 @@ enum KeyMaterial {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct IssuerKey {
     kid: Option<String>,
-    /// The only algorithm it may be used with, if it says so.
+    /// The only algorithm it may be used with, if it names one.
     required_algorithm: Option<Algorithm>,
     public: KeyMaterial,
 }
@@ -100,11 +100,10 @@ struct Jwk {
 }
 
 impl IssuerKeys {
-    /// Reads a key set. Keys for other purposes, or of an unknown type, are skipped; secrets are never
-    /// taken for keys.
+    /// Parses a key set. Keys for other purposes, or of an unknown type, are skipped; secrets are never used as keys.
     ///
     /// # Errors
-    /// Why it is no key set, in words.
+    /// Why it is no key set, as a sentence.
     pub fn parse(json: &[u8]) -> Result<Self, String> {
         let set: KeySet = serde_json::from_slice(json).map_err(|e| format!("no key set: {e}"))?;
         let jwks = set.keys.into_iter();
@@ -112,19 +111,19 @@ impl IssuerKeys {
         Ok(Self(keys.take(MAX_KEYS).collect()))
     }
 
-    /// How many there are.
+    /// The number of keys.
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// True when there is none.
+    /// True when there is no key.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Verifies a signature with the key it names, or with every suitable key if it names none.
+    /// Verifies a signature with the key that the token names, or with every suitable key if it names none.
     pub(super) fn verify(
         &self,
         algorithm: Algorithm,

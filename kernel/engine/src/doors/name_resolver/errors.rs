@@ -1,4 +1,4 @@
-//! Names that do not exist or cannot be read, with messages that say what to type instead.
+//! Names that do not exist or cannot be resolved, with messages that say what to type instead.
 
 use crate::cluster::node_names::NodeNameError;
 use mgp_protocol::ids::{AgentId, BadAgentName, BadServerId, ServerId, describe_char};
@@ -6,45 +6,45 @@ use mgp_protocol::ids::{AgentId, BadAgentName, BadServerId, ServerId, describe_c
 /// A name that does not exist yet.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UnknownName {
-    /// No agent of this name has a token or was ever connected; with the nearest agent.
+    /// No agent of this name has a token or ever connected; with the nearest agent.
     #[error("there is no agent {}{}; `mgp agents list` shows those with a token", .0, render_suggestion(.1))]
     Agent(AgentId, Option<String>),
     /// With the nearest server or tool.
     #[error("there is no server {}{}; `mgp servers list` shows all", .0, render_suggestion(.1))]
     Server(ServerId, Option<String>),
-    /// No such server of another node is to be had here; with the nearest server or tool.
+    /// No such server of another node is available here; with the nearest server or tool.
     #[error(
         "{} is not shared with this node{}; `mgp cluster status` shows what is", .0, render_suggestion(.1)
     )]
     NotShared(ServerId, Option<String>),
-    /// A server of another node, which is away.
+    /// A server of another node that is unavailable.
     #[error("{}", render_node_unavailable(.server, .node, *.heard_ms_ago, *.shared))]
     NodeUnavailable {
         /// The server.
         server: ServerId,
-        /// What its node is called.
+        /// The name of its node.
         node: String,
-        /// How long ago the node was last heard, in milliseconds, where that is known.
+        /// The time since the node's last message in milliseconds, if known.
         heard_ms_ago: Option<u64>,
         /// Whether it shared the server then.
         shared: bool,
     },
-    /// An agent of another node that never called here, and what the node is called.
+    /// An agent of another node that never called here, and the name of the node.
     #[error("only {1} itself knows whether it has an agent {0}")]
     RemoteAgent(AgentId, String),
-    /// The server exists, and does not list the tool; with the nearest tool.
+    /// The server exists, but does not list the tool; with the nearest tool.
     #[error("server {} has no tool {}{}; `mgp tools list` shows all", .0, .1, render_suggestion(.2))]
     Tool(ServerId, String, Option<String>),
     /// The server has listed nothing yet.
     #[error("server {0} has not listed its tools yet, so nobody can say whether it has a tool {1}")]
     Unlisted(ServerId, String),
-    /// A pattern, and how many of the tools that the server lists now it means.
+    /// A pattern, and how many of the server's current tools it matches.
     #[error("{1} stands for {2} of the tools of {0} now, and for those to come")]
     Pattern(ServerId, String, usize),
 }
 
 impl UnknownName {
-    /// True when it may exist all the same.
+    /// True when it may still exist.
     #[must_use]
     pub fn is_uncertain(&self) -> bool {
         matches!(
@@ -54,7 +54,7 @@ impl UnknownName {
     }
 }
 
-/// Why a name cannot be read.
+/// Why a name cannot be resolved.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NameError {
     /// It does not exist.
@@ -66,30 +66,30 @@ pub enum NameError {
     /// Every agent of every node.
     #[error("`*@*` would be everybody: grant it to each node, as `*@NODE`")]
     AllAgents,
-    /// No node of the cluster is called so; with the nearest.
+    /// No node of the cluster has this name; with the nearest.
     #[error("{}{}", .0, render_suggestion(.1))]
     Node(NodeNameError, Option<String>),
     /// No server can have this id.
     #[error(transparent)]
     Server(#[from] BadServerId),
-    /// The name of a tool was expected, and it names none.
+    /// The name of a tool was expected, but the text contains none.
     #[error("no tool is named: write SERVER for all of a server, or SERVER:TOOL")]
     NoTool,
     /// Longer than any tool's name.
     #[error("a tool's name has at most {max} characters, this one has {0}", max = crate::tools::catalog::NAME_MAX)]
     ToolNameTooLong(usize),
-    /// An unlisted name with characters that stand for others, or for none.
+    /// An unlisted name with characters that look like others, or are invisible.
     #[error("no tool is called so, and {} is no character of a name that is still to come", describe_char(*.0))]
     Character(char),
-    /// It is the id of a server and also the shown name of another server's tool.
+    /// It is the id of a server and also the visible name of another server's tool.
     #[error(
         "{0:?} is a server, and what agents are shown for {1}; write {1} for the tool, or add --whole-server for the server"
     )]
     ServerAndTool(String, String),
-    /// It is the shown name of two tools.
+    /// It is the visible name of two tools.
     #[error("{0:?} can be {1} and {2}; write one of these")]
     Ambiguous(String, String, String),
-    /// It has the form of a shown name, but is none; with the nearest tool.
+    /// It has the form of a visible name, but matches no tool; with the nearest tool.
     #[error("nothing is called {:?}{}; a tool is written SERVER:TOOL", .0, render_suggestion(.1))]
     NoMatch(String, Option<String>),
 }
@@ -122,7 +122,7 @@ impl NameError {
     }
 }
 
-/// What is known of a server whose node is away.
+/// Describes a server whose node is unavailable.
 fn render_node_unavailable(
     server: &ServerId,
     node: &str,

@@ -1,5 +1,5 @@
-//! Names of what belongs to other nodes: `AGENT@NODE`, `NODE/SERVER`, `NODE/SERVER:TOOL`. A server of this node
-//! goes before a node of its name: what was typed before a node came means the same after it.
+//! Names on other nodes: `AGENT@NODE`, `NODE/SERVER`, `NODE/SERVER:TOOL`. A server of this node takes precedence over
+//! a node of its name: a name keeps its meaning when a node joins.
 
 use mgp_protocol::ids::{AgentId, NodeId, ServerId};
 
@@ -8,8 +8,8 @@ use crate::doors::suggestions::nearest_name;
 use crate::tool_names::visible_remote_name;
 
 impl NameResolver {
-    /// Reads an agent of the node that is typed behind its name. Which agents another node has is known there
-    /// only: one that never called here stays a doubt.
+    /// Resolves an agent of a named node. Only that node knows its agents: one that never called here stays
+    /// uncertain.
     pub(super) fn resolve_remote_agent(
         &self,
         name: &str,
@@ -21,7 +21,7 @@ impl NameResolver {
         let home = self.resolve_node(node)?;
         let name = name.strip_prefix(AgentId::PREFIX).unwrap_or(name);
         let own = AgentId::new(format!("{}{name}", AgentId::PREFIX));
-        // Those that every node has.
+        // Agents that every node has.
         if own.as_str() != AgentId::LOCAL {
             super::check_agent_name(&own, name)?;
         }
@@ -34,7 +34,7 @@ impl NameResolver {
         Ok(ResolvedName { value: id, unknown })
     }
 
-    /// Reads all agents of a node.
+    /// Resolves all agents of a node.
     pub(super) fn resolve_agents_at(&self, node: &str) -> Result<ResolvedName<AgentId>, NameError> {
         if self.is_local(node) {
             return Ok(ResolvedName::existing(AgentId::new(AgentId::ALL)));
@@ -44,7 +44,7 @@ impl NameResolver {
         )))
     }
 
-    /// Reads the agents of a name at every node.
+    /// Resolves the agents of a name on every node.
     pub(super) fn resolve_agent_everywhere(
         &self,
         name: &str,
@@ -57,7 +57,7 @@ impl NameResolver {
         Ok(ResolvedName::existing(own.pattern_for_all_nodes()))
     }
 
-    /// Reads `NODE/SERVER`, and what follows; `None` for what names no other node's server.
+    /// Parses `NODE/SERVER` and what follows; `None` where no other node is named.
     pub(super) fn parse_node_path<'t>(
         &self,
         typed: &'t str,
@@ -85,7 +85,7 @@ impl NameResolver {
         }))
     }
 
-    /// Why a server of another node is not to be had here: its node is away, or does not share it.
+    /// Why a server of another node is not available here: its node is unavailable, or does not share it.
     pub(super) fn unknown_remote_server(&self, id: &ServerId, typed: &str) -> UnknownName {
         let place = id.remote_parts();
         let away = place.and_then(|(handle, server)| {
@@ -104,14 +104,14 @@ impl NameResolver {
         }
     }
 
-    /// What was probably meant by a text that begins with the name of no node and no server.
+    /// The nearest match for a text whose first part is the name of no node and no server.
     pub(super) fn nearest_node_path(&self, typed: &str) -> Option<String> {
         let (node, rest) = typed.split_once('/')?;
         let near = self.nearest_handle(node)?;
         Some(format!("{near}/{rest}"))
     }
 
-    /// What agents are shown for a tool of a server of another node; `None` for one of this node.
+    /// The visible name of a tool on a server of another node; `None` for one of this node.
     pub(super) fn visible_remote_tool_name(&self, server: &ServerId, tool: &str) -> Option<String> {
         let (handle, own) = server.remote_parts()?;
         let id = self.nodes.get(handle).map(|node| node.to_string());
@@ -123,14 +123,14 @@ impl NameResolver {
         ))
     }
 
-    /// A server whose id has that of a node before it.
+    /// Resolves a server whose id begins with that of a node.
     pub(super) fn resolve_remote_server(&self, typed: &str) -> Result<ServerId, NameError> {
         match self.parse_node_path(typed) {
             Some(Ok(NodePath { server, tool: None })) => Ok(server),
             Some(Err(why)) => Err(why),
             Some(Ok(NodePath { tool: Some(_), .. })) | None => {
                 let (node, _) = typed.split_once('/').unwrap_or((typed, ""));
-                // A node that there is leaves only the rest to be wrong.
+                // If the node exists, the error must be in the rest.
                 self.resolve_node(node)?;
                 Ok(ServerId::parse(typed)?)
             }
@@ -166,6 +166,6 @@ impl NameResolver {
 pub(super) struct NodePath<'t> {
     /// Its id here.
     pub(super) server: ServerId,
-    /// What was typed behind it.
+    /// The text after it.
     pub(super) tool: Option<&'t str>,
 }

@@ -1,5 +1,5 @@
-//! What one agent of this node has: entries about this node's servers, and this node's own denials of servers of other
-//! nodes. What these allow is granted in the logs of the cluster, and decided by the node that owns them.
+//! The entries of one agent of this node: for this node's servers, and this node's own denials for servers of other
+//! nodes. Access to those is granted in the logs of the cluster, and decided by the node that owns them.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -10,21 +10,21 @@ use mgp_protocol::mgp::access::Permission;
 use super::{AccessEntry, AgentRules, GrantTable};
 use crate::policy::grants::{Authority, GrantStatus, Grants, Subject};
 
-/// Servers of other nodes, by the ids that they have here: these begin with the node's name, which changes.
+/// Servers of other nodes, by their local ids: these begin with the node's name, which may change.
 pub type RemoteServers = BTreeMap<ServerId, NodeServer>;
 
 /// All entries of one agent.
 #[derive(Debug, Default)]
 pub(super) struct AgentRuleSet {
     servers: HashMap<ServerId, AgentRules>,
-    /// Of other nodes, by the nodes' ids.
+    /// For servers of other nodes, by the nodes' ids.
     remote: HashMap<NodeServer, AgentRules>,
     /// The generation of the table in which they last changed.
     pub(super) changed_in: u64,
 }
 
 impl AgentRuleSet {
-    /// An agent's grants in force at `now_ms`. About a server of another node only denials count.
+    /// An agent's grants in force at `now_ms`. For a server of another node only denials count.
     pub(super) fn new(
         agent: &AgentId,
         grants: &Grants,
@@ -67,8 +67,8 @@ impl AgentRuleSet {
         self.servers.values().chain(self.remote.values())
     }
 
-    /// What there is about a server. While a server of another node is not known by this id, as when its node has just
-    /// got another name, denials of any server with its own id count.
+    /// The entries for a server. While this id of a server of another node is unknown, for instance just after its
+    /// node was renamed, denials for any server with the same own id count.
     pub(super) fn for_server(
         &self,
         server: &ServerId,
@@ -91,7 +91,7 @@ impl AgentRuleSet {
 }
 
 impl GrantTable {
-    /// The table with other ids of servers of other nodes.
+    /// The table with new local ids of servers of other nodes.
     #[must_use]
     pub fn with_remote(&self, remote: Arc<RemoteServers>, generation: u64) -> Self {
         let mut agents = self.agents.clone();
@@ -111,7 +111,7 @@ impl GrantTable {
         }
     }
 
-    /// The servers of other nodes, by their ids here.
+    /// The servers of other nodes, by their local ids.
     #[must_use]
     pub fn remote(&self) -> &Arc<RemoteServers> {
         &self.remote

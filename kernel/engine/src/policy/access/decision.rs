@@ -1,4 +1,4 @@
-//! What was decided about a call, why, and what its caller is told of it.
+//! The decision about a call, its reason, and the answer to its caller.
 
 use mgp_protocol::ids::NodeId;
 use mgp_protocol::mgp::access::{AccessStatus, Permission, Source};
@@ -7,7 +7,7 @@ use super::{AccessEntry, SetSource};
 use crate::clock::MonotonicTime;
 use crate::timestamps::render_rfc3339_ms;
 
-/// A decision, and what it is based on.
+/// A decision and its basis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AccessDecision<'a> {
     /// Allow or deny.
@@ -18,56 +18,56 @@ pub struct AccessDecision<'a> {
     pub entry: Option<&'a AccessEntry>,
     /// True for a caller of another node.
     pub foreign: bool,
-    /// Why it is closed to one, where no entry denies it.
+    /// Why a remote caller is denied, where no entry does it.
     pub foreign_denial: Option<ForeignDenial>,
-    /// Which set leaves it out, where one does.
+    /// The set that excludes it, if any.
     pub narrowing: Option<SetSource>,
 }
 
-/// Why something is closed to an agent of another node, beside the grants that deny it.
+/// Why an agent of another node is denied, besides denying grants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ForeignDenial {
-    /// Its node is not in the cluster, or this one is not.
+    /// Its node or this one is not in the cluster.
     #[error("the agent's node is not in the cluster")]
     NotMember,
     /// Nothing allows it.
     #[error("no grant allows it, and no default policy applies to agents of other nodes")]
     NotGranted,
-    /// It is granted, and not shared.
+    /// It is granted, but not shared.
     #[error("a grant allows it, and it is not shared with the agent's node")]
     NotShared,
-    /// The lease of somebody who could have taken it back has lapsed.
+    /// The lease of a node that could have revoked the grant has expired.
     #[error("a grant allows it, and the lease of node {}, which could have taken that back, has lapsed", .0.node.short_id())]
     LeaseExpired(ExpiredLease),
-    /// The logs of this node's cluster lack something that they held.
+    /// The logs of this node's cluster lack entries that they once contained.
     #[error(
         "a grant allows it, and the logs of the cluster lack entries here that may have taken that back; `mgp cluster status` at the node that owns the server says what to do"
     )]
     LogsIncomplete,
 }
 
-/// Whose lease has lapsed, and why.
+/// The node whose lease has expired, and why.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ExpiredLease {
-    /// The node that could take grants back.
+    /// The node that could revoke grants.
     pub node: NodeId,
-    /// What happened.
+    /// The cause.
     pub cause: LeaseExpiryCause,
 }
 
-/// Why a lease has lapsed.
+/// Why a lease has expired.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LeaseExpiryCause {
-    /// The node was not heard within the lease, which ended then.
+    /// No message of the node arrived within the lease, which ended then.
     TimedOut(MonotonicTime),
-    /// It was not heard since this node started.
+    /// No message arrived since this node started.
     NeverHeard,
-    /// It was cut off, and not all that it signed before is known here.
+    /// It was cut off, and not all operations that it signed before are known here.
     CutOff,
 }
 
 impl ExpiredLease {
-    /// The cause, for who is refused. `name` is what the node is called.
+    /// Describes the cause for the refused caller. `name` is the name of the node.
     #[must_use]
     pub fn describe(&self, name: &str, now: MonotonicTime) -> String {
         match self.cause {
@@ -86,7 +86,7 @@ impl ExpiredLease {
 }
 
 impl ForeignDenial {
-    /// The rule, with a lease in the words of [`ExpiredLease::describe`].
+    /// Describes the rule, with a lease as [`ExpiredLease::describe`] does.
     #[must_use]
     pub fn describe(&self, name: impl FnOnce(NodeId) -> String, now: MonotonicTime) -> String {
         match self {
@@ -122,7 +122,7 @@ impl AccessDecision<'_> {
         }
     }
 
-    /// True when somebody allowed exactly this, as dangerous tools require (§4.4).
+    /// True when access to exactly this was granted, as dangerous tools require (§4.4).
     #[must_use]
     pub fn is_explicit_allow(&self) -> bool {
         self.permission == Permission::Allow && self.source != Source::DefaultPolicy
@@ -144,8 +144,8 @@ impl AccessDecision<'_> {
     }
 }
 
-/// The answer of `mgp/access/query` to an agent about a tool denied to it. It is the same for a tool that
-/// does not exist, so that nothing is learned by asking.
+/// The answer of `mgp/access/query` to an agent about a tool denied to it. It is the same for a tool that does not
+/// exist, so that probing reveals nothing.
 #[must_use]
 pub fn hidden_query_response() -> AccessStatus {
     AccessStatus {
@@ -157,7 +157,7 @@ pub fn hidden_query_response() -> AccessStatus {
     }
 }
 
-/// How a call of a denied tool is answered.
+/// The answer to a call of a denied tool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum DenialResponse {
     /// Exactly as for a tool that does not exist.
@@ -166,9 +166,9 @@ pub enum DenialResponse {
     Denied,
 }
 
-/// The answer to the caller of a denied tool. It is told of the denial only if it agreed to
-/// `access_control` (`agreed`). The operator can hide denials (`reveal` is false), except where the caller
-/// was shown the tool before (`shown`), for instance when a grant was revoked while a call waited.
+/// The answer to the caller of a denied tool. It includes the denial only if the caller negotiated `access_control`
+/// (`agreed`). The operator can hide denials (`reveal` is false), except where the caller saw the tool before
+/// (`shown`), for instance when a grant was revoked while a call waited.
 #[must_use]
 pub fn denial_response(agreed: bool, shown: bool, reveal: bool) -> DenialResponse {
     if agreed && (shown || reveal) {

@@ -1,5 +1,5 @@
-//! Explains in words which rule decides. Reads the grants, not the table made from them, so that it can
-//! also name rules that do not apply, with the reason.
+//! Explains which rule decides. It reads the grants, not the table made from them, so that it can also list rules
+//! that do not apply, with the reason.
 
 use mgp_protocol::ids::{AgentId, NodeId, NodeServer, ServerId};
 use mgp_protocol::mgp::access::{self, DefaultPolicy, EntryType, Explanation, Permission, Source};
@@ -9,10 +9,10 @@ use super::{DefaultPolicies, Principal, display_author};
 use crate::policy::grants::{Authority, GrantResource, GrantStatus, Grants, LoggedGrant, Subject};
 use crate::timestamps::render_rfc3339_ms;
 
-/// Most entries in one explanation; further ones are counted.
+/// Most entries in one explanation; further ones are only counted.
 const ENTRIES_MAX: usize = 100;
 
-/// Explains what [`super::InstanceMap::decide`] decides on a table of the same grants.
+/// Explains what [`super::GrantTable::decide`] decides on a table of the same grants.
 #[must_use]
 pub fn explain(
     grants: &Grants,
@@ -67,8 +67,8 @@ pub fn explain(
     }
 }
 
-/// Explains what this node itself denies one of its agents of another node's server; None where it denies nothing. `name`
-/// gives the names of nodes.
+/// Explains this node's own denial for one of its agents and another node's server; `None` where it denies nothing.
+/// `name` resolves the names of nodes.
 #[must_use]
 pub fn explain_local_denial(
     grants: &Grants,
@@ -105,10 +105,10 @@ pub fn explain_local_denial(
 
 /// The entries for one resource, each with whether it counts.
 type LevelEntries<'a> = (Source, GrantResource, Vec<(&'a LoggedGrant, GrantStatus)>);
-/// What decided, and how it is said.
+/// The decision, its source, and its description.
 type DecidingRule = Option<(Permission, Source, String)>;
 
-/// All entries in words, by level, and the first one that decides.
+/// Describes all entries by level, and returns the first one that decides.
 fn explain_levels<'a>(
     levels: impl Iterator<Item = LevelEntries<'a>>,
     name: &dyn Fn(NodeId) -> String,
@@ -131,8 +131,8 @@ fn explain_levels<'a>(
     (considered, decided)
 }
 
-/// The same for an agent of another node, whose entries are in the logs of the cluster. `hindrance` is what closes
-/// to it what they allow; `name` gives the names of nodes.
+/// The same for an agent of another node, whose entries are in the logs of the cluster. `hindrance` is what denies
+/// access in spite of them; `name` resolves the names of nodes.
 #[must_use]
 pub fn explain_foreign<'a>(
     levels: impl Iterator<Item = (Source, GrantResource, Vec<(&'a LoggedGrant, GrantStatus)>)>,
@@ -162,7 +162,7 @@ pub fn explain_foreign<'a>(
     }
 }
 
-/// Entries in force first, then those that a conflict closes, deny before allow, those that last longer first.
+/// Sorts entries in force first, then those in conflict, deny before allow, longer validity first.
 fn sort_key(granted: &LoggedGrant, force: &GrantStatus) -> impl Ord + use<> {
     (
         *force != GrantStatus::InForce,
@@ -207,7 +207,7 @@ fn describe_resource(resource: &GrantResource) -> String {
     }
 }
 
-/// Which revoke beats a grant, and what to do.
+/// Describes which revoke overrides a grant, and what to do.
 #[must_use]
 pub fn describe_conflict(force: &GrantStatus, name: impl Fn(NodeId) -> String) -> Option<String> {
     match force {
@@ -290,8 +290,8 @@ fn describe_entry(
     )
 }
 
-/// The entries in force for `mgp/access/list`, of everyone or of one agent, everywhere or on one
-/// server, in the order of their agents. `name` gives the names of other nodes.
+/// The entries in force for `mgp/access/list`, of everyone or of one agent, everywhere or on one server, sorted by
+/// agent. `name` resolves the names of other nodes.
 #[must_use]
 pub fn list(
     grants: &Grants,
@@ -328,8 +328,8 @@ pub fn list(
     shown.filter(wanted).collect()
 }
 
-/// These entries of the logs of a cluster, each with the conflict that closes it, and with the names that the
-/// cluster's other nodes have at `here`.
+/// Lists entries of a cluster's logs, each with its conflict if any, and with the names of the cluster's other nodes
+/// at `here`.
 pub fn list_cluster<'a>(
     granted: impl Iterator<Item = (&'a LoggedGrant, Option<String>)>,
     here: NodeId,

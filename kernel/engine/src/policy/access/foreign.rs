@@ -1,4 +1,4 @@
-//! What agents of other nodes may do at this node's servers: what the logs of the cluster grant them, of what is
+//! Access of other nodes' agents to this node's servers: what the logs of the cluster grant them, limited to what is
 //! shared with their node. No default policy ever applies to them.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -21,8 +21,8 @@ pub struct SharedTools {
 }
 
 impl SharedTools {
-    /// Shares some tools of a server with one node, or with all of them. `tools` is the name of one, or how the
-    /// names of several begin and `*`.
+    /// Shares some tools of a server with one node, or with all of them. `tools` is the name of one tool, or a prefix
+    /// and `*`.
     pub fn add(&mut self, server: ServerId, with: Option<NodeId>, tools: &str) {
         let servers = match with {
             Some(node) => self.with_nodes.entry(node).or_default(),
@@ -50,7 +50,7 @@ impl SharedTools {
         self.patterns_for(node, server).next().is_some()
     }
 
-    /// Whether there can be a tool that is shared with the node and that this pattern means.
+    /// Whether a tool that is shared with the node can match this pattern.
     fn overlaps(&self, node: NodeId, server: &ServerId, tools: &ToolPattern) -> bool {
         let meant = tools.prefix().unwrap_or_default();
         let mut all = self.patterns_for(node, server);
@@ -72,21 +72,21 @@ impl SharedTools {
     }
 }
 
-/// How long what other nodes could take back is still allowed.
+/// How long grants that other nodes could revoke are still honoured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ForeignLease {
-    /// Everyone who could take something back was heard. The word of this one ends first, then; None where there
-    /// is nobody else.
+    /// All nodes that can revoke are within their leases. The named lease expires first, at this time; `None` where
+    /// there is no other node.
     Valid(Option<(MonotonicTime, NodeId)>),
-    /// It has lapsed.
+    /// A lease has expired.
     Expired(ExpiredLease),
-    /// The logs lack something that they held: it may have taken something back.
+    /// The logs lack entries that they once contained: one may be a revocation.
     LogsIncomplete,
 }
 
 impl GrantTable {
-    /// The table with other rules for agents of other nodes. Where only the lease of these was prolonged, give the
-    /// generation that the table has: nothing has to be decided again.
+    /// The table with other rules for agents of other nodes. If only their lease was extended, pass the table's own
+    /// generation: nothing has to be decided again.
     #[must_use]
     pub fn with_foreign(&self, foreign: Option<Arc<ForeignRules>>, generation: u64) -> Self {
         let foreign_since = if generation == self.generation {
@@ -108,8 +108,8 @@ impl GrantTable {
         self.foreign.as_ref()
     }
 
-    /// Whether the caller may follow resources of the server. Another node does that for its agents, one of which
-    /// has to be let in.
+    /// Whether the caller may subscribe to resources of the server. Another node does that for its agents, one of
+    /// which must have access.
     #[must_use]
     pub fn can_subscribe(&self, principal: &Principal, server: &ServerId, now_ms: u64) -> bool {
         let lapsed = self
@@ -120,8 +120,8 @@ impl GrantTable {
         self.can_stay_subscribed(principal, server, now_ms) && !(of_node && lapsed)
     }
 
-    /// Whether who follows resources of the server stays one who does: a lease that lapses ends nothing, it comes
-    /// back.
+    /// Whether a subscriber to resources of the server may stay subscribed: an expired lease ends no subscription,
+    /// because it may be renewed.
     #[must_use]
     pub fn can_stay_subscribed(
         &self,
@@ -138,7 +138,7 @@ impl GrantTable {
         of_node && self.is_server_open(principal, server, now_ms)
     }
 
-    /// What keeps all agents of other nodes out at present.
+    /// What denies all agents of other nodes at present.
     #[must_use]
     pub fn foreign_lease_denial(&self) -> Option<ForeignDenial> {
         match self.foreign.as_ref()?.lease() {
@@ -148,7 +148,7 @@ impl GrantTable {
         }
     }
 
-    /// The table with the lease ended, where its time has come; None where it has not.
+    /// The table with the lease expired, if its time has come; `None` otherwise.
     #[must_use]
     pub fn with_expired_lease(&self, now: impl FnOnce() -> MonotonicTime) -> Option<Self> {
         let foreign = self.foreign.as_ref()?;
@@ -169,20 +169,20 @@ impl GrantTable {
 pub struct ForeignRules {
     members: BTreeSet<NodeId>,
     agents: HashMap<AgentId, ServerRules>,
-    /// Of all agents of a node.
+    /// For all agents of a node.
     nodes: HashMap<NodeId, ServerRules>,
-    /// Of the agents of a name, of any node that is in.
+    /// For agents of a name, on any member node.
     names: HashMap<AgentId, ServerRules>,
     shared: SharedTools,
     lease: ForeignLease,
 }
 
-/// What the same callers have, by server.
+/// The rules of the same callers, by server.
 type ServerRules = HashMap<ServerId, AgentRules>;
 
 impl ForeignRules {
-    /// Collects what was granted: all of it in force, and for servers of this node, each with when it ends by the
-    /// clock here. `members` are the other nodes that are in.
+    /// Collects the grants in force for servers of this node, each with its expiry by the local clock. `members` are
+    /// the other nodes in the cluster.
     #[must_use]
     pub fn new<'a>(
         members: BTreeSet<NodeId>,
@@ -220,13 +220,13 @@ impl ForeignRules {
         }
     }
 
-    /// How long what is allowed holds.
+    /// How long access is honoured.
     #[must_use]
     pub fn lease(&self) -> ForeignLease {
         self.lease
     }
 
-    /// True when only the lease may differ.
+    /// True when at most the lease differs.
     #[must_use]
     pub fn is_same_except_lease(&self, other: &Self) -> bool {
         self.members == other.members
@@ -237,7 +237,7 @@ impl ForeignRules {
             && self.has_expired_lease() == other.has_expired_lease()
     }
 
-    /// The same with another lease.
+    /// The same rules with another lease.
     #[must_use]
     pub fn with_lease(&self, lease: ForeignLease) -> Self {
         Self {
@@ -253,8 +253,8 @@ impl ForeignRules {
         }
     }
 
-    /// All rules about a caller at a server: its own, those of all agents of its node, and those of its name. Each is
-    /// looked up, however many there are. `id` is the caller's here.
+    /// All rules for a caller and a server: its own, those of all agents of its node, and those of its name. Each is
+    /// a lookup, independent of their number. `id` is the local id of the caller.
     pub(super) fn rules_for<'a>(
         &'a self,
         (id, caller): (&AgentId, &NodeAgent),
@@ -267,7 +267,7 @@ impl ForeignRules {
         all.into_iter().flatten()
     }
 
-    /// Whether the caller may know of the server.
+    /// Whether the server is visible to the caller.
     pub(super) fn is_server_visible(
         &self,
         agent: &AgentId,
@@ -304,8 +304,8 @@ impl ForeignRules {
             })
     }
 
-    /// Of another node itself, whether one of its agents is let in to the server as a whole while the lease lasts;
-    /// true of anybody else.
+    /// For a node itself: whether one of its agents has access to the server as a whole while the lease lasts; true
+    /// for any other caller.
     fn can_node_subscribe(&self, caller: &AgentId, server: &ServerId, now_ms: u64) -> bool {
         let Some(node) = caller.as_remote().filter(is_node_itself) else {
             return true;
@@ -314,7 +314,7 @@ impl ForeignRules {
         let agents = self.agents.keys().filter(|agent| of_node(agent)).cloned();
         let named = self.names.keys();
         let named = named.map(|agent| AgentId::from_node_agent(&node.node.agent(agent.clone())));
-        // Stands for all that have no entry of their own.
+        // Represents all agents without an entry of their own.
         let unnamed = AgentId::pattern_for_node(node.node);
         let mut agents = agents.chain(named).chain([unnamed]);
         agents.any(|agent| {
@@ -343,7 +343,7 @@ impl ForeignRules {
         };
         let is_shared = self.shared.is_shared(caller.node, server, tool);
         if is_node_itself(&caller) {
-            // It lists what the index tells it of as well; what is done, its agents do.
+            // A node only lists what the index contains anyway; calls come from its agents.
             return match tool {
                 None if is_shared => allow(Source::ServerGrant, None),
                 None => deny(ForeignDenial::NotShared),
@@ -371,7 +371,7 @@ impl ForeignRules {
         }
     }
 
-    /// Why a caller is let in or not beside its grants: for explanations.
+    /// Why a caller is denied in spite of its grants, for explanations.
     #[must_use]
     pub fn find_denial(
         &self,
@@ -393,7 +393,7 @@ impl ForeignRules {
     }
 }
 
-/// True for another node, not for its agents.
+/// True for a node itself, not for its agents.
 fn is_node_principal(principal: &Principal) -> bool {
     let caller = principal.agent().and_then(AgentId::as_remote);
     caller.is_some_and(|caller| is_node_itself(&caller))
@@ -414,7 +414,7 @@ fn allow(source: Source, entry: Option<&AccessEntry>) -> AccessDecision<'_> {
     }
 }
 
-/// The decision where no cluster or no grant lets the caller in.
+/// The denial where no cluster or no grant gives access.
 pub(super) fn deny(why: ForeignDenial) -> AccessDecision<'static> {
     AccessDecision {
         permission: Permission::Deny,

@@ -1,4 +1,4 @@
-//! Requests to access control: who may make them, and what they do.
+//! Requests to access control: who may make them, and the operations they produce.
 
 use mgp_protocol::ids::{AgentId, NodeId, ServerId};
 use mgp_protocol::mgp::access::{self, BadTarget, EntryType, Permission, target};
@@ -11,11 +11,11 @@ use crate::policy::grants::{
 use crate::policy::tool_pattern::ToolPattern;
 use crate::timestamps::parse_rfc3339;
 
-/// Most grants with patterns. Each is compared with all that a revoke is about, and with all others for the same caller
-/// on each call; a person can read so many.
+/// Most grants with patterns. Each is compared with every revocation, and with the others for the same caller on each
+/// call; a person can review that many.
 pub const PATTERNS_MAX: usize = 256;
 
-/// The part of a request that decides who may make it.
+/// The part of a request that determines who may make it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GrantRequest<'a> {
     /// `mgp/access/query` about this agent.
@@ -24,7 +24,7 @@ pub enum GrantRequest<'a> {
     Administer,
 }
 
-/// Why a request is refused.
+/// Why a request is rejected.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum GrantRequestError {
     /// The caller may not make this request.
@@ -33,7 +33,7 @@ pub enum GrantRequestError {
         /// The caller.
         caller: String,
     },
-    /// An agent asks about another one.
+    /// An agent may only query itself.
     #[error("{caller} may ask about itself only, not about {about}")]
     NotSelf {
         /// The caller.
@@ -41,32 +41,32 @@ pub enum GrantRequestError {
         /// The other agent.
         about: String,
     },
-    /// `entry_type` and `tool_name` do not go together.
+    /// `entry_type` and `tool_name` contradict each other.
     #[error(transparent)]
     Target(#[from] BadTarget),
-    /// Not a valid time.
+    /// It is not a valid time.
     #[error("`expires_at` is no RFC 3339 time such as 2026-03-01T00:00:00Z: {0:?}")]
     BadTime(String),
-    /// It would expire before it begins.
+    /// It has expired already.
     #[error("`expires_at` {0} has passed already")]
     AlreadyExpired(String),
     /// A name or text is too long or empty.
     #[error(transparent)]
     Form(#[from] BadOperation),
-    /// The server is named with a node that is not there.
+    /// The server's node is unknown.
     #[error("no node of the cluster is called {0:?}")]
     UnknownNode(String),
-    /// All agents of this node at one of its servers: its own rules are about agents by their names.
+    /// A pattern for all agents of this node at one of its servers: local rules name single agents.
     #[error(
         "all agents of this node are not granted its own servers together: `default_policy` in [access] of mgp.toml is for that"
     )]
     AllLocalAgents,
-    /// Several tools, for an agent of this node at one of its servers.
+    /// A pattern of tools for an agent of this node at one of its servers.
     #[error(
         "{0:?}: several tools are granted together to agents of other nodes only; name each tool, or the server"
     )]
     LocalPattern(String),
-    /// There are [`PATTERNS_MAX`].
+    /// There are [`PATTERNS_MAX`] already.
     #[error(
         "there are {PATTERNS_MAX} grants with patterns already; revoke some of them, `mgp grants list` lists them"
     )]
@@ -115,19 +115,19 @@ pub fn authorize(principal: &Principal, asked: GrantRequest<'_>) -> Result<(), G
     }
 }
 
-/// Who has the names by which people know nodes.
+/// Resolves the names by which people know nodes.
 pub trait NodeResolver {
-    /// The node that is called so here.
+    /// The node with this local name.
     fn find_node(&self, name: &str) -> Option<NodeId>;
 }
 
-/// The operations of `mgp/access/grant`: the new entry, which replaces all earlier ones for the same agent
-/// and the same server or tool. With a pattern, the entry is of a kind that older builds do not know, so a revoke
-/// before it takes the earlier ones back. `id` is random and new. A server of another node has the node's name before its
-/// own, an agent of another node the node's id behind its own: both are in the operation by all digits.
+/// The operations of `mgp/access/grant`: the new entry, which replaces all earlier ones for the same agent and the
+/// same server or tool. An entry with a pattern is of a kind that older builds do not know, so a separate revoke
+/// before it ends the earlier ones. `id` is random and new. A server of another node is prefixed with the node's
+/// name, an agent of another node is suffixed with the node's id: the operation contains the full ids.
 ///
 /// # Errors
-/// [`GrantRequestError`] says what is wrong; then nothing may be recorded.
+/// [`GrantRequestError`]; then nothing may be recorded.
 pub fn grant(
     request: &access::Grant,
     principal: &Principal,
@@ -178,14 +178,14 @@ pub fn grant(
     Ok(changes)
 }
 
-/// How many grants with patterns there are that nobody has revoked.
+/// The number of unrevoked grants with patterns.
 fn count_patterns(grants: &Grants, authority: &Authority) -> usize {
     let all = grants.iter().filter(|granted| granted.grant.is_pattern());
     all.filter(|granted| !grants.is_revoked(granted, authority))
         .count()
 }
 
-/// This node's own rules have no patterns.
+/// Local grants have no patterns.
 fn check_local_grant(grant: &Grant, here: NodeId) -> Result<(), GrantRequestError> {
     let at_home = grant.resource.server().is_some_and(|on| on.node == here);
     match (&grant.subject, &grant.resource) {
@@ -201,11 +201,11 @@ fn check_local_grant(grant: &Grant, here: NodeId) -> Result<(), GrantRequestErro
     }
 }
 
-/// The grants with a pattern that go on allowing all of what a revoke names: it takes back what names exactly the same
-/// alone. None where it ends a denial.
+/// The pattern grants that still allow all of what a revoke names: a revoke ends only grants with exactly the same
+/// subject and resource. None where it ends a denial.
 ///
 /// # Errors
-/// [`GrantRequestError`] says what is wrong.
+/// [`GrantRequestError`].
 pub fn remaining_pattern_grants<'a>(
     request: &access::Revoke,
     names: &impl NodeResolver,
@@ -243,7 +243,7 @@ pub fn remaining_pattern_grants<'a>(
 /// The operations of `mgp/access/revoke`; none when there is no such entry.
 ///
 /// # Errors
-/// [`GrantRequestError`] says what is wrong; then nothing may be recorded.
+/// [`GrantRequestError`]; then nothing may be recorded.
 pub fn revoke(
     request: &access::Revoke,
     principal: &Principal,
@@ -267,8 +267,8 @@ pub fn revoke(
         .collect())
 }
 
-/// The revocations when a server is removed: everything allowed on it and every permission it had, so that
-/// another server of its name begins without. Denials remain.
+/// The revocations when a server is removed: all allowing entries for it and all its permissions, so that another
+/// server of its name starts without. Denials remain.
 #[must_use]
 pub fn revoke_server_grants(
     server: &ServerId,

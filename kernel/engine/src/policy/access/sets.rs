@@ -1,5 +1,5 @@
-//! Named sets of servers and tools (decision 51). A set takes away from what grants and default policies allow, and
-//! never adds to it: it is asked first, and what it leaves out is denied whatever else is said.
+//! Named sets of servers and tools (decision 51). A set narrows what grants and default policies allow, and never
+//! widens it: it is checked first, and what it excludes is denied in any case.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -8,14 +8,14 @@ use mgp_protocol::ids::{AgentId, ServerId, SetName};
 
 use super::{Audience, GrantTable, Principal};
 
-/// What a set has. The names of tools are their servers' own.
+/// The contents of a set. Tools have their servers' own names.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ToolSet {
-    /// Servers that are in it as a whole: with prompts, resources and events.
+    /// Servers included as a whole: with prompts, resources and events.
     pub servers: BTreeSet<ServerId>,
     /// Single tools of other servers.
     pub tools: BTreeMap<ServerId, BTreeSet<String>>,
-    /// Tools that are not in it, whatever else is said.
+    /// Tools that are excluded in any case.
     pub except: BTreeMap<ServerId, BTreeSet<String>>,
 }
 
@@ -34,13 +34,13 @@ impl ToolSet {
     }
 }
 
-/// The sets of the configuration, and who is held to which.
+/// The configured sets, and the agents assigned to them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ToolSets {
     /// By name.
     pub by_name: BTreeMap<SetName, Arc<ToolSet>>,
-    /// Agents that use a set and nothing else, at every door. One that is held to a set that does not exist has
-    /// nothing.
+    /// Agents that are limited to a set at every endpoint. An agent assigned to a set that does not exist has no
+    /// access.
     pub by_agent: HashMap<AgentId, SetName>,
 }
 
@@ -49,7 +49,7 @@ impl ToolSets {
         self.by_name.get(name)
     }
 
-    /// The sets that a caller is narrowed to: that of its door, and that it is held to.
+    /// The sets that narrow a caller: that of its endpoint, and the assigned one.
     fn sets_for<'a>(
         &'a self,
         principal: &'a Principal,
@@ -64,13 +64,13 @@ impl ToolSets {
     }
 }
 
-/// Why a set counts for a caller.
+/// Why a set applies to a caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SetSource {
-    /// It came by the set's door.
+    /// The caller uses the set's endpoint.
     #[error("it is not in the set of this door")]
     Endpoint,
-    /// It is held to the set.
+    /// The caller is assigned to the set.
     #[error("it is not in the set that the agent is held to")]
     Assignment,
 }
@@ -92,7 +92,8 @@ impl GrantTable {
         &self.sets
     }
 
-    /// Whether the caller may come in by the door of this set: there is one, and it is not held to another one.
+    /// Whether the caller may use the endpoint of this set: the set exists, and the caller is not assigned to another
+    /// one.
     #[must_use]
     pub fn can_use_set(&self, principal: &Principal, set: &SetName) -> bool {
         let held = principal
@@ -101,14 +102,14 @@ impl GrantTable {
         self.sets.by_name.contains_key(set) && held.is_none_or(|held| held == set)
     }
 
-    /// Whether any set takes something away from this caller.
+    /// Whether any set narrows this caller.
     #[must_use]
     pub fn is_in_any_set(&self, principal: &Principal) -> bool {
         self.sets.sets_for(principal).next().is_some()
     }
 
-    /// Why a set keeps this from the caller, and which; `None` where none does. Two look-ups for a caller that is in a
-    /// set, one where any agent is held to one, and none otherwise.
+    /// The set that excludes this for the caller, and why it applies; `None` where none does. Two lookups for a
+    /// caller in a set, one where any agent is assigned to one, and none otherwise.
     #[must_use]
     pub fn excluding_set<'a>(
         &'a self,
@@ -122,7 +123,7 @@ impl GrantTable {
         })
     }
 
-    /// The tools of this server that the caller's sets name one by one, of the first set that has it.
+    /// The tools of this server that the caller's sets name individually, from the first set that includes it.
     pub(super) fn tools_in_sets<'a>(
         &'a self,
         principal: &Principal,
@@ -134,8 +135,8 @@ impl GrantTable {
         tools.into_iter().flatten().map(String::as_str)
     }
 
-    /// The audience that `base` becomes by the caller's sets. It tells sets apart by what they have, so that a list
-    /// is told to have changed only where it may have.
+    /// Narrows the audience `base` by the caller's sets. Sets are compared by content, so that a list change is
+    /// reported only where the list may have changed.
     pub(super) fn narrow_audience(&self, principal: &Principal, base: Audience) -> Audience {
         let sets = self.sets.sets_for(principal);
         let sets = sets.map(|(_, name)| self.sets.get(name).cloned().unwrap_or_default());

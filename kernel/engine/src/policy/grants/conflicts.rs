@@ -1,8 +1,9 @@
-//! Grants and revokes whose issuers did not know of each other: the revoke wins, whichever came first.
+//! Conflicts of grants and revocations whose issuers did not know of each other: the revocation wins, whichever came
+//! first.
 //!
-//! A *withdrawal* takes back something that was allowed: a revoke, or a denial that replaces what allowed. It is about
-//! what the grants that it names are about. It beats every grant that overlaps this, unless the issuer of the grant
-//! knew the withdrawal, or the issuer of the withdrawal knew the grant and left it.
+//! A *withdrawal* takes back something that was allowed: a revocation, or a denial that replaces an allowing grant.
+//! Its scope is the scope of the grants that it names. It overrides every overlapping grant, unless the issuer of the
+//! grant knew the withdrawal, or the issuer of the withdrawal knew the grant and left it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,40 +20,40 @@ use super::{
 };
 use crate::policy::tool_pattern::ToolPattern;
 
-/// What is known of a withdrawal beside its place.
+/// The data of a withdrawal besides its position.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Withdrawal {
     issued_at_ms: u64,
     context: CausalContext,
 }
 
-/// All withdrawals, by what they are about. None of it depends on the order in which operations came.
+/// All withdrawals, by scope. Nothing here depends on the order in which operations arrived.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Withdrawals {
     by_key: BTreeMap<OperationKey, Withdrawal>,
-    /// By subject and resource; without a resource, about all that the subject has.
+    /// By subject and resource; without a resource, for everything the subject has.
     by_scope: BTreeMap<Subject, SubjectScopes>,
 }
 
-/// Withdrawals about the same, sorted.
+/// The withdrawals of one scope, sorted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct ScopeWithdrawals {
     keys: Vec<OperationKey>,
-    /// Of each issuer.
+    /// By issuer.
     fronts: Vec<(NodeId, IssuerFronts)>,
 }
 
-/// What of one issuer's withdrawals is looked at for a grant: a few numbers, however many there are.
+/// The part of one issuer's withdrawals that is examined for a grant: a few numbers, however many there are.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct IssuerFronts {
-    /// The last place.
+    /// The last position.
     last: u64,
-    /// For grants of the logs that a withdrawal names as known to its issuer.
+    /// For grants in the logs that a withdrawal names as known to its issuer.
     logs: Vec<(NodeId, KnowledgeFront)>,
 }
 
-/// Places of withdrawals, each with how much of one log was known there: both rise. Left out is every one behind which
-/// there is one that knew no more: it beats whatever the first one beats.
+/// Positions of withdrawals, each with the known length of one log: both increase. A withdrawal is left out if a
+/// later one knew no more, because the later one overrides whatever the earlier one does.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct KnowledgeFront(Vec<(u64, u64)>);
 
@@ -81,7 +82,7 @@ impl KnowledgeFront {
         self.0.splice(first..end, [(place, known)]);
     }
 
-    /// The first place from `from` on at which the operation at `sequence` of the log was not known.
+    /// The first position from `from` on at which the operation at `sequence` of the log was not known.
     fn unknown_from(&self, from: u64, sequence: u64) -> Option<u64> {
         let at = self.0.partition_point(|(place, _)| *place < from);
         let (place, known) = self.0.get(at)?;
@@ -89,14 +90,14 @@ impl KnowledgeFront {
     }
 }
 
-/// Room for one: most lists get no second one, and would have room for four.
+/// Reserves space for one: most lists get no second item, and would allocate four.
 fn reserve_first<T>(list: &mut Vec<T>) {
     if list.is_empty() {
         list.reserve_exact(1);
     }
 }
 
-/// The value of a sorted list for this node, which is made if there is none.
+/// The value of this node in a sorted list, inserted if it is missing.
 fn get_or_insert<T: Default>(list: &mut Vec<(NodeId, T)>, node: NodeId) -> &mut T {
     let at = list.partition_point(|(other, _)| *other < node);
     if list.get(at).is_none_or(|(other, _)| *other != node) {
@@ -106,7 +107,7 @@ fn get_or_insert<T: Default>(list: &mut Vec<(NodeId, T)>, node: NodeId) -> &mut 
     &mut list[at].1
 }
 
-/// How much of a log is named as known by an operation at that place; of its own log only where it says so.
+/// The length of a log that an operation at that position names as known; of its own log only where it states so.
 fn known_len_in_context(context: &CausalContext, log: NodeId, place: LogPosition) -> Option<u64> {
     let named = context.logs.get(&log);
     if log == place.issuer {
@@ -138,7 +139,7 @@ impl Withdrawals {
         fronts.last = fronts.last.max(place.sequence);
         for log in withdrawal.context.logs.keys() {
             if fronts.logs.iter().all(|(known, _)| known != log) {
-                // Those before did not name it.
+                // Earlier ones did not name it.
                 let front = get_or_insert(&mut fronts.logs, *log);
                 let others = scope
                     .keys
@@ -162,8 +163,8 @@ impl Withdrawals {
         }
     }
 
-    /// Those about something that overlaps this. Of a single agent three subjects are looked up; a pattern is compared
-    /// with all.
+    /// Withdrawals whose scope overlaps this one. For a single agent three subjects are looked up; a pattern is
+    /// compared with all.
     fn overlapping<'a>(
         &'a self,
         subject: &Subject,
@@ -173,7 +174,7 @@ impl Withdrawals {
         subjects.flat_map(|(_, about)| overlapping_scopes(about, resource))
     }
 
-    /// How many bytes of memory they take, nearly.
+    /// The approximate memory use in bytes.
     pub(super) fn memory_bytes(&self) -> usize {
         let contexts = self.by_key.values().map(|it| context_memory(&it.context));
         let about = self.by_scope.iter().map(|(subject, scopes)| {
@@ -189,7 +190,7 @@ impl Withdrawals {
             + contexts.chain(about).sum::<usize>()
     }
 
-    /// The first one at this place.
+    /// The first one at this position.
     fn first_at(&self, place: LogPosition) -> Option<&Withdrawal> {
         let from = (place, OperationId::START);
         let (key, withdrawal) = self.by_key.range(from..).next()?;
@@ -197,10 +198,10 @@ impl Withdrawals {
     }
 }
 
-/// Withdrawals about the same subject, by what they are about.
+/// Withdrawals of the same subject, by resource.
 type SubjectScopes = BTreeMap<Option<GrantResource>, ScopeWithdrawals>;
 
-/// What is known by subject, of all that overlap this one.
+/// The values of all subjects that overlap this one.
 pub(super) fn overlapping_subjects<'a, T>(
     all: &'a BTreeMap<Subject, T>,
     subject: &Subject,
@@ -220,7 +221,7 @@ pub(super) fn overlapping_subjects<'a, T>(
     one.chain(compared)
 }
 
-/// Those of a subject that are about something that overlaps this.
+/// The withdrawals of a subject whose resource overlaps this one.
 fn overlapping_scopes<'a>(
     about: &'a SubjectScopes,
     resource: &'a GrantResource,
@@ -236,7 +237,7 @@ fn overlapping_scopes<'a>(
         GrantResource::Tool(on, _) => (Some(on), at(Some(resource.clone())), None),
     };
     let server = on.and_then(|on| at(Some(GrantResource::Server(on.clone()))));
-    // Single tools from the first one on that can be meant: those that begin alike follow each other.
+    // Single tools, from the first possible match on: names with a common prefix are adjacent.
     let single = on.zip(tools).map(|(on, beginning)| {
         let first = GrantResource::Tool(on.clone(), beginning);
         let all = about.range(Some(first)..);
@@ -256,8 +257,8 @@ fn overlapping_scopes<'a>(
     all.chain(parts.map(|(_, scope)| scope))
 }
 
-/// Whether it takes back something that was allowed, if its grants are known. What only denied may be named as well:
-/// to end a denial takes nothing away.
+/// Whether it takes back something that was allowed, as far as its grants are known. It may name denials as well:
+/// ending a denial takes nothing away.
 fn is_withdrawal(change: &GrantChange) -> bool {
     match change {
         GrantChange::Revoke(_) => true,
@@ -267,11 +268,11 @@ fn is_withdrawal(change: &GrantChange) -> bool {
     }
 }
 
-/// What a withdrawal is about: a resource of a subject, or all that it has.
+/// The scope of a withdrawal: a resource of a subject, or everything it has.
 type WithdrawnScope = (Subject, Option<GrantResource>);
 
 impl Grants {
-    /// An operation of this kind was taken: links withdrawals and the grants that they name.
+    /// Indexes an applied operation of this kind: links withdrawals and the grants that they name.
     pub(super) fn index_withdrawal(&mut self, operation: &EncodedOperation, change: &GrantChange) {
         let key = (operation.position(), operation.id());
         if is_withdrawal(change) {
@@ -298,7 +299,7 @@ impl Grants {
         }
     }
 
-    /// What a change takes back, of what is known.
+    /// The scopes that a change takes back, as far as they are known.
     fn withdrawn_scopes(&self, change: &GrantChange) -> BTreeSet<WithdrawnScope> {
         if let GrantChange::Revoke(Revoke::UpTo { subject, .. }) = change {
             return [(subject.clone(), None)].into();
@@ -309,14 +310,14 @@ impl Grants {
         scopes.collect()
     }
 
-    /// How many operations of a log were known to who wrote the operation at `place`, of those that only one can be
-    /// meant by.
+    /// How many operations of a log were known to the issuer of the operation at `place`, counting only unambiguous
+    /// positions.
     fn known_len(&self, context: &CausalContext, log: NodeId, place: LogPosition) -> u64 {
         let fork = self.logs.get(&log).and_then(IssuerLog::fork);
         context.known_len(log, place).min(fork.unwrap_or(u64::MAX))
     }
 
-    /// The first withdrawal that beats a grant without being known to its issuer.
+    /// The first withdrawal that overrides a grant and was not known to its issuer.
     pub(super) fn find_conflict(
         &self,
         granted: &LoggedGrant,
@@ -336,7 +337,7 @@ impl Grants {
         Some(GrantStatus::InConflict { revoke, at_ms })
     }
 
-    /// A withdrawal of one issuer that the issuer of a grant did not know, nor the other way round.
+    /// A withdrawal of one issuer, where neither it nor the issuer of the grant knew the other's operation.
     fn first_unknown(
         &self,
         granted: &LoggedGrant,
@@ -352,7 +353,7 @@ impl Grants {
         let log = fronts.logs.iter().find(|(log, _)| *log == place.issuer);
         let sequence = match log {
             Some((_, front)) => front.unknown_from(from, place.sequence),
-            // Who wrote all of them knew the grant, or none of them did.
+            // The issuer of all of them knew the grant, or of none of them.
             None if by == place.issuer => None,
             None => (fronts.last >= from).then_some(fronts.last),
         };
@@ -383,7 +384,8 @@ impl Grants {
         unknown.map(|(place, _)| *place)
     }
 
-    /// Whether a revoke that is not signed yet beats a grant that it does not name. `place` is where it will stand.
+    /// Whether a revocation that is not signed yet overrides a grant that it does not name. `place` is its future
+    /// position.
     pub(crate) fn is_overridden_by(
         &self,
         granted: &LoggedGrant,
@@ -408,7 +410,7 @@ impl Grants {
         }
     }
 
-    /// What is known here of other logs than the issuer's own, as far as conflicts with this change depend on it.
+    /// The known parts of other logs than the issuer's own, as far as conflicts with this change depend on them.
     #[must_use]
     pub fn causal_context(&self, change: &LogChange, issuer: NodeId) -> CausalContext {
         match change.grants() {

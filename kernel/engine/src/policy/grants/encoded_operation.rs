@@ -1,5 +1,5 @@
-//! An operation as its issuer wrote it. The bytes are never made anew: a later build may know members and
-//! kinds that this one does not, and its signature is of what it wrote.
+//! An operation as its issuer encoded it. The bytes are never re-encoded: a later build may know members and kinds
+//! that this one does not, and the signature covers the original bytes.
 
 use std::fmt;
 use std::sync::Arc;
@@ -17,12 +17,12 @@ use super::{
 
 /// Most bytes of an operation: some [`super::IDS_MAX`] ids and the longest texts, twice over.
 pub const OPERATION_MAX: usize = 128 << 10;
-/// Deepest nesting of an operation. Ours have seven levels, and each takes room on the stack of who reads them:
-/// whoever brings one may be a stranger to who signed it.
+/// Deepest nesting of an operation. Ours have seven levels, and each takes stack space of the parser: the sender of
+/// an operation may be unknown to its signer.
 const NESTING_MAX: usize = 64;
 /// A prefix of the signed bytes, so that a signature is not valid for anything else.
 const CONTEXT: &[u8] = b"mgp log operation v2\0";
-/// The kinds this build knows, by what they are read as.
+/// The kinds this build knows, by the change they parse to.
 const GRANT_KINDS: [&str; 3] = ["grant", PATTERN_KIND, "revoke"];
 const MEMBER_KINDS: [&str; 7] = [
     "found", "admit", "cut", "rename", "rest", "rekey", "recover",
@@ -41,7 +41,7 @@ pub struct EncodedOperation {
 #[error("it holds no signed operation: {0}")]
 pub struct OperationDecodeError(pub(super) String);
 
-/// What every build reads of an operation.
+/// The members of an operation that every build parses.
 #[derive(Deserialize)]
 struct OperationHead {
     #[serde(default)]
@@ -52,20 +52,20 @@ struct OperationHead {
     told_at_ms: u64,
 }
 
-/// One member of it.
+/// A single member of it.
 #[derive(Deserialize)]
 struct ChangeMember<T> {
     change: T,
 }
 
-/// One member of it that older builds do not write.
+/// A single member that older builds do not write.
 #[derive(Deserialize)]
 struct OperationContext {
     #[serde(default)]
     context: CausalContext,
 }
 
-/// The name of a change's kind; the rest is passed over.
+/// The name of a change's kind; the rest is skipped.
 struct KindName(String);
 
 impl<'de> Deserialize<'de> for KindName {
@@ -87,7 +87,7 @@ impl<'de> Deserialize<'de> for KindName {
                 while let Some((name, _)) = map.next_entry::<String, IgnoredAny>()? {
                     names.push(name);
                 }
-                // Two kinds in one are none that this build knows.
+                // Two kinds in one operation are unknown to this build.
                 Ok(KindName(names.join(" and ")))
             }
         }
@@ -96,21 +96,21 @@ impl<'de> Deserialize<'de> for KindName {
 }
 
 impl EncodedOperation {
-    /// Writes an operation.
+    /// Encodes an operation.
     ///
     /// # Panics
-    /// Never: an operation is plain words and numbers.
+    /// Never: an operation consists of plain strings and numbers.
     #[must_use]
     pub fn new(operation: Operation) -> Self {
         let body = rmp_serde::to_vec_named(&operation).expect("an operation can be written");
         Self::from_parts(operation, &[CONTEXT, &body].concat())
     }
 
-    /// Reads what another one wrote. A kind that is not known, and one whose content cannot be read or breaks a
-    /// rule, is [`LogChange::Unknown`].
+    /// Decodes an operation of any node. A kind that is unknown, or whose content is invalid, becomes
+    /// [`LogChange::Unknown`].
     ///
     /// # Errors
-    /// [`OperationDecodeError`] when it does not even say whose it is and where it belongs.
+    /// [`OperationDecodeError`] when not even its issuer and position can be read.
     pub fn decode(body: &[u8]) -> Result<Self, OperationDecodeError> {
         if body.len() > OPERATION_MAX {
             return Err(OperationDecodeError(format!(
@@ -125,7 +125,7 @@ impl EncodedOperation {
             author: head.author,
             told_at_ms: head.told_at_ms,
             change: decode_change(body)?,
-            // What cannot be read, or is too long, says that nothing was known: fewer grants count.
+            // An invalid or oversized context counts as empty: fewer grants count.
             context: decode_exact::<OperationContext>(body)
                 .ok()
                 .map(|read| read.context)
@@ -138,7 +138,7 @@ impl EncodedOperation {
         Ok(Self::from_parts(operation, &[CONTEXT, body].concat()))
     }
 
-    /// An entry of the form that names no nodes.
+    /// An entry in the format that names no nodes.
     pub(super) fn from_v1(home: OperationV1) -> Self {
         let signed = home.to_signed_bytes();
         Self::from_parts(home.into_operation(), &signed)
@@ -152,50 +152,50 @@ impl EncodedOperation {
         }
     }
 
-    /// What it says.
+    /// The decoded operation.
     #[must_use]
     pub fn operation(&self) -> &Operation {
         &self.operation
     }
 
-    /// What it says, without the bytes.
+    /// The decoded operation, without the bytes.
     #[must_use]
     pub fn into_operation(self) -> Operation {
         Arc::unwrap_or_clone(self.operation)
     }
 
-    /// The hash of what is signed.
+    /// The hash of the signed bytes.
     #[must_use]
     pub fn id(&self) -> OperationId {
         self.id
     }
 
-    /// What is signed.
+    /// The signed bytes.
     #[must_use]
     pub fn signed_bytes(&self) -> &[u8] {
         &self.signed_bytes
     }
 
-    /// What is stored and sent of it; None for the form that is not made of its signed bytes.
+    /// The bytes that are stored and sent; `None` for the format whose signed bytes are derived.
     #[must_use]
     pub fn body(&self) -> Option<&[u8]> {
         self.signed_bytes.strip_prefix(CONTEXT)
     }
 
-    /// Its place.
+    /// Its position.
     #[must_use]
     pub fn position(&self) -> LogPosition {
         self.operation.place
     }
 
-    /// Whose it is.
+    /// Its issuer.
     #[must_use]
     pub fn issuer(&self) -> NodeId {
         self.operation.place.issuer
     }
 }
 
-/// Reads a value that fills the bytes to their end.
+/// Decodes a value that must fill the bytes to their end.
 pub(super) fn decode_exact<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, OperationDecodeError> {
     let mut left = bytes;
     let mut reader = rmp_serde::Deserializer::new(&mut left);

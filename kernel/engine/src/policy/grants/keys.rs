@@ -6,13 +6,13 @@ use mgp_protocol::ids::NodeId;
 
 use super::{GrantId, LogPosition, OperationId};
 
-/// The operation that a grant stands in: a forked log has two for one place.
+/// The operation that contains a grant: a forked log has two for one position.
 pub type GrantKey = (GrantId, LogPosition, OperationId);
 
-/// Where an operation stands: a forked log has two in one place.
+/// The position and id of an operation: a forked log has two in one position.
 pub(super) type OperationKey = (LogPosition, OperationId);
 
-/// Before every place, and behind.
+/// The lowest position, and the highest.
 const FIRST: LogPosition = LogPosition {
     issuer: NodeId([0; 32]),
     sequence: 0,
@@ -22,7 +22,7 @@ const LAST: LogPosition = LogPosition {
     sequence: u64::MAX,
 };
 
-/// All operations in which a grant of this name stands.
+/// All operations that contain a grant with this id.
 pub(super) fn grant_keys(id: GrantId) -> RangeInclusive<GrantKey> {
     (id, FIRST, OperationId::START)..=(id, LAST, OperationId([0xff; 32]))
 }

@@ -1,7 +1,7 @@
-//! What is known of one issuer's log: the part that is certain, and what lies behind its end because an
-//! operation before it is missing or the issuer signed two for one place.
+//! The known part of one issuer's log: the certain part, and operations beyond it, because an earlier one is missing
+//! or the issuer signed two for one position.
 //!
-//! All of it depends on the set of known operations alone, not on the order in which they came.
+//! All of it depends only on the set of known operations, not on the order in which they arrived.
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -9,24 +9,24 @@ use std::ops::RangeInclusive;
 use super::memory::tree_memory;
 use super::{ApplyError, EncodedOperation, LogTip, OperationId};
 
-/// Operations kept of one log while earlier ones are missing; more are refused, and come again with those
-/// before them. Peers send logs in order, so only what was pushed ahead waits.
+/// Operations of one log buffered while earlier ones are missing; more are rejected, and arrive again with those
+/// before them. Peers send logs in order, so only operations pushed ahead wait.
 pub const BUFFERED_MAX: usize = 4096;
-/// Operations kept of the branches of a forked log besides the longest one. A node that signed two branches by
+/// Operations stored of the branches of a forked log besides the longest one. A node that signed two branches by
 /// mistake is noticed long before.
 pub(super) const BRANCHES_MAX: u64 = 65_536;
 
-/// An operation's place and id: a forked log has several in one place.
+/// An operation's sequence number and id: a forked log has several for one number.
 pub type LogKey = (u64, OperationId);
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct IssuerLog {
-    /// The certain part: one operation for each place, each naming the one before. That they are in this order is
-    /// all there is to know of them.
+    /// The certain part: one operation for each position, each naming the one before. Nothing but their order is
+    /// stored.
     chain: Vec<OperationId>,
-    /// What lies behind it.
+    /// The operations beyond it.
     items: BTreeMap<LogKey, GrantLogItem>,
-    /// The first place that is claimed by two.
+    /// The first position with two operations.
     fork: Option<u64>,
     /// How many have no unbroken chain to the start.
     unattached: usize,
@@ -40,7 +40,7 @@ struct GrantLogItem {
     attached: bool,
 }
 
-/// What became of an operation in its log.
+/// The result of adding an operation to its log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LogInsertion {
     Duplicate,
@@ -52,17 +52,17 @@ impl IssuerLog {
         self.fork.is_some()
     }
 
-    /// The first place that is claimed by two.
+    /// The first position with two operations.
     pub(super) fn fork(&self) -> Option<u64> {
         self.fork
     }
 
-    /// How many operations from the first on are certain.
+    /// The length of the certain part.
     pub(super) fn certain_len(&self) -> u64 {
         self.chain.len() as u64
     }
 
-    /// The certain part's end.
+    /// The end of the certain part.
     pub(super) fn tip(&self) -> LogTip {
         self.tip_at(self.certain_len())
     }
@@ -75,13 +75,13 @@ impl IssuerLog {
         }
     }
 
-    /// The id of the operation before this place, which must be certain.
+    /// The id of the operation before this position, which must be certain.
     fn id_before(&self, sequence: u64) -> OperationId {
         let before = sequence.checked_sub(1).and_then(|at| self.certain_at(at));
         before.unwrap_or(OperationId::START)
     }
 
-    /// The certain operation in this place.
+    /// The certain operation at this position.
     fn certain_at(&self, sequence: u64) -> Option<OperationId> {
         let at = usize::try_from(sequence).ok()?;
         self.chain.get(at).copied()
@@ -92,7 +92,7 @@ impl IssuerLog {
         self.certain_at(key.0) == Some(key.1) || self.items.contains_key(&key)
     }
 
-    /// Everything from this place on. What is not certain lies behind all that is.
+    /// All operations from this position on. Uncertain ones come after all certain ones.
     pub(super) fn keys_from(&self, sequence: u64) -> impl Iterator<Item = LogKey> + use<'_> {
         let first = usize::try_from(sequence).unwrap_or(usize::MAX);
         let first = first.min(self.chain.len());
@@ -101,7 +101,7 @@ impl IssuerLog {
         certain.chain(behind.map(|(key, _)| *key))
     }
 
-    /// What is known in this place, each with the one before that it names.
+    /// The known operations at this position, each with the predecessor that it names.
     fn entries_at(&self, sequence: u64) -> impl Iterator<Item = (OperationId, OperationId)> {
         let certain = self.certain_at(sequence);
         let certain = certain.map(|id| (id, self.id_before(sequence)));
@@ -111,7 +111,7 @@ impl IssuerLog {
             .chain(behind.map(|(key, item)| (key.1, item.previous)))
     }
 
-    /// Takes an operation.
+    /// Adds an operation.
     pub(super) fn insert(
         &mut self,
         written: &EncodedOperation,
@@ -140,7 +140,7 @@ impl IssuerLog {
         Ok(LogInsertion::New)
     }
 
-    /// True for the usual case: the next one of a log that is certain as far as it is known.
+    /// True for the usual case: the next operation of a log without uncertain ones.
     fn is_next(&self, sequence: u64, previous: OperationId) -> bool {
         let whole = self.items.is_empty() && self.fork.is_none();
         whole && sequence == self.certain_len() && previous == self.tip().id
@@ -173,7 +173,7 @@ impl IssuerLog {
         }
     }
 
-    /// The first place that this operation shows to be claimed by two.
+    /// The first position that this operation reveals to have two.
     fn find_fork(&self, sequence: u64, id: OperationId, previous: OperationId) -> Option<u64> {
         let before = sequence.checked_sub(1);
         let other_before = before.filter(|before| {
@@ -189,7 +189,7 @@ impl IssuerLog {
         other_before.or_else(|| other_here().then_some(sequence))
     }
 
-    /// What waited for this one has its chain now.
+    /// Attaches the operations that waited for this one.
     fn attach(&mut self, key: LogKey) {
         let mut reached = vec![key];
         while let Some((sequence, id)) = reached.pop() {
@@ -204,7 +204,7 @@ impl IssuerLog {
         }
     }
 
-    /// Moves the end of the certain part to where it belongs.
+    /// Extends or shortens the certain part.
     fn update_certain(&mut self) {
         let end = self.fork.unwrap_or(u64::MAX);
         while self.certain_len() > end
@@ -216,7 +216,7 @@ impl IssuerLog {
             self.items.insert((sequence, id), item);
         }
         while self.certain_len() < end {
-            // Before the fork there is one for each place, and it names the one before.
+            // Before the fork there is one for each position, and it names the one before.
             let next = self.items.range(keys_at(self.certain_len())).next();
             let Some(key) = next.map(|(key, _)| *key) else {
                 return;
@@ -226,14 +226,14 @@ impl IssuerLog {
         }
     }
 
-    /// How many bytes of memory it takes, nearly.
+    /// The approximate memory use in bytes.
     pub(super) fn memory_bytes(&self) -> usize {
         self.chain.capacity() * size_of::<OperationId>()
             + tree_memory::<(LogKey, GrantLogItem)>(self.items.len())
     }
 }
 
-/// All operations in this place.
+/// All operations at this position.
 fn keys_at(sequence: u64) -> RangeInclusive<LogKey> {
     (sequence, OperationId::START)..=(sequence, OperationId([0xff; 32]))
 }

@@ -1,14 +1,14 @@
-//! How many bytes of memory parts of the logs take, nearly.
+//! Estimates the memory use of parts of the logs, in bytes.
 
 use mgp_protocol::ids::NodeId;
 
 use super::{CausalContext, GrantId, GrantResource, LoggedGrant, OperationId, Subject};
 
-/// The counts in front of what is shared.
+/// The reference counts in front of a shared value.
 pub(super) const SHARED_COUNTS: usize = 2 * size_of::<usize>();
 
-/// What a tree of so many takes. Its nodes have room for eleven, and each is two thirds full, or half of it is all
-/// that is there.
+/// The memory of a B-tree of this length. Its nodes have space for eleven items; each is about two thirds full, or
+/// half full if it is the only one.
 pub(super) fn tree_memory<T>(len: usize) -> usize {
     match len {
         0 => 0,
@@ -49,7 +49,7 @@ pub(super) fn granted_memory(granted: &LoggedGrant) -> usize {
         + granted.author.capacity()
 }
 
-/// Besides itself.
+/// Besides the value itself.
 pub(super) fn context_memory(context: &CausalContext) -> usize {
     tree_memory::<(NodeId, u64)>(context.logs.len())
         + context.branches.capacity() * size_of::<OperationId>()

@@ -28,7 +28,7 @@ pub const TEXT_MAX: usize = 4096;
 /// Most grants that one operation revokes; [`Revoke::UpTo`] revokes more.
 pub const IDS_MAX: usize = 1024;
 hex_id! {
-    /// The id of a grant: random, never used twice.
+    /// The id of a grant: random, never reused.
     GrantId, 16
 }
 
@@ -42,39 +42,39 @@ hex_id! {
     OperationId, 32
 }
 hex_id! {
-    /// A cluster: the id of the operation that founded it.
+    /// A cluster: the id of its founding operation.
     ClusterId, 32
 }
 
 impl OperationId {
-    /// The predecessor that the first operation of a log names.
+    /// The predecessor of the first operation of a log.
     pub const START: Self = Self([0; 32]);
 }
 
-/// A place in a log.
+/// A position in a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct LogPosition {
-    /// Whose log.
+    /// The issuer of the log.
     pub issuer: NodeId,
     /// Counted from 0, without gaps.
     pub sequence: u64,
 }
 
-/// Who is granted something.
+/// The subject of a grant.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Subject {
     /// An agent: access to servers and tools (§5).
     Agent(NodeAgent),
-    /// A server: permissions it asked for (§3).
+    /// A server: permissions it requested (§3).
     Server(NodeServer),
     /// Every agent of a node.
     AgentsAt(NodeId),
-    /// The agents of this name, of every node that is in when they call.
+    /// The agents of this name, on every node that is a member when they call.
     AgentEverywhere(AgentId),
 }
 
-/// What is granted.
+/// The resource of a grant.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum GrantResource {
@@ -84,7 +84,7 @@ pub enum GrantResource {
     Tool(NodeServer, String),
     /// A permission type, by its full name.
     Permission(String),
-    /// The tools of a server whose names begin alike, future ones included.
+    /// The tools of a server with a common prefix, future ones included.
     Tools(NodeServer, ToolPattern),
 }
 
@@ -109,7 +109,7 @@ pub struct Grant {
     pub permission: Permission,
     /// When it expires, in milliseconds since 1970.
     pub not_after_ms: Option<u64>,
-    /// Who decided, as the author tells it; the author is who counts.
+    /// Who decided, as reported by the author; only the author counts.
     pub told_by: Option<String>,
     /// The reason given.
     pub justification: Option<String>,
@@ -121,9 +121,9 @@ pub struct Grant {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Revoke {
-    /// Of these grants, known here or not.
+    /// Revokes these grants, known here or not.
     Ids(Vec<GrantId>),
-    /// Of all grants of a subject up to a place in each log, inclusive.
+    /// Revokes all grants of a subject up to a position in each log, inclusive.
     UpTo {
         /// The subject.
         subject: Subject,
@@ -136,7 +136,7 @@ pub enum Revoke {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum GrantChange {
-    /// A grant or a denial. With a pattern in it, it is an entry of another kind, which older builds do not know.
+    /// A grant or a denial. With a pattern, it is an entry of another kind, which older builds do not know.
     #[serde(alias = "grant_pattern")]
     Grant(Grant),
     /// A revocation.
@@ -144,14 +144,14 @@ pub enum GrantChange {
 }
 
 impl Revoke {
-    /// What an admin writes when it starts again after its log ended with [`MemberChange::Rest`]. It takes nothing
-    /// away, builds of every version take it, and with it the rest is no longer the last word.
+    /// The operation of an admin that starts again after its log ended with [`MemberChange::Rest`]. It revokes
+    /// nothing, builds of every version accept it, and it ends the rest.
     #[must_use]
     pub fn resume() -> Self {
         Self::Ids(vec![GrantId::NIL])
     }
 
-    /// True when it only says that its issuer is at work again.
+    /// True when it only announces that its issuer is active again.
     #[must_use]
     pub fn is_resume(&self) -> bool {
         *self == Self::resume()
@@ -190,16 +190,16 @@ impl GrantChange {
     }
 }
 
-/// What an operation does, as far as this build knows.
+/// The change of an operation, as far as this build knows it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(untagged)]
 pub enum LogChange {
-    /// Gives or takes access.
+    /// Grants or revokes access.
     Grants(GrantChange),
-    /// Says who is in the cluster.
+    /// Changes the members of the cluster.
     Members(MemberChange),
-    /// Of a kind that this build does not know, by its name. It may take something away, so nothing that its
-    /// issuer allowed counts here.
+    /// A change of a kind unknown to this build, by its name. It may be a revocation, so nothing that its issuer
+    /// allowed counts here.
     Unknown(String),
 }
 
@@ -213,7 +213,7 @@ impl LogChange {
         }
     }
 
-    /// The change of who is in.
+    /// The change of the members.
     #[must_use]
     pub fn members(&self) -> Option<&MemberChange> {
         match self {
@@ -222,7 +222,7 @@ impl LogChange {
         }
     }
 
-    /// True when it only says that its issuer stops, or is at work again.
+    /// True when it only announces that its issuer stops, or is active again.
     #[must_use]
     pub fn is_rest_or_resume(&self) -> bool {
         match self {
@@ -232,7 +232,7 @@ impl LogChange {
         }
     }
 
-    /// True when it gives something: such operations end earlier, so that a full log can still take away.
+    /// True when it grants something: such operations have a lower limit, so that a full log can still revoke.
     #[must_use]
     pub fn is_granting(&self) -> bool {
         match self {
@@ -242,10 +242,10 @@ impl LogChange {
         }
     }
 
-    /// Checks its form.
+    /// Validates it.
     ///
     /// # Errors
-    /// [`BadOperation`] says what is wrong.
+    /// [`BadOperation`].
     pub fn check(&self) -> Result<(), BadOperation> {
         match self {
             Self::Grants(change) => change.check(),
@@ -258,25 +258,25 @@ impl LogChange {
 /// One entry of an issuer's log.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Operation {
-    /// The cluster it belongs to, so that two never mix. None in a node's own journal, which counts at its own
-    /// servers only, and in the operation that founds one.
+    /// The cluster it belongs to, so that logs of two clusters never mix. `None` in a node's own journal, which
+    /// counts at its own servers only, and in the operation that founds a cluster.
     pub cluster: Option<ClusterId>,
-    /// Its place.
+    /// Its position.
     pub place: LogPosition,
     /// The id of the operation before it, [`OperationId::START`] for the first.
     pub previous: OperationId,
-    /// Who asked for it, as identified by the issuer's door; never taken from a body.
+    /// Who requested it, as authenticated by the issuer's endpoint; never taken from a message body.
     pub author: String,
     /// When, in milliseconds since 1970, by the issuer's clock.
     pub told_at_ms: u64,
-    /// What it does.
+    /// Its change.
     pub change: LogChange,
     /// What its issuer knew of other logs; older builds neither write nor read it.
     #[serde(skip_serializing_if = "CausalContext::is_empty")]
     pub context: CausalContext,
 }
 
-/// An operation that no node takes.
+/// Why every node rejects an operation.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadOperation {
     /// An empty name, or one over [`NAME_MAX`].
@@ -291,22 +291,22 @@ pub enum BadOperation {
     /// Nothing to revoke, or more issuers than are possible.
     #[error("a revoke up to a place names between 1 and {ISSUERS_MAX} logs")]
     Logs,
-    /// A grant that revokes itself.
+    /// A grant that replaces itself.
     #[error("a grant cannot replace itself")]
     ReplacesItself,
-    /// Older builds do not know its kind: they would forget the revoke.
+    /// Older builds do not know its kind: they would miss the revocation.
     #[error("a grant with a pattern replaces none; revoke them first")]
     PatternReplaces,
     /// The same reason.
     #[error("a revoke up to a place names an agent or a server, not a pattern")]
     PatternUpTo,
-    /// A pattern that is the name of one tool, or stands for all of a server.
+    /// A pattern that is the name of one tool, or matches all of a server.
     #[error("a pattern of tools is the beginning of their names and '*'")]
     NoPattern,
     /// A permission for an agent, or a tool for a server.
     #[error("agents are granted servers and tools, servers are granted permissions")]
     WrongResource,
-    /// The first of a log names one before it.
+    /// The first operation of a log names a predecessor.
     #[error("the first operation of a log names none before it")]
     First,
     /// The log is full: [`GRANTS_END`], [`SEQUENCE_END`].
@@ -315,10 +315,10 @@ pub enum BadOperation {
 }
 
 impl Operation {
-    /// Checks what every node must judge in the same way.
+    /// Validates what every node must judge in the same way.
     ///
     /// # Errors
-    /// [`BadOperation`] says what is wrong.
+    /// [`BadOperation`].
     pub fn check(&self) -> Result<(), BadOperation> {
         check_name("an author", &self.author)?;
         if self.place.sequence == 0 && self.previous != OperationId::START {
@@ -375,10 +375,10 @@ impl GrantResource {
 }
 
 impl Grant {
-    /// Checks its form.
+    /// Validates it.
     ///
     /// # Errors
-    /// [`BadOperation`] says what is wrong.
+    /// [`BadOperation`].
     pub fn check(&self) -> Result<(), BadOperation> {
         self.subject.check()?;
         self.resource.check()?;

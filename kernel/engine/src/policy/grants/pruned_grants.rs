@@ -1,10 +1,10 @@
-//! Grants that ended for good, and what stays of them in memory.
+//! Grants that ended permanently, and the part of them that stays in memory.
 //!
-//! What allowed something and was taken back by somebody who may never counts again, whatever else becomes known:
-//! a revocation wins in any order, and who may take away may for good. Of such a grant only stays whose it is and
-//! what it is about, which is what a revocation that names it is about. The rest is in the entry of its operation.
-//! Denials stay whole: what ends one gives, and may turn out not to count. So do grants that expired: the clock may
-//! be set back.
+//! A grant that allowed something and was revoked by an authorised node never counts again: a revocation wins in any
+//! order, and the authority to revoke is permanent. Of such a grant only the subject and the resource stay, because
+//! they are the scope of a revocation that names it. The rest is in the entry of its operation. Denials are never
+//! pruned: ending one gives access, and may turn out not to count. Neither are expired grants: the clock may be set
+//! back.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -19,11 +19,11 @@ use super::{
     LoggedGrant, Operation, Subject,
 };
 
-/// Those that were shed.
+/// The pruned grants.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct PrunedGrants {
     grants: BTreeMap<GrantKey, (Arc<Subject>, Arc<GrantResource>)>,
-    /// Each once.
+    /// Each subject once.
     subjects: BTreeSet<Arc<Subject>>,
     resources: BTreeSet<Arc<GrantResource>>,
 }
@@ -57,7 +57,7 @@ fn intern<T: Clone + Ord>(all: &mut BTreeSet<Arc<T>>, one: &T) -> Arc<T> {
 }
 
 impl LoggedGrant {
-    /// The grant of this operation.
+    /// Creates the logged grant of this operation.
     pub(super) fn new(operation: &Operation, grant: &Grant) -> Self {
         Self {
             grant: grant.clone(),
@@ -68,7 +68,7 @@ impl LoggedGrant {
         }
     }
 
-    /// The grant that stands in an operation; None in one of another kind.
+    /// The grant in an operation; `None` for an operation of another kind.
     #[must_use]
     pub fn from_operation(written: &EncodedOperation) -> Option<Self> {
         let operation = written.operation();
@@ -82,8 +82,8 @@ impl LoggedGrant {
 }
 
 impl Grants {
-    /// Sheds the grants that ended for good, as this authority and each that comes after it judge: whoever takes
-    /// away now does so for good. For who has the entries of the logs, and can show from them what is shed.
+    /// Prunes the grants that ended permanently under this authority and every later one: the authority to revoke is
+    /// permanent. Only for owners that store the entries of the logs, and can load pruned grants from them.
     pub fn prune(&mut self, authority: &Authority) {
         let mut granted = std::mem::take(&mut self.granted);
         let mut ended = std::mem::take(&mut self.pruned);
@@ -99,7 +99,7 @@ impl Grants {
                 }
                 !ends
             });
-            // A forked log has several of one name.
+            // A forked log has several with one id.
             shed.retain(|id| of_subject.range(grant_keys(*id)).next().is_none());
             for id in shed {
                 subjects.remove(&(id, subject.clone()));
@@ -109,7 +109,7 @@ impl Grants {
         (self.granted, self.subjects, self.pruned) = (granted, subjects, ended);
     }
 
-    /// Whether grants may have ended with a change that was applied.
+    /// Whether a change that was applied may have ended grants.
     #[must_use]
     pub fn can_end_grants(&self, change: &GrantChange) -> bool {
         match change {
@@ -127,7 +127,7 @@ impl Grants {
         }
     }
 
-    /// The operations of the grants that were shed: of one subject, or of all.
+    /// The operations of pruned grants: of one subject, or of all.
     pub fn pruned_keys<'a>(
         &'a self,
         of: Option<&'a Subject>,
@@ -137,15 +137,15 @@ impl Grants {
         wanted.map(|(key, _)| *key)
     }
 
-    /// The operation of the grant of this name, if it was shed.
+    /// The operation of the grant with this id, if it was pruned.
     #[must_use]
     pub fn pruned_key(&self, id: GrantId) -> Option<GrantKey> {
         let mut all = self.pruned.grants.range(grant_keys(id));
         all.next().map(|(key, _)| *key)
     }
 
-    /// Whose the grants of this name are, what they are about, and whether they allow it: also those that were shed,
-    /// all of which did. A forked log has several.
+    /// The subjects and resources of the grants with this id, and whether they allow: pruned ones included, all of
+    /// which did. A forked log has several.
     pub fn scopes(
         &self,
         id: GrantId,
@@ -157,7 +157,7 @@ impl Grants {
         whole.chain(shed.map(|(subject, resource)| (subject, resource, Permission::Allow)))
     }
 
-    /// How many bytes of memory it takes, nearly.
+    /// The approximate memory use in bytes.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
         let logs = self.logs.values().map(super::IssuerLog::memory_bytes);

@@ -1,4 +1,4 @@
-//! A node's own journal under another key of the node: it says the same, signed by the new key.
+//! Re-signs a node's own journal under a new key of the node: the content stays, signed by the new key.
 
 use mgp_protocol::ids::NodeId;
 
@@ -8,7 +8,7 @@ use super::{
 };
 use crate::node_key::NodeKey;
 
-/// The operations of a node's journal as they stand in it once the node has this key. Their numbers stay.
+/// The operations of a node's journal as they are once the node has this key. Their sequence numbers stay.
 #[must_use]
 pub fn rekey(operations: Vec<Operation>, from: NodeId, key: &NodeKey) -> Vec<SignedOperation> {
     let moved = |node: NodeId| if node == from { key.node_id() } else { node };

@@ -10,10 +10,10 @@ use super::operation::v1::OperationV1;
 use super::{EncodedOperation, OPERATION_MAX, Operation, OperationDecodeError};
 use crate::node_key::{NodeKey, PublicKey, Signature, SignatureClaim};
 
-/// Most bytes of an entry: those of an operation, and its key and signature with room for what a later build adds.
+/// Most bytes of an entry: those of an operation, its key and signature, and space for additions of later builds.
 const ENTRY_MAX: usize = OPERATION_MAX + 1024;
 
-/// An operation and who signed it, as it came: what is read is written again to the byte.
+/// An operation and its signature, as received: it is written back byte for byte.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SignedOperation {
     encoded: EncodedOperation,
@@ -22,7 +22,7 @@ pub struct SignedOperation {
     entry_bytes: Arc<[u8]>,
 }
 
-/// Its form in a journal and on the way between nodes.
+/// Its encoding in a journal and between nodes.
 #[derive(Serialize, Deserialize)]
 struct SignedEntry {
     key: PublicKey,
@@ -70,7 +70,7 @@ impl SignedOperation {
     /// An operation with the signature that `sign` makes of its bytes.
     ///
     /// # Panics
-    /// Never: an operation is plain words and numbers.
+    /// Never: an operation consists of plain strings and numbers.
     #[must_use]
     pub fn with_signature(
         operation: Operation,
@@ -94,8 +94,8 @@ impl SignedOperation {
         }
     }
 
-    /// What to judge its signature by; `None` when the operation names another issuer than the one
-    /// whose key this is.
+    /// The claim for verifying its signature; `None` when the operation names another issuer than the owner of the
+    /// key.
     #[must_use]
     pub fn signature_claim(&self) -> Option<SignatureClaim> {
         (self.key.node_id() == self.encoded.issuer()).then(|| SignatureClaim {
@@ -117,24 +117,24 @@ impl SignedOperation {
         self.encoded
     }
 
-    /// Its form in a journal and on the way between nodes, as it came.
+    /// Its encoding in a journal and between nodes, as received.
     #[must_use]
     pub fn entry_bytes(&self) -> Arc<[u8]> {
         self.entry_bytes.clone()
     }
 
-    /// Its form in a journal, as it came.
+    /// Its encoding in a journal, as received.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
         self.entry_bytes.to_vec()
     }
 
-    /// Reads that form.
+    /// Decodes an entry.
     ///
     /// # Errors
-    /// [`OperationDecodeError`] says why not.
+    /// [`OperationDecodeError`].
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, OperationDecodeError> {
-        // What stands around the operation is signed by nobody: whoever passes it on could fill it up.
+        // The members around the operation are not signed: any relay could enlarge them.
         if bytes.len() > ENTRY_MAX {
             let why = format!("it has more than {ENTRY_MAX} bytes");
             return Err(OperationDecodeError(why));

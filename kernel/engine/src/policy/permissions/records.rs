@@ -21,7 +21,7 @@ pub struct RecordedDecision {
     pub expires_ms: Option<u64>,
 }
 
-/// The operator's decisions on a server in force. Deny wins, then the one that lasts longest.
+/// The operator's decisions in force on a server. Deny wins, then the one that lasts longest.
 #[must_use]
 pub fn decisions_in_force(
     grants: &Grants,
@@ -59,8 +59,8 @@ pub fn decisions_in_force(
     out
 }
 
-/// The operation recorded when the operator decides; it must be on disk before
-/// [`super::PermissionGate::decide`]. `None` for a deferral, which changes nothing. `id` is random and new.
+/// The operation to record when the operator decides; it must be on disk before [`super::PermissionGate::decide`].
+/// `None` for a deferral, which changes nothing. `id` is random and new.
 #[must_use]
 pub fn to_grant_change(
     grants: &Grants,

@@ -1,4 +1,4 @@
-//! What changed, old against new, for people.
+//! Renders definition changes, old against new, for people.
 
 use std::collections::BTreeSet;
 
@@ -6,12 +6,12 @@ use mgp_protocol::splice::{member, members};
 
 use super::DefinitionPart;
 
-/// Longest piece of a definition that is shown, in characters, around the place where it differs.
+/// Longest excerpt of a definition, in characters, around the first difference.
 const EXCERPT_LEN: usize = 160;
-/// Characters shown before that place.
+/// Characters of it before that difference.
 const EXCERPT_BEFORE: usize = 40;
 
-/// The changed parts of a definition, line by line. `old` may be unknown: it was too long to keep.
+/// The changed parts of a definition, line by line. `old` may be unknown if it was too long to store.
 #[must_use]
 pub fn render_diff(
     tool: &str,

@@ -11,47 +11,47 @@ use mgp_screening::code_safety::Level;
 pub struct ToolRules {
     /// Whether arguments are validated at all.
     pub validate_arguments: bool,
-    /// Validators beside those the server declares; `none` switches off those suggested by names.
+    /// Validators besides those the server declares; `none` disables those suggested by names.
     pub validators: Vec<String>,
-    /// Folders that arguments may name, for `sandbox`; if empty, any but the system's own.
+    /// Folders that arguments may name, for `sandbox`; if empty, any but system folders.
     pub roots: Vec<String>,
     /// The least strict policy for code.
     pub code_safety: Level,
     /// Whether a person must confirm dangerous calls.
     pub confirm_dangerous: bool,
-    /// Whether arguments are held against the tool's schema.
+    /// Whether arguments are validated against the tool's schema.
     pub check_schema: bool,
     /// Categories that all its tools are in, such as `filesystem/read`.
     pub categories: Vec<String>,
-    /// Longest text of a result that agents read at once, in bytes; 0 for any.
+    /// Longest text of a result that is returned at once, in bytes; 0 for no limit.
     pub result_max: usize,
-    /// The tools that are offered, by the server's own names; all of them without a list.
+    /// The offered tools, by the server's own names; `None` offers all of them.
     pub offered: Option<BTreeSet<String>>,
     /// Rules for single tools, by the server's own names.
     pub tools: BTreeMap<String, ToolRule>,
 }
 
-/// The rules for one tool; they win over all others.
+/// The rules for one tool; they override all others.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ToolRule {
     /// Its risk.
     pub risk_level: Option<RiskLevel>,
     /// Its validators, instead of all others.
     pub validators: Option<Vec<String>>,
-    /// How its code is judged.
+    /// How its code is checked.
     pub code_safety: Option<Level>,
-    /// Calling it twice does what calling it once does: a call that was lost may be made again.
+    /// It is idempotent: a lost call may be retried.
     pub idempotent: bool,
-    /// What agents are shown it as, instead of the server's own name.
+    /// The name that agents see, instead of the server's own.
     pub name: Option<String>,
-    /// What agents read of it, instead of what its server says.
+    /// The description that agents see, instead of the server's own.
     pub description: Option<String>,
-    /// It is there for nobody.
+    /// It is hidden from everyone.
     pub hidden: bool,
 }
 
 impl ToolRule {
-    /// Whether agents are shown another tool than the server has.
+    /// Whether agents see another name or description than the server's own.
     #[must_use]
     pub fn has_presentation(&self) -> bool {
         self.name.is_some() || self.description.is_some() || self.hidden
@@ -82,7 +82,7 @@ impl ToolRules {
         self.tools.get(tool)
     }
 
-    /// Whether a tool is there for nobody.
+    /// Whether a tool is hidden from everyone.
     #[must_use]
     pub fn is_hidden(&self, tool: &str) -> bool {
         let listed = self.offered.as_ref().is_none_or(|only| only.contains(tool));

@@ -1,17 +1,17 @@
-//! Asks a person to confirm a call: by a callback, else by an elicitation, else in the operator's list
-//! . A confirmation is for one call with exactly its arguments.
+//! Asks a person to confirm a call: by a callback, else by an elicitation, else in the operator's queue. A
+//! confirmation is for one call with exactly its arguments.
 
 use crate::clock::MonotonicTime;
 use std::time::Duration;
 
-/// How a person can be asked.
+/// The channels for a confirmation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ConfirmationChannel {
     /// `notifications/mgp.callback.request` to the agent that calls.
     Callback,
     /// `elicitation/create` to the client that calls.
     Elicitation,
-    /// The operator's queue of pending questions.
+    /// The operator's queue of pending entries.
     Queue,
 }
 
@@ -19,14 +19,14 @@ impl ConfirmationChannel {
     const IN_ORDER: [Self; 3] = [Self::Callback, Self::Elicitation, Self::Queue];
 }
 
-/// The ways that are available for a call.
+/// The channels that are available for a call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AvailableChannels {
     /// The caller negotiated callbacks.
     pub callback: bool,
     /// The caller can be elicited with a form.
     pub elicitation: bool,
-    /// The operator's list has room, and the operator did not switch it off.
+    /// The operator's queue has capacity, and the operator did not disable it.
     pub queue: bool,
 }
 
@@ -40,7 +40,7 @@ impl AvailableChannels {
     }
 }
 
-/// What a confirmation is for.
+/// Identifies the call that a confirmation is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct CallDigest([u8; 32]);
 
@@ -50,7 +50,7 @@ impl CallDigest {
     pub fn new(caller: &str, tool: &str, arguments: &str) -> Self {
         let mut hasher = blake3::Hasher::new();
         for part in [caller, tool, arguments] {
-            // The length separates the two.
+            // The length separates the fields.
             hasher.update(&(part.len() as u64).to_le_bytes());
             hasher.update(part.as_bytes());
         }
@@ -58,29 +58,29 @@ impl CallDigest {
     }
 }
 
-/// The outcome of one way.
+/// The answer from one channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ConfirmationAnswer {
-    /// Yes.
+    /// Approved.
     Accepted,
-    /// No, or the question was closed unanswered.
+    /// Denied, or closed without an answer.
     Declined,
-    /// It could not be used: not supported, broken or full. The next way is tried.
+    /// The channel could not be used: not supported, broken or full. The next one is tried.
     Unavailable,
 }
 
 /// The next step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConfirmationStep {
-    /// Ask this way.
+    /// Ask through this channel.
     Ask(ConfirmationChannel),
     /// Decided.
     Finished(ConfirmationOutcome),
-    /// The answer was not for the open question; keep waiting.
+    /// The answer was not for the open request; keep waiting.
     Ignored,
 }
 
-/// How it ended.
+/// The final outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ConfirmationOutcome {
     /// The call is confirmed.
@@ -93,7 +93,7 @@ pub enum ConfirmationOutcome {
     TimedOut,
 }
 
-/// A call that waits for confirmation. Asked in one way at a time; settled once.
+/// A call that waits for confirmation. One channel is used at a time; it finishes once.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfirmationFlow {
     call: CallDigest,
@@ -104,7 +104,7 @@ pub struct ConfirmationFlow {
 }
 
 impl ConfirmationFlow {
-    /// Begins. `patience` is for all ways together.
+    /// Starts. `patience` is the timeout for all channels together.
     #[must_use]
     pub fn start(
         call: CallDigest,
@@ -123,13 +123,13 @@ impl ConfirmationFlow {
         (this, next)
     }
 
-    /// When the time is over.
+    /// When it times out.
     #[must_use]
     pub fn deadline(&self) -> MonotonicTime {
         self.deadline
     }
 
-    /// An answer by `way`, for the question about `call`.
+    /// Handles an answer from the channel `way`, for the request about `call`.
     pub fn handle_answer(
         &mut self,
         way: ConfirmationChannel,
@@ -150,7 +150,7 @@ impl ConfirmationFlow {
         }
     }
 
-    /// Time has passed.
+    /// Handles the passing of time.
     pub fn handle_timeout(&mut self, now: MonotonicTime) -> ConfirmationStep {
         if self.outcome.is_some() || now < self.deadline {
             return ConfirmationStep::Ignored;

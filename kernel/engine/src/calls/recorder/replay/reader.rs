@@ -1,4 +1,4 @@
-//! Reads a recording line by line, once: what is asked in it, and what answered that.
+//! Parses a recording line by line, in one pass: the requests, and their answers.
 
 use std::collections::HashMap;
 
@@ -16,13 +16,13 @@ use super::{
 use crate::calls::recorder::target_name;
 use crate::store::masks::MASK;
 
-/// Some editors begin a file with it.
+/// Some editors add it at the beginning of a file.
 const BYTE_ORDER_MARK: char = '\u{feff}';
 
 /// A connection, and the id of a request on it.
 type LineKey = (u64, String);
 
-/// What a text has: its header, and the requests, in order.
+/// Parses the header and the requests, in order.
 pub(super) fn parse(text: &str) -> Result<(RecordingHeader, RecordedRequests), RecordingError> {
     let mut lines = RecordedLine::lines(text);
     let first = lines.next().map_or("", |line| line.text_in(text));
@@ -40,11 +40,12 @@ pub(super) fn parse(text: &str) -> Result<(RecordingHeader, RecordedRequests), R
     Ok((header, found))
 }
 
-/// Why a line is none.
+/// The error for an invalid line.
 fn line_error(text: &str, line: RecordedLine, why: &serde_json::Error) -> RecordingError {
     if why.is_eof() && line.end == text.len() {
         RecordingError::Truncated(line.number)
     } else {
+        // The parser sees the line as a text of one line.
         RecordingError::InvalidLine(
             line.number,
             why.to_string().replace(" at line 1 column", ", column"),
@@ -68,21 +69,21 @@ fn parse_header(line: &str) -> Result<RecordingHeader, RecordingError> {
     }
 }
 
-/// The requests that were found so far.
+/// The requests found so far.
 #[derive(Default)]
 pub(super) struct RecordedRequests {
     requests: Vec<RecordedRequest>,
-    /// Those without an answer, by their place.
+    /// Requests without an answer, by their index.
     open: HashMap<LineKey, usize>,
-    /// Of each connection those that began, some of which have ended.
+    /// Requests that began on each connection; some have ended.
     begun: HashMap<u64, Vec<usize>>,
-    /// Those that asked for progress, by their connection and progress token.
+    /// Requests that asked for progress, by connection and progress token.
     reporting: HashMap<LineKey, usize>,
-    /// Questions without an answer: the place of the request in which they were asked, and theirs in it.
+    /// Callbacks without an answer: the index of the request they belong to, and their index in it.
     open_callbacks: HashMap<LineKey, (usize, usize)>,
 }
 
-/// A request, and whether it can be played; why not, in words.
+/// A request, and whether it can be replayed; if not, why.
 struct RecordedRequest {
     line: usize,
     method: String,
@@ -94,7 +95,7 @@ struct RecordedRequest {
 }
 
 impl RecordedRequests {
-    /// What is played, and what is not.
+    /// Splits the requests into replayed and skipped ones.
     pub(super) fn into_steps(self) -> (Vec<ReplayStep>, Vec<SkippedStep>) {
         let (mut steps, mut skipped) = (Vec::new(), Vec::new());
         for found in self.requests {
@@ -154,7 +155,7 @@ impl RecordedRequests {
         });
     }
 
-    /// What ends a request.
+    /// Handles the answer or the end of a request.
     fn end_request(&mut self, line: RecordedLine, heard: &Heard) {
         let ended = line_key(heard).and_then(|key| self.open.remove(&key));
         let Some(found) = ended.and_then(|place| self.requests.get_mut(place)) else {
@@ -168,7 +169,7 @@ impl RecordedRequests {
         }
     }
 
-    /// A server says how far it is with a request that is not answered yet.
+    /// Records progress of a request that is not answered yet.
     fn record_progress(&mut self, heard: &Heard) {
         if heard.method.as_deref() != Some(Progress::METHOD) {
             return;
@@ -187,8 +188,8 @@ impl RecordedRequests {
         }
     }
 
-    /// A server asks something, in the request that began last of those without an answer: which of several it was, is
-    /// not seen.
+    /// Adds a callback of the server to the request that began last of those without an answer: the recording does
+    /// not show which of several it belongs to.
     fn add_callback(&mut self, heard: &Heard) {
         let Some(begun) = self.begun.get_mut(&heard.connection) else {
             return;
@@ -207,7 +208,7 @@ impl RecordedRequests {
         }
     }
 
-    /// The answer to a question.
+    /// Adds the answer to a callback.
     fn add_callback_response(&mut self, line: RecordedLine, heard: &Heard) {
         let asked = line_key(heard).and_then(|key| self.open_callbacks.remove(&key));
         let readable = message_text(heard).and_then(parse_outcome).is_some();
@@ -245,14 +246,14 @@ impl RecordedRequest {
     }
 }
 
-/// A request as it is played, its answer still missing; in words, why it cannot be.
+/// Builds the step of a request, without its answer yet; otherwise the reason why it cannot be replayed.
 fn build_step(line: RecordedLine, method: &str, heard: &Heard) -> Result<ReplayStep, String> {
     let message = message_text(heard).ok_or("it was too long to be recorded")?;
     let params = member(message, "params");
     if params.is_some_and(has_duplicate_members) {
         return Err("its params have two members of one name".into());
     }
-    // What the line says beside its message is for people: what is asked is in the message.
+    // The other members of the line are for people: the message itself names the target.
     let about = target_name(method, params);
     if about.as_deref().is_some_and(|about| about.contains(MASK)) {
         return Err("what it is about is masked".into());
@@ -275,7 +276,7 @@ fn progress_token(message: &str) -> Option<&str> {
     member(meta, "progressToken")
 }
 
-/// Whether an answer can be compared with; in words, why not.
+/// Whether an answer can be compared; if not, why.
 fn check_answer(heard: &Heard) -> Result<(), String> {
     if heard.kind == MessageKind::Unanswered {
         let why = heard.why.as_deref().unwrap_or("the kernel gave it up");

@@ -1,4 +1,4 @@
-//! What is sent in the place of what has changed since the recording, or was masked in it.
+//! Substitutes for values that have changed since the recording, or were masked in it.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -8,20 +8,20 @@ use serde_json::value::RawValue;
 
 use crate::store::masks::MASK;
 
-/// What an answer gives its server's next request: the name in a result, and in params.
+/// Values of an answer that the next request sends back: the name in a result, and in params.
 const CARRIED: [(&str, &str); 2] = [("requestState", "requestState"), ("nextCursor", "cursor")];
 
-/// What is put in the place of what was recorded.
+/// The values that replace recorded ones.
 #[derive(Clone, Debug, Default)]
 pub struct Substitutes {
-    /// Values of what is masked, by the name of their member.
+    /// Values for masked members, by member name.
     values: BTreeMap<String, String>,
-    /// What answers gave for the next request: what was recorded, and what came now.
+    /// Values that answers gave for the next request: recorded value to new value.
     carried: HashMap<(&'static str, String), String>,
 }
 
 impl Substitutes {
-    /// With values for what is masked.
+    /// Creates substitutes with values for masked members.
     #[must_use]
     pub fn new(values: BTreeMap<String, String>) -> Self {
         Self {
@@ -30,7 +30,7 @@ impl Substitutes {
         }
     }
 
-    /// An answer came: what it gives for the next request takes the place of what the recorded one gave.
+    /// Records an answer: its value for the next request replaces the recorded one.
     pub fn record_answer(&mut self, recorded: &Value, now: &Value) {
         for (in_result, in_params) in CARRIED {
             let of = |answer: &Value| Some(answer["result"][in_result].as_str()?.to_owned());
@@ -40,10 +40,10 @@ impl Substitutes {
         }
     }
 
-    /// The params as they are sent.
+    /// The params to send.
     ///
     /// # Errors
-    /// The names of what is masked and has no value.
+    /// The names of masked members without a value.
     pub fn apply(&self, params: &str) -> Result<String, Vec<String>> {
         let mut splice = Splice::new(params);
         for (_, name) in CARRIED {
@@ -67,7 +67,7 @@ impl Substitutes {
         }
     }
 
-    /// JSON with the values that were set; all else stays as it was written, numbers, too.
+    /// Fills in masked values; everything else stays as written, including numbers.
     fn fill_masked(&self, json: &str, name: &str, missing: &mut Vec<String>) -> String {
         if !json.contains(MASK) {
             return json.to_owned();

@@ -1,4 +1,4 @@
-//! Who is in a cluster, as operations of its logs.
+//! Changes of a cluster's members, as operations of its logs.
 
 use mgp_protocol::ids::NodeId;
 use serde::{Deserialize, Serialize};
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::{BadOperation, OperationId, check_name};
 use crate::node_key::PublicKey;
 
-/// What a node may do.
+/// The role of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum MemberRole {
@@ -21,21 +21,21 @@ pub enum MemberRole {
 /// The end of a part of a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct LogTip {
-    /// How many operations the part has.
+    /// The number of operations in the part.
     pub next: u64,
-    /// The id of the last one; [`OperationId::START`] of none.
+    /// The id of the last one; [`OperationId::START`] if there is none.
     pub id: OperationId,
 }
 
 impl LogTip {
-    /// Of an empty log.
+    /// The end of an empty log.
     pub const EMPTY: Self = Self {
         next: 0,
         id: OperationId::START,
     };
 }
 
-/// A change of who is in. A node that was cut never comes back under the same key.
+/// A change of the members. A node that was cut off never returns under the same key.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum MemberChange {
@@ -43,41 +43,41 @@ pub enum MemberChange {
     Found {
         /// The issuer's key.
         key: PublicKey,
-        /// The key that lies in a drawer: it can always admit an admin.
+        /// The offline recovery key: it can always admit an admin.
         recovery: PublicKey,
-        /// What people call the founder.
+        /// The name of the founder.
         name: String,
     },
-    /// Lets a node in.
+    /// Admits a node.
     Admit {
         /// Its key.
         key: PublicKey,
-        /// What it may do.
+        /// Its role.
         role: MemberRole,
-        /// What people call it.
+        /// Its name.
         name: String,
     },
-    /// Ends what a node may give: of its log only this part counts.
+    /// Ends what a node may grant: of its log only this part counts.
     Cut {
         /// The node.
         node: NodeId,
         /// The part of its log that counts.
         at: LogTip,
-        /// It stays in, as no more than this. A build that does not read this takes the node for cut off.
+        /// It stays a member, with at most this role. A build that does not parse this treats the node as cut off.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         stays_as: Option<MemberRole>,
     },
-    /// Another name.
+    /// Renames a node.
     Rename {
         /// The node.
         node: NodeId,
-        /// What people call it from now on.
+        /// Its new name.
         name: String,
     },
-    /// The issuer writes nothing more until it is heard again: nobody has to wait for its word.
+    /// The issuer appends nothing until it is active again: no node has to wait for its lease.
     Rest {},
-    /// A node goes on under a new key. Of the log of the old one this part counts, and this operation where it
-    /// stands in that log itself.
+    /// A node continues under a new key. Of the log of the old key this part counts, and this operation itself if it
+    /// is in that log.
     Rekey {
         /// The node under its old key.
         node: NodeId,
@@ -90,13 +90,13 @@ pub enum MemberChange {
     Recover {
         /// The node's key.
         key: PublicKey,
-        /// What people call it.
+        /// Its name.
         name: String,
     },
 }
 
 impl MemberChange {
-    /// The key that it lets in, or that somebody goes on under.
+    /// The key that it admits, or that a node continues under.
     #[must_use]
     pub fn admitted_key(&self) -> Option<&PublicKey> {
         match self {

@@ -1,7 +1,7 @@
-//! Patterns in grants: whom and what one entry is about besides the names in it.
+//! Patterns in grants: subjects and resources that match more than the names in the entry.
 //!
-//! An entry with a pattern is of a kind of its own (`grant_pattern`): a build that does not know it takes it for one
-//! that may take something away, and closes what its issuer allowed.
+//! An entry with a pattern has a kind of its own (`grant_pattern`): a build that does not know it treats it as a
+//! possible revocation, and denies what its issuer allowed.
 
 use mgp_protocol::ids::{AgentId, NodeAgent, NodeId, NodeServer};
 use serde::{Serialize, Serializer};
@@ -13,19 +13,19 @@ const GRANT_KIND: &str = "grant";
 /// The kind of an entry with one.
 pub(in crate::policy::grants) const PATTERN_KIND: &str = "grant_pattern";
 
-/// How close a resource is to what is called.
+/// How specific a resource is for a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Specificity {
-    /// It is the tool.
+    /// It is the tool itself.
     Tool,
-    /// It is several tools, this one among them.
+    /// It is several tools, including this one.
     Tools,
     /// It is the tool's server.
     Server,
 }
 
 impl Subject {
-    /// True when it stands for several agents.
+    /// True when it matches several agents.
     #[must_use]
     pub fn is_pattern(&self) -> bool {
         match self {
@@ -34,7 +34,7 @@ impl Subject {
         }
     }
 
-    /// Whether somebody is meant by both.
+    /// Whether an agent can match both.
     #[must_use]
     pub fn overlaps(&self, other: &Self) -> bool {
         match (self, other) {
@@ -48,7 +48,7 @@ impl Subject {
         }
     }
 
-    /// Whether this agent is meant.
+    /// Whether this agent matches.
     #[must_use]
     pub fn covers(&self, agent: &NodeAgent) -> bool {
         match self {
@@ -59,7 +59,7 @@ impl Subject {
         }
     }
 
-    /// Whether everybody is meant whom the other one means.
+    /// Whether it matches every agent that the other one matches.
     #[must_use]
     pub fn includes(&self, other: &Self) -> bool {
         match other {
@@ -68,7 +68,7 @@ impl Subject {
         }
     }
 
-    /// Whom an id means that agents are known by at this node: those of other nodes have the node's id behind theirs.
+    /// The subject for the local id of an agent: ids of other nodes' agents end with the node's id.
     #[must_use]
     pub fn from_agent_id(id: &AgentId, here: NodeId) -> Self {
         let all = id.as_str() == AgentId::ALL;
@@ -81,7 +81,7 @@ impl Subject {
         }
     }
 
-    /// All subjects that mean this agent: the entries of these decide about it.
+    /// All subjects that match this agent: their entries decide about it.
     #[must_use]
     pub fn subjects_for(agent: &NodeAgent) -> [Self; 3] {
         [
@@ -91,8 +91,7 @@ impl Subject {
         ]
     }
 
-    /// The id by which agents of other nodes, and patterns of agents, are named in requests and records. None for a
-    /// server.
+    /// The id that names agents of other nodes, and patterns of agents, in requests and records. `None` for a server.
     #[must_use]
     pub fn agent_id(&self) -> Option<AgentId> {
         match self {
@@ -105,7 +104,7 @@ impl Subject {
 }
 
 impl GrantResource {
-    /// Whether everything is meant that the other one means.
+    /// Whether it includes everything in the other one.
     #[must_use]
     pub fn includes(&self, other: &Self) -> bool {
         match (self, other) {
@@ -119,7 +118,7 @@ impl GrantResource {
         }
     }
 
-    /// The server that it is, or belongs to. None for a permission.
+    /// Its server. `None` for a permission.
     #[must_use]
     pub fn server(&self) -> Option<&NodeServer> {
         match self {
@@ -128,8 +127,8 @@ impl GrantResource {
         }
     }
 
-    /// How close it is to a tool or, without one, to the server as a whole: the tool itself, several, the server. None
-    /// where it is about something else. What is closer decides.
+    /// How specific it is for a tool or, without one, for the server as a whole: the tool itself, several, the
+    /// server. `None` where it does not match. The most specific one decides.
     #[must_use]
     pub fn specificity(&self, on: &NodeServer, tool: Option<&str>) -> Option<Specificity> {
         if self.server() != Some(on) {
@@ -145,7 +144,7 @@ impl GrantResource {
         }
     }
 
-    /// Whether something is meant by both. A server has all its tools.
+    /// Whether both have something in common. A server includes all its tools.
     #[must_use]
     pub fn overlaps(&self, other: &Self) -> bool {
         match (self, other) {
@@ -168,7 +167,7 @@ impl Grant {
 }
 
 impl GrantChange {
-    /// The name of its kind in an entry, where it is a grant.
+    /// Whether a grant with it is of this kind.
     pub(in crate::policy::grants) fn is_of_kind(&self, kind: &str) -> bool {
         match self {
             Self::Grant(grant) => grant.is_pattern() == (kind == PATTERN_KIND),

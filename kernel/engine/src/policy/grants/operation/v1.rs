@@ -1,5 +1,5 @@
-//! The form of the entries that a node wrote before it could be part of a cluster: they name no nodes, and
-//! mean its own. Their signed bytes are not the stored ones, but made of them.
+//! The format of entries from before a node could join a cluster: they name no nodes, and refer to the node's own
+//! servers and agents. Their signed bytes are not stored, but derived from the stored ones.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use super::{
 /// A prefix of the signed bytes, so that a signature is not valid for anything else.
 const CONTEXT: &[u8] = b"mgp grants operation v1\0";
 
-/// An operation in this form.
+/// An operation in this format.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(in crate::policy::grants) struct OperationV1 {
     pub(in crate::policy::grants) place: LogPosition,
@@ -70,7 +70,7 @@ enum ResourceV1 {
 }
 
 impl OperationV1 {
-    /// The same operation with the node it was about.
+    /// Converts the operation, with the node that it refers to.
     pub(in crate::policy::grants) fn into_operation(self) -> Operation {
         let node = self.place.issuer;
         let change = match self.change {
@@ -92,7 +92,7 @@ impl OperationV1 {
         }
     }
 
-    /// What was signed and hashed. Numbers are little-endian, texts and lists carry their length in front.
+    /// The bytes that were signed and hashed. Numbers are little-endian; texts and lists have a length prefix.
     pub(in crate::policy::grants) fn to_signed_bytes(&self) -> Vec<u8> {
         let mut out = CanonicalBytes(CONTEXT.to_vec());
         out.write_bytes(&self.place.issuer.0);
@@ -157,7 +157,7 @@ impl ResourceV1 {
     }
 }
 
-/// Writes the canonical form.
+/// Writes the canonical encoding.
 struct CanonicalBytes(Vec<u8>);
 
 impl CanonicalBytes {
