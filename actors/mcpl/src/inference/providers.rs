@@ -154,7 +154,6 @@ impl Providers {
             let body = client::read_json(answer.body, BODY_MAX).await;
             let body = body.map_err(|_| to_failure(&AnswerError::Truncated))?;
             let whole = spec.parse_answer(&body).map_err(|bad| to_failure(&bad))?;
-            // Whoever asked for parts gets one: one that has nothing to say has none.
             // A caller that asked for parts gets at least one, unless the content is empty.
             if order.stream && !whole.content.is_empty() {
                 part(whole.content.clone()).map_err(aborted)?;
