@@ -21,8 +21,8 @@ use super::lines::{RecordReader, record_head};
 use crate::audit::LogFolder;
 use crate::removal;
 
-/// Memory for what was read, in bytes: the lists of the last hundred thousand records. The system caches the files.
-const CACHE: u64 = 1 << 20;
+/// Memory for what was read, in bytes: the lists of the last twenty thousand records. The system caches the files.
+const CACHE: u64 = 256 << 10;
 /// A database that an earlier kernel of this process still closes is tried again so often, at this distance.
 const TRIES: usize = 50;
 const RETRY_DELAY: Duration = Duration::from_millis(100);
