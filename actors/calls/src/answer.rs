@@ -14,8 +14,8 @@ pub(crate) fn json_outcome(answer: &impl Serialize) -> Outcome {
     written.map_err(|error| Refusal::Internal(error.to_string()))
 }
 
-/// A result that the kernel makes itself, which has members, as its caller reads it: to a stateless client
-/// it says that it is whole, and `more` is what it says besides, each member with a comma before it.
+/// A result with members that the kernel makes itself, as its caller reads it. For a stateless client it states that
+/// the result is complete. `more` holds further members, each with a leading comma.
 pub(crate) fn complete_result(
     caller: &Caller,
     result: Bytes,

@@ -35,7 +35,7 @@ use mgp_store::audit::{
     AuditEntry, AuditHandle, AuditWriteError, CallReservation, agent_actor, operator_actor,
 };
 
-/// What the audit event says about a call; filled in while the call is being handled.
+/// The audit event of a call; filled in while the call is handled.
 #[derive(Debug, Default)]
 pub(crate) struct PendingCallRecord {
     tool: OnceLock<Arc<CatalogTool>>,
@@ -49,7 +49,7 @@ pub(crate) struct PendingCallRecord {
     pub(crate) times: CallTimes,
 }
 
-/// The last place that a call of one of several went to.
+/// The last route of a call to one of several replicas.
 #[derive(Debug)]
 struct CallDestination {
     tool: Arc<CatalogTool>,
@@ -85,7 +85,7 @@ impl PendingCallRecord {
         let _ = self.task_trace.set(task);
     }
 
-    /// The call goes on as a task; `announced` is the answer that says so.
+    /// The call continues as a task; `announced` is the answer that reports it.
     pub(crate) fn continues_as(&self, announced: &[u8]) {
         let announced = std::str::from_utf8(announced).unwrap_or_default();
         let task = member(announced, "task").unwrap_or(announced);
@@ -95,7 +95,7 @@ impl PendingCallRecord {
         }
     }
 
-    /// The call of one of several goes there now; the record names the last such place.
+    /// The call is routed to this replica; the record names the last one.
     pub(crate) fn set_destination(&self, tool: &Arc<CatalogTool>, choice: &CallRoute) {
         let called = || CallDestination {
             tool: tool.clone(),
@@ -105,14 +105,14 @@ impl PendingCallRecord {
         *place.lock().unwrap_or_else(PoisonError::into_inner) = called();
     }
 
-    /// Where the call went last, and why there; `None` of a tool that stands alone.
+    /// The last route of the call and why it was chosen; `None` for a tool without replicas.
     fn destination(&self) -> Option<(Arc<CatalogTool>, String)> {
         let place = self.destination.get()?.lock();
         let place = place.unwrap_or_else(PoisonError::into_inner);
         Some((place.tool.clone(), place.reason.clone()))
     }
 
-    /// The tool that was called: where the call went last, or the one that stands alone.
+    /// The tool that was called: the last replica, or the only one.
     pub(crate) fn called_tool(&self) -> Option<Arc<CatalogTool>> {
         match self.destination.get() {
             Some(place) => {
@@ -129,8 +129,8 @@ impl PendingCallRecord {
     }
 }
 
-/// Reserves a place in the audit log, makes the call, then writes how it ended. A call that cannot be
-/// logged is not made.
+/// Reserves a slot in the audit log, makes the call, then writes its outcome. A call that cannot be logged is not
+/// made.
 pub(crate) async fn run_audited<'a, F>(
     cx: &Context,
     request: &'a Request,
@@ -248,7 +248,7 @@ impl Drop for CountedCall<'_> {
 fn call_ending(facts: &PendingCallRecord, outcome: &Outcome) -> CallEnding {
     match outcome {
         Ok(result) => Ending::from_result(is_error_result(result)),
-        // "Unknown tool" for a tool that exists: the caller may not learn that it does.
+        // "Unknown tool" for a tool that exists: the caller must not learn that it does.
         Err(Refusal::UnknownTool(_)) if facts.tool.get().is_some() => (Ending::Denied, None),
         Err(refusal) => Ending::from_refusal(refusal),
     }
@@ -385,8 +385,8 @@ impl UnwrittenCall<'_> {
 }
 
 impl Drop for UnwrittenCall<'_> {
-    /// The client went away or the future was dropped: what the call did at the server is not known, and the
-    /// event says so.
+    /// The client disconnected or the future was dropped: the call's effect at the server is unknown, and the event
+    /// records that.
     fn drop(&mut self) {
         if let Some(place) = self.reservation.take() {
             let cancelled = Err(Refusal::Cancelled);
@@ -396,8 +396,7 @@ impl Drop for UnwrittenCall<'_> {
     }
 }
 
-/// How a call ended, ready to be written. It waits for the disk, so it holds no part of the message that
-/// the call came in.
+/// The outcome of a call, ready to be written. It waits for the disk, so it holds no part of the request message.
 struct CallRecord {
     at_ms: u64,
     trace: TraceId,
@@ -411,10 +410,10 @@ struct CallRecord {
     times: Option<CallTimeBreakdown>,
     ending: Ending,
     outcome: CallOutcome,
-    /// The task that the call goes on as.
+    /// The task that the call continues as.
     continued_as: Option<Box<str>>,
     failure: Option<Failure>,
-    /// Why one of several places took the call.
+    /// Why this replica took the call.
     route_reason: Option<String>,
     /// What was decided about its scope.
     scope: Option<Value>,
@@ -537,7 +536,7 @@ fn refusal_details(refusal: &Refusal) -> Map<String, Value> {
     let mut why = Map::new();
     let mut add = |name: &str, value: Value| drop(why.insert(name.into(), value));
     if let Refusal::Owner(owner) = refusal {
-        // Its words may repeat arguments.
+        // Its text may repeat arguments.
         let by = format!("the node of the server {}", owner.cause.description());
         add("reason", by.into());
     }
@@ -548,7 +547,7 @@ fn refusal_details(refusal: &Refusal) -> Map<String, Value> {
     } else if let Refusal::BadArguments { path, keyword, .. }
     | Refusal::BadResult { path, keyword, .. } = refusal
     {
-        // The words of the refusal may repeat arguments or the answer.
+        // The refusal's text may repeat arguments or the answer.
         add("reason", "it does not fit the schema of the tool".into());
         add("at", truncate_to_buffer(path).into());
         add("keyword", keyword.as_str().into());

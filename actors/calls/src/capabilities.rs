@@ -24,8 +24,8 @@ pub enum Capability {
     Logging,
 }
 
-/// False for a capability that the only server of this view lacks. A view of all servers, or of one that
-/// is away, is offered all that the kernel relays.
+/// False for a capability that the only server of this view lacks. A view of all servers, or of an unavailable one,
+/// offers all that the kernel relays.
 #[must_use]
 pub fn is_offered(cx: &Context, caller: &Caller, capability: Capability) -> bool {
     let CatalogView::One(server) = &caller.view else {

@@ -1,5 +1,4 @@
-//! The checks of a tool call: all are made before it first leaves the kernel, and again each time it
-//! leaves after it had to wait.
+//! The checks of a tool call. All run before it first leaves the kernel, and again each time it leaves after a wait.
 
 pub mod access;
 mod compiled_schemas;
@@ -63,7 +62,7 @@ pub(crate) enum Check {
     Permissions,
     /// The arguments are safe (MGP §4.5, §7).
     Validators,
-    /// A person said yes where one must (MGP §4.4).
+    /// A person approved where that is required (MGP §4.4).
     Confirmation,
 }
 
@@ -148,8 +147,8 @@ impl<'a> ToolCallChecks<'a> {
         Ok(())
     }
 
-    /// Repeats one check of a call that waited. The verdict on its arguments and a person's yes hold for the
-    /// whole call and are not asked for again.
+    /// Repeats one check of a call that waited. The verdict on its arguments and a person's approval hold for the
+    /// whole call and are not requested again.
     fn recheck_one(&self, check: Check) -> Result<(), Refusal> {
         match check {
             Check::Access => self.admission.recheck(),

@@ -1,4 +1,5 @@
-//! Waits until the other nodes of the cluster have confirmed what this one wrote to its log, and tells who has not.
+//! Waits until the other nodes of the cluster have confirmed what this one wrote to its log, and reports which have
+//! not.
 
 use std::time::Duration;
 
@@ -10,7 +11,7 @@ use mgp_protocol::ids::NodeId;
 use mgp_protocol::mgp::kernel::nodes::{Confirmations, RevokeBound};
 use mgp_protocol::refusal::Refusal;
 
-/// Long enough for every node in reach (1 s, FEDERATION); whoever is not is told of.
+/// Long enough for every reachable node (1 s, FEDERATION); the others are reported.
 const CONFIRMATION_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Who has confirmed these changes, after two seconds at most; `None` where they are signed only once other nodes

@@ -131,7 +131,7 @@ pub struct Context {
     pub audit: AuditHandle,
     /// Counts and times of calls.
     pub metrics: Arc<CallMetrics>,
-    /// The calls under way and the room of their streams.
+    /// The in-flight calls and the capacity of their streams.
     pub streams: CallStreams,
     /// Cancelled when the kernel ends.
     pub shutdown: CancellationToken,
@@ -149,7 +149,7 @@ pub struct Context {
     pub states: Arc<States>,
     /// The channels of MCPL.
     pub channels: Arc<Channels>,
-    /// What servers add before inferences, and change behind them.
+    /// What servers add before inferences and change after them.
     pub hooks: Hooks,
     /// Where servers that are one of several remember their callers.
     pub affinity: CallAffinity,

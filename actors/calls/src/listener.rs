@@ -1,5 +1,5 @@
-//! The actor of one `subscriptions/listen` of a stateless client; it lives as long as that request.
-//! The directory and the subscriptions actor send to its agent; the actor itself gets no messages.
+//! The actor of one `subscriptions/listen` of a stateless client; it lives as long as that request. The directory and
+//! the subscriptions actor send to its agent; the actor itself gets no messages.
 
 use std::sync::Arc;
 
@@ -32,7 +32,7 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// Resolves when the actor was lost, so that nothing is heard any more.
+    /// Resolves when the actor was lost and nothing is received any more.
     pub async fn wait_until_lost(&mut self) {
         let _ = (&mut self.ended).await;
     }
@@ -90,7 +90,7 @@ impl Actor for ListenerActor {
     }
 }
 
-/// Its place in the directory and among the subscribers; left when it is dropped, however the actor ends.
+/// Its entry in the directory and among the subscribers; removed on drop, however the actor ends.
 #[derive(Debug)]
 struct ListenerState {
     connection: ConnectionId,

@@ -1,5 +1,5 @@
-//! Collects the names of agents, servers and tools from where they are kept, for the engine's
-//! [`NameResolver`] to read what somebody wrote.
+//! Collects the names of agents, servers and tools from their stores, for the engine's [`NameResolver`] to resolve
+//! what a user wrote.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;

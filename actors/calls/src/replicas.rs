@@ -1,4 +1,4 @@
-//! Tools that may be called at several places: which these are for a caller, and who is remembered where.
+//! Tools with several replicas: which replicas a caller has, and which remember it.
 
 pub(crate) mod replica_reads;
 
@@ -19,10 +19,10 @@ use crate::Context;
 use crate::checks::access::can_call;
 use mgp_runtime::time::monotonic_now;
 
-/// What a call that goes on brings again, as its server wrote it.
+/// What a continued call sends back, as its server wrote it.
 const STATE_MEMBER: &str = "requestState";
 
-/// Where servers that remember their callers remember them, where calls began that go on, and who was not let in where.
+/// Which replicas remember their callers, where continued calls began, and which replicas refused whom.
 #[derive(Debug, Default)]
 pub struct CallAffinity {
     affinity: Mutex<AffinityTable>,
@@ -32,14 +32,14 @@ pub struct CallAffinity {
 }
 
 impl CallAffinity {
-    /// The agent's home, of a tool whose server remembers its callers.
+    /// The agent's affinity, for a tool whose server remembers its callers.
     pub(crate) fn affine_server(&self, agent: &AgentId, tool: &CatalogTool) -> Option<ServerId> {
         let replica = tool.replica.as_ref().filter(|replica| replica.stateful)?;
         let homes = self.affinity.lock().unwrap_or_else(PoisonError::into_inner);
         homes.get(agent, replica.group.spec_hash).cloned()
     }
 
-    /// A call of the agent went to this place.
+    /// A call of the agent was routed to this replica.
     pub(crate) fn record_route(&self, agent: &AgentId, tool: &CatalogTool) {
         if let Some(replica) = tool.replica.as_ref().filter(|replica| replica.stateful) {
             let specification = replica.group.spec_hash;
@@ -48,13 +48,13 @@ impl CallAffinity {
         }
     }
 
-    /// True for a call that brings again what a server gave it with a question.
+    /// True for a call that returns what a server sent with a callback.
     pub(crate) fn is_continuation(params: &str) -> bool {
         can_contain_string(params.as_bytes(), STATE_MEMBER)
             && member(params, STATE_MEMBER).is_some()
     }
 
-    /// The place that asked what this call answers: no other one understands it.
+    /// The replica whose callback this call answers: no other one understands the answer.
     pub(crate) fn continuation_server(&self, agent: &AgentId, params: &str) -> Option<ServerId> {
         let state = routes::continuation_key(member(params, STATE_MEMBER)?);
         let rounds = self
@@ -83,7 +83,7 @@ impl CallAffinity {
         }
     }
 
-    /// The agent was refused at this place, maybe because its owner does not open it to the agent.
+    /// This replica refused the agent, maybe because its owner does not open it to the agent.
     pub(crate) fn record_refusal(&self, agent: &AgentId, server: &ServerId, refusal: &Refusal) {
         if AttemptFailure::is_closed(refusal) {
             let mut closed = self
@@ -94,7 +94,7 @@ impl CallAffinity {
         }
     }
 
-    /// Leaves out the places where the agent was not let in just now, if there are others.
+    /// Leaves out the replicas that recently refused the agent, if there are others.
     pub(crate) fn remove_closed(&self, agent: &AgentId, candidates: &mut Vec<RouteCandidate>) {
         let closed = self
             .closed_routes
@@ -103,7 +103,7 @@ impl CallAffinity {
         closed.retain_open(agent, candidates, monotonic_now());
     }
 
-    /// The answer may ask for more: whoever brings that comes back to this place.
+    /// The answer may ask for more input: the call that brings it returns to this replica.
     pub(crate) fn record_continuation(&self, agent: &AgentId, server: &ServerId, answer: &[u8]) {
         if !can_contain_string(answer, "\"requestState\"") {
             return;
@@ -124,7 +124,7 @@ impl CallAffinity {
     }
 }
 
-/// The place at this server.
+/// The replica at this server.
 pub(crate) fn replica_at(
     cx: &Context,
     named: &CatalogTool,
@@ -135,7 +135,7 @@ pub(crate) fn replica_at(
     places.find(|tool| tool.server == *server).cloned()
 }
 
-/// The places that may take a call of this tool by this caller, as far as is known here.
+/// The replicas that may take a call of this tool by this caller, as far as is known here.
 pub(crate) fn find_replicas(
     cx: &Context,
     who: &Principal,

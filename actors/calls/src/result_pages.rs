@@ -23,7 +23,8 @@ use mgp_runtime::time::monotonic_now;
 /// The name of the tool in letters that every model API takes.
 const TOOL_NAME: &str = "mgp_calls_read";
 
-/// What was cut off and is kept. One lock for all: it is held while a text is copied, and only long results come here.
+/// Stored remainders of truncated results. One lock for all: it is held while a text is copied, and only long results
+/// come here.
 #[derive(Debug, Default)]
 pub struct TruncatedResults(Mutex<StoredTexts>);
 
@@ -32,7 +33,7 @@ impl TruncatedResults {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The connection has ended, and what was kept for it with it.
+    /// The connection has ended, and the remainders stored for it are dropped.
     pub fn remove_connection(&self, whose: ConnectionId) {
         self.lock_stored_texts().remove_connection(whose);
     }
@@ -99,7 +100,7 @@ fn is_truncation_enabled(cx: &Context, caller: &Caller) -> bool {
     })
 }
 
-/// The next part of a result, with a line that says how to read on where there is more.
+/// The next part of a result, followed by a line on how to read on if there is more.
 pub(crate) fn next_page(cx: &Context, request: &Request, params: Option<&str>) -> Outcome {
     let asked: Read = mcp::parse_params(params)?;
     let caller = &request.caller;

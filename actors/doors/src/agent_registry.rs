@@ -97,8 +97,8 @@ impl AgentRegistryHandle {
         .await
     }
 
-    /// Replaces an agent's token. When this returns the old one is invalid and the agent's connections
-    /// and calls have been told to end.
+    /// Replaces an agent's token. When this returns, the old one is invalid and the agent's connections and calls
+    /// have been cancelled.
     ///
     /// # Errors
     /// [`RegistryChangeError`].
@@ -117,8 +117,7 @@ impl AgentRegistryHandle {
         .await
     }
 
-    /// Removes an agent. When this returns its token is invalid, and its connections and calls have been
-    /// told to end.
+    /// Removes an agent. When this returns, its token is invalid and its connections and calls have been cancelled.
     ///
     /// # Errors
     /// [`RegistryChangeError`].
@@ -166,8 +165,8 @@ fn new_token() -> String {
 /// Messages to the actor.
 #[derive(Debug)]
 pub enum AgentRegistryMsg {
-    /// Change the registry; answered when it is in the audit log, on disk and published, and everything it
-    /// ends was told so.
+    /// Change the registry; answered when the change is in the audit log, on disk and published, and all it ends was
+    /// cancelled.
     Change(AgentChange, TraceId, Reply<Result<(), RegistryChangeError>>),
 }
 

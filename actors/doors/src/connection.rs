@@ -64,8 +64,8 @@ pub struct ConnectionState {
     _alive: ActorCountGuard,
 }
 
-/// Serves an agent on a pair of byte streams until either side ends, or `leave` says that it is time. Without
-/// a `view` the agent may choose one with `mgp/door/open`. Resolves at the end.
+/// Serves an agent on a pair of byte streams until either side closes, or `leave` resolves. Without a `view` the
+/// agent may choose one with `mgp/door/open`.
 pub async fn serve<R, W>(
     reception: EndpointContext,
     id: AgentId,
@@ -154,7 +154,7 @@ struct Inbound {
     agent: Arc<Agent>,
     sink: LineSink,
     view: OnceLock<CatalogView>,
-    /// Looks for the id in the start of a line that is over the limit and dropped.
+    /// Looks for the id in the start of a dropped line that is over the limit.
     overrun: PartialMessage,
 }
 
@@ -194,8 +194,8 @@ impl Inbound {
         }
     }
 
-    /// A line over the limit has ended: an error is sent under its id, if that can be read. If it was an
-    /// answer, its question fails.
+    /// A line over the limit has ended: an error is sent under its id, if that can be parsed. If it was an answer,
+    /// its callback fails.
     fn handle_oversized(&mut self, tail: &[u8], len: u64) {
         let seen = std::mem::take(&mut self.overrun);
         let whose = seen
@@ -211,7 +211,7 @@ impl Inbound {
         }
     }
 
-    /// Why a line was dropped: it is too long, or it found no room.
+    /// Why a line was dropped: it is too long, or there was no capacity.
     fn drop_reason(&self, len: u64) -> (i64, String) {
         let longest = self.endpoint.message_budgets.message_max();
         if usize::try_from(len).is_ok_and(|len| len <= longest) {
@@ -412,7 +412,7 @@ impl Inbound {
 
     fn open_view(&self, params: Option<&str>) -> Result<(), Refusal> {
         let open: door::Open = mcp::parse_params(params)?;
-        // Before it says as whom it comes: only the owner is told what there is.
+        // Before it states its identity: only the owner learns what there is.
         let owner = self.agent.is_operator();
         if let Some(name) = &open.agent {
             self.act_as(name)?;
@@ -467,7 +467,7 @@ impl Inbound {
         Ok(())
     }
 
-    /// The error for a set that the caller has no door to; the owner is told which there are.
+    /// The error for a set that the caller has no endpoint for; the owner gets the list of existing sets.
     fn unknown_set_message(&self, set: &SetName, owner: bool) -> String {
         const LISTED: &str = "`mgp sets list` shows the known ones";
         let table = self.endpoint.directory.access();
@@ -575,7 +575,7 @@ impl Inbound {
     }
 }
 
-/// What the caller wants to be shown.
+/// The view that the caller requests.
 fn parse_view(open: &door::Open) -> Result<CatalogView, Refusal> {
     let bad = |why: String| Refusal::BadParams(why);
     match (&open.server, &open.set) {

@@ -25,7 +25,7 @@ use crate::session::Sessions;
 /// Why there is no console.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ConsoleUnavailable {
-    /// There is no HTTP door.
+    /// There is no HTTP endpoint.
     #[error("the console is at the HTTP door, and that is closed; set `enabled = true` in [http]")]
     NoHttpEndpoint,
     /// It is switched off.
@@ -33,7 +33,7 @@ pub enum ConsoleUnavailable {
         "the console is switched off; set `console = true` in [http], and start the kernel again"
     )]
     Disabled,
-    /// The door is on a network, in the clear.
+    /// The endpoint is on a network, without TLS.
     #[error(
         "the console is not shown in the clear on a network; let [http] listen on 127.0.0.1, or give it a \
          certificate in [http.tls]"
@@ -46,7 +46,7 @@ pub enum ConsoleUnavailable {
 pub struct Console {
     state: Mutex<ConsoleState>,
     audit: AuditHandle,
-    /// Known once the HTTP door is open; `None` where that shows no console.
+    /// Known once the HTTP endpoint is open; `None` if that serves no console.
     address: OnceLock<Option<ConsoleAddress>>,
 }
 
@@ -62,12 +62,12 @@ struct ConsoleState {
 struct ConsoleAddress {
     address: SocketAddr,
     secure: bool,
-    /// What the operator says clients write in the URL.
+    /// The configured hosts that clients write in the URL.
     allowed: AllowList,
     sessions: Arc<Sessions>,
 }
 
-/// What a browser gets that has shown a link: the only time these are known.
+/// What a browser gets for a valid link: the only time these values are known.
 pub(crate) struct NewSignIn {
     /// For the cookie.
     pub(crate) cookie: String,
@@ -78,7 +78,7 @@ pub(crate) struct NewSignIn {
 }
 
 impl Console {
-    /// One that nobody is signed in to.
+    /// A session that nobody is signed in to.
     #[must_use]
     pub fn new(audit: AuditHandle) -> Arc<Self> {
         Arc::new(Self {
@@ -88,7 +88,7 @@ impl Console {
         })
     }
 
-    /// The HTTP door is open at this address, with TLS where `secure`; browsers may also reach it as one of the
+    /// The HTTP endpoint is open at this address, with TLS if `secure`; browsers may also reach it as one of the
     /// `configured` hosts.
     pub fn set_address(
         &self,
@@ -105,7 +105,7 @@ impl Console {
         }));
     }
 
-    /// The HTTP door is open, and shows no console.
+    /// The HTTP endpoint is open and serves no console.
     pub fn set_unavailable(&self) {
         let _ = self.address.set(None);
     }
@@ -141,13 +141,13 @@ impl Console {
         Ok(format!("{scheme}://{at}/#{code}"))
     }
 
-    /// Whether the door speaks TLS.
+    /// Whether the endpoint uses TLS.
     pub(crate) fn is_secure(&self) -> bool {
         self.address().is_some_and(|place| place.secure)
     }
 
-    /// True where a browser that wrote this authority in its URL reached this door, and not a program at another
-    /// port that passes its requests on. The name is the guard's to judge.
+    /// True if a browser that wrote this authority in its URL reached this endpoint, and not a program at another
+    /// port that forwards its requests. The guard checks the name.
     pub(crate) fn is_reachable_at(&self, authority: &Authority) -> bool {
         self.address().is_some_and(|place| {
             let default = if place.secure { 443 } else { 80 };

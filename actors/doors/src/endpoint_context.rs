@@ -28,8 +28,8 @@ pub struct EndpointContext {
     pub directory: Arc<Directory>,
 }
 
-/// An agent in the directory, held by the state of the actor of its connection or session. However the
-/// actor ends, a panic included, dropping this disconnects the agent and takes it out.
+/// An agent in the directory, held by the state of the actor of its connection or session. However the actor ends,
+/// even by a panic, dropping this disconnects the agent and removes its entry.
 #[derive(Debug)]
 pub struct AgentPresence {
     endpoint: EndpointContext,
@@ -37,7 +37,7 @@ pub struct AgentPresence {
 }
 
 impl AgentPresence {
-    /// Enters an agent in the directory. Done by the actor, so that whoever entered always leaves.
+    /// Adds an agent to the directory. The actor does this itself, so that every entry is removed.
     #[must_use]
     pub fn enter(reception: &EndpointContext, agent: &Arc<Agent>) -> Self {
         reception.directory.insert(agent.clone());

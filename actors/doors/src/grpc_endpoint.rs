@@ -1,8 +1,8 @@
-//! The gRPC door: MCP-lite on the port of the HTTP door (MCP-lite 0.042, section 5), with the standard services for
-//! health and reflection.
+//! The gRPC endpoint: MCP-lite on the port of the HTTP endpoint (MCP-lite 0.042, section 5), with the standard
+//! services for health and reflection.
 //!
-//! A request is judged as one to `/mcp` is: Host and Origin before it comes here, then its token or certificate. It
-//! sees what its agent may see. Health is told to everybody, as `/healthz` is.
+//! A request is checked like one to `/mcp`: first Host and Origin, then its token or certificate. It sees what its
+//! agent may see. Health is public, as `/healthz` is.
 
 mod call;
 mod listing;
@@ -41,7 +41,7 @@ use mgp_callers::credential::Credential;
 use mgp_callers::request::{identity, panic_refusal};
 use mgp_runtime::task;
 
-/// The door of both: what is not gRPC goes to the HTTP door.
+/// The combined service: what is not gRPC goes to the HTTP endpoint.
 #[derive(Debug)]
 pub struct GrpcEndpoint {
     http: Arc<HttpEndpoint>,
@@ -49,7 +49,7 @@ pub struct GrpcEndpoint {
 }
 
 impl GrpcEndpoint {
-    /// A door beside that one, closed where MCP-lite is switched off.
+    /// The gRPC service beside that one; closed if MCP-lite is switched off.
     #[must_use]
     pub fn new(http: Arc<HttpEndpoint>) -> Arc<Self> {
         Arc::new(Self {
@@ -224,7 +224,7 @@ impl GrpcEndpoint {
     }
 }
 
-/// True for what says that it is gRPC, well or not.
+/// True for a request that claims to be gRPC, well-formed or not.
 fn is_grpc(headers: &HeaderMap) -> bool {
     content_type(headers).is_some_and(|kind| kind.starts_with("application/grpc"))
 }
@@ -233,7 +233,7 @@ fn content_type(headers: &HeaderMap) -> Option<&str> {
     headers.get(CONTENT_TYPE)?.to_str().ok()
 }
 
-/// The methods of the document: another one is not there, whoever asks.
+/// The methods of the specification: any other is unknown to every caller.
 fn is_mcp_lite_method(path: &str) -> bool {
     let method = path
         .strip_prefix('/')
@@ -241,7 +241,7 @@ fn is_mcp_lite_method(path: &str) -> bool {
     matches!(method, Some("/GetTools" | "/CallTool" | "/CallToolStream"))
 }
 
-/// What no client of gRPC reads as a status, told as HTTP tells it.
+/// An error that no gRPC client reads as a status, sent as an HTTP error.
 fn reject_malformed(request: &Request<RequestBody>) -> Option<Response<ReplyBody>> {
     let (status, words) = if request.version() != Version::HTTP_2 {
         let words = "gRPC needs HTTP/2: by prior knowledge, or chosen in TLS; over HTTP/1.1 the same is at /mcp-lite/v1/";

@@ -1,7 +1,7 @@
-//! The HTTP door: Streamable HTTP for agents, in both eras.
+//! The HTTP endpoint: Streamable HTTP for agents, in both protocol families.
 //!
-//! The endpoint `/mcp` shows all servers; `/mcp/<server>` shows one server under its own
-//! names; `/mcp/p/<set>` shows the servers and tools of a set. MCP-lite is below `/mcp-lite/v1`.
+//! The path `/mcp` shows all servers; `/mcp/<server>` shows one server under its own names; `/mcp/p/<set>` shows the
+//! servers and tools of a set. MCP-lite is below `/mcp-lite/v1`.
 
 mod auth;
 mod console;
@@ -56,10 +56,10 @@ const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(15);
 /// The path of the kernel's figures.
 const METRICS_PATH: &str = "/metrics";
 
-/// The HTTP door of a kernel.
+/// The HTTP endpoint of a kernel.
 #[derive(Debug)]
 pub struct HttpEndpoint {
-    /// What all doors share.
+    /// What all endpoints share.
     pub endpoint: EndpointContext,
     /// Legacy sessions.
     pub sessions: Arc<Sessions>,
@@ -75,7 +75,7 @@ pub struct HttpEndpoint {
     pub secure: bool,
     /// MCP-lite, where it is offered.
     pub lite: Option<Arc<Lite>>,
-    /// Figures of the kernel, where they are shown here.
+    /// Metrics of the kernel, if they are served here.
     pub metrics: Option<MetricsPath>,
     /// How requests were answered.
     pub counts: Arc<ResponseCounts>,
@@ -106,7 +106,7 @@ impl HttpEndpoint {
         answer
     }
 
-    /// Counts an answer that another door gave at this one's address.
+    /// Counts a response that another endpoint sent at this address.
     pub(crate) fn count_response(&self, status: StatusCode) {
         self.counts.count(status);
     }
@@ -168,7 +168,7 @@ impl HttpEndpoint {
         self.serve_with_credential(way, request, view, pass).await
     }
 
-    /// What a client is told that asks for a path which is none.
+    /// The response for an unknown path.
     fn describe_paths(&self) -> String {
         let shown = |is: bool, words| if is { words } else { "" };
         format!(
@@ -178,7 +178,7 @@ impl HttpEndpoint {
         )
     }
 
-    /// Lets one in whose credential is good, as long as it is.
+    /// Admits a request with a valid credential, until the credential expires.
     async fn serve_with_credential(
         self: Arc<Self>,
         way: EndpointPath,
@@ -357,7 +357,7 @@ impl HttpEndpoint {
     }
 }
 
-/// What an agent is told whose responses fill their share.
+/// The error for an agent whose responses exceed its share.
 pub(crate) fn backpressure_message(budget: &ResponseBudget) -> String {
     format!(
         "responses that this agent has not read take the {} MiB they may; read them, or close their connections, and try again",
@@ -365,7 +365,7 @@ pub(crate) fn backpressure_message(budget: &ResponseBudget) -> String {
     )
 }
 
-/// The answer to a request, whose body ends with the credential at the latest; `None` when that ended before.
+/// The response to a request, whose body ends when the credential expires; `None` when that expired before.
 pub(crate) async fn run_until_credential_ends(
     pass: &Credential,
     entering: Pin<&mut impl Future<Output = Response<ReplyBody>>>,
@@ -395,7 +395,7 @@ enum EndpointPath {
     Api(ApiPath),
 }
 
-/// What is said of an endpoint that leads nowhere, or to what the caller may not know of.
+/// The error for an endpoint that does not exist, or that leads to what the caller may not know of.
 fn unknown_endpoint_message(view: &CatalogView) -> String {
     match view {
         CatalogView::Set(_) => {

@@ -1,4 +1,5 @@
-//! The doors for agents: HTTP, lines and links of other nodes, sessions, authentication, and the registry of agents with tokens.
+//! The endpoints for agents: HTTP, byte streams and links of other nodes, sessions, authentication, and the registry
+//! of agents with tokens.
 
 pub mod agent_registry;
 pub mod connection;

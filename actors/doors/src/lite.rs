@@ -1,7 +1,7 @@
-//! MCP-lite: what its bindings have in common. A lite caller is a stateless one of 2026-07-28 that says nothing of
-//! itself: its calls are made, checked, recorded, suspended and turned into tasks like those.
+//! MCP-lite: what its bindings share. A lite caller is a stateless one of 2026-07-28 that sends no metadata: its
+//! calls are made, checked, recorded, suspended and turned into tasks in the same way.
 //!
-//! A promise is a task under another name, and what a tool asks is a suspended call.
+//! A promise is a task under another name, and a tool's callback is a suspended call.
 
 mod answer;
 pub mod call;
@@ -51,11 +51,11 @@ const STREAMING: &str = r#"{"elicitation":{"form":{},"url":{}},"extensions":{"io
 /// How lite callers are answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LiteSettings {
-    /// A call that takes longer is answered with a promise; `None` for never, unless the caller says when.
+    /// A longer call is answered with a promise; `None` for never, unless the caller sets a time.
     pub promise_after: Option<Duration>,
     /// How long a promise can be redeemed.
     pub promise_ttl: Duration,
-    /// How often a stream says that it is alive.
+    /// The interval of a stream's keep-alives.
     pub heartbeat: Duration,
 }
 
@@ -69,7 +69,7 @@ pub struct Lite {
     resumptions: Resumptions,
 }
 
-/// Who asks: the agent, as authenticated by the door, and what it sees.
+/// The caller: the authenticated agent, and its view.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct LiteCaller {
     pub(crate) agent: AgentId,
@@ -103,7 +103,7 @@ impl Lite {
         })
     }
 
-    /// How often a stream says that it is alive.
+    /// The interval of a stream's keep-alives.
     #[must_use]
     pub fn heartbeat(&self) -> Duration {
         self.settings.heartbeat
@@ -121,7 +121,7 @@ impl Lite {
         RunningLiteCall::start(self, call)
     }
 
-    /// Opens a request with these params, which are in the words of any version of MCP.
+    /// Opens a request with these params, of any MCP version.
     fn open_request(
         &self,
         who: &LiteCaller,

@@ -1,5 +1,5 @@
-//! Memory for messages of agents being received or answered: limited in all and per agent, so that no
-//! agent takes the room of the others.
+//! Memory for messages of agents being received or answered: limited in total and per agent, so that no agent takes
+//! the capacity of the others.
 
 use std::sync::Arc;
 
@@ -25,8 +25,8 @@ pub struct MessageBudgets {
 }
 
 impl MessageBudgets {
-    /// Limits of this size, but never less than one agent needs for a message of the `longest`
-    /// length; longer messages are refused at every door (CMCP-015).
+    /// Limits of this size, but never less than one agent needs for a message of the `longest` length; longer
+    /// messages are rejected at every endpoint (CMCP-015).
     #[must_use]
     pub fn new(bytes: u64, longest: usize) -> Arc<Self> {
         let bytes = bytes.max(SHARES * longest as u64);

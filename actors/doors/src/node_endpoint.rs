@@ -1,6 +1,6 @@
-//! The door for agents of other nodes: each call over a link is one stateless request, about the one server
-//! that its header names. The agent is who its node says it is; what it may do is decided here, like for any
-//! other agent, but by grants alone.
+//! The endpoint for agents of other nodes: each call over a link is one stateless request, about the one server that
+//! its header names. The node vouches for the agent's identity; its access is decided here, like for any other agent,
+//! but by grants alone.
 
 mod authorization;
 #[cfg(test)]
@@ -47,15 +47,15 @@ use mgp_runtime::event_sink::EventSink;
 use mgp_runtime::task;
 use mgp_runtime::time::monotonic_now;
 
-/// Events that may wait for the reader of one channel: they are kept besides, and 128 channels of one node hold 36 MiB at
-/// most here.
+/// Events buffered for the reader of one channel: they are stored besides, and 128 channels of one node hold 36 MiB
+/// at most here.
 const EVENTS_QUEUE: usize = 4;
 
-/// Of calls that took less, in microseconds, the node they came from is told nothing: in its own record, which has parts
-/// from a millisecond on, they are not what took long.
+/// For shorter calls, in microseconds, the calling node gets no times: its own record, which has parts from a
+/// millisecond on, does not need them.
 const MIN_REPORTED_US: u64 = 250;
 
-/// What is still taken when the kernel shuts down: what a call that is under way may wait for.
+/// What is still accepted during shutdown: what an in-flight call may wait for.
 const ALLOWED_WHILE_DRAINING: [&str; 2] = [Respond::METHOD, Cancel::METHOD];
 
 /// Takes the calls of other nodes.
@@ -63,13 +63,14 @@ const ALLOWED_WHILE_DRAINING: [&str; 2] = [Respond::METHOD, Cancel::METHOD];
 pub struct NodeEndpoint {
     endpoint: EndpointContext,
     closing: CancellationToken,
-    /// Calls that were taken, until their callers have the answers. What lasts as long as its link is none of them.
+    /// Accepted calls, until their callers have the answers. Requests that last as long as their link are not
+    /// counted.
     calls: TaskTracker,
     /// One of these ended without an answer while the kernel shut down.
     unanswered: AtomicBool,
 }
 
-/// A call that was taken, until dropped.
+/// An accepted call, until dropped.
 struct AcceptedCall<'a> {
     endpoint: &'a NodeEndpoint,
     /// Its caller has the answer, or wants none.
@@ -113,7 +114,7 @@ struct NodeCall {
 }
 
 impl NodeEndpoint {
-    /// The door to what this reception has.
+    /// The endpoint over this context.
     #[must_use]
     pub fn new(reception: EndpointContext) -> Arc<Self> {
         Arc::new(Self {
@@ -124,14 +125,13 @@ impl NodeEndpoint {
         })
     }
 
-    /// Takes no new calls from now on: their callers are told that nothing of them was begun.
+    /// Accepts no new calls from now on: their callers learn that no call was begun.
     pub fn close(&self) {
         self.closing.cancel();
         self.calls.close();
     }
 
-    /// After [`Self::close`]: resolves when all calls that were taken have ended. True when their callers have the
-    /// answers.
+    /// After [`Self::close`]: resolves when all accepted calls have ended. True when their callers have the answers.
     pub async fn drain(&self) -> bool {
         self.calls.wait().await;
         !self.unanswered.load(Ordering::Relaxed)
@@ -167,7 +167,7 @@ impl NodeEndpoint {
         let is_late = self.closing.is_cancelled() && !is_last;
         let judgement =
             match authorization::authorize(&self.endpoint, &peer, &header, call.params, kind) {
-                // The answer to a question belongs to a call that was taken before.
+                // An answer to a callback belongs to a call that was accepted before.
                 Authorization::Accepted(judged) if is_late && judged.meta.state.is_none() => {
                     Authorization::RefusedByNode(refusal_at_shutdown(&peer))
                 }
@@ -186,7 +186,7 @@ impl NodeEndpoint {
             }
         };
         let answered = match answered {
-            // In the place of an answer that is too large stands a refusal.
+            // A refusal replaces an answer that is too large.
             Ok(()) | Err(WriteFailure::TooLarge { .. }) => {
                 delivered.await;
                 true
@@ -199,7 +199,7 @@ impl NodeEndpoint {
         }
     }
 
-    /// Makes a call that may be made, once it is its agent's turn.
+    /// Makes an admitted call, once it has its agent's permit.
     async fn execute(
         &self,
         judged: AuthorizedCall,
@@ -212,7 +212,7 @@ impl NodeEndpoint {
             return output.send_refused(&CallRejection::Late).await;
         };
         let frames = ErrorFrames::for_peer(peer);
-        // What comes back with the answer to a question belongs to a call that was made.
+        // What comes back with the answer to a callback belongs to a call that was made.
         let least = match judged.meta.state {
             Some(_) => CallOutcome::Unknown,
             None => CallOutcome::NotExecuted,
@@ -344,7 +344,7 @@ impl NodeEndpoint {
         }
     }
 
-    /// What the caller says while its call is under way.
+    /// The caller's messages while its call is in flight.
     fn handle_notification(&self, caller: &Arc<Caller>, message: &Bytes) {
         if let Ok(Message::Notification { method, params }) = jsonrpc::parse(message)
             && authorization::can_notify(&caller.agent, &method)
@@ -357,7 +357,7 @@ impl NodeEndpoint {
     }
 }
 
-/// Nothing of the call was begun. An older node knows no better reason than that there is no room.
+/// No call was begun. An older node knows no better reason than missing capacity.
 fn refusal_at_shutdown(peer: &PeerLink) -> CallRejection {
     if peer
         .link
@@ -403,8 +403,7 @@ async fn relay_message(output: &mut CallOutput, message: Bytes) -> Result<(), Wr
     }
 }
 
-/// The last frame of a call without a result. `least`: what is known of the call whatever the refusal says of this part
-/// of it.
+/// The last frame of a call without a result. `least`: the known effect of the call, whatever the refusal states.
 async fn send_refusal(
     output: CallOutput,
     refusal: &Refusal,

@@ -39,12 +39,12 @@ pub struct OAuth {
     source: KeySource,
     resource: ProtectedResource,
     keys: Snapshot<CachedKeys>,
-    /// When the issuer was last asked; locked while it is being asked.
+    /// When the issuer was last queried; locked during a query.
     last_fetch: tokio::sync::Mutex<Option<MonotonicTime>>,
     verified: Mutex<VerifiedTokens>,
 }
 
-/// Judged tokens, valid for the keys they were judged by.
+/// Checked tokens, valid for the keys they were checked with.
 #[derive(Debug, Default)]
 struct VerifiedTokens {
     tokens: HashMap<(blake3::Hash, CatalogView), VerifiedToken>,

@@ -57,7 +57,7 @@ impl Session {
         monotonic_now().since_start().saturating_sub(used)
     }
 
-    /// Whether it can go when a place is needed for another one.
+    /// Whether it can be closed when another session needs its slot.
     fn usage(&self) -> Usage {
         let is_busy = self.open_streams.load(Ordering::Relaxed) > 0 || self.agent.has_requests();
         match self.was_used.swap(false, Ordering::Relaxed) {
@@ -110,7 +110,7 @@ pub struct Sessions {
     endpoint: EndpointContext,
 }
 
-/// The open sessions, and whose they are.
+/// The open sessions and their agents.
 #[derive(Debug)]
 struct SessionTable {
     sessions: HashMap<SessionId, Entry>,
@@ -129,7 +129,7 @@ impl SessionTable {
         }
     }
 
-    /// Enters a session, and gives the one that had to go for it. `None` when there is no place.
+    /// Adds a session, and returns the one that was evicted for it. `None` when there is no slot.
     fn insert(&mut self, entry: Entry) -> Option<Option<Entry>> {
         let Self {
             sessions,
@@ -160,11 +160,11 @@ impl SessionTable {
 /// Limits on sessions.
 #[derive(Debug, Clone, Copy)]
 pub struct SessionLimits {
-    /// Sessions open at once, without the operator's. For one more an idle one goes of whoever has most.
+    /// Sessions open at once, without the operator's. Beyond, an idle one of the agent with the most is evicted.
     pub max: usize,
     /// The idle timeout.
     pub idle: Duration,
-    /// Events kept for replay.
+    /// Events stored for replay.
     pub replay: usize,
 }
 
@@ -209,8 +209,8 @@ impl Sessions {
         (agent, streams)
     }
 
-    /// Opens a session for a caller after its `initialize`. When all places are taken, an idle session ends for
-    /// it, of the agent that has most: its client opens a new one when it comes again.
+    /// Opens a session for a caller after its `initialize`. When all slots are taken, an idle session of the agent
+    /// with the most is closed; its client opens a new one on its next request.
     ///
     /// # Errors
     /// [`SessionError`].
@@ -334,8 +334,7 @@ struct SessionState {
     _alive: ActorCountGuard,
 }
 
-/// The place of a session in the table: however its actor ends, a panic included, its id is unknown from
-/// then on.
+/// The slot of a session in the table: however its actor ends, even by a panic, its id is unknown from then on.
 #[derive(Debug)]
 struct SessionEntry {
     sessions: Arc<Sessions>,

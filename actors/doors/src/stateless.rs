@@ -1,7 +1,7 @@
 //! Stateless requests of 2026-07-28, which carry in `_meta` what a session would know of the client.
 //!
-//! A call that meets a question of a legacy server is suspended: the client gets `input_required` with a
-//! sealed `requestState`, and returns the answers with its next request.
+//! A call with a callback of a legacy server is suspended: the client gets `input_required` with a sealed
+//! `requestState`, and returns the answers with its next request.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -202,7 +202,7 @@ impl Stateless {
             return Err(refusal);
         }
         let rounds = exchange.rounds().expect("only such calls are suspended");
-        // Answers first: once it is back, a question that they do not answer may go to another call.
+        // Answers first: after them, a callback that they do not answer may go to another call.
         rounds.answer(member(params, "inputResponses").unwrap_or("{}"));
         rounds.continue_with(round);
         Ok(RunningCall {
@@ -219,7 +219,7 @@ impl Stateless {
     }
 }
 
-/// A request under way. Dropping it cancels it: its client has gone.
+/// An in-flight request. Dropping it cancels it: its client has disconnected.
 #[derive(Debug)]
 pub struct RunningCall {
     stateless: Arc<Stateless>,
@@ -314,7 +314,7 @@ impl RunningCall {
         }
     }
 
-    /// Why the kernel ends a call in which the server asked something: the call was made by then.
+    /// Why the kernel ends a call with a callback of its server: the call was made by then.
     fn to_interrupted(&self, why: Refusal) -> Refusal {
         match &*self.method {
             "tools/call" => Refusal::Unanswered(Box::new(UnansweredCall {
@@ -424,7 +424,7 @@ fn can_need_input(method: &str) -> bool {
     matches!(method, "tools/call" | "prompts/get" | "resources/read")
 }
 
-/// What a request says about its client (MCP 2026-07-28, `_meta`).
+/// A request's description of its client (MCP 2026-07-28, `_meta`).
 #[derive(Debug)]
 pub struct RequestMeta {
     /// The version of the request.
@@ -459,7 +459,7 @@ struct Params<'a> {
     task_id: Option<&'a RawValue>,
 }
 
-/// Reads what a request says about its client, and what its headers must repeat.
+/// Parses a request's description of its client, and what its headers must repeat.
 ///
 /// # Errors
 /// [`Refusal::BadMeta`] names what is missing or wrong.

@@ -13,9 +13,9 @@ use mgp_protocol::mgp::audit::Outcome as Ending;
 use mgp_protocol::refusal::Refusal;
 use mgp_runtime::metrics::{Counter, LatencyRecorder};
 
-/// What stands in a label for calls beyond the bound; in no id of a server.
+/// The label for calls beyond the bound; not a valid server id.
 pub const OTHER_LABEL: &str = "~other";
-/// What stands there for calls of no server's tool: the kernel's own, and names that are none.
+/// The label for calls of no server's tool: the kernel's own tools and unknown names.
 pub const NO_TOOL_LABEL: &str = "~none";
 
 /// Counts and times of all calls.
@@ -48,7 +48,7 @@ struct ToolMetrics {
 }
 
 impl CallMetrics {
-    /// Nothing counted yet; so many tools are told apart at most.
+    /// An empty table that distinguishes at most this many tools.
     #[must_use]
     pub fn new(tools_max: usize) -> Self {
         Self {
@@ -92,14 +92,14 @@ impl CallMetrics {
         metrics.count(ending, lasted);
     }
 
-    /// The place of a tool that was never called before.
+    /// The index of a tool that was never called before.
     fn insert_tool(&self, tool: &CatalogTool) -> Arc<ToolMetrics> {
         let mut table = self.tools.write().unwrap_or_else(PoisonError::into_inner);
         let of_server = table.servers.get(&tool.server);
         if let Some(known) = of_server.and_then(|tools| tools.get(&tool.own_name)) {
             return known.clone();
         }
-        // Others may have taken the last place meanwhile.
+        // Another thread may have taken the last slot meanwhile.
         if table.tools >= self.tools_max {
             return self.others.clone();
         }

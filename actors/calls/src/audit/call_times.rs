@@ -10,21 +10,21 @@ use mgp_protocol::federation::call::timings::CallTimings;
 use mgp_runtime::time::monotonic_now;
 use serde_json::{Map, Value};
 
-/// Calls that took less have no parts in their record: nobody looks for where half a millisecond went.
+/// Shorter calls have no parts in their record: nobody needs to know where half a millisecond went.
 const RECORDED_MIN: Duration = Duration::from_millis(1);
 
-/// By what part of a time the clocks of two machines may differ in how fast they run: what a node says is not longer
-/// than what was measured here, but for that.
+/// The tolerated clock-rate difference of two machines. Beyond it, the time a node reports cannot exceed the time
+/// measured here.
 const CLOCK_DRIFT_DIVISOR: u64 = 1_000;
 
 /// A part of a call that is measured while it is handled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CallPart {
-    /// The checks, with the wait for a person's yes.
+    /// The checks, with the wait for a person's approval.
     Checks,
-    /// Where it went: the wait for a turn there, each try, and the waits between them.
+    /// The upstream: the wait for a permit there, each attempt, and the waits between them.
     Server,
-    /// What is checked and cut behind it.
+    /// Checking and truncating the result.
     Answer,
 }
 
@@ -32,7 +32,7 @@ pub(crate) enum CallPart {
 #[derive(Debug, Default)]
 pub(crate) struct CallTimes([AtomicU64; 3]);
 
-/// The parts of a call as its record tells them.
+/// The parts of a call, as its record lists them.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct CallTimeBreakdown {
     local: CallTimings,
@@ -88,8 +88,7 @@ impl CallTimes {
     }
 }
 
-/// Leaves out what nodes say that does not fit into the time their part took here: it is theirs to say and nobody's to
-/// believe.
+/// Leaves out times reported by nodes that exceed what their part took here: they are untrusted.
 fn drop_implausible(nodes: &mut Vec<NodeTimes>, within: u64) {
     let mut room = within.saturating_add(within / CLOCK_DRIFT_DIVISOR);
     nodes.retain(|node| {
@@ -100,7 +99,7 @@ fn drop_implausible(nodes: &mut Vec<NodeTimes>, within: u64) {
 }
 
 impl CallTimeBreakdown {
-    /// Adds them to what a record says.
+    /// Adds them to a record.
     pub(crate) fn add_to_details(&self, details: &mut Map<String, Value>) {
         details.insert("parts_us".into(), Value::Object(nonzero_parts(&self.local)));
         if self.nodes.is_empty() {

@@ -27,7 +27,7 @@ pub(crate) struct Admission<'a> {
     principal: Principal,
     server: &'a ServerId,
     tool: Option<&'a str>,
-    /// The decision, kept from the first check on.
+    /// The decision, stored from the first check on.
     lease: OnceLock<AccessLease>,
     /// The answer that does not reveal that the thing exists.
     unknown: Refusal,
@@ -55,7 +55,8 @@ impl<'a> Admission<'a> {
 }
 
 impl Admission<'_> {
-    /// An agent of another node whose grant counts is told what keeps it out: it would look for a missing grant.
+    /// An agent of another node with a valid grant gets the actual reason: it would otherwise look for a missing
+    /// grant.
     fn to_refusal(&self, decision: &AccessDecision<'_>) -> Refusal {
         match decision.foreign_denial {
             Some(why @ (ForeignDenial::LeaseExpired(_) | ForeignDenial::LogsIncomplete)) => {
@@ -110,7 +111,7 @@ pub(crate) fn admit<'a>(
     Ok(admission)
 }
 
-/// The refusal of a denied tool, in words the caller may read; `shown`: it was shown the tool before.
+/// The refusal of a denied tool, in text the caller may read; `shown`: the tool was visible to it before.
 pub(crate) fn denied_refusal(
     cx: &Context,
     caller: &Caller,
@@ -124,7 +125,7 @@ pub(crate) fn denied_refusal(
         return Refusal::Denied(denial);
     };
     let agreed = caller.mgp.features().contains(Features::ACCESS_CONTROL);
-    // A caller that does not speak MGP cannot tell the two apart.
+    // A caller that does not speak MGP cannot distinguish the two.
     match denial_response(agreed, shown, cx.policies.access.should_reveal_denials()) {
         DenialResponse::Unknown => Refusal::UnknownTool(tool.clone()),
         DenialResponse::Denied => Refusal::Denied(denial),
@@ -144,7 +145,7 @@ pub(crate) fn is_server_open(cx: &Context, caller: &Caller, server: &ServerId) -
     table.is_server_open(&caller.identity(), server, unix_ms())
 }
 
-/// Whether the caller knows of the server at all.
+/// Whether the caller may know that the server exists.
 pub(crate) fn can_see_server(cx: &Context, caller: &Caller, server: &ServerId) -> bool {
     let table = cx.policies.access.table();
     table.is_server_visible(&caller.identity(), server, unix_ms())

@@ -13,11 +13,11 @@ use mgp_runtime::task;
 /// have a pattern each. Beyond, those that were not needed lately are compiled again.
 const SCHEMAS_MAX: usize = 32 << 20;
 
-/// Schemas that are compiled at once: each may take many times its own memory meanwhile. Further calls wait for
-/// their turn, each for as long as a call may.
+/// Schemas compiled at once: each may take many times its own memory meanwhile. Further calls wait for a permit, each
+/// for as long as a call may.
 const COMPILATIONS_MAX: usize = 2;
 
-/// Compiles them, and keeps those that were needed lately.
+/// Compiles schemas and caches the recently used ones.
 #[derive(Debug)]
 pub struct CompiledSchemas {
     cache: Mutex<SchemaCache>,
@@ -34,7 +34,7 @@ impl Default for CompiledSchemas {
 }
 
 impl CompiledSchemas {
-    /// How many are kept.
+    /// How many are cached.
     #[must_use]
     pub fn cached_count(&self) -> usize {
         self.lock_cache().schema_count()
@@ -76,11 +76,11 @@ impl CompiledSchemas {
             return Ok(known);
         }
         let _turn = self.permits.acquire().await;
-        // Whoever had the turn before may have needed the same.
+        // The previous permit holder may have compiled the same schema.
         if let Some(known) = self.lock_cache().get(&text) {
             return Ok(known);
         }
-        // It may be long: the threads that carry calls are not held up.
+        // It may be slow, so it does not run on the threads that carry calls.
         let compiling = task::run_blocking("schema.compile", move || (compile(&text), text));
         let (compiled, text) = compiling
             .await

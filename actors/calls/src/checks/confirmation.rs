@@ -1,5 +1,5 @@
-//! Confirmation of dangerous calls by a person (MGP §4.4, A-32): the caller's client is asked where it can
-//! be, else the operator.
+//! Confirmation of dangerous calls by a person (MGP §4.4, A-32): through the caller's client if possible, else by the
+//! operator.
 
 use std::time::Duration;
 
@@ -24,15 +24,15 @@ use mgp_servers::link::{Callback, callback};
 /// The operator's settings for confirming dangerous calls.
 #[derive(Clone, Copy, Debug)]
 pub struct ConfirmationRules {
-    /// Which calls are asked about.
+    /// Which calls need confirmation.
     pub caution: ConfirmationPolicy,
-    /// How long a question stays open.
+    /// How long a confirmation stays pending.
     pub timeout: Duration,
-    /// Ask the operator where the caller's client cannot be asked.
+    /// Ask the operator if the caller's client cannot be asked.
     pub operator_queue: bool,
 }
 
-/// A call that needs a person's yes.
+/// A call that needs a person's approval.
 pub(crate) struct ConfirmationRequest<'a> {
     request: &'a Request,
     tool: &'a CatalogTool,
@@ -43,8 +43,7 @@ pub(crate) struct ConfirmationRequest<'a> {
     arguments: String,
 }
 
-/// Resolves when no confirmation is needed or a person said yes. `name` is the tool's name as the caller
-/// knows it.
+/// Resolves when no confirmation is needed or a person approved. `name` is the tool's name as the caller knows it.
 ///
 /// # Errors
 /// [`Denial::Unconfirmed`], and [`Refusal::Cancelled`] when the call is taken back meanwhile.
@@ -83,7 +82,7 @@ pub(crate) async fn confirm_call(
     Err(Refusal::Denied(Box::new(Denial::Unconfirmed { tool, why })))
 }
 
-/// Why a person must be asked; `None` for most calls.
+/// Why a person must confirm; `None` for most calls.
 fn call_confirmation_reason(
     cx: &Context,
     request: &Request,
@@ -113,7 +112,7 @@ async fn run_confirmation(
         .rounds()
         .map_or(caller.capabilities, CallRounds::capabilities);
     let reach = AvailableChannels {
-        // A yes to a dangerous call is a person's; a callback is answered by the agent, with or without one.
+        // A dangerous call needs a person's approval; a callback may be answered by the agent alone.
         callback: false,
         elicitation: can.elicitation_form,
         queue: cx.policies.confirmation.operator_queue,

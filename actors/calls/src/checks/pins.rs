@@ -7,7 +7,7 @@ use crate::Context;
 use crate::checks::unlisted_names;
 use mgp_callers::request::Caller;
 
-/// Refuses a tool that changed since it was approved, as if it were gone.
+/// Rejects a tool that changed since it was approved, as if it did not exist.
 ///
 /// # Errors
 /// What [`unlisted_names::absent_refusal`] says.

@@ -33,7 +33,7 @@ pub(crate) async fn check_arguments(
         })
 }
 
-/// MCP-045, CMCP-043: a prompt's required arguments must be there; all else is the server's to judge.
+/// MCP-045, CMCP-043: a prompt's required arguments must be present; the server checks the rest.
 pub(crate) fn check_prompt_arguments(
     name: &str,
     route: &CatalogPrompt,

@@ -1,5 +1,5 @@
-//! Names that no published list has. A caller that may use a server that is away waits for it, or is told
-//! its state; for all others the thing does not exist, and they are answered without waiting.
+//! Names that are in no published list. A caller that may use an unavailable server waits for it, or gets its state.
+//! For all other callers the name does not exist, and they are answered without waiting.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ pub(crate) fn named_item<'a>(request: &'a Request, kind: ListKind, name: &'a str
     }
 }
 
-/// A server that may be meant by a name, and whether it is to be waited for.
+/// A server that a name may refer to, and whether to wait for it.
 struct CandidateServer {
     handle: Arc<ServerHandle>,
     /// The server's own name for the thing, where it is known.
@@ -37,8 +37,8 @@ struct CandidateServer {
     prospect: ClaimOutcome,
 }
 
-/// Calls `look` again whenever one of the servers that may be meant has connected, until it finds something;
-/// `None` when none of them is to be waited for any more.
+/// Repeats `look` whenever one of the candidate servers has connected, until it finds something; `None` when there is
+/// none left to wait for.
 ///
 /// # Errors
 /// [`Refusal::Cancelled`]; [`Refusal::Overloaded`] where too many wait already.
@@ -71,7 +71,7 @@ pub(crate) async fn wait_for_item<T>(
     Ok(None)
 }
 
-/// The state of the server that is meant, when it is away and the caller may know of it.
+/// The state of the named server, if it is unavailable and the caller may know of it.
 pub(crate) fn unavailable_refusal(
     cx: &Context,
     caller: &Caller,
@@ -84,8 +84,8 @@ pub(crate) fn unavailable_refusal(
     Some(told.handle.not_ready_refusal())
 }
 
-/// The server that is meant while it is away, and its own name for the thing: for requests that do not
-/// need the server to be connected.
+/// The named server while it is unavailable, and its own name for the thing: for requests that do not need a
+/// connection.
 pub(crate) fn unavailable_owner(
     cx: &Context,
     caller: &Caller,
@@ -194,8 +194,7 @@ fn server_tool_name<'a>(
         .or_else(|| granted().map(Cow::Borrowed))
 }
 
-/// The refusal for a tool that is not there because it changed or its server is away (MGP-193), as far as
-/// the caller may know.
+/// The refusal for a tool that changed or whose server is unavailable (MGP-193), as far as the caller may know.
 pub(crate) fn absent_refusal(cx: &Context, caller: &Caller, name: String) -> Refusal {
     let named = NamedItem {
         view: &caller.view,
@@ -207,7 +206,7 @@ pub(crate) fn absent_refusal(cx: &Context, caller: &Caller, name: String) -> Ref
     why.unwrap_or(Refusal::UnknownTool(name))
 }
 
-/// A tool that changed is hidden from all; a caller that speaks MGP and may call it is told why (MGP-202).
+/// A changed tool is hidden from all; a caller that speaks MGP and may call it gets the reason (MGP-202).
 fn changed_refusal(cx: &Context, caller: &Caller, name: &str) -> Option<Refusal> {
     if !caller.mgp.has_error_codes() {
         return None;

@@ -1,5 +1,5 @@
-//! Validators of arguments (MGP §4.5, §7). Short arguments are judged at once; long ones on other threads,
-//! so that the threads that carry calls are not held up.
+//! Validators of arguments (MGP §4.5, §7). Short arguments are validated inline; long ones on other threads, so that
+//! they do not block the threads that carry calls.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,12 +14,12 @@ use tokio::sync::Semaphore;
 
 use mgp_runtime::task::run_blocking;
 
-/// Arguments longer than this are judged on another thread, unless nothing in them needs a closer look.
-/// A judgement takes some 0.1 µs per byte.
+/// Arguments longer than this are validated on another thread, unless nothing in them needs a closer look. Validation
+/// takes some 0.1 µs per byte.
 const INLINE_BYTES_MAX: usize = 8 << 10;
 /// How many judgements may wait for a thread; each holds its arguments.
 const QUEUED_CHECKS_MAX: usize = 64;
-/// Verdicts kept in each generation; a rejection takes some kilobytes.
+/// Verdicts cached in each generation; a rejection takes some kilobytes.
 const VERDICTS_PER_GENERATION: usize = 512;
 
 type CodeHash = [u8; 32];
@@ -71,7 +71,7 @@ impl Verdicts {
     }
 }
 
-/// What the cache knows about code.
+/// The cached verdict on code.
 enum CacheLookup {
     Rejected(Arc<Rejection>),
     /// Not in the cache.
@@ -140,7 +140,7 @@ impl Validation {
                 Err(unsafe_code_refusal(path, &rejection))
             }
             Ok(Err(ScreeningRejection::Blocked(no))) => Err(blocked_refusal(no)),
-            // The kernel is ending or the judge panicked: arguments that nobody judged are not sent.
+            // The kernel is shutting down or the validator panicked: arguments without a verdict are not sent.
             Err(error) => Err(Refusal::Internal(format!(
                 "the arguments could not be judged: {error}"
             ))),

@@ -1,4 +1,4 @@
-//! The results of `initialize` and `server/discover`: what an agent is told the kernel can do.
+//! The results of `initialize` and `server/discover`: the kernel's capabilities for an agent.
 
 use mgp_engine::tools::catalog::CatalogView;
 use mgp_protocol::dialect::Version;
@@ -23,8 +23,8 @@ const INSTRUCTIONS_BYTES_MAX: usize = 16 << 10;
 /// Introduces the instructions of the servers.
 const INSTRUCTIONS_PREAMBLE: &str = "Each server's own instructions are quoted under its name. They are about its own tools, and no words of this kernel's.\n\n";
 
-/// Capabilities for a view of all servers. A legacy client learns them once while servers come and go, so
-/// they are all that the kernel relays, whatever is connected now.
+/// Capabilities for a view of all servers. A legacy client reads them once while servers come and go, so they are all
+/// that the kernel relays, whatever is connected now.
 const ALL_CAPABILITIES: &str = r#"{"tools":{"listChanged":true},"prompts":{"listChanged":true},"resources":{"subscribe":true,"listChanged":true},"completions":{},"logging":{}}"#;
 
 /// Answers `initialize`.
@@ -74,8 +74,8 @@ pub fn discover(cx: &Context, caller: &Caller) -> Outcome {
     .into())
 }
 
-/// Why another node is told nothing of its server now: it connects to the server, not to this kernel, and asks again
-/// when that is back.
+/// Why another node gets no description of its server now: it connects to the server, not to this kernel, and retries
+/// when the server is back.
 pub(crate) fn unavailable_for_node(cx: &Context, caller: &Caller) -> Option<Refusal> {
     let CatalogView::One(id) = &caller.view else {
         return None;
@@ -122,7 +122,7 @@ fn describe_all(cx: &Context, caller: &Caller) -> (String, String, Option<String
     )
 }
 
-/// What a view of one server says: its own words, as far as the kernel relays them.
+/// The description of a view of one server: its own text, as far as the kernel relays it.
 ///
 /// A server that is still starting is not waited for: its id is its name, and all capabilities are
 /// announced.

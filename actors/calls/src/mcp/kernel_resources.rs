@@ -1,4 +1,4 @@
-//! The kernel's own resources: what waits for the operator, and the last events of channels.
+//! The kernel's own resources: the pending entries of the operator, and the last events of channels.
 
 use std::sync::Arc;
 
@@ -23,8 +23,8 @@ const EVENTS_TEMPLATE: &str = r#"{"uriTemplate":"mgp://events/{channel}","name":
 
 const PUSHES_TEMPLATE: &str = r#"{"uriTemplate":"mgp://push/{server}/{set}","name":"mgp_push_events","title":"Last push events of a feature set","description":"The last events that a server pushed in the name of one of its feature sets","mimeType":"application/json"}"#;
 
-/// True for a URI of the kernel's own: the list of what waits, which is there for the operator only, and the
-/// last events of a channel.
+/// True for a URI of the kernel's own: the list of pending entries, which only the operator can read, and the last
+/// events of a channel.
 pub(crate) fn is_kernel_resource(caller: &Caller, uri: &str) -> bool {
     (has_kernel_resources(caller) && uri == PENDING_URI) || is_event_resource(caller, uri)
 }
@@ -49,7 +49,7 @@ pub(crate) async fn read_kernel_resource(cx: &Context, caller: &Arc<Caller>, uri
     let (uri, text) = (quote(uri), quote(&text));
     let contents =
         format!(r#"{{"contents":[{{"uri":{uri},"mimeType":"application/json","text":{text}}}]}}"#);
-    // It changes whenever somebody asks or answers, and with every event.
+    // It changes whenever an entry is added or answered, and with every event.
     let kept = || r#","ttlMs":0,"cacheScope":"private""#.to_owned();
     Ok(complete_result(caller, contents.into(), kept))
 }
@@ -58,7 +58,7 @@ fn has_kernel_resources(caller: &Caller) -> bool {
     caller.operator && caller.view == CatalogView::All
 }
 
-/// Plain clients are told of them by the documentation alone: they read no word of MGP in a list.
+/// Plain clients learn of them from the documentation alone: their lists contain no MGP text.
 fn can_list_events(caller: &Caller) -> bool {
     caller.view.is_merged() && caller.mgp.features().contains(Features::EVENTS)
 }

@@ -1,5 +1,5 @@
-//! The four lists: prepared when the catalog is published, how long clients may cache them, and how long a
-//! request waits for servers that start for the first time, because many clients ask only once.
+//! The four lists: prepared when the catalog is published, how long clients may cache them, and how long a request
+//! waits for servers that start for the first time, because many clients list only once.
 
 pub mod exposure;
 pub mod filtered;
@@ -43,7 +43,7 @@ const ALL_PAGES_MAX: usize = 8;
 /// # Errors
 /// [`Refusal::BadCursor`], [`Refusal::BadParams`]; [`Refusal::NotReady`] to another node whose server is away.
 pub fn list(cx: &Context, request: &Request, kind: ListKind) -> Outcome {
-    // An empty list would take away what the node has of the server.
+    // An empty list would remove what the node has of the server.
     if let Some(away) = unavailable_for_node(cx, &request.caller) {
         return Err(away);
     }
@@ -66,7 +66,7 @@ pub fn list(cx: &Context, request: &Request, kind: ListKind) -> Outcome {
     }))
 }
 
-/// What a stateless client is told with a page: how long it may be kept (MCP 2026-07-28, caching).
+/// The cache hints of a page for a stateless client (MCP 2026-07-28, caching).
 fn render_freshness(freshness: Freshness) -> String {
     format!(
         r#","ttlMs":{},"cacheScope":"{}","_meta":{{"{SERVER_INFO}":{}}}"#,
@@ -128,7 +128,7 @@ fn has_change_notifications(can: &ServerCapabilities, kind: ListKind) -> bool {
     }
 }
 
-/// A list, after servers that are just starting have connected or their time is over.
+/// A list, after servers that are just starting have connected or timed out.
 ///
 /// # Errors
 /// As of [`Context::list`], and [`Refusal::Cancelled`].
@@ -174,7 +174,7 @@ pub async fn all_tools(cx: &Context, caller: &Caller) -> Result<Vec<Bytes>, Refu
     Ok(pages)
 }
 
-/// Where a page of a list goes on.
+/// The cursor of a page.
 #[derive(serde::Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct NextPage {

@@ -11,8 +11,7 @@ use crate::Context;
 use crate::answer::empty_result;
 use mgp_callers::request::{Outcome, Request};
 
-/// How long the servers may take to be told; after that the agent is answered, so that a hung server
-/// delays nobody.
+/// How long notifying the servers may take; then the agent is answered, so that a hung server delays nobody.
 const LEVEL_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// `logging/setLevel`: sets the agent's own level; each server is told the most verbose level that any

@@ -74,7 +74,7 @@ fn find_open_server(cx: &Context, caller: &Caller, prompt: &CatalogPrompt) -> Op
     replica_reads::find_open_server(cx, caller, it)
 }
 
-/// Whether a request that waited for its client may go on.
+/// Whether a request that waited for its client may continue.
 ///
 /// # Errors
 /// [`Refusal::UnknownPrompt`] for one that is closed to the caller by now.

@@ -21,7 +21,7 @@ use mgp_callers::request::{Caller, Outcome, Request};
 use mgp_policy::approvals;
 use mgp_servers::link::Peer;
 
-/// Reads a resource; the contents carry the URI that was asked for.
+/// Reads a resource; the contents carry the requested URI.
 ///
 /// # Errors
 /// Any refusal of a call.
@@ -85,8 +85,7 @@ pub(crate) async fn find_owner_with(
     }
 }
 
-/// The same without waiting, with servers that are away. A server that is closed to the caller has
-/// nothing.
+/// The same without waiting, including unavailable servers. A server that is closed to the caller has nothing.
 pub(crate) fn find_owner_now(
     cx: &Context,
     caller: &Caller,
@@ -141,7 +140,7 @@ fn find_unlisted_owner(
     }
 }
 
-/// Replaces the server's own URI by the one the client knows.
+/// Replaces the server's own URI by the client's.
 fn rename_contents(result: &[u8], own: &str, shown: &str) -> Option<String> {
     let result = std::str::from_utf8(result).ok()?;
     let contents = member(result, "contents")?;
@@ -243,7 +242,7 @@ pub async fn unsubscribe(cx: &Context, request: &Request) -> Outcome {
     Ok(empty_result())
 }
 
-/// Whether a request that waited for its client may go on.
+/// Whether a request that waited for its client may continue.
 ///
 /// # Errors
 /// [`Refusal::UnknownResource`] for one that is closed to the caller by now.

@@ -61,7 +61,7 @@ pub async fn call(cx: &Context, request: &Request) -> Outcome {
     if under_way.is_some() {
         mgp::stream::finish_stream(request, &outcome).await;
     }
-    // The audit log records the denial; the caller may not learn of it.
+    // The audit log records the denial; the caller must not learn of it.
     let shown = admitted.load(Ordering::Relaxed);
     outcome.map_err(|refusal| access::denied_refusal(cx, &request.caller, refusal, shown))
 }
@@ -155,7 +155,7 @@ struct RequestedCall<'a> {
     token: Option<&'a RawValue>,
 }
 
-/// Calls the tool at this place. `moves`: there is another one for a call that is lost here.
+/// Calls the tool at this replica. `moves`: another replica can take a call that is lost here.
 async fn call_at(
     cx: &Context,
     request: &Request,
@@ -241,7 +241,7 @@ async fn call_at(
     Ok(answer)
 }
 
-/// What the caller is given of a result.
+/// The part of a result that the caller gets.
 async fn prepare_result(
     cx: &Context,
     request: &Request,
@@ -262,7 +262,7 @@ async fn prepare_result(
     Ok(result_pages::first_page(cx, &request.caller, tool, result))
 }
 
-/// Says in the span of a sampled call which tool it is of: names, and never what it is called with.
+/// Records the tool's name in the span of a sampled call, never its arguments.
 fn name_span(request: &Request, tool: &CatalogTool) {
     if let Some(span) = &request.trace.span {
         span.set_name(&format!("tools/call {}", tool.own_name));
@@ -286,7 +286,7 @@ pub fn recheck(cx: &Context, caller: &Caller, params: &str) -> Result<(), Refusa
     let shown = cx.catalog.load();
     let mut places = shown.catalog.replicas(&tool).iter();
     match again(&tool) {
-        // It may have gone to another one of several; right before it goes on its own place is asked again.
+        // It may have moved to another replica; its own replica is checked again right before the call is sent.
         Err(_) if places.any(|tool| again(tool).is_ok()) => Ok(()),
         checked => checked.map_err(|refusal| access::denied_refusal(cx, caller, refusal, true)),
     }

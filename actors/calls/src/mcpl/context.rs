@@ -1,4 +1,4 @@
-//! `context/*`, of agents that are MCPL hosts (MCPL §10): the kernel asks the servers it stands for.
+//! `context/*`, of agents that are MCPL hosts (MCPL §10): the kernel asks the servers behind it.
 
 use mgp_mcpl::hooks::{AfterVerdict, HookOrigin};
 use mgp_protocol::jsonrpc::INTERNAL_ERROR;

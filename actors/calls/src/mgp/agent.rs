@@ -1,5 +1,5 @@
-//! `mgp/agent/ask` (later drafts), as a method and as a tool of the kernel: an agent asks another one, which
-//! is connected, agreed to callbacks, and agreed in the configuration to answer it.
+//! `mgp/agent/ask` (later drafts), as a method and as a kernel tool: an agent asks another connected agent that
+//! supports callbacks and is configured to answer it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -70,7 +70,7 @@ pub(super) async fn execute(cx: &Context, request: &Request, params: Option<&str
         let words = format!("`prompt` and `context` are longer than {PROMPT_MAX} bytes");
         return Err(Refusal::BadParams(words));
     }
-    // In one piece for all reasons: who is connected is nobody's business.
+    // One error for all reasons: the caller must not learn who is connected.
     let unasked = || {
         Refusal::UnknownId(format!(
             "{target} cannot be asked: it is not connected, takes no callbacks, or does not answer you \

@@ -1,5 +1,4 @@
-//! `mgp/calls/show`: what became of a call, from the audit log. The operator asks about any, an agent about
-//! its own.
+//! `mgp/calls/show`: the outcome of a call, from the audit log. The operator may query any call, an agent its own.
 
 use futures_util::future::join_all;
 use mgp_engine::callers::tasks::{Maker, TaskStatus};
@@ -40,7 +39,7 @@ pub async fn show(cx: &Context, request: &Request) -> Outcome {
     json_outcome(&outcome::apply_task_statuses(told, &tasks))
 }
 
-/// How the task stands that a call became; `None` where nobody knows it any more.
+/// The state of the task that a call became; `None` if it is unknown.
 async fn task_status(cx: &Context, record: &CallRecord) -> Option<TaskStatus> {
     let server = ServerId::new(record.server_id.as_deref()?);
     let task = record.task_id.as_deref()?;

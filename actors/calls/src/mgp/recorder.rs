@@ -27,7 +27,7 @@ use serde_json::json;
 pub use self::play::play;
 use crate::Context;
 
-/// How long a reader that is behind is left alone: meanwhile the tap fills, and counts what it misses.
+/// How long to wait for a slow reader: meanwhile the tap fills, and counts what it drops.
 const SLOW_READER_WAIT: Duration = Duration::from_millis(20);
 
 /// `mgp/kernel/recorder/follow`: tells what passes until it is cancelled.
@@ -102,7 +102,7 @@ struct FollowedMessages<'a> {
 }
 
 impl FollowedMessages<'_> {
-    /// Resolves when nobody reads any more.
+    /// Resolves when there is no reader any more.
     async fn run(&mut self, tap: &OpenTap) {
         if !self.send(&started_entry(unix_ms())).await {
             return;
@@ -141,7 +141,7 @@ impl FollowedMessages<'_> {
         self.recorder.record(&passed, &self.masks)
     }
 
-    /// Waits for a reader that is behind. False when there is none any more.
+    /// Waits for a slow reader. False when there is none any more.
     async fn send(&self, heard: &Heard) -> bool {
         let Ok(params) = serde_json::to_string(heard) else {
             return true;

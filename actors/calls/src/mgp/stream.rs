@@ -1,5 +1,5 @@
-//! `mgp/stream/*` (MGP §12): what the reader of a call says while it is under way, as methods, notifications
-//! and tools of the kernel. A caller finds its own calls alone.
+//! `mgp/stream/*` (MGP §12): what the reader of an in-flight call sends, as methods, notifications and kernel tools.
+//! A caller finds only its own calls.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -124,13 +124,13 @@ async fn cancel(cx: &Context, request: &Request, asked: Cancel<'_>) -> Outcome {
     })
 }
 
-/// Stops a call and waits for its end; `None` when it was answered before.
+/// Stops a call and waits for its end; `None` if it was answered before.
 async fn stop_call(call: &InFlightCall, reason: Option<String>) -> Option<PartialResult> {
     let stop = call.stop();
     if !stop.request(reason) {
         return None;
     }
-    // While it waits for its turn, or for a person, no server knows of it.
+    // While it waits for a permit or for a person, no server knows of it.
     if !stop.has_tracked_request() {
         call.cancel();
     }

@@ -1,5 +1,5 @@
-//! Prompts and resources that may be read at several places. A place that is away or closed is left for the next, and so is
-//! one that was lost: reading changes nothing, so it may be done twice.
+//! Prompts and resources with several replicas. A replica that is unavailable, closed or lost is skipped for the
+//! next: reading changes nothing, so it may be repeated.
 
 use mgp_engine::cluster::routes::{RouteAttempts, RouteCandidate};
 use mgp_engine::tools::catalog::{CatalogView, ListKind};
@@ -12,9 +12,9 @@ use crate::checks::access;
 use mgp_callers::request::{Caller, Outcome, Request};
 use mgp_servers::upstream::{HeaderParams, Outgoing, may_hold_mgp};
 
-/// What is read, and how its server is asked.
+/// What is read, and how its server is called.
 pub(crate) struct ReadRequest<'a> {
-    /// In which list it stands.
+    /// The list that contains it.
     pub(crate) kind: ListKind,
     /// Its server.
     pub(crate) server: &'a ServerId,
@@ -28,11 +28,11 @@ pub(crate) struct ReadRequest<'a> {
     pub(crate) edit: (&'a str, &'a str),
     /// The caller's progress token.
     pub(crate) token: Option<&'a RawValue>,
-    /// What the caller is told where it is closed.
+    /// The caller's error if it is closed.
     pub(crate) unknown: Refusal,
 }
 
-/// Reads it at its server, or what is the same at another one.
+/// Reads it at its server, or the same thing at another replica.
 ///
 /// # Errors
 /// What kept the answer from coming, at the last place; the answer of a place that said no.
@@ -60,7 +60,7 @@ pub(crate) async fn read(cx: &Context, request: &Request, reading: &ReadRequest<
         let Some(choice) = attempts.next_route(&candidates, home.as_ref()) else {
             return match attempts.into_refusal() {
                 Some(refusal) => Err(refusal),
-                // All are away, or closed: as if it stood alone.
+                // All are unavailable or closed: treated as one without replicas.
                 None => read_from_server(cx, request, reading, server).await,
             };
         };

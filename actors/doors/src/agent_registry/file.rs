@@ -11,13 +11,13 @@ use serde::{Deserialize, Serialize};
 use mgp_store::atomic_file;
 use mgp_store::regular_file;
 
-/// The largest file that is read: all agents there can be, with room to spare.
+/// The largest file that is read: the maximum number of agents, with some margin.
 const FILE_BYTES_MAX: u64 = 4 << 20;
 
-/// Why the registry cannot be read. With a damaged registry nobody is let in.
+/// Why the registry cannot be read. With a damaged registry nobody can authenticate.
 #[derive(Debug, thiserror::Error)]
 pub enum RegistryFileError {
-    /// The disk's own words.
+    /// The I/O error.
     #[error("{}: {why}", path.display())]
     Disk {
         /// The file.

@@ -48,7 +48,7 @@ pub(super) struct RpcCall {
     /// Longest arguments as JSON text, in bytes.
     pub(super) arguments_max: usize,
     pub(super) forwarded: Mutex<Option<ForwardedHeaders>>,
-    /// Counts its answer while that waits to be encoded, for as long as nobody reads.
+    /// Counts its answer until it is encoded, which waits for the reader.
     pub(super) unread: Arc<Mutex<UnreadResponse>>,
 }
 
@@ -100,8 +100,7 @@ impl McpLite for RpcCall {
     }
 }
 
-/// The messages of a stream. It is asked for the next one when the client has room for it; dropping it cancels the
-/// call.
+/// The messages of a stream. The next one is pulled when the client has capacity; dropping it cancels the call.
 type ToolResponses = Pin<Box<dyn Stream<Item = Result<ToolResponse, Status>> + Send>>;
 
 impl RpcCall {
@@ -189,7 +188,7 @@ fn to_proto_type(kind: ResponseType) -> mcplite::ResponseType {
     }
 }
 
-/// A result for the wire. What was done stays done when it cannot be told.
+/// A result for the wire. The call took effect even if its result cannot be encoded.
 fn to_struct(result: &str) -> Result<Struct, Status> {
     Struct::from_json(result, RESULT_LONGEST).map_err(|no| {
         let words = format!("the tool was called, but its result cannot be told over gRPC: {no}");

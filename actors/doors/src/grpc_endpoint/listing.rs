@@ -49,7 +49,7 @@ pub(super) fn to_tools_list(list: &str) -> ToolsList {
     }
 }
 
-/// The schema, or one that says where the exact one is: none is told with other numbers (LITE-075).
+/// The schema, or one that states where the exact one is: none is sent with altered numbers (LITE-075).
 fn to_schema_struct(text: &str) -> Struct {
     Struct::from_json(text, LONGEST).unwrap_or_else(|no| {
         let words =

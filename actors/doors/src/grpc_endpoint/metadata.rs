@@ -1,5 +1,5 @@
-//! What a request of gRPC says in its metadata: how long it waits, whether it takes promises, and the `_meta` that
-//! its messages have no place for.
+//! The metadata of a gRPC request: its deadline, whether it accepts promises, and the `_meta` that its messages have
+//! no field for.
 
 use std::time::Duration;
 
@@ -22,16 +22,16 @@ const PREFER: &str = "prefer";
 /// The `_meta` of the call, as JSON text in ASCII.
 const META: &str = "mgp-meta";
 
-/// The set that is meant, as in `/mcp-lite/v1/p/<set>/`.
+/// The requested set, as in `/mcp-lite/v1/p/<set>/`.
 const SET: &str = "mgp-set";
 
-/// Longest deadline that is kept; who waits longer waits for this.
+/// The longest deadline; longer ones are reduced to this.
 const LONGEST: Duration = Duration::from_secs(86_400);
 
 /// The terms of a call.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct CallMetadata {
-    /// How long the caller waits in all.
+    /// The caller's total deadline.
     pub(super) timeout: Option<Duration>,
     /// What it prefers.
     pub(super) preferences: Preferences,
@@ -57,7 +57,7 @@ impl CallMetadata {
 }
 
 impl CallMetadata {
-    /// When the caller hangs up: `respond-sync, wait=N` says it as a deadline does.
+    /// When the caller hangs up: `respond-sync, wait=N` acts as a deadline.
     pub(super) fn deadline(&self, began: Instant) -> Option<Instant> {
         let wait = self.preferences.wait.map(Duration::from_secs);
         let wait = wait.filter(|_| self.preferences.respond_sync);
@@ -65,8 +65,7 @@ impl CallMetadata {
         first.map(|timeout| began + timeout)
     }
 
-    /// How long it waits for an answer. A stream is alive, so that nothing has to be promised on it but when its time
-    /// is over.
+    /// How long it waits for an answer. A stream is alive, so that a promise is needed only when its deadline passes.
     pub(super) fn lite_wait(&self, stream: bool) -> LiteWait {
         let preferences = &self.preferences;
         match (preferences.respond_sync, preferences.wait) {

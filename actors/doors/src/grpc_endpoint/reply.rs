@@ -1,4 +1,4 @@
-//! Answers of gRPC as bodies of the door, and statuses with what is known of an error.
+//! gRPC answers as response bodies, and statuses with error details.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -63,7 +63,7 @@ fn error_metadata(data: &str) -> HashMap<String, String> {
     let mut left = METADATA;
     let mut out = HashMap::new();
     let mut all = members(data).unwrap_or_default();
-    // A long list takes no room from what is short.
+    // A long list takes no capacity from short members.
     all.sort_by_key(|(_, value)| value.get().len());
     for (name, value) in all {
         left = left.saturating_sub(name.len());
@@ -104,7 +104,7 @@ fn truncate(text: &str, longest: usize) -> &str {
     &text[..text.floor_char_boundary(longest)]
 }
 
-/// The answer of a service, as the door sends it.
+/// The answer of a service, as the endpoint sends it.
 pub(super) fn to_reply(response: Response<RpcBody>) -> Response<ReplyBody> {
     let cut = AbortTrailers {
         canceled: || render_trailers(&credentials_ended_status()),
@@ -126,7 +126,7 @@ fn render_trailers(status: &Status) -> HeaderMap {
     trailers
 }
 
-/// A body whose errors are told in its trailers.
+/// A body that reports errors in its trailers.
 struct TrailerBody(RpcBody);
 
 impl Body for TrailerBody {

@@ -1,4 +1,4 @@
-//! The one message of a request, taken whole before anything is called.
+//! The single message of a request, read completely before anything is called.
 
 use bytes::Bytes;
 use mgp_grpc::prost::Message;
@@ -10,7 +10,7 @@ use crate::http_endpoint::BODY_DEADLINE;
 use crate::message_budgets::MessageBudgets;
 use mgp_protocol::ids::AgentId;
 
-/// What stands before each message: whether it is compressed, and its length.
+/// The header of each message: whether it is compressed, and its length.
 const HEAD: usize = 5;
 
 /// Takes the message, as it is framed.

@@ -1,4 +1,4 @@
-//! Authentication at the HTTP door.
+//! Authentication at the HTTP endpoint.
 
 use std::sync::Arc;
 
@@ -232,7 +232,7 @@ impl AuthError {
         }
     }
 
-    /// `error` of RFC 6750, section 3.1; none where nothing was shown.
+    /// `error` of RFC 6750, section 3.1; none if no credential was sent.
     fn bearer_error(&self) -> Option<(&'static str, String)> {
         match self {
             Self::NoCredentials | Self::Certificate(_) => None,
@@ -291,7 +291,7 @@ impl AuthError {
     }
 }
 
-/// What may stand in a quoted string of a header.
+/// The characters allowed in a quoted string of a header.
 fn to_quotable(text: &str) -> String {
     let plain = |c: &char| matches!(c, ' '..='~') && !matches!(c, '"' | '\\');
     text.chars().filter(plain).collect()

@@ -1,7 +1,7 @@
-//! The console in a browser: its files, which anybody may have, its sign-in, and whose request is the
+//! The console in a browser: its files, which are public, its sign-in, and the check that a request is the
 //! operator's.
 //!
-//! What a browser may do is done at `/mcp` like by anybody else; nothing but the sign-in is here.
+//! A browser uses `/mcp` like any other client; only the sign-in is here.
 
 mod files;
 
@@ -25,14 +25,14 @@ use super::responses::{json_response, refusal_response};
 use super::{EndpointPath, HttpEndpoint, empty_response, headers, method_not_allowed};
 use crate::console::Console;
 
-/// The key of the page. A page of another origin cannot send it without being asked whether it may
-/// (Fetch, CORS), and is never told yes.
+/// The key of the page. A page of another origin cannot send it without a preflight request (Fetch, CORS), which is
+/// never granted.
 const PAGE_KEY: HeaderName = HeaderName::from_static("mgp-console");
-/// What a browser says of where a request comes from (Fetch Metadata).
+/// The browser's statement of a request's origin (Fetch Metadata).
 const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 /// Where a browser signs in and out.
 const SESSION_PATH: &str = "/console/session";
-/// Longest body of a sign-in, in bytes: a code, and room around it.
+/// Longest body of a sign-in, in bytes: a code, with some margin.
 const LONGEST: usize = 1024;
 /// How long a browser may take to send it.
 const BODY_TIMEOUT: Duration = Duration::from_secs(5);
@@ -43,10 +43,10 @@ const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; script-src 'self'; st
     media-src data: blob:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; \
     require-trusted-types-for 'script'; trusted-types 'none'";
 
-/// Why a browser is not let in.
+/// Why a browser is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum SignInError {
-    /// It is not the page of the console that asks.
+    /// The request does not come from the console's page.
     #[error("only the page of the console itself may ask this")]
     ForeignPage,
     /// In the clear, under a name that others have, too.
@@ -61,7 +61,7 @@ pub(super) enum SignInError {
     /// Its secrets are not good, or not any more.
     #[error("this browser is not signed in; `mgp console` makes a link")]
     Unknown,
-    /// It is for the door that shows everything.
+    /// Only the endpoint of all servers serves it.
     #[error("the console speaks to /mcp, and shows no other credentials")]
     WrongEndpoint,
 }
@@ -83,7 +83,7 @@ pub(super) fn is_console_path(path: &str) -> bool {
     path == "/" || path.starts_with("/console/")
 }
 
-/// True for a request that says it comes from the page of the console.
+/// True for a request that states that it comes from the console's page.
 pub(super) fn has_page_key(headers: &HeaderMap) -> bool {
     headers.contains_key(PAGE_KEY)
 }
@@ -246,7 +246,7 @@ fn cookie_value<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     found.next().is_none().then_some(first)
 }
 
-/// Judges what the browser itself says of where a request comes from: scripts cannot write these headers.
+/// Checks the browser's own statement of a request's origin: scripts cannot write these headers.
 fn check_same_origin<B>(console: &Console, request: &Request<B>) -> Result<(), SignInError> {
     let headers = request.headers();
     let own = console_host(console, request)?;

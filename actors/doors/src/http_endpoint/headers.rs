@@ -1,4 +1,4 @@
-//! What MCP says in HTTP headers.
+//! MCP's HTTP headers.
 
 use http::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName};
 use mgp_protocol::dialect::Version;
@@ -31,8 +31,8 @@ pub(super) fn accepts_both(headers: &HeaderMap) -> bool {
     is_accepted(headers, "application/json") && is_accepted(headers, "text/event-stream")
 }
 
-/// The narrowest range that names the kind decides, and `q=0` is a no (RFC 9110, 12.5.1). No `Accept`
-/// at all takes everything.
+/// The narrowest range that names the type decides, and `q=0` excludes it (RFC 9110, 12.5.1). No `Accept` accepts
+/// everything.
 fn is_accepted(headers: &HeaderMap, kind: &str) -> bool {
     let mut values = headers.get_all(ACCEPT).iter().peekable();
     if values.peek().is_none() {
@@ -109,8 +109,8 @@ pub(super) fn is_json(headers: &HeaderMap) -> bool {
         .eq_ignore_ascii_case("application/json")
 }
 
-/// `MCP-Protocol-Version` must name a version the kernel speaks, and the one of the session; absent,
-/// it is taken to be the session's.
+/// `MCP-Protocol-Version` must name a version the kernel speaks, and the one of the session; if absent, the session's
+/// is assumed.
 pub(super) fn check_version(headers: &HeaderMap, session: Version) -> Result<(), String> {
     let Some(value) = headers.get(VERSION) else {
         return Ok(());
@@ -124,8 +124,8 @@ pub(super) fn check_version(headers: &HeaderMap, session: Version) -> Result<(),
     }
 }
 
-/// True for a request that is a modern one by its headers, well or badly made: `MCP-Protocol-Version`
-/// names the modern version, or one nobody knows outside of any session.
+/// True for a request that is a stateless one by its headers, well-formed or not: `MCP-Protocol-Version` names the
+/// stateless version, or an unknown one outside of any session.
 pub(super) fn is_stateless(headers: &HeaderMap) -> bool {
     header_text(headers, &VERSION).is_some_and(|said| {
         said == Version::STATELESS.as_str()

@@ -54,12 +54,12 @@ struct SseClients {
 struct SseClient {
     agent: AgentId,
     inbound: mpsc::Sender<Bytes>,
-    /// Its place is another one's.
+    /// Its slot was given to another client.
     evict: CancellationToken,
 }
 
 impl SseClients {
-    /// Enters a client, for which one may have to go of an agent that has more. False when there is no place.
+    /// Adds a client; the agent with the most clients may lose one for it. False when there is no slot.
     fn insert(&mut self, id: &str, client: Arc<SseClient>) -> bool {
         // Each holds its stream open: none is idle.
         match self.agents.admit(&client.agent, |_| Usage::Busy) {
@@ -172,7 +172,7 @@ impl HttpSse {
 }
 
 impl SseClient {
-    /// Passes on a message as one line: completely, or not at all if the client is gone before.
+    /// Passes on a message as one line: completely, or not at all if the client has disconnected.
     async fn forward(&self, body: Bytes) -> Result<(), SseClientGone> {
         self.inbound
             .send(to_one_line(body))

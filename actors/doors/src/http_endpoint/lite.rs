@@ -1,4 +1,4 @@
-//! The HTTP binding of MCP-lite (§4): one POST lists or calls. Who or what may come in is judged as at `/mcp`.
+//! The HTTP binding of MCP-lite (§4): one POST lists or calls. Access is checked as at `/mcp`.
 
 mod events;
 pub(super) mod openapi;
@@ -246,7 +246,7 @@ fn event_response(lite: &Lite, running: RunningLiteCall) -> Response<ReplyBody> 
     stream_response(events.with_heartbeat(lite.heartbeat(), beat))
 }
 
-/// How long a caller waits, and when it gives up. A stream is alive, so that nothing has to be promised on it.
+/// How long a caller waits, and when it gives up. A stream is alive, so it needs no promise.
 fn wait_options(preferences: Preferences, stream: bool) -> (LiteWait, Option<Instant>) {
     let wait = preferences.wait.map(Duration::from_secs);
     match (wait, preferences.respond_sync) {

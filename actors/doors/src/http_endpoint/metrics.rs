@@ -1,7 +1,7 @@
-//! `/metrics`: figures of the whole kernel, for who may read what all agents do.
+//! `/metrics`: metrics of the whole kernel, for readers that may see what all agents do.
 //!
-//! No agent may. The path has a token of its own, which opens nothing else; without it, it is there for programs of
-//! this machine alone, and only if the operator said so.
+//! No agent may. The path has a token of its own, which is valid nowhere else. Without a token only programs on this
+//! machine may read it, and only if the operator enabled that.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -20,8 +20,8 @@ use super::headers::accept_weight;
 use super::responses::refusal_response;
 use mgp_callers::request::AnswerFuture;
 
-/// Headers that a proxy adds, beside all that begin with [`FORWARDED_PREFIX`]: who asks through one is not on this machine
-/// because the proxy is.
+/// Headers that a proxy adds, beside all that begin with [`FORWARDED_PREFIX`]: a client behind a local proxy is not
+/// itself on this machine.
 const PROXY_HEADERS: [&str; 7] = [
     "forwarded",
     "via",
@@ -91,7 +91,7 @@ impl MetricsPath {
         response
     }
 
-    /// Who shows a token is judged by it, wherever it comes from.
+    /// A client that sends a token is checked by it, wherever it connects from.
     fn authorize(&self, headers: &HeaderMap, peer: IpAddr) -> Result<(), AuthError> {
         if !headers.contains_key(AUTHORIZATION) && self.loopback && is_local(headers, peer) {
             return Ok(());
@@ -106,7 +106,7 @@ impl MetricsPath {
     }
 }
 
-/// What whoever is not let in reads. No agent's token opens the path: it shows what other agents do.
+/// The error for all others. No agent's token is accepted: the path shows what other agents do.
 const ADVICE: &str = "/metrics wants `Authorization: Bearer <token>` with the token that `mgp metrics --scrape-config` \
     names; the tokens of agents do not open it";
 
@@ -130,7 +130,7 @@ fn negotiate_form(headers: &HeaderMap) -> TextFormat {
     }
 }
 
-/// How requests of the HTTP door were answered.
+/// Counts of the HTTP endpoint's responses by kind.
 #[derive(Debug)]
 pub struct ResponseCounts([Counter; STATUSES]);
 

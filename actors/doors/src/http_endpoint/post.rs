@@ -111,7 +111,7 @@ pub(super) async fn handle_post(
     }
 }
 
-/// The whole body of a message of an agent, or why it was not taken.
+/// The whole body of an agent's message, or why it was rejected.
 pub(super) async fn read_message(
     door: &HttpEndpoint,
     body: RequestBody,
@@ -146,7 +146,7 @@ fn find_request_id(ends: &BodyExcerpt) -> Option<RequestId> {
     }
 }
 
-/// MCP-076, MCP-077, A-16: judged before the body is read.
+/// MCP-076, MCP-077, A-16: checked before the body is read.
 fn check_headers(request: &HttpRequest<RequestBody>) -> Option<Response<ReplyBody>> {
     let headers = request.headers();
     if !headers::is_json(headers) {
@@ -302,8 +302,8 @@ async fn handle_request(
     }
 }
 
-/// A request under way. If the connection breaks and this is dropped, the request goes on: in the legacy
-/// era that is no cancellation.
+/// An in-flight request. If the connection breaks and this is dropped, the request continues: in the legacy protocol
+/// that is no cancellation.
 struct SessionRequest {
     answer: Option<GuardedAnswer>,
     session: Arc<Session>,

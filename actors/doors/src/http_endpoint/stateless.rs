@@ -27,7 +27,7 @@ use mgp_callers::in_flight_call::rounds::{Outlet, STREAM_QUEUE};
 use mgp_callers::request::{self, CallerSession, Outcome, render_answer, render_answer_parts};
 use mgp_runtime::trace::Trace;
 
-/// Handles one message of the modern era.
+/// Handles one message of the stateless protocol.
 pub(super) async fn handle_post(
     door: &Arc<HttpEndpoint>,
     headers: &HeaderMap,

@@ -14,7 +14,7 @@ pub struct LiteAnswer {
     pub response_type: ResponseType,
     /// The result with its `_meta`, an object as JSON text: the same in both bindings.
     pub result: Bytes,
-    /// The token, where it is a promise or a question of one.
+    /// The token, if the answer is a promise or a callback of a promised call.
     pub promise: Option<String>,
     /// When it was given, in milliseconds since 1970.
     pub timestamp_ms: u64,

@@ -1,4 +1,4 @@
-//! One call of a lite caller: what it asks, its partial messages, and its answer.
+//! One call of a lite caller: its request, its partial messages, and its answer.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -35,7 +35,7 @@ use super::request::LiteRequest;
 use super::resumptions::{self, Resume};
 use super::{Lite, LiteCaller, continuation};
 
-/// Time kept of a caller's deadline for the promise to reach it: a tenth of what is left, within these.
+/// Part of a caller's deadline reserved for delivering the promise: a tenth of what is left, within these bounds.
 const DEADLINE_MARGIN: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
 /// A call as a binding read it.
 #[derive(Debug)]
@@ -197,7 +197,7 @@ impl Lite {
         }
     }
 
-    /// Makes the call, or goes on with the one that waits, and renders its outcome.
+    /// Makes the call, or continues the suspended one, and renders its outcome.
     async fn make_call(
         self: &Arc<Self>,
         asking: (&LiteCaller, &LiteRequest, &LiteCall),
@@ -231,7 +231,7 @@ impl Lite {
         named.is_some_and(|named| !matches!(named.task.maker, Maker::Kernel { .. }))
     }
 
-    /// Makes the call, or goes on with the one that waits.
+    /// Makes the call, or continues the suspended one.
     async fn run_tool_call(
         &self,
         who: &LiteCaller,
@@ -287,7 +287,7 @@ impl Lite {
         TaskWait::For(left.map_or(own, |left| left.min(own)))
     }
 
-    /// The answer that this result is: final, a promise, or a question.
+    /// The answer for this result: final, a promise, or a callback.
     pub(super) fn render_answer(
         &self,
         who: &LiteCaller,
@@ -378,7 +378,7 @@ impl Lite {
     }
 }
 
-/// The outcome, unless the caller's time is over before; then the call is cancelled.
+/// The outcome, unless the caller's deadline passes first; then the call is cancelled.
 async fn with_deadline<T>(
     deadline: Option<Instant>,
     answering: impl Future<Output = T>,
@@ -404,7 +404,7 @@ pub(super) fn promise_answer(
     record: &PromiseRecord,
     token: String,
 ) -> LiteAnswer {
-    // Nobody knows: as long again as this request took, and a second at least.
+    // Unknown: the duration of this request once more, and at least a second.
     let soon = unix_ms().saturating_add(arrived.elapsed_ms().max(1000));
     let more = [
         ("promise_token", quote(&token)),

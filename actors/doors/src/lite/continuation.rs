@@ -1,5 +1,5 @@
-//! The continuation in an `elicitation` answer: which call waits, sealed, and which of its questions was shown. The
-//! call made again with it resumes the one that waits; nothing is done twice.
+//! The continuation in an `elicitation` answer: the suspended call, sealed, and which of its callbacks was shown. The
+//! repeated call with this token resumes the suspended one; nothing is done twice.
 
 use bytestring::ByteString;
 use mgp_callers::request::input_required::render_next_round;
@@ -18,7 +18,7 @@ use super::{Lite, LiteCaller};
 /// Between the two parts; stands in neither.
 const SEPARATOR: char = '~';
 
-/// Joins what leads back and the name of the question.
+/// Joins the reference to the call and the name of the callback.
 pub(super) fn join(back: &str, key: &str) -> String {
     format!("{back}{SEPARATOR}{key}")
 }
@@ -32,8 +32,8 @@ pub(super) fn split(continuation: &str) -> (&str, Option<&str>) {
 }
 
 impl Lite {
-    /// How the call of this request's continuation goes on, or went on before; `None` for a new call, and for a
-    /// continuation that leads nowhere.
+    /// How the call of this request's continuation resumes, or resumed before; `None` for a new call, and for an
+    /// unknown continuation.
     pub(super) fn find_resumption(
         &self,
         who: &LiteCaller,
@@ -54,7 +54,7 @@ impl Lite {
         self.resumptions.resume(opened.call, asked, waits.is_some())
     }
 
-    /// The params by which the waiting call goes on with what this request answers.
+    /// The params that resume the suspended call with this request's answer.
     pub(super) fn resume_params(
         &self,
         who: &LiteCaller,
@@ -95,7 +95,7 @@ pub(super) fn wrong_tool_error() -> LiteError {
     LiteError::new(LiteErrorKind::InvalidParams, words)
 }
 
-/// The same words for what never was, is over, or is another caller's.
+/// One text for a continuation that never existed, expired, or belongs to another caller.
 fn expired_error() -> LiteError {
     let words = "Unknown continuation: the call was answered, waited too long, or was never this caller's; make the call anew, without it";
     LiteError::new(LiteErrorKind::InvalidParams, words)

@@ -1,5 +1,5 @@
-//! The table of all methods, for callers that know no rounds: what a modern server needs before it goes on is asked in
-//! the name of the kernel, so that every question suspends its call.
+//! The table of all methods, for callers without multi-round requests: what a stateless server needs is requested in
+//! the name of the kernel, so that every callback suspends its call.
 
 use std::sync::Arc;
 

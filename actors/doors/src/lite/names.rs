@@ -1,4 +1,4 @@
-//! Which tools a lite caller is told of: in its list, and where it asks for one that is not there.
+//! The tools a lite caller learns of: in its list, and as suggestions for an unknown name.
 
 use bytes::Bytes;
 use mgp_engine::doors::suggestions::nearest_name;
@@ -16,7 +16,7 @@ use super::{Lite, LiteCaller};
 
 /// Pages read of one list: a hundred times more than the largest catalog has.
 const PAGES_MAX: usize = 10_000;
-/// Letters by which a name may be longer or shorter than what was meant.
+/// The edit distance in length between a name and its suggestion.
 const LENGTH_DIFFERENCE_MAX: usize = 2;
 
 impl Lite {

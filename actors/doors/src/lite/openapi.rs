@@ -1,5 +1,5 @@
-//! The OpenAPI document of the tools that a caller may call: made when it is asked for, and kept for those who ask
-//! for the same.
+//! The OpenAPI document of the tools that a caller may call: rendered on request, and cached for callers with the
+//! same tools.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
@@ -19,10 +19,10 @@ use tokio::sync::mpsc;
 
 use super::{Lite, LiteCaller};
 
-/// Documents kept: callers with the same rights share one, and there are few kinds of callers.
+/// Documents cached: callers with the same rights share one, and there are few kinds of callers.
 const CACHED_MAX: usize = 16;
 
-/// Bytes of them together. At either limit the oldest one goes; it is made again when it is asked for.
+/// Their total bytes. At either limit the oldest one is evicted; it is rendered again on request.
 const CACHED_BYTES_MAX: usize = 32 << 20;
 
 /// The version that a document has.

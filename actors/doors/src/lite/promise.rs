@@ -1,5 +1,5 @@
-//! The token of a promise: the task that it stands for, and until when, sealed for the caller it is given to. It can be
-//! told from noise by nobody but this kernel, and opened by nobody else.
+//! The token of a promise: its task and its expiry, sealed for the caller it is given to. Only this kernel can
+//! distinguish it from noise, or open it.
 
 use mgp_engine::callers::seal::{Purpose, SealKey};
 use mgp_runtime::time::unix_ms;
@@ -22,7 +22,7 @@ impl PromiseRecord {
         key.seal(Purpose::Promise, caller, self)
     }
 
-    /// `None` for what was not given to this caller, and for what is over.
+    /// `None` for a token that was not given to this caller, or has expired.
     pub(super) fn open(key: &SealKey, caller: &str, token: &str) -> Option<Self> {
         let record: Self = key.open(Purpose::Promise, caller, token).ok()?;
         (unix_ms() < record.expires_ms).then_some(record)

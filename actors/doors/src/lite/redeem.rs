@@ -1,5 +1,5 @@
-//! `redeem` (§3.6): how a promised call stands. It waits for the end as long as its caller does; with
-//! `action: "cancel"` it takes the call back (A-36), and with answers the call goes on.
+//! `redeem` (§3.6): the state of a promised call. It waits for the end as long as its caller does; with `action:
+//! "cancel"` it cancels the call (A-36), and with answers the call continues.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,11 +24,11 @@ use super::promise::PromiseRecord;
 use super::request::LiteRequest;
 use super::{Lite, LiteCaller, continuation};
 
-/// How long it waits where no promise is ever given by itself.
+/// How long it waits if promises are never given by default.
 const DEFAULT_WAIT: Duration = Duration::from_secs(25);
-/// How often a task of a server is asked about, whatever the server says.
+/// The shortest poll interval for a server's task, whatever the server requests.
 const POLL_MS: (u64, u64) = (100, 5_000);
-/// How often where it says nothing.
+/// The default poll interval.
 const POLL_DEFAULT_MS: u64 = 1_000;
 /// How often a call may become another task in one request: once is what servers do.
 const HOPS_MAX: usize = 8;
@@ -46,7 +46,7 @@ impl Drop for UnreadTask {
             let (lite, who) = (self.lite.clone(), self.caller.clone());
             task::spawn_detached("lite.cancel", async move {
                 let params = format!(r#"{{"taskId":{}}}"#, quote(&task));
-                // Who is gone is told nothing.
+                // A disconnected caller gets no answer.
                 drop(lite.request(&who, "tasks/cancel", &params, None).await);
             });
         }
@@ -135,7 +135,7 @@ impl Lite {
         })
     }
 
-    /// How the promised call stands, after what this request answers was passed on; `extra`: it has arguments that
+    /// The state of the promised call, after this request's answers were passed on; `extra`: it has arguments that
     /// may answer.
     pub(super) async fn wait_for_promise(
         &self,
@@ -215,8 +215,8 @@ impl Lite {
             .await
     }
 
-    /// How the task stands, as JSON text. A call that was promised before its server made a task of it goes on as that
-    /// one, under the same promise.
+    /// The state of the task, as JSON text. A call that was promised before its server made a task of it continues as
+    /// that task, under the same promise.
     async fn get_task(&self, redeeming: &mut Redemption<'_>) -> Result<String, LiteError> {
         let mut hops = 0;
         loop {
@@ -262,7 +262,7 @@ impl Lite {
         ))
     }
 
-    /// Passes on what this request answers; gives the name of the question.
+    /// Passes on this request's answer; returns the name of the callback.
     async fn pass_answers(
         &self,
         redeeming: &mut Redemption<'_>,
@@ -287,7 +287,7 @@ impl Lite {
         Ok(Some(question.key))
     }
 
-    /// Waits while the call is under way; `answered` is a question that its server may not have read the answer to.
+    /// Waits while the call is in flight; `answered` is a callback whose answer its server may not have read.
     async fn wait_while_running(
         &self,
         redeeming: &mut Redemption<'_>,
@@ -334,7 +334,7 @@ impl Lite {
         tokio::time::sleep(Duration::from_millis(ms)).await;
     }
 
-    /// A task as an answer: the call's own result or error, the promise again, or what is asked.
+    /// A task as an answer: the call's own result or error, the promise again, or a callback.
     fn render_task(&self, redeeming: &Redemption<'_>, got: &str) -> LiteOutcome {
         let Redemption {
             caller: who,

@@ -1,5 +1,5 @@
-//! How the calls stand that went on with a continuation: whoever says the continuation once more reads it, and nothing
-//! is done twice.
+//! The state of calls that were resumed with a continuation: a repeated continuation reads it, and nothing is done
+//! twice.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,7 +13,7 @@ use super::answer::LiteOutcome;
 
 /// Calls that are remembered, as many as may wait for their clients.
 const CALLS_MAX: usize = 4096;
-/// Calls of one caller, so that one which asks much leaves room to the others.
+/// Calls of one caller, so that one caller leaves capacity to the others.
 const CALLER_CALLS_MAX: usize = 256;
 /// Bytes of results, of one caller: several usual ones. The oldest go first.
 const CALLER_BYTES_MAX: usize = 1 << 20;
@@ -48,13 +48,13 @@ struct Resumption {
 /// What a continuation leads to.
 #[derive(Debug)]
 pub(super) enum Resume<'a> {
-    /// The call goes on now.
+    /// The call resumes now.
     New(ResumedCall<'a>),
     /// It went on before.
     Earlier(OutcomeReceiver),
 }
 
-/// A call that goes on. One that breaks off has no outcome that is known.
+/// A resumed call. If it is aborted, its outcome is unknown.
 #[derive(Debug)]
 pub(super) struct ResumedCall<'a> {
     table: &'a Resumptions,
@@ -71,8 +71,8 @@ impl Resumptions {
         }
     }
 
-    /// A caller says the continuation of a call of this tool. `waits` is whether the call waits for it. `None` for a
-    /// call that neither waits nor went on, or is another caller's.
+    /// A caller sends the continuation of a call of this tool. `waits` is whether the call is still suspended. `None`
+    /// for a call that is neither suspended nor resumed, or belongs to another caller.
     pub(super) fn resume(
         &self,
         call: u64,

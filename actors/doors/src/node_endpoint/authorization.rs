@@ -103,7 +103,7 @@ pub(super) fn authorize(
     }
 }
 
-/// Whether a method may have a turn of this kind: what lasts takes none of what does not.
+/// Whether a method may have a permit of this kind: long-lived requests take none of the others'.
 fn is_allowed_on_stream(method: &str, kind: StreamKind) -> bool {
     match kind {
         StreamKind::Call => method != Subscribe::METHOD,
@@ -145,8 +145,8 @@ fn resolve_call(
     Ok((agent, server))
 }
 
-/// Whether the caller may ask this at all. Calls of tools are judged, and recorded, where those of other agents
-/// are; of everything else a server that is not open to the caller does not exist.
+/// Whether the caller may send this request. Calls of tools are checked and recorded with those of other agents; for
+/// everything else a server that is closed to the caller does not exist.
 fn check_access(
     reception: &EndpointContext,
     header: &CallHeader,

@@ -1,5 +1,4 @@
-//! Where an issuer's keys are: in a file, at a URL, or where its own metadata says (RFC 8414, OpenID
-//! Connect Discovery).
+//! The source of an issuer's keys: a file, a URL, or the issuer's own metadata (RFC 8414, OpenID Connect Discovery).
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -24,7 +23,7 @@ pub enum KeySource {
     File(PathBuf),
     /// At this URL.
     Url(Client, String),
-    /// Where the issuer says.
+    /// The URL from the issuer's metadata.
     Issuer(Client),
 }
 

@@ -17,7 +17,7 @@ use crate::mcp::tasks::{self, MAX_ID, parse_created_task, to_named_task};
 use mgp_callers::request::{Caller, Outcome, Request};
 use mgp_servers::upstream::{LegacyTask, TaskRequest, Upstream, unknown_task};
 
-/// What clients that see all servers are told when one of them makes tasks.
+/// The text for clients that see all servers when one of them makes tasks.
 const ALL_TASKS_CAPABILITY: &str = r#"{"list":{},"cancel":{},"requests":{"tools":{"call":{}}}}"#;
 
 /// What `initialize` says where tasks are those of the extension, which has no list.

@@ -1,4 +1,4 @@
-//! Where a call of one of several tools goes that are alike, and where it goes next when that place is away.
+//! Routes a call to one of several replicas of a tool, and fails over when that replica is unavailable.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -18,8 +18,8 @@ use crate::replicas::{CallAffinity, find_replicas, replica_at};
 use mgp_callers::request::{Outcome, Request};
 use mgp_store::audit::{agent_actor, new_event, operator_actor};
 
-/// A call of a tool that may be called at several places. Each asks its own owner, so all checks are made for
-/// each; a place that is closed to the caller is left for one that may be open.
+/// A call of a tool with several replicas. Each replica has its own owner, so all checks run for each; a replica that
+/// is closed to the caller is skipped for one that may be open.
 pub(super) async fn call_with_failover(
     cx: &Context,
     request: &Request,
@@ -30,7 +30,7 @@ pub(super) async fn call_with_failover(
 ) -> Outcome {
     let (agent, who) = (&request.caller.agent, request.caller.identity());
     if let Some(server) = continuation_route(cx, agent, wanted.params, named)? {
-        // Its place may be gone, and no other one takes it: the call was made there.
+        // Its replica may be unavailable, and no other one takes the call: it was made there.
         let Some(tool) = replica_at(cx, named, &server) else {
             facts.set_tool(named);
             let reason = "it asked what this answers, and is not there any more".into();
@@ -50,7 +50,7 @@ pub(super) async fn call_with_failover(
         let Some(choice) = attempts.next_route(&candidates, home.as_ref()) else {
             return match attempts.into_refusal() {
                 Some(refusal) => Err(refusal),
-                // All are away, or closed: as if it stood alone.
+                // All are unavailable or closed: treated as a tool without replicas.
                 None => call_at(cx, request, facts, admitted, wanted, named, false).await,
             };
         };
@@ -75,7 +75,7 @@ pub(super) async fn call_with_failover(
     }
 }
 
-/// The place that the call goes on at, where it answers a question: the one that asked, or the only one there is.
+/// The replica that continues the call it answers a callback of: the one that asked, or the only one.
 ///
 /// # Errors
 /// It is not known any more which of several that was.
@@ -101,7 +101,7 @@ fn continuation_route(
     }
 }
 
-/// One audit event for each place that is left for another.
+/// One audit event for each replica that is left for another.
 fn audit_failover(
     cx: &Context,
     request: &Request,

@@ -1,5 +1,5 @@
-//! Retries of a call: where its server says that it may be tried again and that was negotiated with the
-//! server (MGP §14.6), and where it was lost and the operator marked its tool as idempotent.
+//! Retries of a call: if its server reports that it can be retried and that was negotiated with the server (MGP
+//! §14.6), or if it was lost and the operator marked its tool as idempotent.
 
 use std::time::Duration;
 
@@ -37,7 +37,7 @@ pub(super) struct RetryState {
     idempotent: IdempotentRetries,
 }
 
-/// Judges an answer, and waits where the call is to be retried later. `tries` counts those of this call.
+/// Evaluates an answer, and waits if the call is to be retried later. `tries` counts the attempts of this call.
 pub(super) async fn decide_next_step(
     cx: &Context,
     request: &Request,
@@ -119,8 +119,7 @@ async fn call_fallback(
     matches!(outcome, Ok(_) | Err(Refusal::Cancelled)).then_some(outcome)
 }
 
-/// What the server says about retries, if it negotiated that, and how long they may take; plain MCP has
-/// nothing of the kind.
+/// The server's retry hints, if negotiated, and how long retries may take; plain MCP has no such hints.
 fn retry_advice(
     upstream: &Upstream<'_>,
     error: Option<PeerError>,

@@ -1,5 +1,5 @@
-//! `mgp/kernel/recorder/play`: the operator asks a server something once more. It is the operator's own hand, so that
-//! no rule for agents is asked; it is written down.
+//! `mgp/kernel/recorder/play`: the operator replays a request to a server. It acts as the operator, so no agent
+//! policy applies; it is audited.
 
 use mgp_callers::request::{Outcome, Request};
 use mgp_engine::calls::recorder::replay::is_replayable;

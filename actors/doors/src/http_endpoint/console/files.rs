@@ -1,5 +1,4 @@
-//! The files of the console, as they stand in the sources: nothing is built, and nothing comes from
-//! anywhere else.
+//! The files of the console, as they are in the sources: no build step and no external resources.
 
 /// One file.
 pub(super) struct ConsoleFile {

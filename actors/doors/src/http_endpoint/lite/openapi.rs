@@ -1,5 +1,5 @@
-//! Tools as paths of their own (decision 65): the OpenAPI document, and the call of one tool by the object of its
-//! arguments. What an envelope would say is said by the status.
+//! Tools as paths of their own (decision 65): the OpenAPI document, and the call of one tool with the object of its
+//! arguments. The status replaces the envelope.
 
 use std::sync::Arc;
 
@@ -115,7 +115,7 @@ async fn serve_document(
     response
 }
 
-/// The URL that the paths of the document follow: of the host that it was asked at, which the door has checked.
+/// The base URL of the document's paths: the host of the request, which the endpoint has checked.
 fn server_url(
     door: &HttpEndpoint,
     request: &HttpRequest<RequestBody>,
