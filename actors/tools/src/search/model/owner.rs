@@ -44,7 +44,7 @@ struct ModelState {
     failure_run: FailureRun,
 }
 
-/// Failures in a row; a long life resets them.
+/// Failures in a row; a long run resets them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct FailureRun {
     failures: u32,
