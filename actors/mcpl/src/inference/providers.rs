@@ -1,7 +1,7 @@
-//! Asks the providers of the configuration: so many at once, the others in a line, each within its time.
+//! Calls the configured providers: a limited number at once, the others queued, each with a timeout.
 //!
-//! Nothing is tried a second time, no redirect is followed, and no word of a provider reaches a server or a log: it may
-//! repeat the key.
+//! Nothing is retried, no redirect is followed, and no provider text reaches a server or a log: it may repeat the
+//! key.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -55,12 +55,12 @@ pub(super) struct InferenceError {
 }
 
 impl InferenceError {
-    /// Nothing was asked, and it cost nothing.
+    /// Nothing was sent, and it cost nothing.
     pub(super) fn not_started(reason: InferenceFailure, words: impl Into<String>) -> Self {
         Self::new(reason, words, false)
     }
 
-    /// It was asked.
+    /// It was sent.
     pub(super) fn started(reason: InferenceFailure, words: impl Into<String>) -> Self {
         Self::new(reason, words, true)
     }
@@ -89,7 +89,7 @@ impl Providers {
         }
     }
 
-    /// Asks one. Each part goes to `part` before the whole; one that nobody takes ends it.
+    /// Calls one. Each part goes to `part` before the whole; a part that nobody takes ends the call.
     pub(super) async fn request(
         &self,
         name: &str,
@@ -112,7 +112,7 @@ impl Providers {
         let by = Instant::now() + line.spec.timeout;
         let asking = async {
             let _turn = line.permits.acquire().await;
-            // Its turn came when its time was over, or so good as.
+            // It got its permit when its deadline had passed, or nearly so.
             if Instant::now() + PERMIT_WAIT_MIN >= by {
                 return Err(InferenceError::not_started(
                     InferenceFailure::TimedOut,
@@ -154,7 +154,7 @@ impl Providers {
                 let body = client::read_json(answer.body, BODY_MAX).await;
                 let body = body.map_err(|_| to_failure(&AnswerError::Truncated))?;
                 let whole = spec.parse_answer(&body).map_err(|bad| to_failure(&bad))?;
-                // Whoever asked for parts gets one: one that has nothing to say has none.
+                // A requester of parts gets at least one, even if it is empty.
                 if order.stream && !whole.content.is_empty() {
                     part(whole.content.clone()).map_err(aborted)?;
                 }
@@ -236,7 +236,7 @@ async fn read_stream(
     stream.finish().map_err(|bad| to_failure(&bad))
 }
 
-/// The headers, the key among them as what is not shown.
+/// The headers, with the key marked as sensitive.
 fn request_headers(spec: &ProviderSpec) -> Option<HeaderMap> {
     let mut headers = HeaderMap::new();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
