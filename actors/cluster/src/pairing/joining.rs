@@ -94,7 +94,7 @@ impl JoinTask {
             }
         }
         self.links.add_hint(ends.inviter, link.address());
-        // Lost, the ticket stays out until its time is over, and is of use to nobody else.
+        // If it is lost, the ticket stays valid until it expires, and is useless to anybody else.
         let _told = send_message(&mut link, &PairingMessage::Taken).await;
         link.finish().await;
         Ok(admission)
@@ -270,7 +270,7 @@ fn fatal_error(why: &str) -> AttemptError {
     AttemptError::Fatal(JoinProgress::Refused(why.to_owned()))
 }
 
-/// Why nothing more is heard.
+/// Why nothing more is received.
 fn link_lost(link: &PairingLink) -> AttemptError {
     match link.is_refused() {
         true => pairing_refused(),
