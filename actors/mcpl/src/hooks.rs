@@ -205,7 +205,8 @@ impl Hooks {
         });
     }
 
-    /// Does this with the verdict on an inference, when it is there. Where [`BACKGROUND_MAX`] of these wait, a further one
+    /// Does this with the verdict on an inference, when it is there. Where [`BACKGROUND_MAX`] of these wait, a
+    /// further one
     /// is not done.
     pub fn on_verdict(
         &self,

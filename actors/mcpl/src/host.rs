@@ -143,7 +143,8 @@ impl McplHost {
     /// did.
     ///
     /// # Errors
-    /// [`Refusal::Disconnected`] for one that is not spoken to in MCPL, [`Refusal::TimedOut`] after `deadline`; whatever
+    /// [`Refusal::Disconnected`] for one that is not spoken to in MCPL, [`Refusal::TimedOut`] after `deadline`;
+    /// whatever
     /// kept the answer from coming, or the server's own error.
     pub async fn request(
         &self,

@@ -118,7 +118,7 @@ impl StoredPushes {
     /// Opens the memory in the data folder. Blocks.
     ///
     /// # Errors
-    /// [`JournalError`], in words for who starts the kernel.
+    /// [`JournalError`], as a text for the person who starts the kernel.
     pub fn open(data_dir: &Path, witness: Witness) -> Result<Self, JournalError> {
         let opened = Journal::open_witnessed(&data_dir.join(JOURNAL), KIND, witness)?;
         let shortened = opened.truncated.map(|shortened| {

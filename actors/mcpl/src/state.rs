@@ -145,7 +145,7 @@ impl States {
     /// The states of this server, read from the disk at first.
     ///
     /// # Errors
-    /// [`Refusal::Internal`], in words for the operator.
+    /// [`Refusal::Internal`], as a text for the operator.
     pub(crate) async fn open_server(
         &self,
         server: &ServerId,

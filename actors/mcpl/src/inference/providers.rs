@@ -22,7 +22,8 @@ use tokio::time::{Instant, timeout_at};
 
 /// Longest body of an error that is read for its code, in bytes.
 const ERROR_MAX: usize = 64 << 10;
-/// What is left of a time must be longer than this for a turn: in less nobody answers, and the provider would be asked in
+/// What is left of a time must be longer than this for a turn: in less nobody answers, and the provider would be
+/// asked in
 /// vain.
 const PERMIT_WAIT_MIN: Duration = Duration::from_millis(10);
 
