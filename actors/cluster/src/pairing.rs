@@ -52,7 +52,7 @@ pub enum PairingEvent {
     /// Write down that the node is a member, and answer what it needs; or why that cannot be, in words for both
     /// sides.
     Admit(AdmissionRequest, Reply<Result<NodeAdmission, String>>),
-    /// This node was let in: keep what it was given, and answer when that is on disk.
+    /// This node was admitted: keep what it was given, and answer when that is on disk.
     Joined(NodeAdmission, Reply<Result<(), String>>),
 }
 
@@ -336,7 +336,7 @@ pub enum PairingMsg {
         Box<TicketRequest>,
         Reply<Result<(TicketAnswer, DecisionReceiver), PairingRejection>>,
     ),
-    /// The kernel has written down who is let in, or cannot.
+    /// The kernel has written down who is admitted, or cannot.
     AdmissionRecorded(TicketId, Result<NodeAdmission, String>),
     /// The node has what it was given.
     Delivered(TicketId),

@@ -252,7 +252,7 @@ impl ReplicationActor {
     /// Starts it with what is on disk.
     ///
     /// # Errors
-    /// [`LogsError`], in words for who starts the kernel.
+    /// [`LogsError`], as a text for the person who starts the kernel.
     pub async fn start(
         start: ReplicationStart,
     ) -> Result<(ReplicationHandle, ActorCell), LogsError> {

@@ -86,7 +86,7 @@ impl SharesHandle {
     /// Reads the rules and starts the actor.
     ///
     /// # Errors
-    /// The actor cannot be started; the file cannot be read, in words for who starts the kernel.
+    /// The actor cannot be started; the file cannot be read, as a text for the person who starts the kernel.
     pub async fn start(start: SharesStart) -> Result<(Self, ActorCell), SpawnErr> {
         let file = start.file.clone();
         let reading = task::run_blocking("shares.read", move || shares_file::read(&file));

@@ -115,7 +115,7 @@ impl ToolIndexHandle {
     /// Reads what was kept and starts the actor.
     ///
     /// # Errors
-    /// The actor cannot be started; the names cannot be read, in words for who starts the kernel.
+    /// The actor cannot be started; the names cannot be read, as a text for the person who starts the kernel.
     pub async fn start(start: ToolIndexStart) -> Result<(Self, ActorCell), SpawnErr> {
         let (actor, _) = Actor::spawn(None, ToolIndexActor, start).await?;
         let cell = actor.get_cell();

@@ -21,7 +21,7 @@ use super::outbox::{MAX_PACKETS, Outbox, OutboxFull};
 use super::parts::LinksShared;
 use super::{InboundNodeCall, LinksEvent, LinksMsg, PeerLink};
 
-/// Somebody who dialed; the next one is let in when this one was looked at.
+/// Somebody who dialed; the next one is admitted when this one was looked at.
 #[derive(Debug)]
 pub struct AcceptedLink {
     pub(super) link: Box<NewLink>,

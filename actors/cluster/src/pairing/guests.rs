@@ -20,7 +20,7 @@ pub enum PairingDecision {
     /// Nobody has decided.
     #[default]
     Pending,
-    /// It is let in: the messages that it is sent.
+    /// It is admitted: the messages that it is sent.
     Approved(Arc<Vec<PairingMessage>>),
     /// It is not, and why.
     Denied(String),
