@@ -158,7 +158,7 @@ impl Journal {
     /// Opens the journal of this kind at `path`, or makes it. Reads it whole; blocks.
     ///
     /// # Errors
-    /// [`JournalError`], in words for who starts the kernel.
+    /// [`JournalError`], as a text for the person who starts the kernel.
     pub fn open(path: &Path, kind: &'static str) -> Result<OpenedJournal, JournalError> {
         Self::open_witnessed(path, kind, Witness::default())
     }

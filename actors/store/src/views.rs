@@ -75,7 +75,7 @@ impl AuditViews {
     /// `mgp/audit/find`: records by who, what and when, newest first.
     ///
     /// # Errors
-    /// When no log is kept, for a cursor that is none, and when too many ask.
+    /// When no log is written, for a cursor that is none, and when too many ask.
     pub async fn find(&self, asked: Find) -> Result<FindResult, Refusal> {
         if !self.audit.is_enabled() {
             let none = "no audit log is kept: `enabled` in [audit] is false";

@@ -31,7 +31,7 @@ impl AuditHandle {
     /// duration does not disclose a match; one query at a time.
     ///
     /// # Errors
-    /// When no log is kept or it cannot be read.
+    /// When no log is written or it cannot be read.
     pub async fn find_calls(
         &self,
         call: &TraceId,

@@ -62,7 +62,7 @@ impl AuditHandle {
     /// `so_far` is dropped.
     ///
     /// # Errors
-    /// When no log is kept, when it cannot be read, and while another verification is under way.
+    /// When no log is written, when it cannot be read, and while another verification is under way.
     pub async fn verify(
         &self,
         so_far: watch::Sender<VerifyProgress>,

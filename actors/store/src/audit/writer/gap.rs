@@ -32,7 +32,7 @@ pub(in crate::audit) struct LogGap {
     more_refused: u64,
     /// Events dropped for lack of capacity.
     lost: u64,
-    /// Entries that came meanwhile and could not be refused: calls under way, and events. Each holds its
+    /// Entries that came meanwhile and could not be refused: calls in flight, and events. Each holds its
     /// place within the bound of its kind.
     held: Vec<QueuedEntry>,
 }
