@@ -94,7 +94,7 @@ impl JoinTask {
             }
         }
         self.links.add_hint(ends.inviter, link.address());
-        // If it is lost, the ticket stays valid until it expires, and is useless to anybody else.
+        // If this is lost, the ticket stays out until it expires, and is of use to nobody else.
         let _told = send_message(&mut link, &PairingMessage::Taken).await;
         link.finish().await;
         Ok(admission)

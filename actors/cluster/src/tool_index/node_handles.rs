@@ -1,4 +1,4 @@
-//! The local names of nodes, persisted: a name never changes its node.
+//! The local names of nodes, persisted: a name keeps leading to the same node.
 
 use std::collections::BTreeMap;
 use std::io;
