@@ -1,7 +1,7 @@
-//! The local network: says that this node is there, and hears of others, once the operator switched that on.
-//! The operator and the kernel ask; whoever dials hears of addresses.
+//! Local network discovery: announces this node and receives announcements of others, once the operator enabled that.
 //!
-//! Where it fails, or is flooded, it is left alone for a while and tried again.
+//! The operator and the kernel send requests; the dialer gets the addresses. When it fails or is flooded, it is
+//! paused for a while and retried.
 
 mod state;
 #[cfg(test)]
@@ -38,9 +38,9 @@ pub struct LanStatus {
     pub announced: bool,
     /// The network interfaces that are used.
     pub interfaces: Vec<String>,
-    /// Who was heard, with how long ago that was, in milliseconds.
+    /// The announced nodes, with the age of each announcement in milliseconds.
     pub observed: Vec<(DiscoveredNode, u64)>,
-    /// How often somebody was heard for whom there was no room.
+    /// How many announcements were dropped for lack of capacity.
     pub dropped_sightings: u64,
     /// Why it does not work at the moment.
     pub failure: Option<String>,
@@ -139,9 +139,9 @@ pub enum LanMsg {
     Status(Reply<LanStatus>),
     /// What is said of this node.
     SetAnnouncement(Option<LanAnnouncement>),
-    /// Somebody says that it is there; heard in this life of the network.
+    /// A node's announcement, received in this instance of the network.
     Sighted(u64, ReceivedAnnouncement),
-    /// Nothing more is heard in this life.
+    /// Nothing more is received in this instance.
     Closed(u64),
     /// It is time to look at this life.
     Check(u64),

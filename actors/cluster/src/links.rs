@@ -1,6 +1,5 @@
-//! Links to other nodes: keeps one to each member, and tells which members are there.
-//! The kernel says who is a member and where to listen; calls read the published links, the logs and the index
-//! get what comes over them.
+//! Links to other nodes: maintains one to each member, and reports which members are alive. The kernel supplies the
+//! members and the listening address; calls read the published links; the logs and the index get the messages.
 //!
 //! Each link has a task that reads and writes it. The actor owns the socket, dials, and decides with the engines
 //! which of two links stays. After a failure it is restarted, and all links begin anew.
@@ -58,7 +57,7 @@ pub struct LinksStart {
     pub name: NodeName,
     /// What it takes itself for.
     pub role: ReportedRole,
-    /// This life of it.
+    /// This instance of it.
     pub instance: LifeId,
     /// Where the links are published.
     pub table: Arc<Snapshot<LinkTable>>,
@@ -77,7 +76,7 @@ pub struct LinksStart {
 pub struct LinkTimeouts {
     /// How often the peer's clock is asked for. Eight answers are kept: those of the last minute.
     pub clock: Duration,
-    /// How long a link goes on whose place another one took: calls that began on it mostly end meanwhile.
+    /// How long a replaced link continues: calls that began on it mostly end meanwhile.
     pub drain: Duration,
     /// How soon a socket that broke is opened again.
     pub reopen: Duration,
@@ -102,7 +101,7 @@ pub struct PinnedPeer {
     pub name: String,
     /// What the cluster's log says it may do.
     pub role: ReportedRole,
-    /// Two living nodes have its key: whichever comes is told so, and has no link.
+    /// Two live nodes have its key: both are notified and get no link.
     pub has_duplicate_key: bool,
 }
 
@@ -299,9 +298,9 @@ pub enum LinksMsg {
     Accepted(AcceptedLink),
     /// The socket with this number takes nobody any more.
     SocketLost(u64),
-    /// A dial is over.
+    /// A dial has ended.
     Dialed(Box<DialResult>),
-    /// Something that the actor itself is told came over the link with this number.
+    /// The link with this number received a message for the actor itself.
     Received(u64, LinkMessage, Reply<()>),
     /// The link with this number ended.
     Ended(u64, LinkGone),

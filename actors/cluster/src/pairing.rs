@@ -1,5 +1,5 @@
-//! How nodes come in: hands out tickets, hears who shows one, and shows one to another node.
-//! The operator invites, approves and joins; the kernel writes down who is let in.
+//! How nodes join: creates tickets, handles nodes that show one, and shows one to another node. The operator invites,
+//! approves and joins; the kernel persists the admission.
 //!
 //! Each link of a pairing has a task of its own; the actor decides with the engine. Tickets are kept in memory:
 //! a kernel that is started again has none out.
@@ -47,16 +47,16 @@ pub struct PairingStart {
 /// What the kernel does for pairing.
 #[derive(Debug)]
 pub enum PairingEvent {
-    /// A node asks to be let in, and a person is to decide.
+    /// A node asks to join, and a person has to decide.
     ApprovalRequested(PendingNode),
     /// Write down that the node is a member, and answer what it needs; or why that cannot be, in words for both
     /// sides.
     Admit(AdmissionRequest, Reply<Result<NodeAdmission, String>>),
-    /// This node was let in: keep what it was given, and answer when that is on disk.
+    /// This node was admitted: keep what it was given, and answer when that is on disk.
     Joined(NodeAdmission, Reply<Result<(), String>>),
 }
 
-/// A node that is to be let in.
+/// A node that is to be admitted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AdmissionRequest {
     /// The node.
@@ -91,9 +91,9 @@ pub struct InviteOptions {
     pub cluster: ClusterId,
     /// What the node may do.
     pub role: ReportedRole,
-    /// How long the ticket lives; 15 minutes when nobody says so.
+    /// The lifetime of the ticket; 15 minutes by default.
     pub ttl: Option<std::time::Duration>,
-    /// Who shows it is let in without a person's yes.
+    /// Its holder is admitted without a person's approval.
     pub is_preapproved: bool,
     /// Where this node is, as `host:port`.
     pub addresses: Vec<String>,
@@ -117,7 +117,7 @@ pub struct TicketStatus {
     pub id: TicketId,
     /// What the node may do.
     pub role: ReportedRole,
-    /// Who shows it is let in without a person's yes.
+    /// Its holder is admitted without a person's approval.
     pub is_preapproved: bool,
     /// When it ends.
     pub expires_ms: u64,
@@ -127,14 +127,14 @@ pub struct TicketStatus {
     pub stage: TicketStage,
 }
 
-/// A node that waits for a person's yes.
+/// A node that waits for a person's approval.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PendingNode {
     /// The ticket it showed.
     pub id: TicketId,
     /// Who it is, and the words that both sides show.
     pub node: PairingNode,
-    /// What it may do when it is let in.
+    /// Its permissions once admitted.
     pub role: ReportedRole,
     /// Where it asks from.
     pub address: Option<SocketAddr>,
@@ -166,13 +166,13 @@ pub enum JoinProgress {
     Dialing(Option<String>),
     /// The other side was heard, and a person there decides.
     Waiting,
-    /// It is let in, and has written that down.
+    /// It is admitted, and has persisted that.
     Admitted(Box<NodeAdmission>),
     /// The other side said no, and why.
     Refused(String),
     /// The ticket ended before somebody decided.
     Expired,
-    /// It was let in and cannot keep what it was given.
+    /// It was admitted and cannot persist what it received.
     Failed(String),
 }
 
@@ -248,7 +248,7 @@ impl PairingHandle {
             .await
     }
 
-    /// The nodes that wait for a person's yes.
+    /// The nodes that wait for a person's approval.
     ///
     /// # Errors
     /// The actor is not reachable.
@@ -314,7 +314,7 @@ pub enum PairingMsg {
     Tickets(Reply<Vec<TicketStatus>>),
     /// Tell who waits.
     PendingNodes(Reply<Vec<PendingNode>>),
-    /// A person who looked at these words says yes.
+    /// A person who compared these words approves.
     Approve(TicketId, String, Reply<Result<(), PairingActionError>>),
     /// A ticket ends, for a reason that who waits is told.
     EndTicket(TicketId, &'static str, Reply<bool>),
@@ -324,7 +324,7 @@ pub enum PairingMsg {
     Joining(Reply<Option<Joining>>),
     /// A node that is not known.
     Guest(Box<PairingLink>),
-    /// The link of the node with this number is over.
+    /// The link of the node with this number has ended.
     GuestGone(u64),
     /// It showed a ticket, and commits to a nonce.
     Commit(
@@ -336,7 +336,7 @@ pub enum PairingMsg {
         Box<TicketRequest>,
         Reply<Result<(TicketAnswer, DecisionReceiver), PairingRejection>>,
     ),
-    /// The kernel has written down who is let in, or cannot.
+    /// The kernel has written down who is admitted, or cannot.
     AdmissionRecorded(TicketId, Result<NodeAdmission, String>),
     /// The node has what it was given.
     Delivered(TicketId),

@@ -1,5 +1,5 @@
-//! The logs of the cluster at this node: what is kept of them on disk, what is told to other nodes and heard of
-//! them, and what they allow here. What is decided, the engine decides.
+//! The cluster's logs at this node: what is stored on disk, what is sent to and received from other nodes, and what
+//! they allow here. The engine makes the decisions.
 //!
 //! Asked by the operator's requests and by pairing; links bring what other nodes say. It publishes a
 //! [`ClusterView`], and tells access control the rules for agents of other nodes.
@@ -60,13 +60,13 @@ pub use self::view::{ClusterMemberView, ClusterView, MemberStatus};
 pub struct ReplicationStart {
     /// The node's key.
     pub key: NodeKey,
-    /// Which life of the node this is.
+    /// The instance of this node.
     pub instance: LifeId,
     /// Where the logs are kept. There is nothing before a cluster is founded or joined.
     pub folder: PathBuf,
     /// How long what other nodes could take back is allowed after they were heard.
     pub lease: Duration,
-    /// The time by a clock that goes on while the machine sleeps.
+    /// The time by a clock that continues while the machine sleeps.
     pub clock: fn() -> MonotonicTime,
     /// Where it publishes what it knows of the cluster.
     pub view: Arc<Snapshot<ClusterView>>,
@@ -252,7 +252,7 @@ impl ReplicationActor {
     /// Starts it with what is on disk.
     ///
     /// # Errors
-    /// [`LogsError`], in words for who starts the kernel.
+    /// [`LogsError`], as a text for the person who starts the kernel.
     pub async fn start(
         start: ReplicationStart,
     ) -> Result<(ReplicationHandle, ActorCell), LogsError> {

@@ -1,5 +1,5 @@
-//! What this node shares with others, kept on disk and published.
-//! The operator changes it; the index of this node and the rules for agents of other nodes follow it.
+//! What this node shares with others, persisted and published. The operator changes it; the index of this node and
+//! the rules for agents of other nodes follow it.
 //!
 //! A change is in the audit log and on disk before it is published, and published before it is acknowledged.
 
@@ -65,7 +65,7 @@ pub struct ShareSpec {
 /// Why nothing has changed.
 #[derive(Debug, thiserror::Error)]
 pub enum ShareChangeError {
-    /// As it was asked for it cannot be.
+    /// The requested change is not possible.
     #[error(transparent)]
     Refused(#[from] ShareRequestError),
     /// The audit log takes nothing.
@@ -86,7 +86,7 @@ impl SharesHandle {
     /// Reads the rules and starts the actor.
     ///
     /// # Errors
-    /// The actor cannot be started; the file cannot be read, in words for who starts the kernel.
+    /// The actor cannot be started; the file cannot be read, as a text for the person who starts the kernel.
     pub async fn start(start: SharesStart) -> Result<(Self, ActorCell), SpawnErr> {
         let file = start.file.clone();
         let reading = task::run_blocking("shares.read", move || shares_file::read(&file));
@@ -201,7 +201,7 @@ impl SharesHandle {
     }
 }
 
-/// A change that is asked for.
+/// A requested change.
 pub struct SharesMsg {
     change: Change,
     actor: AuditActor,

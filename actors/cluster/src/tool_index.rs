@@ -1,6 +1,5 @@
-//! The tools of all nodes: what this one shares is told to each peer as it may see it, and what the others
-//! share is copied from them and published.
-//! The catalog, links and membership send to it; calls, catalog and search read what it publishes.
+//! The tools of all nodes: each peer gets what this node shares with it, and what the others share is copied and
+//! published. The catalog, links and membership send to it; calls, catalog and search read what it publishes.
 //!
 //! Only digests are told. Who is behind pulls pages over the owner's own link, in a task of its own; each
 //! page is judged here. Copies and the nodes' names are kept on disk.
@@ -48,7 +47,7 @@ use state::ToolIndexState;
 pub struct ToolIndexStart {
     /// This node.
     pub node: NodeId,
-    /// Where copies and names are kept; made when there is something to keep.
+    /// Where copies and names are stored; created when first needed.
     pub folder: PathBuf,
     /// Where the tools of others are published.
     pub published: Arc<Snapshot<PeerTools>>,
@@ -69,9 +68,9 @@ pub enum ToolIndexEvent {
     Changed,
     /// Other names are published than before.
     Renamed,
-    /// Some of what this node told was not taken by that one.
+    /// A peer rejected some of this node's index.
     Reported(NodeId, IndexReport),
-    /// Some of what that node told was not taken here.
+    /// This node rejected some of a peer's index.
     Refused(NodeId, IndexReport),
 }
 
@@ -96,9 +95,9 @@ pub enum ToolIndexMsg {
     LinkUp(Arc<PeerLink>),
     /// There is none any more.
     LinkDown(NodeId),
-    /// A peer told its digest.
+    /// A peer sent its digest.
     DigestReceived(NodeId, IndexDigest, MessagePermit),
-    /// A peer told what it did not take.
+    /// A peer reported what it rejected.
     ReportReceived(NodeId, IndexReport, MessagePermit),
     /// A peer asks for a page; answered with none for who is not of the cluster.
     Page(NodeId, PullIndex, Reply<Option<IndexPage>>),
@@ -116,7 +115,7 @@ impl ToolIndexHandle {
     /// Reads what was kept and starts the actor.
     ///
     /// # Errors
-    /// The actor cannot be started; the names cannot be read, in words for who starts the kernel.
+    /// The actor cannot be started; the names cannot be read, as a text for the person who starts the kernel.
     pub async fn start(start: ToolIndexStart) -> Result<(Self, ActorCell), SpawnErr> {
         let (actor, _) = Actor::spawn(None, ToolIndexActor, start).await?;
         let cell = actor.get_cell();
@@ -155,12 +154,12 @@ impl ToolIndexHandle {
         self.send(ToolIndexMsg::LinkDown(node));
     }
 
-    /// A node told its digest over its own link.
+    /// A node sent its digest over its own link.
     pub fn receive_digest(&self, node: NodeId, digest: IndexDigest, turn: MessagePermit) {
         self.send(ToolIndexMsg::DigestReceived(node, digest, turn));
     }
 
-    /// A node told what it did not take of this one's index.
+    /// A node reported what it rejected of this one's index.
     pub fn receive_report(&self, node: NodeId, report: IndexReport, turn: MessagePermit) {
         self.send(ToolIndexMsg::ReportReceived(node, report, turn));
     }

@@ -109,7 +109,7 @@ pub async fn serve<R, W>(
             _ = reading => {}
             () = leave.cancelled() => {}
         }
-        // The agent sends no more; calls under way may still be answered.
+        // The agent sends no more; calls in flight may still be answered.
         let _ = tokio::time::timeout(CLOSE_GRACE, agent.wait_until_idle()).await;
         sink.close();
         std::future::pending().await

@@ -183,7 +183,7 @@ impl GrpcEndpoint {
         }
     }
 
-    /// A standing service. Its streams answer nothing in particular: they end with the door.
+    /// A standing service. Its streams answer nothing in particular: they end with the endpoint.
     async fn serve_standing(&self, request: Request<RequestBody>) -> Response<ReplyBody> {
         match self.standing_services.handle(request.map(RpcBody::new)) {
             Some(answering) => to_reply(answering.await).map(ReplyBody::mark_long_lived),

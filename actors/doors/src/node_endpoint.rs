@@ -106,7 +106,7 @@ impl ErrorFrames {
     }
 }
 
-/// A request under way, with what is still to be said of it.
+/// A request in flight, with what is still to be said of it.
 struct NodeCall {
     running: RunningCall,
     dialect: Dialect,

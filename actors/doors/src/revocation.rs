@@ -18,7 +18,7 @@ pub struct Revocation {
     pub suspended: Arc<SuspendedCalls>,
     /// Tasks.
     pub tasks: Arc<Tasks>,
-    /// Legacy sessions, once the HTTP door is open.
+    /// Legacy sessions, once the HTTP endpoint is open.
     pub sessions: OnceLock<Arc<Sessions>>,
 }
 

@@ -55,7 +55,7 @@ pub struct Stateless {
 /// A request as received.
 #[derive(Debug)]
 pub struct StatelessRequest {
-    /// The agent, as authenticated by the door.
+    /// The agent, as authenticated by the endpoint.
     pub agent: AgentId,
     /// Received over the owner-only socket.
     pub operator: bool,
@@ -235,7 +235,7 @@ pub struct RunningCall {
     tap: Option<(AgentTap, RequestId)>,
 }
 
-/// What happens first with a request under way.
+/// What happens first with a request in flight.
 enum FirstOutcome {
     Answered(Outcome),
     InputRequired,
@@ -520,7 +520,7 @@ impl RequestMeta {
         }
     }
 
-    /// Only the modern version can be stateless; the others begin with `initialize`.
+    /// Only requests of the stateless version can be stateless; the others begin with `initialize`.
     ///
     /// # Errors
     /// [`Refusal::UnsupportedVersion`].

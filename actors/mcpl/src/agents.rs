@@ -64,7 +64,7 @@ pub struct McplAgents {
 struct HostState {
     /// What it wants of what it may have.
     filter: AgentSets,
-    /// The sets it was told of, by the names it knows.
+    /// The sets announced to it, by the names it knows.
     announced: BTreeMap<String, FeatureSet>,
     silent_until: Arc<SilentUntil>,
 }
@@ -110,8 +110,8 @@ impl McplAgents {
         })
     }
 
-    /// Those that may be asked and told things now, the oldest connection first. Hosts that left a request without
-    /// an answer come last.
+    /// Hosts that can get requests and notifications now, the oldest connection first. Hosts that left a request
+    /// without an answer come last.
     #[must_use]
     pub fn list_reachable(&self) -> Vec<McplAgent> {
         let hosts = self.directory.mcpl_hosts().into_iter();
@@ -150,7 +150,7 @@ impl McplAgents {
         known.is_none_or(|known| known.filter.allows(&names::set_name(server, set)))
     }
 
-    /// Whether this caller lets a scope through: it is a host whose lists do, or is none.
+    /// Whether this caller admits a scope: it is no host, or a host whose lists admit it.
     #[must_use]
     pub fn allows_scope(&self, caller: &Caller, server: &ServerId, set: &str, label: &str) -> bool {
         let known = self.lock_hosts();
@@ -159,7 +159,7 @@ impl McplAgents {
         said.is_none_or(|said| scopes::is_allowed_by(label, said))
     }
 
-    /// What the kernel declares to an agent that is a host, as JSON text; what it was told is remembered.
+    /// The kernel's declaration to an agent that is a host, as JSON text; what was announced is stored.
     #[must_use]
     pub fn declaration(&self, caller: &Caller) -> String {
         let told = self.visible_sets(caller);
@@ -207,7 +207,7 @@ impl McplAgents {
         }
     }
 
-    /// Tells each host which sets came and went since it was told last: after a change of servers, sets or
+    /// Notifies each host of sets added and removed since its last notification: after a change of servers, sets or
     /// grants.
     pub fn refresh_all(&self) {
         for agent in self.directory.mcpl_hosts() {
@@ -255,7 +255,7 @@ impl McplAgents {
         host.announced = now;
     }
 
-    /// A connection is over.
+    /// A connection has ended.
     pub fn remove(&self, connection: ConnectionId) {
         self.lock_hosts().remove(&connection);
     }
@@ -278,13 +278,13 @@ impl McplAgent {
         &self.caller
     }
 
-    /// Its connection, for what is more than a question and its answer.
+    /// Its connection, for more than a single callback.
     #[must_use]
     pub(crate) fn agent(&self) -> &Arc<Agent> {
         &self.agent
     }
 
-    /// Asks it something. It is told that nobody waits any more when the time is over.
+    /// Sends it a request. It is cancelled on timeout.
     ///
     /// # Errors
     /// [`CallbackError`] says why there is no answer.
@@ -346,7 +346,7 @@ impl McplAgent {
         self.caller.view.includes(server) && self.directory.open_server_filter(server)(&self.caller)
     }
 
-    /// Whether it lets this set through; whether the operator does is asked elsewhere.
+    /// Whether it admits this set; the operator's decision is checked elsewhere.
     #[must_use]
     pub fn allows_set(&self, server: &ServerId, set: &str) -> bool {
         self.can_see(server) && self.filter.allows(&names::set_name(server, set))

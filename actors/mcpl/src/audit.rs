@@ -9,7 +9,7 @@ use mgp_runtime::randomness;
 use mgp_store::audit::{AuditHandle, agent_actor, kernel_actor, new_event, operator_actor};
 use serde_json::{Map, Value};
 
-/// Bytes of a name from outside that a record keeps.
+/// Bytes of an external name that a record keeps.
 const NAME_MAX: usize = 256;
 
 /// An operation of MCPL.
@@ -29,9 +29,9 @@ pub struct McplRecord<'a> {
     pub actor: McplActor,
     /// How it ended.
     pub outcome: Outcome,
-    /// Why, in words.
+    /// The reason.
     pub reason: Option<&'a str>,
-    /// The text that was seen; only its size and hash are kept.
+    /// The text that was shown; only its size and hash are stored.
     pub text: Option<&'a [u8]>,
     /// More: an object, or null.
     pub details: Value,

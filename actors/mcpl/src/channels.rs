@@ -1,7 +1,7 @@
-//! The registry of channels, and what goes in and out through them (MCPL §14).
+//! The registry of channels, and the messages in and out (MCPL §14).
 //!
-//! Servers and agents each know a channel by a name of their own: a server its id, agents `SERVER:CHANNEL`. So an id of
-//! one server never reaches another one, and two with one id never meet.
+//! Servers and agents each know a channel by a name of their own: a server its id, agents `SERVER:CHANNEL`. So an id
+//! of one server never reaches another one, and equal ids of two servers never collide.
 
 mod incoming;
 mod kernel_answers;
@@ -59,7 +59,7 @@ pub struct Channels {
     rules: Mutex<Arc<ChannelRules>>,
     /// By server; bounded as servers are.
     servers: Mutex<BTreeMap<ServerId, ServerChannels>>,
-    /// The sets of each server that speaks MCPL: who may know its channels when it has gone.
+    /// The sets of each server that speaks MCPL: who may know its channels after it disconnected.
     last_sets: Mutex<BTreeMap<ServerId, Arc<ServerSets>>>,
     threads: Mutex<Threads>,
 }
@@ -100,7 +100,7 @@ impl Channels {
         rules.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// The configuration says something else: it holds from the next message on.
+    /// The configuration changed: it holds from the next message on.
     pub fn configure(&self, rules: ChannelRules) {
         let mut held = self.rules.lock().unwrap_or_else(PoisonError::into_inner);
         *held = Arc::new(rules);

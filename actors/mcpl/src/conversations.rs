@@ -1,4 +1,4 @@
-//! Ids of inferences and conversations, as each side is told them.
+//! Ids of inferences and conversations, as each side knows them.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -15,7 +15,7 @@ impl Conversations {
         Self(Arc::new(Mutex::new(ForeignIds::new(key))))
     }
 
-    /// What `to` reads for the id of an inference that `from` says.
+    /// The id that `to` gets for an inference id of `from`.
     #[must_use]
     pub fn map_inference_id(&self, from: &Side, to: &Side, id: &str) -> String {
         self.lock_ids().map_id(from, to, IdKind::Inference, id)
@@ -27,7 +27,7 @@ impl Conversations {
         self.lock_ids().map_id(from, to, IdKind::Conversation, id)
     }
 
-    /// A side is gone.
+    /// A side disconnected.
     pub fn forget(&self, side: &Side) {
         self.lock_ids().forget(side);
     }

@@ -1,7 +1,7 @@
 //! Which feature sets are enabled at which server, published (MCPL §6).
 //!
-//! A server is told in the order in which things change: whatever changes its sets publishes them and tells it
-//! under one lock, in which nothing waits.
+//! A server is notified in the order of the changes: each change of its sets is published and sent under one lock,
+//! which is never held across a wait.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -175,7 +175,7 @@ impl FeatureSetStore {
         lives.is_some_and(|lives| lives.iter().any(|life| life.number == number))
     }
 
-    /// A server said who it is: its sets are decided, published and told, before anything else is.
+    /// A server completed its handshake: its sets are decided, published and sent before anything else.
     pub(crate) fn add_connection(&self, server: &ServerId, link: &Arc<Link>) {
         let Some(said) = link.mcpl() else {
             return;
@@ -200,7 +200,7 @@ impl FeatureSetStore {
         send_update(link, &sets.update());
     }
 
-    /// A connection is over. False when it was not known.
+    /// A connection has ended. False when it was unknown.
     pub(crate) fn remove_connection(&self, server: &ServerId, number: u64) -> bool {
         let mut book = self.lock_state();
         let Some(lives) = book.connections.get_mut(server) else {
@@ -270,15 +270,15 @@ impl FeatureSetStore {
         true
     }
 
-    /// The configuration says something else; answers the servers for which it does.
+    /// The configuration changed; returns the affected servers.
     pub fn configure(&self, rules: McplRules) -> Vec<ServerId> {
         let mut book = self.lock_state();
         book.rules = rules;
         self.reevaluate(&mut book)
     }
 
-    /// Enables or disables sets of a server for good, or takes back what was switched (`None`). It is written down
-    /// before it is in force. Answers the servers whose sets changed.
+    /// Enables or disables sets of a server permanently, or resets the switch (`None`). It is persisted before it
+    /// takes effect. Returns the servers whose sets changed.
     ///
     /// # Errors
     /// [`SwitchError`]: then nothing has changed.
@@ -297,7 +297,7 @@ impl FeatureSetStore {
                 Some(enabled) => of_server.insert(pattern.clone(), enabled),
                 None => of_server.remove(pattern),
             };
-            // Who enables a set by its name approves it as it is declared now.
+            // Enabling a set by its name approves its present declaration.
             if let Some(approved) = approved.get_mut(server).filter(|_| enabled == Some(true)) {
                 approved.retain(|name, _| !pattern.is_exact() || name != pattern.as_str());
             }
@@ -334,7 +334,7 @@ impl FeatureSetStore {
         Ok(self.reevaluate(&mut book))
     }
 
-    /// What waits for approval of a server: what its sets declare now, and what was approved of them.
+    /// The pending declarations of a server: what its sets declare now, and what was approved of them.
     #[must_use]
     pub(crate) fn pending_declarations(
         &self,
@@ -350,7 +350,7 @@ impl FeatureSetStore {
         waits.collect()
     }
 
-    /// A person decided about these declarations. What was approved is written down before it counts. Answers the
+    /// A person decided about these declarations. An approval is persisted before it takes effect. Returns the
     /// servers whose sets changed.
     ///
     /// # Errors
@@ -471,7 +471,7 @@ impl FeatureSetStore {
 }
 
 impl FeatureSetState {
-    /// Judges sets of a server by what the operator said, and notices what is approved with that.
+    /// Evaluates a server's sets against the operator's settings, and records the approvals that these imply.
     fn evaluate_with<T>(
         &mut self,
         server: &ServerId,

@@ -1,9 +1,9 @@
 //! Context hooks, fanned out and chained (MCPL §10).
 //!
-//! Before an inference all servers that take part are asked at once; behind it those whose answer is waited for are
-//! asked one after the other, in the order of [`HookPolicy::sort`], each with the text as the one before it left it.
-//! The others are told of the text that goes on, after that. A server takes part that declares the hook, has an
-//! enabled set that uses it, and may be used by whose inference it is; nobody else sees a word of it (MCPL-145).
+//! Before an inference all participating servers are asked at once. After it, those whose answer is awaited are asked
+//! one after the other, in the order of [`HookPolicy::sort`], each with the text as the previous one left it. The
+//! others are then notified of the final text. A server participates if it declares the hook, has an enabled set that
+//! uses it, and the inference's owner may use it; nobody else sees the text (MCPL-145).
 
 mod after_inference;
 mod before_inference;
@@ -32,7 +32,7 @@ use crate::agents::McplAgent;
 use crate::audit::{self, McplActor, McplRecord};
 use crate::host::McplHost;
 
-/// Inferences under way behind which no agent waits, and what is held back until such ones have their verdict.
+/// Inferences in flight that no agent waits for, and what is held back until they have their verdict.
 pub const BACKGROUND_MAX: usize = 64;
 
 /// Whose inference it is.
@@ -58,7 +58,7 @@ pub enum MappedIdKind {
     Conversation,
 }
 
-/// Gives the id that a server is told for what another side calls otherwise, so that two agents' `conv_1` never meet.
+/// Maps an id of one side to the id that a server gets, so that two agents' `conv_1` never collide.
 #[derive(Clone)]
 pub struct IdMapper(Arc<IdMapperFn>);
 
@@ -85,12 +85,12 @@ impl fmt::Debug for IdMapper {
     }
 }
 
-/// The model of an agent's inference, as it said it at a hook: the kernel has no model of its own.
+/// The model of an agent's inference, as it reported it at a hook: the kernel has no model of its own.
 #[derive(Clone, Debug)]
 pub struct ObservedModel {
     /// Whose inference it is.
     pub agent: McplAgent,
-    /// As `model/info` tells it, as JSON text.
+    /// As `model/info` reports it, as JSON text.
     pub model: String,
 }
 
@@ -107,7 +107,7 @@ pub struct HookDeps {
     pub servers: Arc<ServerTable>,
 }
 
-/// Asks servers before and behind inferences.
+/// Calls servers before and after inferences.
 #[derive(Clone, Debug)]
 pub struct Hooks(Arc<SharedHooks>);
 
@@ -126,7 +126,7 @@ struct Participant {
     sets: Arc<ServerSets>,
 }
 
-/// What a server was shown, and how it ended.
+/// What a server was shown, and its outcome.
 struct HookRecord<'a> {
     server: &'a ServerId,
     method: &'a str,
@@ -166,7 +166,7 @@ impl Hooks {
             .unwrap_or_else(PoisonError::into_inner) = Arc::new(policy);
     }
 
-    /// What is held back behind inferences.
+    /// What is held back after inferences.
     #[must_use]
     pub fn gate(&self) -> &AfterGate {
         &self.0.gate
@@ -178,7 +178,7 @@ impl Hooks {
         self.0.depths().is_pending(server)
     }
 
-    /// The depth of an inference that a server asks for now, for [`HookOrigin::Server`].
+    /// The depth of an inference that a server requests now, for [`HookOrigin::Server`].
     ///
     /// # Errors
     /// Why it gets none (MCPL §10.7).
@@ -186,8 +186,8 @@ impl Hooks {
         self.0.depths().inference_depth(server, monotonic_now())
     }
 
-    /// Word of an inference whose agent does not wait: the servers behind it are asked and told all the same. Where
-    /// [`BACKGROUND_MAX`] of these are under way, a further one is told nobody.
+    /// An inference whose agent does not wait: the servers after it are asked and notified all the same. When
+    /// [`BACKGROUND_MAX`] of these are in flight, a further one notifies nobody.
     pub fn notify_after(&self, origin: HookOrigin, params: String) {
         let Ok(room) = self.0.background_permits.clone().try_acquire_owned() else {
             tracing::warn!(
@@ -205,7 +205,8 @@ impl Hooks {
         });
     }
 
-    /// Does this with the verdict on an inference, when it is there. Where [`BACKGROUND_MAX`] of these wait, a further one
+    /// Does this with the verdict on an inference, when it is there. Where [`BACKGROUND_MAX`] of these wait, a
+    /// further one
     /// is not done.
     pub fn on_verdict(
         &self,
@@ -226,8 +227,8 @@ impl Hooks {
         });
     }
 
-    /// Whether a server has to be waited for behind an inference of this origin: until it has answered, nothing of
-    /// the inference leaves.
+    /// Whether a server must be awaited after an inference of this origin: until it has answered, nothing of the
+    /// inference is sent on.
     #[must_use]
     pub fn should_wait_after(&self, origin: &HookOrigin) -> bool {
         let policy = self.0.policy();
@@ -306,7 +307,7 @@ impl SharedHooks {
         }
     }
 
-    /// Writes down that a server saw a text, and what it said.
+    /// Records that a server saw a text, and its answer.
     fn record(&self, origin: &HookOrigin, seen: HookRecord<'_>) {
         let record = McplRecord {
             server: seen.server,

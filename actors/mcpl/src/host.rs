@@ -1,4 +1,4 @@
-//! The host: asks and tells MCPL servers, and takes what they ask and tell.
+//! The host side of MCPL: sends requests and notifications to servers, and handles theirs.
 
 mod set_approvals;
 
@@ -32,15 +32,15 @@ use crate::scopes::{ScopeStore, ScopedAction};
 /// What happens to servers that speak MCPL.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HostEvent {
-    /// It is connected, and knows its sets.
+    /// It is connected, and has its sets.
     Connected(ServerId),
-    /// One of its connections is over: the last one, or one that was replaced.
+    /// One of its connections has ended: the last one, or one that was replaced.
     Disconnected(ServerId),
-    /// Its sets, or which of them are enabled, changed; it knows.
+    /// Its sets, or which of them are enabled, changed; it has been notified.
     SetsChanged(ServerId),
 }
 
-/// What a server says of MCPL, and over which connection.
+/// A server's MCPL message, and its connection.
 #[derive(Debug)]
 pub struct McplServerMessage {
     /// The server.
@@ -139,10 +139,12 @@ impl McplHost {
         self.sets.has_connections() && self.sets().load().get(server).is_some()
     }
 
-    /// Asks a server outside of any agent's call. Nothing goes to it before its `featureSets/update` did.
+    /// Sends a request to a server outside of any agent's call. Nothing goes to it before its `featureSets/update`
+    /// did.
     ///
     /// # Errors
-    /// [`Refusal::Disconnected`] for one that is not spoken to in MCPL, [`Refusal::TimedOut`] after `deadline`; whatever
+    /// [`Refusal::Disconnected`] for one that is not spoken to in MCPL, [`Refusal::TimedOut`] after `deadline`;
+    /// whatever
     /// kept the answer from coming, or the server's own error.
     pub async fn request(
         &self,
@@ -195,14 +197,14 @@ impl McplHost {
         })
     }
 
-    /// The configuration says something else.
+    /// The configuration changed.
     pub fn configure(self: &Arc<Self>, rules: McplRules) {
         for server in self.sets.configure(rules) {
             self.dispatch(&HostEvent::SetsChanged(server));
         }
     }
 
-    /// Tells all nouns, and asks about sets that declare more than was approved.
+    /// Notifies all event handlers, and requests approval of sets that declare more than was approved.
     pub fn dispatch(self: &Arc<Self>, event: &HostEvent) {
         let (HostEvent::Connected(server)
         | HostEvent::Disconnected(server)
@@ -231,7 +233,7 @@ impl McplHost {
     fn handle_message(self: &Arc<Self>, server: ServerId, message: McplMessage) {
         let McplMessage { link, method, .. } = message;
         if !self.sets.has_connection(&server, link) {
-            // Its handshake is not done, or the connection is over.
+            // Its handshake is not done, or the connection has ended.
             if let Some((_, reply)) = message.request {
                 reply.send(Err(McplError::internal(
                     "only after `notifications/initialized`",

@@ -1,7 +1,7 @@
-//! Inferences that servers ask for (MCPL §11), and `model/info` (§12).
+//! Inferences that servers request (MCPL §11), and `model/info` (§12).
 //!
-//! Who answers is the operator's rule: an agent that is a host, the client of an agent, a provider, or nobody. What it
-//! may cost at most is set aside before anything goes; each request has an answer within a bounded time.
+//! The operator's rules choose who answers: an agent that is a host, the client of an agent, a provider, or nobody.
+//! The maximum cost is reserved before anything is sent; each request is answered within a bounded time.
 
 mod agents;
 mod hook_adapter;
@@ -53,7 +53,7 @@ pub use self::tokens::{TokenFileError, UsedTokens};
 
 /// Inferences of one server at once, those that wait in a line included; a further one is refused.
 const OPEN_MAX: usize = 8;
-/// Conversations whose agent is remembered; then all are forgotten, and each finds an agent again.
+/// Conversations with a stored agent; beyond, all are forgotten, and each is assigned an agent again.
 const STICKY_MAX: usize = 4096;
 
 /// Answers inferences. Clones share everything.
@@ -73,7 +73,7 @@ pub struct InferenceDeps {
     pub ids: Conversations,
     /// The models of agents.
     pub models: ObservedModels,
-    /// What stands before and behind the kernel's own inferences.
+    /// The hooks around the kernel's own inferences.
     pub hooks: Arc<dyn InferenceHooks>,
     /// Takes the answers to push events that are to be published.
     pub publish: EventSink<PublishedAnswer>,
@@ -88,7 +88,7 @@ struct ActiveRules {
 
 #[derive(Debug)]
 struct SharedInference {
-    /// What is under way goes on by the rules that it began with.
+    /// An inference in flight continues by the rules that it began with.
     active_rules: RwLock<Arc<ActiveRules>>,
     deps: InferenceDeps,
     tokens: UsedTokens,
@@ -98,7 +98,7 @@ struct SharedInference {
     sticky_agents: Mutex<BTreeMap<(ServerId, String), ConnectionId>>,
 }
 
-/// An inference that somebody asked for.
+/// A requested inference.
 struct InferenceJob {
     active_rules: Arc<ActiveRules>,
     /// The kernel's id of it.
@@ -134,7 +134,7 @@ impl InferenceHandle {
         }))
     }
 
-    /// Other rules hold for what is asked from now on.
+    /// New rules, for requests from now on.
     pub fn configure(&self, rules: InferenceRules) {
         let mut ruled = self
             .0
@@ -185,7 +185,7 @@ impl InferenceHandle {
         let inference = self.0.clone();
         task::spawn_detached("mcpl.inference", async move {
             let answering = inference.handle_request(&server, &params, id);
-            // Taken back, or the server is gone: what it may have cost stays set aside.
+            // Cancelled, or the server disconnected: its maximum cost stays reserved.
             let answer = tokio::select! {
                 answer = Box::pin(answering) => answer,
                 () = reply.closed() => return,
@@ -208,7 +208,7 @@ impl SharedInference {
         ruled.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// `model/info`: of the agent that said last which it uses, else as configured, else of the provider that would
+    /// `model/info`: of the agent that last reported its model, else as configured, else of the provider that would
     /// answer the server (MCPL-109, MCPL-156).
     fn model(&self, server: &ServerId) -> Result<String, McplError> {
         let ruled = self.active_rules();
@@ -294,7 +294,7 @@ impl SharedInference {
         }
     }
 
-    /// Runs one, and writes down what became of it.
+    /// Runs one, and records its outcome.
     async fn run(
         &self,
         order: &InferenceJob,
@@ -399,7 +399,7 @@ impl SharedInference {
         })
     }
 
-    /// Asks a provider, with what hooks add before and make of it behind.
+    /// Asks a provider, with the additions of the hooks before it and their changes after it.
     async fn ask_provider(
         &self,
         order: &InferenceJob,
@@ -417,7 +417,7 @@ impl SharedInference {
         let own = kernel_inference(order, depth, spec);
         let added = self.deps.hooks.before_inference(&own).await;
         let (turns, more) = merge_additions(added, &order.turns);
-        // What hooks add is paid for by who asked.
+        // The requester pays for what hooks add.
         let aside = match more {
             0 => None,
             more => Some(self.reserve_tokens(order, more).await?),
@@ -527,7 +527,7 @@ fn to_mcpl_error(set: &str, none: &InferenceError) -> McplError {
     }
 }
 
-/// An id that nobody can guess.
+/// An unguessable id.
 fn new_id() -> String {
     let hex = randomness::random_bytes::<16>().map(|byte| format!("{byte:02x}"));
     format!("inf_{}", hex.concat())

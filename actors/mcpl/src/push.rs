@@ -1,9 +1,9 @@
-//! Push events, delivered (MCPL §9): checked, written down before anybody hears of them, handed on once, and
-//! answered the same at each try.
+//! Push events and their delivery (MCPL §9): checked, persisted before anybody receives them, delivered once, and
+//! answered the same at each retry.
 //!
-//! Who is asked, in this order: the kernel's own inference, where the operator says so of the set; else the agents
-//! that are MCPL hosts and take push events, the one that is connected longest first, until one takes it. All others
-//! hear of it on the bus. It is accepted when one of these took it, or when somebody follows its channel.
+//! Recipients are tried in this order: the kernel's own inference, if the operator configured that for the set; else
+//! the agents that are MCPL hosts and take push events, the oldest connection first, until one takes it. All others
+//! receive it on the bus. It is accepted when one of these took it, or when its channel has a subscriber.
 
 mod delivery;
 
@@ -65,7 +65,7 @@ pub struct PushInference {
 #[derive(Debug, Clone)]
 pub struct PushHandle(Arc<SharedPush>);
 
-/// The events that earlier lives of the kernel have taken.
+/// The events that earlier runs of the kernel have taken.
 #[derive(Debug)]
 pub struct StoredPushes {
     memory: PushMemory,
@@ -102,7 +102,7 @@ struct SharedPush {
 struct PushState {
     memory: PushMemory,
     rates: PushRates,
-    /// Those who asked again while an event was under way.
+    /// Retries that came while an event was in flight.
     waiters: HashMap<(ServerId, String), Vec<Reply<McplAnswer>>>,
 }
 
@@ -118,7 +118,7 @@ impl StoredPushes {
     /// Opens the memory in the data folder. Blocks.
     ///
     /// # Errors
-    /// [`JournalError`], in words for who starts the kernel.
+    /// [`JournalError`], as a text for the person who starts the kernel.
     pub fn open(data_dir: &Path, witness: Witness) -> Result<Self, JournalError> {
         let opened = Journal::open_witnessed(&data_dir.join(JOURNAL), KIND, witness)?;
         let shortened = opened.truncated.map(|shortened| {
@@ -205,7 +205,7 @@ impl PushHandle {
             .unwrap_or_else(PoisonError::into_inner) = Arc::new(policy);
     }
 
-    /// The sets of a server changed, or it has gone: its channels on the bus are those of its enabled sets that
+    /// The sets of a server changed, or it disconnected: its channels on the bus are those of its enabled sets that
     /// push.
     pub fn sets_changed(&self, server: &ServerId) {
         let sets = self.0.targets.host.sets().load();
@@ -225,7 +225,7 @@ impl PushHandle {
             .set_push_channels(server.clone(), channels);
     }
 
-    /// `push/event`. The answer comes when somebody has taken it, or nobody will.
+    /// `push/event`. Answered when somebody has taken it, or nobody will.
     pub fn handle_event(&self, server: ServerId, params: String, reply: Reply<McplAnswer>) {
         let Some((open, written)) = self.0.begin_push(server, params, reply) else {
             return;
@@ -364,8 +364,8 @@ impl SharedPush {
         Ok((content, rule.clone()))
     }
 
-    /// Remembers an event that is new, and gives the way of its entry to the disk; none where the event is under
-    /// way already, and `reply` waits for its answer.
+    /// Records a new event, and returns the write of its entry; none if the event is already in flight, and `reply`
+    /// waits for its answer.
     fn remember(
         &self,
         (server, params): (&ServerId, &str),
@@ -413,7 +413,7 @@ impl SharedPush {
         )))
     }
 
-    /// It is answered, to all who asked.
+    /// It is answered, to all requesters.
     fn conclude(&self, new: &NewPush, outcome: DeliveryOutcome, reply: Reply<McplAnswer>) {
         let event = Event::parse(&new.params).expect("it was read before");
         let waiting = {
@@ -442,7 +442,7 @@ impl SharedPush {
     }
 }
 
-/// What was done is done: where this is not written down, a later start knows only that it was begun.
+/// The delivery took effect: if this is not persisted, a later start knows only that it was begun.
 fn write_in_background(writing: impl Future<Output = Result<(), AppendError>> + Send + 'static) {
     task::spawn_detached("mcpl.push_journal", async move {
         if let Err(error) = writing.await {

@@ -1,4 +1,4 @@
-//! Scopes that a person is asked about, and what was approved (MCPL §7).
+//! Scopes that need a person's approval, and stored approvals (MCPL §7).
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -79,15 +79,15 @@ pub fn load(file: &Path) -> Result<Vec<ApprovedScope>, String> {
     }
 }
 
-/// What a person said of one scope while several waited for it.
+/// A person's answer for one scope while several requests wait for it.
 type SharedDecision = Arc<tokio::sync::Mutex<Option<ScopeDecision>>>;
 
-/// What was approved, and who is asked.
+/// The approvals, and where people are asked.
 #[derive(Debug)]
 pub struct ScopeStore {
     approved: Mutex<ApprovedScopes>,
-    /// Those that a person is asked about now: several who want the same wait for one answer. Bounded as the
-    /// requests and calls are that wait.
+    /// Scopes with a pending entry: several requests for the same scope wait for one answer. Bounded by the waiting
+    /// requests and calls.
     pending: Mutex<HashMap<ApprovedScope, SharedDecision>>,
     write_lock: tokio::sync::Mutex<()>,
     file: PathBuf,
@@ -119,7 +119,7 @@ impl ScopeStore {
         &self.approvals
     }
 
-    /// What the lists and earlier answers say; `None` where a person has to be asked.
+    /// The decision of the lists and earlier answers; `None` if a person has to be asked.
     #[must_use]
     pub fn known_decision(
         &self,
@@ -216,7 +216,7 @@ impl ScopeStore {
         self.write(text).await.map(|()| kept)
     }
 
-    /// Takes back what was approved of a server's set, or of all its sets; how many these were.
+    /// Revokes the approvals of a server's set, or of all its sets; returns their number.
     ///
     /// # Errors
     /// The disk, in words: until the kernel ends they are taken back all the same.
@@ -254,7 +254,7 @@ impl ScopeStore {
 
     fn shared_decision(&self, scope: &ApprovedScope) -> SharedDecision {
         let mut asked = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
-        // One whose asker went away is left here until it is asked for again, or somebody else is done.
+        // An entry whose requester disconnected stays here until it is requested again, or another one finishes.
         asked.retain(|_, question| Arc::strong_count(question) > 1);
         asked.entry(scope.clone()).or_default().clone()
     }
@@ -284,7 +284,7 @@ fn scope_key(action: &ScopedAction) -> ApprovedScope {
     }
 }
 
-/// The question. What others wrote of it stands in quotes, on one line.
+/// The text of the entry. Text from others is quoted, on one line.
 fn approval_question(
     action: &ScopedAction,
     rules: &ScopeRules,

@@ -1,7 +1,7 @@
-//! Checkpoints, kept (MCPL §8): each server's in a journal of its own, on disk before a call is answered.
+//! Checkpoint storage (MCPL §8): each server's in a journal of its own, on disk before a call is answered.
 //!
-//! Calls of one tree go one after the other: the next one carries what the one before left. There is no actor: a
-//! call holds the turn of its tree, and whoever drops it passes it on.
+//! Calls of one tree are serialized: the next one carries the state the previous one left. There is no actor: a call
+//! holds the permit of its tree, and dropping it passes the permit on.
 
 mod result_state;
 mod rollback;
@@ -34,7 +34,7 @@ use self::tree_queues::TreePermit;
 pub use self::result_state::{split_state, with_note, with_text};
 pub use self::rollback::RollbackRequest;
 
-/// How often states are looked for whose time is over. Much shorter than anybody would have them kept.
+/// How often expired states are removed. Much shorter than any sensible retention.
 const MAINTENANCE_INTERVAL: Duration = Duration::from_secs(600);
 
 /// The states of all servers.
@@ -47,7 +47,7 @@ pub struct States {
     servers: Mutex<HashMap<ServerId, Arc<ServerStates>>>,
 }
 
-/// The turn of a call: no other call of its tree is under way until it is dropped.
+/// The permit of a call: no other call of its tree is in flight until it is dropped.
 #[derive(Debug)]
 pub struct TreeLock {
     /// What the call carries.
@@ -60,9 +60,9 @@ pub struct TreeLock {
 /// Where a tree stands after a result.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TreePosition {
-    /// What the next call goes on from.
+    /// The state that the next call carries.
     pub checkpoint: Option<Arc<str>>,
-    /// Why what the server said is not kept.
+    /// Why the server's state is not stored.
     pub rejection: Option<String>,
 }
 
@@ -89,13 +89,13 @@ impl States {
         rules.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// The configuration says something else: it holds from the next call on.
+    /// The configuration changed: it holds from the next call on.
     pub fn configure(&self, rules: StateRules) {
         let mut held = self.rules.lock().unwrap_or_else(PoisonError::into_inner);
         *held = Arc::new(rules);
     }
 
-    /// Whose tree a call of this set goes on from; `None` where nothing is kept.
+    /// The tree that a call of this set continues; `None` if nothing is stored.
     #[must_use]
     pub fn key(&self, server: &ServerId, set: &str, caller: &Caller) -> Option<TreeKey> {
         let agent = Some(caller.agent.clone());
@@ -103,7 +103,7 @@ impl States {
             SharedBy::Nobody => return None,
             SharedBy::Everyone => (None, None),
             SharedBy::Agent => (agent, None),
-            // A client that has no session goes on from the state of its agent.
+            // A client without a session continues the state of its agent.
             SharedBy::Session if caller.is_stateless() => (agent, None),
             SharedBy::Session => (agent, Some(self.session(caller.connection))),
         };
@@ -118,7 +118,7 @@ impl States {
         format!("{}-{}", self.run, connection.0).into()
     }
 
-    /// Waits for the turn of this tree. Dropping the future leaves the line.
+    /// Waits for the permit of this tree. Dropping the future leaves the queue.
     ///
     /// # Errors
     /// [`Refusal::Overloaded`] when too many wait, it takes too long, or there is no room for another state;
@@ -145,7 +145,7 @@ impl States {
     /// The states of this server, read from the disk at first.
     ///
     /// # Errors
-    /// [`Refusal::Internal`], in words for the operator.
+    /// [`Refusal::Internal`], as a text for the operator.
     pub(crate) async fn open_server(
         &self,
         server: &ServerId,
@@ -169,7 +169,7 @@ impl States {
         self.servers().values().cloned().collect()
     }
 
-    /// A session of an agent has ended: its states go when their time is over.
+    /// A session of an agent has ended: its states are removed when they expire.
     pub fn session_ended(&self, agent: &AgentId, connection: ConnectionId) {
         let session = self.session(connection);
         for server in self.all_servers() {
@@ -179,7 +179,7 @@ impl States {
         }
     }
 
-    /// A server was taken out for good: its states go when their time is over, unless it comes back before.
+    /// A server was removed: its states are removed when they expire, unless it comes back before.
     pub fn server_removed(&self, server: &ServerId) {
         let Some(states) = self.servers().get(&server.server()).cloned() else {
             return;
@@ -192,7 +192,7 @@ impl States {
         task::spawn_detached("mcpl.removed_server", ends);
     }
 
-    /// Reads what was kept, ends the sessions of the run before, and from now on takes out what is over. Ends with
+    /// Loads stored states, ends the sessions of the run before, and from now on removes expired states. Ends with
     /// the states.
     pub async fn run_maintenance(states: Weak<Self>) {
         if let Some(states) = states.upgrade() {
@@ -216,13 +216,13 @@ impl States {
         }
     }
 
-    /// Whether calls of this tree take turns: something of it is kept. Of a server that never had a state this costs
-    /// one look.
+    /// Whether calls of this tree are serialized: something of it is stored. For a server that never had a state this
+    /// costs one lookup.
     pub async fn has_tree(&self, server: &ServerId, key: &TreeKey) -> bool {
         if !self.servers().contains_key(&server.server()) {
             return false;
         }
-        // What cannot be read is told by whoever takes the turn.
+        // A read failure is reported when the permit is taken.
         let Ok(states) = self.open_server(server).await else {
             return true;
         };
@@ -243,7 +243,7 @@ impl States {
     }
 }
 
-/// The servers of which something is kept.
+/// The servers with stored states.
 fn stored_servers(folder: &Path) -> Vec<ServerId> {
     let Ok(entries) = std::fs::read_dir(folder) else {
         return Vec::new();
@@ -255,8 +255,8 @@ fn stored_servers(folder: &Path) -> Vec<ServerId> {
 }
 
 impl TreeLock {
-    /// Keeps what the server answered as its state, and passes the turn on. Goes on to the end when its caller
-    /// does not: what is on disk is what the next call carries.
+    /// Stores the state in the server's answer, and passes the permit on. Completes even if its caller does not: the
+    /// next call carries what is on disk.
     ///
     /// # Errors
     /// [`Refusal::Internal`] when the disk does not take it; the tree stays where it was.

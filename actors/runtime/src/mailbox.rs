@@ -218,18 +218,18 @@ impl<T> Reply<T> {
         (Self(sender), receiver)
     }
 
-    /// Answers; nobody waiting any more is no error.
+    /// Answers; a requester that stopped waiting is no error.
     pub fn send(self, answer: T) {
         let _ = self.0.send(answer);
     }
 
-    /// Whether somebody waits for the answer.
+    /// Whether the requester still waits for the answer.
     #[must_use]
     pub fn is_awaited(&self) -> bool {
         !self.0.is_closed()
     }
 
-    /// Resolves when nobody waits for the answer any more.
+    /// Resolves when the requester stops waiting for the answer.
     pub async fn closed(&mut self) {
         self.0.closed().await;
     }

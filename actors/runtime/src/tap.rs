@@ -1,8 +1,7 @@
-//! Taps: copies of the messages of one server or one agent, for an operator who looks on. While nobody does, a message
-//! that passes costs one relaxed load.
+//! Taps: copies of the messages of one server or one agent, for the operator. Without an open tap, a message costs
+//! one relaxed load.
 //!
-//! They are this process's, which is one kernel. Whoever passes a message never waits: a tap that is full misses it,
-//! and counts that.
+//! Taps are per process, which is one kernel. The sender of a message never waits: a full tap drops and counts it.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -68,7 +67,7 @@ pub fn has_tap_on(subject: &TapSubject) -> bool {
     has_open_taps() && any_tap(|tap| tap.subject == *subject)
 }
 
-/// Passes a frame to who looks on. To be asked for by [`has_open_taps`] first.
+/// Sends a frame to the open taps. Check [`has_open_taps`] first.
 pub fn publish(subject: &TapSubject, connection: u64, from: MessageSender, frame: &Bytes) {
     publish_to_taps(subject, connection, from, frame, None);
 }
@@ -127,7 +126,8 @@ impl Tap {
     fn push(&self, bytes: usize, message: impl FnOnce() -> TappedMessage) {
         {
             let mut queue = self.lock_queue();
-            // After a gap nothing more is taken until what came before it is: it is told in its place.
+            // After a gap nothing more is taken until what came before it is read, so that the gap is reported in its
+            // position.
             let full = queue.missed_count > 0
                 || queue.messages.len() >= QUEUE_MAX
                 || queue.bytes.saturating_add(bytes) > QUEUE_BYTES_MAX;
@@ -177,7 +177,7 @@ impl OpenTap {
         Some(Self(tap))
     }
 
-    /// What passed, in order. What was missed is said when all that waited is taken: it came after that.
+    /// The frames, in order. Dropped frames are reported after all buffered ones: they came after those.
     pub async fn next(&self) -> TapEvent {
         loop {
             if let Some(news) = self.try_next() {

@@ -55,8 +55,7 @@ impl TaskSupervisorHandle {
         self.end_token.cancelled().await;
     }
 
-    /// Starts a task that ends when the returned handle is dropped. It is given up when it panics each time
-    /// it is started.
+    /// Starts a task that ends when the returned handle is dropped. It is abandoned if it panics at each start.
     pub fn start_child<F>(
         &self,
         name: &'static str,

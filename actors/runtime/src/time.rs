@@ -15,8 +15,8 @@ pub fn monotonic_now() -> MonotonicTime {
     MonotonicTime::new(START.get_or_init(Instant::now).elapsed())
 }
 
-/// Time since it was first read, by a clock that goes on while the machine sleeps: for what other nodes count on,
-/// which do not sleep with it. Not to be compared with [`monotonic_now`].
+/// Time since its first call, by a clock that continues while the machine sleeps: for deadlines of other nodes, which
+/// do not sleep with it. Not comparable with [`monotonic_now`].
 #[must_use]
 pub fn boottime_now() -> MonotonicTime {
     let now = clock_gettime(ClockId::Boottime);

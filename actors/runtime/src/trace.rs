@@ -20,7 +20,7 @@ pub struct Trace {
     pub id: TraceId,
     /// The caller sent it; a new one is shown only to those that negotiated MGP.
     pub is_caller_supplied: bool,
-    /// What the caller says of its own span.
+    /// The caller's description of its own span.
     caller: Option<Arc<RemoteSpan>>,
     /// The span of the request, while it is sampled.
     pub span: Option<Arc<RequestSpan>>,
@@ -38,7 +38,7 @@ pub struct RemoteSpan {
 }
 
 impl Trace {
-    /// The trace of a request with these params; `top` stands beside them in the envelope.
+    /// The trace of a request with these params; `top` holds their neighbours in the envelope.
     #[must_use]
     pub fn from_params(params: Option<&str>, top: Option<&RawValue>) -> Self {
         let Some(id) = TraceId::from_params(params, top) else {
@@ -48,7 +48,7 @@ impl Trace {
         Self::from_caller_id(id).with_parent(parent, state.flatten().as_deref())
     }
 
-    /// The same with what HTTP headers of the request say: what it says itself counts before them.
+    /// The same with the request's HTTP headers: its own members take precedence.
     #[must_use]
     pub fn or_from_headers(self, traceparent: &str, tracestate: Option<&str>) -> Self {
         match TraceParent::parse(traceparent) {
@@ -82,8 +82,8 @@ impl Trace {
         self
     }
 
-    /// `traceparent` and `tracestate` as the caller sent them, for whoever is asked by a request that is not sampled
-    /// here; `None` where it sent none.
+    /// `traceparent` and `tracestate` as the caller sent them, for upstream requests of a call that is not sampled
+    /// here; `None` if it sent none.
     #[must_use]
     pub fn caller_headers(&self) -> Option<(String, Option<&str>)> {
         let caller = self.caller.as_deref()?;

@@ -1,7 +1,6 @@
 //! The audit log: one thread owns its files, all others send to it (MGP §6).
 //!
-//! Used by calls, access, permissions and servers. Nobody waits for the disk except whoever makes a
-//! decision, and, if configured so, calls.
+//! Used by calls, access, permissions and servers. Only decisions wait for the disk and, if configured so, calls.
 
 mod acknowledgement;
 mod calls;
@@ -65,7 +64,7 @@ impl AuditEntry for Event {
 /// Handle for everyone.
 #[derive(Clone, Debug)]
 pub struct AuditHandle {
-    /// `None` where no log is kept.
+    /// `None` if no log is written.
     queue: Option<Arc<LogQueue>>,
     /// What is masked; the log's thread reads the same.
     masks: Arc<Snapshot<Masks>>,
@@ -77,13 +76,13 @@ pub fn sync_times() -> LatencyHistogram {
     writer::SYNCS.snapshot()
 }
 
-/// A place in the log for one call, taken before it begins.
+/// A slot in the log for one call, reserved before it begins.
 #[derive(Debug)]
 #[must_use = "a call without a record is no call"]
 pub struct CallReservation(Option<(Arc<LogQueue>, [Charge; 2])>);
 
 impl AuditHandle {
-    /// For a kernel that keeps no log: every entry is accepted and dropped.
+    /// For a kernel without a log: every entry is accepted and dropped.
     #[must_use]
     pub fn disabled() -> Self {
         Self {
@@ -98,13 +97,13 @@ impl AuditHandle {
         self.masks.load()
     }
 
-    /// Whether a log is kept.
+    /// Whether a log is written.
     #[must_use]
     pub fn is_enabled(&self) -> bool {
         self.queue.is_some()
     }
 
-    /// Calls that have a place, and events that wait to be written.
+    /// Calls with a slot, and events that wait to be written.
     #[must_use]
     pub fn pending_counts(&self) -> (u64, u64) {
         let ledger = self.queue.as_ref();
@@ -169,7 +168,7 @@ impl AuditHandle {
         Ok(CallReservation(Some((ledger.clone(), charges))))
     }
 
-    /// What the record of a call keeps of its arguments; nothing when there is no log.
+    /// What the record of a call stores of its arguments; nothing when there is no log.
     #[must_use]
     pub fn stored_arguments(&self, arguments: &str) -> Option<RecordedArguments> {
         Some(self.queue.as_ref()?.keeping.record(arguments))
@@ -193,7 +192,7 @@ impl AuditHandle {
 }
 
 impl CallReservation {
-    /// Records how the call ended, without waiting: nobody is left to be answered.
+    /// Records the outcome of a call, without waiting: there is no caller left to answer.
     pub fn record(self, note: impl AuditEntry) {
         if let Some((ledger, charges)) = self.0 {
             ledger.push(QueuedEntry::call(Box::new(note), None, charges));

@@ -51,13 +51,13 @@ pub struct OpenedJournal {
     pub journal: Journal,
     /// The payloads, in their order.
     pub entries: Vec<Vec<u8>>,
-    /// What an unfinished last write left, in words; [`Journal::truncate_torn_tail`] or the next append cuts it off.
+    /// What an unfinished last write left; [`Journal::truncate_torn_tail`] or the next append removes it.
     pub torn_tail: Option<String>,
     /// It is not what its witness says. The witness stays as it is until the file or the witness is another.
     pub truncated: Option<TruncatedJournal>,
 }
 
-/// A journal that lacks something of what it held.
+/// A journal that lacks entries it had.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TruncatedJournal {
     /// Its path.
@@ -158,7 +158,7 @@ impl Journal {
     /// Opens the journal of this kind at `path`, or makes it. Reads it whole; blocks.
     ///
     /// # Errors
-    /// [`JournalError`], in words for who starts the kernel.
+    /// [`JournalError`], as a text for the person who starts the kernel.
     pub fn open(path: &Path, kind: &'static str) -> Result<OpenedJournal, JournalError> {
         Self::open_witnessed(path, kind, Witness::default())
     }
@@ -376,7 +376,7 @@ fn render_witness(entries: u64, last: EntryHash) -> String {
 
 /// Compares a journal with its witness while it is read.
 struct WitnessComparison {
-    /// What the witness says, with how many entries each has; none where there is no witness.
+    /// The witness's entry counts; none if there is no witness.
     expected: Vec<(u64, String)>,
     is_matched: bool,
     entries: u64,

@@ -1,4 +1,4 @@
-//! Reading files that people and other programs may have put there: a pipe in the place of one holds nobody up.
+//! Reading files that people and other programs may have put there: a pipe in place of a file does not block.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read};

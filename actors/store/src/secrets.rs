@@ -18,7 +18,7 @@ pub use mgp_engine::store::secrets::Namespace;
 use self::keyring::{Keyring, KeyringItem};
 use self::sealed_file::SealedFiles;
 
-/// Where secrets are kept, and how they are got. Cheap to clone; holds nothing of them.
+/// Where secrets are stored, and how they are read. Cheap to clone; holds no secret.
 #[derive(Clone, Debug)]
 pub struct SecretStore {
     files: SealedFiles,
@@ -34,7 +34,7 @@ pub enum SecretLocation {
     Keyring,
 }
 
-/// What may be told about a secret.
+/// The public facts about a secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SecretEntry {
     /// Its name.
@@ -45,7 +45,7 @@ pub struct SecretEntry {
     pub set_ms: u64,
 }
 
-/// Why a secret cannot be had or kept, with what to do. Never shows a value.
+/// Why a secret cannot be read or stored, with what to do. Never contains a value.
 #[derive(Debug, thiserror::Error)]
 pub enum SecretsError {
     /// A bound, or no name.
@@ -80,7 +80,7 @@ impl SecretStore {
         }
     }
 
-    /// Whether secrets can be kept in the keyring now; `None` where it is not to be used.
+    /// Whether secrets can be stored in the keyring now; `None` if it is not to be used.
     #[must_use]
     pub fn keyring_state(&self) -> Option<Result<(), String>> {
         self.keyring.as_ref().map(Keyring::state)
@@ -107,7 +107,7 @@ impl SecretStore {
         kept.ok_or_else(lost).map(Some)
     }
 
-    /// Keeps a secret, in the place of an earlier one of this name. When this returns, it survives a power cut.
+    /// Stores a secret, replacing an earlier one of this name. When this returns, it survives a power cut.
     ///
     /// # Errors
     /// [`SecretsError`]; then the earlier one is still there, or the keyring has the new one already.

@@ -1,8 +1,7 @@
-//! Views of the audit log: what is found in it by agent, server, tool, trace and time without reading it.
+//! Views of the audit log: an index by agent, server, tool, trace and time.
 //!
-//! The log is the truth. A view that is damaged, foreign or of another log is moved aside and built again,
-//! and what is written is in the view a moment later: nobody who writes waits for it. It is open while somebody
-//! asks.
+//! The log is the truth. A view that is damaged, foreign or of another log is moved aside and rebuilt. Written
+//! records are in the view a moment later: no writer waits for it. It is open while there are queries.
 
 mod database;
 mod growing_view;
@@ -28,7 +27,7 @@ use crate::audit::AuditHandle;
 
 /// Questions that wait: people ask them. A further one is refused.
 const QUERIES_MAX: usize = 64;
-/// How long a question waits for its answer: a view may be opened meanwhile.
+/// How long a query waits for its answer: a view may be opened meanwhile.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Asks the views.
@@ -76,7 +75,7 @@ impl AuditViews {
     /// `mgp/audit/find`: records by who, what and when, newest first.
     ///
     /// # Errors
-    /// When no log is kept, for a cursor that is none, and when too many ask.
+    /// When no log is written, for a cursor that is none, and when too many ask.
     pub async fn find(&self, asked: Find) -> Result<FindResult, Refusal> {
         if !self.audit.is_enabled() {
             let none = "no audit log is kept: `enabled` in [audit] is false";

@@ -1,5 +1,5 @@
-//! Witnesses: what files of the data folder held last, recorded outside of them. A file that is missing or shorter
-//! than its witness is reported at the start, and what it decided stays closed.
+//! Witnesses: the last contents of files of the data folder, recorded outside of them. A file that is missing or
+//! shorter than its witness is reported at the start, and what it decided stays closed.
 //!
 //! A decision comes first and its witness second, so a witness may lag behind its file and never leads. Where a file
 //! is replaced as a whole, the new contents are proposed before and settled after: after a crash either counts.
@@ -57,7 +57,7 @@ pub struct OpenedWitnesses {
     pub faults: Vec<String>,
 }
 
-/// What a file held last.
+/// The last contents of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WitnessedContents {
     /// What it certainly held.
@@ -329,7 +329,7 @@ impl Witnesses {
 }
 
 impl WitnessFiles {
-    /// The slot of this name; None where all are taken.
+    /// The slot of this name; None if all are taken.
     fn slot_for(&mut self, name: &str) -> Option<usize> {
         if let Some(at) = self.by_name.get(name) {
             return Some(*at);
@@ -347,7 +347,7 @@ impl WitnessFiles {
         Some(at)
     }
 
-    /// Writes a record: to both files where it begins or ends, else to that whose turn it is.
+    /// Writes a record: to both files if it begins or ends, else to the two alternately.
     fn write_record(&mut self, name: &str, contents: WitnessedContents) -> io::Result<()> {
         let begins = !self.by_name.contains_key(name);
         let at = self.slot_for(name);
@@ -420,7 +420,7 @@ impl WitnessFiles {
 }
 
 impl Witness {
-    /// What the file held last; None where that is not known.
+    /// The last contents of the file; None if unknown.
     #[must_use]
     pub fn contents(&self) -> Option<WitnessedContents> {
         let (witnesses, name) = self.0.as_ref()?;

@@ -1,5 +1,5 @@
-//! Publishes the offers of all servers as one catalog, and tells agents when it changed.
-//! Supervisors and the kernel's tree send to it.
+//! Publishes the offers of all servers as one catalog, and notifies agents of changes. Supervisors and the kernel's
+//! tree send to it.
 //!
 //! After a failure it is restarted with the published catalog. Later offers may be lost, so servers are
 //! asked to offer again.
@@ -34,8 +34,8 @@ use mgp_servers::server::{FetchTimes, ServerMsg, ServerTable};
 /// list_changed must arrive.
 const COALESCE: Duration = Duration::from_millis(20);
 
-/// With very many tools, waits so many times as long as the last merge took, so that a hundred servers that come one
-/// after the other leave most of a core to others.
+/// With very many tools, merges wait for a multiple of the last merge's duration, so that a hundred servers that
+/// connect one after the other leave most of a core free.
 const COALESCE_MERGES: u32 = 3;
 
 /// And no longer than this, which with the merge itself stays below the 0.8 s.
@@ -95,7 +95,7 @@ impl CatalogHandle {
         self.send(CatalogMsg::Withdraw(server.clone()));
     }
 
-    /// Resolves when nothing of this server is published any more, or the actor is gone.
+    /// Resolves when nothing of this server is published any more, or the actor has ended.
     pub async fn wait_withdrawn(&self, server: ServerId) {
         let (reply, withdrawn) = Reply::new();
         self.send(CatalogMsg::AwaitWithdrawn(server, reply));
@@ -110,7 +110,7 @@ impl CatalogHandle {
 
     fn send(&self, message: CatalogMsg) {
         match self.mailbox.send(message) {
-            // The kernel is ending, or the actor is restarted and servers are asked to offer again.
+            // The kernel is shutting down, or the actor is restarted and servers are asked to offer again.
             Ok(()) | Err(AskError::Stopped) => {}
             Err(error) => tracing::error!(%error, "the catalog was not told of a change"),
         }
@@ -155,9 +155,9 @@ pub struct CatalogState {
     is_publish_due: bool,
     /// How long the last merge took.
     last_merge: Duration,
-    /// Who waits for the next publication; no more than the mailbox takes until then.
+    /// Waiters for the next publication; bounded by the mailbox.
     publish_waiters: Vec<Reply<()>>,
-    /// Who waits until nothing of a server is published. Bounded by the servers.
+    /// Waiters until nothing of a server is published. Bounded by the servers.
     withdraw_waiters: BTreeMap<ServerId, Reply<()>>,
 }
 
@@ -301,7 +301,7 @@ struct Merged {
 }
 
 /// Takes milliseconds with thousands of tools, so it does not run on the threads that carry calls; messages wait in
-/// the mailbox meanwhile. None when the kernel is ending, and nobody is shown anything any more.
+/// the mailbox meanwhile. None when the kernel is shutting down and nothing is published any more.
 async fn merge(
     before: Arc<Catalog>,
     offers: Vec<Arc<ServerOffer>>,

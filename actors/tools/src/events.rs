@@ -1,7 +1,7 @@
-//! Events: what servers and the kernel tell, for those who subscribed to it (MGP §13).
+//! Events: what servers and the kernel publish to subscribers (MGP §13).
 //!
-//! The hub owns the feeds of all channels and the subscriptions at servers; each subscription of an agent is an
-//! actor below it, which reads the feeds itself. The `calls` crate, supervisors and links send to the hub.
+//! The hub owns the feeds of all channels and the subscriptions at servers. Each subscription of an agent is an actor
+//! below it, which reads the feeds itself. The `calls` crate, supervisors and links send to the hub.
 
 mod entry;
 mod feeds;
@@ -57,12 +57,12 @@ pub struct EventsHandle {
     audit_events: AuditEvents,
 }
 
-/// What the actor is told and asked.
+/// The actor's messages.
 #[derive(Debug)]
 pub enum EventsMsg {
-    /// An agent wants to hear of channels; answered when servers have said what they have.
+    /// An agent subscribes to channels; answered when the servers have reported their channels.
     Subscribe(Box<EventsRequest>, Reply<Result<Subscribed, Refusal>>),
-    /// An agent of a connection wants to hear of changes of the resource of a channel.
+    /// An agent of a connection subscribes to changes of a channel's resource.
     Watch(ConnectionId, String, Reply<Result<(), Refusal>>),
     /// It does not any more.
     Unwatch(ConnectionId, String),
@@ -74,21 +74,21 @@ pub enum EventsMsg {
     Last(Arc<Caller>, String, Reply<Result<LastEvents, Refusal>>),
     /// Which channels there are, for this caller.
     Channels(Arc<Caller>, Reply<Vec<Channel>>),
-    /// An agent has gone.
+    /// An agent disconnected.
     Leave(ConnectionId),
     /// A server, or an instance, is connected again.
     ServerUp(ServerId, ResubscriptionGuard),
     /// It is not connected any more.
     ServerDown(ServerId),
-    /// It was taken out for good.
+    /// The server was removed.
     Removed(ServerId),
-    /// A server answered what it was asked: with its id of the subscription, if it has such a channel.
+    /// A server answered a subscription request: with its id of the subscription, if it has such a channel.
     ServerAnswered {
         /// Who.
         server: ServerId,
         /// The number of the connection.
         connection: u64,
-        /// What was asked for.
+        /// The request.
         topic: Topic,
         /// The server's own id.
         id: Option<String>,
@@ -97,17 +97,17 @@ pub enum EventsMsg {
     NodeFollowing(Box<NodeTopicEvent>),
     /// Servers that have not answered until now have no such channels.
     AnswersDue(SubscriptionNumber),
-    /// An agent took back the request that began a subscription: it never learns its id.
+    /// An agent cancelled the request of a subscription: it never learns its id.
     Canceled(SubscriptionNumber),
-    /// A server told an event.
+    /// A server published an event.
     ServerEvent(ServerId, Box<ReportedEvent>, Charge),
     /// Something happened in the kernel that is not written down.
     KernelEvent(Box<KernelEvent>),
     /// Records of the audit log, each with its number.
     Recorded(Vec<(u64, String)>, Reply<()>),
-    /// These are the channels of a server's push events; none when it has gone.
+    /// The channels of a server's push events; none when it disconnected.
     PushChannels(ServerId, Vec<PushChannel>),
-    /// A server pushed an event; answered with how many hear of it.
+    /// A server pushed an event; answered with the number of its subscribers.
     Push(Box<PushedEvent>, Reply<usize>),
     /// A subscription was too slow.
     TooSlow(SubscriptionNumber),
@@ -124,20 +124,20 @@ pub struct EventsRequest {
     pub call: Arc<InFlightCall>,
     /// As asked.
     pub request: Subscribe,
-    /// It is an agent of another node, whose request stays open.
+    /// An agent of another node, whose request stays open.
     pub following: Option<FollowingAgent>,
 }
 
 /// An agent of another node that follows a channel.
 #[derive(Debug)]
 pub struct FollowingAgent {
-    /// Who is told the events.
+    /// The recipient of the events.
     pub agent: Arc<Agent>,
-    /// Where it is told that there are no more.
+    /// Where the end of the events is reported.
     pub end: oneshot::Sender<FollowingEnd>,
 }
 
-/// Why an agent of another node is told no more events.
+/// Why the events of an agent of another node end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FollowingEnd {
     /// The server is not open to it any more.
@@ -214,8 +214,8 @@ impl EventsHandle {
         self.mailbox.ask(asked).await.map_err(unreachable)
     }
 
-    /// The last events of a channel that a caller may hear of, as JSON text: those that were written down, and
-    /// those of channels that somebody follows.
+    /// The last events of a channel that a caller may receive, as JSON text: those in the audit log, and those of
+    /// channels with a subscriber.
     ///
     /// # Errors
     /// A URI of no channel.
@@ -227,7 +227,7 @@ impl EventsHandle {
             .await)
     }
 
-    /// From now on a connection is told when the resource of a channel changes.
+    /// From now on a connection is notified when the resource of a channel changes.
     ///
     /// # Errors
     /// A bound, or a URI of no channel.
@@ -241,13 +241,13 @@ impl EventsHandle {
         let _ = self.mailbox.send_to_self(EventsMsg::Unwatch(who, uri));
     }
 
-    /// An agent has gone.
+    /// An agent disconnected.
     pub fn remove_connection(&self, who: ConnectionId) {
-        // Not told, its subscriptions would be kept for as long as the kernel lives.
+        // Without this, its subscriptions would be stored until the kernel ends.
         let _ = self.mailbox.send_to_self(EventsMsg::Leave(who));
     }
 
-    /// A server is connected again: what agents wanted of it is asked for again.
+    /// A server is connected again: its agents' subscriptions are requested again.
     pub fn server_up(&self, server: &ServerId, hold: ResubscriptionGuard) {
         let _ = self
             .mailbox
@@ -261,14 +261,14 @@ impl EventsHandle {
             .send_to_self(EventsMsg::ServerDown(server.clone()));
     }
 
-    /// A server was taken out for good.
+    /// A server was removed.
     pub fn server_removed(&self, server: &ServerId) {
         let _ = self
             .mailbox
             .send_to_self(EventsMsg::Removed(server.clone()));
     }
 
-    /// A server told an event. It is lost where too many wait.
+    /// A server published an event. It is dropped when the mailbox is full.
     pub fn publish_server_event(&self, server: ServerId, event: Box<ReportedEvent>) {
         let bytes = event.data.len() + event.channel.len() + size_of::<ReportedEvent>();
         if let Some(charge) = self.queue_credit.try_take(bytes as u64) {
@@ -291,14 +291,14 @@ impl EventsHandle {
         }
     }
 
-    /// These are the channels of a server's push events from now on; none when it has gone.
+    /// The channels of a server's push events from now on; none when it disconnected.
     pub fn set_push_channels(&self, server: ServerId, channels: Vec<PushChannel>) {
         let told = EventsMsg::PushChannels(server, channels);
         let _ = self.mailbox.send_to_self(told);
     }
 
-    /// A server pushed an event: it goes to all who follow its channel and may hear of it, and is kept for who
-    /// reads its resource. Answers how many follow it.
+    /// A server pushed an event: it goes to all subscribers of its channel that may receive it, and is stored for
+    /// readers of its resource. Returns the number of subscribers.
     ///
     /// # Errors
     /// Only when the kernel itself is in trouble.
@@ -323,7 +323,7 @@ fn unreachable(error: mgp_runtime::mailbox::AskError) -> Refusal {
     Refusal::Internal(format!("events: {error}"))
 }
 
-/// The same words for an id that is not there and for one of somebody else.
+/// One error for an unknown id and for another caller's.
 fn unknown_subscription(id: &str) -> Refusal {
     Refusal::Denied(Box::new(Denial::NoSubscription { id: id.to_owned() }))
 }

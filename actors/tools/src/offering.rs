@@ -1,4 +1,4 @@
-//! What the servers of this node offer, as other nodes may be told of it: read whenever something of it changes.
+//! What the servers of this node offer to other nodes: read whenever something of it changes.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use mgp_sync::Snapshot;
 use crate::published_catalog::PublishedCatalog;
 use crate::search::SearchHandle;
 
-/// How often states and vectors are looked at, which nobody tells of. What has not changed is not read again.
+/// The poll interval of states and vectors, whose changes are not notified. Unchanged ones are not read again.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// Changes of the catalog are read together when they come this close.
 const COALESCE: Duration = Duration::from_millis(50);
@@ -38,8 +38,7 @@ pub struct OfferSources {
     pub search: SearchHandle,
 }
 
-/// What the offer of one server was read from, to be held against what there is later. What is not of this
-/// node is no part of it.
+/// The inputs of one server's offer, to compare with later ones. Servers of other nodes have none.
 struct ServerBasis {
     state: LifecycleState,
     /// It lists nothing yet, and will.
@@ -103,7 +102,7 @@ impl OfferSources {
 
     fn read_basis(&self, shown: &PublishedCatalog) -> OfferBasis {
         let (servers, index) = (self.servers.load(), self.search.index());
-        // Servers of other nodes, and instances for one agent, are nobody's to share.
+        // Servers of other nodes, and instances for one agent, are not shared.
         let own = servers
             .iter()
             .filter(|(server, _)| ServerId::parse(server.as_str()).is_ok());
@@ -166,7 +165,7 @@ impl OfferSources {
     }
 }
 
-/// A tool as it is told; `None` for a definition that two readers read differently.
+/// A tool as it is shared; `None` for a definition that two parsers read differently.
 fn to_tool_record(tool: &CatalogTool, vector: Option<ToolVector>) -> Option<ToolRecord> {
     Some(ToolRecord {
         definition: tool.raw.to_string(),

@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 pub struct PublishedCatalog {
     /// The merged lists, and the server of each entry.
     pub catalog: Arc<Catalog>,
-    /// What the servers declared whose own lists these are; the others were restored from what was pinned.
+    /// The declarations of servers that have listed themselves; the others were restored from pinned definitions.
     pub peers: BTreeMap<ServerId, Peer>,
     /// When their lists were fetched.
     pub fetched: BTreeMap<ServerId, FetchTimes>,
@@ -23,8 +23,8 @@ pub struct PublishedCatalog {
 }
 
 impl PublishedCatalog {
-    /// Whether the server has listed itself what the catalog has of it. If not, its tools can be listed, but a
-    /// call waits for its own definition.
+    /// Whether the server has itself listed its entries of the catalog. If not, its tools can be listed, but a call
+    /// waits for its own definition.
     #[must_use]
     pub fn is_current(&self, server: &ServerId) -> bool {
         self.peers.contains_key(server)

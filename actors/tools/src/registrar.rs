@@ -1,8 +1,8 @@
-//! Registers and deregisters servers while the kernel runs (MGP §15.4, §15.5).
-//! Used by `calls`; uses the tree, approvals, the audit log and access control.
+//! Registers and deregisters servers while the kernel runs (MGP §15.4, §15.5). Used by `calls`; uses the tree,
+//! approvals, the audit log and access control.
 //!
-//! A registration is judged, audited and stored before its server is started. If its code cannot be read, a
-//! person must approve it first.
+//! A registration is validated, audited and stored before its server is started. If its code cannot be read, a person
+//! must approve it first.
 
 mod interpreters;
 mod quarantine;
@@ -71,7 +71,7 @@ pub struct RegistrationRules {
     pub allowed_agents: BTreeSet<AgentId>,
     /// The most servers of one agent.
     pub servers_per_agent: usize,
-    /// Whether agents are told to create a tool where none is found (§16.6).
+    /// Whether agents are advised to create a tool if none is found (§16.6).
     pub suggests_creating: bool,
 }
 
@@ -91,7 +91,7 @@ pub struct Registrar {
     pub connector: Arc<Connector>,
     /// Access control.
     pub access: AccessHandle,
-    /// The operator's list of questions.
+    /// The operator's pending entries.
     pub approvals: ApprovalsHandle,
     /// The pins of their tools.
     pub pins: PinsHandle,
@@ -435,7 +435,7 @@ fn audit_target(id: &str) -> Target {
     }
 }
 
-/// The code that was judged, stored so that nothing else is run.
+/// The code that was validated, stored so that nothing else is run.
 fn to_sandbox_program(accepted: &RegistrationPlan) -> Result<Option<SandboxProgram>, Refusal> {
     let ServerTransport::Stdio { args, .. } = &accepted.transport else {
         return Ok(None);

@@ -175,7 +175,7 @@ impl SearchHandle {
         }
     }
 
-    /// The vectors of a server's tools, as they are told to other nodes.
+    /// The vectors of a server's tools, as other nodes get them.
     #[must_use]
     pub fn vectors_for_nodes(&self, indexed: &ServerIndex) -> BTreeMap<Arc<str>, ToolVector> {
         let model = self.parts.models.id();
@@ -230,7 +230,7 @@ struct SearchState {
 struct IndexInput {
     tools: Arc<[Arc<CatalogTool>]>,
     about: Box<str>,
-    /// What its node tells of it, where that has vectors of the model that is used here.
+    /// The offer of its node, if that has vectors of the model that is used here.
     remote: Option<Arc<PeerServer>>,
 }
 
@@ -317,7 +317,7 @@ impl Actor for SearchActor {
 }
 
 impl SearchActor {
-    /// What another node tells of its server, where there is a model to use its vectors by.
+    /// The offer of another node for its server, if there is a model to use its vectors with.
     fn remote_server(&self, offer: &ServerOffer) -> Option<Arc<PeerServer>> {
         let remote = self.remote.get().filter(|_| self.model.is_some())?;
         remote.find_server(offer.server())
@@ -352,7 +352,7 @@ impl SearchActor {
         state.inputs = stocks;
     }
 
-    /// Reading words takes time, so it does not run on the threads that carry calls.
+    /// Tokenizing takes time, so it does not run on the threads that carry calls.
     async fn index_server(&self, server: &ServerId, stock: &IndexInput) {
         let (own, stock, queue) = (server.clone(), stock.clone(), self.queue.clone());
         let model = self.model.clone();

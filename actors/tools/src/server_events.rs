@@ -55,7 +55,7 @@ pub fn forward_to(
 /// A server went from one state to another.
 fn lifecycle_event(step: &Lifecycle) -> KernelEvent {
     let severity = match step.new_state.as_str() {
-        // A second life that was to take over has failed.
+        // The second instance that was to take over has failed.
         state if state == step.previous_state => Severity::Warning,
         "error" => Severity::Error,
         "restarting" => Severity::Warning,

@@ -34,7 +34,7 @@ pub enum SubscriptionsMsg {
     Subscribe(ConnectionId, ServerId, String, Reply<Result<(), Refusal>>),
     /// An agent unsubscribes.
     Unsubscribe(ConnectionId, ServerId, String, Reply<()>),
-    /// An agent has gone.
+    /// An agent disconnected.
     Leave(ConnectionId),
     /// A resource changed; `params` as the server sent them.
     Updated(ServerId, String, String),
@@ -42,7 +42,7 @@ pub enum SubscriptionsMsg {
     ServerUp(ServerId, ResubscriptionGuard),
     /// A server is no longer connected.
     ServerDown(ServerId),
-    /// A server was taken out for good.
+    /// A server was removed.
     Removed(ServerId),
     /// The rights of agents have changed.
     AccessChanged,
@@ -87,7 +87,7 @@ impl SubscriptionsHandle {
             .map_err(|e| Refusal::Internal(format!("subscriptions: {e}")))
     }
 
-    /// An agent has gone.
+    /// An agent disconnected.
     pub fn remove_connection(&self, who: ConnectionId) {
         // If this message were lost, its subscriptions would stay until the kernel ends.
         let _ = self.0.send_to_self(SubscriptionsMsg::Leave(who));
@@ -102,7 +102,7 @@ impl SubscriptionsHandle {
         ));
     }
 
-    /// The operator's list of questions has changed.
+    /// The operator's list of pending entries has changed.
     pub fn pending_changed(&self) {
         let params = format!(r#"{{"uri":{}}}"#, quote(PENDING_URI));
         self.publish_update(&kernel_owner(), PENDING_URI, &params);
@@ -121,7 +121,7 @@ impl SubscriptionsHandle {
             .send_to_self(SubscriptionsMsg::ServerDown(server.clone()));
     }
 
-    /// A server was taken out for good.
+    /// A server was removed.
     pub fn server_removed(&self, server: &ServerId) {
         let removed = SubscriptionsMsg::Removed(server.clone());
         let _ = self.0.send_to_self(removed);
@@ -149,8 +149,8 @@ pub struct SubscriptionsActor {
 #[derive(Debug, Default)]
 pub struct SubscriptionsState {
     engine: Subscriptions,
-    /// Requests under way at servers without a listen, the latest for each resource. The next request for
-    /// a resource waits for it, so that the server hears them in order. Bounded by the engine's table.
+    /// Requests in flight at servers without a listen, the latest for each resource. The next request for a resource
+    /// waits for it, so that the server receives them in order. Bounded by the engine's table.
     requests: HashMap<(ServerId, Arc<str>), SupervisedTask<()>>,
 }
 
@@ -175,7 +175,7 @@ impl Actor for SubscriptionsActor {
     ) -> Result<(), ActorProcessingErr> {
         match queued.into_message() {
             SubscriptionsMsg::Subscribe(who, server, uri, reply) => {
-                // It may have been closed since it was asked for.
+                // It may have been closed since the request.
                 if !self.can_receive(who, &server) {
                     reply.send(Err(Refusal::UnknownResource(uri)));
                     return Ok(());
@@ -216,7 +216,7 @@ impl Actor for SubscriptionsActor {
                 }
             }
             SubscriptionsMsg::ServerDown(server) => {
-                // An instance that nobody follows may never come back.
+                // An instance without subscribers may never come back.
                 let followed = !state.engine.server_up(&server).is_empty();
                 if followed || !server.is_instance() {
                     state.engine.server_down(&server);
@@ -237,8 +237,8 @@ impl Actor for SubscriptionsActor {
 }
 
 impl SubscriptionsActor {
-    /// Whether a connection may hear of a server's resources right now. One that has gone never does
-    /// again: what it asked for at last would be kept for nobody.
+    /// Whether a connection may be notified of a server's resources right now. A disconnected one never may: its last
+    /// request would be stored for nobody.
     fn can_receive(&self, who: ConnectionId, server: &ServerId) -> bool {
         let Some(agent) = self.directory.get(who) else {
             return false;
@@ -248,7 +248,7 @@ impl SubscriptionsActor {
             || caller.is_none_or(|caller| self.directory.keep_following_filter(server)(caller))
     }
 
-    /// Tells the server; the agent that asked hears what it answered.
+    /// Notifies the server; the requesting agent gets its answer.
     fn apply_effect(
         &self,
         state: &mut SubscriptionsState,
@@ -262,7 +262,7 @@ impl SubscriptionsActor {
             servers.get(&server.server())?.link_by_key(server)
         });
         let (Some(effect), Some(link)) = (effect, link) else {
-            // Nothing to say to the server, or it is away: it is asked when it comes back.
+            // Nothing to send, or the server is unavailable: it is asked when it reconnects.
             return waiter.finish();
         };
         let (SubscriptionEffect::SubscribeUpstream { uri, .. }
@@ -289,7 +289,7 @@ impl SubscriptionsActor {
         state.requests.insert((server, uri), asking);
     }
 
-    /// Each agent hears of the resource under the URI it knows.
+    /// Each agent is notified of the resource under the URI it knows.
     fn notify(
         &self,
         server: &ServerId,
@@ -316,12 +316,12 @@ impl SubscriptionsActor {
     }
 }
 
-/// Who waits for what a server answers.
+/// Waiters for a server's answer.
 #[derive(Debug)]
 enum SubscriptionWaiter {
     /// The agent that subscribes.
     Agent(Reply<Result<(), Refusal>>),
-    /// A life of the server that was replaced and goes when all is asked for again.
+    /// A replaced instance of the server, which ends when all is subscribed again.
     Renewal(ResubscriptionGuard),
     Nobody,
 }
@@ -335,7 +335,7 @@ impl SubscriptionWaiter {
     }
 }
 
-/// A server that is listened to is told the whole of what is wanted of it with its next listen.
+/// A server with a listen gets the full list with its next listen.
 fn request_listen(link: Arc<Link>, effect: SubscriptionEffect, waiter: SubscriptionWaiter) {
     match effect {
         SubscriptionEffect::UnsubscribeUpstream { uri, .. } => {
@@ -352,7 +352,7 @@ fn request_listen(link: Arc<Link>, effect: SubscriptionEffect, waiter: Subscript
     }
 }
 
-/// Any other server is told of one resource at a time.
+/// Any other server gets one resource at a time.
 async fn send_request(link: &Arc<Link>, effect: SubscriptionEffect, waiter: SubscriptionWaiter) {
     let (method, uri) = match effect {
         SubscriptionEffect::SubscribeUpstream { uri, .. } => ("resources/subscribe", uri),
@@ -363,7 +363,7 @@ async fn send_request(link: &Arc<Link>, effect: SubscriptionEffect, waiter: Subs
     report_result(link, waiter, method, &uri, answer.map(|_| ()));
 }
 
-/// The agent that asked hears the answer, else the server's log.
+/// The requesting agent gets the answer, else the server's log.
 fn report_result(
     link: &Link,
     waiter: SubscriptionWaiter,
@@ -379,7 +379,7 @@ fn report_result(
     if let Err(error) = answer {
         link.log.push_note(&format!("{method} {uri}: {error}"));
     }
-    // The life before may go now.
+    // The previous instance may end now.
     drop(hold);
 }
 

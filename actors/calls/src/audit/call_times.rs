@@ -150,7 +150,8 @@ mod tests {
         assert!(times.record(CallPart::Answer, began) >= began);
     }
 
-    /// Decision 0069: what a node says of its part is in the record where it fits into what was measured here, and is not
+    /// Decision 0069: what a node says of its part is in the record where it fits into what was measured here, and is
+    /// not
     /// where it does not.
     #[test]
     fn no_node_says_more_of_a_call_than_was_measured() {

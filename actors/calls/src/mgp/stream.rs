@@ -23,7 +23,7 @@ use mgp_callers::request::{Caller, Outcome, Request};
 /// How long a stopped call may take to end: its server has five seconds to answer.
 const STOP_TIMEOUT: Duration = Duration::from_secs(8);
 
-/// The calls under way of callers that know streams, and what streams may hold.
+/// The calls in flight of callers that know streams, and what streams may hold.
 #[derive(Debug, Default)]
 pub struct CallStreams {
     /// Where callers find their calls.

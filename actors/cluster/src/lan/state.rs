@@ -1,4 +1,4 @@
-//! The local network while it is used, and what was heard.
+//! The state of local network discovery while it is used, and the received announcements.
 
 use std::io;
 use std::net::SocketAddr;
@@ -146,7 +146,7 @@ impl LanState {
         let (mailbox, life) = (self.mailbox.clone(), self.generation);
         task::spawn_supervised("lan.hearing", async move {
             while let Some(sighting) = sightings.next().await {
-                // Where the mailbox is full: it is heard again.
+                // The mailbox is full: the announcement will be repeated.
                 let _ = mailbox.send(LanMsg::Sighted(life, sighting));
             }
             let _ = mailbox.send_to_self(LanMsg::Closed(life));
@@ -184,7 +184,7 @@ impl LanState {
         }
     }
 
-    /// Too many came at once, or the network is gone.
+    /// Too many came at once, or the network is down.
     pub(super) fn handle_closed(&mut self, life: u64) {
         if life == self.generation && self.network.is_some() {
             self.back_off("more came at once than can be heard".to_owned());

@@ -1,5 +1,5 @@
-//! When a node is dialed, and one dial: all places where it may be, one shortly after the other, until one answers. Where
-//! none does, those that have a link to it pass its packets on.
+//! When to dial a node, and one dial: all its addresses, started shortly one after the other, until one answers. If
+//! none does, nodes with a link to it relay its packets.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -113,7 +113,7 @@ impl LinksState {
         }
     }
 
-    /// There is a direct link to this node: whoever has none may be reached through it.
+    /// There is a direct link to this node: nodes without one may reach others through it.
     pub(super) fn dial_through(&mut self, relay: NodeId) {
         let able = |member: &MemberLinks| {
             member
@@ -231,7 +231,7 @@ struct DialTargets {
     addresses: Vec<String>,
     /// Who may pass on what is for it is among those that are linked once that is asked for.
     links: Arc<Snapshot<LinkTable>>,
-    /// Whether others are asked at all.
+    /// Whether relays are used at all.
     allow_relay: bool,
     plan: DialBackoff,
 }
@@ -266,7 +266,7 @@ fn dial(
     })
 }
 
-/// Others are asked to relay once the direct ways have had their time, or all have failed before.
+/// Relays are used once the direct addresses have had their time, or all have failed before.
 async fn race_targets(endpoint: &LinkEndpoint, node: NodeId, ways: DialTargets) -> DialResult {
     let direct = race_addresses(endpoint, node, ways.addresses.clone());
     tokio::pin!(direct);

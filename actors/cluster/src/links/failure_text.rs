@@ -1,4 +1,4 @@
-//! Why there is no link, in words that say on which side to look.
+//! Why there is no link, as a text that names the side to check.
 
 use mgp_protocol::federation::close_codes::LinkClose;
 use mgp_transports::quic::{LinkError, LinkGone, PeerError, StreamFailure};

@@ -1,5 +1,5 @@
-//! Two living nodes of one key: neither has a link. Who finds them tells whichever comes, and dials neither; who is
-//! told so says it once, and comes again seldom.
+//! Two live nodes with one key: neither gets a link. The node that detects them notifies each that connects, and
+//! dials neither; a notified node reports it once, and retries rarely.
 
 use mgp_protocol::federation::close_codes::LinkClose;
 use mgp_protocol::ids::NodeId;

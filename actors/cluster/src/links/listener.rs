@@ -58,7 +58,7 @@ impl LinksState {
         self.drop_all_links();
     }
 
-    /// There is no socket: no link is left, and nobody is dialed.
+    /// There is no socket: no link is left, and nothing is dialed.
     fn drop_all_links(&mut self) {
         self.dial_queue.clear();
         let nodes: Vec<NodeId> = self.members.keys().copied().collect();

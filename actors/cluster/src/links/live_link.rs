@@ -1,4 +1,4 @@
-//! One link that lives: the task that reads and writes it.
+//! One live link: the task that reads and writes it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,7 +21,7 @@ use super::outbox::{MAX_PACKETS, Outbox, OutboxFull};
 use super::parts::LinksShared;
 use super::{InboundNodeCall, LinksEvent, LinksMsg, PeerLink};
 
-/// Somebody who dialed; the next one is let in when this one was looked at.
+/// Somebody who dialed; the next one is admitted when this one was looked at.
 #[derive(Debug)]
 pub struct AcceptedLink {
     pub(super) link: Box<NewLink>,
@@ -38,7 +38,7 @@ pub struct MessagePermit {
     _permit: Option<OwnedSemaphorePermit>,
 }
 
-/// What of a link the actor itself is told.
+/// The events of a link for the actor.
 #[derive(Debug)]
 pub enum LinkMessage {
     /// The peer's renewal.

@@ -1,4 +1,4 @@
-//! Who is there: carries out what the membership protocol asks for, and tells peers where others are.
+//! Liveness: executes the membership protocol's actions, and tells peers the addresses of others.
 
 use std::net::SocketAddr;
 

@@ -1,4 +1,4 @@
-//! What waits to be sent over one link.
+//! The send queue of one link.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -38,7 +38,7 @@ pub(super) struct Outbox {
     packets: mpsc::Sender<Bytes>,
 }
 
-/// There is no room: the peer does not read.
+/// There is no capacity: the peer does not read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct OutboxFull;
 

@@ -1,4 +1,4 @@
-//! The socket, and the task that lets in who dials.
+//! The socket, and the task that accepts connections.
 
 use std::io;
 use std::net::{SocketAddr, UdpSocket};

@@ -1,4 +1,4 @@
-//! How the links are, in words that say on which side to look.
+//! The state of the links, as a text that names the side to check.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -34,7 +34,7 @@ pub struct LinkStatus {
     pub problem: Option<String>,
 }
 
-/// A link that lives.
+/// A live link.
 #[derive(Clone, Copy, Debug)]
 pub struct LinkedStatus {
     /// Where the node is; `None` where another one is between.

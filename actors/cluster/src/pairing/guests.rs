@@ -1,4 +1,4 @@
-//! The side of the node that made a ticket: one task for each link, and as many as the transport lets in.
+//! The ticket creator's side of pairing: one task for each link, and as many as the transport accepts.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ pub enum PairingDecision {
     /// Nobody has decided.
     #[default]
     Pending,
-    /// It is let in: the messages that it is sent.
+    /// It is admitted: the messages that it is sent.
     Approved(Arc<Vec<PairingMessage>>),
     /// It is not, and why.
     Denied(String),
@@ -55,7 +55,7 @@ impl TicketRequest {
     }
 }
 
-/// Hears one node, until it is let in or sent away, or its link ends.
+/// Serves one node, until it is admitted or rejected, or its link ends.
 pub(super) async fn serve_guest(mut link: PairingLink, mailbox: Mailbox<PairingMsg>) {
     let asked = link.first_message().await.ok().flatten();
     let asked = asked.and_then(|bytes| PairingMessage::decode(&bytes).ok());

@@ -94,7 +94,7 @@ impl JoinTask {
             }
         }
         self.links.add_hint(ends.inviter, link.address());
-        // Lost, the ticket stays out until its time is over, and is of use to nobody else.
+        // If this is lost, the ticket stays out until it expires, and is of use to nobody else.
         let _told = send_message(&mut link, &PairingMessage::Taken).await;
         link.finish().await;
         Ok(admission)
@@ -271,7 +271,7 @@ fn fatal_error(why: &str) -> AttemptError {
     AttemptError::Fatal(JoinProgress::Refused(why.to_owned()))
 }
 
-/// Why nothing more is heard.
+/// Why nothing more is received.
 fn link_lost(link: &PairingLink) -> AttemptError {
     if link.is_refused() {
         pairing_refused()

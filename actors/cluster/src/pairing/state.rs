@@ -34,7 +34,7 @@ use super::{
 };
 use crate::links::LinksHandle;
 
-/// Longest that the kernel may take to write down who is let in.
+/// Longest that the kernel may take to write down who is admitted.
 const ADMISSION_TIMEOUT: Duration = Duration::from_secs(60);
 /// Refusals of strangers that the audit log tells of, for each ticket that was put out: whoever goes on is not
 /// to fill it.
@@ -57,9 +57,9 @@ pub struct PairingState {
     last_shown_from: BTreeMap<TicketId, SocketAddr>,
     /// One for each ticket.
     decisions: BTreeMap<TicketId, watch::Sender<PairingDecision>>,
-    /// Who waits for a yes to be written down.
+    /// Who waits for an approval to be written down.
     approving: BTreeMap<TicketId, Vec<ApproveReply>>,
-    /// As many as the transport lets in.
+    /// As many as the transport admits.
     guests: BTreeMap<u64, SupervisedTask<()>>,
     joining: Option<(u64, Joining, SupervisedTask<()>)>,
     expiry_timer: Option<SupervisedTask<()>>,

@@ -1,4 +1,4 @@
-//! What a new node is given, as it travels.
+//! The wire format of what a new node receives.
 
 use mgp_engine::node_key::PublicKey;
 use mgp_engine::policy::grants::ClusterId;

@@ -249,7 +249,8 @@ impl ReplicationHandle {
         self.propose(by, decide).await
     }
 
-    /// Lets a node do less than before: of its log what is known here counts, and nothing that it gives behind it. What it
+    /// Lets a node do less than before: of its log what is known here counts, and nothing that it gives behind it.
+    /// What it
     /// took away stays so.
     ///
     /// # Errors
@@ -384,7 +385,7 @@ impl ReplicationHandle {
         self.read_logs(list).await
     }
 
-    /// What a node is given that was let in.
+    /// What a node is given that was admitted.
     ///
     /// # Errors
     /// A [`Refusal`] where this node is in no cluster.

@@ -1,4 +1,4 @@
-//! What other nodes wrote to their logs, as it comes here: it is taken, and stands in this node's audit log.
+//! Entries that other nodes wrote to their logs: accepted here, and recorded in this node's audit log.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! What is published of the cluster, for whoever links, shows or decides.
+//! The published view of the cluster, for links, displays and decisions.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ pub struct ClusterView {
     pub cluster: Option<ClusterId>,
     /// What this node certainly may do there.
     pub role: Option<MemberRole>,
-    /// All that were ever let in, this node included.
+    /// All nodes ever admitted, this node included.
     pub members: Arc<BTreeMap<NodeId, ClusterMemberView>>,
     /// The nodes to link to, with their keys: what is not in it has no link.
     pub link_peers: Arc<BTreeMap<NodeId, PublicKey>>,
@@ -73,7 +73,7 @@ pub enum MemberStatus {
     Left,
     /// It was cut off.
     CutOff,
-    /// It goes on under another key.
+    /// It continues under another key.
     Rekeyed,
     /// It signed two logs, or somebody with its key did.
     Forked,

@@ -1,4 +1,4 @@
-//! What the engine says and hears, as it stands on the wire.
+//! The wire format of the engine's messages.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! Copies of other nodes' indexes on disk, so that what is known of a node outlives a restart. Everything in
-//! them can be copied again: a file that is damaged is not read, and nobody waits for the disk.
+//! Copies of other nodes' indexes on disk, so that they survive a restart. Everything in them can be copied again: a
+//! damaged file is not read, and nothing waits for the disk.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};

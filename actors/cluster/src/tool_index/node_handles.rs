@@ -1,4 +1,4 @@
-//! What each node is called here, kept on disk: a name leads to whom it led before.
+//! The local names of nodes, persisted: a name keeps leading to the same node.
 
 use std::collections::BTreeMap;
 use std::io;

@@ -1,4 +1,5 @@
-//! What is not taken of another node's index: told to that node, the log and the audit, not more often than people read.
+//! Rejected parts of another node's index: reported to that node, the log and the audit, at a rate that people can
+//! read.
 
 use mgp_protocol::federation::control::Control;
 use mgp_protocol::federation::tool_index::{IndexReport, RefusedEntry};

@@ -1,4 +1,4 @@
-//! The state of the actor: asks the engines, and carries out what they say.
+//! The state of the actor: calls the engines, and executes their actions.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -30,8 +30,7 @@ use super::publication::PublishedServers;
 use super::{ToolIndexEvent, ToolIndexMsg, ToolIndexStart, streams};
 use crate::links::PeerLink;
 
-/// How often each peer is told its digest though it has not changed: one that was lost on the way is made up
-/// for.
+/// How often each peer is sent an unchanged digest, in case one was lost.
 const RESEND_INTERVAL: Duration = Duration::from_secs(60);
 /// How long what changed waits for more before it is written: a copy of many pages is written once.
 const SAVE_DELAY: Duration = Duration::from_secs(1);

@@ -1,4 +1,4 @@
-//! How each node stands, for people.
+//! The status of each node, for people.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ pub struct IndexedNode {
     pub tools: usize,
     /// Bytes of their definitions and vectors.
     pub bytes: usize,
-    /// How long ago it was heard; `None` when it never was.
+    /// Time since its last message; `None` if there was none.
     pub age: Option<Duration>,
     /// What is done with its tools.
     pub stage: Option<Stage>,

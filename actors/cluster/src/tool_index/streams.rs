@@ -1,4 +1,4 @@
-//! The streams on which pages travel: one pull each when this node asks, any number when it answers.
+//! The streams that carry pages: one pull for each request of this node, any number for answers.
 
 use std::sync::Arc;
 

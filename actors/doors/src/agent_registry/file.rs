@@ -84,7 +84,7 @@ pub fn load(path: &Path) -> Result<AgentRegistry, RegistryFileError> {
 /// Writes a registry without agents.
 ///
 /// # Errors
-/// The disk's own words.
+/// The I/O error.
 pub fn create_empty(path: &Path) -> io::Result<()> {
     write(path, &[])
 }

@@ -135,7 +135,7 @@ fn outcome_response(id: &RequestId, outcome: &Outcome, dialect: Dialect) -> Resp
 
 type PendingOutcome = Pin<Box<dyn Future<Output = Outcome> + Send>>;
 
-/// A request under way with the messages sent for it. Dropping it cancels the request.
+/// A request in flight with the messages sent for it. Dropping it cancels the request.
 struct StatelessCall {
     id: RequestId,
     dialect: Dialect,

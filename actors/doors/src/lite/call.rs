@@ -40,7 +40,7 @@ const DEADLINE_MARGIN: (Duration, Duration) = (Duration::from_millis(50), Durati
 /// A call as a binding read it.
 #[derive(Debug)]
 pub struct LiteCall {
-    /// The agent, as authenticated by the door.
+    /// The agent, as authenticated by the endpoint.
     pub agent: AgentId,
     /// What it sees.
     pub view: CatalogView,
@@ -78,7 +78,7 @@ pub enum LiteEvent {
     Done(LiteOutcome),
 }
 
-/// A call under way. Dropping it cancels it, unless it has become a promise.
+/// A call in flight. Dropping it cancels it, unless it has become a promise.
 pub struct RunningLiteCall {
     answer: Pin<Box<dyn Future<Output = LiteOutcome> + Send>>,
     messages: mpsc::Receiver<Bytes>,

@@ -16,7 +16,7 @@ use super::{Lite, LiteCaller};
 
 /// Pages read of one list: a hundred times more than the largest catalog has.
 const PAGES_MAX: usize = 10_000;
-/// The edit distance in length between a name and its suggestion.
+/// Letters by which a name may be longer or shorter than the suggested one.
 const LENGTH_DIFFERENCE_MAX: usize = 2;
 
 impl Lite {

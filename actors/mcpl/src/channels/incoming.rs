@@ -36,11 +36,11 @@ struct OfferedMessage {
     id: String,
     channel: String,
     thread: Option<String>,
-    /// As agents are given it, but for the conversation.
+    /// The message as agents get it, without the conversation.
     json: String,
     set: String,
     bytes: usize,
-    /// Who it may be offered to, the first one last, by the place among all hosts.
+    /// The hosts it may be offered to, the first one last, by their index among all hosts.
     candidates: Vec<usize>,
     outcome: Option<IncomingOutcome>,
     /// Why nobody took it so far.
@@ -93,7 +93,7 @@ impl Channels {
         Ok(serde_json::to_string(&batch).expect("an answer is always JSON"))
     }
 
-    /// Reads a message and says who it may be offered to: nobody, with the reason, where it may not come in.
+    /// Reads a message and returns the hosts it may be offered to: none, with the reason, if it is rejected.
     fn prepare(
         &self,
         server: &ServerId,
@@ -129,7 +129,7 @@ impl Channels {
         Ok(message)
     }
 
-    /// The set that lets a message in, and the message as agents are given it; or why it stays out.
+    /// The set that admits a message, and the message as agents get it; or why it is rejected.
     fn admit(
         &self,
         server: &ServerId,
@@ -173,8 +173,8 @@ impl Channels {
         Ok((set.to_owned(), splice.finish().into_owned()))
     }
 
-    /// Who a message is offered to, the first one last: who took the thread before, then as the operator named them,
-    /// then the one that is connected longest. Hosts that do not answer come behind all others.
+    /// The hosts a message is offered to, the first one last: the one that took the thread before, then those in the
+    /// operator's order, then the oldest connection. Hosts that do not answer come after all others.
     fn candidates(
         &self,
         server: &ServerId,
@@ -286,7 +286,7 @@ impl Channels {
         }
     }
 
-    /// The conversation of a thread, as an agent is told it: the same each time, and after a restart.
+    /// The conversation of a thread, as an agent sees it: the same each time, and after a restart.
     fn suggest_conversation(
         &self,
         server: &ServerId,

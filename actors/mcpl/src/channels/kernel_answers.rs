@@ -1,4 +1,4 @@
-//! Answers of the kernel's own inferences, published where the operator says.
+//! Answers of the kernel's own inferences, published to the configured channel.
 
 use mgp_mcpl_engine::channels::moderation::{MessageDirection, moderate};
 use mgp_mcpl_engine::channels::permits;

@@ -1,4 +1,5 @@
-//! `channels/open` and `channels/close`: asked of the server that has the channel, and opened again after its restart.
+//! `channels/open` and `channels/close`: requested of the server that has the channel, and reopened after its
+//! restart.
 
 use std::sync::Arc;
 
@@ -69,8 +70,7 @@ impl Channels {
         Ok(format!(r#"{{"channel":{}}}"#, described.ok_or_else(gone)?))
     }
 
-    /// The one server that can be meant: it opens channels, and some enabled set of it that the caller admits uses
-    /// them.
+    /// The one matching server: it opens channels, and some enabled set of it that the caller admits uses them.
     fn find_opener(
         &self,
         caller: &Caller,
@@ -143,7 +143,7 @@ impl Channels {
         Ok(id)
     }
 
-    /// Closes what was opened for nobody. A channel that the server had registered before stays.
+    /// Closes a channel that was opened for nobody. One that the server had registered before stays.
     async fn close_unpermitted(&self, server: &ServerId, id: &str) {
         let is_registered = {
             let servers = self.servers();
@@ -271,7 +271,7 @@ impl From<Refusal> for ChannelError {
     }
 }
 
-/// Why a server did not open a channel: its own error where that is one of opening, and in its words.
+/// Why a server did not open a channel: its own error if it is one of opening, with its text.
 fn to_open_error(refusal: &Refusal) -> McplError {
     let Refusal::Peer(error) = refusal else {
         return McplError::channel_open_failed(&refusal.to_string());

@@ -1,4 +1,4 @@
-//! `channels/outgoing/*`: what an agent writes, told to who may observe the channel (MCPL §14.3).
+//! `channels/outgoing/*`: what an agent writes, sent to the observers of the channel (MCPL §14.3).
 
 use std::borrow::Cow;
 
@@ -19,7 +19,7 @@ use serde_json::json;
 use super::{Channels, caller_side, permitting_set};
 use crate::audit::{self, McplActor, McplRecord};
 
-/// Who observes a channel, and what it is called there.
+/// An observer of a channel, and its name for the channel.
 #[derive(Debug)]
 struct Observer {
     server: ServerId,
@@ -161,7 +161,7 @@ impl Channels {
         }
         let permit = match self.check_permit(caller, sees, name, observe) {
             Ok(permit) => permit,
-            // A channel that is only published to: parts of an answer are for nobody there.
+            // A channel that is only published to: parts of an answer have no observer.
             Err(error) if error.code == CHANNEL_NOT_PERMITTED => return Ok(Vec::new()),
             Err(error) => return Err(error),
         };

@@ -20,7 +20,7 @@ use serde_json::json;
 use super::{ChannelPermit, Channels, PLATFORM_TIMEOUT, caller_side};
 use crate::audit::{self, McplActor, McplRecord};
 
-/// A message on its way to a channel: all questions about it are answered.
+/// A message on its way to a channel, with all checks done.
 #[derive(Debug)]
 pub struct PreparedMessage {
     server: ServerId,
@@ -89,7 +89,7 @@ impl Channels {
         })
     }
 
-    /// Publishes, and waits for the server's word that it is delivered.
+    /// Publishes, and waits for the server's confirmation of delivery.
     ///
     /// # Errors
     /// The server's own error, or whatever kept the answer from coming.

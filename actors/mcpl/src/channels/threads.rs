@@ -1,4 +1,4 @@
-//! Which agent goes on with which thread.
+//! Which agent continues which thread.
 
 use std::collections::{BTreeMap, VecDeque};
 

@@ -1,4 +1,5 @@
-//! `context/afterInference`: a chain of those whose answer is waited for, then word to the others (§10.5, §13.3).
+//! `context/afterInference`: a chain of servers whose answer is awaited, then notifications to the others (§10.5,
+//! §13.3).
 
 use std::borrow::Cow;
 
@@ -21,7 +22,7 @@ use super::{
 /// What the chain made of an answer.
 #[derive(Debug)]
 pub struct AfterChain {
-    /// What goes on.
+    /// The text that is sent on.
     pub verdict: AfterVerdict,
     /// Of those that let it through, in their order: the set as agents know it, and what else it said.
     pub answers: Vec<(String, Option<Box<str>>)>,
@@ -30,8 +31,8 @@ pub struct AfterChain {
 }
 
 impl AfterChain {
-    /// The answer to an agent (§10.5). `metadata` are those of the only server that has some; of several, each stands
-    /// under the name of its set. None where it is withheld.
+    /// The answer to an agent (§10.5). `metadata` is that of the only server that has some; of several, each is under
+    /// the name of its set. None if the text is withheld.
     #[must_use]
     pub fn to_json(&self) -> Option<String> {
         let modified = match &self.verdict {
@@ -70,8 +71,8 @@ impl AfterChain {
 }
 
 impl Hooks {
-    /// Asks the servers behind an inference, within one time for all of them, and tells the others. What the
-    /// verdict is, [`Hooks::gate`] knows from then on.
+    /// Asks the servers after an inference, within one timeout for all of them, and notifies the others.
+    /// [`Hooks::gate`] knows the verdict from then on.
     pub async fn after_inference(
         &self,
         origin: &HookOrigin,
@@ -97,7 +98,7 @@ impl SharedHooks {
             answers: Vec::new(),
             changed_by: None,
         };
-        // One that has to let it through and takes no part now: nobody sees a word of it.
+        // A required server does not participate now: nobody sees the text.
         let absent = policy.fail_closed.iter().find(|server| {
             let takes_part = taking
                 .iter()
@@ -174,7 +175,7 @@ impl SharedHooks {
         (taking, text): (&Participant, &str),
         until: Instant,
     ) -> Result<String, (Outcome, String)> {
-        // The time of the chain is over: it sees nothing.
+        // The chain's timeout has passed: it sees nothing.
         if Instant::now() >= until {
             return Err((Outcome::Timeout, "the time of all is over".into()));
         }
@@ -201,7 +202,7 @@ impl SharedHooks {
         serde_json::to_string(&told).expect("what was read is JSON")
     }
 
-    /// Those who are not waited for are told the text that goes on; of one that is withheld they hear nothing.
+    /// Servers that are not awaited get the final text, and nothing if it is withheld.
     fn notify_others(
         &self,
         origin: &HookOrigin,

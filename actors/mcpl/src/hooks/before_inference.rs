@@ -50,8 +50,8 @@ impl BeforeVerdict {
 }
 
 impl Hooks {
-    /// Asks all servers that take part what they add to a context. It takes no longer than the policy says for all
-    /// of them together; what comes later is dropped, and whose it was is in the audit log.
+    /// Asks all participating servers for additions to a context. The policy's timeout covers all of them together;
+    /// later answers are dropped, and the audit log names their servers.
     pub async fn before_inference(
         &self,
         origin: &HookOrigin,

@@ -1,4 +1,4 @@
-//! What leaves of an inference while servers behind it have not answered: nothing.
+//! Holds back an inference's output until the servers after it have answered.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -8,10 +8,9 @@ use tokio::sync::watch;
 
 use super::HookOrigin;
 
-/// Inferences whose verdict is remembered: their last chunks come within a moment of it.
+/// Verdicts stored: the last chunks of an inference come within a moment of its verdict.
 const VERDICTS_MAX: usize = 1024;
-/// Bytes of texts that are remembered with them. The oldest go at either bound; what is then still held back is
-/// withheld.
+/// Bytes of texts stored with them. The oldest are evicted at either bound; what is then still held back is withheld.
 const VERDICT_BYTES_MAX: usize = 16 << 20;
 
 /// An inference, as whose it is calls it.
@@ -51,15 +50,15 @@ struct GateState {
     bytes: usize,
 }
 
-/// An inference whose chain is under way. One that breaks off lets nothing through.
+/// An inference whose chain is in flight. An aborted one lets nothing through.
 pub(super) struct GatedInference<'a> {
     gate: &'a AfterGate,
     key: &'a GateKey,
 }
 
 impl AfterGate {
-    /// Resolves with what goes on of an inference, as soon as its chain has answered, whether it has begun or not.
-    /// Where that takes longer than `wait`, nothing does.
+    /// Resolves with the final text of an inference, as soon as its chain has answered, whether it has begun or not.
+    /// If that takes longer than `wait`, nothing is sent on.
     pub async fn verdict(&self, key: &GateKey, wait: Duration) -> AfterVerdict {
         let mut verdict = self.lock().entry(key);
         let concluded = verdict.wait_for(Option::is_some);
@@ -136,14 +135,14 @@ impl Drop for GatedInference<'_> {
     }
 }
 
-/// What goes on of a model's answer.
+/// The part of a model's answer that is sent on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AfterVerdict {
-    /// All of it, as it is.
+    /// All of it, unchanged.
     Unchanged,
     /// This in its place.
     Modified(Arc<str>),
-    /// Nothing; why, in words for the user.
+    /// Nothing; the reason for the user.
     Withheld(Arc<str>),
 }
 

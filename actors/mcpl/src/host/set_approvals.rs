@@ -1,4 +1,4 @@
-//! A person is asked about sets whose server declares more than was approved.
+//! Requests approval of sets whose server declares more than was approved.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -17,20 +17,20 @@ use super::{HostEvent, McplHost};
 /// What its sets declare now, and what was approved of them.
 type PendingDeclarations = BTreeMap<String, (FeatureSet, FeatureSet)>;
 
-/// The questions that are open: one for each server.
+/// The pending entries: one for each server.
 #[derive(Debug, Default)]
 pub(crate) struct SetApprovals(Mutex<BTreeMap<ServerId, SetApproval>>);
 
 #[derive(Debug)]
 struct SetApproval {
     declarations: PendingDeclarations,
-    /// Dropping it withdraws the question.
+    /// Dropping it withdraws the entry.
     _task: SupervisedTask<()>,
 }
 
 impl SetApprovals {
-    /// Asks about what waits at a server; a question about something else is withdrawn. What somebody said no to is not
-    /// asked again while it stays the same.
+    /// Adds an entry for a server's pending declarations, and withdraws an outdated one. A denied declaration is not
+    /// asked about again while it stays the same.
     pub(crate) fn review(
         &self,
         host: &Arc<McplHost>,
@@ -52,7 +52,7 @@ impl SetApprovals {
         let names = about.keys().cloned().collect::<Vec<_>>().join(", ");
         tracing::warn!(%server, sets = names, "feature sets declare more than was approved");
         match approvals.add(approval_question(server, &about)) {
-            // There may be room at the next change.
+            // There may be capacity at the next change.
             Err(full) => {
                 tracing::warn!(%server, %full, "nobody is asked about changed feature sets");
             }

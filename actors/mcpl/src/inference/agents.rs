@@ -90,8 +90,8 @@ impl SharedInference {
         })
     }
 
-    /// The host that answers: the one that the conversation stays with, else the one that is connected longest. One
-    /// that cannot be asked, as it has no GET stream, is none; silent ones come last.
+    /// The host that answers: the one of the conversation, else the oldest connection. A host without a GET stream
+    /// cannot be asked; silent ones come last.
     fn find_host(&self, order: &InferenceJob, named: Option<&AgentId>) -> Option<McplAgent> {
         let able = |agent: &McplAgent| {
             named.is_none_or(|named| *named == agent.id)
@@ -191,7 +191,7 @@ impl SharedInference {
                 InferenceError::started(InferenceFailure::Failed, "the client's answer is no text")
             })?;
         parts.send_rest(&answer.content)?;
-        // Nobody said what it took: all that was set aside.
+        // No usage was reported: the whole reservation is charged.
         Ok(InferenceResult {
             answer,
             is_usage_reported: false,
@@ -200,7 +200,7 @@ impl SharedInference {
     }
 }
 
-/// An agent's answer, or why there is none, in words that hold none of its own.
+/// An agent's answer, or an error that contains no text of the agent.
 fn to_answer(answered: Result<CallbackResult, CallbackError>) -> Result<Arc<[u8]>, InferenceError> {
     let failed = |words: String| InferenceError::started(InferenceFailure::Failed, words);
     match answered {

@@ -52,7 +52,7 @@ impl UsedTokens {
     /// Reads what was kept in this folder; blocks.
     ///
     /// # Errors
-    /// [`TokenFileError`], in words for who starts the kernel.
+    /// [`TokenFileError`], as a text for the person who starts the kernel.
     pub fn open(folder: &Path) -> Result<Self, TokenFileError> {
         let path = folder.join(FILE);
         let unreadable = |why: String| TokenFileError {

@@ -27,7 +27,7 @@ const INFERENCE_START_TIMEOUT: Duration = Duration::from_secs(10);
 /// What became of an event.
 pub(super) struct DeliveryOutcome {
     pub(super) answer: PushAnswer,
-    /// Nobody has heard of it: the same event may come again.
+    /// Nobody has received it: the same event may come again.
     pub(super) is_released: bool,
 }
 
@@ -46,7 +46,7 @@ impl DeliveryOutcome {
         }
     }
 
-    /// Somebody may have taken it: it is never handed on again.
+    /// Somebody may have taken it: it is never delivered again.
     pub(super) fn unknown_outcome(why: &str) -> Self {
         Self::new(PushAnswer::reject(format!(
             "{why}; whether somebody took it is not known, and it is not handed on again"
@@ -153,7 +153,7 @@ impl PushTargets {
         }
     }
 
-    /// Asks agents until one takes it. None where there is nobody who could be asked.
+    /// Offers it to agents until one takes it. None if there is no agent to ask.
     async fn ask_agents(
         &self,
         policy: &PushPolicy,

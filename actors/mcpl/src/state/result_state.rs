@@ -1,5 +1,5 @@
-//! What a caller sees of the state in a result: never the state itself. An agent that is an MCPL host reads in
-//! `_meta` where it stands; any other one is told, as text, when something was not kept.
+//! What a caller sees of the state in a result: never the state itself. An agent that is an MCPL host gets its
+//! checkpoint in `_meta`; any other one gets a text when something was not stored.
 
 use mgp_protocol::mcpl::state::{STATE_META_KEY, StateMeta};
 use mgp_protocol::splice::{Splice, member, members, quote};

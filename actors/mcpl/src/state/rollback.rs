@@ -15,7 +15,7 @@ use super::States;
 use crate::audit::{self, McplActor, McplRecord};
 use crate::host::McplHost;
 
-/// How long a server may take whose calls have no limit: it may have much to undo.
+/// The timeout for servers whose calls have no limit: there may be much to undo.
 const ROLLBACK_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Who wants what rolled back.
@@ -32,7 +32,7 @@ pub struct RollbackRequest<'a> {
 }
 
 impl States {
-    /// Waits for the turn of the tree, asks its server, and moves the tree when the server is back there. In all
+    /// Waits for the permit of the tree, asks its server, and moves the tree when the server has rolled back. In all
     /// other cases nothing moves.
     ///
     /// # Errors

@@ -89,7 +89,7 @@ impl ServerStates {
         self.journal.get_or_try_init(open).await
     }
 
-    /// Judges what a result says, and keeps it. Whoever calls holds the turn of the tree.
+    /// Evaluates the state in a result, and stores it. The caller holds the permit of the tree.
     pub(super) async fn settle(
         &self,
         key: &TreeKey,
@@ -156,7 +156,7 @@ impl ServerStates {
         Ok(())
     }
 
-    /// Leaves out of the journal what is not kept any more.
+    /// Removes from the journal what is not stored any more.
     async fn compact(&self, journal: &Journal) {
         let _alone = self.write_lock.write().await;
         let records = self.trees().to_records();
@@ -174,7 +174,7 @@ impl ServerStates {
         self.write_unawaited(ending).await;
     }
 
-    /// Ends all sessions; of a server that is gone, everything.
+    /// Ends all sessions; for a removed server, everything.
     pub(super) async fn end_all(&self, gone: bool) {
         let ending = self.trees().all_end_records(gone, unix_ms());
         self.write_unawaited(ending).await;

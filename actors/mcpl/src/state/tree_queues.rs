@@ -1,4 +1,4 @@
-//! The lines in which calls of one tree wait for their turn.
+//! The queues in which calls of one tree wait for their permit.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,7 +11,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// Calls that wait in one line. A model that calls more tools of one state at once does not wait for their results.
 const WAITING_MAX: usize = 32;
-/// How long a call waits at most, so that one that never ends does not hold the others for ever.
+/// The longest wait of a call, so that one that never ends does not block the others for ever.
 const WAIT_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The lines of all trees of a server in which somebody is.
@@ -21,18 +21,18 @@ pub(super) struct TreeQueues(Arc<Mutex<HashMap<TreeKey, Arc<TreeQueue>>>>);
 #[derive(Debug)]
 struct TreeQueue {
     permit: Arc<Semaphore>,
-    /// Who has the turn, and who waits.
+    /// The permit's holder, and the queue.
     members: AtomicUsize,
 }
 
-/// The turn, until it is dropped.
+/// The permit, until it is dropped.
 #[derive(Debug)]
 pub(super) struct TreePermit {
     _permit: OwnedSemaphorePermit,
     _slot: QueueSlot,
 }
 
-/// A place in a line: who drops it has left, and the last one takes the line away.
+/// A position in a queue: dropping it leaves the queue, and the last one removes the queue.
 #[derive(Debug)]
 struct QueueSlot {
     lines: Arc<Mutex<HashMap<TreeKey, Arc<TreeQueue>>>>,
@@ -41,7 +41,7 @@ struct QueueSlot {
 }
 
 impl TreeQueues {
-    /// Waits for the turn, first come first served.
+    /// Waits for the permit, first come first served.
     ///
     /// # Errors
     /// [`Refusal::Overloaded`] when too many wait, or it takes too long.
@@ -64,7 +64,7 @@ impl TreeQueues {
         }
     }
 
-    /// True when nobody is in any line.
+    /// True when all queues are empty.
     #[cfg(test)]
     pub(super) fn is_empty(&self) -> bool {
         lock(&self.0).is_empty()

@@ -1,5 +1,5 @@
-//! The spans of a request that is sampled. Each is told when it ends, so nothing gathers in memory however long
-//! the request takes.
+//! The spans of a sampled request. Each is exported when it ends, so nothing gathers in memory however long the
+//! request takes.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -113,7 +113,8 @@ impl RequestSpan {
         self.lock_open_span().error = Some(why);
     }
 
-    /// Whatever is done by this future is part of the request: [`current_span`] tells it. What it hands to other tasks is not.
+    /// This future's work is part of the request: [`current_span`] returns its span. Tasks it spawns are not
+    /// included.
     pub fn instrument<F: Future>(&self, handling: F) -> impl Future<Output = F::Output> + use<F> {
         let context = SpanContext {
             trace: self.trace,
@@ -152,7 +153,7 @@ impl ChildSpan {
         self.open.error = why;
     }
 
-    /// The `traceparent` for who is asked within it.
+    /// The `traceparent` for requests made within it.
     #[must_use]
     pub fn traceparent(&self) -> String {
         let (trace, id) = (self.request_span.trace, self.open.id);
@@ -204,7 +205,7 @@ impl Trace {
         Some(part)
     }
 
-    /// What the caller says of its own span, when its trace is this one.
+    /// The caller's description of its own span, if its trace is this one.
     #[must_use]
     pub fn caller(&self) -> Option<&RemoteSpan> {
         self.caller.as_deref()

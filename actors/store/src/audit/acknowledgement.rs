@@ -14,7 +14,7 @@ impl AuditHandle {
     /// The last record that was written.
     ///
     /// # Errors
-    /// When no log is kept.
+    /// When no log is written.
     pub fn last_record(&self) -> Result<LastRecord, Refusal> {
         let ledger = self.queue.as_ref().ok_or_else(log_disabled)?;
         let last = *ledger.written.borrow();
@@ -28,7 +28,7 @@ impl AuditHandle {
     /// none.
     ///
     /// # Errors
-    /// When no log is kept, when it cannot be read or written, and when there are more faults than one
+    /// When no log is written, when it cannot be read or written, and when there are more faults than one
     /// record can name.
     pub async fn acknowledge(
         &self,

@@ -1,4 +1,4 @@
-//! What the log says of one call, read from the files.
+//! The log's records of one call, read from the files.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -17,7 +17,7 @@ use super::files::LogFolder;
 use super::replay::run_blocking;
 use super::verification::log_disabled;
 
-/// Most records of one id that are told, the newest.
+/// Most records of one id that are returned, the newest.
 const RECORDS_MAX: usize = 100;
 /// How long the record of a call that has just ended is waited for. A disk takes its time.
 const RECORD_TIMEOUT: Duration = Duration::from_secs(2);
@@ -27,11 +27,11 @@ const CHUNK: usize = 256 << 10;
 const LINE_MAX: u64 = 2 * EVENT_MAX as u64;
 
 impl AuditHandle {
-    /// What the log says of the calls with this id: of all, or of those of this agent. All of the log is
-    /// read, so that it takes as long whether there is one or not, and one at a time.
+    /// The log's records of the calls with this id: of all agents, or of this one. The whole log is read, so that the
+    /// duration does not disclose a match; one query at a time.
     ///
     /// # Errors
-    /// When no log is kept or it cannot be read.
+    /// When no log is written or it cannot be read.
     pub async fn find_calls(
         &self,
         call: &TraceId,

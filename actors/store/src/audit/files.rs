@@ -88,7 +88,7 @@ impl LogFolder {
         self.0.join("closed")
     }
 
-    /// The file that records how far a server was told.
+    /// The file that records how far a server was sent events.
     pub(super) fn delivery_mark(&self, server: &ServerId) -> PathBuf {
         self.0.join(format!("told-{server}"))
     }
@@ -189,7 +189,7 @@ impl LogFolder {
         self.verify_in_steps(known, upto, &mut |_, _| Ok(()))
     }
 
-    /// The same, with `step` told before each file how many were read, and of how many; its error ends it.
+    /// The same, with `step` called before each file with the number read and the total; its error ends it.
     pub(super) fn verify_in_steps(
         &self,
         known: Option<Head>,

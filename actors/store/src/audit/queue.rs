@@ -95,7 +95,7 @@ pub(super) struct LogQueue {
     calls_bytes: Arc<Credit>,
     pub(super) decisions: Arc<Semaphore>,
     events: Arc<Credit>,
-    /// Events that found no room.
+    /// Events dropped for lack of capacity.
     dropped: AtomicU64,
     broken: AtomicBool,
     /// Why nothing can be written now.
@@ -129,7 +129,7 @@ struct Queue {
     closed: bool,
 }
 
-/// What the writing thread waits for.
+/// The reason the writing thread waits.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 enum WriterState {
     #[default]
@@ -144,7 +144,7 @@ enum WriterState {
 pub(super) struct QueueBatch {
     pub(super) entries: Vec<QueuedEntry>,
     pub(super) dropped: u64,
-    /// To be told when these entries are in the files.
+    /// Notified when these entries are in the files.
     pub(super) flush_waiters: Vec<oneshot::Sender<()>>,
     /// No entry follows.
     pub(super) closing: Option<oneshot::Sender<()>>,
@@ -185,7 +185,7 @@ impl LogQueue {
     pub(super) fn push(&self, entry: QueuedEntry) {
         let mut queue = self.queue();
         if queue.closed {
-            // Dropping it wakes whoever waits for it.
+            // Dropping it wakes its waiters.
             return;
         }
         let hurry = entry.reply.is_some();
@@ -203,14 +203,14 @@ impl LogQueue {
         }
     }
 
-    /// The place of a call with `params` of so many bytes: it is one of so many, and holds so much.
+    /// Reserves the slot of a call with `params` of this many bytes, counted in number and in bytes.
     pub(super) fn reserve_call(&self, params: usize) -> Option<[Charge; 2]> {
         let bytes = ENTRY_BYTES + self.keeping.recorded_bytes_max(params) as u64;
         let one = self.calls.try_take(1)?;
         Some([one, self.calls_bytes.try_take(bytes)?])
     }
 
-    /// Calls that have a place, and events that wait.
+    /// Calls with a slot, and waiting events.
     pub(super) fn pending_counts(&self) -> (u64, u64) {
         (self.calls.in_use_amount(), self.events.in_use_amount())
     }
@@ -279,12 +279,12 @@ impl LogQueue {
         closed
     }
 
-    /// Resolves when everything is in the files that was told before, or cannot be.
+    /// Resolves when everything sent before is in the files, or cannot be written.
     pub(super) fn flush(&self) -> oneshot::Receiver<()> {
         let (told, flushed) = oneshot::channel();
         let mut queue = self.queue();
         if queue.closed {
-            // Dropping it tells whoever waits.
+            // Dropping it notifies the waiters.
             return flushed;
         }
         queue.sync_requested = true;
@@ -320,7 +320,7 @@ impl LogQueue {
         queue.writer = WriterState::Awake;
         queue.sync_requested = false;
         if queue.closing.is_some() {
-            // Whoever is told that the log is closed finds it so: a call that began now would have no record.
+            // A waiter notified of the closed log must find it closed: a call that began now would have no record.
             queue.closed = true;
             self.broken.store(true, Ordering::Relaxed);
         }

@@ -32,13 +32,13 @@ impl AuditHandle {
         ledger.map_or(0, |ledger| ledger.written.borrow().sequence)
     }
 
-    /// Where the log is, and its last record that is written; `None` where no log is kept.
+    /// Where the log is, and its last record that is written; `None` where no log is written.
     pub(crate) fn files(&self) -> Option<(LogFolder, watch::Receiver<Head>)> {
         let ledger = self.queue.as_ref()?;
         Some((ledger.folder.clone(), ledger.written.subscribe()))
     }
 
-    /// What is written after this record; `None` where no log is kept.
+    /// What is written after this record; `None` where no log is written.
     ///
     /// # Errors
     /// When it cannot be read.

@@ -21,7 +21,7 @@ impl AuditHandle {
     /// `mgp/audit/replay`: events after one.
     ///
     /// # Errors
-    /// When no log is kept or it cannot be read.
+    /// When no log is written or it cannot be read.
     pub async fn replay(&self, asked: &Replay) -> Result<Replayed, Refusal> {
         let Some(ledger) = &self.queue else {
             return Err(Refusal::BadRequest("no audit log is kept".into()));

@@ -1,4 +1,4 @@
-//! Events that servers report with `notifications/mgp.audit`: logged as the server's words, never as the
+//! Events that servers report with `notifications/mgp.audit`: logged as the server's statements, never as the
 //! kernel's (MGP §6.5).
 
 use std::collections::HashMap;

@@ -1,5 +1,5 @@
-//! Opens the log at the kernel's start: a torn end is cut off, any other damage is reported, recorded and
-//! left in place.
+//! Opens the log at the kernel's start: a torn end is truncated; any other damage is reported, recorded and left in
+//! place.
 
 use std::collections::VecDeque;
 use std::fs::{self, File, OpenOptions};

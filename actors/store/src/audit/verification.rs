@@ -58,11 +58,11 @@ impl VerificationResult {
 pub type VerifyProgress = (usize, usize);
 
 impl AuditHandle {
-    /// Verifies the log that is written meanwhile, on a thread of its own, a file at a time. Ends when nobody
-    /// hears of `so_far` any more.
+    /// Verifies the log while it is written, on a thread of its own, a file at a time. Ends when the receiver of
+    /// `so_far` is dropped.
     ///
     /// # Errors
-    /// When no log is kept, when it cannot be read, and while another verification is under way.
+    /// When no log is written, when it cannot be read, and while another verification is under way.
     pub async fn verify(
         &self,
         so_far: watch::Sender<VerifyProgress>,

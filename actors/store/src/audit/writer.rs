@@ -89,7 +89,7 @@ pub(super) struct Timers {
 }
 
 impl Drop for Writer {
-    /// However the thread ends, nobody waits for ever, and no action goes on unrecorded.
+    /// However the thread ends, no waiter hangs, and no action continues unrecorded.
     fn drop(&mut self) {
         self.queue.shut_down();
     }
@@ -344,7 +344,7 @@ impl Writer {
         self.sync_all()
     }
 
-    /// Logs how many events were dropped for lack of room.
+    /// Logs how many events were dropped for lack of capacity.
     fn record_dropped(&mut self, dropped: u64) {
         if dropped == 0 {
             return;

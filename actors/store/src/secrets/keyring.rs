@@ -19,7 +19,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(10);
 /// Names this program in every item of it.
 const APPLICATION: &str = "mgp";
 
-/// The way to it. One question is asked at a time, so that one that hangs keeps one thread at most.
+/// The connection. Requests are serialized, so that a hung one blocks one thread at most.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Keyring {
     busy: Arc<AtomicBool>,
@@ -35,12 +35,12 @@ pub(super) struct KeyringItem {
 }
 
 impl Keyring {
-    /// Whether a secret can be kept there now.
+    /// Whether a secret can be stored there now.
     pub(super) fn state(&self) -> Result<(), String> {
         self.run_on_thread(|service| unlocked_collection(service).map(drop))
     }
 
-    /// Keeps a secret, in the place of an earlier one.
+    /// Stores a secret, replacing an earlier one.
     pub(super) fn set(&self, item: KeyringItem, value: SecretString) -> Result<(), String> {
         use secrecy::ExposeSecret;
         self.run_on_thread(move |service| {

@@ -1,4 +1,4 @@
-//! The thread that owns the view: it has the database open while somebody asks, and closed otherwise.
+//! The thread that owns the view: it opens the database for queries, and closes it when idle.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -19,13 +19,13 @@ use crate::audit::{AuditHandle, LogFolder, state_damaged_event};
 use crate::background::lower_priority;
 use crate::health::explain_io_error;
 
-/// How long a question waits for what was written right before it.
+/// How long a query waits for what was written right before it.
 pub(super) const CATCH_UP: Duration = Duration::from_secs(1);
 /// How long records are gathered before they are read.
 const GATHER: Duration = Duration::from_millis(20);
 /// How long the view is open after the last question. Then it costs neither memory nor work with each record.
 const IDLE: Duration = Duration::from_secs(600);
-/// A view that fails so often in the life of a kernel is done without: its disk is no good.
+/// A view that fails this often in a run of the kernel is disabled: its disk is faulty.
 const BUILDS_MAX: usize = 4;
 
 /// What is found, and up to which record all of it.
@@ -80,7 +80,7 @@ pub(super) struct ViewOwner {
     pub(super) requests: mpsc::Receiver<ViewRequest>,
     pub(super) state: watch::Sender<ViewState>,
     pub(super) options: ViewOptions,
-    /// The question that is next.
+    /// The next query.
     pub(super) next: Option<ViewRequest>,
     /// When the view was opened, and when it last answered.
     pub(super) opened: MonotonicTime,
@@ -91,7 +91,7 @@ pub(super) struct ViewOwner {
 enum Wake {
     Request(ViewRequest),
     Written,
-    /// Nobody asks.
+    /// There are no queries.
     Idle,
     /// Nobody is left to ask.
     End,
@@ -135,7 +135,7 @@ impl ViewOwner {
         );
     }
 
-    /// Builds and answers until nobody asks; an error when the database is of no use.
+    /// Builds and answers until there are no queries; an error if the database is unusable.
     fn serve(&mut self, runtime: &Runtime) -> Result<(), String> {
         let database = ViewDatabase::open(&self.path, &self.folder, self.options.open)?;
         let mut view = GrowingView::new(database, &self.folder, self.options.block_records);

@@ -1,5 +1,5 @@
-//! Finds records through the view. Each is read from the log and judged again, so that a view that is wrong
-//! gives fewer answers and no false ones.
+//! Finds records through the view. Each is read from the log and checked again, so that a wrong view gives fewer
+//! answers and no false ones.
 
 use std::collections::BinaryHeap;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! One event as it is kept: encoded once, for every subscription that it goes to.
+//! One stored event: encoded once, for all subscriptions that receive it.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ use mgp_callers::request::Caller;
 use mgp_runtime::time::unix_ms;
 use mgp_servers::link::ReportedEvent;
 
-/// Longest timestamp of a server that is passed on, in bytes of JSON; for a longer one stands the kernel's.
+/// Longest timestamp of a server that is passed on, in bytes of JSON; a longer one is replaced by the kernel's.
 const TIMESTAMP_MAX: usize = 64;
 /// What one channel holds for replay (MGP §13, later drafts).
 const CHANNEL_EVENTS_MAX: usize = 1_000;
@@ -61,7 +61,7 @@ pub(super) struct EventEntry {
 }
 
 impl EventEntry {
-    /// An event of the kernel's own; `cursor` is its place in the audit log.
+    /// An event of the kernel's own; `cursor` is its position in the audit log.
     pub(super) fn from_kernel_event(event: &KernelEvent, cursor: Option<&str>) -> Arc<Self> {
         let timestamp = quote(&event.timestamp);
         let severity = serde_json::to_string(&event.severity).expect("a word is always JSON");
@@ -185,7 +185,7 @@ pub(super) fn render_head(id: &str) -> String {
     )
 }
 
-/// Judges which events a caller may hear of right now.
+/// Decides which events a caller may receive right now.
 pub(super) struct EventAccess<'a> {
     caller: &'a Caller,
     principal: Principal,
@@ -203,7 +203,7 @@ impl<'a> EventAccess<'a> {
         }
     }
 
-    /// True when the caller may hear of it.
+    /// True when the caller may receive it.
     pub(super) fn can_see(&self, event: &EventEntry) -> bool {
         let EventScope {
             server,
@@ -221,7 +221,7 @@ impl<'a> EventAccess<'a> {
             .as_ref()
             .is_none_or(|agent| *agent == self.caller.agent);
         let open = |server| match agent {
-            // Of its own calls it may hear where it may call one tool of many.
+            // It may receive events of its own calls if it may call at least one of several tools.
             Some(_) => self
                 .table
                 .is_server_visible(&self.principal, server, self.now_ms),

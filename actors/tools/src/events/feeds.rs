@@ -44,13 +44,13 @@ pub(super) struct EventsState {
     pub(super) last_number: SubscriptionNumber,
     /// Reads the audit log while anybody follows what is written there.
     pub(super) log_reader: Option<SupervisedTask<()>>,
-    /// The number of the last record that was told.
+    /// The number of the last published record.
     pub(super) last_record: u64,
     /// Channels of the log of which something may have been lost since their last event.
     pub(super) lost: BTreeSet<KernelChannel>,
     /// Looks at what servers use while anybody follows that.
     pub(super) usage_monitor: Option<SupervisedTask<()>>,
-    /// Servers are asked for as much as they may be, and that was said.
+    /// The limit of subscriptions at servers is reached, and that was logged.
     pub(super) is_short_reported: bool,
 }
 
@@ -65,11 +65,11 @@ pub(super) struct OpenSubscription {
     pub(super) wakeup: Arc<Wakeup>,
     pub(super) kernel_channels: BTreeSet<KernelChannel>,
     pub(super) follows: BTreeSet<FeedKey>,
-    /// The push events it asked for.
+    /// The push events it subscribed to.
     pub(super) pushes: Vec<ChannelPattern>,
     /// The servers whose push events may come to it.
     pub(super) push_servers: BTreeSet<ServerId>,
-    /// Of an agent of another node, whose request stays open: where it is told that it is over.
+    /// For an agent of another node, whose request stays open: where its end is reported.
     pub(super) end: Option<oneshot::Sender<FollowingEnd>>,
 }
 
@@ -116,7 +116,7 @@ impl EventsState {
         }
     }
 
-    /// A feed that nobody follows is not kept.
+    /// A feed without subscribers is dropped.
     pub(super) fn remove_if_unused(&mut self, key: &FeedKey) {
         let kept = matches!(key, FeedKey::Push(server) if self.pushes.contains_key(server));
         if !kept && self.followers(key).next().is_none() {
@@ -223,7 +223,7 @@ impl EventsState {
         }
     }
 
-    /// What nobody follows any more is not remembered as broken.
+    /// Gaps of topics without subscribers are forgotten.
     pub(super) fn retain_followed(&mut self) {
         let engine = &self.engine;
         let followed = |server: &ServerId, topic: &Topic| {
@@ -233,7 +233,7 @@ impl EventsState {
         self.node_topics.retain_followed(followed);
     }
 
-    /// Says once that channels of servers are not followed for lack of room.
+    /// Logs once that channels of servers are not followed for lack of capacity.
     pub(super) fn report_shortage(&mut self) {
         let short = self.engine.has_deferred();
         if short && !self.is_short_reported {

@@ -1,4 +1,4 @@
-//! The hub: who follows which feeds, and what is asked of servers for them.
+//! The hub: who follows which feeds, and the subscriptions at servers that they need.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -160,7 +160,7 @@ impl EventsActor {
         })
     }
 
-    /// The servers, or its own instances of them, whose events may come to a caller.
+    /// The servers, or the caller's own instances of them, whose events it may receive.
     pub(super) fn reachable_servers(
         &self,
         state: &EventsState,
@@ -250,7 +250,7 @@ impl EventsActor {
         state.retain_followed();
     }
 
-    /// Nothing of it is left, and its agent at another node is told why.
+    /// Nothing of it is left, and its agent at another node gets the reason.
     fn end_with_reason(
         &self,
         state: &mut EventsState,
@@ -264,7 +264,7 @@ impl EventsActor {
         }
     }
 
-    /// An agent of another node that is let in no more is told so.
+    /// An agent of another node whose access ended is notified.
     fn end_if_closed(&self, state: &mut EventsState, number: SubscriptionNumber) {
         if !state.engine.reaches_any_server(number) {
             self.end_with_reason(state, number, FollowingEnd::Closed);
@@ -400,7 +400,7 @@ impl EventsActor {
             description: Some(own.description().into()),
             logged: own.is_logged(),
         });
-        // What another agent follows at an instance of its own is nobody else's business.
+        // What another agent follows at an instance of its own must not be disclosed.
         let offered = state.engine.offered_channels();
         let offered = offered.filter(|(server, _)| reach.contains(*server));
         let of_servers = offered.map(|(server, channel)| {
@@ -434,7 +434,7 @@ impl EventsActor {
         self.request_effects_with_hold(state, effects, &ResubscriptionGuard::default());
     }
 
-    /// Holds on until servers have answered what they are asked.
+    /// Waits until servers have answered.
     fn request_effects_with_hold(
         &self,
         state: &mut EventsState,
@@ -473,7 +473,7 @@ fn replay(
     let _ = open.mailbox.send(message);
 }
 
-/// Under which name the subscription to a resource is kept: no agent is told it.
+/// The internal name of the subscription to a resource; never sent to an agent.
 pub(super) fn resource_key(who: ConnectionId, uri: &str) -> Arc<str> {
     format!("{}\n{uri}", who.0).into()
 }

@@ -17,7 +17,7 @@ use mgp_runtime::mailbox::{Mailbox, Reply};
 use mgp_runtime::task::{self, SupervisedTask};
 use mgp_store::audit::AuditHandle;
 
-/// Records that are looked at for one who goes on from before, at most: a second of reading.
+/// Records that are read for a subscriber that resumes, at most: a second of reading.
 pub(super) const RECORDS_MAX: u64 = 100_000;
 /// Events that are kept of them: as many as can be replayed.
 const REPLAY_MAX: usize = 1_000;
@@ -25,7 +25,7 @@ const REPLAY_MAX: usize = 1_000;
 const RETRY_DELAY: Duration = Duration::from_secs(1);
 const RETRY_DELAY_MAX: Duration = Duration::from_secs(30);
 
-/// The audit log, as events are made of it. The number of a record says how much everybody does: it leaves the kernel
+/// The audit log as a source of events. A record's number discloses how much all agents do, so it leaves the kernel
 /// sealed.
 #[derive(Clone, Debug)]
 pub struct AuditEvents {
@@ -51,8 +51,8 @@ impl AuditEvents {
         ))
     }
 
-    /// The record that a cursor stands for; 0, which is before all of them, is nobody's secret. The operator sees the
-    /// numbers themselves elsewhere, and may name one.
+    /// The record of a cursor; 0, which is before all of them, is no secret. The operator sees the numbers elsewhere,
+    /// and may name one.
     pub(super) fn open_cursor(&self, cursor: &str, by_operator: bool) -> Result<u64, Refusal> {
         if let Ok(number) = cursor.parse()
             && (by_operator || number == 0)
@@ -65,9 +65,8 @@ impl AuditEvents {
     }
 }
 
-/// Sends the hub every record that is written after one; ends when dropped. What cannot be read is tried
-/// again; where that is in vain, too, it goes on with what is written then, and the numbers of the records
-/// show what is missing.
+/// Sends the hub every record that is written after this one; ends when dropped. A failed read is retried; if that
+/// fails too, it continues with what is written then, and the gap in the record numbers shows the loss.
 pub(super) fn spawn_follower(
     audit: &AuditHandle,
     from: u64,
@@ -127,7 +126,7 @@ pub(super) async fn read_earlier(
     wanted: impl Fn(KernelChannel, &EventEntry) -> bool + Send,
 ) -> io::Result<EarlierEvents> {
     let begin = after.max(until.saturating_sub(most));
-    // How many there were before is not known, and what others did is not told: one number is missing.
+    // The number of missed records is unknown, and other agents' activity is not disclosed: the gap counts as one.
     let mut missed = u64::from(begin > after);
     let mut events = VecDeque::new();
     let Some(mut records) = recorded.audit.read_after(begin).await? else {

@@ -1,5 +1,5 @@
-//! Follows channels at servers of other nodes. Each is a request of its own for one agent, so that its owner decides; it
-//! is made again by itself when the link to the node broke, and its followers are told of the gap.
+//! Follows channels at servers of other nodes. Each is a request of its own for one agent, so that the owner decides.
+//! It is repeated when the link to the node broke, and its subscribers are notified of the gap.
 
 use mgp_engine::tools::events::Topic;
 use mgp_protocol::ids::{AgentId, ServerId};
@@ -13,7 +13,7 @@ use super::{EventsMsg, upstream};
 use mgp_servers::link::{ChannelRequest, FollowEvent};
 
 impl EventsActor {
-    /// Follows a topic for the agent whose name for the server this is.
+    /// Follows a topic for the agent that knows the server by this name.
     pub(super) fn follow_node_topic(&self, state: &mut EventsState, at: NodeTopic) {
         let (server, topic) = &at;
         let Some(link) = upstream::find_link(&self.servers, server) else {
@@ -58,7 +58,7 @@ impl EventsActor {
         })
     }
 
-    /// The owner of a server agreed to tell the events of a topic, or did not.
+    /// The owner of a server accepted or rejected a subscription to a topic.
     pub(super) fn handle_node_event(&self, state: &mut EventsState, news: NodeTopicEvent) {
         let at = (news.server, news.topic);
         let Some(gap) = state.node_topics.confirm(&at, &news.id, news.event) else {
@@ -71,7 +71,7 @@ impl EventsActor {
         self.handle_answer(state, (&at.0, news.connection), &at.1, id);
         if gap {
             let entry = EventEntry::gap_notice(&at.0, &at.1);
-            // How many there were, nobody knows: one number stands for them.
+            // The number of missed events is unknown: the gap counts as one.
             state.publish(&FeedKey::Server(at.0, at.1), &entry, 1);
         }
     }

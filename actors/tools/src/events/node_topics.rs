@@ -33,7 +33,7 @@ pub(super) struct NodeTopics {
     open: BTreeMap<NodeTopic, OpenNodeTopic>,
     /// The agents' names for the servers, by the ids of the requests.
     by_id: HashMap<Arc<str>, ServerId>,
-    /// Those that ended with the connection to their server, until they are told again or nobody follows them.
+    /// Topics that ended with the connection to their server, until events arrive again or nobody follows them.
     broken: BTreeSet<NodeTopic>,
     last: u64,
 }
@@ -79,7 +79,7 @@ impl NodeTopics {
         }
     }
 
-    /// The connection to a server is over.
+    /// The connection to a server has ended.
     pub(super) fn mark_broken(&mut self, server: &ServerId) {
         let of = self.open.keys().filter(|(key, _)| key.server() == *server);
         for at in of.cloned().collect::<Vec<_>>() {
@@ -91,7 +91,7 @@ impl NodeTopics {
         }
     }
 
-    /// What nobody follows any more is not remembered as broken.
+    /// Gaps of topics without subscribers are forgotten.
     pub(super) fn retain_followed(&mut self, is_followed: impl Fn(&ServerId, &Topic) -> bool) {
         self.broken
             .retain(|(server, topic)| is_followed(server, topic));

@@ -11,7 +11,7 @@ pub struct PushChannel {
     pub set: String,
     /// As subscribers write it.
     pub channel: String,
-    /// What the server says of the set.
+    /// The server's description of the set.
     pub description: String,
 }
 
@@ -26,11 +26,11 @@ pub struct PushedEvent {
     pub timestamp: String,
     /// What subscribers read, as JSON text.
     pub data: String,
-    /// It is kept for who reads the resource, also when nobody follows the channel: somebody else took it.
+    /// It is stored for readers of the resource, even without subscribers: a host took it.
     pub is_delivered: bool,
 }
 
-/// True for a pattern that may stand for a channel of push events.
+/// True for a pattern that can match a channel of push events.
 pub(super) fn can_cover(pattern: &ChannelPattern) -> bool {
     match pattern.as_str().strip_suffix('*') {
         Some(before) => CHANNELS.starts_with(before) || before.starts_with(CHANNELS),

@@ -31,7 +31,7 @@ impl EventsActor {
         keys.filter(|key| state.pushes.contains_key(key)).collect()
     }
 
-    /// A server has these channels from now on; none when it has gone.
+    /// A server has these channels from now on; none when it disconnected.
     pub(super) fn set_push_channels(
         &self,
         state: &mut EventsState,
@@ -126,7 +126,7 @@ impl EventsActor {
         channel.ok_or_else(|| Refusal::UnknownResource(asked.to_owned()))
     }
 
-    /// Those that a caller may hear of.
+    /// Those that a caller may receive.
     pub(super) fn visible_push_channels(
         &self,
         state: &EventsState,
@@ -148,7 +148,7 @@ impl EventsActor {
 }
 
 impl EventsState {
-    /// Whether a set that a subscription may hear of has a channel that is meant.
+    /// Whether a set that a subscription may receive from has a matching channel.
     pub(super) fn has_push_channel(&self, number: SubscriptionNumber, of: &ChannelPattern) -> bool {
         let Some(open) = self.open.get(&number) else {
             return false;
@@ -160,7 +160,7 @@ impl EventsState {
         })
     }
 
-    /// It hears of these push events only.
+    /// It receives only these push events.
     pub(super) fn narrow_pushes(
         &mut self,
         number: SubscriptionNumber,

@@ -1,4 +1,4 @@
-//! Looks at what servers use while somebody follows `system.resources`, and tells what is news.
+//! Measures servers' resource usage while somebody follows `system.resources`, and publishes changes.
 
 use std::sync::Arc;
 
@@ -15,8 +15,8 @@ use mgp_runtime::task::{self, SupervisedTask};
 use mgp_runtime::time::unix_ms;
 use mgp_servers::server::{ResourceMonitor, ResourceSnapshot, RunningGeneration};
 
-/// Tells the hub what is news, until dropped. Looks that others take are seen, too: what ends a server is
-/// told even where its end comes before the next look of this.
+/// Sends changes to the hub, until dropped. Measurements taken elsewhere count too: a server's limit violation is
+/// published even if the server ends before the next measurement here.
 pub(super) fn spawn_monitor(
     figures: &Arc<ResourceMonitor>,
     hub: Mailbox<EventsMsg>,
@@ -58,7 +58,7 @@ fn new_events(teller: &mut ResourceReporter<i32>, look: &ResourceSnapshot) -> Ve
     events
 }
 
-/// Of an instance its own agent and the operator hear.
+/// For an instance, its own agent and the operator receive it.
 fn resource_event(
     life: &RunningGeneration,
     used: ResourceUsage,

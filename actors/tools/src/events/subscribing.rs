@@ -1,4 +1,4 @@
-//! How subscriptions begin: what an agent asks for, what servers have of it, and the answer.
+//! How subscriptions begin: the agent's request, the servers' answers, and the result.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Weak};
@@ -38,9 +38,9 @@ struct NewSubscription {
     id: Arc<str>,
     delivery: EventDelivery,
     subscribe_call: Weak<InFlightCall>,
-    /// It goes on after this record of the audit log.
+    /// It resumes after this record of the audit log.
     after_record: Option<u64>,
-    /// Of an agent of another node: where it is told that it is over.
+    /// For an agent of another node: where its end is reported.
     end: Option<oneshot::Sender<FollowingEnd>>,
 }
 
@@ -91,7 +91,7 @@ impl EventsActor {
         let (agent, begun, over) = match request.following {
             Some(following) => (following.agent, Weak::new(), Some(following.end)),
             None => {
-                // It may have gone since it asked: nothing would end what it gets now.
+                // The agent may have disconnected since its request: nothing would end the subscription then.
                 let agent = self.directory.get(caller.connection);
                 let agent = agent
                     .filter(|_| !caller.is_stateless())
@@ -123,8 +123,7 @@ impl EventsActor {
         })
     }
 
-    /// Starts the actor of a subscription. What servers do not have is taken out of it once they have
-    /// answered.
+    /// Starts the actor of a subscription. Channels that servers do not have are removed once they have answered.
     async fn start_subscription(
         &self,
         state: &mut EventsState,
@@ -189,7 +188,7 @@ impl EventsActor {
         Some(number)
     }
 
-    /// The kernel's channels that are meant, of those this caller may hear of.
+    /// The matching channels of the kernel that this caller may receive.
     pub(super) fn matching_kernel_channels(
         &self,
         channels: &[ChannelPattern],
@@ -199,7 +198,7 @@ impl EventsActor {
         self.visible_kernel_channels(caller).filter(meant).collect()
     }
 
-    /// Reads what was written down after the record that an agent knows, up to what comes by itself.
+    /// Reads the log after the record that an agent knows, up to the live events.
     fn send_earlier(
         &self,
         state: &EventsState,

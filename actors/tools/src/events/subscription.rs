@@ -1,6 +1,6 @@
-//! The actor of one event subscription: reads the feeds of its channels at its own pace, and writes to its
-//! agent what the agent may hear of. One that falls behind is dropped, and waits for nobody.
-//! Asked by: the hub, and whoever replays.
+//! The actor of one event subscription: reads the feeds of its channels at its own pace, and writes to its agent what
+//! the agent may receive. A subscription that lags is dropped, and blocks nobody. Messages come from the hub and from
+//! replays.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Weak};
@@ -35,9 +35,9 @@ const QUEUE_LIMITS: QueueLimits = QueueLimits {
     frames: 256,
     bytes: 1 << 20,
 };
-/// When it is looked again whether a line has room.
+/// The poll interval for capacity in a line's buffer.
 const RETRY_DELAY: Duration = Duration::from_millis(20);
-/// How far apart a resource is told as changed, at least.
+/// The shortest interval between two change notifications of a resource.
 const COALESCE_INTERVAL: Duration = Duration::from_millis(200);
 /// Events read at once of one feed.
 const BATCH: usize = 64;
@@ -49,13 +49,13 @@ const REPLAYABLE: usize = 1_000;
 pub(super) enum FeedKey {
     /// The kernel's own.
     Kernel(KernelChannel),
-    /// What a server was asked for.
+    /// The request to a server.
     Server(ServerId, Topic),
     /// What an MCPL server pushes.
     Push(ServerId),
 }
 
-/// How its agent hears of events.
+/// How its agent receives events.
 #[derive(Debug)]
 pub(super) enum EventDelivery {
     /// Each as a notification, with the start of that.
@@ -82,13 +82,13 @@ pub(super) struct EarlierEvents {
 pub(super) enum SubscriptionMsg {
     /// There is something new.
     EventsAvailable,
-    /// What it waited for is over.
+    /// The event it waited for has happened.
     Resume,
-    /// It gets the events of this feed after a place.
+    /// It gets the events of this feed after a position.
     Follow(FeedKey, Arc<EventFeed>, u64),
     /// It does not any more.
     Unfollow(FeedKey),
-    /// It hears of these push events only.
+    /// It receives only these push events.
     SetPushes(Vec<ChannelPattern>),
     /// What it waits for before all others.
     Earlier(EarlierEvents),
@@ -111,7 +111,7 @@ pub(super) struct SubscriptionActor {
     pub(super) subscribe_call: Weak<InFlightCall>,
     /// Events from before it began come first.
     pub(super) waits_for_earlier: bool,
-    /// The push events it asked for.
+    /// The push events it subscribed to.
     pub(super) pushes: Vec<ChannelPattern>,
 }
 
@@ -119,7 +119,7 @@ pub(super) struct SubscriptionActor {
 pub(super) struct SubscriptionState {
     mailbox: Mailbox<SubscriptionMsg>,
     feeds: BTreeMap<FeedKey, (Arc<EventFeed>, u64)>,
-    /// The push events it hears of.
+    /// The push events it receives.
     pushes: Vec<ChannelPattern>,
     /// Those from before it began; `None` while they are waited for.
     earlier: Option<VecDeque<Arc<EventEntry>>>,
@@ -131,7 +131,7 @@ pub(super) struct SubscriptionState {
     is_started: bool,
     /// Too slow: it gets nothing more.
     is_dropped: bool,
-    /// Looks again when there may be room, or when enough time has passed.
+    /// Retries when there may be capacity, or when enough time has passed.
     retry_timer: Option<SupervisedTask<()>>,
 }
 
@@ -191,8 +191,8 @@ impl Actor for SubscriptionActor {
 }
 
 impl SubscriptionActor {
-    /// Resolves when the request that began it is answered; until then nothing is sent. One whose request was
-    /// taken back ends, since its agent never learns of it.
+    /// Resolves when the request that began it is answered; until then nothing is sent. A subscription whose request
+    /// was cancelled ends, since its agent never learns of it.
     fn wait_for_answer(&self, me: &Mailbox<SubscriptionMsg>) -> SupervisedTask<()> {
         let (begun, me) = (self.subscribe_call.clone(), me.clone());
         let (hub, number) = (self.hub.clone(), self.number);
@@ -211,7 +211,7 @@ impl SubscriptionActor {
         })
     }
 
-    /// Sends what there is, as far as there is room.
+    /// Sends the available events, as far as there is capacity.
     fn deliver(&self, state: &mut SubscriptionState) {
         let waits = state.retry_timer.is_some() || state.is_dropped;
         let Some(agent) = self.agent.upgrade().filter(|_| !waits) else {
@@ -240,11 +240,11 @@ impl SubscriptionActor {
         }
     }
 
-    /// It was too slow: what is left stays for replay, and one last event says so.
+    /// It was too slow: the rest stays for replay, and a last event reports it.
     fn drop_slow(&self, state: &mut SubscriptionState, listener: &Receiver<'_>) {
         state.is_dropped = true;
         listener.number_remaining(state);
-        // The node of one that follows from there is told by the end of its request.
+        // The node of a remote subscriber learns it from the end of its request.
         if let EventDelivery::Each(head) = &self.delivery
             && !listener.agent.is_follower()
         {
@@ -297,11 +297,11 @@ impl SubscriptionActor {
 enum Pause {
     /// The line is full.
     QueueFull,
-    /// The resource has just been told as changed.
+    /// The resource's change was just notified.
     Coalescing,
     /// The connection has ended.
     Closed,
-    /// Events it has not read are gone.
+    /// Unread events were dropped.
     TooSlow,
 }
 
@@ -356,7 +356,7 @@ impl Receiver<'_> {
         }
     }
 
-    /// What feeds had no room for before its agent could read anything is no fault of the agent: it is lost.
+    /// Events that feeds dropped before its agent could read anything are not the agent's fault: they count as lost.
     fn catch_up(&self, state: &mut SubscriptionState) {
         let mut lost = 0;
         for (key, (feed, place)) in &mut state.feeds {
@@ -371,8 +371,8 @@ impl Receiver<'_> {
         state.skip(lost);
     }
 
-    /// How many numbers are missing where so many events of a feed are gone unread. How much others did is not
-    /// told to agents: it is one number then.
+    /// The size of the gap after this many dropped events of a feed. Other agents' activity is not disclosed: it
+    /// counts as one then.
     fn missing_numbers(&self, key: &FeedKey, gone: u64) -> u64 {
         match key {
             FeedKey::Kernel(_) | FeedKey::Push(_) if !self.operator => gone.min(1),
@@ -493,7 +493,7 @@ impl SubscriptionState {
     }
 }
 
-/// Resolves when there may be room for the agent's next event.
+/// Resolves when there may be capacity for the agent's next event.
 fn wait_for_capacity(agent: &Agent) -> impl Future<Output = ()> + Send + use<> {
     let room = agent.capacity_available();
     async move {

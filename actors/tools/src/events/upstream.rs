@@ -1,4 +1,4 @@
-//! Asks servers for their events, and lets them know when nobody wants them any more.
+//! Subscribes to events at servers, and unsubscribes when nobody needs them any more.
 
 use std::sync::Arc;
 
@@ -20,15 +20,15 @@ use mgp_servers::server::{ResubscriptionGuard, ServerTable};
 /// Longest id of a subscription that a server may give, in bytes.
 const ID_MAX: usize = 256;
 
-/// The connection to a server or to an instance of one, if it knows events.
+/// The connection to a server or an instance of one, if it supports events.
 pub(super) fn find_link(servers: &ServerTable, server: &ServerId) -> Option<Arc<Link>> {
     let servers = servers.load();
     let link = servers.get(&server.server())?.link_by_key(server)?;
     link.family_negotiating(Features::EVENTS).map(|_| link)
 }
 
-/// Carries out what the engine wants of servers, and holds on until they have answered. A server that has gone
-/// is asked when it comes back.
+/// Executes the engine's requests to servers, and waits until they have answered. A disconnected server is asked when
+/// it reconnects.
 pub(super) fn apply_effects(
     servers: &ServerTable,
     hub: &Mailbox<EventsMsg>,
@@ -75,7 +75,7 @@ fn subscribe(
     });
 }
 
-/// What is asked of a server, or of the node that has it.
+/// The request to the server, or to the node that has it.
 pub(super) fn subscribe_params(topic: &Topic) -> String {
     let channel = quote(topic.channels.as_str());
     let filter = match topic.severity {
@@ -119,7 +119,7 @@ fn unsubscribe(link: Arc<Link>, id: String) {
     });
 }
 
-/// The server's result; what it refuses stands in its log.
+/// The server's result; its refusals are in its log.
 async fn send_request(link: &Arc<Link>, method: &str, params: &str) -> Option<String> {
     let era = link.family_negotiating(Features::EVENTS)?;
     match link.request_in(era, method, Some(params)).await {

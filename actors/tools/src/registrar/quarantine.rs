@@ -26,8 +26,7 @@ use mgp_servers::server::ServerHandle;
 pub type PendingApprovals = Mutex<HashMap<ServerId, oneshot::Sender<()>>>;
 
 impl Registrar {
-    /// Asks a person; nothing runs before the answer is yes. Calls to it meanwhile are answered with that
-    /// reason.
+    /// Asks a person; nothing runs before the approval. Calls to it meanwhile are answered with that reason.
     pub(super) fn await_approval(self: &Arc<Self>, record: Record) {
         let why = record.quarantine.as_deref().unwrap_or_default();
         let Ok(asked) = self.approvals.add(approval_question(&record, why)) else {
@@ -50,7 +49,7 @@ impl Registrar {
             async move {
                 match first {
                     Some((asked, gone)) => me.run_approval(record, asked, gone).await,
-                    // The handling of an answer panicked: the question is asked again.
+                    // The handling of an answer panicked: the entry is added again.
                     None => me.await_approval(record),
                 }
             }
@@ -110,8 +109,8 @@ impl Registrar {
         }
     }
 
-    /// What was shown is not what would run: nothing is started, and the person is asked again about the
-    /// present files.
+    /// The files changed since they were shown: nothing is started, and the person is asked again about the present
+    /// files.
     async fn ask_again(
         self: Arc<Self>,
         mut record: Record,
@@ -138,8 +137,8 @@ impl Registrar {
         self.await_approval(record);
     }
 
-    /// Starts a server from an earlier run of the kernel, or asks about it if its files are not those that
-    /// a person approved.
+    /// Starts a server from an earlier run of the kernel, or asks for approval if its files are not those that a
+    /// person approved.
     pub(super) async fn start_if_approved(self: &Arc<Self>, mut record: Record) -> bool {
         let allowed = record.quarantine.is_none() && !record.pinned.is_empty();
         if allowed {

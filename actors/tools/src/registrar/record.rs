@@ -45,7 +45,7 @@ pub struct Record {
     pub id: String,
     /// How it is reached.
     pub way: ConnectionMethod,
-    /// Its trust level, as a word.
+    /// Its trust level.
     pub trust: String,
     /// Its program, if it could be read.
     pub program: Option<SandboxProgram>,
@@ -59,11 +59,11 @@ pub struct Record {
     pub created_by: String,
     /// The agent that registered it.
     pub by_agent: bool,
-    /// Its purpose, in the words of the registering agent.
+    /// Its purpose, as the registering agent wrote it.
     pub justification: Option<String>,
     /// What a person must approve before it is started.
     pub quarantine: Option<String>,
-    /// The files it is run from, as they were when the person was asked.
+    /// Its files at the time of the approval request.
     #[serde(default)]
     pub pinned: Vec<PinnedProgram>,
     /// The session it ends with. Such a server is not stored.

@@ -85,7 +85,7 @@ impl Registrations {
         Ok(registrations)
     }
 
-    /// Cuts off an unfinished entry at the end, and says so when there was one.
+    /// Truncates an unfinished entry at the end, and reports whether there was one.
     ///
     /// # Errors
     /// The disk failed.
@@ -96,7 +96,7 @@ impl Registrations {
         Ok(self.torn_tail.take())
     }
 
-    /// What is lost of the file, and what to do: in words.
+    /// What is lost of the file, and what to do.
     #[must_use]
     pub fn loss(&self) -> Option<&str> {
         self.loss.as_deref()

@@ -1,12 +1,12 @@
-//! What the agent that registered a server is told about its state. An agent cannot read logs, and corrects
-//! its code by these lines.
+//! Status lines for the agent that registered a server. An agent cannot read logs, and corrects its code by these
+//! lines.
 
 use mgp_engine::servers::lifecycle::LifecycleState;
 use mgp_transports::log::{Author, LogLine};
 
 use mgp_servers::server::ServerHandle;
 
-/// Lines of the server's last output that are told: the end of a stack trace.
+/// Reported lines of the server's last output: the end of a stack trace.
 const LINES: usize = 20;
 /// Characters of each of them.
 const LINE_CHARS_MAX: usize = 400;
@@ -40,7 +40,7 @@ pub fn status_remarks(handle: &ServerHandle) -> Vec<String> {
     all
 }
 
-/// The server's output in its last life.
+/// The output of the server's last instance.
 fn last_output(log: &[LogLine]) -> Vec<String> {
     let mut words = Vec::new();
     for line in log.iter().rev() {
@@ -50,7 +50,7 @@ fn last_output(log: &[LogLine]) -> Vec<String> {
                 words.push(line.text.chars().take(LINE_CHARS_MAX).collect())
             }
             true => break,
-            // The kernel's note about its end. A note before the output belongs to an earlier life.
+            // The kernel's note about its end. A note before the output belongs to an earlier instance.
             false if words.is_empty() => {}
             false => break,
         }

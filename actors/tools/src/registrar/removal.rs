@@ -1,4 +1,4 @@
-//! How registered servers end: taken out by who registered them, by the operator, or with their session.
+//! How registered servers end: removed by their registrant, by the operator, or with their session.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +18,7 @@ use mgp_runtime::trace::Trace;
 use mgp_store::audit::new_event;
 use mgp_store::removal;
 
-/// How long a deregistration waits for its server to be gone.
+/// How long a deregistration waits for its server to terminate.
 const STOP_TIMEOUT: Duration = Duration::from_secs(60);
 
 impl Registrar {
@@ -74,7 +74,7 @@ impl Registrar {
         }
     }
 
-    /// Records that somebody asked to end a server that is not theirs.
+    /// Records an attempt to end somebody else's server.
     fn record_removal_refusal(&self, caller: &Caller, trace: &Trace, id: &ServerId, why: &Refusal) {
         if let Refusal::Forbidden(reason) = why {
             let (who, details) = (audit_actor(&caller.identity()), json!({ "reason": reason }));
@@ -147,9 +147,8 @@ impl Registrar {
         })
     }
 
-    /// Revokes what was granted to a server that is gone, and frees its name, so that another server of
-    /// that name begins without grants. If that fails, the name stays taken, and the next start of the
-    /// kernel tries again.
+    /// Revokes the grants of a removed server and frees its name, so that another server of that name begins without
+    /// grants. If that fails, the name stays taken, and the next start of the kernel retries.
     pub(super) async fn revoke_grants(&self, id: &ServerId, trace: &Trace) {
         let (its, kernel) = (id.clone(), Principal::Operator("kernel".into()));
         let taken_back = self.access.record(kernel, trace.id.clone(), move |ledger| {

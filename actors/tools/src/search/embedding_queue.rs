@@ -40,7 +40,7 @@ pub(super) type UsageCounts = HashMap<ServerId, HashMap<Box<str>, u64>>;
 /// Waiting texts with the number of calls of their tool, the most called first.
 pub(super) type PendingTexts = VecDeque<(u64, EmbeddingText)>;
 
-/// What waits. Texts are bounded by what servers may offer, queries by the searches that may wait.
+/// The queue. Texts are bounded by what servers may offer, queries by the searches that may wait.
 #[derive(Debug, Default)]
 struct Work {
     requests: VecDeque<PendingQuery>,
@@ -127,8 +127,8 @@ impl EmbeddingQueue {
         work.servers.iter().map(|(_, texts)| texts.len()).sum()
     }
 
-    /// The vectors of a query: at once if cached, else when a thread has made them; `None` when the patience
-    /// is over or there is no model.
+    /// The vectors of a query: at once if cached, else when a thread has made them; `None` on timeout, or if there is
+    /// no model.
     pub(super) async fn embed_query(
         &self,
         texts: &[String],
@@ -160,7 +160,7 @@ impl EmbeddingQueue {
         known.into_iter().collect()
     }
 
-    /// Queues a query. Those whose askers have given up are removed first.
+    /// Queues a query. Abandoned queries are removed first.
     fn push_query(&self, asked: PendingQuery) {
         let mut work = self.lock_work();
         work.requests.retain(|asked| !asked.reply.is_closed());
@@ -212,12 +212,12 @@ impl EmbeddingQueue {
         }
     }
 
-    /// A server is gone: drops its texts.
+    /// A server was removed: drops its texts.
     pub(super) fn forget(&self, server: &ServerId) {
         self.push_texts(server, VecDeque::new());
     }
 
-    /// Embedding ends for good; those who wait are told.
+    /// Embedding ends for good; waiters are notified.
     pub(super) fn switch_off(&self) {
         self.is_off.store(true, Ordering::Release);
         let mut work = self.lock_work();
@@ -260,7 +260,7 @@ impl EmbeddingQueue {
                 return Job::End;
             }
             while let Some(asked) = work.requests.pop_front() {
-                // Queries whose askers have gone are skipped.
+                // Abandoned queries are skipped.
                 if !asked.reply.is_closed() {
                     return Job::Request(asked);
                 }
@@ -342,7 +342,7 @@ impl EmbeddingQueue {
         }
     }
 
-    /// Puts texts behind all others of their server, unless they are outdated.
+    /// Moves texts to the end of their server's queue, unless they are outdated.
     pub(super) fn requeue_last(&self, server: &ServerId, texts: Vec<(u64, EmbeddingText)>) {
         let mut work = self.lock_work();
         if work.current.as_ref() != Some(server) || texts.is_empty() {

@@ -28,7 +28,7 @@ pub use serve::serve;
 /// Where embeddings come from.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Embedding {
-    /// Nowhere: tools are found by words alone.
+    /// None: tools are found by words alone.
     Off,
     /// From the built-in model.
     #[default]
@@ -46,7 +46,7 @@ impl Embedding {
         }
     }
 
-    /// What other nodes know the model by; `None` where its vectors can be told to nobody.
+    /// The model's name for other nodes; `None` if its vectors cannot be shared.
     pub(super) fn id(&self) -> Option<String> {
         let id = match self {
             Self::Off => return None,

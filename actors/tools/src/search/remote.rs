@@ -1,4 +1,4 @@
-//! Tools of other nodes in the index: found by words, and by the vectors that their nodes made of them.
+//! Tools of other nodes in the index: found by words, and by the vectors that their nodes computed.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ pub struct RemoteTools {
 }
 
 impl RemoteTools {
-    /// What its node tells of a server.
+    /// A server's offer from its node.
     pub(super) fn find_server(&self, server: &ServerId) -> Option<Arc<PeerServer>> {
         let (node, server) = server.remote_parts()?;
         let node = self.names.load().names.get(node)?;
@@ -50,7 +50,7 @@ pub(super) fn to_vector(told: Option<&ToolVector>, dimension: Option<usize>) -> 
     Vector::from_parts(told.unit, &numbers.collect::<Vec<i8>>())
 }
 
-/// The vectors of a server's tools, as they are told to others.
+/// The vectors of a server's tools, as others get them.
 pub(super) fn to_remote_vectors(
     server: &ServerIndex,
     model: &str,

@@ -1,5 +1,4 @@
-//! The embedding threads: one for queries, for which somebody waits, and one for tools, for which nobody
-//! does.
+//! The embedding threads: one for queries, which somebody waits for, and one for tools.
 
 use std::collections::HashMap;
 use std::io;
@@ -175,7 +174,7 @@ impl ToolWorker {
         self.notify_embedded(server, last);
     }
 
-    /// Texts over which a process ended go behind the others, and are given up after too many times.
+    /// Texts that ended a process go to the end of the queue, and are given up after too many attempts.
     fn requeue_last(&mut self, server: &ServerId, texts: Vec<(u64, EmbeddingText)>) {
         let mut again = Vec::new();
         for (uses, text) in texts {

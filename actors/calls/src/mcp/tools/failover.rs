@@ -1,4 +1,4 @@
-//! Routes a call to one of several replicas of a tool, and fails over when that replica is unavailable.
+//! Routes a call to one of several replicas of a tool, and to the next when that one is unavailable.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;

@@ -66,7 +66,7 @@ pub async fn play(cx: &Context, logins: &Logins, request: &Request) -> Outcome {
     Ok(answer.into())
 }
 
-/// The headers in which a modern server wants arguments repeated.
+/// The headers in which a stateless server wants arguments repeated.
 fn argument_headers(
     cx: &Context,
     server: &ServerId,

@@ -27,12 +27,12 @@ pub(in crate::audit) struct LogGap {
     since_ms: u64,
     tried: MonotonicTime,
     why: String,
-    /// Records in the log whose senders were told that they failed.
+    /// Records in the log whose senders received a failure.
     refused: Vec<u64>,
     more_refused: u64,
-    /// Events dropped for lack of room.
+    /// Events dropped for lack of capacity.
     lost: u64,
-    /// Entries that came meanwhile and could not be refused: calls under way, and events. Each holds its
+    /// Entries that came meanwhile and could not be refused: calls in flight, and events. Each holds its
     /// place within the bound of its kind.
     held: Vec<QueuedEntry>,
 }
@@ -99,8 +99,7 @@ impl Writer {
         self.gap.as_ref().map(|gap| gap.tried + RETRY)
     }
 
-    /// An entry that cannot be written now. A decision is refused; what has happened is kept until it can
-    /// be written.
+    /// An entry that cannot be written now. A decision is rejected; a past event is buffered until it can be written.
     pub(super) fn buffer_entry(&mut self, entry: QueuedEntry) {
         if let Some(written) = entry.reply {
             let why = match entry.kind {

@@ -20,7 +20,7 @@ const READY: u8 = 0;
 const VECTORS: u8 = 1;
 const FAILED: u8 = 2;
 
-/// Who asks. Each lane has a thread at both ends, and at most one request under way.
+/// The lane. Each has a thread at both ends, and at most one request in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum EmbeddingLane {
     /// Queries, for which somebody waits.

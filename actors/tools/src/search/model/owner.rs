@@ -44,7 +44,7 @@ struct ModelState {
     failure_run: FailureRun,
 }
 
-/// Failures in a row; a long life resets them.
+/// Failures in a row; a long run resets them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct FailureRun {
     failures: u32,
@@ -173,7 +173,7 @@ impl Builtin {
     pub(super) fn embed(&mut self, texts: &[&str]) -> Result<Vec<Vec<f32>>, EmbedError> {
         let mut out = Vec::with_capacity(texts.len());
         for some in texts.chunks(TEXTS_MAX) {
-            // A request under way when the process ended is sent to the next one.
+            // A request in flight when the process ended is sent to the next one.
             let vectors = match self.request(some) {
                 Err(EmbedError::Died(_)) => self.request(some),
                 other => other,

@@ -1,5 +1,5 @@
-//! The kernel's side of the process that runs the model: starts it, asks it, and kills it when it does
-//! anything but answer. What it sends is not trusted beyond the format of its frames.
+//! The kernel's side of the process that runs the model: starts it, sends requests, and kills it if it does anything
+//! but answer. Its output is not trusted beyond the format of its frames.
 
 use std::io::{self, BufReader, ErrorKind, Read, Write};
 use std::os::fd::AsFd;
