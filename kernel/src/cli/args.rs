@@ -49,8 +49,7 @@ pub use up::{
     Restore, Service, ServiceInstall, Stdio, Top, Up,
 };
 
-const EXIT_CODES: &str = "
-Exit codes: 0 done, 1 failed, 2 wrong usage, 3 no kernel is running, 4 the tool answered with an
+const EXIT_CODES: &str = "Exit codes: 0 done, 1 failed, 2 wrong usage, 3 no kernel is running, 4 the tool answered with an
 error or something is damaged, 130 interrupted. Configuration: ./mgp.toml once it is trusted, then
 ~/.config/mgp/servers.toml; $MGP_CONFIG_PATH or --config FILE replaces both.";
 
