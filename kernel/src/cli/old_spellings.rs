@@ -2,8 +2,8 @@
 
 use std::ffi::OsString;
 
-/// Options of every command that take a value.
-const WITH_VALUE: [&str; 3] = ["--config", "--socket", "--data-dir"];
+/// Options with a value that may stand before a word of an old spelling.
+const WITH_VALUE: [&str; 5] = ["--config", "--socket", "--data-dir", "--agent", "--only"];
 
 /// Two that answer scripts with a form of their own, and stay commands that are not shown; and today's words.
 const HIDDEN: [(&str, &str); 2] = [("node approve", "approve"), ("node refuse", "deny")];
@@ -37,54 +37,63 @@ pub(super) struct OldSpelling {
     pub(super) new: &'static str,
 }
 
-/// Rewrites an old spelling, and reports which one it was.
+/// Rewrites an old spelling, and reports which one it was. Options stay where they stand.
 pub(super) fn modernize(mut words: Vec<OsString>) -> (Vec<OsString>, Option<OldSpelling>) {
-    let Some(first) = command_position(&words) else {
-        return (words, None);
-    };
-    let found = SPELLINGS
+    let positions = positionals(&words);
+    let typed: Vec<&str> = positions
         .iter()
-        .find(|(old, _)| matches(&words[first..], old));
-    let Some(&(old, new)) = found else {
+        .filter_map(|at| words[*at].to_str())
+        .collect();
+    let wants_help = words.iter().any(|word| word == "--help" || word == "-h");
+    let is_old = |(old, _): &&(&str, &str)| matches(&typed, wants_help, old);
+    let Some(&(old, new)) = SPELLINGS.iter().find(is_old) else {
         return (words, None);
     };
-    let typed = old.split(' ').count();
     let hidden = HIDDEN
         .iter()
-        .find(|(hidden, _)| matches(&words[first..], hidden));
-    words.splice(first..first + typed, new.split(' ').map(OsString::from));
+        .find(|(hidden, _)| begins_with(&typed, hidden));
+    let replaced = &positions[..old.split(' ').count()];
+    for at in replaced[1..].iter().rev() {
+        words.remove(*at);
+    }
+    let first = replaced[0];
+    words.splice(first..=first, new.split(' ').map(OsString::from));
     let (old, new) = *hidden.unwrap_or(&(old, new));
     (words, Some(OldSpelling { old, new }))
 }
 
-/// Where the command begins, behind the options that stand before it.
-fn command_position(words: &[OsString]) -> Option<usize> {
+/// Where the first words stand that are neither options nor their values: as many as a spelling looks at, none beyond
+/// a word that is not UTF-8.
+fn positionals(words: &[OsString]) -> Vec<usize> {
+    let mut found = Vec::new();
     let mut at = 1;
-    loop {
-        let word = words.get(at)?.to_str()?;
-        match word.starts_with('-') {
-            false => return Some(at),
-            true if WITH_VALUE.contains(&word) => at += 2,
-            true => at += 1,
+    while let Some(word) = words.get(at).and_then(|word| word.to_str()) {
+        if word == "--" || found.len() == 3 {
+            break;
         }
+        if WITH_VALUE.contains(&word) {
+            at += 1;
+        } else if !word.starts_with('-') {
+            found.push(at);
+        }
+        at += 1;
     }
+    found
 }
 
-fn matches(words: &[OsString], old: &str) -> bool {
-    let typed: Vec<&str> = words.iter().map_while(|word| word.to_str()).collect();
-    let is_old = old
-        .split(' ')
-        .eq(typed.iter().copied().take(old.split(' ').count()));
-    let next = typed.get(1).copied();
-    is_old
+fn begins_with(typed: &[&str], spelling: &str) -> bool {
+    let mut typed = typed.iter();
+    spelling.split(' ').all(|word| typed.next() == Some(&word))
+}
+
+fn matches(typed: &[&str], wants_help: bool, old: &str) -> bool {
+    begins_with(typed, old)
         && match old {
+            // The help of the noun lists its verbs.
             "grants" | "shares" => {
-                !next.is_some_and(|next| VERBS.contains(&next) || ["-h", "--help"].contains(&next))
+                !wants_help && !typed.get(1).is_some_and(|next| VERBS.contains(next))
             }
-            "deny" => {
-                let named = next.is_some_and(|next| !next.starts_with('-'));
-                named && typed.get(2).is_some_and(|third| !third.starts_with('-'))
-            }
+            "deny" => typed.len() == 3,
             _ => true,
         }
 }
@@ -117,6 +126,18 @@ mod tests {
             ("mgp unshare files", "mgp shares remove files"),
             ("mgp servers info files", "mgp servers show files"),
             (
+                "mgp servers --json info files",
+                "mgp servers show --json files",
+            ),
+            ("mgp node --socket s id", "mgp nodes show --socket s"),
+            ("mgp grants --json", "mgp grants list --json"),
+            (
+                "mgp deny files --json camera",
+                "mgp permissions remove files --json camera",
+            ),
+            // An agent that is called like a verb.
+            ("mgp grants --agent list", "mgp grants list --agent list"),
+            (
                 "mgp login docs --no-browser",
                 "mgp logins add docs --no-browser",
             ),
@@ -148,6 +169,10 @@ mod tests {
             "mgp nodes list",
             "mgp grants list --agent a",
             "mgp grants --help",
+            "mgp shares -h",
+            "mgp grants --json list",
+            "mgp --json shares --socket s add files --to cluster",
+            "mgp deny --only shell.execute tobami --json",
             "mgp shares add files --to cluster",
             "mgp deny tobami --only shell.execute",
             "mgp deny tobami --json",
