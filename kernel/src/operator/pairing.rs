@@ -194,32 +194,27 @@ impl Operator {
         json(&to_decision(&waits, true))
     }
 
-    /// The node that asks to join under these words or, where no other entry has that name, under this name of its
-    /// own choice.
+    /// The node that asks to join under these words or, where none does, under this name, which it chose itself; None
+    /// where another entry has that name.
     pub(super) async fn asking_node(
         &self,
         typed: &str,
         only: &[String],
     ) -> Result<Option<Waits>, Refusal> {
         let typed = typed.trim().to_ascii_lowercase();
-        let mut waiting = self
-            .cluster
-            .pairing
-            .pending_nodes()
-            .await
-            .map_err(internal_error)?;
-        let is_entry = self.approvals.list().iter().any(|entry| entry.id == typed);
-        waiting.retain(|node| {
-            node.node.words == typed || (!is_entry && node.node.name.as_str() == typed)
-        });
-        match (waiting.pop(), only) {
-            (Some(_), _) if !waiting.is_empty() => Err(Refusal::BadParams(format!(
-                "several nodes ask under the name {typed}: use the words of one, as `mgp pending` shows them"
-            ))),
+        if self.approvals.list().iter().any(|entry| entry.id == typed) {
+            return Ok(None);
+        }
+        let waiting = self.cluster.pairing.pending_nodes().await;
+        let waiting = waiting.map_err(internal_error)?;
+        let node = find_asking_node(&waiting, &typed, |waits| {
+            (&*waits.node.words, waits.node.name.as_str())
+        })?;
+        match (node, only) {
             (Some(_), [part, ..]) => Err(Refusal::BadParams(format!(
                 "{typed} is not about {part}; it is about one thing as a whole"
             ))),
-            (node, _) => Ok(node),
+            (node, _) => Ok(node.cloned()),
         }
     }
 
@@ -460,5 +455,52 @@ fn pairing_refusal(why: PairingActionError) -> Refusal {
         PairingActionError::NotOpen
         | PairingActionError::NotRecorded(_)
         | PairingActionError::Actor(_) => Refusal::Internal(words),
+    }
+}
+
+/// The node that asks under these words or, where none does, under this name. A name is what a node says of itself:
+/// it never stands for the words of another one.
+fn find_asking_node<'a, N>(
+    waiting: &'a [N],
+    typed: &str,
+    words_and_name: impl Fn(&'a N) -> (&'a str, &'a str),
+) -> Result<Option<&'a N>, Refusal> {
+    if let Some(node) = waiting.iter().find(|node| words_and_name(node).0 == typed) {
+        return Ok(Some(node));
+    }
+    let mut named = waiting
+        .iter()
+        .filter(|node| words_and_name(node).1 == typed);
+    let node = named.next();
+    if named.next().is_some() {
+        return Err(Refusal::BadParams(format!(
+            "several nodes ask under the name {typed}: use the words of one, as `mgp pending` shows them"
+        )));
+    }
+    Ok(node)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::find_asking_node;
+
+    /// A node that calls itself like the words of another one changes nothing about that one.
+    #[test]
+    fn a_name_of_ones_own_choice_never_stands_for_the_words_of_another_node() {
+        let waiting = [
+            ("amber-otter", "desk"),
+            ("green-river", "amber-otter"),
+            ("white-stone", "amber-otter"),
+            ("black-cloud", "den"),
+        ];
+        let find = |typed: &str| {
+            find_asking_node(&waiting, typed, |node| *node).map(|found| found.map(|node| node.0))
+        };
+        assert_eq!(find("amber-otter").unwrap(), Some("amber-otter"));
+        assert_eq!(find("den").unwrap(), Some("black-cloud"));
+        assert_eq!(find("attic").unwrap(), None);
+        let several = [("one-word", "desk"), ("two-word", "desk")];
+        let refused = find_asking_node(&several, "desk", |node| *node).unwrap_err();
+        assert!(refused.to_string().contains("use the words"), "{refused}");
     }
 }
