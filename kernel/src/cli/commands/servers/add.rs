@@ -9,6 +9,7 @@ use mgp_store::secrets::SecretStore;
 use serde_json::json;
 
 use super::config_file::{files_in_force, no_home_failure, read_if_exists, to_failure, write};
+use super::shown_secrets;
 use super::start_progress::{StartMode, start_and_watch};
 use super::state::{CONNECTED, report_state};
 use super::supplied_values::{self, SuppliedValues};
@@ -51,7 +52,7 @@ fn check_command(id: &str, command: &[String]) -> Result<(), Failure> {
         return Ok(());
     }
     // What is within the quotes is read by a shell as it stands; a secret is not repeated.
-    let (called, command) = if supplied_values::has_none(line) {
+    let (called, command) = if shown_secrets::has_none(line) {
         (line.clone(), line.as_str())
     } else {
         (format!("{program} …"), "COMMAND ARGUMENTS")
@@ -185,8 +186,8 @@ fn report_added(
     file: &Path,
     kept: &[String],
 ) -> Result<(), Failure> {
-    for option in supplied_values::secret_options(&server.command) {
-        let note = supplied_values::open_note(&server.id, option, file);
+    for option in shown_secrets::secret_options(&server.command) {
+        let note = shown_secrets::open_note(&server.id, option, file);
         print_error(format_args!("note: {note}"));
     }
     if let Some(note) = launcher_cost_note(&server.command) {

@@ -18,7 +18,7 @@ use serde_json::Value;
 use super::{ENTRY_NAMES, client_user_file};
 use crate::cli::client::CliContext;
 use crate::cli::commands::servers::import::DuplicateServer;
-use crate::cli::commands::servers::supplied_values;
+use crate::cli::commands::servers::shown_secrets;
 use crate::cli::failure::Failure;
 use crate::trust;
 
@@ -501,13 +501,13 @@ impl ClientFileEdit {
         let secrets = documents
             .into_iter()
             .flatten()
-            .flat_map(|document| supplied_values::secret_lines(&document));
+            .flat_map(|document| shown_secrets::secret_lines(&document));
         let secrets = secrets.collect();
         let mut add = |mark: &str, part: &[&str]| {
-            lines
-                .extend(part.iter().map(|line| {
-                    format!("{mark} {}", supplied_values::mask_values(line, &secrets))
-                }));
+            lines.extend(
+                part.iter()
+                    .map(|line| format!("{mark} {}", shown_secrets::mask_values(line, &secrets))),
+            );
         };
         add(" ", &old[head.saturating_sub(CONTEXT_LINES)..head]);
         add("-", &rest[..rest.len() - tail]);

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use mgp_clients::{Client, Plan, PlannedConnection, PlannedServer, ServerOrigin};
 use serde_json::{Value, json};
 
-use super::super::supplied_values::{mask_secrets, open_note, secret_options};
+use super::super::shown_secrets::{mask_secrets, open_note, secret_options};
 use super::sources::Sources;
 use super::{ImportEdit, to_json_array};
 use crate::cli::text_format::{pluralize, quote_for_shell, sanitize_line};
