@@ -127,7 +127,7 @@ pub struct CallableTools {
 
 impl fmt::Debug for CallableTools {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Outside")
+        f.debug_struct("CallableTools")
             .field("pinned", &self.pinned)
             .finish_non_exhaustive()
     }

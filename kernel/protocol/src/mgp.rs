@@ -199,7 +199,7 @@ pub mod agents {
 
     impl std::fmt::Debug for IssuedToken {
         fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-            f.debug_struct("Made")
+            f.debug_struct("IssuedToken")
                 .field("agent", &self.agent)
                 .finish_non_exhaustive()
         }

@@ -75,7 +75,7 @@ impl OpenHttpListener {
 impl std::fmt::Debug for OpenHttpListener {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let token = self.token.as_ref().map(|_| "…");
-        f.debug_struct("OpenHttpDoor")
+        f.debug_struct("OpenHttpListener")
             .field("url", &self.url())
             .field("token", &token)
             .field("token_file", &self.token_file)

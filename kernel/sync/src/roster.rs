@@ -124,7 +124,7 @@ impl<K, V> std::fmt::Debug for Roster<K, V> {
 
 impl<K: Clone + Eq + Hash, V: Clone> std::fmt::Debug for RosterGuard<K, V> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let mut place = f.debug_struct("RosterPlace");
+        let mut place = f.debug_struct("RosterGuard");
         place
             .field("number", &self.entry_id)
             .finish_non_exhaustive()

@@ -88,7 +88,7 @@ pub struct RunningLiteCall {
 
 impl std::fmt::Debug for RunningLiteCall {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("RunningLite").finish_non_exhaustive()
+        f.debug_struct("RunningLiteCall").finish_non_exhaustive()
     }
 }
 

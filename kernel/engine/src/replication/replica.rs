@@ -100,7 +100,7 @@ pub struct ReplicaContext<'a> {
 
 impl std::fmt::Debug for ReplicaContext<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "ReplicaMeans(at {:?})", self.now)
+        write!(f, "ReplicaContext(at {:?})", self.now)
     }
 }
 

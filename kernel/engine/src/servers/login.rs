@@ -97,7 +97,7 @@ impl LoginConfig {
 /// Shows no secret.
 impl fmt::Debug for LoginConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LoginRules")
+        f.debug_struct("LoginConfig")
             .field("enabled", &self.enabled)
             .field("per_agent", &self.per_agent)
             .field("grant", &self.grant)

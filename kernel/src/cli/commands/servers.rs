@@ -10,6 +10,7 @@ pub(super) mod login;
 mod logs;
 mod registry;
 mod remove;
+mod shown_secrets;
 mod start_progress;
 pub(super) mod state;
 pub(super) mod stored_secrets;

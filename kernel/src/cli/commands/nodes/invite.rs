@@ -64,7 +64,7 @@ pub(super) fn invite(context: &CliContext, typed: args::Invite) -> Result<(), Fa
         print_error(if *approved {
             "whoever shows it first is let in without asking you"
         } else {
-            "then `mgp nodes tickets` shows who asks, and `mgp approve WORDS` lets it in"
+            "then `mgp pending` shows who asks, and `mgp approve WORDS` lets it in"
         });
         Ok(())
     })
