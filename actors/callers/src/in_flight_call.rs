@@ -14,13 +14,15 @@ pub mod stop;
 pub mod streams;
 mod tap;
 
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Once, OnceLock, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
+use mgp_engine::calls::state::CallState;
 use mgp_engine::clock::{MonotonicTime, to_micros_rounded_up};
 use mgp_protocol::jsonrpc::RequestId;
+use mgp_protocol::refusal::{CallOutcome, Refusal};
 use mgp_transports::lines::LineSink;
 use mgp_transports::unread::{ResponseBudget, UnreadResponse};
 use serde_json::value::RawValue;
@@ -46,6 +48,8 @@ pub struct InFlightCall {
     /// The client's id of the request; that of a stateless client's call stands in its rounds.
     id: Option<RequestId>,
     started_at: MonotonicTime,
+    /// Where the call stands.
+    state: Mutex<CallState>,
     reply_path: ReplyPath,
     primer: Once,
     needs_stream: Flag,
@@ -56,7 +60,6 @@ pub struct InFlightCall {
     cancelled: Flag,
     cancel_reason: OnceLock<String>,
     ended: Flag,
-    fallen_back: AtomicBool,
     stream: OnceLock<CallStreamHandle>,
     progress: ReportedProgress,
     stop: Stop,
@@ -67,8 +70,6 @@ pub struct InFlightCall {
     response: Mutex<Option<UnreadResponse>>,
     /// Set while somebody looks on.
     tap: OnceLock<AgentTap>,
-    /// Number of questions of the server without an answer.
-    open_callbacks: AtomicUsize,
     /// Microseconds it waited for its turn at a server.
     queue_wait_us: AtomicU64,
     remote_times: RemoteTimes,
@@ -185,6 +186,7 @@ impl InFlightCall {
         Arc::new(Self {
             id,
             started_at: monotonic_now(),
+            state: Mutex::default(),
             reply_path: way,
             primer: Once::new(),
             needs_stream: Flag::default(),
@@ -195,7 +197,6 @@ impl InFlightCall {
             cancelled: Flag::default(),
             cancel_reason: OnceLock::new(),
             ended: Flag::default(),
-            fallen_back: AtomicBool::new(false),
             stream: OnceLock::new(),
             progress: ReportedProgress::default(),
             stop: Stop::default(),
@@ -203,7 +204,6 @@ impl InFlightCall {
             budget: OnceLock::new(),
             response: Mutex::default(),
             tap: OnceLock::new(),
-            open_callbacks: AtomicUsize::new(0),
             queue_wait_us: AtomicU64::new(0),
             remote_times: RemoteTimes::default(),
         })
@@ -484,6 +484,7 @@ impl InFlightCall {
 
     /// The agent took the request back: nothing more is sent for it.
     pub fn cancel(&self) {
+        self.lock_state().cancel();
         self.cancelled.raise();
     }
 
@@ -501,27 +502,85 @@ impl InFlightCall {
         self.cancel_reason.get().map(String::as_str)
     }
 
-    /// A fallback tool takes over the call. True the first time; there is no second fallback.
-    pub fn start_fallback(&self) -> bool {
-        !self.fallen_back.swap(true, Ordering::Relaxed)
-    }
-
-    /// Counts a question to the client, until the returned value is dropped.
-    pub fn count_callback(&self) -> OpenCallbackCount<'_> {
-        self.open_callbacks.fetch_add(1, Ordering::Relaxed);
-        OpenCallbackCount(self)
+    /// Its server waits for the client, until the returned value is dropped.
+    pub fn suspend(&self) -> Suspension<'_> {
+        self.lock_state().suspend();
+        Suspension(self)
     }
 
     /// True while a question to its client has no answer.
     #[must_use]
     pub fn has_open_callback(&self) -> bool {
-        self.open_callbacks.load(Ordering::Relaxed) > 0
+        self.lock_state().has_question()
     }
 
-    /// True when a fallback tool has taken over.
+    /// The caller may know that what is called exists.
+    pub fn admit(&self) {
+        self.lock_state().admit();
+    }
+
+    /// Whether the caller may know that what is called exists.
+    #[must_use]
+    pub fn is_admitted(&self) -> bool {
+        self.lock_state().is_admitted()
+    }
+
+    /// The checks of the call have passed.
+    pub fn pass_checks(&self) {
+        self.lock_state().pass_checks();
+    }
+
+    /// An attempt begins. `continues`: it goes on with a call whose first part had reached its server.
+    pub fn start_attempt(&self, continues: bool) {
+        self.lock_state().start_attempt(continues);
+    }
+
+    /// A request of the call is about to be written to a server.
+    ///
+    /// # Errors
+    /// [`Refusal::Cancelled`], and nothing may be written, when the call was taken back.
+    pub fn dispatch(&self) -> Result<(), Refusal> {
+        let may_go = self.lock_state().dispatch();
+        may_go.then_some(()).ok_or(Refusal::Cancelled)
+    }
+
+    /// The request that was written last ended.
+    pub fn end_request(&self, outcome: CallOutcome) {
+        self.lock_state().end_request(outcome);
+    }
+
+    /// Whether a request of this attempt may have been read by a server.
+    #[must_use]
+    pub fn has_reached_in_attempt(&self) -> bool {
+        self.lock_state().has_reached_in_attempt()
+    }
+
+    /// Whether any request of the call may have been read by a server.
+    #[must_use]
+    pub fn has_reached(&self) -> bool {
+        self.lock_state().has_reached()
+    }
+
+    /// Whether a call that ended with this refusal took effect.
+    #[must_use]
+    pub fn outcome_after(&self, refusal: &Refusal) -> CallOutcome {
+        self.lock_state().outcome_after(refusal)
+    }
+
+    /// Another call is made for the same request, until the returned value is dropped: it has a state of its own.
+    pub fn start_nested(&self) -> NestedCall<'_> {
+        let outer = self.lock_state().start_nested();
+        NestedCall { call: self, outer }
+    }
+
+    fn lock_state(&self) -> MutexGuard<'_, CallState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// True when a fallback tool has taken over: there is no second fallback.
     #[must_use]
     pub fn has_fallen_back(&self) -> bool {
-        self.fallen_back.load(Ordering::Relaxed)
+        self.lock_state().is_nested()
     }
 
     /// True once the agent cancelled it.
@@ -536,12 +595,25 @@ impl InFlightCall {
     }
 }
 
-/// A question without an answer.
+/// A question of the server to the client that has no answer.
 #[derive(Debug)]
-pub struct OpenCallbackCount<'a>(&'a InFlightCall);
+pub struct Suspension<'a>(&'a InFlightCall);
 
-impl Drop for OpenCallbackCount<'_> {
+impl Drop for Suspension<'_> {
     fn drop(&mut self) {
-        self.0.open_callbacks.fetch_sub(1, Ordering::Relaxed);
+        self.0.lock_state().resume();
+    }
+}
+
+/// A call that is made for the request of another one.
+#[derive(Debug)]
+pub struct NestedCall<'a> {
+    call: &'a InFlightCall,
+    outer: CallState,
+}
+
+impl Drop for NestedCall<'_> {
+    fn drop(&mut self) {
+        self.call.lock_state().end_nested(&self.outer);
     }
 }

@@ -7,6 +7,7 @@ mod call_times;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
+use bytes::Bytes;
 use bytestring::ByteString;
 use mgp_engine::calls::outcome;
 use mgp_engine::clock::MonotonicTime;
@@ -313,14 +314,15 @@ impl UnwrittenCall<'_> {
     /// What the caller reads: of a call without an answer whether it took effect, and its id.
     fn to_caller_outcome(&self, outcome: Outcome, written: Result<(), AuditWriteError>) -> Outcome {
         if let Err(AuditWriteError(why)) = written {
-            return Err(
-                self.unanswered_refusal(Refusal::Internal(why.to_string()), call_outcome(&outcome))
-            );
+            return Err(self.unanswered_refusal(
+                Refusal::Internal(why.to_string()),
+                self.call_outcome(outcome.as_ref()),
+            ));
         }
         let is_of_a_server = self.facts.tool.get().is_some();
         outcome.map_err(|refusal| {
             if is_of_a_server && outcome::should_report_outcome(&refusal) {
-                let became = outcome::for_refusal(&refusal);
+                let became = self.call_outcome(Err(&refusal));
                 self.unanswered_refusal(refusal, became)
             } else {
                 refusal
@@ -334,6 +336,16 @@ impl UnwrittenCall<'_> {
             outcome,
             call_id: self.trace().as_str().into(),
         }))
+    }
+
+    /// Whether the call took effect: of one that a server was to answer the call's state knows.
+    fn call_outcome(&self, outcome: Result<&Bytes, &Refusal>) -> CallOutcome {
+        match outcome {
+            Err(refusal) if self.facts.tool.get().is_some() => {
+                self.request.call.outcome_after(refusal)
+            }
+            outcome => outcome::for_request(&outcome.map_err(Clone::clone)),
+        }
     }
 
     fn trace(&self) -> &TraceId {
@@ -369,7 +381,7 @@ impl UnwrittenCall<'_> {
                 .times
                 .breakdown(self.started_at, lasted, exchange),
             ending,
-            outcome: call_outcome(outcome),
+            outcome: self.call_outcome(outcome.as_ref()),
             continued_as: self.facts.continued_as.get().cloned(),
             failure,
             route_reason: chosen,
@@ -503,13 +515,6 @@ impl AuditEntry for CallRecord {
             }
         };
         (self.to_event(event_type), self.stored_arguments)
-    }
-}
-
-fn call_outcome(outcome: &Outcome) -> CallOutcome {
-    match outcome {
-        Ok(_) => CallOutcome::Done,
-        Err(refusal) => outcome::for_refusal(refusal),
     }
 }
 

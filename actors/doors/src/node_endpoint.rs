@@ -13,7 +13,6 @@ use std::time::Duration;
 use bytes::Bytes;
 use mgp_cluster::agent_limits::{AgentPermit, needs_permit};
 use mgp_cluster::links::{InboundNodeCall, PeerLink};
-use mgp_engine::calls::outcome::for_refusal;
 use mgp_engine::clock::to_micros_rounded_up;
 use mgp_engine::tools::catalog::CatalogView;
 use mgp_protocol::dialect::Dialect;
@@ -224,8 +223,10 @@ impl NodeEndpoint {
         };
         match self.begin_call(judged, session) {
             Ok(conversation) => {
-                let last = (frames, least);
-                self.relay_until_answer(conversation, peer, (input, output), last)
+                if least == CallOutcome::Unknown {
+                    conversation.running.call().start_attempt(true);
+                }
+                self.relay_until_answer(conversation, peer, (input, output), frames)
                     .await
             }
             Err((refusal, dialect)) => {
@@ -287,7 +288,7 @@ impl NodeEndpoint {
         conversation: NodeCall,
         peer: &PeerLink,
         (mut input, mut output): (CallInput, CallOutput),
-        (frames, least): (ErrorFrames, CallOutcome),
+        frames: ErrorFrames,
     ) -> Result<(), WriteFailure> {
         let NodeCall {
             running,
@@ -340,7 +341,10 @@ impl NodeEndpoint {
                 output.send_refused(&refusal_at_shutdown(peer)).await
             }
             Ok(result) => output.send_result(result).await,
-            Err(refusal) => send_refusal(output, &refusal, (dialect, frames), least).await,
+            Err(refusal) => {
+                let known = exchange.outcome_after(&refusal);
+                send_refusal(output, &refusal, (dialect, frames), known).await
+            }
         }
     }
 
@@ -403,12 +407,12 @@ async fn relay_message(output: &mut CallOutput, message: Bytes) -> Result<(), Wr
     }
 }
 
-/// The last frame of a call without a result. `least`: the known effect of the call, whatever the refusal states.
+/// The last frame of a call without a result, and whether it took effect.
 async fn send_refusal(
     output: CallOutput,
     refusal: &Refusal,
     (dialect, frames): (Dialect, ErrorFrames),
-    least: CallOutcome,
+    outcome: CallOutcome,
 ) -> Result<(), WriteFailure> {
     match (frames, refusal) {
         // The server's own error, byte for byte; the kernel of the agent says it in the words of the agent.
@@ -416,10 +420,6 @@ async fn send_refusal(
             output.send_error(error.get().to_owned().into()).await
         }
         (ErrorFrames::Separate, refusal) => {
-            let outcome = match for_refusal(refusal) {
-                CallOutcome::NotExecuted => least,
-                known @ (CallOutcome::Done | CallOutcome::Unknown) => known,
-            };
             let refusal = OwnerRefusal {
                 cause: owner_refusal::cause(refusal),
                 outcome,

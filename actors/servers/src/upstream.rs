@@ -69,14 +69,21 @@ impl<'a> Upstream<'a> {
     /// # Errors
     /// Whatever kept the answer from coming, or the server's own error.
     pub async fn send(&self, request: &Request, outgoing: Outgoing<'_>) -> Outcome {
+        request
+            .call
+            .start_attempt(is_continuation(request, outgoing));
+        let outcome = self.send_over_link(request, outgoing).await;
+        // Whatever kept a later part from its server, the call was made with the first one.
+        outcome.map_err(|refusal| match request.call.has_reached_in_attempt() {
+            true => mark_dispatched(refusal, &self.id),
+            false => refusal,
+        })
+    }
+
+    async fn send_over_link(&self, request: &Request, outgoing: Outgoing<'_>) -> Outcome {
         let mut first = true;
         loop {
-            let link = match self.link(request).await {
-                Err(refusal) if is_continuation(request, outgoing) => {
-                    return Err(mark_dispatched(refusal, &self.id));
-                }
-                link => link?,
-            };
+            let link = self.link(request).await?;
             let caller = request.caller.version.family();
             let as_task = outgoing.tool.is_some_and(|tool| is_task_only(&link, tool));
             if !as_task {
@@ -98,9 +105,10 @@ impl<'a> Upstream<'a> {
                 }
             };
             match outcome {
-                Err(refusal) if first && is_unsent(&refusal) => first = false,
-                Err(refusal) if is_continuation(request, outgoing) => {
-                    return Err(mark_dispatched(refusal, &self.id));
+                Err(refusal)
+                    if first && is_unsent(&refusal) && may_begin_anew(request, outgoing) =>
+                {
+                    first = false;
                 }
                 outcome => {
                     link.record_created_task(&outcome);
@@ -157,6 +165,12 @@ fn is_continuation(request: &Request, outgoing: Outgoing<'_>) -> bool {
     request.caller.version.family() == ProtocolFamily::Stateless
         && can_contain_string(params.as_bytes(), "requestState")
         && member(params, "requestState").is_some()
+}
+
+/// True where no part of the call is at a server that the connection was lost to: what is sent is the first part, or
+/// continues one that the caller holds.
+fn may_begin_anew(request: &Request, outgoing: Outgoing<'_>) -> bool {
+    is_continuation(request, outgoing) || !request.call.has_reached_in_attempt()
 }
 
 /// True when the connection was lost before the server had read the request.

@@ -26,6 +26,7 @@ pub mod calls {
     pub mod recorder;
     pub mod result_pages;
     pub mod retries;
+    pub mod state;
     pub mod telemetry;
 }
 

@@ -226,3 +226,21 @@ async fn a_lost_call_of_an_idempotent_tool_is_made_again() {
     let id = retried[0]["trace_id"].as_str().unwrap();
     assert_eq!(asked(&kernel, id).await["outcome"], "done");
 }
+
+/// An attempt that was lost may have taken effect, also where the next one finds the server away.
+#[tokio::test]
+async fn a_call_that_was_lost_and_could_not_be_made_again_is_not_said_to_be_unmade() {
+    let slow_restart = "backoff_base_ms = 60000\n[servers.tools.slow]\nidempotent = true\n";
+    let kernel = Kernel::start(&server("it", &[], slow_restart)).await;
+    kernel.connected(&["it"]).await;
+    let mut agent = http_agent(&kernel, "{}").await;
+    let error = killed_in_mid_call(&kernel, &mut agent, "it__slow")
+        .await
+        .error();
+    assert_eq!(error["data"]["outcome"], "unknown", "{error}");
+    let id = error["data"]["callId"].as_str().unwrap();
+    assert_eq!(asked(&kernel, id).await["outcome"], "unknown");
+    let tried = kernel.mgp(&["audit", "tail", "--json"]).await;
+    let tried = String::from_utf8(tried.stdout).unwrap();
+    assert!(tried.contains("tool_retried"), "{tried}");
+}

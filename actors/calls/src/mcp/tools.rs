@@ -4,11 +4,10 @@ mod failover;
 mod retries;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use mgp_engine::calls::outcome::mark_answered;
+use mgp_engine::calls::outcome::{mark_answered, mark_dispatched};
 use mgp_engine::calls::telemetry::refusal_reasons::RefusalReason;
 use mgp_engine::tools::catalog::{CatalogTool, ListKind};
 use mgp_protocol::mcp::{self, tools};
@@ -41,17 +40,16 @@ const REFETCH_TIMEOUT: Duration = Duration::from_millis(500);
 /// # Errors
 /// Any refusal of a call.
 pub async fn call(cx: &Context, request: &Request) -> Outcome {
-    let admitted = AtomicBool::new(false);
     let made = async |facts: Arc<PendingCallRecord>| {
         let generation = cx.catalog.load().catalog.generation();
-        match call_once(cx, request, &facts, &admitted).await {
+        match call_once(cx, request, &facts).await {
             // The headers were made from an older definition of the tool; the server has done nothing yet.
             Err(Refusal::Peer(error))
                 if is_header_mismatch(&error)
                     && has_header_params(cx, &facts)
                     && wait_for_refetch(cx, generation).await =>
             {
-                call_once(cx, request, &facts, &admitted).await
+                call_once(cx, request, &facts).await
             }
             outcome => outcome,
         }
@@ -62,7 +60,7 @@ pub async fn call(cx: &Context, request: &Request) -> Outcome {
         mgp::stream::finish_stream(request, &outcome).await;
     }
     // The audit log records the denial; the caller must not learn of it.
-    let shown = admitted.load(Ordering::Relaxed);
+    let shown = request.call.is_admitted();
     outcome.map_err(|refusal| access::denied_refusal(cx, &request.caller, refusal, shown))
 }
 
@@ -97,12 +95,7 @@ async fn wait_for_newer_catalog(cx: &Context, generation: u64) {
     }
 }
 
-async fn call_once(
-    cx: &Context,
-    request: &Request,
-    facts: &PendingCallRecord,
-    admitted: &AtomicBool,
-) -> Outcome {
+async fn call_once(cx: &Context, request: &Request, facts: &PendingCallRecord) -> Outcome {
     let params = require_params(request)?;
     let call: tools::Call<'_> = mcp::parse_params(Some(params))?;
     let name = parse_string(call.name, "name")?;
@@ -110,7 +103,7 @@ async fn call_once(
     facts.set_request(&name, request, call.arguments.map(RawValue::get));
     let arguments = call.arguments.map_or("{}", RawValue::get);
     if let Some(tool) = kernel_tool::meta_tool(&request.caller, &name) {
-        let answer = call_meta_tool(cx, request, tool, arguments, facts, admitted);
+        let answer = call_meta_tool(cx, request, tool, arguments, facts);
         return Box::pin(answer).await;
     }
     cx.policies.rates.count_call(&request.caller.agent)?;
@@ -129,7 +122,7 @@ async fn call_once(
             params: Some(params.into_owned().into()),
             trace: request.trace.clone(),
         };
-        return Box::pin(call_once(cx, &again, facts, admitted)).await;
+        return Box::pin(call_once(cx, &again, facts)).await;
     }
     let wanted = RequestedCall {
         call: &call,
@@ -139,10 +132,10 @@ async fn call_once(
         token,
     };
     if tool.replica.is_some() && request.caller.view.is_merged() {
-        let called = failover::call_with_failover(cx, request, facts, admitted, &wanted, &tool);
+        let called = failover::call_with_failover(cx, request, facts, &wanted, &tool);
         return Box::pin(called).await;
     }
-    call_at(cx, request, facts, admitted, &wanted, &tool, false).await
+    call_at(cx, request, facts, &wanted, &tool, false).await
 }
 
 /// What a caller wants.
@@ -160,7 +153,6 @@ async fn call_at(
     cx: &Context,
     request: &Request,
     facts: &PendingCallRecord,
-    admitted: &AtomicBool,
     wanted: &RequestedCall<'_>,
     tool: &Arc<CatalogTool>,
     moves: bool,
@@ -186,8 +178,9 @@ async fn call_at(
     if let Err((Check::Access, unknown)) = passed {
         return Err(Box::pin(reject_as_unknown_tool(cx, request, name, unknown)).await);
     }
-    admitted.store(true, Ordering::Relaxed);
+    request.call.admit();
     passed.map_err(|(_, refusal)| refusal)?;
+    request.call.pass_checks();
     let mcpl = mcpl::call::prepare_call(cx, request, facts, tool, arguments).await?;
     let began = match &mcpl {
         Some(_) => facts.times.record(CallPart::Checks, began),
@@ -232,7 +225,11 @@ async fn call_at(
         }
     };
     let began = facts.times.record(CallPart::Server, began);
-    let result = outcome?;
+    // An earlier attempt may have been read by the server, whatever ended the last one.
+    let result = outcome.map_err(|refusal| match request.call.has_reached() {
+        true => mark_dispatched(refusal, &tool.server),
+        false => refusal,
+    })?;
     let _answer = request.trace.start_child_span("answer");
     let answer = prepare_result(cx, request, facts, (name, tool), mcpl, result).await;
     let answer = answer.map_err(|refusal| mark_answered(refusal, request.trace.id.as_str()))?;
@@ -326,11 +323,10 @@ async fn call_meta_tool(
     tool: MetaTool,
     arguments: &str,
     facts: &PendingCallRecord,
-    admitted: &AtomicBool,
 ) -> Outcome {
     if tool == MetaTool::Call {
         let call = mgp::tools::to_direct_call(request, mcp::parse_params(Some(arguments))?)?;
-        return call_once(cx, &call, facts, admitted).await;
+        return call_once(cx, &call, facts).await;
     }
     cx.policies.rates.count_call(&request.caller.agent)?;
     mgp::tools::call_as_tool(cx, request, tool, arguments, facts).await

@@ -6,11 +6,12 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use mgp_engine::callers::request_ids::WireId;
+use mgp_engine::calls::outcome;
 use mgp_engine::clock::MonotonicTime;
 use mgp_engine::servers::attribution::CallOrigin;
 use mgp_protocol::dialect::ProtocolFamily;
 use mgp_protocol::jsonrpc;
-use mgp_protocol::refusal::Refusal;
+use mgp_protocol::refusal::{CallOutcome, Refusal};
 use mgp_sync::pending_requests::AdmissionError;
 use mgp_transports::unread::ResponseBudget;
 use tokio::sync::oneshot;
@@ -103,7 +104,10 @@ impl Link {
             final_check.recheck()?;
         }
         let (answer, settled) = oneshot::channel();
-        let id = self.register(&call, answer, arrived)?;
+        call.in_flight.dispatch()?;
+        let registered = self.register(&call, answer, arrived);
+        let id =
+            registered.inspect_err(|_| call.in_flight.end_request(CallOutcome::NotExecuted))?;
         let _forget = RegisteredCall { link: self, id };
         let _carried = call.in_flight.stop().track_request();
         if let Some(stream) = call.stream {
@@ -116,7 +120,7 @@ impl Link {
             trace: call.trace,
             final_check: call.final_check,
         };
-        tokio::select! {
+        let outcome = tokio::select! {
             biased;
             outcome = settled => {
                 let outcome = outcome.unwrap_or_else(|_| Err(self.lost_refusal("its connection was closed")));
@@ -141,7 +145,9 @@ impl Link {
                 self.cancel_call(id, "no answer in time");
                 Err(self.timeout_refusal(limit))
             }
-        }
+        };
+        call.in_flight.end_request(outcome::for_request(&outcome));
+        outcome
     }
 
     /// Waits for the client's turn, at most as long as the call may wait for its answer.

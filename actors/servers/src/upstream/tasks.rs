@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use mgp_engine::calls::outcome::mark_dispatched;
 use mgp_engine::tools::catalog::CatalogTool;
 use mgp_protocol::dialect::{ProtocolFamily, Version};
 use mgp_protocol::mcp::meta::RELATED_TASK;
@@ -139,8 +138,6 @@ pub(super) async fn call_through_task(
         ..outgoing
     };
     let outcome = send_translated(request, link, fetching, ProtocolFamily::Legacy, &params).await;
-    // The server has the task, whatever keeps its result from being fetched.
-    let outcome = outcome.map_err(|refusal| mark_dispatched(refusal, &link.server));
     if matches!(outcome, Ok(_) | Err(Refusal::Peer(_))) {
         working.disarm();
     }

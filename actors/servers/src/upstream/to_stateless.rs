@@ -4,7 +4,6 @@
 use std::sync::Arc;
 
 use futures_util::future::join_all;
-use mgp_engine::calls::outcome::mark_dispatched;
 use mgp_engine::servers::log_levels::LogLevel;
 use mgp_protocol::dialect::ProtocolFamily;
 use mgp_protocol::federation::hello::LifeId;
@@ -47,14 +46,9 @@ pub(super) async fn send_to_stateless(
     let first = to_stateless_params(request, link, &own, as_task);
     let mut params = first.clone();
     let run = owner_run(link);
-    for round in 0..MAX_ROUNDS {
+    for _ in 0..MAX_ROUNDS {
         let result =
             send_translated(request, link, outgoing, ProtocolFamily::Stateless, &params).await;
-        // Whatever keeps a later round from its server, the call was made with the first one.
-        let result = result.map_err(|refusal| match round {
-            0 => refusal,
-            _ => mark_dispatched(refusal, &link.server),
-        });
         let (version, method) = (caller.version, outgoing.method);
         let result = result.map_err(|refusal| translate_refusal(refusal, version, method))?;
         let text = String::from_utf8_lossy(&result);

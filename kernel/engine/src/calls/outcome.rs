@@ -69,6 +69,15 @@ pub fn for_refusal(refusal: &Refusal) -> CallOutcome {
     }
 }
 
+/// The outcome of one request to a server.
+#[must_use]
+pub fn for_request<T>(answer: &Result<T, Refusal>) -> CallOutcome {
+    match answer {
+        Ok(_) => CallOutcome::Done,
+        Err(refusal) => for_refusal(refusal),
+    }
+}
+
 /// The refusal of a call that ended after an earlier part had reached its server, which requested more input:
 /// whatever stopped the later part, the call was made.
 #[must_use]

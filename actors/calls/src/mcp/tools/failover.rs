@@ -1,7 +1,6 @@
 //! Routes a call to one of several replicas of a tool, and to the next when that one is unavailable.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 use mgp_engine::calls::outcome::OUTCOME;
 use mgp_engine::cluster::routes::{AttemptFailure, CallRoute, RouteAttempts};
@@ -24,7 +23,6 @@ pub(super) async fn call_with_failover(
     cx: &Context,
     request: &Request,
     facts: &PendingCallRecord,
-    admitted: &AtomicBool,
     wanted: &RequestedCall<'_>,
     named: &Arc<CatalogTool>,
 ) -> Outcome {
@@ -37,7 +35,7 @@ pub(super) async fn call_with_failover(
             return Err(Refusal::ServerLost { server, reason });
         };
         facts.set_destination(&tool, &CallRoute::for_continuation(server));
-        let answer = call_at(cx, request, facts, admitted, wanted, &tool, false).await?;
+        let answer = call_at(cx, request, facts, wanted, &tool, false).await?;
         cx.affinity
             .record_continuation(agent, &tool.server, &answer);
         return Ok(answer);
@@ -51,7 +49,7 @@ pub(super) async fn call_with_failover(
             return match attempts.into_refusal() {
                 Some(refusal) => Err(refusal),
                 // All are unavailable or closed: treated as a tool without replicas.
-                None => call_at(cx, request, facts, admitted, wanted, named, false).await,
+                None => call_at(cx, request, facts, wanted, named, false).await,
             };
         };
         let chosen = places.iter().find(|tool| tool.server == choice.server);
@@ -60,7 +58,7 @@ pub(super) async fn call_with_failover(
         // Calls that come meanwhile go there, too.
         cx.affinity.record_route(agent, tool);
         let moves = attempts.can_fail_over(&candidates);
-        let refusal = match call_at(cx, request, facts, admitted, wanted, tool, moves).await {
+        let refusal = match call_at(cx, request, facts, wanted, tool, moves).await {
             Ok(answer) => {
                 cx.affinity
                     .record_continuation(agent, &tool.server, &answer);

@@ -115,7 +115,9 @@ async fn call_fallback(
     own: &str,
 ) -> Option<Outcome> {
     let other = build_fallback(cx, request, upstream, outgoing, own)?;
+    let nested = request.call.start_nested();
     let outcome = Box::pin(tools::call(cx, &other)).await;
+    drop(nested);
     matches!(outcome, Ok(_) | Err(Refusal::Cancelled)).then_some(outcome)
 }
 
@@ -176,7 +178,7 @@ fn build_fallback(
     // A server must not redirect a call to one of the kernel's own tools.
     let own = kernel_tool::meta_tool(&request.caller, &name).is_some()
         || KernelTool::from_name(cx, &request.caller, &name).is_some();
-    if own || tool.server != *upstream.id() || !request.call.start_fallback() {
+    if own || tool.server != *upstream.id() || request.call.has_fallen_back() {
         return None;
     }
     let mut splice = Splice::new(outgoing.params);

@@ -216,7 +216,7 @@ impl Link {
         params: Option<&str>,
     ) -> CallbackResult {
         let who = party(caller);
-        let (asked, _placed) = (exchange.count_callback(), self.open_callbacks.mark_placed());
+        let (asked, _placed) = (exchange.suspend(), self.open_callbacks.mark_placed());
         let mut put = std::pin::pin!(ask_client(self, caller, exchange, question, params));
         if let Ok(answer) = tokio::time::timeout(QUICK_ANSWER_MAX, put.as_mut()).await {
             return answer;

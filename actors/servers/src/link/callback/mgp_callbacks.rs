@@ -239,7 +239,7 @@ impl Link {
             self.display_callback(asked).await;
             return RoutingOutcome::NoResponse;
         }
-        let (who, _counted) = (party(&asked.caller), asked.call.count_callback());
+        let (who, _suspended) = (party(&asked.caller), asked.call.suspend());
         let mut put = std::pin::pin!(self.route_callback(asked));
         if let Ok(outcome) = tokio::time::timeout(QUICK_ANSWER_MAX, put.as_mut()).await {
             return outcome;

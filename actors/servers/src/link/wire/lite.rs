@@ -19,10 +19,9 @@ use bytes::Bytes;
 use mgp_callers::in_flight_call::InFlightCall;
 use mgp_callers::in_flight_call::rounds::CallRounds;
 use mgp_callers::request::input_required::MAX_ROUNDS;
-use mgp_engine::calls::outcome::mark_dispatched;
 use mgp_protocol::jsonrpc::{self, ErrorObject, INTERNAL_ERROR, METHOD_NOT_FOUND, Message};
 use mgp_protocol::lite::REDEEM;
-use mgp_protocol::refusal::Refusal;
+use mgp_protocol::refusal::{CallOutcome, Refusal};
 use mgp_protocol::splice::{Splice, member, quote};
 use mgp_transports::http::client::Client;
 use serde_json::value::RawValue;
@@ -244,7 +243,7 @@ impl LiteWire {
         beside.add_headers(&mut headers, &self.forwarded_headers);
         let mut arguments = member(params, "arguments").unwrap_or("{}").to_owned();
         let mut continuation = None;
-        for round in 0..MAX_ROUNDS {
+        for _ in 0..MAX_ROUNDS {
             let request = LiteCall {
                 name: &name,
                 arguments: &arguments,
@@ -252,10 +251,7 @@ impl LiteWire {
                 continuation: continuation.as_deref(),
             };
             let answered = self.run_call(link, id, request).await;
-            let (result, said) = answered.map_err(|refusal| match round {
-                0 => refusal,
-                _ => mark_dispatched(refusal, &link.server),
-            })?;
+            let (result, said) = answered?;
             let need = match said {
                 LiteResult::Final { failed } => return Ok(content::to_mcp(&result, failed)),
                 LiteResult::NeedsInput(need) => need,
@@ -272,8 +268,8 @@ impl LiteWire {
             };
             arguments = elicitation::merge_arguments(&arguments, given, schema);
             continuation = need.continuation;
-            let checked = recheck_arguments(&beside, &arguments).await;
-            checked.map_err(|refusal| mark_dispatched(refusal, &link.server))?;
+            continue_call(link, id);
+            recheck_arguments(&beside, &arguments).await?;
         }
         Err(link
             .invalid_answer_refusal(&format!("it asked for more {MAX_ROUNDS} times in one call")))
@@ -297,9 +293,9 @@ impl LiteWire {
             CallRounds::promote_now(rounds);
         }
         let mut held = PendingPromise::new(self, link, request.headers, token);
-        let outcome = self.redeem_promise(link, &mut held, &mut partials).await;
         // Who gave a promise has the call.
-        let outcome = outcome.map_err(|refusal| mark_dispatched(refusal, &link.server));
+        continue_call(link, id);
+        let outcome = self.redeem_promise(link, &mut held, &mut partials).await;
         if matches!(outcome, Ok(_) | Err(Refusal::Peer(_))) {
             held.mark_settled();
         }
@@ -342,6 +338,15 @@ impl LiteWire {
             }
         }
     }
+}
+
+/// The server has answered a part of the call: whatever keeps the next one from it, the call was made.
+fn continue_call(link: &Link, id: u64) {
+    link.pending.inspect(id, |call| {
+        call.call.end_request(CallOutcome::Done);
+        // One that was taken back is dropped where it is awaited.
+        let _ = call.call.dispatch();
+    });
 }
 
 impl Binding {
