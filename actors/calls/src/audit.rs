@@ -4,7 +4,7 @@
 mod call_metrics;
 mod call_times;
 
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -39,15 +39,27 @@ use mgp_store::audit::{
 /// The audit event of a call; filled in while the call is handled.
 #[derive(Debug, Default)]
 pub(crate) struct PendingCallRecord {
-    tool: OnceLock<Arc<CatalogTool>>,
-    requested_name: OnceLock<Box<str>>,
-    arguments: OnceLock<ByteString>,
-    task_trace: OnceLock<TraceId>,
-    continued_as: OnceLock<Box<str>>,
-    destination: OnceLock<Mutex<CallDestination>>,
-    scope: OnceLock<Value>,
+    facts: Mutex<CallFacts>,
     /// How long its parts took.
     pub(crate) times: CallTimes,
+}
+
+/// What is known of a call besides its state.
+#[derive(Debug, Default)]
+struct CallFacts {
+    /// The tool that is called, whether the caller may see it or not.
+    tool: Option<Arc<CatalogTool>>,
+    /// What the caller named.
+    requested_name: Option<Box<str>>,
+    arguments: Option<ByteString>,
+    /// The trace of the task that it belongs to.
+    task_trace: Option<TraceId>,
+    /// The task that it continues as.
+    continued_as: Option<Box<str>>,
+    /// Its last route, where the tool has several replicas.
+    destination: Option<CallDestination>,
+    /// What was decided about its scope.
+    scope: Option<Value>,
 }
 
 /// The last route of a call to one of several replicas.
@@ -63,12 +75,16 @@ const LABEL_CHARS_MAX: usize = 256;
 const TASK_MAX: usize = 512;
 
 impl PendingCallRecord {
-    /// Notes the name of the tool that is called, whether such a tool exists or not.
+    /// Notes the name of the tool that is called, whether such a tool exists or not. What is noted first counts.
     pub(crate) fn set_request(&self, name: &str, request: &Request, arguments: Option<&str>) {
-        let _ = self.requested_name.set(truncate_to_buffer(name).into());
-        let params = request.params.as_ref();
-        if let Some((params, arguments)) = params.zip(arguments) {
-            let _ = self.arguments.set(params.slice_ref(arguments));
+        let mut facts = self.lock();
+        facts
+            .requested_name
+            .get_or_insert_with(|| truncate_to_buffer(name).into());
+        if let Some((params, arguments)) = request.params.as_ref().zip(arguments) {
+            facts
+                .arguments
+                .get_or_insert_with(|| params.slice_ref(arguments));
         }
     }
 
@@ -76,14 +92,14 @@ impl PendingCallRecord {
     pub(crate) fn set_scope(&self, action: &ScopedAction, approved: bool, why: &str) {
         let label: String = action.label.chars().take(LABEL_CHARS_MAX).collect();
         let decision = if approved { "approved" } else { "denied" };
-        let told =
+        let scope =
             json!({"featureSet": action.set, "label": label, "decision": decision, "by": why});
-        let _ = self.scope.set(told);
+        self.lock().scope.get_or_insert(scope);
     }
 
     /// The call belongs to a task that has a trace of its own.
     pub(crate) fn set_task_trace(&self, task: TraceId) {
-        let _ = self.task_trace.set(task);
+        self.lock().task_trace.get_or_insert(task);
     }
 
     /// The call continues as a task; `announced` is the answer that reports it.
@@ -92,41 +108,42 @@ impl PendingCallRecord {
         let task = member(announced, "task").unwrap_or(announced);
         let id = member(task, "taskId").and_then(|id| serde_json::from_str::<String>(id).ok());
         if let Some(id) = id.filter(|id| id.len() <= TASK_MAX) {
-            let _ = self.continued_as.set(id.into());
+            self.lock().continued_as.get_or_insert(id.into());
         }
     }
 
     /// The call is routed to this replica; the record names the last one.
     pub(crate) fn set_destination(&self, tool: &Arc<CatalogTool>, choice: &CallRoute) {
-        let called = || CallDestination {
+        self.lock().destination = Some(CallDestination {
             tool: tool.clone(),
             reason: choice.describe(),
-        };
-        let place = self.destination.get_or_init(|| Mutex::new(called()));
-        *place.lock().unwrap_or_else(PoisonError::into_inner) = called();
+        });
     }
 
-    /// The last route of the call and why it was chosen; `None` for a tool without replicas.
-    fn destination(&self) -> Option<(Arc<CatalogTool>, String)> {
-        let place = self.destination.get()?.lock();
-        let place = place.unwrap_or_else(PoisonError::into_inner);
-        Some((place.tool.clone(), place.reason.clone()))
+    /// Notes the tool that is called, whether the caller may see it or not. What is noted first counts.
+    pub(crate) fn set_tool(&self, tool: &Arc<CatalogTool>) {
+        self.lock().tool.get_or_insert_with(|| tool.clone());
     }
 
     /// The tool that was called: the last replica, or the only one.
     pub(crate) fn called_tool(&self) -> Option<Arc<CatalogTool>> {
-        match self.destination.get() {
-            Some(place) => {
-                let place = place.lock().unwrap_or_else(PoisonError::into_inner);
-                Some(place.tool.clone())
-            }
-            None => self.tool.get().cloned(),
-        }
+        self.lock().called_tool().cloned()
     }
 
-    /// Notes the tool that is called, whether the caller may see it or not.
-    pub(crate) fn set_tool(&self, tool: &Arc<CatalogTool>) {
-        let _ = self.tool.set(tool.clone());
+    /// Whether the call is of a tool that a server has.
+    fn has_tool(&self) -> bool {
+        self.lock().tool.is_some()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, CallFacts> {
+        self.facts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl CallFacts {
+    fn called_tool(&self) -> Option<&Arc<CatalogTool>> {
+        let last = self.destination.as_ref().map(|place| &place.tool);
+        last.or(self.tool.as_ref())
     }
 }
 
@@ -250,7 +267,7 @@ fn call_ending(facts: &PendingCallRecord, outcome: &Outcome) -> CallEnding {
     match outcome {
         Ok(result) => Ending::from_result(is_error_result(result)),
         // "Unknown tool" for a tool that exists: the caller must not learn that it does.
-        Err(Refusal::UnknownTool(_)) if facts.tool.get().is_some() => (Ending::Denied, None),
+        Err(Refusal::UnknownTool(_)) if facts.has_tool() => (Ending::Denied, None),
         Err(refusal) => Ending::from_refusal(refusal),
     }
 }
@@ -319,7 +336,7 @@ impl UnwrittenCall<'_> {
                 self.call_outcome(outcome.as_ref()),
             ));
         }
-        let is_of_a_server = self.facts.tool.get().is_some();
+        let is_of_a_server = self.facts.has_tool();
         outcome.map_err(|refusal| {
             if is_of_a_server && outcome::should_report_outcome(&refusal) {
                 let became = self.call_outcome(Err(&refusal));
@@ -341,18 +358,14 @@ impl UnwrittenCall<'_> {
     /// Whether the call took effect: of one that a server was to answer the call's state knows.
     fn call_outcome(&self, outcome: Result<&Bytes, &Refusal>) -> CallOutcome {
         match outcome {
-            Err(refusal) if self.facts.tool.get().is_some() => {
-                self.request.call.outcome_after(refusal)
-            }
+            Err(refusal) if self.facts.has_tool() => self.request.call.outcome_after(refusal),
             outcome => outcome::for_request(&outcome.map_err(Clone::clone)),
         }
     }
 
-    fn trace(&self) -> &TraceId {
-        self.facts
-            .task_trace
-            .get()
-            .unwrap_or(&self.request.trace.id)
+    fn trace(&self) -> TraceId {
+        let task = self.facts.lock().task_trace.clone();
+        task.unwrap_or_else(|| self.request.trace.id.clone())
     }
 
     fn to_record(
@@ -361,19 +374,21 @@ impl UnwrittenCall<'_> {
         (ending, failure): CallEnding,
         lasted: Duration,
     ) -> CallRecord {
-        let facts = (!self.is_rate_limited).then_some(&*self.facts);
-        let (place, chosen) = facts.and_then(PendingCallRecord::destination).unzip();
-        let tool = place.or_else(|| facts?.tool.get().cloned());
-        let asked = facts.and_then(|facts| facts.requested_name.get());
+        let (trace, became) = (self.trace(), self.call_outcome(outcome.as_ref()));
         let exchange = &self.request.call;
+        let known = self.facts.lock();
+        // Of one of many refusals it is not told what was asked for.
+        let facts = (!self.is_rate_limited).then_some(&*known);
+        let tool = facts.and_then(CallFacts::called_tool).cloned();
+        let arguments = facts.and_then(|facts| facts.arguments.as_ref());
+        let requested = facts.and_then(|facts| facts.requested_name.as_ref());
+        let place = facts.and_then(|facts| facts.destination.as_ref());
         CallRecord {
             at_ms: unix_ms(),
-            trace: self.trace().clone(),
+            trace,
             caller: self.request.caller.clone(),
-            requested_name: asked.filter(|_| tool.is_none()).cloned(),
-            stored_arguments: facts
-                .and_then(|facts| facts.arguments.get())
-                .and_then(|text| self.audit.stored_arguments(text)),
+            requested_name: requested.filter(|_| tool.is_none()).cloned(),
+            stored_arguments: arguments.and_then(|text| self.audit.stored_arguments(text)),
             tool,
             duration: lasted,
             times: self
@@ -381,15 +396,13 @@ impl UnwrittenCall<'_> {
                 .times
                 .breakdown(self.started_at, lasted, exchange),
             ending,
-            outcome: self.call_outcome(outcome.as_ref()),
-            continued_as: self.facts.continued_as.get().cloned(),
+            outcome: became,
+            continued_as: known.continued_as.clone(),
             failure,
-            route_reason: chosen,
-            scope: facts.and_then(|facts| facts.scope.get().cloned()),
+            route_reason: place.map(|place| place.reason.clone()),
+            scope: facts.and_then(|facts| facts.scope.clone()),
             refusal_details: outcome.as_ref().err().map(refusal_details),
-            forwarded_headers: self
-                .request
-                .call
+            forwarded_headers: exchange
                 .forwarded_headers()
                 .map(ForwardedHeaders::sent_names),
         }
