@@ -350,9 +350,7 @@ impl Cluster {
         if node == self.local_node {
             return self.name().to_string();
         }
-        let names = self.names.load();
-        let name = names.names.handle_for(node);
-        name.map_or_else(|| node.short_id(), ToString::to_string)
+        self.names.load().names.render(node)
     }
 
     /// Where a link last proved another node to be.

@@ -72,9 +72,7 @@ impl NodeNaming {
     /// What another node is called; enough of its id where it has no name here.
     #[must_use]
     pub fn name(&self, node: NodeId) -> String {
-        let others = self.others();
-        let name = others.handle_for(node).map(ToString::to_string);
-        name.unwrap_or_else(|| node.short_id())
+        self.others().render(node)
     }
 }
 

@@ -17,7 +17,7 @@ use mgp_engine::clock::to_micros_rounded_up;
 use mgp_engine::tools::catalog::CatalogView;
 use mgp_protocol::dialect::Dialect;
 use mgp_protocol::federation::call::timings::CallTimings;
-use mgp_protocol::federation::call::{CallHeader, CallRejection, owner_refusal};
+use mgp_protocol::federation::call::{CallHeader, CallRejection};
 use mgp_protocol::federation::close_codes::StreamReset;
 use mgp_protocol::federation::frames::StreamKind;
 use mgp_protocol::federation::hello::WireFeatures;
@@ -421,7 +421,7 @@ async fn send_refusal(
         }
         (ErrorFrames::Separate, refusal) => {
             let refusal = OwnerRefusal {
-                cause: owner_refusal::cause(refusal),
+                cause: refusal.spec().owner_cause,
                 outcome,
                 answer: refusal.render_for_dialect(dialect).into(),
             };

@@ -7,16 +7,23 @@
 mod audit_events;
 mod batch_write;
 mod grant_store;
+mod queries;
 mod recovery;
 mod state;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use mgp_engine::cluster::node_names::NodeNames;
 use mgp_engine::policy::access::{
-    DefaultPolicies, ForeignRules, GrantTable, Principal, RemoteServers, ToolSets,
+    ChangeRequest, DefaultPolicies, ForeignRules, GrantTable, Principal, RemoteServers, ToolSets,
 };
-use mgp_engine::policy::grants::{Authority, GrantChange, GrantId, Grants, Operation};
+use mgp_engine::policy::grants::{GrantChange, Operation};
+use mgp_engine::policy::permissions::RecordedDecision;
+use mgp_protocol::ids::{AgentId, NodeServer, ServerId};
+use mgp_protocol::mgp::access::{Entry, Explanation, List};
 use mgp_protocol::mgp::audit::TraceId;
+use mgp_protocol::mgp::permission::PermissionType;
 use mgp_protocol::refusal::Refusal;
 use mgp_sync::snapshot::Snapshot;
 use ractor::{Actor, ActorProcessingErr, ActorRef};
@@ -24,6 +31,7 @@ use tokio::sync::oneshot;
 
 pub use self::batch_write::RecoveryOutcome;
 pub use self::grant_store::{GrantStore, GrantStoreError};
+pub use self::queries::GrantQuery;
 pub use self::state::AccessState;
 use mgp_callers::directory::Directory;
 use mgp_runtime::event_sink::EventSink;
@@ -31,27 +39,6 @@ use mgp_runtime::mailbox::{Mailbox, Queued, Reply};
 use mgp_runtime::randomness;
 use mgp_runtime::time::boottime_now;
 use mgp_store::audit::{AuditHandle, state_damaged_event};
-
-/// What a decision is based on.
-#[derive(Debug)]
-pub struct GrantRecords<'a> {
-    /// All grants.
-    pub grants: &'a Grants,
-    /// The keys whose operations count.
-    pub authority: &'a Authority,
-    /// The default policies.
-    pub defaults: &'a DefaultPolicies,
-    /// The time, in milliseconds since 1970.
-    pub now_ms: u64,
-    /// The id for a new grant.
-    pub new_id: GrantId,
-}
-
-/// Makes a decision: returns the changes to record, perhaps none. Each change is one entry of the journal,
-/// on disk completely or not at all, so what belongs together must be one change.
-pub type DecideFn = Box<dyn FnOnce(&GrantRecords<'_>) -> Result<Vec<GrantChange>, Refusal> + Send>;
-/// Reads the grants.
-pub type ReadFn = Box<dyn FnOnce(&GrantRecords<'_>) + Send>;
 
 /// Handle of the actor.
 #[derive(Debug, Clone)]
@@ -93,20 +80,20 @@ impl AccessHandle {
         self.reveals_denials
     }
 
-    /// Runs `decide` and records the changes. Returns them once they are on disk and in force; empty when
-    /// nothing had to change.
+    /// Decides about `change` for `by`, and records the changes. Returns them once they are on disk and in force; empty
+    /// when nothing had to change.
     ///
     /// # Errors
-    /// What `decide` refuses; [`Refusal::Overloaded`] where too many wait; [`Refusal::Internal`] when
+    /// Why the change is refused; [`Refusal::Overloaded`] where too many wait; [`Refusal::Internal`] when
     /// the disk failed and the outcome is not known.
     pub async fn record(
         &self,
         by: Principal,
         trace: TraceId,
-        decide: impl FnOnce(&GrantRecords<'_>) -> Result<Vec<GrantChange>, Refusal> + Send + 'static,
+        change: ChangeRequest,
     ) -> Result<Vec<GrantChange>, Refusal> {
         let ask = |reply| AccessMsg::Record {
-            decide: Box::new(decide),
+            change,
             principal: by,
             trace,
             reply,
@@ -114,19 +101,75 @@ impl AccessHandle {
         self.mailbox.ask(ask).await.map_err(unreachable_refusal)?
     }
 
-    /// Reads what the table does not hold.
+    /// The entries in force that `list` asks for.
     ///
     /// # Errors
     /// [`Refusal::Internal`] when the actor is not reachable.
-    pub async fn read<T: Send + 'static>(
+    pub async fn list(&self, list: List, names: NodeNames) -> Result<Vec<Entry>, Refusal> {
+        self.query(|reply| GrantQuery::List(list, names, reply))
+            .await
+    }
+
+    /// Which rule decides about an agent at a server or one of its tools.
+    ///
+    /// # Errors
+    /// [`Refusal::Internal`] when the actor is not reachable.
+    pub async fn explain(
         &self,
-        look: impl FnOnce(&GrantRecords<'_>) -> T + Send + 'static,
+        agent: AgentId,
+        server: ServerId,
+        tool: Option<String>,
+    ) -> Result<Explanation, Refusal> {
+        self.query(|reply| GrantQuery::Explain(agent, server, tool, reply))
+            .await
+    }
+
+    /// What this node denies one of its agents at the server of another node; `None` where it denies nothing.
+    ///
+    /// # Errors
+    /// [`Refusal::Internal`] when the actor is not reachable.
+    pub async fn explain_local_denial(
+        &self,
+        agent: AgentId,
+        server: NodeServer,
+        tool: Option<String>,
+        names: NodeNames,
+    ) -> Result<Option<Explanation>, Refusal> {
+        self.query(|reply| GrantQuery::ExplainLocalDenial {
+            agent,
+            server,
+            tool,
+            names,
+            reply,
+        })
+        .await
+    }
+
+    /// The operator's decisions in force on the permissions of a server.
+    ///
+    /// # Errors
+    /// [`Refusal::Internal`] when the actor is not reachable.
+    pub async fn permission_decisions(
+        &self,
+        server: ServerId,
+    ) -> Result<BTreeMap<PermissionType, RecordedDecision>, Refusal> {
+        self.query(|reply| GrantQuery::Permissions(server, reply))
+            .await
+    }
+
+    /// Waits until all that came before is in force.
+    ///
+    /// # Errors
+    /// [`Refusal::Internal`] when the actor is not reachable.
+    pub async fn flush(&self) -> Result<(), Refusal> {
+        self.query(GrantQuery::Barrier).await
+    }
+
+    async fn query<T: Send + 'static>(
+        &self,
+        query: impl FnOnce(Reply<T>) -> GrantQuery,
     ) -> Result<T, Refusal> {
-        let ask = |reply: Reply<T>| {
-            AccessMsg::Read(Box::new(move |ledger: &GrantRecords<'_>| {
-                reply.send(look(ledger))
-            }))
-        };
+        let ask = |reply| AccessMsg::Read(query(reply));
         self.mailbox.ask(ask).await.map_err(unreachable_refusal)
     }
 
@@ -178,8 +221,8 @@ fn unreachable_refusal(error: mgp_runtime::mailbox::AskError) -> Refusal {
 pub enum AccessMsg {
     /// Decide, and record the changes.
     Record {
-        /// The decision.
-        decide: DecideFn,
+        /// What is requested.
+        change: ChangeRequest,
         /// The principal that asks.
         principal: Principal,
         /// The trace of its request.
@@ -188,7 +231,7 @@ pub enum AccessMsg {
         reply: Reply<Result<Vec<GrantChange>, Refusal>>,
     },
     /// Read the grants.
-    Read(ReadFn),
+    Read(GrantQuery),
     /// Replace the default policies.
     SetDefaults(DefaultPolicies, Reply<()>),
     /// Replace the sets.
@@ -280,12 +323,12 @@ impl Actor for AccessActor {
     ) -> Result<(), ActorProcessingErr> {
         match queued.into_message() {
             AccessMsg::Record {
-                decide,
+                change,
                 principal: by,
                 trace,
                 reply,
-            } => state.record(self, decide, by, trace, reply),
-            AccessMsg::Read(look) => state.read(self, look),
+            } => state.record(self, change, by, trace, reply),
+            AccessMsg::Read(query) => state.read(self, query),
             AccessMsg::SetDefaults(defaults, reply) => {
                 state.set_defaults(self, defaults);
                 reply.send(());

@@ -25,12 +25,11 @@ use std::sync::Arc;
 
 use mgp_engine::callers::request_ids::WireId;
 use mgp_engine::calls::outcome::mark_dispatched;
-use mgp_engine::calls::telemetry::refusal_reasons::RefusalReason;
 use mgp_protocol::dialect::{ProtocolFamily, Version};
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mcp::meta::progress_token;
-use mgp_protocol::refusal::Refusal;
 use mgp_protocol::refusal::owner_refusal::OwnerAnswer;
+use mgp_protocol::refusal::{Refusal, RefusalReason};
 use mgp_protocol::splice::string_search::can_contain_string;
 use mgp_protocol::splice::{Splice, member};
 use mgp_protocol::versions;
@@ -288,7 +287,7 @@ fn start_span(request: &Request, link: &Link, outgoing: Outgoing<'_>) -> Option<
 fn finish_span(span: &mut Option<ChildSpan>, outcome: &Outcome) {
     if let Some(span) = span {
         let refusal = outcome.as_ref().err();
-        span.set_error(refusal.map(|refusal| RefusalReason::from_refusal(refusal).as_str()));
+        span.set_error(refusal.map(|refusal| refusal.spec().reason.as_str()));
     }
 }
 

@@ -15,9 +15,7 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use mgp_engine::cluster::node_names::NodeNames;
-use mgp_engine::policy::access::{self, Principal};
-use mgp_engine::policy::grants;
+use mgp_engine::policy::access::{ChangeRequest, Principal};
 use mgp_engine::policy::trust::TrustLevel;
 use mgp_engine::servers::lifecycle::LifecycleState;
 use mgp_engine::servers::sandbox::SandboxProgram;
@@ -26,7 +24,6 @@ use mgp_engine::tools::registration::{
     self, RegistrationContext, RegistrationCount, RegistrationPlan, ScriptSource, strict_floor,
 };
 use mgp_protocol::ids::{AgentId, ConnectionId, ServerId};
-use mgp_protocol::mgp::access::{EntryType, Grant, Permission};
 use mgp_protocol::mgp::audit::{EventType, Outcome as Ended, Target};
 use mgp_protocol::mgp::discovery::{Register, Registered};
 use mgp_protocol::mgp::permission::{PermissionType, Policy};
@@ -254,34 +251,10 @@ impl Registrar {
         if !record.by_agent {
             return;
         }
-        let said = json!({
-            "entry_type": EntryType::ServerGrant, "agent_id": record.created_by,
-            "server_id": record.id, "permission": Permission::Allow,
-            "justification": "it registered the server",
-        });
-        let grant: Grant = serde_json::from_value(said).expect("this is a grant");
-        let by = Principal::Operator("kernel".into());
-        let who = by.clone();
-        let granted = self.access.record(by, trace.id.clone(), move |ledger| {
-            let (grants, authority) = (ledger.grants, ledger.authority);
-            // A denial by the operator must not be undone by registering again.
-            let here = authority.local_node();
-            let subject = grants::Subject::Agent(here.agent(AgentId::new(grant.agent_id.clone())));
-            let server = here.server(ServerId::new(grant.server_id.clone()));
-            let resource = grants::GrantResource::Server(server);
-            let standing = grants.unrevoked(&subject, &resource, authority);
-            if standing
-                .iter()
-                .any(|it| it.grant.permission == Permission::Deny)
-            {
-                return Ok(Vec::new());
-            }
-            let (id, now_ms) = (ledger.new_id, ledger.now_ms);
-            // The server is of this node.
-            let names = NodeNames::default();
-            let made = access::grant(&grant, &who, &names, grants, authority, id, now_ms);
-            made.map_err(|refused| Refusal::BadParams(refused.to_string()))
-        });
+        let kernel = Principal::Operator("kernel".into());
+        let creator = AgentId::new(record.created_by.clone());
+        let grant = ChangeRequest::GrantToCreator(creator, record.server_id());
+        let granted = self.access.record(kernel, trace.id.clone(), grant);
         if let Err(error) = granted.await {
             tracing::warn!(server = record.id, %error, "it is not open to the agent that made it");
         }

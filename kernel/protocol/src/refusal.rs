@@ -4,7 +4,9 @@ mod code;
 mod denial;
 pub mod mgp;
 pub mod owner_refusal;
+mod reason;
 mod relayed_error;
+mod spec;
 mod unanswered_call;
 
 use serde_json::json;
@@ -12,13 +14,14 @@ use serde_json::value::RawValue;
 
 use crate::dialect::{Dialect, ProtocolFamily, Version};
 use crate::ids::ServerId;
-use crate::jsonrpc::{
-    ErrorObject, INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND,
-};
+use crate::jsonrpc::ErrorObject;
 
 pub use self::denial::Denial;
 use self::owner_refusal::{OwnerAnswer, OwnerRefusal};
+pub use self::reason::RefusalReason;
 use self::relayed_error::peer_http_status;
+pub(crate) use self::spec::legacy_code;
+pub use self::spec::{JsonRpcCode, RefusalSpec};
 pub use self::unanswered_call::{CallOutcome, UnansweredCall};
 
 /// Code of "resource not found" up to 2025-11-25; later versions say -32602.
@@ -254,16 +257,6 @@ fn render_retry(retry_after_ms: Option<u64>) -> String {
     }
 }
 
-/// A reserved code for a caller of this version: a legacy one knows only those of JSON-RPC.
-pub(crate) fn code_for_version(code: i64, version: Version) -> i64 {
-    match (version.family(), code) {
-        (ProtocolFamily::Legacy, HEADER_MISMATCH | MISSING_CAPABILITY) => INVALID_REQUEST,
-        // What legacy servers answer to an `initialize` they cannot serve.
-        (ProtocolFamily::Legacy, UNSUPPORTED_VERSION) => INVALID_PARAMS,
-        (ProtocolFamily::Legacy | ProtocolFamily::Stateless, code) => code,
-    }
-}
-
 /// A refusal on the wire.
 #[derive(Debug)]
 pub enum Rendered {
@@ -314,84 +307,23 @@ impl Refusal {
     /// The JSON-RPC code for a plain MCP caller of this version.
     #[must_use]
     pub fn code(&self, version: Version) -> i64 {
-        match self {
-            Self::UnknownMethod(_) => METHOD_NOT_FOUND,
-            Self::BadRequest(_) => INVALID_REQUEST,
-            Self::UnknownResource(_) if version.is_legacy() => RESOURCE_NOT_FOUND,
-            Self::HeaderMismatch(_) => code_for_version(HEADER_MISMATCH, version),
-            Self::MissingCapability { .. } => code_for_version(MISSING_CAPABILITY, version),
-            Self::UnsupportedVersion { .. } => code_for_version(UNSUPPORTED_VERSION, version),
-            Self::BadParams(_)
-            | Self::BadMeta(_)
-            | Self::Expired(_)
-            | Self::UnknownTool(_)
-            | Self::UnknownPrompt(_)
-            | Self::UnknownResource(_)
-            | Self::UnknownServer(_)
-            | Self::UnknownId(_)
-            | Self::WindowExpired(_)
-            | Self::BadCursor
-            | Self::BadArguments { .. } => INVALID_PARAMS,
-            Self::Denied(denial) => denial.jsonrpc_code(),
-            Self::Unanswered(call) => call.refusal.code(version),
-            Self::BadResult { .. }
-            | Self::NotReady { .. }
-            | Self::ServerLost { .. }
-            | Self::InvalidAnswer { .. }
-            | Self::TimedOut { .. }
-            | Self::QueueTimeout { .. }
-            | Self::Overloaded { .. }
-            | Self::TooLarge { .. }
-            | Self::Undelivered { .. }
-            | Self::Forbidden(_)
-            | Self::ClosedByOwner(_)
-            | Self::Cancelled
-            | Self::Internal(_)
-            | Self::Peer(_)
-            | Self::Owner(_)
-            | Self::Unattributed(_) => INTERNAL_ERROR,
-        }
+        self.spec().jsonrpc.for_version(version)
     }
 
     /// The HTTP status of the answer to a modern caller: a request that was understood and failed is
     /// 200, as its error is the method's.
     #[must_use]
     pub fn http_status(&self) -> u16 {
-        match self {
-            Self::BadMeta(_)
-            | Self::BadRequest(_)
-            | Self::HeaderMismatch(_)
-            | Self::MissingCapability { .. }
-            | Self::UnsupportedVersion { .. } => 400,
-            Self::UnknownMethod(_) => 404,
-            Self::Peer(error) | Self::Unattributed(error) => peer_http_status(error.get()),
-            Self::Owner(refusal) => refusal.error().map_or(200, peer_http_status),
-            Self::Denied(denial) => denial.http_status(),
-            Self::Unanswered(call) => call.refusal.http_status(),
-            Self::BadParams(_)
-            | Self::Expired(_)
-            | Self::UnknownTool(_)
-            | Self::UnknownPrompt(_)
-            | Self::UnknownResource(_)
-            | Self::UnknownServer(_)
-            | Self::UnknownId(_)
-            | Self::WindowExpired(_)
-            | Self::BadCursor
-            | Self::BadArguments { .. }
-            | Self::BadResult { .. }
-            | Self::NotReady { .. }
-            | Self::ServerLost { .. }
-            | Self::InvalidAnswer { .. }
-            | Self::TimedOut { .. }
-            | Self::QueueTimeout { .. }
-            | Self::Overloaded { .. }
-            | Self::TooLarge { .. }
-            | Self::Undelivered { .. }
-            | Self::Forbidden(_)
-            | Self::ClosedByOwner(_)
-            | Self::Cancelled
-            | Self::Internal(_) => 200,
+        let relayed = || self.root().relayed_error().map_or(200, peer_http_status);
+        self.spec().http_status.unwrap_or_else(relayed)
+    }
+
+    /// What kept a call from being answered; itself where it is no such call.
+    pub(crate) fn root(&self) -> &Self {
+        if let Self::Unanswered(call) = self {
+            return call.refusal.root();
         }
+        self
     }
 
     fn data(&self) -> Option<serde_json::Value> {

@@ -87,7 +87,7 @@ impl Cluster {
                     if view.silent_node.is_none() {
                         // What the logs allow was sent before the view was published: it is in force once this is
                         // answered.
-                        let _in_force = access.read(|_| ()).await;
+                        let _in_force = access.flush().await;
                         return;
                     }
                     view.replaced.cancelled().await;

@@ -130,10 +130,7 @@ impl Operator {
     /// The grants that a revoke closes of which their authors did not know.
     async fn grant_conflicts(&self) -> Result<Vec<GrantConflict>, Refusal> {
         let names = self.cluster.names.load();
-        let name = move |node: NodeId| {
-            let name = names.names.handle_for(node).map(ToString::to_string);
-            name.unwrap_or_else(|| node.short_id())
-        };
+        let name = move |node: NodeId| names.names.render(node);
         let entries = self
             .cluster
             .replication

@@ -153,7 +153,7 @@ async fn ask(kernel: &Kernel, name: &'static str, begun: &tokio::sync::Notify) -
             let who = shared_connection(&who, &CatalogView::All);
             said(asked.events.unsubscribe(who, "sub-none".into()).await)
         }
-        "access" => said(asked.access.read(|_| ()).await),
+        "access" => said(asked.access.flush().await),
         "agent_registry" => {
             let trace = TraceId::parse("550e8400-e29b-41d4-a716-446655440000").unwrap();
             said(asked.agents.renew(&who, None, &trace).await.map(|_| ()))

@@ -14,8 +14,9 @@ use mgp_callers::agent::{Agent, AgentChannel};
 use mgp_callers::in_flight_call::streams::Streams;
 use mgp_engine::servers::spec::ServerTransport;
 use mgp_engine::tools::subscriptions::PER_CONNECTION_MAX;
-use mgp_policy::access::{AccessMsg, ReadFn};
+use mgp_policy::access::{AccessMsg, GrantQuery};
 use mgp_protocol::ids::{AgentId, ServerId};
+use mgp_runtime::mailbox::Reply;
 use mgp_servers::server::ServerMsg;
 use mgp_tools::registrar::ServerTree;
 
@@ -126,12 +127,15 @@ async fn nobody_follows_a_server_that_was_taken_out() {
 async fn a_registered_server_that_could_not_be_started_leaves_nothing() {
     let kernel = Kernel::grow(&["beside"]).await;
     let (release, held) = std::sync::mpsc::channel::<()>();
-    let look = |look: ReadFn| kernel.access.send(AccessMsg::Read(look));
-    look(Box::new(move |_| assert!(held.recv().is_err()))).unwrap();
-    while look(Box::new(|_| ())).is_ok() {}
+    kernel.hold_access(held);
+    let look = || {
+        let query = GrantQuery::Barrier(Reply::new().0);
+        kernel.access.send(AccessMsg::Read(query))
+    };
+    while look().is_ok() {}
     assert!(!kernel.tree.start_server(spec("half")).await);
     drop(release);
-    let heard = || look(Box::new(|_| ())).is_ok();
+    let heard = || look().is_ok();
     until("access control answers again", heard).await;
     let half = ServerId::new("half");
     assert!(!kernel.servers.load().contains_key(&half));

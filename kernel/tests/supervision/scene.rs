@@ -5,7 +5,8 @@ use std::num::NonZeroUsize;
 use std::path::Path;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, OnceLock};
+use std::sync::mpsc::Receiver;
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use mgp_callers::agent::supervisor::AgentsActor;
@@ -40,7 +41,7 @@ use mgp_protocol::ids::ServerId;
 use mgp_protocol::mgp::access::DefaultPolicy;
 use mgp_protocol::refusal::Refusal;
 use mgp_runtime::event_sink::EventSink;
-use mgp_runtime::mailbox::Mailbox;
+use mgp_runtime::mailbox::{Mailbox, Queued, Reply};
 use mgp_runtime::task_supervisor::TaskSupervisorHandle;
 use mgp_servers::guard::{GuardActor, GuardHandle};
 use mgp_servers::server::{Connector, ResourceMonitor, ServerHandle, ServerTable, Status};
@@ -104,12 +105,26 @@ fn loaded(folder: &TempDir, servers: &[&str]) -> LoadedConfig {
     loaded
 }
 
+/// What access control waits for when it next publishes, if anything.
+type AccessHold = Arc<Mutex<Option<Receiver<()>>>>;
+
+fn hold_on_change(until: &AccessHold) -> EventSink<()> {
+    let until = until.clone();
+    EventSink::new(move |()| {
+        let held = until.lock().unwrap().take();
+        if let Some(held) = held {
+            assert!(held.recv().is_err(), "it is dropped");
+        }
+    })
+}
+
 pub(crate) struct Kernel {
     pub(crate) servers: Arc<ServerTable>,
     pub(crate) tree: TreeHandle,
     pub(crate) closing: CancellationToken,
     pub(crate) root: Vec<RootActor>,
     pub(crate) access: Mailbox<AccessMsg>,
+    access_hold: AccessHold,
     pub(crate) directory: Arc<Directory>,
     pub(crate) connector: Arc<Connector>,
     pub(crate) asked: Asked,
@@ -144,12 +159,24 @@ impl Kernel {
             closing: actor.shutdown.clone(),
             root: parts.root,
             access: parts.mailbox,
+            access_hold: parts.access_hold,
             directory,
             connector,
             asked: parts.asked,
             _folder: folder,
             tree: actor.start(&loaded).await.unwrap(),
         }
+    }
+
+    /// Access control answers nobody until the other end of this is dropped.
+    pub(crate) fn hold_access(&self, until: Receiver<()>) {
+        *self.access_hold.lock().unwrap() = Some(until);
+        let defaults = DefaultPolicies {
+            kernel: DefaultPolicy::OptOut,
+            servers: [(ServerId::new("elsewhere"), DefaultPolicy::OptIn)].into(),
+        };
+        let published = AccessMsg::SetDefaults(defaults, Reply::new().0);
+        self.access.send(published).unwrap();
     }
 
     /// Waits until a tool of this server is found.
@@ -249,6 +276,7 @@ struct Parts {
     servers: ServerDeps,
     access: AccessHandle,
     mailbox: Mailbox<AccessMsg>,
+    access_hold: AccessHold,
     asked: Asked,
     root: Vec<RootActor>,
 }
@@ -342,15 +370,7 @@ async fn parts(folder: &Path, servers: &Arc<ServerTable>) -> Parts {
     };
     let started = EventsHandle::start(&directory, servers, &recorded, &figures).await;
     let (events, hub) = started.unwrap();
-    let access = AccessActor {
-        table: table.clone(),
-        directory: directory.clone(),
-        on_change: EventSink::new(|()| ()),
-        audit: AuditHandle::disabled(),
-    };
-    let (access, _) = Actor::spawn(None, access, (books, Vec::new()))
-        .await
-        .unwrap();
+    let (access, access_hold) = start_access(&table, &directory, books).await;
     let search = finder(folder, &shown, &table, servers);
     let (search, finding) = search.open().await.unwrap();
     let merging = CatalogActor {
@@ -412,9 +432,28 @@ async fn parts(folder: &Path, servers: &Arc<ServerTable>) -> Parts {
         servers: parts,
         access,
         mailbox,
+        access_hold,
         asked,
         root,
     }
+}
+
+async fn start_access(
+    table: &Arc<Snapshot<GrantTable>>,
+    directory: &Arc<Directory>,
+    books: GrantStore,
+) -> (ActorRef<Queued<AccessMsg>>, AccessHold) {
+    let access_hold = AccessHold::default();
+    let access = AccessActor {
+        table: table.clone(),
+        directory: directory.clone(),
+        on_change: hold_on_change(&access_hold),
+        audit: AuditHandle::disabled(),
+    };
+    let (access, _) = Actor::spawn(None, access, (books, Vec::new()))
+        .await
+        .unwrap();
+    (access, access_hold)
 }
 
 fn connector(mark: String) -> Connector {

@@ -6,11 +6,10 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use mgp_engine::calls::telemetry::families::{MetricFamily, MetricKind, is_valid_label};
-use mgp_engine::calls::telemetry::refusal_reasons::RefusalReason;
 use mgp_engine::tools::catalog::CatalogTool;
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mgp::audit::Outcome as Ending;
-use mgp_protocol::refusal::Refusal;
+use mgp_protocol::refusal::{Refusal, RefusalReason};
 use mgp_runtime::metrics::{Counter, LatencyRecorder};
 
 /// The label for calls beyond the bound; not a valid server id.
@@ -77,7 +76,7 @@ impl CallMetrics {
     ) {
         self.in_flight.fetch_sub(1, Ordering::Relaxed);
         if let Some(refusal) = refusal {
-            self.refusals[RefusalReason::from_refusal(refusal) as usize].increment();
+            self.refusals[refusal.spec().reason as usize].increment();
         }
         let Some(tool) = tool else {
             return self.no_tool.count(ending, lasted);

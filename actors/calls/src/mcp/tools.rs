@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use mgp_engine::calls::outcome::{mark_answered, mark_dispatched};
-use mgp_engine::calls::telemetry::refusal_reasons::RefusalReason;
 use mgp_engine::tools::catalog::{CatalogTool, ListKind};
 use mgp_protocol::mcp::{self, tools};
 use mgp_protocol::mgp::tools::meta::MetaTool;
@@ -171,7 +170,7 @@ async fn call_at(
     let mut checks = request.trace.start_child_span("checks");
     let passed = checked.run(request, call.arguments).await;
     if let (Some(checks), Err((_, refusal))) = (&mut checks, &passed) {
-        checks.set_error(Some(RefusalReason::from_refusal(refusal).as_str()));
+        checks.set_error(Some(refusal.spec().reason.as_str()));
     }
     drop(checks);
     let began = facts.times.record(CallPart::Checks, began);

@@ -8,11 +8,11 @@ use std::sync::Arc;
 use mgp_cluster::replication::RequestedBy;
 use mgp_engine::doors::name_resolver::{ResolvedName, ServerOrTool};
 use mgp_engine::policy::access::{
-    self, GrantRequest, GrantRequestError, Principal, hidden_query_response,
+    self, ChangeRequest, GrantRequest, GrantRequestError, Principal, hidden_query_response,
 };
 use mgp_engine::policy::grants::GrantChange;
 use mgp_engine::tools::catalog::{CatalogTool, CatalogView};
-use mgp_protocol::ids::{AgentId, NodeId, ServerId};
+use mgp_protocol::ids::{AgentId, ServerId};
 use mgp_protocol::mcp::{self, Method};
 use mgp_protocol::mgp::access::{
     AccessList, Explain, Explanation, Grant, Granted, List, Permission, Query, Revoke, Revoked,
@@ -95,7 +95,7 @@ pub(super) async fn execute(
         return query(cx, &request.caller, &who, mcp::parse_params(params)?);
     }
     // First, so that a caller that may not ask learns nothing from errors about its params.
-    access::authorize(&who, GrantRequest::Administer).map_err(grant_refusal)?;
+    access::authorize(&who, GrantRequest::Administer).map_err(GrantRequestError::into_refusal)?;
     match tool {
         AccessTool::Query => Err(Refusal::UnknownMethod(tool.method().to_owned())),
         AccessTool::Grant => grant(cx, request, who, mcp::parse_params(params)?).await,
@@ -110,7 +110,8 @@ fn query(cx: &Context, caller: &Caller, who: &Principal, mut query: Query) -> Ou
     if caller.operator {
         query.agent_id = resolve_agent_id(&cx.name_sources, &query.agent_id)?;
     }
-    access::authorize(who, GrantRequest::Query(&query.agent_id)).map_err(grant_refusal)?;
+    access::authorize(who, GrantRequest::Query(&query.agent_id))
+        .map_err(GrantRequestError::into_refusal)?;
     let server = ServerId::new(query.server_id);
     let tool = query.tool_name.as_deref().filter(|tool| !tool.is_empty());
     let table = cx.policies.access.table();
@@ -192,15 +193,9 @@ async fn grant_locally(
     by: Principal,
     grant: Grant,
 ) -> Result<Vec<GrantChange>, Refusal> {
-    let names = cx.name_sources.nodes.others();
-    let who = by.clone();
+    let change = ChangeRequest::Grant(Box::new(grant), cx.name_sources.nodes.others());
     let trace = request.trace.id.clone();
-    let decided = cx.policies.access.record(by, trace, move |ledger| {
-        let (grants, authority) = (ledger.grants, ledger.authority);
-        let (id, now_ms) = (ledger.new_id, ledger.now_ms);
-        access::grant(&grant, &who, &names, grants, authority, id, now_ms).map_err(grant_refusal)
-    });
-    decided.await
+    cx.policies.access.record(by, trace, change).await
 }
 
 async fn revoke(cx: &Context, request: &Request, by: Principal, mut revoke: Revoke) -> Outcome {
@@ -241,14 +236,9 @@ async fn revoke_locally(
     by: Principal,
     revoke: Revoke,
 ) -> Result<Vec<GrantChange>, Refusal> {
-    let names = cx.name_sources.nodes.others();
-    let who = by.clone();
+    let change = ChangeRequest::Revoke(revoke, cx.name_sources.nodes.others());
     let trace = request.trace.id.clone();
-    let decided = cx.policies.access.record(by, trace, move |ledger| {
-        access::revoke(&revoke, &who, &names, ledger.grants, ledger.authority)
-            .map_err(grant_refusal)
-    });
-    decided.await
+    cx.policies.access.record(by, trace, change).await
 }
 
 async fn list_entries(cx: &Context, mut list: List) -> Outcome {
@@ -257,15 +247,7 @@ async fn list_entries(cx: &Context, mut list: List) -> Outcome {
     }
     let of_others = cluster::list_entries(cx, &list).await?;
     let names = cx.name_sources.nodes.others();
-    let entries = cx.policies.access.read(move |ledger| {
-        let name = |node: NodeId| {
-            names
-                .handle_for(node)
-                .map_or_else(|| node.short_id(), ToString::to_string)
-        };
-        access::list(ledger.grants, ledger.authority, &list, ledger.now_ms, name)
-    });
-    let mut entries = entries.await?;
+    let mut entries = cx.policies.access.list(list, names).await?;
     entries.extend(of_others);
     let known = cx.name_sources.name_resolver();
     let unknown = entries.iter().filter_map(|entry| {
@@ -366,19 +348,9 @@ async fn explain_locally(
     agent: AgentId,
     place: ServerOrTool,
 ) -> Result<Explanation, Refusal> {
-    let (who, about) = (Principal::Agent(agent.clone()), place.clone());
-    let explained = cx.policies.access.read(move |ledger| {
-        access::explain(
-            ledger.grants,
-            ledger.authority,
-            ledger.defaults,
-            &who,
-            &about.server,
-            about.tool.as_deref(),
-            ledger.now_ms,
-        )
-    });
-    let (explained, table) = (explained.await?, cx.policies.access.table());
+    let (access, about) = (&cx.policies.access, place.clone());
+    let explained = access.explain(agent.clone(), about.server, about.tool);
+    let (explained, table) = (explained.await?, access.table());
     let who = Principal::Agent(agent);
     let Some((_, set)) = table.excluding_set(&who, &place.server, place.tool.as_deref()) else {
         return Ok(explained);
@@ -438,23 +410,4 @@ fn resolve_grantee(name_sources: &NameSources, name: &str) -> Result<String, Ref
     let agent =
         name_sources::require_name(name_sources.name_resolver().resolve_grantee(name), false)?;
     Ok(agent.value.to_string())
-}
-
-/// §14: code 1000 for a caller that may not ask, invalid params for a wrong request.
-fn grant_refusal(refused: GrantRequestError) -> Refusal {
-    let words = refused.to_string();
-    match refused {
-        GrantRequestError::NotOperator { .. } | GrantRequestError::NotSelf { .. } => {
-            Refusal::Forbidden(words)
-        }
-        GrantRequestError::Target(_)
-        | GrantRequestError::BadTime(_)
-        | GrantRequestError::AlreadyExpired(_)
-        | GrantRequestError::Form(_)
-        | GrantRequestError::UnknownNode(_)
-        | GrantRequestError::AllLocalAgents
-        | GrantRequestError::LocalPattern(_)
-        | GrantRequestError::TooManyPatterns
-        | GrantRequestError::TooMany => Refusal::BadParams(words),
-    }
 }

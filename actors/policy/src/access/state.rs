@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use mgp_engine::node_key::NodeKey;
 use mgp_engine::policy::access::{
-    DefaultPolicies, ForeignRules, GrantTable, Principal, RemoteServers, ToolSets,
+    ChangeRequest, DefaultPolicies, ForeignRules, GrantRecords, GrantRequestError, GrantTable,
+    Principal, RemoteServers, ToolSets,
 };
 use mgp_engine::policy::grants::{
     ApplyOutcome, Authority, CausalContext, GrantChange, GrantId, Grants, LogChange, LogPosition,
@@ -18,7 +19,7 @@ use mgp_protocol::mgp::audit::{Event, TraceId};
 use mgp_protocol::refusal::Refusal;
 
 use super::batch_write::{BatchWrite, RecoveryOutcome};
-use super::{AccessActor, AccessMsg, DecideFn, GrantRecords, GrantStore, ReadFn, audit_events};
+use super::{AccessActor, AccessMsg, GrantQuery, GrantStore, audit_events};
 use mgp_runtime::mailbox::{Mailbox, Reply};
 use mgp_runtime::task::{self, SupervisedTask};
 use mgp_runtime::time::unix_ms;
@@ -37,8 +38,8 @@ type DecisionReply = Reply<Result<Vec<GrantChange>, Refusal>>;
 
 /// A request that came while the disk was busy.
 enum QueuedAccessRequest {
-    Record(DecideFn, Principal, TraceId, DecisionReply),
-    Read(ReadFn),
+    Record(ChangeRequest, Principal, TraceId, DecisionReply),
+    Read(GrantQuery),
 }
 
 /// Decisions being written to disk.
@@ -99,7 +100,7 @@ impl AccessState {
     pub(super) fn record(
         &mut self,
         actor: &AccessActor,
-        decide: DecideFn,
+        change: ChangeRequest,
         by: Principal,
         trace: TraceId,
         reply: DecisionReply,
@@ -113,16 +114,16 @@ impl AccessState {
             // None of it was stored.
             return reply.send(Err(Refusal::Internal(not_written.to_string())));
         }
-        let asked = QueuedAccessRequest::Record(decide, by, trace, reply);
+        let asked = QueuedAccessRequest::Record(change, by, trace, reply);
         self.queue.push_back(asked);
         self.decide_next_batch(actor);
     }
 
     /// Reads the grants; waits for a batch that is being written.
-    pub(super) fn read(&mut self, actor: &AccessActor, look: ReadFn) {
+    pub(super) fn read(&mut self, actor: &AccessActor, query: GrantQuery) {
         // Beyond the bound the request is dropped, which its sender notices.
         if self.queue.len() < WAITING_MAX {
-            self.queue.push_back(QueuedAccessRequest::Read(look));
+            self.queue.push_back(QueuedAccessRequest::Read(query));
         }
         self.decide_next_batch(actor);
     }
@@ -140,9 +141,9 @@ impl AccessState {
                 break;
             }
             match self.queue.pop_front() {
-                Some(QueuedAccessRequest::Read(look)) => look(&self.grant_records()),
-                Some(QueuedAccessRequest::Record(decide, by, trace, reply)) => {
-                    self.decide(&mut batch, decide, &by, &trace, reply);
+                Some(QueuedAccessRequest::Read(query)) => query.answer(&self.grant_records()),
+                Some(QueuedAccessRequest::Record(change, by, trace, reply)) => {
+                    self.decide(&mut batch, &change, &by, &trace, reply);
                 }
                 None => break,
             }
@@ -157,7 +158,7 @@ impl AccessState {
     fn decide(
         &mut self,
         batch: &mut DecisionBatch,
-        decide: DecideFn,
+        change: &ChangeRequest,
         by: &Principal,
         trace: &TraceId,
         reply: DecisionReply,
@@ -165,7 +166,8 @@ impl AccessState {
         if let Some(why) = &self.failure {
             return reply.send(Err(Refusal::Internal(why.clone())));
         }
-        let changes = match decide(&self.grant_records()) {
+        let decided = change.decide(by, &self.grant_records());
+        let changes = match decided.map_err(GrantRequestError::into_refusal) {
             Ok(changes) if changes.is_empty() => return reply.send(Ok(changes)),
             Ok(changes) => changes,
             Err(refusal) => return reply.send(Err(refusal)),

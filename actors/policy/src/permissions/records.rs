@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use mgp_engine::policy::access::Principal;
+use mgp_engine::policy::access::{ChangeRequest, Principal};
 use mgp_engine::policy::grants::GrantChange;
-use mgp_engine::policy::permissions::{self, RecordedDecision};
+use mgp_engine::policy::permissions::RecordedDecision;
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mgp::permission::{PermissionType, Verdict};
 use mgp_protocol::refusal::Refusal;
@@ -23,17 +23,7 @@ impl DecisionStore {
         &self,
         server: &ServerId,
     ) -> Result<BTreeMap<PermissionType, RecordedDecision>, Refusal> {
-        let server = server.clone();
-        self.0
-            .read(move |ledger| {
-                permissions::decisions_in_force(
-                    ledger.grants,
-                    ledger.authority,
-                    &server,
-                    ledger.now_ms,
-                )
-            })
-            .await
+        self.0.permission_decisions(server.clone()).await
     }
 
     /// Records a decision, in the audit log too. A deferred one changes nothing.
@@ -45,21 +35,13 @@ impl DecisionStore {
         until_ms: Option<u64>,
         decider: &Decider,
     ) -> Result<Vec<GrantChange>, Refusal> {
-        let (server, permission) = (server.clone(), permission.clone());
         let by = Principal::Operator(Arc::from(decider.name.as_str()));
-        let trace = decider.trace.clone();
-        let decided = self.0.record(by, trace, move |ledger| {
-            let change = permissions::to_grant_change(
-                ledger.grants,
-                ledger.authority,
-                &server,
-                &permission,
-                verdict,
-                until_ms,
-                ledger.new_id,
-            );
-            Ok(change.into_iter().collect())
-        });
-        decided.await
+        let change = ChangeRequest::SetPermission {
+            server: server.clone(),
+            permission: permission.clone(),
+            verdict,
+            until_ms,
+        };
+        self.0.record(by, decider.trace.clone(), change).await
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use mgp_engine::policy::access::{self, Principal};
+use mgp_engine::policy::access::{ChangeRequest, Principal};
 use mgp_protocol::ids::{ConnectionId, ServerId};
 use mgp_protocol::mgp::audit::{EventType, Outcome};
 use mgp_protocol::mgp::discovery::{Deregister, Deregistered};
@@ -150,14 +150,9 @@ impl Registrar {
     /// Revokes the grants of a removed server and frees its name, so that another server of that name begins without
     /// grants. If that fails, the name stays taken, and the next start of the kernel retries.
     pub(super) async fn revoke_grants(&self, id: &ServerId, trace: &Trace) {
-        let (its, kernel) = (id.clone(), Principal::Operator("kernel".into()));
-        let taken_back = self.access.record(kernel, trace.id.clone(), move |ledger| {
-            Ok(access::revoke_server_grants(
-                &its,
-                ledger.grants,
-                ledger.authority,
-            ))
-        });
+        let kernel = Principal::Operator("kernel".into());
+        let revoke = ChangeRequest::RevokeServer(id.clone());
+        let taken_back = self.access.record(kernel, trace.id.clone(), revoke);
         if let Err(error) = taken_back.await {
             return tracing::error!(server = %id, %error, "it is gone, and what was granted on it is not");
         }

@@ -28,45 +28,7 @@ pub const TASK: &str = "task";
 /// The outcome of a call that ended with this refusal.
 #[must_use]
 pub fn for_refusal(refusal: &Refusal) -> CallOutcome {
-    match refusal {
-        Refusal::Unanswered(call) => call.outcome,
-        // The owning node knows and reports the outcome with the error; the code alone decides nothing.
-        Refusal::Owner(refusal) => refusal.outcome,
-        // It was sent, or that cannot be ruled out.
-        Refusal::ServerLost { .. }
-        | Refusal::InvalidAnswer { .. }
-        | Refusal::TimedOut { .. }
-        | Refusal::Cancelled
-        | Refusal::Unattributed(_)
-        | Refusal::Internal(_)
-        // A `requestState` belongs to a call that began earlier.
-        | Refusal::Expired(_) => CallOutcome::Unknown,
-        Refusal::Peer(_)
-        | Refusal::BadResult { .. }
-        | Refusal::TooLarge { .. }
-        | Refusal::Undelivered { .. } => CallOutcome::Done,
-        Refusal::UnknownMethod(_)
-        | Refusal::BadParams(_)
-        | Refusal::BadMeta(_)
-        | Refusal::HeaderMismatch(_)
-        | Refusal::MissingCapability { .. }
-        | Refusal::UnsupportedVersion { .. }
-        | Refusal::UnknownId(_)
-        | Refusal::WindowExpired(_)
-        | Refusal::BadRequest(_)
-        | Refusal::UnknownTool(_)
-        | Refusal::UnknownPrompt(_)
-        | Refusal::UnknownResource(_)
-        | Refusal::UnknownServer(_)
-        | Refusal::BadCursor
-        | Refusal::BadArguments { .. }
-        | Refusal::NotReady { .. }
-        | Refusal::QueueTimeout { .. }
-        | Refusal::Overloaded { .. }
-        | Refusal::Forbidden(_)
-        | Refusal::ClosedByOwner(_)
-        | Refusal::Denied(_) => CallOutcome::NotExecuted,
-    }
+    refusal.spec().call_outcome
 }
 
 /// The outcome of one request to a server.

@@ -8,6 +8,5 @@ pub mod families;
 pub mod latency;
 pub mod otlp;
 mod protobuf;
-pub mod refusal_reasons;
 pub mod sampling;
 pub mod spans;

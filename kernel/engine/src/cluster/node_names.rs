@@ -102,6 +102,13 @@ impl NodeNames {
             .map(|(handle, _)| handle)
     }
 
+    /// What a node is called, for people; enough of its id where it has no name here.
+    #[must_use]
+    pub fn render(&self, node: NodeId) -> String {
+        self.handle_for(node)
+            .map_or_else(|| node.short_id(), ToString::to_string)
+    }
+
     /// All names, sorted.
     pub fn iter(&self) -> impl Iterator<Item = (&NodeHandle, NodeId)> {
         self.handles.iter().map(|(handle, node)| (handle, *node))

@@ -5,6 +5,7 @@
 //! [`AccessLease`] and is decided again before it is sent, so that a revocation applies to it, too.
 
 mod agent_rules;
+mod changes;
 mod decision;
 mod explain;
 mod foreign;
@@ -21,6 +22,7 @@ use mgp_protocol::mgp::access::{DefaultPolicy, Permission, Source};
 
 use self::agent_rules::AgentRuleSet;
 pub use self::agent_rules::RemoteServers;
+pub use self::changes::{ChangeRequest, GrantRecords};
 pub use self::decision::{
     AccessDecision, DenialResponse, ExpiredLease, ForeignDenial, LeaseExpiryCause, denial_response,
     hidden_query_response,
@@ -31,7 +33,7 @@ pub use self::explain::{
 pub use self::foreign::{ForeignLease, ForeignRules, SharedTools};
 pub use self::requests::{
     GrantRequest, GrantRequestError, NodeResolver, PATTERNS_MAX, authorize, grant,
-    remaining_pattern_grants, revoke, revoke_server_grants,
+    grant_to_creator, remaining_pattern_grants, revoke, revoke_server_grants,
 };
 pub use self::sets::{SetSource, ToolSet, ToolSets};
 use crate::policy::grants::{Authority, GrantId, GrantResource, Grants, LoggedGrant, Subject};

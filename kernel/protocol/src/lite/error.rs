@@ -9,6 +9,7 @@ use crate::dialect::Version;
 use crate::jsonrpc::{
     ErrorObject, INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, PARSE_ERROR,
 };
+use crate::mgp::audit::Outcome;
 use crate::refusal::{Refusal, Rendered};
 
 /// Most names in `available_tools`: enough for a person who looks, and no list of everything in each error.
@@ -164,11 +165,7 @@ impl LiteRefusal {
         if let Refusal::UnknownTool(name) = refusal {
             return Self::Error(LiteError::tool_not_found(name, &[], None));
         }
-        let why = if let Refusal::Unanswered(call) = refusal {
-            &call.refusal
-        } else {
-            refusal
-        };
+        let why = refusal.root();
         if let Refusal::MissingCapability { required } = why {
             let words = format!(
                 "the tool asks its caller for what MCP-lite has no words for: {}",
@@ -186,7 +183,7 @@ impl LiteRefusal {
             Rendered::Result(result) => Self::Failure(result),
             Rendered::Error(error) => {
                 let mut error = LiteError::parse(&error);
-                if is_timeout(refusal) {
+                if why.spec().outcome == Outcome::Timeout && !why.is_answer() {
                     error.kind = LiteErrorKind::Timeout;
                 }
                 if error.kind == LiteErrorKind::InvalidRequest && !refusal.is_answer() {
@@ -196,17 +193,6 @@ impl LiteRefusal {
             }
         }
     }
-}
-
-/// True when the time of the call was over.
-fn is_timeout(refusal: &Refusal) -> bool {
-    if let Refusal::Unanswered(call) = refusal {
-        return is_timeout(&call.refusal);
-    }
-    matches!(
-        refusal,
-        Refusal::TimedOut { .. } | Refusal::QueueTimeout { .. }
-    )
 }
 
 #[cfg(test)]

@@ -5,7 +5,9 @@ use serde_json::json;
 use serde_json::value::RawValue;
 
 use super::code::Code;
-use crate::jsonrpc::{INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST};
+use super::owner_refusal::OwnerRefusalCause;
+use super::spec::{BLOCKED, DENIED, INTERNAL, PARAMS, REQUEST, row};
+use super::{CallOutcome, RefusalReason, RefusalSpec};
 
 /// Why a request was kept from being done, though it could be understood.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -123,47 +125,29 @@ fn render_hint(hint: Option<&str>) -> String {
 }
 
 impl Denial {
-    /// Its code for an MGP caller.
-    #[must_use]
-    pub fn mgp_code(&self) -> Code {
+    /// Its row.
+    #[rustfmt::skip]
+    pub(super) fn spec(&self) -> RefusalSpec {
+        use OwnerRefusalCause as Cause;
+        use RefusalReason as Reason;
+        let row = |jsonrpc, http, code, ended, reason, cause| {
+            row(jsonrpc, http, Some(code), ended, reason, cause, CallOutcome::NotExecuted)
+        };
         match self {
-            Self::Permission { .. } | Self::Unconfirmed { .. } => Code::PermissionDenied,
-            Self::NotGranted { .. } => Code::AccessDenied,
-            Self::NoCredentials(_) => Code::AuthRequired,
-            Self::CredentialsExpired(_) => Code::AuthExpired,
-            Self::Validator { .. } => Code::ValidationBlocked,
-            Self::UnsafeCode { .. } => Code::CodeSafetyViolation,
-            Self::Registration { code, .. } => *code,
-            Self::RateLimited { .. } => Code::RateLimited,
-            Self::OverQuota { .. } => Code::QuotaExceeded,
-            Self::Disabled { .. } => Code::ToolDisabled,
-            Self::NoSubscription { .. } => Code::ToolNotFound,
-        }
-    }
-
-    /// The JSON-RPC code for a plain caller.
-    pub(crate) fn jsonrpc_code(&self) -> i64 {
-        match self {
-            Self::NoCredentials(_) | Self::CredentialsExpired(_) => INVALID_REQUEST,
-            Self::NotGranted { .. }
-            | Self::Validator { .. }
-            | Self::UnsafeCode { .. }
-            | Self::Registration { .. }
-            | Self::Disabled { .. }
-            | Self::NoSubscription { .. } => INVALID_PARAMS,
-            Self::Permission { .. }
-            | Self::Unconfirmed { .. }
-            | Self::RateLimited { .. }
-            | Self::OverQuota { .. } => INTERNAL_ERROR,
-        }
-    }
-
-    /// The HTTP status: only missing credentials are HTTP's own affair.
-    pub(crate) fn http_status(&self) -> u16 {
-        if matches!(self, Self::NoCredentials(_) | Self::CredentialsExpired(_)) {
-            401
-        } else {
-            200
+            //                                    JSON-RPC  HTTP  MGP                        audit    metric                owner's cause
+            Self::Permission { .. } =>        row(INTERNAL, 200, Code::PermissionDenied,    DENIED,  Reason::Permission,   Cause::Denied),
+            Self::Unconfirmed { .. } =>       row(INTERNAL, 200, Code::PermissionDenied,    DENIED,  Reason::Confirmation, Cause::Denied),
+            Self::NotGranted { .. } =>        row(PARAMS,   200, Code::AccessDenied,        DENIED,  Reason::Access,       Cause::Denied),
+            // Only missing credentials are HTTP's own affair.
+            Self::NoCredentials(_) =>         row(REQUEST,  401, Code::AuthRequired,        DENIED,  Reason::Credentials,  Cause::Denied),
+            Self::CredentialsExpired(_) =>    row(REQUEST,  401, Code::AuthExpired,         DENIED,  Reason::Credentials,  Cause::Denied),
+            Self::Validator { .. } =>         row(PARAMS,   200, Code::ValidationBlocked,   BLOCKED, Reason::Validator,    Cause::Blocked),
+            Self::UnsafeCode { .. } =>        row(PARAMS,   200, Code::CodeSafetyViolation, BLOCKED, Reason::UnsafeCode,   Cause::Blocked),
+            Self::Registration { code, .. } => row(PARAMS,  200, *code,                     BLOCKED, Reason::Registration, Cause::Blocked),
+            Self::RateLimited { .. } =>       row(INTERNAL, 200, Code::RateLimited,         BLOCKED, Reason::RateLimit,    Cause::Blocked),
+            Self::OverQuota { .. } =>         row(INTERNAL, 200, Code::QuotaExceeded,       BLOCKED, Reason::Quota,        Cause::Blocked),
+            Self::Disabled { .. } =>          row(PARAMS,   200, Code::ToolDisabled,        BLOCKED, Reason::Disabled,     Cause::Blocked),
+            Self::NoSubscription { .. } =>    row(PARAMS,   200, Code::ToolNotFound,        BLOCKED, Reason::Disabled,     Cause::Blocked),
         }
     }
 

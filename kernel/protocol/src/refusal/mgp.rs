@@ -152,59 +152,11 @@ pub fn strip_mgp(error: &str) -> Option<String> {
     serde_json::to_string(&object).ok()
 }
 
-/// The code for a server in one of MGP's states (MGP §11.2).
-fn code_for_state(state: &str) -> Code {
-    let known = [
-        ("draining", Code::ServerDraining),
-        ("restarting", Code::ServerRestarting),
-    ];
-    let named = known.into_iter().find(|(name, _)| *name == state);
-    named.map_or(Code::ServerNotReady, |(_, code)| code)
-}
-
 impl Refusal {
     /// The MGP code; `None` for what JSON-RPC and MCP have words of their own for, and for a peer's error.
     #[must_use]
     pub fn mgp_code(&self) -> Option<Code> {
-        match self {
-            Self::Forbidden(_) | Self::ClosedByOwner(_) => Some(Code::PermissionDenied),
-            Self::UnknownTool(_) => Some(Code::ToolNotFound),
-            Self::BadArguments { .. } => Some(Code::InvalidToolArgs),
-            Self::NotReady {
-                unreachable: true, ..
-            }
-            | Self::ServerLost { .. } => Some(Code::UpstreamUnavailable),
-            Self::TimedOut { remote: true, .. } => Some(Code::UpstreamTimeout),
-            Self::NotReady { state, .. } => Some(code_for_state(state)),
-            Self::Overloaded { .. } | Self::TooLarge { .. } | Self::Undelivered { .. } => {
-                Some(Code::ResourceExhausted)
-            }
-            // MGP has no code for a request taken back, and says it as one whose time is over.
-            Self::TimedOut { .. }
-            | Self::QueueTimeout { .. }
-            | Self::Cancelled
-            | Self::WindowExpired(_) => Some(Code::Timeout),
-            Self::UnknownId(_) => Some(Code::ResourceNotFound),
-            Self::BadResult { .. } | Self::InvalidAnswer { .. } => Some(Code::UpstreamError),
-            Self::Denied(denial) => Some(denial.mgp_code()),
-            Self::Unanswered(call) => call.refusal.mgp_code(),
-            Self::UnknownMethod(_)
-            | Self::BadParams(_)
-            | Self::BadMeta(_)
-            | Self::HeaderMismatch(_)
-            | Self::MissingCapability { .. }
-            | Self::UnsupportedVersion { .. }
-            | Self::Expired(_)
-            | Self::BadRequest(_)
-            | Self::UnknownPrompt(_)
-            | Self::UnknownResource(_)
-            | Self::UnknownServer(_)
-            | Self::BadCursor
-            | Self::Internal(_)
-            | Self::Peer(_)
-            | Self::Owner(_)
-            | Self::Unattributed(_) => None,
-        }
+        self.spec().mgp
     }
 
     /// When the same request may do better, in milliseconds from now; `None` when it will not. What may

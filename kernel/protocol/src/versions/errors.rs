@@ -11,7 +11,7 @@ use crate::lookalike;
 use crate::mcp::{Method as _, resources};
 use crate::refusal::{
     HEADER_MISMATCH, MISSING_CAPABILITY, RESOURCE_NOT_FOUND, UNSUPPORTED_VERSION,
-    URL_ELICITATION_REQUIRED, code_for_version,
+    URL_ELICITATION_REQUIRED, legacy_code,
 };
 use crate::splice::{Splice, member};
 
@@ -47,7 +47,7 @@ pub fn convert_error<'a>(
     };
     let other = match from {
         ProtocolFamily::Legacy => to_stateless_code(code),
-        ProtocolFamily::Stateless => to_legacy_code(code, to, method, said.data),
+        ProtocolFamily::Stateless => to_legacy_code(code, method, said.data),
     };
     let mut splice = Splice::new(text);
     if other != code {
@@ -65,12 +65,12 @@ fn to_stateless_code(code: i64) -> i64 {
     }
 }
 
-fn to_legacy_code(code: i64, to: Version, method: &str, data: Option<&RawValue>) -> i64 {
+fn to_legacy_code(code: i64, method: &str, data: Option<&RawValue>) -> i64 {
     let names_uri = || data.is_some_and(|data| member(data.get(), "uri").is_some());
     if code == INVALID_PARAMS && method == resources::Read::METHOD && names_uri() {
         return RESOURCE_NOT_FOUND;
     }
-    code_for_version(code, to)
+    legacy_code(code)
 }
 
 #[cfg(test)]

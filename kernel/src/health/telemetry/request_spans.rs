@@ -3,11 +3,10 @@
 use std::sync::Arc;
 
 use mgp_callers::request::{AnswerFuture, Outcome, Request};
-use mgp_engine::calls::telemetry::refusal_reasons::RefusalReason;
 use mgp_engine::calls::telemetry::sampling::Sampler;
 use mgp_engine::calls::telemetry::spans::FinishedSpan;
 use mgp_protocol::dialect::Dialect;
-use mgp_protocol::refusal::Rendered;
+use mgp_protocol::refusal::{RefusalReason, Rendered};
 use mgp_protocol::splice::member;
 use mgp_runtime::event_sink::EventSink;
 use mgp_runtime::trace::RequestSpan;
@@ -83,8 +82,7 @@ impl RequestSpanGuard {
     fn record_outcome(&mut self, outcome: &Outcome) {
         self.is_answered = true;
         let Err(refusal) = outcome else { return };
-        self.span
-            .set_error(RefusalReason::from_refusal(refusal).as_str());
+        self.span.set_error(refusal.spec().reason.as_str());
         if let Rendered::Error(error) = refusal.render_for_dialect(self.dialect)
             && let Some(code) = member(&error, "code")
         {

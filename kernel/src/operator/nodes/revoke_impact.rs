@@ -17,10 +17,7 @@ impl Operator {
         let impact: Impact = read(request)?;
         let node = self.find_peer(&impact.node)?;
         let names = self.cluster.names.load().names.clone();
-        let name = move |node: NodeId| {
-            let name = names.handle_for(node).map(ToString::to_string);
-            name.unwrap_or_else(|| node.short_id())
-        };
+        let name = move |node: NodeId| names.render(node);
         let entries = self.cluster.replication.list_entries(name).await?;
         let name = self.cluster.node_label(node);
         let shares = self.cluster.shares.current();

@@ -1,16 +1,15 @@
 //! What names an agent or a server of another node is decided in the logs of the cluster.
 
 use mgp_cluster::replication::{ClusterSnapshot, RequestedBy};
-use mgp_engine::policy::access;
+use mgp_engine::policy::access::{self, GrantRequestError};
 use mgp_engine::policy::grants::{GrantChange, GrantStatus, LogChange, LoggedGrant};
 use mgp_engine::replication::remote_rules;
-use mgp_policy::access::GrantRecords;
 use mgp_protocol::ids::{AgentId, NodeId, NodeServer, ServerId};
 use mgp_protocol::mgp::access::{Entry, Explanation, Grant, List, Permission, Revoke};
 use mgp_protocol::mgp::kernel::nodes::Confirmations;
 use mgp_protocol::refusal::Refusal;
 
-use super::{GrantTarget, grant_refusal};
+use super::GrantTarget;
 use crate::Context;
 use crate::confirmations::wait_for_confirmations;
 
@@ -65,7 +64,7 @@ pub(super) async fn grant(
         let (grants, authority) = (logs.grants(), logs.authority());
         let (id, now_ms) = (records.new_grant_id, records.now_ms);
         let made = access::grant(&grant, &who, &names, grants, authority, id, now_ms);
-        let made = made.map_err(grant_refusal)?;
+        let made = made.map_err(GrantRequestError::into_refusal)?;
         let pattern = |it: &GrantChange| matches!(it, GrantChange::Grant(grant) if grant.is_pattern());
         if older.is_empty() || !made.iter().any(pattern) {
             Ok(made)
@@ -89,20 +88,17 @@ pub(super) async fn revoke(
         let logs = records.replica.logs();
         let (grants, authority) = (logs.grants(), logs.authority());
         let wider = access::remaining_pattern_grants(&revoke, &names, grants, authority);
-        let wider = wider.map_err(grant_refusal)?.into_iter();
+        let wider = wider.map_err(GrantRequestError::into_refusal)?.into_iter();
         let in_force = |granted: &&LoggedGrant| {
             records.replica.grant_status(granted, records.now_ms) == GrantStatus::InForce
         };
         let wider = wider.filter(in_force).map(|granted| (granted, None));
-        let name = |node| {
-            names
-                .handle_for(node)
-                .map_or_else(|| node.short_id(), ToString::to_string)
-        };
+        let name = |node| names.render(node);
         if let Some(entry) = access::list_cluster(wider, logs.local_node(), name).first() {
             return Err(still_allowed_refusal(entry));
         }
-        access::revoke(&revoke, &who, &names, grants, authority).map_err(grant_refusal)
+        access::revoke(&revoke, &who, &names, grants, authority)
+            .map_err(GrantRequestError::into_refusal)
     })
     .await
 }
@@ -159,10 +155,7 @@ async fn decide(
 /// The entries of the cluster's logs that a list is asked for.
 pub(super) async fn list_entries(cx: &Context, list: &List) -> Result<Vec<Entry>, Refusal> {
     let names = cx.name_sources.nodes.others();
-    let name = move |node: NodeId| {
-        let name = names.handle_for(node).map(ToString::to_string);
-        name.unwrap_or_else(|| node.short_id())
-    };
+    let name = move |node: NodeId| names.render(node);
     let mut entries = cx.replication.list_entries(name).await?;
     let agent = list
         .agent_id
@@ -211,7 +204,10 @@ pub(super) async fn explain(cx: &Context, target: GrantTarget) -> Result<Explana
         notes,
     } = target;
     if let Some(owner) = owning_node(cx, &place.server)? {
-        let own = explain_local_denial(cx, agent.clone(), owner.clone(), place.tool.clone());
+        let names = cx.name_sources.nodes.others();
+        let access = &cx.policies.access;
+        let own =
+            access.explain_local_denial(agent.clone(), owner.clone(), place.tool.clone(), names);
         let own = own.await?;
         let name = node_name(cx, owner.node);
         let there = explain_remote(cx, agent.clone(), owner, place.tool.clone()).await?;
@@ -240,32 +236,6 @@ fn owning_node(cx: &Context, server: &ServerId) -> Result<Option<NodeServer>, Re
     let node = names.resolve(node);
     let node = node.map_err(|why| Refusal::BadParams(why.to_string()))?;
     Ok(Some(node.server(server)))
-}
-
-/// What this node itself denies one of its agents of the server of another node.
-async fn explain_local_denial(
-    cx: &Context,
-    agent: AgentId,
-    on: NodeServer,
-    tool: Option<String>,
-) -> Result<Option<Explanation>, Refusal> {
-    let names = cx.name_sources.nodes.others();
-    let look = move |ledger: &GrantRecords<'_>| {
-        let name = |node: NodeId| {
-            names
-                .handle_for(node)
-                .map_or_else(|| node.short_id(), ToString::to_string)
-        };
-        access::explain_local_denial(
-            ledger.grants,
-            ledger.authority,
-            &agent,
-            (&on, tool.as_deref()),
-            ledger.now_ms,
-            &name,
-        )
-    };
-    cx.policies.access.read(look).await
 }
 
 /// What this node says of its agent at the server of another node, and what that node will say: both have to allow it.

@@ -315,8 +315,7 @@ impl Scene {
     pub(super) async fn settle(&self) {
         for n in self.machines.keys() {
             self.at(*n).read_logs(|_| ()).await.unwrap();
-            let access = &self.machines[n].access;
-            access.read(|_| ()).await.unwrap();
+            self.machines[n].access.flush().await.unwrap();
         }
     }
 

@@ -152,8 +152,7 @@ impl NameResolver {
     }
 
     fn node_label(&self, node: NodeId) -> String {
-        let handle = self.nodes.handle_for(node);
-        handle.map_or_else(|| node.short_id(), ToString::to_string)
+        self.nodes.render(node)
     }
 
     fn is_local(&self, typed: &str) -> bool {

@@ -2,8 +2,10 @@
 
 use mgp_protocol::ids::{AgentId, NodeId, ServerId};
 use mgp_protocol::mgp::access::{self, BadTarget, EntryType, Permission, target};
+use mgp_protocol::refusal::Refusal;
 
 use super::Principal;
+use crate::cluster::node_names::NodeNames;
 use crate::policy::grants::{
     Authority, BadOperation, Grant, GrantChange, GrantId, GrantResource, Grants, IDS_MAX,
     LoggedGrant, Revoke, Subject,
@@ -77,12 +79,12 @@ pub enum GrantRequestError {
 }
 
 impl GrantRequestError {
-    /// The code of §14: 1000 PERMISSION_DENIED for a caller without the right, -32602 for a malformed
-    /// request.
+    /// As the caller reads it.
     #[must_use]
-    pub fn code(&self) -> i64 {
+    pub fn into_refusal(self) -> Refusal {
+        let words = self.to_string();
         match self {
-            Self::NotOperator { .. } | Self::NotSelf { .. } => 1000,
+            Self::NotOperator { .. } | Self::NotSelf { .. } => Refusal::Forbidden(words),
             Self::Target(_)
             | Self::BadTime(_)
             | Self::AlreadyExpired(_)
@@ -91,7 +93,7 @@ impl GrantRequestError {
             | Self::AllLocalAgents
             | Self::LocalPattern(_)
             | Self::TooManyPatterns
-            | Self::TooMany => mgp_protocol::jsonrpc::INVALID_PARAMS,
+            | Self::TooMany => Refusal::BadParams(words),
         }
     }
 }
@@ -149,12 +151,7 @@ pub fn grant(
         .expires_at
         .as_deref()
         .map(|text| parse_expiry(text, now_ms));
-    let standing = grants.unrevoked(&subject, &resource, authority);
-    if standing.len() > IDS_MAX {
-        return Err(GrantRequestError::TooMany);
-    }
-    let replaced = standing.iter().map(|granted| granted.grant.id);
-    let mut grant = Grant {
+    let grant = Grant {
         id,
         replaces: Vec::new(),
         subject,
@@ -164,6 +161,63 @@ pub fn grant(
         told_by: request.granted_by.clone().filter(|by| !by.is_empty()),
         justification: request.justification.clone(),
     };
+    replace_standing(grant, grants, authority)
+}
+
+/// The operations when an agent has registered a server: it may call it, and the operator decides about others. None
+/// where the operator denied it, so that registering again does not undo that.
+///
+/// # Errors
+/// [`GrantRequestError`]; then nothing may be recorded.
+pub fn grant_to_creator(
+    agent: &AgentId,
+    server: &ServerId,
+    grants: &Grants,
+    authority: &Authority,
+    id: GrantId,
+) -> Result<Vec<GrantChange>, GrantRequestError> {
+    let here = authority.local_node();
+    let denied_subject = Subject::Agent(here.agent(agent.clone()));
+    let denied_resource = GrantResource::Server(here.server(server.clone()));
+    let standing = grants.unrevoked(&denied_subject, &denied_resource, authority);
+    if standing
+        .iter()
+        .any(|granted| granted.grant.permission == Permission::Deny)
+    {
+        return Ok(Vec::new());
+    }
+    // The server is of this node.
+    let (subject, resource) = parse_target(
+        (here, &NodeNames::default()),
+        EntryType::ServerGrant,
+        agent.as_str(),
+        server.as_str(),
+        None,
+    )?;
+    let grant = Grant {
+        id,
+        replaces: Vec::new(),
+        subject,
+        resource,
+        permission: Permission::Allow,
+        not_after_ms: None,
+        told_by: None,
+        justification: Some("it registered the server".to_owned()),
+    };
+    replace_standing(grant, grants, authority)
+}
+
+/// The operations by which a new entry replaces the earlier ones for the same agent and the same server or tool.
+fn replace_standing(
+    mut grant: Grant,
+    grants: &Grants,
+    authority: &Authority,
+) -> Result<Vec<GrantChange>, GrantRequestError> {
+    let standing = grants.unrevoked(&grant.subject, &grant.resource, authority);
+    if standing.len() > IDS_MAX {
+        return Err(GrantRequestError::TooMany);
+    }
+    let replaced = standing.iter().map(|granted| granted.grant.id);
     let mut changes = Vec::new();
     if !grant.is_pattern() {
         grant.replaces = replaced.collect();

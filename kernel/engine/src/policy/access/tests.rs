@@ -1,3 +1,4 @@
+mod changes;
 mod explanations;
 mod foreign;
 mod requests;
@@ -7,6 +8,7 @@ use std::collections::BTreeMap;
 
 use mgp_protocol::ids::{NodeId, NodeServer};
 use mgp_protocol::mgp::access::{self as words, EntryType};
+use mgp_protocol::refusal::Refusal;
 use proptest::prelude::*;
 
 use super::*;
@@ -412,28 +414,26 @@ fn a_grant_that_does_not_fit_is_refused() {
             NOW,
         )
         .unwrap_err();
-        (refused.code(), refused)
+        (refused.clone().into_refusal(), refused)
     };
     let mut no_tool = request(None, Permission::Allow);
     no_tool.entry_type = EntryType::ToolGrant;
     assert!(matches!(
         refused(no_tool),
-        (-32602, GrantRequestError::Target(_))
+        (Refusal::BadParams(_), GrantRequestError::Target(_))
     ));
     for (when, past) in [("tomorrow", false), ("1970-01-01T00:00:10Z", true)] {
         let mut ends = request(None, Permission::Allow);
         ends.expires_at = Some(when.into());
-        let (code, why) = refused(ends);
-        assert_eq!(
-            (code, matches!(why, GrantRequestError::AlreadyExpired(_))),
-            (-32602, past)
-        );
+        let (refusal, why) = refused(ends);
+        assert!(matches!(refusal, Refusal::BadParams(_)));
+        assert_eq!(matches!(why, GrantRequestError::AlreadyExpired(_)), past);
     }
     let mut nobody = request(None, Permission::Allow);
     nobody.agent_id = String::new();
     assert!(matches!(
         refused(nobody),
-        (-32602, GrantRequestError::Form(_))
+        (Refusal::BadParams(_), GrantRequestError::Form(_))
     ));
 }
 
@@ -444,15 +444,17 @@ fn only_the_operator_grants_and_an_agent_asks_about_itself() {
     assert_eq!(authorize(&operator(), GrantRequest::Query("b")), Ok(()));
     assert_eq!(authorize(&agent("a"), GrantRequest::Query("a")), Ok(()));
     let other = authorize(&agent("a"), GrantRequest::Query("b")).unwrap_err();
-    assert_eq!(other.code(), 1000);
+    let forbidden =
+        |error: GrantRequestError| matches!(error.into_refusal(), Refusal::Forbidden(_));
+    assert!(forbidden(other));
     // An agent that takes the operator's name is an agent.
     let grants = Grants::default();
     let asked = request(None, Permission::Allow);
     let named = agent("admin");
     let refused = grant(&asked, &named, &Nas, &grants, &authority(), id(1), NOW).unwrap_err();
-    assert_eq!(refused.code(), 1000);
+    assert!(forbidden(refused));
     let refused = revoke(&revoking(None), &named, &Nas, &grants, &authority()).unwrap_err();
-    assert_eq!(refused.code(), 1000);
+    assert!(forbidden(refused));
     let table = table(&grants, DefaultPolicy::OptIn);
     let found = table.decide(&named, &server("files"), None, NOW);
     assert_eq!(found.permission, Permission::Deny);

@@ -4,44 +4,7 @@
 use serde_json::value::RawValue;
 
 use crate::federation::message::{self, BadMessage};
-use crate::mgp::audit::Outcome;
-use crate::refusal::Refusal;
-use crate::refusal::owner_refusal::{OwnerRefusal, OwnerRefusalCause};
-
-/// The cause of a refusal by this kernel.
-#[must_use]
-pub fn cause(refusal: &Refusal) -> OwnerRefusalCause {
-    if let Refusal::Unanswered(call) = refusal {
-        return cause(&call.refusal);
-    }
-    let is_away = matches!(
-        refusal,
-        Refusal::NotReady { .. }
-            | Refusal::ServerLost { .. }
-            | Refusal::QueueTimeout { .. }
-            | Refusal::Overloaded { .. }
-            | Refusal::UnknownServer(_)
-    );
-    let is_not_found = matches!(
-        refusal,
-        Refusal::UnknownTool(_) | Refusal::UnknownPrompt(_) | Refusal::UnknownResource(_)
-    );
-    if is_away {
-        return OwnerRefusalCause::Unavailable;
-    }
-    if is_not_found {
-        return OwnerRefusalCause::NotFound;
-    }
-    match Outcome::from_refusal(refusal).0 {
-        Outcome::Denied if matches!(refusal, Refusal::ClosedByOwner(_)) => {
-            OwnerRefusalCause::Closed
-        }
-        Outcome::Denied => OwnerRefusalCause::Denied,
-        Outcome::Blocked => OwnerRefusalCause::Blocked,
-        Outcome::Timeout => OwnerRefusalCause::TimedOut,
-        Outcome::Success | Outcome::Failure | Outcome::Cancelled => OwnerRefusalCause::Failed,
-    }
-}
+use crate::refusal::owner_refusal::OwnerRefusal;
 
 /// As on the wire.
 #[must_use]
@@ -66,9 +29,8 @@ pub fn decode(bytes: &[u8]) -> Result<OwnerRefusal, BadMessage> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ids::ServerId;
     use crate::refusal::CallOutcome;
-    use crate::refusal::owner_refusal::OwnerAnswer;
+    use crate::refusal::owner_refusal::{OwnerAnswer, OwnerRefusalCause};
 
     fn refusal() -> OwnerRefusal {
         OwnerRefusal {
@@ -105,34 +67,5 @@ mod tests {
         assert_eq!(later.cause, OwnerRefusalCause::Failed);
         let later = replace(b"not_executed", b"not_imagined");
         assert_eq!(later.outcome, CallOutcome::Unknown);
-    }
-
-    /// What another owner may do better is told apart from a decision about this call.
-    #[test]
-    fn a_refusal_is_told_by_its_cause() {
-        let away = Refusal::NotReady {
-            server: ServerId::new("s"),
-            state: "draining",
-            reason: None,
-            retry_after_ms: None,
-            unreachable: false,
-        };
-        let cases = [
-            (away, OwnerRefusalCause::Unavailable),
-            (
-                Refusal::ClosedByOwner("no".into()),
-                OwnerRefusalCause::Closed,
-            ),
-            (Refusal::Forbidden("no".into()), OwnerRefusalCause::Denied),
-            (
-                Refusal::UnknownTool("t".into()),
-                OwnerRefusalCause::NotFound,
-            ),
-            (Refusal::BadParams("p".into()), OwnerRefusalCause::Blocked),
-            (Refusal::Cancelled, OwnerRefusalCause::Failed),
-        ];
-        for (refusal, cause) in cases {
-            assert_eq!(super::cause(&refusal), cause, "{refusal}");
-        }
     }
 }

@@ -4,8 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::refusal::owner_refusal::{OwnerRefusal, OwnerRefusalCause};
-use crate::refusal::{CallOutcome, Denial, Refusal};
+use crate::refusal::Refusal;
 
 /// How it ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -97,80 +96,7 @@ impl Outcome {
     /// How a call ended that was refused.
     #[must_use]
     pub fn from_refusal(refusal: &Refusal) -> (Self, Option<Failure>) {
-        match refusal {
-            Refusal::Cancelled => (Self::Cancelled, None),
-            Refusal::TimedOut { .. } | Refusal::QueueTimeout { .. } => {
-                (Self::Timeout, Some(Failure::Transport))
-            }
-            Refusal::NotReady { .. } | Refusal::ServerLost { .. } => {
-                (Self::Failure, Some(Failure::Transport))
-            }
-            Refusal::Owner(refusal) => outcome_for_owner_refusal(refusal),
-            Refusal::Peer(_)
-            | Refusal::Unattributed(_)
-            | Refusal::BadResult { .. }
-            | Refusal::InvalidAnswer { .. }
-            | Refusal::TooLarge { .. }
-            | Refusal::Undelivered { .. }
-            // It continues a call that was made.
-            | Refusal::Expired(_)
-            | Refusal::Internal(_) => (Self::Failure, Some(Failure::Protocol)),
-            Refusal::Forbidden(_) | Refusal::ClosedByOwner(_) => (Self::Denied, None),
-            Refusal::Denied(denial) => outcome_for_denial(denial),
-            Refusal::Unanswered(call) => Self::from_refusal(&call.refusal),
-            Refusal::UnknownMethod(_)
-            | Refusal::BadParams(_)
-            | Refusal::BadMeta(_)
-            | Refusal::HeaderMismatch(_)
-            | Refusal::MissingCapability { .. }
-            | Refusal::UnsupportedVersion { .. }
-            | Refusal::BadRequest(_)
-            | Refusal::UnknownTool(_)
-            | Refusal::UnknownPrompt(_)
-            | Refusal::UnknownResource(_)
-            | Refusal::UnknownServer(_)
-            | Refusal::UnknownId(_)
-            | Refusal::WindowExpired(_)
-            | Refusal::BadCursor
-            | Refusal::BadArguments { .. }
-            | Refusal::Overloaded { .. } => (Self::Blocked, None),
-        }
-    }
-}
-
-/// A call that the kernel of another node refused. What was made was neither blocked nor denied.
-fn outcome_for_owner_refusal(refusal: &OwnerRefusal) -> (Outcome, Option<Failure>) {
-    let made = refusal.outcome != CallOutcome::NotExecuted;
-    match refusal.cause {
-        OwnerRefusalCause::Closed
-        | OwnerRefusalCause::Denied
-        | OwnerRefusalCause::NotFound
-        | OwnerRefusalCause::Blocked
-            if made =>
-        {
-            (Outcome::Failure, Some(Failure::Protocol))
-        }
-        OwnerRefusalCause::Closed | OwnerRefusalCause::Denied => (Outcome::Denied, None),
-        OwnerRefusalCause::NotFound | OwnerRefusalCause::Blocked => (Outcome::Blocked, None),
-        OwnerRefusalCause::Unavailable => (Outcome::Failure, Some(Failure::Transport)),
-        OwnerRefusalCause::TimedOut => (Outcome::Timeout, Some(Failure::Transport)),
-        OwnerRefusalCause::Failed => (Outcome::Failure, Some(Failure::Protocol)),
-    }
-}
-
-fn outcome_for_denial(denial: &Denial) -> (Outcome, Option<Failure>) {
-    match denial {
-        Denial::Permission { .. }
-        | Denial::Unconfirmed { .. }
-        | Denial::NotGranted { .. }
-        | Denial::NoCredentials(_)
-        | Denial::CredentialsExpired(_) => (Outcome::Denied, None),
-        Denial::Validator { .. }
-        | Denial::UnsafeCode { .. }
-        | Denial::Registration { .. }
-        | Denial::RateLimited { .. }
-        | Denial::OverQuota { .. }
-        | Denial::Disabled { .. }
-        | Denial::NoSubscription { .. } => (Outcome::Blocked, None),
+        let spec = refusal.spec();
+        (spec.outcome, spec.failure)
     }
 }

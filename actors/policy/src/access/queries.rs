@@ -1,0 +1,74 @@
+//! Questions about the grants that the published table does not answer.
+
+use std::collections::BTreeMap;
+
+use mgp_engine::cluster::node_names::NodeNames;
+use mgp_engine::policy::access::{self, GrantRecords, Principal};
+use mgp_engine::policy::permissions::{self, RecordedDecision};
+use mgp_protocol::ids::{AgentId, NodeServer, ServerId};
+use mgp_protocol::mgp::access::{Entry, Explanation, List};
+use mgp_protocol::mgp::permission::PermissionType;
+use mgp_runtime::mailbox::Reply;
+
+/// A query, with where its answer goes.
+#[derive(Debug)]
+pub enum GrantQuery {
+    /// The entries in force.
+    List(List, NodeNames, Reply<Vec<Entry>>),
+    /// Which rule decides about an agent at a server or one of its tools.
+    Explain(AgentId, ServerId, Option<String>, Reply<Explanation>),
+    /// What this node denies one of its agents at the server of another node, or one of its tools.
+    ExplainLocalDenial {
+        /// The agent.
+        agent: AgentId,
+        /// The server.
+        server: NodeServer,
+        /// The tool.
+        tool: Option<String>,
+        /// The names of other nodes.
+        names: NodeNames,
+        /// `None` where it denies nothing.
+        reply: Reply<Option<Explanation>>,
+    },
+    /// Nothing: answered when what came before it is in force.
+    Barrier(Reply<()>),
+    /// The operator's decisions in force on the permissions of a server.
+    Permissions(ServerId, Reply<BTreeMap<PermissionType, RecordedDecision>>),
+}
+
+impl GrantQuery {
+    pub(super) fn answer(self, records: &GrantRecords<'_>) {
+        let (grants, authority, now_ms) = (records.grants, records.authority, records.now_ms);
+        match self {
+            Self::List(request, names, reply) => {
+                let name = |node| names.render(node);
+                reply.send(access::list(grants, authority, &request, now_ms, name));
+            }
+            Self::Explain(agent, server, tool, reply) => {
+                let (about, tool) = (Principal::Agent(agent), tool.as_deref());
+                let defaults = records.defaults;
+                reply.send(access::explain(
+                    grants, authority, defaults, &about, &server, tool, now_ms,
+                ));
+            }
+            Self::ExplainLocalDenial {
+                agent,
+                server,
+                tool,
+                names,
+                reply,
+            } => {
+                let (on, name) = ((&server, tool.as_deref()), |node| names.render(node));
+                reply.send(access::explain_local_denial(
+                    grants, authority, &agent, on, now_ms, &name,
+                ));
+            }
+            Self::Barrier(reply) => reply.send(()),
+            Self::Permissions(server, reply) => {
+                reply.send(permissions::decisions_in_force(
+                    grants, authority, &server, now_ms,
+                ));
+            }
+        }
+    }
+}
