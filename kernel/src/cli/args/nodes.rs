@@ -105,7 +105,7 @@ pub struct Join {
     pub no_wait: bool,
 }
 
-/// `mgp approve`, an old spelling of `mgp approve`.
+/// `mgp nodes approve`, not shown: for scripts of before `mgp approve`.
 #[derive(Debug, Args)]
 pub struct ApproveNode {
     /// The three words that both sides show. They are of the node's key and its name: a name alone may be another
@@ -114,7 +114,7 @@ pub struct ApproveNode {
     pub words: Option<String>,
 }
 
-/// `mgp deny`, an old spelling of `mgp deny`.
+/// `mgp nodes refuse`, not shown: for scripts of before `mgp deny`.
 #[derive(Debug, Args)]
 pub struct RefuseNode {
     /// The three words, or the name or id of the node; not needed where only one asks.
