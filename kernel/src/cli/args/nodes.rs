@@ -231,7 +231,7 @@ pub struct Leave {
 /// `mgp nodes rekey`.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  mgp nodes rekey                           # this node: its key was copied, or it comes back after it left
+  mgp nodes rekey                           # this node: its key was copied, or it left and returns
   mgp nodes rekey desk --to 4f0c…           # on an admin: desk shows this key, and is the same node
 
 The key is changed at the next start of the kernel. An admin signs its new key with the old one; for any other
