@@ -134,6 +134,8 @@ pub struct ClusterDeps<'a> {
     pub access: AccessHandle,
     /// The audit log.
     pub audit: AuditHandle,
+    /// Other entries wait for the operator than before.
+    pub pending_changed: EventSink<()>,
 }
 
 /// Where the logs are, in the data folder.
@@ -220,6 +222,7 @@ impl Cluster {
             key: needs.key.clone(),
             links: links.clone(),
             events: weak_sink(&late, Self::on_pairing_event),
+            pending_changed: needs.pending_changed,
             audit: needs.audit.clone(),
         };
         let (pairing, pairing_cell) = PairingActor::start(pairing).await?;
