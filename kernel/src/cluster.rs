@@ -171,8 +171,7 @@ impl Cluster {
         let (here, key) = (needs.key.node_id(), needs.key.public_key());
         let late: Arc<OnceLock<Weak<Self>>> = Arc::default();
         let life = LifeId(randomness::random_bytes());
-        let folder = needs.data_dir.join(FOLDER);
-        let name = needs.config.node_name();
+        let (folder, name) = (needs.data_dir.join(FOLDER), needs.config.node_name());
         let (links, links_cell) = LinksActor::start(LinksStart {
             key: needs.key.clone(),
             name: name.clone(),

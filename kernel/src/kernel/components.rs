@@ -234,8 +234,7 @@ impl Components {
         kept: StoredState,
         connector: &Arc<Connector>,
     ) -> Result<Self, SpawnErr> {
-        let kernel = &options.loaded.kernel;
-        let troubles = kept.storage_health();
+        let (kernel, troubles) = (&options.loaded.kernel, kept.storage_health());
         let table = initial_access_table(kernel, &kept.replicas);
         let directory = Arc::new(Directory::new(table.clone()));
         let servers = Arc::new(ServerTable::new(BTreeMap::new()));
