@@ -134,6 +134,8 @@ pub struct ClusterDeps<'a> {
     pub access: AccessHandle,
     /// The audit log.
     pub audit: AuditHandle,
+    /// Other entries wait for the operator than before.
+    pub pending_changed: EventSink<()>,
 }
 
 /// Where the logs are, in the data folder.
@@ -169,8 +171,7 @@ impl Cluster {
         let (here, key) = (needs.key.node_id(), needs.key.public_key());
         let late: Arc<OnceLock<Weak<Self>>> = Arc::default();
         let life = LifeId(randomness::random_bytes());
-        let folder = needs.data_dir.join(FOLDER);
-        let name = needs.config.node_name();
+        let (folder, name) = (needs.data_dir.join(FOLDER), needs.config.node_name());
         let (links, links_cell) = LinksActor::start(LinksStart {
             key: needs.key.clone(),
             name: name.clone(),
@@ -220,6 +221,7 @@ impl Cluster {
             key: needs.key.clone(),
             links: links.clone(),
             events: weak_sink(&late, Self::on_pairing_event),
+            pending_changed: needs.pending_changed,
             audit: needs.audit.clone(),
         };
         let (pairing, pairing_cell) = PairingActor::start(pairing).await?;

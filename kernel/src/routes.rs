@@ -221,14 +221,8 @@ fn operator_route(method: &str) -> Option<Route> {
         "mgp/kernel/console/end" => {
             operator(|t, _| ready_outcome(t.operator.close_console_sessions()))
         }
-        "mgp/kernel/recorder/follow" => operator(|t, r| {
-            let (calls, logins) = (t.calls.clone(), t.operator.logins.clone());
-            Box::pin(async move { mgp::recorder::follow(&calls, &logins, &r).await })
-        }),
-        "mgp/kernel/recorder/play" => operator(|t, r| {
-            let (calls, logins) = (t.calls.clone(), t.operator.logins.clone());
-            Box::pin(async move { mgp::recorder::play(&calls, &logins, &r).await })
-        }),
+        "mgp/kernel/recorder/follow" => operator(call!(mgp::recorder::follow)),
+        "mgp/kernel/recorder/play" => operator(call!(mgp::recorder::play)),
         "mgp/kernel/lan/on" => operator(operate!(enable_lan())),
         "mgp/kernel/lan/off" => operator(operate!(disable_lan())),
         "mgp/kernel/lan/status" => operator(operate!(lan_status())),
@@ -252,7 +246,7 @@ fn operator_route(method: &str) -> Option<Route> {
         "mgp/audit/verify" => operator(operate!(verify_log)),
         "mgp/audit/last" => operator(|t, _| ready_outcome(t.operator.last_record())),
         "mgp/audit/acknowledge" => operator(operate!(acknowledge)),
-        "mgp/approvals/list" => operator(operate!(list_pending())),
+        "mgp/approvals/list" => operator(call!(mgp::approvals::list)),
         "mgp/approvals/approve" => operator(operate!(approve)),
         "mgp/approvals/answer" => operator(operate!(answer_pending)),
         "mgp/approvals/deny" => operator(operate!(deny)),

@@ -33,6 +33,7 @@ pub mod mcp {
 pub mod mgp {
     pub mod access;
     pub mod agent;
+    pub mod approvals;
     pub mod callback;
     pub mod calls;
     pub mod discovery;
@@ -79,6 +80,7 @@ use mgp_callers::agent::supervisor::Agents;
 use mgp_callers::directory::Directory;
 use mgp_callers::request::Caller;
 use mgp_callers::tasks::Tasks;
+use mgp_cluster::pairing::PairingHandle;
 use mgp_cluster::replication::ReplicationHandle;
 use mgp_engine::callers::agent_requests::RequestableAgents;
 use mgp_engine::tools::catalog::{CatalogTool, CatalogView};
@@ -88,6 +90,7 @@ use mgp_mcpl::hooks::Hooks;
 use mgp_mcpl::host::McplHost;
 use mgp_mcpl::state::States;
 use mgp_protocol::ids::ServerId;
+use mgp_servers::login::Logins;
 use mgp_servers::server::ServerTable;
 use mgp_servers::upstream::Upstream;
 use mgp_store::audit::AuditHandle;
@@ -139,6 +142,10 @@ pub struct Context {
     pub search: SearchHandle,
     /// The logs of the cluster.
     pub replication: ReplicationHandle,
+    /// How nodes join.
+    pub pairing: PairingHandle,
+    /// The logins at servers.
+    pub logins: Arc<Logins>,
     /// Which tools are listed for which agent.
     pub exposure: ExposureSettings,
     /// The servers that speak MCPL.

@@ -6,6 +6,7 @@
 
 mod guests;
 mod joining;
+mod pending_node;
 mod state;
 #[cfg(test)]
 mod tests;
@@ -27,6 +28,8 @@ use mgp_store::audit::{AuditHandle, AuditWriteError};
 use mgp_transports::quic::PairingLink;
 use ractor::{Actor, ActorCell, ActorProcessingErr, ActorRef, SpawnErr};
 
+pub use self::pending_node::{canonical_address, id_check_note};
+
 use self::guests::{DecisionReceiver, TicketRequest};
 use self::state::PairingState;
 use crate::links::LinksHandle;
@@ -40,6 +43,8 @@ pub struct PairingStart {
     pub links: LinksHandle,
     /// What is to be written down.
     pub events: EventSink<PairingEvent>,
+    /// Other nodes wait for approval than before.
+    pub pending_changed: EventSink<()>,
     /// The audit log.
     pub audit: AuditHandle,
 }
@@ -409,6 +414,7 @@ impl Actor for PairingActor {
             PairingMsg::Progress(number, progress) => state.set_progress(number, progress),
             PairingMsg::Expire => state.expire().await,
         }
+        state.notify_if_pending_changed();
         Ok(())
     }
 }

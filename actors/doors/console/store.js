@@ -73,8 +73,9 @@ export class Store {
   }
 
   async readPending() {
-    const { pending, logins } = await this.kernel.ask('mgp/approvals/list');
+    const { pending, logins, nodes } = await this.kernel.ask('mgp/approvals/list');
     this.pending = { pending, logins: logins ?? {} };
+    this.joining = nodes ?? [];
     this.changed('pending');
   }
 

@@ -206,8 +206,7 @@ impl Hooks {
     }
 
     /// Does this with the verdict on an inference, when it is there. Where [`BACKGROUND_MAX`] of these wait, a
-    /// further one
-    /// is not done.
+    /// further one is not done.
     pub fn on_verdict(
         &self,
         origin: &HookOrigin,

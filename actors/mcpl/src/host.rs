@@ -144,8 +144,7 @@ impl McplHost {
     ///
     /// # Errors
     /// [`Refusal::Disconnected`] for one that is not spoken to in MCPL, [`Refusal::TimedOut`] after `deadline`;
-    /// whatever
-    /// kept the answer from coming, or the server's own error.
+    /// whatever kept the answer from coming, or the server's own error.
     pub async fn request(
         &self,
         server: &ServerId,

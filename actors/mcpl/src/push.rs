@@ -413,10 +413,10 @@ impl SharedPush {
         )))
     }
 
-    /// It is answered, to all requesters.
+    /// It is answered, to all requesters, once the answer is on disk: a retry after a crash gets the same one.
     fn conclude(&self, new: &NewPush, outcome: DeliveryOutcome, reply: Reply<McplAnswer>) {
         let event = Event::parse(&new.params).expect("it was read before");
-        let waiting = {
+        let (waiting, written) = {
             let mut guard = self.lock();
             let state = &mut *guard;
             let (server, id) = (&new.server, &*event.event_id);
@@ -425,28 +425,33 @@ impl SharedPush {
             } else {
                 state.memory.set_answer(server, id, &outcome.answer)
             };
-            if let Some(entry) = entry {
-                write_in_background(self.journal.enqueue_append(entry.to_bytes()));
-            }
-            if let Some(all) = state.memory.compact() {
+            let appended = entry.map(|entry| self.journal.enqueue_append(entry.to_bytes()));
+            let compacted = state.memory.compact().map(|all| {
                 let all = all.iter().map(MemoryEntry::to_bytes).collect();
-                write_in_background(self.journal.enqueue_replace(all));
-            }
-            state.waiters.remove(&(server.clone(), id.to_owned()))
+                self.journal.enqueue_replace(all)
+            });
+            let waiting = state.waiters.remove(&(server.clone(), id.to_owned()));
+            (waiting, (appended, compacted))
         };
         let text = outcome.answer.to_json();
-        for also in waiting.into_iter().flatten() {
-            also.send(Ok(text.clone()));
-        }
-        reply.send(Ok(text));
+        task::spawn_detached("mcpl.push_journal", async move {
+            if let Some(appended) = written.0 {
+                warn_if_not_written(appended.await);
+            }
+            for also in waiting.into_iter().flatten() {
+                also.send(Ok(text.clone()));
+            }
+            reply.send(Ok(text));
+            if let Some(compacted) = written.1 {
+                warn_if_not_written(compacted.await);
+            }
+        });
     }
 }
 
-/// The delivery took effect: if this is not persisted, a later start knows only that it was begun.
-fn write_in_background(writing: impl Future<Output = Result<(), AppendError>> + Send + 'static) {
-    task::spawn_detached("mcpl.push_journal", async move {
-        if let Err(error) = writing.await {
-            tracing::warn!(%error, "the answer to a push event is not written down");
-        }
-    });
+/// The delivery took effect, so it is answered all the same; a later start knows only that it was begun.
+fn warn_if_not_written(written: Result<(), AppendError>) {
+    if let Err(error) = written {
+        tracing::warn!(%error, "the answer to a push event is not written down");
+    }
 }

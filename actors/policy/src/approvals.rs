@@ -12,7 +12,7 @@ use std::time::Duration;
 use mgp_engine::policy::approvals::{AddEntryError, AnswerError, PendingEntries, PendingEntry};
 use mgp_engine::timestamps::render_rfc3339_ms;
 use mgp_protocol::ids::ServerId;
-use mgp_protocol::mgp::approvals::{DecisionResult, Entry, PENDING_URI, PendingList};
+use mgp_protocol::mgp::approvals::{DecisionResult, Entry, PENDING_URI};
 use mgp_protocol::mgp::audit::TraceId;
 use mgp_protocol::mgp::permission::Verdict;
 use mgp_protocol::refusal::Refusal;
@@ -38,7 +38,7 @@ pub fn kernel_owner() -> ServerId {
 #[must_use]
 pub fn render_resource() -> String {
     format!(
-        r#"{{"uri":"{PENDING_URI}","name":"pending","title":"What waits for you","description":"Permissions, dangerous calls and changed tools that wait for the operator","mimeType":"application/json"}}"#
+        r#"{{"uri":"{PENDING_URI}","name":"pending","title":"What waits for you","description":"Permissions, dangerous calls, changed tools, nodes and logins that wait for the operator","mimeType":"application/json"}}"#
     )
 }
 
@@ -252,17 +252,6 @@ impl ApprovalsHandle {
     #[must_use]
     pub fn list(&self) -> Vec<Entry> {
         self.0.table().engine.entries()
-    }
-
-    /// The list as the text of its resource.
-    #[must_use]
-    pub fn render_list(&self) -> String {
-        let pending = self.list();
-        serde_json::to_string(&PendingList {
-            pending,
-            ..PendingList::default()
-        })
-        .expect("a list is always JSON")
     }
 
     /// The operator approves a question or parts of it. Answered when that is carried out.

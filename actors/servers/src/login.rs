@@ -112,12 +112,18 @@ impl Logins {
         Some(login)
     }
 
-    /// The logins that agents have to have before they can call, where each has its own.
+    /// The logins that wait for a person: those of the servers there are, and those that agents have to have before
+    /// they can call, where each has its own.
     #[must_use]
-    pub fn wanted_by_agents(&self) -> Vec<(ServerId, AgentId, PendingLogin)> {
+    pub fn wanted(&self, is_server: impl Fn(&ServerId) -> bool) -> BTreeMap<String, PendingLogin> {
         let held = self.logins.lock().unwrap_or_else(PoisonError::into_inner);
         let wanted = held.iter().filter_map(|((id, agent), login)| {
-            Some((id.clone(), agent.clone()?, login.wanted_login()?))
+            let name = match agent {
+                Some(agent) => format!("{id} for {agent}"),
+                None if is_server(id) => id.to_string(),
+                None => return None,
+            };
+            Some((name, login.wanted_login()?))
         });
         wanted.collect()
     }

@@ -100,6 +100,9 @@ fn matches(typed: &[&str], wants_help: bool, old: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+    use std::path::{Path, PathBuf};
+
     use clap::Parser;
 
     use super::*;
@@ -190,6 +193,75 @@ mod tests {
             let help = words(&format!("mgp {new} --help"));
             let error = Cli::try_parse_from(help).unwrap_err();
             assert!(!error.use_stderr(), "{new}: {error}");
+        }
+    }
+
+    /// Errors, help, comments and docs: a command in backticks, behind a prompt or on a line of its own.
+    #[test]
+    fn no_text_uses_an_old_spelling() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+        let (mut files, mut commands) = (Vec::new(), 0);
+        text_files(root, &mut files);
+        for file in files {
+            let text = fs::read_to_string(&file).unwrap();
+            for command in commands_in(&text) {
+                let (_, old) = modernize(words(&command));
+                assert_eq!(old, None, "{}: {command}", file.display());
+                commands += 1;
+            }
+        }
+        assert!(commands > 500, "only {commands} commands were found");
+    }
+
+    #[test]
+    fn commands_are_found_in_text() {
+        for (text, command) in [
+            ("/// `mgp grant a`, or", Some("mgp grant a")),
+            ("  mgp login docs   # for docs", Some("mgp login docs")),
+            ("nas$ mgp node id", Some("mgp node id")),
+            ("\"run `mgp grants` first\"", Some("mgp grants")),
+            ("`mgp deny ID [--later]`", Some("mgp deny ID")),
+            ("`mgp grants …` and others", None),
+            ("b\"mgp grants operation v1\"", None),
+        ] {
+            let found: Vec<String> = commands_in(text).collect();
+            assert_eq!(found, Vec::from_iter(command), "{text}");
+        }
+    }
+
+    /// The commands that a text shows; none where its words go on with `…`, which stands for all verbs of a noun.
+    fn commands_in(text: &str) -> impl Iterator<Item = String> {
+        let shown = text.match_indices("mgp ").filter(|(at, _)| {
+            let before = text[..*at].rsplit('\n').next().unwrap_or_default();
+            before.ends_with(['`', '"']) && !before.ends_with("b\"")
+                || before.ends_with("$ ")
+                || before.chars().all(|c| c == ' ')
+        });
+        shown.filter_map(|(at, _)| {
+            let command = text[at..]
+                .split(['`', '"', '\n', '#', '|', '[', ';'])
+                .next()?;
+            let command = command.split("  ").next().unwrap_or(command);
+            (!command.contains('…')).then(|| command.trim_end().to_owned())
+        })
+    }
+
+    fn text_files(folder: &Path, into: &mut Vec<PathBuf>) {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            let name = path.file_name().unwrap().to_str().unwrap_or_default();
+            let extension = path.extension().and_then(|it| it.to_str());
+            if path.is_dir() {
+                if !name.starts_with('.') && !["target", "node_modules", "corpus"].contains(&name) {
+                    text_files(&path, into);
+                }
+            } else if matches!(
+                extension,
+                Some("rs" | "md" | "js" | "html" | "example" | "py")
+            ) && name != "old_spellings.rs"
+            {
+                into.push(path);
+            }
         }
     }
 }

@@ -119,7 +119,7 @@ pub(super) async fn start(
     parts.registrar.restore().await;
     let operator = parts.new_operator(options, &tree, &source, &connector, closing);
     let health = parts.new_health_methods(connector.clone(), closing);
-    let calls = parts.new_context(kernel, closing);
+    let calls = parts.new_context(kernel, &connector, closing);
     let (cluster, offer) = (parts.cluster.clone(), parts.offer_sources());
     let bodies = MessageBudgets::new(kernel.http.max_bodies, kernel.limits.max_frame);
     let metrics = Arc::new(KernelMetrics {
@@ -234,8 +234,7 @@ impl Components {
         kept: StoredState,
         connector: &Arc<Connector>,
     ) -> Result<Self, SpawnErr> {
-        let kernel = &options.loaded.kernel;
-        let troubles = kept.storage_health();
+        let (kernel, troubles) = (&options.loaded.kernel, kept.storage_health());
         let table = initial_access_table(kernel, &kept.replicas);
         let directory = Arc::new(Directory::new(table.clone()));
         let servers = Arc::new(ServerTable::new(BTreeMap::new()));
@@ -276,11 +275,12 @@ impl Components {
         ]);
         let access = AccessHandle::new(Mailbox::new(access), table, kernel.access.reveal);
         let (key, witnesses) = (kept.key, kept.witnesses);
-        let beside = (&access, &kept.audit);
+        let pending_changed = pending_change_sink(&subscriptions);
+        let beside = (&access, &kept.audit, &pending_changed);
         let needs = cluster_deps(options, key, witnesses, connector, &servers, beside);
         let cluster = Cluster::start(needs, &mut root).await?;
         search.set_remote(cluster.remote_tools());
-        let approvals = ApprovalsHandle::new(pending_change_sink(&subscriptions));
+        let approvals = ApprovalsHandle::new(pending_changed);
         let audit = kept.audit;
         let (told, of_servers) = ((&directory, &*hosts), (&servers, &events));
         let mcpl = McplComponents::start(kernel, kept.mcpl, told, &approvals, of_servers, &audit);
@@ -424,7 +424,12 @@ impl Components {
         })
     }
 
-    fn new_context(&self, kernel: &KernelConfig, closing: &CancellationToken) -> Arc<Context> {
+    fn new_context(
+        &self,
+        kernel: &KernelConfig,
+        connector: &Connector,
+        closing: &CancellationToken,
+    ) -> Arc<Context> {
         Arc::new(Context {
             catalog: self.catalog_snapshot.clone(),
             servers: self.servers.clone(),
@@ -443,6 +448,8 @@ impl Components {
             search: self.search.clone(),
             registrar: self.registrar.clone(),
             replication: self.cluster.replication.clone(),
+            pairing: self.cluster.pairing.clone(),
+            logins: connector.logins.clone(),
             exposure: ExposureSettings {
                 general: kernel.discovery.general.clone(),
                 agents: kernel.discovery.agents.clone(),

@@ -1,4 +1,4 @@
-//! `mgp/approvals/*`, and what later drafts say for the same.
+//! Decisions about pending entries: `mgp/approvals/*`, and what later drafts say for the same.
 
 mod pins;
 
@@ -11,35 +11,18 @@ use mgp_engine::servers::lifecycle::LifecycleState;
 use mgp_engine::servers::sandbox::sandbox_permissions;
 use mgp_engine::timestamps::parse_rfc3339;
 use mgp_policy::approvals::Decider;
-use mgp_protocol::mgp::approvals::{Answer, Approve, DecisionResult, Deny, PendingList};
+use mgp_protocol::mgp::approvals::{Answer, Approve, DecisionResult, Deny};
+use mgp_protocol::mgp::kernel::nodes::Role;
 use mgp_protocol::mgp::permission::{Grant, PermissionDecision, Revoke, Revoked, Verdict};
 use mgp_protocol::refusal::Refusal;
 use mgp_runtime::time::unix_ms;
 use mgp_servers::server::ServerMsg;
 use serde_json::json;
 
-use super::pairing::{from_reported_role, words_wanted};
+use super::pairing::words_wanted;
 use super::{Operator, read, send_to_server};
 
 impl Operator {
-    /// `mgp/approvals/list`.
-    ///
-    /// # Errors
-    /// When the pairing actor does not answer.
-    pub async fn list_pending(&self) -> Outcome {
-        let servers = self.servers.load();
-        let wanted = servers
-            .keys()
-            .filter_map(|id| Some((id.to_string(), self.logins.wanted_login(id)?)));
-        let of_agents = self.logins.wanted_by_agents().into_iter();
-        let of_agents = of_agents.map(|(id, agent, wanted)| (format!("{id} for {agent}"), wanted));
-        super::json(&PendingList {
-            pending: self.approvals.list(),
-            nodes: self.waiting_nodes().await?,
-            logins: wanted.chain(of_agents).collect(),
-        })
-    }
-
     /// `mgp/approvals/approve`: answered when the decision is on disk.
     ///
     /// # Errors
@@ -171,7 +154,7 @@ impl Operator {
 
 /// What was decided about a node that asks to join.
 fn decided(node: &Waits, verdict: Verdict) -> DecisionResult {
-    let (name, role) = (&node.node.name, from_reported_role(node.role));
+    let (name, role) = (&node.node.name, Role::from(node.role));
     DecisionResult {
         id: node.node.words.clone(),
         text: format!("{name} asks to join as {}", role.as_str()),

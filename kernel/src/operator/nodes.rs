@@ -5,11 +5,11 @@ pub(super) mod membership;
 mod revoke_impact;
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
 
 use mgp_callers::request::{Outcome, Request};
 use mgp_calls::confirmations::wait_for_confirmations;
 use mgp_cluster::links::LinkStatus;
+use mgp_cluster::pairing::canonical_address;
 use mgp_cluster::replication::{
     ClusterMemberView, ClusterView, MemberStatus, ProposedChanges, RequestedBy,
 };
@@ -499,11 +499,6 @@ fn standing_problem(standing: MemberStatus) -> Option<String> {
         }
     };
     Some(said.to_owned())
-}
-
-/// An address as people write it: one of IPv4, although it came by a socket for both.
-pub(super) fn canonical_address(at: SocketAddr) -> String {
-    SocketAddr::new(at.ip().to_canonical(), at.port()).to_string()
 }
 
 #[cfg(test)]

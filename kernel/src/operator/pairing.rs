@@ -5,21 +5,20 @@ use std::time::Duration;
 use mgp_callers::request::{Outcome, Request};
 use mgp_cluster::pairing::{
     InviteOptions, JoinProgress, Joining, PairingActionError, PendingNode as Waits, TicketStatus,
+    id_check_note,
 };
 use mgp_discovery::interfaces;
-use mgp_engine::cluster::node_names::find_lookalike;
 use mgp_engine::policy::grants::MemberRole;
 use mgp_engine::timestamps::render_rfc3339_ms;
-use mgp_protocol::federation::hello::{NodeName, ReportedRole};
-use mgp_protocol::ids::NodeId;
+use mgp_protocol::federation::hello::NodeName;
 use mgp_protocol::mgp::kernel::nodes::{
     AdmissionResult, Approve, Founded, Invitations, Invite, Invited, Join, JoinStage, JoinStatus,
-    Refuse, Role, Ticket, WaitingNode, Withdraw,
+    Refuse, Ticket, WaitingNode, Withdraw,
 };
 use mgp_protocol::refusal::Refusal;
 use serde_json::Value;
 
-use super::nodes::{canonical_address, request_author};
+use super::nodes::request_author;
 use super::{Operator, internal_error, json, read};
 use crate::key_rotation::KeyRotation;
 
@@ -27,8 +26,6 @@ use crate::key_rotation::KeyRotation;
 const DEFAULT_TICKET_TTL: Duration = Duration::from_secs(15 * 60);
 /// Longest, a week: whoever finds a ticket may ask to be let in.
 const TICKET_TTL_MAX: Duration = Duration::from_secs(7 * 24 * 3600);
-/// Longest that a node waits for a person: then it asks again.
-const APPROVAL_TIMEOUT: Duration = Duration::from_secs(15 * 60);
 
 impl Operator {
     /// `mgp/kernel/nodes/invite`: founds a cluster where this node is in none.
@@ -59,7 +56,7 @@ impl Operator {
         let role = invite.role.unwrap_or_default();
         let terms = InviteOptions {
             cluster,
-            role: to_reported_role(role),
+            role: role.into(),
             ttl: Some(lives),
             is_preapproved: invite.approved,
             addresses: addresses.clone(),
@@ -161,14 +158,9 @@ impl Operator {
 
     /// The nodes that wait for a person.
     pub(super) async fn waiting_nodes(&self) -> Result<Vec<WaitingNode>, Refusal> {
-        let waiting = self
-            .cluster
-            .pairing
-            .pending_nodes()
-            .await
-            .map_err(internal_error)?;
-        let shown = waiting.iter().map(|waits| self.to_waiting_node(waits));
-        Ok(shown.collect())
+        let view = self.cluster.replication.view();
+        let waiting = self.cluster.pairing.waiting_nodes(&view).await;
+        waiting.map_err(internal_error)
     }
 
     /// `mgp/kernel/nodes/approve`.
@@ -243,33 +235,6 @@ impl Operator {
         let waits = self.find_waiting_node(refuse.node.as_deref()).await?;
         self.turn_away(&waits).await?;
         json(&to_decision(&waits, false))
-    }
-
-    fn to_waiting_node(&self, waits: &Waits) -> WaitingNode {
-        let until = waits
-            .node
-            .waiting_since_ms
-            .saturating_add(to_millis(APPROVAL_TIMEOUT));
-        let view = self.cluster.replication.view();
-        let known = view.members.values();
-        let known = known.filter(|member| !member.status.is_out());
-        let known = known.map(|member| member.name.as_str());
-        WaitingNode {
-            id: waits.node.node.to_string(),
-            name: waits.node.name.to_string(),
-            called_before: waits.node.previous_name.as_ref().map(ToString::to_string),
-            looks_like: find_lookalike(waits.node.name.as_str(), known).map(str::to_owned),
-            words: waits.node.words.clone(),
-            words_note: waits
-                .node
-                .has_fixed_words
-                .then(|| id_check_note(waits.node.node)),
-            role: from_reported_role(waits.role),
-            from: waits.address.map(canonical_address).unwrap_or_default(),
-            ticket: waits.id.to_string(),
-            since: render_rfc3339_ms(waits.node.waiting_since_ms),
-            until: render_rfc3339_ms(until.min(waits.expires_ms)),
-        }
     }
 
     /// The node that is meant: by its name, its words, its id or the beginning of it; nothing where only one waits.
@@ -380,7 +345,7 @@ impl Operator {
                 .has_weak_words
                 .then(|| id_check_note(joining.inviter)),
             name: joining.name.to_string(),
-            role: admission.map(|admission| from_reported_role(admission.role)),
+            role: admission.map(|admission| admission.role.into()),
             cluster: admission.map(|admission| admission.cluster.to_string()),
             until: render_rfc3339_ms(joining.expires_ms),
             why,
@@ -388,18 +353,10 @@ impl Operator {
     }
 }
 
-/// Words without nonces are no proof against who holds the ticket; a whole id is.
-fn id_check_note(other: NodeId) -> String {
-    format!(
-        "the node there runs an older version, or says so: whoever holds the ticket can forge these words; compare \
-         its whole id too, which `mgp nodes show` shows there: {other}"
-    )
-}
-
 fn to_protocol_ticket(ticket: &TicketStatus) -> Ticket {
     Ticket {
         id: ticket.id.to_string(),
-        role: from_reported_role(ticket.role),
+        role: ticket.role.into(),
         expires_at: render_rfc3339_ms(ticket.expires_ms),
         approved: ticket.is_preapproved,
         addresses: ticket.addresses.clone(),
@@ -412,19 +369,7 @@ fn to_decision(waits: &Waits, admitted: bool) -> AdmissionResult {
         name: waits.node.name.to_string(),
         words: waits.node.words.clone(),
         admitted,
-        role: from_reported_role(waits.role),
-    }
-}
-
-fn to_millis(time: Duration) -> u64 {
-    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
-}
-
-fn to_reported_role(role: Role) -> ReportedRole {
-    match role {
-        Role::Admin => ReportedRole::Admin,
-        Role::Member => ReportedRole::Member,
-        Role::Leaf => ReportedRole::Leaf,
+        role: waits.role.into(),
     }
 }
 
@@ -434,14 +379,6 @@ pub(super) fn words_wanted(node: &Waits) -> Refusal {
     Refusal::BadParams(format!(
         "{name} asks to join: if it shows the words {words}, approve it with them: `mgp approve {words}`"
     ))
-}
-
-pub(super) fn from_reported_role(role: ReportedRole) -> Role {
-    match role {
-        ReportedRole::Admin => Role::Admin,
-        ReportedRole::Member => Role::Member,
-        ReportedRole::Leaf | ReportedRole::Unknown => Role::Leaf,
-    }
 }
 
 fn pairing_refusal(why: PairingActionError) -> Refusal {

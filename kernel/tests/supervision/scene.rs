@@ -338,6 +338,7 @@ async fn cluster(
         servers,
         access: access.clone(),
         audit: AuditHandle::disabled(),
+        pending_changed: EventSink::new(|()| {}),
         witnesses: Witnesses::open(folder).unwrap().witnesses,
     };
     Cluster::start(needs, root).await.unwrap()

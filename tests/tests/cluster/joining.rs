@@ -1,7 +1,7 @@
 //! How nodes come in, and who does not.
 
-use mgp_tests::harness::{DEADLINE, wait_until};
-use serde_json::Value;
+use mgp_tests::harness::{Agent, DEADLINE, wait_until};
+use serde_json::{Value, json};
 
 use crate::scene::{admission, demo, join, linked, node, operator, standing, ticket, waiting};
 
@@ -65,6 +65,37 @@ async fn a_ticket_is_used_once_and_only_as_it_was_given() {
     assert!(!tried.status.success(), "{told}");
     let status = nas.mgp_json(&["cluster", "status"]).await;
     assert_eq!(status["nodes"].as_array().unwrap().len(), 2, "{status:#}");
+}
+
+/// `mgp://kernel/pending` is the same list as `mgp pending --json`, and whoever subscribed is notified when a node asks
+/// and when it waits no longer.
+#[tokio::test(flavor = "multi_thread")]
+async fn subscribers_are_notified_of_nodes_that_ask_and_go() {
+    let (nas, desk) = (node("nas", "").await, node("desk", "").await);
+    let pending = json!({"uri": "mgp://kernel/pending"});
+    let mut watcher = operator(&nas).await;
+    let subscribed = watcher.request("resources/subscribe", pending.clone());
+    subscribed.await.result();
+    let ticket = ticket(&nas, &[]).await;
+    desk.mgp_json(&["nodes", "join", &ticket, "--no-wait"])
+        .await;
+    let changed = watcher.hears("notifications/resources/updated").await;
+    assert_eq!(changed["params"], pending);
+    let list = read_pending(&mut watcher).await;
+    assert_eq!(list["nodes"][0]["name"], "desk", "{list}");
+    assert_eq!(list, nas.mgp_json(&["pending"]).await);
+
+    let words = list["nodes"][0]["words"].as_str().unwrap();
+    nas.mgp_json(&["deny", words]).await;
+    watcher.hears("notifications/resources/updated").await;
+    assert_eq!(read_pending(&mut watcher).await, json!({"pending": []}));
+}
+
+/// The operator's list as a resource.
+async fn read_pending(operator: &mut Agent) -> Value {
+    let read = operator.request("resources/read", json!({"uri": "mgp://kernel/pending"}));
+    let result = read.await.result();
+    serde_json::from_str(result["contents"][0]["text"].as_str().unwrap()).unwrap()
 }
 
 /// PRJ-004: a yes is to the node, the name and the words that were looked at: under another name it is another question.

@@ -42,6 +42,8 @@ async fn host(kernel: &Kernel) -> Agent {
         "version": "0.4", "pushEvents": true, "featureSets": true
     }}});
     agent.initialize(LEGACY, &said.to_string()).await.result();
+    // Events go to hosts that said that they are initialized, and no answer says that the kernel has read that.
+    agent.request("ping", json!({})).await.result();
     agent
 }
 
@@ -53,6 +55,16 @@ fn event(set: &str, id: &str, text: &str) -> Value {
         "origin": {"server": "gitlab-integration", "webhook": "push", "n": 1.50},
         "payload": {"content": [{"type": "text", "text": text}]},
     })
+}
+
+/// Has a server push; gives the host's result.
+///
+/// # Panics
+/// With the whole answer, when it is an error.
+async fn push_result(owner: &mut Agent, server: &str, params: &Value) -> Value {
+    let answer = push(owner, server, params).await;
+    assert!(answer["result"].is_object(), "{answer}");
+    answer["result"].clone()
 }
 
 /// Has a server push; gives the host's whole answer.
@@ -148,7 +160,7 @@ async fn what_is_no_event(owner: &mut Agent) {
 async fn other_events_under_one_id(owner: &mut Agent, follower: &mut Agent) {
     let other = event("ci.alerts", "evt_1", "Something else");
     let said = push(owner, "git", &other).await;
-    assert_eq!(said["result"]["accepted"], false);
+    assert_eq!(said["result"]["accepted"], false, "{said}");
     assert!(
         said["result"]["reason"]
             .as_str()
@@ -159,7 +171,7 @@ async fn other_events_under_one_id(owner: &mut Agent, follower: &mut Agent) {
     let mut mail = event("inbox", "evt_1", "");
     mail["payload"]["content"] = json!("A plain string");
     assert_eq!(
-        push(owner, "mail", &mail).await["result"],
+        push_result(owner, "mail", &mail).await,
         json!({"accepted": true})
     );
     let heard = follower.hears(EVENT).await["params"].clone();
@@ -266,12 +278,12 @@ async fn an_event_is_told_once_to_those_who_follow_its_channel() {
     // Told once, with all it said; a retry, also in another spelling, has the same answer.
     for _ in 0..2 {
         let said = push(&mut owner, "git", &first).await;
-        assert_eq!(said["result"], json!({"accepted": true}));
+        assert_eq!(said["result"], json!({"accepted": true}), "{said}");
     }
     let mut again = first.clone();
     again["timestamp"] = json!("2026-01-23T11:00:00+01:00");
     assert_eq!(
-        push(&mut owner, "git", &again).await["result"],
+        push_result(&mut owner, "git", &again).await,
         json!({"accepted": true})
     );
     let heard = follower.hears(EVENT).await["params"].clone();
@@ -363,7 +375,7 @@ async fn an_event_is_handed_to_a_host_once_whatever_happens() {
         (&told["origin"], &told["payload"]),
         (&first["origin"], &first["payload"])
     );
-    let said = push(&mut owner_agent, "git", &first).await["result"].clone();
+    let said = push_result(&mut owner_agent, "git", &first).await;
     assert_eq!(said["accepted"], true, "{said}");
     assert!(said["inferenceId"].is_string(), "{said}");
     assert_eq!(agent.asked().len(), 1);
@@ -384,8 +396,8 @@ async fn an_event_is_handed_to_a_host_once_whatever_happens() {
     let mut owner_agent = owner(&kernel).await;
     let mut agent = host(&kernel).await;
     agent.answers("push/event", json!({"accepted": true}));
-    assert_eq!(push(&mut owner_agent, "git", &first).await["result"], said);
-    let unknown = push(&mut owner_agent, "git", &second).await["result"].clone();
+    assert_eq!(push_result(&mut owner_agent, "git", &first).await, said);
+    let unknown = push_result(&mut owner_agent, "git", &second).await;
     assert_eq!(unknown["accepted"], false, "{unknown}");
     assert!(
         unknown["reason"].as_str().unwrap().contains("not known"),

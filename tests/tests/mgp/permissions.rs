@@ -594,7 +594,7 @@ async fn a_misspelt_permission_is_refused_with_the_nearest() {
         let refused = kernel.mgp(&["deny", "it", typed]).await;
         let told = String::from_utf8_lossy(&refused.stderr).into_owned();
         assert!(!refused.status.success(), "{told}");
-        assert!(told.contains(&format!("is {meant} meant?")), "{told}");
+        assert!(told.contains(&format!("did you mean {meant}?")), "{told}");
         kernel.mgp_json(&["deny", "it", meant]).await;
     }
 }

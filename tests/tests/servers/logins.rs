@@ -76,7 +76,7 @@ impl LoginScene {
     /// `mgp logins add` until it says where to sign in.
     async fn begins(&self, args: &[&str]) -> (Process, String) {
         let folder = self.home.path().display().to_string();
-        let program = self.kernel.program(&[&["login"], args].concat());
+        let program = self.kernel.program(&[&["logins", "add"], args].concat());
         let home = home_is(&folder);
         let program = home
             .iter()
@@ -271,6 +271,52 @@ async fn a_login_is_done_renewed_and_taken_back() {
     scene.is("docs", "error").await;
     let again = words(&scene.mgp(&["logins", "remove", "docs"]).await);
     assert!(again.contains("there is no login at docs"), "{again}");
+}
+
+/// `mgp logins list` shows the logins that servers want, and those that are stored, also without a kernel.
+#[tokio::test]
+async fn logins_are_listed() {
+    let Some(scene) = LoginScene::start("").await else {
+        return;
+    };
+    let list = async |args: &[&str]| {
+        let listed = scene.mgp(&[&["logins", "list"], args].concat()).await;
+        assert_eq!(listed.status.code(), Some(0), "{listed:?}");
+        words(&listed)
+    };
+    let row_of = |listed: &str, server: &str| {
+        let row = listed.lines().find(|row| row.starts_with(server));
+        row.map(str::to_owned)
+    };
+    let before = list(&[]).await;
+    let wanted = row_of(&before, "docs").unwrap();
+    assert!(wanted.ends_with("wanted: mgp logins add docs"), "{before}");
+    let json: Value = serde_json::from_str(&list(&["--json"]).await).unwrap();
+    assert_eq!(json["logins"], json!([]), "{json}");
+    assert_eq!(json["wanted"]["docs"]["command"], "mgp logins add docs");
+
+    scene.log_in("docs").await;
+    let after = list(&[]).await;
+    let stored = row_of(&after, "docs").unwrap();
+    let cells: Vec<&str> = stored.split_whitespace().collect();
+    let [server, url, signed_in] = cells[..] else {
+        panic!("{after}");
+    };
+    assert_eq!((server, url), ("docs", scene.mcp.as_str()), "{after}");
+    assert!(!after.contains("wanted: mgp logins add docs"), "{after}");
+    let json: Value = serde_json::from_str(&list(&["--json"]).await).unwrap();
+    let login = json!({"server": "docs", "url": scene.mcp, "agent": null, "set_at": signed_in});
+    assert_eq!(json["logins"], json!([login]));
+    assert_eq!(json["wanted"]["docs"], Value::Null, "{json}");
+
+    // The store is read by the command itself: what is stored is listed where no kernel runs.
+    let nowhere = scene.home.path().join("none.sock").display().to_string();
+    let stored = list(&["--socket", &nowhere]).await;
+    assert_eq!(row_of(&stored, "docs"), row_of(&after, "docs"), "{stored}");
+
+    scene.mgp(&["logins", "remove", "docs"]).await;
+    let json: Value = serde_json::from_str(&list(&["--json"]).await).unwrap();
+    assert_eq!(json["logins"], json!([]), "{json}");
 }
 
 /// A kernel that starts again has the login still; one whose refresh token was taken back says that it wants another.

@@ -22,8 +22,7 @@ pub const NO_TOOL_LABEL: &str = "~none";
 /// A call costs a look into a table under a lock that only the first call of a tool takes for itself, and four
 /// additions; nothing is allocated. Once there are as many tools as are told apart, all further ones are counted
 /// together under [`OTHER_LABEL`], in both labels: names that servers and other nodes choose take no more memory. So
-/// are
-/// those whose names no label shows as they are, for two of them could look the same there.
+/// are those whose names no label shows as they are, for two of them could look the same there.
 #[derive(Debug)]
 pub struct CallMetrics {
     tools: RwLock<ToolTable>,

@@ -150,9 +150,7 @@ mod tests {
         assert!(times.record(CallPart::Answer, began) >= began);
     }
 
-    /// Decision 0069: what a node says of its part is in the record where it fits into what was measured here, and is
-    /// not
-    /// where it does not.
+    /// Decision 0069: what a node reports of its part is recorded only where it fits into what was measured here.
     #[test]
     fn no_node_says_more_of_a_call_than_was_measured() {
         let (times, us) = (CallTimes::default(), Duration::from_micros);

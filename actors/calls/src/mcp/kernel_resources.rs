@@ -13,6 +13,7 @@ use serde_json::json;
 
 use crate::Context;
 use crate::answer::complete_result;
+use crate::mgp::approvals::render_pending;
 use mgp_callers::request::{Caller, Outcome};
 use mgp_policy::approvals;
 
@@ -44,7 +45,7 @@ pub(crate) async fn read_kernel_resource(cx: &Context, caller: &Arc<Caller>, uri
             json!({"channels": channels}).to_string()
         }
         true => cx.events.last(caller, uri).await?,
-        false => cx.policies.approvals.render_list(),
+        false => render_pending(cx).await?,
     };
     let (uri, text) = (quote(uri), quote(&text));
     let contents =

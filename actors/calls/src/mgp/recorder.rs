@@ -19,7 +19,6 @@ use mgp_protocol::mgp::kernel::recorder::{Follow, Heard};
 use mgp_protocol::refusal::Refusal;
 use mgp_runtime::tap::{OpenTap, TAPS_MAX, TapEvent, TapSubject, TappedMessage};
 use mgp_runtime::time::unix_ms;
-use mgp_servers::login::Logins;
 use mgp_store::audit::{AuditHandle, new_event, operator_actor};
 use serde::de::DeserializeOwned;
 use serde_json::json;
@@ -34,7 +33,7 @@ const SLOW_READER_WAIT: Duration = Duration::from_millis(20);
 ///
 /// # Errors
 /// Neither a server nor an agent, an unknown server, or too many look on.
-pub async fn follow(cx: &Context, logins: &Logins, request: &Request) -> Outcome {
+pub async fn follow(cx: &Context, request: &Request) -> Outcome {
     let asked: Follow = parse_params(request)?;
     let subject = resolve_subject(cx, &asked)?;
     let tap = OpenTap::open(subject).ok_or_else(|| Refusal::Overloaded {
@@ -43,11 +42,10 @@ pub async fn follow(cx: &Context, logins: &Logins, request: &Request) -> Outcome
     let _record = TapAuditGuard::begin(&cx.audit, request, &asked);
     let mut following = FollowedMessages {
         cx,
-        logins,
         request,
         recorder: Recorder::new(asked),
-        masks: current_masks(cx, logins),
-        mask_sources: (cx.audit.masks(), logins.tokens()),
+        masks: current_masks(cx),
+        mask_sources: (cx.audit.masks(), cx.logins.tokens()),
     };
     tokio::select! {
         biased;
@@ -84,15 +82,14 @@ fn resolve_subject(cx: &Context, asked: &Follow) -> Result<TapSubject, Refusal> 
 }
 
 /// What is a secret right now, also of other servers than the one that is asked: a server says what it was told.
-fn current_masks(cx: &Context, logins: &Logins) -> Masks {
+fn current_masks(cx: &Context) -> Masks {
     let mut masks = Masks::clone(&cx.audit.masks());
-    masks.add_secrets(logins.tokens());
+    masks.add_secrets(cx.logins.tokens());
     masks
 }
 
 struct FollowedMessages<'a> {
     cx: &'a Context,
-    logins: &'a Logins,
     request: &'a Request,
     recorder: Recorder,
     /// All that was a secret since this began.
@@ -132,7 +129,7 @@ impl FollowedMessages<'_> {
                 None => ObservedText::Frame(&message.frame),
             },
         };
-        let now = (self.cx.audit.masks(), self.logins.tokens());
+        let now = (self.cx.audit.masks(), self.cx.logins.tokens());
         if !Arc::ptr_eq(&now.0, &self.mask_sources.0) || now.1 != self.mask_sources.1 {
             self.masks.merge(&now.0);
             self.masks.add_secrets(now.1.iter().cloned());

@@ -48,6 +48,9 @@ pub struct PairingState {
     key: NodeKey,
     links: LinksHandle,
     events: EventSink<PairingEvent>,
+    pending_changed: EventSink<()>,
+    /// The nodes that waited when that was last sent.
+    last_pending: Vec<PendingNode>,
     audit: AuditHandle,
     mailbox: Mailbox<PairingMsg>,
     tickets: OpenTickets,
@@ -73,6 +76,8 @@ impl PairingState {
             key: start.key,
             links: start.links,
             events: start.events,
+            pending_changed: start.pending_changed,
+            last_pending: Vec::new(),
             audit: start.audit,
             mailbox,
             tickets: OpenTickets::default(),
@@ -180,6 +185,15 @@ impl PairingState {
                 TicketStage::Open | TicketStage::Admitting(_) | TicketStage::Admitted(_) => None,
             });
         waiting.collect()
+    }
+
+    /// Whatever was handled: one comparison cannot miss a way in which a node comes or goes.
+    pub(super) fn notify_if_pending_changed(&mut self) {
+        let pending = self.pending_nodes();
+        if pending != self.last_pending {
+            self.last_pending = pending;
+            self.pending_changed.send(());
+        }
     }
 
     pub(super) fn add_guest(&mut self, link: Box<PairingLink>) {

@@ -37,6 +37,7 @@ struct PairingScene {
     asked: mpsc::UnboundedReceiver<PendingNode>,
     admitted: mpsc::UnboundedReceiver<AdmissionRequest>,
     joined: mpsc::UnboundedReceiver<NodeAdmission>,
+    pending_changed: mpsc::UnboundedReceiver<()>,
 }
 
 fn entries() -> Vec<Vec<u8>> {
@@ -52,6 +53,7 @@ impl PairingScene {
             mpsc::unbounded_channel(),
         );
         let (told, admits, joins, inviter) = (asked.0, admitted.0, joined.0, key.public_key());
+        let (changes, changed) = mpsc::unbounded_channel();
         let events = EventSink::new(move |event| match event {
             PairingEvent::ApprovalRequested(waiting) => drop(told.send(waiting)),
             PairingEvent::Admit(node, reply) => {
@@ -78,6 +80,9 @@ impl PairingScene {
             key: key.clone(),
             links: node.links.clone(),
             events,
+            pending_changed: EventSink::new(move |()| {
+                let _ = changes.send(());
+            }),
             audit: AuditHandle::disabled(),
         };
         let (pairing, _cell) = PairingActor::start(start).await.unwrap();
@@ -97,6 +102,7 @@ impl PairingScene {
             asked: asked.1,
             admitted: admitted.1,
             joined: joined.1,
+            pending_changed: changed,
         }
     }
 
@@ -234,6 +240,32 @@ async fn a_ticket_that_was_approved_before_needs_no_person() {
     let ticket = a.pairing.invite(terms).await.unwrap().ticket;
     b.pairing.join(ticket, named("desk")).await.unwrap();
     assert!(matches!(b.outcome().await, JoinProgress::Admitted(_)));
+}
+
+/// Once when a node asks and once when it waits no longer: approved, denied, or with its ticket gone.
+#[tokio::test]
+async fn a_node_that_asks_or_goes_is_a_change_of_what_waits() {
+    let (mut a, b) = two().await;
+    for ending in ["approved", "denied", "withdrawn"] {
+        let ticket = a.invite().await;
+        assert!(a.pending_changed.try_recv().is_err(), "nobody asks yet");
+        b.pairing.join(ticket, named("desk")).await.unwrap();
+        let waiting = soon(a.asked.recv()).await.unwrap();
+        soon(a.pending_changed.recv()).await.unwrap();
+        match ending {
+            "approved" => {
+                let words = waiting.node.words.clone();
+                soon(a.pairing.approve(waiting.id, words)).await.unwrap();
+            }
+            "denied" => assert!(a.pairing.deny(waiting.id).await.unwrap()),
+            _ => assert!(a.pairing.withdraw(waiting.id).await.unwrap()),
+        }
+        soon(a.pending_changed.recv()).await.unwrap();
+        assert!(a.pairing.pending_nodes().await.unwrap().is_empty());
+        b.outcome().await;
+        let more = a.pending_changed.try_recv();
+        assert!(more.is_err(), "{ending}: it is one change");
+    }
 }
 
 #[tokio::test]

@@ -250,8 +250,7 @@ impl ReplicationHandle {
     }
 
     /// Lets a node do less than before: of its log what is known here counts, and nothing that it gives behind it.
-    /// What it
-    /// took away stays so.
+    /// What it took away stays so.
     ///
     /// # Errors
     /// A [`Refusal`], also where it may no more already, and where no admin would be left.

@@ -191,6 +191,22 @@ fn damage(dir: &Path) -> usize {
     texts.map(|text| text.matches(kind.as_str()).count()).sum()
 }
 
+/// The view records damage without waiting for the disk: until the log has it so often.
+async fn wait_for_damage(audit: &AuditHandle, dir: &Path, times: usize) {
+    let (_, mut written) = audit.files().unwrap();
+    let recorded = async {
+        loop {
+            written.borrow_and_update();
+            if damage(dir) >= times {
+                return;
+            }
+            written.changed().await.unwrap();
+        }
+    };
+    let recorded = tokio::time::timeout(Duration::from_secs(60), recorded);
+    recorded.await.expect("the damage is recorded in time");
+}
+
 fn asides(dir: &Path) -> usize {
     let names = fs::read_dir(dir).unwrap().map(|e| e.unwrap().file_name());
     let aside = |name: &std::ffi::OsString| name.to_string_lossy().starts_with("views.damaged-");

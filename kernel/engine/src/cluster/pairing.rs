@@ -180,7 +180,7 @@ pub enum PairingRejection {
     NoWaitingNode,
     /// The approval is for another node than the one that waits now.
     #[error(
-        "who waits is not, or no longer, who was looked at: `mgp nodes tickets` shows who asks now"
+        "this node does not ask, or asks no longer, under these words: `mgp pending` lists the nodes that ask now"
     )]
     Changed,
 }

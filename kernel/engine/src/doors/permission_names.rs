@@ -9,7 +9,7 @@ use crate::doors::suggestions::{nearest, nearest_name};
 /// A name that is no permission.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("there is no permission {name:?}{}", match .suggestion {
-    Some(near) => format!("; is {near} meant?"),
+    Some(near) => format!("; did you mean {near}?"),
     None => "; known are ".to_owned() + &.known.join(", "),
 })]
 pub struct UnknownPermission {
@@ -65,9 +65,9 @@ mod tests {
         assert_eq!(told("com.example.print").unwrap().len(), 1);
         assert_eq!(told("filesystem").unwrap().len(), 2);
         let why = told("netwrk.outbound").unwrap_err();
-        assert!(why.contains("is network.outbound meant?"), "{why}");
+        assert!(why.contains("did you mean network.outbound?"), "{why}");
         let why = told("com.example.pint").unwrap_err();
-        assert!(why.contains("is com.example.print meant?"), "{why}");
+        assert!(why.contains("did you mean com.example.print?"), "{why}");
         let why = told("everything").unwrap_err();
         assert!(why.contains("known are camera, code_execution"), "{why}");
     }

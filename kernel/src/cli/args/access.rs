@@ -40,10 +40,10 @@ pub struct RuleSubject {
   mgp grants add agent.local files
   mgp grants add agent.local files:move_file --deny --because 'only by hand'
   mgp grants add agent.local files:write_file --expires 1h
-  mgp grants add alice@desk files               # an agent of another node, at a server that is shared with it
-  mgp grants add '*@desk' 'files:read_*'         # every agent of that node, the tools whose names begin so
-  mgp grants add alice nas/files --deny         # this node keeps its own agent from it; no admin is needed
-  mgp grants add agent.ci later --deny --yet-unknown    # before there are such an agent and server")]
+  mgp grants add alice@desk files               # an agent of a node the server is shared with
+  mgp grants add '*@desk' 'files:read_*'        # all its agents, tools whose names begin so
+  mgp grants add alice nas/files --deny         # for an agent of this node; needs no admin
+  mgp grants add agent.ci later --deny --yet-unknown  # before agent and server exist")]
 pub struct Grant {
     /// Whom and what.
     #[command(flatten)]

@@ -47,7 +47,7 @@ pub struct NamedAgent {
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   mgp agents token alice                        # when it was made, and until when it is good
-  mgp agents token alice --rotate --expires 7d  # a new one; the one before is good for nothing at once")]
+  mgp agents token alice --rotate --expires 7d  # a new one; the old one ends at once")]
 pub struct AgentToken {
     /// The agent's name, with or without `agent.`.
     pub name: String,

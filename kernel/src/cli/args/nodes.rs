@@ -105,7 +105,7 @@ pub struct Join {
     pub no_wait: bool,
 }
 
-/// `mgp approve`, an old spelling of `mgp approve`.
+/// `mgp nodes approve`, not shown: for scripts of before `mgp approve`.
 #[derive(Debug, Args)]
 pub struct ApproveNode {
     /// The three words that both sides show. They are of the node's key and its name: a name alone may be another
@@ -114,7 +114,7 @@ pub struct ApproveNode {
     pub words: Option<String>,
 }
 
-/// `mgp deny`, an old spelling of `mgp deny`.
+/// `mgp nodes refuse`, not shown: for scripts of before `mgp deny`.
 #[derive(Debug, Args)]
 pub struct RefuseNode {
     /// The three words, or the name or id of the node; not needed where only one asks.
@@ -231,7 +231,7 @@ pub struct Leave {
 /// `mgp nodes rekey`.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  mgp nodes rekey                           # this node: its key was copied, or it comes back after it left
+  mgp nodes rekey                           # this node: its key was copied, or it left and returns
   mgp nodes rekey desk --to 4f0c…           # on an admin: desk shows this key, and is the same node
 
 The key is changed at the next start of the kernel. An admin signs its new key with the old one; for any other

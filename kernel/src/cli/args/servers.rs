@@ -159,7 +159,7 @@ pub struct Add {
 #[command(after_help = "Examples:
   mgp import                               # what Claude, Cursor, VS Code and others have
   mgp import cursor vscode                 # theirs only
-  mgp import .mcp.json                     # a file of a project; also .cursor/mcp.json, .roo/mcp.json
+  mgp import .mcp.json                     # a file of a project, such as .cursor/mcp.json, too
   mgp import --only files --only github --yes
 
 Shown first, then asked, then written. Servers whose command, arguments, variables, address, headers and
@@ -184,7 +184,7 @@ pub struct Import {
 /// `mgp connect`.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  mgp connect cursor                       # shown, asked, written; the file as it was stays beside it
+  mgp connect cursor                       # shows, asks, writes; keeps a copy of the old file
   mgp connect --all --yes
   mgp connect cursor --take-out            # and takes out what the kernel has now, too
   mgp connect vscode --http                # with a token of its own, at the kernel's door

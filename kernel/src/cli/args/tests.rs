@@ -126,6 +126,24 @@ fn the_examples_in_the_help_can_be_typed() {
     assert!(seen >= 10, "{seen}");
 }
 
+/// A line that is wrapped cannot be pasted; clap wraps at 100 columns.
+#[test]
+fn no_example_in_the_help_is_wrapped() {
+    let mut commands = vec![Cli::command()];
+    while let Some(command) = commands.pop() {
+        let help = [command.get_after_help(), command.get_after_long_help()];
+        let help = help.into_iter().flatten().map(ToString::to_string);
+        for line in help.collect::<String>().lines() {
+            let columns = line.chars().count();
+            assert!(
+                !line.starts_with("  ") || columns <= 100,
+                "{columns}: {line}"
+            );
+        }
+        commands.extend(command.get_subcommands().cloned());
+    }
+}
+
 /// Every command of the page about clusters, in its sessions and in its text, is one.
 #[test]
 fn the_commands_of_the_page_about_clusters_can_be_typed() {

@@ -101,7 +101,13 @@ fn list_permissions(context: &CliContext, server: Option<&str>) -> Result<(), Fa
         return print_line(json!({"servers": listed.collect::<Vec<_>>()}));
     }
     if listed.is_empty() {
-        return print_line("no server needs a permission");
+        return match server {
+            Some(server) => print_line(format_args!(
+                "{} needs no permission",
+                sanitize_line(server)
+            )),
+            None => print_line("no server needs a permission"),
+        };
     }
     let mut rows = new_table(&["SERVER", "PERMISSION"]);
     for (server, permissions) in &listed {

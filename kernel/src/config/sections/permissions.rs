@@ -68,7 +68,7 @@ fn read_set(
         .iter()
         .find_map(|name| Some((name, nearest_standard(name)?)));
     if let Some((span, (name, near))) = section.span(key).zip(near) {
-        let words = format!("`{key}`: there is no permission {name:?}; is \"{near}\" meant?");
+        let words = format!("`{key}`: there is no permission {name:?}; did you mean \"{near}\"?");
         section.reject(span, words);
     }
     if !names.is_empty() {

@@ -129,7 +129,7 @@ fn read_validators(section: &mut Section<'_, '_, '_>) -> Option<Vec<String>> {
     for name in &names {
         let word = *name.get_ref();
         if Validator::from_name(word).is_none() && word != "none" {
-            let near = nearest(word, VALIDATORS).map(|near| format!("; is `{near}` meant?"));
+            let near = nearest(word, VALIDATORS).map(|near| format!("; did you mean `{near}`?"));
             let message = format!(
                 "unknown validator `{word}` in {}; known are {}{}",
                 section.name(),

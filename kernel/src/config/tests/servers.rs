@@ -513,7 +513,7 @@ fn a_login_is_of_the_machine_or_of_each_agent() {
 fn a_misspelt_permission_is_refused_with_the_one_that_is_meant() {
     let read = |name: &str| entry(&format!("command = \"x\"\npermissions = [\"{name}\"]"));
     let why = read("netwrk.outbound").why("x");
-    assert!(why.contains("is \"network.outbound\" meant?"), "{why}");
+    assert!(why.contains("did you mean \"network.outbound\"?"), "{why}");
     for name in ["network.outbound", "shell", "com.example.print"] {
         assert_eq!(read(name).said(), [""; 0]);
     }

@@ -23,6 +23,7 @@ use mgp_engine::servers::sandbox;
 use mgp_engine::tools::catalog::cursor::CursorKey;
 use mgp_engine::tools::catalog::{Catalog, Paging};
 use mgp_policy::access::{AccessHandle, GrantStore};
+use mgp_runtime::event_sink::EventSink;
 use mgp_runtime::randomness;
 use mgp_runtime::task_supervisor::TaskSupervisorHandle;
 use mgp_runtime::time::unix_ms;
@@ -244,7 +245,7 @@ pub(super) fn cluster_deps<'a>(
     witnesses: Witnesses,
     connector: &'a Connector,
     servers: &Arc<ServerTable>,
-    (access, audit): (&AccessHandle, &AuditHandle),
+    (access, audit, pending_changed): (&AccessHandle, &AuditHandle, &EventSink<()>),
 ) -> ClusterDeps<'a> {
     ClusterDeps {
         key,
@@ -256,5 +257,6 @@ pub(super) fn cluster_deps<'a>(
         servers: servers.clone(),
         access: access.clone(),
         audit: audit.clone(),
+        pending_changed: pending_changed.clone(),
     }
 }

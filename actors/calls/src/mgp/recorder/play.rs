@@ -12,7 +12,6 @@ use mgp_protocol::mgp::kernel::recorder::Play;
 use mgp_protocol::refusal::Refusal;
 use mgp_protocol::splice::member;
 use mgp_servers::link::MetadataHeaders;
-use mgp_servers::login::Logins;
 use mgp_servers::upstream::ReplayedRequest;
 use mgp_store::audit::{new_event, operator_actor};
 use serde_json::json;
@@ -25,7 +24,7 @@ use crate::Context;
 ///
 /// # Errors
 /// An unknown server, a method that is not played, and whatever kept the answer from coming.
-pub async fn play(cx: &Context, logins: &Logins, request: &Request) -> Outcome {
+pub async fn play(cx: &Context, request: &Request) -> Outcome {
     let asked: Play = parse_params(request)?;
     let unknown = || Refusal::UnknownServer(asked.server.clone());
     let server = ServerId::parse_local_or_remote(&asked.server).map_err(|_| unknown())?;
@@ -52,7 +51,7 @@ pub async fn play(cx: &Context, logins: &Logins, request: &Request) -> Outcome {
     };
     let outcome = cx.upstream(&server).replay(request, played).await;
     audit_play(cx, request, &asked, name.as_deref(), &outcome);
-    let masks = current_masks(cx, logins);
+    let masks = current_masks(cx);
     let answer = match outcome {
         Ok(result) => {
             let result = masks.mask_json(&String::from_utf8_lossy(&result));

@@ -12,7 +12,7 @@ use super::super::database::{OpenSled, open_sled};
 use super::super::keys::{BUILT_TO, BlockNumber, SUMMARY};
 use super::{
     AuditViews, LogFolder, ViewOptions, asides, ask, built, damage, ended, equals_the_log, found,
-    log, options, reopened, scanned, start, write,
+    log, options, reopened, scanned, start, wait_for_damage, write,
 };
 
 fn agent(name: &str) -> BlockList {
@@ -72,9 +72,7 @@ async fn a_list_that_is_damaged_is_no_answer() {
     let asked = ask(json!({"agent": "agent.0"}));
     let answer = views.find(asked.clone()).await.unwrap();
     assert_eq!((answer.events.len(), answer.complete_through), (0, 0));
-    while damage(dir.path()) == 0 {
-        tokio::task::yield_now().await;
-    }
+    wait_for_damage(&audit, dir.path(), 1).await;
     equals_the_log(&views, dir.path()).await;
     assert_eq!((damage(dir.path()), asides(dir.path())), (1, 1));
 }
@@ -151,6 +149,7 @@ async fn a_damaged_view_is_built_again() {
         built(&views).await;
         assert_eq!(found(&views, asked, 100).await, want, "{name}");
         ended(views).await;
+        wait_for_damage(&audit, dir.path(), times + 1).await;
         assert_eq!(
             (damage(dir.path()), asides(dir.path())),
             (times + 1, 1),
@@ -206,6 +205,7 @@ async fn a_database_that_panics_is_moved_aside_and_at_last_done_without() {
             open_sled(path)
         }),
     );
+    wait_for_damage(&audit, dir.path(), 1).await;
     equals_the_log(&views, dir.path()).await;
     ended(views).await;
     assert_eq!((damage(dir.path()), asides(dir.path())), (1, 1));
@@ -243,6 +243,7 @@ async fn a_log_that_was_rolled_back_is_read_again() {
     let audit = log(dir.path(), u64::MAX);
     write(&audit, 30..33).await;
     let views = start(dir.path(), &audit);
+    wait_for_damage(&audit, dir.path(), 1).await;
     equals_the_log(&views, dir.path()).await;
     assert_eq!((damage(dir.path()), asides(dir.path())), (1, 1));
 }

@@ -6,7 +6,7 @@ use clap::Args;
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   mgp export                               # prints it, as most clients write it
-  mgp export --to cursor                   # shown, asked, written; the file as it was stays beside it
+  mgp export --to cursor                   # shows, asks, writes; keeps a copy of the old file
   mgp export --to .mcp.json --only files
   mgp export --to vscode --dry-run
 

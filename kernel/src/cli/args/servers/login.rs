@@ -25,7 +25,7 @@ Examples:
   mgp logins add docs
   mgp logins add https://example.org/mcp        # the same, by its address
   mgp logins add docs --agent claude            # where each agent has a login of its own
-  mgp logins add docs --no-browser              # over ssh: open the address elsewhere, paste where it ends")]
+  mgp logins add docs --no-browser              # over ssh: sign in elsewhere, then paste its URL")]
 pub struct Login {
     /// The server's id, or its address.
     #[arg(value_name = "SERVER")]
