@@ -15,12 +15,11 @@ use mgp_engine::store::audit::commit::CommitError;
 use mgp_engine::store::audit::redact::{RecordedArguments, truncate_to_buffer};
 use mgp_engine::timestamps::render_rfc3339_ms;
 use mgp_engine::tools::catalog::CatalogTool;
+use mgp_json::{can_contain_string, member};
 use mgp_mcpl::scopes::ScopedAction;
 use mgp_protocol::mcp::tools::CallResult;
 use mgp_protocol::mgp::audit::{Event, EventType, Failure, Outcome as Ending, Target, TraceId};
 use mgp_protocol::refusal::{CallOutcome, Denial, Refusal, UnansweredCall};
-use mgp_protocol::splice::member;
-use mgp_protocol::splice::string_search::can_contain_string;
 use mgp_screening::validators::Validator;
 use serde_json::{Map, Value, json};
 

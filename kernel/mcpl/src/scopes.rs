@@ -10,8 +10,8 @@ pub mod template;
 
 use std::collections::BTreeMap;
 
+use mgp_json::{Splice, members};
 use mgp_protocol::mcpl::feature_sets::ScopePatterns;
-use mgp_protocol::splice::{Splice, members};
 
 pub use self::glob::{ScopePattern, ScopePatternError};
 use self::template::LabelTemplate;

@@ -6,11 +6,11 @@ use std::borrow::Cow;
 use std::fmt;
 use std::hash::{Hash, Hasher};
 
+use mgp_json::lookalike;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use self::partial_message::PartialMessage;
-use crate::lookalike;
 
 /// A request id as its sender wrote it: a string or an integer, kept as JSON text so that the answer
 /// carries exactly what was asked with. Two are one when they mean the same string, however written.
@@ -47,7 +47,7 @@ impl RequestId {
         let escaped = is_string && memchr::memchr(b'\\', text.as_bytes()).is_some();
         let meant = || {
             let string: String = serde_json::from_str(text).ok()?;
-            Some(crate::splice::quote(&string).into())
+            Some(mgp_json::quote(&string).into())
         };
         (is_string || integer()).then(|| Self {
             text: text.into(),
@@ -439,7 +439,7 @@ fn message(id: Option<&str>, method: &str, params: Option<&str>) -> Vec<u8> {
         out.extend_from_slice(id.as_bytes());
     }
     out.extend_from_slice(br#","method":"#);
-    out.extend_from_slice(crate::splice::quote(method).as_bytes());
+    out.extend_from_slice(mgp_json::quote(method).as_bytes());
     if let Some(params) = params {
         out.extend_from_slice(br#","params":"#);
         out.extend_from_slice(params.as_bytes());

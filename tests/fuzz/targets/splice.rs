@@ -2,7 +2,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use mgp_protocol::splice::{Splice, member, members};
+use mgp_json::{Splice, member, members};
 use serde_json::Value;
 
 fuzz_target!(|text: &str| {

@@ -17,12 +17,12 @@ fuzz_target!(|bytes: &[u8]| {
         return;
     };
     let text = std::str::from_utf8(bytes).expect("JSON is text");
-    let several = mgp_protocol::splice::members(text).is_none_or(|all| all.len() != whole.len());
+    let several = mgp_json::members(text).is_none_or(|all| all.len() != whole.len());
     if several {
         return;
     }
     for (name, value) in &whole {
-        if let Some(first) = partial_message::first_member(bytes, name) {
+        if let Some(first) = mgp_json::partial::first_member(bytes, name) {
             assert_eq!(
                 &serde_json::from_slice::<Value>(first).expect("a member is JSON"),
                 value

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use bytestring::ByteString;
 use futures_util::future::join_all;
+use mgp_json::quote;
 use mgp_protocol::refusal::Refusal;
-use mgp_protocol::splice::quote;
 use serde_json::value::RawValue;
 
 use crate::in_flight_call::InFlightCall;

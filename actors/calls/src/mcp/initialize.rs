@@ -1,12 +1,12 @@
 //! The results of `initialize` and `server/discover`: the kernel's capabilities for an agent.
 
 use mgp_engine::tools::catalog::CatalogView;
+use mgp_json::{members, quote};
 use mgp_protocol::dialect::Version;
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mcp::meta::SERVER_INFO;
 use mgp_protocol::mcpl;
 use mgp_protocol::refusal::Refusal;
-use mgp_protocol::splice::{members, quote};
 
 use crate::Context;
 use crate::checks::access;

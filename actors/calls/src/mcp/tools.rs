@@ -11,10 +11,10 @@ use bytes::Bytes;
 use mgp_engine::calls::outcome::mark_answered;
 use mgp_engine::calls::telemetry::refusal_reasons::RefusalReason;
 use mgp_engine::tools::catalog::{CatalogTool, ListKind};
+use mgp_json::member;
 use mgp_protocol::mcp::{self, tools};
 use mgp_protocol::mgp::tools::meta::MetaTool;
 use mgp_protocol::refusal::Refusal;
-use mgp_protocol::splice::member;
 use serde_json::value::RawValue;
 
 use self::retries::{NextStep, RetryState};

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use mgp_json::{Splice, quote};
 use mgp_mcpl_engine::channels::moderation::{MessageDirection, moderate};
 use mgp_mcpl_engine::channels::permits;
 use mgp_mcpl_engine::channels::registry::is_id;
@@ -17,7 +18,6 @@ use mgp_protocol::mcpl::channels::{
 use mgp_protocol::mcpl::content::Content;
 use mgp_protocol::mcpl::feature_sets::Capability;
 use mgp_protocol::mgp::audit::Outcome;
-use mgp_protocol::splice::{Splice, quote};
 use mgp_servers::link::McplAnswer;
 use serde_json::json;
 

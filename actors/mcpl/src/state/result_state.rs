@@ -1,8 +1,8 @@
 //! What a caller sees of the state in a result: never the state itself. An agent that is an MCPL host gets its
 //! checkpoint in `_meta`; any other one gets a text when something was not stored.
 
+use mgp_json::{Splice, member, members, quote};
 use mgp_protocol::mcpl::state::{STATE_META_KEY, StateMeta};
-use mgp_protocol::splice::{Splice, member, members, quote};
 
 /// The member of a result that holds its state.
 const STATE: &str = "state";

@@ -2,11 +2,11 @@
 
 use std::borrow::Cow;
 
+use mgp_json::{member, members, quote};
 use mgp_protocol::dialect::{ProtocolFamily, Version};
 use mgp_protocol::mcp::meta::{
     CLIENT_CAPABILITIES, CLIENT_INFO, PROTOCOL_VERSION, SUBSCRIPTION_ID,
 };
-use mgp_protocol::splice::{member, members, quote};
 use serde::Deserialize;
 
 use crate::negotiation;
@@ -66,7 +66,7 @@ pub(crate) fn error_code(error: &str) -> Option<i64> {
     struct Coded {
         code: i64,
     }
-    let coded: Coded = mgp_protocol::lookalike::from_object(error).ok()?;
+    let coded: Coded = mgp_json::lookalike::from_object(error).ok()?;
     Some(coded.code)
 }
 

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use mgp_engine::callers::tasks::{TaskStatus, to_legacy};
+use mgp_json::{lookalike, member, quote};
 use mgp_protocol::dialect::ProtocolFamily;
 use mgp_protocol::jsonrpc::{ErrorObject, INTERNAL_ERROR};
 use mgp_protocol::refusal::Refusal;
-use mgp_protocol::splice::{member, quote};
-use mgp_protocol::{lookalike, versions};
+use mgp_protocol::versions;
 use serde_json::value::RawValue;
 
 use super::tasks::add_related_task;

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use mgp_engine::calls::outcome::mark_dispatched;
 use mgp_engine::tools::catalog::CatalogTool;
+use mgp_json::{Splice, member, members, quote};
 use mgp_protocol::dialect::{ProtocolFamily, Version};
 use mgp_protocol::mcp::meta::RELATED_TASK;
 use mgp_protocol::refusal::Refusal;
-use mgp_protocol::splice::{Splice, member, members, quote};
 use mgp_protocol::versions;
 use serde_json::value::RawValue;
 

@@ -6,13 +6,13 @@ use std::sync::Arc;
 use futures_util::future::join_all;
 use mgp_engine::calls::outcome::mark_dispatched;
 use mgp_engine::servers::log_levels::LogLevel;
+use mgp_json::{member, quote};
 use mgp_protocol::dialect::ProtocolFamily;
 use mgp_protocol::federation::hello::LifeId;
 use mgp_protocol::jsonrpc::METHOD_NOT_FOUND;
 use mgp_protocol::mcp::ClientCapabilities;
 use mgp_protocol::mcp::meta::TASKS;
 use mgp_protocol::refusal::Refusal;
-use mgp_protocol::splice::{member, quote};
 use mgp_protocol::versions::{self, CallerMeta};
 use serde_json::value::RawValue;
 

@@ -9,7 +9,7 @@
 //! because 100 is too much for a one-line tool. One definition in twenty is underestimated: long ones full of
 //! abbreviations and signs by up to a third, long ones in Chinese, where a character can be a token, by half.
 
-use mgp_protocol::splice::members;
+use mgp_json::members;
 
 /// The least cost of the name, the description and the frame around them.
 pub const OVERHEAD: u64 = 100;

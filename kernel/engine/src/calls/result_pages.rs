@@ -4,8 +4,8 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use mgp_json::{Splice, member, members, quote};
 use mgp_protocol::ids::{ConnectionId, ServerId};
-use mgp_protocol::splice::{Splice, member, members, quote};
 use serde_json::Value;
 use serde_json::value::RawValue;
 

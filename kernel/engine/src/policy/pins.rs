@@ -9,8 +9,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::ops::Bound::{Excluded, Unbounded};
 
+use mgp_json::{members, quote};
 use mgp_protocol::ids::ServerId;
-use mgp_protocol::splice::{members, quote};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 

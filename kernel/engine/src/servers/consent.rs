@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use mgp_protocol::splice::{members, quote};
+use mgp_json::{members, quote};
 
 /// Whether questions of a kind may be asked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -3,8 +3,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use mgp_protocol::lookalike::are_alike;
-use mgp_protocol::splice::{members, quote};
+use mgp_json::{lookalike::are_alike, members, quote};
 use serde_json::value::RawValue;
 
 /// Bytes of a template.

@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 use std::collections::HashSet;
 
-use super::numbers;
+use mgp_json::number;
 
 /// Deepest nesting of a document. A server that holds a state needs a handful; readers of it, of this kernel and of
 /// others, recurse.
@@ -86,7 +86,7 @@ pub(super) struct JsonMember<'a> {
 impl<'a> JsonMember<'a> {
     /// A member of this name.
     pub(super) fn new(name: String, value: JsonNode<'a>) -> Self {
-        let written = mgp_protocol::splice::quote(&name);
+        let written = mgp_json::quote(&name);
         Self {
             name: name.into(),
             raw_name: written.into(),
@@ -216,7 +216,7 @@ fn scalars_equal(one: &str, other: &str) -> bool {
     let kind = |text: &str| text.as_bytes().first().copied();
     match (kind(one), kind(other)) {
         (Some(b'"'), Some(b'"')) => one == other || unescape(one) == unescape(other),
-        (Some(b'-' | b'0'..=b'9'), Some(b'-' | b'0'..=b'9')) => numbers::are_equal(one, other),
+        (Some(b'-' | b'0'..=b'9'), Some(b'-' | b'0'..=b'9')) => number::are_equal(one, other),
         _ => one == other,
     }
 }

@@ -1,7 +1,6 @@
 //! JSON Patch (RFC 6902): applied whole or not at all, with bounds on what it may make and on what it may cost.
 
-use mgp_protocol::lookalike;
-use mgp_protocol::splice::members;
+use mgp_json::{lookalike, members};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 

@@ -2,9 +2,10 @@
 
 use std::borrow::Cow;
 
+use mgp_json::{Splice, members, quote};
+
 use super::ResponseType;
 use crate::dialect::Version;
-use crate::splice::{Splice, members, quote};
 use crate::versions::to_legacy_result;
 
 /// Members of `_meta` that are MCP-lite's. A server that writes them itself is written over: they say what the
@@ -99,7 +100,7 @@ pub fn with_meta(result: &str, meta: &AnswerMeta<'_>) -> String {
 
 fn to_plain_result(result: &str) -> Cow<'_, str> {
     let plain = to_legacy_result(result, Version::LATEST_LEGACY);
-    if !crate::splice::string_search::can_contain_string(plain.as_bytes(), "_mgp") {
+    if !mgp_json::can_contain_string(plain.as_bytes(), "_mgp") {
         return plain;
     }
     let mut splice = Splice::new(&plain);

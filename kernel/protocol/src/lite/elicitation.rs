@@ -1,10 +1,9 @@
 //! What a tool asks in the middle of a call, as a lite caller is asked and answers: one question at a time, in
 //! `_meta.elicitation`; the call is made again with the extra arguments.
 
+use mgp_json::{member, members, quote};
 use serde::Deserialize;
 use serde_json::value::RawValue;
-
-use crate::splice::{member, members, quote};
 
 /// The method of questions that a lite caller can be asked.
 pub const ELICITATION_METHOD: &str = "elicitation/create";

@@ -3,12 +3,11 @@
 use std::borrow::Cow;
 use std::fmt;
 
+use mgp_json::{lookalike, member};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use crate::lookalike;
 use crate::mcp::methods;
-use crate::splice::member;
 
 methods! {
     "context/beforeInference" => BeforeInference<'_>,

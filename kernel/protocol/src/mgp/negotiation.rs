@@ -10,13 +10,12 @@ use std::borrow::Cow;
 use std::fmt;
 use std::ops::{BitAnd, BitOr};
 
+use mgp_json::{Splice, can_contain_string, member, members, quote};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use crate::dialect::ProtocolFamily;
 use crate::jsonrpc::{INVALID_PARAMS, METHOD_NOT_FOUND};
-use crate::splice::string_search::can_contain_string;
-use crate::splice::{Splice, member, members, quote};
 
 /// A key of `capabilities.extensions`, where both eras may carry the declaration.
 pub const EXTENSION: &str = "dev.cloto/mgp";

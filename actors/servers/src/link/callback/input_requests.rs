@@ -6,7 +6,7 @@ use std::fmt;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::{Mutex, PoisonError};
 
-use mgp_protocol::lookalike;
+use mgp_json::lookalike;
 use mgp_protocol::refusal::URL_ELICITATION_REQUIRED;
 use serde::Deserialize;
 use serde::de::{Error as _, MapAccess, Visitor};

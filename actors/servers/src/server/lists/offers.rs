@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use mgp_engine::servers::supervision::SupervisionInput;
-use mgp_protocol::splice::{members, quote};
+use mgp_json::{members, quote};
 use tokio::sync::oneshot;
 
 use super::FetchedLists;

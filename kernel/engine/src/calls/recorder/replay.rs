@@ -6,9 +6,9 @@ mod substitutes;
 use std::collections::{BTreeMap, HashSet};
 use std::fmt;
 
+use mgp_json::{Splice, member, members, quote};
 use mgp_protocol::mcp::meta::PROTOCOL_VERSION;
 use mgp_protocol::mgp::kernel::recorder::{Heard, MessageKind, RecordingHeader, VERSION};
-use mgp_protocol::splice::{Splice, member, members, quote};
 use serde_json::Value;
 use serde_json::value::RawValue;
 

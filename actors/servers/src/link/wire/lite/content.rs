@@ -1,7 +1,7 @@
 //! A lite server's result as one of MCP: `content` of a lite server holds any objects (MCP-lite A.2), and agents
 //! read blocks.
 
-use mgp_protocol::splice::{member, members, quote};
+use mgp_json::{member, members, quote};
 use serde_json::value::RawValue;
 
 /// Members of `_meta` that are between the server and the kernel.

@@ -3,8 +3,8 @@
 use std::sync::{Arc, MutexGuard, PoisonError};
 
 use bytes::Bytes;
+use mgp_json::{member, members, quote};
 use mgp_protocol::jsonrpc::{self, Message, RequestId};
-use mgp_protocol::splice::{member, members, quote};
 use mgp_runtime::ids::new_session_id;
 use tokio::sync::oneshot;
 

@@ -1,7 +1,7 @@
 //! The tools that a lite server lists, as `tools/list` says them.
 
+use mgp_json::{Splice, member};
 use mgp_protocol::lite::REDEEM;
-use mgp_protocol::splice::{Splice, member};
 use serde_json::value::RawValue;
 
 /// What a tool takes whose definition does not say it.

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use mgp_protocol::splice::{Splice, member, members, quote};
+use mgp_json::{Splice, member, members, quote};
 use serde_json::Value;
 use serde_json::value::RawValue;
 

@@ -4,8 +4,7 @@ use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 
-use mgp_protocol::lookalike::find_lookalike;
-use mgp_protocol::splice::{Splice, members, quote};
+use mgp_json::{Splice, lookalike::find_lookalike, members, quote};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 

@@ -3,7 +3,7 @@
 
 use std::borrow::Cow;
 
-use mgp_protocol::splice::{members, quote};
+use mgp_json::{members, quote};
 use serde_json::value::RawValue;
 
 use super::{BadItem, DEFINITION_MAX};
@@ -328,7 +328,7 @@ fn repair_object_array(
     for item in items {
         let item = item.get();
         let is_icon = member == "icons";
-        if is_icon && mgp_protocol::splice::member(item, "src").is_none() {
+        if is_icon && mgp_json::member(item, "src").is_none() {
             return Err(BadItem::InvalidMember(
                 member,
                 "an array of objects with \"src\"",
@@ -387,7 +387,7 @@ fn repair_root_schema(
     slips: &mut Defects,
 ) -> Option<String> {
     let is_old = ["draft-04", "draft-06", "draft-07"];
-    let dialect = mgp_protocol::splice::member(json, "$schema").unwrap_or("");
+    let dialect = mgp_json::member(json, "$schema").unwrap_or("");
     let reader = SchemaRepairer {
         member,
         allows_tuples: !is_old.iter().any(|draft| dialect.contains(draft)),

@@ -1,8 +1,8 @@
 //! A `ToolResponse` as the result that HTTP would have.
 
 use mgp_grpc::mcplite::{ResponseMeta, ResponseType, ToolResponse};
+use mgp_json::{members, quote};
 use mgp_protocol::refusal::Refusal;
-use mgp_protocol::splice::{members, quote};
 
 use super::parse_partial;
 use crate::link::Link;
