@@ -30,7 +30,7 @@ mod tokens;
 
 pub use duplicates::find_duplicate;
 pub use object::{elements, member, members, render_object};
-pub use splice::Splice;
+pub use splice::{Splice, remove_members};
 pub use string::{quote, string_end, unescape, unquote};
 pub use string_search::can_contain_string;
 pub use tokens::{Token, Tokens};

@@ -138,6 +138,14 @@ impl<'a> Splice<'a> {
     }
 }
 
+/// An object without the members of these names, all else as it is written.
+#[must_use]
+pub fn remove_members<'a>(object: &'a str, names: &[&str]) -> Cow<'a, str> {
+    let mut splice = Splice::new(object);
+    splice.remove_members(object, names);
+    splice.finish()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

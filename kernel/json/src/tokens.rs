@@ -1,6 +1,8 @@
 //! JSON text in its pieces.
 
-use crate::string_end;
+use std::borrow::Cow;
+
+use crate::{string_end, unquote};
 
 /// A piece of JSON text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -11,6 +13,22 @@ pub enum Token<'a> {
     String(&'a str),
     /// A number, `true`, `false` or `null`, or what stands in the place of one, as it is written.
     Scalar(&'a str),
+}
+
+impl<'a> Token<'a> {
+    /// What a string says, borrowed where it has no escapes; of text that serde_json has accepted. `None` for what is
+    /// no string, and where readers differ on it (half of a surrogate pair).
+    #[must_use]
+    pub fn as_text(self) -> Option<Cow<'a, str>> {
+        let Self::String(raw) = self else {
+            return None;
+        };
+        if memchr::memchr(b'\\', raw.as_bytes()).is_some() {
+            return unquote(raw);
+        }
+        let inner = raw.strip_prefix('"')?.strip_suffix('"')?;
+        Some(Cow::Borrowed(inner))
+    }
 }
 
 /// The pieces of a text, in order: of JSON each as serde_json reads it. Of other texts, too, nothing is left out but
@@ -88,6 +106,16 @@ mod tests {
                 Mark(b'}'),
             ]
         );
+    }
+
+    #[test]
+    fn a_string_says_what_is_between_its_quotes() {
+        let said: Vec<_> = Tokens::new(r#""a","","\u0061\"","\ud800",1,"x"#)
+            .filter(|token| *token != Token::Mark(b','))
+            .map(Token::as_text)
+            .collect();
+        let said: Vec<_> = said.iter().map(Option::as_deref).collect();
+        assert_eq!(said, [Some("a"), Some(""), Some("a\""), None, None, None]);
     }
 
     #[test]

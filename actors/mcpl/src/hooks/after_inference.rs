@@ -3,7 +3,7 @@
 
 use std::borrow::Cow;
 
-use mgp_json::quote;
+use mgp_json::{quote, render_object};
 use mgp_mcpl_engine::hooks::answers::evaluate_after;
 use mgp_mcpl_engine::names;
 use mgp_protocol::ids::ServerId;
@@ -54,13 +54,8 @@ impl AfterChain {
             [] => String::new(),
             [(_, only)] => format!(r#","metadata":{only}"#),
             several => {
-                let several = several
-                    .iter()
-                    .map(|(set, of)| format!("{}:{of}", quote(set)));
-                format!(
-                    r#","metadata":{{{}}}"#,
-                    several.collect::<Vec<_>>().join(",")
-                )
+                let several = several.iter().map(|(set, of)| (&**set, *of));
+                format!(r#","metadata":{}"#, render_object(several))
             }
         };
         Some(format!(

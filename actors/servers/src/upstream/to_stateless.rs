@@ -6,7 +6,7 @@ use std::sync::Arc;
 use futures_util::future::join_all;
 use mgp_engine::calls::outcome::mark_dispatched;
 use mgp_engine::servers::log_levels::LogLevel;
-use mgp_json::{member, quote};
+use mgp_json::{member, render_object};
 use mgp_protocol::dialect::ProtocolFamily;
 use mgp_protocol::federation::hello::LifeId;
 use mgp_protocol::jsonrpc::METHOD_NOT_FOUND;
@@ -143,10 +143,10 @@ pub(super) async fn ask_client(
     let asking = needs.input_requests.iter().take(MAX_INPUT_REQUESTS);
     let asking = asking.map(|(key, input)| async move {
         let answer = ask_one_request(request, link, input).await?;
-        Ok(format!("{}:{answer}", quote(key)))
+        Ok((key, answer))
     });
-    let answers: Result<Vec<String>, Refusal> = join_all(asking).await.into_iter().collect();
-    Ok((format!("{{{}}}", answers?.join(",")), keys.collect()))
+    let answers: Result<Vec<_>, Refusal> = join_all(asking).await.into_iter().collect();
+    Ok((render_object(answers?), keys.collect()))
 }
 
 async fn ask_one_request(

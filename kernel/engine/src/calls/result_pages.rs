@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use mgp_json::{Splice, member, members, quote};
+use mgp_json::{Splice, elements, member, members, quote, render_object};
 use mgp_protocol::ids::{ConnectionId, ServerId};
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -128,7 +128,7 @@ pub fn inline_structured_content(result: &str, most: usize) -> Option<String> {
         }
     };
     let (content, structure) = (one("content")?, one(STRUCTURE)?);
-    let items: Vec<&RawValue> = serde_json::from_str(content).ok()?;
+    let items = elements(content)?;
     let texts: Vec<String> = items.iter().filter_map(|item| content_text(item)).collect();
     let written: usize = texts.iter().map(String::len).sum();
     if structure.len() + written <= most {
@@ -140,16 +140,12 @@ pub fn inline_structured_content(result: &str, most: usize) -> Option<String> {
     if !texts.iter().any(says) {
         items.push(format!(r#"{{"type":"text","text":{}}}"#, quote(structure)));
     }
-    let member = |(name, value): &(_, &RawValue)| {
-        let name: &str = AsRef::<str>::as_ref(name);
-        match name {
-            STRUCTURE => None,
-            "content" => Some(format!("\"content\":[{}]", items.join(","))),
-            name => Some(format!("{}:{}", quote(name), value.get())),
-        }
-    };
-    let members: Vec<String> = all.iter().filter_map(member).collect();
-    Some(format!("{{{}}}", members.join(",")))
+    let items = format!("[{}]", items.join(","));
+    let kept = all.iter().filter(|(name, _)| name != STRUCTURE);
+    Some(render_object(kept.map(|(name, value)| {
+        let is_content = name == "content";
+        (name, if is_content { &items } else { value.get() })
+    })))
 }
 
 /// Stands for the truncated text. It cannot occur in JSON, where this character is always escaped.

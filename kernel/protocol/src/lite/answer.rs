@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use mgp_json::{Splice, members, quote};
+use mgp_json::{Splice, members, quote, render_object};
 
 use super::ResponseType;
 use crate::dialect::Version;
@@ -38,27 +38,22 @@ pub struct AnswerMeta<'a> {
 }
 
 impl AnswerMeta<'_> {
-    fn render_members(&self) -> Vec<String> {
-        let mut parts = vec![
-            format!(r#""response_type":"{}""#, self.response_type.as_str()),
-            format!(r#""timestamp":{}"#, quote(self.timestamp)),
-            format!(r#""processing_time_ms":{}"#, self.processing_time_ms),
-            format!(r#""server_version":{}"#, quote(self.server_version)),
-        ];
-        let more = self.extra.iter();
-        parts.extend(more.map(|(name, json)| format!("{}:{json}", quote(name))));
-        parts
-    }
-
     /// The members of `_meta`, those that were there before behind them.
     fn render_with(&self, before: Option<&str>) -> String {
         let before = before.and_then(members).unwrap_or_default();
         let kept = before
             .iter()
             .filter(|(name, _)| !RESERVED_META.contains(&&**name));
-        let kept = kept.map(|(name, value)| format!("{}:{}", quote(name), value.get()));
-        let all: Vec<String> = self.render_members().into_iter().chain(kept).collect();
-        format!("{{{}}}", all.join(","))
+        let own = [
+            ("response_type", quote(self.response_type.as_str())),
+            ("timestamp", quote(self.timestamp)),
+            ("processing_time_ms", self.processing_time_ms.to_string()),
+            ("server_version", quote(self.server_version)),
+        ];
+        let own = own.iter().map(|(name, json)| (*name, &**json));
+        let extra = self.extra.iter().map(|(name, json)| (&**name, &**json));
+        let kept = kept.map(|(name, value)| (&**name, value.get()));
+        render_object(own.chain(extra).chain(kept))
     }
 }
 
@@ -89,11 +84,8 @@ pub fn with_meta(result: &str, meta: &AnswerMeta<'_>) -> String {
         // Readers differ in which of two counts.
         [..] => {
             let rest = all.iter().filter(|(name, _)| name != "_meta");
-            let rest = rest.map(|(name, value)| format!("{}:{}", quote(name), value.get()));
-            let rest: Vec<String> = rest
-                .chain([format!(r#""_meta":{}"#, meta.render_with(None))])
-                .collect();
-            format!("{{{}}}", rest.join(","))
+            let rest = rest.map(|(name, value)| (&**name, value.get()));
+            render_object(rest.chain([("_meta", &*meta.render_with(None))]))
         }
     }
 }

@@ -3,10 +3,10 @@
 mod reader;
 mod substitutes;
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 use std::fmt;
 
-use mgp_json::{Splice, member, members, quote};
+use mgp_json::{Splice, find_duplicate, member, members, quote};
 use mgp_protocol::mcp::meta::PROTOCOL_VERSION;
 use mgp_protocol::mgp::kernel::recorder::{Heard, MessageKind, RecordingHeader, VERSION};
 use serde_json::Value;
@@ -249,8 +249,8 @@ fn parse_outcome(message: &str) -> Option<Value> {
 /// Parsers differ in which of two duplicate members counts.
 fn has_duplicate_members(params: &str) -> bool {
     let members = members(params).unwrap_or_default();
-    let mut seen = HashSet::new();
-    members.iter().any(|(name, _)| !seen.insert(&**name))
+    let mut names: Vec<_> = members.into_iter().map(|(name, _)| name).collect();
+    find_duplicate(&mut names).is_some()
 }
 
 fn is_stateless(params: &str) -> bool {
