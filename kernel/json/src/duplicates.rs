@@ -26,6 +26,7 @@ mod tests {
             names[0] = "01".into();
             assert_eq!(find_duplicate(&mut names), (count > 2).then_some("01"));
         }
+        assert_eq!(find_duplicate(&mut ["a", "a"]), Some("a"));
         assert_eq!(find_duplicate::<&str>(&mut []), None);
     }
 }

@@ -127,5 +127,8 @@ mod tests {
             });
             assert_eq!(pieces.collect::<String>(), text);
         }
+        let apart: Vec<_> = Tokens::new("1\"2\"3").collect();
+        let scalar = Token::Scalar;
+        assert_eq!(apart, [scalar("1"), Token::String("\"2\""), scalar("3")]);
     }
 }

@@ -265,11 +265,15 @@ fn next_entry<'a>(
     is_first: bool,
     end: u8,
 ) -> Result<Option<Token<'a>>, PatchError> {
-    match rest.next().ok_or(PatchError::Unreadable)? {
-        Token::Mark(mark) if mark == end => Ok(None),
-        Token::Mark(b',') if !is_first => rest.next().map(Some).ok_or(PatchError::Unreadable),
-        token if is_first => Ok(Some(token)),
-        _ => Err(PatchError::Unreadable),
+    let next = rest.next().ok_or(PatchError::Unreadable)?;
+    if next == Token::Mark(end) {
+        Ok(None)
+    } else if is_first {
+        Ok(Some(next))
+    } else if next == Token::Mark(b',') {
+        rest.next().map(Some).ok_or(PatchError::Unreadable)
+    } else {
+        Err(PatchError::Unreadable)
     }
 }
 
