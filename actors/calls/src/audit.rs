@@ -15,7 +15,7 @@ use mgp_engine::store::audit::commit::CommitError;
 use mgp_engine::store::audit::redact::{RecordedArguments, truncate_to_buffer};
 use mgp_engine::timestamps::render_rfc3339_ms;
 use mgp_engine::tools::catalog::CatalogTool;
-use mgp_json::{can_contain_string, member};
+use mgp_json::{can_contain_string, member, unquote};
 use mgp_mcpl::scopes::ScopedAction;
 use mgp_protocol::mcp::tools::CallResult;
 use mgp_protocol::mgp::audit::{Event, EventType, Failure, Outcome as Ending, Target, TraceId};
@@ -88,7 +88,7 @@ impl PendingCallRecord {
     pub(crate) fn continues_as(&self, announced: &[u8]) {
         let announced = std::str::from_utf8(announced).unwrap_or_default();
         let task = member(announced, "task").unwrap_or(announced);
-        let id = member(task, "taskId").and_then(|id| serde_json::from_str::<String>(id).ok());
+        let id = member(task, "taskId").and_then(unquote);
         if let Some(id) = id.filter(|id| id.len() <= TASK_MAX) {
             let _ = self.continued_as.set(id.into());
         }

@@ -92,6 +92,16 @@ fn parse<'a, T: Deserialize<'a>>(text: &'a str, names: bool) -> Result<T, serde_
     Ok(read)
 }
 
+/// Reads a member that is there, verbatim: `null`, too.
+///
+/// # Errors
+/// As serde_json.
+pub fn raw_value<'de: 'a, 'a, D: serde::Deserializer<'de>>(
+    d: D,
+) -> Result<Option<&'a RawValue>, D::Error> {
+    <&RawValue>::deserialize(d).map(Some)
+}
+
 /// Reads a member that is an object, verbatim; `null` counts as none.
 ///
 /// # Errors

@@ -29,6 +29,17 @@ pub fn member<'a>(object: &'a str, name: &str) -> Option<&'a str> {
     first
 }
 
+/// The value of the one member of this name; `None` where there is none, and where there are several, of which readers
+/// choose different ones.
+#[must_use]
+pub fn unique_member<'a>(members: &[(Cow<'_, str>, &'a RawValue)], name: &str) -> Option<&'a str> {
+    let mut found = members.iter().filter(|(found, _)| found == name);
+    match (found.next(), found.next()) {
+        (Some((_, value)), None) => Some(value.get()),
+        (Some(_) | None, _) => None,
+    }
+}
+
 /// The items of an array, untouched; `None` when it is no array.
 #[must_use]
 pub fn elements(array: &str) -> Option<Vec<&RawValue>> {
@@ -96,6 +107,9 @@ mod tests {
         assert_eq!(all, [("a", "1.0e2"), ("b", "[1, 2]"), ("a", "null")]);
         assert_eq!(member(text, "a"), Some("1.0e2"));
         assert_eq!(member(text, "c"), None);
+        let all = members(text).unwrap();
+        let unique = ["a", "b", "c"].map(|name| unique_member(&all, name));
+        assert_eq!(unique, [None, Some("[1, 2]"), None]);
         let items = elements("[1.0, \"\\u0061\"]").unwrap();
         assert_eq!(items[0].get(), "1.0");
         assert_eq!(

@@ -1,5 +1,5 @@
-//! Objects that are torn or broken: what can be followed of them, from the start, in one pass. Nothing is decided by it
-//! but whom to answer; what is acted on is read whole.
+//! Objects that are torn or broken: what can be followed of them, from the start, in one pass. What is acted on is read
+//! whole afterwards.
 
 use std::borrow::Cow;
 

@@ -146,6 +146,19 @@ pub fn remove_members<'a>(object: &'a str, names: &[&str]) -> Cow<'a, str> {
     splice.finish()
 }
 
+/// An object with these members first, in place of those of the same names.
+///
+/// # Panics
+/// When `object` does not begin with a brace.
+#[must_use]
+pub fn set_members(object: &str, members: &[(&str, &str)]) -> String {
+    let names: Vec<&str> = members.iter().map(|(name, _)| *name).collect();
+    let rest = remove_members(object, &names);
+    let mut splice = Splice::new(&rest);
+    splice.insert_members(&rest, members);
+    splice.finish().into_owned()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -201,6 +214,17 @@ mod tests {
         splice.remove_members(text, &["x"]);
         splice.insert_member(text, "b", "3");
         assert_eq!(splice.finish(), r#"{"b":3,"a":2}"#);
+    }
+
+    #[test]
+    fn a_member_that_is_set_is_the_only_one_of_its_name() {
+        for (text, edited) in [
+            (r#"{"a":1, "b":2 ,"\u0061":3}"#, r#"{"a":7,"b":2}"#),
+            (r#"{"a":1}"#, r#"{"a":7}"#),
+            ("{ }", r#"{"a":7 }"#),
+        ] {
+            assert_eq!(set_members(text, &[("a", "7")]), edited);
+        }
     }
 
     #[test]

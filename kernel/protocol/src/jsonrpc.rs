@@ -175,29 +175,23 @@ impl<'a> Message<'a> {
     }
 }
 
+/// `"id": null`, `"params": null` and `"result": null` are not the same as nothing.
 #[derive(Deserialize)]
 struct Envelope<'a> {
     #[serde(borrow, default)]
     jsonrpc: Option<Cow<'a, str>>,
-    #[serde(borrow, default, deserialize_with = "present")]
+    #[serde(borrow, default, deserialize_with = "lookalike::raw_value")]
     id: Option<&'a RawValue>,
     #[serde(borrow, default)]
     method: Option<Cow<'a, str>>,
-    #[serde(borrow, default, deserialize_with = "present")]
+    #[serde(borrow, default, deserialize_with = "lookalike::raw_value")]
     params: Option<&'a RawValue>,
-    #[serde(borrow, default, deserialize_with = "present")]
+    #[serde(borrow, default, deserialize_with = "lookalike::raw_value")]
     result: Option<&'a RawValue>,
     #[serde(borrow, default)]
     error: Option<&'a RawValue>,
     #[serde(borrow, default)]
     trace_id: Option<&'a RawValue>,
-}
-
-/// `null` is a value here: `"id": null`, `"params": null` and `"result": null` are not the same as nothing.
-fn present<'de: 'a, 'a, D: serde::Deserializer<'de>>(
-    d: D,
-) -> Result<Option<&'a RawValue>, D::Error> {
-    <&RawValue>::deserialize(d).map(Some)
 }
 
 /// Why a frame is no message. Carries what is needed for the error answer.

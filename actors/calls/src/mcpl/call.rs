@@ -5,7 +5,8 @@ use std::borrow::Cow;
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use mgp_engine::tools::catalog::CatalogTool;
-use mgp_json::{Splice, can_contain_string, lookalike::are_alike, members, quote};
+use mgp_json::lookalike::are_alike;
+use mgp_json::{can_contain_string, members, quote, remove_members};
 use mgp_mcpl::audit::{self, McplRecord};
 use mgp_mcpl::scopes::ScopedAction;
 use mgp_mcpl::state::{self, TreeLock};
@@ -42,12 +43,7 @@ pub(crate) fn strip_mcpl_members<'p>(
     let said = all.iter().map(|(name, _)| name.as_ref());
     let said = said.filter(|name| McplMembers::NAMES.iter().any(|own| are_alike(name, own)));
     let said: Vec<&str> = said.collect();
-    if said.is_empty() {
-        return None;
-    }
-    let mut splice = Splice::new(params);
-    splice.remove_members(params, &said);
-    Some(splice.finish())
+    (!said.is_empty()).then(|| remove_members(params, &said))
 }
 
 /// What MCPL has to do with a call.

@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use mgp_json::{Splice, elements, member, members, quote, render_object};
+use mgp_json::{Splice, elements, member, members, quote, render_object, unique_member, unquote};
 use mgp_protocol::ids::{ConnectionId, ServerId};
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -56,11 +56,8 @@ pub fn truncate(result: &str, most: usize) -> Option<TruncatedResult> {
         return None;
     }
     let all = members(result)?;
-    let mut contents = all.iter().filter(|(name, _)| name == "content");
-    let (Some((_, content)), None) = (contents.next(), contents.next()) else {
-        return None;
-    };
-    let items: Vec<&RawValue> = serde_json::from_str(content.get()).ok()?;
+    let content = unique_member(&all, "content")?;
+    let items = elements(content)?;
     let texts: Vec<Option<String>> = items.iter().map(|item| content_text(item)).collect();
     let whole: usize = texts.iter().flatten().map(String::len).sum();
     if whole <= most {
@@ -97,7 +94,7 @@ pub fn truncate(result: &str, most: usize) -> Option<TruncatedResult> {
         }
     }
     let mut splice = Splice::new(result);
-    splice.replace(content.get(), format!("[{}]", kept.join(",")));
+    splice.replace(content, format!("[{}]", kept.join(",")));
     let marked = splice.finish().into_owned();
     let (before, after) = marked.split_once(MARK)?;
     Some(TruncatedResult {
@@ -120,14 +117,8 @@ pub fn inline_structured_content(result: &str, most: usize) -> Option<String> {
         return None;
     }
     let all = members(result)?;
-    let one = |wanted: &str| {
-        let mut found = all.iter().filter(|(name, _)| name == wanted);
-        match (found.next(), found.next()) {
-            (Some((_, value)), None) => Some(value.get()),
-            (Some(_), Some(_)) | (None, _) => None,
-        }
-    };
-    let (content, structure) = (one("content")?, one(STRUCTURE)?);
+    let structure = unique_member(&all, STRUCTURE)?;
+    let content = unique_member(&all, "content")?;
     let items = elements(content)?;
     let texts: Vec<String> = items.iter().filter_map(|item| content_text(item)).collect();
     let written: usize = texts.iter().map(String::len).sum();
@@ -160,15 +151,9 @@ fn replace_text_with_mark(item: &str) -> String {
 /// The text of a content item; `None` with several `text` members, of which parsers would choose different ones.
 fn content_text(item: &RawValue) -> Option<String> {
     let all = members(item.get())?;
-    let one = |wanted: &str| {
-        let mut found = all.iter().filter(|(name, _)| name == wanted);
-        let (Some((_, value)), None) = (found.next(), found.next()) else {
-            return None;
-        };
-        serde_json::from_str::<String>(value.get()).ok()
-    };
+    let one = |wanted| unique_member(&all, wanted).and_then(unquote);
     one("type").filter(|kind| kind == "text")?;
-    one("text")
+    one("text").map(Into::into)
 }
 
 /// A text that can be paged through.

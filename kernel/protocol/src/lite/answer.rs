@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use mgp_json::{Splice, members, quote, render_object};
+use mgp_json::{Splice, members, quote, remove_members, render_object};
 
 use super::ResponseType;
 use crate::dialect::Version;
@@ -95,9 +95,7 @@ fn to_plain_result(result: &str) -> Cow<'_, str> {
     if !mgp_json::can_contain_string(plain.as_bytes(), "_mgp") {
         return plain;
     }
-    let mut splice = Splice::new(&plain);
-    splice.remove_members(&plain, &["_mgp"]);
-    splice.finish().into_owned().into()
+    remove_members(&plain, &["_mgp"]).into_owned().into()
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ mod substitutes;
 use std::collections::BTreeMap;
 use std::fmt;
 
-use mgp_json::{Splice, find_duplicate, member, members, quote};
+use mgp_json::{Splice, find_duplicate, member, members, quote, remove_members};
 use mgp_protocol::mcp::meta::PROTOCOL_VERSION;
 use mgp_protocol::mgp::kernel::recorder::{Heard, MessageKind, RecordingHeader, VERSION};
 use serde_json::Value;
@@ -263,19 +263,12 @@ fn strip_request_meta(params: &str) -> String {
     let Some(meta) = member(params, "_meta") else {
         return params.to_owned();
     };
-    let left = members(meta).unwrap_or_default();
-    let left = left
-        .iter()
-        .any(|(name, _)| !PER_REQUEST_META.contains(&&**name));
-    let mut splice = Splice::new(params);
-    if left {
-        let mut within = Splice::new(meta);
-        within.remove_members(meta, &PER_REQUEST_META);
-        let kept = within.finish().into_owned();
-        splice.replace(meta, kept);
-    } else {
-        splice.remove_members(params, &["_meta"])
+    let kept = remove_members(meta, &PER_REQUEST_META);
+    if members(&kept).is_none_or(|left| left.is_empty()) {
+        return remove_members(params, &["_meta"]).into_owned();
     }
+    let mut splice = Splice::new(params);
+    splice.replace(meta, kept);
     splice.finish().into_owned()
 }
 
