@@ -8,6 +8,7 @@ use mgp_engine::callers::tasks::{TaskHandle, TaskRef};
 use mgp_engine::policy::access::GrantTable;
 use mgp_engine::servers::log_levels::LogLevel;
 use mgp_engine::tools::catalog::{CatalogView, ListKind};
+use mgp_json::{Splice, member, quote};
 use mgp_protocol::dialect::Version;
 use mgp_protocol::ids::{AgentId, ConnectionId, ServerId};
 use mgp_protocol::jsonrpc;
@@ -15,7 +16,6 @@ use mgp_protocol::mcp::{self, Method};
 use mgp_protocol::mgp;
 use mgp_protocol::mgp::kernel::Client;
 use mgp_protocol::mgp::negotiation::Features;
-use mgp_protocol::splice::{Splice, member, quote};
 use mgp_sync::snapshot::Snapshot;
 
 use crate::agent::stateless_clients::StatelessClients;

@@ -3,10 +3,10 @@
 
 use std::sync::Arc;
 
+use mgp_json::quote;
 use mgp_protocol::dialect::Version;
 use mgp_protocol::mcpl;
 use mgp_protocol::mgp::negotiation::{self, Features, Negotiated};
-use mgp_protocol::splice::quote;
 use serde_json::value::RawValue;
 
 /// Everything there is a word for.

@@ -1,8 +1,8 @@
 //! Helpers for all methods: reading params and writing answers.
 
 use bytes::Bytes;
+use mgp_json::quote;
 use mgp_protocol::refusal::Refusal;
-use mgp_protocol::splice::quote;
 use serde::Serialize;
 use serde_json::value::RawValue;
 

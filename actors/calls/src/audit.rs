@@ -16,12 +16,11 @@ use mgp_engine::store::audit::commit::CommitError;
 use mgp_engine::store::audit::redact::{RecordedArguments, truncate_to_buffer};
 use mgp_engine::timestamps::render_rfc3339_ms;
 use mgp_engine::tools::catalog::CatalogTool;
+use mgp_json::{can_contain_string, member, unquote};
 use mgp_mcpl::scopes::ScopedAction;
 use mgp_protocol::mcp::tools::CallResult;
 use mgp_protocol::mgp::audit::{Event, EventType, Failure, Outcome as Ending, Target, TraceId};
 use mgp_protocol::refusal::{CallOutcome, Denial, Refusal, UnansweredCall};
-use mgp_protocol::splice::member;
-use mgp_protocol::splice::string_search::can_contain_string;
 use mgp_screening::validators::Validator;
 use serde_json::{Map, Value, json};
 
@@ -106,7 +105,7 @@ impl PendingCallRecord {
     pub(crate) fn continues_as(&self, announced: &[u8]) {
         let announced = std::str::from_utf8(announced).unwrap_or_default();
         let task = member(announced, "task").unwrap_or(announced);
-        let id = member(task, "taskId").and_then(|id| serde_json::from_str::<String>(id).ok());
+        let id = member(task, "taskId").and_then(unquote);
         if let Some(id) = id.filter(|id| id.len() <= TASK_MAX) {
             self.lock().continued_as.get_or_insert(id.into());
         }

@@ -10,10 +10,9 @@ use mgp_engine::cluster::routes::{
 use mgp_engine::policy::access::Principal;
 use mgp_engine::servers::replica_spec::ReplicaSpec;
 use mgp_engine::tools::catalog::{CatalogTool, CatalogView};
+use mgp_json::{can_contain_string, member};
 use mgp_protocol::ids::{AgentId, ServerId};
 use mgp_protocol::refusal::Refusal;
-use mgp_protocol::splice::member;
-use mgp_protocol::splice::string_search::can_contain_string;
 
 use crate::Context;
 use crate::checks::access::can_call;

@@ -5,13 +5,13 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use bytes::Bytes;
 use mgp_engine::calls::result_pages::{StoredTexts, inline_structured_content, truncate};
 use mgp_engine::tools::catalog::CatalogTool;
+use mgp_json::quote;
 use mgp_protocol::ids::ConnectionId;
 use mgp_protocol::mcp;
 use mgp_protocol::mcp::Method;
 use mgp_protocol::mgp::calls::Read;
 use mgp_protocol::mgp::matches_method;
 use mgp_protocol::refusal::Refusal;
-use mgp_protocol::splice::quote;
 
 use crate::Context;
 use crate::answer::complete_result;

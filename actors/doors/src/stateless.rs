@@ -11,6 +11,7 @@ use mgp_engine::callers::request_state::{RequestDigest, RequestState, RequestSta
 use mgp_engine::callers::seal::{Purpose, SealKey};
 use mgp_engine::servers::log_levels::LogLevel;
 use mgp_engine::tools::catalog::CatalogView;
+use mgp_json::{can_contain_string, member, quote};
 use mgp_protocol::dialect::{Dialect, Version};
 use mgp_protocol::ids::{AgentId, ConnectionId};
 use mgp_protocol::jsonrpc::RequestId;
@@ -19,8 +20,6 @@ use mgp_protocol::mcp::request_headers::{self, RequestHeaders};
 use mgp_protocol::mcp::{self, ClientCapabilities};
 use mgp_protocol::mgp::negotiation::Negotiated;
 use mgp_protocol::refusal::{CallOutcome, Refusal, UnansweredCall};
-use mgp_protocol::splice::string_search::can_contain_string;
-use mgp_protocol::splice::{member, quote};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 

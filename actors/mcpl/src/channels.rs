@@ -15,6 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use mgp_callers::request::Caller;
+use mgp_json::quote;
 use mgp_mcpl_engine::channels::permits;
 use mgp_mcpl_engine::channels::registry::{RegisteredChannel, ServerChannels};
 use mgp_mcpl_engine::channels::rules::ChannelRules;
@@ -25,7 +26,6 @@ use mgp_protocol::mcp::{self, Method};
 use mgp_protocol::mcpl::McplError;
 use mgp_protocol::mcpl::channels::{Changed, Incoming, List, Register};
 use mgp_protocol::mcpl::feature_sets::Capability;
-use mgp_protocol::splice::quote;
 use mgp_runtime::event_sink::EventSink;
 use mgp_runtime::task;
 use mgp_servers::link::McplAnswer;

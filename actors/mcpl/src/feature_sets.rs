@@ -8,11 +8,11 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
+use mgp_json::lookalike;
 use mgp_mcpl_engine::feature_sets::{ChangeBudget, FeatureSets, ServerSets};
 use mgp_mcpl_engine::policy::{ApprovedSets, McplServerRules, SetPattern, Switches};
 use mgp_mcpl_engine::rules::McplRules;
 use mgp_protocol::ids::ServerId;
-use mgp_protocol::lookalike;
 use mgp_protocol::mcp::Method;
 use mgp_protocol::mcpl::feature_sets::{Changed, DeclaredSets, FeatureSet, Update};
 use mgp_protocol::mgp::audit::{Actor, EventType, Outcome, TraceId};

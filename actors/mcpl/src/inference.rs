@@ -17,6 +17,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use mgp_callers::directory::Directory;
+use mgp_json::quote;
 use mgp_mcpl_engine::conversations::Side;
 use mgp_mcpl_engine::inference::InferenceRules;
 use mgp_mcpl_engine::inference::budget::{TokenReservation, max_usage};
@@ -31,7 +32,6 @@ use mgp_protocol::mcpl::inference::{
 };
 use mgp_protocol::mcpl::model::Info;
 use mgp_protocol::mgp::audit::Outcome;
-use mgp_protocol::splice::quote;
 use mgp_runtime::event_sink::EventSink;
 use mgp_runtime::{randomness, task};
 use serde_json::json;

@@ -284,10 +284,7 @@ impl TreeLock {
     /// # Errors
     /// As [`Self::settle`].
     pub async fn move_to(self, checkpoint: String) -> Result<TreePosition, Refusal> {
-        let said = format!(
-            r#"{{"checkpoint":{}}}"#,
-            mgp_protocol::splice::quote(&checkpoint)
-        );
+        let said = format!(r#"{{"checkpoint":{}}}"#, mgp_json::quote(&checkpoint));
         self.settle(said).await
     }
 }

@@ -1,10 +1,10 @@
 //! What the kernel declares to servers, and what became of it.
 
 use mgp_engine::servers::consent::ConsentPolicy;
+use mgp_json::member;
 use mgp_protocol::dialect::ProtocolFamily;
 use mgp_protocol::mcp::meta::CLIENT_CAPABILITIES;
 use mgp_protocol::mgp::negotiation::{self, Active, Negotiated, PLAIN};
-use mgp_protocol::splice::member;
 
 use mgp_callers::negotiation::OFFERED_FEATURES;
 

@@ -25,13 +25,12 @@ use std::sync::Arc;
 
 use mgp_engine::callers::request_ids::WireId;
 use mgp_engine::calls::outcome::mark_dispatched;
+use mgp_json::{Splice, can_contain_string, member};
 use mgp_protocol::dialect::{ProtocolFamily, Version};
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mcp::meta::progress_token;
 use mgp_protocol::refusal::owner_refusal::OwnerAnswer;
 use mgp_protocol::refusal::{Refusal, RefusalReason};
-use mgp_protocol::splice::string_search::can_contain_string;
-use mgp_protocol::splice::{Splice, member};
 use mgp_protocol::versions;
 use serde_json::value::RawValue;
 

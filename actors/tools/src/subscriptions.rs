@@ -6,11 +6,11 @@ use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use mgp_engine::tools::subscriptions::{SubscriptionEffect, Subscriptions};
+use mgp_json::{Splice, member, quote};
 use mgp_protocol::ids::{ConnectionId, ServerId};
 use mgp_protocol::jsonrpc;
 use mgp_protocol::mgp::approvals::PENDING_URI;
 use mgp_protocol::refusal::Refusal;
-use mgp_protocol::splice::{Splice, member, quote};
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 
 use crate::published_catalog::PublishedCatalog;

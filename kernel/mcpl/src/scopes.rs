@@ -10,8 +10,8 @@ pub mod template;
 
 use std::collections::BTreeMap;
 
+use mgp_json::set_members;
 use mgp_protocol::mcpl::feature_sets::ScopePatterns;
-use mgp_protocol::splice::{Splice, members};
 
 pub use self::glob::{ScopePattern, ScopePatternError};
 use self::template::LabelTemplate;
@@ -73,25 +73,8 @@ impl ScopeRules {
             return payload.map(str::to_owned);
         }
         let payload = payload.unwrap_or("{}");
-        let there: Vec<String> = members(payload)
-            .unwrap_or_default()
-            .into_iter()
-            .map(|(name, _)| name.into_owned())
-            .collect();
-        let mut splice = Splice::new(payload);
-        let replaced: Vec<&str> = added
-            .keys()
-            .copied()
-            .filter(|name| there.iter().any(|one| one == name))
-            .collect();
-        if !replaced.is_empty() {
-            splice.remove_members(payload, &replaced);
-        }
-        let rest = splice.finish().into_owned();
-        let mut splice = Splice::new(&rest);
         let added: Vec<(&str, &str)> = added.into_iter().collect();
-        splice.insert_members(&rest, &added);
-        Some(splice.finish().into_owned())
+        Some(set_members(payload, &added))
     }
 }
 

@@ -2,7 +2,6 @@
 //! where the operator says so.
 
 pub mod document;
-mod numbers;
 pub mod patch;
 pub mod record;
 pub mod rules;

@@ -6,11 +6,11 @@ use std::borrow::Cow;
 use std::fmt;
 use std::hash::{Hash, Hasher};
 
+use mgp_json::lookalike;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use self::partial_message::PartialMessage;
-use crate::lookalike;
 
 /// A request id as its sender wrote it: a string or an integer, kept as JSON text so that the answer
 /// carries exactly what was asked with. Two are one when they mean the same string, however written.
@@ -47,7 +47,7 @@ impl RequestId {
         let escaped = is_string && memchr::memchr(b'\\', text.as_bytes()).is_some();
         let meant = || {
             let string: String = serde_json::from_str(text).ok()?;
-            Some(crate::splice::quote(&string).into())
+            Some(mgp_json::quote(&string).into())
         };
         (is_string || integer()).then(|| Self {
             text: text.into(),
@@ -175,29 +175,23 @@ impl<'a> Message<'a> {
     }
 }
 
+/// `"id": null`, `"params": null` and `"result": null` are not the same as nothing.
 #[derive(Deserialize)]
 struct Envelope<'a> {
     #[serde(borrow, default)]
     jsonrpc: Option<Cow<'a, str>>,
-    #[serde(borrow, default, deserialize_with = "present")]
+    #[serde(borrow, default, deserialize_with = "lookalike::raw_value")]
     id: Option<&'a RawValue>,
     #[serde(borrow, default)]
     method: Option<Cow<'a, str>>,
-    #[serde(borrow, default, deserialize_with = "present")]
+    #[serde(borrow, default, deserialize_with = "lookalike::raw_value")]
     params: Option<&'a RawValue>,
-    #[serde(borrow, default, deserialize_with = "present")]
+    #[serde(borrow, default, deserialize_with = "lookalike::raw_value")]
     result: Option<&'a RawValue>,
     #[serde(borrow, default)]
     error: Option<&'a RawValue>,
     #[serde(borrow, default)]
     trace_id: Option<&'a RawValue>,
-}
-
-/// `null` is a value here: `"id": null`, `"params": null` and `"result": null` are not the same as nothing.
-fn present<'de: 'a, 'a, D: serde::Deserializer<'de>>(
-    d: D,
-) -> Result<Option<&'a RawValue>, D::Error> {
-    <&RawValue>::deserialize(d).map(Some)
 }
 
 /// Why a frame is no message. Carries what is needed for the error answer.
@@ -439,7 +433,7 @@ fn message(id: Option<&str>, method: &str, params: Option<&str>) -> Vec<u8> {
         out.extend_from_slice(id.as_bytes());
     }
     out.extend_from_slice(br#","method":"#);
-    out.extend_from_slice(crate::splice::quote(method).as_bytes());
+    out.extend_from_slice(mgp_json::quote(method).as_bytes());
     if let Some(params) = params {
         out.extend_from_slice(br#","params":"#);
         out.extend_from_slice(params.as_bytes());

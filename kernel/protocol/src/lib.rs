@@ -2,7 +2,7 @@
 //! other, and the rendering of refusals in the caller's dialect.
 //!
 //! No IO, no clock, no runtime. Payloads that are only relayed stay raw text: a frame is parsed
-//! once, to its envelope, and edited by [`splice`] where a name or a token must change.
+//! once, to its envelope, and edited by [`mgp_json::Splice`] where a name or a token must change.
 
 pub mod dialect;
 pub mod federation;
@@ -10,11 +10,9 @@ pub mod framing;
 pub mod ids;
 pub mod jsonrpc;
 pub mod lite;
-pub mod lookalike;
 pub mod mcp;
 pub mod mcpl;
 pub mod mgp;
 pub mod redacted_url;
 pub mod refusal;
-pub mod splice;
 pub mod versions;

@@ -18,13 +18,13 @@ pub mod tools;
 
 use std::borrow::Cow;
 
+use mgp_json::lookalike::{self, AnyMember};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
 pub use self::capabilities::{ClientCapabilities, ServerCapabilities};
 pub use self::meta::{Meta, WithMeta};
 pub use self::related_call::RelatedCall;
-use crate::lookalike::{self, AnyMember};
 use crate::refusal::Refusal;
 
 /// A method or notification: its name on the wire is its address in this crate.

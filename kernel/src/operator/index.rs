@@ -6,9 +6,9 @@ use mgp_engine::policy::access::Principal;
 use mgp_engine::tool_names::canonical_name;
 use mgp_engine::tools::catalog::CatalogView;
 use mgp_engine::tools::index::{RESULTS_MAX, SearchFilter, Strategy};
+use mgp_json::member;
 use mgp_protocol::mgp::index::{IndexCoverage, Search, SearchResult, Tool};
 use mgp_protocol::refusal::Refusal;
-use mgp_protocol::splice::member;
 use mgp_tools::search::{Hit, ServerStatusFilter, ToolQuery, ToolSearchResult};
 use serde_json::value::RawValue;
 

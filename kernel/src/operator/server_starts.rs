@@ -163,7 +163,7 @@ pub(super) fn notify_progress(request: &Request, step: u64, of: Option<u64>, mes
     let params = format!(
         r#"{{"progressToken":{},"progress":{step},{total}"message":{}}}"#,
         token.get(),
-        mgp_protocol::splice::quote(message)
+        mgp_json::quote(message)
     );
     let frame = jsonrpc::notification("notifications/progress", Some(&params));
     request.call.send(frame.into(), Delivery::Lossy);

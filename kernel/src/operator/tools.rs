@@ -5,7 +5,6 @@ use std::borrow::Cow;
 
 use bytestring::ByteString;
 use mgp_callers::request::Request;
-use mgp_protocol::jsonrpc::partial_message;
 use mgp_protocol::mcp::{self, Method};
 use mgp_protocol::mgp::audit::Replay;
 use mgp_protocol::mgp::health::{Ping, Status};
@@ -29,7 +28,7 @@ pub fn as_method_request(request: &Request) -> Option<Request> {
     let params = request.params.as_ref()?;
     // Nearly all calls are of servers' tools: of those no more is read here.
     let name: Cow<'_, str> =
-        serde_json::from_slice(partial_message::first_member(params.as_bytes(), "name")?).ok()?;
+        serde_json::from_slice(mgp_json::partial::first_member(params.as_bytes(), "name")?).ok()?;
     let method = METHODS
         .into_iter()
         .find(|method| matches_method(method, &name))?;

@@ -18,9 +18,6 @@ use prost::{DecodeError, Message};
 /// different ways; an object takes three, a list two.
 pub const MAX_DEPTH: usize = 96;
 
-/// Members of an object up to which each is compared with each other; more are sorted.
-const LINEAR_SCAN_MAX: usize = 16;
-
 /// Longest piece of what is refused that is repeated in the words of a refusal, in bytes.
 const ECHO_MAX_BYTES: usize = 64;
 
@@ -160,16 +157,7 @@ fn render_location(path: &str) -> String {
 
 /// Refuses an object that has a member twice.
 fn reject_duplicate_keys(keys: &mut [Cow<'_, str>]) -> Result<(), StructError> {
-    let again = if keys.len() <= LINEAR_SCAN_MAX {
-        let mut seen = keys.iter().enumerate();
-        seen.find(|(nth, key)| keys[..*nth].contains(key))
-            .map(|(_, key)| key)
-    } else {
-        keys.sort_unstable();
-        let mut pairs = keys.windows(2);
-        pairs.find(|pair| pair[0] == pair[1]).map(|pair| &pair[0])
-    };
-    match again {
+    match mgp_json::find_duplicate(keys) {
         Some(key) => Err(StructErrorKind::DuplicateMember(truncate(key).into()).into()),
         None => Ok(()),
     }

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use mgp_json::quote;
 use mgp_protocol::jsonrpc::{self, RequestId};
 use mgp_protocol::mcp::{self, Initialize, Method};
-use mgp_protocol::splice::quote;
 
 use super::{Agent, AgentChannel};
 use crate::agent_tap::AgentTap;

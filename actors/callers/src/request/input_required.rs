@@ -4,9 +4,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use mgp_protocol::lookalike;
-use mgp_protocol::splice::Splice;
-use mgp_protocol::splice::string_search::can_contain_string;
+use mgp_json::{Splice, can_contain_string, lookalike};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -63,7 +61,7 @@ pub fn render_next_round(first: &str, responses: &str, state: Option<&RawValue>)
 
 #[cfg(test)]
 mod tests {
-    use mgp_protocol::splice::member;
+    use mgp_json::member;
 
     use super::*;
 

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use bytestring::ByteString;
 use futures_util::future::join_all;
+use mgp_json::render_object;
 use mgp_protocol::refusal::Refusal;
-use mgp_protocol::splice::quote;
 use serde_json::value::RawValue;
 
 use crate::in_flight_call::InFlightCall;
@@ -96,11 +96,7 @@ async fn ask_client(exchange: &InFlightCall, needs: &InputRequired<'_>) -> Resul
             .ask(exchange.wait_until_cancelled(), &input.method, params)
             .await;
         match answer {
-            Ok(Ok(result)) => Ok(format!(
-                "{}:{}",
-                quote(key),
-                String::from_utf8_lossy(&result)
-            )),
+            Ok(Ok(result)) => Ok((key, String::from_utf8_lossy(&result).into_owned())),
             Ok(Err(_)) | Err(_) if exchange.is_cancelled() => Err(Refusal::Cancelled),
             Ok(Err(_)) => Err(Refusal::Internal(
                 "the client answered with an error".into(),
@@ -108,6 +104,6 @@ async fn ask_client(exchange: &InFlightCall, needs: &InputRequired<'_>) -> Resul
             Err(why) => Err(Refusal::Internal(why.to_string())),
         }
     });
-    let answers: Result<Vec<String>, Refusal> = join_all(asking).await.into_iter().collect();
-    Ok(format!("{{{}}}", answers?.join(",")))
+    let answers: Result<Vec<_>, Refusal> = join_all(asking).await.into_iter().collect();
+    answers.map(render_object)
 }

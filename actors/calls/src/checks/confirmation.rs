@@ -10,9 +10,9 @@ use mgp_engine::policy::risk::{
     confirmation_reason,
 };
 use mgp_engine::tools::catalog::CatalogTool;
+use mgp_json::{member, quote};
 use mgp_protocol::mgp::approvals::Subject;
 use mgp_protocol::refusal::{Denial, Refusal};
-use mgp_protocol::splice::{member, quote};
 
 use crate::Context;
 use mgp_callers::in_flight_call::rounds::CallRounds;

@@ -2,11 +2,9 @@
 
 use bytes::Bytes;
 use mgp_engine::tools::catalog::{CatalogPrompt, CatalogTool};
-use mgp_protocol::lookalike;
+use mgp_json::{Splice, can_contain_string, lookalike, members, quote};
 use mgp_protocol::mcp::tools::CallResult;
 use mgp_protocol::refusal::Refusal;
-use mgp_protocol::splice::string_search::can_contain_string;
-use mgp_protocol::splice::{Splice, members, quote};
 use serde_json::value::RawValue;
 
 use super::CompiledSchemas;

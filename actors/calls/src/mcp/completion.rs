@@ -1,11 +1,11 @@
 //! `completion/complete`.
 
 use mgp_engine::tools::catalog::ListKind;
+use mgp_json::quote;
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mcp::meta::progress_token;
 use mgp_protocol::mcp::{self, completion};
 use mgp_protocol::refusal::Refusal;
-use mgp_protocol::splice::quote;
 
 use crate::Context;
 use crate::answer::{parse_string, require_params};

@@ -1,12 +1,12 @@
 //! The results of `initialize` and `server/discover`: the kernel's capabilities for an agent.
 
 use mgp_engine::tools::catalog::CatalogView;
+use mgp_json::{members, quote, render_object};
 use mgp_protocol::dialect::Version;
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mcp::meta::SERVER_INFO;
 use mgp_protocol::mcpl;
 use mgp_protocol::refusal::Refusal;
-use mgp_protocol::splice::{members, quote};
 
 use crate::Context;
 use crate::checks::access;
@@ -158,12 +158,12 @@ fn relayed_capabilities(peer: &Peer) -> String {
             "completions" | "logging" => value.get(),
             _ => continue,
         };
-        out.push(format!("{}:{value}", quote(&name)));
+        out.push((name, value));
     }
     if peer.supports_log_levels() && !peer.capabilities.logging {
-        out.push(r#""logging":{}"#.into());
+        out.push(("logging".into(), "{}"));
     }
-    format!("{{{}}}", out.join(","))
+    render_object(out)
 }
 
 /// MCP-086: the instructions of all servers, each quoted under its name, within the limit.

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use mgp_engine::tools::catalog::{CatalogView, ListKind};
+use mgp_json::quote;
 use mgp_protocol::mcpl::push;
 use mgp_protocol::mgp::approvals::PENDING_URI;
 use mgp_protocol::mgp::events::RESOURCES;
 use mgp_protocol::mgp::negotiation::Features;
-use mgp_protocol::splice::quote;
 use serde_json::json;
 
 use crate::Context;

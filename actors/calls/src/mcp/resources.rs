@@ -4,11 +4,11 @@ use std::borrow::Cow;
 
 use mgp_engine::tools::catalog::{ListKind, NamedItem};
 use mgp_engine::tools::uris::WRAPPED_PREFIX;
+use mgp_json::{Splice, member, quote};
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mcp::meta::progress_token;
 use mgp_protocol::mcp::{self, resources};
 use mgp_protocol::refusal::Refusal;
-use mgp_protocol::splice::{Splice, member, quote};
 use serde_json::value::RawValue;
 
 use crate::Context;

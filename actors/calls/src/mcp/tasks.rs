@@ -5,10 +5,9 @@ pub mod legacy;
 
 use mgp_engine::callers::tasks::{Maker, TaskHandle, TaskRef};
 use mgp_engine::tools::catalog::CatalogTool;
+use mgp_json::{Splice, can_contain_string, member, quote};
 use mgp_protocol::mcp::{self, tasks as words};
 use mgp_protocol::refusal::Refusal;
-use mgp_protocol::splice::string_search::can_contain_string;
-use mgp_protocol::splice::{Splice, member, quote};
 use serde_json::value::RawValue;
 
 use crate::Context;

@@ -9,10 +9,10 @@ use std::time::Duration;
 use bytes::Bytes;
 use mgp_engine::calls::outcome::{mark_answered, mark_dispatched};
 use mgp_engine::tools::catalog::{CatalogTool, ListKind};
+use mgp_json::member;
 use mgp_protocol::mcp::{self, tools};
 use mgp_protocol::mgp::tools::meta::MetaTool;
 use mgp_protocol::refusal::Refusal;
-use mgp_protocol::splice::member;
 use serde_json::value::RawValue;
 
 use self::retries::{NextStep, RetryState};

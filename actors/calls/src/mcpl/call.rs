@@ -5,6 +5,8 @@ use std::borrow::Cow;
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use mgp_engine::tools::catalog::CatalogTool;
+use mgp_json::lookalike::are_alike;
+use mgp_json::{can_contain_string, members, quote, remove_members};
 use mgp_mcpl::audit::{self, McplRecord};
 use mgp_mcpl::scopes::ScopedAction;
 use mgp_mcpl::state::{self, TreeLock};
@@ -14,13 +16,10 @@ use mgp_mcpl_engine::scopes::ScopeRules;
 use mgp_mcpl_engine::state::tree::CarriedState;
 use mgp_policy::pins::EarlierSet;
 use mgp_protocol::ids::ServerId;
-use mgp_protocol::lookalike::are_alike;
 use mgp_protocol::mcpl::feature_sets::{Capability, tool_feature_set};
 use mgp_protocol::mcpl::state::StateMeta;
 use mgp_protocol::mgp::audit::Outcome;
 use mgp_protocol::refusal::Refusal;
-use mgp_protocol::splice::string_search::can_contain_string;
-use mgp_protocol::splice::{Splice, members, quote};
 use mgp_servers::link::FinalCheck;
 use mgp_servers::upstream::McplMembers;
 use serde_json::value::RawValue;
@@ -44,12 +43,7 @@ pub(crate) fn strip_mcpl_members<'p>(
     let said = all.iter().map(|(name, _)| name.as_ref());
     let said = said.filter(|name| McplMembers::NAMES.iter().any(|own| are_alike(name, own)));
     let said: Vec<&str> = said.collect();
-    if said.is_empty() {
-        return None;
-    }
-    let mut splice = Splice::new(params);
-    splice.remove_members(params, &said);
-    Some(splice.finish())
+    (!said.is_empty()).then(|| remove_members(params, &said))
 }
 
 /// What MCPL has to do with a call.

@@ -8,6 +8,7 @@ use mgp_engine::callers::agent_requests::AgentRequestError;
 use mgp_engine::callers::callbacks::{
     CallbackAnswer, CallbackForm, CallbackTimeout, OpenCallback, OpenCallbackError,
 };
+use mgp_json::quote;
 use mgp_protocol::ids::AgentId;
 use mgp_protocol::jsonrpc;
 use mgp_protocol::mcp::{self, Method};
@@ -16,7 +17,6 @@ use mgp_protocol::mgp::callback::{self, CallbackKind};
 use mgp_protocol::mgp::matches_method;
 use mgp_protocol::mgp::negotiation::Features;
 use mgp_protocol::refusal::Refusal;
-use mgp_protocol::splice::quote;
 
 use crate::Context;
 use crate::answer::json_outcome;

@@ -11,6 +11,7 @@ use mgp_engine::callers::{token_cost, tool_cache};
 use mgp_engine::tool_names::canonical_name;
 use mgp_engine::tools::catalog::CatalogView;
 use mgp_engine::tools::index::{IndexedTool, RESULTS_MAX, SearchFilter, Strategy};
+use mgp_json::{Splice, member, quote, unquote};
 use mgp_protocol::mcp;
 use mgp_protocol::mgp::discovery::security::with_effective_level;
 use mgp_protocol::mgp::tools::meta::MetaTool;
@@ -18,7 +19,6 @@ use mgp_protocol::mgp::tools::{
     self, Call, DEFAULT_RESULTS, Discover, DiscoverToolsResult, Session, ToolMatch,
 };
 use mgp_protocol::refusal::Refusal;
-use mgp_protocol::splice::{Splice, member, quote};
 use serde_json::value::RawValue;
 
 use crate::Context;
@@ -230,7 +230,7 @@ pub(crate) fn to_found(view: &CatalogView, hit: &Hit) -> ToolMatch {
         RawValue::from_string(part).ok()
     };
     // What agents call it may be another name than its server's.
-    let called = member(raw, "name").and_then(|text| serde_json::from_str::<String>(text).ok());
+    let called = member(raw, "name").and_then(unquote);
     let called = called.as_deref().unwrap_or(name);
     let description = member(raw, "description");
     let description = description.and_then(|text| serde_json::from_str(text).ok());

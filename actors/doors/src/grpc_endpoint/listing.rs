@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use mgp_grpc::exact::Struct;
 use mgp_grpc::mcplite::{Tool, ToolsList};
-use mgp_protocol::splice::quote;
+use mgp_json::quote;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 

@@ -131,7 +131,7 @@ fn parse_timeout(text: &str) -> Result<Duration, Status> {
 }
 
 fn parse_meta(text: &str) -> Result<String, Status> {
-    match mgp_protocol::splice::members(text) {
+    match mgp_json::members(text) {
         Some(_) => Ok(text.to_owned()),
         None => Err(invalid_argument("`mgp-meta` must be a JSON object")),
     }

@@ -11,8 +11,8 @@ use http_body::{Body, Frame};
 use mgp_grpc::error_details::ErrorDetails;
 use mgp_grpc::tonic::body::Body as RpcBody;
 use mgp_grpc::tonic::{Code, Status};
+use mgp_json::members;
 use mgp_protocol::lite::error::{LiteError, LiteErrorKind};
-use mgp_protocol::splice::members;
 use mgp_transports::http::body::{AbortTrailers, ReplyBody};
 
 /// Whose words the reasons are.

@@ -5,10 +5,10 @@ use bytestring::ByteString;
 use mgp_callers::request::input_required::render_next_round;
 use mgp_engine::callers::request_state::RequestState;
 use mgp_engine::callers::seal::Purpose;
+use mgp_json::quote;
 use mgp_protocol::lite::elicitation::LiteElicitation;
 use mgp_protocol::lite::error::{LiteError, LiteErrorKind};
 use mgp_protocol::mcp::{self, tools};
-use mgp_protocol::splice::quote;
 use serde_json::value::RawValue;
 
 use super::request::LiteRequest;

@@ -3,12 +3,12 @@
 use bytes::Bytes;
 use mgp_engine::doors::suggestions::nearest_name;
 use mgp_engine::tools::catalog::CatalogView;
+use mgp_json::quote;
 use mgp_protocol::ids::AgentId;
 use mgp_protocol::lite::REDEEM;
 use mgp_protocol::lite::error::{LiteError, LiteErrorKind, LiteRefusal};
 use mgp_protocol::lite::tool_list::{self, ToolPage};
 use mgp_protocol::refusal::Refusal;
-use mgp_protocol::splice::quote;
 use mgp_runtime::trace::Trace;
 use tokio::sync::mpsc;
 

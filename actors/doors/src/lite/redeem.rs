@@ -8,11 +8,11 @@ use mgp_callers::in_flight_call::forwarded_headers::ForwardedHeaders;
 use mgp_callers::in_flight_call::rounds::TaskWait;
 use mgp_callers::request::Outcome;
 use mgp_engine::callers::tasks::Maker;
+use mgp_json::{member, members, quote};
 use mgp_protocol::lite::ResponseType;
 use mgp_protocol::lite::elicitation::LiteElicitation;
 use mgp_protocol::lite::error::{LiteError, LiteErrorKind};
 use mgp_protocol::refusal::Refusal;
-use mgp_protocol::splice::{member, members, quote};
 use mgp_runtime::task;
 use tokio::time::Instant;
 

@@ -1,10 +1,9 @@
 //! What the kernel reads of a lite call, and what of it is for the server.
 
+use mgp_json::{Splice, can_contain_string, member};
 use mgp_protocol::mcp::{self, tools};
 use mgp_protocol::mgp::stream;
 use mgp_protocol::refusal::Refusal;
-use mgp_protocol::splice::string_search::can_contain_string;
-use mgp_protocol::splice::{Splice, member};
 use serde_json::value::RawValue;
 
 /// Members of `params` that other ways of calling have: a task of 2025-11-25 and a retry of 2026-07-28. What a lite

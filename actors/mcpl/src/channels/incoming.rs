@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use mgp_json::{Splice, quote, remove_members, set_members};
 use mgp_mcpl_engine::channels::moderation::{MessageDirection, moderate};
 use mgp_mcpl_engine::channels::permits;
 use mgp_mcpl_engine::channels::registry::is_id;
@@ -17,7 +18,6 @@ use mgp_protocol::mcpl::channels::{
 use mgp_protocol::mcpl::content::Content;
 use mgp_protocol::mcpl::feature_sets::Capability;
 use mgp_protocol::mgp::audit::Outcome;
-use mgp_protocol::splice::{Splice, quote};
 use mgp_servers::link::McplAnswer;
 use serde_json::json;
 
@@ -159,18 +159,12 @@ impl Channels {
             content,
         );
         let content = content.ok_or_else(|| "a rule of the operator drops it".to_owned())?;
-        let mut splice = Splice::new(raw);
-        splice.remove_members(raw, &["channelId", "content", "conversationId"]);
-        let rest = splice.finish().into_owned();
-        let mut splice = Splice::new(&rest);
-        splice.insert_members(
-            &rest,
-            &[
-                ("channelId", &quote(&name)),
-                ("content", &content.to_json()),
-            ],
-        );
-        Ok((set.to_owned(), splice.finish().into_owned()))
+        let own = [
+            ("channelId", &*quote(&name)),
+            ("content", &*content.to_json()),
+        ];
+        let rest = remove_members(raw, &["conversationId"]);
+        Ok((set.to_owned(), set_members(&rest, &own)))
     }
 
     /// The hosts a message is offered to, the first one last: the one that took the thread before, then those in the

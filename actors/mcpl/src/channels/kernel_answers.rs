@@ -1,5 +1,6 @@
 //! Answers of the kernel's own inferences, published to the configured channel.
 
+use mgp_json::quote;
 use mgp_mcpl_engine::channels::moderation::{MessageDirection, moderate};
 use mgp_mcpl_engine::channels::permits;
 use mgp_mcpl_engine::conversations::Side;
@@ -10,7 +11,6 @@ use mgp_protocol::mcpl::channels::Publish;
 use mgp_protocol::mcpl::content::Content;
 use mgp_protocol::mcpl::feature_sets::Capability;
 use mgp_protocol::mgp::audit::Outcome;
-use mgp_protocol::splice::quote;
 use serde_json::json;
 
 use super::{Channels, PLATFORM_TIMEOUT};

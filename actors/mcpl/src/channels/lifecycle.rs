@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use mgp_callers::request::Caller;
+use mgp_json::{member, quote};
 use mgp_mcpl_engine::channels::permits;
 use mgp_mcpl_engine::channels::registry::{RegisterError, RegisteredChannel};
 use mgp_mcpl_engine::names;
@@ -15,7 +16,6 @@ use mgp_protocol::mcpl::channels::{Close, CloseResult, Open, OpenResult};
 use mgp_protocol::mcpl::error::CHANNEL_OPEN_FAILED;
 use mgp_protocol::mgp::audit::Outcome;
 use mgp_protocol::refusal::Refusal;
-use mgp_protocol::splice::{member, quote};
 use serde_json::json;
 
 use super::{ChannelPermit, Channels, PLATFORM_TIMEOUT, permitting_set};

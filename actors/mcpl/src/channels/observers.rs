@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use mgp_callers::request::Caller;
+use mgp_json::quote;
 use mgp_mcpl_engine::channels::moderation::{MessageDirection, is_moderated, moderate};
 use mgp_mcpl_engine::channels::permits;
 use mgp_mcpl_engine::conversations::Side;
@@ -13,7 +14,6 @@ use mgp_protocol::mcpl::channels::outgoing::{Chunk, Complete};
 use mgp_protocol::mcpl::content::Content;
 use mgp_protocol::mcpl::error::CHANNEL_NOT_PERMITTED;
 use mgp_protocol::mcpl::feature_sets::Capability;
-use mgp_protocol::splice::quote;
 use serde_json::json;
 
 use super::{Channels, caller_side, permitting_set};

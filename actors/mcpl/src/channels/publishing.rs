@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use mgp_callers::request::Caller;
+use mgp_json::quote;
 use mgp_mcpl_engine::channels::moderation::{MessageDirection, moderate};
 use mgp_mcpl_engine::conversations::Side;
 use mgp_mcpl_engine::names;
@@ -14,7 +15,6 @@ use mgp_protocol::mcpl::content::Content;
 use mgp_protocol::mcpl::feature_sets::Capability;
 use mgp_protocol::mgp::audit::Outcome;
 use mgp_protocol::refusal::Refusal;
-use mgp_protocol::splice::quote;
 use serde_json::json;
 
 use super::{ChannelPermit, Channels, PLATFORM_TIMEOUT, caller_side};

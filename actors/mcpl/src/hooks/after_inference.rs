@@ -3,6 +3,7 @@
 
 use std::borrow::Cow;
 
+use mgp_json::{quote, render_object};
 use mgp_mcpl_engine::hooks::answers::evaluate_after;
 use mgp_mcpl_engine::names;
 use mgp_protocol::ids::ServerId;
@@ -10,7 +11,6 @@ use mgp_protocol::mcp::Method;
 use mgp_protocol::mcpl::context::AfterInference;
 use mgp_protocol::mcpl::feature_sets::Capability;
 use mgp_protocol::mgp::audit::Outcome;
-use mgp_protocol::splice::quote;
 use mgp_runtime::time::monotonic_now;
 use serde_json::{Value, json};
 use tokio::time::Instant;
@@ -54,13 +54,8 @@ impl AfterChain {
             [] => String::new(),
             [(_, only)] => format!(r#","metadata":{only}"#),
             several => {
-                let several = several
-                    .iter()
-                    .map(|(set, of)| format!("{}:{of}", quote(set)));
-                format!(
-                    r#","metadata":{{{}}}"#,
-                    several.collect::<Vec<_>>().join(",")
-                )
+                let several = several.iter().map(|(set, of)| (&**set, *of));
+                format!(r#","metadata":{}"#, render_object(several))
             }
         };
         Some(format!(

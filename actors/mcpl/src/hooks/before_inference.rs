@@ -1,6 +1,7 @@
 //! `context/beforeInference`: all at once, within one time for all (§10.6).
 
 use futures_util::future::join_all;
+use mgp_json::quote;
 use mgp_mcpl_engine::hooks::answers::{FencedInjection, ServerInjections, evaluate_before, merge};
 use mgp_mcpl_engine::hooks::channels;
 use mgp_mcpl_engine::hooks::fence::FenceMark;
@@ -10,7 +11,6 @@ use mgp_protocol::mcp::Method;
 use mgp_protocol::mcpl::context::BeforeInference;
 use mgp_protocol::mcpl::feature_sets::Capability;
 use mgp_protocol::mgp::audit::Outcome;
-use mgp_protocol::splice::quote;
 use mgp_runtime::randomness;
 use mgp_runtime::time::timeout_with_grace;
 use serde_json::value::RawValue;

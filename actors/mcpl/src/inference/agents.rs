@@ -3,6 +3,7 @@
 
 use bytes::Bytes;
 use mgp_callers::agent::{Agent, CallbackError, CallbackResult};
+use mgp_json::quote;
 use mgp_mcpl_engine::conversations::Side;
 use mgp_mcpl_engine::inference::budget::max_usage;
 use mgp_mcpl_engine::inference::provider::CONTENT_MAX;
@@ -13,7 +14,6 @@ use mgp_protocol::mcp::sampling::CreateMessage;
 use mgp_protocol::mcpl::inference::{
     Chunk, FinishReason, InferenceAnswer, InferenceFailure, PromptPart, PromptRole, TokenUsage,
 };
-use mgp_protocol::splice::quote;
 use mgp_runtime::event_sink::EventSink;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};

@@ -3,15 +3,14 @@
 use std::time::Duration;
 
 use mgp_callers::agent::CallbackError;
+use mgp_json::{lookalike, quote};
 use mgp_mcpl_engine::names;
 use mgp_mcpl_engine::push::hosts::{HandOverOutcome, HostQueue, HostReply};
 use mgp_mcpl_engine::push::{PushPolicy, channel_name};
 use mgp_protocol::ids::ServerId;
-use mgp_protocol::lookalike;
 use mgp_protocol::mcp::Method;
 use mgp_protocol::mcpl::push::{Event, PushAnswer};
 use mgp_protocol::mgp::audit::Outcome;
-use mgp_protocol::splice::quote;
 use mgp_runtime::mailbox::Reply;
 use mgp_tools::events::PushedEvent;
 use serde_json::json;

@@ -1,8 +1,8 @@
 //! What a caller sees of the state in a result: never the state itself. An agent that is an MCPL host gets its
 //! checkpoint in `_meta`; any other one gets a text when something was not stored.
 
+use mgp_json::{Splice, member, members, quote, remove_members, set_members};
 use mgp_protocol::mcpl::state::{STATE_META_KEY, StateMeta};
-use mgp_protocol::splice::{Splice, member, members, quote};
 
 /// The member of a result that holds its state.
 const STATE: &str = "state";
@@ -11,30 +11,16 @@ const STATE: &str = "state";
 #[must_use]
 pub fn split_state(result: &str) -> Option<(String, String)> {
     let state = member(result, STATE)?.to_owned();
-    let mut splice = Splice::new(result);
-    splice.remove_members(result, &[STATE]);
-    Some((splice.finish().into_owned(), state))
+    Some((remove_members(result, &[STATE]).into_owned(), state))
 }
 
 /// The result with a note in `_meta`, in place of one of that name that the server wrote.
 #[must_use]
 pub fn with_note(result: &str, note: &StateMeta) -> String {
     let note = serde_json::to_string(note).expect("a note is always JSON");
-    let (mut meta, mut rest) = ("{}".to_owned(), result.to_owned());
-    if let Some(there) = member(result, "_meta").filter(|meta| meta.starts_with('{')) {
-        let mut splice = Splice::new(there);
-        splice.remove_members(there, &[STATE_META_KEY]);
-        meta = splice.finish().into_owned();
-        let mut splice = Splice::new(result);
-        splice.remove_members(result, &["_meta"]);
-        rest = splice.finish().into_owned();
-    }
-    let mut splice = Splice::new(&meta);
-    splice.insert_member(&meta, STATE_META_KEY, &note);
-    let meta = splice.finish();
-    let mut splice = Splice::new(&rest);
-    splice.insert_member(&rest, "_meta", &meta);
-    splice.finish().into_owned()
+    let there = member(result, "_meta").filter(|meta| meta.starts_with('{'));
+    let meta = set_members(there.unwrap_or("{}"), &[(STATE_META_KEY, &note)]);
+    set_members(result, &[("_meta", &meta)])
 }
 
 /// The result with a text at the end of its content, for who reads nothing of MCPL.

@@ -12,13 +12,13 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
+use mgp_json::{Splice, member, quote};
 use mgp_protocol::dialect::ProtocolFamily;
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::jsonrpc::{ErrorObject, INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND};
 use mgp_protocol::mcp::meta::{RELATED_CALL, RELATED_TASK};
 use mgp_protocol::mcp::{self, ClientCapabilities, elicitation};
 use mgp_protocol::refusal::Refusal;
-use mgp_protocol::splice::{Splice, member, quote};
 use mgp_protocol::versions;
 use serde_json::value::RawValue;
 

@@ -400,7 +400,7 @@ impl Link {
             let params = format!(
                 r#"{{"requestId":{},"reason":{}}}"#,
                 self.ids.encode(id),
-                mgp_protocol::splice::quote(reason)
+                mgp_json::quote(reason)
             );
             self.notify("notifications/cancelled", Some(&params));
         }

@@ -10,13 +10,13 @@ use std::time::Duration;
 
 use mgp_engine::callers::request_ids::RequestIds;
 use mgp_engine::servers::supervision::backoff::ReopenBackoff;
+use mgp_json::{member, quote};
 use mgp_protocol::dialect::ProtocolFamily;
 use mgp_protocol::jsonrpc::{self, RequestId};
 use mgp_protocol::mcp::meta::SUBSCRIPTION_ID;
 use mgp_protocol::mcp::subscriptions::{Acknowledged, Filter, Listen};
 use mgp_protocol::mcp::{self, Method};
 use mgp_protocol::refusal::Refusal;
-use mgp_protocol::splice::{member, quote};
 use tokio::sync::{Semaphore, oneshot, watch};
 
 use self::agent_listens::AgentListens;

@@ -2,11 +2,11 @@
 
 use std::borrow::Cow;
 
+use mgp_json::{member, members, quote, remove_members, render_object};
 use mgp_protocol::dialect::{ProtocolFamily, Version};
 use mgp_protocol::mcp::meta::{
     CLIENT_CAPABILITIES, CLIENT_INFO, PROTOCOL_VERSION, SUBSCRIPTION_ID,
 };
-use mgp_protocol::splice::{member, members, quote};
 use serde::Deserialize;
 
 use crate::negotiation;
@@ -29,15 +29,9 @@ pub(super) fn kernel_meta(version: &str, offers_mgp: bool) -> String {
 
 /// Adds this `_meta` to `params` that have none.
 pub(super) fn add_meta(params: Option<&str>, meta: &str) -> String {
-    let mut out = format!(r#"{{"_meta":{meta}"#);
-    for (name, value) in members(params.unwrap_or("{}")).unwrap_or_default() {
-        out.push(',');
-        out.push_str(&quote(&name));
-        out.push(':');
-        out.push_str(value.get());
-    }
-    out.push('}');
-    out
+    let params = members(params.unwrap_or("{}")).unwrap_or_default();
+    let params = params.iter().map(|(name, value)| (&**name, value.get()));
+    render_object([("_meta", meta)].into_iter().chain(params))
 }
 
 /// `params` of a modern request that the kernel of this version sends for itself.
@@ -52,12 +46,7 @@ pub(super) fn strip_meta(params: &str) -> Cow<'_, str> {
     if tagged.is_none() {
         return params.into();
     }
-    let kept = members(params).unwrap_or_default().into_iter();
-    let kept: Vec<_> = kept
-        .filter(|(name, _)| name != "_meta")
-        .map(|(name, value)| format!("{}:{}", quote(&name), value.get()))
-        .collect();
-    format!("{{{}}}", kept.join(",")).into()
+    remove_members(params, &["_meta"])
 }
 
 /// The code of an error object.
@@ -66,7 +55,7 @@ pub(crate) fn error_code(error: &str) -> Option<i64> {
     struct Coded {
         code: i64,
     }
-    let coded: Coded = mgp_protocol::lookalike::from_object(error).ok()?;
+    let coded: Coded = mgp_json::lookalike::from_object(error).ok()?;
     Some(coded.code)
 }
 

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
+use mgp_json::lookalike::are_alike;
 use mgp_protocol::jsonrpc::RequestId;
-use mgp_protocol::lookalike::are_alike;
 use mgp_protocol::mcpl::feature_sets::Capability;
 use mgp_protocol::mgp::negotiation::Features;
 

@@ -8,8 +8,7 @@ use std::time::Duration;
 
 use mgp_engine::callers::tasks::TaskStatus;
 use mgp_engine::clock::MonotonicTime;
-use mgp_protocol::splice::member;
-use mgp_protocol::splice::string_search::can_contain_string;
+use mgp_json::{can_contain_string, member};
 use tokio::sync::watch;
 
 use super::Link;

@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use mgp_engine::callers::tasks::{Maker, TaskRef};
 use mgp_engine::policy::approvals::{AddEntryError, PendingEntry};
+use mgp_json::member;
 use mgp_protocol::dialect::ProtocolFamily;
 use mgp_protocol::mcp;
 use mgp_protocol::mgp::audit::{Replay, Replayed};
 use mgp_protocol::mgp::permission::{Ask, Decision};
 use mgp_protocol::refusal::Refusal;
-use mgp_protocol::splice::member;
 
 use super::{ServerActor, ServerEvent, ServerHandle, ServerMsg};
 use crate::audit_forwarding::{AUDIT_LOG, can_read_audit_log};

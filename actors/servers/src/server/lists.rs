@@ -13,11 +13,11 @@ use futures_util::future::join_all;
 use mgp_engine::policy::pins::PinRules;
 use mgp_engine::tools::catalog::freshness::Freshness;
 use mgp_engine::tools::catalog::{ListKind, ServerOffer};
+use mgp_json::member;
 use mgp_protocol::dialect::ProtocolFamily;
 use mgp_protocol::jsonrpc::METHOD_NOT_FOUND;
 use mgp_protocol::mcp::ServerCapabilities;
 use mgp_protocol::refusal::Refusal;
-use mgp_protocol::splice::member;
 use serde_json::value::RawValue;
 
 use crate::link::{Link, List, Wire, error_code};

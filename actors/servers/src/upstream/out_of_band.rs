@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use mgp_engine::callers::tasks::{Maker, TaskStatus};
+use mgp_json::{member, quote};
 use mgp_protocol::dialect::ProtocolFamily;
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::refusal::Refusal;
-use mgp_protocol::splice::{member, quote};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 

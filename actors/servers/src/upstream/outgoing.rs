@@ -2,9 +2,9 @@
 
 use mgp_engine::callers::request_ids::WireId;
 use mgp_engine::tools::catalog::CatalogTool;
+use mgp_json::Splice;
 use mgp_protocol::dialect::ProtocolFamily;
 use mgp_protocol::mcp::request_headers::{self, ParamHeader};
-use mgp_protocol::splice::Splice;
 use serde_json::value::RawValue;
 
 use super::streams::{RequestedStream, StreamOptions};

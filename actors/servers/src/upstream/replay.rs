@@ -1,10 +1,10 @@
 //! A request that an operator plays once more: in the server's own words and names, and answered in them.
 
 use mgp_engine::callers::request_ids::WireId;
+use mgp_json::{Splice, member};
 use mgp_protocol::dialect::ProtocolFamily;
 use mgp_protocol::jsonrpc;
 use mgp_protocol::refusal::Refusal;
-use mgp_protocol::splice::{Splice, member};
 
 use super::Upstream;
 use crate::link::{Call, MetadataHeaders};

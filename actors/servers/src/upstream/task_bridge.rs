@@ -6,11 +6,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use mgp_engine::callers::tasks::{TaskStatus, to_legacy};
+use mgp_json::{lookalike, member, quote, unquote};
 use mgp_protocol::dialect::ProtocolFamily;
 use mgp_protocol::jsonrpc::{ErrorObject, INTERNAL_ERROR};
 use mgp_protocol::refusal::Refusal;
-use mgp_protocol::splice::{member, quote};
-use mgp_protocol::{lookalike, versions};
+use mgp_protocol::versions;
 use serde_json::value::RawValue;
 
 use super::tasks::add_related_task;
@@ -162,8 +162,7 @@ pub(super) async fn cancel_task(task: &BridgedTask<'_>) -> Outcome {
 
 impl BridgedTask<'_> {
     fn status(&self, seen: &str) -> Result<TaskStatus, Refusal> {
-        let word =
-            member(seen, "status").and_then(|json| serde_json::from_str::<String>(json).ok());
+        let word = member(seen, "status").and_then(unquote);
         let status = word.and_then(|word| TaskStatus::parse(&word));
         status.ok_or_else(|| self.invalid_task_refusal("shows a task without a status"))
     }

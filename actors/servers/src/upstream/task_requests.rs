@@ -4,10 +4,10 @@
 use std::sync::Arc;
 
 use mgp_engine::callers::tasks::Maker;
+use mgp_json::{Splice, member, quote};
 use mgp_protocol::dialect::ProtocolFamily;
 use mgp_protocol::mcp::meta::{RELATED_TASK, progress_token};
 use mgp_protocol::refusal::Refusal;
-use mgp_protocol::splice::{Splice, member, quote};
 use serde_json::value::RawValue;
 
 use super::task_bridge::{self, BridgedTask};

@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mgp_engine::tools::catalog::CatalogTool;
+use mgp_json::{Splice, member, quote, remove_members};
 use mgp_protocol::dialect::{ProtocolFamily, Version};
 use mgp_protocol::mcp::meta::RELATED_TASK;
 use mgp_protocol::refusal::Refusal;
-use mgp_protocol::splice::{Splice, member, members, quote};
 use mgp_protocol::versions;
 use serde_json::value::RawValue;
 
@@ -63,12 +63,7 @@ pub(super) fn is_task_requested(request: &Request, link: &Link, params: &str) ->
 
 /// The params without `task`: in the extension it is the server that decides what becomes a task.
 pub(super) fn strip_task(params: &str) -> String {
-    let members = members(params).unwrap_or_default();
-    let kept = members.iter().filter(|(name, _)| name != "task");
-    let kept: Vec<String> = kept
-        .map(|(name, value)| format!("{}:{}", quote(name), value.get()))
-        .collect();
-    format!("{{{}}}", kept.join(","))
+    remove_members(params, &["task"]).into_owned()
 }
 
 /// The message with the id of its task in `_meta` (2025-11-25, related-task).

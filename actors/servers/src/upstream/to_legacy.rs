@@ -2,10 +2,9 @@
 
 use std::sync::Arc;
 
+use mgp_json::{can_contain_string, member};
 use mgp_protocol::dialect::ProtocolFamily;
 use mgp_protocol::refusal::Refusal;
-use mgp_protocol::splice::member;
-use mgp_protocol::splice::string_search::can_contain_string;
 use mgp_protocol::versions::{self, StatelessExtras};
 
 use super::{Outgoing, send_translated, translate_server_error};

@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use futures_util::future::join_all;
 use mgp_engine::servers::log_levels::LogLevel;
+use mgp_json::{member, render_object};
 use mgp_protocol::dialect::ProtocolFamily;
 use mgp_protocol::federation::hello::LifeId;
 use mgp_protocol::jsonrpc::METHOD_NOT_FOUND;
 use mgp_protocol::mcp::ClientCapabilities;
 use mgp_protocol::mcp::meta::TASKS;
 use mgp_protocol::refusal::Refusal;
-use mgp_protocol::splice::{member, quote};
 use mgp_protocol::versions::{self, CallerMeta};
 use serde_json::value::RawValue;
 
@@ -137,10 +137,10 @@ pub(super) async fn ask_client(
     let asking = needs.input_requests.iter().take(MAX_INPUT_REQUESTS);
     let asking = asking.map(|(key, input)| async move {
         let answer = ask_one_request(request, link, input).await?;
-        Ok(format!("{}:{answer}", quote(key)))
+        Ok((key, answer))
     });
-    let answers: Result<Vec<String>, Refusal> = join_all(asking).await.into_iter().collect();
-    Ok((format!("{{{}}}", answers?.join(",")), keys.collect()))
+    let answers: Result<Vec<_>, Refusal> = join_all(asking).await.into_iter().collect();
+    Ok((render_object(answers?), keys.collect()))
 }
 
 async fn ask_one_request(

@@ -3,10 +3,9 @@
 //! speak it.
 
 use mgp_engine::callers::request_ids::WireId;
+use mgp_json::{Splice, can_contain_string, member, quote};
 use mgp_protocol::dialect::ProtocolFamily;
 use mgp_protocol::mgp::stream;
-use mgp_protocol::splice::string_search::can_contain_string;
-use mgp_protocol::splice::{Splice, member, quote};
 
 use super::Outgoing;
 use super::streams::RequestedStream;

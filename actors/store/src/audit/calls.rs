@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use mgp_engine::calls::outcome::{CallLookup, parse_call_record};
 use mgp_engine::store::audit::record::{AuditRecord, EVENT_MAX};
+use mgp_json::can_contain_string;
 use mgp_protocol::mgp::audit::{Event, EventType, TraceId};
 use mgp_protocol::mgp::calls::CallRecord;
 use mgp_protocol::refusal::Refusal;
-use mgp_protocol::splice::string_search::can_contain_string;
 
 use super::AuditHandle;
 use super::files::LogFolder;

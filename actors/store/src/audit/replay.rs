@@ -77,7 +77,7 @@ impl AuditHandle {
 
 /// Whether an event is later than a time. Both are texts in the same format, so they compare as texts.
 fn is_later(event: &str, moment: &str) -> bool {
-    mgp_protocol::splice::member(event, "timestamp").is_some_and(|at| at.trim_matches('"') > moment)
+    mgp_json::member(event, "timestamp").is_some_and(|at| at.trim_matches('"') > moment)
 }
 
 pub(crate) fn with_sequence(seq: u64, event: &str) -> Option<String> {

@@ -6,9 +6,9 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use mgp_engine::clock::MonotonicTime;
+use mgp_json::member;
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mgp::audit::{Actor, ActorKind, Event, EventType, Outcome, Target, TraceId};
-use mgp_protocol::splice::member;
 use serde_json::{Map, Value};
 
 use super::{AuditHandle, new_event};

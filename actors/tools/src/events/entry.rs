@@ -10,9 +10,9 @@ use mgp_engine::tools::catalog::CatalogView;
 use mgp_engine::tools::events::channels::{EventScope, KernelEvent};
 use mgp_engine::tools::events::rate_limit::EVENT_BYTES_MAX;
 use mgp_engine::tools::events::{Topic, UPSTREAM_TOTAL_MAX};
+use mgp_json::quote;
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mgp::events::Severity;
-use mgp_protocol::splice::quote;
 use mgp_sync::feed::{Feed, FeedLimits};
 
 use super::push_channel::PushedEvent;

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use mgp_engine::tools::events::{EventsEffect, Topic};
+use mgp_json::quote;
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mcp::{self, Method};
 use mgp_protocol::mgp::events::{
     ChannelPattern, Filter, Severity, Subscribe, SubscribedAtServer, Unsubscribe,
 };
 use mgp_protocol::mgp::negotiation::Features;
-use mgp_protocol::splice::quote;
 
 use super::EventsMsg;
 use mgp_runtime::mailbox::Mailbox;

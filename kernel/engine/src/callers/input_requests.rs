@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-use mgp_protocol::splice::{members, quote};
+use mgp_json::{members, quote};
 
 /// Most open input requests in one call. Further ones are rejected with an error to the server.
 pub const PENDING_MAX: usize = 64;

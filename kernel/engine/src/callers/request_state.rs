@@ -2,7 +2,7 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use mgp_protocol::splice::members;
+use mgp_json::members;
 use serde::{Deserialize, Serialize};
 
 /// Members of `params` that differ between the attempts of one call; each attempt may have a trace of its own, for

@@ -3,8 +3,8 @@
 
 mod versions;
 
+use mgp_json::quote;
 use mgp_protocol::ids::ServerId;
-use mgp_protocol::splice::quote;
 use serde::{Deserialize, Serialize};
 
 use crate::timestamps::render_rfc3339_ms;

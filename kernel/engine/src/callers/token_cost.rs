@@ -9,7 +9,7 @@
 //! because 100 is too much for a one-line tool. One definition in twenty is underestimated: long ones full of
 //! abbreviations and signs by up to a third, long ones in Chinese, where a character can be a token, by half.
 
-use mgp_protocol::splice::members;
+use mgp_json::{Token, Tokens, members};
 
 /// The least cost of the name, the description and the frame around them.
 pub const OVERHEAD: u64 = 100;
@@ -48,15 +48,12 @@ pub fn estimate_text(text: &str) -> u64 {
 
 /// Characters of a JSON text without the spaces between its tokens; an escape counts as it is written.
 fn count_compact_characters(json: &str) -> u64 {
-    let (mut count, mut quoted, mut escaped) = (0, false, false);
-    for c in json.chars() {
-        if quoted || !c.is_ascii_whitespace() {
-            count += 1;
-        }
-        quoted = quoted != (c == '"' && !escaped);
-        escaped = quoted && c == '\\' && !escaped;
-    }
-    count
+    Tokens::new(json)
+        .map(|token| match token {
+            Token::Mark(_) => 1,
+            Token::String(text) | Token::Scalar(text) => text.chars().count() as u64,
+        })
+        .sum()
 }
 
 #[cfg(test)]

@@ -7,9 +7,9 @@ pub mod replay;
 use std::collections::HashMap;
 use std::time::Duration;
 
+use mgp_json::{member, quote};
 use mgp_protocol::jsonrpc::{self, Message, RequestId};
 use mgp_protocol::mgp::kernel::recorder::{Follow, Heard, MessageKind, MessageSender};
-use mgp_protocol::splice::{member, quote};
 use serde_json::value::RawValue;
 
 use crate::clock::{MonotonicTime, to_micros_rounded_up};

@@ -4,8 +4,8 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use mgp_json::{Splice, elements, member, members, quote, render_object, unique_member, unquote};
 use mgp_protocol::ids::{ConnectionId, ServerId};
-use mgp_protocol::splice::{Splice, member, members, quote};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
@@ -56,11 +56,8 @@ pub fn truncate(result: &str, most: usize) -> Option<TruncatedResult> {
         return None;
     }
     let all = members(result)?;
-    let mut contents = all.iter().filter(|(name, _)| name == "content");
-    let (Some((_, content)), None) = (contents.next(), contents.next()) else {
-        return None;
-    };
-    let items: Vec<&RawValue> = serde_json::from_str(content.get()).ok()?;
+    let content = unique_member(&all, "content")?;
+    let items = elements(content)?;
     let texts: Vec<Option<String>> = items.iter().map(|item| content_text(item)).collect();
     let whole: usize = texts.iter().flatten().map(String::len).sum();
     if whole <= most {
@@ -97,7 +94,7 @@ pub fn truncate(result: &str, most: usize) -> Option<TruncatedResult> {
         }
     }
     let mut splice = Splice::new(result);
-    splice.replace(content.get(), format!("[{}]", kept.join(",")));
+    splice.replace(content, format!("[{}]", kept.join(",")));
     let marked = splice.finish().into_owned();
     let (before, after) = marked.split_once(MARK)?;
     Some(TruncatedResult {
@@ -120,15 +117,9 @@ pub fn inline_structured_content(result: &str, most: usize) -> Option<String> {
         return None;
     }
     let all = members(result)?;
-    let one = |wanted: &str| {
-        let mut found = all.iter().filter(|(name, _)| name == wanted);
-        match (found.next(), found.next()) {
-            (Some((_, value)), None) => Some(value.get()),
-            (Some(_), Some(_)) | (None, _) => None,
-        }
-    };
-    let (content, structure) = (one("content")?, one(STRUCTURE)?);
-    let items: Vec<&RawValue> = serde_json::from_str(content).ok()?;
+    let structure = unique_member(&all, STRUCTURE)?;
+    let content = unique_member(&all, "content")?;
+    let items = elements(content)?;
     let texts: Vec<String> = items.iter().filter_map(|item| content_text(item)).collect();
     let written: usize = texts.iter().map(String::len).sum();
     if structure.len() + written <= most {
@@ -140,16 +131,12 @@ pub fn inline_structured_content(result: &str, most: usize) -> Option<String> {
     if !texts.iter().any(says) {
         items.push(format!(r#"{{"type":"text","text":{}}}"#, quote(structure)));
     }
-    let member = |(name, value): &(_, &RawValue)| {
-        let name: &str = AsRef::<str>::as_ref(name);
-        match name {
-            STRUCTURE => None,
-            "content" => Some(format!("\"content\":[{}]", items.join(","))),
-            name => Some(format!("{}:{}", quote(name), value.get())),
-        }
-    };
-    let members: Vec<String> = all.iter().filter_map(member).collect();
-    Some(format!("{{{}}}", members.join(",")))
+    let items = format!("[{}]", items.join(","));
+    let kept = all.iter().filter(|(name, _)| name != STRUCTURE);
+    Some(render_object(kept.map(|(name, value)| {
+        let is_content = name == "content";
+        (name, if is_content { &items } else { value.get() })
+    })))
 }
 
 /// Stands for the truncated text. It cannot occur in JSON, where this character is always escaped.
@@ -164,15 +151,9 @@ fn replace_text_with_mark(item: &str) -> String {
 /// The text of a content item; `None` with several `text` members, of which parsers would choose different ones.
 fn content_text(item: &RawValue) -> Option<String> {
     let all = members(item.get())?;
-    let one = |wanted: &str| {
-        let mut found = all.iter().filter(|(name, _)| name == wanted);
-        let (Some((_, value)), None) = (found.next(), found.next()) else {
-            return None;
-        };
-        serde_json::from_str::<String>(value.get()).ok()
-    };
+    let one = |wanted| unique_member(&all, wanted).and_then(unquote);
     one("type").filter(|kind| kind == "text")?;
-    one("text")
+    one("text").map(Into::into)
 }
 
 /// A text that can be paged through.

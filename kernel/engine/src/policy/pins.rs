@@ -9,10 +9,9 @@ use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::ops::Bound::{Excluded, Unbounded};
 
+use mgp_json::{elements, members, quote, unquote};
 use mgp_protocol::ids::ServerId;
-use mgp_protocol::splice::{members, quote};
 use serde::{Deserialize, Serialize};
-use serde_json::value::RawValue;
 
 pub use self::diff::render_diff;
 
@@ -238,23 +237,18 @@ fn write_canonical(raw: &str, depth: usize, out: &mut Vec<u8>) {
             out.push(b',');
         }
         out.push(b'}');
-    } else if let Some(items) = parse_array(raw).filter(|_| within) {
+    } else if let Some(items) = elements(raw).filter(|_| within) {
         out.push(b'[');
         for item in items {
             write_canonical(item.get(), depth + 1, out);
             out.push(b',');
         }
         out.push(b']');
-    } else if let Ok(text) = serde_json::from_str::<String>(raw) {
+    } else if let Some(text) = unquote(raw) {
         out.extend_from_slice(quote(&text).as_bytes());
     } else {
         out.extend_from_slice(raw.as_bytes());
     }
-}
-
-fn parse_array(raw: &str) -> Option<Vec<&RawValue>> {
-    raw.starts_with('[')
-        .then(|| serde_json::from_str(raw).ok())?
 }
 
 /// The state of a tool.

@@ -8,8 +8,8 @@ mod rules;
 
 use std::sync::Arc;
 
+use mgp_json::member;
 use mgp_protocol::mgp::discovery::security::{MEMBER, Security};
-use mgp_protocol::splice::member;
 use serde_json::Value;
 
 pub use self::rules::{ToolRule, ToolRules};

@@ -3,8 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
+use mgp_json::lookalike::are_alike;
 use mgp_protocol::ids::{ServerId, describe_char};
-use mgp_protocol::lookalike::are_alike;
 use serde::{Deserialize, Serialize};
 
 use crate::tool_names::canonical_name;

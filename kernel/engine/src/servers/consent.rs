@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use mgp_protocol::splice::{members, quote};
+use mgp_json::remove_members;
 
 /// Whether questions of a kind may be asked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -48,20 +48,16 @@ impl ConsentPolicy {
         if !self.is_restricted() {
             return capabilities.into();
         }
-        let is_off = |name: &str| match name {
-            "sampling" => self.sampling == Consent::Deny,
-            "elicitation" => self.elicitation == Consent::Deny,
-            _ => false,
-        };
-        let all = members(capabilities).unwrap_or_default();
-        if !all.iter().any(|(name, _)| is_off(name)) {
-            return capabilities.into();
+        let mut denied = Vec::new();
+        for (name, consent) in [
+            ("sampling", self.sampling),
+            ("elicitation", self.elicitation),
+        ] {
+            if consent == Consent::Deny {
+                denied.push(name);
+            }
         }
-        let kept = all.iter().filter(|(name, _)| !is_off(name));
-        let kept: Vec<String> = kept
-            .map(|(name, value)| format!("{}:{}", quote(name), value.get()))
-            .collect();
-        format!("{{{}}}", kept.join(",")).into()
+        remove_members(capabilities, &denied)
     }
 }
 

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use mgp_json::{Splice, member};
 use mgp_protocol::mcp;
 use mgp_protocol::mcpl::channels::{CHANNEL_ID_MAX, DESCRIPTOR_MAX, Descriptor, Direction};
-use mgp_protocol::splice::{Splice, member};
 
 /// Channels of one connection. A person who is in more has no use for a list of them.
 pub const CHANNELS_MAX: usize = 4096;
@@ -71,7 +71,7 @@ impl RegisteredChannel {
     pub fn describe_as(&self, name: &str) -> String {
         let mut splice = Splice::new(&self.json);
         if let Some(id) = member(&self.json, "id") {
-            splice.replace(id, mgp_protocol::splice::quote(name));
+            splice.replace(id, mgp_json::quote(name));
         }
         splice.finish().into_owned()
     }

@@ -1,11 +1,11 @@
 //! What servers answer to hooks, judged (MCPL §10.2, §10.4, §10.5, §6.5).
 
+use mgp_json::quote;
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mcpl::content::Content;
 use mgp_protocol::mcpl::context::{
     AfterInferenceResult, BeforeInferenceResult, Injection, Position,
 };
-use mgp_protocol::splice::quote;
 use serde_json::value::RawValue;
 
 use super::HookPolicy;

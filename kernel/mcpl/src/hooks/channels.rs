@@ -2,9 +2,8 @@
 
 use std::borrow::Cow;
 
+use mgp_json::{lookalike, quote};
 use mgp_protocol::ids::ServerId;
-use mgp_protocol::lookalike;
-use mgp_protocol::splice::quote;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 

@@ -7,9 +7,9 @@
 
 use std::fmt::Write as _;
 
+use mgp_json::quote;
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mcpl::content::{Content, ContentBlock, ContentKind};
-use mgp_protocol::splice::quote;
 
 /// What marks the fences of one inference.
 #[derive(Clone, PartialEq, Eq)]

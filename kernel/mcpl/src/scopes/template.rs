@@ -3,8 +3,8 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use mgp_protocol::lookalike::are_alike;
-use mgp_protocol::splice::{members, quote};
+use mgp_json::lookalike::are_alike;
+use mgp_json::{members, render_object};
 use serde_json::value::RawValue;
 
 /// Bytes of a template.
@@ -140,13 +140,9 @@ impl LabelTemplate {
         if label.is_empty() {
             return Err(LabelError::Empty);
         }
-        let payload = payload.iter();
-        let payload: Vec<String> = payload
-            .map(|(name, json)| format!("{}:{json}", quote(name)))
-            .collect();
         Ok(CallLabel {
             label,
-            payload: format!("{{{}}}", payload.join(",")),
+            payload: render_object(payload),
         })
     }
 }

@@ -2,9 +2,8 @@
 //! their order. Read from text that serde_json has judged.
 
 use std::borrow::Cow;
-use std::collections::HashSet;
 
-use super::numbers;
+use mgp_json::{Token, Tokens, find_duplicate, number, quote, unquote};
 
 /// Deepest nesting of a document. A server that holds a state needs a handful; readers of it, of this kernel and of
 /// others, recurse.
@@ -86,7 +85,7 @@ pub(super) struct JsonMember<'a> {
 impl<'a> JsonMember<'a> {
     /// A member of this name.
     pub(super) fn new(name: String, value: JsonNode<'a>) -> Self {
-        let written = mgp_protocol::splice::quote(&name);
+        let written = quote(&name);
         Self {
             name: name.into(),
             raw_name: written.into(),
@@ -107,13 +106,11 @@ pub(super) struct JsonExtent {
 impl<'a> JsonNode<'a> {
     /// Reads a text that serde_json took for JSON.
     pub(super) fn read(text: &'a str) -> Result<Self, PatchError> {
-        let mut reader = JsonReader { text, position: 0 };
-        let node = reader.parse_value(MAX_DEPTH)?;
-        reader.skip_space();
-        if reader.position == text.len() {
-            Ok(node)
-        } else {
-            Err(PatchError::Unreadable)
+        let mut tokens = Tokens::new(text);
+        let node = parse_value(tokens.next(), &mut tokens, MAX_DEPTH)?;
+        match tokens.next() {
+            None => Ok(node),
+            Some(_) => Err(PatchError::Unreadable),
         }
     }
 
@@ -215,149 +212,76 @@ fn sort_by_name<'m, 'a>(
 fn scalars_equal(one: &str, other: &str) -> bool {
     let kind = |text: &str| text.as_bytes().first().copied();
     match (kind(one), kind(other)) {
-        (Some(b'"'), Some(b'"')) => one == other || unescape(one) == unescape(other),
-        (Some(b'-' | b'0'..=b'9'), Some(b'-' | b'0'..=b'9')) => numbers::are_equal(one, other),
+        (Some(b'"'), Some(b'"')) => one == other || unquote(one) == unquote(other),
+        (Some(b'-' | b'0'..=b'9'), Some(b'-' | b'0'..=b'9')) => number::are_equal(one, other),
         _ => one == other,
     }
 }
 
-/// What a string in quotes says; `None` where readers differ on it (a half of a surrogate pair).
-fn unescape(quoted: &str) -> Option<String> {
-    serde_json::from_str(quoted).ok()
+/// The value that begins with this token.
+fn parse_value<'a>(
+    first: Option<Token<'a>>,
+    rest: &mut Tokens<'a>,
+    levels: usize,
+) -> Result<JsonNode<'a>, PatchError> {
+    let levels = || levels.checked_sub(1).ok_or(PatchError::TooDeep);
+    match first {
+        Some(Token::String(text) | Token::Scalar(text)) => Ok(JsonNode::Scalar(text)),
+        Some(Token::Mark(b'[')) => parse_items(rest, levels()?).map(JsonNode::Array),
+        Some(Token::Mark(b'{')) => parse_members(rest, levels()?).map(JsonNode::Object),
+        Some(Token::Mark(_)) | None => Err(PatchError::Unreadable),
+    }
 }
 
-/// Splits a text into its values. Whatever is no JSON is [`PatchError::OperationDecodeError`].
-struct JsonReader<'a> {
-    text: &'a str,
-    position: usize,
+fn parse_items<'a>(rest: &mut Tokens<'a>, levels: usize) -> Result<Vec<JsonNode<'a>>, PatchError> {
+    let mut items = Vec::new();
+    while let Some(first) = next_entry(rest, items.is_empty(), b']')? {
+        items.push(parse_value(Some(first), rest, levels)?);
+    }
+    Ok(items)
 }
 
-impl<'a> JsonReader<'a> {
-    fn peek(&self) -> Option<u8> {
-        self.text.as_bytes().get(self.position).copied()
-    }
-
-    fn skip_space(&mut self) {
-        while matches!(self.peek(), Some(b' ' | b'\t' | b'\r' | b'\n')) {
-            self.position += 1;
-        }
-    }
-
-    /// Takes this byte if it is the next one.
-    fn take_if(&mut self, byte: u8) -> bool {
-        self.skip_space();
-        let is = self.peek() == Some(byte);
-        self.position += usize::from(is);
-        is
-    }
-
-    fn parse_value(&mut self, deeper: usize) -> Result<JsonNode<'a>, PatchError> {
-        self.skip_space();
-        match self.peek() {
-            Some(b'[') => self.parse_array(deeper),
-            Some(b'{') => self.parse_object(deeper),
-            Some(b'"') => self.parse_string().map(JsonNode::Scalar),
-            Some(_) => self.parse_literal().map(JsonNode::Scalar),
-            None => Err(PatchError::Unreadable),
-        }
-    }
-
-    fn parse_array(&mut self, deeper: usize) -> Result<JsonNode<'a>, PatchError> {
-        let deeper = deeper.checked_sub(1).ok_or(PatchError::TooDeep)?;
-        self.position += 1;
-        let mut items = Vec::new();
-        if self.take_if(b']') {
-            return Ok(JsonNode::Array(items));
-        }
-        loop {
-            items.push(self.parse_value(deeper)?);
-            if self.take_if(b']') {
-                return Ok(JsonNode::Array(items));
-            }
-            self.skip_comma()?;
-        }
-    }
-
-    fn parse_object(&mut self, deeper: usize) -> Result<JsonNode<'a>, PatchError> {
-        let deeper = deeper.checked_sub(1).ok_or(PatchError::TooDeep)?;
-        self.position += 1;
-        let mut members: Vec<JsonMember<'a>> = Vec::new();
-        if self.take_if(b'}') {
-            return Ok(JsonNode::Object(members));
-        }
-        loop {
-            self.skip_space();
-            let written = self.parse_string()?;
-            let plain = &written[1..written.len() - 1];
-            let name = if !plain.contains('\\') {
-                Cow::Borrowed(plain)
-            } else {
-                unescape(written).ok_or(PatchError::Unreadable)?.into()
-            };
-            if !self.take_if(b':') {
-                return Err(PatchError::Unreadable);
-            }
-            let value = self.parse_value(deeper)?;
-            members.push(JsonMember {
-                name,
-                raw_name: written.into(),
-                value,
-            });
-            if self.take_if(b'}') {
-                return check_unique(members).map(JsonNode::Object);
-            }
-            self.skip_comma()?;
-        }
-    }
-
-    fn skip_comma(&mut self) -> Result<(), PatchError> {
-        if self.take_if(b',') {
-            Ok(())
-        } else {
-            Err(PatchError::Unreadable)
-        }
-    }
-
-    /// A string with its quotes.
-    fn parse_string(&mut self) -> Result<&'a str, PatchError> {
-        let from = self.position;
-        if !self.take_if(b'"') {
+fn parse_members<'a>(
+    rest: &mut Tokens<'a>,
+    levels: usize,
+) -> Result<Vec<JsonMember<'a>>, PatchError> {
+    let mut members = Vec::new();
+    while let Some(name) = next_entry(rest, members.is_empty(), b'}')? {
+        let (Token::String(raw_name), Some(Token::Mark(b':'))) = (name, rest.next()) else {
             return Err(PatchError::Unreadable);
-        }
-        loop {
-            match self.peek().ok_or(PatchError::Unreadable)? {
-                b'"' => {
-                    self.position += 1;
-                    return self
-                        .text
-                        .get(from..self.position)
-                        .ok_or(PatchError::Unreadable);
-                }
-                b'\\' => self.position += 2,
-                _ => self.position += 1,
-            }
-        }
+        };
+        members.push(JsonMember {
+            name: name.as_text().ok_or(PatchError::Unreadable)?,
+            raw_name: raw_name.into(),
+            value: parse_value(rest.next(), rest, levels)?,
+        });
     }
+    check_unique(members)
+}
 
-    fn parse_literal(&mut self) -> Result<&'a str, PatchError> {
-        let from = self.position;
-        let ends = |byte: u8| matches!(byte, b',' | b']' | b'}' | b' ' | b'\t' | b'\r' | b'\n');
-        while self.peek().is_some_and(|byte| !ends(byte)) {
-            self.position += 1;
-        }
-        match self.text.get(from..self.position) {
-            Some(text) if !text.is_empty() => Ok(text),
-            _ => Err(PatchError::Unreadable),
-        }
+/// The token that an item or a member begins with; `None` at the end of its array or object.
+fn next_entry<'a>(
+    rest: &mut Tokens<'a>,
+    is_first: bool,
+    end: u8,
+) -> Result<Option<Token<'a>>, PatchError> {
+    let next = rest.next().ok_or(PatchError::Unreadable)?;
+    if next == Token::Mark(end) {
+        Ok(None)
+    } else if is_first {
+        Ok(Some(next))
+    } else if next == Token::Mark(b',') {
+        rest.next().map(Some).ok_or(PatchError::Unreadable)
+    } else {
+        Err(PatchError::Unreadable)
     }
 }
 
 /// The members, unless two have one name: which of them counts, readers disagree on.
 fn check_unique(members: Vec<JsonMember<'_>>) -> Result<Vec<JsonMember<'_>>, PatchError> {
-    let mut seen = HashSet::with_capacity(members.len());
-    let twice = members.iter().find(|member| !seen.insert(&*member.name));
-    match twice.map(|member| truncate_name(&member.name)) {
-        Some(name) => Err(PatchError::Duplicate(name)),
+    let mut names: Vec<&str> = members.iter().map(|member| &*member.name).collect();
+    match find_duplicate(&mut names) {
+        Some(name) => Err(PatchError::Duplicate(truncate_name(name))),
         None => Ok(members),
     }
 }

@@ -1,7 +1,6 @@
 //! JSON Patch (RFC 6902): applied whole or not at all, with bounds on what it may make and on what it may cost.
 
-use mgp_protocol::lookalike;
-use mgp_protocol::splice::members;
+use mgp_json::{lookalike, members, unquote};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -63,15 +62,8 @@ struct RawOperation<'a> {
     path: &'a RawValue,
     #[serde(borrow, default)]
     from: Option<&'a RawValue>,
-    #[serde(borrow, default, deserialize_with = "present_value")]
+    #[serde(borrow, default, deserialize_with = "lookalike::raw_value")]
     value: Option<&'a RawValue>,
-}
-
-/// `null` is a value, too.
-fn present_value<'de: 'a, 'a, D: serde::Deserializer<'de>>(
-    d: D,
-) -> Result<Option<&'a RawValue>, D::Error> {
-    <&RawValue>::deserialize(d).map(Some)
 }
 
 enum PatchOperation<'a> {
@@ -97,9 +89,8 @@ impl<'a> PatchOperation<'a> {
             let value = said.value.ok_or(ApplyError::Reason("`value` is missing"))?;
             JsonNode::read(value.get()).map_err(ApplyError::from)
         };
-        let op: String = serde_json::from_str(said.op.get())
-            .map_err(|_| ApplyError::Reason("`op` is no text"))?;
-        Ok(match op.as_str() {
+        let op = unquote(said.op.get()).ok_or(ApplyError::Reason("`op` is no text"))?;
+        Ok(match &*op {
             "add" => Self::Add(path, value()?),
             "remove" => Self::Remove(path),
             "replace" => Self::Replace(path, value()?),
@@ -122,7 +113,7 @@ struct JsonPointer(Vec<String>);
 
 impl JsonPointer {
     fn parse(said: Option<&RawValue>, no: &'static str) -> Result<Self, ApplyError> {
-        let text: Option<String> = said.and_then(|said| serde_json::from_str(said.get()).ok());
+        let text = said.and_then(|said| unquote(said.get()));
         let text = text.ok_or(ApplyError::Reason(no))?;
         let mut words = text.split('/');
         if words.next() != Some("") {

@@ -81,7 +81,9 @@ fn flatten(mut text: &[u8]) -> Vec<u8> {
         let quote = memchr::memchr(b'"', text).unwrap_or(text.len());
         let (between, rest) = text.split_at(quote);
         push_escaped(between, keep_tab, &mut out);
-        let (string, rest) = rest.split_at(end_of_string(rest));
+        let inside = rest.get(1..).unwrap_or_default();
+        let end = mgp_json::string_end(inside).map_or(rest.len(), |end| end + 2);
+        let (string, rest) = rest.split_at(end);
         push_escaped(string, escape, &mut out);
         text = rest;
     }
@@ -94,22 +96,6 @@ fn keep_tab(character: &[u8]) -> Cow<'static, [u8]> {
         b"\t" => b"\t".into(),
         _ => b" ".into(),
     }
-}
-
-/// Where the string ends that a text begins with; at the end of the text when it does not end.
-fn end_of_string(text: &[u8]) -> usize {
-    let mut at = 1;
-    while let Some(found) = text
-        .get(at..)
-        .and_then(|rest| memchr::memchr2(b'"', b'\\', rest))
-    {
-        at += found + 1;
-        match text[at - 1] {
-            b'"' => return at,
-            _ => at += 1,
-        }
-    }
-    text.len()
 }
 
 /// Adds a part, with something else in the place of each character that ends a line.

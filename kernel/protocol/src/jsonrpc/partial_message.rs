@@ -4,13 +4,11 @@
 
 use std::borrow::Cow;
 
+use mgp_json::lookalike::are_alike;
+use mgp_json::partial::members;
 use serde_json::value::RawValue;
 
 use super::RequestId;
-use crate::lookalike::are_alike;
-
-/// The mark some writers put before a text.
-const BOM: &[u8] = b"\xef\xbb\xbf";
 
 /// What the top level of a message tells, as far as it can be followed from the start. What stands in
 /// `params`, `result` and `error` counts for nothing.
@@ -85,75 +83,6 @@ impl PartialMessage {
     }
 }
 
-/// The first member of this name in an object, or in the start of one. Nothing behind it is looked at.
-#[must_use]
-pub fn first_member<'t>(object: &'t [u8], wanted: &str) -> Option<&'t [u8]> {
-    let mut named = members(object).filter(|(name, ..)| name == wanted);
-    named.next().map(|(_, value, _)| value)
-}
-
-/// The members of an object, or of the start of one, as far as they can be followed; of each whether its
-/// value is whole.
-fn members(text: &[u8]) -> impl Iterator<Item = (Cow<'_, str>, &[u8], bool)> {
-    let text = text.strip_prefix(BOM).unwrap_or(text).trim_ascii_start();
-    let mut rest = text.strip_prefix(b"{");
-    std::iter::from_fn(move || {
-        let (name, behind) = split_name(rest?)?;
-        let (value, after) = behind.split_at(end_of_value(behind));
-        rest = after.strip_prefix(b",");
-        Some((name, value, !after.is_empty()))
-    })
-}
-
-/// The name that stands first, and what is behind its colon.
-fn split_name(text: &[u8]) -> Option<(Cow<'_, str>, &[u8])> {
-    let inside = text.trim_ascii_start().strip_prefix(b"\"")?;
-    let end = end_of_string(inside)?;
-    let (raw, behind) = (&inside[..end], &inside[end + 1..]);
-    let behind = behind.trim_ascii_start().strip_prefix(b":")?;
-    let name = match memchr::memchr(b'\\', raw) {
-        None => String::from_utf8_lossy(raw),
-        Some(_) => {
-            let quoted = [b"\"", raw, b"\""].concat();
-            let read = serde_json::from_slice::<String>(&quoted);
-            // One that cannot be read is none of those that matter.
-            read.map_or_else(|_| String::from_utf8_lossy(raw), Cow::Owned)
-        }
-    };
-    Some((name, behind))
-}
-
-/// Where the string ends whose opening quote is behind; its closing quote stands there.
-fn end_of_string(text: &[u8]) -> Option<usize> {
-    let mut at = 0;
-    loop {
-        at += memchr::memchr2(b'"', b'\\', text.get(at..)?)?;
-        match text[at] {
-            b'"' => return Some(at),
-            _ => at += 2,
-        }
-    }
-}
-
-/// Where the value ends that stands first: at the comma or the bracket behind it, or with the text.
-fn end_of_value(text: &[u8]) -> usize {
-    let (mut at, mut depth) = (0, 0_usize);
-    while let Some(byte) = text.get(at) {
-        match (byte, depth) {
-            (b',' | b'}' | b']', 0) => return at,
-            (b'{' | b'[', _) => depth += 1,
-            (b'}' | b']', _) => depth -= 1,
-            (b'"', _) => match end_of_string(&text[at + 1..]) {
-                Some(end) => at += end + 1,
-                None => return text.len(),
-            },
-            _ => {}
-        }
-        at += 1;
-    }
-    text.len()
-}
-
 /// The id of a message of which the end is there, when it stands last.
 #[must_use]
 pub fn find_trailing_id(tail: &[u8]) -> Option<RequestId> {
@@ -195,30 +124,6 @@ mod tests {
         assert_eq!(end(r#"x"},"id": "a" }"#), some(r#""a""#));
         assert_eq!(end(r#"x","id":3}}"#), None);
         assert_eq!(end("xxxx"), None);
-    }
-
-    #[test]
-    fn a_member_is_found_without_reading_what_is_behind_it() {
-        let name =
-            |text: &'static str| first_member(text.as_bytes(), "name").map(String::from_utf8_lossy);
-        assert_eq!(
-            name(r#"{"name": "a" ,"name":"b"}"#).as_deref(),
-            Some(" \"a\" ")
-        );
-        assert_eq!(
-            name(r#"{"x":{"name":1},"n\u0061me":2"#).as_deref(),
-            Some("2")
-        );
-        assert_eq!(name(r#"{"name":"a","broken"#).as_deref(), Some("\"a\""));
-        for none in [
-            "",
-            "[]",
-            "{}",
-            r#"{"x":{"name":1}}"#,
-            r#"{"broken "name":1}"#,
-        ] {
-            assert_eq!(name(none), None, "{none}");
-        }
     }
 
     /// Only what stands at the top level says what a message is.

@@ -2,9 +2,10 @@
 
 use std::borrow::Cow;
 
+use mgp_json::{Splice, members, quote, remove_members, render_object};
+
 use super::ResponseType;
 use crate::dialect::Version;
-use crate::splice::{Splice, members, quote};
 use crate::versions::to_legacy_result;
 
 /// Members of `_meta` that are MCP-lite's. A server that writes them itself is written over: they say what the
@@ -37,27 +38,22 @@ pub struct AnswerMeta<'a> {
 }
 
 impl AnswerMeta<'_> {
-    fn render_members(&self) -> Vec<String> {
-        let mut parts = vec![
-            format!(r#""response_type":"{}""#, self.response_type.as_str()),
-            format!(r#""timestamp":{}"#, quote(self.timestamp)),
-            format!(r#""processing_time_ms":{}"#, self.processing_time_ms),
-            format!(r#""server_version":{}"#, quote(self.server_version)),
-        ];
-        let more = self.extra.iter();
-        parts.extend(more.map(|(name, json)| format!("{}:{json}", quote(name))));
-        parts
-    }
-
     /// The members of `_meta`, those that were there before behind them.
     fn render_with(&self, before: Option<&str>) -> String {
         let before = before.and_then(members).unwrap_or_default();
         let kept = before
             .iter()
             .filter(|(name, _)| !RESERVED_META.contains(&&**name));
-        let kept = kept.map(|(name, value)| format!("{}:{}", quote(name), value.get()));
-        let all: Vec<String> = self.render_members().into_iter().chain(kept).collect();
-        format!("{{{}}}", all.join(","))
+        let own = [
+            ("response_type", quote(self.response_type.as_str())),
+            ("timestamp", quote(self.timestamp)),
+            ("processing_time_ms", self.processing_time_ms.to_string()),
+            ("server_version", quote(self.server_version)),
+        ];
+        let own = own.iter().map(|(name, json)| (*name, &**json));
+        let extra = self.extra.iter().map(|(name, json)| (&**name, &**json));
+        let kept = kept.map(|(name, value)| (&**name, value.get()));
+        render_object(own.chain(extra).chain(kept))
     }
 }
 
@@ -88,23 +84,18 @@ pub fn with_meta(result: &str, meta: &AnswerMeta<'_>) -> String {
         // Readers differ in which of two counts.
         [..] => {
             let rest = all.iter().filter(|(name, _)| name != "_meta");
-            let rest = rest.map(|(name, value)| format!("{}:{}", quote(name), value.get()));
-            let rest: Vec<String> = rest
-                .chain([format!(r#""_meta":{}"#, meta.render_with(None))])
-                .collect();
-            format!("{{{}}}", rest.join(","))
+            let rest = rest.map(|(name, value)| (&**name, value.get()));
+            render_object(rest.chain([("_meta", &*meta.render_with(None))]))
         }
     }
 }
 
 fn to_plain_result(result: &str) -> Cow<'_, str> {
     let plain = to_legacy_result(result, Version::LATEST_LEGACY);
-    if !crate::splice::string_search::can_contain_string(plain.as_bytes(), "_mgp") {
+    if !mgp_json::can_contain_string(plain.as_bytes(), "_mgp") {
         return plain;
     }
-    let mut splice = Splice::new(&plain);
-    splice.remove_members(&plain, &["_mgp"]);
-    splice.finish().into_owned().into()
+    remove_members(&plain, &["_mgp"]).into_owned().into()
 }
 
 #[cfg(test)]

@@ -1,10 +1,9 @@
 //! What a tool asks in the middle of a call, as a lite caller is asked and answers: one question at a time, in
 //! `_meta.elicitation`; the call is made again with the extra arguments.
 
+use mgp_json::{member, members, quote, render_object};
 use serde::Deserialize;
 use serde_json::value::RawValue;
-
-use crate::splice::{member, members, quote};
 
 /// The method of questions that a lite caller can be asked.
 pub const ELICITATION_METHOD: &str = "elicitation/create";
@@ -104,14 +103,14 @@ impl LiteElicitation {
                 if !is_of_type(value.get(), field.get()) {
                     return None;
                 }
-                picked.push(format!("{}:{}", quote(name), value.get()));
+                picked.push((name, value.get()));
             }
         }
         let required = member(&self.schema, "required").unwrap_or("[]");
         let required: Vec<String> = serde_json::from_str(required).unwrap_or_default();
         let there = |wanted: &String| given.iter().any(|(name, _)| name == wanted);
         let whole = required.iter().all(there);
-        whole.then(|| format!("{{{}}}", picked.join(",")))
+        whole.then(|| render_object(picked))
     }
 
     fn fields(&self) -> Vec<(std::borrow::Cow<'_, str>, &RawValue)> {

@@ -1,7 +1,7 @@
 //! Lists of tools as a lite caller reads them (§3.9, A.1).
 
 use super::{REDEEM, REDEEM_TOOL};
-use crate::splice::{Splice, members, quote};
+use mgp_json::{Splice, members, quote};
 use serde_json::value::RawValue;
 
 /// One page of `tools/list`.
@@ -42,7 +42,7 @@ impl<'a> ToolPage<'a> {
 /// The name of a tool.
 #[must_use]
 pub fn tool_name(definition: &str) -> Option<String> {
-    let name = crate::splice::member(definition, "name")?;
+    let name = mgp_json::member(definition, "name")?;
     serde_json::from_str(name).ok()
 }
 

@@ -2,10 +2,9 @@
 
 use std::borrow::Cow;
 
+use mgp_json::lookalike::AnyMember;
 use serde::Deserialize;
 use serde_json::value::RawValue;
-
-use crate::lookalike::AnyMember;
 
 super::methods! { "completion/complete" => Complete<'_> }
 

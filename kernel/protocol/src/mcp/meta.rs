@@ -1,9 +1,9 @@
 //! `_meta`: the keys reserved by the protocol, and those the kernel reads.
 
+use mgp_json::lookalike;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::lookalike;
 use crate::refusal::Refusal;
 
 /// Of a modern request: the version it is written in.

@@ -1,9 +1,8 @@
 //! `prompts/*`.
 
+use mgp_json::lookalike::{self, AnyMember};
 use serde::Deserialize;
 use serde_json::value::RawValue;
-
-use crate::lookalike::{self, AnyMember};
 
 super::methods! {
     "prompts/list" => List,

@@ -1,11 +1,11 @@
 //! The call that a question of a server belongs to. MCP has no member for it on a line; three members of
 //! `params._meta` can tell.
 
+use mgp_json::lookalike;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::meta::{RELATED_CALL, WithMeta};
-use crate::lookalike;
 use crate::refusal::Refusal;
 
 /// The call a question names, by the words its server read.

@@ -7,6 +7,7 @@ mod values;
 
 use std::borrow::Cow;
 
+use mgp_json::{lookalike, unquote};
 pub use params::{
     BadAnnotation, ParamHeader, ParamKind, check_params, find_annotations, param_headers,
 };
@@ -14,7 +15,6 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 pub use values::{BadValue, decode, encode};
 
-use crate::lookalike;
 use crate::mcp::{Method as _, prompts, resources, tasks, tools};
 use crate::refusal::Refusal;
 
@@ -99,7 +99,7 @@ impl<'a> RequestHeaders<'a> {
                 ("taskId", named.task_id),
             ];
             let (_, raw) = members.into_iter().find(|(name, _)| *name == subject)?;
-            parse_string(raw?)
+            unquote(raw?.get())
         });
         Self { method, name }
     }
@@ -138,14 +138,6 @@ struct SubjectParams<'a> {
     uri: Option<&'a RawValue>,
     #[serde(borrow, default)]
     task_id: Option<&'a RawValue>,
-}
-
-/// A JSON string's text, borrowed where it has no escapes.
-fn parse_string(raw: &RawValue) -> Option<Cow<'_, str>> {
-    #[derive(Deserialize)]
-    struct JsonText<'a>(#[serde(borrow)] Cow<'a, str>);
-    let JsonText(text) = serde_json::from_str(raw.get()).ok()?;
-    Some(text)
 }
 
 /// Checks `MCP-Protocol-Version` against the version that `_meta` names.

@@ -1,9 +1,8 @@
 //! `tasks/*`: both the extension `io.modelcontextprotocol/tasks` and the experiment of 2025-11-25.
 
+use mgp_json::lookalike::AnyMember;
 use serde::Deserialize;
 use serde_json::value::RawValue;
-
-use crate::lookalike::AnyMember;
 
 super::methods! {
     "tasks/get" => Get<'_>,

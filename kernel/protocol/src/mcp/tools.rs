@@ -1,9 +1,8 @@
 //! `tools/*`.
 
+use mgp_json::lookalike::{AnyMember, is_there};
 use serde::Deserialize;
 use serde_json::value::RawValue;
-
-use crate::lookalike::{AnyMember, is_there};
 
 super::methods! {
     "tools/list" => List,

@@ -4,10 +4,10 @@ pub mod outgoing;
 
 use std::borrow::Cow;
 
+use mgp_json::lookalike;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use crate::lookalike;
 use crate::mcp::methods;
 
 methods! {

@@ -2,11 +2,9 @@
 
 use std::borrow::Cow;
 
+use mgp_json::{lookalike, quote};
 use serde::Deserialize;
 use serde_json::value::RawValue;
-
-use crate::lookalike;
-use crate::splice::quote;
 
 /// The types of blocks; the last one is MCP's.
 const TEXT: &str = "text";

@@ -3,12 +3,11 @@
 use std::borrow::Cow;
 use std::fmt;
 
+use mgp_json::{lookalike, member, unquote};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use crate::lookalike;
 use crate::mcp::methods;
-use crate::splice::member;
 
 methods! {
     "context/beforeInference" => BeforeInference<'_>,
@@ -77,7 +76,7 @@ pub struct AfterInference<'a> {
 /// A model, as `model/info` tells it: an object with an `id`, relayed verbatim.
 fn model<'de: 'a, 'a, D: serde::Deserializer<'de>>(d: D) -> Result<&'a RawValue, D::Error> {
     let raw = lookalike::required_object(d)?;
-    let id = member(raw.get(), "id").and_then(|id| serde_json::from_str::<String>(id).ok());
+    let id = member(raw.get(), "id").and_then(unquote);
     if id.is_some_and(|id| !id.is_empty()) {
         Ok(raw)
     } else {

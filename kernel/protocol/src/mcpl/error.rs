@@ -1,12 +1,12 @@
 //! The errors of MCPL (appendix A).
 
+use mgp_json::quote;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use super::feature_sets::Capability;
 use crate::jsonrpc::{INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND};
 use crate::refusal::Refusal;
-use crate::splice::quote;
 
 /// "Feature set not enabled". Other programs use this code for their own time-outs: what it is about
 /// stands in `data.featureSet`.

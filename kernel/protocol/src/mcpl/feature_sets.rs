@@ -4,11 +4,9 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
+use mgp_json::{lookalike, member, members};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
-
-use crate::lookalike;
-use crate::splice::{member, members};
 
 super::methods! {
     "featureSets/update" => Update,

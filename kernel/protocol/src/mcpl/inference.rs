@@ -4,13 +4,12 @@ mod prompt;
 
 use std::borrow::Cow;
 
+use mgp_json::{lookalike, quote};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use crate::jsonrpc::RequestId;
-use crate::lookalike;
 use crate::mcp::methods;
-use crate::splice::quote;
 
 pub use self::prompt::{PromptPart, PromptRole, PromptTurn};
 

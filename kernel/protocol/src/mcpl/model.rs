@@ -36,7 +36,7 @@ impl ModelDescription {
     /// # Errors
     /// In words: a member that is missing or of another kind, or longer than any model's is.
     pub fn parse(text: &str) -> Result<Self, String> {
-        let info: Self = crate::lookalike::from_object(text).map_err(|e| e.to_string())?;
+        let info: Self = mgp_json::lookalike::from_object(text).map_err(|e| e.to_string())?;
         let is_long = |word: &String| word.len() > WORD_MAX;
         let long = is_long(&info.id) || is_long(&info.vendor);
         let long = long || info.capabilities.iter().any(is_long);

@@ -2,12 +2,11 @@
 
 use std::borrow::Cow;
 
+use mgp_json::{Splice, can_contain_string, member};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::feature_sets::{Capability, DeclaredSets};
-use crate::splice::string_search::can_contain_string;
-use crate::splice::{Splice, member};
 
 /// The version this kernel announces.
 pub const VERSION: &str = "0.4";

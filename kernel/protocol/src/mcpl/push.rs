@@ -2,12 +2,11 @@
 
 use std::borrow::Cow;
 
+use mgp_json::{lookalike, quote};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use crate::lookalike;
 use crate::mcp::methods;
-use crate::splice::quote;
 
 methods! { "push/event" => Event<'_> }
 

@@ -2,10 +2,9 @@
 
 use std::borrow::Cow;
 
+use mgp_json::lookalike;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
-
-use crate::lookalike;
 
 super::methods! { "scope/elevate" => Elevate<'_> }
 

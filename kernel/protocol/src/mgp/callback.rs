@@ -2,13 +2,13 @@
 
 use std::borrow::Cow;
 
+use mgp_json::{Splice, member, quote};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use super::request;
 use crate::jsonrpc::RequestId;
 use crate::mcp::methods;
-use crate::splice::{Splice, member, quote};
 
 methods! {
     "notifications/mgp.callback.request" => Request<'_>,
@@ -66,10 +66,10 @@ pub struct Request<'a> {
     pub max_tokens: Option<u64>,
     /// Which server asks is the kernel's to say.
     #[serde(default)]
-    pub server_id: Option<crate::lookalike::AnyMember>,
+    pub server_id: Option<mgp_json::lookalike::AnyMember>,
     /// That an agent asks, too: no server does so in its name.
     #[serde(default)]
-    pub agent_id: Option<crate::lookalike::AnyMember>,
+    pub agent_id: Option<mgp_json::lookalike::AnyMember>,
 }
 
 impl Request<'_> {

@@ -10,13 +10,12 @@ use std::borrow::Cow;
 use std::fmt;
 use std::ops::{BitAnd, BitOr};
 
+use mgp_json::{Splice, can_contain_string, member, quote};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use crate::dialect::ProtocolFamily;
 use crate::jsonrpc::{INVALID_PARAMS, METHOD_NOT_FOUND};
-use crate::splice::string_search::can_contain_string;
-use crate::splice::{Splice, member, members, quote};
 
 /// A key of `capabilities.extensions`, where both eras may carry the declaration.
 pub const EXTENSION: &str = "dev.cloto/mgp";
@@ -574,13 +573,8 @@ pub fn with_declaration(capabilities: &str, carrier: Carrier, declaration: &str)
 #[must_use]
 pub fn without_declaration(capabilities: &str) -> String {
     let mut splice = Splice::new(capabilities);
-    let extensions = member(capabilities, "extensions");
-    if let Some((extensions, all)) = extensions.and_then(|at| Some((at, members(at)?))) {
-        let kept = all.iter().filter(|(name, _)| name != EXTENSION);
-        let kept: Vec<_> = kept
-            .map(|(name, value)| format!("{}:{}", quote(name), value.get()))
-            .collect();
-        splice.replace(extensions, format!("{{{}}}", kept.join(",")));
+    if let Some(extensions) = member(capabilities, "extensions") {
+        splice.remove_members(extensions, &[EXTENSION]);
     }
     splice.finish().into_owned()
 }

@@ -4,13 +4,11 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
+use mgp_json::{Splice, can_contain_string, lookalike::AnyMember, member, quote};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use crate::lookalike::AnyMember;
 use crate::mcp::methods;
-use crate::splice::string_search::can_contain_string;
-use crate::splice::{Splice, member, quote};
 
 methods! {
     "notifications/mgp.stream.chunk" => Chunk<'_>,

@@ -4,21 +4,19 @@
 
 use std::borrow::Cow;
 
+use mgp_json::{Splice, lookalike, member, quote, unquote};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::content::parse_elements;
 use super::object::{
-    Member, can_mention, join_array, join_members, last_value, parse_string, split_members,
-    strip_meta,
+    Member, can_mention, join_array, join_members, last_value, split_members, strip_meta,
 };
 use crate::dialect::Version;
-use crate::lookalike;
 use crate::mcp::meta::{RELATED_CALL, RELATED_TASK};
 use crate::mcp::sampling::CreateMessage;
 use crate::mcp::{Method as _, elicitation, roots};
 use crate::refusal::URL_ELICITATION_REQUIRED;
-use crate::splice::{Splice, member, quote};
 
 /// Params of a question for a legacy client of version `to`; `None` when that version cannot be asked
 /// so. `elicitation_id` names a URL elicitation that has no name yet; it should be unique.
@@ -40,7 +38,7 @@ pub fn to_legacy_callback<'a>(
 
 fn to_legacy_elicitation<'a>(params: &'a str, to: Version, id: &str) -> Option<Cow<'a, str>> {
     let all = split_members(params)?;
-    let mode = last_value(&all, "mode").map_or_else(|| Some("form".to_owned()), parse_string)?;
+    let mode = last_value(&all, "mode").map_or_else(|| Some("form".into()), unquote)?;
     match (&*mode, to) {
         (_, Version::V2024_11_05 | Version::V2025_03_26) => None,
         ("form", Version::V2025_06_18) => to_simple_form(all).map(Cow::Owned),
@@ -137,7 +135,7 @@ fn to_single_block(message: &str, to: Version) -> Option<Cow<'_, str>> {
         Some([one]) => one,
         Some(_) => return None,
     };
-    match &*parse_string(member(block, "type")?)? {
+    match &*unquote(member(block, "type")?)? {
         "text" | "image" => {}
         "audio" if to >= Version::V2025_03_26 => {}
         _ => return None,

@@ -1,14 +1,12 @@
 //! Converts content blocks for versions that lack some kinds: nothing of a block is lost, it only takes
 //! another form.
 
+use mgp_json::{quote, unquote};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::object::{
-    Member, join_array, join_members, join_object, last_value, parse_string, split_members,
-};
+use super::object::{Member, join_array, join_members, join_object, last_value, split_members};
 use crate::dialect::Version;
-use crate::splice::quote;
 
 /// True when the version has every block that results may hold.
 pub(super) fn has_all_blocks(version: Version) -> bool {
@@ -55,7 +53,7 @@ fn convert_message(json: &str, at: usize, to: Version) -> Option<String> {
 /// One block in another form; `None` when the version has it.
 fn convert_block(json: &str, at: usize, to: Version) -> Option<String> {
     let all = split_members(json)?;
-    let kind = parse_string(last_value(&all, "type")?)?;
+    let kind = unquote(last_value(&all, "type")?)?;
     if kind == "audio" && to < Version::V2025_03_26 {
         audio_as_resource(&all, at)
     } else if kind == "resource_link" {
@@ -77,7 +75,7 @@ fn audio_as_resource(audio: &[Member<'_>], at: usize) -> Option<String> {
 
 /// A link as a text that names the resource.
 fn link_as_text(link: &[Member<'_>]) -> Option<String> {
-    let said = |name: &str| last_value(link, name).and_then(parse_string);
+    let said = |name: &str| last_value(link, name).and_then(unquote);
     let name = said("title").or_else(|| said("name")).unwrap_or_default();
     let uri = said("uri")?;
     let kind = said("mimeType").map(|kind| format!(" ({kind})"));

@@ -2,18 +2,17 @@
 
 use std::borrow::Cow;
 
+use mgp_json::{Splice, lookalike, member};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use crate::dialect::{ProtocolFamily, Version};
 use crate::jsonrpc::{INTERNAL_ERROR, INVALID_PARAMS};
-use crate::lookalike;
 use crate::mcp::{Method as _, resources};
 use crate::refusal::{
     HEADER_MISMATCH, MISSING_CAPABILITY, RESOURCE_NOT_FOUND, UNSUPPORTED_VERSION,
     URL_ELICITATION_REQUIRED, legacy_code,
 };
-use crate::splice::{Splice, member};
 
 #[derive(Deserialize)]
 struct ErrorText<'a> {

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use crate::splice::{members, quote};
+use mgp_json::{members, quote};
 
 /// A member of an object.
 #[derive(Debug)]
@@ -80,16 +80,11 @@ pub(super) fn join_members(parts: &[Member<'_>]) -> String {
     join_object(parts.iter().map(|p| &*p.text))
 }
 
-/// True when one of the words may be in the text as a member's name; one escaped counts as well.
+/// True when one of the words may be in the text as a member's name.
 pub(super) fn can_mention(text: &str, words: &[&str]) -> bool {
-    let has = |word: &str| memchr::memmem::find(text.as_bytes(), word.as_bytes()).is_some();
-    let slashes = || words.iter().any(|word| word.contains('/')) && has(r"\/");
-    words.iter().any(|word| has(word)) || has(r"\u") || slashes()
-}
-
-/// A JSON string's text; `None` when it is none.
-pub(super) fn parse_string(json: &str) -> Option<String> {
-    serde_json::from_str(json).ok()
+    words
+        .iter()
+        .any(|word| mgp_json::can_contain_string(text.as_bytes(), word))
 }
 
 /// An object without the members of these names. What becomes empty by that is `None`; what needs

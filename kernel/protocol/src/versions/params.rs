@@ -2,12 +2,13 @@
 
 use std::borrow::Cow;
 
+use mgp_json::quote;
+
 use super::object::{
     Member, can_mention, join_members, join_object, last_value, split_members, strip_meta,
 };
 use crate::dialect::Version;
 use crate::mcp::meta::{CLIENT_CAPABILITIES, CLIENT_INFO, LOG_LEVEL, PROTOCOL_VERSION};
-use crate::splice::quote;
 
 /// What each modern request says of its caller.
 const CALLER_KEYS: [&str; 4] = [

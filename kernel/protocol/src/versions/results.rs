@@ -2,13 +2,14 @@
 
 use std::borrow::Cow;
 
+use mgp_json::{Splice, member, quote};
+
 use super::content::{has_all_blocks, to_version};
 use super::object::{
     Member, can_mention, join_array, join_members, last_value, split_members, strip_meta,
 };
 use crate::dialect::{ProtocolFamily, Version};
 use crate::mcp::meta::SERVER_INFO;
-use crate::splice::{Splice, member, quote};
 
 /// What only modern results have.
 const STATELESS_MEMBERS: [&str; 3] = ["resultType", "ttlMs", "cacheScope"];

@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::rc::Rc;
 
-use mgp_protocol::lookalike::are_alike;
+use mgp_json::lookalike::are_alike;
 use serde::de::{self, DeserializeSeed, MapAccess, SeqAccess, Visitor};
 
 use super::ArgumentFinding;

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use mgp_callers::request::{AnswerFuture, Outcome, Request};
 use mgp_engine::calls::telemetry::sampling::Sampler;
 use mgp_engine::calls::telemetry::spans::FinishedSpan;
+use mgp_json::member;
 use mgp_protocol::dialect::Dialect;
 use mgp_protocol::refusal::{RefusalReason, Rendered};
-use mgp_protocol::splice::member;
 use mgp_runtime::event_sink::EventSink;
 use mgp_runtime::trace::RequestSpan;
 

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use memchr::memchr2;
+use mgp_json::{Token, Tokens};
 use serde::de::IgnoredAny;
 
 use super::{MAX_DEPTH, StructError, StructErrorKind, number, reject_duplicate_keys};
@@ -21,8 +21,8 @@ const LIST: u8 = 0x32;
 const MAX_VARINT_LEN: usize = 10;
 
 struct StructWriter<'a> {
-    /// What is still to be read: the rest of a text that is JSON.
-    rest: &'a str,
+    /// What is still to be read: of a text that is JSON.
+    tokens: Tokens<'a>,
     out: Vec<u8>,
     max_len: usize,
 }
@@ -36,50 +36,30 @@ pub(super) fn encode_struct(text: &str, longest: usize) -> Result<Vec<u8>, Struc
         );
     }
     let mut writer = StructWriter {
-        rest: text,
+        tokens: Tokens::new(text),
         out: Vec::with_capacity(text.len().min(longest)),
         max_len: longest,
     };
-    match writer.peek_token() {
-        b'{' => writer.encode_members(MAX_DEPTH)?,
-        _ => return Err(StructErrorKind::NotAnObject("it is another value").into()),
+    if writer.tokens.next() != Some(Token::Mark(b'{')) {
+        return Err(StructErrorKind::NotAnObject("it is another value").into());
     }
+    writer.encode_members(MAX_DEPTH)?;
     Ok(writer.out)
 }
 
 impl<'a> StructWriter<'a> {
-    /// The byte that the next token begins with.
-    fn peek_token(&mut self) -> u8 {
-        self.rest = self.rest.trim_start_matches([' ', '\t', '\n', '\r']);
-        self.rest.as_bytes().first().copied().unwrap_or_default()
-    }
-
-    fn skip(&mut self, bytes: usize) {
-        self.rest = &self.rest[bytes..];
-    }
-
-    /// True at the end of an object or list, which is passed; a comma before the next member is, too.
-    fn consume_end(&mut self, end: u8) -> bool {
-        let next = self.peek_token();
-        if next == b',' || next == end {
-            self.skip(1);
-        }
-        next == end
-    }
-
     /// The members of an object, with so many levels left, its own included.
     fn encode_members(&mut self, levels: usize) -> Result<(), StructError> {
         let levels = levels.checked_sub(3).ok_or(StructErrorKind::TooDeep)?;
         let mut keys = Vec::new();
-        self.skip(1);
-        while !self.consume_end(b'}') {
-            self.peek_token();
-            let key = self.parse_string()?;
+        while let Some(name) = self.next_entry(b'}') {
+            let key = parse_string(name)?;
             let start = self.out.len();
             self.write_bytes(KEY, key.as_bytes());
-            self.peek_token();
-            self.skip(1);
-            self.encode_value(VALUE, levels)
+            self.tokens.next();
+            let value = self.tokens.next();
+            let value = value.expect("a name of JSON has a value");
+            self.encode_value(VALUE, value, levels)
                 .map_err(|no| no.nested_in(&key))?;
             self.prepend_length(start, &[ITEM]);
             keys.push(key);
@@ -92,9 +72,8 @@ impl<'a> StructWriter<'a> {
     fn encode_items(&mut self, levels: usize) -> Result<(), StructError> {
         let levels = levels.checked_sub(2).ok_or(StructErrorKind::TooDeep)?;
         let mut count = 0_usize;
-        self.skip(1);
-        while !self.consume_end(b']') {
-            self.encode_value(ITEM, levels)
+        while let Some(item) = self.next_entry(b']') {
+            self.encode_value(ITEM, item, levels)
                 .map_err(|no| no.nested_in(&count.to_string()))?;
             count += 1;
             self.check_length()?;
@@ -102,76 +81,44 @@ impl<'a> StructWriter<'a> {
         Ok(())
     }
 
-    /// A `Value` as the field `tag`.
-    fn encode_value(&mut self, tag: u8, levels: usize) -> Result<(), StructError> {
+    /// What the next member or item begins with; `None` at the end, which is passed.
+    fn next_entry(&mut self, end: u8) -> Option<Token<'a>> {
+        let next = self.tokens.find(|token| *token != Token::Mark(b','))?;
+        (next != Token::Mark(end)).then_some(next)
+    }
+
+    /// The `Value` that begins with this token, as the field `tag`.
+    fn encode_value(
+        &mut self,
+        tag: u8,
+        first: Token<'a>,
+        levels: usize,
+    ) -> Result<(), StructError> {
         let start = self.out.len();
-        match self.peek_token() {
-            b'{' => {
+        match first {
+            Token::Mark(b'{') => {
                 self.encode_members(levels)?;
                 self.prepend_length(start, &[tag, OBJECT]);
             }
-            b'[' => {
+            Token::Mark(_) => {
                 self.encode_items(levels)?;
                 self.prepend_length(start, &[tag, LIST]);
             }
-            b'"' => {
-                let text = self.parse_string()?;
+            Token::String(_) => {
+                let text = parse_string(first)?;
                 self.write_bytes(STRING, text.as_bytes());
                 self.prepend_length(start, &[tag]);
             }
-            b'n' => {
-                self.skip(4);
-                self.out.extend_from_slice(&[tag, 2, NULL, 0]);
-            }
-            b't' => {
-                self.skip(4);
-                self.out.extend_from_slice(&[tag, 2, BOOL, 1]);
-            }
-            b'f' => {
-                self.skip(5);
-                self.out.extend_from_slice(&[tag, 2, BOOL, 0]);
-            }
-            _ => {
-                let value = number::parse_double(self.take_number())?;
+            Token::Scalar("null") => self.out.extend_from_slice(&[tag, 2, NULL, 0]),
+            Token::Scalar("true") => self.out.extend_from_slice(&[tag, 2, BOOL, 1]),
+            Token::Scalar("false") => self.out.extend_from_slice(&[tag, 2, BOOL, 0]),
+            Token::Scalar(number) => {
+                let value = number::parse_double(number)?;
                 self.out.extend_from_slice(&[tag, 9, NUMBER]);
                 self.out.extend_from_slice(&value.to_le_bytes());
             }
         }
         Ok(())
-    }
-
-    fn parse_string(&mut self) -> Result<Cow<'a, str>, StructErrorKind> {
-        let bytes = self.rest.as_bytes();
-        let (mut at, mut escaped) = (1, false);
-        let whole = "a string of JSON ends";
-        loop {
-            at += memchr2(b'"', b'\\', &bytes[at..]).expect(whole);
-            if bytes[at] == b'"' {
-                break;
-            }
-            escaped = true;
-            at += 2;
-        }
-        let (token, rest) = self.rest.split_at(at + 1);
-        self.rest = rest;
-        if !escaped {
-            Ok(Cow::Borrowed(&token[1..at]))
-        } else {
-            // Half of a surrogate pair is no character, and no valid JSON string.
-            serde_json::from_str(token)
-                .map(Cow::Owned)
-                .map_err(|_| StructErrorKind::NotAnObject("a string has half of a surrogate pair"))
-        }
-    }
-
-    fn take_number(&mut self) -> &'a str {
-        let end = self
-            .rest
-            .find(|c: char| !matches!(c, '0'..='9' | '+' | '-' | '.' | 'e' | 'E'))
-            .unwrap_or(self.rest.len());
-        let (number, rest) = self.rest.split_at(end);
-        self.rest = rest;
-        number
     }
 
     fn write_bytes(&mut self, tag: u8, bytes: &[u8]) {
@@ -203,6 +150,14 @@ impl<'a> StructWriter<'a> {
             Ok(())
         }
     }
+}
+
+/// Half of a surrogate pair is no character, and no valid JSON string.
+fn parse_string(token: Token<'_>) -> Result<Cow<'_, str>, StructErrorKind> {
+    let text = token.as_text();
+    text.ok_or(StructErrorKind::NotAnObject(
+        "a string has half of a surrogate pair",
+    ))
 }
 
 /// A length, and how many bytes it takes.

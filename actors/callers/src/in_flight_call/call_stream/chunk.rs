@@ -6,10 +6,10 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use mgp_json::quote;
 use mgp_protocol::jsonrpc;
 use mgp_protocol::mcp::Method;
 use mgp_protocol::mgp::stream::{self, Chunk};
-use mgp_protocol::splice::quote;
 use mgp_sync::credit::Charge;
 
 use crate::in_flight_call::InFlightCall;

@@ -4,10 +4,10 @@
 use futures_util::future::join_all;
 use mgp_engine::callers::tasks::{Maker, TaskRef, to_legacy};
 use mgp_engine::tools::catalog::{CatalogTool, CatalogView};
+use mgp_json::{Splice, member, quote};
 use mgp_protocol::dialect::Version;
 use mgp_protocol::mcp::{self, tasks as words};
 use mgp_protocol::refusal::Refusal;
-use mgp_protocol::splice::{Splice, member, quote};
 use mgp_protocol::versions;
 use serde_json::value::RawValue;
 

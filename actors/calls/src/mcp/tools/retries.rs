@@ -7,10 +7,10 @@ use bytestring::ByteString;
 use mgp_engine::calls::outcome::{self, IdempotentRetries};
 use mgp_engine::calls::retries::{Retries, RetryDecision};
 use mgp_engine::tools::catalog::CatalogView;
+use mgp_json::{Splice, quote};
 use mgp_protocol::mgp::audit::{EventType, Outcome as Ending, Target};
 use mgp_protocol::refusal::Refusal;
 use mgp_protocol::refusal::mgp::PeerError;
-use mgp_protocol::splice::{Splice, quote};
 use serde_json::{Value, json};
 
 use crate::Context;

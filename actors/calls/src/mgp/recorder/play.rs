@@ -4,13 +4,13 @@
 use mgp_callers::request::{Outcome, Request};
 use mgp_engine::calls::recorder::replay::is_replayable;
 use mgp_engine::tools::catalog::CatalogView;
+use mgp_json::member;
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mcp::meta::progress_token;
 use mgp_protocol::mcp::request_headers::{param_headers, subject};
 use mgp_protocol::mgp::audit::{EventType, Outcome as Ending, Target};
 use mgp_protocol::mgp::kernel::recorder::Play;
 use mgp_protocol::refusal::Refusal;
-use mgp_protocol::splice::member;
 use mgp_servers::link::MetadataHeaders;
 use mgp_servers::upstream::ReplayedRequest;
 use mgp_store::audit::{new_event, operator_actor};

@@ -8,12 +8,12 @@ use http::header::{
 };
 use http::{Method, Request as HttpRequest, Response, StatusCode};
 use mgp_engine::tools::catalog::CatalogView;
+use mgp_json::{member, quote};
 use mgp_protocol::ids::{AgentId, SetName};
 use mgp_protocol::jsonrpc::{self, Malformed};
 use mgp_protocol::lite::error::{LiteError, LiteErrorKind};
 use mgp_protocol::lite::openapi::{CONTINUATION, parse_path_segment};
 use mgp_protocol::lite::{BASE, ResponseType};
-use mgp_protocol::splice::{member, quote};
 use mgp_runtime::trace::Trace;
 use mgp_transports::http::body::{ReplyBody, RequestBody};
 use serde_json::value::RawValue;

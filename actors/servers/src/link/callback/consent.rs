@@ -2,12 +2,12 @@
 
 use mgp_engine::policy::approvals::{PendingEntry, Requester};
 use mgp_engine::servers::consent::Consent;
+use mgp_json::{member, members, unquote};
 use mgp_protocol::ids::AgentId;
 use mgp_protocol::mcp::elicitation::Create;
 use mgp_protocol::mcp::{Method as _, tasks};
 use mgp_protocol::mgp::approvals::Subject;
 use mgp_protocol::refusal::Refusal;
-use mgp_protocol::splice::{member, members};
 
 use super::{check_url_support, input_requests};
 use crate::link::{Call, Link, LinkEvent};
@@ -188,8 +188,7 @@ impl Link {
                 && !on(Create::METHOD)
         });
         let tells = !sends && asked.iter().all(|(_, wanted)| on(&wanted.method));
-        let task =
-            member(params, "taskId").and_then(|own| serde_json::from_str::<String>(own).ok());
+        let task = member(params, "taskId").and_then(unquote);
         if let Some(task) = task.filter(|_| tells) {
             self.answer_permits
                 .allow(&task, asked.iter().map(|(key, _)| &**key));

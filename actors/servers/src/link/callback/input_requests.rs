@@ -6,10 +6,9 @@ use std::fmt;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::{Mutex, PoisonError};
 
-use mgp_protocol::lookalike;
+use mgp_json::{find_duplicate, lookalike, members};
 use mgp_protocol::refusal::URL_ELICITATION_REQUIRED;
 use serde::Deserialize;
-use serde::de::{Error as _, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
 use crate::link::server_methods::find_callback;
@@ -67,38 +66,7 @@ impl InputRequest<'_> {
 #[serde(rename_all = "camelCase")]
 struct InputRequired<'a> {
     #[serde(borrow, default)]
-    input_requests: Option<RequestEntries<'a>>,
-}
-
-/// Questions by key; a key may occur only once.
-struct RequestEntries<'a>(Vec<(String, InputRequest<'a>)>);
-
-impl<'de: 'a, 'a> Deserialize<'de> for RequestEntries<'a> {
-    fn deserialize<D: serde::Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
-        struct EntriesVisitor;
-        impl<'de> Visitor<'de> for EntriesVisitor {
-            type Value = RequestEntries<'de>;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("an object of questions")
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-                let mut entries: Vec<(String, InputRequest<'de>)> = Vec::new();
-                let mut seen = std::collections::HashSet::new();
-                while let Some((key, wanted)) = map.next_entry::<String, InputRequest<'de>>()? {
-                    if !seen.insert(key.clone()) {
-                        return Err(A::Error::custom(format_args!(
-                            "question {key:?} stands twice"
-                        )));
-                    }
-                    entries.push((key, wanted));
-                }
-                Ok(RequestEntries(entries))
-            }
-        }
-        d.deserialize_map(EntriesVisitor)
-    }
+    input_requests: Option<&'a RawValue>,
 }
 
 /// The questions in a result or in a task's event.
@@ -106,9 +74,19 @@ impl<'de: 'a, 'a> Deserialize<'de> for RequestEntries<'a> {
 /// # Errors
 /// Why readers could understand it differently, in words.
 pub(in crate::link) fn parse(text: &str) -> Result<Vec<(String, InputRequest<'_>)>, String> {
-    let needs: InputRequired<'_> = lookalike::from_str(text)
-        .map_err(|error| format!("its questions cannot be read: {error}"))?;
-    let asked = needs.input_requests.map_or_else(Vec::new, |all| all.0);
+    let unread = |why: &dyn fmt::Display| format!("its questions cannot be read: {why}");
+    let needs: InputRequired<'_> = lookalike::from_str(text).map_err(|why| unread(&why))?;
+    let asked = needs.input_requests.map_or("{}", RawValue::get);
+    let asked = members(asked).ok_or_else(|| unread(&"they are no object"))?;
+    let mut keys: Vec<&str> = asked.iter().map(|(key, _)| &**key).collect();
+    if let Some(key) = find_duplicate(&mut keys) {
+        return Err(unread(&format_args!("question {key:?} stands twice")));
+    }
+    let asked = asked.into_iter().map(|(key, wanted)| {
+        let wanted = lookalike::from_str(wanted.get()).map_err(|why| unread(&why))?;
+        Ok((key.into_owned(), wanted))
+    });
+    let asked: Vec<(String, InputRequest<'_>)> = asked.collect::<Result<_, String>>()?;
     match asked
         .iter()
         .find(|(_, one)| find_callback(&one.method).is_none())

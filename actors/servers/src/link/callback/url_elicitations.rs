@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use mgp_protocol::lookalike;
+use mgp_json::lookalike;
 use serde::Deserialize;
 
 use mgp_callers::agent::Agent;

@@ -5,13 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mgp_engine::callers::request_ids::WireId;
+use mgp_json::Splice;
 use mgp_protocol::dialect::ProtocolFamily;
 use mgp_protocol::jsonrpc::{self, RequestId};
 use mgp_protocol::mcp::{self, Method};
 use mgp_protocol::mgp::negotiation::Features;
 use mgp_protocol::mgp::stream::{self, Cancel, Cancelled, Chunk, Gap, Pace, Progress};
 use mgp_protocol::refusal::Refusal;
-use mgp_protocol::splice::Splice;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 

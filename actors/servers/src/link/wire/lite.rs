@@ -19,10 +19,10 @@ use bytes::Bytes;
 use mgp_callers::in_flight_call::InFlightCall;
 use mgp_callers::in_flight_call::rounds::CallRounds;
 use mgp_callers::request::input_required::MAX_ROUNDS;
+use mgp_json::{Splice, member, quote, unquote};
 use mgp_protocol::jsonrpc::{self, ErrorObject, INTERNAL_ERROR, METHOD_NOT_FOUND, Message};
 use mgp_protocol::lite::REDEEM;
 use mgp_protocol::refusal::{CallOutcome, Refusal};
-use mgp_protocol::splice::{Splice, member, quote};
 use mgp_transports::http::client::Client;
 use serde_json::value::RawValue;
 use tokio::sync::oneshot;
@@ -232,12 +232,11 @@ impl LiteWire {
         params: &str,
         beside: CallContext<'_>,
     ) -> Result<String, Refusal> {
-        let name =
-            member(params, "name").and_then(|name| serde_json::from_str::<String>(name).ok());
+        let name = member(params, "name").and_then(unquote);
         let name = name.ok_or_else(|| Refusal::BadParams("`name` is no text".into()))?;
         if name == REDEEM {
             // It is the kernel's own to call: a promise is one call's, not its finder's.
-            return Err(Refusal::UnknownTool(name));
+            return Err(Refusal::UnknownTool(name.into()));
         }
         let mut headers = self.headers.clone();
         beside.add_headers(&mut headers, &self.forwarded_headers);

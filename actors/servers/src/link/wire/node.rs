@@ -13,6 +13,7 @@ use bytes::Bytes;
 use mgp_cluster::agent_limits::{AgentPermit, needs_permit};
 use mgp_cluster::links::{LinkTable, PeerLink};
 use mgp_cluster::tool_index::{PeerServer, PeerTools};
+use mgp_json::{can_contain_string, member, unquote};
 use mgp_protocol::federation::call::{CallHeader, CallRejection, CallTag, MAX_CALL_MS, MAX_HOPS};
 use mgp_protocol::federation::hello::LifeId;
 use mgp_protocol::ids::{AgentId, NodeServer};
@@ -24,8 +25,6 @@ use mgp_protocol::mgp::discovery::Status;
 use mgp_protocol::mgp::events::Subscribe;
 use mgp_protocol::mgp::stream::{self, Cancel};
 use mgp_protocol::refusal::Refusal;
-use mgp_protocol::splice::member;
-use mgp_protocol::splice::string_search::can_contain_string;
 use mgp_runtime::randomness;
 use mgp_runtime::trace::Trace;
 use mgp_sync::snapshot::Snapshot;
@@ -427,7 +426,7 @@ impl NodeWire {
             return;
         }
         let text = String::from_utf8_lossy(result);
-        let id = member(&text, "taskId").and_then(|id| serde_json::from_str::<String>(id).ok());
+        let id = member(&text, "taskId").and_then(unquote);
         if let Some(id) = id.filter(|id| id.len() <= 1024) {
             let mut tasks = self.lock_tasks();
             if tasks.len() >= MAX_TASKS {

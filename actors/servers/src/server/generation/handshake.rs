@@ -6,14 +6,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mgp_engine::servers::consent::ConsentPolicy;
+use mgp_json::{lookalike, quote};
 use mgp_protocol::dialect::{ProtocolFamily, Version};
-use mgp_protocol::lookalike;
 use mgp_protocol::mcp::server::{Discover, DiscoverResult};
 use mgp_protocol::mcp::{self, InitializeResult, Method, ServerCapabilities};
 use mgp_protocol::mcpl;
 use mgp_protocol::mgp::negotiation::Negotiated;
 use mgp_protocol::refusal::Refusal;
-use mgp_protocol::splice::quote;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 

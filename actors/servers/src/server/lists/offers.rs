@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use mgp_engine::servers::supervision::SupervisionInput;
-use mgp_protocol::splice::{members, quote};
+use mgp_json::set_members;
 use tokio::sync::oneshot;
 
 use super::FetchedLists;
@@ -103,11 +103,8 @@ impl ServerActor {
 
 /// What a server declared that lists tools without saying so.
 fn with_declared_tools(peer: &Peer) -> Peer {
-    let said = members(&peer.raw_capabilities).unwrap_or_default();
-    let said = said.iter().filter(|(name, _)| name != "tools");
-    let said = said.map(|(name, value)| format!(",{}:{}", quote(name), value.get()));
     let mut peer = Peer {
-        raw_capabilities: format!("{{\"tools\":{{}}{}}}", said.collect::<String>()).into(),
+        raw_capabilities: set_members(peer.raw_capabilities.trim(), &[("tools", "{}")]).into(),
         ..peer.clone()
     };
     peer.capabilities.tools = true;

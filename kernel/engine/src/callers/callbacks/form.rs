@@ -2,8 +2,8 @@
 
 use std::borrow::Cow;
 
+use mgp_json::{member, quote};
 use mgp_protocol::mgp::callback::CallbackKind;
-use mgp_protocol::splice::{member, quote};
 
 /// Most options of one callback; a person chooses among few.
 const OPTIONS_MAX: usize = 256;

@@ -5,7 +5,7 @@
 
 use std::borrow::Cow;
 
-use mgp_protocol::splice::{member, members, quote};
+use mgp_json::{member, members, quote};
 use serde_json::value::RawValue;
 
 use super::TaskStatus;

@@ -3,12 +3,12 @@
 mod reader;
 mod substitutes;
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 use std::fmt;
 
+use mgp_json::{Splice, find_duplicate, member, members, quote, remove_members};
 use mgp_protocol::mcp::meta::PROTOCOL_VERSION;
 use mgp_protocol::mgp::kernel::recorder::{Heard, MessageKind, RecordingHeader, VERSION};
-use mgp_protocol::splice::{Splice, member, members, quote};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
@@ -249,8 +249,8 @@ fn parse_outcome(message: &str) -> Option<Value> {
 /// Parsers differ in which of two duplicate members counts.
 fn has_duplicate_members(params: &str) -> bool {
     let members = members(params).unwrap_or_default();
-    let mut seen = HashSet::new();
-    members.iter().any(|(name, _)| !seen.insert(&**name))
+    let mut names: Vec<_> = members.into_iter().map(|(name, _)| name).collect();
+    find_duplicate(&mut names).is_some()
 }
 
 fn is_stateless(params: &str) -> bool {
@@ -263,19 +263,12 @@ fn strip_request_meta(params: &str) -> String {
     let Some(meta) = member(params, "_meta") else {
         return params.to_owned();
     };
-    let left = members(meta).unwrap_or_default();
-    let left = left
-        .iter()
-        .any(|(name, _)| !PER_REQUEST_META.contains(&&**name));
-    let mut splice = Splice::new(params);
-    if left {
-        let mut within = Splice::new(meta);
-        within.remove_members(meta, &PER_REQUEST_META);
-        let kept = within.finish().into_owned();
-        splice.replace(meta, kept);
-    } else {
-        splice.remove_members(params, &["_meta"])
+    let kept = remove_members(meta, &PER_REQUEST_META);
+    if members(&kept).is_none_or(|left| left.is_empty()) {
+        return remove_members(params, &["_meta"]).into_owned();
     }
+    let mut splice = Splice::new(params);
+    splice.replace(meta, kept);
     splice.finish().into_owned()
 }
 

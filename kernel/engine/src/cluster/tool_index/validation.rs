@@ -6,10 +6,10 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use mgp_json::lookalike;
 use mgp_protocol::federation::to_printable;
 use mgp_protocol::federation::tool_index::{IndexRoot, ServerRecord, ToolRecord, ToolVector};
 use mgp_protocol::ids::{BadServerId, ServerId, describe_char};
-use mgp_protocol::lookalike;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 

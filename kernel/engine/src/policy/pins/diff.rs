@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use mgp_protocol::splice::{member, members};
+use mgp_json::{member, members};
 
 use super::DefinitionPart;
 

@@ -2,10 +2,9 @@
 
 use std::borrow::Cow;
 
-use mgp_protocol::splice::quote;
+use mgp_json::{Token, Tokens, quote, unescape};
 use serde_json::value::RawValue;
 
-use super::unescape::unescape;
 use super::{MASK, Masks, is_secret_key, normalize_key};
 
 /// Texts of JSON in texts of JSON that are read as such; deeper ones are searched as texts.
@@ -45,16 +44,12 @@ pub(super) fn mask_json_text(masks: &Masks, text: &str, depth: usize) -> (String
         levels: Vec::new(),
         changed: false,
     };
-    let mut at = 0;
-    while let Some(&byte) = text.as_bytes().get(at) {
-        at += match byte {
-            b' ' | b'\t' | b'\n' | b'\r' => 1,
-            b'"' => walk.copy_string(leading_string(&text[at..])),
-            b'{' | b'[' => walk.open_container(byte),
-            b'}' | b']' => walk.close_container(byte),
-            b',' | b':' => walk.separator(byte),
-            _ => walk.copy_scalar(leading_scalar(&text[at..])),
-        };
+    for token in Tokens::new(text) {
+        match token {
+            Token::String(raw) => walk.copy_string(raw),
+            Token::Scalar(raw) => walk.copy_scalar(raw),
+            Token::Mark(mark) => walk.copy_mark(mark),
+        }
     }
     (walk.out, walk.changed)
 }
@@ -68,32 +63,25 @@ struct MaskingCopy<'a> {
 }
 
 impl MaskingCopy<'_> {
-    fn open_container(&mut self, byte: u8) -> usize {
-        let place = self.value_context();
-        self.levels.push(OpenContainer {
-            is_object: byte == b'{',
-            expects_name: byte == b'{',
-            context: place,
-            value_context: place,
-        });
-        self.copy_byte(byte)
-    }
-
-    fn close_container(&mut self, byte: u8) -> usize {
-        self.levels.pop();
-        self.copy_byte(byte)
-    }
-
-    fn separator(&mut self, byte: u8) -> usize {
-        if let Some(level) = self.levels.last_mut() {
-            level.expects_name = level.is_object && byte == b',';
+    fn copy_mark(&mut self, mark: u8) {
+        self.out.push(char::from(mark));
+        match mark {
+            b'{' | b'[' => {
+                let context = self.value_context();
+                self.levels.push(OpenContainer {
+                    is_object: mark == b'{',
+                    expects_name: mark == b'{',
+                    context,
+                    value_context: context,
+                });
+            }
+            b'}' | b']' => drop(self.levels.pop()),
+            _ => {
+                if let Some(level) = self.levels.last_mut() {
+                    level.expects_name = level.is_object && mark == b',';
+                }
+            }
         }
-        self.copy_byte(byte)
-    }
-
-    fn copy_byte(&mut self, byte: u8) -> usize {
-        self.out.push(char::from(byte));
-        1
     }
 
     /// What the next value is.
@@ -108,7 +96,7 @@ impl MaskingCopy<'_> {
     }
 
     /// A name or a value, with its quotes.
-    fn copy_string(&mut self, raw: &str) -> usize {
+    fn copy_string(&mut self, raw: &str) {
         let inner = raw
             .strip_prefix('"')
             .and_then(|raw| raw.strip_suffix('"'))
@@ -130,7 +118,6 @@ impl MaskingCopy<'_> {
             self.changed = true;
             self.out.push_str(&quote(&shown));
         }
-        raw.len()
     }
 
     /// What a name says of the value after it.
@@ -163,7 +150,7 @@ impl MaskingCopy<'_> {
     }
 
     /// A number, or a word of JSON.
-    fn copy_scalar(&mut self, raw: &str) -> usize {
+    fn copy_scalar(&mut self, raw: &str) {
         let number = raw.starts_with(|c: char| c == '-' || c.is_ascii_digit());
         let place = self.value_context();
         if number && (place.is_secret && !place.is_token_count || self.masks.contains_secret(raw)) {
@@ -172,30 +159,5 @@ impl MaskingCopy<'_> {
         } else {
             self.out.push_str(raw)
         }
-        raw.len()
     }
-}
-
-/// The string at the start of a text, with its quotes.
-fn leading_string(text: &str) -> &str {
-    let bytes = text.as_bytes();
-    let mut at = 1;
-    while let Some(byte) = bytes.get(at) {
-        at += match byte {
-            b'\\' => 2,
-            b'"' => return &text[..=at],
-            _ => 1,
-        };
-    }
-    text
-}
-
-/// What stands until the next mark of JSON.
-fn leading_scalar(text: &str) -> &str {
-    let ends =
-        |c: char| matches!(c, ',' | ':' | '{' | '}' | '[' | ']' | '"') || c.is_ascii_whitespace();
-    let len = text.find(ends).unwrap_or(text.len());
-    // A character that is none of these is at least taken whole.
-    let least = text.chars().next().map_or(1, char::len_utf8);
-    &text[..len.max(least).min(text.len())]
 }

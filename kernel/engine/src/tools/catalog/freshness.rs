@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use mgp_protocol::splice::members;
+use mgp_json::members;
 
 /// Longest time promised, in milliseconds: a day. Servers come and go at this kernel whatever one of
 /// them promised.

@@ -7,9 +7,9 @@ use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 
+use mgp_json::{member, quote};
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mcp::request_headers::{BadAnnotation, ParamHeader, find_annotations};
-use mgp_protocol::splice::{member, quote};
 use mgp_protocol::versions::to_legacy_tool;
 
 pub(super) use self::fields::PromptArgument;

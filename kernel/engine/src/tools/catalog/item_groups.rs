@@ -4,9 +4,9 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use mgp_json::member;
 use mgp_protocol::federation::tool_index::IndexRoot;
 use mgp_protocol::ids::ServerId;
-use mgp_protocol::splice::member;
 
 use super::ListKind;
 use super::item::{CatalogPrompt, Definition, PromptArgument, ResourceTemplate};

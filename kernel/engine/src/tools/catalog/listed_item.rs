@@ -6,8 +6,8 @@ use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 
+use mgp_json::{Splice, quote};
 use mgp_protocol::mgp::discovery::security::{RiskLevel, with_effective_level};
-use mgp_protocol::splice::{Splice, quote};
 
 use super::Readers;
 use super::item::rename_member;

@@ -493,7 +493,7 @@ impl<D: Definition> OfferReader<'_, D> {
 /// The name in a definition as far as it has one, else the beginning of the text.
 fn item_label(line: &str) -> String {
     let mut members = ["name", "uri", "uriTemplate"].into_iter();
-    let own = members.find_map(|member| mgp_protocol::splice::member(line, member));
+    let own = members.find_map(|member| mgp_json::member(line, member));
     let text: String = own.unwrap_or(line).chars().take(80).collect();
     text.trim_matches('"').to_owned()
 }

@@ -6,7 +6,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use mgp_protocol::splice::{Splice, member, members, quote};
+use mgp_json::{Splice, member, members, quote};
 
 use super::ServerOffer;
 use super::item::{CatalogTool, rename_member};

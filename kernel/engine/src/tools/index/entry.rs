@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
+use mgp_json::lookalike;
 use mgp_protocol::ids::ServerId;
-use mgp_protocol::lookalike;
 use mgp_protocol::mgp::discovery::security::{RiskLevel, Security};
 use serde::Deserialize;
 use serde_json::Value;

@@ -16,16 +16,12 @@ struct Case<'a> {
     doc: &'a RawValue,
     #[serde(borrow)]
     patch: &'a RawValue,
-    #[serde(borrow, default, deserialize_with = "there")]
+    #[serde(borrow, default, deserialize_with = "mgp_json::lookalike::raw_value")]
     expected: Option<&'a RawValue>,
     #[serde(default)]
     error: Option<String>,
     #[serde(default)]
     disabled: bool,
-}
-
-fn there<'de: 'a, 'a, D: serde::Deserializer<'de>>(d: D) -> Result<Option<&'a RawValue>, D::Error> {
-    <&RawValue>::deserialize(d).map(Some)
 }
 
 /// MCPL-065, MCPL-066: every case of the suite ends as it says, and what fails leaves nothing.

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::collections::HashSet;
 
+use mgp_json::{can_contain_string, members};
 use serde_json::Value;
 
 use super::{
@@ -10,8 +11,6 @@ use super::{
     unreadable_error,
 };
 use crate::refusal::Refusal;
-use crate::splice::members;
-use crate::splice::string_search::can_contain_string;
 
 const ANNOTATION: &str = "x-mcp-header";
 

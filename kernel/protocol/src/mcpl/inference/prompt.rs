@@ -1,9 +1,8 @@
 //! The turns that a model is asked with: texts, or content blocks (MCPL-144, A-14).
 
+use mgp_json::lookalike;
 use serde::Deserialize;
 use serde_json::Value;
-
-use crate::lookalike;
 
 /// Turns taken in one request: more than any model's window holds of real ones.
 const TURNS_MAX: usize = 1024;

@@ -3,10 +3,9 @@
 use std::borrow::Cow;
 use std::fmt;
 
+use mgp_json::can_contain_string;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
-
-use crate::splice::string_search::can_contain_string;
 
 /// A request's trace: passed on unchanged to servers, nodes and audit events.
 ///

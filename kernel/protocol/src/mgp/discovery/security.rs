@@ -3,11 +3,10 @@
 
 use std::borrow::Cow;
 
+use mgp_json::{Splice, members, quote};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
-
-use crate::splice::{Splice, members, quote};
 
 /// The member of a tool definition.
 pub const MEMBER: &str = "security";

@@ -12,11 +12,11 @@ use mgp_engine::calls::recorder::comparison::{AnswerDifference, AnswerPointer, f
 use mgp_engine::calls::recorder::replay::{
     RecordedCallback, Replay as Recording, ReplayStep, SkippedStep, Substitutes,
 };
+use mgp_json::member;
 use mgp_protocol::jsonrpc::METHOD_NOT_FOUND;
 use mgp_protocol::mcp::{Method, Progress, tools};
 use mgp_protocol::mgp::door;
 use mgp_protocol::mgp::kernel::recorder::Play;
-use mgp_protocol::splice::member;
 use mgp_store::atomic_file;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use mgp_json::quote;
 use mgp_mcpl_engine::scopes::template::LabelTemplate;
 use mgp_mcpl_engine::scopes::{PATTERNS_MAX, ScopePattern, ScopeRules};
 use mgp_protocol::mcpl::feature_sets::is_valid_name;
-use mgp_protocol::splice::quote;
 use toml::Spanned;
 use toml::de::DeValue;
 

@@ -6,12 +6,12 @@ use std::sync::Arc;
 use mgp_engine::callers::callbacks::{self, CallbackAnswer, OpenCallback, OpenCallbackError};
 use mgp_engine::policy::approvals::{PendingEntry, Requester};
 use mgp_engine::servers::log_levels::LogLevel;
+use mgp_json::quote;
 use mgp_protocol::jsonrpc;
 use mgp_protocol::mcp::{self, Method};
 use mgp_protocol::mgp::approvals::Subject;
 use mgp_protocol::mgp::callback::{self, CallbackKind, Request};
 use mgp_protocol::mgp::negotiation::Features;
-use mgp_protocol::splice::quote;
 
 use super::{ReceivedCallback, RoutingOutcome};
 use crate::link::callback::{ask_client, client_capabilities};

@@ -1,9 +1,8 @@
 //! What the result of a call says: MCP-lite §3.3 and §3.4, and what decision 64 makes of the words that the
 //! document leaves open.
 
+use mgp_json::{lookalike, members};
 use mgp_protocol::lite::ResponseType;
-use mgp_protocol::lookalike;
-use mgp_protocol::splice::members;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 

@@ -1,7 +1,7 @@
 //! A lite server's result as one of MCP: `content` of a lite server holds any objects (MCP-lite A.2), and agents
 //! read blocks.
 
-use mgp_protocol::splice::{member, members, quote};
+use mgp_json::{member, members, quote, remove_members, render_object};
 use serde_json::value::RawValue;
 
 /// Members of `_meta` that are between the server and the kernel.
@@ -49,13 +49,11 @@ pub(super) fn to_mcp(result: &str, failed: bool) -> String {
         (None, Some(structured)) => vec![to_block(structured)],
         // All of it is what the tool says.
         (None, None) => {
-            let said: Vec<String> = others
-                .map(|(name, value)| format!("{}:{}", quote(name), value.get()))
-                .collect();
+            let said: Vec<_> = others.map(|(name, value)| (name, value.get())).collect();
             if said.is_empty() {
                 Vec::new()
             } else {
-                vec![to_block(&format!("{{{}}}", said.join(",")))]
+                vec![to_block(&render_object(said))]
             }
         }
     };
@@ -125,12 +123,9 @@ fn is_block(json: &str) -> bool {
 }
 
 fn strip_lite_members(meta: &str) -> Option<String> {
-    let kept: Vec<String> = members(meta)?
-        .iter()
-        .filter(|(name, _)| !LITE_META_MEMBERS.contains(&&**name))
-        .map(|(name, value)| format!("{}:{}", quote(name), value.get()))
-        .collect();
-    (!kept.is_empty()).then(|| format!("{{{}}}", kept.join(",")))
+    let kept = remove_members(meta, &LITE_META_MEMBERS).into_owned();
+    let is_empty = members(&kept)?.is_empty();
+    (!is_empty).then_some(kept)
 }
 
 #[cfg(test)]

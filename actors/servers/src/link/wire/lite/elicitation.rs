@@ -3,8 +3,8 @@
 use std::sync::{Arc, MutexGuard, PoisonError};
 
 use bytes::Bytes;
+use mgp_json::{member, members, quote, render_object};
 use mgp_protocol::jsonrpc::{self, Message, RequestId};
-use mgp_protocol::splice::{member, members, quote};
 use mgp_runtime::ids::new_session_id;
 use tokio::sync::oneshot;
 
@@ -121,11 +121,8 @@ pub(super) fn merge_arguments(arguments: &str, given: &str, schema: &str) -> Str
     let kept = before
         .into_iter()
         .filter(|(name, _)| !given.iter().any(|(new, _)| new == name));
-    let all: Vec<String> = kept
-        .chain(given.iter().cloned())
-        .map(|(name, value)| format!("{}:{}", quote(&name), value.get()))
-        .collect();
-    format!("{{{}}}", all.join(","))
+    let all = kept.chain(given.iter().cloned());
+    render_object(all.map(|(name, value)| (name, value.get())))
 }
 
 /// What a caller that cannot be asked, or does not answer, reads as the result.

@@ -15,8 +15,8 @@ use mgp_grpc::exact::Struct;
 use mgp_grpc::mcplite::mcp_lite_client::McpLiteClient;
 use mgp_grpc::mcplite::{Empty, Tool, ToolRequest, ToolResponse};
 use mgp_grpc::tonic;
+use mgp_json::{member, quote};
 use mgp_protocol::refusal::Refusal;
-use mgp_protocol::splice::{member, quote};
 use mgp_transports::http::client::{Client, ClientError, H2Body, H2Client, parse_url};
 use tower_service::Service;
 

@@ -1,7 +1,7 @@
 //! The tools that a lite server lists, as `tools/list` says them.
 
+use mgp_json::{Splice, member, unquote};
 use mgp_protocol::lite::REDEEM;
-use mgp_protocol::splice::{Splice, member};
 use serde_json::value::RawValue;
 
 /// What a tool takes whose definition does not say it.
@@ -26,7 +26,7 @@ pub(super) fn to_mcp_list(answer: &str) -> Result<String, String> {
 }
 
 fn is_redeem(tool: &str) -> bool {
-    let name = member(tool, "name").and_then(|name| serde_json::from_str::<String>(name).ok());
+    let name = member(tool, "name").and_then(unquote);
     name.as_deref() == Some(REDEEM)
 }
 

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use mgp_json::quote;
 use mgp_protocol::jsonrpc;
-use mgp_protocol::splice::quote;
 
 use crate::link::Link;
 

@@ -5,8 +5,8 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use http::header::HeaderMap;
+use mgp_json::quote;
 use mgp_protocol::lite::REDEEM;
-use mgp_protocol::splice::quote;
 use mgp_runtime::task;
 
 use super::partials::PartialReporter;

@@ -2,11 +2,11 @@
 
 use std::collections::HashMap;
 
+use mgp_json::member;
 use mgp_protocol::mcp::{Method, Progress};
 use mgp_protocol::mgp::kernel::recorder::{
     FORMAT, Heard, MessageKind, MessageSender, RecordingHeader, VERSION,
 };
-use mgp_protocol::splice::member;
 use serde_json::value::RawValue;
 
 use super::{

@@ -2,9 +2,8 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use mgp_protocol::splice::{Splice, member, members, quote};
+use mgp_json::{Splice, elements, member, members, quote, render_object};
 use serde_json::Value;
-use serde_json::value::RawValue;
 
 use crate::store::masks::MASK;
 
@@ -73,13 +72,12 @@ impl Substitutes {
             return json.to_owned();
         }
         if let Some(members) = members(json) {
-            let filled = members.iter().map(|(name, value)| {
+            return render_object(members.iter().map(|(name, value)| {
                 let value = self.fill_masked(value.get(), name, missing);
-                format!("{}:{value}", quote(name))
-            });
-            return format!("{{{}}}", filled.collect::<Vec<_>>().join(","));
+                (name, value)
+            }));
         }
-        if let Ok(items) = serde_json::from_str::<Vec<&RawValue>>(json) {
+        if let Some(items) = elements(json) {
             let filled = items
                 .iter()
                 .map(|item| self.fill_masked(item.get(), name, missing));

@@ -4,8 +4,8 @@ use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 
-use mgp_protocol::lookalike::find_lookalike;
-use mgp_protocol::splice::{Splice, members, quote};
+use mgp_json::lookalike::find_lookalike;
+use mgp_json::{Splice, members, quote, unique_member, unquote};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -98,13 +98,10 @@ impl<'a> Fields<'a> {
         member: &'static str,
         max: usize,
     ) -> Result<ItemName<'a>, BadItem> {
-        let mut found = self.0.iter().filter(|(name, _)| name == member);
-        // Of two, one peer would read the first and the next one the last.
-        let (Some((_, json)), None) = (found.next(), found.next()) else {
-            return Err(BadItem::MissingName(member));
-        };
-        let json = json.get();
-        let text: String = serde_json::from_str(json).map_err(|_| BadItem::MissingName(member))?;
+        let json = unique_member(&self.0, member).ok_or(BadItem::MissingName(member))?;
+        let text = unquote(json)
+            .ok_or(BadItem::MissingName(member))?
+            .into_owned();
         if text.is_empty() || text.len() > max {
             return Err(BadItem::NameLength(member, max));
         }

@@ -3,7 +3,7 @@
 
 use std::borrow::Cow;
 
-use mgp_protocol::splice::{members, quote};
+use mgp_json::{elements, members, render_object};
 use serde_json::value::RawValue;
 
 use super::{BadItem, DEFINITION_MAX};
@@ -320,7 +320,7 @@ fn repair_object_array(
     member: &'static str,
     slips: &mut Defects,
 ) -> Result<Option<String>, BadItem> {
-    let Ok(items) = serde_json::from_str::<Vec<&RawValue>>(json) else {
+    let Some(items) = elements(json) else {
         return Ok(None);
     };
     let place = format!("{member}[].");
@@ -328,7 +328,7 @@ fn repair_object_array(
     for item in items {
         let item = item.get();
         let is_icon = member == "icons";
-        if is_icon && mgp_protocol::splice::member(item, "src").is_none() {
+        if is_icon && mgp_json::member(item, "src").is_none() {
             return Err(BadItem::InvalidMember(
                 member,
                 "an array of objects with \"src\"",
@@ -371,10 +371,7 @@ impl<'a> ObjectBuilder<'a> {
 
     /// The text, where it is another one.
     fn finish(self) -> Option<String> {
-        let members = self.members.iter();
-        let members = members.map(|(name, value)| format!("{}:{value}", quote(name)));
-        let whole = || format!("{{{}}}", members.collect::<Vec<_>>().join(","));
-        self.changed.then(whole)
+        self.changed.then(|| render_object(self.members))
     }
 }
 
@@ -387,7 +384,7 @@ fn repair_root_schema(
     slips: &mut Defects,
 ) -> Option<String> {
     let is_old = ["draft-04", "draft-06", "draft-07"];
-    let dialect = mgp_protocol::splice::member(json, "$schema").unwrap_or("");
+    let dialect = mgp_json::member(json, "$schema").unwrap_or("");
     let reader = SchemaRepairer {
         member,
         allows_tuples: !is_old.iter().any(|draft| dialect.contains(draft)),
@@ -540,7 +537,7 @@ impl SchemaRepairer {
 
     /// The schemas of an array.
     fn repair_items(&self, json: &str, depth: usize, slips: &mut Defects) -> Option<String> {
-        let items: Vec<&RawValue> = serde_json::from_str(json).ok()?;
+        let items = elements(json)?;
         let (mut texts, mut changed) = (Vec::with_capacity(items.len()), false);
         for item in items {
             let inner = self.repair_schema(item.get(), depth + 1, slips);
@@ -686,7 +683,7 @@ mod tests {
             assert!(matches!(refused, Err(BadItem::InvalidMember(..))), "{raw}");
         }
         for moment in ["2026-07-28T10:00:00Z", "2026-07-28T10:00:00.123+02:00"] {
-            assert!(is_timestamp(&quote(moment)), "{moment}");
+            assert!(is_timestamp(&mgp_json::quote(moment)), "{moment}");
         }
     }
 

@@ -1,8 +1,8 @@
 //! A `ToolResponse` as the result that HTTP would have.
 
 use mgp_grpc::mcplite::{ResponseMeta, ResponseType, ToolResponse};
+use mgp_json::{members, quote, render_object};
 use mgp_protocol::refusal::Refusal;
-use mgp_protocol::splice::{members, quote};
 
 use super::parse_partial;
 use crate::link::Link;
@@ -61,16 +61,17 @@ fn merge_meta(result: &str, meta: &ResponseMeta) -> String {
     let own = own.and_then(|(_, own)| members(own.get()));
     let kept = own.unwrap_or_default().into_iter();
     let kept = kept.filter(|(name, _)| !MESSAGE_META_MEMBERS.contains(&&**name));
-    let kept = kept.map(|(name, value)| format!("{}:{}", quote(&name), value.get()));
-    let said: Vec<String> = meta_members(meta).into_iter().chain(kept).collect();
+    let kept: Vec<_> = kept.collect();
+    let kept = kept.iter().map(|(name, value)| (&**name, value.get()));
+    let said = meta_members(meta);
+    let said = said.iter().map(|(name, json)| (*name, &**json));
+    let meta = render_object(said.chain(kept));
     let others = all.iter().filter(|(name, _)| name != "_meta");
-    let others = others.map(|(name, value)| format!("{}:{}", quote(name), value.get()));
-    let meta = format!(r#""_meta":{{{}}}"#, said.join(","));
-    let whole: Vec<String> = others.chain([meta]).collect();
-    format!("{{{}}}", whole.join(","))
+    let others = others.map(|(name, value)| (&**name, value.get()));
+    render_object(others.chain([("_meta", &*meta)]))
 }
 
-fn meta_members(meta: &ResponseMeta) -> Vec<String> {
+fn meta_members(meta: &ResponseMeta) -> Vec<(&'static str, String)> {
     let kind = match ResponseType::try_from(meta.response_type) {
         Ok(ResponseType::Answer) => "answer".to_owned(),
         Ok(ResponseType::Promise) => "promise".to_owned(),
@@ -78,18 +79,15 @@ fn meta_members(meta: &ResponseMeta) -> Vec<String> {
         Ok(ResponseType::Failure) => "failure".to_owned(),
         Err(_) => format!("number {}", meta.response_type),
     };
-    let mut said = vec![format!(r#""response_type":{}"#, quote(&kind))];
+    let mut said = vec![("response_type", quote(&kind))];
     if !meta.promise_token.is_empty() {
-        said.push(format!(r#""promise_token":{}"#, quote(&meta.promise_token)));
+        said.push(("promise_token", quote(&meta.promise_token)));
     }
     if meta.timestamp != 0 {
-        said.push(format!(r#""timestamp":{}"#, meta.timestamp));
+        said.push(("timestamp", meta.timestamp.to_string()));
     }
     if meta.processing_time_ms != 0 {
-        said.push(format!(
-            r#""processing_time_ms":{}"#,
-            meta.processing_time_ms
-        ));
+        said.push(("processing_time_ms", meta.processing_time_ms.to_string()));
     }
     said
 }

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
+use mgp_json::{Splice, member, members, quote};
 use mgp_protocol::jsonrpc::{ErrorObject, INTERNAL_ERROR};
 use mgp_protocol::refusal::Refusal;
-use mgp_protocol::splice::{Splice, member, members, quote};
 use mgp_transports::http::client::{EventsError, Response, read_events};
 use serde_json::value::RawValue;
 

@@ -10,7 +10,8 @@ struct JsonNumber {
 }
 
 /// True when both texts are the same number.
-pub(super) fn are_equal(one: &str, other: &str) -> bool {
+#[must_use]
+pub fn are_equal(one: &str, other: &str) -> bool {
     if one == other {
         return true;
     }

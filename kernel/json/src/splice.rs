@@ -4,13 +4,10 @@
 //! order. Spans are found by parsing borrowed values and comparing addresses, so an edit can only
 //! land on a value the parser saw.
 
-pub mod string_search;
-
 use std::borrow::Cow;
 use std::ops::Range;
 
-use serde::Deserialize;
-use serde_json::value::RawValue;
+use crate::{members, render_object};
 
 /// Edits of one JSON text, applied all at once.
 #[derive(Debug)]
@@ -57,15 +54,13 @@ impl<'a> Splice<'a> {
         if members.is_empty() {
             return;
         }
-        let all: Vec<String> = members
-            .iter()
-            .map(|(name, json)| format!("{}:{json}", quote(name)))
-            .collect();
-        let empty = object[1..].trim_start().starts_with('}');
-        let comma = if empty { "" } else { "," };
-        let text = format!("{}{comma}", all.join(","));
-        self.edits
-            .push((span.start + 1..span.start + 1, text.into()));
+        let mut text = render_object(members.iter().copied());
+        text.pop();
+        if !object[1..].trim_start().starts_with('}') {
+            text.push(',');
+        }
+        // The object's own brace stays; the one of what is put in takes its place.
+        self.edits.push((span.start..span.start + 1, text.into()));
     }
 
     /// Takes members out of the object that `object` is, whatever they hold, with the commas that go
@@ -120,8 +115,7 @@ impl<'a> Splice<'a> {
 
     /// Writes the edited text behind what `out` holds.
     pub fn append_to(mut self, out: &mut Vec<u8>) {
-        // What is put in goes before what is taken out at the same place.
-        self.edits.sort_by_key(|(span, _)| (span.start, span.end));
+        self.edits.sort_by_key(|(span, _)| span.start);
         out.reserve(self.size());
         let mut at = 0;
         for (span, json) in &self.edits {
@@ -144,76 +138,31 @@ impl<'a> Splice<'a> {
     }
 }
 
-/// A text as a JSON string, quotes included.
+/// An object without the members of these names, all else as it is written.
 #[must_use]
-pub fn quote(text: &str) -> String {
-    serde_json::to_string(text).expect("a string is always JSON")
+pub fn remove_members<'a>(object: &'a str, names: &[&str]) -> Cow<'a, str> {
+    let mut splice = Splice::new(object);
+    splice.remove_members(object, names);
+    splice.finish()
 }
 
-/// The members of an object in their order, values untouched; `None` when it is no object.
+/// An object with these members first, in place of those of the same names.
+///
+/// # Panics
+/// When `object` does not begin with a brace.
 #[must_use]
-pub fn members(object: &str) -> Option<Vec<(Cow<'_, str>, &RawValue)>> {
-    struct Members<'a>(Vec<(Cow<'a, str>, &'a RawValue)>);
-    struct MemberKey<'a>(Cow<'a, str>);
-    impl<'de: 'a, 'a> Deserialize<'de> for MemberKey<'a> {
-        fn deserialize<D: serde::Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
-            struct KeyVisitor;
-            impl<'de> serde::de::Visitor<'de> for KeyVisitor {
-                type Value = MemberKey<'de>;
-                fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                    f.write_str("a member's name")
-                }
-                fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Self::Value, E> {
-                    Ok(MemberKey(Cow::Borrowed(text)))
-                }
-                fn visit_str<E>(self, text: &str) -> Result<Self::Value, E> {
-                    Ok(MemberKey(Cow::Owned(text.to_owned())))
-                }
-            }
-            d.deserialize_str(KeyVisitor)
-        }
-    }
-    impl<'de: 'a, 'a> Deserialize<'de> for Members<'a> {
-        fn deserialize<D: serde::Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
-            struct MembersVisitor;
-            impl<'de> serde::de::Visitor<'de> for MembersVisitor {
-                type Value = Members<'de>;
-                fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                    f.write_str("an object")
-                }
-                fn visit_map<A: serde::de::MapAccess<'de>>(
-                    self,
-                    mut map: A,
-                ) -> Result<Self::Value, A::Error> {
-                    let mut out = Vec::new();
-                    while let Some((MemberKey(name), value)) =
-                        map.next_entry::<MemberKey<'de>, &'de RawValue>()?
-                    {
-                        out.push((name, value));
-                    }
-                    Ok(Members(out))
-                }
-            }
-            d.deserialize_map(MembersVisitor)
-        }
-    }
-    serde_json::from_str::<Members<'_>>(object)
-        .ok()
-        .map(|m| m.0)
-}
-
-/// The member `name` of an object, as raw JSON text.
-#[must_use]
-pub fn member<'a>(object: &'a str, name: &str) -> Option<&'a str> {
-    members(object)?
-        .into_iter()
-        .find(|(n, _)| n == name)
-        .map(|(_, v)| v.get())
+pub fn set_members(object: &str, members: &[(&str, &str)]) -> String {
+    let names: Vec<&str> = members.iter().map(|(name, _)| *name).collect();
+    let rest = remove_members(object, &names);
+    let mut splice = Splice::new(&rest);
+    splice.insert_members(&rest, members);
+    splice.finish().into_owned()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{member, quote};
 
     #[test]
     fn everything_but_the_edit_stays_to_the_byte() {
@@ -265,6 +214,17 @@ mod tests {
         splice.remove_members(text, &["x"]);
         splice.insert_member(text, "b", "3");
         assert_eq!(splice.finish(), r#"{"b":3,"a":2}"#);
+    }
+
+    #[test]
+    fn a_member_that_is_set_is_the_only_one_of_its_name() {
+        for (text, edited) in [
+            (r#"{"a":1, "b":2 ,"\u0061":3}"#, r#"{"a":7,"b":2}"#),
+            (r#"{"a":1}"#, r#"{"a":7}"#),
+            ("{ }", r#"{"a":7 }"#),
+        ] {
+            assert_eq!(set_members(text, &[("a", "7")]), edited);
+        }
     }
 
     #[test]

@@ -10,7 +10,7 @@ use serde::Deserialize;
 use serde::de::{Error as _, Unexpected};
 use serde_json::value::RawValue;
 
-use self::strict_deserializer::StrictDeserializer;
+use self::strict_deserializer::Strict;
 
 /// How the words of an error about a lookalike begin.
 const MESSAGE_PREFIX: &str = "member ";
@@ -87,13 +87,19 @@ pub fn from_object<'a, T: Deserialize<'a>>(text: &'a str) -> Result<T, serde_jso
 
 fn parse<'a, T: Deserialize<'a>>(text: &'a str, names: bool) -> Result<T, serde_json::Error> {
     let mut json = serde_json::Deserializer::from_str(text);
-    let of = &mut json;
-    let read = T::deserialize(StrictDeserializer {
-        inner: of,
-        checks_names: names,
-    })?;
+    let read = T::deserialize(Strict::new(&mut json, names))?;
     json.end()?;
     Ok(read)
+}
+
+/// Reads a member that is there, verbatim: `null`, too.
+///
+/// # Errors
+/// As serde_json.
+pub fn raw_value<'de: 'a, 'a, D: serde::Deserializer<'de>>(
+    d: D,
+) -> Result<Option<&'a RawValue>, D::Error> {
+    <&RawValue>::deserialize(d).map(Some)
 }
 
 /// Reads a member that is an object, verbatim; `null` counts as none.
@@ -133,7 +139,8 @@ fn lookalike_message(member: &str, known: &str) -> String {
 }
 
 /// Serde's words without its position: params are one line of a frame, a column means nothing there.
-pub(crate) fn strip_position(error: &serde_json::Error) -> String {
+#[must_use]
+pub fn strip_position(error: &serde_json::Error) -> String {
     let mut text = error.to_string();
     text.truncate(text.rfind(" at line ").unwrap_or(text.len()));
     text

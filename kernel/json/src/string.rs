@@ -1,0 +1,139 @@
+//! Strings: with their quotes and escapes as they are written, and without.
+
+use std::borrow::Cow;
+
+use serde::Deserialize;
+
+/// A text as a JSON string, quotes included.
+#[must_use]
+pub fn quote(text: &str) -> String {
+    serde_json::to_string(text).expect("a string is always JSON")
+}
+
+/// The text of a JSON string, borrowed where it has no escapes; `None` for every other value, and where readers
+/// differ on it (half of a surrogate pair).
+#[must_use]
+pub fn unquote(json: &str) -> Option<Cow<'_, str>> {
+    #[derive(Deserialize)]
+    struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
+    serde_json::from_str(json).ok().map(|Text(text)| text)
+}
+
+/// The closing quote of a string whose opening quote is before this text.
+#[must_use]
+pub fn string_end(text: &[u8]) -> Option<usize> {
+    let mut at = 0;
+    loop {
+        at += memchr::memchr2(b'"', b'\\', text.get(at..)?)?;
+        if text[at] == b'"' {
+            return Some(at);
+        }
+        at += 2;
+    }
+}
+
+/// A text with its escapes undone once (RFC 8259 §7). What is no escape stays; half a pair of surrogates becomes
+/// U+FFFD, as readers have it who take such a text at all.
+#[must_use]
+pub fn unescape(text: &str) -> Cow<'_, str> {
+    if !text.contains('\\') {
+        return Cow::Borrowed(text);
+    }
+    let mut out = String::with_capacity(text.len());
+    let (mut rest, mut changed) = (text, false);
+    while let Some(at) = rest.find('\\') {
+        out.push_str(&rest[..at]);
+        let (meant, len) = parse_escape(&rest[at..]);
+        match meant {
+            Some(meant) => out.push(meant),
+            None => out.push_str(&rest[at..at + len]),
+        }
+        changed |= meant.is_some();
+        rest = &rest[at + len..];
+    }
+    out.push_str(rest);
+    if changed {
+        Cow::Owned(out)
+    } else {
+        Cow::Borrowed(text)
+    }
+}
+
+/// What the escape at the start of this text means, and its length; `None` where it is none.
+fn parse_escape(text: &str) -> (Option<char>, usize) {
+    let plain = |meant: char| (Some(meant), 2);
+    match text.as_bytes().get(1) {
+        Some(b'"') => plain('"'),
+        Some(b'\\') => plain('\\'),
+        Some(b'/') => plain('/'),
+        Some(b'b') => plain('\u{8}'),
+        Some(b'f') => plain('\u{c}'),
+        Some(b'n') => plain('\n'),
+        Some(b'r') => plain('\r'),
+        Some(b't') => plain('\t'),
+        Some(b'u') => match parse_code_unit(text) {
+            Some(high @ 0xd800..0xdc00) => match parse_code_unit(&text[6..]) {
+                Some(low @ 0xdc00..0xe000) => {
+                    let code = 0x10000 + ((high - 0xd800) << 10) + (low - 0xdc00);
+                    (char::from_u32(code), 12)
+                }
+                _ => (Some(char::REPLACEMENT_CHARACTER), 6),
+            },
+            Some(code) => (
+                Some(char::from_u32(code).unwrap_or(char::REPLACEMENT_CHARACTER)),
+                6,
+            ),
+            None => (None, 1),
+        },
+        Some(_) | None => (None, 1),
+    }
+}
+
+/// The number of a `\uXXXX` at the start of this text.
+fn parse_code_unit(text: &str) -> Option<u32> {
+    let digits = text.strip_prefix("\\u")?.get(..4)?;
+    let hex = digits.bytes().all(|digit| digit.is_ascii_hexdigit());
+    hex.then(|| u32::from_str_radix(digits, 16).ok()).flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_string_ends_at_its_own_quote() {
+        for (text, end) in [
+            (r#"a","b"#, Some(1)),
+            (r#"a\"b\\" "#, Some(6)),
+            (r#"a\\\""#, None),
+            ("\\", None),
+            ("", None),
+        ] {
+            assert_eq!(string_end(text.as_bytes()), end, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_quoted_is_unquoted_to_the_same() {
+        for text in ["", "plain", "a\"b\\\n\u{7}", "é\u{1f600}\u{2028}"] {
+            assert_eq!(unquote(&quote(text)).as_deref(), Some(text));
+        }
+        assert!(matches!(unquote(r#""a""#), Some(Cow::Borrowed("a"))));
+        assert_eq!(unquote(r#""\u0061""#).as_deref(), Some("a"));
+        for json in ["7", "null", "\"a", r#""\ud800""#, r#"{"a":1}"#, "\"a\"x"] {
+            assert_eq!(unquote(json), None, "{json}");
+        }
+    }
+
+    #[test]
+    fn an_escape_that_no_reader_takes_is_left_as_it_is() {
+        for (written, meant) in [
+            (r"a\u0062\n\/\\u", "ab\n/\\u"),
+            (r"\ud83d\ude00", "\u{1f600}"),
+            (r"\ud83d\u0041", "\u{fffd}A"),
+            (r"\q \u12 \", r"\q \u12 \"),
+        ] {
+            assert_eq!(unescape(written), meant, "{written}");
+        }
+    }
+}

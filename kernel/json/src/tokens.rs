@@ -1,0 +1,134 @@
+//! JSON text in its pieces.
+
+use std::borrow::Cow;
+
+use crate::{string_end, unquote};
+
+/// A piece of JSON text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Token<'a> {
+    /// `{`, `}`, `[`, `]`, `,` or `:`.
+    Mark(u8),
+    /// A string with its quotes; without the last one where the text ends first.
+    String(&'a str),
+    /// A number, `true`, `false` or `null`, or what stands in the place of one, as it is written.
+    Scalar(&'a str),
+}
+
+impl<'a> Token<'a> {
+    /// What a string says, borrowed where it has no escapes; of text that serde_json has accepted. `None` for what is
+    /// no string, and where readers differ on it (half of a surrogate pair).
+    #[must_use]
+    pub fn as_text(self) -> Option<Cow<'a, str>> {
+        let Self::String(raw) = self else {
+            return None;
+        };
+        if memchr::memchr(b'\\', raw.as_bytes()).is_some() {
+            return unquote(raw);
+        }
+        let inner = raw.strip_prefix('"')?.strip_suffix('"')?;
+        Some(Cow::Borrowed(inner))
+    }
+}
+
+/// The pieces of a text, in order: of JSON each as serde_json reads it. Of other texts, too, nothing is left out but
+/// white space.
+#[derive(Clone, Debug)]
+pub struct Tokens<'a>(&'a str);
+
+impl<'a> Tokens<'a> {
+    /// The pieces of this text.
+    #[must_use]
+    pub fn new(text: &'a str) -> Self {
+        Self(text)
+    }
+
+    fn take(&mut self, bytes: usize) -> &'a str {
+        let (taken, rest) = self.0.split_at(bytes);
+        self.0 = rest;
+        taken
+    }
+}
+
+impl<'a> Iterator for Tokens<'a> {
+    type Item = Token<'a>;
+
+    fn next(&mut self) -> Option<Token<'a>> {
+        let bytes = self.0.as_bytes();
+        let start = bytes.iter().position(|byte| !is_space(*byte))?;
+        self.take(start);
+        let bytes = self.0.as_bytes();
+        Some(match bytes[0] {
+            b'"' => {
+                let end = string_end(&bytes[1..]).map_or(bytes.len(), |end| end + 2);
+                Token::String(self.take(end))
+            }
+            mark if is_mark(mark) => {
+                self.take(1);
+                Token::Mark(mark)
+            }
+            _ => {
+                let ends = |byte: &u8| is_space(*byte) || is_mark(*byte) || *byte == b'"';
+                let end = bytes.iter().position(ends).unwrap_or(bytes.len());
+                Token::Scalar(self.take(end))
+            }
+        })
+    }
+}
+
+fn is_space(byte: u8) -> bool {
+    matches!(byte, b' ' | b'\t' | b'\n' | b'\r')
+}
+
+fn is_mark(byte: u8) -> bool {
+    matches!(byte, b'{' | b'}' | b'[' | b']' | b',' | b':')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_is_split_where_its_readers_split_it() {
+        use Token::{Mark, Scalar, String};
+        let tokens: Vec<_> = Tokens::new("\r\n{\"a\\\"}\" : [-1.0e2,\ttrue ]} ").collect();
+        assert_eq!(
+            tokens,
+            [
+                Mark(b'{'),
+                String("\"a\\\"}\""),
+                Mark(b':'),
+                Mark(b'['),
+                Scalar("-1.0e2"),
+                Mark(b','),
+                Scalar("true"),
+                Mark(b']'),
+                Mark(b'}'),
+            ]
+        );
+    }
+
+    #[test]
+    fn a_string_says_what_is_between_its_quotes() {
+        let said: Vec<_> = Tokens::new(r#""a","","\u0061\"","\ud800",1,"x"#)
+            .filter(|token| *token != Token::Mark(b','))
+            .map(Token::as_text)
+            .collect();
+        let said: Vec<_> = said.iter().map(Option::as_deref).collect();
+        assert_eq!(said, [Some("a"), Some(""), Some("a\""), None, None, None]);
+    }
+
+    #[test]
+    fn of_a_broken_text_nothing_is_left_out() {
+        for text in ["é\u{b}x\"", "\"a\\", "\"é", "1\"2\"3]]", "", "nulé{"] {
+            let pieces = Tokens::new(text).map(|token| match token {
+                Token::Mark(byte) => char::from(byte).to_string(),
+                Token::String(text) | Token::Scalar(text) => text.to_owned(),
+            });
+            assert_eq!(pieces.collect::<String>(), text);
+        }
+        let apart: Vec<_> = Tokens::new("1\"2\"3").collect();
+        let scalar = Token::Scalar;
+        assert_eq!(apart, [scalar("1"), Token::String("\"2\""), scalar("3")]);
+    }
+}
