@@ -25,9 +25,9 @@ use mgp_cluster::replication::{
 };
 use mgp_cluster::shares::{SharesHandle, SharesStart};
 use mgp_cluster::tool_index::{PeerTools, PublishedNames, ToolIndexHandle, ToolIndexStart};
-use mgp_engine::cluster::node_names::NodeNames;
 use mgp_engine::doors::name_resolver::UnavailableNode;
 use mgp_engine::node_key::{NodeKey, PublicKey};
+use mgp_engine::node_names::NodeNames;
 use mgp_engine::policy::access::Principal;
 use mgp_policy::access::AccessHandle;
 use mgp_protocol::federation::close_codes::LinkClose;

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
-use mgp_engine::cluster::node_names::NodeNames;
 use mgp_engine::doors::name_resolver::{NameError, NameResolver, ResolvedName, UnavailableNode};
+use mgp_engine::node_names::NodeNames;
 use mgp_protocol::federation::hello::NodeName;
 use mgp_protocol::ids::{AgentId, NodeId};
 use mgp_protocol::refusal::Refusal;

@@ -14,7 +14,7 @@ mod state;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use mgp_engine::cluster::node_names::NodeNames;
+use mgp_engine::node_names::NodeNames;
 use mgp_engine::policy::access::{
     ChangeRequest, DefaultPolicies, ForeignRules, GrantTable, Principal, RemoteServers, ToolSets,
 };

@@ -51,7 +51,6 @@ pub mod cluster {
     pub mod discovered_nodes;
     pub mod link_plan;
     pub mod membership;
-    pub mod node_names;
     pub mod pairing;
     pub mod proven_addresses;
     pub mod remote_requests;
@@ -134,5 +133,6 @@ pub mod store {
 pub mod clock;
 pub mod env;
 pub mod node_key;
+pub mod node_names;
 pub mod timestamps;
 pub mod tool_names;

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use mgp_engine::cluster::node_names::find_lookalike;
+use mgp_engine::node_names::find_lookalike;
 use mgp_engine::timestamps::render_rfc3339_ms;
 use mgp_protocol::ids::NodeId;
 use mgp_protocol::mgp::kernel::nodes::WaitingNode;

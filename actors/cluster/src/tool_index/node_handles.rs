@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use mgp_engine::cluster::node_names::NodeNames;
+use mgp_engine::node_names::NodeNames;
 use mgp_protocol::federation::hello::NodeName;
 use mgp_protocol::ids::{NodeId, ServerId};
 use mgp_store::atomic_file;

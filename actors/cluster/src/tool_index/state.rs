@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mgp_engine::clock::MonotonicTime;
-use mgp_engine::cluster::node_names::NodeNames;
 use mgp_engine::cluster::shares::Shares;
 use mgp_engine::cluster::tool_index::{
     IndexEffect, LocalIndex, NODES_MAX, OfferedServer, RemoteIndexes, empty_root,
 };
+use mgp_engine::node_names::NodeNames;
 use mgp_protocol::federation::control::Control;
 use mgp_protocol::federation::hello::NodeName;
 use mgp_protocol::federation::tool_index::{

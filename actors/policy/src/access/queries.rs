@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use mgp_engine::cluster::node_names::NodeNames;
+use mgp_engine::node_names::NodeNames;
 use mgp_engine::policy::access::{self, GrantRecords, Principal};
 use mgp_engine::policy::permissions::{self, RecordedDecision};
 use mgp_protocol::ids::{AgentId, NodeServer, ServerId};

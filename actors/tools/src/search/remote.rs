@@ -87,8 +87,8 @@ pub(super) async fn run_follower(remote: RemoteTools, search: Mailbox<SearchMsg>
 #[cfg(test)]
 mod tests {
     use mgp_cluster::tool_index::PeerTool;
-    use mgp_engine::cluster::node_names::NodeNames;
     use mgp_engine::cluster::staleness::Stage;
+    use mgp_engine::node_names::NodeNames;
     use mgp_protocol::federation::hello::NodeName;
     use mgp_protocol::federation::tool_index::ServerRecord;
     use mgp_protocol::ids::NodeId;

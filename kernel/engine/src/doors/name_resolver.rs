@@ -13,8 +13,8 @@ use mgp_protocol::federation::hello::NodeName;
 use mgp_protocol::ids::{AgentId, NodeId, ServerId};
 
 use self::remote_names::NodePath;
-use crate::cluster::node_names::NodeNames;
 use crate::doors::suggestions::nearest_name;
+use crate::node_names::NodeNames;
 use crate::policy::tool_pattern::ToolPattern;
 use crate::tool_names::{self, ToolNameForm, canonical_name, visible_name};
 use crate::tools::catalog::NAME_MAX;

@@ -32,8 +32,8 @@ pub use self::explain::{
 };
 pub use self::foreign::{ForeignLease, ForeignRules, SharedTools};
 pub use self::requests::{
-    GrantRequest, GrantRequestError, NodeResolver, PATTERNS_MAX, authorize, grant,
-    grant_to_creator, remaining_pattern_grants, revoke, revoke_server_grants,
+    GrantRequest, GrantRequestError, PATTERNS_MAX, authorize, grant, grant_to_creator,
+    remaining_pattern_grants, revoke, revoke_server_grants,
 };
 pub use self::sets::{SetSource, ToolSet, ToolSets};
 use crate::policy::grants::{Authority, GrantId, GrantResource, Grants, LoggedGrant, Subject};

@@ -1,6 +1,6 @@
 //! Names that do not exist or cannot be resolved, with messages that say what to type instead.
 
-use crate::cluster::node_names::NodeNameError;
+use crate::node_names::NodeNameError;
 use mgp_protocol::ids::{AgentId, BadAgentName, BadServerId, ServerId, describe_char};
 
 /// A name that does not exist yet.

@@ -8,7 +8,7 @@ use super::{
     DefaultPolicies, GrantRequestError, Principal, grant, grant_to_creator, revoke,
     revoke_server_grants,
 };
-use crate::cluster::node_names::NodeNames;
+use crate::node_names::NodeNames;
 use crate::policy::grants::{Authority, GrantChange, GrantId, Grants};
 use crate::policy::permissions;
 

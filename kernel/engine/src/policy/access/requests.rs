@@ -5,7 +5,7 @@ use mgp_protocol::mgp::access::{self, BadTarget, EntryType, Permission, target};
 use mgp_protocol::refusal::Refusal;
 
 use super::Principal;
-use crate::cluster::node_names::NodeNames;
+use crate::node_names::NodeNames;
 use crate::policy::grants::{
     Authority, BadOperation, Grant, GrantChange, GrantId, GrantResource, Grants, IDS_MAX,
     LoggedGrant, Revoke, Subject,
@@ -117,12 +117,6 @@ pub fn authorize(principal: &Principal, asked: GrantRequest<'_>) -> Result<(), G
     }
 }
 
-/// Resolves the names by which people know nodes.
-pub trait NodeResolver {
-    /// The node with this local name.
-    fn find_node(&self, name: &str) -> Option<NodeId>;
-}
-
 /// The operations of `mgp/access/grant`: the new entry, which replaces all earlier ones for the same agent and the
 /// same server or tool. An entry with a pattern is of a kind that older builds do not know, so a separate revoke
 /// before it ends the earlier ones. `id` is random and new. A server of another node is prefixed with the node's
@@ -133,7 +127,7 @@ pub trait NodeResolver {
 pub fn grant(
     request: &access::Grant,
     principal: &Principal,
-    names: &impl NodeResolver,
+    names: &NodeNames,
     grants: &Grants,
     authority: &Authority,
     id: GrantId,
@@ -262,7 +256,7 @@ fn check_local_grant(grant: &Grant, here: NodeId) -> Result<(), GrantRequestErro
 /// [`GrantRequestError`].
 pub fn remaining_pattern_grants<'a>(
     request: &access::Revoke,
-    names: &impl NodeResolver,
+    names: &NodeNames,
     grants: &'a Grants,
     authority: &Authority,
 ) -> Result<Vec<&'a LoggedGrant>, GrantRequestError> {
@@ -301,7 +295,7 @@ pub fn remaining_pattern_grants<'a>(
 pub fn revoke(
     request: &access::Revoke,
     principal: &Principal,
-    names: &impl NodeResolver,
+    names: &NodeNames,
     grants: &Grants,
     authority: &Authority,
 ) -> Result<Vec<GrantChange>, GrantRequestError> {
@@ -348,7 +342,7 @@ pub fn revoke_server_grants(
 }
 
 fn parse_target(
-    (here, names): (NodeId, &impl NodeResolver),
+    (here, names): (NodeId, &NodeNames),
     entry_type: EntryType,
     agent: &str,
     server: &str,
@@ -356,7 +350,7 @@ fn parse_target(
 ) -> Result<(Subject, GrantResource), GrantRequestError> {
     let server = ServerId::new(server);
     let server = match server.remote_parts() {
-        Some((node, own)) => match names.find_node(node) {
+        Some((node, own)) => match names.get(node) {
             Some(node) => node.server(own),
             None => return Err(GrantRequestError::UnknownNode(node.to_owned())),
         },

@@ -6,12 +6,14 @@ mod tables;
 
 use std::collections::BTreeMap;
 
+use mgp_protocol::federation::hello::NodeName;
 use mgp_protocol::ids::{NodeId, NodeServer};
 use mgp_protocol::mgp::access::{self as words, EntryType};
 use mgp_protocol::refusal::Refusal;
 use proptest::prelude::*;
 
 use super::*;
+use crate::node_names::NodeNames;
 use crate::policy::grants::{
     CausalContext, EncodedOperation, Grant, GrantChange, GrantStatus, LogChange, LogPosition,
     Operation, OperationId, Revoke,
@@ -93,12 +95,10 @@ fn revoking(tool: Option<&str>) -> words::Revoke {
 }
 
 /// A cluster in which the node 2 is called `nas`.
-struct Nas;
-
-impl NodeResolver for Nas {
-    fn find_node(&self, name: &str) -> Option<NodeId> {
-        (name == "nas").then(|| issuer(2))
-    }
+fn nas() -> NodeNames {
+    let mut names = NodeNames::default();
+    names.assign(issuer(2), &NodeName::parse("nas").unwrap(), []);
+    names
 }
 
 /// What is granted names the nodes by all digits: names are given anew in every cluster.
@@ -110,7 +110,15 @@ fn agents_and_servers_of_other_nodes_are_granted_by_the_nodes_ids() {
     asked.server_id = "nas/files".into();
     let made = |asked: &words::Grant| {
         let grants = Grants::default();
-        grant(asked, &operator(), &Nas, &grants, &authority(), id(1), NOW)
+        grant(
+            asked,
+            &operator(),
+            &nas(),
+            &grants,
+            &authority(),
+            id(1),
+            NOW,
+        )
     };
     let changes = made(&asked).unwrap();
     let [GrantChange::Grant(granted)] = &changes[..] else {
@@ -158,7 +166,7 @@ fn a_pattern_is_granted_and_revoked_as_one_entry() {
         "all tools are the server"
     );
     let wider = |grants: &Grants, asked: &words::Revoke| {
-        let wider = remaining_pattern_grants(asked, &Nas, grants, &authority()).unwrap();
+        let wider = remaining_pattern_grants(asked, &nas(), grants, &authority()).unwrap();
         wider.iter().map(|it| it.grant.id).collect::<BTreeSet<_>>()
     };
     assert_eq!(wider(&grants, &revoking(&alice, None)), [id(3)].into());
@@ -178,7 +186,16 @@ fn a_pattern_is_granted_and_revoked_as_one_entry() {
     assert_eq!(ids(&grants), [id(2), id(4)].into());
     let made = |asked: &words::Grant| {
         let grants = Grants::default();
-        grant(asked, &operator(), &Nas, &grants, &authority(), id(1), NOW).unwrap_err()
+        grant(
+            asked,
+            &operator(),
+            &nas(),
+            &grants,
+            &authority(),
+            id(1),
+            NOW,
+        )
+        .unwrap_err()
     };
     let here = asked(&AgentId::new(AgentId::ALL), None);
     assert_eq!(made(&here), GrantRequestError::AllLocalAgents);
@@ -191,14 +208,23 @@ fn a_pattern_is_granted_and_revoked_as_one_entry() {
 
 /// Grants as the operator asks for it.
 fn give(grants: &mut Grants, n: u8, request: &words::Grant) {
-    let changes = grant(request, &operator(), &Nas, grants, &authority(), id(n), NOW).unwrap();
+    let changes = grant(
+        request,
+        &operator(),
+        &nas(),
+        grants,
+        &authority(),
+        id(n),
+        NOW,
+    )
+    .unwrap();
     for change in changes {
         write(grants, 1, change);
     }
 }
 
 fn take(grants: &mut Grants, request: &words::Revoke) -> usize {
-    let changes = revoke(request, &operator(), &Nas, grants, &authority()).unwrap();
+    let changes = revoke(request, &operator(), &nas(), grants, &authority()).unwrap();
     let ids = changes
         .iter()
         .map(|change| change.revoked_ids().len())
@@ -407,7 +433,7 @@ fn a_grant_that_does_not_fit_is_refused() {
         let refused = grant(
             &request,
             &operator(),
-            &Nas,
+            &nas(),
             &grants,
             &authority(),
             id(1),
@@ -451,9 +477,9 @@ fn only_the_operator_grants_and_an_agent_asks_about_itself() {
     let grants = Grants::default();
     let asked = request(None, Permission::Allow);
     let named = agent("admin");
-    let refused = grant(&asked, &named, &Nas, &grants, &authority(), id(1), NOW).unwrap_err();
+    let refused = grant(&asked, &named, &nas(), &grants, &authority(), id(1), NOW).unwrap_err();
     assert!(forbidden(refused));
-    let refused = revoke(&revoking(None), &named, &Nas, &grants, &authority()).unwrap_err();
+    let refused = revoke(&revoking(None), &named, &nas(), &grants, &authority()).unwrap_err();
     assert!(forbidden(refused));
     let table = table(&grants, DefaultPolicy::OptIn);
     let found = table.decide(&named, &server("files"), None, NOW);

@@ -4,7 +4,6 @@ use mgp_protocol::mgp::permission::{PermissionType, Verdict};
 
 use super::super::changes::{ChangeRequest, GrantRecords};
 use super::*;
-use crate::cluster::node_names::NodeNames;
 
 fn decide(
     grants: &Grants,

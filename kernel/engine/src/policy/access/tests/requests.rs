@@ -27,7 +27,7 @@ fn asked(grants: &Grants, request: &words::Grant) -> Result<Vec<GrantChange>, Gr
     grant(
         request,
         &operator(),
-        &Nas,
+        &nas(),
         grants,
         &authority(),
         id(0xff),
@@ -47,7 +47,7 @@ fn one_step_replaces_as_many_entries_as_an_operation_names() {
     assert_eq!(entry.replaces.len(), IDS_MAX);
     let more = standing_entries(IDS_MAX + 1);
     assert_eq!(asked(&more, &new), Err(GrantRequestError::TooMany));
-    let changes = revoke(&revoking(None), &operator(), &Nas, &more, &authority()).unwrap();
+    let changes = revoke(&revoking(None), &operator(), &nas(), &more, &authority()).unwrap();
     let sizes: Vec<usize> = changes.iter().map(|it| it.revoked_ids().len()).collect();
     assert_eq!(sizes, [IDS_MAX, 1]);
 }
@@ -66,7 +66,7 @@ fn patterns_are_bounded() {
         let changes = grant(
             &pattern(n),
             &operator(),
-            &Nas,
+            &nas(),
             &grants,
             &authority(),
             GrantId([u8::try_from(n).unwrap(); 16]),
@@ -152,7 +152,7 @@ fn a_revoke_names_the_patterns_that_go_on() {
     let goes_on = |grants: &Grants, who: &AgentId, tool: Option<&str>| {
         let mut request = revoking(tool);
         request.agent_id = who.to_string();
-        let found = remaining_pattern_grants(&request, &Nas, grants, &authority()).unwrap();
+        let found = remaining_pattern_grants(&request, &nas(), grants, &authority()).unwrap();
         found.iter().map(|it| it.grant.id).collect::<Vec<_>>()
     };
     assert_eq!(goes_on(&grants, &alice, Some("read")), [id(1)]);

@@ -8,8 +8,6 @@ use mgp_protocol::federation::hello::NodeName;
 use mgp_protocol::ids::{AgentId, NodeId, ServerId};
 use serde::{Deserialize, Serialize};
 
-use crate::policy::access::NodeResolver;
-
 /// Digits of the id that distinguish nodes of the same name.
 const ID_DIGITS_MIN: usize = 6;
 
@@ -182,12 +180,6 @@ fn with_id_suffix(name: &NodeName, node: NodeId) -> NodeName {
     let name: String = name.as_str().chars().take(room).collect();
     let both = format!("{}-{digits}", name.trim_end_matches('-'));
     NodeName::parse(&both).unwrap_or_else(|_| NodeName::from_hostname(&both))
-}
-
-impl NodeResolver for NodeNames {
-    fn find_node(&self, name: &str) -> Option<NodeId> {
-        self.get(name)
-    }
 }
 
 /// A known name that differs from this one but looks like it. Names contain only lowercase letters, digits and `-`,
